@@ -18,13 +18,13 @@ use whimbrel_node::run::StartError;
 
 /// Signals that stop a command.
 pub(crate) const STOPPING: [i32; 2] = [SIGINT, SIGTERM];
-/// What a shell adds to the number of the signal that ended a program.
+/// The offset that a shell adds to the number of the signal that ended a program.
 pub(crate) const BY_SIGNAL: i32 = 128;
 /// The last signal received.
 static CAME: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 
-/// Records stop signals from now on. To be called where one is waited for, because a recorded signal
-/// no longer ends the process by itself.
+/// Records stop signals from now on. Call it before waiting for one, because a recorded signal no
+/// longer ends the process by itself.
 pub(crate) fn note_signals() -> io::Result<()> {
     let came = CAME.get_or_init(Arc::default);
     for signal in STOPPING {

@@ -1,6 +1,6 @@
 //! "Did you mean": the known word that a person may have meant by an unknown one.
 
-/// Most words that [`hint`] lists.
+/// Maximum of words that [`hint`] lists.
 const SHOWN: usize = 12;
 
 /// The candidate that a person may have meant by `text`: at most a third of its letters differ.
@@ -14,7 +14,7 @@ pub fn nearest<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, candidate)| candidate)
 }
 
-/// What to append to "there is no such `text`": "; did you mean 'x'?", or what there is.
+/// The suffix for "there is no such `text`": "; did you mean 'x'?", or the known words.
 pub fn hint<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
     let candidates: Vec<&str> = candidates.into_iter().collect();
     match nearest(text, candidates.iter().copied()) {
@@ -27,8 +27,8 @@ pub fn hint<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> St
     }
 }
 
-/// What a parser made with serde says of a key or a value, with the nearest known one where it
-/// complains of an unknown one. `also` are known there beside those that the parser lists.
+/// A serde parser's message about a key or a value, with the nearest known one if it complains of
+/// an unknown one. `also` are known words in addition to those that the parser lists.
 pub fn in_parse_error(message: &str, also: &[&str]) -> String {
     let mut quoted = message.split('`').skip(1).step_by(2);
     let kinds = [("unknown field", "key"), ("unknown variant", "value")];

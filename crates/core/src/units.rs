@@ -9,11 +9,11 @@
 //! | size | `B`, `kB`, `MB`, `GB`, `TB` (powers of 1000); `KiB` ... `TiB`, or `k`, `M`, `G`, `T` (powers of 1024, as `head` and `dd` have them) | bytes |
 //! | rate | `bit/s`, `kbit/s`, `Mbit/s`, `Gbit/s`, `Tbit/s`, or `bps`, `b/s`, or the prefix alone; `B/s`, `kB/s` ... are eight times as much | bits per second |
 //!
-//! In a file a bare number is refused: nobody can tell seconds from milliseconds there. Upper and
+//! In a file a bare number is refused, because it could mean seconds or milliseconds. Upper and
 //! lower case matter only where they change the quantity (`Mb/s` and `MB/s`).
 //!
-//! Numbers are exact decimals and never pass through floating point: "0.1 ms" is 100,000 ns. What
-//! is less than one nanosecond, byte or bit per second is cut off.
+//! Numbers are exact decimals and never pass through floating point: "0.1 ms" is 100,000 ns.
+//! Fractions of a nanosecond, byte or bit per second are cut off.
 
 use core::fmt;
 use core::str::FromStr;
@@ -27,11 +27,11 @@ use serde::ser::Serializer;
 struct Kind {
     what: &'static str,
     example: &'static str,
-    /// What a refusal lists.
+    /// The units in an error message.
     accepted: &'static str,
-    /// In what a quantity is shown, smallest first, as multiples of what is counted.
+    /// The units for display, smallest first, as multiples of the base unit.
     shown: &'static [(&'static str, u64)],
-    /// What else is read.
+    /// Further units that can be parsed.
     also: &'static [(&'static str, u64)],
 }
 
@@ -114,11 +114,11 @@ const MEGA: u64 = 1_000_000;
 const GIGA: u64 = 1_000_000_000;
 const TERA: u64 = 1_000_000_000_000;
 
-/// Digits behind the point that are looked at: one of the last is less than one of what is counted
-/// in the largest unit, and with them a count of 64 bits stays within 128.
+/// Maximum of evaluated decimal places: one unit in the last place is less than one base unit in
+/// the largest unit, and the product of a 64-bit count still fits 128 bits.
 const FRACTION_DIGITS: usize = 18;
 
-/// Why a text is not a quantity: the text, the fault and what would do.
+/// Why a text is not a quantity: the text, the fault and the accepted units.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UnitError {
     text: String,
@@ -175,7 +175,7 @@ impl fmt::Debug for UnitError {
 impl core::error::Error for UnitError {}
 
 impl Kind {
-    /// Reads a quantity. `bare` is what a number without unit counts; `None` refuses it.
+    /// Parses a quantity. `bare` is the unit of a number without one; `None` refuses it.
     fn parse(&'static self, text: &str, bare: Option<u64>) -> Result<u64, UnitError> {
         let refuse = |fault| UnitError {
             text: text.trim().to_owned(),
@@ -207,7 +207,7 @@ impl Kind {
         Ok(*factor)
     }
 
-    /// In the largest unit of which it is a whole multiple; zero in `zero`.
+    /// Displays it in the largest unit of which it is a whole multiple; zero in `zero`.
     fn show(&self, count: u64, zero: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fits = |(_, factor): &&(&str, u64)| count >= *factor && count.is_multiple_of(*factor);
         match self.shown.iter().rfind(fits) {
@@ -232,7 +232,7 @@ struct Decimal {
 }
 
 impl Decimal {
-    /// `None` if it is no number. One with more digits than fit is the largest.
+    /// `None` if it is not a number. A number with too many digits becomes the largest.
     fn read(text: &str) -> Option<Decimal> {
         let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
         if fraction.contains('.') || !text.contains(|c: char| c.is_ascii_digit()) {
@@ -254,18 +254,18 @@ impl Decimal {
     }
 }
 
-/// A quantity's newtype: read from a command line by `FromStr`, from a file by serde, and shown in
-/// a form that both read back.
+/// A quantity's newtype: parsed from a command line by `FromStr`, from a file by serde, and
+/// displayed in a form that both can parse.
 macro_rules! quantity {
     ($name:ident, $kind:expr, $bare:expr, $zero:literal, $expecting:literal) => {
         impl $name {
-            /// Reads a quantity as a file has it: with a unit.
+            /// Parses a quantity in a file: with a unit.
             pub fn with_unit(text: &str) -> Result<$name, UnitError> {
                 $kind.parse(text, None).map($name::from_count)
             }
         }
 
-        /// As on a command line: with a unit, or a bare number.
+        /// Parses a quantity on a command line: with a unit, or a bare number.
         impl FromStr for $name {
             type Err = UnitError;
             fn from_str(text: &str) -> Result<$name, UnitError> {
@@ -305,7 +305,7 @@ impl Span {
         Span(Duration::from_nanos(nanos))
     }
 
-    /// Longer than 584 years is 584 years.
+    /// At most 584 years.
     fn count(self) -> u64 {
         u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX)
     }
@@ -353,7 +353,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     Span::with_unit(text).map(|span| span.0)
 }
 
-/// The duration of "25 ms", or of "25" in milliseconds: programs for NDN take them so.
+/// The duration of "25 ms", or of "25" in milliseconds, as in NDN programs.
 pub fn parse_millis(text: &str) -> Result<Duration, UnitError> {
     let nanos = DURATION.parse(text, Some(1_000_000))?;
     Ok(Duration::from_nanos(nanos))
@@ -369,17 +369,17 @@ pub fn parse_rate(text: &str) -> Result<u64, UnitError> {
     Rate::with_unit(text).map(|rate| rate.0)
 }
 
-/// A text that [`parse_duration`] reads back.
+/// A text that [`parse_duration`] can parse.
 pub fn format_duration(duration: Duration) -> String {
     Span(duration).to_string()
 }
 
-/// A text that [`parse_rate`] reads back.
+/// A text that [`parse_rate`] can parse.
 pub fn format_rate(bits_per_second: u64) -> String {
     Rate(bits_per_second).to_string()
 }
 
-/// Not within 0 to 1.
+/// The value is not within 0 to 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is no probability; write 0 to 1, or 0 % to 100 %, as in \"0.01\" or \"1 %\"")]
 pub struct ProbabilityError(String);
@@ -395,7 +395,7 @@ pub fn parse_probability(text: &str) -> Result<f64, ProbabilityError> {
     check_probability(value / divisor).map_err(|_| refuse())
 }
 
-/// `value` if it lies within 0 and 1.
+/// Returns `value` if it lies within 0 and 1.
 pub fn check_probability(value: f64) -> Result<f64, ProbabilityError> {
     if (0.0..=1.0).contains(&value) {
         Ok(value)
@@ -410,12 +410,12 @@ macro_rules! serde_with {
         pub mod $module {
             use super::*;
 
-            /// Writes the text that [`deserialize`] reads.
+            /// Writes a text for [`deserialize`].
             pub fn serialize<S: Serializer>(value: &$type, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(&$quantity(*value))
             }
 
-            /// Reads a text with a unit.
+            /// Parses a text with a unit.
             pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<$type, D::Error> {
                 <$quantity as serde::Deserialize>::deserialize(deserializer).map(|read| read.0)
             }
@@ -425,7 +425,7 @@ macro_rules! serde_with {
         pub mod $optional {
             use super::*;
 
-            /// Writes the text that [`deserialize`] reads.
+            /// Writes a text for [`deserialize`].
             pub fn serialize<S: Serializer>(
                 value: &Option<$type>,
                 serializer: S,
@@ -436,7 +436,7 @@ macro_rules! serde_with {
                 }
             }
 
-            /// Reads a text with a unit.
+            /// Parses a text with a unit.
             pub fn deserialize<'de, D: Deserializer<'de>>(
                 deserializer: D,
             ) -> Result<Option<$type>, D::Error> {
@@ -464,7 +464,7 @@ pub mod probability {
         serializer.serialize_f64(*value)
     }
 
-    /// Reads 0.01 or "1 %".
+    /// Parses 0.01 or "1 %".
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
         deserializer.deserialize_any(ProbabilityVisitor)
     }

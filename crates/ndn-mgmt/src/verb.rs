@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(refusal(Verb::CsErase, &face), "cs/erase needs Name");
         assert_eq!(
             refusal(Verb::CsConfig, &face),
-            "cs/config does not take FaceId"
+            "cs/config does not accept FaceId"
         );
         let unmasked = ControlParameters {
             flags: Some(1),

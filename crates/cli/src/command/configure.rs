@@ -21,7 +21,7 @@ pub(crate) enum ConfigCommand {
     Check {
         /// The configuration file
         file: PathBuf,
-        /// What it is for; by default what its sections are for
+        /// The kind of node; by default that of its sections
         #[arg(long = "for", value_name = "NODE")]
         node: Option<NodeKind>,
     },

@@ -134,7 +134,7 @@ pub(crate) struct Status {
     json: bool,
 }
 
-/// What a configuration file says, or nothing; flags come upon it.
+/// The contents of a configuration file, or an empty draft; flags override it.
 pub(super) fn draft(file: Option<&PathBuf>) -> Result<Draft, Failure> {
     Ok(file.map_or_else(|| Ok(Draft::default()), |path| Draft::read(path))?)
 }
@@ -307,7 +307,7 @@ pub(super) fn start(
 ) -> Outcome {
     let draft = read()?;
     let running = run::start(draft.plan(kind)?)?;
-    // A terminal that is closed ends what was started there, as ever.
+    // A closed terminal ends its programs, as usual.
     if let Some(file) = file.filter(|_| !std::io::stdin().is_terminal()) {
         let plan = move || {
             let draft = read()?;
@@ -321,7 +321,7 @@ pub(super) fn start(
     Ok(Exit::Done)
 }
 
-/// Takes over at each SIGHUP what can be taken over of the file, and says what cannot.
+/// At each SIGHUP, applies the changes of the file that can be applied, and reports the others.
 fn reload_at_hangup(
     mut reloader: Reloader,
     file: PathBuf,

@@ -28,7 +28,7 @@ pub struct Fault {
     pub place: Place,
     /// The key, as `link[0].bind`; empty for the whole file.
     pub key: String,
-    /// What is wrong, and what would be right.
+    /// What is wrong, and what would be accepted.
     pub message: String,
 }
 

@@ -24,22 +24,21 @@ pub struct NdnSection {
     #[schemars(example = &true)]
     pub enabled: Option<bool>,
     /// The Unix socket for programs. Default: /run/nfd/nfd.sock, or nfd.sock in the user's run-time
-    /// folder where that cannot be made.
+    /// folder if that cannot be created.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"/run/nfd/nfd.sock")]
     pub socket: Option<PathBuf>,
-    /// Where UDP packets are taken from anybody.
+    /// Addresses to listen on for UDP.
     #[schemars(with = "Vec<String>")]
     pub udp: Vec<SocketAddr>,
-    /// Where TCP connections are taken.
+    /// Addresses to listen on for TCP.
     #[schemars(with = "Vec<String>")]
     pub tcp: Vec<SocketAddr>,
-    /// Where WebSocket connections of browsers are taken.
+    /// Addresses to listen on for WebSocket.
     #[schemars(with = "Vec<String>")]
     pub websocket: Vec<SocketAddr>,
-    /// Web pages that may connect there, by scheme, host and port; all others are refused, and
-    /// programs that are no browsers are not asked. None named: no page. "*": every page of every
-    /// site.
+    /// Web pages that may connect there, by scheme, host and port; all others are refused. Programs
+    /// other than browsers need no entry. Empty: no page. "*": every page of every site.
     #[schemars(example = example_origins())]
     pub allowed_origins: Vec<String>,
     /// Whether to join the multicast group on the interfaces.
@@ -47,46 +46,46 @@ pub struct NdnSection {
     /// The UDP multicast group.
     #[schemars(with = "String")]
     pub multicast_group: SocketAddr,
-    /// Interfaces for multicast. None named: all that are up and can.
+    /// Interfaces for multicast. Empty: all that are up and support it.
     #[schemars(example = example_interfaces())]
     pub interfaces: Vec<String>,
-    /// Interfaces on which the Ethernet multicast group is joined. It takes root or CAP_NET_RAW.
+    /// Interfaces on which to join the Ethernet multicast group. Needs root or CAP_NET_RAW.
     #[schemars(example = example_interfaces())]
     pub ethernet: Vec<String>,
-    /// Largest UDP datagram with its IP and UDP headers, in bytes, where a path would take more.
+    /// Largest UDP datagram with its IP and UDP headers, in bytes, if the path's MTU is larger.
     pub mtu: usize,
     /// Memory for cached Data.
     #[schemars(with = "String")]
     pub content_store: ByteSize,
-    /// Which Data leaves the content store when it is full: "s3-fifo" or "lru".
+    /// Eviction policy of a full content store: "s3-fifo" or "lru".
     pub content_store_policy: String,
-    /// Most Interests that wait for Data at one time.
+    /// Maximum of pending Interests.
     pub pit_entries: usize,
-    /// Strategy where ndn_strategy says nothing.
+    /// Strategy of names without an ndn_strategy.
     pub strategy: String,
-    /// Data that nobody asked for: "drop", "admit-local" or "admit-network".
+    /// Treatment of unsolicited Data: "drop", "admit-local" or "admit-network".
     pub unsolicited_data: String,
-    /// How an Interest's forwarding hint knows that it has arrived: names of the regions that this
-    /// router serves.
+    /// Names of the producer regions of this router: an Interest whose forwarding hint names one of
+    /// them has arrived.
     #[schemars(example = example_regions())]
     pub regions: Vec<String>,
-    /// Faces that nobody configured end after this silence.
+    /// Accepted faces end after this silence.
     #[schemars(with = "String")]
     pub idle_timeout: Span,
-    /// Most faces.
+    /// Maximum of faces.
     pub max_faces: usize,
-    /// Link reliability of faces that are made by configuration or command: "auto", "adaptive",
+    /// Link reliability of faces created by configuration or command: "auto", "adaptive",
     /// "ndnlpv2", "paper" or "off".
     pub reliability: Reliability,
     /// Who may change faces, routes and strategies: "local" (programs on this machine) or "signed"
-    /// (who signs by an anchor).
+    /// (holders of an anchor's key).
     pub commands: CommandRights,
-    /// Certificates whose owners may sign commands.
+    /// Certificates whose keys may sign commands.
     #[schemars(example = example_anchors())]
     pub anchors: Vec<PathBuf>,
-    /// Whether neighbours may register prefixes by /localhop/nfd/rib, signed by an anchor.
+    /// Whether neighbours may register prefixes under /localhop/nfd/rib, signed by an anchor's key.
     pub localhop: bool,
-    /// Where Prometheus asks (http://ADDRESS/metrics). Default: nowhere.
+    /// Address to listen on for Prometheus (http://ADDRESS/metrics). Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", example = &"127.0.0.1:9363")]
     pub metrics: Option<SocketAddr>,
@@ -94,7 +93,7 @@ pub struct NdnSection {
 
 impl Default for NdnSection {
     fn default() -> NdnSection {
-        // Takes IPv4 as well.
+        // Accepts IPv4 as well.
         let any = |port| vec![SocketAddr::from(([0u16; 8], port))];
         NdnSection {
             enabled: None,
@@ -129,11 +128,11 @@ impl Default for NdnSection {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NdnFaceSection {
-    /// The other end: udp4://, udp6://, udp://, tcp4://, tcp6://, tcp://, or ether:// and an
+    /// The remote end: udp4://, udp6://, udp://, tcp4://, tcp6://, tcp://, or ether:// and an
     /// address in brackets, with local = "dev://eth0".
     #[schemars(example = &"udp://192.0.2.7:6363")]
     pub uri: String,
-    /// This end, where it matters.
+    /// The local end, if it matters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"dev://eth0")]
     pub local: Option<String>,
@@ -141,7 +140,7 @@ pub struct NdnFaceSection {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"adaptive")]
     pub reliability: Option<Reliability>,
-    /// Largest frame, in bytes, where the path's own is larger.
+    /// Largest frame, in bytes, if the path's MTU is larger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(example = &1400)]
     pub mtu: Option<usize>,
@@ -151,13 +150,13 @@ pub struct NdnFaceSection {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NdnRouteSection {
-    /// Interests whose name begins so.
+    /// The prefix of the names.
     #[schemars(example = &"/example")]
     pub prefix: String,
-    /// Go to this face, which is made if it is not there.
+    /// The next hop: a face, which is created if it does not exist.
     #[schemars(example = &"udp://192.0.2.7:6363")]
     pub face: String,
-    /// Less is preferred.
+    /// Lower is preferred.
     #[serde(default)]
     pub cost: u64,
 }
@@ -166,39 +165,39 @@ pub struct NdnRouteSection {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NdnStrategySection {
-    /// For names that begin so.
+    /// The prefix of the names.
     #[schemars(example = &"/example/group")]
     pub prefix: String,
-    /// The strategy, with parameters if it takes any.
+    /// The strategy, with its parameters if any.
     #[schemars(example = &"/localhost/nfd/strategy/multicast")]
     pub strategy: String,
 }
 
-/// How frames that get lost on a link are recovered there.
+/// The recovery of a link's lost frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reliability {
-    /// As the other end can: adaptive, ndnlpv2, or not at all.
+    /// The best profile that the other end supports: adaptive, ndnlpv2, or none.
     #[default]
     Auto,
-    /// BELRP with acknowledgements that follow the loss.
+    /// BELRP with adaptive acknowledgements.
     Adaptive,
-    /// As NFD's faces with reliability on.
+    /// As on NFD's faces with reliability on.
     Ndnlpv2,
-    /// BELRP as its paper has it.
+    /// BELRP as in its paper.
     Paper,
-    /// Lost frames stay lost.
+    /// No recovery.
     Off,
 }
 
-/// Who may give management commands.
+/// The senders whose management commands are accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CommandRights {
     /// Programs on this machine.
     #[default]
     Local,
-    /// Who signs by a configured anchor.
+    /// Holders of a configured anchor's key.
     Signed,
 }
 

@@ -1,4 +1,4 @@
-//! A commented sample, made from the types: it cannot fall behind them.
+//! A commented sample, generated from the types, so that it is always up to date.
 
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
@@ -9,7 +9,7 @@ use super::sections::{
 };
 use super::{Config, Kind, NdnFaceSection, NdnRouteSection, NdnSection, NdnStrategySection};
 
-/// Longest line of a comment.
+/// Maximum length of a comment line.
 const WIDTH: usize = 100;
 
 /// A configuration file in which everything is commented out at its default: `# ` begins an

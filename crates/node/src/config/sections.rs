@@ -1,5 +1,4 @@
-//! The schema: what each section of a configuration may say. The comments are the sample's
-//! comments.
+//! The schema: the keys of each section of a configuration. The comments are the sample's comments.
 
 use core::time::Duration;
 use std::net::SocketAddr;
@@ -33,7 +32,7 @@ pub struct Config {
     /// socket.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub link: Vec<LinkSection>,
-    /// A static route. Neighbours need none: each is reached by its own link.
+    /// A static route. Neighbours need none: each is reached over its own link.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub route: Vec<RouteSection>,
     /// How chunks cross each link.
@@ -42,7 +41,7 @@ pub struct Config {
     /// The router's storage for chunks whose destination is away.
     #[serde(skip_serializing_if = "is_default")]
     pub storage: StorageSection,
-    /// The router as an NDN forwarder, for programs made for NFD.
+    /// The router as an NDN forwarder, for programs written for NFD.
     #[serde(skip_serializing_if = "is_default")]
     pub ndn: NdnSection,
     /// A face of the NDN forwarder. Write the section once for each.
@@ -51,12 +50,12 @@ pub struct Config {
     /// A route of the NDN forwarder.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ndn_route: Vec<NdnRouteSection>,
-    /// The strategy for a part of the names.
+    /// The strategy of a prefix.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ndn_strategy: Vec<NdnStrategySection>,
 }
 
-/// What a file does not say need not be written there.
+/// Omits unset keys when it is written.
 fn is_default<T: Default + PartialEq>(section: &T) -> bool {
     *section == T::default()
 }
@@ -65,18 +64,18 @@ fn is_default<T: Default + PartialEq>(section: &T) -> bool {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RouterSection {
-    /// The key whose hash is the router's name; made at the first start. Default: router.pem in the
-    /// state folder.
+    /// The key whose hash is the router's name; created at the first start. Default: router.pem in
+    /// the state folder.
     #[schemars(example = &"/var/lib/whimbrel/router.pem")]
     pub key: Option<PathBuf>,
-    /// The socket that `whimbrel router status` asks. Default: router.sock in the run-time folder.
+    /// The socket for `whimbrel router status`. Default: router.sock in the run-time folder.
     #[schemars(example = &"/run/whimbrel/router.sock")]
     pub socket: Option<PathBuf>,
-    /// Name servers, the preferred one first. Without any, only hosts that are attached here and
-    /// what they serve can be found.
+    /// Name servers, the preferred one first. Without any, only hosts attached here and their
+    /// contents can be found.
     #[schemars(example = example_name_servers())]
     pub name_servers: Vec<Remote>,
-    /// Where chunks go for whose address there is no route: a neighbour's name or a link's label.
+    /// Next hop of chunks whose address has no route: a neighbour's name or a link's label.
     #[schemars(example = &"north")]
     pub default_route: Option<Via>,
 }
@@ -85,29 +84,29 @@ pub struct RouterSection {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HostSection {
-    /// The key whose hash is the host's name; made at the first start. Default: host.pem in the
+    /// The key whose hash is the host's name; created at the first start. Default: host.pem in the
     /// state folder.
     #[schemars(example = &"/var/lib/whimbrel/host.pem")]
     pub key: Option<PathBuf>,
-    /// The socket that local programs attach to. Default: host.sock in the run-time folder.
+    /// The socket for local programs. Default: host.sock in the run-time folder.
     #[schemars(example = &"/run/whimbrel/host.sock")]
     pub socket: Option<PathBuf>,
-    /// Labels of links, the preferred one first; links that are not named come last.
+    /// Labels of links, the preferred one first; links that are not listed come last.
     #[schemars(example = example_preference())]
     pub preference: Vec<String>,
-    /// How long the host's binding to its routers holds that is not renewed.
+    /// Lifetime of the host's binding to its routers without renewal.
     #[schemars(with = "String")]
     pub binding_lifetime: Span,
-    /// How long an announcement of content holds that is not renewed.
+    /// Lifetime of an announcement of content without renewal.
     #[schemars(with = "String")]
     pub announcement_lifetime: Span,
-    /// How long chunks may be missing before their source is told.
+    /// How long a chunk may be missing before its source is told.
     #[schemars(with = "String")]
     pub nack_timeout: Span,
-    /// The longest content that is fetched.
+    /// The longest content to fetch.
     #[schemars(with = "String")]
     pub content_limit: ByteSize,
-    /// Contents that are fetched, and contents that are served, at one time.
+    /// Maximum of contents being fetched, and of contents being served.
     pub max_transfers: usize,
 }
 
@@ -130,22 +129,22 @@ impl Default for HostSection {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GnrsSection {
-    /// Where routers ask.
+    /// Address to listen on.
     #[schemars(with = "String")]
     pub listen: SocketAddr,
-    /// The file that keeps the records, or "memory". Default: names.redb in the state folder.
+    /// The file for the records, or "memory". Default: names.redb in the state folder.
     #[schemars(example = &"/var/lib/whimbrel/names.redb")]
     pub store: Option<PathBuf>,
-    /// Most records.
+    /// Maximum of records.
     pub max_records: usize,
-    /// Most memory for records.
+    /// Maximum memory for records.
     #[schemars(with = "String")]
     pub max_bytes: ByteSize,
-    /// Most providers of one content.
+    /// Maximum of providers per content.
     pub max_providers: usize,
-    /// Most routers and other clients at a time.
+    /// Maximum of clients, such as routers, at a time.
     pub max_clients: usize,
-    /// Most names that are watched, of all clients together.
+    /// Maximum of watched names, of all clients together.
     pub max_watches: usize,
 }
 
@@ -182,7 +181,7 @@ pub struct LinkSection {
     /// The link's name, for routes, preferences and reports.
     #[schemars(example = &"north")]
     pub label: String,
-    /// Address and port to bind. Default: any address and a port that the system chooses.
+    /// Address and port to bind. Default: any address and an ephemeral port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", example = &"0.0.0.0:4711")]
     pub bind: Option<SocketAddr>,
@@ -190,13 +189,13 @@ pub struct LinkSection {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"192.0.2.7:4711")]
     pub remote: Option<Remote>,
-    /// Whether neighbours and hosts that are not configured may call here.
+    /// Whether to accept inbound peers: neighbours and hosts that are not configured.
     #[serde(default)]
     pub listen: bool,
-    /// Most callers at a time.
+    /// Maximum of inbound peers at a time.
     #[serde(default = "max_callers")]
     pub max_callers: usize,
-    /// Largest IP packet, in bytes, if the path takes less than the system's routes say.
+    /// Largest IP packet, in bytes, if the path's MTU is smaller than the system's routes say.
     #[serde(default = "ethernet_mtu")]
     pub mtu: usize,
 }
@@ -210,7 +209,7 @@ fn ethernet_mtu() -> usize {
 }
 
 impl LinkSection {
-    /// A link with the defaults, as yet without neighbour.
+    /// A link with the defaults, without a neighbour.
     pub fn new(label: impl Into<String>) -> LinkSection {
         LinkSection {
             label: label.into(),
@@ -227,10 +226,10 @@ impl LinkSection {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RouteSection {
-    /// The name of the router that is to be reached.
+    /// The name of the destination router.
     #[schemars(with = "String", example = &"6f1f6a6d5f0e1b1c9d8e7f605142332415060708090a0b0c0d0e0f1011121314")]
     pub to: Guid,
-    /// The neighbour that is nearer to it: its name or the label of the link to it.
+    /// The next hop: a neighbour's name or the label of the link to it.
     #[schemars(example = &"north")]
     pub via: Via,
 }
@@ -239,35 +238,35 @@ pub struct RouteSection {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HopSection {
-    /// When packets may go: "estimate" (from a model of the path), "unpaced", or a fixed rate as
-    /// "100 Mbit/s".
+    /// Pacing of packets: "estimate" (from a model of the path), "unpaced", or a fixed rate as "100
+    /// Mbit/s".
     pub pacing: Pacing,
-    /// Room for chunks that have come and wait to go on, in packets: the back-pressure buffer of
-    /// this node.
+    /// Capacity of this node's back-pressure buffer for chunks that wait to be forwarded, in
+    /// packets.
     pub buffer_packets: usize,
-    /// Largest chunk, at most 4 MiB; the smaller of both neighbours' limits holds.
+    /// Largest chunk, at most 4 MiB; the smaller of both neighbours' limits applies.
     #[schemars(with = "String")]
     pub chunk_limit: ByteSize,
-    /// Chunks of at most this many packets are sent without asking for room first.
+    /// Chunks of at most this many packets are sent without requesting room first.
     pub small_chunk_packets: u16,
-    /// Most chunks on their way in one direction.
+    /// Maximum of chunks in flight in one direction.
     pub max_chunks_in_flight: u16,
-    /// Shortest time after which something unanswered is sent again.
+    /// Minimum retransmission timeout.
     #[schemars(with = "String")]
     pub min_timeout: Span,
-    /// Longest time after which something unanswered is sent again.
+    /// Maximum retransmission timeout.
     #[schemars(with = "String")]
     pub max_timeout: Span,
-    /// Silence after which a neighbour is asked for a sign of life.
+    /// Silence after which a neighbour is probed.
     #[schemars(with = "String")]
     pub idle_probe_interval: Span,
-    /// How often a neighbour that does not answer is asked.
+    /// Interval of probes to a silent neighbour.
     #[schemars(with = "String")]
     pub outage_probe_interval: Span,
     /// Silence after which a neighbour counts as unresponsive.
     #[schemars(with = "String")]
     pub unresponsive_silence: Span,
-    /// Half-received chunks of which nothing was heard for so long are dropped.
+    /// Half-received chunks without a new frame for this long are dropped.
     #[schemars(with = "String")]
     pub reassembly_patience: Span,
 }
@@ -292,7 +291,7 @@ impl Default for HopSection {
 }
 
 impl HopSection {
-    /// As the hops of node `local` take it; the MTU is each port's own.
+    /// The configuration of the hops of node `local`; each port has its own MTU.
     pub fn hop_config(&self, local: Guid, incarnation: u64) -> HopConfig {
         HopConfig {
             incarnation,
@@ -318,9 +317,9 @@ impl HopSection {
 pub enum Pacing {
     /// From a model of the path.
     Estimate,
-    /// All that the neighbour's window allows at once.
+    /// Limited only by the neighbour's window.
     Unpaced,
-    /// At a rate that does not change.
+    /// At a fixed rate.
     Fixed(Rate),
 }
 
@@ -367,17 +366,17 @@ pub struct StorageSection {
     /// Memory for the stored chunks of one flow.
     #[schemars(with = "String")]
     pub per_flow: ByteSize,
-    /// How long a chunk is kept.
+    /// How long a chunk is stored.
     #[schemars(with = "String")]
     pub lifetime: Span,
-    /// How often a destination that is away is looked up again. A pushed binding does not wait for
-    /// it.
+    /// Interval of lookups for a destination that is away. A pushed binding takes effect at once.
     #[schemars(with = "String")]
     pub storage_timer: Span,
-    /// Whether stored chunks are sent on as soon as they can be; otherwise they wait for a word of
-    /// their source.
+    /// Whether to forward stored chunks as soon as possible; otherwise they wait for their source's
+    /// Push.
     pub proactive: bool,
-    /// How long a neighbour may answer and take nothing before what waits for it is stored.
+    /// How long a responsive neighbour may accept no chunk before the chunks that wait for it are
+    /// stored.
     #[schemars(with = "String")]
     pub held_back_patience: Span,
 }
@@ -397,7 +396,7 @@ impl Default for StorageSection {
 }
 
 impl StorageSection {
-    /// How stored chunks are tried again.
+    /// How stored chunks are retried.
     pub fn policy(&self) -> ProxyPolicy {
         ProxyPolicy {
             storage_timer: self.storage_timer.0,
@@ -406,7 +405,7 @@ impl StorageSection {
         }
     }
 
-    /// As the router's storage takes it.
+    /// The limits for the router's storage.
     pub fn limits(&self) -> StoreLimits {
         StoreLimits {
             total: self.total.0,
