@@ -22,6 +22,9 @@ pub struct Series {
     pub label: String,
     /// Points in order of x.
     pub points: Vec<(f64, f64)>,
+    /// A paper's own points of it, drawn in the line's colour.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paper: Vec<(f64, f64)>,
     /// Lower and upper end of each point's error bar; empty without error bars.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bars: Vec<(f64, f64)>,
@@ -63,6 +66,10 @@ const SIZE: (u32, u32) = (960, 480);
 const INLINE_SIZE: (u32, u32) = (520, 390);
 /// What of a picture its legend takes, as shares of width and height.
 const LEGEND: (f64, f64) = (0.45, 0.3);
+/// What a letter takes of the width of a picture in a page, as a share.
+const LETTER: f64 = 0.02;
+/// Points of lines that the legend may cover rather than a letter.
+const MUCH: usize = 1000;
 
 impl LineChart {
     /// Writes `stem`.svg and `stem`.png.
@@ -99,7 +106,8 @@ impl LineChart {
                 .iter()
                 .zip(&series.bars)
                 .map(|(point, bar)| (point.0, bar.1));
-            series.points.iter().copied().chain(ends)
+            let paper = series.paper.iter().copied();
+            series.points.iter().copied().chain(ends).chain(paper)
         });
         points.filter(|(x, y)| x.is_finite() && y.is_finite())
     }
@@ -216,11 +224,20 @@ impl LineChart {
                 let low = low.max(self.origin.1);
                 PathElement::new(vec![(*x, low), (*x, *high)], colour.stroke_width(1))
             }))?;
+            let paper = series.paper.iter();
+            let paper = paper.filter(|(x, y)| x.is_finite() && y.is_finite());
+            chart.draw_series(paper.map(|point| Circle::new(*point, 5, colour.stroke_width(2))))?;
+        }
+        if self.series.iter().any(|series| !series.paper.is_empty()) {
+            chart
+                .draw_series([] as [Circle<(f64, f64), i32>; 0])?
+                .label("circles: the paper")
+                .legend(|(x, y)| Circle::new((x + 11, y), 5, BLACK.stroke_width(2)));
         }
         Ok(())
     }
 
-    /// Where the legend covers least of the lines.
+    /// Where the legend covers least of the lines, and no word.
     fn emptiest_place(&self, right: f64, top: f64) -> SeriesLabelPosition {
         use SeriesLabelPosition::{
             LowerLeft, LowerRight, MiddleLeft, MiddleRight, UpperLeft, UpperRight,
@@ -243,12 +260,25 @@ impl LineChart {
                 within((x - x0) / (right - x0), left, LEGEND.0)
                     && within((y - y0) / (top - y0), bottom, LEGEND.1)
             };
-            self.series.iter().flat_map(dense).filter(hit).count()
+            let lines = self.series.iter().flat_map(dense).filter(hit).count();
+            let paper = self.series.iter().flat_map(|series| &series.paper);
+            let words = self.words(right, top);
+            lines + paper.filter(|point| hit(point)).count() + MUCH * words.filter(hit).count()
         };
         let best = places
             .into_iter()
             .min_by_key(|(_, left, bottom)| covered(*left, *bottom));
         best.map_or(UpperRight, |(place, ..)| place)
+    }
+
+    /// Places that the labels of shaded spans take.
+    fn words(&self, right: f64, top: f64) -> impl Iterator<Item = (f64, f64)> {
+        let (left, bottom) = self.origin;
+        let letter = (right - left) * LETTER;
+        self.shaded.iter().flat_map(move |(from, _, what)| {
+            let height = bottom + (top - bottom) * 0.95;
+            (0..=what.chars().count()).map(move |at| (from + letter * at as f64, height))
+        })
     }
 }
 
@@ -309,6 +339,42 @@ mod tests {
     }
 
     #[test]
+    fn the_legend_leaves_the_words_of_a_shaded_span_alone() {
+        let line = |points: &[(f64, f64)]| Series {
+            label: "low".into(),
+            points: points.to_vec(),
+            ..Series::default()
+        };
+        // The lines leave the upper corners free, and the label takes one of them.
+        let chart = |from: f64| LineChart {
+            series: vec![line(&[(0.0, 1.0), (5.0, 0.3), (10.0, 0.3)])],
+            shaded: vec![(from, from + 1.0, "link out".into())],
+            ..LineChart::default()
+        };
+        let place = |from| chart(from).emptiest_place(10.0, 10.0);
+        assert!(!matches!(place(8.0), SeriesLabelPosition::UpperRight));
+        assert!(!matches!(place(0.5), SeriesLabelPosition::UpperLeft));
+    }
+
+    #[test]
+    fn a_papers_points_are_drawn_and_named_once() {
+        let chart = LineChart {
+            series: vec![Series {
+                label: "ours".into(),
+                points: vec![(0.0, 1.0), (1.0, 2.0)],
+                paper: vec![(0.0, 1.5), (1.0, 9.0)],
+                ..Series::default()
+            }],
+            ..LineChart::default()
+        };
+        let svg = chart.svg().unwrap();
+        assert_eq!(svg.matches("circles: the paper").count(), 1);
+        // Two points, and one in the legend.
+        assert_eq!(svg.matches("<circle").count(), 3);
+        assert!(chart.corner().1 > 9.0);
+    }
+
+    #[test]
     fn both_pictures_are_written_and_name_their_lines() {
         let folder = tempfile::tempdir().unwrap();
         let stem = folder.path().join("picture");
@@ -320,7 +386,7 @@ mod tests {
                 label: "Whimbrel".into(),
                 points: vec![(0.0, 0.0), (1.0, 20.0)],
                 bars: vec![(0.0, 1.0), (f64::NAN, 22.0)],
-                dots: false,
+                ..Series::default()
             }],
             shaded: vec![(0.2, 0.5, "out".into())],
             origin: (0.0, 0.0),

@@ -163,6 +163,16 @@ fn pages_show_both_back_ends_beside_the_paper() {
     let index = fs::read_to_string(&pages.index).unwrap();
     for ((name, path), study) in pages.studies.iter().zip(&STUDIES) {
         let page = fs::read_to_string(path).unwrap();
+        // A verdict and its reason stand before everything else; numbers have tables.
+        let (verdicts, first) = (page.find("ul class=\"verdicts\""), page.find("<table"));
+        assert!(verdicts.is_some() && verdicts < first, "{name}");
+        let is_of_numbers = name.starts_with("belrp");
+        assert_eq!(
+            page.contains("<th scope=\"col\">difference</th>"),
+            is_of_numbers,
+            "{name}"
+        );
+        assert!(!page.contains(" (paper "), "{name}: numbers in a sentence");
         for column in ["The paper", "Simulator", "Why they differ"] {
             assert!(
                 page.contains(&format!("role=\"columnheader\">{column}")),
@@ -298,7 +308,7 @@ fn a_scenario_that_a_study_cannot_work_from_is_refused_by_key() {
         (
             "distribution",
             "distributoin",
-            "own.toml:26: study.distributoin: unknown key",
+            "own.toml:24: study.distributoin: unknown key",
         ),
         ("nodes = 3", "nodes = 1", "own.toml:1: graph.line"),
     ] {

@@ -24,7 +24,7 @@ use crate::scenario::statement::{Range, Tolerance};
 use crate::scenario::{Overrides, Scenario};
 pub use archive::{read_results, write_result};
 pub use page::{Pages, write_pages};
-pub use result::{Comparison, NamedChart, StudyResult, Table, Transfer, Verdict};
+pub use result::{Comparison, NamedChart, Point, StudyResult, Table, Transfer, Verdict};
 
 /// What runs the scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -346,6 +346,7 @@ impl StudyInput<'_> {
             quantity,
             paper: statement.says,
             ours,
+            points: Vec::new(),
             verdict: if agrees {
                 Verdict::Agrees
             } else {

@@ -39,10 +39,26 @@ pub struct Comparison {
     pub paper: String,
     /// Ours, with its unit.
     pub ours: String,
+    /// The same as numbers, where the paper has numbers.
+    #[serde(default)]
+    pub points: Vec<Point>,
     /// Whether the two agree.
     pub verdict: Verdict,
     /// Why they may differ.
     pub explanation: String,
+}
+
+/// A number of the paper at one setting, and ours.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// The setting, as "0.5 %".
+    pub at: String,
+    /// The paper's.
+    pub paper: f64,
+    /// The mean of ours.
+    pub ours: f64,
+    /// Digits behind the point that mean something.
+    pub digits: usize,
 }
 
 /// Rows of numbers under headings.

@@ -3,7 +3,7 @@
 use whimbrel_sim::link::Loss;
 
 use super::super::jobs::{Job, run_all};
-use super::super::{Comparison, NamedChart, Progress, StudyInput, Table};
+use super::super::{Comparison, NamedChart, Point, Progress, StudyInput, Table};
 use super::Variant;
 use super::losses::is_watched;
 use super::network::{Look, Outcome};
@@ -241,9 +241,11 @@ impl Matrix {
         }
     }
 
-    /// The quantity over the steps, a line for each variant that `which` picks.
+    /// The quantity over the steps, a line for each variant that `which` picks, and the paper's
+    /// points of it.
     pub(super) fn chart(
         &self,
+        input: &StudyInput<'_>,
         title: &str,
         quantity: &Quantity<'_>,
         origin: (f64, f64),
@@ -264,6 +266,14 @@ impl Matrix {
                     .iter()
                     .zip(&spreads)
                     .map(|(step, spread)| (step.x, spread.mean))
+                    .collect(),
+                paper: self
+                    .steps
+                    .iter()
+                    .filter_map(|step| {
+                        let paper = input.published(quantity.id, variant.key(), step.x)?;
+                        Some((step.x, paper))
+                    })
                     .collect(),
                 bars: spreads
                     .iter()
@@ -312,7 +322,7 @@ impl Matrix {
         tolerance: Tolerance,
     ) -> Option<Comparison> {
         let digits = quantity.digits;
-        let mut parts = Vec::new();
+        let (mut parts, mut points) = (Vec::new(), Vec::new());
         let mut agrees = true;
         for (index, step) in self.steps.iter().enumerate() {
             let Some(paper) = input.published(quantity.id, variant.key(), step.x) else {
@@ -323,13 +333,21 @@ impl Matrix {
                 continue;
             }
             agrees &= tolerance.admits(paper, ours);
+            points.push(Point {
+                at: step.label.clone(),
+                paper,
+                ours,
+                digits,
+            });
             parts.push(format!(
                 "{}: {ours:.digits$} (paper {paper:.digits$})",
                 step.label
             ));
         }
-        (!parts.is_empty())
-            .then(|| input.compare(statement, variant.title(), parts.join("; "), agrees))
+        (!parts.is_empty()).then(|| Comparison {
+            points,
+            ..input.compare(statement, variant.title(), parts.join("; "), agrees)
+        })
     }
 
     /// The first run of each cell by its hash: the same seed leaves the same hash.

@@ -71,8 +71,9 @@ fn study_page(study: &Study, results: &[StudyResult]) -> Result<Markup, LabError
             p.lead { (study.title) }
             p.quiet { "Source: " (study.source) }
         }
-        (sections::summary(results))
+        (sections::verdict(study, results)?)
         (sections::comparison(study, results)?)
+        (sections::beside(results))
         (figures::section(results)?)
         (sections::assumptions(study))
         (sections::repeat(results))

@@ -3,20 +3,122 @@
 use maud::{Markup, PreEscaped, html};
 use pulldown_cmark::{Event, HeadingLevel, Parser, Tag, TagEnd};
 
-use super::super::{Backend, Comparison, Statement, Study, StudyResult, Table, Verdict};
+use super::super::{Backend, Comparison, Point, Statement, Study, StudyResult, Table, Verdict};
 use super::{agreement, of, run_command};
 use crate::LabError;
 
-pub(super) fn summary(results: &[StudyResult]) -> Markup {
-    html! {
+/// What agrees with the paper and what does not, and why.
+pub(super) fn verdict(study: &Study, results: &[StudyResult]) -> Result<Markup, LabError> {
+    let paper = study.paper()?;
+    let mut agreed = Vec::new();
+    let mut differing = Vec::new();
+    for statement in &paper.statement {
+        let rows = results.iter().flat_map(|result| &result.comparisons);
+        let rows: Vec<&Comparison> = rows.filter(|row| row.id == statement.id).collect();
+        let saw = rows.iter().filter(|row| row.verdict == Verdict::Agrees);
+        match (saw.count(), rows.len()) {
+            (_, 0) => {}
+            (saw, all) if saw == all => agreed.push(statement),
+            (saw, all) => differing.push((statement, saw, all)),
+        }
+    }
+    Ok(html! {
         p {
             "Statements of the paper that we saw too: "
             @for (index, result) in results.iter().enumerate() {
                 @if index > 0 { ", " }
                 strong { (agreement(result)) } " (" (result.backend.title().to_lowercase()) ")"
             }
-            ". Where we did not, the table says why."
+            "."
         }
+        ul.verdicts {
+            @for (statement, saw, all) in &differing {
+                li {
+                    span class="verdict no" { (statement.quantity) }
+                    @if *saw > 0 { span.quiet { " (" (saw) " of " (all) " agree)" } }
+                    @for (of, text) in explanation(statement) {
+                        ": " @if let Some(of) = of { (of) ": " } (text)
+                    }
+                }
+            }
+            @for statement in &agreed {
+                li { span class="verdict yes" { (statement.quantity) } }
+            }
+        }
+    })
+}
+
+/// The paper's numbers and ours, a row for each setting.
+pub(super) fn beside(results: &[StudyResult]) -> Markup {
+    html! {
+        @for result in results {
+            @for rows in of_numbers(result) { (beside_table(result, &rows)) }
+        }
+    }
+}
+
+/// Comparisons of numbers, those of one statement together.
+fn of_numbers(result: &StudyResult) -> Vec<Vec<&Comparison>> {
+    let mut groups: Vec<Vec<&Comparison>> = Vec::new();
+    for row in result
+        .comparisons
+        .iter()
+        .filter(|row| !row.points.is_empty())
+    {
+        match groups.iter_mut().find(|group| group[0].id == row.id) {
+            Some(group) => group.push(row),
+            None => groups.push(vec![row]),
+        }
+    }
+    groups
+}
+
+fn beside_table(result: &StudyResult, rows: &[&Comparison]) -> Markup {
+    let caption = format!("{}: {}", result.backend.title(), rows[0].quantity);
+    html! {
+        div.wide tabindex="0" role="region" aria-label=(caption) {
+            table {
+                caption { (caption) }
+                thead {
+                    tr {
+                        th rowspan="2" scope="col" { "setting" }
+                        @for row in rows { th colspan="3" scope="colgroup" { (row.case) " " (badge(row.verdict)) } }
+                    }
+                    tr {
+                        @for _ in rows {
+                            @for column in ["paper", "ours", "difference"] { th scope="col" { (column) } }
+                        }
+                    }
+                }
+                tbody {
+                    @for (index, first) in rows[0].points.iter().enumerate() {
+                        tr {
+                            th scope="row" { (first.at) }
+                            @for row in rows { (beside_cells(row.points.get(index))) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn beside_cells(point: Option<&Point>) -> Markup {
+    html! {
+        @match point {
+            Some(Point { paper, ours, digits, .. }) => {
+                td { (format!("{paper:.digits$}")) }
+                td { (format!("{ours:.digits$}")) }
+                td { (format!("{:+.digits$}", ours - paper)) }
+            },
+            None => { td {} td {} td {} },
+        }
+    }
+}
+
+fn badge(verdict: Verdict) -> Markup {
+    html! {
+        span class=(if verdict == Verdict::Agrees { "verdict yes" } else { "verdict no" }) { (verdict.name()) }
     }
 }
 
@@ -88,10 +190,9 @@ fn found(result: &StudyResult, id: &str) -> Markup {
         @for row in rows {
             p {
                 @if !row.case.is_empty() { span.quiet { (row.case) ": " } }
-                (row.ours) " "
-                span class=(if row.verdict == Verdict::Agrees { "verdict yes" } else { "verdict no" }) {
-                    (row.verdict.name())
-                }
+                // Numbers have a table of their own.
+                @if row.points.is_empty() { (row.ours) " " }
+                (badge(row.verdict))
             }
         }
     }

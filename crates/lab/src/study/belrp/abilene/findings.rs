@@ -197,7 +197,8 @@ pub(super) fn result(
     let agrees = input.range("buffer-ideal")?.admits(ideal);
     comparisons.push(input.compare("buffer-ideal", "", format!("{ideal} packets"), agrees));
     comparisons.extend(goals::verdicts(input, matrix));
-    let (tables, charts) = (tables(input, matrix, &link), charts(section, matrix, &link));
+    let tables = tables(input, matrix, &link);
+    let charts = charts(input, section, matrix, &link);
     let text = scenario.text.clone();
     input.result(text, comparisons, tables, charts, Vec::new())
 }
@@ -219,14 +220,19 @@ fn tables(input: &StudyInput<'_>, matrix: &Matrix, link: &LinkQuantities) -> Vec
     ]
 }
 
-fn charts(section: &Section, matrix: &Matrix, link: &LinkQuantities) -> Vec<NamedChart> {
+fn charts(
+    input: &StudyInput<'_>,
+    section: &Section,
+    matrix: &Matrix,
+    link: &LinkQuantities,
+) -> Vec<NamedChart> {
     let (near, far) = (&section.observed.0, &section.observed.1);
     let from_zero = |title: &str, quantity: &LinkQuantity| {
-        matrix.chart(title, &quantity.get(), (0.0, 0.0), Variant::recovers)
+        matrix.chart(input, title, &quantity.get(), (0.0, 0.0), Variant::recovers)
     };
     let from_floor = |title: &str, quantity: &Quantity<'_>| {
         let floor = (0.0, matrix.floor(quantity.of, Variant::recovers));
-        matrix.chart(title, quantity, floor, Variant::recovers)
+        matrix.chart(input, title, quantity, floor, Variant::recovers)
     };
     vec![
         from_zero(
@@ -244,6 +250,7 @@ fn charts(section: &Section, matrix: &Matrix, link: &LinkQuantities) -> Vec<Name
         ),
         from_floor("Fig. 6 (b): losses recovered", &RECOVERED),
         matrix.chart(
+            input,
             "Fig. 7: traffic of the whole network",
             &TRAFFIC,
             (0.0, matrix.floor(TRAFFIC.of, |_| true)),
@@ -251,6 +258,7 @@ fn charts(section: &Section, matrix: &Matrix, link: &LinkQuantities) -> Vec<Name
         ),
         from_zero("Table V: buffer of the sender", &link.buffer),
         matrix.chart(
+            input,
             "Table IV: data retrieval time",
             &RETRIEVAL,
             (0.0, 100.0),

@@ -87,7 +87,7 @@ pub(super) fn result(
         scenario.text.clone(),
         comparisons,
         tables,
-        charts(axis, distribution, matrix, &retrieval),
+        charts(axis, distribution, input, matrix, &retrieval),
         Vec::new(),
     )
 }
@@ -95,6 +95,7 @@ pub(super) fn result(
 fn charts(
     axis: Axis,
     distribution: Option<usize>,
+    input: &StudyInput<'_>,
     matrix: &Matrix,
     retrieval: &Retrieval,
 ) -> Vec<NamedChart> {
@@ -106,39 +107,50 @@ fn charts(
     let traffic = (0.0, matrix.floor(TRAFFIC.of, |_| true));
     let mut charts = vec![
         matrix.chart(
+            input,
             &format!("{a}: retransmissions of the consumer"),
             &RETRANSMISSIONS,
             (0.0, 0.0),
             |_| true,
         ),
         matrix.chart(
+            input,
             &format!("{c}: spurious retransmissions"),
             &SPURIOUS,
             (0.0, 0.0),
             Variant::recovers,
         ),
-        matrix.chart("Data retrieval time", &RETRIEVAL, (0.0, 100.0), |_| true),
         matrix.chart(
+            input,
+            "Data retrieval time",
+            &RETRIEVAL,
+            (0.0, 100.0),
+            |_| true,
+        ),
+        matrix.chart(
+            input,
             "Fig. 6 (a): losses recovered",
             &RECOVERED,
             recovered,
             Variant::recovers,
         ),
-        matrix.chart("Traffic of the whole network", &TRAFFIC, traffic, |_| true),
-    ];
-    let recovering = Quantity {
-        id: "consumer-retransmissions-recovered",
-        ..RETRANSMISSIONS
-    };
-    charts.insert(
-        1,
         matrix.chart(
-            &format!("{a}, inset: with recovery on links"),
-            &recovering,
-            (0.0, 0.0),
-            Variant::recovers,
+            input,
+            "Traffic of the whole network",
+            &TRAFFIC,
+            traffic,
+            |_| true,
         ),
+    ];
+    let mut inset = matrix.chart(
+        input,
+        &format!("{a}, inset: with recovery on links"),
+        &RETRANSMISSIONS,
+        (0.0, 0.0),
+        Variant::recovers,
     );
+    inset.name = String::from("consumer-retransmissions-recovered");
+    charts.insert(1, inset);
     if let Some(step) = distribution {
         charts.push(retrieval.distribution(matrix, step));
     }
