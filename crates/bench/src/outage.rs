@@ -6,22 +6,22 @@
 //! WiFi. So the target is that of the first one, "the transfer moves again", and the second one is
 //! there for who waits for whole chunks.
 
-use std::sync::OnceLock;
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use whimbrel_core::Time;
+use whimbrel_core::{PortId, Time};
+use whimbrel_lab::LabError;
+use whimbrel_lab::scenario::{Overrides, Plan, Scenario as Written, netns, sim};
 use whimbrel_lab::study::Backend;
-use whimbrel_lab::{
-    Fig7, Fig7Daemons, RepeatingContent, SimulatedFig7, SimulatedFig7Options, Topology,
-    TransferObserver,
-};
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 use whimbrel_node::local_client::{LocalClient, LocalError};
-use whimbrel_sim::Direction;
-use whimbrel_sim::link::presets::preset;
-use whimbrel_sim::link::{LinkSpec, Outage};
+use whimbrel_sim::link::Outage;
+use whimbrel_sim::trace::{TraceKind, TraceRecord, TraceSink};
 
 use crate::{Bench, BenchError, BenchOptions, Part, Quantity, Row, Target};
 
@@ -34,13 +34,17 @@ const BEFORE: Duration = Duration::from_secs(3);
 /// Each run's outage begins so much later than that of the run before, so that it hits chunks,
 /// probes and rounds at different places: a prime number of milliseconds.
 const SHIFT: Duration = Duration::from_millis(37);
-/// Bytes of the file: more than the WiFi carries before the outage and for some seconds after it.
-const FILE_BYTES: u64 = 24_000_000;
+/// The testbed and its file.
+const SCENARIO: &str = include_str!("outage.toml");
+/// The links where round-trip time is added, and that goes out; and the client.
+const ROUTER_LINK: &str = "N2-N3";
+const LAST_HOP: &str = "N3-N4";
+const CLIENT: &str = "N4";
 /// After this long without anything the transfer does not move again.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Frames of Hop that are larger than this hold payload: the others are at most a few hundred
+/// Packets that are larger than this hold payload: Hop's other frames are at most a few hundred
 /// bytes.
-const PAYLOAD_FRAME: u64 = 1_000;
+const PAYLOAD_PACKET: usize = 1_000;
 /// How often the client's host is asked how it is: the resolution of what is measured in
 /// namespaces.
 const LOOK_INTERVAL: Duration = Duration::from_millis(3);
@@ -149,101 +153,90 @@ impl Scenario {
         }
     }
 
-    /// The testbed with an outage whose schedule counts from `request_at`.
-    fn testbed(&self, request_at: Duration) -> Fig7 {
-        let wifi = preset("wifi-80211g-54")
-            .map(|preset| preset.downlink)
-            .unwrap_or_default();
+    /// The testbed with the outage.
+    fn plan(&self, seed: u64) -> Result<Plan, BenchError> {
+        let overrides = Overrides {
+            seed: Some(seed),
+            ..Overrides::default()
+        };
+        let written = Written::parse(Path::new("outage.toml"), SCENARIO, overrides);
+        let mut written = written.map_err(LabError::from)?;
+        let mut plan = written.settings.swap_remove(0).plan;
         let outage = Outage::Once {
-            start: request_at + self.begins,
+            start: self.begins,
             duration: self.lasts,
         };
-        Fig7::new(
-            self.rtt,
-            LinkSpec {
-                outages: vec![outage],
-                ..wifi
-            },
-        )
+        for link in &mut plan.network.links {
+            for way in [&mut link.forward, &mut link.backward] {
+                match link.name.as_str() {
+                    ROUTER_LINK => way.delay = self.rtt / 2,
+                    LAST_HOP => way.outages = vec![outage],
+                    _ => {}
+                }
+            }
+        }
+        plan.limit = self.returns() + PATIENCE;
+        Ok(plan)
+    }
+
+    /// From the request to the link's return.
+    fn returns(&self) -> Duration {
+        self.begins + self.lasts
     }
 
     fn simulate(&self, seed: u64) -> Result<Moves, BenchError> {
-        // The hosts attach and the content is announced before.
-        let request_at = Duration::from_secs(2);
-        let mut world = SimulatedFig7::new(
-            &self.testbed(request_at),
-            SimulatedFig7Options::default(),
-            seed,
-        );
-        let content = RepeatingContent::new(FILE_BYTES, 1);
-        let name = content.name();
-        world.publish(content);
-        world.run_until(Time::ZERO + request_at);
-        let transfer = world.get(name);
-        let returns = Time::ZERO + request_at + self.begins + self.lasts;
-        world.run_until(returns);
-        let before = world.received(transfer);
-        if before == 0 || before >= FILE_BYTES {
-            return Err(BenchError::Simulated(format!(
-                "the outage met no transfer: {before} bytes had come"
-            )));
-        }
-        let last_hop = world.links[2];
-        let carried = |world: &SimulatedFig7| {
-            world
-                .sim
-                .link_stats(last_hop, Direction::AToB)
-                .delivered_bytes
+        let plan = self.plan(seed)?;
+        let mut simulated = Simulated {
+            last_hop: plan.network.link(LAST_HOP).unwrap_or_default(),
+            returns: self.returns(),
+            payload: Rc::default(),
+            before: 0,
+            first_chunk: None,
         };
-        let (mut bytes, mut first_payload) = (carried(&world), None);
-        while world.received(transfer) == before && world.sim.now() < returns + PATIENCE {
-            world.step();
-            let now = carried(&world);
-            if now - bytes > PAYLOAD_FRAME && first_payload.is_none() {
-                first_payload = Some(world.sim.now().since(returns));
-            }
-            bytes = now;
-        }
-        match first_payload {
-            Some(first_payload) if world.received(transfer) > before => Ok(Moves {
+        sim::observe(&plan, seed, &mut simulated)?;
+        let first_payload = simulated.payload.borrow().first;
+        match (simulated.before, first_payload, simulated.first_chunk) {
+            (0, ..) => Err(BenchError::Simulated(String::from(
+                "nothing had come when the outage began",
+            ))),
+            (_, Some(first_payload), Some(first_chunk)) => Ok(Moves {
                 first_payload,
-                first_chunk: world.sim.now().since(returns),
+                first_chunk,
             }),
-            _ => Err(unmoved(before)),
+            (before, ..) => Err(unmoved(before)),
         }
     }
 
     fn measure(&self, options: &BenchOptions) -> Result<Moves, BenchError> {
-        let folder = tempfile::tempdir().map_err(BenchError::system("make a temporary folder"))?;
-        let file = folder.path().join("file");
-        whimbrel_lab::demo::make_file(&file, FILE_BYTES, options.seed)?;
-        let topology = self.testbed(Duration::ZERO).build(options.seed)?;
-        let mut daemons = Fig7Daemons::start(&options.program, &topology, folder.path())?;
-        let name = daemons.serve(&file)?;
-        let host = LocalClient::connect(&daemons.socket(4)).map_err(|error| BenchError::Side {
-            what: String::from("the client's host could not be asked how it is"),
-            said: error.to_string(),
-        })?;
-        let (started, ended) = (OnceLock::new(), AtomicBool::new(false));
-        let looks = std::thread::scope(|scope| {
-            let watching = scope.spawn(|| watch(host, &ended));
-            let mut schedule = Schedule {
-                topology: &topology,
-                started: &started,
-            };
-            let patience = self.begins + self.lasts + PATIENCE;
-            let fetched = daemons.fetch(
-                &name,
-                &folder.path().join("arrived"),
-                patience,
-                &mut schedule,
-            );
+        let plan = self.plan(options.seed)?;
+        let (sender, begun) = mpsc::channel();
+        let begins = Begins {
+            client: plan.network.node(CLIENT).unwrap_or_default(),
+            sender: std::sync::Mutex::new(sender),
+        };
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let ended = &ended;
+            let watching = scope.spawn(move || {
+                // Fails if nothing begins.
+                let (origin, socket) = begun.recv().ok()?;
+                Some((
+                    origin,
+                    LocalClient::connect(&socket).map(|host| watch(host, ended)),
+                ))
+            });
+            let observed = netns::observe(&plan, options.seed, &options.program, &begins);
             ended.store(true, Ordering::Relaxed);
-            let looks = watching.join().unwrap_or_default();
-            fetched.map(|_| looks)
-        })?;
-        let returns = *started.get_or_init(Instant::now) + self.begins + self.lasts;
-        evaluate(&looks, returns)
+            drop(begins);
+            let watched = watching.join().ok().flatten();
+            observed?;
+            let (origin, looks) = watched.ok_or_else(|| unmoved(0))?;
+            let looks = looks.map_err(|error| BenchError::Side {
+                what: String::from("the client's host could not be asked how it is"),
+                said: error.to_string(),
+            })?;
+            evaluate(&looks, origin + self.returns())
+        })
     }
 }
 
@@ -255,18 +248,76 @@ fn unmoved(bytes: u64) -> BenchError {
     }
 }
 
-/// Starts the outage's schedule with the request.
-struct Schedule<'a> {
-    topology: &'a Topology,
-    started: &'a OnceLock<Instant>,
+/// Sees what comes after the link's return.
+struct Simulated {
+    last_hop: usize,
+    /// From the run's origin, which is the request.
+    returns: Duration,
+    payload: Rc<RefCell<Payload>>,
+    /// Bytes of chunks that had come by then.
+    before: u64,
+    first_chunk: Option<Duration>,
 }
 
-impl TransferObserver for Schedule<'_> {
-    fn started(&mut self, at: Instant) {
-        if let Err(fault) = self.topology.arm(at) {
-            tracing::warn!(%fault, "the outage will not come");
+impl sim::observe::Observer for Simulated {
+    fn trace(&mut self, origin: Time, links: &[(PortId, PortId)]) -> Option<Box<dyn TraceSink>> {
+        let (_, client) = links.get(self.last_hop)?;
+        *self.payload.borrow_mut() = Payload {
+            port: Some(*client),
+            returns: origin + self.returns,
+            first: None,
+        };
+        Some(Box::new(self.payload.clone()))
+    }
+
+    fn arrived(&mut self, _load: usize, _receiver: usize, at: Duration, bytes: u64) {
+        match at.checked_sub(self.returns) {
+            None => self.before += bytes,
+            Some(late) => {
+                self.first_chunk.get_or_insert(late);
+            }
         }
-        let _ = self.started.set(at);
+    }
+}
+
+/// Finds the first payload that crosses the last hop.
+struct Payload {
+    port: Option<PortId>,
+    returns: Time,
+    first: Option<Duration>,
+}
+
+impl Default for Payload {
+    fn default() -> Payload {
+        Payload {
+            port: None,
+            returns: Time::ZERO,
+            first: None,
+        }
+    }
+}
+
+impl TraceSink for Payload {
+    fn record(&mut self, record: &TraceRecord<'_>) {
+        let comes = record.kind == TraceKind::Deliver && Some(record.port) == self.port;
+        if comes && record.time >= self.returns && record.frame.len() > PAYLOAD_PACKET {
+            self.first.get_or_insert(record.time.since(self.returns));
+        }
+    }
+}
+
+/// Tells when a run begins, and where its client's host listens.
+struct Begins {
+    client: usize,
+    sender: std::sync::Mutex<mpsc::Sender<(Instant, PathBuf)>>,
+}
+
+impl netns::observe::Observer for Begins {
+    fn begins(&self, origin: Instant, socket: &dyn Fn(usize) -> PathBuf) {
+        if let Ok(sender) = self.sender.lock() {
+            // Who would hear it has gone only if the run is over.
+            let _ = sender.send((origin, socket(self.client)));
+        }
     }
 }
 
@@ -357,6 +408,14 @@ fn evaluate(looks: &[Look], returns: Instant) -> Result<Moves, BenchError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_simulated_transfer_moves_again_when_its_link_returns() {
+        let scenario = Scenario::new(50, 1, 0);
+        let moves = scenario.simulate(1).unwrap();
+        assert!(moves.first_payload <= Duration::from_millis(50) + ALLOWANCE);
+        assert!(moves.first_payload < moves.first_chunk);
+    }
 
     #[test]
     fn what_came_before_the_return_does_not_count() {

@@ -15,11 +15,12 @@ use whimbrel_sim::link::LinkSpec;
 use super::Plan;
 use super::event::{Action, Timed};
 use super::link::{Carrier, Recovery};
+use super::load::Plane;
 use super::node::Role;
 use super::run::{LinkCounts, Run, Schedule};
 use crate::study::Backend;
 use crate::{LabError, Topology, TopologyBuilder};
-use daemons::Daemons;
+use daemons::{Daemons, socket_of};
 use files::{Files, Receiver};
 use observe::{Observed, Observer};
 
@@ -81,6 +82,10 @@ pub fn observe(
     let served = daemons.serve(observer)?;
     let origin = Instant::now();
     topology.arm(origin)?;
+    observer.begins(origin, &|node| {
+        let name = &plan.network.nodes[node].name;
+        socket_of(folder.path(), Plane::MobilityFirst, name)
+    });
     let fetches: Vec<Receiver<'_>> = plan
         .loads
         .iter()

@@ -1,7 +1,7 @@
 //! What a run shows while it runs, and beyond its metrics.
 
-use std::path::Path;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use crate::scenario::run::Run;
 use crate::{LinkReport, TransferObserver};
@@ -12,6 +12,12 @@ pub trait Observer: Sync {
     fn file(&self, load: usize) -> Option<&Path> {
         let _ = load;
         None
+    }
+
+    /// All is served, and time counts from `origin`. `socket` answers with where a MobilityFirst
+    /// daemon listens for programs, by the number of its node.
+    fn begins(&self, origin: Instant, socket: &dyn Fn(usize) -> PathBuf) {
+        let _ = (origin, socket);
     }
 
     /// So many bytes of a file of a load have arrived.

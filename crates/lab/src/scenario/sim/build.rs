@@ -80,7 +80,7 @@ pub(super) fn build<'p>(
         links.push(connection);
     }
     let ends: Vec<(PortId, PortId)> = links.iter().map(|link| (link.a, link.b)).collect();
-    sim.set_trace_sink(observer.trace(&ends));
+    sim.set_trace_sink(observer.trace(origin, &ends));
     if observer.hashes() {
         sim.enable_trace_hash();
     }

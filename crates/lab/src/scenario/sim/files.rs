@@ -442,7 +442,11 @@ impl World<'_> {
 
     fn arrived(&mut self, index: usize, now: Time, bytes: usize) {
         let at = self.epoch + now.since(Time::ZERO);
-        self.transfers[index].meter.arrived(at, bytes as u64);
+        let transfer = &mut self.transfers[index];
+        transfer.meter.arrived(at, bytes as u64);
+        let Asked { load, receiver, .. } = self.asked[transfer.asked];
+        let at = now.since(self.origin);
+        self.observer.arrived(load, receiver, at, bytes as u64);
     }
 
     fn end(&mut self, index: usize, now: Time, completed: bool) {

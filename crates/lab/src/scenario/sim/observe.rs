@@ -1,6 +1,8 @@
 //! What a run shows beyond its metrics, for studies that look closer.
 
-use whimbrel_core::PortId;
+use std::time::Duration;
+
+use whimbrel_core::{PortId, Time};
 use whimbrel_link::ndnlp;
 use whimbrel_sim::Direction;
 use whimbrel_sim::trace::TraceSink;
@@ -13,16 +15,21 @@ use crate::scenario::run::Run;
 
 /// Follows a run.
 pub trait Observer {
-    /// A sink for what happens to every frame. `links` are the ports of each link's ends, in the
-    /// order of the plan.
-    fn trace(&mut self, links: &[(PortId, PortId)]) -> Option<Box<dyn TraceSink>> {
-        let _ = links;
+    /// A sink for what happens to every frame. The run's time counts from `origin`; `links` are the
+    /// ports of each link's ends, in the order of the plan.
+    fn trace(&mut self, origin: Time, links: &[(PortId, PortId)]) -> Option<Box<dyn TraceSink>> {
+        let _ = (origin, links);
         None
     }
 
     /// Whether every frame is hashed, to prove that the run can be repeated.
     fn hashes(&self) -> bool {
         false
+    }
+
+    /// Bytes of a file of a load have arrived, so long after the run's origin.
+    fn arrived(&mut self, load: usize, receiver: usize, at: Duration, bytes: u64) {
+        let _ = (load, receiver, at, bytes);
     }
 
     /// An Interest of a load was answered, at one of its receivers.

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use whimbrel_core::PortId;
+use whimbrel_core::{PortId, Time};
 use whimbrel_link::ndnlp::LinkStats;
 use whimbrel_sim::link::Rate;
 use whimbrel_sim::trace::TraceSink;
@@ -107,7 +107,7 @@ struct Watcher {
 }
 
 impl Observer for Watcher {
-    fn trace(&mut self, links: &[(PortId, PortId)]) -> Option<Box<dyn TraceSink>> {
+    fn trace(&mut self, _origin: Time, links: &[(PortId, PortId)]) -> Option<Box<dyn TraceSink>> {
         for (a, b) in links {
             self.losses.borrow_mut().watch(*a, *b);
         }
