@@ -14,9 +14,38 @@ use support::{finished, whimbrel};
 use whimbrel_lab::lab_available;
 
 /// Fig. 10 with TCP beside it, at a size that takes seconds in real time too.
-const SCENARIO: &str = "file = \"200 kB\"\nrtt_ms = 10\non_s = 1\noff_s = [1]\nruns = 1\nruns_netns = 1\n\
-     rivals = [\"network-proactive\", \"receiver-driven\", \"tcp\"]\nnack_timers_ms = [500]\n\
-     [[wifi]]\nname = \"WiFi\"\n[wifi.link]\nrate = \"20 Mbit/s\"\ndelay = \"1 ms\"\n";
+const SCENARIO: &str = r#"
+nodes = { N1 = "host", N2 = "router", N3 = "router", N4 = "host", GNRS = "name-server" }
+[defaults.link]
+rate = "1 Gbit/s"
+[links]
+N2-GNRS = { between = ["N2", "GNRS"] }
+N3-GNRS = { between = ["N3", "GNRS"] }
+N1-N2 = { between = ["N1", "N2"] }
+N2-N3 = { between = ["N2", "N3"], delay = "5 ms" }
+N3-N4 = { between = ["N3", "N4"], rate = "20 Mbit/s", delay = "1 ms", outages = [{ start = "1 s", duration = "1 s" }] }
+[loads.film]
+from = "N1"
+to = "N4"
+file = "200 kB"
+within = "1 s"
+[sweep.wifi]
+WiFi = {}
+[sweep.off]
+"1 s" = {}
+[sweep.by]
+mftp = {}
+[sweep.by.receiver-driven]
+"loads.film.nack_timer" = "500 ms"
+"nodes.N3" = { role = "router", proactive = false }
+[sweep.by.tcp]
+"loads.film.over" = "tcp"
+"nodes.N1" = "tcp-host"
+"nodes.N2" = "tcp-host"
+"nodes.N3" = "tcp-host"
+"nodes.N4" = "tcp-host"
+"nodes.GNRS" = "tcp-host"
+"#;
 
 fn run(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
     let scenario = folder.join("scenario.toml");

@@ -29,7 +29,7 @@
 //!
 //! | key | read by | says |
 //! |---|---|---|
-//! | `title`, `about`, `seed`, `runs`, `limit`, `metrics` | [`mod@file`] | the whole |
+//! | `title`, `about`, `seed`, `runs`, `limit`, `linger`, `metrics` | [`mod@file`] | the whole |
 //! | `nodes` | [`node`] | names and roles |
 //! | `links`, `defaults.link` | [`link`] | ends, and what `whimbrel_sim::link::LinkSpec` says of each direction |
 //! | `graph` | [`graph`], [`network`] | nodes and links that are generated or imported |
@@ -38,6 +38,8 @@
 //! | `events` | [`event`] | what happens meanwhile |
 //! | `sweep` | [`mod@file`] | values of any other key, each with each |
 //! | `statements` | [`statement`] | what a paper states |
+//! | `sim`, `netns` | [`mod@file`] | keys that hold on that back end only |
+//! | `study` | a study's code | what its figures are about |
 //!
 //! | module | does |
 //! |---|---|
