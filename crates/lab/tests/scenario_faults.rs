@@ -453,8 +453,8 @@ fn links_of_ndn_routers_alone_are_checked() {
         ),
         (
             "min = \"10 ms\"",
-            "max = \"10 ms\"",
-            "loads.asked.poisson.timeout.max: unknown key 'max'; did you mean 'min'?",
+            "mins = \"10 ms\"",
+            "loads.asked.poisson.timeout.mins: unknown key 'mins'; did you mean 'min'?",
         ),
     ] {
         assert!(BARE.contains(old), "{old}");
