@@ -129,11 +129,20 @@ impl Draft {
     pub fn parse(path: &Path, text: &str) -> Result<Draft, ConfigError> {
         let document = Document::new(path, text);
         let config = toml::from_str(text).map_err(|error| {
-            let offset = error.span().map_or(0, |span| span.start);
+            let span = error.span().unwrap_or_default();
+            let offset = span.start;
+            let mut message = suggest::in_parse_error(error.message(), &[]);
+            // The standard library's words name neither what was read nor what would do.
+            if message == "invalid socket address syntax" {
+                let written = text.get(span).unwrap_or_default();
+                message = format!(
+                    "{written} is no address; write an address and a port, as \"0.0.0.0:4711\" or \"[::]:4711\""
+                );
+            }
             let fault = Fault {
                 place: document.place_at(offset),
                 key: document.key_at(offset),
-                message: suggest::in_parse_error(error.message(), &[]),
+                message,
             };
             ConfigError::Faults(fault.into())
         })?;

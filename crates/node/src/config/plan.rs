@@ -132,12 +132,13 @@ impl Draft {
         check_links(&mut found, &config.link);
         let places = Places::of_this_user();
         let section = &config.router;
-        let key = key_file(
-            &mut found,
-            "router.key",
-            section.key.as_ref(),
-            places.state.join("router.pem"),
-        );
+        let key = section
+            .key
+            .clone()
+            .unwrap_or_else(|| places.state.join("router.pem"));
+        if !config.link.is_empty() {
+            check_key(&mut found, "router.key", &key);
+        }
         found.socket_path("router.socket", section.socket.as_deref());
         let routes = self.routes(&mut found);
         let default_route = section
@@ -180,8 +181,11 @@ impl Draft {
     pub fn host(&self) -> Result<HostPlan, ConfigError> {
         let section = &self.config.host;
         let mut found = Found::new(self);
-        let default = Places::of_this_user().state.join("host.pem");
-        let key = key_file(&mut found, "host.key", section.key.as_ref(), default);
+        let key = section
+            .key
+            .clone()
+            .unwrap_or_else(|| Places::of_this_user().state.join("host.pem"));
+        check_key(&mut found, "host.key", &key);
         self.plan_host(found, key)
     }
 
@@ -376,15 +380,9 @@ fn labels(links: &[LinkSection]) -> impl Iterator<Item = &str> {
     links.iter().map(|link| link.label.as_str())
 }
 
-/// The key file. One that is there must be one.
-fn key_file(
-    found: &mut Found<'_>,
-    key: &str,
-    written: Option<&PathBuf>,
-    default: PathBuf,
-) -> PathBuf {
-    let path = written.cloned().unwrap_or(default);
-    let fault = match std::fs::read_to_string(&path) {
+/// A key file that is there must be one.
+fn check_key(found: &mut Found<'_>, key: &str, path: &Path) {
+    let fault = match std::fs::read_to_string(path) {
         Ok(text) => KeyPair::from_pem(&text)
             .err()
             .map(|error| error.to_string()),
@@ -400,7 +398,6 @@ fn key_file(
             ),
         );
     }
-    path
 }
 
 fn check_links(found: &mut Found<'_>, links: &[LinkSection]) {
