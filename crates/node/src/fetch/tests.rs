@@ -1,11 +1,14 @@
 //! Fetches against a host that the test plays.
 
+use std::fs;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 
 use bytes::Bytes;
-use whimbrel_mobilityfirst::local::{Get, LocalChunk, greeting};
+use whimbrel_content::Assembly;
+use whimbrel_mobilityfirst::local::{Get, LocalChunk, LocalEvent, LocalRequest, greeting};
 
+use super::finishing::name_for;
 use super::*;
 use crate::local_client::LocalClient;
 use crate::output::Stream;

@@ -1,0 +1,328 @@
+//! A fetch from its first request to its end: what the host says, and what it is told.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use whimbrel_content::folder::MAX_MANIFEST_LEN;
+use whimbrel_content::{Assembly, ChunkSize};
+use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, TransferState};
+
+use super::folder::FolderPlan;
+use super::keeper::Keeper;
+use super::part::{self, PartFile};
+use super::transfer::{Purpose, Sink, Transfer};
+use super::wish::Wish;
+use super::{FetchError, FetchOptions, Fetched, Progress, State};
+use crate::local_client::{Attachment, LocalError};
+use crate::output::{Destination, MadeFolder};
+
+/// How often the stop flag is looked at, and a daemon that has gone is tried again.
+const LOOK: Duration = Duration::from_millis(200);
+/// How often records are kept.
+const KEEP_INTERVAL: Duration = Duration::from_secs(1);
+/// How often progress is told, at most.
+const TELL_INTERVAL: Duration = Duration::from_millis(100);
+
+pub(super) struct Fetch {
+    pub(super) chunk_size: ChunkSize,
+    pub(super) timeout: Option<Duration>,
+    pub(super) nack_timeout_ms: u32,
+    pub(super) limit: u64,
+    /// Where the user wants it; `None` for a stream.
+    pub(super) wanted: Option<Wish>,
+    pub(super) _made: Option<MadeFolder>,
+    pub(super) transfers: BTreeMap<u32, Transfer>,
+    pub(super) next_request: u32,
+    pub(super) plan: Option<FolderPlan>,
+    /// The list of a folder stays until all its files are there: a later run needs no network for
+    /// it.
+    pub(super) list: Option<PartFile>,
+    pub(super) done: Option<PathBuf>,
+    pub(super) keeper: Keeper,
+    pub(super) progress: Progress,
+    pub(super) last_arrival: Instant,
+    pub(super) last_kept: Instant,
+    pub(super) last_told: Option<Instant>,
+}
+
+impl Fetch {
+    pub(super) fn begin(options: FetchOptions) -> Result<Fetch, FetchError> {
+        let FetchOptions {
+            content,
+            output,
+            limit,
+            ..
+        } = options;
+        let (wish, made) = match output {
+            Destination::Named(target) => (Ok(Wish::Named(target)), None),
+            Destination::Within(within) => (Ok(Wish::within(&within, content)), within.make()?),
+            Destination::Stream(stream) => (Err(stream), None),
+        };
+        let (wish, sink, assembly, manner) = match wish {
+            Ok(wish) => {
+                let (part, assembly, manner) = PartFile::open(wish.folder(), content, limit)?;
+                part.withhold(&wish.place_of_file(""))?;
+                (Some(wish), Sink::Part(part), assembly, manner)
+            }
+            Err(stream) => {
+                let assembly = Assembly::new(content, limit);
+                (None, Sink::Stream(stream), assembly, None)
+            }
+        };
+        let resumed = assembly.verified_bytes();
+        let root = Transfer {
+            content,
+            assembly,
+            manner,
+            purpose: Purpose::Whole,
+            sink,
+            unrecorded: false,
+        };
+        let now = Instant::now();
+        let mut fetch = Fetch {
+            chunk_size: options.chunk_size,
+            timeout: options.timeout,
+            nack_timeout_ms: options
+                .nack_timeout
+                .map_or(0, |time| time.as_millis().clamp(1, 1 << 31) as u32),
+            limit,
+            wanted: wish,
+            _made: made,
+            transfers: BTreeMap::from([(0, root)]),
+            next_request: 1,
+            plan: None,
+            list: None,
+            done: None,
+            keeper: Keeper::start(),
+            progress: Progress {
+                state: State::Requested,
+                file_name: None,
+                bytes: resumed,
+                length: None,
+                resumed,
+                received: 0,
+                files: None,
+            },
+            last_arrival: now,
+            last_kept: now,
+            last_told: None,
+        };
+        fetch.note_root();
+        Ok(fetch)
+    }
+
+    pub(super) fn run(
+        &mut self,
+        attachment: &mut Attachment,
+        stop: &AtomicBool,
+        observe: &mut dyn FnMut(&Progress),
+    ) -> Result<Fetched, FetchError> {
+        let mut client = attachment.connect()?;
+        // An earlier run may have left it complete, or may have left a folder's list: then files
+        // are due at once.
+        self.settle()?;
+        let mut due = self.all_requests();
+        loop {
+            let step = match due.drain(..).try_for_each(|request| client.send(&request)) {
+                // What it has sent before it left is still to be read, and the end of it is noticed
+                // there.
+                Err(LocalError::Closed) => Ok(()),
+                sent => sent,
+            };
+            match step.and_then(|()| {
+                if self.is_done() {
+                    Ok(None)
+                } else {
+                    client.receive(LOOK)
+                }
+            }) {
+                Ok(Some(event)) => due = self.handle(event)?,
+                Ok(None) => {}
+                Err(LocalError::Closed | LocalError::Io(_)) if attachment.can_return() => {
+                    self.progress.state = State::NoHost;
+                    std::thread::sleep(LOOK);
+                    if let Ok(new) = attachment.connect() {
+                        client = new;
+                        self.progress.state = State::Requested;
+                        due = self.all_requests();
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+            if self.is_done() {
+                return Ok(self.fetched());
+            }
+            if stop.load(Ordering::Relaxed) {
+                return Err(FetchError::Interrupted);
+            }
+            if let Some(timeout) = self
+                .timeout
+                .filter(|timeout| self.last_arrival.elapsed() >= *timeout)
+            {
+                return Err(FetchError::TimedOut(timeout));
+            }
+            self.keep_records()?;
+            if self
+                .last_told
+                .is_none_or(|last| last.elapsed() >= TELL_INTERVAL)
+            {
+                self.last_told = Some(Instant::now());
+                observe(&self.progress);
+            }
+        }
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.transfers.is_empty() && self.plan.as_ref().is_none_or(|plan| plan.queue.is_empty())
+    }
+
+    pub(super) fn fetched(&self) -> Fetched {
+        Fetched {
+            path: self.done.clone(),
+            length: self.progress.bytes,
+            received: self.progress.received,
+            resumed: self.progress.resumed,
+            files: self.progress.files.map_or(1, |(files, _)| files),
+        }
+    }
+
+    pub(super) fn all_requests(&self) -> Vec<LocalRequest> {
+        let requests = self.transfers.iter();
+        requests
+            .map(|(number, one)| one.request(*number, self.chunk_size, self.nack_timeout_ms))
+            .collect()
+    }
+
+    /// Works off an event of the host; answers with what to tell the host.
+    pub(super) fn handle(&mut self, event: LocalEvent) -> Result<Vec<LocalRequest>, FetchError> {
+        match event {
+            LocalEvent::Chunk(chunk) => {
+                let request = chunk.request;
+                let Some(transfer) = self.transfers.get_mut(&request) else {
+                    return Ok(Vec::new());
+                };
+                let new = transfer.take(&chunk)?;
+                if new > 0 {
+                    self.last_arrival = Instant::now();
+                    self.progress.bytes += new;
+                    self.progress.received += new;
+                }
+                transfer.reserve()?;
+                self.progress.state = State::Flowing;
+                self.note_root();
+                self.refuse_early()?;
+                let mut due = vec![LocalRequest::Consumed { request }];
+                due.extend(self.settle()?);
+                Ok(due)
+            }
+            LocalEvent::State { request, state } if self.transfers.contains_key(&request) => {
+                self.progress.state = match state {
+                    TransferState::Requested => State::Requested,
+                    TransferState::Flowing => State::Flowing,
+                    TransferState::Stalled => State::Stalled,
+                    TransferState::Disconnected => State::Disconnected,
+                };
+                Ok(Vec::new())
+            }
+            LocalEvent::Failed { request, reason } => match self.transfers.get(&request) {
+                Some(transfer) => Err(FetchError::Failed {
+                    content: transfer.content,
+                    reason,
+                }),
+                None => Ok(Vec::new()),
+            },
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// What the content itself has told of the whole.
+    pub(super) fn note_root(&mut self) {
+        let Some(root) = self
+            .transfers
+            .get(&0)
+            .filter(|root| root.purpose == Purpose::Whole)
+        else {
+            return;
+        };
+        if let Some(manner) = &root.manner {
+            self.progress.file_name =
+                Some(manner.file_name.clone()).filter(|name| !name.is_empty());
+        }
+        if root.manner.as_ref().is_none_or(|manner| !manner.is_folder) {
+            self.progress.length = root.assembly.expected_len();
+        }
+    }
+
+    /// A folder that cannot be taken is refused with its first chunk.
+    pub(super) fn refuse_early(&self) -> Result<(), FetchError> {
+        let Some(root) = self
+            .transfers
+            .get(&0)
+            .filter(|root| root.purpose == Purpose::Whole)
+        else {
+            return Ok(());
+        };
+        if !root.manner.as_ref().is_some_and(|manner| manner.is_folder) {
+            return Ok(());
+        }
+        match &self.wanted {
+            None => return Err(FetchError::FolderToStream),
+            Some(Wish::Named(target)) if target.path().exists() && !target.path().is_dir() => {
+                return Err(FetchError::InTheWay(target.named().to_owned()));
+            }
+            Some(_) => {}
+        }
+        match root.assembly.expected_len() {
+            Some(length) if length > MAX_MANIFEST_LEN as u64 => Err(FetchError::TooLong {
+                length,
+                limit: MAX_MANIFEST_LEN as u64,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Keeps what has changed, now and then, in the background.
+    pub(super) fn keep_records(&mut self) -> Result<(), FetchError> {
+        if self.last_kept.elapsed() < KEEP_INTERVAL || self.keeper.is_busy() {
+            return Ok(());
+        }
+        self.last_kept = Instant::now();
+        let snapshots = self.snapshots()?;
+        if !snapshots.is_empty() {
+            self.keeper.keep(snapshots);
+        }
+        Ok(())
+    }
+
+    pub(super) fn snapshots(&mut self) -> Result<Vec<part::Snapshot>, FetchError> {
+        let mut snapshots = Vec::new();
+        for transfer in self
+            .transfers
+            .values_mut()
+            .filter(|transfer| transfer.unrecorded)
+        {
+            if let (Sink::Part(part), Some(manner)) = (&transfer.sink, &transfer.manner) {
+                snapshots.push(part.snapshot(&transfer.assembly, manner)?);
+            }
+            transfer.unrecorded = false;
+        }
+        Ok(snapshots)
+    }
+
+    /// The end without the content: what has come is kept for the next run.
+    pub(super) fn leave(&mut self) {
+        self.keeper.wait();
+        for snapshot in self.snapshots().unwrap_or_default() {
+            if let Err(error) = snapshot.keep() {
+                tracing::warn!(%error, "the record of the download could not be kept; an older one may be there");
+            }
+        }
+        for (_, transfer) in core::mem::take(&mut self.transfers) {
+            if let (Sink::Part(part), 0) = (transfer.sink, transfer.assembly.verified_bytes()) {
+                part.discard();
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Where a content goes that is not written to a stream.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use whimbrel_core::Guid;
+
+use super::part;
+use crate::output::{Place, Target, Within, namesake};
+
+/// Names that are tried for a folder while something else has them.
+const MAX_TOPS: u32 = 100;
+
+/// A destination that is no stream.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Wish {
+    Named(Target),
+    Within(PathBuf),
+}
+
+impl Wish {
+    /// A folder that an earlier run of the same command has made, and not finished, is the one that
+    /// the user has named, not one to put another folder into.
+    pub(super) fn within(within: &Within, content: Guid) -> Wish {
+        within
+            .as_target()
+            .filter(|target| part::is_under_way(target, content))
+            .map_or_else(|| Wish::Within(within.folder().to_owned()), Wish::Named)
+    }
+
+    /// The folder for the hidden files: on the same file system as the output.
+    pub(super) fn folder(&self) -> &Path {
+        match self {
+            Wish::Named(target) => target.folder(),
+            Wish::Within(folder) => folder,
+        }
+    }
+
+    pub(super) fn place_of_file(&self, name: &str) -> Place {
+        match self {
+            Wish::Named(target) => Place::Replacing(target.clone()),
+            Wish::Within(folder) => Place::Beside(folder.join(name)),
+        }
+    }
+
+    /// The folder that a folder becomes. In a folder it is merged with one of its name; a link of
+    /// that name could lead anywhere.
+    pub(super) fn top_of_folder(&self, name: &str) -> PathBuf {
+        let is_usable =
+            |path: &PathBuf| fs::symlink_metadata(path).map_or(true, |found| found.is_dir());
+        match self {
+            Wish::Named(target) => target.path().to_owned(),
+            Wish::Within(folder) => {
+                let name = folder.join(name);
+                let mut names = (1..MAX_TOPS).map(|number| namesake(&name, number));
+                names.find(is_usable).unwrap_or(name)
+            }
+        }
+    }
+
+    /// The name of the folder that a folder becomes, if the user has given it.
+    pub(super) fn given_name(&self) -> Option<String> {
+        match self {
+            Wish::Named(target) => Some(part::name_of(target)),
+            Wish::Within(_) => None,
+        }
+    }
+}
