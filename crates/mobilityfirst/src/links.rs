@@ -32,6 +32,8 @@ pub(crate) const MAX_TURNS: u32 = 65_536;
 /// Why a node with work left over wants to be woken at once.
 pub(crate) const LEFT_OVER: &str = "work left over";
 
+/// A neighbour of which nothing came for so long begins to talk anew.
+const PAUSE: Duration = Duration::from_millis(500);
 /// How often the host name of a silent neighbour is looked up.
 const LOOK_UP_AGAIN: Duration = Duration::from_secs(10);
 
@@ -93,6 +95,15 @@ pub enum LinkEvent {
     /// The neighbour has stopped answering.
     Unresponsive(PortId),
     /// It answers again.
+    /// A caller has come back on another port, in the same run of its process: its address has
+    /// changed. Who it is, its greeting alone says; that it has left the former port, the silence
+    /// there.
+    Moved {
+        /// Where it was.
+        from: PortId,
+        /// Where it is.
+        to: PortId,
+    },
     Responsive(PortId),
     /// The port is gone; these were still to be delivered.
     Down(PortId, Vec<Outgoing>),
@@ -108,6 +119,11 @@ struct Link {
     queue: VecDeque<Outgoing>,
     carrying: BTreeMap<u64, Outgoing>,
     // Bytes of the chunks in both.
+    // When the last frame came, and the first one after the last long pause.
+    last_frame: Time,
+    talking_since: Time,
+    // Since when the neighbour is at another port.
+    moved_at: Option<Time>,
     queued_bytes: u64,
     last_progress: Time,
     // When the address of a silent neighbour is looked up again.
@@ -189,6 +205,9 @@ impl Links {
                     queue: VecDeque::new(),
                     carrying: BTreeMap::new(),
                     queued_bytes: 0,
+                    last_frame: now,
+                    talking_since: now,
+                    moved_at: None,
                     last_progress: now,
                     look_up_at: now + LOOK_UP_AGAIN,
                 };
@@ -237,7 +256,15 @@ impl Links {
         link.hop.handle_frame(now, frame, self.buffer.budget());
         self.touched.insert(port);
     }
+        if now.since(link.last_frame) >= PAUSE {
+            link.talking_since = now;
+        }
+        link.last_frame = now;
 
+        if link.moved_at.is_some_and(|at| link.hop.heard_at() > at) {
+            link.moved_at = None;
+            self.events.push_back(LinkEvent::Responsive(port));
+        }
     /// Deadlines of hops have passed.
     pub fn handle_timeout(&mut self, now: Time) {
         self.take_back_room(now);
@@ -277,12 +304,12 @@ impl Links {
     pub fn has_room(&self, port: PortId) -> bool {
         self.links
             .get(&port)
-            .is_some_and(|link| link.queue.is_empty() && link.hop.ready_for() > 0)
+            .is_some_and(|link| link.queue.is_empty() && link.is_up() && link.hop.ready_for() > 0)
     }
 
     /// True while the neighbour on `port` is known and answers.
     pub fn is_up(&self, port: PortId) -> bool {
-        self.links.get(&port).is_some_and(|link| link.hop.is_up())
+        self.links.get(&port).is_some_and(Link::is_up)
     }
 
     /// The GUID of the neighbour on `port`, as it says.
@@ -305,7 +332,7 @@ impl Links {
         self.links.get(&port).map_or(LinkState::default(), |link| {
             let stats = link.hop.stats();
             LinkState {
-                up: link.hop.is_up(),
+                up: link.is_up(),
                 rate: stats.bandwidth / 8,
                 rtt: stats.rtt,
                 queued: link.queued_bytes,
@@ -352,6 +379,22 @@ impl Links {
     /// Takes back what waits for `port` and was not given to its hop.
     pub fn take_waiting(&mut self, port: PortId) -> Vec<Outgoing> {
         let Some(link) = self.links.get_mut(&port) else {
+    /// What was on its way to a neighbour that has moved goes to where it is, in its order.
+    pub fn follow(&mut self, now: Time, from: PortId, to: PortId) {
+        let Some(link) = self.links.get_mut(&from) else {
+            return;
+        };
+        link.hop.withdraw_all(now);
+        let carried = core::mem::take(&mut link.carrying).into_values();
+        let all: Vec<Outgoing> = carried.chain(link.queue.drain(..)).collect();
+        link.queued_bytes = 0;
+        self.touched.insert(from);
+        for outgoing in all {
+            // The port has just come up; what is lost with it, the receiver asks for again.
+            let _ = self.enqueue(to, outgoing);
+        }
+    }
+
             return Vec::new();
         };
         let waiting: Vec<Outgoing> = link.queue.drain(..).collect();
@@ -439,7 +482,7 @@ impl Links {
                 label: link.info.label.clone(),
                 peer: link.info.peer.clone(),
                 neighbour: link.neighbour,
-                up: link.hop.is_up(),
+                up: link.is_up(),
                 chunks_waiting: link.queue.len(),
                 hop: link.hop.stats(),
             })
@@ -468,16 +511,15 @@ impl Links {
             }
             link.feed(now, &mut self.next_tag);
         }
-        if self
-            .events
-            .iter()
-            .any(|event| matches!(event, LinkEvent::Up { .. } | LinkEvent::Unresponsive(_)))
-        {
+        let changed =
+            |event: &LinkEvent| matches!(event, LinkEvent::Up { .. } | LinkEvent::Unresponsive(_));
+        if self.events.iter().any(changed) {
             self.note_restarts();
         }
         self.take_back_room(now);
     }
 
+        self.note_moves(now);
     /// A router that calls its neighbour from a port of the system's choice comes back on another
     /// one after a restart: whose port is silent while its name answers on another one, in another
     /// run, has restarted. While the first one answers, the other one's word is worth nothing: a
@@ -506,6 +548,42 @@ impl Links {
     /// Appends the next frames, as
     /// [`Machine::poll_transmit`](whimbrel_core::Machine::poll_transmit) does.
     pub fn poll_transmit(
+    /// A caller whose address changes comes in on another port, and is the same run of the same
+    /// neighbour. The former port counts as moved from only if nothing came on it since the other
+    /// one began to talk: who forges a greeting cannot silence the neighbour.
+    fn note_moves(&mut self, now: Time) {
+        let come: Vec<PortId> = self
+            .events
+            .iter()
+            .filter_map(|event| match event {
+                LinkEvent::Up { port, .. } | LinkEvent::Responsive(port) => Some(*port),
+                _ => None,
+            })
+            .collect();
+        for to in come {
+            let Some(new) = self.links.get_mut(&to) else {
+                continue;
+            };
+            new.moved_at = None;
+            let (neighbour, run, since) = (new.neighbour, new.incarnation, new.talking_since);
+            if !new.info.origin.is_caller() {
+                continue;
+            }
+            for (from, link) in &mut self.links {
+                let is_it = *from != to
+                    && link.info.origin.is_caller()
+                    && (link.neighbour, link.incarnation) == (neighbour, run)
+                    && link.hop.heard_at() < since;
+                if is_it && link.moved_at.is_none() {
+                    link.moved_at = Some(now);
+                    link.log("neighbour has moved to another address");
+                    let from = *from;
+                    self.events.push_back(LinkEvent::Moved { from, to });
+                }
+            }
+        }
+    }
+
         &mut self,
         now: Time,
         max_segments: usize,
@@ -567,8 +645,12 @@ impl Links {
 
 impl Link {
     fn feed(&mut self, now: Time, next_tag: &mut u64) {
-        while !self.queue.is_empty() && self.hop.ready_for() > 0 {
+        while self.moved_at.is_none() && !self.queue.is_empty() && self.hop.ready_for() > 0 {
             let Some(outgoing) = self.queue.pop_front() else {
+    fn is_up(&self) -> bool {
+        self.moved_at.is_none() && self.hop.is_up()
+    }
+
                 return;
             };
             let tag = *next_tag;
@@ -586,6 +668,13 @@ impl Link {
     /// A chunk no longer waits here, nor is it on its way.
     fn note_gone(&mut self, outgoing: &Outgoing) {
         self.queued_bytes -= outgoing.chunk.size() as u64;
+    fn log(&self, what: &'static str) {
+        tracing::info!(
+            link = %self.info.label, peer = %self.info.peer,
+            neighbour = self.neighbour.map(tracing::field::display), "{what}"
+        );
+    }
+
     }
 
     /// Passes on what the hop says.
@@ -654,10 +743,3 @@ impl Link {
         }
     }
 }
-    fn log(&self, what: &'static str) {
-        tracing::info!(
-            link = %self.info.label, peer = %self.info.peer,
-            neighbour = self.neighbour.map(tracing::field::display), "{what}"
-        );
-    }
-

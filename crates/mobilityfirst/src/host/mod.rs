@@ -327,6 +327,11 @@ impl Host {
                 self.uploads
                     .upload_too_large(way, &outgoing.chunk, &mut self.effects)
             }
+            LinkEvent::Moved { from, to } => {
+                self.links.follow(now, from, to);
+                self.uploads
+                    .move_uploads(Way::Caller(from), Way::Caller(to));
+            }
             // With another router at hand, the host is bound to that alone, so that what is stored
             // for it comes by there.
             LinkEvent::Unresponsive(_) => self.note_lost_router(now),
@@ -341,7 +346,7 @@ impl Host {
                 self.uploads.forget_uploads_to(Way::Caller(port))
             }
             LinkEvent::Down(port, returned) => {
-                self.registration.forget_challenge(port);
+                self.registration.forget_challenge(port, false);
                 self.note_lost_router(now);
                 self.carry_out();
                 // Another link takes them, or recovery end to end does.

@@ -1,6 +1,6 @@
 //! Sending published content: the source's side of a flow [MFTP §3.1 to 3.3].
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use core::time::Duration;
 use whimbrel_content::ChunkSize;
@@ -466,6 +466,25 @@ impl Uploads {
     }
 
     /// Who called on this way has gone.
+    /// A client is reached by another way from now on. What it has asked for by that way already
+    /// holds.
+    pub(super) fn move_uploads(&mut self, from: Way, to: Way) {
+        let moved = |key: Key| Key {
+            way: if key.way == from { to } else { key.way },
+            ..key
+        };
+        let leaving = self.by_key.extract_if(.., |key, _| key.way == from);
+        for (key, upload) in leaving.collect::<Vec<_>>() {
+            self.by_key.entry(moved(key)).or_insert(upload);
+        }
+        for read in self.reads.values_mut() {
+            read.key = moved(read.key);
+        }
+        let mut taken = BTreeSet::new();
+        self.turns.iter_mut().for_each(|key| *key = moved(*key));
+        self.turns.retain(|key| taken.insert(*key));
+    }
+
     pub(super) fn forget_uploads_to(&mut self, way: Way) {
         self.by_key.retain(|key, _| key.way != way);
         self.turns.retain(|key| key.way != way);
