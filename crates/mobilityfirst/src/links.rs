@@ -76,6 +76,9 @@ pub enum LinkEvent {
         port: PortId,
         /// Its GUID, as it says.
         neighbour: Guid,
+        /// Another neighbour, or another run of its process, than this port had before: what it was
+        /// told is forgotten.
+        new_run: bool,
     },
     /// A neighbour has restarted: what it had taken over and not passed on is lost.
     Restarted(PortId, Vec<HandedOver>),
@@ -92,9 +95,6 @@ pub enum LinkEvent {
     Delivered(Carried),
     /// The chunk is larger than the neighbour takes.
     TooLarge(PortId, Outgoing),
-    /// The neighbour has stopped answering.
-    Unresponsive(PortId),
-    /// It answers again.
     /// A caller has come back on another port, in the same run of its process: its address has
     /// changed. Who it is, its greeting alone says; that it has left the former port, the silence
     /// there.
@@ -104,6 +104,9 @@ pub enum LinkEvent {
         /// Where it is.
         to: PortId,
     },
+    /// The neighbour has stopped answering.
+    Unresponsive(PortId),
+    /// It answers again.
     Responsive(PortId),
     /// The port is gone; these were still to be delivered.
     Down(PortId, Vec<Outgoing>),
@@ -116,14 +119,14 @@ struct Link {
     incarnation: u64,
     handovers: Handovers,
     blocked: bool,
-    queue: VecDeque<Outgoing>,
-    carrying: BTreeMap<u64, Outgoing>,
-    // Bytes of the chunks in both.
     // When the last frame came, and the first one after the last long pause.
     last_frame: Time,
     talking_since: Time,
     // Since when the neighbour is at another port.
     moved_at: Option<Time>,
+    queue: VecDeque<Outgoing>,
+    carrying: BTreeMap<u64, Outgoing>,
+    // Bytes of the chunks in both.
     queued_bytes: u64,
     last_progress: Time,
     // When the address of a silent neighbour is looked up again.
@@ -202,12 +205,12 @@ impl Links {
                     incarnation: 0,
                     handovers: Handovers::default(),
                     blocked: false,
-                    queue: VecDeque::new(),
-                    carrying: BTreeMap::new(),
-                    queued_bytes: 0,
                     last_frame: now,
                     talking_since: now,
                     moved_at: None,
+                    queue: VecDeque::new(),
+                    carrying: BTreeMap::new(),
+                    queued_bytes: 0,
                     last_progress: now,
                     look_up_at: now + LOOK_UP_AGAIN,
                 };
@@ -253,18 +256,18 @@ impl Links {
         let Some(link) = self.links.get_mut(&port) else {
             return;
         };
-        link.hop.handle_frame(now, frame, self.buffer.budget());
-        self.touched.insert(port);
-    }
         if now.since(link.last_frame) >= PAUSE {
             link.talking_since = now;
         }
         link.last_frame = now;
-
+        link.hop.handle_frame(now, frame, self.buffer.budget());
         if link.moved_at.is_some_and(|at| link.hop.heard_at() > at) {
             link.moved_at = None;
             self.events.push_back(LinkEvent::Responsive(port));
         }
+        self.touched.insert(port);
+    }
+
     /// Deadlines of hops have passed.
     pub fn handle_timeout(&mut self, now: Time) {
         self.take_back_room(now);
@@ -376,9 +379,6 @@ impl Links {
             .collect()
     }
 
-    /// Takes back what waits for `port` and was not given to its hop.
-    pub fn take_waiting(&mut self, port: PortId) -> Vec<Outgoing> {
-        let Some(link) = self.links.get_mut(&port) else {
     /// What was on its way to a neighbour that has moved goes to where it is, in its order.
     pub fn follow(&mut self, now: Time, from: PortId, to: PortId) {
         let Some(link) = self.links.get_mut(&from) else {
@@ -395,6 +395,9 @@ impl Links {
         }
     }
 
+    /// Takes back what waits for `port` and was not given to its hop.
+    pub fn take_waiting(&mut self, port: PortId) -> Vec<Outgoing> {
+        let Some(link) = self.links.get_mut(&port) else {
             return Vec::new();
         };
         let waiting: Vec<Outgoing> = link.queue.drain(..).collect();
@@ -516,10 +519,10 @@ impl Links {
         if self.events.iter().any(changed) {
             self.note_restarts();
         }
+        self.note_moves(now);
         self.take_back_room(now);
     }
 
-        self.note_moves(now);
     /// A router that calls its neighbour from a port of the system's choice comes back on another
     /// one after a restart: whose port is silent while its name answers on another one, in another
     /// run, has restarted. While the first one answers, the other one's word is worth nothing: a
@@ -545,9 +548,6 @@ impl Links {
         }
     }
 
-    /// Appends the next frames, as
-    /// [`Machine::poll_transmit`](whimbrel_core::Machine::poll_transmit) does.
-    pub fn poll_transmit(
     /// A caller whose address changes comes in on another port, and is the same run of the same
     /// neighbour. The former port counts as moved from only if nothing came on it since the other
     /// one began to talk: who forges a greeting cannot silence the neighbour.
@@ -584,6 +584,9 @@ impl Links {
         }
     }
 
+    /// Appends the next frames, as
+    /// [`Machine::poll_transmit`](whimbrel_core::Machine::poll_transmit) does.
+    pub fn poll_transmit(
         &mut self,
         now: Time,
         max_segments: usize,
@@ -644,13 +647,13 @@ impl Links {
 }
 
 impl Link {
-    fn feed(&mut self, now: Time, next_tag: &mut u64) {
-        while self.moved_at.is_none() && !self.queue.is_empty() && self.hop.ready_for() > 0 {
-            let Some(outgoing) = self.queue.pop_front() else {
     fn is_up(&self) -> bool {
         self.moved_at.is_none() && self.hop.is_up()
     }
 
+    fn feed(&mut self, now: Time, next_tag: &mut u64) {
+        while self.moved_at.is_none() && !self.queue.is_empty() && self.hop.ready_for() > 0 {
+            let Some(outgoing) = self.queue.pop_front() else {
                 return;
             };
             let tag = *next_tag;
@@ -665,9 +668,6 @@ impl Link {
         }
     }
 
-    /// A chunk no longer waits here, nor is it on its way.
-    fn note_gone(&mut self, outgoing: &Outgoing) {
-        self.queued_bytes -= outgoing.chunk.size() as u64;
     fn log(&self, what: &'static str) {
         tracing::info!(
             link = %self.info.label, peer = %self.info.peer,
@@ -675,6 +675,9 @@ impl Link {
         );
     }
 
+    /// A chunk no longer waits here, nor is it on its way.
+    fn note_gone(&mut self, outgoing: &Outgoing) {
+        self.queued_bytes -= outgoing.chunk.size() as u64;
     }
 
     /// Passes on what the hop says.
@@ -699,7 +702,13 @@ impl Link {
                     self.handovers.take()
                 };
                 (self.neighbour, self.incarnation) = (Some(neighbour), incarnation);
-                events.push_back(LinkEvent::Up { port, neighbour });
+                self.log("neighbour is up");
+                let new_run = !same_run;
+                events.push_back(LinkEvent::Up {
+                    port,
+                    neighbour,
+                    new_run,
+                });
                 if !handed.is_empty() {
                     events.push_back(LinkEvent::Restarted(port, handed));
                 }

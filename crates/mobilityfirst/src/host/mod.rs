@@ -302,8 +302,8 @@ impl Host {
 
     fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
         match event {
-            LinkEvent::Up { port, .. } if self.uplinks.has(port) => {
-                self.registration.forget_challenge(port);
+            LinkEvent::Up { port, new_run, .. } if self.uplinks.has(port) => {
+                self.registration.forget_challenge(port, new_run);
                 let uplink = self.uplink();
                 self.downloads
                     .resume_transfers(now, &uplink, &mut self.effects);
@@ -414,6 +414,8 @@ impl Host {
             Control::Challenge { nonce } => {
                 self.registration.note_challenge(port, nonce);
                 self.renew(now);
+                // A router that keeps names itself knows none after a restart.
+                self.registration.announce_to_new_router(port);
             }
             Control::Outcome {
                 guid,
