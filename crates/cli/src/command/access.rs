@@ -19,6 +19,12 @@ pub(crate) struct Access {
 /// `direct` are links beside those to routers: to hosts that are asked directly, or to be asked by.
 pub(crate) fn reach(access: &HostAccess, direct: Vec<LinkSection>) -> Result<Access, Failure> {
     if access.router.is_empty() && direct.is_empty() {
+        if access.mtu.is_some() {
+            return Err(Failure::new(
+                Exit::Usage,
+                "--mtu is for a host in this process; a daemon has `mtu` in the [[link]] of its configuration",
+            ));
+        }
         let path = access
             .socket
             .clone()
@@ -40,8 +46,12 @@ pub(crate) fn reach(access: &HostAccess, direct: Vec<LinkSection>) -> Result<Acc
             remote: Some(remote.clone()),
             ..LinkSection::new(format!("router-{index}"))
         });
+    let with_mtu = |link: LinkSection| LinkSection {
+        mtu: access.mtu.map_or(link.mtu, usize::from),
+        ..link
+    };
     let config = Config {
-        link: links.chain(direct).collect(),
+        link: links.chain(direct).map(with_mtu).collect(),
         ..Config::default()
     };
     let (host, stream) = EmbeddedHost::start(&config, keys)?;
