@@ -111,4 +111,8 @@ pub(crate) struct HostAccess {
     /// The key of a host in this process; by default a new one for this run
     #[arg(long, value_name = "FILE", conflicts_with = "socket")]
     pub(crate) key: Option<PathBuf>,
+    /// Largest IP packet that the way takes, in bytes, where that is known; without it, what the
+    /// system's routes say, and less where larger ones are found to vanish
+    #[arg(long, value_name = "BYTES", conflicts_with = "socket", value_parser = clap::value_parser!(u16).range(576..))]
+    pub(crate) mtu: Option<u16>,
 }

@@ -1,5 +1,6 @@
-//! A fetch by real programs whose machine changes its address on the way: a new address on the same
-//! interface, another interface, a lease that is renewed, a NAT that forgets, a suspended machine.
+//! A fetch by real programs whose way changes meanwhile: a new address on the same interface, another
+//! interface, a lease that is renewed, a NAT that forgets, a suspended machine; a path that swallows
+//! large packets; a router that restarts.
 //!
 //! Each test prints how long nothing came; none asserts it, for real time is not theirs. Needs
 //! network namespaces; where there are none it says so and does nothing.
@@ -11,11 +12,11 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -133,6 +134,19 @@ impl Scene {
         self.host(host).spawn(command).unwrap()
     }
 
+    fn run(&self, at: &str, kind: &str, name: &str) -> Process {
+        let [config, key, socket] =
+            ["toml", "pem", "sock"].map(|extension| format!("{name}.{extension}"));
+        let arguments = [
+            kind, "run", "--json", "--config", &config, "--key", &key, "--socket", &socket,
+        ];
+        self.whimbrel(at, name, &arguments)
+    }
+
+    fn start_router(&self) -> Process {
+        self.run("r", "router", "router")
+    }
+
     fn start_routed(&mut self, file: &Path) {
         let listen = "[[link]]\nlabel = \"callers\"\nbind = \"0.0.0.0:4711\"\nlisten = true\n";
         fs::write(self.path("router.toml"), listen).unwrap();
@@ -140,23 +154,9 @@ impl Scene {
             |remote: &str| format!("[[link]]\nlabel = \"access\"\nremote = \"{remote}:4711\"\n");
         fs::write(self.path("server.toml"), host("127.0.0.1")).unwrap();
         fs::write(self.path("client.toml"), host(FAR)).unwrap();
-        let run = |scene: &Scene, at, kind: &str, name: &str| {
-            let (config, key, socket) = (
-                format!("{name}.toml"),
-                format!("{name}.pem"),
-                format!("{name}.sock"),
-            );
-            scene.whimbrel(
-                at,
-                name,
-                &[
-                    kind, "run", "--json", "--config", &config, "--key", &key, "--socket", &socket,
-                ],
-            )
-        };
-        let router = run(self, "r", "router", "router");
-        let server = run(self, "r", "host", "server");
-        let client = run(self, "c", "host", "client");
+        let router = self.start_router();
+        let server = self.run("r", "host", "server");
+        let client = self.run("c", "host", "client");
         self.daemons.extend([router, server, client]);
         await_that("the server's socket", || self.path("server.sock").exists());
         await_that("the client's socket", || self.path("client.sock").exists());
@@ -379,20 +379,26 @@ fn a_lease_that_is_renewed_takes_the_address_away_and_brings_it_back() {
     );
 }
 
-/// A NAT between the client and the far side: what it sends comes from another port after
-/// [`Nat::rebind`].
-struct Nat {
-    rebind: Arc<AtomicBool>,
+/// What is between the client and the far side: a NAT and a tunnel. What the client sends comes from
+/// another port after [`Between::rebind`], and datagrams above a size vanish.
+struct Between {
+    rebind: AtomicBool,
+    largest: AtomicUsize,
 }
 
-impl Nat {
-    fn start(at: &Namespace, listen: SocketAddr, to: SocketAddr) -> Nat {
-        let rebind = Arc::new(AtomicBool::new(false));
-        let wanted = Arc::clone(&rebind);
-        let inside = at.enter(|| UdpSocket::bind(listen).unwrap()).unwrap();
-        let namespace = at.clone();
-        std::thread::spawn(move || relay(&namespace, &inside, to, &wanted));
-        Nat { rebind }
+impl Between {
+    /// Lives as long as the test's process.
+    fn start(at: &Namespace, largest: usize) -> Arc<Between> {
+        let between = Arc::new(Between {
+            rebind: AtomicBool::new(false),
+            largest: AtomicUsize::new(largest),
+        });
+        let inside = at
+            .enter(|| UdpSocket::bind("127.0.0.1:4711").unwrap())
+            .unwrap();
+        let (namespace, this) = (at.clone(), Arc::clone(&between));
+        std::thread::spawn(move || relay(&namespace, &inside, &this));
+        between
     }
 
     fn rebind(&self) {
@@ -400,13 +406,12 @@ impl Nat {
     }
 }
 
-/// Lives as long as the test's process.
-fn relay(namespace: &Namespace, inside: &UdpSocket, to: SocketAddr, rebind: &AtomicBool) {
+fn relay(namespace: &Namespace, inside: &UdpSocket, between: &Between) {
     let outside = || {
         let socket = namespace
             .enter(|| UdpSocket::bind("0.0.0.0:0").unwrap())
             .unwrap();
-        socket.connect(to).unwrap();
+        socket.connect(format!("{FAR}:4711")).unwrap();
         socket.set_nonblocking(true).unwrap();
         socket
     };
@@ -414,20 +419,23 @@ fn relay(namespace: &Namespace, inside: &UdpSocket, to: SocketAddr, rebind: &Ato
     let (mut socket, mut client) = (outside(), None);
     let mut buffer = vec![0; 65_536];
     loop {
-        if rebind.swap(false, Ordering::Relaxed) {
+        let largest = between.largest.load(Ordering::Relaxed);
+        if between.rebind.swap(false, Ordering::Relaxed) {
             // What still comes to the old mapping finds nobody, as with a NAT that forgot it.
             socket = outside();
         }
         let mut idle = true;
         while let Ok((length, from)) = inside.recv_from(&mut buffer) {
             client = Some(from);
-            let _ = socket.send(&buffer[..length]);
+            if length <= largest {
+                let _ = socket.send(&buffer[..length]);
+            }
             idle = false;
         }
         loop {
             match socket.recv(&mut buffer) {
                 Ok(length) => {
-                    if let Some(client) = client {
+                    if let Some(client) = client.filter(|_| length <= largest) {
                         let _ = inside.send_to(&buffer[..length], client);
                     }
                     idle = false;
@@ -446,12 +454,7 @@ fn nat_rebinding(far: Far) {
     let Some(scene) = Scene::build(far) else {
         return;
     };
-    let client = scene.host("c");
-    let nat = Nat::start(
-        &client,
-        "127.0.0.1:4711".parse().unwrap(),
-        format!("{FAR}:4711").parse().unwrap(),
-    );
+    let nat = Between::start(&scene.host("c"), usize::MAX);
     scene.survives(
         "a NAT that forgets its mapping",
         far,
@@ -463,6 +466,67 @@ fn nat_rebinding(far: Far) {
 #[test]
 fn a_nat_that_forgets_its_mapping_with_a_direct_host() {
     nat_rebinding(Far::Host);
+}
+
+#[test]
+fn a_path_that_swallows_large_packets_from_the_start() {
+    let Some(scene) = Scene::build(Far::Host) else {
+        return;
+    };
+    let _tunnel = Between::start(&scene.host("c"), 1_380);
+    let start = Instant::now();
+    let mut get = scene.get(Far::Host, "127.0.0.1:4711");
+    await_that_or("data", || scene.arrived() > 0, || scene.logs());
+    println!(
+        "{:.2} s until the first data through a path that swallows large packets",
+        start.elapsed().as_secs_f64()
+    );
+    let status = get.wait_for(PATIENCE).unwrap();
+    assert!(
+        status.is_some_and(|status| status.success()),
+        "{}",
+        scene.logs()
+    );
+    let log = fs::read_to_string(scene.path("serve.log")).unwrap();
+    assert!(log.contains("size=1200"), "no word of it:\n{log}");
+}
+
+#[test]
+fn a_path_that_begins_to_swallow_large_packets() {
+    let Some(scene) = Scene::build(Far::Host) else {
+        return;
+    };
+    let tunnel = Between::start(&scene.host("c"), usize::MAX);
+    scene.survives(
+        "a path that begins to swallow large packets",
+        Far::Host,
+        "127.0.0.1:4711",
+        |_, _| tunnel.largest.store(1_380, Ordering::Relaxed),
+    );
+}
+
+#[test]
+fn a_router_that_keeps_names_itself_knows_them_again_after_a_restart() {
+    let Some(mut scene) = Scene::build(Far::Router) else {
+        return;
+    };
+    scene.daemons[0].kill().unwrap();
+    scene.daemons[0] = scene.start_router();
+    let start = Instant::now();
+    // Where announcements wait for their renewal, that takes 200 s.
+    await_that_or(
+        "the name",
+        || {
+            let mut get = scene.get(Far::Router, "");
+            let status = get.wait_for(PATIENCE).unwrap();
+            status.is_some_and(|status| status.success())
+        },
+        || scene.logs(),
+    );
+    println!(
+        "{:.2} s until the name was known again",
+        start.elapsed().as_secs_f64()
+    );
 }
 
 #[test]

@@ -51,12 +51,23 @@ enum Search {
     Resting { until: Time },
 }
 
+/// What had been sent when a small frame was sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    sent: u64,
+    small_bytes: u64,
+}
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct PathMtu {
     limit: usize,
     size: usize,
     search: Search,
+    // Bytes of frames that are not large sent, in all, and by how much the bytes that had come
+    // exceeded them at the last answer: while large frames vanish, that does not grow.
+    small_bytes: u64,
+    excess: Option<i64>,
     // Large frames sent, in all; so many of them need no more explanation.
     sent: u64,
     cleared: u64,
@@ -74,6 +85,8 @@ impl PathMtu {
             limit,
             size: limit,
             search: Search::Done,
+            small_bytes: 0,
+            excess: None,
             sent: 0,
             cleared: 0,
             rounds: 0,
@@ -116,6 +129,7 @@ impl PathMtu {
     /// Frames take another way from now on, of which nothing is known.
     pub fn forget(&mut self, limit: usize) {
         *self = PathMtu {
+            small_bytes: self.small_bytes,
             sent: self.sent,
             cleared: self.sent,
             ..PathMtu::new(limit)
@@ -124,18 +138,44 @@ impl PathMtu {
 
     /// A frame of `len` bytes was sent.
     pub fn frame_sent(&mut self, len: usize) {
-        self.sent += u64::from(self.is_large(len));
+        if self.is_large(len) {
+            self.sent += 1;
+        } else {
+            self.small_bytes += len as u64;
+        }
     }
 
     /// To be kept with a small frame that is sent now and asks for an answer.
-    pub fn mark(&self) -> u64 {
-        self.sent
+    pub fn mark(&self) -> Mark {
+        Mark {
+            sent: self.sent,
+            small_bytes: self.small_bytes,
+        }
     }
 
-    /// The small frame that was sent at `sent_at` with this `mark` was answered; `arrived` if the
-    /// answer tells that a large frame has come. True if the size has fallen.
-    pub fn answered(&mut self, now: Time, sent_at: Time, mark: u64, arrived: bool) -> bool {
-        if arrived {
+    /// The neighbour counts the bytes that have come from nothing again.
+    pub fn restart_count(&mut self) {
+        self.excess = None;
+    }
+
+    /// The small frame that was sent at `sent_at` with this `mark` was answered: so many bytes of
+    /// frames that were told to [`PathMtu::frame_sent`] had `received` then, and `arrived` if the
+    /// answer tells that a large one has come. True if the size has fallen.
+    pub fn answered(
+        &mut self,
+        now: Time,
+        sent_at: Time,
+        mark: Mark,
+        received: u64,
+        arrived: bool,
+    ) -> bool {
+        let excess = received as i64 - mark.small_bytes as i64;
+        let grown = self
+            .excess
+            .replace(excess)
+            .is_none_or(|before| excess > before);
+        let mark = mark.sent;
+        if arrived || grown {
             self.clear(mark);
         } else if mark > self.cleared && sent_at >= self.round_from {
             self.round_from = now;
@@ -295,6 +335,7 @@ mod tests {
         takes: usize,
         loss: f64,
         falls: u32,
+        received: u64,
     }
 
     impl Bench {
@@ -306,6 +347,7 @@ mod tests {
                 takes,
                 loss,
                 falls: 0,
+                received: 0,
             }
         }
 
@@ -323,7 +365,15 @@ mod tests {
             for _ in 0..frames {
                 let len = self.mtu.size();
                 self.mtu.frame_sent(len);
-                arrived |= self.passes(len);
+                if self.passes(len) {
+                    arrived = true;
+                    self.received += len as u64;
+                }
+                // The end of a chunk.
+                self.mtu.frame_sent(100);
+                if self.passes(100) {
+                    self.received += 100;
+                }
             }
             let mut probes = Vec::new();
             while let Some(len) = self.mtu.poll_probe(self.now, RTT * 2) {
@@ -331,17 +381,16 @@ mod tests {
                     probes.push(len);
                 }
             }
-            let (sent_at, mark) = (self.now, self.mtu.mark());
+            let (sent_at, mark, received) = (self.now, self.mtu.mark(), self.received);
             self.now += RTT;
             for len in probes {
                 self.mtu.probe_arrived(self.now, len);
             }
             if self.passes(40) && !self.is_lost() {
-                self.falls +=
-                    u32::from(
-                        self.mtu
-                            .answered(self.now, sent_at, mark, arrived && frames > 0),
-                    );
+                let fallen = self
+                    .mtu
+                    .answered(self.now, sent_at, mark, received, arrived);
+                self.falls += u32::from(fallen);
             }
             assert!(self.mtu.size() <= LIMIT);
         }

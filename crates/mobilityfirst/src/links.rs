@@ -33,6 +33,8 @@ pub(crate) const MAX_TURNS: u32 = 65_536;
 /// The reason of a deadline that is due at once because work is left over.
 pub(crate) const LEFT_OVER: &str = "work left over";
 
+/// After a silence of this long, what a neighbour sends counts as a new period of activity.
+const PAUSE: Duration = Duration::from_millis(500);
 /// Interval at which the host name of an unresponsive neighbour is looked up.
 const LOOK_UP_AGAIN: Duration = Duration::from_secs(10);
 
@@ -75,6 +77,9 @@ pub enum LinkEvent {
         port: PortId,
         /// The GUID that it claims.
         neighbour: Guid,
+        /// Another neighbour, or another run of its process, than this port had before: what it was
+        /// told is forgotten.
+        new_run: bool,
     },
     /// A neighbour has restarted: the chunks that it had accepted and not forwarded are lost.
     Restarted(PortId, Vec<HandedOver>),
@@ -91,6 +96,15 @@ pub enum LinkEvent {
     Delivered(Carried),
     /// The chunk exceeds the neighbour's limit.
     TooLarge(PortId, Outgoing),
+    /// An inbound peer has come back on another port, in the same run of its process: its address has
+    /// changed. Who it is, its greeting alone says; that it has left the former port, the silence
+    /// there.
+    Moved {
+        /// Where it was.
+        from: PortId,
+        /// Where it is.
+        to: PortId,
+    },
     /// The neighbour has become unresponsive.
     Unresponsive(PortId),
     /// The neighbour responds again.
@@ -106,6 +120,11 @@ struct Link {
     incarnation: u64,
     handovers: Handovers,
     blocked: bool,
+    // When the last frame came, and the first one after the last long pause.
+    last_frame: Time,
+    talking_since: Time,
+    // Since when the neighbour is at another port.
+    moved_at: Option<Time>,
     queue: VecDeque<Outgoing>,
     carrying: BTreeMap<u64, Outgoing>,
     // Bytes of the chunks in both.
@@ -187,6 +206,9 @@ impl Links {
                     incarnation: 0,
                     handovers: Handovers::default(),
                     blocked: false,
+                    last_frame: now,
+                    talking_since: now,
+                    moved_at: None,
                     queue: VecDeque::new(),
                     carrying: BTreeMap::new(),
                     queued_bytes: 0,
@@ -235,7 +257,15 @@ impl Links {
         let Some(link) = self.links.get_mut(&port) else {
             return;
         };
+        if now.since(link.last_frame) >= PAUSE {
+            link.talking_since = now;
+        }
+        link.last_frame = now;
         link.hop.handle_frame(now, frame, self.buffer.budget());
+        if link.moved_at.is_some_and(|at| link.hop.heard_at() > at) {
+            link.moved_at = None;
+            self.events.push_back(LinkEvent::Responsive(port));
+        }
         self.touched.insert(port);
     }
 
@@ -278,12 +308,12 @@ impl Links {
     pub fn has_room(&self, port: PortId) -> bool {
         self.links
             .get(&port)
-            .is_some_and(|link| link.queue.is_empty() && link.hop.ready_for() > 0)
+            .is_some_and(|link| link.queue.is_empty() && link.is_up() && link.hop.ready_for() > 0)
     }
 
     /// True while the neighbour on `port` is known and responsive.
     pub fn is_up(&self, port: PortId) -> bool {
-        self.links.get(&port).is_some_and(|link| link.hop.is_up())
+        self.links.get(&port).is_some_and(Link::is_up)
     }
 
     /// The GUID that the neighbour on `port` claims.
@@ -350,6 +380,22 @@ impl Links {
         carrying
             .map(|(tag, outgoing)| (Carried { port, tag: *tag }, outgoing.clone()))
             .collect()
+    }
+
+    /// What was on its way to a neighbour that has moved goes to where it is, in its order.
+    pub fn follow(&mut self, now: Time, from: PortId, to: PortId) {
+        let Some(link) = self.links.get_mut(&from) else {
+            return;
+        };
+        link.hop.withdraw_all(now);
+        let carried = core::mem::take(&mut link.carrying).into_values();
+        let all: Vec<Outgoing> = carried.chain(link.queue.drain(..)).collect();
+        link.queued_bytes = 0;
+        self.touched.insert(from);
+        for outgoing in all {
+            // The port has just come up; what is lost with it, the receiver asks for again.
+            let _ = self.enqueue(to, outgoing);
+        }
     }
 
     /// Removes and returns the chunks queued for `port` that were not passed to its hop.
@@ -442,7 +488,7 @@ impl Links {
                 label: link.info.label.clone(),
                 peer: link.info.peer.clone(),
                 neighbour: link.neighbour,
-                up: link.hop.is_up(),
+                up: link.is_up(),
                 chunks_waiting: link.queue.len(),
                 hop: link.hop.stats(),
             })
@@ -471,13 +517,12 @@ impl Links {
             }
             link.feed(now, &mut self.next_tag);
         }
-        if self
-            .events
-            .iter()
-            .any(|event| matches!(event, LinkEvent::Up { .. } | LinkEvent::Unresponsive(_)))
-        {
+        let changed =
+            |event: &LinkEvent| matches!(event, LinkEvent::Up { .. } | LinkEvent::Unresponsive(_));
+        if self.events.iter().any(changed) {
             self.note_restarts();
         }
+        self.note_moves(now);
         self.take_back_room(now);
     }
 
@@ -501,6 +546,42 @@ impl Links {
                 let handed = link.handovers.take();
                 if !handed.is_empty() {
                     self.events.push_back(LinkEvent::Restarted(*port, handed));
+                }
+            }
+        }
+    }
+
+    /// A caller whose address changes comes in on another port, and is the same run of the same
+    /// neighbour. The former port counts as moved from only if nothing came on it since the other
+    /// one began to talk: who forges a greeting cannot silence the neighbour.
+    fn note_moves(&mut self, now: Time) {
+        let come: Vec<PortId> = self
+            .events
+            .iter()
+            .filter_map(|event| match event {
+                LinkEvent::Up { port, .. } | LinkEvent::Responsive(port) => Some(*port),
+                _ => None,
+            })
+            .collect();
+        for to in come {
+            let Some(new) = self.links.get_mut(&to) else {
+                continue;
+            };
+            new.moved_at = None;
+            let (neighbour, run, since) = (new.neighbour, new.incarnation, new.talking_since);
+            if !new.info.origin.is_caller() {
+                continue;
+            }
+            for (from, link) in &mut self.links {
+                let is_it = *from != to
+                    && link.info.origin.is_caller()
+                    && (link.neighbour, link.incarnation) == (neighbour, run)
+                    && link.hop.heard_at() < since;
+                if is_it && link.moved_at.is_none() {
+                    link.moved_at = Some(now);
+                    link.log("neighbour has moved to another address");
+                    let from = *from;
+                    self.events.push_back(LinkEvent::Moved { from, to });
                 }
             }
         }
@@ -569,8 +650,12 @@ impl Links {
 }
 
 impl Link {
+    fn is_up(&self) -> bool {
+        self.moved_at.is_none() && self.hop.is_up()
+    }
+
     fn feed(&mut self, now: Time, next_tag: &mut u64) {
-        while !self.queue.is_empty() && self.hop.ready_for() > 0 {
+        while self.moved_at.is_none() && !self.queue.is_empty() && self.hop.ready_for() > 0 {
             let Some(outgoing) = self.queue.pop_front() else {
                 return;
             };
@@ -584,6 +669,13 @@ impl Link {
         if self.queue.is_empty() {
             self.last_progress = now;
         }
+    }
+
+    fn log(&self, what: &'static str) {
+        tracing::info!(
+            link = %self.info.label, peer = %self.info.peer,
+            neighbour = self.neighbour.map(tracing::field::display), "{what}"
+        );
     }
 
     /// The chunk is neither queued nor carried here any more.
@@ -613,7 +705,13 @@ impl Link {
                     self.handovers.take()
                 };
                 (self.neighbour, self.incarnation) = (Some(neighbour), incarnation);
-                events.push_back(LinkEvent::Up { port, neighbour });
+                self.log("neighbour is up");
+                let new_run = !same_run;
+                events.push_back(LinkEvent::Up {
+                    port,
+                    neighbour,
+                    new_run,
+                });
                 if !handed.is_empty() {
                     events.push_back(LinkEvent::Restarted(port, handed));
                 }
@@ -655,12 +753,5 @@ impl Link {
                 events.push_back(LinkEvent::Responsive(port));
             }
         }
-    }
-
-    fn log(&self, what: &'static str) {
-        tracing::info!(
-            link = %self.info.label, peer = %self.info.peer,
-            neighbour = self.neighbour.map(tracing::field::display), "{what}"
-        );
     }
 }

@@ -20,6 +20,12 @@ pub(crate) struct Access {
 /// directly, or for inbound peers.
 pub(crate) fn reach(access: &HostAccess, direct: Vec<LinkSection>) -> Result<Access, Failure> {
     if access.router.is_empty() && direct.is_empty() {
+        if access.mtu.is_some() {
+            return Err(Failure::new(
+                Exit::Usage,
+                "--mtu is for a host in this process; a daemon has `mtu` in the [[link]] of its configuration",
+            ));
+        }
         let path = access
             .socket
             .clone()
@@ -41,8 +47,12 @@ pub(crate) fn reach(access: &HostAccess, direct: Vec<LinkSection>) -> Result<Acc
             remote: Some(remote.clone()),
             ..LinkSection::new(format!("router-{index}"))
         });
+    let with_mtu = |link: LinkSection| LinkSection {
+        mtu: access.mtu.map_or(link.mtu, usize::from),
+        ..link
+    };
     let config = Config {
-        link: links.chain(direct).collect(),
+        link: links.chain(direct).map(with_mtu).collect(),
         ..Config::default()
     };
     let (host, client) = EmbeddedHost::start(Draft::from(config).embedded_host()?, keys)?;

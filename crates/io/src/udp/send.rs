@@ -88,7 +88,7 @@ impl UdpEndpoint {
 
     fn way(&mut self, now: Time, id: PortId) -> Option<Way> {
         let peer = self.peers.get_mut(&id)?;
-        let source = peer.source.as_mut().and_then(|source| source.to_send(now));
+        let source = peer.source.as_mut().and_then(|source| source.choose(now));
         Some(Way {
             destination: peer.destination,
             source,

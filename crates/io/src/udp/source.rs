@@ -51,7 +51,7 @@ impl Source {
     }
 
     /// What the kernel is to be told; `None` leaves it to the routes.
-    pub(super) fn to_send(&mut self, now: Time) -> Option<IpAddr> {
+    pub(super) fn choose(&mut self, now: Time) -> Option<IpAddr> {
         if self.by_route && self.held.is_some() && now.since(self.heard_at) >= PATIENCE {
             self.held = None;
         }
@@ -108,11 +108,11 @@ mod tests {
         let now = Time::ZERO;
         let mut source = Source::of_caller(now);
         source.heard(now, ip(2));
-        assert_eq!(source.to_send(now), ip(2));
+        assert_eq!(source.choose(now), ip(2));
         assert_eq!(source.rerouted(ip(3)), None, "routes are not its concern");
-        assert_eq!(source.to_send(now + Duration::from_secs(60)), ip(2));
+        assert_eq!(source.choose(now + Duration::from_secs(60)), ip(2));
         source.refused();
-        assert_eq!(source.to_send(now), None);
+        assert_eq!(source.choose(now), None);
     }
 
     #[test]
@@ -120,13 +120,13 @@ mod tests {
         let now = Time::ZERO;
         let mut source = Source::of_neighbour(now, ip(1));
         source.heard(now, ip(1));
-        assert_eq!(source.to_send(now), None);
+        assert_eq!(source.choose(now), None);
         assert_eq!(source.rerouted(ip(2)), ip(1));
         // What was on its way still comes to the old address.
         source.heard(now, ip(1));
-        assert_eq!(source.to_send(now), None);
+        assert_eq!(source.choose(now), None);
         source.heard(now, ip(2));
-        assert_eq!(source.to_send(now), None);
+        assert_eq!(source.choose(now), None);
         assert_eq!(source.rerouted(None), None, "no route is no other address");
         assert_eq!(source.rerouted(ip(2)), None);
         assert_eq!(source.rerouted(ip(1)), ip(2), "and back");
@@ -141,14 +141,14 @@ mod tests {
         ));
         source.heard(now, mapped);
         assert_eq!(
-            source.to_send(now),
+            source.choose(now),
             mapped,
             "in the form that the kernel gave"
         );
-        assert_eq!(source.to_send(now + PATIENCE), None);
+        assert_eq!(source.choose(now + PATIENCE), None);
         source.heard(now + PATIENCE, mapped);
-        assert_eq!(source.to_send(now + PATIENCE), mapped);
+        assert_eq!(source.choose(now + PATIENCE), mapped);
         source.heard(now + PATIENCE, ip(1));
-        assert_eq!(source.to_send(now + PATIENCE), None);
+        assert_eq!(source.choose(now + PATIENCE), None);
     }
 }

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use whimbrel_core::Time;
 
 use super::rate::Sample;
+use crate::path_mtu::Mark;
 
 /// CSYNs that are remembered, answered or not.
 const MAX_RECORDS: usize = 1024;
@@ -28,8 +29,8 @@ struct Record {
     answered: bool,
     // Whether its answer is waited for: not that of a probe of the path MTU.
     awaited: bool,
-    // Large frames sent before it (`PathMtu::mark`).
-    mark: u64,
+    // What had been sent before it.
+    mark: Mark,
     // What was last known when it was sent.
     reference: Option<Reference>,
 }
@@ -52,8 +53,8 @@ pub(super) struct Answered {
     pub(super) lost_before: u32,
     pub(super) sample: Sample,
     pub(super) sent_at: Time,
-    /// Large frames sent before the CSYN (`PathMtu::mark`).
-    pub(super) mark: u64,
+    /// What had been sent before the CSYN.
+    pub(super) mark: Mark,
 }
 
 /// Why an answer is not believed.
@@ -162,7 +163,7 @@ impl Feedback {
     }
 
     /// Numbers and remembers a CSYN that is sent now; `mark` is that of the path MTU.
-    pub(super) fn csyn_sent(&mut self, now: Time, about: Option<u64>, mark: u64) -> u32 {
+    pub(super) fn csyn_sent(&mut self, now: Time, about: Option<u64>, mark: Mark) -> u32 {
         let number = self.remember(now, about, mark, true);
         self.unanswered += 1;
         self.since_csyn = 0;
@@ -172,11 +173,11 @@ impl Feedback {
 
     /// Numbers and remembers a probe of the path MTU that is sent now. Its answer tells what that of
     /// any CSYN tells; that there is none tells nothing (RFC 8899 §3: no sign of congestion).
-    pub(super) fn mtu_probe_sent(&mut self, now: Time, mark: u64) -> u32 {
+    pub(super) fn mtu_probe_sent(&mut self, now: Time, mark: Mark) -> u32 {
         self.remember(now, None, mark, false)
     }
 
-    fn remember(&mut self, now: Time, about: Option<u64>, mark: u64, awaited: bool) -> u32 {
+    fn remember(&mut self, now: Time, about: Option<u64>, mark: Mark, awaited: bool) -> u32 {
         let number = self.next_number;
         self.next_number = number.checked_add(1).unwrap_or(1);
         if self.records.len() == MAX_RECORDS

@@ -272,7 +272,8 @@ impl Outgoing {
 
     /// Of the packets `base..base + 64`, those that are not smaller than the others.
     fn full_sized(&self, base: usize) -> u64 {
-        let full = self.parcel.len() / usize::from(self.shape.packet_size);
+        // The chunk itself may have been withdrawn.
+        let full = self.shape.chunk_len as usize / usize::from(self.shape.packet_size);
         low_bits(full.saturating_sub(base))
     }
 

@@ -36,6 +36,8 @@ pub(super) struct Registration {
     guid: Guid,
     terms: Terms,
     nonces: BTreeMap<PortId, [u8; 16]>,
+    // Ports whose router has come up in a new run and not yet sent its challenge.
+    new_routers: BTreeSet<PortId>,
     // Ports named in the newest record.
     announced: BTreeSet<PortId>,
     version: u64,
@@ -52,6 +54,7 @@ impl Registration {
             guid: terms.keys.guid(),
             terms,
             nonces: BTreeMap::new(),
+            new_routers: BTreeSet::new(),
             announced: BTreeSet::new(),
             version: 0,
             registered: false,
@@ -67,9 +70,23 @@ impl Registration {
 
 impl Registration {
     /// A router has come up: its challenge follows, and the answer to the last one is worth nothing
-    /// to it any more.
-    pub(super) fn forget_challenge(&mut self, port: PortId) {
+    /// to it any more. If it is another one, or was restarted, so is what was announced there.
+    pub(super) fn forget_challenge(&mut self, port: PortId, new_run: bool) {
         self.nonces.remove(&port);
+        if new_run {
+            self.new_routers.insert(port);
+        } else {
+            self.new_routers.remove(&port);
+        }
+    }
+
+    /// The router on `port` is attached to: one that has restarted is told of all contents again.
+    /// Without that it would say of each, until its next renewal, that there is no such name.
+    pub(super) fn announce_to_new_router(&mut self, port: PortId) {
+        if self.new_routers.remove(&port) {
+            self.to_announce
+                .extend(core::mem::take(&mut self.due).into_keys());
+        }
     }
 
     /// A router has sent a challenge.

@@ -329,8 +329,8 @@ impl Host {
 
     fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
         match event {
-            LinkEvent::Up { port, .. } if self.uplinks.has(port) => {
-                self.registration.forget_challenge(port);
+            LinkEvent::Up { port, new_run, .. } if self.uplinks.has(port) => {
+                self.registration.forget_challenge(port, new_run);
                 let uplink = self.uplink();
                 self.downloads
                     .resume_transfers(now, &uplink, &mut self.effects);
@@ -354,6 +354,11 @@ impl Host {
                 self.uploads
                     .upload_too_large(way, &outgoing.chunk, &mut self.effects)
             }
+            LinkEvent::Moved { from, to } => {
+                self.links.follow(now, from, to);
+                self.uploads
+                    .move_uploads(Way::Caller(from), Way::Caller(to));
+            }
             // With another router at hand, the host is bound to that alone, so that what is stored
             // for it comes by there.
             LinkEvent::Unresponsive(_) => self.note_lost_router(now),
@@ -368,7 +373,7 @@ impl Host {
                 self.uploads.forget_uploads_to(Way::Caller(port))
             }
             LinkEvent::Down(port, returned) => {
-                self.registration.forget_challenge(port);
+                self.registration.forget_challenge(port, false);
                 self.note_lost_router(now);
                 self.carry_out();
                 // Another link takes them, or recovery end to end does.
@@ -436,6 +441,8 @@ impl Host {
             Control::Challenge { nonce } => {
                 self.registration.note_challenge(port, nonce);
                 self.renew(now);
+                // A router that keeps names itself knows none after a restart.
+                self.registration.announce_to_new_router(port);
             }
             Control::Outcome {
                 guid,

@@ -585,6 +585,25 @@ impl Uploads {
     }
 
     /// Who called on this way has gone.
+    /// A client is reached by another way from now on. What it has asked for by that way already
+    /// holds.
+    pub(super) fn move_uploads(&mut self, from: Way, to: Way) {
+        let moved = |key: Key| Key {
+            way: if key.way == from { to } else { key.way },
+            ..key
+        };
+        let leaving = self.by_key.extract_if(.., |key, _| key.way == from);
+        for (key, upload) in leaving.collect::<Vec<_>>() {
+            self.by_key.entry(moved(key)).or_insert(upload);
+        }
+        for read in self.reads.values_mut() {
+            read.key = moved(read.key);
+        }
+        let mut taken = BTreeSet::new();
+        self.turns.iter_mut().for_each(|key| *key = moved(*key));
+        self.turns.retain(|key| taken.insert(*key));
+    }
+
     pub(super) fn forget_uploads_to(&mut self, way: Way) {
         self.by_key.retain(|key, _| key.way != way);
         self.in_turn.retain(|key| key.way != way);

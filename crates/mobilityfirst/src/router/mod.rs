@@ -228,10 +228,11 @@ impl Router {
                 self.proxy.forget_lingering(carried);
             }
             LinkEvent::TooLarge(_, outgoing) => self.drop(&outgoing.chunk, DropReason::TooLarge),
-            LinkEvent::Unresponsive(port) => {
-                self.proxy
-                    .store_what_waits_for(now, port, &mut self.links, &mut self.effects)
-            }
+            // What waits for it goes to the other port once it has attached there, which takes its
+            // signature.
+            LinkEvent::Moved { from: port, .. } | LinkEvent::Unresponsive(port) => self
+                .proxy
+                .store_what_waits_for(now, port, &mut self.links, &mut self.effects),
             LinkEvent::Responsive(port) => {
                 self.proxy.resume_lingering(port, &mut self.links);
                 self.retry_waiting(now);

@@ -146,6 +146,7 @@ impl Sender {
         (self.window, self.window_at, self.timer_from) = (window, 0, now);
         self.session_first = self.next_id;
         self.feedback.restart(now);
+        self.path.restart_count();
         self.model.resume();
         self.limits.chunk = config.chunk_limit.min(peer.chunk_limit);
         self.limits.chunks = usize::from(config.max_chunks_in_flight).min(peer.max_chunks);

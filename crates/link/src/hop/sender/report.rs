@@ -50,7 +50,7 @@ impl Sender {
             let lost_before = answer.as_ref().map(|answered| answered.lost_before);
             arrived = self.progress(now, id, &progress, cack.clock, lost_before, stats, events);
         }
-        self.note_sizes(now, cack.number, answer.as_ref(), arrived, stats, events);
+        self.note_sizes(now, cack, answer.as_ref(), arrived, stats, events);
         match late {
             Some(late) if current.is_none() => Err(late),
             _ => Ok(()),
@@ -61,21 +61,23 @@ impl Sender {
     fn note_sizes(
         &mut self,
         now: Time,
-        number: u32,
+        cack: &Cack<'_>,
         answer: Option<&Answered>,
         arrived: bool,
         stats: &mut HopStats,
         events: &mut VecDeque<HopEvent>,
     ) {
         let probes = &mut self.path_probes;
-        let probe = probes.iter().position(|(probe, _)| *probe == number);
+        let probe = probes.iter().position(|(probe, _)| *probe == cack.number);
         let grown = probe
             .and_then(|at| probes.remove(at))
             .is_some_and(|(_, len)| self.path.probe_arrived(now, len));
         let fallen = match answer {
             Some(answer) => {
+                let arrived = arrived || probe.is_some();
+                let (sent_at, mark) = (answer.sent_at, answer.mark);
                 self.path
-                    .answered(now, answer.sent_at, answer.mark, arrived || probe.is_some())
+                    .answered(now, sent_at, mark, cack.received, arrived)
             }
             None => {
                 if arrived {
