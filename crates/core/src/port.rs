@@ -18,7 +18,9 @@ pub enum PortEvent {
     /// The port is closed: the local program left, the socket failed for good, or the inbound peer
     /// was idle for too long.
     Down,
-    /// Its largest frame is now this many bytes (path MTU found or changed).
+    /// Its largest frame is now this many bytes (path MTU found or changed). Said again, be it of
+    /// the same size, when the frames take another way: from another address of this machine, or
+    /// after there was no route.
     Mtu(usize),
     /// Writing must wait for [`PortEvent::Writable`].
     Blocked,

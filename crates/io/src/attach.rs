@@ -30,6 +30,7 @@ use crate::{
 impl<M: Machine + 'static> EventLoop<M> {
     /// Binds a UDP socket; its neighbours are up at once, callers come up when they call.
     pub fn add_udp(&mut self, mut config: UdpConfig) -> Result<UdpLink, IoError> {
+        self.watch_routes();
         let id = self.reserve();
         let neighbours = std::mem::take(&mut config.neighbours);
         let (label, bind) = (config.label.clone(), config.bind);

@@ -12,6 +12,7 @@ use crate::counters::{LoopCounters, Snapshot, TransportCounters};
 use crate::handle::Mailbox;
 use crate::names::Names;
 use crate::poller::Poller;
+use crate::routes::RouteWatch;
 use crate::side::MachineSide;
 use crate::signals::StopSignals;
 use crate::transport::{PREFIX, Progress, Transport, TransportId};
@@ -20,6 +21,7 @@ use crate::{Clock, IoError, LoopHandle, OpenedLimits};
 
 pub(crate) const WAKE_TOKEN: u64 = u64::MAX;
 pub(crate) const SIGNAL_TOKEN: u64 = u64::MAX - 1;
+pub(crate) const ROUTES_TOKEN: u64 = u64::MAX - 2;
 /// Room for one transmit of the usual size.
 const TRANSMIT_BUFFER: usize = 128 << 10;
 
@@ -47,6 +49,8 @@ pub struct EventLoop<M: Machine> {
     pub(crate) outcomes: BTreeMap<usize, Outcome<M>>,
     /// Host names that are being looked up.
     pub(crate) names: Names,
+    /// Once there is a UDP socket.
+    pub(crate) routes: Option<RouteWatch>,
     pub(crate) opened_limits: OpenedLimits,
     /// Slots whose transports have output to write at the end of the round.
     pub(crate) gathered: Vec<usize>,
@@ -86,6 +90,7 @@ impl<M: Machine> EventLoop<M> {
             timers: TimerQueue::new(),
             outcomes: BTreeMap::new(),
             names: Names::default(),
+            routes: None,
             opened_limits: OpenedLimits::default(),
             gathered: Vec::new(),
             mailbox,
@@ -299,6 +304,20 @@ impl<M: Machine> EventLoop<M> {
         TransportId {
             slot: slot as u32,
             generation,
+        }
+    }
+
+    /// Watches the routes of the network namespace that this thread is in, if no socket before this
+    /// one did.
+    pub(crate) fn watch_routes(&mut self) {
+        if self.routes.is_none() {
+            let watch = RouteWatch::open(self.clock.now());
+            if let Some(socket) = watch.socket()
+                && let Err(error) = self.poller.add(socket, ROUTES_TOKEN)
+            {
+                tracing::error!(%error, "cannot watch routes");
+            }
+            self.routes = Some(watch);
         }
     }
 

@@ -86,6 +86,7 @@ mod names;
 mod opening;
 mod poller;
 mod rounds;
+mod routes;
 mod side;
 mod signals;
 pub mod stream;

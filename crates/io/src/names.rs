@@ -239,6 +239,7 @@ impl<M: Machine + 'static> EventLoop<M> {
     }
 
     fn move_neighbour(&mut self, port: PortId, host: &str, address: SocketAddr) {
+        let now = self.clock.now();
         let Some(slot) = self.side.get(port).map(|port| port.transport) else {
             return;
         };
@@ -248,7 +249,7 @@ impl<M: Machine + 'static> EventLoop<M> {
         if endpoint.address_of(port) == Some(crate::udp::canonical(address)) {
             return;
         }
-        if endpoint.move_neighbour(port, address) {
+        if endpoint.move_neighbour(now, port, address) {
             tracing::info!(%port, host, %address, "a silent peer has another address now");
         }
     }

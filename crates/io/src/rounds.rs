@@ -6,7 +6,7 @@ use std::time::Duration;
 use whimbrel_core::{Deadline, Machine, Time, Transmit};
 
 use crate::counters::DropReason;
-use crate::event_loop::{SIGNAL_TOKEN, WAKE_TOKEN};
+use crate::event_loop::{ROUTES_TOKEN, SIGNAL_TOKEN, WAKE_TOKEN};
 use crate::handle::Task;
 use crate::poller::Ready;
 use crate::transport::{Outgoing, PREFIX, Progress, Shared, Transport};
@@ -57,6 +57,13 @@ impl<M: Machine + 'static> EventLoop<M> {
                         self.mailbox.stop();
                     }
                 }
+                ROUTES_TOKEN => {
+                    let now = self.clock.now();
+                    self.routes
+                        .as_mut()
+                        .into_iter()
+                        .for_each(|routes| routes.note_change(now));
+                }
                 _ => self.serve(ready),
             }
         }
@@ -86,7 +93,9 @@ impl<M: Machine + 'static> EventLoop<M> {
         });
         let transports = self.timers.next().map(|(at, _)| at.since(now));
         let names = self.names.next_retry().map(|at| at.since(now));
-        [machine, transports, names, max_wait]
+        let routes = self.routes.as_ref().and_then(|routes| routes.due());
+        let routes = routes.map(|at| at.since(now));
+        [machine, transports, names, routes, max_wait]
             .into_iter()
             .flatten()
             .min()
@@ -156,6 +165,7 @@ impl<M: Machine + 'static> EventLoop<M> {
             due.into_iter().for_each(|slot| self.expire(slot, now));
         }
         self.retry_names(now);
+        self.recheck_routes(now);
         if let Some(Deadline { at, reason }) = self.side.machine.poll_timeout()
             && at <= now
         {

@@ -176,6 +176,20 @@ impl<M: Machine> MachineSide<M> {
         }
     }
 
+    /// The way to the peer of a port has become another one, whose MTU is told even if it is the
+    /// same: what was learnt of the old one may be false.
+    pub(crate) fn move_path(&mut self, now: Time, id: PortId, mtu: usize) {
+        let Some(port) = self.ports.get_mut(&id) else {
+            return;
+        };
+        if mtu != port.info.mtu {
+            tracing::info!(port = id.0, peer = %port.info.peer, from = port.info.mtu, to = mtu, "path MTU of another way");
+        }
+        port.info.mtu = mtu;
+        self.reports += 1;
+        self.machine.handle_port(now, id, PortEvent::Mtu(mtu));
+    }
+
     /// Lowers the MTU of a port and reports it; a larger one is ignored.
     pub(crate) fn lower_mtu(&mut self, now: Time, id: PortId, mtu: usize) {
         let Some(port) = self.ports.get_mut(&id) else {

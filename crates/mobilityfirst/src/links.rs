@@ -640,8 +640,27 @@ impl Link {
                     events.push_back(LinkEvent::TooLarge(port, outgoing));
                 }
             }
-            HopEvent::Unresponsive => events.push_back(LinkEvent::Unresponsive(port)),
-            HopEvent::Responsive => events.push_back(LinkEvent::Responsive(port)),
+            HopEvent::PathMtu { size } => {
+                tracing::info!(
+                    link = %self.info.label, peer = %self.info.peer, size,
+                    "the path MTU has changed"
+                );
+            }
+            HopEvent::Unresponsive => {
+                self.log("the neighbour is silent");
+                events.push_back(LinkEvent::Unresponsive(port));
+            }
+            HopEvent::Responsive => {
+                self.log("the neighbour responds again");
+                events.push_back(LinkEvent::Responsive(port));
+            }
         }
+    }
+
+    fn log(&self, what: &'static str) {
+        tracing::info!(
+            link = %self.info.label, peer = %self.info.peer,
+            neighbour = self.neighbour.map(tracing::field::display), "{what}"
+        );
     }
 }

@@ -34,6 +34,7 @@ impl TraceKind {
             TraceKind::Drop(DropReason::Queue) => "drop-queue",
             TraceKind::Drop(DropReason::Loss) => "drop-loss",
             TraceKind::Drop(DropReason::Outage) => "drop-outage",
+            TraceKind::Drop(DropReason::TooLarge) => "drop-too-large",
             TraceKind::Oversize => "drop-oversize",
             TraceKind::PortClosed => "drop-port-closed",
             TraceKind::NodeDown => "drop-node-down",
@@ -50,6 +51,7 @@ impl TraceKind {
             TraceKind::Oversize => 5,
             TraceKind::PortClosed => 6,
             TraceKind::NodeDown => 7,
+            TraceKind::Drop(DropReason::TooLarge) => 8,
         }
     }
 }

@@ -16,6 +16,7 @@ use super::callers::{CallerTable, Room};
 use super::group::Group;
 use super::path_mtu::RouteProbe;
 use super::socket::{bind, canonical, enlarge_buffers, for_socket, usable_source};
+use super::source::Source;
 use super::{Neighbour, UdpConfig};
 use crate::IoError;
 use crate::counters::{TransportCounters, TransportSnapshot};
@@ -43,15 +44,31 @@ impl ReceiveBuffers {
     }
 }
 
-/// Where the datagrams of a port go.
-#[derive(Clone, Copy, Debug)]
+/// Where the datagrams of a port go, and where they come from.
+#[derive(Clone, Debug)]
 pub(crate) struct Peer {
     /// In canonical form: the key of the port.
     pub(super) address: SocketAddr,
     /// In the form that the socket takes.
     pub(super) destination: SocketAddr,
-    /// The address of ours that it last called, where the socket is bound to all of them.
-    pub(super) source: Option<IpAddr>,
+    /// Where the socket is bound to all addresses of ours.
+    pub(super) source: Option<Source>,
+    /// What its route allowed when it was asked last.
+    route_mtu: usize,
+    /// False while there is no route to it.
+    is_routed: bool,
+}
+
+impl Peer {
+    pub(super) fn of_group(address: SocketAddr, mtu: usize) -> Peer {
+        Peer {
+            address,
+            destination: address,
+            source: None,
+            route_mtu: mtu,
+            is_routed: true,
+        }
+    }
 }
 
 /// Frames that the kernel could not take at once.
@@ -201,7 +218,7 @@ impl UdpEndpoint {
 
     /// Moves a neighbour to another address; its port stays. False if the address is taken, or of
     /// a family that this socket does not speak.
-    pub(crate) fn move_neighbour(&mut self, port: PortId, address: SocketAddr) -> bool {
+    pub(crate) fn move_neighbour(&mut self, now: Time, port: PortId, address: SocketAddr) -> bool {
         let address = canonical(address);
         let foreign = self.local.is_ipv4() && address.is_ipv6();
         let Some(peer) = self.peers.get_mut(&port) else {
@@ -212,10 +229,14 @@ impl UdpEndpoint {
         }
         self.by_address.remove(&peer.address);
         self.by_address.insert(address, port);
+        let route = self.probe.towards(address);
+        let is_free = self.local.ip().is_unspecified();
         *peer = Peer {
             address,
             destination: for_socket(address, self.local.is_ipv6()),
-            source: None,
+            source: is_free.then(|| Source::of_neighbour(now, route.source)),
+            route_mtu: route.largest_payload(self.config.path_mtu),
+            is_routed: route.source.is_some(),
         };
         self.last_sender = None;
         true
@@ -270,12 +291,19 @@ impl UdpEndpoint {
         };
         let port = side.open(now, self.slot, info)?;
         let destination = for_socket(address, self.local.is_ipv6());
+        let source = match origin {
+            _ if !own.ip().is_unspecified() => None,
+            PortOrigin::Accepted(_) => Some(Source::of_caller(now)),
+            _ => Some(Source::of_neighbour(now, route.source)),
+        };
         self.peers.insert(
             port,
             Peer {
                 address,
                 destination,
-                source: None,
+                source,
+                route_mtu: mtu,
+                is_routed: route.source.is_some(),
             },
         );
         self.by_address.insert(address, port);
@@ -362,10 +390,12 @@ impl UdpEndpoint {
         if let Some(callers) = &mut self.callers {
             callers.heard(now, port);
         }
-        if self.local.ip().is_unspecified()
-            && let Some(peer) = self.peers.get_mut(&port)
+        if let Some(Peer {
+            source: Some(source),
+            ..
+        }) = self.peers.get_mut(&port)
         {
-            peer.source = meta.dst_ip.and_then(usable_source);
+            source.heard(now, meta.dst_ip.and_then(usable_source));
         }
         Some(port)
     }
@@ -433,6 +463,46 @@ impl UdpEndpoint {
                 if let Some(mtu) = self.route_payload(port) {
                     side.lower_mtu(now, port, mtu);
                 }
+            }
+        }
+    }
+
+    /// Asks the kernel again by which way it reaches each neighbour. Callers are answered where
+    /// they called, by whatever way.
+    pub(crate) fn recheck_routes<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time) {
+        for (port, peer) in &mut self.peers {
+            let chosen = side
+                .get(*port)
+                .is_some_and(|port| port.info.origin.is_chosen());
+            let (true, Some(source)) = (chosen && self.group.is_none(), &mut peer.source) else {
+                continue;
+            };
+            let route = self.probe.towards(peer.address);
+            let was_routed = std::mem::replace(&mut peer.is_routed, route.source.is_some());
+            let label = side.get(*port).map(|port| port.info.label.clone());
+            let (label, remote) = (label.unwrap_or_default(), peer.address);
+            let Some(address) = route.source else {
+                if was_routed {
+                    tracing::warn!(label, peer = %remote, "no route leads to this neighbour");
+                }
+                continue;
+            };
+            if !was_routed {
+                tracing::info!(label, peer = %remote, %address, "a route leads to this neighbour again");
+            }
+            let mtu = route.largest_payload(self.config.path_mtu);
+            let wider = mtu > peer.route_mtu;
+            peer.route_mtu = mtu;
+            if let Some(former) = source.rerouted(Some(address)) {
+                tracing::info!(
+                    label, peer = %remote, %address, %former,
+                    "address changed: this neighbour is called from another one"
+                );
+                side.move_path(now, *port, mtu);
+            } else if wider || !was_routed {
+                side.move_path(now, *port, mtu);
+            } else {
+                side.lower_mtu(now, *port, mtu);
             }
         }
     }

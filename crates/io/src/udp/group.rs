@@ -119,14 +119,7 @@ impl UdpEndpoint {
         };
         let port = side.open(now, self.slot, info).ok_or_else(out_of_ports)?;
         group.port = Some(port);
-        self.peers.insert(
-            port,
-            Peer {
-                address,
-                destination: address,
-                source: None,
-            },
-        );
+        self.peers.insert(port, Peer::of_group(address, mtu));
         Ok(port)
     }
 

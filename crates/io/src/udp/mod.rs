@@ -7,6 +7,7 @@ mod group;
 mod path_mtu;
 mod send;
 mod socket;
+mod source;
 
 use std::net::SocketAddr;
 

@@ -1,12 +1,13 @@
 //! Sending on a UDP socket: as many frames per system call as the kernel takes.
 
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 
 use quinn_udp::UdpSocketState;
 use rustix::io::Errno;
 use whimbrel_core::{Machine, PortId, Time};
 
-use super::endpoint::{Peer, UdpEndpoint};
+use super::endpoint::UdpEndpoint;
 use super::path_mtu::{LARGEST_PAYLOAD, next_lower};
 use crate::counters::{DropReason, PortCounters};
 use crate::poller::Poller;
@@ -16,6 +17,8 @@ use crate::transport::Outgoing;
 /// What became of some frames.
 #[derive(Debug, Default)]
 struct Outcome {
+    /// The kernel sends nothing from the address that the peer called.
+    source_refused: bool,
     /// The kernel takes no more; what lies from here on is unsent.
     blocked_at: Option<usize>,
     /// The longest frame that was too long for the path.
@@ -34,14 +37,15 @@ impl UdpEndpoint {
     ) {
         let id = out.transmit.port;
         let frame_count = out.frame_count();
-        let (Some(peer), Some(port)) = (self.peers.get(&id).copied(), side.get_mut(id)) else {
+        let (Some(way), Some(port)) = (self.way(now, id), side.get_mut(id)) else {
             return;
         };
         if self.unsent.port.is_some() {
             port.counters.drops.count(DropReason::Blocked, frame_count);
             return;
         }
-        let outcome = self.send_frames(peer, out.frames(), out.segment(), &mut port.counters);
+        let outcome = self.send_frames(way, out.frames(), out.segment(), &mut port.counters);
+        self.note_source(id, &outcome);
         if let Some(at) = outcome.blocked_at {
             let (start, segment) = (out.frames_start() + at, out.segment());
             std::mem::swap(out.buffer, &mut self.unsent.bytes);
@@ -64,11 +68,12 @@ impl UdpEndpoint {
         let Some(id) = self.unsent.port else { return };
         let mut outcome = Outcome::default();
         // A port may have been closed while its frames waited; then they go nowhere.
-        if let (Some(peer), Some(port)) = (self.peers.get(&id).copied(), side.get_mut(id)) {
+        if let (Some(way), Some(port)) = (self.way(now, id), side.get_mut(id)) {
             let bytes = std::mem::take(&mut self.unsent.bytes);
             let unsent = bytes.get(self.unsent.start..).unwrap_or_default();
-            outcome = self.send_frames(peer, unsent, self.unsent.segment, &mut port.counters);
+            outcome = self.send_frames(way, unsent, self.unsent.segment, &mut port.counters);
             self.unsent.bytes = bytes;
+            self.note_source(id, &outcome);
         }
         match outcome.blocked_at {
             Some(at) => self.unsent.start += at,
@@ -79,6 +84,28 @@ impl UdpEndpoint {
             }
         }
         self.narrow(side, now, id, outcome.too_long);
+    }
+
+    fn way(&mut self, now: Time, id: PortId) -> Option<Way> {
+        let peer = self.peers.get_mut(&id)?;
+        let source = peer.source.as_mut().and_then(|source| source.to_send(now));
+        Some(Way {
+            destination: peer.destination,
+            source,
+        })
+    }
+
+    fn note_source(&mut self, id: PortId, outcome: &Outcome) {
+        if outcome.source_refused
+            && let Some(peer) = self.peers.get_mut(&id)
+            && let Some(source) = &mut peer.source
+        {
+            tracing::info!(
+                label = %self.config.label, peer = %peer.address,
+                "the address that this peer called is gone or cannot be sent from; the routes choose"
+            );
+            source.refused();
+        }
     }
 
     /// True while frames wait for the kernel.
@@ -121,7 +148,7 @@ impl UdpEndpoint {
 
     fn send_frames(
         &mut self,
-        mut peer: Peer,
+        mut way: Way,
         frames: &[u8],
         segment: usize,
         counters: &mut PortCounters,
@@ -137,11 +164,11 @@ impl UdpEndpoint {
             let count = contents.len().div_ceil(segment).max(1);
             self.counters.send_calls += 1;
             let transmit = quinn_udp::Transmit {
-                destination: peer.destination,
+                destination: way.destination,
                 ecn: None,
                 contents,
                 segment_size: (count > 1).then_some(segment),
-                src_ip: peer.source,
+                src_ip: way.source,
             };
             match self.state.try_send((&self.socket).into(), &transmit) {
                 Ok(()) => {
@@ -154,10 +181,11 @@ impl UdpEndpoint {
                     outcome.blocked_at = Some(at);
                     return outcome;
                 }
-                Err(error) if refuses_the_call(&error) && peer.source.is_some() => {
+                Err(error) if refuses_the_source(&error) && way.source.is_some() => {
                     // The address that the peer called may be none to send from (a subnet's
-                    // broadcast address).
-                    peer.source = None;
+                    // broadcast address), or this machine's no more.
+                    way.source = None;
+                    outcome.source_refused = true;
                     self.restore_offload();
                     continue;
                 }
@@ -196,6 +224,27 @@ impl UdpEndpoint {
             self.state = state;
         }
     }
+}
+
+/// Where frames go, and from which address of ours.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    destination: SocketAddr,
+    source: Option<IpAddr>,
+}
+
+/// Linux answers `ENETUNREACH` to a datagram from an address that is not its own; an interface that
+/// is going or has gone may answer otherwise.
+fn refuses_the_source(error: &io::Error) -> bool {
+    let gone = [
+        Errno::NETUNREACH,
+        Errno::HOSTUNREACH,
+        Errno::ADDRNOTAVAIL,
+        Errno::NODEV,
+        Errno::NETDOWN,
+    ];
+    let error_number = error.raw_os_error().map(Errno::from_raw_os_error);
+    refuses_the_call(error) || error_number.is_some_and(|error| gone.contains(&error))
 }
 
 fn refuses_the_call(error: &io::Error) -> bool {

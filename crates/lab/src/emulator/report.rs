@@ -86,7 +86,7 @@ impl DirectionReport {
             delivered_bytes: stats.delivered_bytes,
             transmitted_bytes: stats.transmitted_bytes,
             dropped_queue: stats.dropped_queue,
-            dropped_loss: stats.dropped_loss,
+            dropped_loss: stats.dropped_loss + stats.dropped_too_large,
             dropped_outage: stats.dropped_outage,
             refused,
             corrupted: stats.corrupted,

@@ -55,8 +55,8 @@ pub struct HopConfig {
     pub initial_timeout: Duration,
     /// Silence after which the neighbour is asked for a sign of life.
     pub idle_probe_interval: Duration,
-    /// How often an unresponsive neighbour is asked; after a minute it grows by a hundredth of the
-    /// rest of the outage, up to [`slowest_probe_interval`](HopConfig::slowest_probe_interval).
+    /// How often an unresponsive neighbour is asked; after an hour (a minute, if nothing waits for
+    /// it) it grows by a hundredth of the rest of the outage, up to [`slowest_probe_interval`](HopConfig::slowest_probe_interval).
     pub outage_probe_interval: Duration,
     /// See [`outage_probe_interval`](HopConfig::outage_probe_interval).
     pub slowest_probe_interval: Duration,

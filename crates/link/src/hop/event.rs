@@ -41,6 +41,12 @@ pub enum HopEvent {
         /// Its second part.
         body: Bytes,
     },
+    /// The largest frame that arrives at the neighbour has become smaller or larger without a word
+    /// of the driver's: frames on the way there vanish by their size, or no longer do.
+    PathMtu {
+        /// Bytes of a frame.
+        size: usize,
+    },
     /// The neighbour has stopped answering. Chunks stay queued; the hop keeps asking.
     Unresponsive,
     /// An unresponsive neighbour is back; sending has resumed.

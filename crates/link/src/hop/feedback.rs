@@ -26,6 +26,10 @@ struct Record {
     order: u32,
     sent_bytes: u64,
     answered: bool,
+    // Whether its answer is waited for: not that of a probe of the path MTU.
+    awaited: bool,
+    // Large frames sent before it (`PathMtu::mark`).
+    mark: u64,
     // What was last known when it was sent.
     reference: Option<Reference>,
 }
@@ -47,6 +51,9 @@ pub(super) struct Answered {
     /// CSYN.
     pub(super) lost_before: u32,
     pub(super) sample: Sample,
+    pub(super) sent_at: Time,
+    /// Large frames sent before the CSYN (`PathMtu::mark`).
+    pub(super) mark: u64,
 }
 
 /// Why an answer is not believed.
@@ -154,12 +161,29 @@ impl Feedback {
         self.limited_at = self.sent_bytes.max(1);
     }
 
-    /// Numbers and remembers a CSYN that is sent now.
-    pub(super) fn csyn_sent(&mut self, now: Time, about: Option<u64>) -> u32 {
+    /// Numbers and remembers a CSYN that is sent now; `mark` is that of the path MTU.
+    pub(super) fn csyn_sent(&mut self, now: Time, about: Option<u64>, mark: u64) -> u32 {
+        let number = self.remember(now, about, mark, true);
+        self.unanswered += 1;
+        self.since_csyn = 0;
+        self.last_csyn_at = now;
+        number
+    }
+
+    /// Numbers and remembers a probe of the path MTU that is sent now. Its answer tells what that of
+    /// any CSYN tells; that there is none tells nothing (RFC 8899 §3: no sign of congestion).
+    pub(super) fn mtu_probe_sent(&mut self, now: Time, mark: u64) -> u32 {
+        self.remember(now, None, mark, false)
+    }
+
+    fn remember(&mut self, now: Time, about: Option<u64>, mark: u64, awaited: bool) -> u32 {
         let number = self.next_number;
         self.next_number = number.checked_add(1).unwrap_or(1);
         if self.records.len() == MAX_RECORDS
-            && self.records.pop_front().is_some_and(|old| !old.answered)
+            && self
+                .records
+                .pop_front()
+                .is_some_and(|old| !old.answered && old.awaited)
         {
             self.unanswered -= 1;
         }
@@ -170,11 +194,10 @@ impl Feedback {
             order: self.order,
             sent_bytes: self.sent_bytes,
             answered: false,
+            awaited,
+            mark,
             reference: self.reference,
         });
-        self.unanswered += 1;
-        self.since_csyn = 0;
-        self.last_csyn_at = now;
         number
     }
 
@@ -211,14 +234,16 @@ impl Feedback {
             lost_before = lost_before.or(Some(earlier.order));
             if !earlier.answered {
                 earlier.answered = true;
-                self.unanswered -= 1;
-                lost(earlier.number, earlier.about);
+                if earlier.awaited {
+                    self.unanswered -= 1;
+                    lost(earlier.number, earlier.about);
+                }
             } else if self.reordering.is_zero() {
                 break;
             }
         }
         self.records[index].answered = true;
-        self.unanswered -= 1;
+        self.unanswered -= usize::from(record.awaited);
         if self
             .newest_answered
             .is_none_or(|newest| number.wrapping_sub(newest) as i32 > 0)
@@ -238,6 +263,8 @@ impl Feedback {
             about: record.about,
             lost_before: lost_before.unwrap_or(record.order.wrapping_sub(1 << 30)),
             sample,
+            sent_at: record.sent_at,
+            mark: record.mark,
         })
     }
 

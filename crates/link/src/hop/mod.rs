@@ -39,6 +39,7 @@ pub use config::{HopConfig, MAX_CHUNK, MAX_MTU, MIN_MTU, Pacing};
 pub use event::HopEvent;
 pub use stats::{HopDrops, HopStats};
 
+use crate::path_mtu;
 use feedback::Disbelief;
 use liveness::{Due, Liveness};
 use outgoing::Parcel;
@@ -75,11 +76,19 @@ impl Hop {
         }
     }
 
-    /// The largest frame is now `mtu` bytes. Chunks whose packets no longer fit are cut anew.
-    pub fn set_mtu(&mut self, _now: Time, mtu: usize) {
+    /// The driver takes frames of up to `mtu` bytes now; if that is no less than before, they take
+    /// another way. Chunks whose packets no longer fit are cut anew, and the neighbour is told,
+    /// which shows it where this end is.
+    pub fn set_mtu(&mut self, now: Time, mtu: usize) {
+        let lowered = mtu < self.config.mtu;
         self.config.mtu = mtu.clamp(MIN_MTU, MAX_MTU);
         let peer = self.session.peer().map_or(MAX_MTU, |peer| peer.mtu);
-        self.sender.set_frame(self.config.mtu.min(peer));
+        let limit = self.config.mtu.min(peer);
+        if lowered {
+            self.sender.set_limit(now, limit);
+        } else {
+            self.sender.change_path(limit);
+        }
         self.session.announce();
     }
 
@@ -194,6 +203,7 @@ impl Hop {
             attempts,
             rtt,
             self.receiver.arriving() > 0,
+            self.sender.has_work(),
         ) {
             Some(Due::Lost) => {
                 self.stats.outages += 1;
@@ -234,7 +244,9 @@ impl Hop {
             (buffer.len() - start, None)
         } else {
             let tag = self.session.outgoing_tag()?;
-            if self.receiver.poll_answer(tag, self.config.mtu, buffer) {
+            // An answer that vanishes by its size would be given again and again.
+            let largest = self.config.mtu.min(path_mtu::BASE);
+            if self.receiver.poll_answer(tag, largest, buffer) {
                 (buffer.len() - start, None)
             } else {
                 self.sender.poll_transmit(
@@ -278,6 +290,11 @@ impl Hop {
         self.session.peer().is_some() && self.liveness.is_responsive()
     }
 
+    /// When a frame of the neighbour's arrived last; before the first one, when the hop was made.
+    pub fn heard_at(&self) -> Time {
+        self.liveness.heard_at()
+    }
+
     /// Memory of half-received chunks, in bytes.
     pub fn arriving_bytes(&self) -> usize {
         self.receiver.arriving_bytes()
@@ -299,7 +316,7 @@ impl Hop {
             Greeting::Unproven => return,
             Greeting::Known => {
                 let mtu = self.session.peer().map_or(MAX_MTU, |peer| peer.mtu);
-                self.sender.set_frame(self.config.mtu.min(mtu));
+                self.sender.set_limit(now, self.config.mtu.min(mtu));
             }
             Greeting::New {
                 restarted,

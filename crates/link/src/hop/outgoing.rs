@@ -55,6 +55,8 @@ pub(super) enum Fate {
 pub(super) struct Change {
     /// Packets newly found missing.
     pub(super) lost: usize,
+    /// Packets of full size that have come since the last report.
+    pub(super) full: usize,
 }
 
 pub(super) struct Outgoing {
@@ -223,6 +225,8 @@ impl Outgoing {
             }
             let told = low_bits(said - base);
             let present = reported_word(base, from, bitmap);
+            let fresh = present & told & !self.acked.word(word);
+            change.full += (fresh & self.full_sized(base)).count_ones() as usize;
             self.acked
                 .set_word(word, self.acked.word(word) & !told | present & told);
             self.missing
@@ -241,6 +245,35 @@ impl Outgoing {
             }
         }
         change
+    }
+
+    /// The last packets on their way, at most so many, are taken for lost.
+    pub(super) fn presume_lost(&mut self, most: usize) {
+        let under_way = |seq: &usize| !self.acked.get(*seq) && !self.missing.get(*seq);
+        let last = (0..self.sent).rev().filter(under_way);
+        let lost: Vec<usize> = last.take(most).collect();
+        for seq in lost {
+            self.missing.set(seq);
+        }
+    }
+
+    /// The neighbour has all of it. Answers how many packets of full size that was not known of.
+    pub(super) fn complete(&self) -> usize {
+        let fresh = |word: usize| !self.acked.word(word) & self.full_sized(word * 64);
+        (0..self.acked.word_count())
+            .map(|word| fresh(word).count_ones() as usize)
+            .sum()
+    }
+
+    /// Bytes of the frames of its packets but the last.
+    pub(super) fn frame_len(&self) -> usize {
+        usize::from(self.shape.packet_size) + DATA_OVERHEAD
+    }
+
+    /// Of the packets `base..base + 64`, those that are not smaller than the others.
+    fn full_sized(&self, base: usize) -> u64 {
+        let full = self.parcel.len() / usize::from(self.shape.packet_size);
+        low_bits(full.saturating_sub(base))
     }
 
     /// The neighbour keeps nothing of it: all of it must be sent, once there is room.

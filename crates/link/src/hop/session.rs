@@ -9,6 +9,8 @@ use super::wire::{Hello, session_tag};
 
 /// HELLOs that may answer unauthenticated frames in one [`LIMIT_INTERVAL`].
 const LIMIT_BURST: u32 = 4;
+/// How long somebody who may not exist is greeted as often as possible.
+const GREETING_PATIENCE: Duration = Duration::from_secs(60);
 const LIMIT_INTERVAL: Duration = Duration::from_millis(40);
 
 /// What the neighbour told about itself in an authentic HELLO.
@@ -172,7 +174,8 @@ impl Session {
                 receiver: 0,
                 echo: 0,
             });
-            self.next_greeting = now + probe_interval(config, now.since(self.since));
+            self.next_greeting =
+                now + probe_interval(config, now.since(self.since), GREETING_PATIENCE);
         }
     }
 
@@ -230,9 +233,13 @@ impl Session {
 }
 
 /// How long to wait between signs of life asked of a neighbour that has been silent for `silence`:
-/// the shortest interval for a minute, then longer by a hundredth of what goes beyond it.
-pub(super) fn probe_interval(config: &HopConfig, silence: Duration) -> Duration {
-    let growth = silence.saturating_sub(Duration::from_secs(60)) / 100;
+/// the shortest interval for `patience`, then longer by a hundredth of what goes beyond it.
+pub(super) fn probe_interval(
+    config: &HopConfig,
+    silence: Duration,
+    patience: Duration,
+) -> Duration {
+    let growth = silence.saturating_sub(patience) / 100;
     (config.outage_probe_interval + growth).min(config.slowest_probe_interval)
 }
 

@@ -57,6 +57,12 @@ pub struct HopStats {
     /// Estimated rate at which the path delivers, bits of DATA frames per second; 0 before the
     /// first estimate.
     pub bandwidth: u64,
+    /// Bytes of the largest frame that is sent; 0 before there is a session.
+    pub largest_frame: usize,
+    /// Probes of the path MTU sent.
+    pub mtu_probes: u64,
+    /// Times that large frames were found to vanish.
+    pub mtu_falls: u64,
     /// Share of DATA bytes that do not arrive, 0 to 1, smoothed.
     pub loss: f64,
     /// W_ad: packets that the neighbour lets be outstanding.

@@ -386,6 +386,15 @@ pub(super) fn encode_csyn(session: u32, csyn: &Csyn, buffer: &mut Vec<u8>) {
     seal(buffer, start);
 }
 
+/// Writes a mere probe that is padded to `len` bytes: whoever does not know of them reads a CSYN.
+pub(super) fn encode_mtu_probe(session: u32, number: u32, len: usize, buffer: &mut Vec<u8>) {
+    let start = open(buffer, CSYN, 0, 0, session);
+    buffer.put_u64(0);
+    buffer.put_u32(number);
+    buffer.resize(start + len.max(CSYN_LEN) - CRC_LEN, 0);
+    seal(buffer, start);
+}
+
 pub(super) fn encode_cack(session: u32, cack: &Cack<'_>, buffer: &mut Vec<u8>) {
     let (id, flags, start_byte, bitmap): (u32, u8, u16, &[u8]) = match cack.chunk {
         None => (0, 0, 0, &[]),

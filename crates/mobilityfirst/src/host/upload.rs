@@ -99,8 +99,10 @@ pub(super) struct Uploads {
     max_transfers: usize,
     catalogue: Catalogue,
     by_key: BTreeMap<Key, Upload>,
-    // Uploads with something pending take turns.
-    turns: VecDeque<Key>,
+    // Uploads with something pending take turns, by the program that is to read for them.
+    turns: BTreeMap<App, VecDeque<Key>>,
+    // Those in `turns`.
+    in_turn: BTreeSet<Key>,
     // By number, so in the order in which they were asked for.
     reads: BTreeMap<u64, Read>,
     // Programs that were asked for something.
@@ -115,7 +117,8 @@ impl Uploads {
             max_transfers,
             catalogue: Catalogue::default(),
             by_key: BTreeMap::new(),
-            turns: VecDeque::new(),
+            turns: BTreeMap::new(),
+            in_turn: BTreeSet::new(),
             reads: BTreeMap::new(),
             readers: BTreeMap::new(),
             next_read: 0,
@@ -142,8 +145,22 @@ impl Uploads {
     }
 
     fn take_turn(&mut self, key: Key) {
-        if !self.turns.contains(&key) {
-            self.turns.push_back(key);
+        if !self.by_key.contains_key(&key) {
+            return;
+        }
+        if let Some(app) = self.reader_of(&key.content)
+            && self.in_turn.insert(key)
+        {
+            self.turns.entry(app).or_default().push_back(key);
+        }
+    }
+
+    /// Uploads that a program was to read for take turns with others, if there are any.
+    fn redistribute(&mut self, app: App) {
+        let turns = self.turns.remove(&app).unwrap_or_default();
+        for key in turns {
+            self.in_turn.remove(&key);
+            self.take_turn(key);
         }
     }
 }
@@ -246,6 +263,7 @@ impl Uploads {
             .map(|(_, read)| read)
             .collect();
         self.readers.remove(&app);
+        self.redistribute(app);
         unread
             .into_iter()
             .for_each(|read| self.read_again(read.key, read.index));
@@ -407,68 +425,80 @@ impl Uploads {
         has_room: impl Fn(Way) -> bool,
         effects: &mut Effects,
     ) -> bool {
+        let apps: Vec<App> = self.turns.keys().copied().collect();
         let mut asked = false;
-        let mut turns = self.turns.len();
-        while turns > 0 {
-            let Some(key) = self.turns.pop_front() else {
-                break;
-            };
-            turns -= 1;
-            if !has_room(key.way) {
-                self.turns.push_back(key);
-                continue;
+        for app in apps {
+            let mut turns = self.turns.get(&app).map_or(0, VecDeque::len);
+            while turns > 0 && self.may_ask(app) {
+                turns -= 1;
+                let next = self.turns.get_mut(&app).and_then(VecDeque::pop_front);
+                let Some(key) = next else { break };
+                self.in_turn.remove(&key);
+                if !has_room(key.way) {
+                    self.take_turn(key);
+                } else {
+                    asked |= self.ask_for_next(now, app, key, effects);
+                }
             }
-            if !self.catalogue.contains(&key.content) {
-                continue;
+            if self.turns.get(&app).is_some_and(VecDeque::is_empty) {
+                self.turns.remove(&app);
             }
-            let Some(app) = self.reader_of(&key.content) else {
-                self.turns.push_back(key);
-                continue;
-            };
-            let Some(upload) = self.by_key.get_mut(&key) else {
-                continue;
-            };
-            if upload.paused_until > now {
-                effects.set_earlier(Timer::Uploads, upload.paused_until);
-                continue;
-            }
-            let Some(index) = upload.next() else { continue };
-            let (content, chunk_log2) = (key.content, upload.chunk_size.code());
-            let read = self.next_read;
-            self.next_read += 1;
-            let asked_at = now;
-            self.reads.insert(
-                read,
-                Read {
-                    app,
-                    key,
-                    index,
-                    asked_at,
-                },
-            );
-            self.readers.entry(app).or_default().asked += 1;
-            self.turns.push_back(key);
-            effects.tell(
-                app,
-                LocalEvent::Read {
-                    read,
-                    content,
-                    index,
-                    chunk_log2,
-                },
-            );
-            asked = true;
         }
         asked
     }
 
-    /// Who is to read of a content now: of the programs that offer it and are not silent the one
-    /// that offered it last. `None` while that one has enough to do, or all are silent.
+    /// Asks a program for the next chunk of an upload, if one is due.
+    fn ask_for_next(&mut self, now: Time, app: App, key: Key, effects: &mut Effects) -> bool {
+        let content = key.content;
+        if !self.catalogue.publishers(&content).contains(&app) {
+            self.take_turn(key);
+            return false;
+        }
+        let Some(upload) = self.by_key.get_mut(&key) else {
+            return false;
+        };
+        if upload.paused_until > now {
+            effects.set_earlier(Timer::Uploads, upload.paused_until);
+            return false;
+        }
+        let Some(index) = upload.next() else {
+            return false;
+        };
+        let chunk_log2 = upload.chunk_size.code();
+        let read = self.next_read;
+        self.next_read += 1;
+        let asked = Read {
+            app,
+            key,
+            index,
+            asked_at: now,
+        };
+        self.reads.insert(read, asked);
+        self.readers.entry(app).or_default().asked += 1;
+        self.take_turn(key);
+        let event = LocalEvent::Read {
+            read,
+            content,
+            index,
+            chunk_log2,
+        };
+        effects.tell(app, event);
+        true
+    }
+
+    /// Who is to read of a content: of the programs that offer it the one that offered it last,
+    /// unless it is silent and another one is not.
     fn reader_of(&self, content: &Guid) -> Option<App> {
-        let reader = |app: &App| self.readers.get(app).copied().unwrap_or_default();
-        let mut publishers = self.catalogue.publishers(content).into_iter().rev();
-        let awake = publishers.find(|app| !reader(app).is_silent);
-        awake.filter(|app| reader(app).asked < MAX_READS)
+        let publishers = self.catalogue.publishers(content);
+        let is_silent = |app: &App| self.readers.get(app).is_some_and(|it| it.is_silent);
+        let awake = publishers.iter().rev().find(|app| !is_silent(app));
+        awake.or(publishers.last()).copied()
+    }
+
+    /// True if a program is to be asked for one more chunk.
+    fn may_ask(&self, app: App) -> bool {
+        let reader = self.readers.get(&app);
+        reader.is_none_or(|reader| !reader.is_silent && reader.asked < MAX_READS)
     }
 
     /// What programs were asked for and have not read for too long is for others to read.
@@ -494,6 +524,10 @@ impl Uploads {
                 self.read_again(read.key, read.index);
             }
         }
+        // Another program may have come since.
+        let silent = self.readers.iter().filter(|(_, it)| it.is_silent);
+        let silent: Vec<App> = silent.map(|(app, _)| *app).collect();
+        silent.into_iter().for_each(|app| self.redistribute(app));
     }
 
     /// A program has read a chunk, or cannot. The chunk is to be sent now.
@@ -553,7 +587,10 @@ impl Uploads {
     /// Who called on this way has gone.
     pub(super) fn forget_uploads_to(&mut self, way: Way) {
         self.by_key.retain(|key, _| key.way != way);
-        self.turns.retain(|key| key.way != way);
+        self.in_turn.retain(|key| key.way != way);
+        for turns in self.turns.values_mut() {
+            turns.retain(|key| key.way != way);
+        }
     }
 
     /// A program cannot read its content any more: its offer ends, and if there is no other, the
@@ -674,6 +711,7 @@ impl Uploads {
         self.forget_idle(now);
         self.check_reads(now, effects);
         let mut next = None;
+        let mut due = Vec::new();
         for (key, upload) in &mut self.by_key {
             let late: Vec<u32> = upload
                 .unconfirmed
@@ -685,11 +723,12 @@ impl Uploads {
                 upload.unconfirmed.remove(&index);
                 upload.pending.insert(index);
             }
-            if !upload.pending.is_empty() && !self.turns.contains(key) {
-                self.turns.push_back(*key);
+            if !upload.pending.is_empty() {
+                due.push(*key);
             }
             next = Some(now + CHECK_INTERVAL);
         }
+        due.into_iter().for_each(|key| self.take_turn(key));
         if let Some(next) = next {
             effects.set(Timer::Uploads, next);
         }

@@ -388,6 +388,10 @@ impl<F: AsRef<[u8]> + AsMut<[u8]> + Clone> LinkDirection<F> {
         if lost {
             return self.drop_frame(end, DropReason::Loss, frame, dropped);
         }
+        let largest = self.spec.largest_frame.unwrap_or(usize::MAX);
+        if frame.as_ref().len() > largest {
+            return self.drop_frame(end, DropReason::TooLarge, frame, dropped);
+        }
         let (arrival, behind) = self.draw_arrival(end);
         self.next_number += 1;
         if self.spec.duplicate > 0.0 && self.random.duplicate.chance(self.spec.duplicate) {

@@ -48,6 +48,10 @@ pub struct LinkSpec {
     /// Probability that one random bit of a frame flips.
     #[serde(with = "units::probability")]
     pub corrupt: f64,
+    /// Larger frames vanish without notice, as on a path that filters ICMP; bytes, without
+    /// `overhead`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub largest_frame: Option<usize>,
     /// Bytes that each frame takes on the wire beyond its own length (headers of the carrier,
     /// preambles, gaps).
     pub overhead: u32,
@@ -70,6 +74,7 @@ impl Default for LinkSpec {
             reorder: None,
             duplicate: 0.0,
             corrupt: 0.0,
+            largest_frame: None,
             overhead: 0,
             outages: Vec::new(),
             changes: Vec::new(),

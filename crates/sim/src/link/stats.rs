@@ -9,6 +9,8 @@ pub enum DropReason {
     Queue,
     /// Random loss.
     Loss,
+    /// It was larger than the link's largest frame.
+    TooLarge,
     /// The link was out, by its schedule or because it was set down.
     Outage,
 }
@@ -30,6 +32,8 @@ pub struct LinkStats {
     pub dropped_queue: u64,
     /// Frames lost at random.
     pub dropped_loss: u64,
+    /// Frames dropped because they were larger than the link's largest.
+    pub dropped_too_large: u64,
     /// Frames lost in an outage.
     pub dropped_outage: u64,
     /// Copies in which a bit was flipped.
@@ -55,13 +59,14 @@ pub struct LinkStats {
 impl LinkStats {
     /// Frames not delivered, for any reason.
     pub fn dropped(&self) -> u64 {
-        self.dropped_queue + self.dropped_loss + self.dropped_outage
+        self.dropped_queue + self.dropped_loss + self.dropped_too_large + self.dropped_outage
     }
 
     pub(super) fn count_drop(&mut self, reason: DropReason) {
         match reason {
             DropReason::Queue => self.dropped_queue += 1,
             DropReason::Loss => self.dropped_loss += 1,
+            DropReason::TooLarge => self.dropped_too_large += 1,
             DropReason::Outage => self.dropped_outage += 1,
         }
     }

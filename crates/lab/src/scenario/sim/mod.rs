@@ -286,7 +286,9 @@ impl<'p> World<'p> {
         for ((link, before), after) in links.zip(before).zip(self.link_stats()) {
             let mut counts = LinkCounts::default();
             for (before, after) in before.iter().zip(after) {
-                let lost = |stats: &LinkStats| stats.dropped_loss + stats.dropped_outage;
+                let lost = |stats: &LinkStats| {
+                    stats.dropped_loss + stats.dropped_too_large + stats.dropped_outage
+                };
                 counts.bytes += after.transmitted_bytes - before.transmitted_bytes;
                 counts.packets += after.delivered - before.delivered;
                 counts.lost += lost(&after) - lost(before);

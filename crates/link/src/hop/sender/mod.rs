@@ -12,6 +12,7 @@ use bytes::Bytes;
 use whimbrel_core::{Deadline, RttEstimator, Time, TimerQueue};
 
 use super::config::{HopConfig, MIN_MTU, Pacing};
+use super::event::HopEvent;
 use super::feedback::Feedback;
 use super::outgoing::{Fate, Outgoing, Parcel, Room};
 use super::pacing::Pacer;
@@ -19,6 +20,7 @@ use super::rate::RateModel;
 use super::session::Peer;
 use super::stats::HopStats;
 use super::wire::DATA_OVERHEAD;
+use crate::path_mtu::PathMtu;
 use report::forget_question;
 
 /// What both neighbours can do.
@@ -55,6 +57,9 @@ pub(super) struct Sender {
     rtt: RttEstimator,
     pacer: Pacer,
     limits: Limits,
+    path: PathMtu,
+    // The newest probes of it: number and bytes.
+    path_probes: VecDeque<(u32, usize)>,
     small: u16,
     pacing: Pacing,
     // The time-out runs from `timer_from`; so many have expired in a row.
@@ -98,6 +103,8 @@ impl Sender {
                 chunks: usize::from(config.max_chunks_in_flight),
                 memory: u64::from(config.finished_memory),
             },
+            path: PathMtu::new(config.mtu),
+            path_probes: VecDeque::new(),
             small: config.small_chunk_packets,
             pacing: config.pacing,
             timer_from: now,
@@ -143,12 +150,25 @@ impl Sender {
         self.limits.chunk = config.chunk_limit.min(peer.chunk_limit);
         self.limits.chunks = usize::from(config.max_chunks_in_flight).min(peer.max_chunks);
         self.limits.memory = u64::from(config.finished_memory).min(peer.memory);
-        self.set_frame(config.mtu.min(peer.mtu));
+        self.set_limit(now, config.mtu.min(peer.mtu));
     }
 
-    /// Frames may have `frame` bytes from now on; chunks cut in larger packets are cut anew.
-    pub(super) fn set_frame(&mut self, frame: usize) {
-        self.limits.frame = frame.max(MIN_MTU);
+    /// The driver and the neighbour allow frames of `limit` bytes.
+    pub(super) fn set_limit(&mut self, now: Time, limit: usize) {
+        self.path.set_limit(now, limit);
+        self.follow_path();
+    }
+
+    /// Frames of up to `limit` bytes take another way from now on.
+    pub(super) fn change_path(&mut self, limit: usize) {
+        self.path.forget(limit);
+        self.path_probes.clear();
+        self.follow_path();
+    }
+
+    /// Frames may have as many bytes as the path takes; chunks cut in larger packets are cut anew.
+    fn follow_path(&mut self) {
+        self.limits.frame = self.path.size().max(MIN_MTU);
         let payload = self.limits.frame - DATA_OVERHEAD;
         let too_large: Vec<u64> = self
             .active
@@ -226,9 +246,23 @@ impl Sender {
         let active = &mut self.active;
         self.feedback
             .forget_flight(|number, about| forget_question(active, number, about));
+        // What was sent last is the surest to be lost; to ask first would cost it a round trip.
+        let id = self.last_data;
+        if let Some(chunk) = self.active.get_mut(&id).filter(|it| it.room == Room::Given) {
+            chunk.presume_lost(limits::INITIAL_PACKETS as usize);
+            self.classify(id);
+        }
         let ids: Vec<u64> = self.active.keys().copied().collect();
         ids.into_iter().for_each(|id| self.settle(id));
         self.update_pace();
+    }
+
+    /// The path takes other frames than it did: cuts anew what does not fit, and says so.
+    fn path_changed(&mut self, stats: &mut HopStats, events: &mut VecDeque<HopEvent>) {
+        let size = self.path.size();
+        stats.mtu_falls += u64::from(size < self.limits.frame);
+        self.follow_path();
+        events.push_back(HopEvent::PathMtu { size });
     }
 
     /// Asks for a sign of life, about the oldest chunk if there is one.
@@ -279,6 +313,11 @@ impl Sender {
         }
     }
 
+    /// True if a chunk waits or is under way.
+    pub(super) fn has_work(&self) -> bool {
+        !self.queue.is_empty() || !self.active.is_empty()
+    }
+
     /// Time-outs in a row without an answer.
     pub(super) fn attempts(&self) -> u32 {
         self.attempts
@@ -303,6 +342,7 @@ impl Sender {
             let at = self.timer_from + self.retry_after();
             next = Deadline::earlier(next, Some(Deadline::new(at, "no answer to a CSYN")));
         }
+        next = Deadline::earlier(next, self.path.poll_timeout());
         if self.has_data() && self.feedback.inflight() < self.inflight_cap() {
             next = Deadline::earlier(next, Some(Deadline::new(self.pacer.ready_at(), "pacing")));
         }
@@ -311,6 +351,7 @@ impl Sender {
 
     /// Adds the estimates and states of this half to `stats`.
     pub(super) fn describe(&self, stats: &mut HopStats) {
+        stats.largest_frame = self.limits.frame;
         stats.rtt = self.rtt.smoothed();
         stats.min_rtt = self.model.min_rtt();
         stats.bandwidth = (self.model.bandwidth() * 8.0) as u64;

@@ -33,10 +33,10 @@ impl Sender {
             return Err(Disbelief::False);
         }
         let mut late = None;
-        let mut lost_before = None;
+        let mut answer = None;
         if cack.number != 0 {
             match self.answered(now, cack, about.map(|(id, _)| id), stats) {
-                Ok(answered) => lost_before = Some(answered.lost_before),
+                Ok(answered) => answer = Some(answered),
                 Err(Disbelief::False) => return Err(Disbelief::False),
                 Err(Disbelief::Late) => late = Some(Disbelief::Late),
             }
@@ -45,12 +45,47 @@ impl Sender {
             self.window = cack.window;
             self.window_at = cack.clock;
         }
+        let mut arrived = false;
         if let Some((id, progress)) = current {
-            self.progress(now, id, &progress, cack.clock, lost_before, stats, events);
+            let lost_before = answer.as_ref().map(|answered| answered.lost_before);
+            arrived = self.progress(now, id, &progress, cack.clock, lost_before, stats, events);
         }
+        self.note_sizes(now, cack.number, answer.as_ref(), arrived, stats, events);
         match late {
             Some(late) if current.is_none() => Err(late),
             _ => Ok(()),
+        }
+    }
+
+    /// What an answer tells of the frames that the path takes; `arrived` if large ones have come.
+    fn note_sizes(
+        &mut self,
+        now: Time,
+        number: u32,
+        answer: Option<&Answered>,
+        arrived: bool,
+        stats: &mut HopStats,
+        events: &mut VecDeque<HopEvent>,
+    ) {
+        let probes = &mut self.path_probes;
+        let probe = probes.iter().position(|(probe, _)| *probe == number);
+        let grown = probe
+            .and_then(|at| probes.remove(at))
+            .is_some_and(|(_, len)| self.path.probe_arrived(now, len));
+        let fallen = match answer {
+            Some(answer) => {
+                self.path
+                    .answered(now, answer.sent_at, answer.mark, arrived || probe.is_some())
+            }
+            None => {
+                if arrived {
+                    self.path.arrived();
+                }
+                false
+            }
+        };
+        if grown || fallen {
+            self.path_changed(stats, events);
         }
     }
 
@@ -105,13 +140,16 @@ impl Sender {
         lost_before: Option<u32>,
         stats: &mut HopStats,
         events: &mut VecDeque<HopEvent>,
-    ) {
+    ) -> bool {
         let Some(chunk) = self.active.get_mut(&id) else {
-            return;
+            return false;
         };
         chunk.reported_at = clock;
+        let is_large = self.path.is_large(chunk.frame_len());
+        let mut full = 0;
         match *progress {
             Progress::Complete => {
+                full = chunk.complete();
                 if let Some(chunk) = self
                     .remove(id)
                     .filter(|chunk| chunk.fate != Fate::Withdrawn)
@@ -143,12 +181,13 @@ impl Sender {
                     self.ask_again = (self.refused > 0).then(|| (now + self.ask_again_after(0), 0));
                 }
                 if let Some(chunk) = self.active.get_mut(&id) {
-                    chunk.report(start, bitmap, cut, lost_before);
+                    full = chunk.report(start, bitmap, cut, lost_before).full;
                 }
                 self.classify(id);
             }
         }
         self.settle(id);
+        is_large && full > 0
     }
 }
 

@@ -9,10 +9,14 @@ use super::Sender;
 use crate::hop::event::HopEvent;
 use crate::hop::outgoing::{Fate, Outgoing, Room};
 use crate::hop::stats::HopStats;
-use crate::hop::wire::{About, CSYN_LEN, Csyn, DATA_OVERHEAD, carry_question, encode_csyn};
+use crate::hop::wire::{
+    About, CSYN_LEN, Csyn, DATA_OVERHEAD, carry_question, encode_csyn, encode_mtu_probe,
+};
 
 /// Bytes of chunks for which room is asked ahead, beyond what the path holds.
 const ASK_AHEAD: usize = 256 << 10;
+/// Probes of the path MTU whose answers are recognised.
+const MAX_PATH_PROBES: usize = 32;
 
 impl Sender {
     /// Writes the next frames: a CSYN that is due, or packets and perhaps a CSYN behind them.
@@ -34,6 +38,9 @@ impl Sender {
         }
         if self.suspended {
             return None;
+        }
+        if self.write_mtu_probe(now, session, buffer, stats) {
+            return Some((buffer.len() - start, None));
         }
         self.write_burst(now, session, max_segments, buffer, stats)
     }
@@ -87,6 +94,7 @@ impl Sender {
             let resent = chunk.write_next(session, id as u32, self.feedback.order(), buffer)?;
             self.unsent_bytes -= unsent - chunk.unsent_bytes();
             self.feedback.data_sent(len as u64);
+            self.path.frame_sent(len);
             self.last_data = id;
             frames += 1;
             stats.data_sent += 1;
@@ -97,7 +105,9 @@ impl Sender {
             if in_turn || self.feedback.inflight() >= cap {
                 self.csyn_due.insert(id);
             }
-            if self.csyn_due.contains(&id) && self.feedback.is_next_near() {
+            // What is carried by a large frame that vanishes is not answered.
+            let carries = self.feedback.is_next_near() && !self.path.is_suspicious();
+            if self.csyn_due.contains(&id) && carries {
                 let (number, _) = self.note_question(now, Some(id));
                 carry_question(buffer, frame, number as u8);
                 stats.csyn_carried += 1;
@@ -117,6 +127,30 @@ impl Sender {
             frames += 1;
         }
         Some((buffer.len() - start, (frames > 1).then_some(segment)))
+    }
+
+    /// Writes a probe of the path MTU that is due.
+    fn write_mtu_probe(
+        &mut self,
+        now: Time,
+        session: u32,
+        buffer: &mut Vec<u8>,
+        stats: &mut HopStats,
+    ) -> bool {
+        let checks = self.path.is_suspicious();
+        let Some(len) = self.path.poll_probe(now, self.rtt.timeout()) else {
+            return false;
+        };
+        let number = self.feedback.mtu_probe_sent(now, self.path.mark());
+        encode_mtu_probe(session, number, len, buffer);
+        if self.path_probes.len() == MAX_PATH_PROBES {
+            self.path_probes.pop_front();
+        }
+        self.path_probes.push_back((number, len));
+        stats.mtu_probes += 1;
+        // Whether it vanished, the answer to a small frame behind it tells.
+        self.probe_due |= checks;
+        true
     }
 
     pub(super) fn write_due_csyn(
@@ -152,7 +186,7 @@ impl Sender {
         if self.feedback.unanswered() == 0 {
             self.timer_from = now;
         }
-        let number = self.feedback.csyn_sent(now, about);
+        let number = self.feedback.csyn_sent(now, about, self.path.mark());
         self.probe_due = false;
         let chunk = about.and_then(|id| self.active.get_mut(&id).map(|chunk| (id, chunk)));
         let about = chunk.map(|(id, chunk)| {

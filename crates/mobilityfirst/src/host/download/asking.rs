@@ -77,7 +77,12 @@ impl Downloads {
             let Some(download) = self.by_id.get_mut(&id) else {
                 continue;
             };
-            let chunks = download.missing().intersection(&notice.chunks);
+            // What there is no room for is not asked for, lost or not.
+            let awaited = match download.window {
+                Some(_) => download.under_way.clone(),
+                None => download.missing(),
+            };
+            let chunks = awaited.intersection(&notice.chunks);
             let recent = download
                 .last_resend
                 .is_some_and(|last| now.since(last) < RESEND_INTERVAL);
