@@ -140,22 +140,21 @@ fn a_neighbour_without_room_is_no_black_hole_nor_is_a_chunk_that_is_taken_back()
     let mut pair = Pair::with(11, path.clone(), path, config(0), config(1), 100);
     pair.drive(Time::from_secs(1));
     // Two senders' worth of small chunks, which are sent without asking, into room for few of them.
-    pair.ends[1].hold = true;
+    pair.hold(1, true);
     for tag in 0..40 {
         pair.send(0, tag, chunk(tag, 30_000));
     }
     for round in 0..200 {
-        let until = pair.now + Duration::from_millis(50);
+        let until = pair.now() + Duration::from_millis(50);
         pair.drive(until);
-        let now = pair.now;
         if round % 3 == 0 {
-            pair.ends[0].hop.withdraw(now, round);
+            pair.at(0, |end, now| end.hop.withdraw(now, round));
             pair.send(0, 1_000 + round, chunk(round, 30_000));
         }
         if round % 20 == 19 {
-            pair.ends[1].release(now);
+            pair.at(1, |end, now| end.release(now));
         }
     }
     assert_eq!(falls(&pair, 0), 0);
-    assert_eq!(pair.ends[0].hop.stats().largest_frame, 1_452);
+    assert_eq!(pair.ends()[0].hop.stats().largest_frame, 1_452);
 }
