@@ -185,6 +185,8 @@ fn average_chart(cells: &[Cell]) -> LineChart {
             points: of_loss
                 .iter()
                 .map(|cell| (cell.profile.rtt_ms as f64, goodput(cell)))
+                // A scenario may leave out one of the two.
+                .filter(|(_, goodput)| goodput.is_finite())
                 .collect(),
             ..Series::default()
         };
