@@ -3,12 +3,13 @@
 use core::time::Duration;
 use std::num::NonZeroUsize;
 
-use whimbrel_lab::torture::{Act, Layout, Schedule, Step, run_batch};
+use whimbrel_lab::torture::{Act, Layout, Schedule, run_batch};
+use whimbrel_sim::testbed::{Fault, Step};
 
 /// More with `whimbrel lab torture --schedules N --seed S`.
 const SCHEDULES: u64 = 150;
 
-fn site(hosts: usize, steps: Vec<Step>) -> Schedule {
+fn site(hosts: usize, steps: Vec<Step<Act>>) -> Schedule {
     Schedule {
         seed: 1,
         layout: Layout::Site,
@@ -18,7 +19,7 @@ fn site(hosts: usize, steps: Vec<Step>) -> Schedule {
     }
 }
 
-fn after(seconds: u64, act: Act) -> Step {
+fn after(seconds: u64, act: Act) -> Step<Act> {
     Step {
         after: Duration::from_secs(seconds),
         act,
@@ -30,11 +31,11 @@ fn after(seconds: u64, act: Act) -> Step {
 #[test]
 fn a_request_for_what_a_silent_host_serves_does_not_occupy_the_router() {
     let lasts = Duration::from_secs(20);
-    let silent = Act::Outage {
+    let silent = Act::Fault(Fault::Outage {
         link: 0,
         directions: 3,
         lasts,
-    };
+    });
     let get = |host, content| Act::Get { host, content };
     // Host 0 serves content 3, host 2 content 5.
     let schedule = site(
@@ -55,7 +56,7 @@ fn every_transfer_survives_random_faults() {
     let workers = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let (report, broken) = run_batch(0..SCHEDULES, workers, &mut |_, _, _| {}).expect("threads");
     for broken in &broken {
-        println!("{}\n{}", broken.fault, broken.smallest);
+        println!("{}\n{}", broken.breach, broken.smallest);
     }
     assert!(broken.is_empty(), "{} schedules, see above", broken.len());
     // The schedules do put transfers to the test.

@@ -8,7 +8,7 @@ use core::time::Duration;
 
 use whimbrel_core::{Endpoint, PortEvent, PortRequest, PortToken, SeededRng, Time};
 use whimbrel_sim::link::LinkSpec;
-use whimbrel_sim::testbed::{Fault, Happening, Heard, Life, Net, Probe, Step};
+use whimbrel_sim::testbed::{Fault, Happening, Heard, Life, Net, Probe, Step, TOLERATED};
 use whimbrel_sim::{Direction, DuplexLink};
 
 const DELAY: Duration = Duration::from_millis(10);
@@ -159,6 +159,20 @@ fn a_wall_clock_is_set_when_its_node_starts() {
     let shown = net.with(1, |_, now| now);
     assert_eq!(shown, Time::from_secs(100));
     assert_eq!(wall.unix_millis(shown), 1_000_000 + 10_000 - 2_000);
+}
+
+#[test]
+fn who_is_badly_wrong_about_the_time_starts_anew_when_the_faults_end() {
+    let mut net = pair();
+    net.set_clock(0, TOLERATED, 0);
+    net.set_clock(1, TOLERATED + Duration::from_millis(1), 0);
+    net.end_faults();
+    use Happening::{Crashed, Started};
+    assert_eq!(net.run_for(DELAY), [Crashed(1), Started(1)]);
+    assert_eq!(
+        [0, 1].map(|node| net.wall_error(node)),
+        [TOLERATED, Duration::ZERO]
+    );
 }
 
 #[test]

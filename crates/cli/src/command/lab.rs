@@ -28,8 +28,8 @@ pub(crate) enum LabCommand {
     /// Check a scenario: reports file, line and key of every error
     #[command(after_help = "Example:\n  whimbrel lab check film.toml")]
     Check(Check),
-    /// Inject random faults into simulated networks of hosts and routers, and check that every
-    /// transfer survives
+    /// Inject random faults into simulated networks of hosts and routers and into NDN sites, and
+    /// check that every transfer survives
     #[command(
         after_help = "Example:\n  whimbrel lab torture --schedules 1000 --seed 7\n\n\
                       Schedule N has the seed S + N; the same seed gives the same schedule, event by event. \
@@ -106,7 +106,7 @@ fn torture(arguments: &Torture) -> Outcome {
     if arguments.json {
         let broken: Vec<_> = broken
             .iter()
-            .map(|it| serde_json::json!({ "seed": it.seed, "fault": it.fault.to_string() }))
+            .map(|it| serde_json::json!({ "seed": it.seed, "fault": it.breach.to_string() }))
             .collect();
         json_line(&serde_json::json!({
             "schedules": arguments.schedules,
@@ -118,7 +118,7 @@ fn torture(arguments: &Torture) -> Outcome {
         for it in &broken {
             out(&format!(
                 "seed {}: {}\n{}\n",
-                it.seed, it.fault, it.smallest
+                it.seed, it.breach, it.smallest
             ));
         }
         out(&format!(

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
-use super::{Fault, Report, Schedule, shrink};
+use super::{Breach, Report, Schedule};
 use crate::LabError;
 use crate::jobs::{Progress, run_all};
 
@@ -18,7 +18,7 @@ pub struct Broken {
     /// The acts that matter.
     pub smallest: Schedule,
     /// What it breaks.
-    pub fault: Fault,
+    pub breach: Breach,
 }
 
 /// Carries out the schedules of these seeds on `workers` threads. Returns what all of them did
@@ -61,12 +61,12 @@ fn run_part(seeds: Range<u64>) -> (Report, Vec<Broken>) {
         let schedule = Schedule::draw(seed);
         match schedule.run() {
             Ok(report) => all.add(&report),
-            Err(fault) => {
-                let (smallest, fault) = shrink(&schedule, fault);
+            Err(breach) => {
+                let (smallest, breach) = schedule.shrink(breach);
                 broken.push(Broken {
                     seed,
                     smallest,
-                    fault,
+                    breach,
                 });
             }
         }

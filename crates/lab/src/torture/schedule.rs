@@ -4,8 +4,10 @@ use core::fmt;
 use core::time::Duration;
 
 use whimbrel_core::SeededRng;
+use whimbrel_sim::testbed::{Fault, Step, draw_pause, shrink};
 
-use super::{Fault, Report, World};
+use super::ndn::Site;
+use super::{Breach, Report, Victim, World};
 
 /// How the nodes of a world are connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,9 +18,20 @@ pub enum Layout {
     Chain,
     /// Routers in a ring that share a name server; every host is attached to two of them.
     Ring,
+    /// NDN routers in a row, with programs at each.
+    NdnChain,
+    /// NDN routers in a ring, with programs at each and routes both ways round.
+    NdnRing,
 }
 
-/// One thing that happens. Numbers select a host, node, link or content modulo how many there are.
+impl Layout {
+    /// Whether its routers are NDN's.
+    pub fn is_ndn(self) -> bool {
+        matches!(self, Layout::NdnChain | Layout::NdnRing)
+    }
+}
+
+/// One thing that happens. Numbers select a host or a content modulo how many there are.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Act {
     /// A host asks for a content.
@@ -40,52 +53,15 @@ pub enum Act {
         /// True to stop.
         paused: bool,
     },
-    /// A node is killed and starts anew with an empty memory.
-    Crash {
-        /// The node: hosts first, then routers, then the name server.
-        node: u8,
-        /// How long it is down.
-        down: Duration,
-        /// How far its clock is off after the restart, in seconds.
-        skew_s: i16,
+    /// A program stops to take one of its downloads, or goes on with it, while it takes the others.
+    Stall {
+        /// The host.
+        host: u8,
+        /// Which of those under way.
+        which: u8,
     },
-    /// A link loses everything for a while.
-    Outage {
-        /// The link.
-        link: u8,
-        /// Bit 0: from its first node to its second, bit 1: back.
-        directions: u8,
-        /// How long.
-        lasts: Duration,
-    },
-    /// Everything on a link waits until the end of this time, as when a machine is suspended.
-    Hold {
-        /// The link.
-        link: u8,
-        /// How long.
-        lasts: Duration,
-    },
-    /// A link loses, reorders, duplicates and corrupts frames from now on.
-    Impair {
-        /// The link.
-        link: u8,
-        /// Loss in percent; half as much is reordered and duplicated, a quarter corrupted.
-        percent: u8,
-    },
-    /// A link is as good as new.
-    Mend {
-        /// The link.
-        link: u8,
-    },
-}
-
-/// An act, and how long after the one before it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Step {
-    /// Time since the previous step.
-    pub after: Duration,
-    /// What happens.
-    pub act: Act,
+    /// Something goes wrong with a node (hosts first, then routers, then the name server) or a link.
+    Fault(Fault),
 }
 
 /// A world and what happens to it.
@@ -100,7 +76,7 @@ pub struct Schedule {
     /// Hosts.
     pub hosts: usize,
     /// What happens, in order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<Step<Act>>,
 }
 
 /// The most acts of a schedule.
@@ -110,11 +86,18 @@ impl Schedule {
     /// The schedule of a seed.
     pub fn draw(seed: u64) -> Schedule {
         let mut rng = SeededRng::stream(seed, "torture");
-        let layout = [Layout::Site, Layout::Chain, Layout::Ring][rng.below(3) as usize];
+        let layout = [
+            Layout::Site,
+            Layout::Chain,
+            Layout::Ring,
+            Layout::NdnChain,
+            Layout::NdnRing,
+        ][rng.below(5) as usize];
         let routers = match layout {
             Layout::Site => 1,
             Layout::Chain => 2 + rng.below(3) as usize,
-            Layout::Ring => 3 + rng.below(3) as usize,
+            Layout::NdnChain => 1 + rng.below(4) as usize,
+            Layout::Ring | Layout::NdnRing => 3 + rng.below(3) as usize,
         };
         let hosts = 2 + rng.below(4) as usize;
         let steps = (0..1 + rng.below(MAX_STEPS))
@@ -133,61 +116,50 @@ impl Schedule {
     }
 
     /// Carries it out.
-    pub fn run(&self) -> Result<Report, Fault> {
-        let mut world = World::new(self);
+    pub fn run(&self) -> Result<Report, Breach> {
+        if self.layout.is_ndn() {
+            return self.run_upon(Site::new(self));
+        }
+        self.run_upon(World::new(self))
+    }
+
+    fn run_upon(&self, mut world: impl Victim) -> Result<Report, Breach> {
         for step in &self.steps {
             world.run_for(step.after)?;
             world.perform(&step.act)?;
         }
         world.conclude()
     }
-}
 
-/// Mostly a moment, now and then so long that timers run out.
-fn draw_pause(rng: &mut SeededRng) -> Duration {
-    let longest_ms = [5, 300, 300, 3_000, 3_000, 30_000][rng.below(6) as usize];
-    Duration::from_millis(rng.below(longest_ms))
+    /// This schedule, which breaks the promise, with the steps alone that matter, and what those
+    /// break.
+    pub fn shrink(&self, breach: Breach) -> (Schedule, Breach) {
+        let with = |steps: &[Step<Act>]| Schedule {
+            steps: steps.to_vec(),
+            ..self.clone()
+        };
+        let (steps, breach) = shrink(&self.steps, breach, |steps| with(steps).run().err());
+        (with(&steps), breach)
+    }
 }
 
 fn draw_act(rng: &mut SeededRng) -> Act {
     let byte = |rng: &mut SeededRng| rng.below(256) as u8;
-    let lasts = |rng: &mut SeededRng| {
-        let longest_ms = [200, 3_000, 20_000, 90_000][rng.below(4) as usize];
-        Duration::from_millis(rng.below(longest_ms))
-    };
     match rng.below(16) {
         0..5 => Act::Get {
             host: byte(rng),
             content: byte(rng),
         },
         5 => Act::Cancel { host: byte(rng) },
-        6 | 7 => Act::Pause {
+        6 => Act::Pause {
             host: byte(rng),
             paused: rng.chance(0.5),
         },
-        8 | 9 => Act::Crash {
-            node: byte(rng),
-            down: lasts(rng),
-            skew_s: if rng.chance(0.2) {
-                rng.below(61) as i16 - 30
-            } else {
-                0
-            },
+        7 => Act::Stall {
+            host: byte(rng),
+            which: byte(rng),
         },
-        10..13 => Act::Outage {
-            link: byte(rng),
-            directions: 1 + rng.below(3) as u8,
-            lasts: lasts(rng),
-        },
-        13 => Act::Hold {
-            link: byte(rng),
-            lasts: lasts(rng),
-        },
-        14 => Act::Impair {
-            link: byte(rng),
-            percent: 1 + rng.below(25) as u8,
-        },
-        _ => Act::Mend { link: byte(rng) },
+        _ => Act::Fault(Fault::draw(rng)),
     }
 }
 

@@ -9,12 +9,33 @@ use whimbrel_mobilityfirst::local::{
 };
 use whimbrel_mobilityfirst::wire::{ContentKind, Reliability};
 
-use super::{Fault, library};
+use super::{Breach, library};
 
 /// Chunks that a program takes before it has used the first.
 const CREDIT: u16 = 4;
 /// The smallest chunk, so that small contents have several.
 const CHUNK_LOG2: u8 = 16;
+
+/// The parts of a content that were handed over: start and end, in bytes.
+#[derive(Debug, Default)]
+pub(super) struct Parts(BTreeMap<u64, u64>);
+
+impl Parts {
+    /// Bytes handed over.
+    pub(super) fn got(&self) -> u64 {
+        self.0.iter().map(|(start, end)| end - start).sum()
+    }
+
+    /// Notes a part; false if some of it has been handed over before.
+    pub(super) fn add(&mut self, start: u64, end: u64) -> bool {
+        let before = self.0.range(..end.max(start + 1)).next_back();
+        if before.is_some_and(|(_, known_end)| *known_end > start) {
+            return false;
+        }
+        self.0.insert(start, end.max(start));
+        true
+    }
+}
 
 /// One request of a program.
 #[derive(Debug)]
@@ -22,8 +43,11 @@ pub(super) struct Download {
     pub(super) content: usize,
     /// How often the content had been asked for before in vain.
     pub(super) repeated: u64,
-    // Start and end of what was handed over, in bytes.
-    parts: BTreeMap<u64, u64>,
+    parts: Parts,
+    // Its program takes nothing of it for now.
+    stalled: bool,
+    // Chunks that its program has yet to use.
+    unused: usize,
 }
 
 impl Download {
@@ -31,23 +55,10 @@ impl Download {
         Download {
             content,
             repeated,
-            parts: BTreeMap::new(),
+            parts: Parts::default(),
+            stalled: false,
+            unused: 0,
         }
-    }
-
-    /// Bytes handed over.
-    pub(super) fn got(&self) -> u64 {
-        self.parts.iter().map(|(start, end)| end - start).sum()
-    }
-
-    /// Notes a part; false if some of it has been handed over before.
-    fn add(&mut self, start: u64, end: u64) -> bool {
-        let before = self.parts.range(..end.max(start + 1)).next_back();
-        if before.is_some_and(|(_, known_end)| *known_end > start) {
-            return false;
-        }
-        self.parts.insert(start, end.max(start));
-        true
     }
 }
 
@@ -131,8 +142,39 @@ impl Program {
         }
     }
 
+    /// Stops to take one of its downloads, or goes on with it.
+    pub(super) fn stall(&mut self, which: usize) -> Vec<LocalRequest> {
+        let Some(which) = which.checked_rem(self.downloads.len()) else {
+            return Vec::new();
+        };
+        let chosen = self.downloads.iter_mut().nth(which);
+        let mut said = Vec::new();
+        if let Some((request, download)) = chosen {
+            download.stalled = !download.stalled;
+            if !download.stalled {
+                said = consumed(*request, download);
+            }
+        }
+        said.into_iter().filter_map(|it| self.say(it)).collect()
+    }
+
+    /// Goes on with all its downloads.
+    pub(super) fn hurry(&mut self) -> Vec<LocalRequest> {
+        let mut said = Vec::new();
+        for (request, download) in &mut self.downloads {
+            download.stalled = false;
+            said.extend(consumed(*request, download));
+        }
+        said.into_iter().filter_map(|it| self.say(it)).collect()
+    }
+
+    /// Whether it has downloads; but for the stalled ones, if only fast ones count.
+    pub(super) fn is_busy(&self, only_fast: bool) -> bool {
+        self.downloads.values().any(|it| !(only_fast && it.stalled))
+    }
+
     /// What its host tells it.
-    pub(super) fn handle(&mut self, event: LocalEvent) -> Result<Option<Consequence>, Fault> {
+    pub(super) fn handle(&mut self, event: LocalEvent) -> Result<Option<Consequence>, Breach> {
         match event {
             LocalEvent::Read {
                 read,
@@ -145,12 +187,18 @@ impl Program {
                     .find(|known| known.name() == content);
                 let chunk: Option<ReadChunk> =
                     known.and_then(|content| content.read(index, chunk_log2));
-                Ok(self.say(LocalRequest::ReadDone { read, chunk }))
+                let done = LocalRequest::ReadDone { read, chunk };
+                Ok(self.say(done).map(Consequence::Request))
             }
             LocalEvent::Chunk(chunk) => {
                 self.check(&chunk)?;
                 let request = chunk.request;
-                Ok(self.say(LocalRequest::Consumed { request }))
+                if let Some(slow) = self.downloads.get_mut(&request).filter(|it| it.stalled) {
+                    slow.unused += 1;
+                    return Ok(None);
+                }
+                let consumed = LocalRequest::Consumed { request };
+                Ok(self.say(consumed).map(Consequence::Request))
             }
             LocalEvent::Complete {
                 request,
@@ -173,15 +221,15 @@ impl Program {
         }
     }
 
-    fn say(&mut self, request: LocalRequest) -> Option<Consequence> {
+    fn say(&mut self, request: LocalRequest) -> Option<LocalRequest> {
         if self.paused {
             self.held.push(request);
             return None;
         }
-        Some(Consequence::Request(request))
+        Some(request)
     }
 
-    fn check(&mut self, chunk: &LocalChunk) -> Result<(), Fault> {
+    fn check(&mut self, chunk: &LocalChunk) -> Result<(), Breach> {
         let Some(download) = self.downloads.get_mut(&chunk.request) else {
             return Ok(()); // Given up; its host may not know yet.
         };
@@ -190,23 +238,23 @@ impl Program {
         let start = u64::from(chunk.index) << chunk.chunk_log2;
         let end = start + chunk.data.len() as u64;
         if end > known.len() || known.bytes(start, end) != chunk.data {
-            return Err(Fault::WrongBytes { host, content });
+            return Err(Breach::WrongBytes { host, content });
         }
-        if !download.add(start, end) {
-            return Err(Fault::Twice { host, content });
+        if !download.parts.add(start, end) {
+            return Err(Breach::Twice { host, content });
         }
         Ok(())
     }
 
-    fn complete(&mut self, request: u32, content_len: u64) -> Result<Option<Consequence>, Fault> {
+    fn complete(&mut self, request: u32, content_len: u64) -> Result<Option<Consequence>, Breach> {
         let Some(download) = self.downloads.remove(&request) else {
             return Ok(None);
         };
         let (host, content) = (self.host, download.content);
         let len = library::contents()[content].len();
-        let got = download.got();
+        let got = download.parts.got();
         if got != len || content_len != len {
-            return Err(Fault::Incomplete {
+            return Err(Breach::Incomplete {
                 host,
                 content,
                 got,
@@ -217,15 +265,24 @@ impl Program {
     }
 
     /// What keeps the world from being done.
-    pub(super) fn stuck(&self, ended: Time, now: Time) -> Option<Fault> {
-        let download = self.downloads.values().next()?;
-        Some(Fault::Stuck {
+    pub(super) fn stuck(&self, ended: Time, now: Time) -> Option<Breach> {
+        let mut downloads = self.downloads.values();
+        let download = downloads.find(|it| !it.stalled)?;
+        Some(Breach::Stuck {
             host: self.host,
             content: download.content,
-            got: download.got(),
+            got: download.parts.got(),
             len: library::contents()[download.content].len(),
             waited_s: now.since(ended).as_secs(),
             repeated: download.repeated,
         })
     }
+}
+
+/// The chunks of a download that its program has used all at once.
+fn consumed(request: u32, download: &mut Download) -> Vec<LocalRequest> {
+    let unused = core::mem::take(&mut download.unused);
+    (0..unused)
+        .map(|_| LocalRequest::Consumed { request })
+        .collect()
 }

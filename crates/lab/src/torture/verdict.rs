@@ -33,7 +33,7 @@ impl Report {
 
 /// How a schedule broke the promise.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum Fault {
+pub enum Breach {
     /// A program was handed other bytes than the content has.
     #[error("host {host} was handed wrong bytes of content {content}")]
     WrongBytes {
@@ -90,6 +90,16 @@ pub enum Fault {
         bytes: u64,
         /// What holds them.
         detail: String,
+    },
+    /// A router has something left though there is nothing to do.
+    #[error("{node} has in idleness: {what} ({count})")]
+    Left {
+        /// The node's name.
+        node: String,
+        /// What is left.
+        what: &'static str,
+        /// How many.
+        count: usize,
     },
     /// One input kept a node busy with itself.
     #[error("{node} had work left over {times} times after one input")]

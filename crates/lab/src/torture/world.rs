@@ -3,20 +3,21 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use whimbrel_core::{PortOrigin, SeededRng, Time, WallClock};
+use whimbrel_core::{PortOrigin, Time};
 use whimbrel_gnrs::{KeyPair, MemoryStore, Server, ServerConfig, StoreLimits as RecordLimits};
 use whimbrel_link::HopConfig;
 use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent};
-use whimbrel_mobilityfirst::local::LocalRequest;
+use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 use whimbrel_mobilityfirst::router::{
     NextHop, ProxyPolicy, Route, Router, RouterConfig, store::StoreLimits,
 };
 use whimbrel_node::{Node, NodeEvent};
-use whimbrel_sim::link::{LinkSpec, Loss, QueueLimit, Reorder};
-use whimbrel_sim::{Direction, DuplexLink, LinkId, NodeId, Simulator};
+use whimbrel_sim::DuplexLink;
+use whimbrel_sim::link::{LinkSpec, QueueLimit};
+use whimbrel_sim::testbed::{Happening, Life, Net};
 
 use super::transfers::{Consequence, Program};
-use super::{Act, Fault, Layout, Report, Schedule, library};
+use super::{Act, Breach, Layout, Report, Schedule, Victim, library};
 use crate::simulated::ORIGIN_UNIX_MS;
 
 type Machine = Node<MemoryStore>;
@@ -38,40 +39,21 @@ const IDLE_PAUSE: Duration = Duration::from_millis(130);
 /// A refused request is made again after this time.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
-/// What happens later on.
+/// A request that a program makes again.
 #[derive(Debug)]
-enum Pending {
-    Restart {
-        node: usize,
-        skew_s: i16,
-    },
-    Repair {
-        link: LinkId,
-        direction: Direction,
-    },
-    Release {
-        link: LinkId,
-    },
-    AskAgain {
-        host: usize,
-        content: usize,
-        repeated: u64,
-    },
+struct AskAgain {
+    host: usize,
+    content: usize,
+    repeated: u64,
 }
 
 /// A network in virtual time with programs on its hosts.
-pub struct World {
-    sim: Simulator<Machine>,
-    seed: u64,
-    layout: Layout,
-    // Hosts, then routers, then the name server if there is one: as in `nodes`.
-    hosts: usize,
-    routers: usize,
-    nodes: Vec<NodeId>,
-    lives: Vec<u64>,
-    links: Vec<LinkId>,
+pub(super) struct World {
+    // Hosts, then routers, then the name server if there is one.
+    net: Net<Machine>,
+    plan: Plan,
     programs: Vec<Program>,
-    agenda: BTreeMap<(Time, u64), Pending>,
+    agenda: BTreeMap<(Time, u64), AskAgain>,
     next_number: u64,
     next_request: u32,
     report: Report,
@@ -81,51 +63,17 @@ fn perfect() -> LinkSpec {
     LinkSpec::new(20_000_000, Duration::from_millis(5)).with_queue(QueueLimit::Packets(100))
 }
 
-fn impaired(percent: u8) -> LinkSpec {
-    let share = f64::from(percent) / 100.0;
-    LinkSpec {
-        reorder: Some(Reorder {
-            probability: share / 2.0,
-            extra_delay: Duration::from_millis(20),
-        }),
-        duplicate: share / 2.0,
-        corrupt: share / 4.0,
-        ..perfect().with_loss(Loss::Independent(share))
-    }
+/// Which nodes there are and how they are connected.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    layout: Layout,
+    hosts: usize,
+    routers: usize,
 }
 
-impl World {
-    /// Builds the network of a schedule and lets its hosts attach and announce for two seconds.
-    pub fn new(schedule: &Schedule) -> World {
-        let (hosts, routers) = (schedule.hosts, schedule.routers);
-        let servers = usize::from(schedule.layout != Layout::Site);
-        let mut world = World {
-            sim: Simulator::new(schedule.seed),
-            seed: schedule.seed,
-            layout: schedule.layout,
-            hosts,
-            routers,
-            nodes: Vec::new(),
-            lives: vec![0; hosts + routers + servers],
-            links: Vec::new(),
-            programs: (0..hosts).map(|host| Program::new(host, hosts)).collect(),
-            agenda: BTreeMap::new(),
-            next_number: 0,
-            next_request: 0,
-            report: Report::default(),
-        };
-        for node in 0..world.lives.len() {
-            let machine = world.build(node, 0);
-            let name = world.name(node);
-            world.nodes.push(world.sim.add_node(&name, machine));
-        }
-        world.connect_all();
-        for host in 0..hosts {
-            world.greet(host);
-        }
-        // Nothing can break in a world without faults; what does is found by the first step.
-        let _ = world.run_for(Duration::from_secs(2));
-        world
+impl Plan {
+    fn nodes(&self) -> usize {
+        self.hosts + self.routers + usize::from(self.layout != Layout::Site)
     }
 
     fn name(&self, node: usize) -> String {
@@ -143,13 +91,12 @@ impl World {
     }
 
     /// A fresh machine for a node.
-    fn build(&self, node: usize, skew_s: i16) -> Machine {
-        let life = self.lives[node];
-        let wall = WallClock::new(ORIGIN_UNIX_MS.saturating_add_signed(i64::from(skew_s) * 1_000));
-        let rng = SeededRng::stream(self.seed.wrapping_add(life << 32), &self.name(node));
+    fn build(&self, life: &Life) -> Machine {
+        let node = life.node;
+        let (wall, rng) = (life.wall(ORIGIN_UNIX_MS), life.rng());
         let guid = Self::keys(node).guid();
         let hop = HopConfig {
-            incarnation: life + 1,
+            incarnation: life.number + 1,
             ..HopConfig::new(guid, 1472)
         };
         if node < self.hosts {
@@ -166,7 +113,7 @@ impl World {
         }
         let name_servers = match self.layout {
             Layout::Site => Vec::new(),
-            Layout::Chain | Layout::Ring => vec![NAME_SERVER_LINK],
+            _ => vec![NAME_SERVER_LINK],
         };
         let config = RouterConfig {
             guid,
@@ -196,7 +143,7 @@ impl World {
                 let up = (other + count - router) % count;
                 let forward = match self.layout {
                     Layout::Ring => up <= count - up,
-                    Layout::Site | Layout::Chain => other > router,
+                    _ => other > router,
                 };
                 let next = (router + if forward { 1 } else { count - 1 }) % count;
                 Route {
@@ -207,25 +154,23 @@ impl World {
             .collect()
     }
 
-    fn connect_all(&mut self) {
+    /// The links, from their first node to their second.
+    fn links(&self) -> Vec<(usize, usize, DuplexLink)> {
         let link = DuplexLink::symmetric(perfect());
         let router = |number: usize| self.hosts + number % self.routers;
-        let mut pairs: Vec<(usize, usize)> = Vec::new();
+        let mut links: Vec<(usize, usize, DuplexLink)> = Vec::new();
         for host in 0..self.hosts {
-            pairs.push((host, router(host)));
+            links.push((host, router(host), link.clone()));
             if self.layout == Layout::Ring {
-                pairs.push((host, router(host + 1)));
+                links.push((host, router(host + 1), link.clone()));
             }
         }
         let between = match self.layout {
             Layout::Ring => self.routers,
-            Layout::Site | Layout::Chain => self.routers - 1,
+            _ => self.routers - 1,
         };
         for number in 0..between {
-            pairs.push((router(number), router(number + 1)));
-        }
-        for (a, b) in pairs {
-            self.connect(a, b, &link);
+            links.push((router(number), router(number + 1), link.clone()));
         }
         if self.layout != Layout::Site {
             let server = self.hosts + self.routers;
@@ -233,112 +178,29 @@ impl World {
                 PortOrigin::Configured(NAME_SERVER_LINK),
                 PortOrigin::Accepted(0),
             );
-            for number in 0..self.routers {
-                self.connect(self.hosts + number, server, &link);
-            }
+            let attached = (0..self.routers).map(|number| (router(number), server, link.clone()));
+            links.extend(attached);
         }
+        links
     }
+}
 
-    fn connect(&mut self, a: usize, b: usize, link: &DuplexLink) {
-        match self.sim.connect(self.nodes[a], self.nodes[b], link) {
-            Ok(connection) => self.links.push(connection.link),
-            Err(fault) => unreachable!("a link of torture makes no sense: {fault}"),
-        }
-    }
-
-    fn greet(&mut self, host: usize) {
-        for request in self.programs[host].greetings() {
-            self.request(host, request);
-        }
-    }
-
-    fn request(&mut self, host: usize, request: LocalRequest) {
-        self.sim.with_node(self.nodes[host], |machine, now| {
-            if let Some(host) = machine.host() {
-                host.request(now, APP, request);
-            }
-        });
-    }
-
-    fn later(&mut self, after: Duration, pending: Pending) {
-        self.next_number += 1;
-        self.agenda
-            .insert((self.sim.now() + after, self.next_number), pending);
-    }
-
-    /// Lets time go on.
-    pub fn run_for(&mut self, duration: Duration) -> Result<(), Fault> {
-        let end = self.sim.now() + duration;
+impl Victim for World {
+    fn run_for(&mut self, duration: Duration) -> Result<(), Breach> {
+        let end = self.net.now() + duration;
         while let Some(entry) = self.agenda.first_entry() {
             if entry.key().0 > end {
                 break;
             }
-            let ((at, _), pending) = entry.remove_entry();
+            let ((at, _), again) = entry.remove_entry();
             self.run_until(at)?;
-            self.perform_pending(pending);
+            self.ask(again.host, again.content, again.repeated);
         }
         self.run_until(end)
     }
 
-    fn run_until(&mut self, end: Time) -> Result<(), Fault> {
-        self.sim.schedule(end, |_| {});
-        self.handle_events()?;
-        while self.sim.now() < end && self.sim.step() {
-            self.handle_events()?;
-        }
-        Ok(())
-    }
-
-    fn handle_events(&mut self) -> Result<(), Fault> {
-        while let Some(occurrence) = self.sim.poll_event() {
-            let NodeEvent::Host(HostEvent { event, .. }) = occurrence.event else {
-                continue;
-            };
-            let host = occurrence.node.index();
-            match self.programs[host].handle(event)? {
-                Some(Consequence::Request(request)) => self.request(host, request),
-                Some(Consequence::Completed) => self.report.completed += 1,
-                Some(Consequence::AskAgain { content, repeated }) => {
-                    self.report.repeated += 1;
-                    let again = Pending::AskAgain {
-                        host,
-                        content,
-                        repeated,
-                    };
-                    self.later(ASK_AGAIN, again);
-                }
-                None => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn perform_pending(&mut self, pending: Pending) {
-        match pending {
-            Pending::Restart { node, skew_s } => self.restart(node, skew_s),
-            Pending::Repair { link, direction } => self.sim.set_direction_up(link, direction, true),
-            Pending::Release { link } => self.sim.release(link),
-            Pending::AskAgain {
-                host,
-                content,
-                repeated,
-            } => self.ask(host, content, repeated),
-        }
-    }
-
-    fn ask(&mut self, host: usize, content: usize, repeated: u64) {
-        if !self.sim.is_running(self.nodes[host]) {
-            return;
-        }
-        self.next_request += 1;
-        let request = self.programs[host].get(self.next_request, content, repeated);
-        self.request(host, request);
-    }
-
-    /// Does what a schedule says.
-    pub fn perform(&mut self, act: &Act) -> Result<(), Fault> {
-        let host = |number: u8| usize::from(number) % self.hosts;
-        let link = |number: u8| self.links[usize::from(number) % self.links.len()];
+    fn perform(&mut self, act: &Act) -> Result<(), Breach> {
+        let host = |number: u8| usize::from(number) % self.plan.hosts;
         match *act {
             Act::Get {
                 host: number,
@@ -359,126 +221,181 @@ impl World {
                 host: number,
                 paused,
             } => self.pause(host(number), paused),
-            Act::Crash { node, down, skew_s } => {
-                let node = usize::from(node) % self.nodes.len();
-                self.crash(node);
-                self.later(down, Pending::Restart { node, skew_s });
-            }
-            Act::Outage {
-                link: number,
-                directions,
-                lasts,
+            Act::Stall {
+                host: number,
+                which,
             } => {
-                let link = link(number);
-                for (bit, direction) in Direction::BOTH.into_iter().enumerate() {
-                    if directions >> bit & 1 == 1 {
-                        self.sim.set_direction_up(link, direction, false);
-                        self.later(lasts, Pending::Repair { link, direction });
-                    }
-                }
+                let host = host(number);
+                let said = self.programs[host].stall(usize::from(which));
+                self.say(host, said);
             }
-            Act::Hold {
-                link: number,
-                lasts,
-            } => {
-                let link = link(number);
-                self.sim.hold(link);
-                self.later(lasts, Pending::Release { link });
-            }
-            Act::Impair {
-                link: number,
-                percent,
-            } => self.set_spec(link(number), &impaired(percent)),
-            Act::Mend { link: number } => self.set_spec(link(number), &perfect()),
+            Act::Fault(fault) => self.net.strike(&fault),
         }
-        self.handle_events()
+        self.run_until(self.net.now())
     }
 
-    fn set_spec(&mut self, link: LinkId, spec: &LinkSpec) {
-        for direction in Direction::BOTH {
-            if let Err(fault) = self.sim.set_link_spec(link, direction, spec) {
+    fn conclude(mut self) -> Result<Report, Breach> {
+        self.net.end_faults();
+        self.run_until(self.net.now())?;
+        for host in 0..self.plan.hosts {
+            self.pause(host, false);
+        }
+        // A slow reader holds up nobody.
+        self.await_downloads(true)?;
+        for host in 0..self.plan.hosts {
+            let said = self.programs[host].hurry();
+            self.say(host, said);
+        }
+        self.await_downloads(false)?;
+        self.run_for(IDLE)?;
+        self.check_idle()?;
+        self.report.events = self.net.sim().stats().events;
+        Ok(self.report)
+    }
+}
+
+impl World {
+    /// Builds the network of a schedule and lets its hosts attach and announce for two seconds.
+    pub(super) fn new(schedule: &Schedule) -> World {
+        let plan = Plan {
+            layout: schedule.layout,
+            hosts: schedule.hosts,
+            routers: schedule.routers,
+        };
+        let mut net = Net::new(schedule.seed);
+        for node in 0..plan.nodes() {
+            net.add(&plan.name(node), move |life, _| plan.build(life));
+        }
+        for (a, b, link) in plan.links() {
+            if let Err(fault) = net.connect(a, b, &link) {
                 unreachable!("a link of torture makes no sense: {fault}");
             }
         }
+        let hosts = plan.hosts;
+        let mut world = World {
+            net,
+            plan,
+            programs: (0..hosts).map(|host| Program::new(host, hosts)).collect(),
+            agenda: BTreeMap::new(),
+            next_number: 0,
+            next_request: 0,
+            report: Report::default(),
+        };
+        for host in 0..hosts {
+            world.greet(host);
+        }
+        // Nothing can break in a world without faults; what does is found by the first step.
+        let _ = world.run_for(Duration::from_secs(2));
+        world
     }
 
-    fn pause(&mut self, host: usize, paused: bool) {
-        for request in self.programs[host].pause(paused) {
+    fn greet(&mut self, host: usize) {
+        for request in self.programs[host].greetings() {
             self.request(host, request);
         }
     }
 
-    fn crash(&mut self, node: usize) {
-        self.sim.crash(self.nodes[node]);
-        if node < self.hosts {
-            // The host's program goes with it.
-            self.report.abandoned += self.programs[node].downloads.len() as u64;
-            self.programs[node] = Program::new(node, self.hosts);
+    fn request(&mut self, host: usize, request: LocalRequest) {
+        self.net.with(host, |machine, now| {
+            if let Some(host) = machine.host() {
+                host.request(now, APP, request);
+            }
+        });
+    }
+
+    fn later(&mut self, after: Duration, again: AskAgain) {
+        self.next_number += 1;
+        self.agenda
+            .insert((self.net.now() + after, self.next_number), again);
+    }
+
+    fn run_until(&mut self, end: Time) -> Result<(), Breach> {
+        while let Some(happening) = self.net.advance(end) {
+            match happening {
+                Happening::Told(told) => {
+                    if let NodeEvent::Host(HostEvent { event, .. }) = told.event {
+                        self.handle(told.node.index(), event)?;
+                    }
+                }
+                Happening::Crashed(node) => self.lose_program(node),
+                Happening::Started(node) => {
+                    if node < self.plan.hosts {
+                        self.greet(node);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn handle(&mut self, host: usize, event: LocalEvent) -> Result<(), Breach> {
+        match self.programs[host].handle(event)? {
+            Some(Consequence::Request(request)) => self.request(host, request),
+            Some(Consequence::Completed) => self.report.completed += 1,
+            Some(Consequence::AskAgain { content, repeated }) => {
+                self.report.repeated += 1;
+                let again = AskAgain {
+                    host,
+                    content,
+                    repeated,
+                };
+                self.later(ASK_AGAIN, again);
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, host: usize, content: usize, repeated: u64) {
+        if !self.net.is_running(host) {
+            return;
+        }
+        self.next_request += 1;
+        let request = self.programs[host].get(self.next_request, content, repeated);
+        self.request(host, request);
+    }
+
+    fn pause(&mut self, host: usize, paused: bool) {
+        let said = self.programs[host].pause(paused);
+        self.say(host, said);
+    }
+
+    fn say(&mut self, host: usize, said: Vec<LocalRequest>) {
+        for request in said {
+            self.request(host, request);
         }
     }
 
-    fn restart(&mut self, node: usize, skew_s: i16) {
-        // It may have been restarted from an earlier crash and run.
-        self.crash(node);
-        self.lives[node] += 1;
-        let machine = self.build(node, skew_s);
-        self.sim.restart(self.nodes[node], machine);
-        if node < self.hosts {
-            self.greet(node);
+    /// A host's program goes with it.
+    fn lose_program(&mut self, node: usize) {
+        if let Some(program) = self.programs.get_mut(node) {
+            self.report.abandoned += program.downloads.len() as u64;
+            *program = Program::new(node, self.plan.hosts);
         }
     }
 
-    /// Ends all faults, and checks that everything comes to its end.
-    pub fn conclude(mut self) -> Result<Report, Fault> {
-        self.end_faults();
-        let ended = self.sim.now();
-        while self.is_busy() {
-            if self.sim.now().since(ended) >= PATIENCE {
-                let now = self.sim.now();
+    /// Waits for all downloads to end; of stalled ones only if that is wanted.
+    fn await_downloads(&mut self, only_fast: bool) -> Result<(), Breach> {
+        let ended = self.net.now();
+        while self.programs.iter().any(|it| it.is_busy(only_fast)) || !self.agenda.is_empty() {
+            let now = self.net.now();
+            if now.since(ended) >= PATIENCE {
                 let stuck = self.programs.iter().find_map(|it| it.stuck(ended, now));
-                return stuck.map_or(Ok(self.report), Err);
+                return stuck.map_or(Ok(()), Err);
             }
             self.run_for(Duration::from_secs(1))?;
-            self.report.slowest_s = self.sim.now().since(ended).as_secs_f64();
+            let waited = self.net.now().since(ended).as_secs_f64();
+            self.report.slowest_s = self.report.slowest_s.max(waited);
         }
-        self.run_for(IDLE)?;
-        self.check_idle()?;
-        self.report.events = self.sim.stats().events;
-        Ok(self.report)
-    }
-
-    fn is_busy(&self) -> bool {
-        let asks = |pending: &Pending| matches!(pending, Pending::AskAgain { .. });
-        self.programs.iter().any(|it| !it.downloads.is_empty()) || self.agenda.values().any(asks)
-    }
-
-    fn end_faults(&mut self) {
-        for link in self.links.clone() {
-            self.set_spec(link, &perfect());
-            self.sim.repair(link);
-            self.sim.release(link);
-        }
-        let agenda = core::mem::take(&mut self.agenda);
-        for (at, pending) in agenda {
-            match pending {
-                Pending::AskAgain { .. } => {
-                    self.agenda.insert(at, pending);
-                }
-                Pending::Restart { node, .. } => self.restart(node, 0),
-                Pending::Repair { .. } | Pending::Release { .. } => {}
-            }
-        }
-        for host in 0..self.hosts {
-            self.pause(host, false);
-        }
+        Ok(())
     }
 
     /// Hosts renew their bindings in idleness too, so a router now and then has a message on its
     /// way: it must be without one at some moment.
-    fn check_idle(&mut self) -> Result<(), Fault> {
+    fn check_idle(&mut self) -> Result<(), Breach> {
         let mut checked = self.check_nodes();
         for _ in 0..IDLE_LOOKS {
-            if !matches!(checked, Err(Fault::Memory { .. })) {
+            if !matches!(checked, Err(Breach::Memory { .. })) {
                 break;
             }
             self.run_for(IDLE_PAUSE)?;
@@ -487,22 +404,21 @@ impl World {
         checked
     }
 
-    fn check_nodes(&mut self) -> Result<(), Fault> {
-        (0..self.hosts + self.routers).try_for_each(|node| {
-            let name = self.name(node);
-            self.sim.with_node(self.nodes[node], |machine, now| {
-                check_node(&name, machine, now)
-            })
+    fn check_nodes(&mut self) -> Result<(), Breach> {
+        (0..self.plan.hosts + self.plan.routers).try_for_each(|node| {
+            let name = self.plan.name(node);
+            self.net
+                .with(node, |machine, now| check_node(&name, machine, now))
         })
     }
 }
 
-fn check_node(name: &str, machine: &mut Machine, now: Time) -> Result<(), Fault> {
+fn check_node(name: &str, machine: &mut Machine, now: Time) -> Result<(), Breach> {
     let node = name.to_owned();
     let times = if let Some(router) = machine.router() {
         let memory = router.memory();
         if memory.total() > 0 {
-            return Err(Fault::Memory {
+            return Err(Breach::Memory {
                 node,
                 bytes: memory.total(),
                 detail: format!("{memory:?}"),
@@ -515,7 +431,7 @@ fn check_node(name: &str, machine: &mut Machine, now: Time) -> Result<(), Fault>
         0
     };
     if times > 0 {
-        return Err(Fault::Unsettled { node, times });
+        return Err(Breach::Unsettled { node, times });
     }
     Ok(())
 }

@@ -21,6 +21,7 @@ mod doors;
 mod faults;
 mod run;
 mod scripted;
+mod tlv;
 mod topology;
 
 use std::collections::VecDeque;
@@ -88,6 +89,7 @@ struct Port {
     info: PortInfo,
     open: bool,
     blocked: bool,
+    packets: bool,
 }
 
 /// One direction of a link: even numbers go from the first node to the second, the next one back.
@@ -247,6 +249,7 @@ impl<M: Machine> Simulator<M> {
                 info,
                 open: true,
                 blocked: false,
+                packets: link.packets,
             });
             self.nodes[node.index()].ports.push(port);
         }

@@ -248,6 +248,13 @@ impl<M: Machine> Simulator<M> {
             let written = buffer
                 .get(buffer.len().saturating_sub(transmit.size)..)
                 .unwrap_or_default();
+            let port = self.ports.get(transmit.port.0 as usize);
+            if port.is_some_and(|port| port.packets) {
+                for packet in super::tlv::packets(written) {
+                    self.send(node, transmit.port, packet);
+                }
+                continue;
+            }
             for frame in transmit.frames(written) {
                 self.send(node, transmit.port, frame);
             }

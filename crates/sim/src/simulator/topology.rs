@@ -66,6 +66,10 @@ pub struct DuplexLink {
     pub a_medium: Medium,
     /// What the second node is told.
     pub b_medium: Medium,
+    /// Frames are NDN packets on a stream of bytes: a machine may write several at once, which
+    /// arrive one by one, as from a socket whose framing is TLV. What is no whole packet arrives
+    /// as it is.
+    pub packets: bool,
     /// Largest frame in bytes; a larger one is dropped and counted, as a socket refuses it.
     pub mtu: usize,
     /// Bytes that each frame takes on the wire beyond its own length, on top of
@@ -95,6 +99,7 @@ impl DuplexLink {
             b_origin: None,
             a_medium: Medium::Unaddressed,
             b_medium: Medium::Unaddressed,
+            packets: false,
             mtu: 1500 - UDP_IPV4_HEADERS as usize,
             encapsulation: UDP_IPV4_HEADERS,
         }

@@ -61,6 +61,19 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// The same; if it meets a link, one with a number below `links`, which is not zero.
+    #[must_use]
+    pub fn on_link_below(mut self, links: usize) -> Fault {
+        match &mut self {
+            Fault::Outage { link, .. }
+            | Fault::Hold { link, .. }
+            | Fault::Impair { link, .. }
+            | Fault::Mend { link } => *link = (usize::from(*link) % links.max(1)) as u8,
+            Fault::Crash { .. } | Fault::Clock { .. } => {}
+        }
+        self
+    }
+
     /// Any of them.
     pub fn draw(rng: &mut SeededRng) -> Fault {
         let byte = |rng: &mut SeededRng| rng.below(256) as u8;

@@ -34,6 +34,6 @@ mod schedule;
 
 pub use clock::Clocked;
 pub use fault::{Fault, impaired};
-pub use net::{Happening, Life, Net};
+pub use net::{Happening, Life, Net, TOLERATED};
 pub use probe::{Heard, Probe};
 pub use schedule::{Step, draw_lasting, draw_pause, shrink};

@@ -12,6 +12,10 @@ use super::schedule::Step;
 use crate::link::{LinkSpec, LinkSpecError};
 use crate::simulator::{Connection, Direction, DuplexLink, LinkId, NodeId, Occurrence, Simulator};
 
+/// By how much a wall clock may be off for good. Two of them then differ by less than the shortest
+/// life of what is signed with an expiry.
+pub const TOLERATED: Duration = Duration::from_secs(20);
+
 /// Makes the machine of a node's next life. It is given the machine of the last one, out of which it
 /// takes what a disk would have kept.
 type Maker<M> = Box<dyn FnMut(&Life, Option<&mut M>) -> M>;
@@ -72,6 +76,8 @@ struct Resident<M> {
     id: NodeId,
     life: Life,
     make: Maker<M>,
+    // It has one life.
+    mortal: bool,
 }
 
 struct Wire {
@@ -137,6 +143,7 @@ impl<M: Machine> Net<M> {
             id: self.sim.add_node(name, Clocked::new(machine)),
             life,
             make: Box::new(make),
+            mortal: false,
         });
         self.nodes.len() - 1
     }
@@ -150,12 +157,14 @@ impl<M: Machine> Net<M> {
         M: 'static,
     {
         let mut machine = Some(machine);
-        self.add(name, move |life, _| {
+        let node = self.add(name, move |life, _| {
             let Some(machine) = machine.take() else {
                 panic!("'{}' has one life and was restarted", life.name);
             };
             machine
-        })
+        });
+        self.nodes[node].mortal = true;
+        node
     }
 
     /// Connects two nodes.
@@ -370,7 +379,9 @@ impl<M: Machine> Net<M> {
     }
 
     /// Ends all faults: links are as good as new, nodes that are down start with wall clocks that
-    /// are right, and clocks run as fast as they should from where they are.
+    /// are right, and clocks run as fast as they should from where they are. A node whose wall clock
+    /// is off by more than [`TOLERATED`] starts anew with one that is right, as whoever sets the
+    /// clock would have it do.
     pub fn end_faults(&mut self) {
         for link in 0..self.wires.len() {
             self.mend(link);
@@ -386,6 +397,21 @@ impl<M: Machine> Net<M> {
                 self.restart(node, 0);
             }
         }
+        for node in self.nodes() {
+            let stays = self.nodes[node].mortal || !self.is_running(node);
+            if !stays && self.wall_error(node) > TOLERATED {
+                self.restart(node, 0);
+            }
+        }
+    }
+
+    /// How far a node's wall clock is off.
+    pub fn wall_error(&self, node: usize) -> Duration {
+        let Resident { id, life, .. } = &self.nodes[node];
+        let now = self.sim.now();
+        let shown = self.sim.node(*id).clock().read(now);
+        let gained = millis(shown) - millis(now) - life.ahead_ms;
+        Duration::from_millis((life.skew_ms + gained).unsigned_abs())
     }
 
     /// Kills a node, until it is restarted.
@@ -399,7 +425,7 @@ impl<M: Machine> Net<M> {
         if self.sim.is_running(self.id(node)) {
             self.crash(node);
         }
-        let Resident { id, life, make } = &mut self.nodes[node];
+        let Resident { id, life, make, .. } = &mut self.nodes[node];
         life.number += 1;
         life.skew_ms = skew_ms;
         let mut fresh = None;
