@@ -14,9 +14,9 @@ use support::{PATIENCE, Running, finished, noise, whimbrel};
 
 /// A name server that hears questions and answers none.
 fn silent() -> (UdpSocket, String) {
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    let port = socket.local_addr().unwrap().port().to_string();
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    let port = socket.local_addr().expect("an address").port().to_string();
     (socket, port)
 }
 

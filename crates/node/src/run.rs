@@ -108,7 +108,7 @@ pub struct Running {
 /// Opens all sockets of a node. It works as soon as it [runs](Running::run).
 pub fn start(plan: Plan) -> Result<Running, StartError> {
     let plan = match plan {
-        Plan::Router(plan) => plan,
+        Plan::Router(plan) => *plan,
         Plan::Host(plan) => return host(&plan),
         Plan::NameServer(plan) => return name_server(&plan),
     };

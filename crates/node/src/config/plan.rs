@@ -32,7 +32,7 @@ pub(super) const MAX_PACKET: u64 = 65_535;
 #[derive(Clone, Debug)]
 pub enum Plan {
     /// A router.
-    Router(RouterPlan),
+    Router(Box<RouterPlan>),
     /// A host.
     Host(HostPlan),
     /// A name server.
@@ -116,7 +116,7 @@ impl Draft {
     /// silently.
     pub fn plan(&self, kind: Kind) -> Result<Plan, ConfigError> {
         match kind {
-            Kind::Router => self.router().map(Plan::Router),
+            Kind::Router => self.router().map(Box::new).map(Plan::Router),
             Kind::Host => self.host().map(Plan::Host),
             Kind::Gnrs => self.name_server().map(Plan::NameServer),
         }
