@@ -507,11 +507,17 @@ impl Uploads {
         let oldest = self.reads.values().take_while(|read| late(read));
         let apps: BTreeSet<App> = oldest.map(|read| read.app).collect();
         for app in apps {
-            tracing::warn!(
-                ?app,
-                "a local program does not read what it serves, for {} s: it is passed over until it does",
-                READ_PATIENCE.as_secs()
-            );
+            let seconds = READ_PATIENCE.as_secs();
+            match app {
+                App::Port(port) => tracing::warn!(
+                    %port,
+                    "a local program has not read what it serves for {seconds} s: it is passed over until it does"
+                ),
+                // It is this process that is slow.
+                App::Inner(program) => {
+                    tracing::debug!(program, "chunks are unread for {seconds} s")
+                }
+            }
             let unread = self.reads.extract_if(.., |_, read| read.app == app);
             let unread: Vec<Read> = unread.map(|(_, read)| read).collect();
             let silent = Reader {

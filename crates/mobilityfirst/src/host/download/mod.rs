@@ -24,8 +24,8 @@ use super::{App, Timer};
 use crate::local::{FailReason, Get, LocalEvent, TransferState};
 use one::Download;
 
-/// A content that was fetched no longer ago is sent again although it was sent a moment ago: for so
-/// long its source takes what it sent for under way.
+/// For so long after a content was fetched, its source takes what it sent for under way: another
+/// request for it says that it is not.
 const AGAIN: Duration = Duration::from_secs(3);
 /// Contents remembered as fetched a moment ago.
 const MAX_ENDED: usize = 1024;
