@@ -4,7 +4,7 @@ mod pair;
 
 use core::time::Duration;
 
-use pair::{Pair, chunk, config, path};
+use pair::{Pair, chunk, path};
 use whimbrel_core::Time;
 use whimbrel_link::HopEvent;
 use whimbrel_sim::Direction;
@@ -135,26 +135,25 @@ fn a_path_without_loss_is_asked_nothing() {
 }
 
 #[test]
-fn a_neighbour_without_room_is_no_black_hole_nor_is_a_chunk_that_is_taken_back() {
-    let path = narrow(1_500, 0.0);
-    let mut pair = Pair::with(11, path.clone(), path, config(0), config(1), 100);
+fn a_neighbour_without_room_is_no_black_hole() {
+    let mut pair = Pair::new(11, narrow(1_500, 0.0));
     pair.drive(Time::from_secs(1));
-    // Two senders' worth of small chunks, which are sent without asking, into room for few of them.
-    pair.hold(1, true);
-    for tag in 0..40 {
-        pair.send(0, tag, chunk(tag, 30_000));
-    }
-    for round in 0..200 {
-        let until = pair.now() + Duration::from_millis(50);
-        pair.drive(until);
-        if round % 3 == 0 {
-            pair.at(0, |end, now| end.hop.withdraw(now, round));
-            pair.send(0, 1_000 + round, chunk(round, 30_000));
-        }
-        if round % 20 == 19 {
-            pair.at(1, |end, now| end.release(now));
-        }
-    }
-    assert_eq!(falls(&pair, 0), 0);
-    assert_eq!(pair.ends()[0].hop.stats().largest_frame, 1_452);
+    // Its other neighbours take all room, of which this one has not yet heard: what is sent without
+    // asking is dropped, and each question is answered by a refusal.
+    let taken = pair.ends()[1].budget.free() as u32;
+    assert!(pair.at(1, |end, _| end.budget.reserve(taken)));
+    pair.send(0, 1, chunk(1, 40_000));
+    pair.drive(Time::from_secs(8));
+    assert!(pair.ends()[1].received.is_empty());
+    assert!(pair.ends()[0].hop.stats().refusals_received > 0);
+    assert_eq!(
+        (falls(&pair, 0), pair.ends()[0].hop.stats().mtu_probes),
+        (0, 0)
+    );
+    pair.at(1, |end, now| {
+        end.budget.release(taken);
+        end.hop.budget_released(now, &mut end.budget);
+    });
+    pair.drive(Time::from_secs(10));
+    assert_eq!(pair.ends()[1].received.len(), 1);
 }

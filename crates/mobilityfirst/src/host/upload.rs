@@ -590,9 +590,7 @@ impl Uploads {
         }
     }
 
-    /// Who called on this way has gone.
-    /// A client is reached by another way from now on. What it has asked for by that way already
-    /// holds.
+    /// A client is reached by another way from now on. Its requests by that way take precedence.
     pub(super) fn move_uploads(&mut self, from: Way, to: Way) {
         let moved = |key: Key| Key {
             way: if key.way == from { to } else { key.way },
@@ -605,11 +603,15 @@ impl Uploads {
         for read in self.reads.values_mut() {
             read.key = moved(read.key);
         }
-        let mut taken = BTreeSet::new();
-        self.turns.iter_mut().for_each(|key| *key = moved(*key));
-        self.turns.retain(|key| taken.insert(*key));
+        // An upload that both ways had takes one turn.
+        self.in_turn.clear();
+        for turns in self.turns.values_mut() {
+            turns.iter_mut().for_each(|key| *key = moved(*key));
+            turns.retain(|key| self.in_turn.insert(*key));
+        }
     }
 
+    /// The client that called on this way has gone.
     pub(super) fn forget_uploads_to(&mut self, way: Way) {
         self.by_key.retain(|key, _| key.way != way);
         self.in_turn.retain(|key| key.way != way);
