@@ -7,10 +7,10 @@
 //! vanish while small ones are answered, and a search for what the path takes begins: by padded
 //! probes, up to the limit that the driver and the neighbour state.
 //!
-//! Loss that does not ask for the size is no sign of a black hole. What is: none of at least
-//! [`HOLE_FRAMES`] large frames arrived, while small frames that were sent after them were answered
-//! in at least [`HOLE_ROUNDS`] round trips. With every seventh frame lost that happens by chance once
-//! in 10^13 times.
+//! Loss of small frames, too, is no sign of a black hole. The sign is that none of at least
+//! `HOLE_FRAMES` large frames arrived, while small frames sent after them were answered in at least
+//! `HOLE_ROUNDS` round trips. With every seventh frame lost, this happens by chance once in
+//! 10^13 times.
 
 use core::time::Duration;
 
