@@ -172,11 +172,11 @@ impl Machine for End {
             if let Some((size, segment_size)) = self.hop.poll_transmit(now, max_segments, buffer) {
                 assert_eq!(size, buffer.len() - start);
                 assert!(size > 0);
-                let frames = buffer[start..].chunks(segment_size.unwrap_or(size));
+                let mut frames = buffer[start..].chunks(segment_size.unwrap_or(size));
                 assert!(frames.len() <= max_segments);
                 self.transmits += 1;
                 self.frames += frames.len() as u64;
-                assert!({ frames }.all(|frame| frame.len() <= self.config.mtu));
+                assert!(frames.all(|frame| frame.len() <= self.config.mtu));
                 return Some(Transmit {
                     port,
                     size,
