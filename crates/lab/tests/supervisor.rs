@@ -1,4 +1,9 @@
 //! Programs that the lab and the bench start, on this machine itself.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests of real programs wait in real time"
+)]
 
 use std::process::Command;
 use std::time::{Duration, Instant};
