@@ -118,17 +118,17 @@ fn faults_name_line_and_key_and_what_would_be_right() {
         (
             "\"20 ms\"",
             "\"-20 ms\"",
-            "a.toml:12: links.wire.delay: '-20 ms' does not begin with a number",
+            "a.toml:12: links.wire.delay: '-20 ms' is no duration: it does not begin with a number",
         ),
         (
             "\"1 %\", backward",
             "\"101 %\", backward",
-            "a.toml:13: links.wifi.loss: 101 % is no probability",
+            "a.toml:13: links.wifi.loss: '101 %' is no probability",
         ),
         (
             "[\"0 %\", \"1 %\"]",
             "[\"0 %\", \"101 %\"]",
-            "a.toml:25: sweep.\"links.wifi.loss\"[1]: 101 % is no probability",
+            "a.toml:25: sweep.\"links.wifi.loss\"[1]: '101 %' is no probability",
         ),
         (
             "between = [\"server\", \"router\"]",
