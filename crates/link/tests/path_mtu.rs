@@ -29,7 +29,8 @@ fn narrow(largest: usize, loss: f64) -> LinkSpec {
 fn set(pair: &mut Pair, largest: usize) {
     for direction in Direction::BOTH {
         let wider = narrow(largest, 0.0);
-        pair.net.set_healthy(0, direction, &wider).unwrap();
+        let set = pair.net.set_healthy(0, direction, &wider);
+        assert!(set.is_ok(), "{set:?}");
     }
 }
 
