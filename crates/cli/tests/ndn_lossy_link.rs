@@ -38,10 +38,16 @@ fn the_simulators_link_loses_what_it_must_and_repairs_nearly_all() {
     fs::write(
         &scenario,
         format!(
-            "runs = 1\nhops = [1]\nlosses_percent = [{}]\nvariants = [\"none\", \"adaptive\"]\nrate = 400.0\n\
-             limit = \"200 s\"\n[consumer]\ninterests = {EXCHANGES}\ngaps = \"exponential\"\nlifetime = \"600 ms\"\n\
-             payload = 1024\nvariation_factor = 8.0\ninitial_timeout = \"100 ms\"\nmin_timeout = \"100 ms\"\n\
-             check = \"50 ms\"\n[link]\nrate = \"10 Mbit/s\"\ndelay = \"5 ms\"\nqueue = \"80 packets\"\n",
+            "runs = 1\nlimit = \"200 s\"\nlinger = \"1 s\"\n\
+             [graph]\nrole = \"ndn-router\"\nprefix = \"N\"\nline = {{ nodes = 2 }}\n\
+             [defaults.link]\nrate = \"10 Mbit/s\"\ndelay = \"5 ms\"\nqueue = \"80 packets\"\nloss = \"{} %\"\n\
+             carrier = \"bare\"\ndevice = true\nmarking = false\n\
+             [loads.prefix-a]\nfrom = \"N2\"\nto = \"N1\"\n\
+             [loads.prefix-a.poisson]\nrate = 400\ncount = {EXCHANGES}\npayload = 1024\nlifetime = \"600 ms\"\n\
+             timeout = {{ initial = \"100 ms\", min = \"100 ms\", variation_factor = 8.0, check = \"50 ms\" }}\n\
+             [sweep.hops]\n1 = {{ \"graph.line.nodes\" = 2 }}\n\
+             [sweep.recovery]\nnone = {{ \"defaults.link.recovery\" = \"off\" }}\n\
+             adaptive = {{ \"defaults.link.recovery\" = \"adaptive\" }}\n",
             LOSS * 100.0
         ),
     )

@@ -87,7 +87,10 @@ fn a_peek_that_nobody_answers_says_why_by_its_code() {
         "0",
     ]);
     let (code, errors) = router.fails(&["ndn", "peek", "/silent", "-A", "question", "-w", "200"]);
-    assert!(code == 3 && errors.contains("no answer"), "{code} {errors}");
+    assert!(
+        code == 3 && errors.contains("without an answer"),
+        "{code} {errors}"
+    );
     let (code, errors) = router.fails(&["ndn", "get", "/silent", "--timeout", "200"]);
     assert!(code == 3 && errors.contains("--timeout"), "{code} {errors}");
     let (code, _) = router.fails(&["ndn", "ping", "/silent", "-c", "2", "-i", "1", "-o", "100"]);
@@ -102,7 +105,7 @@ fn a_poke_that_nobody_asks_for_ends_in_time() {
         b"content",
     );
     assert!(
-        code == 3 && errors.contains("nobody asked"),
+        code == 3 && errors.contains("without an Interest"),
         "{code} {errors}"
     );
     let (code, _, errors) = with_input(router.command(&["ndn", "poke", "/unasked"]), &[0; 9000]);

@@ -11,8 +11,23 @@ use std::process::Command;
 
 use whimbrel_lab::study::{Backend, Study, StudyOptions, write_result};
 
-const SCENARIO: &str = "file = \"3 MB\"\nfile_netns = \"3 MB\"\nrtts_ms = [10]\nlosses_percent = [0.0]\nruns = 1\n\
-     [last_hop]\nrate = \"20 Mbit/s\"\ndelay = \"1 us\"\n[instantaneous]\nrtt_ms = 10\nloss_percent = 0.0\n";
+/// The study's testbed with one round-trip time, and a last hop of its own.
+fn scenario_text() -> String {
+    let study = include_str!("../../../studies/mftp-fig8/scenario.toml");
+    let mut text = study
+        .replace("\"400 MB\"", "\"3 MB\"")
+        .replace("\"40 MB\"", "\"3 MB\"")
+        .replace(
+            "rtt = \"50 ms\", loss = \"1 %\"",
+            "rtt = \"10 ms\", loss = \"0 %\"",
+        );
+    for left_out in ["\"1 %\" = ", "\"50 ms\" = ", "\"100 ms\" = "] {
+        let line = text.lines().find(|line| line.starts_with(left_out));
+        let line = line.expect("a value of the sweep").to_owned();
+        text = text.replace(&line, "");
+    }
+    format!("runs = 1\n{text}")
+}
 
 fn flent() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("WHIMBREL_FLENT") {
@@ -30,7 +45,7 @@ fn flent_reads_and_draws_a_study() {
     };
     let folder = tempfile::tempdir().unwrap();
     let scenario = folder.path().join("scenario.toml");
-    fs::write(&scenario, SCENARIO).unwrap();
+    fs::write(&scenario, scenario_text()).unwrap();
     let options = StudyOptions {
         backend: Backend::Sim,
         scenario: Some(scenario),

@@ -483,7 +483,7 @@ fn a_back_end_may_have_keys_of_its_own() {
     assert_eq!(all.map(runs), [2, 2, 1]);
     for (new, said) in [
         (
-            "\"loads.film.file\" = \"1 Mb\"",
+            "\"loads.film.file\" = \"1 mile\"",
             "a.toml:26: netns.\"loads.film.file\": ",
         ),
         (

@@ -228,7 +228,7 @@ mod tests {
             ("\n\nName=x", "line 3"),
             ("TrafficPercentage=1", "no Name"),
             ("Name=/a\nNameAppendBytes=x", "line 2"),
-            ("Name=/a\nColour=red", "no 'Colour'"),
+            ("Name=/a\nColour=red", "unknown key 'Colour'"),
             ("Name /a", "no Key=Value"),
         ] {
             let error = client(text).err().unwrap_or_default();
