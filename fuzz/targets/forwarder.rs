@@ -162,7 +162,7 @@ impl World {
                     .set_capacity(usize::from(c) * 64, usize::from(a)),
                 2 => {
                     let state = LinkState {
-                        queue_age: Duration::from_millis(u64::from(c)),
+                        queue_age: Some(Duration::from_millis(u64::from(c))),
                         queue_packets: 2,
                         ..LinkState::default()
                     };

@@ -125,7 +125,10 @@ impl Neighbour {
                 HopEvent::TooLarge { tag, .. } => {
                     assert!(self.sent.remove(&tag), "given back twice")
                 }
-                HopEvent::Up { .. } | HopEvent::Unresponsive | HopEvent::Responsive => {}
+                HopEvent::Up { .. }
+                | HopEvent::PathMtu { .. }
+                | HopEvent::Unresponsive
+                | HopEvent::Responsive => {}
             }
         }
         // A chunk larger than the buffer may be in it alone: 4 MiB in packets of 64 bytes.
