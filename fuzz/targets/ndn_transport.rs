@@ -12,11 +12,12 @@ use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use whimbrel_core::Medium;
 use whimbrel_core::{Machine, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Time, WallClock};
+use whimbrel_ndn_mgmt::ControlResponse;
 use whimbrel_ndn_packet::lp::{self, LinkFields};
 use whimbrel_ndn_packet::{
     Component, Data, DigestSigner, Interest, InterestRef, LpHeader, LpPacket, NackReason, Name,
 };
-use whimbrel_transport::register::{ControlResponse, Registrar, RouteParameters};
+use whimbrel_transport::register::{Registrar, RouteParameters};
 use whimbrel_transport::serve::SegmentResponder;
 use whimbrel_transport::traffic::{Append, TrafficPattern};
 use whimbrel_transport::{
@@ -146,11 +147,7 @@ impl<M: Machine> Peer<M> {
                 } else {
                     400 + u64::from(kind)
                 };
-                let content = ControlResponse {
-                    code,
-                    text: String::from("text"),
-                }
-                .encode();
+                let content = ControlResponse::new(code, "text").encode();
                 Data::new(interest.name.to_name(), content).encode(&DigestSigner)
             }
             2 => {
