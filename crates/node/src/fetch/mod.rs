@@ -4,11 +4,11 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`session`] | a fetch from its first request to its end |
-//! | [`finishing`] | what becomes of what is complete |
-//! | [`transfer`] | one content under way |
-//! | [`part`], [`keeper`] | its bytes on disk, and the record of them |
-//! | [`folder`], [`wish`] | which files of a folder are due, and where what was fetched goes |
+//! | `session` | a fetch from its first request to its end |
+//! | `finishing` | what becomes of what is complete |
+//! | `transfer` | one content under way |
+//! | `part`, `keeper` | its bytes on disk, and the record of them |
+//! | `folder`, `wish` | which files of a folder are due, and where what was fetched goes |
 
 mod finishing;
 mod folder;
