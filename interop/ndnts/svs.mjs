@@ -26,6 +26,6 @@ await run(args.timeout, async () => {
     await sleep(0.1);
   }
   // The others may still miss the last of what this one knows.
-  await sleep(2.5);
+  await sleep(5);
   return { published: args.publish, heard, strategy_status: chosen.statusCode };
 });
