@@ -291,21 +291,32 @@ impl<M: Machine> Simulator<M> {
         let lane_number = from.lane as usize;
         let mut frame = self.spare_frames.pop().unwrap_or_default();
         frame.extend_from_slice(bytes);
-        match self.lanes[lane_number].tap.take() {
-            None => self.offer(lane_number, frame),
-            Some(mut tap) => {
-                let frames = tap(now, frame);
-                self.lanes[lane_number].tap = Some(tap);
-                for frame in frames {
-                    self.offer(lane_number, frame);
-                }
-            }
+        if self.lanes[lane_number].tap.is_some() {
+            return self.offer_through_tap(node, port, lane_number, frame);
+        }
+        self.offer(node, port, lane_number, frame);
+    }
+
+    fn offer_through_tap(
+        &mut self,
+        node: NodeId,
+        port: PortId,
+        lane_number: usize,
+        frame: Vec<u8>,
+    ) {
+        let Some(mut tap) = self.lanes[lane_number].tap.take() else {
+            return;
+        };
+        let frames = tap(self.now, frame);
+        self.lanes[lane_number].tap = Some(tap);
+        for frame in frames {
+            self.offer(node, port, lane_number, frame);
         }
     }
 
-    fn offer(&mut self, lane_number: usize, frame: Vec<u8>) {
-        let (now, port) = (self.now, self.lanes[lane_number].from);
-        let node = self.ports[port.0 as usize].node;
+    #[inline]
+    fn offer(&mut self, node: NodeId, port: PortId, lane_number: usize, frame: Vec<u8>) {
+        let now = self.now;
         let (trace, stats, spare) = (&mut self.trace, &mut self.stats, &mut self.spare_frames);
         self.lanes[lane_number]
             .link
