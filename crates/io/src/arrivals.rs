@@ -189,7 +189,7 @@ impl<M: Machine + 'static> EventLoop<M> {
                     Transport::WebSocket(connection) => connection.begin(side, poller, now),
                     _ => Progress::Open,
                 };
-                self.settle(slot, now, progress);
+                self.follow_up(slot, now, progress);
             }
             // The socket has gone, and the kernel watches it no more.
             Err(failure) => {

@@ -9,7 +9,7 @@ use crate::counters::DropReason;
 use crate::event_loop::{ROUTES_TOKEN, SIGNAL_TOKEN, WAKE_TOKEN};
 use crate::handle::Task;
 use crate::poller::Ready;
-use crate::transport::{Outgoing, PREFIX, Progress, Shared, Transport};
+use crate::transport::{FramesToSend, PREFIX, Progress, Shared, Transport};
 use crate::{EventLoop, IoError};
 
 /// Frames of one transmit: 44 full Ethernet frames are what one call with segmentation offload can
@@ -142,11 +142,11 @@ impl<M: Machine + 'static> EventLoop<M> {
             ),
             None => return,
         };
-        self.settle(slot, now, progress);
+        self.follow_up(slot, now, progress);
     }
 
     /// What follows from something that was done with a transport.
-    pub(crate) fn settle(&mut self, slot: usize, now: Time, progress: Progress) {
+    pub(crate) fn follow_up(&mut self, slot: usize, now: Time, progress: Progress) {
         if !self.outcomes.is_empty() {
             self.report_outcome(slot, now);
         }
@@ -194,7 +194,7 @@ impl<M: Machine + 'static> EventLoop<M> {
             let failure = connecting.timed_out();
             self.close_slot(slot, now, Some(failure));
         } else {
-            self.settle(slot, now, progress);
+            self.follow_up(slot, now, progress);
         }
     }
 
@@ -247,7 +247,7 @@ impl<M: Machine + 'static> EventLoop<M> {
     /// What it cost, at least one.
     fn transmit(&mut self, now: Time, transmit: Transmit) -> usize {
         self.counters.transmits += 1;
-        let out = Outgoing {
+        let out = FramesToSend {
             transmit,
             buffer: &mut self.transmit_buffer,
         };
@@ -277,7 +277,7 @@ impl<M: Machine + 'static> EventLoop<M> {
             self.gathered.push(slot);
         }
         if progress == Progress::Ended || !gathers {
-            self.settle(slot, now, progress);
+            self.follow_up(slot, now, progress);
         }
         if gathers {
             1 + size / GATHERED_COST
@@ -301,7 +301,7 @@ impl<M: Machine + 'static> EventLoop<M> {
                 .and_then(|slot| slot.transport.as_mut())
             {
                 let progress = transport.push(side, poller, now);
-                self.settle(slot, now, progress);
+                self.follow_up(slot, now, progress);
             }
         }
         self.gathered = gathered;

@@ -59,12 +59,12 @@ pub struct Listening {
 /// Frames that a machine wants sent. The buffer starts with [`PREFIX`] bytes of room; a transport
 /// that cannot send all may swap the buffer for one of its own.
 #[derive(Debug)]
-pub(crate) struct Outgoing<'a> {
+pub(crate) struct FramesToSend<'a> {
     pub(crate) transmit: Transmit,
     pub(crate) buffer: &'a mut Vec<u8>,
 }
 
-impl Outgoing<'_> {
+impl FramesToSend<'_> {
     pub(crate) fn frames_start(&self) -> usize {
         PREFIX
     }
@@ -194,7 +194,7 @@ impl Transport {
         side: &mut MachineSide<M>,
         poller: &mut Poller,
         now: Time,
-        out: Outgoing<'_>,
+        out: FramesToSend<'_>,
     ) -> Progress {
         match self {
             Transport::Udp(endpoint) => endpoint.send(side, poller, now, out),

@@ -17,7 +17,7 @@ use crate::counters::{DropReason, TransportCounters, TransportSnapshot};
 use crate::interface::ioctl;
 use crate::poller::Poller;
 use crate::side::MachineSide;
-use crate::transport::{Outgoing, Progress};
+use crate::transport::{FramesToSend, Progress};
 
 /// Packets read per round, one system call each.
 const PACKETS_PER_ROUND: usize = 64;
@@ -223,7 +223,7 @@ impl TunPort {
         side: &mut MachineSide<M>,
         poller: &mut Poller,
         now: Time,
-        out: Outgoing<'_>,
+        out: FramesToSend<'_>,
     ) {
         if self.has_unsent() {
             side.count_drop(self.port, DropReason::Blocked, out.frame_count());

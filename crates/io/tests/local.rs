@@ -14,7 +14,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use support::{PATIENCE, Script, pattern, script_loop, settle, until, until_both};
+use support::{PATIENCE, Script, idle_rounds, pattern, script_loop, until, until_both};
 use tempfile::TempDir;
 use whimbrel_core::{PortEvent, PortId, PortOrigin, PortRequest};
 use whimbrel_io::{EventLoop, IoError, StreamLimits, UnixListenerConfig};
@@ -159,7 +159,7 @@ fn a_program_that_does_not_read_blocks_itself_alone_and_loses_nothing() {
     });
     assert_eq!(got, framed(b"still served"));
     assert!(!server.machine().blocked.contains(&quick_port));
-    settle(&mut server);
+    idle_rounds(&mut server);
     assert!(
         server.machine().outbox.len() > 20,
         "what cannot be sent stays with the machine"

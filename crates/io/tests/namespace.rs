@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use namespaces::{Wire, in_new_namespace, ip, skipped};
-use support::{PATIENCE, Script, pattern, script_loop, settle, until};
+use support::{PATIENCE, Script, idle_rounds, pattern, script_loop, until};
 use whimbrel_core::{Endpoint, Medium, PortEvent, PortOrigin, PortRequest, PortToken};
 use whimbrel_io::{
     CallerLimits, EventLoop, Interface, IoError, Neighbour, StreamLimits, TcpClientConfig,
@@ -78,7 +78,7 @@ fn packets_pass_between_the_kernel_and_a_machine_through_a_tun_device() {
         a.machine_mut().send(port, vec![packet]);
         a.machine_mut()
             .send(port, vec![b"\xffno IP packet".to_vec()]);
-        settle(&mut a);
+        idle_rounds(&mut a);
         let mut buffer = [0; 10];
         assert_eq!(socket.recv(&mut buffer).unwrap(), 3);
         assert_eq!(&buffer[..3], b"out");
@@ -107,7 +107,7 @@ fn the_mtu_of_a_neighbour_is_that_of_its_route_and_follows_it_down() {
         let before = a.snapshot().transports[0].counters.send_calls;
         a.machine_mut()
             .send(port, (0..30).map(|number| pattern(1272, number)).collect());
-        settle(&mut a);
+        idle_rounds(&mut a);
         let arrived: Vec<Vec<u8>> = std::iter::from_fn(|| next_udp(&tun))
             .map(|packet| packet[28..].to_vec())
             .collect();
@@ -132,7 +132,7 @@ fn an_icmp_message_that_a_packet_was_too_big_lowers_the_mtu() {
         let port = a.add_udp(config).unwrap().ports[0];
         assert_eq!(a.machine().ports[&port].mtu, 1472);
         a.machine_mut().send(port, vec![vec![1; 1472]]);
-        settle(&mut a);
+        idle_rounds(&mut a);
         let packet = next_udp(&tun).expect("the large packet leaves this machine");
         tun.write(&fragmentation_needed(&packet, 1280)).unwrap();
         until(&mut a, "a lower MTU", |a| {
@@ -337,7 +337,7 @@ fn one_udp_socket_serves_many_peers_and_knows_its_own_address_towards_each() {
         );
         for (port, socket) in [(far, &peer), (called, &caller)] {
             a.machine_mut().send(port, vec![b"to you".to_vec()]);
-            settle(&mut a);
+            idle_rounds(&mut a);
             let mut buffer = [0; 10];
             let (length, from) = socket.recv_from(&mut buffer).unwrap();
             assert_eq!(

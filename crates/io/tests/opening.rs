@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
-use support::{Script, script_loop, settle, until};
+use support::{Script, idle_rounds, script_loop, until};
 use whimbrel_core::{
     Endpoint, Family, Medium, OpenRefusal, Peer, PortInfo, PortOrigin, PortRequest, PortToken,
 };
@@ -39,7 +39,7 @@ fn until_opened(event_loop: &mut EventLoop<Script>, token: u64) -> PortInfo {
 fn until_refused(event_loop: &mut EventLoop<Script>, token: u64) -> OpenRefusal {
     let refusals = |it: &EventLoop<Script>| it.machine().refusals.clone();
     until(event_loop, "a refusal", |it| !refusals(it).is_empty());
-    settle(event_loop);
+    idle_rounds(event_loop);
     let refusals = refusals(event_loop);
     assert_eq!(refusals.len(), 1, "once, not {refusals:?}");
     assert_eq!(refusals[0].0, PortToken(token));
@@ -142,7 +142,7 @@ fn a_configured_neighbour_whose_name_is_unknown_stops_nothing() {
     let info = &event_loop.machine().ports[&link.ports[0]];
     assert_eq!(info.origin, PortOrigin::Configured(1));
     // The failed look-up is repeated later, and the loop sleeps until then.
-    settle(&mut event_loop);
+    idle_rounds(&mut event_loop);
     let before = event_loop.snapshot().event_loop.rounds;
     event_loop
         .step(Duration::from_millis(50), |_, _, _| {})

@@ -15,7 +15,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use namespaces::{Wire, in_new_namespace, ip};
-use support::{Script, block, pattern, script_loop, settle, until, until_both};
+use support::{Script, block, idle_rounds, pattern, script_loop, until, until_both};
 use whimbrel_core::{Medium, PortId, PortOrigin};
 use whimbrel_io::{
     CallerLimits, EthernetConfig, EthernetLink, EthernetNeighbour, EventLoop, Interface, IoError,
@@ -93,8 +93,8 @@ fn a_multicast_group_reaches_the_others_on_the_wire_and_never_comes_back() {
         until_both(&mut b, &mut a, "the answer", |_, a| {
             a.machine().inbox.len() == 1
         });
-        settle(&mut a);
-        settle(&mut b);
+        idle_rounds(&mut a);
+        idle_rounds(&mut b);
         assert_eq!(
             a.machine().inbox,
             [(port_a, b"answer".to_vec())],
@@ -130,8 +130,8 @@ fn only_what_is_sent_to_the_group_on_that_interface_arrives() {
             .unwrap();
         socket.send_to(b"group", GROUP).unwrap();
         until(&mut a, "the frame", |a| !a.machine().inbox.is_empty());
-        settle(&mut a);
-        settle(&mut other);
+        idle_rounds(&mut a);
+        idle_rounds(&mut other);
         assert_eq!(a.machine().inbox, [(port, b"group".to_vec())]);
         assert!(
             other.machine().inbox.is_empty(),
@@ -255,7 +255,7 @@ fn ethernet_frames_pass_between_stations_and_callers_get_ports() {
         });
         // Padding may follow a short frame.
         assert!(b.machine().inbox[0].1.starts_with(b"answer"));
-        settle(&mut a);
+        idle_rounds(&mut a);
         assert_eq!(
             a.machine().inbox.len(),
             50,
@@ -304,7 +304,7 @@ fn an_ethernet_group_has_a_port_of_its_own_beside_the_stations() {
             !b.machine().inbox.is_empty()
         });
         assert_eq!(b.machine().inbox[0].0, group_b);
-        settle(&mut a);
+        idle_rounds(&mut a);
         assert!(a.machine().inbox.is_empty(), "nothing of one's own");
         // From a station that is no neighbour of the other, to it alone.
         b.machine_mut()
@@ -341,7 +341,7 @@ fn an_interface_switched_off_keeps_its_ports_and_a_deleted_one_takes_them_down()
         let (mut a, link) = ethernet("e0", |config| config.group(ETHER_GROUP));
         let group = link.group.unwrap();
         assert!(ip(&["link set e0 down"]));
-        settle(&mut a);
+        idle_rounds(&mut a);
         a.machine_mut().send(group, vec![b"nowhere".to_vec()]);
         until(&mut a, "the drop", |a| {
             a.snapshot().ports[0].counters.drops.total() == 1

@@ -16,7 +16,7 @@ use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::time::Duration;
 
-use support::{Script, block, pattern, script_loop, settle, until, until_both};
+use support::{Script, block, idle_rounds, pattern, script_loop, until, until_both};
 use whimbrel_core::{Medium, PortEvent, PortId, PortOrigin, PortRequest};
 use whimbrel_io::{
     EventLoop, IoError, StreamLimits, TcpClientConfig, TcpListenerConfig, UnixListenerConfig,
@@ -210,7 +210,7 @@ fn a_peer_that_refuses_is_reported_once_and_leaves_nothing_behind() {
     let error = outcome.borrow_mut().take().unwrap().unwrap_err();
     assert!(matches!(&error, IoError::ConnectFailed { .. }), "{error}");
     assert!(error.to_string().contains(&free.to_string()), "{error}");
-    settle(&mut client);
+    idle_rounds(&mut client);
     assert!(client.snapshot().transports.is_empty() && client.machine().reports.is_empty());
 }
 
@@ -352,7 +352,7 @@ fn a_peer_that_never_reads_is_blocked_alone_and_loses_nothing() {
     until(&mut server, "the slow one to be blocked", |server| {
         server.machine().blocked.contains(&slow_port)
     });
-    settle(&mut server);
+    idle_rounds(&mut server);
     assert!(
         server.machine().outbox.len() > 100,
         "what cannot be sent stays with the machine"

@@ -6,7 +6,7 @@ mod support;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use support::{PATIENCE, Script, pattern, script_loop, settle, until, until_both};
+use support::{PATIENCE, Script, idle_rounds, pattern, script_loop, until, until_both};
 use whimbrel_core::{
     Deadline, Machine, OpenRefusal, PortEvent, PortId, PortOrigin, PortRequest, PortToken, Time,
     Transmit,
@@ -449,7 +449,7 @@ fn frames_to_a_peer_that_is_not_there_are_no_fault_of_the_loop() {
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     a.machine_mut()
         .send(link.ports[0], vec![b"there now".to_vec()]);
-    settle(&mut a);
+    idle_rounds(&mut a);
     let mut buffer = [0; 100];
     let received = socket.recv(&mut buffer).unwrap();
     assert_eq!(&buffer[..received], b"there now");

@@ -13,7 +13,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::rc::Rc;
 use std::time::Duration;
 
-use support::{Script, block, pattern, script_loop, settle, until, until_both};
+use support::{Script, block, idle_rounds, pattern, script_loop, until, until_both};
 use tungstenite::{HandshakeError, Message, WebSocket};
 use whimbrel_core::{Medium, PortId, PortOrigin, PortRequest};
 use whimbrel_io::{
@@ -408,7 +408,7 @@ fn a_peer_that_never_reads_is_blocked_alone() {
     until(&mut server, "the slow one to be blocked", |server| {
         server.machine().blocked.contains(&slow_port)
     });
-    settle(&mut server);
+    idle_rounds(&mut server);
     assert!(
         server.machine().outbox.len() > 100,
         "what cannot be sent stays with the machine"
@@ -464,6 +464,6 @@ fn a_server_that_speaks_no_websocket_is_reported() {
         "{error}"
     );
     assert!(error.to_string().contains("404"), "{error}");
-    settle(&mut client);
+    idle_rounds(&mut client);
     assert!(client.snapshot().transports.is_empty() && client.machine().reports.is_empty());
 }

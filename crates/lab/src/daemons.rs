@@ -17,7 +17,7 @@ const ROUTER_PORT: u16 = 4711;
 const NAME_SERVER_PORT: u16 = 4720;
 const ROUTER_CONFIG: &str = "router.toml";
 /// How long daemons may take to find each other and attach.
-const SETTLING: Duration = Duration::from_secs(30);
+const READY_WITHIN: Duration = Duration::from_secs(30);
 
 /// The daemons of the testbed of [MFTP §5]: a name server beside the routers, routers on N2 and N3,
 /// hosts on N1 and N4, and a program on N1 that serves a file.
@@ -226,7 +226,7 @@ impl<'a> Fig7Daemons<'a> {
 
     fn wait_until_registered(&self, node: u8) -> Result<(), LabError> {
         let start = Instant::now();
-        while start.elapsed() < SETTLING {
+        while start.elapsed() < READY_WITHIN {
             if let Ok(status) = self.status(node)
                 && status["registered"] == Value::Bool(true)
             {

@@ -195,7 +195,7 @@ impl Run {
     }
 
     /// The path heals and nothing is blocked; everything comes to rest.
-    fn settle(&mut self) {
+    fn heal_and_rest(&mut self) {
         self.faces.heal();
         for end in 0..2 {
             self.faces.at(end, |end, _| end.service.set_blocked(false));
@@ -227,7 +227,7 @@ proptest! {
             run.act(act);
             run.check_bounds();
         }
-        run.settle();
+        run.heal_and_rest();
         run.check_nothing_invented();
         let copies = run.copies();
         for (tag, count) in &copies {
@@ -258,7 +258,7 @@ proptest! {
             run.faces.run_for(*millis);
             run.act(act);
         }
-        run.settle();
+        run.heal_and_rest();
         run.check_nothing_invented();
         let sessions = run.faces.ends().iter().map(|end| end.service.stats().sessions).max();
         for (tag, count) in run.copies() {
@@ -284,7 +284,7 @@ proptest! {
             run.act(act);
             run.check_bounds();
         }
-        run.settle();
+        run.heal_and_rest();
         if !damaged {
             run.check_nothing_invented();
         }

@@ -40,7 +40,7 @@ const LOOK_UP_AGAIN: Duration = Duration::from_secs(10);
 
 /// A chunk to send.
 #[derive(Clone, Debug)]
-pub struct Outgoing {
+pub struct ChunkToSend {
     /// The chunk.
     pub chunk: Chunk,
     /// Its room in the back-pressure buffer; none for a chunk that the node itself originates.
@@ -49,9 +49,9 @@ pub struct Outgoing {
     pub charge: Charge,
 }
 
-impl Outgoing {
+impl ChunkToSend {
     /// The chunk as it leaves over this branch.
-    pub(crate) fn over(mut self, branch: &Branch) -> Outgoing {
+    pub(crate) fn over(mut self, branch: &Branch) -> ChunkToSend {
         if let Some(address) = branch.address {
             self.chunk.header.destination_address = address;
         }
@@ -95,7 +95,7 @@ pub enum LinkEvent {
     /// The neighbour has the whole chunk.
     Delivered(Carried),
     /// The chunk exceeds the neighbour's limit.
-    TooLarge(PortId, Outgoing),
+    TooLarge(PortId, ChunkToSend),
     /// An inbound peer has come back on another port, in the same run of its process: its address has
     /// changed. Who it is, its greeting alone says; that it has left the former port, the silence
     /// there.
@@ -110,7 +110,7 @@ pub enum LinkEvent {
     /// The neighbour responds again.
     Responsive(PortId),
     /// The port is closed; these chunks were not delivered.
-    Down(PortId, Vec<Outgoing>),
+    Down(PortId, Vec<ChunkToSend>),
 }
 
 struct Link {
@@ -125,8 +125,8 @@ struct Link {
     talking_since: Time,
     // Since when the neighbour is at another port.
     moved_at: Option<Time>,
-    queue: VecDeque<Outgoing>,
-    carrying: BTreeMap<u64, Outgoing>,
+    queue: VecDeque<ChunkToSend>,
+    carrying: BTreeMap<u64, ChunkToSend>,
     // Bytes of the chunks in both.
     queued_bytes: u64,
     last_progress: Time,
@@ -288,7 +288,7 @@ impl Links {
     }
 
     /// Queues a chunk for a neighbour. Returns it as `Err` if the port does not exist.
-    pub fn enqueue(&mut self, port: PortId, outgoing: Outgoing) -> Result<(), Outgoing> {
+    pub fn enqueue(&mut self, port: PortId, outgoing: ChunkToSend) -> Result<(), ChunkToSend> {
         let Some(link) = self.links.get_mut(&port) else {
             return Err(outgoing);
         };
@@ -371,7 +371,7 @@ impl Links {
     }
 
     /// The chunks that the hop of `port` carries. They share the hop's memory.
-    pub fn carried(&self, port: PortId) -> Vec<(Carried, Outgoing)> {
+    pub fn carried(&self, port: PortId) -> Vec<(Carried, ChunkToSend)> {
         let carrying = self
             .links
             .get(&port)
@@ -389,7 +389,7 @@ impl Links {
         };
         link.hop.withdraw_all(now);
         let carried = core::mem::take(&mut link.carrying).into_values();
-        let all: Vec<Outgoing> = carried.chain(link.queue.drain(..)).collect();
+        let all: Vec<ChunkToSend> = carried.chain(link.queue.drain(..)).collect();
         link.queued_bytes = 0;
         self.touched.insert(from);
         for outgoing in all {
@@ -399,17 +399,17 @@ impl Links {
     }
 
     /// Removes and returns the chunks queued for `port` that were not passed to its hop.
-    pub fn take_waiting(&mut self, port: PortId) -> Vec<Outgoing> {
+    pub fn take_waiting(&mut self, port: PortId) -> Vec<ChunkToSend> {
         let Some(link) = self.links.get_mut(&port) else {
             return Vec::new();
         };
-        let waiting: Vec<Outgoing> = link.queue.drain(..).collect();
+        let waiting: Vec<ChunkToSend> = link.queue.drain(..).collect();
         waiting.iter().for_each(|outgoing| link.note_gone(outgoing));
         waiting
     }
 
     /// Withdraws one chunk from a hop. The neighbour may have it nevertheless.
-    pub fn withdraw(&mut self, now: Time, carried: Carried) -> Option<Outgoing> {
+    pub fn withdraw(&mut self, now: Time, carried: Carried) -> Option<ChunkToSend> {
         let link = self.links.get_mut(&carried.port)?;
         let outgoing = link.carrying.remove(&carried.tag)?;
         link.note_gone(&outgoing);
@@ -679,7 +679,7 @@ impl Link {
     }
 
     /// The chunk is neither queued nor carried here any more.
-    fn note_gone(&mut self, outgoing: &Outgoing) {
+    fn note_gone(&mut self, outgoing: &ChunkToSend) {
         self.queued_bytes -= outgoing.chunk.size() as u64;
     }
 

@@ -8,7 +8,7 @@ use whimbrel_core::{Guid, Medium, PortEvent, PortId, PortInfo, PortOrigin, Seede
 use whimbrel_link::{HopConfig, Pacing};
 use whimbrel_mobilityfirst::charge::Charge;
 use whimbrel_mobilityfirst::chunk::{Chunk, Message};
-use whimbrel_mobilityfirst::links::{LinkEvent, Links, Outgoing};
+use whimbrel_mobilityfirst::links::{ChunkToSend, LinkEvent, Links};
 use whimbrel_mobilityfirst::room::Room;
 use whimbrel_mobilityfirst::wire::{NetworkHeader, ServiceId, UpperProtocol};
 
@@ -153,7 +153,7 @@ impl Net {
                 body: Bytes::new(),
             },
         };
-        let outgoing = Outgoing {
+        let outgoing = ChunkToSend {
             chunk,
             room: Room::default(),
             charge: Charge::default(),

@@ -10,7 +10,7 @@ use crate::counters::{DropReason, PortCounters};
 use crate::interface::{current_mtu, exists};
 use crate::poller::Poller;
 use crate::side::MachineSide;
-use crate::transport::{Outgoing, Progress};
+use crate::transport::{FramesToSend, Progress};
 
 /// Bytes of destination, source and EtherType before the payload.
 pub(super) const HEADER: usize = 14;
@@ -41,7 +41,7 @@ impl EthernetEndpoint {
         side: &mut MachineSide<M>,
         poller: &mut Poller,
         now: Time,
-        out: Outgoing<'_>,
+        out: FramesToSend<'_>,
     ) -> Progress {
         let id = out.transmit.port;
         if self.unsent.is_some() {

@@ -14,7 +14,7 @@ use super::{Framing, StreamLimits};
 use crate::counters::{DropReason, TransportCounters, TransportSnapshot};
 use crate::poller::Poller;
 use crate::side::{Frames, MachineSide};
-use crate::transport::{Outgoing, PREFIX, Progress};
+use crate::transport::{FramesToSend, PREFIX, Progress};
 
 /// Reads per round, so that one busy peer does not keep the others waiting; and so that what it
 /// sent is handed on while it still sends: where a peer's whole window comes in one round, it and
@@ -161,7 +161,7 @@ impl StreamConnection {
         side: &mut MachineSide<M>,
         poller: &mut Poller,
         now: Time,
-        out: Outgoing<'_>,
+        out: FramesToSend<'_>,
     ) -> Progress {
         let Some(port) = self.port else {
             return Progress::Open;
@@ -313,7 +313,7 @@ impl StreamConnection {
     }
 
     /// Whole packets, written as they are. True if the kernel had room for what was written.
-    fn send_packets(&mut self, out: Outgoing<'_>) -> Result<bool, Failure> {
+    fn send_packets(&mut self, out: FramesToSend<'_>) -> Result<bool, Failure> {
         let packets = out.frames();
         if self.waiting {
             if self.outbox.len() + packets.len() > self.limits.max_unsent {
@@ -343,7 +343,7 @@ impl StreamConnection {
         }
     }
 
-    fn send_prefixed(&mut self, out: Outgoing<'_>) -> Result<bool, Failure> {
+    fn send_prefixed(&mut self, out: FramesToSend<'_>) -> Result<bool, Failure> {
         if self.waiting {
             self.keep_all(&out)?;
             Ok(false)
@@ -371,7 +371,7 @@ impl StreamConnection {
     }
 
     /// Several frames: prefixes and frames are gathered by the kernel.
-    fn write_many(&mut self, out: &Outgoing<'_>) -> Result<bool, Failure> {
+    fn write_many(&mut self, out: &FramesToSend<'_>) -> Result<bool, Failure> {
         let segment = out.segment();
         for group in out
             .frames()
@@ -407,7 +407,7 @@ impl StreamConnection {
         Ok(self.outbox.is_empty())
     }
 
-    fn keep_all(&mut self, out: &Outgoing<'_>) -> Result<(), Failure> {
+    fn keep_all(&mut self, out: &FramesToSend<'_>) -> Result<(), Failure> {
         let more = out.frames().len() + out.frame_count() as usize * PREFIX;
         if self.outbox.len() + more > self.limits.max_unsent {
             return Err(Failure::Overflow);

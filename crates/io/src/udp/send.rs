@@ -12,7 +12,7 @@ use super::path_mtu::{LARGEST_PAYLOAD, next_lower};
 use crate::counters::{DropReason, PortCounters};
 use crate::poller::Poller;
 use crate::side::MachineSide;
-use crate::transport::Outgoing;
+use crate::transport::FramesToSend;
 
 /// What became of some frames.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ impl UdpEndpoint {
         side: &mut MachineSide<M>,
         poller: &mut Poller,
         now: Time,
-        out: Outgoing<'_>,
+        out: FramesToSend<'_>,
     ) {
         let id = out.transmit.port;
         let frame_count = out.frame_count();

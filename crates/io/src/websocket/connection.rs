@@ -19,7 +19,7 @@ use crate::counters::{DropReason, TransportCounters, TransportSnapshot};
 use crate::poller::Poller;
 use crate::side::MachineSide;
 use crate::stream::Outbox;
-use crate::transport::{Outgoing, Progress};
+use crate::transport::{FramesToSend, Progress};
 
 /// Bytes per read, and reads per round.
 const READ_SIZE: usize = 64 << 10;
@@ -285,7 +285,7 @@ impl WebSocketConnection {
         side: &mut MachineSide<M>,
         poller: &mut Poller,
         now: Time,
-        out: &Outgoing<'_>,
+        out: &FramesToSend<'_>,
     ) -> Progress {
         let (Some(port), Stage::Open(socket)) = (self.port, &mut self.stage) else {
             return Progress::Open;

@@ -181,7 +181,7 @@ pub(crate) fn until_both<A: Machine + 'static, B: Machine + 'static>(
 }
 
 /// A few rounds, for tests that something does NOT happen.
-pub(crate) fn settle<M: Machine + 'static>(a: &mut EventLoop<M>) {
+pub(crate) fn idle_rounds<M: Machine + 'static>(a: &mut EventLoop<M>) {
     for _ in 0..20 {
         a.step(Duration::from_millis(1), |_, _, _| {}).unwrap();
     }

@@ -19,7 +19,7 @@ mod finished;
 #[cfg(test)]
 mod hostile;
 mod liveness;
-mod outgoing;
+mod outbound;
 mod pacing;
 mod rate;
 mod receiver;
@@ -42,7 +42,7 @@ pub use stats::{HopDrops, HopStats};
 use crate::path_mtu;
 use feedback::Disbelief;
 use liveness::{Due, Liveness};
-use outgoing::Parcel;
+use outbound::Parcel;
 use receiver::Receiver;
 use sender::Sender;
 use session::{Greeting, Session};

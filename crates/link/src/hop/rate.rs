@@ -68,7 +68,7 @@ enum Phase {
     /// A round with a quarter more, to find new bandwidth.
     Probe,
     /// A round with a little less, for the queue that a probe built.
-    Settle,
+    ProbeDown,
     /// Half of what fits, so that the smallest round trip shows.
     Refresh { until: Time },
 }
@@ -165,7 +165,7 @@ impl RateModel {
             _ if self.resuming => 0.5,
             Phase::StartUp => 1.0,
             Phase::Drain { .. } => 0.6,
-            Phase::Settle => 0.8,
+            Phase::ProbeDown => 0.8,
             Phase::Probe => 1.25,
             Phase::Cruise { .. } if self.queued_rounds > 0 => 0.9,
             Phase::Cruise { .. } => CRUISE_GAIN,
@@ -188,7 +188,7 @@ impl RateModel {
         }
         let share = match self.phase {
             Phase::StartUp | Phase::Drain { .. } => 1.25,
-            Phase::Settle => 1.25,
+            Phase::ProbeDown => 1.25,
             Phase::Probe => 2.0,
             Phase::Cruise { .. } if self.queued_rounds > 0 => 1.0,
             Phase::Cruise { .. } => 1.5,
@@ -293,8 +293,8 @@ impl RateModel {
             Phase::Drain { rounds } | Phase::Cruise { rounds } => {
                 *rounds = rounds.saturating_sub(1);
             }
-            Phase::Probe => self.phase = Phase::Settle,
-            Phase::Settle => {
+            Phase::Probe => self.phase = Phase::ProbeDown,
+            Phase::ProbeDown => {
                 self.phase = Phase::Cruise {
                     rounds: PROBE_ROUNDS,
                 }
@@ -363,7 +363,7 @@ impl RateModel {
                 rounds: PROBE_ROUNDS,
             },
             Phase::Cruise { rounds: 0 } if self.queued_rounds == 0 => Phase::Probe,
-            Phase::Settle if drained => Phase::Cruise {
+            Phase::ProbeDown if drained => Phase::Cruise {
                 rounds: PROBE_ROUNDS,
             },
             Phase::Refresh { until } if now >= until => Phase::Cruise {

@@ -28,7 +28,7 @@ use whimbrel_core::{
 use crate::charge::Charge;
 use crate::chunk::{Chunk, Message};
 use crate::handed::HandedOver;
-use crate::links::{LEFT_OVER, LinkEvent, Links, MAX_TURNS, Outgoing};
+use crate::links::{ChunkToSend, LEFT_OVER, LinkEvent, Links, MAX_TURNS};
 use crate::local::{LocalEvent, LocalRequest, ReadChunk};
 use crate::next_hops::{Divisions, Spread};
 use crate::room::Room;
@@ -94,8 +94,8 @@ pub struct Host {
     messages: Messages,
     programs: Programs,
     timers: TimerQueue<Timer>,
-    // When work was left over in `settle`.
-    unsettled: Option<Time>,
+    // When work was left over in `drain`.
+    left_over: Option<Time>,
     effects: Effects,
 }
 
@@ -132,7 +132,7 @@ impl Host {
             messages: Messages::new(rng.next_word()),
             programs: Programs::default(),
             timers: TimerQueue::new(),
-            unsettled: None,
+            left_over: None,
             effects: Effects::default(),
         }
     }
@@ -281,8 +281,8 @@ impl Host {
     /// Drains hop events until the hops are quiet, and sends what there is room for.
     ///
     /// As with a router, what is left after [`MAX_TURNS`] waits for the driver's next round.
-    fn settle(&mut self, now: Time) {
-        self.unsettled = None;
+    fn drain(&mut self, now: Time) {
+        self.left_over = None;
         let mut turns = 0..MAX_TURNS;
         while turns.next().is_some() {
             if let Some(event) = self.links.poll_event(now) {
@@ -297,7 +297,7 @@ impl Host {
             }
         }
         self.effects.counters.unsettled += 1;
-        self.unsettled = Some(now);
+        self.left_over = Some(now);
     }
 
     fn send_announcements(&mut self, now: Time) -> bool {
@@ -551,7 +551,7 @@ impl Host {
         let chosen = hops.select(spread, chunk.flow(), chunk.size(), &mut self.divisions);
         let mut sent = false;
         for branch in chosen {
-            let outgoing = Outgoing {
+            let outgoing = ChunkToSend {
                 chunk: chunk.clone(),
                 room: Room::default(),
                 charge: Charge::default(),
@@ -582,7 +582,7 @@ impl Host {
         let header = NetworkHeader::new(service, upper, self.guid, router);
         let mut head = Vec::new();
         control.encode(&mut head);
-        let outgoing = Outgoing {
+        let outgoing = ChunkToSend {
             chunk: small(header, head),
             room: Room::default(),
             charge: Charge::default(),
@@ -666,7 +666,7 @@ impl Machine for Host {
         max_segments: usize,
         buffer: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        self.settle(now);
+        self.drain(now);
         if let Some(transmit) = self.programs.poll_transmit(buffer) {
             return Some(transmit);
         }
@@ -693,7 +693,7 @@ impl Machine for Host {
                 },
             )
         });
-        let left_over = self.unsettled.map(|at| Deadline::new(at, LEFT_OVER));
+        let left_over = self.left_over.map(|at| Deadline::new(at, LEFT_OVER));
         Deadline::earlier(left_over, Deadline::earlier(self.links.poll_timeout(), own))
     }
 }

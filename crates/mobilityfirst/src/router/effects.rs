@@ -7,14 +7,14 @@ use whimbrel_gnrs::Record;
 
 use super::{RouterCounters, Timer};
 use crate::chunk::Chunk;
-use crate::links::{Carried, Outgoing};
+use crate::links::{Carried, ChunkToSend};
 use crate::wire::Control;
 
 /// An action beyond a part's own state.
 #[derive(Debug)]
 pub(super) enum Action {
     /// Decide on the chunk's next hop, and send it there.
-    Forward(Outgoing),
+    Forward(ChunkToSend),
     /// Send a message that the router originates.
     Say(Chunk),
     /// Send a control message to the neighbour on a port.

@@ -9,7 +9,7 @@ use super::effects::Action;
 use super::transit::{Passing, Verdict};
 use crate::charge::Charge;
 use crate::chunk::{Chunk, Message};
-use crate::links::Outgoing;
+use crate::links::ChunkToSend;
 use crate::next_hops::{Branch, NextHops, Spread};
 use crate::room::Room;
 use crate::wire::{Control, DropReason, Echo, NetworkHeader, ServiceId, Transport, UpperProtocol};
@@ -25,7 +25,7 @@ impl Router {
                 return self.effects.drop("bad-chunk");
             }
         };
-        let mut outgoing = Outgoing {
+        let mut outgoing = ChunkToSend {
             chunk,
             room,
             charge: Charge::default(),
@@ -121,7 +121,7 @@ impl Router {
     }
 
     /// Forwards a chunk: to an attached host, towards its address, or to be bound.
-    pub(super) fn forward(&mut self, now: Time, mut outgoing: Outgoing) {
+    pub(super) fn forward(&mut self, now: Time, mut outgoing: ChunkToSend) {
         let here = self.attachment_of(&outgoing.chunk.header);
         if !here.is_empty() {
             return self.send_or_store(now, outgoing, &here);
@@ -155,7 +155,7 @@ impl Router {
     }
 
     /// Sends a chunk on as many of these next hops as its service says.
-    fn send_or_store(&mut self, now: Time, outgoing: Outgoing, hops: &NextHops) {
+    fn send_or_store(&mut self, now: Time, outgoing: ChunkToSend, hops: &NextHops) {
         let chunk = &outgoing.chunk;
         let spread = Spread::of(chunk.header.service);
         let mut chosen = hops.select(spread, chunk.flow(), chunk.size(), &mut self.divisions);
@@ -169,7 +169,7 @@ impl Router {
         self.send_over(now, outgoing, branch);
     }
 
-    fn send_over(&mut self, now: Time, outgoing: Outgoing, branch: &Branch) {
+    fn send_over(&mut self, now: Time, outgoing: ChunkToSend, branch: &Branch) {
         if let Err(outgoing) = self.links.enqueue(branch.port, outgoing.over(branch)) {
             self.store_or_give_up(now, outgoing);
         }
@@ -177,7 +177,7 @@ impl Router {
 
     /// Looks up the chunk's destination (or the host that serves it) in the name service; all
     /// chunks that wait for one name share one lookup.
-    fn ask_for_binding(&mut self, now: Time, outgoing: Outgoing) {
+    fn ask_for_binding(&mut self, now: Time, outgoing: ChunkToSend) {
         let header = &outgoing.chunk.header;
         let name = header.extensions.via.unwrap_or(header.destination);
         match self.names.look_up(now, name) {
@@ -189,7 +189,13 @@ impl Router {
     }
 
     /// Handles the name service's answer for `name`, which represents the chunk's destination.
-    pub(super) fn bind(&mut self, now: Time, mut outgoing: Outgoing, name: Guid, answer: &Answer) {
+    pub(super) fn bind(
+        &mut self,
+        now: Time,
+        mut outgoing: ChunkToSend,
+        name: Guid,
+        answer: &Answer,
+    ) {
         if let Some(hops) = self.routes.towards_binding(answer, &self.links) {
             return self.send_or_store(now, outgoing, &hops);
         }
@@ -243,7 +249,7 @@ impl Router {
     pub(super) fn handle_unresolvable(
         &mut self,
         now: Time,
-        outgoing: Outgoing,
+        outgoing: ChunkToSend,
         name: Guid,
         why: Failure,
     ) {
@@ -257,7 +263,7 @@ impl Router {
         }
     }
 
-    fn store_or_give_up(&mut self, now: Time, outgoing: Outgoing) {
+    fn store_or_give_up(&mut self, now: Time, outgoing: ChunkToSend) {
         self.proxy
             .store_or_drop(now, outgoing.chunk, &mut self.effects);
     }

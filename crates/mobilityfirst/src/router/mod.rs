@@ -95,7 +95,7 @@ pub struct Router {
     timers: TimerQueue<Timer>,
     rng: SeededRng,
     // When work was left over in `drain`.
-    unsettled: Option<Time>,
+    left_over: Option<Time>,
     effects: Effects,
 }
 
@@ -131,7 +131,7 @@ impl Router {
             observer: None,
             timers,
             rng,
-            unsettled: None,
+            left_over: None,
             effects: Effects::default(),
             config,
         }
@@ -154,7 +154,7 @@ impl Router {
     /// input: after [`MAX_TURNS`] the rest waits until the driver has passed in the frames that
     /// arrived meanwhile.
     fn drain(&mut self, now: Time) {
-        self.unsettled = None;
+        self.left_over = None;
         let mut turns = 0..MAX_TURNS;
         while turns.next().is_some() {
             self.carry_out(now);
@@ -179,7 +179,7 @@ impl Router {
             }
         }
         self.effects.counters.unsettled += 1;
-        self.unsettled = Some(now);
+        self.left_over = Some(now);
     }
 
     /// Carries out the actions of the parts, until there are none left.
@@ -440,7 +440,7 @@ impl Machine for Router {
             self.links.poll_timeout(),
             self.names.resolver.poll_timeout(),
         );
-        let left_over = self.unsettled.map(|at| Deadline::new(at, LEFT_OVER));
+        let left_over = self.left_over.map(|at| Deadline::new(at, LEFT_OVER));
         Deadline::earlier(left_over, Deadline::earlier(below, own))
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use whimbrel_core::{Guid, Time, WallClock};
 use whimbrel_gnrs::{Answer, Kind, Lookup, MemoryStore, Record, Resolver, Store, StoreLimits};
 
-use crate::links::Outgoing;
+use crate::links::ChunkToSend;
 use crate::wire::ControlCode;
 
 /// Bounds of the records: some thousands of hosts, each with some contents.
@@ -64,7 +64,7 @@ pub(super) struct Names {
     own: Option<OwnNames>,
     wall: WallClock,
     // By the looked-up name. The back-pressure buffer bounds their number.
-    waiting: BTreeMap<Guid, Vec<Outgoing>>,
+    waiting: BTreeMap<Guid, Vec<ChunkToSend>>,
 }
 
 impl Names {
@@ -112,12 +112,12 @@ impl Names {
     }
 
     /// Lets a chunk wait for the answer about this name.
-    pub(super) fn wait(&mut self, name: Guid, outgoing: Outgoing) {
+    pub(super) fn wait(&mut self, name: Guid, outgoing: ChunkToSend) {
         self.waiting.entry(name).or_default().push(outgoing);
     }
 
     /// The chunks that wait for this name.
-    pub(super) fn take_waiting(&mut self, name: &Guid) -> Vec<Outgoing> {
+    pub(super) fn take_waiting(&mut self, name: &Guid) -> Vec<ChunkToSend> {
         self.waiting.remove(name).unwrap_or_default()
     }
 }

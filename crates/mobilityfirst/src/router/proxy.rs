@@ -10,7 +10,7 @@ use super::store::{ENTRY_BYTES, ProxyStore, StoreId, StoreLimits, Stored};
 use super::{ProxyPolicy, Timer};
 use crate::charge::Pool;
 use crate::chunk::{Chunk, Flow};
-use crate::links::{Carried, Links, Outgoing};
+use crate::links::{Carried, ChunkToSend, Links};
 use crate::next_hops::{Branch, Divisions, NextHops, Spread};
 use crate::room::Room;
 use crate::wire::{DropReason, NetworkHeader, Notice, ServiceId};
@@ -63,9 +63,9 @@ impl Proxy {
     }
 
     /// A stored chunk that is being forwarded.
-    fn released(&self, chunk: Chunk) -> Outgoing {
+    fn released(&self, chunk: Chunk) -> ChunkToSend {
         let charge = self.released.charge(chunk.size() as u64 + ENTRY_BYTES);
-        Outgoing {
+        ChunkToSend {
             chunk,
             room: Room::default(),
             charge,

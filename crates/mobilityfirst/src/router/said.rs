@@ -4,7 +4,7 @@ use super::effects::Effects;
 use super::store::ENTRY_BYTES;
 use crate::charge::Pool;
 use crate::chunk::Chunk;
-use crate::links::Outgoing;
+use crate::links::ChunkToSend;
 use crate::room::Room;
 use crate::wire::UpperProtocol;
 
@@ -25,7 +25,7 @@ impl Said {
     /// Counts a message until it has been sent; `None` if too many are pending: the receivers have
     /// timers. The limits per kind keep floods of echoes or notices from preventing hosts'
     /// attachments.
-    pub(super) fn admit(&self, chunk: Chunk, effects: &mut Effects) -> Option<Outgoing> {
+    pub(super) fn admit(&self, chunk: Chunk, effects: &mut Effects) -> Option<ChunkToSend> {
         let limit = match chunk.header.upper {
             UpperProtocol::Echo => MAX_SAID / 2,
             UpperProtocol::Transport => MAX_SAID / 4 * 3,
@@ -36,7 +36,7 @@ impl Said {
             return None;
         }
         let charge = self.0.charge(chunk.size() as u64 + ENTRY_BYTES);
-        Some(Outgoing {
+        Some(ChunkToSend {
             chunk,
             room: Room::default(),
             charge,

@@ -16,7 +16,7 @@ use whimbrel_sim::{AnyMachine, DuplexLink, testbed};
 use super::store::StoreLimits;
 use super::{Observer, Passing, ProxyPolicy, Router, RouterConfig, Verdict};
 use crate::chunk::Chunk;
-use crate::links::Outgoing;
+use crate::links::ChunkToSend;
 use crate::wire::{
     ChunkRanges, ContentKind, Data, NetworkHeader, Reliability, Request, ServiceId, Transport,
     UpperProtocol,
@@ -223,7 +223,7 @@ fn a_multicast_chunk_leaves_on_both_ports_of_its_destination_and_shares_memory_a
     while carried(&net, 2).is_empty() && net.received(2).is_empty() {
         net.run(STEP);
         if let ([(_, first)], [(_, second)]) = (&carried(&net, 2)[..], &carried(&net, 3)[..]) {
-            let pointer = |outgoing: &Outgoing| outgoing.chunk.message.head.as_ptr();
+            let pointer = |outgoing: &ChunkToSend| outgoing.chunk.message.head.as_ptr();
             assert_eq!(pointer(first), pointer(second));
             assert!(first.room.is_held() && second.room.is_held());
             // Counted once.

@@ -21,7 +21,7 @@ const MAX_AT_ONCE: usize = 8;
 
 impl Fetch {
     /// Finishes what is complete and starts what there is room for; answers with the new requests.
-    pub(super) fn settle(&mut self) -> Result<Vec<LocalRequest>, FetchError> {
+    pub(super) fn advance(&mut self) -> Result<Vec<LocalRequest>, FetchError> {
         let mut due = Vec::new();
         loop {
             let complete = self
@@ -149,7 +149,7 @@ impl Fetch {
         let mut source = fs::File::open(from).map_err(failed)?;
         io::copy(&mut source, temporary.as_file_mut()).map_err(failed)?;
         part::set_execution(temporary.as_file(), executable).map_err(failed)?;
-        place.settle(temporary.as_file(), temporary.path())?;
+        place.publish(temporary.as_file(), temporary.path())?;
         self.progress.bytes += length;
         self.progress.resumed += length;
         Ok(())

@@ -244,7 +244,7 @@ impl PartFile {
             path: self.hidden.part.clone(),
             source,
         })?;
-        let path = place.settle(&self.file, &self.hidden.part)?;
+        let path = place.publish(&self.file, &self.hidden.part)?;
         self.remove_record();
         Ok(path)
     }

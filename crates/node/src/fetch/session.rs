@@ -122,7 +122,7 @@ impl Fetch {
         let mut client = attachment.connect()?;
         // An earlier run may have left it complete, or may have left a folder's list: then files
         // are due at once.
-        self.settle()?;
+        self.advance()?;
         let mut due = self.all_requests();
         loop {
             let step = match due.drain(..).try_for_each(|request| client.send(&request)) {
@@ -214,7 +214,7 @@ impl Fetch {
                 self.note_root();
                 self.refuse_early()?;
                 let mut due = vec![LocalRequest::Consumed { request }];
-                due.extend(self.settle()?);
+                due.extend(self.advance()?);
                 Ok(due)
             }
             LocalEvent::State { request, state } if self.transfers.contains_key(&request) => {

@@ -76,7 +76,7 @@ impl Place {
     }
 
     /// Gives `file`, which lies at `from`, its name. Returns the path for the user.
-    pub fn settle(&self, file: &File, from: &Path) -> Result<PathBuf, OutputError> {
+    pub fn publish(&self, file: &File, from: &Path) -> Result<PathBuf, OutputError> {
         match self {
             Place::Replacing(target) => {
                 let failed = |source| OutputError::system(&target.path)(source);

@@ -145,14 +145,14 @@ impl TcpClient {
             active.ask(socket, fetch.length);
             take_bytes(socket, fetch, now);
         }
-        self.settle(now);
+        self.report_finished(now);
         // What has been read opens the window, and closes take effect.
         self.stack.poll(now);
         self.stack.read_deadline(now);
     }
 
     /// Tells of transfers that are over and lets their sockets go.
-    fn settle(&mut self, now: Time) {
+    fn report_finished(&mut self, now: Time) {
         let mut index = 0;
         while let Some(Active { id, handle, .. }) = self.active.get(index) {
             let (id, handle) = (*id, *handle);

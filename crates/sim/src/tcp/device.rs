@@ -103,16 +103,16 @@ impl QueueDevice {
 }
 
 impl phy::Device for QueueDevice {
-    type RxToken<'a> = Incoming;
-    type TxToken<'a> = Outgoing<'a>;
+    type RxToken<'a> = ReceivedFrame;
+    type TxToken<'a> = TransmitSlot<'a>;
 
-    fn receive(&mut self, _now: Instant) -> Option<(Incoming, Outgoing<'_>)> {
+    fn receive(&mut self, _now: Instant) -> Option<(ReceivedFrame, TransmitSlot<'_>)> {
         let packet = self.incoming.pop_front()?;
-        Some((Incoming(packet), Outgoing(self)))
+        Some((ReceivedFrame(packet), TransmitSlot(self)))
     }
 
-    fn transmit(&mut self, _now: Instant) -> Option<Outgoing<'_>> {
-        Some(Outgoing(self))
+    fn transmit(&mut self, _now: Instant) -> Option<TransmitSlot<'_>> {
+        Some(TransmitSlot(self))
     }
 
     fn capabilities(&self) -> DeviceCapabilities {
@@ -124,18 +124,18 @@ impl phy::Device for QueueDevice {
 }
 
 /// One packet on its way in.
-pub(super) struct Incoming(Vec<u8>);
+pub(super) struct ReceivedFrame(Vec<u8>);
 
-impl phy::RxToken for Incoming {
+impl phy::RxToken for ReceivedFrame {
     fn consume<R, F: FnOnce(&[u8]) -> R>(self, process: F) -> R {
         process(&self.0)
     }
 }
 
 /// Leave to send one packet.
-pub(super) struct Outgoing<'a>(&'a mut QueueDevice);
+pub(super) struct TransmitSlot<'a>(&'a mut QueueDevice);
 
-impl phy::TxToken for Outgoing<'_> {
+impl phy::TxToken for TransmitSlot<'_> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, length: usize, fill: F) -> R {
         let mut packet = self.0.spare.pop().unwrap_or_default();
         packet.resize(length, 0);

@@ -165,7 +165,7 @@ impl Output {
         match self.target {
             Target::File {
                 temporary, place, ..
-            } => Ok(Some(place.settle(temporary.as_file(), temporary.path())?)),
+            } => Ok(Some(place.publish(temporary.as_file(), temporary.path())?)),
             Target::Stream { path, .. } => Ok(path),
         }
     }

@@ -17,7 +17,7 @@ use crate::supervisor::START_PATIENCE;
 use crate::{LabError, Program, Supervisor, Topology};
 
 /// How long daemons may take to find each other and attach.
-const SETTLING: Duration = Duration::from_secs(30);
+const READY_WITHIN: Duration = Duration::from_secs(30);
 
 /// The socket on which a node's daemon is reached.
 pub(super) fn socket_of(folder: &Path, plane: Plane, node: &str) -> PathBuf {
@@ -78,7 +78,7 @@ impl<'a> Daemons<'a> {
                 }
             }
         }
-        daemons.settle()?;
+        daemons.wait_ready()?;
         Ok(daemons)
     }
 
@@ -154,12 +154,12 @@ impl<'a> Daemons<'a> {
         Ok(())
     }
 
-    fn settle(&self) -> Result<(), LabError> {
+    fn wait_ready(&self) -> Result<(), LabError> {
         let start = Instant::now();
         for (node, _) in &self.running {
             let known = &self.plan.network.nodes[*node];
             while !self.is_ready(*node) {
-                if start.elapsed() > SETTLING {
+                if start.elapsed() > READY_WITHIN {
                     let what = if known.is(Role::Host) {
                         "did not attach to its router"
                     } else {

@@ -97,10 +97,10 @@ pub(super) fn machine(stack: Stack) -> AnyMachine<WorldEvent> {
 
 /// A link's own schedule begins at the run's origin, which is later than the simulator's.
 pub(super) fn shifted(spec: &LinkSpec, origin: Time) -> LinkSpec {
-    let settled = origin.since(Time::ZERO);
+    let start_up = origin.since(Time::ZERO);
     let later = |outage: &Outage| match *outage {
         Outage::Once { start, duration } => Outage::Once {
-            start: start + settled,
+            start: start + start_up,
             duration,
         },
         Outage::Periodic {
@@ -108,7 +108,7 @@ pub(super) fn shifted(spec: &LinkSpec, origin: Time) -> LinkSpec {
             every,
             duration,
         } => Outage::Periodic {
-            first: first + settled,
+            first: first + start_up,
             every,
             duration,
         },
@@ -118,7 +118,7 @@ pub(super) fn shifted(spec: &LinkSpec, origin: Time) -> LinkSpec {
     shifted
         .changes
         .iter_mut()
-        .for_each(|change| change.at += settled);
+        .for_each(|change| change.at += start_up);
     shifted
 }
 

@@ -6,10 +6,10 @@ use bytes::Bytes;
 
 use super::Sender;
 use crate::hop::config::Pacing;
-use crate::hop::outgoing::{Fate, Outgoing, Parcel, Room};
+use crate::hop::outbound::{Fate, OutboundChunk, Parcel, Room};
 
 impl Sender {
-    pub(super) fn start(&mut self, mut chunk: Outgoing) {
+    pub(super) fn start(&mut self, mut chunk: OutboundChunk) {
         let id = self.next_id;
         self.next_id += 1;
         let packets = u32::from(chunk.packets);
@@ -20,7 +20,7 @@ impl Sender {
         self.unsent_bytes += chunk.unsent_bytes();
         self.active.insert(id, chunk);
         self.classify(id);
-        self.settle(id);
+        self.arrange_query(id);
     }
 
     /// True if a chunk of so many packets needs no grant: a small one that the window has room for,
@@ -55,7 +55,7 @@ impl Sender {
         }
         chunk.asked = None;
         self.classify(id);
-        self.settle(id);
+        self.arrange_query(id);
         parcel
     }
 
@@ -80,7 +80,7 @@ impl Sender {
         self.classify(id);
     }
 
-    pub(super) fn remove(&mut self, id: u64) -> Option<Outgoing> {
+    pub(super) fn remove(&mut self, id: u64) -> Option<OutboundChunk> {
         let chunk = self.active.remove(&id)?;
         match chunk.room {
             Room::Given => self.outstanding -= u32::from(chunk.packets),
@@ -109,7 +109,7 @@ impl Sender {
     }
 
     /// Arranges a CSYN about a chunk that can go on only with an answer and has not asked.
-    pub(super) fn settle(&mut self, id: u64) {
+    pub(super) fn arrange_query(&mut self, id: u64) {
         let Some(chunk) = self.active.get(&id) else {
             return;
         };

@@ -14,7 +14,7 @@ use whimbrel_core::{Deadline, RttEstimator, Time, TimerQueue};
 use super::config::{HopConfig, MIN_MTU, Pacing};
 use super::event::HopEvent;
 use super::feedback::Feedback;
-use super::outgoing::{Fate, Outgoing, Parcel, Room};
+use super::outbound::{Fate, OutboundChunk, Parcel, Room};
 use super::pacing::Pacer;
 use super::rate::RateModel;
 use super::session::Peer;
@@ -35,7 +35,7 @@ struct Limits {
 pub(super) struct Sender {
     queue: VecDeque<Parcel>,
     queued_bytes: usize,
-    active: BTreeMap<u64, Outgoing>,
+    active: BTreeMap<u64, OutboundChunk>,
     // Ids on the wire are the low halves of these.
     next_id: u64,
     session_first: u64,
@@ -128,7 +128,8 @@ impl Sender {
 
     /// A new session: what was under way goes back to the head of the queue, in its order.
     pub(super) fn restart(&mut self, now: Time, peer: &Peer, window: u32, config: &HopConfig) {
-        let given_up: Vec<Outgoing> = core::mem::take(&mut self.active).into_values().collect();
+        let given_up: Vec<OutboundChunk> =
+            core::mem::take(&mut self.active).into_values().collect();
         for chunk in given_up
             .into_iter()
             .rev()
@@ -191,7 +192,7 @@ impl Sender {
             self.queued_bytes -= parcel.len();
             return Some((parcel.head, parcel.body));
         }
-        let live = |chunk: &Outgoing| chunk.parcel.tag == tag && chunk.fate != Fate::Withdrawn;
+        let live = |chunk: &OutboundChunk| chunk.parcel.tag == tag && chunk.fate != Fate::Withdrawn;
         let id = self
             .active
             .iter()
@@ -254,7 +255,7 @@ impl Sender {
             self.classify(id);
         }
         let ids: Vec<u64> = self.active.keys().copied().collect();
-        ids.into_iter().for_each(|id| self.settle(id));
+        ids.into_iter().for_each(|id| self.arrange_query(id));
         self.update_pace();
     }
 
@@ -287,7 +288,7 @@ impl Sender {
 
     pub(super) fn handle_timeout(&mut self, now: Time, stats: &mut HopStats) {
         while let Some((_, id)) = self.tails.pop_due(now) {
-            if !self.suspended && self.active.get(&id).is_some_and(Outgoing::is_waiting) {
+            if !self.suspended && self.active.get(&id).is_some_and(OutboundChunk::is_waiting) {
                 self.csyn_due.insert(id);
             }
         }

@@ -7,7 +7,7 @@ use whimbrel_core::Time;
 use super::Sender;
 use crate::hop::event::HopEvent;
 use crate::hop::feedback::{Answered, Disbelief};
-use crate::hop::outgoing::{Fate, Outgoing, Room};
+use crate::hop::outbound::{Fate, OutboundChunk, Room};
 use crate::hop::stats::HopStats;
 use crate::hop::wire::{Cack, Progress};
 
@@ -125,7 +125,7 @@ impl Sender {
         }
         self.model.sample(now, &answered.sample);
         self.update_pace();
-        unheard.into_iter().for_each(|id| self.settle(id));
+        unheard.into_iter().for_each(|id| self.arrange_query(id));
         Ok(answered)
     }
 
@@ -188,7 +188,7 @@ impl Sender {
                 self.classify(id);
             }
         }
-        self.settle(id);
+        self.arrange_query(id);
         is_large && full > 0
     }
 }
@@ -196,7 +196,7 @@ impl Sender {
 /// The CSYN `number` will not be answered any more; if it was the last one about its chunk, nothing
 /// is asked.
 pub(super) fn forget_question(
-    active: &mut BTreeMap<u64, Outgoing>,
+    active: &mut BTreeMap<u64, OutboundChunk>,
     number: u32,
     about: Option<u64>,
 ) {

@@ -7,7 +7,7 @@ use whimbrel_core::Time;
 
 use super::Sender;
 use crate::hop::event::HopEvent;
-use crate::hop::outgoing::{Fate, Outgoing, Room};
+use crate::hop::outbound::{Fate, OutboundChunk, Room};
 use crate::hop::stats::HopStats;
 use crate::hop::wire::{
     About, CSYN_LEN, Csyn, DATA_OVERHEAD, carry_question, encode_csyn, encode_mtu_probe,
@@ -100,7 +100,7 @@ impl Sender {
             stats.data_sent += 1;
             stats.data_resent += u64::from(resent);
             self.classify(id);
-            self.settle(id);
+            self.arrange_query(id);
             let in_turn = u64::from(self.feedback.since_csyn().0) >= per_csyn;
             if in_turn || self.feedback.inflight() >= cap {
                 self.csyn_due.insert(id);
@@ -234,7 +234,7 @@ impl Sender {
                 });
                 continue;
             }
-            match Outgoing::new(parcel, self.limits.frame - DATA_OVERHEAD, Room::Asked) {
+            match OutboundChunk::new(parcel, self.limits.frame - DATA_OVERHEAD, Room::Asked) {
                 Ok(chunk) => self.start(chunk),
                 Err(parcel) => {
                     events.push_back(HopEvent::TooLarge {

@@ -59,7 +59,7 @@ pub(super) struct Change {
     pub(super) full: usize,
 }
 
-pub(super) struct Outgoing {
+pub(super) struct OutboundChunk {
     pub(super) parcel: Parcel,
     pub(super) shape: Shape,
     pub(super) packets: u16,
@@ -82,10 +82,10 @@ pub(super) struct Outgoing {
     order: Vec<u32>,
 }
 
-impl Outgoing {
+impl OutboundChunk {
     /// Cuts `parcel`, which is not empty, in packets of at most `payload` bytes; `None` if there
     /// are too many.
-    pub(super) fn new(parcel: Parcel, payload: usize, room: Room) -> Result<Outgoing, Parcel> {
+    pub(super) fn new(parcel: Parcel, payload: usize, room: Room) -> Result<OutboundChunk, Parcel> {
         let len = parcel.len();
         let shape = Shape {
             chunk_len: len as u32,
@@ -95,7 +95,7 @@ impl Outgoing {
             return Err(parcel);
         };
         let count = usize::from(packets);
-        Ok(Outgoing {
+        Ok(OutboundChunk {
             parcel,
             shape,
             packets,
@@ -136,7 +136,7 @@ impl Outgoing {
         !self.has_unsent() && !self.has_missing()
     }
 
-    /// Size of the frame that [`Outgoing::write_next`] would write.
+    /// Size of the frame that [`OutboundChunk::write_next`] would write.
     pub(super) fn next_frame_len(&self) -> Option<usize> {
         let (seq, _) = self.next_packet()?;
         Some(self.start_of(seq + 1) - self.start_of(seq) + DATA_OVERHEAD)
@@ -328,14 +328,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn chunk(len: usize, head: usize, payload: usize) -> Outgoing {
+    fn chunk(len: usize, head: usize, payload: usize) -> OutboundChunk {
         let bytes = Bytes::from((0..len).map(|i| i as u8).collect::<Vec<_>>());
         let parcel = Parcel {
             tag: 1,
             head: bytes.slice(..head),
             body: bytes.slice(head..),
         };
-        Outgoing::new(parcel, payload, Room::Given).unwrap_or_else(|_| panic!("too many packets"))
+        OutboundChunk::new(parcel, payload, Room::Given)
+            .unwrap_or_else(|_| panic!("too many packets"))
     }
 
     proptest! {
