@@ -239,8 +239,8 @@ impl<M: Machine> Live for Peer<M> {
 
 fn fetcher(options: FetchOptions) -> Box<dyn Live> {
     let options = FetchOptions {
-        most_segments: 50,
-        most_bytes: 5_000,
+        max_segments: 50,
+        max_bytes: 5_000,
         log_window: true,
         log_rtt: true,
         ..options

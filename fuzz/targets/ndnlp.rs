@@ -38,7 +38,7 @@ fn service(choice: u8, padded: bool, seed: u64) -> LinkService {
     let mut config = LinkServiceConfig::datagram(400);
     config.reliability = reliability(choice);
     config.smallest_frame = if padded { 46 } else { 0 };
-    config.most_outstanding = MOST_OUTSTANDING;
+    config.max_outstanding = MOST_OUTSTANDING;
     config.queue_packets = 32;
     config.reassembly_packets = 4;
     config.drain_rate = (choice >= 200).then_some(1_000_000);

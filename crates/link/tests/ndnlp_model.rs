@@ -124,7 +124,7 @@ impl Run {
         let config = |reliability| {
             let mut config = LinkServiceConfig::datagram(1400);
             (config.reliability, config.smallest_frame) = (reliability, smallest_frame);
-            config.most_outstanding = 2048;
+            config.max_outstanding = 2048;
             config
         };
         Run {
@@ -189,8 +189,8 @@ impl Run {
     fn check_bounds(&self) {
         for end in self.faces.ends() {
             let stats = end.service.stats();
-            assert!(stats.outstanding <= end.config.most_outstanding);
-            assert!(stats.queue_packets <= end.config.queue_packets + end.config.most_outstanding);
+            assert!(stats.outstanding <= end.config.max_outstanding);
+            assert!(stats.queue_packets <= end.config.queue_packets + end.config.max_outstanding);
         }
     }
 

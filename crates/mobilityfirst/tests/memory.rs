@@ -232,7 +232,7 @@ fn run(mischiefs: &[Mischief], names: Names, rounds: u32) -> Outcome {
         router.handle_port(Time::ZERO, neighbour.port, PortEvent::Up(info(1)));
     }
     let (mut now, mut buffer) = (Time::ZERO, Vec::new());
-    let (mut most, mut most_chunks) = (0, 0);
+    let (mut most, mut max_chunks) = (0, 0);
     for _ in 0..rounds {
         now += STEP;
         router.handle_timeout(now);
@@ -254,12 +254,12 @@ fn run(mischiefs: &[Mischief], names: Names, rounds: u32) -> Outcome {
             }
         }
         most = most.max(router.memory().total());
-        most_chunks = most_chunks.max(router.status(now).stored_chunks as u64);
+        max_chunks = max_chunks.max(router.status(now).stored_chunks as u64);
     }
     Outcome {
         router,
-        most_bytes: most,
-        most_stored_chunks: most_chunks,
+        max_bytes: most,
+        max_stored_chunks: max_chunks,
         now,
     }
 }
@@ -268,8 +268,8 @@ fn run(mischiefs: &[Mischief], names: Names, rounds: u32) -> Outcome {
 struct Outcome {
     router: Router,
     /// The most memory that its chunks took at any moment.
-    most_bytes: u64,
-    most_stored_chunks: u64,
+    max_bytes: u64,
+    max_stored_chunks: u64,
     now: Time,
 }
 
@@ -287,9 +287,9 @@ fn a_flood_for_absent_names_and_half_chunks_stay_within_the_formula() {
             let outcome = run(kinds, names, 2_000);
             let case = format!("{kinds:?}, {names:?}");
             assert!(
-                outcome.most_bytes <= bound(),
+                outcome.max_bytes <= bound(),
                 "{case}: {} of {}",
-                outcome.most_bytes,
+                outcome.max_bytes,
                 bound()
             );
             // It was a load: the neighbours sent more than the router may hold of their kind.
@@ -332,11 +332,11 @@ fn what_holds_room_is_within_the_buffer_and_what_is_stored_within_the_storage() 
 #[test]
 fn chunks_without_content_fill_no_storage_beyond_its_limit() {
     let outcome = run(&[Mischief::EmptyChunks], Names::None, 2_000);
-    let tables = outcome.most_stored_chunks * ENTRY;
+    let tables = outcome.max_stored_chunks * ENTRY;
     assert!(
         tables <= config().store.total,
         "{} chunks are stored",
-        outcome.most_stored_chunks
+        outcome.max_stored_chunks
     );
 }
 
@@ -344,9 +344,9 @@ fn chunks_without_content_fill_no_storage_beyond_its_limit() {
 fn echoes_to_nobody_stay_within_the_formula() {
     let outcome = run(&[Mischief::Echoes], Names::Silent, 2_000);
     assert!(
-        outcome.most_bytes <= bound(),
+        outcome.max_bytes <= bound(),
         "{} of {}",
-        outcome.most_bytes,
+        outcome.max_bytes,
         bound()
     );
 }

@@ -22,9 +22,9 @@ pub struct ReplayConfig {
     pub grace: Duration,
     /// Maximum of remembered Interests per key. A larger burst within `grace` is accepted as long
     /// as its times increase.
-    pub most_per_key: usize,
+    pub max_per_key: usize,
     /// Maximum of remembered keys.
-    pub most_keys: usize,
+    pub max_keys: usize,
 }
 
 impl Default for ReplayConfig {
@@ -33,8 +33,8 @@ impl Default for ReplayConfig {
     fn default() -> ReplayConfig {
         ReplayConfig {
             grace: Duration::from_secs(60),
-            most_per_key: 4096,
-            most_keys: 256,
+            max_per_key: 4096,
+            max_keys: 256,
         }
     }
 }
@@ -176,7 +176,7 @@ impl ReplayGuard {
         entry: Option<(u64, [u8; 16])>,
         sequence: Option<u64>,
     ) {
-        if !self.keys.contains_key(&key) && self.keys.len() >= self.config.most_keys.max(1) {
+        if !self.keys.contains_key(&key) && self.keys.len() >= self.config.max_keys.max(1) {
             self.forget_a_key();
         }
         self.accepted += 1;
@@ -191,7 +191,7 @@ impl ReplayGuard {
         account.seen.extend(entry);
         let grace = u64::try_from(self.config.grace.as_millis()).unwrap_or(u64::MAX);
         account.forget_before(now.saturating_sub(grace));
-        while account.seen.len() > self.config.most_per_key {
+        while account.seen.len() > self.config.max_per_key {
             account.forget_oldest();
         }
     }

@@ -21,11 +21,11 @@ fn info(time: Option<u64>, nonce: Option<&[u8]>, sequence: Option<u64>) -> Signa
     }
 }
 
-fn guard(most_per_key: usize, most_keys: usize) -> ReplayGuard {
+fn guard(max_per_key: usize, max_keys: usize) -> ReplayGuard {
     ReplayGuard::new(ReplayConfig {
         grace: Duration::from_millis(GRACE),
-        most_per_key,
-        most_keys,
+        max_per_key,
+        max_keys,
     })
 }
 
@@ -204,10 +204,10 @@ proptest! {
     fn with_little_room_and_any_clock_nothing_is_accepted_twice(
         arrivals in arrivals(),
         set_back in prop::collection::vec(any::<bool>(), 200),
-        most_per_key in 0..4usize,
-        most_keys in 0..3usize,
+        max_per_key in 0..4usize,
+        max_keys in 0..3usize,
     ) {
-        let (mut guard, mut accepted, mut now) = (guard(most_per_key, most_keys), BTreeSet::new(), 1_000_000u64);
+        let (mut guard, mut accepted, mut now) = (guard(max_per_key, max_keys), BTreeSet::new(), 1_000_000u64);
         for (arrival, back) in arrivals.into_iter().zip(set_back) {
             now = if back { now - arrival.later } else { now + arrival.later };
             let time = arrival.has_time.then(|| now.saturating_add_signed(arrival.offset));
@@ -217,7 +217,7 @@ proptest! {
                 prop_assert!(accepted.insert((arrival.key, time, nonce, arrival.sequence)), "a replay");
             }
             let (keys, remembered) = guard.remembered();
-            prop_assert!(keys <= most_keys.max(1) && remembered <= keys * most_per_key);
+            prop_assert!(keys <= max_keys.max(1) && remembered <= keys * max_per_key);
         }
     }
 }

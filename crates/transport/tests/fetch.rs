@@ -530,7 +530,7 @@ fn a_last_segment_before_one_that_exists_is_an_error() {
 fn a_last_segment_of_the_greatest_number_takes_no_memory() {
     let options = FetchOptions {
         discovery: Discovery::None,
-        most_segments: 100,
+        max_segments: 100,
         retries: Some(0),
         ..FetchOptions::default()
     };
@@ -839,8 +839,8 @@ fn what_the_program_does_not_take_is_bounded() {
     use whimbrel_transport::Application;
     let content = content(200_000);
     let options = FetchOptions {
-        most_segments: 30,
-        most_bytes: 20_000,
+        max_segments: 30,
+        max_bytes: 20_000,
         ..FetchOptions::default()
     };
     let mut fetcher = Fetcher::new(name("/file"), options, SeededRng::new(1), Time::ZERO);

@@ -53,7 +53,7 @@ pub struct SoakReport {
     /// The router's resident memory: the maximum in the settling time.
     pub settled_bytes: u64,
     /// The maximum after it.
-    pub most_bytes: u64,
+    pub max_bytes: u64,
     /// Samples per second, from the beginning of the load on.
     pub samples_bytes: Vec<u64>,
     /// True if memory did not grow beyond noise.
@@ -83,7 +83,7 @@ impl SoakReport {
             self.reached_exchanges_per_s,
             self.seconds,
             mebi(self.settled_bytes),
-            mebi(self.most_bytes),
+            mebi(self.max_bytes),
             word(self.memory_holds),
             self.lost,
             self.sent,
@@ -145,7 +145,7 @@ pub fn soak(
     let settling = SETTLING.min(options.duration / 3).as_secs() as usize + 1;
     let (settled, rest) = samples.split_at(settling.min(samples.len().saturating_sub(1)));
     let most = |samples: &[u64]| samples.iter().max().copied().unwrap_or(0);
-    let (settled_bytes, most_bytes) = (most(settled), most(rest));
+    let (settled_bytes, max_bytes) = (most(settled), most(rest));
     let reached = consumed.rate();
     Ok(SoakReport {
         peak_exchanges_per_s: peak,
@@ -156,9 +156,9 @@ pub fn soak(
         lost: consumed.lost,
         nacks: consumed.nacks,
         settled_bytes,
-        most_bytes,
+        max_bytes,
         samples_bytes: samples,
-        memory_holds: (most_bytes as f64)
+        memory_holds: (max_bytes as f64)
             <= settled_bytes as f64 + (settled_bytes as f64 * NOISE).max(NOISE_BYTES),
         complete: consumed.lost + consumed.nacks == 0 && reached >= rate * 0.9,
     })

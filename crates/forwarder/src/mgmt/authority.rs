@@ -83,8 +83,8 @@ pub enum CommandRefusal {
 /// clocks, as ndn-cxx allows.
 const REPLAYS: ReplayConfig = ReplayConfig {
     grace: Duration::from_secs(120),
-    most_per_key: 32_768,
-    most_keys: 64,
+    max_per_key: 32_768,
+    max_keys: 64,
 };
 /// Maximum of remembered commands without a key.
 const MAX_REMEMBERED_UNKEYED: usize = 8_192;

@@ -73,7 +73,7 @@ pub struct LinkServiceConfig {
     /// Bytes that the modelled device adds to each frame.
     pub drain_overhead: u32,
     /// Maximum of unacknowledged frames; beyond it the oldest one is forgotten.
-    pub most_outstanding: usize,
+    pub max_outstanding: usize,
     /// Adaptive profile: maximum of retransmissions per frame, ...
     pub max_retransmissions: u8,
     /// ... an Interest not beyond its lifetime, and other packets not after this time in the link.
@@ -104,7 +104,7 @@ impl LinkServiceConfig {
             marking_interval: Duration::from_millis(100),
             drain_rate: None,
             drain_overhead: 0,
-            most_outstanding: 16_384,
+            max_outstanding: 16_384,
             max_retransmissions: 7,
             data_patience: Duration::from_secs(1),
             report_delay: Duration::from_millis(10),
@@ -136,7 +136,7 @@ impl LinkServiceConfig {
         self.queue_bytes = self.queue_bytes.max(1);
         self.marking_interval = self.marking_interval.max(Duration::from_millis(1));
         self.drain_rate = self.drain_rate.map(|rate| rate.max(1));
-        self.most_outstanding = self.most_outstanding.clamp(16, 1 << 20);
+        self.max_outstanding = self.max_outstanding.clamp(16, 1 << 20);
         self.report_delay = self
             .report_delay
             .clamp(Duration::from_millis(1), Duration::from_millis(250));

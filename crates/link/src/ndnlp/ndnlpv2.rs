@@ -65,17 +65,17 @@ pub(crate) struct Ndnlpv2 {
 }
 
 impl Ndnlpv2 {
-    pub(crate) fn new(rng: &mut SeededRng, most_outstanding: usize) -> Ndnlpv2 {
-        Ndnlpv2::starting(rng.next_word(), most_outstanding)
+    pub(crate) fn new(rng: &mut SeededRng, max_outstanding: usize) -> Ndnlpv2 {
+        Ndnlpv2::starting(rng.next_word(), max_outstanding)
     }
 
     /// A profile whose first TxSequence is this.
-    pub(crate) fn starting(first: u64, most_outstanding: usize) -> Ndnlpv2 {
+    pub(crate) fn starting(first: u64, max_outstanding: usize) -> Ndnlpv2 {
         Ndnlpv2 {
             peer: Peer::Unknown,
             unanswered_since: None,
             next_trial: Time::ZERO,
-            outstanding: Outstanding::new(first, most_outstanding),
+            outstanding: Outstanding::new(first, max_outstanding),
             // The defaults of ndn-cxx, whose estimator NFD uses.
             rtt: RttEstimator::new(
                 Duration::from_secs(1),
@@ -209,7 +209,7 @@ impl Recovery for Ndnlpv2 {
         framing::fragment_overhead(header) + TX_SEQUENCE
     }
 
-    fn most_fragments(&self) -> usize {
+    fn max_fragments(&self) -> usize {
         MAX_FRAGMENTS
     }
 

@@ -25,7 +25,7 @@ impl Recovery for Plain {
         framing::fragment_overhead(header)
     }
 
-    fn most_fragments(&self) -> usize {
+    fn max_fragments(&self) -> usize {
         MAX_FRAGMENTS
     }
 

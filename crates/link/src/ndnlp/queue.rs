@@ -49,25 +49,25 @@ pub(crate) struct OutQueue {
     // Sent before all others. Bounded by the number of outstanding frames.
     urgent: VecDeque<Box<Resend>>,
     bytes: usize,
-    most_packets: usize,
-    most_bytes: usize,
+    max_packets: usize,
+    max_bytes: usize,
 }
 
 impl OutQueue {
-    pub(crate) fn new(most_packets: usize, most_bytes: usize) -> OutQueue {
+    pub(crate) fn new(max_packets: usize, max_bytes: usize) -> OutQueue {
         OutQueue {
             entries: VecDeque::new(),
             urgent: VecDeque::new(),
             bytes: 0,
-            most_packets,
-            most_bytes,
+            max_packets,
+            max_bytes,
         }
     }
 
     /// Returns false if there is no room. An empty queue accepts a packet of any size.
     pub(crate) fn push(&mut self, packet: QueuedPacket) -> bool {
         let full =
-            self.len() >= self.most_packets || self.bytes + packet.packet.len() > self.most_bytes;
+            self.len() >= self.max_packets || self.bytes + packet.packet.len() > self.max_bytes;
         if full && !self.is_empty() {
             return false;
         }

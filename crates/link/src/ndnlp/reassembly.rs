@@ -36,8 +36,8 @@ pub(crate) struct Place {
 pub(crate) struct Reassembler {
     partials: BTreeMap<PacketKey, Partial>,
     bytes: usize,
-    most_packets: usize,
-    most_bytes: usize,
+    max_packets: usize,
+    max_bytes: usize,
     timeout: Duration,
     // Not after the first expiry.
     next_expiry: Option<Time>,
@@ -78,12 +78,12 @@ impl Partial {
 }
 
 impl Reassembler {
-    pub(crate) fn new(most_packets: usize, most_bytes: usize, timeout: Duration) -> Reassembler {
+    pub(crate) fn new(max_packets: usize, max_bytes: usize, timeout: Duration) -> Reassembler {
         Reassembler {
             partials: BTreeMap::new(),
             bytes: 0,
-            most_packets,
-            most_bytes: most_bytes.max(MAX_BYTES + FRAGMENT_COST * MAX_FRAGMENTS as usize),
+            max_packets,
+            max_bytes: max_bytes.max(MAX_BYTES + FRAGMENT_COST * MAX_FRAGMENTS as usize),
             timeout,
             next_expiry: None,
             spare: Vec::new(),
@@ -180,7 +180,7 @@ impl Reassembler {
     }
 
     fn keep_within_bounds(&mut self, newest: PacketKey, drops: &mut LinkDrops) {
-        while self.partials.len() > self.most_packets || self.bytes > self.most_bytes {
+        while self.partials.len() > self.max_packets || self.bytes > self.max_bytes {
             let others = self.partials.iter().filter(|(key, _)| **key != newest);
             let Some((key, cost)) = others
                 .min_by_key(|(_, partial)| partial.last_arrival)
@@ -387,7 +387,7 @@ mod tests {
                     prop_assert_eq!(whole, expected);
                 }
                 let (packets, held) = partials.held();
-                prop_assert!(packets <= 4 && held <= partials.most_bytes);
+                prop_assert!(packets <= 4 && held <= partials.max_bytes);
                 prop_assert_eq!(held, partials.partials.values().map(Partial::cost).sum::<usize>());
             }
         }

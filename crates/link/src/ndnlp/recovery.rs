@@ -40,7 +40,7 @@ pub(crate) struct Profiles {
 
 impl Profiles {
     pub(crate) fn new(config: &LinkServiceConfig, rng: &mut SeededRng) -> Profiles {
-        let most = config.most_outstanding;
+        let most = config.max_outstanding;
         let recovering: Vec<Box<dyn Recovery>> = match config.reliability {
             Reliability::Off => Vec::new(),
             Reliability::Paper {
@@ -162,7 +162,7 @@ pub(crate) trait Recovery: Debug + Send {
     fn fragment_overhead(&self, header: Option<&LpHeader>) -> usize;
 
     /// Maximum of fragments of a packet.
-    fn most_fragments(&self) -> usize;
+    fn max_fragments(&self) -> usize;
 
     /// True if a packet is encapsulated with its header before it is fragmented. If false, the
     /// first fragment carries the header.

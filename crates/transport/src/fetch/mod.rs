@@ -44,7 +44,7 @@ enum Phase {
 
 /// Fetches one object: an [`Application`].
 ///
-/// Memory: at most [`FetchOptions::most_segments`] segments and [`FetchOptions::most_bytes`] of
+/// Memory: at most [`FetchOptions::max_segments`] segments and [`FetchOptions::max_bytes`] of
 /// content until the program takes the events; `log_window` and `log_rtt` add at most two events
 /// for each Data.
 pub struct Fetcher {

@@ -111,9 +111,9 @@ pub struct FetchOptions {
     /// The order in which the program gets segments.
     pub delivery: Delivery,
     /// Maximum of segments in flight or waiting for the program (ndn-cxx: 25,000).
-    pub most_segments: usize,
+    pub max_segments: usize,
     /// Maximum of bytes in flight or waiting for the program.
-    pub most_bytes: usize,
+    pub max_bytes: usize,
     /// How Data is verified.
     pub verify: Verify,
     /// ForwardingHint of all Interests.
@@ -139,8 +139,8 @@ impl Default for FetchOptions {
             ignore_marks: false,
             once_per_round_trip: true,
             delivery: Delivery::InOrder,
-            most_segments: 25_000,
-            most_bytes: 64 * 1024 * 1024,
+            max_segments: 25_000,
+            max_bytes: 64 * 1024 * 1024,
             verify: Verify::None,
             forwarding_hint: Vec::new(),
             progress_interval: Duration::from_millis(200),

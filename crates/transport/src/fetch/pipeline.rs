@@ -35,8 +35,8 @@ pub(super) struct Pipeline {
     retries: Option<u32>,
     ignore_marks: bool,
     delivery: Delivery,
-    most_segments: usize,
-    most_bytes: usize,
+    max_segments: usize,
+    max_bytes: usize,
     progress_interval: Duration,
     log_window: bool,
     log_rtt: bool,
@@ -86,8 +86,8 @@ impl Pipeline {
             retries: options.retries,
             ignore_marks: options.ignore_marks,
             delivery: options.delivery,
-            most_segments: options.most_segments.clamp(1, MAX_SPAN as usize),
-            most_bytes: options.most_bytes,
+            max_segments: options.max_segments.clamp(1, MAX_SPAN as usize),
+            max_bytes: options.max_bytes,
             progress_interval: options.progress_interval,
             log_window: options.log_window,
             log_rtt: options.log_rtt,
@@ -274,7 +274,7 @@ impl Pipeline {
             rtt,
             in_flight: *status == Status::InFlight,
             marked: marked && !self.ignore_marks,
-            limit: self.most_segments as f64,
+            limit: self.max_segments as f64,
         };
         self.stats.marks += u64::from(marked);
         let decreased = self.paths.on_answer(sent.path, &answer);
@@ -635,8 +635,8 @@ impl Pipeline {
         self.missing.is_none()
             && self.last.is_none_or(|last| next <= last.number)
             && next < u64::MAX
-            && self.segments.len() < self.most_segments
-            && (bytes <= self.most_bytes || self.segments.len() == 0)
+            && self.segments.len() < self.max_segments
+            && (bytes <= self.max_bytes || self.segments.len() == 0)
     }
 
     /// The next segment for the program: number, offset and content.

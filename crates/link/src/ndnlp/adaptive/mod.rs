@@ -68,7 +68,7 @@ impl Adaptive {
         let mut rng = SeededRng::new(rng.next_word());
         Adaptive {
             handshake: Handshake::new(&mut rng),
-            sender: Sender::new(rng.next_word() as u32, config.most_outstanding),
+            sender: Sender::new(rng.next_word() as u32, config.max_outstanding),
             receiver: None,
             report_delay: config.report_delay,
             max_retransmissions: config.max_retransmissions,
@@ -83,8 +83,8 @@ impl Adaptive {
 
     /// A profile whose first number is this.
     #[cfg(test)]
-    pub(crate) fn start_at(&mut self, first: u32, most_outstanding: usize) {
-        self.sender = Sender::new(first, most_outstanding);
+    pub(crate) fn start_at(&mut self, first: u32, max_outstanding: usize) {
+        self.sender = Sender::new(first, max_outstanding);
     }
 
     /// True if packets are sent in compact frames.

@@ -85,7 +85,7 @@ impl Recovery for Adaptive {
         MAX_HEADER_LEN + 2
     }
 
-    fn most_fragments(&self) -> usize {
+    fn max_fragments(&self) -> usize {
         MAX_FRAGMENTS
     }
 

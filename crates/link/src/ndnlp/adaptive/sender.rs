@@ -67,11 +67,11 @@ pub(super) struct Sender {
 
 impl Sender {
     /// A sender whose first number ends in `first`.
-    pub(super) fn new(first: u32, most_outstanding: usize) -> Sender {
+    pub(super) fn new(first: u32, max_outstanding: usize) -> Sender {
         let first = FIRST + u64::from(first);
         let tick = Duration::from_micros(100);
         Sender {
-            outstanding: Outstanding::new(first, most_outstanding),
+            outstanding: Outstanding::new(first, max_outstanding),
             largest_arrived: first - 1,
             rtt: RttEstimator::new(Duration::from_millis(100), tick, Duration::from_secs(10)),
             loss: LossMeter::default(),

@@ -56,7 +56,7 @@ impl Paper {
     pub(crate) fn new(
         rng: &mut SeededRng,
         max_retransmissions: u8,
-        most_outstanding: usize,
+        max_outstanding: usize,
     ) -> Paper {
         // Random, so that the packets of a restarted sender are not mistaken for earlier ones.
         let first = rng.next_word();
@@ -64,7 +64,7 @@ impl Paper {
             (first >> 32) as u32,
             first as u32,
             max_retransmissions,
-            most_outstanding,
+            max_outstanding,
         )
     }
 
@@ -73,12 +73,12 @@ impl Paper {
         frame: u32,
         packet: u32,
         max_retransmissions: u8,
-        most_outstanding: usize,
+        max_outstanding: usize,
     ) -> Paper {
         let zero = core::time::Duration::ZERO;
         Paper {
             max_retransmissions,
-            outstanding: Outstanding::new(FIRST + u64::from(frame), most_outstanding),
+            outstanding: Outstanding::new(FIRST + u64::from(frame), max_outstanding),
             next_packet: u64::from(packet),
             // For statistics only: there is no timer.
             rtt: RttEstimator::new(zero, zero, zero),

@@ -35,7 +35,7 @@ impl Recovery for Paper {
         framing::fragment_overhead(header) + 2 + NUMBERS_LEN
     }
 
-    fn most_fragments(&self) -> usize {
+    fn max_fragments(&self) -> usize {
         MAX_FRAGMENTS
     }
 

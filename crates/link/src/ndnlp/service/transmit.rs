@@ -192,7 +192,7 @@ impl LinkService {
             piece.packet = wrapped(&piece.packet, piece.header.take());
         }
         let overhead = profile.fragment_overhead(piece.header.as_deref());
-        let most = profile.most_fragments();
+        let most = profile.max_fragments();
         let plan =
             cut(piece.packet.len(), overhead, self.mtu, most).filter(|_| self.config.fragmentation);
         let Some((fragment_len, count)) = plan else {
