@@ -77,6 +77,11 @@ impl Names {
         }
     }
 
+    pub(super) fn set_wall_clock(&mut self, wall: WallClock) {
+        self.wall = wall;
+        self.resolver.set_wall_clock(wall);
+    }
+
     /// Looks up a name: in the name service, or, if none is configured, in this router's records.
     pub(super) fn look_up(&mut self, now: Time, name: Guid) -> Lookup {
         let Some(names) = &self.own else {

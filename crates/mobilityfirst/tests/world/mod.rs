@@ -19,7 +19,7 @@ use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, Publish, Read
 use whimbrel_mobilityfirst::router::{ProxyPolicy, Router, RouterConfig, store::StoreLimits};
 use whimbrel_mobilityfirst::wire::{ContentKind, Reliability};
 
-const WALL: WallClock = WallClock::new(1_767_225_600_000);
+pub(crate) const WALL: WallClock = WallClock::new(1_800_000_000_000);
 const ROUTER: Guid = Guid([1; 32]);
 const UPLINK: PortId = PortId(100);
 /// The port of the first program; the others follow.
@@ -188,10 +188,16 @@ impl World {
 
     /// Each host has a back-pressure buffer of so many packets.
     pub(crate) fn with_buffers(buffer_packets: usize) -> World {
+        World::with_clock(buffer_packets, WALL)
+    }
+
+    /// The first host has another clock than the router and the second host.
+    pub(crate) fn with_clock(buffer_packets: usize, first: WallClock) -> World {
         let host = |number: u8| {
+            let wall = if number == 1 { first } else { WALL };
             let config = HostConfig {
                 buffer_packets,
-                ..HostConfig::new(KeyPair::from_secret(&[number; 32]), WALL)
+                ..HostConfig::new(KeyPair::from_secret(&[number; 32]), wall)
             };
             Host::new(config, SeededRng::new(number.into()))
         };
