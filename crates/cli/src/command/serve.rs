@@ -169,7 +169,9 @@ fn explain(code: ControlCode) -> &'static str {
             "refused: this machine's clock differs from the router's or the name service's; trying again"
         }
         ControlCode::Stale => "a newer announcement exists; trying again",
-        ControlCode::Unreachable => "no name service responds; trying again",
+        ControlCode::Unreachable => {
+            "known at this router only; no name service responds, trying again"
+        }
         ControlCode::Full => "the name service is full; trying again",
     }
 }

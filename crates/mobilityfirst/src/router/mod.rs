@@ -355,6 +355,7 @@ impl Router {
             Err(record) => {
                 self.attachments.await_outcome(port, &record);
                 self.names.resolver.insert(now, record);
+                self.serve_from_here(now, guid);
             }
         }
     }
