@@ -170,14 +170,14 @@ impl World {
         world
     }
 
-    /// Nothing goes to a client or comes from it any more.
-    fn cut(&mut self, client: usize) {
+    /// Nothing goes to a client or comes from it for a while.
+    fn cut(&mut self, client: usize, lasts: Duration) {
         assert_eq!(self.routers, 1, "the links of the hosts come first");
         let link = 1 + client;
         let fault = Fault::Outage {
             link: link as u8,
             directions: 3,
-            lasts: Duration::from_secs(3600),
+            lasts,
         };
         self.net.strike(&fault);
     }
@@ -549,7 +549,7 @@ fn a_receiver_that_has_fallen_silent_does_not_hold_up_a_fast_one() {
     let other = world.serve(4 * FAST_BYTES, 2);
     world.get(1, other);
     world.run(Duration::from_millis(100));
-    world.cut(1);
+    world.cut(1, Duration::from_secs(3_600));
     world.run(Duration::from_secs(1));
     let time = world.time_to_get(content, Duration::from_secs(60));
     println!("beside a silent one {time:.2} s, alone {alone:.2} s");
@@ -558,4 +558,24 @@ fn a_receiver_that_has_fallen_silent_does_not_hold_up_a_fast_one() {
     world.run(Duration::from_secs(10));
     let stored = world.with_router(|router, _| router.memory().stored_bytes);
     assert!(stored > 100 * MIB as u64, "{stored} bytes are stored");
+}
+
+#[test]
+fn after_an_outage_content_comes_within_a_round_trip_and_a_tenth_of_a_second() {
+    for outage in [1, 70] {
+        let mut world = World::new(FULL, &[50_000_000]);
+        world.chunk_log2 = 16;
+        let content = world.serve(96 * MIB, 1);
+        world.get(0, content);
+        world.run(Duration::from_secs(2));
+        world.cut(0, Duration::from_secs(outage));
+        world.run(Duration::from_secs(outage));
+        let (before, back) = (world.client(0).bytes, world.net.now());
+        world.run_while(back + Duration::from_secs(10), |world| {
+            world.client(0).bytes == before
+        });
+        let pause = world.net.now().since(back);
+        println!("{pause:?} after an outage of {outage} s");
+        assert!(pause <= DELAY * 2 + Duration::from_millis(100), "{pause:?}");
+    }
 }

@@ -206,10 +206,17 @@ impl Router {
     /// The buffer fills, and a chunk's flow has its part of it: it waits in the storage instead, if
     /// that has room without a loss for others.
     fn spill(&mut self, now: Time, outgoing: ChunkToSend, hops: &NextHops) -> Option<ChunkToSend> {
-        let destination = outgoing.chunk.header.destination;
+        let header = &outgoing.chunk.header;
+        let (destination, address) = (header.destination, header.destination_address);
         if !self.proxy.takes(&outgoing.chunk) {
             return Some(outgoing);
         }
+        // What is stored has no address; it leaves with the one that these next hops stand for.
+        let hops = match hops.iter().any(|branch| branch.address.is_some()) {
+            true => hops.clone(),
+            false if address.is_none() => hops.clone().at_address(self.config.guid),
+            false => hops.clone().at_address(address),
+        };
         self.effects.counters.held_back += 1;
         if let Some(from) = outgoing.from {
             let flow = outgoing.chunk.flow();
@@ -218,7 +225,7 @@ impl Router {
             self.timers.set_earlier(Timer::Holds, now + RENEWAL);
         }
         self.store_or_give_up(now, outgoing);
-        self.proxy.open(destination, hops.clone());
+        self.proxy.open(destination, hops);
         None
     }
 

@@ -317,6 +317,7 @@ impl Router {
             Timer::Lifetime => self.proxy.drop_expired(now, &mut self.effects),
             Timer::Holds => {
                 self.links.renew_holds();
+                self.proxy.settle_slow(&mut self.effects);
                 for (port, flow) in self.proxy.held_back() {
                     self.hold(port, flow, Some(HoldMode::All));
                     self.timers.set_earlier(Timer::Holds, now + RENEWAL);

@@ -251,6 +251,12 @@ impl Proxy {
             .collect()
     }
 
+    /// Ends that for the flows of which nothing is stored any more, however it went.
+    pub(super) fn settle_slow(&mut self, effects: &mut Effects) {
+        let slow: Vec<Flow> = self.slow.keys().copied().collect();
+        slow.iter().for_each(|flow| self.go_on(flow, effects));
+    }
+
     /// Ends that for a flow of which nothing is stored.
     fn go_on(&mut self, flow: &Flow, effects: &mut Effects) {
         if self.store.flow_bytes(flow) == 0 {
