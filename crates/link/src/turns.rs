@@ -123,10 +123,8 @@ mod tests {
                     0 if !here[lane] => {
                         turns.join(lane);
                         here[lane] = true;
-                        for other in 0..6 {
-                            since[lane][other] = 0;
-                            since[other][lane] = 0;
-                        }
+                        since[lane] = [0; 6];
+                        since.iter_mut().for_each(|of| of[lane] = 0);
                     }
                     1 => {
                         turns.leave(lane);
@@ -138,9 +136,7 @@ mod tests {
                         let Some(next) = next else { continue };
                         prop_assert!(here[next]);
                         turns.spend(next, bytes);
-                        for other in 0..6 {
-                            since[next][other] += bytes as i64;
-                        }
+                        since[next].iter_mut().for_each(|sent| *sent += bytes as i64);
                     }
                 }
                 for one in 0..6 {
