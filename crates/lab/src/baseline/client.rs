@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use super::copy::BLOCK;
 use super::server::read_head;
 use crate::process::wait_readable;
 use crate::{LabError, Namespace, TransferMeter, TransferObserver, TransferRecord};
 
-const READ_SIZE: usize = 256 * 1024;
 /// How often an observer hears of a transfer in which nothing arrives.
 const IDLE_REPORT: Duration = Duration::from_millis(100);
 
@@ -93,6 +93,8 @@ fn curl(
     receiver.start();
     let mut process = host.spawn(command)?;
     if let Some(mut output) = process.take_stdout() {
+        // A pipe holds 64 KiB by default; a user without the right to more keeps that.
+        let _ = rustix::pipe::fcntl_setpipe_size(&output, BLOCK);
         receiver
             .receive(&mut output)
             .map_err(LabError::system("read from curl"))?;
@@ -183,7 +185,7 @@ impl<'a> Receiver<'a> {
 
     /// Reads until the end of the stream, or until the deadline.
     fn receive(&mut self, stream: &mut (impl Read + AsFd)) -> io::Result<()> {
-        let mut buffer = vec![0; READ_SIZE];
+        let mut buffer = vec![0; BLOCK];
         while Instant::now() < self.deadline {
             let wake = self.deadline.min(Instant::now() + IDLE_REPORT);
             if wait_readable(stream, wake)? {

@@ -4,6 +4,7 @@
 //! ends, a receive buffer of 2 MB, and (section 5.2) "one HTTP GET request to retrieve one file".
 
 mod client;
+mod copy;
 mod server;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 pub use client::HttpClient;
+pub use copy::{BLOCK, receive, send_file};
 pub use server::{HttpServer, SenderStats};
 
 use crate::{LabError, Namespace, TransferObserver, TransferRecord};

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use socket2::{Domain, SockRef, Socket, Type};
 
 use super::CongestionControl;
+use super::copy::{receive, send_file};
 use crate::{LabError, Namespace};
 
 const MAX_REQUEST: usize = 8192;
@@ -207,18 +208,18 @@ fn answer(mut stream: &TcpStream, path: &Path) -> io::Result<()> {
             b"HTTP/1.1 405 Method Not Allowed\r\nAllow: GET\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
         );
     }
-    let mut file = File::open(path)?;
+    let file = File::open(path)?;
     let length = file.metadata()?.len();
     write!(
         stream,
         "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: {length}\r\n\
          Connection: close\r\n\r\n"
     )?;
-    io::copy(&mut file, &mut stream)?;
+    send_file(stream, &file)?;
     stream.shutdown(Shutdown::Write)?;
     // Until the client closes too, segments may still be sent again, and they must be counted.
     stream.set_read_timeout(None)?;
-    io::copy(&mut stream, &mut io::sink()).map(drop)
+    receive(stream, |_| Ok(())).map(drop)
 }
 
 /// The bytes up to the empty line that ends a request's or a response's head, without it.

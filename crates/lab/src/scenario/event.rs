@@ -9,7 +9,7 @@ use whimbrel_sim::link::LinkSpec;
 
 use super::document::Document;
 use super::fault::{Fault, Faults, Found};
-use super::network::{Network, link_at, network as read_network, node_at};
+use super::network::{Network, link_at as any_link_at, network as read_network, node_at};
 use super::node::Role;
 use super::path::KeyPath;
 
@@ -155,6 +155,21 @@ fn lower(
             vec![timed(when, Action::EmptyCache(node))]
         }
     })
+}
+
+/// The link that `path` names, if events can change it.
+fn link_at(
+    document: &Document<'_>,
+    network: &Network,
+    path: &KeyPath,
+    name: &str,
+) -> Result<usize, Fault> {
+    let link = any_link_at(document, network, path, name)?;
+    if network.links[link].emulated {
+        return Ok(link);
+    }
+    let message = format!("link '{name}' is not emulated, so it cannot change");
+    Err(document.fault(path, message))
 }
 
 /// Refuses keys that say nothing to this verb: they were meant for something else.

@@ -80,6 +80,8 @@ pub struct Plan {
     pub limit: Duration,
     /// A run goes on for so long after the last load's end, and what is still on its way counts.
     pub linger: Duration,
+    /// From the run's origin to the moment from which links are counted.
+    pub warm_up: Duration,
 }
 
 /// The keys of the root that are no tables.
@@ -98,6 +100,8 @@ struct Head {
     limit: Duration,
     #[serde(default, with = "units::duration")]
     linger: Duration,
+    #[serde(default, with = "units::duration")]
+    warm_up: Duration,
     #[serde(default = "transfers")]
     metrics: Vec<String>,
     #[serde(default)]
@@ -248,6 +252,7 @@ fn plan(document: &Document<'_>, overrides: Overrides) -> Result<Plan, Faults> {
         seed,
         limit: head.limit,
         linger: head.linger,
+        warm_up: head.warm_up,
         network,
     };
     fits(document, &plan)?;
@@ -271,13 +276,13 @@ fn fits(document: &Document<'_>, plan: &Plan) -> Result<(), Fault> {
         );
         return Err(document.fault(&KeyPath::from(["nodes"]), message));
     }
+    if plan.warm_up >= plan.limit {
+        let message = "the run is cut off before it has warmed up";
+        return Err(document.fault(&KeyPath::from(["warm_up"]), message));
+    }
     for load in &plan.loads {
-        let Some(passes) = load.plane.passes() else {
-            continue;
-        };
-        let routes = plan.routes.towards(network, load.from, passes);
         for receiver in &load.to {
-            if routes[*receiver].is_empty() {
+            if !plan.routes.connect(network, load, *receiver) {
                 let message = format!(
                     "no path of routers leads from '{}' to '{}'",
                     network.nodes[*receiver].name, network.nodes[load.from].name

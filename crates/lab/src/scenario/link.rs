@@ -39,6 +39,8 @@ pub struct Link {
     pub device: bool,
     /// Whether NDN routers mark congestion on it.
     pub marking: bool,
+    /// Whether namespaces emulate it; else it is a veth pair, as fast as the kernel.
+    pub emulated: bool,
 }
 
 impl Link {
@@ -141,18 +143,23 @@ struct Own {
     device: bool,
     #[serde(default = "yes")]
     marking: bool,
+    #[serde(default = "yes")]
+    emulated: bool,
 }
 
+/// The MTU of Ethernet, bytes.
+pub(super) const ETHERNET: usize = 1500;
+
 fn ethernet() -> usize {
-    1500
+    ETHERNET
 }
 
 fn yes() -> bool {
     true
 }
 
-const OWN: [&str; 8] = [
-    "between", "preset", "mtu", "cost", "recovery", "carrier", "device", "marking",
+const OWN: [&str; 9] = [
+    "between", "preset", "mtu", "cost", "recovery", "carrier", "device", "marking", "emulated",
 ];
 const DIRECTIONS: [&str; 2] = ["forward", "backward"];
 /// IPv4's least, and the largest packet there is.
@@ -296,6 +303,7 @@ impl<'t> Layers<'t> {
             carrier: own.carrier,
             device: own.device,
             marking: own.marking,
+            emulated: own.emulated,
         })
     }
 }
@@ -316,6 +324,11 @@ pub(super) fn check(document: &Document<'_>, network: &Network) -> Result<(), Fa
                 odd.name
             );
             return refuse("carrier", message);
+        }
+        let clean = LinkSpec::default();
+        if !link.emulated && (link.forward != clean || link.backward != clean) {
+            let message = "a link that is not emulated has no rate, delay, queue, loss or the like";
+            return refuse("emulated", message.to_owned());
         }
         for spec in [&link.forward, &link.backward]
             .into_iter()

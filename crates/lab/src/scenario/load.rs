@@ -10,7 +10,7 @@ use whimbrel_transport::cbr::BELRP;
 use super::document::Document;
 use super::fault::{Fault, Faults, Found};
 use super::network::{Network, node_at};
-use super::node::{Role, check_name};
+use super::node::{Names, Role, check_name};
 use super::path::KeyPath;
 use crate::CongestionControl;
 
@@ -186,14 +186,6 @@ fn parallel() -> u32 {
     6
 }
 
-/// One name or several.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged, expecting = "a node's name, or several: [\"a\", \"b\"]")]
-enum Names {
-    One(String),
-    Several(Vec<String>),
-}
-
 /// `loads.NAME`
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -267,15 +259,11 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
     check_name(document, &at, &name)?;
     let section: Section = document.read(&at)?;
     let from = node_at(document, network, &at.key("from"), &section.from)?;
-    let to = match &section.to {
-        Names::One(one) => vec![node_at(document, network, &at.key("to"), one)?],
-        Names::Several(several) => {
-            let nodes = several.iter().enumerate();
-            nodes
-                .map(|(index, node)| node_at(document, network, &at.key("to").index(index), node))
-                .collect::<Result<_, _>>()?
-        }
-    };
+    let to = section.to.at(&at.key("to"));
+    let to = to
+        .iter()
+        .map(|(at, name)| node_at(document, network, at, name));
+    let to: Vec<usize> = to.collect::<Result<_, _>>()?;
     if to.is_empty() || to.contains(&from) {
         let message = format!("'{}' is to be asked by another node", section.from);
         return Err(document.fault(&at.key("to"), message));

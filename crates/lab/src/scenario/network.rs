@@ -36,6 +36,38 @@ impl Network {
         links.filter_map(move |(index, link)| Some((index, link.other_end(node)?)))
     }
 
+    /// The routers that a host attaches to: the ones that it names, or those at its links.
+    pub fn access_routers(&self, host: usize) -> Vec<usize> {
+        match self.nodes[host].routers.as_slice() {
+            [] => {
+                let peers = self.at(host).map(|(_, peer)| peer);
+                peers
+                    .filter(|peer| self.nodes[*peer].is(Role::Router))
+                    .collect()
+            }
+            named => named.to_vec(),
+        }
+    }
+
+    /// Whether the link between two neighbours is one of MobilityFirst: hosts speak with their
+    /// routers, and routers with each other.
+    pub fn attach(&self, a: usize, b: usize) -> bool {
+        let [first, second] = [&self.nodes[a], &self.nodes[b]];
+        let routed = |host: &Node| host.is(Role::Host) && host.routers.is_empty();
+        match (first.is(Role::Router), second.is(Role::Router)) {
+            (true, true) => true,
+            (true, false) => routed(second),
+            (false, true) => routed(first),
+            (false, false) => false,
+        }
+    }
+
+    /// The largest IP packet that every link carries, in bytes.
+    pub fn mtu(&self) -> usize {
+        let mtus = self.links.iter().map(|link| link.mtu);
+        mtus.min().unwrap_or(super::link::ETHERNET)
+    }
+
     /// The nodes with a role.
     pub fn with_role(&self, role: Role) -> impl Iterator<Item = usize> {
         let nodes = self.nodes.iter().enumerate();
@@ -88,6 +120,7 @@ pub(super) fn network(document: &Document<'_>, seed: u64) -> Result<Network, Fau
                 name: name.clone(),
                 roles: leaf.unwrap_or(&section.role).clone(),
                 settings: defaults.clone(),
+                routers: Vec::new(),
             });
         }
     }
@@ -139,9 +172,47 @@ pub(super) fn network(document: &Document<'_>, seed: u64) -> Result<Network, Fau
         let message = "a scenario needs nodes: [nodes] and [links], or [graph]";
         found.add(document.fault(&KeyPath::default(), message));
     }
+    for index in 0..network.nodes.len() {
+        let named = found.keep_all(named_routers(document, &network, index));
+        network.nodes[index].routers = named.unwrap_or_default();
+    }
     // Links of nodes that could not be read would be blamed for them.
     found.or(Some(()))?;
     all.or(Some(network))
+}
+
+/// The routers that a node's key `router` names.
+fn named_routers(
+    document: &Document<'_>,
+    network: &Network,
+    node: usize,
+) -> Result<Vec<usize>, Faults> {
+    let known = &network.nodes[node];
+    let Some(names) = &known.settings.router else {
+        return Ok(Vec::new());
+    };
+    let own = KeyPath::from(["nodes", &known.name, "router"]);
+    let at = match document.get(&own) {
+        Some(_) => own,
+        None => KeyPath::from(["defaults", "node", "router"]),
+    };
+    if !known.is(Role::Host) {
+        let message = format!("'{}' is no host, so it attaches to no router", known.name);
+        return Err(document.fault(&at, message).into());
+    }
+    let mut found = Found::default();
+    let mut routers = Vec::new();
+    for (at, name) in names.at(&at) {
+        let Some(router) = found.keep(node_at(document, network, &at, name)) else {
+            continue;
+        };
+        if network.nodes[router].is(Role::Router) {
+            routers.push(router);
+        } else {
+            found.add(document.fault(&at, format!("'{name}' is no router")));
+        }
+    }
+    found.or(Some(routers))
 }
 
 /// Refuses what no part of a scenario takes its defaults from.

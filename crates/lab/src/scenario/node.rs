@@ -39,13 +39,6 @@ impl Role {
         }
     }
 
-    /// Whether a link between two nodes is one of MobilityFirst: hosts speak with routers, and
-    /// routers with each other.
-    pub fn attach(a: &Node, b: &Node) -> bool {
-        let known = |node: &Node| node.is(Role::Router) || node.is(Role::Host);
-        known(a) && known(b) && (a.is(Role::Router) || b.is(Role::Router))
-    }
-
     /// Whether it passes on what is not for it.
     pub const fn forwards(self) -> bool {
         matches!(self, Role::Router | Role::NdnRouter)
@@ -88,6 +81,8 @@ pub struct Node {
     pub roles: Roles,
     /// Its settings beyond the defaults.
     pub settings: NodeSettings,
+    /// A host's routers, over whatever path leads to them; empty for those at its links.
+    pub routers: Vec<usize>,
 }
 
 impl Node {
@@ -102,12 +97,38 @@ impl Node {
     }
 }
 
+/// One name or several.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged, expecting = "a node's name, or several: [\"a\", \"b\"]")]
+pub(super) enum Names {
+    One(String),
+    Several(Vec<String>),
+}
+
+impl Names {
+    /// Each name with the path at which it was written, below `at`.
+    pub(super) fn at(&self, at: &KeyPath) -> Vec<(KeyPath, &str)> {
+        match self {
+            Names::One(one) => vec![(at.clone(), one.as_str())],
+            Names::Several(several) => {
+                let names = several.iter().enumerate();
+                names
+                    .map(|(index, name)| (at.index(index), name.as_str()))
+                    .collect()
+            }
+        }
+    }
+}
+
 /// Settings of a node: `n2 = { role = "router", storage = "100 MB" }`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeSettings {
     #[serde(default, rename = "role")]
     roles: Roles,
+    /// Routers that a host attaches to, near or far, instead of those at its links.
+    #[serde(default)]
+    pub(super) router: Option<Names>,
     /// Bytes that a router keeps for destinations that are away.
     #[serde(default, with = "whimbrel_core::units::optional_size")]
     pub storage: Option<u64>,
@@ -184,6 +205,7 @@ pub(super) fn read(document: &Document<'_>, name: &str) -> Result<Node, Fault> {
         name: name.to_owned(),
         roles: settings.roles.clone(),
         settings,
+        routers: Vec::new(),
     })
 }
 

@@ -9,6 +9,7 @@ use whimbrel_sim::link::Rate;
 
 use super::document::Document;
 use super::fault::{Faults, Found};
+use super::load::{Load, Plane};
 use super::network::{Network, node_at};
 use super::node::Role;
 use super::path::KeyPath;
@@ -146,6 +147,24 @@ impl Routes {
             }
         }
         all
+    }
+
+    /// Whether requests of a load's receiver can reach its source.
+    pub(super) fn connect(&self, network: &Network, load: &Load, receiver: usize) -> bool {
+        let Some(passes) = load.plane.passes() else {
+            return true;
+        };
+        if load.plane != Plane::MobilityFirst {
+            return !self.towards(network, load.from, passes)[receiver].is_empty();
+        }
+        let sources = network.access_routers(load.from);
+        let reached = |first: usize| {
+            let leads = |last: &usize| {
+                first == *last || !self.towards(network, *last, passes)[first].is_empty()
+            };
+            sources.iter().any(leads)
+        };
+        network.access_routers(receiver).into_iter().any(reached)
     }
 }
 

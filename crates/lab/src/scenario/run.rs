@@ -12,7 +12,6 @@ use super::metric::prefix;
 use super::network::Network;
 use super::node::Role;
 use crate::TransferRecord;
-use crate::daemons::frames_resent;
 
 /// The results of one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -112,12 +111,15 @@ impl Run {
     pub(super) fn add_link(&mut self, name: &str, counts: LinkCounts) {
         let LinkCounts {
             bytes,
+            delivered: [forward, backward],
             packets,
             lost,
             dropped,
         } = counts;
         for (metric, count) in [
             ("bytes", bytes),
+            ("forward", forward),
+            ("backward", backward),
             ("packets", packets),
             ("lost", lost),
             ("dropped", dropped),
@@ -128,17 +130,42 @@ impl Run {
     }
 }
 
+/// DATA frames that a node has sent again, from what it says of itself.
+fn frames_resent(status: &Value) -> Option<u64> {
+    let links = status["links"].as_array()?;
+    links
+        .iter()
+        .map(|link| link["hop"]["data_resent"].as_u64())
+        .sum()
+}
+
 /// Counters of a link, as `metric` names them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LinkCounts {
     /// Put on the wire.
     pub(super) bytes: u64,
+    /// Bytes that arrived, forward and backward.
+    pub(super) delivered: [u64; 2],
     /// Delivered.
     pub(super) packets: u64,
     /// At random and in outages.
     pub(super) lost: u64,
     /// For want of room.
     pub(super) dropped: u64,
+}
+
+impl LinkCounts {
+    /// What was counted since `before`.
+    pub(super) fn since(self, before: LinkCounts) -> LinkCounts {
+        let since = |at: usize| self.delivered[at] - before.delivered[at];
+        LinkCounts {
+            bytes: self.bytes - before.bytes,
+            delivered: [since(0), since(1)],
+            packets: self.packets - before.packets,
+            lost: self.lost - before.lost,
+            dropped: self.dropped - before.dropped,
+        }
+    }
 }
 
 /// When a load's files are asked for.

@@ -27,8 +27,8 @@ pub(super) fn socket_of(folder: &Path, plane: Plane, node: &str) -> PathBuf {
     ))
 }
 
-/// All daemons of a run.
-pub(super) struct Daemons<'a> {
+/// All daemons of a run. Dropping them kills them.
+pub struct Daemons<'a> {
     pub(super) plan: &'a Plan,
     pub(super) seed: u64,
     program: &'a Path,
@@ -42,8 +42,9 @@ pub(super) struct Daemons<'a> {
 }
 
 impl<'a> Daemons<'a> {
-    /// Starts all daemons and waits until hosts are registered and sockets answer.
-    pub(super) fn start(
+    /// Starts all daemons and waits until hosts are registered and sockets answer. Keys, sockets and
+    /// logs are kept in `folder`.
+    pub fn start(
         plan: &'a Plan,
         seed: u64,
         program: &'a Path,
@@ -97,7 +98,7 @@ impl<'a> Daemons<'a> {
     }
 
     /// Starts a node's daemon (again); does nothing where a node has none.
-    pub(super) fn run(&mut self, node: usize) -> Result<(), LabError> {
+    pub fn run(&mut self, node: usize) -> Result<(), LabError> {
         let known = &self.plan.network.nodes[node];
         let name = self.name(node);
         let command = if known.is(Role::NameServer) {
@@ -144,7 +145,7 @@ impl<'a> Daemons<'a> {
     }
 
     /// Kills a node's daemon as `kill -9` does.
-    pub(super) fn kill(&mut self, node: usize) -> Result<(), LabError> {
+    pub fn kill(&mut self, node: usize) -> Result<(), LabError> {
         for (known, program) in &mut self.running {
             if *known == node {
                 program.process().kill()?;
@@ -152,6 +153,11 @@ impl<'a> Daemons<'a> {
         }
         self.running.retain(|(known, _)| *known != node);
         Ok(())
+    }
+
+    /// The socket on which a node's daemon of MobilityFirst answers.
+    pub fn socket(&self, node: usize) -> PathBuf {
+        socket_of(self.folder, Plane::MobilityFirst, self.name(node))
     }
 
     fn wait_ready(&self) -> Result<(), LabError> {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::daemons::{Daemons, socket_of};
+use super::get::watch_get;
 use super::observe::{Fetch, Observer};
 use crate::scenario::Plan;
 use crate::scenario::load::{Load, Plane};
@@ -18,10 +19,12 @@ use crate::{LabError, Supervisor, TcpBaseline, Topology, TransferRecord};
 pub(super) type Files = Vec<(f64, TransferRecord)>;
 
 /// A file that is served.
-pub(super) struct Served {
+#[derive(Clone, Debug)]
+pub struct Served {
     /// A content's name, or one of NDN; empty over TCP.
-    name: String,
-    path: PathBuf,
+    pub name: String,
+    /// The file.
+    pub path: PathBuf,
 }
 
 /// One receiver of one load.
@@ -139,9 +142,8 @@ impl Receiver<'_> {
         let supervisor = Supervisor::new(self.folder).on(self.topology.host(node)?);
         let log = format!("get of {}-{number} on {node}", self.load.name);
         let mut program = supervisor.speaker(&log, command)?;
-        let record =
-            crate::daemons::watch_get(&mut program, started, patience, &mut self.followed())?
-                .map_err(|failure| LabError::daemon("get", &failure, self.folder))?;
+        let record = watch_get(&mut program, started, patience, &mut self.followed())?
+            .map_err(|failure| LabError::daemon("get", &failure, self.folder))?;
         if record.completed {
             compare(path, &output)?;
         }
@@ -157,8 +159,8 @@ impl Receiver<'_> {
 }
 
 impl Daemons<'_> {
-    /// Makes and serves the files of every load.
-    pub(super) fn serve(&mut self, observer: &dyn Observer) -> Result<Vec<Vec<Served>>, LabError> {
+    /// Makes and serves the files of every load, and waits until their names are known.
+    pub fn serve(&mut self, observer: &dyn Observer) -> Result<Vec<Vec<Served>>, LabError> {
         let plan = self.plan;
         let mut all = Vec::new();
         for (index, load) in plan.loads.iter().enumerate() {

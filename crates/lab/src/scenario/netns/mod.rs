@@ -4,6 +4,7 @@
 mod configuration;
 mod daemons;
 mod files;
+mod get;
 pub mod observe;
 
 use std::path::Path;
@@ -19,10 +20,13 @@ use super::load::Plane;
 use super::node::Role;
 use super::run::{LinkCounts, Run, Schedule};
 use crate::study::Backend;
-use crate::{LabError, Topology, TopologyBuilder};
-use daemons::{Daemons, socket_of};
+use crate::{LabError, LinkReport, Topology, TopologyBuilder};
+use daemons::socket_of;
 use files::{Files, Receiver};
 use observe::{Observed, Observer};
+
+pub use daemons::Daemons;
+pub use files::Served;
 
 /// Files of a load: each takes programs that serve and fetch it.
 const MOST_FILES: usize = 200;
@@ -77,7 +81,7 @@ pub fn observe(
 ) -> Result<Observed, LabError> {
     check(plan)?;
     let folder = tempfile::tempdir().map_err(LabError::system("make a temporary folder"))?;
-    let topology = build(plan, seed)?;
+    let topology = topology(plan, seed)?;
     let mut daemons = Daemons::start(plan, seed, program, folder.path(), &topology)?;
     let served = daemons.serve(observer)?;
     let origin = Instant::now();
@@ -110,6 +114,14 @@ pub fn observe(
             })
         })
         .collect();
+    let mut stage = Stage {
+        plan,
+        origin,
+        topology: &topology,
+        daemons: &mut daemons,
+        // The links were armed at the origin, so that a run without a warm-up needs no mark.
+        before: plan.warm_up.is_zero().then(Vec::new),
+    };
     let fetched = std::thread::scope(|scope| {
         let (sender, ended) = mpsc::channel();
         for (index, receiver) in fetches.iter().enumerate() {
@@ -117,7 +129,7 @@ pub fn observe(
             scope.spawn(move || sender.send(receiver.run().map(|files| (index, files))));
         }
         drop(sender);
-        let played = play(plan, origin, &topology, &mut daemons, &ended, fetches.len());
+        let played = stage.play(&ended, fetches.len());
         if played.is_err() {
             // The scope would wait for the other fetches until their patience ends.
             let hosts = topology
@@ -127,7 +139,16 @@ pub fn observe(
         }
         played
     })?;
+    std::thread::sleep(plan.linger);
+    // Before daemons are asked for their status, which takes its time.
+    let links = topology.link_reports()?;
     let mut run = Run::default();
+    // A run that ended in its warm-up has counted nothing.
+    let before = stage.before.unwrap_or_else(|| counts(&links));
+    for (index, report) in links.iter().enumerate() {
+        let before = before.get(index).copied().unwrap_or_default();
+        run.add_link(&report.link, count(report).since(before));
+    }
     for (index, files) in fetched {
         let Receiver {
             load,
@@ -137,7 +158,6 @@ pub fn observe(
         } = &fetches[index];
         run.add_files(&plan.network, load, *node, files, schedule.total());
     }
-    std::thread::sleep(plan.linger);
     for role in [Role::Router, Role::Host] {
         for node in plan.network.with_role(role) {
             run.add_node(
@@ -146,36 +166,23 @@ pub fn observe(
             );
         }
     }
-    let links = topology.link_reports()?;
-    for report in &links {
-        let mut counts = LinkCounts::default();
-        for way in [&report.forward, &report.backward] {
-            counts.bytes += way.transmitted_bytes;
-            counts.packets += way.delivered;
-            counts.lost += way.dropped_loss + way.dropped_outage;
-            counts.dropped += way.dropped_queue;
-        }
-        run.add_link(&report.link, counts);
-    }
     Ok(Observed { run, links })
 }
 
-fn build(plan: &Plan, seed: u64) -> Result<Topology, LabError> {
+/// The nodes and links of a plan, with no program on them.
+pub fn topology(plan: &Plan, seed: u64) -> Result<Topology, LabError> {
     let network = &plan.network;
-    let mtu = network.links.iter().map(|link| link.mtu).min();
-    let mut builder = TopologyBuilder::new(seed).mtu(mtu.unwrap_or(1500));
+    let mut builder = TopologyBuilder::new(seed).mtu(network.mtu());
     for node in &network.nodes {
         builder = builder.host(&node.name);
     }
     for link in &network.links {
         let [a, b] = [link.ends.0, link.ends.1].map(|end| network.nodes[end].name.as_str());
-        builder = builder.link(
-            &link.name,
-            a,
-            b,
-            link.forward.clone(),
-            link.backward.clone(),
-        );
+        let (forward, backward) = (link.forward.clone(), link.backward.clone());
+        builder = match link.emulated {
+            true => builder.link(&link.name, a, b, forward, backward),
+            false => builder.veth(&link.name, a, b),
+        };
     }
     builder.build()
 }
@@ -183,55 +190,86 @@ fn build(plan: &Plan, seed: u64) -> Result<Topology, LabError> {
 /// The number of a receiver, and its files.
 type Fetched = (usize, Files);
 
-/// Plays the timeline until all fetches have ended.
-fn play(
-    plan: &Plan,
-    origin: Instant,
-    topology: &Topology,
-    daemons: &mut Daemons<'_>,
-    ended: &mpsc::Receiver<Result<Fetched, LabError>>,
-    wanted: usize,
-) -> Result<Vec<Fetched>, LabError> {
-    let mut fetched = Vec::with_capacity(wanted);
-    let mut timeline = plan.timeline.iter().peekable();
-    while fetched.len() < wanted {
-        while let Some(Timed { action, .. }) =
-            timeline.next_if(|timed| origin + timed.at <= Instant::now())
-        {
-            act(plan, topology, daemons, action)?;
-        }
-        let next = timeline.peek().map_or(plan.limit, |timed| timed.at);
-        let wait = (origin + next).saturating_duration_since(Instant::now());
-        match ended.recv_timeout(wait.max(Duration::from_millis(1))) {
-            Ok(fetch) => fetched.push(fetch?),
-            Err(mpsc::RecvTimeoutError::Timeout) => {}
-            Err(mpsc::RecvTimeoutError::Disconnected) => break,
-        }
-    }
-    Ok(fetched)
+fn counts(reports: &[LinkReport]) -> Vec<LinkCounts> {
+    reports.iter().map(count).collect()
 }
 
-fn act(
-    plan: &Plan,
-    topology: &Topology,
-    daemons: &mut Daemons<'_>,
-    action: &Action,
-) -> Result<(), LabError> {
-    let link = |index: &usize| plan.network.links[*index].name.as_str();
-    match action {
-        Action::Cut(index) => topology.set_outage(link(index), true),
-        Action::Restore(index) => topology.set_outage(link(index), false),
-        Action::Change(index, specs) => {
-            let (a, b) = plan.network.links[*index].ends;
-            let set = |sender: usize, spec: &LinkSpec| {
-                topology.set_spec(link(index), &plan.network.nodes[sender].name, spec)
-            };
-            set(a, &specs.0)?;
-            set(b, &specs.1)
+fn count(report: &LinkReport) -> LinkCounts {
+    let mut counts = LinkCounts::default();
+    for (index, way) in [&report.forward, &report.backward].into_iter().enumerate() {
+        counts.bytes += way.transmitted_bytes;
+        counts.delivered[index] = way.delivered_bytes;
+        counts.packets += way.delivered;
+        counts.lost += way.dropped_loss + way.dropped_outage;
+        counts.dropped += way.dropped_queue;
+    }
+    counts
+}
+
+/// A network on which the timeline is played.
+struct Stage<'a, 'd> {
+    plan: &'a Plan,
+    origin: Instant,
+    topology: &'a Topology,
+    daemons: &'a mut Daemons<'d>,
+    /// What links had done when the run had warmed up.
+    before: Option<Vec<LinkCounts>>,
+}
+
+impl Stage<'_, '_> {
+    /// Plays the timeline until all fetches have ended.
+    fn play(
+        &mut self,
+        ended: &mpsc::Receiver<Result<Fetched, LabError>>,
+        wanted: usize,
+    ) -> Result<Vec<Fetched>, LabError> {
+        let plan = self.plan;
+        let mut fetched = Vec::with_capacity(wanted);
+        let mut timeline = plan.timeline.iter().peekable();
+        while fetched.len() < wanted {
+            if self.before.is_none() && self.origin + plan.warm_up <= Instant::now() {
+                self.before = Some(counts(&self.topology.link_reports()?));
+            }
+            while let Some(Timed { action, .. }) =
+                timeline.next_if(|timed| self.origin + timed.at <= Instant::now())
+            {
+                self.act(action)?;
+            }
+            let warm = self.before.is_none().then_some(plan.warm_up);
+            let next = timeline
+                .peek()
+                .map(|timed| timed.at)
+                .into_iter()
+                .chain(warm);
+            let next = next.min().unwrap_or(plan.limit);
+            let wait = (self.origin + next).saturating_duration_since(Instant::now());
+            match ended.recv_timeout(wait.max(Duration::from_millis(1))) {
+                Ok(fetch) => fetched.push(fetch?),
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            }
         }
-        Action::Crash(node) => daemons.kill(*node),
-        Action::Restart(node) => daemons.run(*node),
-        // `check` has refused it.
-        Action::EmptyCache(_) => Ok(()),
+        Ok(fetched)
+    }
+
+    fn act(&mut self, action: &Action) -> Result<(), LabError> {
+        let (plan, topology) = (self.plan, self.topology);
+        let link = |index: &usize| plan.network.links[*index].name.as_str();
+        match action {
+            Action::Cut(index) => topology.set_outage(link(index), true),
+            Action::Restore(index) => topology.set_outage(link(index), false),
+            Action::Change(index, specs) => {
+                let (a, b) = plan.network.links[*index].ends;
+                let set = |sender: usize, spec: &LinkSpec| {
+                    topology.set_spec(link(index), &plan.network.nodes[sender].name, spec)
+                };
+                set(a, &specs.0)?;
+                set(b, &specs.1)
+            }
+            Action::Crash(node) => self.daemons.kill(*node),
+            Action::Restart(node) => self.daemons.run(*node),
+            // `check` has refused it.
+            Action::EmptyCache(_) => Ok(()),
+        }
     }
 }

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use whimbrel_core::{PortId, Time};
 use whimbrel_ndn_packet::Name;
-use whimbrel_sim::link::LinkStats;
 use whimbrel_sim::{AnyMachine, Connection, Direction, NodeId, Simulator};
 use whimbrel_transport::{CbrEvent, FetchEvent};
 
@@ -101,11 +100,15 @@ pub fn observe(plan: &Plan, seed: u64, observer: &mut dyn Observer) -> Result<Ob
     world.publish_first()?;
     let origin = world.origin;
     world.run_until(origin)?;
-    let before = world.link_stats();
+    let warm = origin + plan.warm_up;
+    let mut before = None;
     let limit = origin + plan.limit;
     world.begin(origin)?;
     let mut timeline = plan.timeline.iter().peekable();
     loop {
+        if world.sim.now() >= warm {
+            before.get_or_insert_with(|| world.link_counts());
+        }
         while let Some(timed) = timeline.next_if(|timed| origin + timed.at <= world.sim.now()) {
             world.act(&timed.action)?;
         }
@@ -120,9 +123,12 @@ pub fn observe(plan: &Plan, seed: u64, observer: &mut dyn Observer) -> Result<Ob
             .into_iter()
             .chain(world.next_consumer());
         let next = next.into_iter().chain(asked).chain([limit]);
+        let next = next.chain(before.is_none().then_some(warm));
         world.advance(next.min().unwrap_or(limit))?;
     }
     world.run_until(world.sim.now() + plan.linger)?;
+    // A run that ended in its warm-up has counted nothing.
+    let before = before.unwrap_or_else(|| world.link_counts());
     Ok(Observed {
         consumers: world.consumers(),
         ends: world.link_ends(),
@@ -268,14 +274,24 @@ impl<'p> World<'p> {
         status.unwrap_or_default()
     }
 
-    fn link_stats(&self) -> Vec<[LinkStats; 2]> {
-        let both = |link: &Connection| {
-            Direction::BOTH.map(|direction| *self.sim.link_stats(link.link, direction))
+    /// What each link has done so far.
+    fn link_counts(&self) -> Vec<LinkCounts> {
+        let count = |link: &Connection| {
+            let mut counts = LinkCounts::default();
+            for (way, direction) in Direction::BOTH.into_iter().enumerate() {
+                let stats = self.sim.link_stats(link.link, direction);
+                counts.bytes += stats.transmitted_bytes;
+                counts.delivered[way] = stats.delivered_bytes;
+                counts.packets += stats.delivered;
+                counts.lost += stats.dropped_loss + stats.dropped_too_large + stats.dropped_outage;
+                counts.dropped += stats.dropped_queue;
+            }
+            counts
         };
-        self.links.iter().map(both).collect()
+        self.links.iter().map(count).collect()
     }
 
-    fn measured(mut self, origin: Time, before: &[[LinkStats; 2]]) -> Run {
+    fn measured(mut self, origin: Time, before: &[LinkCounts]) -> Run {
         let mut run = Run::default();
         self.add_files(&mut run, origin);
         self.add_exchanges(&mut run);
@@ -283,18 +299,8 @@ impl<'p> World<'p> {
             run.add_node(&known.name, &self.status(node));
         }
         let links = self.plan.network.links.iter();
-        for ((link, before), after) in links.zip(before).zip(self.link_stats()) {
-            let mut counts = LinkCounts::default();
-            for (before, after) in before.iter().zip(after) {
-                let lost = |stats: &LinkStats| {
-                    stats.dropped_loss + stats.dropped_too_large + stats.dropped_outage
-                };
-                counts.bytes += after.transmitted_bytes - before.transmitted_bytes;
-                counts.packets += after.delivered - before.delivered;
-                counts.lost += lost(&after) - lost(before);
-                counts.dropped += after.dropped_queue - before.dropped_queue;
-            }
-            run.add_link(&link.name, counts);
+        for ((link, before), after) in links.zip(before).zip(self.link_counts()) {
+            run.add_link(&link.name, after.since(*before));
         }
         run
     }
