@@ -1,6 +1,5 @@
 //! Hosts and the links between them.
 
-mod fig7;
 mod plan;
 
 use std::net::Ipv4Addr;
@@ -11,7 +10,6 @@ use whimbrel_sim::link::LinkSpec;
 use crate::tun::Tun;
 use crate::{Direction, EmulatedLink, Emulator, LabError, LinkReport, Namespace};
 
-pub use fig7::Fig7;
 use plan::{Carrier, Plan, PlannedLink, address, interface, network};
 
 /// What a link carries in one packet, in bytes.
