@@ -33,6 +33,30 @@ pub struct Series {
     pub dots: bool,
 }
 
+impl Series {
+    /// Leaves out the points of which nothing is known: JSON has no word for them, and a chart is
+    /// read back from it.
+    pub(crate) fn keep_finite(&mut self) {
+        let finite = |(x, y): &(f64, f64)| x.is_finite() && y.is_finite();
+        if !self.bars.is_empty() {
+            let bars = self.points.iter().zip(&self.bars);
+            let bars = bars.filter(|(point, _)| finite(point));
+            self.bars = bars
+                // The spread of one run is unknown.
+                .map(|(point, bar)| {
+                    if finite(bar) {
+                        *bar
+                    } else {
+                        (point.1, point.1)
+                    }
+                })
+                .collect();
+        }
+        self.points.retain(finite);
+        self.paper.retain(finite);
+    }
+}
+
 /// Lines over a common pair of axes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LineChart {
@@ -372,6 +396,23 @@ mod tests {
         // Two points, and one in the legend.
         assert_eq!(svg.matches("<circle").count(), 3);
         assert!(chart.corner().1 > 9.0);
+    }
+
+    #[test]
+    fn what_is_not_known_is_left_out_and_the_rest_is_read_back() {
+        let mut series = Series {
+            label: "ours".into(),
+            points: vec![(0.0, 1.0), (1.0, f64::NAN), (2.0, 3.0)],
+            bars: vec![(f64::NAN, f64::NAN), (f64::NAN, f64::NAN), (2.5, 3.5)],
+            paper: vec![(1.0, f64::NAN), (2.0, 3.1)],
+            ..Series::default()
+        };
+        series.keep_finite();
+        assert_eq!(series.points, [(0.0, 1.0), (2.0, 3.0)]);
+        assert_eq!(series.bars, [(1.0, 1.0), (2.5, 3.5)]);
+        assert_eq!(series.paper, [(2.0, 3.1)]);
+        let text = serde_json::to_string(&series).unwrap();
+        assert_eq!(serde_json::from_str::<Series>(&text).unwrap(), series);
     }
 
     #[test]

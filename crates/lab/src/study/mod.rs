@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::LabError;
+use crate::figure::Series;
 use crate::scenario::statement::{Range, Tolerance};
 use crate::scenario::{Overrides, Scenario};
 pub use archive::{read_results, write_result};
@@ -142,9 +143,12 @@ struct Statement {
     /// Where ours has to be to agree with the paper's words.
     #[serde(default)]
     range: Option<Range>,
-    /// Of the range.
+    /// Of the range and the value.
     #[serde(default)]
     unit: String,
+    /// The paper's own number, where its words have one.
+    #[serde(default)]
+    value: Option<f64>,
     /// Why ours may differ.
     #[serde(default)]
     note: String,
@@ -356,6 +360,40 @@ impl StudyInput<'_> {
         }
     }
 
+    /// The same with numbers: each is named, and has digits behind the point that mean something.
+    /// The first is what the statement's own value is compared with; what was not measured is left
+    /// out.
+    fn compare_numbers(
+        &self,
+        id: &str,
+        case: &str,
+        agrees: bool,
+        numbers: &[(&str, f64, usize)],
+    ) -> Comparison {
+        let value = self.statement(id).and_then(|statement| statement.value);
+        let points = numbers.iter().enumerate();
+        let points = points.map(|(index, (at, ours, digits))| Point {
+            at: (*at).to_owned(),
+            paper: value.filter(|_| index == 0),
+            ours: *ours,
+            digits: *digits,
+        });
+        let points: Vec<Point> = points.filter(|point| point.ours.is_finite()).collect();
+        let said = points
+            .iter()
+            .map(|point| format!("{} {:.*}", point.at, point.digits, point.ours));
+        let said = said.collect::<Vec<_>>().join("; ");
+        Comparison {
+            points,
+            ..self.compare(id, case, said, agrees)
+        }
+    }
+
+    /// The paper's own number of a statement.
+    fn value(&self, id: &str) -> Option<f64> {
+        self.statement(id)?.value
+    }
+
     fn statement(&self, id: &str) -> Option<&Statement> {
         self.paper
             .statement
@@ -409,6 +447,10 @@ impl StudyInput<'_> {
         transfers: Vec<Transfer>,
     ) -> Result<StudyResult, LabError> {
         let name = self.study.name;
+        let mut charts = charts;
+        for named in &mut charts {
+            named.chart.series.iter_mut().for_each(Series::keep_finite);
+        }
         Ok(StudyResult {
             study: name.to_owned(),
             backend: self.options.backend,

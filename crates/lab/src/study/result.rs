@@ -48,13 +48,13 @@ pub struct Comparison {
     pub explanation: String,
 }
 
-/// A number of the paper at one setting, and ours.
+/// One of our numbers, and the paper's of the same if it has one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// The setting, as "0.5 %".
+    /// The setting, as "0.5 %", or the quantity where a statement has several.
     pub at: String,
-    /// The paper's.
-    pub paper: f64,
+    /// The paper's; `None` where it has words only.
+    pub paper: Option<f64>,
     /// The mean of ours.
     pub ours: f64,
     /// Digits behind the point that mean something.

@@ -335,7 +335,7 @@ impl Matrix {
             agrees &= tolerance.admits(paper, ours);
             points.push(Point {
                 at: step.label.clone(),
-                paper,
+                paper: Some(paper),
                 ours,
                 digits,
             });

@@ -74,6 +74,12 @@ fn of_numbers(result: &StudyResult) -> Vec<Vec<&Comparison>> {
 }
 
 fn beside_table(result: &StudyResult, rows: &[&Comparison]) -> Markup {
+    let mut settings: Vec<&str> = Vec::new();
+    for point in rows.iter().flat_map(|row| &row.points) {
+        if !settings.contains(&point.at.as_str()) {
+            settings.push(&point.at);
+        }
+    }
     let caption = format!("{}: {}", result.backend.title(), rows[0].quantity);
     html! {
         div.wide tabindex="0" role="region" aria-label=(caption) {
@@ -91,10 +97,12 @@ fn beside_table(result: &StudyResult, rows: &[&Comparison]) -> Markup {
                     }
                 }
                 tbody {
-                    @for (index, first) in rows[0].points.iter().enumerate() {
+                    @for setting in settings {
                         tr {
-                            th scope="row" { (first.at) }
-                            @for row in rows { (beside_cells(row.points.get(index))) }
+                            th scope="row" { (setting) }
+                            @for row in rows {
+                                (beside_cells(row.points.iter().find(|point| point.at == setting)))
+                            }
                         }
                     }
                 }
@@ -106,10 +114,15 @@ fn beside_table(result: &StudyResult, rows: &[&Comparison]) -> Markup {
 fn beside_cells(point: Option<&Point>) -> Markup {
     html! {
         @match point {
-            Some(Point { paper, ours, digits, .. }) => {
+            Some(Point { paper: Some(paper), ours, digits, .. }) => {
                 td { (format!("{paper:.digits$}")) }
                 td { (format!("{ours:.digits$}")) }
                 td { (format!("{:+.digits$}", ours - paper)) }
+            },
+            Some(Point { paper: None, ours, digits, .. }) => {
+                td { "-" }
+                td { (format!("{ours:.digits$}")) }
+                td { "-" }
             },
             None => { td {} td {} td {} },
         }
