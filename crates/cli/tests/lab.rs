@@ -221,7 +221,46 @@ flows = { from = "a", to = "b", flows = { size = "100 kB", per_second = 10, coun
     let refused = whimbrel(&["lab", "run", path, "--backend", "netns"]);
     let said = self::text(&refused.stderr);
     assert!(
-        said.contains("'netns' does not play the load 'page'"),
+        said.contains("loads.toml:10: loads.page.bulk: the back end 'netns' does not play 'page'"),
         "{said}"
     );
+    assert_eq!(refused.status.code(), Some(2));
+}
+
+/// Interests at a rate, a load without end of each plane that has one, and a cache that is emptied.
+#[test]
+fn rates_bulk_and_emptied_caches_run_in_namespaces() {
+    if !whimbrel_lab::lab_available() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rates.toml");
+    let text = r#"
+nodes = { a = ["host", "ndn-router"], r = ["router", "ndn-router"], b = ["host", "ndn-router"] }
+limit = "1 min"
+defaults.link = { rate = "50 Mbit/s", delay = "2 ms" }
+links.ar = { between = ["a", "r"] }
+links.rb = { between = ["r", "b"], loss = "1 %" }
+events = [{ at = "1 s", empty_cache = "r" }]
+[loads]
+asked = { from = "a", to = "b", over = "ndn", cbr = { rate = 200, count = 400, payload = 500 } }
+drawn = { from = "b", to = "a", over = "ndn", poisson = { rate = 100, count = 200 } }
+endless = { from = "a", to = "b", over = "tcp", bulk = true }
+chunks = { from = "a", to = "b", over = "mobility-first", bulk = true }
+"#;
+    std::fs::write(&file, text).unwrap();
+    let path = file.to_str().unwrap();
+    let metric = run(path, "netns", &folder.path().join("out"));
+    for (load, answered, seconds) in [("asked", 400.0, 2.0), ("drawn", 200.0, 1.2)] {
+        let of = |name: &str| metric(&format!("{load}.{name}"));
+        assert_eq!(of("answered"), answered);
+        // Two links of 2 ms, there and back; and the rate bounds the time from below.
+        assert!(of("delay") >= 8.0 && of("completion") >= seconds, "{load}");
+    }
+    for load in ["endless", "chunks"] {
+        assert!(metric(&format!("{load}.bytes")) > 1e5, "{load}");
+    }
+    // The same file in virtual time.
+    let simulated = run(path, "sim", &folder.path().join("sim"));
+    assert_eq!(simulated("asked.answered"), 400.0);
 }

@@ -72,6 +72,11 @@ pub trait TransferObserver {
 
     /// So many bytes have arrived by now.
     fn progress(&mut self, _elapsed: Duration, _bytes: u64) {}
+
+    /// Whether the transfer goes on; it is cut off otherwise.
+    fn goes_on(&self) -> bool {
+        true
+    }
 }
 
 /// Watches nothing.

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use whimbrel_lab::LabError;
 use whimbrel_lab::figure::number;
+use whimbrel_lab::scenario::netns;
 use whimbrel_lab::scenario::report::{self, Report};
 use whimbrel_lab::scenario::{BatchOptions, Faults, Overrides, SAMPLE, Scenario};
 use whimbrel_lab::study::{Backend, Verdict};
@@ -37,6 +38,12 @@ pub(crate) enum LabCommand {
                       that matter and printed."
     )]
     Torture(Torture),
+    /// Send the Interests of a load; a run in namespaces starts it
+    #[command(hide = true)]
+    Consumer {
+        /// The order, as JSON
+        order: String,
+    },
     /// Print a minimal scenario with a comment
     #[command(after_help = "Example:\n  whimbrel lab sample > film.toml")]
     Sample,
@@ -155,6 +162,7 @@ pub(crate) fn run(command: LabCommand) -> Outcome {
             ));
             Ok(Exit::Done)
         }
+        LabCommand::Consumer { order } => consumer(&order),
         LabCommand::Sample => {
             out(SAMPLE);
             Ok(Exit::Done)
@@ -200,6 +208,13 @@ fn run_scenario(arguments: &Run) -> Outcome {
     } else {
         out(&text(&scenario, &report));
     }
+    Ok(Exit::Done)
+}
+
+fn consumer(order: &str) -> Outcome {
+    let consumer: netns::Consumer = serde_json::from_str(order)
+        .map_err(|error| Failure::new(Exit::Usage, format!("the order cannot be read: {error}")))?;
+    consumer.run(|exchanges| json_line(exchanges))?;
     Ok(Exit::Done)
 }
 
@@ -277,5 +292,9 @@ fn text(scenario: &Scenario, report: &Report) -> String {
 }
 
 fn failure(error: LabError) -> Failure {
-    Failure::new(Exit::Other, error.to_string())
+    let exit = match error {
+        LabError::Scenario(_) => Exit::Usage,
+        _ => Exit::Other,
+    };
+    Failure::new(exit, error.to_string())
 }

@@ -186,7 +186,7 @@ impl<'a> Receiver<'a> {
     /// Reads until the end of the stream, or until the deadline.
     fn receive(&mut self, stream: &mut (impl Read + AsFd)) -> io::Result<()> {
         let mut buffer = vec![0; BLOCK];
-        while Instant::now() < self.deadline {
+        while Instant::now() < self.deadline && self.observer.goes_on() {
             let wake = self.deadline.min(Instant::now() + IDLE_REPORT);
             if wait_readable(stream, wake)? {
                 let count = match stream.read(&mut buffer) {

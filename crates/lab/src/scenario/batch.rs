@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::document::Document;
+use super::link::place_of;
 use super::run::Run;
-use super::{Plan, Scenario, netns, sim};
+use super::{Faults, Plan, Scenario, netns, sim};
 use crate::LabError;
 use crate::jobs::{Progress, run_all};
 use crate::study::Backend;
@@ -52,14 +54,25 @@ struct Job<'a> {
 }
 
 impl Scenario {
+    /// Refuses what a back end cannot do yet, with the line that asks for it.
+    fn check(&self, plan: &Plan, backend: Backend) -> Result<(), Faults> {
+        let refusal = match backend {
+            Backend::Sim => sim::refusal(plan),
+            Backend::Netns => netns::refusal(plan),
+        };
+        let Some(refusal) = refusal else {
+            return Ok(());
+        };
+        let document = Document::parse(&self.file, &self.text)?;
+        let key = place_of(&document, &refusal.key);
+        Err(document.fault(&key, refusal.message(backend)).into())
+    }
+
     /// Runs it.
     pub fn run(&self, options: &BatchOptions, progress: Progress<'_>) -> Result<Batch, LabError> {
         let mut jobs = Vec::new();
         for (index, setting) in self.settings.iter().enumerate() {
-            match options.backend {
-                Backend::Sim => sim::check(&setting.plan)?,
-                Backend::Netns => netns::check(&setting.plan)?,
-            }
+            self.check(&setting.plan, options.backend)?;
             let at = setting.title();
             for run in 0..self.runs {
                 jobs.push(Job {

@@ -3,6 +3,10 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use super::path::KeyPath;
+use crate::LabError;
+use crate::study::Backend;
+
 pub(super) use whimbrel_core::suggest::hint;
 
 /// One fault of a scenario file: shown as `FILE:LINE: key.path: message`.
@@ -81,5 +85,40 @@ impl Found {
                 Err(Faults(self.0))
             }
         }
+    }
+}
+
+/// What a back end cannot do yet, and the key that asks for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub(super) key: KeyPath,
+    what: String,
+}
+
+impl Refusal {
+    /// `what` follows "does not".
+    pub(super) fn new(key: [&str; 3], what: String) -> Refusal {
+        let key = KeyPath::from(key);
+        Refusal { key, what }
+    }
+
+    /// Of a key of an event.
+    pub(super) fn event(number: usize, key: &str, what: String) -> Refusal {
+        let key = KeyPath::from(["events"]).index(number).key(key);
+        Refusal { key, what }
+    }
+
+    /// As the error of a plan, which knows no file.
+    pub(super) fn of(self, backend: Backend) -> LabError {
+        LabError::not_played(backend, self.what)
+    }
+
+    /// What a person is told.
+    pub(super) fn message(&self, backend: Backend) -> String {
+        format!(
+            "the back end '{}' does not {} yet",
+            backend.name(),
+            self.what
+        )
     }
 }

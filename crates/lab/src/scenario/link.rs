@@ -14,7 +14,7 @@ use super::document::{Document, Table, Value, empty_table, merged, table_value};
 use super::fault::{Fault, hint};
 use super::network::Network;
 use super::node::{Role, check_name};
-use super::path::KeyPath;
+use super::path::{KeyPath, Step};
 
 /// A link of a network.
 #[derive(Clone, Debug, PartialEq)]
@@ -312,7 +312,7 @@ impl<'t> Layers<'t> {
 pub(super) fn check(document: &Document<'_>, network: &Network) -> Result<(), Fault> {
     for link in &network.links {
         let refuse = |key, message| {
-            let at = place_of(document, &KeyPath::from(["links", &link.name]), key);
+            let at = place_of(document, &KeyPath::from(["links", &link.name, key]));
             Err(document.fault(&at, message))
         };
         let ends = [link.ends.0, link.ends.1].map(|end| &network.nodes[end]);
@@ -355,22 +355,29 @@ fn at_fault(document: &Document<'_>, link: &KeyPath, error: &LinkSpecError) -> K
         LinkSpecError::Probability { field, .. } => field,
         _ => "rate",
     };
-    place_of(document, link, key)
+    place_of(document, &link.key(key))
 }
 
-/// Where a key of a link was written: at the link, or at what it inherits.
-fn place_of(document: &Document<'_>, link: &KeyPath, key: &str) -> KeyPath {
+/// Where a key was written; one of a link may be inherited.
+pub(super) fn place_of(document: &Document<'_>, key: &KeyPath) -> KeyPath {
+    let [Step::Key(links), link, Step::Key(name)] = key.0.as_slice() else {
+        return key.clone();
+    };
+    if links != "links" {
+        return key.clone();
+    }
+    let link = KeyPath(vec![Step::Key(links.clone()), link.clone()]);
     let places = [
-        link.key(key),
-        link.key("forward").key(key),
-        link.key("backward").key(key),
-        KeyPath::from(["graph", "link", key]),
-        KeyPath::from(["defaults", "link", key]),
+        key.clone(),
+        link.key("forward").key(name),
+        link.key("backward").key(name),
+        KeyPath::from(["graph", "link", name]),
+        KeyPath::from(["defaults", "link", name]),
     ];
     let known = places
         .into_iter()
         .find(|place| document.get(place).is_some());
-    known.unwrap_or_else(|| link.clone())
+    known.unwrap_or(link)
 }
 
 fn text_value<'t>(text: String) -> Value<'t> {

@@ -3,9 +3,11 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
-use whimbrel_core::units;
+use serde::{Deserialize, Serialize};
+use whimbrel_core::{RttOptions, units};
+use whimbrel_ndn_packet::Name;
 use whimbrel_transport::cbr::BELRP;
+use whimbrel_transport::{CbrConfig, Gaps};
 
 use super::document::Document;
 use super::fault::{Fault, Faults, Found};
@@ -96,7 +98,7 @@ pub enum Kind {
 }
 
 /// `cbr = { rate = 900, count = 20000 }`, and `poisson` likewise.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Requests {
     /// Interests a second, repeated ones included.
@@ -117,9 +119,33 @@ pub struct Requests {
     pub random: bool,
 }
 
+impl Requests {
+    /// The consumer that sends them below `prefix`.
+    pub(super) fn consumer(&self, prefix: Name) -> CbrConfig {
+        CbrConfig {
+            count: self.count,
+            rate: self.rate,
+            gaps: if self.random {
+                Gaps::Exponential
+            } else {
+                Gaps::Constant
+            },
+            lifetime: self.lifetime,
+            check: self.timeout.check,
+            timeout: RttOptions {
+                initial: self.timeout.initial,
+                min: self.timeout.min,
+                k: self.timeout.variation_factor,
+                ..BELRP
+            },
+            ..CbrConfig::belrp(prefix)
+        }
+    }
+}
+
 /// `timeout = { initial = "20 ms", min = "20 ms", variation_factor = 8, check = "5 ms" }`: a
 /// consumer's time-out is ndnSIM's, `multiplier x max(min, SRTT + variation_factor x RTTVAR)`.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Timeout {
     /// Before anything was measured.

@@ -91,6 +91,28 @@ impl Run {
         self.transfers.extend(fetched);
     }
 
+    /// Adds what a receiver's Interests came to.
+    pub(super) fn add_exchanges(
+        &mut self,
+        network: &Network,
+        load: &Load,
+        receiver: usize,
+        exchanges: &Exchanges,
+    ) {
+        let prefix = prefix(network, load, receiver);
+        let mut set = |name: &str, value: f64| {
+            self.values.insert(format!("{prefix}.{name}"), value);
+        };
+        set("answered", exchanges.answered as f64);
+        set("retransmissions", exchanges.retransmissions as f64);
+        if exchanges.answered > 0 {
+            set("delay", exchanges.delay / exchanges.answered as f64 * 1e3);
+        }
+        if exchanges.finished {
+            set("completion", exchanges.last);
+        }
+    }
+
     /// Adds what a node of MobilityFirst says of itself.
     pub(super) fn add_node(&mut self, name: &str, status: &Value) {
         let counters = &status["counters"];
@@ -137,6 +159,21 @@ fn frames_resent(status: &Value) -> Option<u64> {
         .iter()
         .map(|link| link["hop"]["data_resent"].as_u64())
         .sum()
+}
+
+/// What the Interests of one receiver of a load came to. Durations are in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Exchanges {
+    /// Interests that were answered.
+    pub answered: u64,
+    /// Interests that were sent again.
+    pub retransmissions: u64,
+    /// The sum of the times from an Interest's first sending to its answer.
+    pub delay: f64,
+    /// From the start to the last answer.
+    pub last: f64,
+    /// Whether all were answered.
+    pub finished: bool,
 }
 
 /// Counters of a link, as `metric` names them.
@@ -211,6 +248,11 @@ impl Schedule {
                 files(flows.size, gaps.collect(), Some(0))
             }
         }
+    }
+
+    /// Whether files are asked for until the run ends, which does not wait for them.
+    pub(super) fn is_endless(&self) -> bool {
+        self.then.is_none()
     }
 
     /// How many files there are in all; `None` without end.

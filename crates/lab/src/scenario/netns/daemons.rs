@@ -97,25 +97,31 @@ impl<'a> Daemons<'a> {
         command
     }
 
-    /// Starts a node's daemon (again); does nothing where a node has none.
+    /// Starts a node's daemons (again), one for each plane that it is on; does nothing where a node
+    /// has none.
     pub fn run(&mut self, node: usize) -> Result<(), LabError> {
         let known = &self.plan.network.nodes[node];
         let name = self.name(node);
-        let command = if known.is(Role::NameServer) {
+        let mut commands = Vec::new();
+        if known.is(Role::NameServer) {
             let listen = format!("0.0.0.0:{GNRS_PORT}");
             let records = self.folder.join(format!("{name}.redb"));
             let mut command = self.command(&["gnrs", "serve", "--listen", &listen, "--store"]);
             command.arg(records);
-            command
-        } else if known.is(Role::Router) || known.is(Role::NdnRouter) {
-            self.configured("router", node, &self.router_config(node)?)?
-        } else if known.is(Role::Host) {
-            self.configured("host", node, &self.host_config(node)?)?
-        } else {
-            return Ok(());
-        };
-        let program = self.on(node)?.daemon(name, command)?;
-        self.running.push((node, program));
+            commands.push((name.to_owned(), command));
+        }
+        if known.is(Role::Router) || known.is(Role::NdnRouter) {
+            let command = self.configured("router", node, &self.router_config(node)?)?;
+            commands.push((name.to_owned(), command));
+        }
+        if known.is(Role::Host) && !known.is(Role::Router) {
+            let command = self.configured("host", node, &self.host_config(node)?)?;
+            commands.push((format!("{name} host"), command));
+        }
+        for (name, command) in commands {
+            let program = self.on(node)?.daemon(&name, command)?;
+            self.running.push((node, program));
+        }
         Ok(())
     }
 
@@ -126,7 +132,7 @@ impl<'a> Daemons<'a> {
     }
 
     fn configured(&self, kind: &str, node: usize, config: &Config) -> Result<Command, LabError> {
-        let path = self.folder.join(format!("{}.toml", self.name(node)));
+        let path = self.folder.join(format!("{}.{kind}.toml", self.name(node)));
         let text = toml::to_string(config).map_err(|error| LabError::System {
             action: format!("write {}", path.display()),
             source: std::io::Error::other(error),
@@ -204,8 +210,8 @@ impl<'a> Daemons<'a> {
 
     fn is_ready(&self, node: usize) -> bool {
         let known = &self.plan.network.nodes[node];
-        if known.is(Role::Host) {
-            return self.status("host", node)["registered"] == Value::Bool(true);
+        if known.is(Role::Host) && self.status("host", node)["registered"] != Value::Bool(true) {
+            return false;
         }
         let ndn = socket_of(self.folder, Plane::Ndn, &known.name);
         let mobility_first = socket_of(self.folder, Plane::MobilityFirst, &known.name);

@@ -32,8 +32,11 @@ struct GetFetched {
     received: u64,
 }
 
-/// Follows a `get --json` or `ndn get --json` that was `started` until it ends or `patience` does,
-/// which kills it. The inner error is what it said of itself.
+/// How often the observer is asked whether the transfer goes on.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Follows a `get --json` or `ndn get --json` that was `started` until it ends; at the end of
+/// `patience`, or when the observer says so, it is killed. The inner error is what it said of itself.
 pub(super) fn watch_get(
     program: &mut Program,
     started: Instant,
@@ -43,7 +46,14 @@ pub(super) fn watch_get(
     let mut meter = TransferMeter::new(started);
     let mut failure = None;
     let mut completed = false;
-    for line in program.lines_until(started + patience) {
+    let deadline = started + patience;
+    while observer.goes_on() && Instant::now() < deadline {
+        let wait = deadline.saturating_duration_since(Instant::now());
+        let line = match program.line(wait.min(LOOK)) {
+            Ok(Some(line)) => line,
+            Ok(None) => continue,
+            Err(_) => break,
+        };
         let at = line.at;
         let Ok(line) = serde_json::from_str::<GetLine>(&line.text) else {
             continue;

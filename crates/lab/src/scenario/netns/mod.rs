@@ -6,8 +6,10 @@ mod daemons;
 mod files;
 mod get;
 pub mod observe;
+mod requests;
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -15,56 +17,71 @@ use whimbrel_sim::link::LinkSpec;
 
 use super::Plan;
 use super::event::{Action, Timed};
+use super::fault::Refusal;
 use super::link::{Carrier, Recovery};
-use super::load::Plane;
+use super::load::{Kind, Plane};
 use super::node::Role;
 use super::run::{LinkCounts, Run, Schedule};
 use crate::study::Backend;
 use crate::{LabError, LinkReport, Topology, TopologyBuilder};
 use daemons::socket_of;
-use files::{Files, Receiver};
+use files::{Received, Receiver};
 use observe::{Observed, Observer};
 
 pub use daemons::Daemons;
 pub use files::Served;
+pub use requests::Consumer;
 
 /// Files of a load: each takes programs that serve and fetch it.
 const MOST_FILES: usize = 200;
 
 /// Refuses what this back end cannot do yet.
 pub fn check(plan: &Plan) -> Result<(), LabError> {
-    let refuse = |what| Err(LabError::not_played(Backend::Netns, what));
+    refusal(plan).map_or(Ok(()), |refusal| Err(refusal.of(Backend::Netns)))
+}
+
+/// What this back end cannot do yet, and the key that asks for it.
+pub(super) fn refusal(plan: &Plan) -> Option<Refusal> {
     for load in &plan.loads {
         let name = &load.name;
-        match (Schedule::of(load, 0), load.plane) {
-            (None, _) => return refuse(format!("play the load '{name}': it plays files")),
-            (Some(schedule), _) if schedule.total().is_none_or(|total| total > MOST_FILES) => {
-                return refuse(format!(
-                    "play the load '{name}': it plays {MOST_FILES} files of a load at most"
-                ));
-            }
-            _ => {}
+        let refuse = |key, what| Some(Refusal::new(["loads", name, key], what));
+        let schedule = Schedule::of(load, 0);
+        let total = schedule.as_ref().and_then(Schedule::total);
+        if total.is_some_and(|total| total > MOST_FILES) {
+            let key = match load.kind {
+                Kind::Page(_) => "page",
+                _ => "flows",
+            };
+            let what = format!("play more than {MOST_FILES} files of the load '{name}'");
+            return refuse(key, what);
+        }
+        if load.kind == Kind::Bulk && load.plane == Plane::Ndn {
+            let what = format!("play '{name}', whose repeated files caches would answer,");
+            return refuse("bulk", what);
         }
     }
     for link in &plan.network.links {
         let name = &link.name;
-        if link.carrier == Carrier::Bare || link.device {
-            return refuse(format!("model the devices of the link '{name}'"));
+        let refuse = |key, what| Some(Refusal::new(["links", name, key], what));
+        if link.carrier == Carrier::Bare {
+            return refuse(
+                "carrier",
+                format!("put frames of '{name}' on the wire bare"),
+            );
+        }
+        if link.device {
+            return refuse("device", format!("model the devices of the link '{name}'"));
         }
         if matches!(link.recovery, Recovery::Paper1 | Recovery::Paper2) {
-            return refuse(format!("bound the retransmissions of the link '{name}'"));
+            let what = format!("bound the retransmissions of the link '{name}'");
+            return refuse("recovery", what);
         }
         if !link.marking {
-            return refuse(format!("switch off marking on the link '{name}'"));
+            let what = format!("switch off marking on the link '{name}'");
+            return refuse("marking", what);
         }
     }
-    for timed in &plan.timeline {
-        if let Action::EmptyCache(node) = timed.action {
-            let name = &plan.network.nodes[node].name;
-            return refuse(format!("empty the cache of '{name}'"));
-        }
-    }
-    Ok(())
+    None
 }
 
 /// Runs a plan with the daemons of `program`.
@@ -90,6 +107,7 @@ pub fn observe(
         let name = &plan.network.nodes[node].name;
         socket_of(folder.path(), Plane::MobilityFirst, name)
     });
+    let over = AtomicBool::new(false);
     let fetches: Vec<Receiver<'_>> = plan
         .loads
         .iter()
@@ -98,20 +116,20 @@ pub fn observe(
         .flat_map(|(index, (load, served))| {
             load.to.iter().map(move |node| (index, load, *node, served))
         })
-        .filter_map(|(index, load, node, served)| {
-            Some(Receiver {
-                plan,
-                observer,
-                index,
-                load,
-                node,
-                schedule: Schedule::of(load, seed)?,
-                served,
-                origin,
-                program,
-                folder: folder.path(),
-                topology: &topology,
-            })
+        .map(|(index, load, node, served)| Receiver {
+            plan,
+            observer,
+            index,
+            load,
+            node,
+            schedule: Schedule::of(load, seed),
+            seed,
+            over: &over,
+            served,
+            origin,
+            program,
+            folder: folder.path(),
+            topology: &topology,
         })
         .collect();
     let mut stage = Stage {
@@ -126,11 +144,13 @@ pub fn observe(
         let (sender, ended) = mpsc::channel();
         for (index, receiver) in fetches.iter().enumerate() {
             let sender = sender.clone();
-            scope.spawn(move || sender.send(receiver.run().map(|files| (index, files))));
+            scope.spawn(move || sender.send(receiver.run().map(|got| (index, got))));
         }
         drop(sender);
-        let played = stage.play(&ended, fetches.len());
+        let endless: Vec<bool> = fetches.iter().map(Receiver::is_endless).collect();
+        let played = stage.play(&ended, &endless, &over);
         if played.is_err() {
+            over.store(true, Ordering::Relaxed);
             // The scope would wait for the other fetches until their patience ends.
             let hosts = topology
                 .host_names()
@@ -149,14 +169,22 @@ pub fn observe(
         let before = before.get(index).copied().unwrap_or_default();
         run.add_link(&report.link, count(report).since(before));
     }
-    for (index, files) in fetched {
+    for (index, received) in fetched {
         let Receiver {
             load,
             node,
             schedule,
             ..
         } = &fetches[index];
-        run.add_files(&plan.network, load, *node, files, schedule.total());
+        match received {
+            Received::Files(files) => {
+                let total = schedule.as_ref().and_then(Schedule::total);
+                run.add_files(&plan.network, load, *node, files, total);
+            }
+            Received::Exchanges(exchanges) => {
+                run.add_exchanges(&plan.network, load, *node, &exchanges);
+            }
+        }
     }
     for role in [Role::Router, Role::Host] {
         for node in plan.network.with_role(role) {
@@ -187,8 +215,8 @@ pub fn topology(plan: &Plan, seed: u64) -> Result<Topology, LabError> {
     builder.build()
 }
 
-/// The number of a receiver, and its files.
-type Fetched = (usize, Files);
+/// The number of a receiver, and what it got.
+type Fetched = (usize, Received);
 
 fn counts(reports: &[LinkReport]) -> Vec<LinkCounts> {
     reports.iter().map(count).collect()
@@ -217,16 +245,19 @@ struct Stage<'a, 'd> {
 }
 
 impl Stage<'_, '_> {
-    /// Plays the timeline until all fetches have ended.
+    /// Plays the timeline until all receivers have ended. Those without an end are told to when
+    /// the others have ended; if there are no others, they end with the run's limit.
     fn play(
         &mut self,
         ended: &mpsc::Receiver<Result<Fetched, LabError>>,
-        wanted: usize,
+        endless: &[bool],
+        over: &AtomicBool,
     ) -> Result<Vec<Fetched>, LabError> {
         let plan = self.plan;
-        let mut fetched = Vec::with_capacity(wanted);
+        let mut awaited = endless.iter().filter(|endless| !**endless).count();
+        let mut fetched: Vec<Fetched> = Vec::with_capacity(endless.len());
         let mut timeline = plan.timeline.iter().peekable();
-        while fetched.len() < wanted {
+        while fetched.len() < endless.len() {
             if self.before.is_none() && self.origin + plan.warm_up <= Instant::now() {
                 self.before = Some(counts(&self.topology.link_reports()?));
             }
@@ -244,7 +275,14 @@ impl Stage<'_, '_> {
             let next = next.min().unwrap_or(plan.limit);
             let wait = (self.origin + next).saturating_duration_since(Instant::now());
             match ended.recv_timeout(wait.max(Duration::from_millis(1))) {
-                Ok(fetch) => fetched.push(fetch?),
+                Ok(fetch) => {
+                    let fetch = fetch?;
+                    if !endless[fetch.0] {
+                        awaited -= 1;
+                        over.store(awaited == 0, Ordering::Relaxed);
+                    }
+                    fetched.push(fetch);
+                }
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
             }
@@ -268,8 +306,7 @@ impl Stage<'_, '_> {
             }
             Action::Crash(node) => self.daemons.kill(*node),
             Action::Restart(node) => self.daemons.run(*node),
-            // `check` has refused it.
-            Action::EmptyCache(_) => Ok(()),
+            Action::EmptyCache(node) => self.daemons.empty_cache(*node),
         }
     }
 }

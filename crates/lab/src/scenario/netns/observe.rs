@@ -1,6 +1,7 @@
 //! What a run shows while it runs, and beyond its metrics.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::scenario::run::Run;
@@ -42,10 +43,16 @@ pub struct Observed {
 pub(super) struct Fetch<'a> {
     pub(super) observer: &'a dyn Observer,
     pub(super) load: usize,
+    /// Set when a transfer that nobody waits for is to end.
+    pub(super) over: Option<&'a AtomicBool>,
 }
 
 impl TransferObserver for Fetch<'_> {
     fn progress(&mut self, _elapsed: Duration, bytes: u64) {
         self.observer.progress(self.load, bytes);
+    }
+
+    fn goes_on(&self) -> bool {
+        !self.over.is_some_and(|over| over.load(Ordering::Relaxed))
     }
 }

@@ -66,6 +66,10 @@ impl Asked {
         receivers.collect()
     }
 
+    pub(super) fn is_endless(&self) -> bool {
+        self.schedule.is_endless()
+    }
+
     pub(super) fn is_done(&self) -> bool {
         self.schedule
             .total()

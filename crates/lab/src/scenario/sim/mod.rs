@@ -16,6 +16,7 @@ use whimbrel_transport::{CbrEvent, FetchEvent};
 
 use super::Plan;
 use super::event::Action;
+use super::fault::Refusal;
 use super::node::{Node, Role};
 use super::run::{LinkCounts, Run};
 use crate::simulated::RepeatingContent;
@@ -69,10 +70,15 @@ struct World<'p> {
 
 /// Refuses what this back end cannot do yet.
 pub fn check(plan: &Plan) -> Result<(), LabError> {
+    refusal(plan).map_or(Ok(()), |refusal| Err(refusal.of(Backend::Sim)))
+}
+
+/// What this back end cannot do yet, and the key that asks for it.
+pub(super) fn refusal(plan: &Plan) -> Option<Refusal> {
     for load in &plan.loads {
         if load.congestion != CongestionControl::default() {
             let what = format!("play '{}' with another TCP than smoltcp's Cubic", load.name);
-            return Err(LabError::not_played(Backend::Sim, what));
+            return Some(Refusal::new(["loads", &load.name, "congestion"], what));
         }
     }
     for timed in &plan.timeline {
@@ -81,10 +87,10 @@ pub fn check(plan: &Plan) -> Result<(), LabError> {
         {
             let name = &plan.network.nodes[node].name;
             let what = format!("crash '{name}', which receives '{}'", load.name);
-            return Err(LabError::not_played(Backend::Sim, what));
+            return Some(Refusal::event(timed.event, "crash", what));
         }
     }
-    Ok(())
+    None
 }
 
 /// Runs a plan.
@@ -256,8 +262,11 @@ impl<'p> World<'p> {
         Ok(())
     }
 
-    /// Whether all that is waited for has ended.
+    /// Whether all that is waited for has ended; loads without end alone last to the run's limit.
     fn is_done(&self) -> bool {
+        if self.exchanges.is_empty() && self.asked.iter().all(Asked::is_endless) {
+            return false;
+        }
         self.asked.iter().all(Asked::is_done)
             && self.exchanges.iter().all(|exchange| exchange.finished)
     }
