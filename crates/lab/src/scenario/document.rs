@@ -12,9 +12,9 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 use whimbrel_core::suggest;
+use whimbrel_node::config::key_path::{KeyPath, Step, key_at, line_of};
 
 use super::fault::Fault;
-use super::path::{KeyPath, Step};
 
 /// A value and where it was written.
 pub(super) type Value<'t> = Spanned<DeValue<'t>>;
@@ -130,9 +130,9 @@ impl<'t> Document<'t> {
 
     /// The line of a byte, and the innermost key whose name or value was written there.
     fn place(&self, offset: usize) -> (usize, KeyPath) {
-        let mut best = (usize::MAX, KeyPath::default());
-        search(&self.written, &KeyPath::default(), offset, &mut best);
-        (line_of(self.text, offset), best.1)
+        let written = self.written.get_ref().as_table();
+        let key = written.map_or_else(KeyPath::default, |table| key_at(table, offset));
+        (line_of(self.text, offset), key)
     }
 }
 
@@ -183,39 +183,4 @@ fn put<'t>(at: &mut Value<'t>, steps: &[Step], value: &Value<'t>) -> bool {
         },
         _ => false,
     }
-}
-
-fn search(value: &Value<'_>, path: &KeyPath, offset: usize, best: &mut (usize, KeyPath)) {
-    let mut consider = |span: Range<usize>, path: KeyPath| {
-        if span.contains(&offset) && span.len() <= best.0 {
-            *best = (span.len(), path);
-        }
-    };
-    match value.get_ref() {
-        DeValue::Table(table) => {
-            for (key, value) in table {
-                let below = path.key(key.get_ref());
-                consider(key.span(), below.clone());
-                consider(value.span(), below);
-            }
-            for (key, value) in table {
-                search(value, &path.key(key.get_ref()), offset, best);
-            }
-        }
-        DeValue::Array(array) => {
-            for (index, value) in array.iter().enumerate() {
-                consider(value.span(), path.index(index));
-            }
-            for (index, value) in array.iter().enumerate() {
-                search(value, &path.index(index), offset, best);
-            }
-        }
-        _ => {}
-    }
-}
-
-/// The line of a byte, from 1.
-fn line_of(text: &str, offset: usize) -> usize {
-    let before = text.get(..offset).unwrap_or(text);
-    before.matches('\n').count() + 1
 }

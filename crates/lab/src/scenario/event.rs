@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use whimbrel_core::units;
+use whimbrel_node::config::key_path::KeyPath;
 use whimbrel_sim::link::LinkSpec;
 
 use super::document::Document;
 use super::fault::{Fault, Faults, Found};
 use super::network::{Network, link_at as any_link_at, network as read_network, node_at};
 use super::node::Role;
-use super::path::KeyPath;
 
 /// A single change to a running network.
 #[derive(Clone, Debug, PartialEq)]

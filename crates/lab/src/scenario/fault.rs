@@ -3,7 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::path::KeyPath;
+use whimbrel_node::config::key_path::KeyPath;
+
 use crate::LabError;
 use crate::study::Backend;
 

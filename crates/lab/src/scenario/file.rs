@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::DeValue;
 use whimbrel_core::units;
+use whimbrel_node::config::key_path::KeyPath;
 
 use super::document::{Document, Value, empty_table, table_value};
 use super::event::{Timed, timeline};
@@ -17,7 +18,6 @@ use super::load::{Load, loads};
 use super::metric;
 use super::network::{Network, network};
 use super::node::Role;
-use super::path::KeyPath;
 use super::route::{Routes, routes};
 use super::statement::{Statement, shown};
 use crate::study::Backend;

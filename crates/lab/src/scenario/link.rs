@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::DeTable;
+use whimbrel_node::config::key_path::{KeyPath, Step};
 use whimbrel_node::ndn::faces::ModelledDevice;
 use whimbrel_sim::link::presets::{preset, presets};
 use whimbrel_sim::link::{LinkSpec, LinkSpecError, QueueLimit, Rate};
@@ -14,7 +15,6 @@ use super::document::{Document, Table, Value, empty_table, merged, table_value};
 use super::fault::{Fault, hint};
 use super::network::Network;
 use super::node::{Role, check_name};
-use super::path::{KeyPath, Step};
 
 /// A link of a network.
 #[derive(Clone, Debug, PartialEq)]

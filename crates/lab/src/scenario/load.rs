@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use whimbrel_core::{RttOptions, units};
 use whimbrel_ndn_packet::Name;
+use whimbrel_node::config::key_path::KeyPath;
 use whimbrel_transport::cbr::BELRP;
 use whimbrel_transport::{CbrConfig, Gaps};
 
@@ -13,7 +14,6 @@ use super::document::Document;
 use super::fault::{Fault, Faults, Found};
 use super::network::{Network, node_at};
 use super::node::{Names, Role, check_name};
-use super::path::KeyPath;
 use crate::CongestionControl;
 
 /// What carries a load.

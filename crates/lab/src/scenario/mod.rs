@@ -63,7 +63,6 @@ pub mod metric;
 pub mod netns;
 pub mod network;
 pub mod node;
-mod path;
 pub mod report;
 pub mod route;
 pub mod run;

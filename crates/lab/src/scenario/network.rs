@@ -2,13 +2,13 @@
 
 use serde::Deserialize;
 use whimbrel_core::units;
+use whimbrel_node::config::key_path::KeyPath;
 
 use super::document::{Document, empty_table, table_value};
 use super::fault::{Fault, Faults, Found, hint};
 use super::graph::{Edge, Graph, Shape};
 use super::link::{Layers, Link};
 use super::node::{Node, NodeSettings, Role, Roles, read, settings};
-use super::path::KeyPath;
 
 /// A network that can be built.
 #[derive(Clone, Debug, Default, PartialEq)]

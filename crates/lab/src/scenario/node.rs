@@ -6,10 +6,10 @@ use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 use whimbrel_forwarder::strategy::StrategyChoice;
 use whimbrel_ndn_packet::Name;
+use whimbrel_node::config::key_path::KeyPath;
 
 use super::document::{Document, Table, empty_table, merged, table_value};
 use super::fault::{Fault, hint};
-use super::path::KeyPath;
 
 /// A role of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]

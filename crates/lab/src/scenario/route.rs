@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pathfinding::directed::dijkstra::{dijkstra, dijkstra_all};
 use pathfinding::directed::yen::yen;
 use serde::Deserialize;
+use whimbrel_node::config::key_path::KeyPath;
 use whimbrel_sim::link::Rate;
 
 use super::document::Document;
@@ -12,9 +13,8 @@ use super::fault::{Faults, Found};
 use super::load::{Load, Plane};
 use super::network::{Network, node_at};
 use super::node::Role;
-use super::path::KeyPath;
 
-/// Which of the paths there are become routes.
+/// The paths that become routes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Choice {
