@@ -386,6 +386,8 @@ impl World<'_> {
     pub(super) fn attach(&mut self, program: NodeId, node: usize) -> Result<PortId, LabError> {
         let link = DuplexLink {
             mtu: LOCAL_FRAME,
+            // As on a Unix socket, where the router writes several packets at once.
+            packets: true,
             ..DuplexLink::local()
         };
         let connection: Result<Connection, _> = self.sim.connect(program, self.nodes[node], &link);
