@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use whimbrel_lab::scenario::{BatchOptions, Overrides, Scenario};
+use whimbrel_lab::study::Backend;
 
 const SOUND: &str = r#"title = "sound"
 seed = 7
@@ -465,7 +466,6 @@ fn links_of_ndn_routers_alone_are_checked() {
 
 #[test]
 fn a_back_end_may_have_keys_of_its_own() {
-    use whimbrel_lab::study::Backend;
     let text = SOUND.replace(
         "[sweep]",
         "[netns]\nruns = 1\n\"loads.film.file\" = \"1 MB\"\n[sweep]",
