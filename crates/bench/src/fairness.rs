@@ -14,7 +14,7 @@ const RATE: u64 = 20_000_000;
 /// Drop-tail buffers in bandwidth-delay products.
 const BUFFERS_BDP: [f64; 4] = [0.5, 1.0, 2.0, 4.0];
 const QUICK_MEASURED: Duration = Duration::from_secs(5);
-/// What each contender gets: the link to its client's side.
+/// The bytes of each contender: those of the link to its client's side.
 const SHARES: [&str; 2] = ["links.far-R0.forward", "links.far-R1.forward"];
 /// The network, its buffers and rivals.
 const SCENARIO: &str = include_str!("fairness.toml");

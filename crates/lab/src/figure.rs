@@ -70,7 +70,7 @@ pub struct LineChart {
     pub series: Vec<Series>,
     /// Spans of x that are shaded, and what they are.
     pub shaded: Vec<(f64, f64, String)>,
-    /// Where the axes begin: zero, unless what matters is a small part of large numbers.
+    /// The values at which the axes begin: zero, except where differences are a small part of the numbers.
     #[serde(default)]
     pub origin: (f64, f64),
 }
@@ -88,9 +88,9 @@ const COLOURS: [RGBColor; 6] = [
 const SIZE: (u32, u32) = (960, 480);
 /// Pixels of a picture in a page: its text can still be read on a telephone.
 const INLINE_SIZE: (u32, u32) = (520, 390);
-/// What of a picture its legend takes, as shares of width and height.
+/// The size of a legend, as shares of the picture's width and height.
 const LEGEND: (f64, f64) = (0.45, 0.3);
-/// What a letter takes of the width of a picture in a page, as a share.
+/// The width of a letter, as a share of the width of a picture in a page.
 const LETTER: f64 = 0.02;
 /// Points of lines that the legend may cover rather than a letter.
 const MUCH: usize = 1000;
@@ -261,7 +261,7 @@ impl LineChart {
         Ok(())
     }
 
-    /// Where the legend covers least of the lines, and no word.
+    /// The place at which the legend covers least of the lines, and no word.
     fn emptiest_place(&self, right: f64, top: f64) -> SeriesLabelPosition {
         use SeriesLabelPosition::{
             LowerLeft, LowerRight, MiddleLeft, MiddleRight, UpperLeft, UpperRight,

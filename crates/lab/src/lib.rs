@@ -21,7 +21,7 @@
 //! | [`figure`] | pictures |
 //! | [`study`] | a paper's figures again |
 //! | [`torture`] | random faults upon networks of hosts and routers |
-//! | [`transfer`] | [`TransferRecord`], what is measured of any transfer |
+//! | [`transfer`] | [`TransferRecord`], the measurements of any transfer |
 //! | [`baseline`] | [`TcpBaseline`], the same file by the kernel's TCP |
 // The lab is a driver: it works in real time, with threads, sockets and sleeps.
 #![allow(clippy::disallowed_methods)]

@@ -1,4 +1,4 @@
-//! Where the sides of `peer` run, and their processes.
+//! The network of `peer`, and the processes on it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

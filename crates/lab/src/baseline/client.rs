@@ -13,7 +13,7 @@ use super::server::read_head;
 use crate::process::wait_readable;
 use crate::{LabError, Namespace, TransferMeter, TransferObserver, TransferRecord};
 
-/// How often an observer hears of a transfer in which nothing arrives.
+/// Interval of reports to an observer while nothing arrives.
 const IDLE_REPORT: Duration = Duration::from_millis(100);
 
 /// Which HTTP client fetches.

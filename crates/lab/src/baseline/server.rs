@@ -21,7 +21,7 @@ const MAX_REQUEST: usize = 8192;
 const REQUEST_PATIENCE: Duration = Duration::from_secs(60);
 const MAX_CONNECTIONS: usize = 64;
 
-/// What the sending kernel says of its connections (TCP_INFO), summed over all of them.
+/// Counters of the sending kernel (TCP_INFO), summed over all connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SenderStats {
     /// Connections that were closed.
@@ -103,7 +103,7 @@ impl HttpServer {
         })
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> SocketAddrV4 {
         self.address
     }
@@ -113,7 +113,7 @@ impl HttpServer {
         self.length
     }
 
-    /// Closes every connection and says what they did.
+    /// Closes every connection and returns their counters.
     pub fn stop(mut self) -> SenderStats {
         self.close();
         *self

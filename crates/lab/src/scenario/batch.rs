@@ -12,12 +12,12 @@ use crate::LabError;
 use crate::jobs::{Progress, run_all};
 use crate::study::Backend;
 
-/// How a scenario is to be run.
+/// The options of a run of all settings.
 #[derive(Clone, Debug)]
 pub struct BatchOptions {
-    /// What runs it.
+    /// The back end.
     pub backend: Backend,
-    /// Most runs at a time; `None` for one on each processor, in namespaces one in all.
+    /// Maximum of parallel runs; `None` for one on each processor, in namespaces one in all.
     pub jobs: Option<usize>,
     /// The whimbrel binary, for daemons in namespaces.
     pub program: PathBuf,
@@ -26,7 +26,7 @@ pub struct BatchOptions {
 /// The results of all runs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Batch {
-    /// What ran it.
+    /// The back end.
     pub backend: Backend,
     /// In the order of settings, and of runs within each.
     pub outcomes: Vec<Outcome>,

@@ -26,7 +26,7 @@ pub(super) type Table<'t> = DeTable<'t>;
 pub(super) struct Document<'t> {
     file: PathBuf,
     text: &'t str,
-    /// What was written, to tell a place's key.
+    /// The tree as written, to find the key at a place.
     written: Arc<Value<'t>>,
     root: Value<'t>,
 }

@@ -89,7 +89,7 @@ impl Found {
     }
 }
 
-/// What a back end cannot do yet, and the key that asks for it.
+/// A feature that a back end lacks, and the key that asks for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) key: KeyPath,
@@ -114,7 +114,7 @@ impl Refusal {
         LabError::not_played(backend, self.what)
     }
 
-    /// What a person is told.
+    /// The message of the fault.
     pub(super) fn message(&self, backend: Backend) -> String {
         format!(
             "the back end '{}' does not {} yet",

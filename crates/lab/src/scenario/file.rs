@@ -29,18 +29,18 @@ pub struct Overrides {
     pub seed: Option<u64>,
     /// Runs of each setting.
     pub runs: Option<u32>,
-    /// What is to run it: `[sim]` or `[netns]` holds then.
+    /// The back end, whose section `[sim]` or `[netns]` then applies.
     pub backend: Option<Backend>,
 }
 
 /// A scenario that has no fault.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
-    /// Where it was read.
+    /// Its path.
     pub file: PathBuf,
     /// Its text.
     pub text: String,
-    /// For people; the file's name if it says nothing.
+    /// For people; the file's name by default.
     pub title: String,
     /// A description, for people.
     pub about: String,
@@ -68,17 +68,17 @@ pub struct Setting {
 pub struct Plan {
     /// Nodes and links.
     pub network: Network,
-    /// How packets find their way.
+    /// The routes.
     pub routes: Routes,
     /// The loads.
     pub loads: Vec<Load>,
     /// Actions in the order of their times.
     pub timeline: Vec<Timed>,
-    /// Of the first run; the others count on from it.
+    /// Seed of the first run; each further run has the next one.
     pub seed: u64,
-    /// A run that takes longer is cut off, counted from its origin.
+    /// Time limit of a run, counted from its origin.
     pub limit: Duration,
-    /// A run goes on for so long after the last load's end, and what is still on its way counts.
+    /// Time that a run continues after the last load's end; bytes that arrive in it count.
     pub linger: Duration,
     /// From the run's origin to the moment from which links are counted.
     pub warm_up: Duration,
@@ -191,7 +191,7 @@ impl Scenario {
         })
     }
 
-    /// What `[study]` says to the code of a study; a scenario means nothing by it.
+    /// The section `[study]`, which only the code of a study uses.
     pub fn study<T: DeserializeOwned>(&self) -> Result<T, Faults> {
         let document = Document::parse(&self.file, &self.text)?;
         let at = KeyPath::from(["study"]);

@@ -1,4 +1,4 @@
-//! Links: what is said of all, of a preset, and of one, laid upon each other.
+//! Links: defaults, presets and their own keys, merged layer by layer.
 
 use std::sync::OnceLock;
 
@@ -33,7 +33,7 @@ pub struct Link {
     pub cost: Option<u64>,
     /// Recovery of lost frames between NDN routers.
     pub recovery: Recovery,
-    /// What NDN routers put their frames into.
+    /// The carrier of frames between NDN routers.
     pub carrier: Carrier,
     /// Whether NDN routers see the queues of its devices; see [`Link::device`].
     pub device: bool,
@@ -71,7 +71,7 @@ impl Link {
         }
     }
 
-    /// What happens to packets that leave `node`.
+    /// The direction of packets that leave `node`.
     pub fn from(&self, node: usize) -> &LinkSpec {
         if self.ends.0 == node {
             &self.forward
@@ -81,7 +81,7 @@ impl Link {
     }
 }
 
-/// What recovers lost frames of NDN on a link.
+/// The recovery of lost frames between NDN routers on a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Recovery {
@@ -103,7 +103,7 @@ pub enum Recovery {
     Adaptive,
 }
 
-/// What frames of NDN are put into.
+/// The carrier of frames between NDN routers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Carrier {
@@ -308,7 +308,7 @@ impl<'t> Layers<'t> {
     }
 }
 
-/// Refuses links that NDN routers cannot use as they are told to.
+/// Refuses contradictory keys of links.
 pub(super) fn check(document: &Document<'_>, network: &Network) -> Result<(), Fault> {
     for link in &network.links {
         let refuse = |key, message| {
@@ -358,7 +358,7 @@ fn at_fault(document: &Document<'_>, link: &KeyPath, error: &LinkSpecError) -> K
     place_of(document, &link.key(key))
 }
 
-/// Where a key was written; one of a link may be inherited.
+/// The place at which a key was written; one of a link may be inherited.
 pub(super) fn place_of(document: &Document<'_>, key: &KeyPath) -> KeyPath {
     let [Step::Key(links), link, Step::Key(name)] = key.0.as_slice() else {
         return key.clone();

@@ -16,7 +16,7 @@ use super::network::{Network, node_at};
 use super::node::{Names, Role, check_name};
 use crate::CongestionControl;
 
-/// What carries a load.
+/// The protocol that carries a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Plane {
@@ -29,7 +29,7 @@ pub enum Plane {
 }
 
 impl Plane {
-    /// As a scenario says it.
+    /// Its name in a scenario.
     pub const fn name(self) -> &'static str {
         match self {
             Plane::MobilityFirst => "mobility-first",
@@ -38,7 +38,7 @@ impl Plane {
         }
     }
 
-    /// What passes it on; TCP's packets pass every node.
+    /// The role that forwards it; TCP's packets pass every node.
     pub const fn passes(self) -> Option<Role> {
         match self {
             Plane::MobilityFirst => Some(Role::Router),
@@ -57,26 +57,26 @@ impl Plane {
     }
 }
 
-/// Something to be carried.
+/// A request for content.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
     /// Its name.
     pub name: String,
     /// The node that has the content.
     pub from: usize,
-    /// The nodes that ask for it.
+    /// The nodes that request it.
     pub to: Vec<usize>,
-    /// When they ask first, counted from the run's origin.
+    /// The time of their first request, counted from the run's origin.
     pub start: Duration,
-    /// They ask first at a random moment within so long after `start`: the same one in every
+    /// They request first at a random moment in this time after `start`: the same one in every
     /// setting.
     pub within: Duration,
-    /// How long chunks may be missing before a receiver asks for them again, over MobilityFirst;
+    /// Time after which a receiver of MobilityFirst requests missing chunks again;
     /// `None` for the host's default.
     pub nack_timer: Option<Duration>,
     /// Of the kernel's TCP.
     pub congestion: CongestionControl,
-    /// What carries it.
+    /// The protocol that carries it.
     pub plane: Plane,
     /// The request.
     pub kind: Kind,
@@ -93,7 +93,7 @@ pub enum Kind {
     Flows(Flows),
     /// Files of which some are asked for at a time.
     Page(Page),
-    /// As much as gets through until the run ends; nothing waits for it.
+    /// As many bytes as get through until the run ends, which does not wait for them.
     Bulk,
 }
 
@@ -103,7 +103,7 @@ pub enum Kind {
 pub struct Requests {
     /// Interests a second, repeated ones included.
     pub rate: f64,
-    /// How many Data are wanted.
+    /// Number of Data.
     pub count: u64,
     /// Bytes of content in each.
     #[serde(default = "payload")]
@@ -111,7 +111,7 @@ pub struct Requests {
     /// InterestLifetime.
     #[serde(default = "lifetime", with = "units::duration")]
     pub lifetime: Duration,
-    /// When an Interest is sent again.
+    /// The retransmission timeout of Interests.
     #[serde(default)]
     pub timeout: Timeout,
     /// Whether gaps are exponential, not all the same.
@@ -148,15 +148,15 @@ impl Requests {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Timeout {
-    /// Before anything was measured.
+    /// Before the first measurement.
     #[serde(with = "units::duration")]
     pub initial: Duration,
-    /// Its least.
+    /// Its minimum.
     #[serde(with = "units::duration")]
     pub min: Duration,
-    /// How often the variation counts.
+    /// Factor of the variation.
     pub variation_factor: f64,
-    /// How often it is looked at.
+    /// Interval of the checks.
     #[serde(with = "units::duration")]
     pub check: Duration,
 }
@@ -190,7 +190,7 @@ pub struct Flows {
     pub size: u64,
     /// Mean of the Poisson process by which they are asked for.
     pub per_second: f64,
-    /// How many.
+    /// Number of files.
     pub count: u32,
 }
 
@@ -198,12 +198,12 @@ pub struct Flows {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Page {
-    /// How many.
+    /// Number of files.
     pub objects: u32,
     /// Of each, bytes.
     #[serde(with = "units::size")]
     pub size: u64,
-    /// Asked for at a time; six as browsers do.
+    /// Number of parallel requests; six, as in browsers.
     #[serde(default = "parallel")]
     pub parallel: u32,
 }

@@ -23,12 +23,12 @@ pub enum Role {
     NameServer,
     /// An NDN forwarder, with programs on it where a load says so.
     NdnRouter,
-    /// A host with TCP and nothing else.
+    /// A host with TCP only.
     TcpHost,
 }
 
 impl Role {
-    /// As a scenario says it.
+    /// Its name in a scenario.
     pub const fn name(self) -> &'static str {
         match self {
             Role::Host => "host",
@@ -39,7 +39,7 @@ impl Role {
         }
     }
 
-    /// Whether it passes on what is not for it.
+    /// Whether it forwards packets of others.
     pub const fn forwards(self) -> bool {
         matches!(self, Role::Router | Role::NdnRouter)
     }
@@ -86,12 +86,12 @@ pub struct Node {
 }
 
 impl Node {
-    /// Whether it is (also) that.
+    /// Whether it has this role.
     pub fn is(&self, role: Role) -> bool {
         self.roles.0.contains(&role)
     }
 
-    /// Whether it passes on what is not for it.
+    /// Whether it forwards packets of others.
     pub fn forwards(&self) -> bool {
         self.roles.0.iter().any(|role| role.forwards())
     }
@@ -129,7 +129,7 @@ pub struct NodeSettings {
     /// Routers that a host attaches to, near or far, instead of those at its links.
     #[serde(default)]
     pub(super) router: Option<Names>,
-    /// Bytes that a router keeps for destinations that are away.
+    /// Bytes that a router stores for destinations that are away.
     #[serde(default, with = "whimbrel_core::units::optional_size")]
     pub storage: Option<u64>,
     /// Whether a router's proxy sends on what it stores as soon as it can; else it waits for a Push
@@ -209,7 +209,7 @@ pub(super) fn read(document: &Document<'_>, name: &str) -> Result<Node, Fault> {
     })
 }
 
-/// What `own` says of a node, upon what is said of all.
+/// The settings of a node: its own upon the defaults.
 pub(super) fn settings<'t>(
     document: &Document<'t>,
     at: &KeyPath,

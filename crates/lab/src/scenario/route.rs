@@ -27,7 +27,7 @@ pub enum Choice {
     KShortest,
 }
 
-/// What makes a path short.
+/// The length of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Weight {
@@ -38,7 +38,7 @@ pub enum Weight {
     Hops,
     /// The sum of the times that a bit takes at each link's rate.
     Rate,
-    /// The sum of the links' `cost`, which is 1 where nothing is said.
+    /// The sum of the links' `cost`, by default 1.
     Cost,
 }
 
@@ -101,7 +101,7 @@ pub struct Tree {
     pub links: BTreeSet<usize>,
 }
 
-/// How routes are made, and the ones that are given.
+/// The rule by which routes are derived, and the given ones.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Routes {
     choice: Choice,

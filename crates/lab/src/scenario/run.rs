@@ -16,7 +16,7 @@ use crate::TransferRecord;
 /// The results of one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// Metrics by name. What has no value (the completion of what did not complete) is not there.
+    /// Metrics by name. Those without a value (completion of an incomplete load) are left out.
     pub values: BTreeMap<String, f64>,
     /// Every file that was fetched or begun.
     pub transfers: Vec<Fetched>,
@@ -27,7 +27,7 @@ pub struct Run {
 pub struct Fetched {
     /// Of its load and receiver.
     pub name: String,
-    /// When it was asked for, in seconds from the run's origin.
+    /// The time of the request, in seconds from the run's origin.
     pub asked: f64,
     /// The receiver's measurements.
     pub record: TransferRecord,
@@ -91,7 +91,7 @@ impl Run {
         self.transfers.extend(fetched);
     }
 
-    /// Adds what a receiver's Interests came to.
+    /// Adds a receiver's Interests.
     pub(super) fn add_exchanges(
         &mut self,
         network: &Network,
@@ -113,7 +113,7 @@ impl Run {
         }
     }
 
-    /// Adds what a node of MobilityFirst says of itself.
+    /// Adds the counters of a MobilityFirst node.
     pub(super) fn add_node(&mut self, name: &str, status: &Value) {
         let counters = &status["counters"];
         for (metric, count) in [
@@ -129,7 +129,7 @@ impl Run {
         }
     }
 
-    /// Adds what a link did in both directions together.
+    /// Adds the counters of a link.
     pub(super) fn add_link(&mut self, name: &str, counts: LinkCounts) {
         let LinkCounts {
             bytes,
@@ -161,7 +161,7 @@ fn frames_resent(status: &Value) -> Option<u64> {
         .sum()
 }
 
-/// What the Interests of one receiver of a load came to. Durations are in seconds.
+/// The Interests of one receiver of a load. Durations are in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Exchanges {
     /// Interests that were answered.
@@ -187,12 +187,12 @@ pub(super) struct LinkCounts {
     pub(super) packets: u64,
     /// At random and in outages.
     pub(super) lost: u64,
-    /// For want of room.
+    /// Because a queue was full.
     pub(super) dropped: u64,
 }
 
 impl LinkCounts {
-    /// What was counted since `before`.
+    /// The counts since `before`.
     pub(super) fn since(self, before: LinkCounts) -> LinkCounts {
         let since = |at: usize| self.delivered[at] - before.delivered[at];
         LinkCounts {
@@ -205,7 +205,7 @@ impl LinkCounts {
     }
 }
 
-/// When a load's files are asked for.
+/// The times at which a load's files are requested.
 #[derive(Clone, Debug)]
 pub(super) struct Schedule {
     /// Of each file.
@@ -255,7 +255,7 @@ impl Schedule {
         self.then.is_none()
     }
 
-    /// How many files there are in all; `None` without end.
+    /// Number of files; `None` without end.
     pub(super) fn total(&self) -> Option<usize> {
         self.then.map(|then| then + self.at.len())
     }

@@ -1,4 +1,4 @@
-//! What simulated transfers are made of.
+//! Contents and the clock's origin of simulated transfers.
 
 mod content;
 

@@ -71,7 +71,7 @@ fn remove_flent_files(folder: &Path) -> Result<(), LabError> {
     Ok(())
 }
 
-/// What `study` left below `root`, for each back end that ran it.
+/// The results of `study` below `root`, for each back end that ran it.
 pub fn read_results(root: &Path, study: &str) -> Result<Vec<StudyResult>, LabError> {
     let mut results = Vec::new();
     for backend in Backend::ALL {

@@ -27,7 +27,7 @@ pub use archive::{read_results, write_result};
 pub use page::{Pages, write_pages};
 pub use result::{Comparison, NamedChart, Point, StudyResult, Table, Transfer, Verdict};
 
-/// What runs the scenario.
+/// The back end of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Backend {
@@ -58,10 +58,10 @@ impl Backend {
     pub const ALL: [Backend; 2] = [Backend::Sim, Backend::Netns];
 }
 
-/// How a study is to be run.
+/// The options of a study.
 #[derive(Clone, Debug)]
 pub struct StudyOptions {
-    /// What runs it.
+    /// The back end.
     pub backend: Backend,
     /// Replaces the scenario file that came with the program.
     pub scenario: Option<PathBuf>,
@@ -69,7 +69,7 @@ pub struct StudyOptions {
     pub runs: Option<u32>,
     /// Of everything random.
     pub seed: u64,
-    /// Most transfers at a time; `None` for what the machine's processors carry.
+    /// Maximum of parallel transfers; `None` for as many as the machine's processors carry.
     pub jobs: Option<usize>,
     /// The whimbrel binary, for daemons in namespaces.
     pub program: PathBuf,
@@ -83,19 +83,19 @@ pub struct Study {
     pub name: &'static str,
     /// One line.
     pub title: &'static str,
-    /// Where the text is.
+    /// The paper and its section.
     pub source: &'static str,
     scenario: &'static str,
     paper: &'static str,
     readme: &'static str,
-    /// What can run it.
+    /// The back ends that can run it.
     backends: &'static [Backend],
-    /// How many of its transfers in real time one processor carries without slowing them.
+    /// Transfers in real time that one processor carries without slowing them.
     transfers_per_processor: usize,
     run: fn(&StudyInput<'_>, Progress<'_>) -> Result<StudyResult, LabError>,
 }
 
-/// What a study's code works from.
+/// The input of a study's code.
 struct StudyInput<'a> {
     study: &'a Study,
     options: &'a StudyOptions,
@@ -108,7 +108,7 @@ struct StudyInput<'a> {
 #[serde(deny_unknown_fields)]
 struct Paper {
     statement: Vec<Statement>,
-    /// What the columns of all `numbers` stand for: the steps of the paper's scenario.
+    /// The columns of all `numbers`: the steps of the paper's scenario.
     #[serde(default)]
     steps: Vec<f64>,
     #[serde(default)]
@@ -121,7 +121,7 @@ struct Paper {
 struct Numbers {
     /// Names the quantity for the study's code.
     id: String,
-    /// Where they are.
+    /// Their place in the paper.
     source: String,
     /// One row of numbers, in order of the steps, for each of the paper's variants.
     rows: BTreeMap<String, Vec<f64>>,
@@ -133,14 +133,14 @@ struct Numbers {
 struct Statement {
     /// Names the quantity for the study's code.
     id: String,
-    /// What it is.
+    /// The quantity.
     quantity: String,
     /// The paper's words.
     says: String,
-    /// How far our numbers may be from the paper's and still agree.
+    /// The largest difference with which our numbers agree.
     #[serde(default)]
     tolerance: Option<Tolerance>,
-    /// Where ours has to be to agree with the paper's words.
+    /// The range in which ours agrees with the paper's words.
     #[serde(default)]
     range: Option<Range>,
     /// Of the range and the value.
@@ -149,10 +149,10 @@ struct Statement {
     /// The paper's own number, where its words have one.
     #[serde(default)]
     value: Option<f64>,
-    /// Why ours may differ.
+    /// The reason for a difference.
     #[serde(default)]
     note: String,
-    /// What holds for the simulator, or for namespaces, only.
+    /// Notes for the simulator, or for namespaces, only.
     #[serde(default)]
     note_sim: String,
     #[serde(default)]
@@ -401,14 +401,14 @@ impl StudyInput<'_> {
             .find(|statement| statement.id == id)
     }
 
-    /// How far ours may be from the paper's numbers.
+    /// The tolerance of a statement.
     fn tolerance(&self, id: &str) -> Result<Tolerance, LabError> {
         self.statement(id)
             .and_then(|statement| statement.tolerance)
             .ok_or_else(|| self.bad(format!("paper.toml: the statement '{id}' has no tolerance")))
     }
 
-    /// Where ours has to be.
+    /// The range of a statement.
     fn range(&self, id: &str) -> Result<Range, LabError> {
         self.statement(id)
             .and_then(|statement| statement.range)
@@ -428,7 +428,7 @@ impl StudyInput<'_> {
             .filter(|number| number.is_finite())
     }
 
-    /// Where the paper has these numbers.
+    /// The place of these numbers in the paper.
     fn published_in(&self, id: &str) -> &str {
         self.paper
             .numbers
@@ -437,7 +437,7 @@ impl StudyInput<'_> {
             .map_or("", |numbers| &numbers.source)
     }
 
-    /// What was found, with what it takes to find it again.
+    /// The result, with everything that its repetition needs.
     fn result(
         &self,
         scenario: String,
@@ -497,7 +497,7 @@ impl Study {
     }
 }
 
-/// What a measurement in real time depends on, as far as a reader may know it.
+/// The machine, on which measurements in real time depend.
 fn machine() -> String {
     let kernel = rustix::system::uname();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);

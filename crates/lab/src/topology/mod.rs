@@ -12,7 +12,7 @@ use crate::{Direction, EmulatedLink, Emulator, LabError, LinkReport, Namespace};
 
 use plan::{Carrier, Plan, PlannedLink, address, interface, network};
 
-/// What a link carries in one packet, in bytes.
+/// The largest packet of a link, in bytes.
 const DEFAULT_MTU: usize = 1500;
 /// Packets that the kernel keeps for the emulator. The link's own queue is to be the bottleneck,
 /// never this one.
@@ -242,7 +242,7 @@ impl Topology {
             .set_spec(self.emulated(link)?, direction, spec)
     }
 
-    /// What the emulated links have done since the last [`Topology::arm`], in the order in which
+    /// Counters of the emulated links since the last [`Topology::arm`], in the order in which
     /// they were added.
     pub fn link_reports(&self) -> Result<Vec<LinkReport>, LabError> {
         self.emulator.report()

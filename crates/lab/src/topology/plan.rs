@@ -11,7 +11,7 @@ use crate::LabError;
 /// bytes each.
 const MAX_LINKS: usize = 1 << 16;
 
-/// What carries a link.
+/// The carrier of a link.
 #[derive(Clone, Debug)]
 pub(super) enum Carrier {
     Veth,

@@ -1,4 +1,4 @@
-//! What the daemons of a plan are told: its roles, links and routes as their own configuration.
+//! Configurations of a plan's daemons, from its roles, links and routes.
 
 use std::net::{Ipv4Addr, SocketAddr};
 

@@ -16,7 +16,7 @@ use crate::scenario::node::Role;
 use crate::supervisor::START_PATIENCE;
 use crate::{LabError, Program, Supervisor, Topology};
 
-/// How long daemons may take to find each other and attach.
+/// Time limit for daemons to find each other and attach.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
 /// The socket on which a node's daemon is reached.
@@ -219,7 +219,7 @@ impl<'a> Daemons<'a> {
             && (!known.is(Role::Router) || mobility_first.exists())
     }
 
-    /// What a node's daemon says of itself; null if it is silent.
+    /// The status of a node's daemon; null if it does not answer.
     pub(super) fn status(&self, kind: &str, node: usize) -> Value {
         let mut command = self.command(&[kind, "status", "--json", "--socket"]);
         command.arg(socket_of(

@@ -15,10 +15,10 @@ use crate::scenario::load::{Kind, Load, Plane};
 use crate::scenario::run::{Exchanges, Schedule};
 use crate::{LabError, Supervisor, TcpBaseline, Topology, TransferRecord};
 
-/// Seconds from a load's start to a request, and what came of it.
+/// Seconds from a load's start to a request, and the record of its transfer.
 pub(super) type Files = Vec<(f64, TransferRecord)>;
 
-/// What a receiver's load came to.
+/// The results of one receiver of a load.
 pub(super) enum Received {
     Files(Files),
     Exchanges(Exchanges),

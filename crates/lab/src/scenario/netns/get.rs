@@ -1,4 +1,4 @@
-//! What `whimbrel get --json` and `whimbrel ndn get --json` print.
+//! The lines of `whimbrel get --json` and `whimbrel ndn get --json`.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ struct GetFetched {
     received: u64,
 }
 
-/// How often the observer is asked whether the transfer goes on.
+/// Interval of the question to the observer whether the transfer goes on.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Follows a `get --json` or `ndn get --json` that was `started` until it ends; at the end of

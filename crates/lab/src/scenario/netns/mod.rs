@@ -35,12 +35,12 @@ pub use requests::Consumer;
 /// Files of a load: each takes programs that serve and fetch it.
 const MOST_FILES: usize = 200;
 
-/// Refuses what this back end cannot do yet.
+/// Refuses a plan with a feature that this back end lacks.
 pub fn check(plan: &Plan) -> Result<(), LabError> {
     refusal(plan).map_or(Ok(()), |refusal| Err(refusal.of(Backend::Netns)))
 }
 
-/// What this back end cannot do yet, and the key that asks for it.
+/// The first feature that this back end lacks, and the key that asks for it.
 pub(super) fn refusal(plan: &Plan) -> Option<Refusal> {
     for load in &plan.loads {
         let name = &load.name;
@@ -89,7 +89,7 @@ pub fn run(plan: &Plan, seed: u64, program: &Path) -> Result<Run, LabError> {
     observe(plan, seed, program, &()).map(|observed| observed.run)
 }
 
-/// Runs a plan before the eyes of an observer.
+/// Runs a plan and reports to an observer.
 pub fn observe(
     plan: &Plan,
     seed: u64,
@@ -240,7 +240,7 @@ struct Stage<'a, 'd> {
     origin: Instant,
     topology: &'a Topology,
     daemons: &'a mut Daemons<'d>,
-    /// What links had done when the run had warmed up.
+    /// Counters of links at the end of the warm-up.
     before: Option<Vec<LinkCounts>>,
 }
 

@@ -1,4 +1,4 @@
-//! What a run shows while it runs, and beyond its metrics.
+//! Observers of a run, and its results beyond metrics.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,15 +27,15 @@ pub trait Observer: Sync {
     }
 }
 
-/// Looks at nothing.
+/// Ignores everything.
 impl Observer for () {}
 
-/// The results of a run, and what it showed.
+/// The results of a run.
 #[derive(Clone, Debug)]
 pub struct Observed {
     /// Its metrics.
     pub run: Run,
-    /// What crossed each link, in the order of the plan.
+    /// Counters of the emulated links, in the order of the plan.
     pub links: Vec<LinkReport>,
 }
 

@@ -108,7 +108,7 @@ fn others(setting: &Setting) -> String {
     }
 }
 
-/// Where a swept value is on the axis: its number if all values have one and the same unit, or else
+/// The place of a swept value on the axis: its number if all values have one and the same unit, or else
 /// its place in the sweep.
 fn place(scenario: &Scenario, value: &str) -> f64 {
     let swept = || {

@@ -36,7 +36,7 @@ const MOST_AHEAD: u64 = 16;
 const SEGMENT: usize = 8_000;
 const CHUNK_LOG2: u8 = 20;
 
-/// How far one receiver of one load is.
+/// The progress of one receiver of one load.
 pub(super) struct Asked {
     load: usize,
     receiver: usize,
@@ -127,7 +127,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Everything that a node that has started again served before.
+    /// Serves again what a restarted node served before.
     pub(super) fn serve_again(&mut self, node: usize) {
         let loads = &self.plan.loads;
         let published = self.contents.iter().filter(|((load, _), _)| {
@@ -202,7 +202,7 @@ impl World<'_> {
         });
     }
 
-    /// Asks for what is due now.
+    /// Requests the files that are due.
     pub(super) fn ask_due(&mut self, origin: Time) -> Result<(), LabError> {
         for index in 0..self.asked.len() {
             while self
@@ -215,14 +215,14 @@ impl World<'_> {
         Ok(())
     }
 
-    /// When the next file is asked for by the clock.
+    /// The time of the next request for a file.
     pub(super) fn next_ask(&self, origin: Time) -> Option<Time> {
         (0..self.asked.len())
             .filter_map(|index| self.due(index, origin))
             .min()
     }
 
-    /// When a receiver asks for its next file; `None` if it never does or waits for another file
+    /// The time at which a receiver requests its next file; `None` if it never does or waits for another file
     /// first.
     fn due(&self, index: usize, origin: Time) -> Option<Time> {
         let asked = &self.asked[index];
@@ -414,7 +414,7 @@ impl World<'_> {
         }
     }
 
-    /// What is handed to a program must be the content's bytes.
+    /// Checks that a delivered chunk has the content's bytes.
     fn check(&self, chunk: &LocalChunk) -> Result<(), LabError> {
         let By::Content(content) = self.transfers[chunk.request as usize].by else {
             return Ok(());

@@ -27,9 +27,9 @@ use observe::{Observed, Observer};
 use requests::Exchange;
 use stack::{Stack, StackEvent};
 
-/// When contents are published: hosts have attached by then.
+/// Time of publication: hosts have attached by then.
 const PUBLISHED: Duration = Duration::from_secs(1);
-/// What it takes to announce contents, until the run's origin.
+/// From publication to the run's origin: contents are announced in that time.
 const ANNOUNCED: Duration = Duration::from_secs(1);
 
 /// An event of any machine in a world.
@@ -45,7 +45,7 @@ struct World<'p> {
     plan: &'p Plan,
     observer: &'p mut dyn Observer,
     seed: u64,
-    /// When contents are published, and the run's origin.
+    /// Time of publication, and the run's origin.
     published: Time,
     origin: Time,
     sim: Simulator<AnyMachine<WorldEvent>>,
@@ -53,7 +53,7 @@ struct World<'p> {
     links: Vec<Connection>,
     /// The NDN routers' ports, by node and link.
     faces: BTreeMap<(usize, usize), PortId>,
-    /// How often each node has started again.
+    /// Restarts of each node.
     lives: Vec<u64>,
     /// Contents by load and number.
     contents: BTreeMap<(usize, usize), RepeatingContent>,
@@ -68,12 +68,12 @@ struct World<'p> {
     epoch: Instant,
 }
 
-/// Refuses what this back end cannot do yet.
+/// Refuses a plan with a feature that this back end lacks.
 pub fn check(plan: &Plan) -> Result<(), LabError> {
     refusal(plan).map_or(Ok(()), |refusal| Err(refusal.of(Backend::Sim)))
 }
 
-/// What this back end cannot do yet, and the key that asks for it.
+/// The first feature that this back end lacks, and the key that asks for it.
 pub(super) fn refusal(plan: &Plan) -> Option<Refusal> {
     for load in &plan.loads {
         if load.congestion != CongestionControl::default() {
@@ -98,7 +98,7 @@ pub fn run(plan: &Plan, seed: u64) -> Result<Run, LabError> {
     observe(plan, seed, &mut ()).map(|observed| observed.run)
 }
 
-/// Runs a plan before the eyes of an observer.
+/// Runs a plan and reports to an observer.
 pub fn observe(plan: &Plan, seed: u64, observer: &mut dyn Observer) -> Result<Observed, LabError> {
     check(plan)?;
     let mut world = build::build(plan, seed, observer)?;
@@ -143,7 +143,7 @@ pub fn observe(plan: &Plan, seed: u64, observer: &mut dyn Observer) -> Result<Ob
     })
 }
 
-/// When contents are published, and a run's origin. Hosts take their time to attach and to announce
+/// Time of publication, and a run's origin. Hosts take their time to attach and to announce
 /// contents, and TCP has as much, so that it begins at the same moment; of NDN nothing has to
 /// settle.
 fn phases(plan: &Plan) -> (Time, Time) {
@@ -218,7 +218,7 @@ impl<'p> World<'p> {
         Ok(())
     }
 
-    /// True if something that is waited for may have ended.
+    /// Returns true if an awaited load may have ended.
     fn handle(&mut self, now: Time, node: NodeId, event: WorldEvent) -> Result<bool, LabError> {
         match event {
             WorldEvent::Stack(StackEvent::Node(event)) => self.handle_host(now, node, event),
@@ -271,7 +271,7 @@ impl<'p> World<'p> {
             && self.exchanges.iter().all(|exchange| exchange.finished)
     }
 
-    /// What a MobilityFirst host or router says of itself, as `--json` does.
+    /// The status of a MobilityFirst host or router, as with `--json`.
     fn status(&mut self, node: usize) -> serde_json::Value {
         let status = self.stack(node, |stack, now| {
             let machine = stack.planes.mobility_first.as_mut()?;
@@ -283,7 +283,7 @@ impl<'p> World<'p> {
         status.unwrap_or_default()
     }
 
-    /// What each link has done so far.
+    /// Counters of each link.
     fn link_counts(&self) -> Vec<LinkCounts> {
         let count = |link: &Connection| {
             let mut counts = LinkCounts::default();

@@ -1,4 +1,4 @@
-//! What a run shows beyond its metrics, for studies that look closer.
+//! Observers of a run, and its results beyond metrics, for studies that look closer.
 
 use std::time::Duration;
 
@@ -38,10 +38,10 @@ pub trait Observer {
     }
 }
 
-/// Looks at nothing.
+/// Ignores everything.
 impl Observer for () {}
 
-/// The results of a run, and what it showed.
+/// The results of a run.
 #[derive(Clone, Debug)]
 pub struct Observed {
     /// Its metrics.

@@ -98,7 +98,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// When the next consumer starts.
+    /// The start of the next consumer.
     pub(super) fn next_consumer(&self) -> Option<Time> {
         let waiting = self
             .exchanges

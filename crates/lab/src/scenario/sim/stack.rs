@@ -22,7 +22,7 @@ const HEADERS: usize = 28;
 const IPV4: u8 = 0x45;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
-/// Where things stand in the headers (RFC 791, RFC 768, RFC 9293).
+/// Offsets in the headers (RFC 791, RFC 768, RFC 9293).
 const PROTOCOL: usize = 9;
 const SOURCE: usize = 12;
 const DESTINATION: usize = 16;

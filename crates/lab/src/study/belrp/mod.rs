@@ -23,7 +23,7 @@ mod statistics;
 
 pub(super) use line::{hops, linear};
 
-/// What recovers lost frames on every link of a network: the labels of a scenario's sweep
+/// The recovery of lost frames on every link of a network: the labels of a scenario's sweep
 /// `recovery`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Variant {

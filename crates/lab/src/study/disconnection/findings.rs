@@ -1,4 +1,4 @@
-//! What the transfers of Figs. 9 and 10 say about the paper's statements.
+//! The transfers of Figs. 9 and 10 compared with the paper's statements.
 
 use super::super::result::mean;
 use super::super::trial::ProxyUse;
@@ -186,7 +186,7 @@ fn tenths(value: f64) -> f64 {
     (value * 10.0).round() / 10.0 + 0.0
 }
 
-/// How much of the receiver-driven runs went through the proxy at all.
+/// The proxy's share in the receiver-driven runs.
 fn proxy_use(input: &StudyInput<'_>, case: &str, receiver_driven: &Distribution<'_>) -> Comparison {
     let proxies = || {
         receiver_driven
@@ -233,7 +233,7 @@ fn untouched(
     Ok(input.compare_numbers("untouched", case, agrees, &numbers))
 }
 
-/// What MFTP saves against TCP at each percentile of the response times; the paper's text has two
+/// MFTP's savings against TCP at each percentile of the response times; the paper's text has two
 /// such numbers.
 fn saved_chart(
     input: &StudyInput<'_>,

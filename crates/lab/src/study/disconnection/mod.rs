@@ -9,7 +9,7 @@ use super::{Progress, StudyInput, StudyResult, Transfer};
 use crate::LabError;
 use crate::scenario::Setting;
 
-/// Who fetches: a name of the sweep `by`.
+/// The client: a name of the sweep `by`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Client {
     NetworkProactive,
@@ -62,7 +62,7 @@ impl Client {
     }
 }
 
-/// What the findings need to know beside the transfers.
+/// The context of the findings beside the transfers.
 struct Setup {
     text: String,
     /// Names of the assumptions about the last hop.

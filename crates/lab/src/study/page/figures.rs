@@ -58,7 +58,7 @@ fn figure(result: &StudyResult, named: &NamedChart) -> Result<Markup, LabError> 
     })
 }
 
-/// What the figure shows, in words: its axes, and where each line ends.
+/// A description of the figure in words: its axes, and the ends of each line.
 fn describe(chart: &LineChart) -> String {
     let ends = chart.series.iter().filter_map(|series| {
         let (first, last) = (series.points.first()?, series.points.last()?);

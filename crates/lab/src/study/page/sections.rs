@@ -7,7 +7,7 @@ use super::super::{Backend, Comparison, Point, Statement, Study, StudyResult, Ta
 use super::{agreement, of, run_command};
 use crate::LabError;
 
-/// What agrees with the paper and what does not, and why.
+/// The statements that differ from the paper, with the reason, and those that agree.
 pub(super) fn verdict(study: &Study, results: &[StudyResult]) -> Result<Markup, LabError> {
     let paper = study.paper()?;
     let mut agreed = Vec::new();
@@ -135,7 +135,7 @@ fn badge(verdict: Verdict) -> Markup {
     }
 }
 
-/// Every statement of the paper beside what each back end found.
+/// Every statement of the paper beside the findings of each back end.
 pub(super) fn comparison(study: &Study, results: &[StudyResult]) -> Result<Markup, LabError> {
     let paper = study.paper()?;
     Ok(html! {

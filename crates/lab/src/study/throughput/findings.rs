@@ -1,4 +1,4 @@
-//! What Fig. 8's transfers say about the paper's statements.
+//! Fig. 8's transfers compared with the paper's statements.
 
 use super::super::result::mean;
 use super::super::{Comparison, NamedChart, StudyInput, StudyResult, Table, Transfer};
