@@ -23,7 +23,7 @@ const SCENARIO: &str = include_str!("demo.toml");
 /// The demonstrated path and file.
 #[derive(Clone, Debug, Serialize)]
 pub struct DemoOptions {
-    /// The file; one is made if there is none.
+    /// The file; by default one is made.
     pub file: Option<PathBuf>,
     /// Round-trip time added between the routers.
     pub rtt: Duration,
@@ -81,7 +81,7 @@ pub struct DemoRun {
     pub record: TransferRecord,
     /// The counters of each link.
     pub links: Vec<LinkReport>,
-    /// True if what arrived is what was sent, byte for byte.
+    /// True if the received file equals the sent one, byte for byte.
     pub intact: bool,
 }
 
@@ -152,15 +152,15 @@ impl DemoReport {
     }
 }
 
-/// Told of both sides' progress, from two threads.
+/// Receives both sides' progress, from two threads.
 pub trait DemoObserver: Send + Sync {
-    /// So many of `len` bytes have arrived on this side.
+    /// `bytes` of `len` have arrived on this side.
     fn progress(&self, side: Side, bytes: u64, len: u64);
     /// A step of the preparation begins.
     fn preparing(&self, what: &str);
 }
 
-/// Runs it. `program` is the whimbrel binary, `folder` takes keys, sockets, logs and what arrives.
+/// Runs it. `program` is the whimbrel binary, `folder` holds keys, sockets, logs and received files.
 pub fn run(
     options: &DemoOptions,
     program: &Path,

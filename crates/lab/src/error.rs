@@ -6,7 +6,7 @@ use std::process::ExitStatus;
 
 use crate::study::Backend;
 
-/// Why the lab could not do what was asked. Every text says what to do where something can be done.
+/// An error of the lab. Its text gives advice where there is any.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// This process may create neither network namespaces nor a user namespace to create them in.
@@ -72,7 +72,7 @@ pub enum LabError {
     /// The topology contradicts itself.
     #[error("the topology cannot be built: {0}")]
     BadTopology(String),
-    /// One of Whimbrel's own programs did not do what it should.
+    /// One of Whimbrel's own programs failed.
     #[error("'{name}' {what}; logs are in {logs}")]
     Daemon {
         /// Which program, on which host.
@@ -82,7 +82,7 @@ pub enum LabError {
         /// The folder of its log.
         logs: String,
     },
-    /// A program did not do what it was started for.
+    /// A program failed.
     #[error("the program '{name}' {what}; it said: {said}")]
     Program {
         /// Its name, which is also its log's.
@@ -98,7 +98,7 @@ pub enum LabError {
     /// A scenario with faults.
     #[error("{0}")]
     Scenario(#[from] crate::scenario::Faults),
-    /// A scenario asks for what a back end cannot do.
+    /// A scenario asks for a feature that the back end lacks.
     #[error("the back end '{backend}' does not {what} yet")]
     NotPlayed {
         /// The back end.
@@ -106,12 +106,12 @@ pub enum LabError {
         /// The missing feature.
         what: String,
     },
-    /// A study's files contradict what the study's code needs.
+    /// A study's files lack something that the study's code needs.
     #[error("study {study}: {reason}")]
     BadScenario {
         /// The study.
         study: String,
-        /// Which file, where, and what is wrong.
+        /// The file, the place, and the cause.
         reason: String,
     },
     /// A study that has no code for a back end.

@@ -68,7 +68,7 @@ pub struct LineChart {
     pub y_label: String,
     /// At most six, so that they can be told apart.
     pub series: Vec<Series>,
-    /// Spans of x that are shaded, and what they are.
+    /// Shaded spans of x, with their labels.
     pub shaded: Vec<(f64, f64, String)>,
     /// The values at which the axes begin: zero, except where differences are a small part of the numbers.
     #[serde(default)]
@@ -122,7 +122,7 @@ impl LineChart {
         Ok(text)
     }
 
-    /// Points that can be drawn, the upper ends of error bars too: a mean of nothing is none.
+    /// Points that can be drawn, the upper ends of error bars too; the mean of no values is not one.
     fn points(&self) -> impl Iterator<Item = (f64, f64)> {
         let points = self.series.iter().flat_map(|series| {
             let ends = series
@@ -338,7 +338,7 @@ pub(crate) fn use_bundled_font() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         for style in [FontStyle::Normal, FontStyle::Bold] {
-            // A font that is bundled is well-formed; without it the drawing says so itself.
+            // A bundled font is well-formed; without it the drawing reports an error.
             let _ = register_font("sans-serif", style, dejavu::sans::regular());
         }
     });

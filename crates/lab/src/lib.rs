@@ -7,7 +7,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`privileges`] | what this process may do, and how it gets there without root |
+//! | [`privileges`] | this process's privileges, and how it gets them without root |
 //! | [`namespace`] | [`Namespace`], one host: interfaces, sysctls, programs |
 //! | [`process`] | [`Process`], a program in a host or on this machine |
 //! | [`supervisor`] | [`Supervisor`] and [`Program`]: programs with a log, whose lines are read |

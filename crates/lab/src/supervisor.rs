@@ -190,7 +190,7 @@ fn read_lines(output: ChildStdout) -> Result<Receiver<Line>, LabError> {
     let read = move || {
         for text in BufReader::new(output).lines().map_while(Result::ok) {
             let at = Instant::now();
-            // Nobody wants the line once the program's handle is gone.
+            // The receiver is gone once the program's handle is dropped.
             let _ = sender.send(Line { at, text });
         }
     };

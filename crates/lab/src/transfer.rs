@@ -64,14 +64,16 @@ impl TransferRecord {
     }
 }
 
-/// Told about a transfer while it runs, for schedules that begin with the request and for progress
+/// Follows a transfer while it runs, for schedules that begin with the request and for progress
 /// bars.
 pub trait TransferObserver {
     /// The request is about to be made: the moment that every time of the record counts from.
     fn started(&mut self, _at: Instant) {}
 
-    /// So many bytes have arrived by now.
-    fn progress(&mut self, _elapsed: Duration, _bytes: u64) {}
+    /// `bytes` have arrived by now.
+    fn progress(&mut self, elapsed: Duration, bytes: u64) {
+        let _ = (elapsed, bytes);
+    }
 
     /// Whether the transfer goes on; it is cut off otherwise.
     fn goes_on(&self) -> bool {

@@ -1,4 +1,4 @@
-//! The receiving end: the real `curl`, or a client of our own where there is none.
+//! The receiving end: the real `curl`, or a built-in client where curl is not installed.
 
 use std::io::{self, Read};
 use std::net::{SocketAddrV4, TcpStream};
@@ -99,7 +99,7 @@ fn curl(
             .receive(&mut output)
             .map_err(LabError::system("read from curl"))?;
     }
-    // What the record says counts; why curl failed is worth a line all the same.
+    // The record counts; the reason of curl's failure is logged.
     if receiver.short() && process.try_wait()?.is_some() {
         let mut said = String::new();
         if let Some(errors) = process.take_stderr() {
@@ -121,7 +121,7 @@ fn built_in(
         .saturating_duration_since(Instant::now())
         .max(Duration::from_millis(1));
     let connected = host.enter(|| TcpStream::connect_timeout(&server.into(), patience))?;
-    // Whatever the network does to the transfer is a result, which the record holds.
+    // Any effect of the network on the transfer is a result, which the record holds.
     if let Err(error) = connected.and_then(|stream| get(stream, server, patience, receiver)) {
         tracing::warn!(%error, "the transfer broke");
     }

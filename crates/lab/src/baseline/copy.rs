@@ -12,7 +12,7 @@ pub const BLOCK: usize = 1 << 20;
 /// The most that Linux sends with one call (sendfile(2)).
 const MAX_SENDFILE: usize = 0x7fff_f000;
 
-/// Sends a whole file from its start, without a copy through this process. Answers with its length.
+/// Sends a whole file from its start, without a copy through this process. Returns its length.
 pub fn send_file(stream: &TcpStream, file: &File) -> io::Result<u64> {
     let mut at = 0;
     loop {
@@ -24,7 +24,7 @@ pub fn send_file(stream: &TcpStream, file: &File) -> io::Result<u64> {
     }
 }
 
-/// Passes on what arrives, up to the end of the stream. Answers with the number of bytes.
+/// Passes on all received bytes, up to the end of the stream. Returns their number.
 pub fn receive(
     mut stream: impl Read,
     mut take: impl FnMut(&[u8]) -> io::Result<()>,

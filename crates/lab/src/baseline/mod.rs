@@ -73,7 +73,7 @@ impl Default for TcpBaseline {
 pub struct TcpTransfer {
     /// The receiver's measurements; retransmissions are the sender's count.
     pub record: TransferRecord,
-    /// BLAKE3 hash of what arrived, in hexadecimal: equal to the file's if it arrived intact.
+    /// BLAKE3 hash of the received bytes, in hexadecimal: equal to the file's if it arrived intact.
     pub blake3: String,
     /// The client that fetched: "curl" or "built-in".
     pub client: String,

@@ -1,4 +1,4 @@
-//! An HTTP/1.1 server of one file, which reports what its TCP connections did.
+//! An HTTP/1.1 server of one file, which reports the counters of its TCP connections.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -39,7 +39,7 @@ pub struct SenderStats {
     pub pending_timeouts: u64,
 }
 
-/// Serves one file, whatever path is asked for, until it is stopped or dropped.
+/// Serves one file under every path until it is stopped or dropped.
 #[derive(Debug)]
 pub struct HttpServer {
     address: SocketAddrV4,

@@ -101,7 +101,7 @@ impl Emulator {
         self.send(Command::SetUp { link, up: !out })
     }
 
-    /// Replaces what one direction of a link does, from now on and for later runs. Times in its
+    /// Replaces the model of one direction of a link, from now on and for later runs. Times in its
     /// schedule count from the last [`Emulator::arm`].
     pub fn set_spec(
         &self,

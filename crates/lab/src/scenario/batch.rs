@@ -54,7 +54,7 @@ struct Job<'a> {
 }
 
 impl Scenario {
-    /// Refuses what a back end cannot do yet, with the line that asks for it.
+    /// Refuses a feature that the back end lacks, with the line that asks for it.
     fn check(&self, plan: &Plan, backend: Backend) -> Result<(), Faults> {
         let refusal = match backend {
             Backend::Sim => sim::refusal(plan),
@@ -87,7 +87,7 @@ impl Scenario {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let workers = options.jobs.unwrap_or(match options.backend {
             Backend::Sim => processors,
-            // What runs beside it in real time would take processors from it.
+            // Other runs in real time would take processors from it.
             Backend::Netns => 1,
         });
         let one = |job: &Job<'_>| {

@@ -85,7 +85,7 @@ impl<'t> Document<'t> {
         }
     }
 
-    /// Reads what is at `path`.
+    /// Reads the value at `path`.
     pub(super) fn read<T: DeserializeOwned>(&self, path: &KeyPath) -> Result<T, Fault> {
         match self.get(path) {
             Some(value) => self.decode(value.clone(), &[]),
@@ -111,7 +111,7 @@ impl<'t> Document<'t> {
         })
     }
 
-    /// A fault of what stands at `path`, or would stand there.
+    /// A fault of the value that stands at `path`, or would stand there.
     pub(super) fn fault(&self, path: &KeyPath, message: impl Into<String>) -> Fault {
         let known = (0..=path.0.len()).rev().find_map(|length| {
             let known = KeyPath(path.0[..length].to_vec());

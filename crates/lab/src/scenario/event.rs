@@ -20,13 +20,13 @@ pub enum Action {
     Cut(usize),
     /// The link passes packets again.
     Restore(usize),
-    /// The link does something else from now on, in each direction.
+    /// The link has other properties from now on, in each direction.
     Change(usize, Box<(LinkSpec, LinkSpec)>),
     /// The node is killed without warning.
     Crash(usize),
     /// The node starts again, with nothing in its memory.
     Restart(usize),
-    /// The node forgets what it has cached.
+    /// The node erases its cache.
     EmptyCache(usize),
 }
 

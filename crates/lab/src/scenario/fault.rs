@@ -76,7 +76,7 @@ impl Found {
         self.0.push(fault);
     }
 
-    /// `value` if nothing was found. What several keys inherit is said once.
+    /// Returns `value` if no fault was found. A fault that several keys inherit is reported once.
     pub(super) fn or<T>(mut self, value: Option<T>) -> Result<T, Faults> {
         match value {
             Some(value) if self.0.is_empty() => Ok(value),

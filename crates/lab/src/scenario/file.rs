@@ -437,7 +437,7 @@ fn known_metrics(settings: &[Setting]) -> Vec<String> {
     known
 }
 
-/// Refuses a statement about what is not measured, or about no setting.
+/// Refuses a statement about an unknown metric, or about no setting.
 fn statements(document: &Document<'_>, head: &Head, settings: &[Setting]) -> Result<(), Fault> {
     let known = known_metrics(settings);
     for (index, statement) in head.statements.iter().enumerate() {

@@ -180,7 +180,7 @@ impl<'t> Layers<'t> {
         }
     }
 
-    /// Lays the table at `path` upon what is there, if there is one.
+    /// Merges the table at `path`, if there is one, over the present keys.
     pub(super) fn lay(&mut self, document: &Document<'t>, path: &KeyPath) -> Result<(), Fault> {
         let Some(value) = document.get(path) else {
             return Ok(());
@@ -348,7 +348,7 @@ pub(super) fn check(document: &Document<'_>, network: &Network) -> Result<(), Fa
     Ok(())
 }
 
-/// Which key of a link, or of what it inherits, an error is about.
+/// The key of a link, or of its defaults, that an error is about.
 fn at_fault(document: &Document<'_>, link: &KeyPath, error: &LinkSpecError) -> KeyPath {
     let key = match error {
         LinkSpecError::OverlappingOutage => "outages",

@@ -1,5 +1,5 @@
 //! Loads: requests for content, with their receivers and times. To add one: a field of `Section`, a
-//! variant of [`Kind`], an arm of `Section::kind`, and what each back end makes of it.
+//! variant of [`Kind`], an arm of `Section::kind`, and its implementation in each back end.
 
 use std::time::Duration;
 
@@ -85,7 +85,7 @@ pub struct Load {
 /// A kind of request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
-    /// One file of so many bytes.
+    /// One file of this many bytes.
     File(u64),
     /// Interests at a rate, each for its own Data.
     Requests(Requests),

@@ -10,7 +10,7 @@ use super::graph::{Edge, Graph, Shape};
 use super::link::{Layers, Link};
 use super::node::{Node, NodeSettings, Role, Roles, read, settings};
 
-/// A network that can be built.
+/// A sound network.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Network {
     /// In the order of the file; a graph's nodes come first.
@@ -215,7 +215,7 @@ fn named_routers(
     found.or(Some(routers))
 }
 
-/// Refuses what no part of a scenario takes its defaults from.
+/// Refuses defaults that no part of a scenario uses.
 fn known_defaults(document: &Document<'_>) -> Result<(), Fault> {
     const KNOWN: [&str; 2] = ["link", "node"];
     let at = KeyPath::from(["defaults"]);

@@ -21,7 +21,7 @@ pub enum Role {
     Router,
     /// The name server of MobilityFirst routers.
     NameServer,
-    /// An NDN forwarder, with programs on it where a load says so.
+    /// An NDN forwarder, with the programs of loads on it.
     NdnRouter,
     /// A host with TCP only.
     TcpHost,
@@ -132,7 +132,7 @@ pub struct NodeSettings {
     /// Bytes that a router stores for destinations that are away.
     #[serde(default, with = "whimbrel_core::units::optional_size")]
     pub storage: Option<u64>,
-    /// Whether a router's proxy sends on what it stores as soon as it can; else it waits for a Push
+    /// Whether a router's proxy forwards stored chunks as soon as it can; else it waits for a Push
     /// from the source.
     #[serde(default)]
     pub proactive: Option<bool>,

@@ -53,7 +53,7 @@ struct Section {
     trees: BTreeMap<String, TreeSection>,
 }
 
-/// `given = [{ path = ["a", "b", "c"] }]`: at `a` and `b`, what is for `c` goes this way.
+/// `given = [{ path = ["a", "b", "c"] }]`: the route of `a` and `b` towards `c`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Given {

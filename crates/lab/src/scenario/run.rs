@@ -152,7 +152,7 @@ impl Run {
     }
 }
 
-/// DATA frames that a node has sent again, from what it says of itself.
+/// DATA frames that a node has sent again, from its status.
 fn frames_resent(status: &Value) -> Option<u64> {
     let links = status["links"].as_array()?;
     links

@@ -108,7 +108,7 @@ impl fmt::Display for Tolerance {
     }
 }
 
-/// Bounds of what a paper says in words: `{ from = 48, below = 58 }`, `{ above = 99.5 }`.
+/// Bounds for a paper's words: `{ from = 48, below = 58 }`, `{ above = 99.5 }`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Range {

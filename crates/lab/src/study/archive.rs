@@ -1,4 +1,4 @@
-//! A results folder: what every run of a study leaves in it, and how it is read back.
+//! A results folder: the files of every run of a study, and their reading.
 //!
 //! ```text
 //! DIR/STUDY/BACKEND/result.json         all that pages are made of

@@ -1,7 +1,7 @@
 //! Studies: a paper's figure again, drawn by the code that ships.
 //!
 //! A study is a folder `studies/NAME/`: `scenario.toml` with the parameters, `paper.toml` with the
-//! paper's own statements, and a README that says what was assumed where the paper is silent.
+//! paper's own statements, and a README with the assumptions where the paper is silent.
 //! Nothing here is tuned towards the paper: a deviation is shown beside it and explained.
 
 mod archive;
@@ -115,7 +115,7 @@ struct Paper {
     numbers: Vec<Numbers>,
 }
 
-/// A table of a paper, or what its figure was drawn from.
+/// A table of a paper, or the data of its figure.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Numbers {
@@ -361,7 +361,7 @@ impl StudyInput<'_> {
     }
 
     /// The same with numbers: each is named, and has digits behind the point that mean something.
-    /// The first is what the statement's own value is compared with; what was not measured is left
+    /// The first is compared with the statement's own value; unmeasured numbers are left
     /// out.
     fn compare_numbers(
         &self,

@@ -232,7 +232,7 @@ impl Topology {
         self.emulator.set_outage(self.emulated(link)?, out)
     }
 
-    /// Replaces what an emulated link does to packets that leave `sender`.
+    /// Replaces the model of an emulated link for packets that leave `sender`.
     pub fn set_spec(&self, link: &str, sender: &str, spec: &LinkSpec) -> Result<(), LabError> {
         let direction = match self.plan.end(self.plan.link(link)?, sender)? {
             0 => Direction::Forward,

@@ -132,7 +132,7 @@ impl Plan {
     }
 
     /// For each host, how far it is from `from` and by which link of `from`; `None` for `from`
-    /// itself and for what cannot be reached.
+    /// itself and for unreachable hosts.
     fn reach(&self, from: usize) -> Vec<Option<Reached>> {
         let mut reached: Vec<Option<Reached>> = vec![None; self.hosts.len()];
         let mut next = VecDeque::from([from]);

@@ -29,11 +29,11 @@ pub struct Graph {
 pub struct Edge {
     /// Indices of nodes.
     pub ends: (usize, usize),
-    /// Bits per second, if the graph says so.
+    /// Bits per second, if the graph has it.
     pub rate: Option<u64>,
-    /// One way, if the graph says so.
+    /// One way, if the graph has it.
     pub delay: Option<Duration>,
-    /// For routes by cost, if the graph says so.
+    /// For routes by cost, if the graph has it.
     pub cost: Option<u64>,
 }
 
@@ -128,7 +128,7 @@ pub struct Shape {
     pub dumbbell: Option<Dumbbell>,
     /// Rows and columns.
     pub grid: Option<Grid>,
-    /// Random places on a square; what is near is linked more often.
+    /// Random places on a square; near nodes are linked more often.
     pub waxman: Option<Waxman>,
     /// Growing by preferential attachment.
     pub barabasi_albert: Option<BarabasiAlbert>,

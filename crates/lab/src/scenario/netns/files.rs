@@ -61,7 +61,7 @@ impl Receiver<'_> {
         self.schedule.as_ref().is_some_and(Schedule::is_endless)
     }
 
-    /// Does what the load asks for.
+    /// Makes the load's requests.
     pub(super) fn run(&self) -> Result<Received, LabError> {
         match &self.schedule {
             Some(schedule) => self.fetch_all(schedule).map(Received::Files),
@@ -69,7 +69,7 @@ impl Receiver<'_> {
         }
     }
 
-    /// Whether the run has ended for a load that nobody waits for.
+    /// Whether the run has ended for a load without end.
     fn is_over(&self) -> bool {
         self.is_endless()
             && (self.over.load(Ordering::Relaxed)
@@ -174,7 +174,7 @@ impl Receiver<'_> {
             compare(path, &output)?;
         }
         if self.is_endless() {
-            // There is no end to what would lie around.
+            // A load without end would fill the disk.
             let _ = std::fs::remove_file(&output);
         }
         Ok(record)

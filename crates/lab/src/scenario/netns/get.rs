@@ -36,7 +36,7 @@ struct GetFetched {
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Follows a `get --json` or `ndn get --json` that was `started` until it ends; at the end of
-/// `patience`, or when the observer says so, it is killed. The inner error is what it said of itself.
+/// `patience`, or on the observer's order, it is killed. The inner error is the program's own.
 pub(super) fn watch_get(
     program: &mut Program,
     started: Instant,
@@ -61,7 +61,7 @@ pub(super) fn watch_get(
         let progress = line
             .progress
             .map(|progress| progress.bytes.saturating_sub(progress.resumed));
-        // What came since the last line of progress is in the last line of all.
+        // The very last line counts the bytes since the last line of progress.
         let here = line.fetched.map(|fetched| fetched.received).or(progress);
         if let Some(here) = here.or(line.stats.map(|stats| stats.bytes)) {
             // A line may speak of a state alone; only bytes end a stall.

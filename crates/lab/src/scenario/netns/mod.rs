@@ -215,7 +215,7 @@ pub fn topology(plan: &Plan, seed: u64) -> Result<Topology, LabError> {
     builder.build()
 }
 
-/// The number of a receiver, and what it got.
+/// The number of a receiver, and its results.
 type Fetched = (usize, Received);
 
 fn counts(reports: &[LinkReport]) -> Vec<LinkCounts> {

@@ -21,7 +21,7 @@ pub trait Observer: Sync {
         let _ = (origin, socket);
     }
 
-    /// So many bytes of a file of a load have arrived.
+    /// `bytes` of a file of a load have arrived.
     fn progress(&self, load: usize, bytes: u64) {
         let _ = (load, bytes);
     }
@@ -43,7 +43,7 @@ pub struct Observed {
 pub(super) struct Fetch<'a> {
     pub(super) observer: &'a dyn Observer,
     pub(super) load: usize,
-    /// Set when a transfer that nobody waits for is to end.
+    /// Set when a transfer of a load without end is to end.
     pub(super) over: Option<&'a AtomicBool>,
 }
 

@@ -67,7 +67,7 @@ pub(super) fn summary_csv(scenario: &Scenario, rows: &[Row]) -> String {
     text
 }
 
-/// A row for each run, a column for each metric; what was not measured is empty.
+/// A row for each run, a column for each metric; cells without a measurement are empty.
 pub(super) fn runs(scenario: &Scenario, batch: &Batch) -> String {
     let mut header = swept(scenario);
     header.extend(["run".to_owned(), "seed".to_owned()]);

@@ -14,7 +14,7 @@ use crate::figure::use_bundled_font;
 /// Pixels.
 const SIZE: (u32, u32) = (760, 480);
 const MARGIN: f64 = 56.0;
-/// Beyond so many nodes their names would cover each other.
+/// Maximum of nodes with names: more would cover each other.
 const MOST_NAMES: usize = 60;
 const STEPS: usize = 300;
 

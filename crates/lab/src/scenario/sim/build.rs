@@ -32,7 +32,7 @@ use crate::scenario::node::{NodeSettings, Role};
 use crate::simulated::ORIGIN_UNIX_MS;
 use crate::transfer::SAMPLE_INTERVAL;
 
-/// Largest NDN packet between a program and the router on its node, and what the link adds.
+/// Largest NDN packet between a program and the router on its node, with its link header.
 const LOCAL_FRAME: usize = 9_000;
 
 /// The address of a node.
@@ -365,7 +365,7 @@ impl World<'_> {
         })
     }
 
-    /// Sends what begins with `name` to the face on `port`.
+    /// Routes `name` to the face on `port`.
     pub(super) fn ndn_route(&mut self, node: usize, name: &Name, port: PortId, cost: u64) {
         self.stack(node, |stack, _| {
             let Some(router) = stack.planes.ndn.as_mut() else {
@@ -382,7 +382,7 @@ impl World<'_> {
         });
     }
 
-    /// Puts a program on a node's NDN router. Answers with the router's port.
+    /// Connects a program to a node's NDN router. Returns the router's port.
     pub(super) fn attach(&mut self, program: NodeId, node: usize) -> Result<PortId, LabError> {
         let link = DuplexLink {
             mtu: LOCAL_FRAME,

@@ -115,7 +115,7 @@ impl World<'_> {
         if self.plan.loads[load].plane == Plane::Tcp {
             return Ok(());
         }
-        // Contents are published in order: what is below the last one is there.
+        // Contents are published in order, so all below the last one are there.
         let mut known = self.contents.range((load, 0)..=(load, usize::MAX));
         let begin = known.next_back().map_or(0, |((_, number), _)| number + 1);
         for number in begin..end {

@@ -46,7 +46,7 @@ pub(super) enum Above {
     Ndn = 6363,
 }
 
-/// Datagrams to and from one peer: what a machine above sees as a port.
+/// Datagrams to and from one peer: a port of a machine above.
 #[derive(Clone, Debug)]
 struct Tunnel {
     above: Above,
@@ -99,7 +99,7 @@ impl Stack {
         self.routes.insert(to, port);
     }
 
-    /// Opens a port of a machine above. Answers with its number there.
+    /// Opens a port of a machine above. Returns its number there.
     pub(super) fn open(
         &mut self,
         now: Time,
@@ -124,7 +124,7 @@ impl Stack {
         port
     }
 
-    /// Gives a link to the NDN router: its frames are the link's. Answers with the port's number.
+    /// Gives a link to the NDN router: its frames are the link's. Returns the port's number.
     pub(super) fn open_bare(
         &mut self,
         now: Time,

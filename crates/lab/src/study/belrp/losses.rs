@@ -81,7 +81,7 @@ impl LossWatch {
         self.counts
     }
 
-    /// Exchanges of which so many frames were lost at least.
+    /// Exchanges that lost at least this many frames.
     pub(super) fn exchanges_with(&self, losses: u32) -> u64 {
         self.exchanges
             .values()

@@ -1,4 +1,4 @@
-//! A run of a network of NDN routers: what each consumer and each link saw.
+//! A run of a network of NDN routers: the counters of each consumer and each link.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -99,7 +99,7 @@ impl Outcome {
     }
 }
 
-/// Takes what consumers tell.
+/// Collects the consumers' exchanges.
 struct Watcher {
     look: Look,
     flows: Vec<FlowOutcome>,

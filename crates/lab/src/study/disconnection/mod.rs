@@ -70,7 +70,7 @@ struct Setup {
     /// For how long the last hop is off, in order.
     off_s: Vec<u64>,
     clients: Vec<Client>,
-    /// The file is asked for at a random moment in so many seconds; then the hop goes off.
+    /// Seconds in which the file is requested at a random moment; then the hop goes off.
     on_s: f64,
 }
 

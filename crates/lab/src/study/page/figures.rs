@@ -38,7 +38,7 @@ fn figure(result: &StudyResult, named: &NamedChart) -> Result<Markup, LabError> 
         .replace('&', "&amp;")
         .replace('"', "&quot;")
         .replace('<', "&lt;");
-    // As an image with words for it: what is in the drawing says nothing to who hears the page.
+    // As an image with a description: a screen reader cannot read the drawing.
     let svg = svg.replacen(
         "<svg ",
         &format!("<svg role=\"img\" aria-label=\"{described}\" "),

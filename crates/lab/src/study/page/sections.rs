@@ -211,7 +211,7 @@ fn found(result: &StudyResult, id: &str) -> Markup {
     }
 }
 
-/// The study's README: what was assumed where the paper is silent.
+/// The study's README, with the assumptions where the paper is silent.
 pub(super) fn assumptions(study: &Study) -> Markup {
     // Its first heading is the page's; the others go one level below the page's sections.
     let mut in_title = false;

@@ -433,7 +433,7 @@ fn distribution_statements(
     Ok(comparisons)
 }
 
-/// Spurious retransmissions by what the consumer can infer from time alone.
+/// Spurious retransmissions as the consumer infers them from time alone.
 fn bounds(matrix: &Matrix) -> Table {
     let columns = [
         matrix.axis.as_str(),
