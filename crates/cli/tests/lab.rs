@@ -102,7 +102,12 @@ fn the_sample_is_ten_lines_and_sound() {
     let file = file.to_str().unwrap();
     let checked = whimbrel(&["lab", "check", file]);
     assert!(checked.status.success(), "{}", text(&checked.stderr));
-    assert!(text(&checked.stdout).contains("3 nodes, 2 links"));
+    let said = text(&checked.stdout);
+    assert!(said.contains("3 nodes, 2 links"));
+    assert!(
+        said.contains("--backend sim\n") && said.contains("--backend netns\n"),
+        "{said}"
+    );
     let metric = run(file, "sim", &folder.path().join("out"));
     assert_eq!(metric("film.files"), 1.0);
     assert!(metric("film.stall") > 2.9);
@@ -218,6 +223,12 @@ flows = { from = "a", to = "b", flows = { size = "100 kB", per_second = 10, coun
         ),
     )
     .unwrap();
+    let checked = whimbrel(&["lab", "check", path]);
+    let said = self::text(&checked.stdout);
+    assert!(
+        said.contains("runs with --backend sim") && said.contains("loads.page.bulk: the back end"),
+        "{said}"
+    );
     let refused = whimbrel(&["lab", "run", path, "--backend", "netns"]);
     let said = self::text(&refused.stderr);
     assert!(

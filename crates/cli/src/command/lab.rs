@@ -160,6 +160,16 @@ pub(crate) fn run(command: LabCommand) -> Outcome {
                 network.links.len(),
                 scenario.settings.len()
             ));
+            for backend in Backend::ALL {
+                let overrides = Overrides {
+                    backend: Some(backend),
+                    ..Overrides::default()
+                };
+                match load(&check.file, overrides)?.check(backend) {
+                    Ok(()) => out(&format!("runs with --backend {}\n", backend.name())),
+                    Err(faults) => out(&format!("{faults}\n")),
+                }
+            }
             Ok(Exit::Done)
         }
         LabCommand::Consumer { order } => consumer(&order),

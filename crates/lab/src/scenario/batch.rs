@@ -55,12 +55,12 @@ struct Job<'a> {
 
 impl Scenario {
     /// Refuses a feature that the back end lacks, with the line that asks for it.
-    fn check(&self, plan: &Plan, backend: Backend) -> Result<(), Faults> {
-        let refusal = match backend {
-            Backend::Sim => sim::refusal(plan),
-            Backend::Netns => netns::refusal(plan),
-        };
-        let Some(refusal) = refusal else {
+    pub fn check(&self, backend: Backend) -> Result<(), Faults> {
+        let mut refusals = self.settings.iter().filter_map(|setting| match backend {
+            Backend::Sim => sim::refusal(&setting.plan),
+            Backend::Netns => netns::refusal(&setting.plan),
+        });
+        let Some(refusal) = refusals.next() else {
             return Ok(());
         };
         let document = Document::parse(&self.file, &self.text)?;
@@ -70,9 +70,9 @@ impl Scenario {
 
     /// Runs it.
     pub fn run(&self, options: &BatchOptions, progress: Progress<'_>) -> Result<Batch, LabError> {
+        self.check(options.backend)?;
         let mut jobs = Vec::new();
         for (index, setting) in self.settings.iter().enumerate() {
-            self.check(&setting.plan, options.backend)?;
             let at = setting.title();
             for run in 0..self.runs {
                 jobs.push(Job {
