@@ -1,5 +1,6 @@
 //! `whimbrel lab`: one file, both back ends, and their results.
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
+#![allow(clippy::disallowed_methods, reason = "runs in real time")]
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -274,4 +275,32 @@ chunks = { from = "a", to = "b", over = "mobility-first", bulk = true }
     // The same file in virtual time.
     let simulated = run(path, "sim", &folder.path().join("sim"));
     assert_eq!(simulated("asked.answered"), 400.0);
+}
+
+#[test]
+fn a_load_that_would_start_after_the_limit_never_begins() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("late.toml");
+    let sample = text(&whimbrel(&["lab", "sample"]).stdout);
+    let text = format!("limit = \"3 s\"\n{sample}")
+        .replace("10 MB\" }", "100 kB\" }\nloads.late = { from = \"server\", to = \"client\", file = \"1 kB\", start = \"2 min\" }");
+    std::fs::write(&file, text).unwrap();
+    let backends = match whimbrel_lab::lab_available() {
+        true => ["sim", "netns"].as_slice(),
+        false => &["sim"],
+    };
+    for backend in backends {
+        let begun = std::time::Instant::now();
+        let metric = run(
+            file.to_str().unwrap(),
+            backend,
+            &folder.path().join(backend),
+        );
+        assert_eq!(
+            (metric("film.files"), metric("late.files")),
+            (1.0, 0.0),
+            "{backend}"
+        );
+        assert!(begun.elapsed().as_secs() < 60, "{backend}");
+    }
 }

@@ -76,13 +76,22 @@ impl Receiver<'_> {
                 || Instant::now() >= self.origin + self.plan.limit)
     }
 
+    /// Waits for a moment; false if the run's limit comes first.
+    pub(super) fn wait_until(&self, moment: Instant) -> bool {
+        let end = self.origin + self.plan.limit;
+        std::thread::sleep(moment.min(end).saturating_duration_since(Instant::now()));
+        moment < end
+    }
+
     fn fetch_all(&self, schedule: &Schedule) -> Result<Files, LabError> {
         let begun = schedule.at.len();
         // Of those that wait for others.
         let next = AtomicUsize::new(begun);
         let start = self.origin + self.load.start;
         let slot = |number: usize, at: Duration| -> Result<Files, LabError> {
-            std::thread::sleep((start + at).saturating_duration_since(Instant::now()));
+            if !self.wait_until(start + at) {
+                return Ok(Files::new());
+            }
             let mut files = vec![self.fetch(number, start)?];
             loop {
                 let number = next.fetch_add(1, Ordering::Relaxed);

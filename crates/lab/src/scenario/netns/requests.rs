@@ -139,8 +139,9 @@ impl Receiver<'_> {
             action: "write a consumer's order".to_owned(),
             source: std::io::Error::other(error),
         })?;
-        let start = self.origin + self.load.start;
-        std::thread::sleep(start.saturating_duration_since(Instant::now()));
+        if !self.wait_until(self.origin + self.load.start) {
+            return Ok(Exchanges::default());
+        }
         let mut command = Command::new(self.program);
         command.args(["lab", "consumer", &order]);
         let name = format!("consumer of {} on {node}", self.load.name);
