@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::command::{
-    bench, configure, demo, doctor, get, identity, keys, lab, names, ndn, node, ping, serve, study,
+    bench, configure, demo, doctor, get, identity, keys, lab, names, ndn, node, ping, serve, shell,
+    study,
 };
 use crate::exit;
 use crate::logging::Logging;
@@ -92,6 +93,10 @@ pub(crate) enum Command {
     /// Measure performance against targets, as ratios within one run
     #[command(after_help = bench::HELP)]
     Bench(bench::Bench),
+    /// Print a completion script for a shell
+    Completions(shell::Completions),
+    /// Write manual pages
+    Man(shell::Man),
 }
 
 /// How a program reaches a host.

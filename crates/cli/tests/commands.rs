@@ -276,6 +276,8 @@ fn every_command_has_help_with_an_example_and_get_lists_the_exit_codes() {
         "status",
         "key gen",
         "key cert show",
+        "completions",
+        "man",
     ];
     for command in commands {
         let (code, out, _) = finished(whimbrel().args(command.split(' ')).arg("--help"));
@@ -291,4 +293,27 @@ fn every_command_has_help_with_an_example_and_get_lists_the_exit_codes() {
         out.contains("no host or router daemon") && out.contains("130"),
         "{out}"
     );
+}
+
+#[test]
+fn completions_and_manual_pages_know_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let (code, out, err) = finished(whimbrel().args(["completions", shell]));
+        assert_eq!(code, 0, "{err}");
+        assert!(
+            out.contains("torture") && out.contains("pingserver"),
+            "{shell}: {out}"
+        );
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let pages = folder.path().join("man/man1");
+    let (code, _, err) = finished(whimbrel().arg("man").arg(&pages));
+    assert_eq!(code, 0, "{err}");
+    for page in ["whimbrel.1", "whimbrel-get.1", "whimbrel-router-run.1"] {
+        let text = std::fs::read_to_string(pages.join(page)).unwrap();
+        assert!(text.contains(".SH SYNOPSIS"), "{page}: {text}");
+    }
+    let file = pages.join("whimbrel.1");
+    let (code, _, err) = finished(whimbrel().arg("man").arg(&file));
+    assert!(code == 6 && err.contains("whimbrel.1"), "{code}: {err}");
 }

@@ -14,6 +14,7 @@ pub(crate) mod ndn;
 pub(crate) mod node;
 pub(crate) mod ping;
 pub(crate) mod serve;
+pub(crate) mod shell;
 pub(crate) mod study;
 
 use std::sync::Arc;
@@ -47,6 +48,8 @@ pub(crate) fn run(command: Command) -> Outcome {
         Command::Study(command) => study::run(command),
         Command::Lab(command) => lab::run(command),
         Command::Bench(command) => bench::run(command),
+        Command::Completions(command) => shell::completions(&command),
+        Command::Man(command) => shell::man(&command),
     }
 }
 

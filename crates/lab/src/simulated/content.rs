@@ -6,6 +6,7 @@ use bytes::Bytes;
 use whimbrel_content::{ChunkSize, ChunkTree};
 use whimbrel_core::{Guid, SeededRng};
 use whimbrel_mobilityfirst::local::ReadChunk;
+use whimbrel_transport::serve::{SegmentSource, SourceError};
 
 /// Content that repeats one block of random bytes. Its chunks are slices of the block, so that a
 /// simulation of hundreds of megabytes hashes and moves real bytes without holding them.
@@ -68,6 +69,14 @@ impl RepeatingContent {
         self.block.slice(begin..begin + (end - start) as usize)
     }
 
+    /// Its segments of `segment` bytes each.
+    pub(crate) fn segments(&self, segment: usize) -> Segments {
+        Segments {
+            content: self.clone(),
+            segment: segment as u64,
+        }
+    }
+
     /// A chunk and its proof; `None` if there is no such chunk.
     pub fn read(&self, index: u32, chunk_log2: u8) -> Option<ReadChunk> {
         let chunk_size = ChunkSize::from_code(chunk_log2)?;
@@ -81,6 +90,27 @@ impl RepeatingContent {
             proof: proof.into(),
             data: self.bytes(range.start, range.end),
         })
+    }
+}
+
+/// A content cut into segments, for an NDN producer.
+pub(crate) struct Segments {
+    content: RepeatingContent,
+    // Bytes.
+    segment: u64,
+}
+
+impl SegmentSource for Segments {
+    fn segments(&self) -> u64 {
+        self.content.len().div_ceil(self.segment).max(1)
+    }
+
+    fn read(&mut self, number: u64, out: &mut Vec<u8>) -> Result<(), SourceError> {
+        let len = self.content.len();
+        let start = number.saturating_mul(self.segment).min(len);
+        let end = (start + self.segment).min(len);
+        out.extend_from_slice(&self.content.bytes(start, end));
+        Ok(())
     }
 }
 

@@ -9,6 +9,10 @@
 
 use core::time::Duration;
 
+use whimbrel_core::Time;
+use whimbrel_sim::testbed::Fault;
+
+mod agenda;
 mod batch;
 mod library;
 mod ndn;
@@ -17,19 +21,80 @@ mod transfers;
 mod verdict;
 mod world;
 
+use agenda::{Again, Agenda};
 pub use batch::{Broken, run_batch};
 pub use schedule::{Act, Layout, Schedule};
 pub use verdict::{Breach, Report};
 use world::World;
 
-/// What a schedule is carried out upon.
-trait Victim {
-    /// Lets time go on.
-    fn run_for(&mut self, duration: Duration) -> Result<(), Breach>;
+/// A network that a schedule is carried out upon, with a program on each of its hosts.
+trait Victim: Sized {
+    fn hosts(&self) -> usize;
 
-    /// Does what a schedule says.
-    fn perform(&mut self, act: &Act) -> Result<(), Breach>;
+    fn now(&self) -> Time;
+
+    fn agenda(&mut self) -> &mut Agenda;
+
+    fn report(&mut self) -> &mut Report;
+
+    /// Lets time go on to `end`, and checks what programs are told.
+    fn run_until(&mut self, end: Time) -> Result<(), Breach>;
+
+    /// Has a host's program ask for a content, which it has asked for `repeated` times in vain.
+    fn ask(&mut self, host: usize, content: usize, repeated: u64);
+
+    /// Gives up the oldest request of a host. False if there is none.
+    fn cancel(&mut self, host: usize) -> bool;
+
+    /// Has a host's program stop or start to take what comes.
+    fn pause(&mut self, host: usize, paused: bool);
+
+    /// Has a program stop to take one of its downloads, or go on with it.
+    fn stall(&mut self, host: usize, which: usize);
+
+    fn strike(&mut self, fault: Fault);
 
     /// Ends all faults, and checks that everything comes to its end.
     fn conclude(self) -> Result<Report, Breach>;
+
+    /// Lets time go on, and has programs ask again when that is due.
+    fn run_for(&mut self, duration: Duration) -> Result<(), Breach> {
+        let end = self.now() + duration;
+        while let Some((at, again)) = self.agenda().take(end) {
+            self.run_until(at)?;
+            self.ask(again.host, again.content, again.repeated);
+        }
+        self.run_until(end)
+    }
+
+    /// Carries out one act of a schedule.
+    fn perform(&mut self, act: &Act) -> Result<(), Breach> {
+        let hosts = self.hosts();
+        let host = |number: u8| usize::from(number) % hosts;
+        match *act {
+            Act::Get {
+                host: number,
+                content,
+            } => {
+                self.report().requests += 1;
+                let content = usize::from(content) % library::contents().len();
+                self.ask(host(number), content, 0);
+            }
+            Act::Cancel { host: number } => {
+                if self.cancel(host(number)) {
+                    self.report().abandoned += 1;
+                }
+            }
+            Act::Pause {
+                host: number,
+                paused,
+            } => self.pause(host(number), paused),
+            Act::Stall {
+                host: number,
+                which,
+            } => self.stall(host(number), which.into()),
+            Act::Fault(fault) => self.strike(fault),
+        }
+        self.run_until(self.now())
+    }
 }

@@ -1,13 +1,12 @@
 //! An NDN site: routers with programs, which publish and fetch contents.
 
+mod reader;
+
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use whimbrel_core::{
-    Deadline, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, SeededRng, Time,
-    Transmit,
-};
+use whimbrel_core::{PortId, SeededRng, Time};
 use whimbrel_forwarder::strategy::StrategyChoice;
 use whimbrel_forwarder::{CsConfig, FaceId, ForwarderConfig};
 use whimbrel_link::ndnlp::{LinkServiceConfig, Reliability};
@@ -16,12 +15,13 @@ use whimbrel_node::ndn::{NdnRouter, NdnRouterConfig};
 use whimbrel_sim::link::{LinkSpec, QueueLimit};
 use whimbrel_sim::testbed::{Fault, Happening, Life, Net, impaired};
 use whimbrel_sim::{AnyMachine, Connection, Direction, DuplexLink};
-use whimbrel_transport::serve::{ProducerOptions, SegmentSource, SourceError};
+use whimbrel_transport::serve::ProducerOptions;
 use whimbrel_transport::{AppFace, FetchEvent, FetchOptions, Fetcher, Producer, RegisterOptions};
 
+use reader::Reader;
+
 use super::transfers::Parts;
-use super::{Act, Breach, Layout, Report, Schedule, Victim, library};
-use crate::RepeatingContent;
+use super::{Again, Agenda, Breach, Layout, Report, Schedule, Victim, library};
 use crate::simulated::ORIGIN_UNIX_MS;
 
 /// Bytes of a segment.
@@ -44,72 +44,6 @@ type Party = AnyMachine<Said>;
 enum Said {
     Fetch(FetchEvent),
     Nothing,
-}
-
-struct Source(RepeatingContent);
-
-impl SegmentSource for Source {
-    fn segments(&self) -> u64 {
-        self.0.len().div_ceil(SEGMENT as u64).max(1)
-    }
-
-    fn read(&mut self, number: u64, out: &mut Vec<u8>) -> Result<(), SourceError> {
-        let start = number.saturating_mul(SEGMENT as u64).min(self.0.len());
-        let end = (start + SEGMENT as u64).min(self.0.len());
-        out.extend_from_slice(&self.0.bytes(start, end));
-        Ok(())
-    }
-}
-
-/// A fetch whose program may stop to take what comes.
-struct Reader {
-    face: AppFace<Fetcher>,
-    // With its host's other programs, and on its own.
-    paused: bool,
-    stalled: bool,
-}
-
-impl Machine for Reader {
-    type Event = FetchEvent;
-
-    fn handle_port(&mut self, now: Time, port: PortId, event: PortEvent) {
-        self.face.handle_port(now, port, event);
-    }
-
-    fn handle_refusal(&mut self, now: Time, token: PortToken, refusal: OpenRefusal) {
-        self.face.handle_refusal(now, token, refusal);
-    }
-
-    fn handle_frames(&mut self, now: Time, port: PortId, frames: &[&[u8]]) {
-        self.face.handle_frames(now, port, frames);
-    }
-
-    fn handle_timeout(&mut self, now: Time) {
-        self.face.handle_timeout(now);
-    }
-
-    fn poll_transmit(
-        &mut self,
-        now: Time,
-        max_segments: usize,
-        buffer: &mut Vec<u8>,
-    ) -> Option<Transmit> {
-        self.face.poll_transmit(now, max_segments, buffer)
-    }
-
-    fn poll_event(&mut self) -> Option<FetchEvent> {
-        (!self.paused && !self.stalled)
-            .then(|| self.face.poll_event())
-            .flatten()
-    }
-
-    fn poll_port_request(&mut self) -> Option<PortRequest> {
-        self.face.poll_port_request()
-    }
-
-    fn poll_timeout(&self) -> Option<Deadline> {
-        self.face.poll_timeout()
-    }
 }
 
 /// Which routers there are and what they are like.
@@ -201,7 +135,7 @@ fn producer(content: usize, life: &Life) -> Party {
     let wall = life.wall(ORIGIN_UNIX_MS);
     let producer = Producer::segments(
         prefix(content),
-        Source(library::contents()[content].clone()),
+        library::contents()[content].segments(SEGMENT),
         Arc::new(DigestSigner),
         ProducerOptions::new(wall, life.start),
         RegisterOptions::new(wall),
@@ -227,14 +161,6 @@ struct Fetch {
     parts: Parts,
 }
 
-/// A fetch that a program makes again.
-#[derive(Debug)]
-struct AskAgain {
-    host: usize,
-    content: usize,
-    repeated: u64,
-}
-
 /// An NDN site in virtual time.
 pub(super) struct Site {
     // Routers, then one producer for each content, then fetches as they come.
@@ -245,63 +171,142 @@ pub(super) struct Site {
     programs: BTreeMap<usize, Program>,
     fetches: BTreeMap<usize, Fetch>,
     paused: Vec<bool>,
-    agenda: BTreeMap<(Time, u64), AskAgain>,
-    next_number: u64,
+    agenda: Agenda,
     report: Report,
 }
 
 impl Victim for Site {
-    fn run_for(&mut self, duration: Duration) -> Result<(), Breach> {
-        let end = self.net.now() + duration;
-        while let Some(entry) = self.agenda.first_entry() {
-            if entry.key().0 > end {
-                break;
-            }
-            let ((at, _), again) = entry.remove_entry();
-            self.run_until(at)?;
-            self.ask(again.host, again.content, again.repeated);
-        }
-        self.run_until(end)
+    fn hosts(&self) -> usize {
+        self.plan.hosts
     }
 
-    fn perform(&mut self, act: &Act) -> Result<(), Breach> {
-        let host = |number: u8| usize::from(number) % self.plan.hosts;
-        match *act {
-            Act::Get {
-                host: number,
-                content,
-            } => {
-                let content = usize::from(content) % library::contents().len();
-                self.report.requests += 1;
-                self.ask(host(number), content, 0);
-            }
-            Act::Cancel { host: number } => {
-                let host = host(number);
-                let oldest = self.fetches.iter().find(|(_, fetch)| fetch.host == host);
-                if let Some(node) = oldest.map(|(node, _)| *node) {
-                    self.report.abandoned += 1;
-                    self.end(node);
+    fn now(&self) -> Time {
+        self.net.now()
+    }
+
+    fn agenda(&mut self) -> &mut Agenda {
+        &mut self.agenda
+    }
+
+    fn report(&mut self) -> &mut Report {
+        &mut self.report
+    }
+
+    fn run_until(&mut self, end: Time) -> Result<(), Breach> {
+        while let Some(happening) = self.net.advance(end) {
+            match happening {
+                Happening::Told(told) => {
+                    if let Said::Fetch(event) = told.event {
+                        self.handle(told.node.index(), event)?;
+                    }
+                }
+                Happening::Crashed(node) => {
+                    for program in self.programs_of(node) {
+                        self.detach(program);
+                    }
+                }
+                Happening::Started(node) => {
+                    if node < self.plan.routers {
+                        self.route(node);
+                    }
+                    for program in self.programs_of(node) {
+                        self.attach(program);
+                    }
                 }
             }
-            Act::Pause {
-                host: number,
-                paused,
-            } => self.pause(host(number), paused),
-            Act::Stall {
-                host: number,
-                which,
-            } => {
-                let host = host(number);
-                let fetches = self.fetches.iter().filter(|(_, it)| it.host == host);
-                let nodes: Vec<usize> = fetches.map(|(node, _)| *node).collect();
-                let chosen = usize::from(which).checked_rem(nodes.len());
-                if let Some(node) = chosen.map(|which| nodes[which]) {
-                    self.with_reader(node, |reader| reader.stalled ^= true);
-                }
-            }
-            Act::Fault(fault) => self.strike(fault),
         }
-        self.run_until(self.net.now())
+        Ok(())
+    }
+
+    fn ask(&mut self, host: usize, content: usize, repeated: u64) {
+        let (now, seed) = (self.net.now(), self.net.sim().seed());
+        let label = format!("fetch {}", self.net.nodes().end);
+        let fetcher = Fetcher::new(
+            prefix(content),
+            FetchOptions::default(),
+            SeededRng::stream(seed, &label),
+            now,
+        );
+        let reader = Reader {
+            face: AppFace::new(fetcher),
+            paused: self.paused[host],
+            stalled: false,
+        };
+        let reader = AnyMachine::new(reader, Said::Fetch);
+        let node = self.net.add_mortal(&label, reader);
+        let parts = Parts::default();
+        let fetch = Fetch {
+            host,
+            content,
+            repeated,
+            parts,
+        };
+        self.fetches.insert(node, fetch);
+        self.start_program(node, host % self.plan.routers);
+    }
+
+    fn cancel(&mut self, host: usize) -> bool {
+        let oldest = self.fetches.iter().find(|(_, fetch)| fetch.host == host);
+        let Some(node) = oldest.map(|(node, _)| *node) else {
+            return false;
+        };
+        self.end(node);
+        true
+    }
+
+    fn pause(&mut self, host: usize, paused: bool) {
+        self.paused[host] = paused;
+        let fetches = self.fetches.iter().filter(|(_, it)| it.host == host);
+        for node in fetches.map(|(node, _)| *node).collect::<Vec<_>>() {
+            self.with_reader(node, |reader| reader.paused = paused);
+        }
+    }
+
+    fn stall(&mut self, host: usize, which: usize) {
+        let fetches = self.fetches.iter().filter(|(_, it)| it.host == host);
+        let nodes: Vec<usize> = fetches.map(|(node, _)| *node).collect();
+        if let Some(chosen) = which.checked_rem(nodes.len()) {
+            self.with_reader(nodes[chosen], |reader| reader.stalled ^= true);
+        }
+    }
+
+    /// Faults meet routers and producers, and the links between routers: no connection within a
+    /// machine loses anything, and a machine has one clock.
+    fn strike(&mut self, fault: Fault) {
+        let routers = self.plan.routers;
+        let mortal = routers + library::contents().len();
+        let fault = match fault {
+            Fault::Crash { node, down, .. } => Fault::Crash {
+                node: (usize::from(node) % mortal) as u8,
+                down,
+                skew_s: 0,
+            },
+            Fault::Clock {
+                node,
+                ahead,
+                drift_ppm,
+            } => {
+                let router = usize::from(node) % routers;
+                self.net.set_clock(router, ahead, drift_ppm.into());
+                for program in self.programs_of(router) {
+                    self.net.set_clock(program, ahead, drift_ppm.into());
+                }
+                return;
+            }
+            Fault::Outage { .. }
+            | Fault::Hold { .. }
+            | Fault::Impair { .. }
+            | Fault::Mend { .. }
+                if self.links.is_empty() =>
+            {
+                return;
+            }
+            other => other.on_link_below(self.links.len()),
+        };
+        if let Fault::Impair { link, percent } = fault {
+            return self.impair(link.into(), percent);
+        }
+        self.net.strike(&fault);
     }
 
     fn conclude(mut self) -> Result<Report, Breach> {
@@ -349,8 +354,7 @@ impl Site {
             programs: BTreeMap::new(),
             fetches: BTreeMap::new(),
             paused: vec![false; plan.hosts],
-            agenda: BTreeMap::new(),
-            next_number: 0,
+            agenda: Agenda::default(),
             report: Report::default(),
         };
         for (a, b) in plan.links() {
@@ -442,32 +446,6 @@ impl Site {
         });
     }
 
-    fn run_until(&mut self, end: Time) -> Result<(), Breach> {
-        while let Some(happening) = self.net.advance(end) {
-            match happening {
-                Happening::Told(told) => {
-                    if let Said::Fetch(event) = told.event {
-                        self.handle(told.node.index(), event)?;
-                    }
-                }
-                Happening::Crashed(node) => {
-                    for program in self.programs_of(node) {
-                        self.detach(program);
-                    }
-                }
-                Happening::Started(node) => {
-                    if node < self.plan.routers {
-                        self.route(node);
-                    }
-                    for program in self.programs_of(node) {
-                        self.attach(program);
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// A program itself, or the programs of a router.
     fn programs_of(&self, node: usize) -> Vec<usize> {
         let programs = self.programs.iter();
@@ -514,14 +492,12 @@ impl Site {
                 let repeated = fetch.repeated + 1;
                 self.report.repeated += 1;
                 self.end(node);
-                self.next_number += 1;
-                let at = self.net.now() + ASK_AGAIN;
-                let again = AskAgain {
+                let again = Again {
                     host,
                     content,
                     repeated,
                 };
-                self.agenda.insert((at, self.next_number), again);
+                self.agenda.add(self.net.now() + ASK_AGAIN, again);
             }
             _ => {}
         }
@@ -534,41 +510,6 @@ impl Site {
         self.detach(node);
         self.programs.remove(&node);
         self.net.crash(node);
-    }
-
-    fn ask(&mut self, host: usize, content: usize, repeated: u64) {
-        let (now, seed) = (self.net.now(), self.net.sim().seed());
-        let label = format!("fetch {}", self.net.nodes().end);
-        let fetcher = Fetcher::new(
-            prefix(content),
-            FetchOptions::default(),
-            SeededRng::stream(seed, &label),
-            now,
-        );
-        let reader = Reader {
-            face: AppFace::new(fetcher),
-            paused: self.paused[host],
-            stalled: false,
-        };
-        let reader = AnyMachine::new(reader, Said::Fetch);
-        let node = self.net.add_mortal(&label, reader);
-        let parts = Parts::default();
-        let fetch = Fetch {
-            host,
-            content,
-            repeated,
-            parts,
-        };
-        self.fetches.insert(node, fetch);
-        self.start_program(node, host % self.plan.routers);
-    }
-
-    fn pause(&mut self, host: usize, paused: bool) {
-        self.paused[host] = paused;
-        let fetches = self.fetches.iter().filter(|(_, it)| it.host == host);
-        for node in fetches.map(|(node, _)| *node).collect::<Vec<_>>() {
-            self.with_reader(node, |reader| reader.paused = paused);
-        }
     }
 
     fn with_reader(&mut self, node: usize, call: impl FnOnce(&mut Reader)) {
@@ -590,7 +531,8 @@ impl Site {
         loop {
             let mut fetches = self.fetches.iter();
             let busy = fetches.find(|(node, _)| !(only_fast && self.is_stalled(**node)));
-            if busy.is_none() && self.agenda.is_empty() {
+            let again = self.agenda.first();
+            if busy.is_none() && again.is_none() {
                 return Ok(());
             }
             let waited = self.net.now().since(ended);
@@ -603,51 +545,13 @@ impl Site {
                     waited_s: waited.as_secs(),
                     repeated: fetch.repeated,
                 });
-                return stuck.map_or(Ok(()), Err);
+                let again = again.map(|it| it.stuck(waited.as_secs()));
+                return stuck.or(again).map_or(Ok(()), Err);
             }
             self.run_for(Duration::from_secs(1))?;
             let waited = self.net.now().since(ended).as_secs_f64();
             self.report.slowest_s = self.report.slowest_s.max(waited);
         }
-    }
-
-    /// Faults meet routers and producers, and the links between routers: no connection within a
-    /// machine loses anything, and a machine has one clock.
-    fn strike(&mut self, fault: Fault) {
-        let routers = self.plan.routers;
-        let mortal = routers + library::contents().len();
-        let fault = match fault {
-            Fault::Crash { node, down, .. } => Fault::Crash {
-                node: (usize::from(node) % mortal) as u8,
-                down,
-                skew_s: 0,
-            },
-            Fault::Clock {
-                node,
-                ahead,
-                drift_ppm,
-            } => {
-                let router = usize::from(node) % routers;
-                self.net.set_clock(router, ahead, drift_ppm.into());
-                for program in self.programs_of(router) {
-                    self.net.set_clock(program, ahead, drift_ppm.into());
-                }
-                return;
-            }
-            Fault::Outage { .. }
-            | Fault::Hold { .. }
-            | Fault::Impair { .. }
-            | Fault::Mend { .. }
-                if self.links.is_empty() =>
-            {
-                return;
-            }
-            other => other.on_link_below(self.links.len()),
-        };
-        if let Fault::Impair { link, percent } = fault {
-            return self.impair(link.into(), percent);
-        }
-        self.net.strike(&fault);
     }
 
     /// Frames between NDN routers have no checksum of their own: what UDP's would find wrong is

@@ -1,7 +1,6 @@
 //! A network of real protocol machines, and what is done to it.
 
 use core::time::Duration;
-use std::collections::BTreeMap;
 
 use whimbrel_core::{PortOrigin, Time};
 use whimbrel_gnrs::{KeyPair, MemoryStore, Server, ServerConfig, StoreLimits as RecordLimits};
@@ -14,10 +13,10 @@ use whimbrel_mobilityfirst::router::{
 use whimbrel_node::{Node, NodeEvent};
 use whimbrel_sim::DuplexLink;
 use whimbrel_sim::link::{LinkSpec, QueueLimit};
-use whimbrel_sim::testbed::{Happening, Life, Net};
+use whimbrel_sim::testbed::{Fault, Happening, Life, Net};
 
 use super::transfers::{Consequence, Program};
-use super::{Act, Breach, Layout, Report, Schedule, Victim, library};
+use super::{Again, Agenda, Breach, Layout, Report, Schedule, Victim};
 use crate::simulated::ORIGIN_UNIX_MS;
 
 type Machine = Node<MemoryStore>;
@@ -39,22 +38,13 @@ const IDLE_PAUSE: Duration = Duration::from_millis(130);
 /// A refused request is made again after this time.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
-/// A request that a program makes again.
-#[derive(Debug)]
-struct AskAgain {
-    host: usize,
-    content: usize,
-    repeated: u64,
-}
-
 /// A network in virtual time with programs on its hosts.
 pub(super) struct World {
     // Hosts, then routers, then the name server if there is one.
     net: Net<Machine>,
     plan: Plan,
     programs: Vec<Program>,
-    agenda: BTreeMap<(Time, u64), AskAgain>,
-    next_number: u64,
+    agenda: Agenda,
     next_request: u32,
     report: Report,
 }
@@ -186,52 +176,70 @@ impl Plan {
 }
 
 impl Victim for World {
-    fn run_for(&mut self, duration: Duration) -> Result<(), Breach> {
-        let end = self.net.now() + duration;
-        while let Some(entry) = self.agenda.first_entry() {
-            if entry.key().0 > end {
-                break;
-            }
-            let ((at, _), again) = entry.remove_entry();
-            self.run_until(at)?;
-            self.ask(again.host, again.content, again.repeated);
-        }
-        self.run_until(end)
+    fn hosts(&self) -> usize {
+        self.plan.hosts
     }
 
-    fn perform(&mut self, act: &Act) -> Result<(), Breach> {
-        let host = |number: u8| usize::from(number) % self.plan.hosts;
-        match *act {
-            Act::Get {
-                host: number,
-                content,
-            } => {
-                let content = usize::from(content) % library::contents().len();
-                self.report.requests += 1;
-                self.ask(host(number), content, 0);
-            }
-            Act::Cancel { host: number } => {
-                let host = host(number);
-                if let Some(request) = self.programs[host].cancel() {
-                    self.report.abandoned += 1;
-                    self.request(host, request);
+    fn now(&self) -> Time {
+        self.net.now()
+    }
+
+    fn agenda(&mut self) -> &mut Agenda {
+        &mut self.agenda
+    }
+
+    fn report(&mut self) -> &mut Report {
+        &mut self.report
+    }
+
+    fn run_until(&mut self, end: Time) -> Result<(), Breach> {
+        while let Some(happening) = self.net.advance(end) {
+            match happening {
+                Happening::Told(told) => {
+                    if let NodeEvent::Host(HostEvent { event, .. }) = told.event {
+                        self.handle(told.node.index(), event)?;
+                    }
+                }
+                Happening::Crashed(node) => self.lose_program(node),
+                Happening::Started(node) => {
+                    if node < self.plan.hosts {
+                        self.greet(node);
+                    }
                 }
             }
-            Act::Pause {
-                host: number,
-                paused,
-            } => self.pause(host(number), paused),
-            Act::Stall {
-                host: number,
-                which,
-            } => {
-                let host = host(number);
-                let said = self.programs[host].stall(usize::from(which));
-                self.say(host, said);
-            }
-            Act::Fault(fault) => self.net.strike(&fault),
         }
-        self.run_until(self.net.now())
+        Ok(())
+    }
+
+    fn ask(&mut self, host: usize, content: usize, repeated: u64) {
+        if !self.net.is_running(host) {
+            return;
+        }
+        self.next_request += 1;
+        let request = self.programs[host].get(self.next_request, content, repeated);
+        self.request(host, request);
+    }
+
+    fn cancel(&mut self, host: usize) -> bool {
+        let Some(request) = self.programs[host].cancel() else {
+            return false;
+        };
+        self.request(host, request);
+        true
+    }
+
+    fn pause(&mut self, host: usize, paused: bool) {
+        let said = self.programs[host].pause(paused);
+        self.say(host, said);
+    }
+
+    fn stall(&mut self, host: usize, which: usize) {
+        let said = self.programs[host].stall(which);
+        self.say(host, said);
+    }
+
+    fn strike(&mut self, fault: Fault) {
+        self.net.strike(&fault);
     }
 
     fn conclude(mut self) -> Result<Report, Breach> {
@@ -276,8 +284,7 @@ impl World {
             net,
             plan,
             programs: (0..hosts).map(|host| Program::new(host, hosts)).collect(),
-            agenda: BTreeMap::new(),
-            next_number: 0,
+            agenda: Agenda::default(),
             next_request: 0,
             report: Report::default(),
         };
@@ -303,61 +310,22 @@ impl World {
         });
     }
 
-    fn later(&mut self, after: Duration, again: AskAgain) {
-        self.next_number += 1;
-        self.agenda
-            .insert((self.net.now() + after, self.next_number), again);
-    }
-
-    fn run_until(&mut self, end: Time) -> Result<(), Breach> {
-        while let Some(happening) = self.net.advance(end) {
-            match happening {
-                Happening::Told(told) => {
-                    if let NodeEvent::Host(HostEvent { event, .. }) = told.event {
-                        self.handle(told.node.index(), event)?;
-                    }
-                }
-                Happening::Crashed(node) => self.lose_program(node),
-                Happening::Started(node) => {
-                    if node < self.plan.hosts {
-                        self.greet(node);
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
     fn handle(&mut self, host: usize, event: LocalEvent) -> Result<(), Breach> {
         match self.programs[host].handle(event)? {
             Some(Consequence::Request(request)) => self.request(host, request),
             Some(Consequence::Completed) => self.report.completed += 1,
             Some(Consequence::AskAgain { content, repeated }) => {
                 self.report.repeated += 1;
-                let again = AskAgain {
+                let again = Again {
                     host,
                     content,
                     repeated,
                 };
-                self.later(ASK_AGAIN, again);
+                self.agenda.add(self.net.now() + ASK_AGAIN, again);
             }
             None => {}
         }
         Ok(())
-    }
-
-    fn ask(&mut self, host: usize, content: usize, repeated: u64) {
-        if !self.net.is_running(host) {
-            return;
-        }
-        self.next_request += 1;
-        let request = self.programs[host].get(self.next_request, content, repeated);
-        self.request(host, request);
-    }
-
-    fn pause(&mut self, host: usize, paused: bool) {
-        let said = self.programs[host].pause(paused);
-        self.say(host, said);
     }
 
     fn say(&mut self, host: usize, said: Vec<LocalRequest>) {
@@ -377,17 +345,23 @@ impl World {
     /// Waits for all downloads to end; of stalled ones only if that is wanted.
     fn await_downloads(&mut self, only_fast: bool) -> Result<(), Breach> {
         let ended = self.net.now();
-        while self.programs.iter().any(|it| it.is_busy(only_fast)) || !self.agenda.is_empty() {
+        loop {
+            let busy = self.programs.iter().any(|it| it.is_busy(only_fast));
+            let again = self.agenda.first();
+            if !busy && again.is_none() {
+                return Ok(());
+            }
             let now = self.net.now();
-            if now.since(ended) >= PATIENCE {
+            let waited = now.since(ended);
+            if waited >= PATIENCE {
                 let stuck = self.programs.iter().find_map(|it| it.stuck(ended, now));
-                return stuck.map_or(Ok(()), Err);
+                let again = again.map(|it| it.stuck(waited.as_secs()));
+                return stuck.or(again).map_or(Ok(()), Err);
             }
             self.run_for(Duration::from_secs(1))?;
             let waited = self.net.now().since(ended).as_secs_f64();
             self.report.slowest_s = self.report.slowest_s.max(waited);
         }
-        Ok(())
     }
 
     /// Hosts renew their bindings in idleness too, so a router now and then has a message on its

@@ -12,7 +12,7 @@ use whimbrel_ndn_packet::{DigestSigner, Name};
 use whimbrel_node::NodeEvent;
 use whimbrel_sim::tcp::{FetchId, ServerStats, TcpEvent, TcpServer};
 use whimbrel_sim::{AnyMachine, NodeId};
-use whimbrel_transport::serve::{ProducerOptions, SegmentResponder, SegmentSource, SourceError};
+use whimbrel_transport::serve::{ProducerOptions, SegmentResponder};
 use whimbrel_transport::{
     AppFace, FetchEvent, FetchOptions, Fetcher, RegisterOptions, Service, register::Registrar,
 };
@@ -174,7 +174,7 @@ impl World<'_> {
         let options = ProducerOptions::new(wall, self.sim.now());
         let responder = SegmentResponder::new(
             name.clone(),
-            Source(content.clone()),
+            content.segments(SEGMENT),
             Arc::new(DigestSigner),
             options,
         );
@@ -509,21 +509,5 @@ fn publish(content: &RepeatingContent) -> Publish {
         content_len: content.len(),
         kind: ContentKind::File,
         file_name: String::from("content"),
-    }
-}
-
-/// Content in segments.
-struct Source(RepeatingContent);
-
-impl SegmentSource for Source {
-    fn segments(&self) -> u64 {
-        self.0.len().div_ceil(SEGMENT as u64).max(1)
-    }
-
-    fn read(&mut self, number: u64, out: &mut Vec<u8>) -> Result<(), SourceError> {
-        let start = number.saturating_mul(SEGMENT as u64).min(self.0.len());
-        let end = (start + SEGMENT as u64).min(self.0.len());
-        out.extend_from_slice(&self.0.bytes(start, end));
-        Ok(())
     }
 }
