@@ -224,7 +224,7 @@ fn run_scenario(arguments: &Run) -> Outcome {
 fn consumer(order: &str) -> Outcome {
     let consumer: netns::Consumer = serde_json::from_str(order)
         .map_err(|error| Failure::new(Exit::Usage, format!("the order cannot be read: {error}")))?;
-    consumer.run(|exchanges| json_line(exchanges))?;
+    consumer.run(json_line)?;
     Ok(Exit::Done)
 }
 

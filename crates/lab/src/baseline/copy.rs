@@ -52,7 +52,9 @@ mod tests {
 
     #[test]
     fn a_file_arrives_as_it_is_and_wherever_its_cursor_stands() {
-        let bytes: Vec<u8> = (0..3 * BLOCK + 7).map(|at| (at * 31 >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..3 * BLOCK + 7)
+            .map(|at| ((at * 31) >> 3) as u8)
+            .collect();
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&bytes).unwrap();
         file.seek(io::SeekFrom::Start(11)).unwrap();

@@ -361,20 +361,21 @@ impl StudyInput<'_> {
     }
 
     /// The same with numbers: each is named, and has digits behind the point that mean something.
-    /// The first is compared with the statement's own value; unmeasured numbers are left
-    /// out.
+    /// The first `stated` ones are compared with the statement's own value; unmeasured numbers are
+    /// left out.
     fn compare_numbers(
         &self,
         id: &str,
         case: &str,
         agrees: bool,
+        stated: usize,
         numbers: &[(&str, f64, usize)],
     ) -> Comparison {
         let value = self.statement(id).and_then(|statement| statement.value);
         let points = numbers.iter().enumerate();
         let points = points.map(|(index, (at, ours, digits))| Point {
             at: (*at).to_owned(),
-            paper: value.filter(|_| index == 0),
+            paper: value.filter(|_| index < stated),
             ours: *ours,
             digits: *digits,
         });

@@ -107,14 +107,18 @@ fn compare(
     let mut saved = |id: &str, case: &str, off_s, percent, agrees: &dyn Fn(f64) -> bool, slow| {
         if let (Some(fast), Some(slow)) = (find(off_s, Client::NetworkProactive), find(off_s, slow))
         {
+            let other = match slow.group.client {
+                Client::Tcp => "TCP, s",
+                _ => "receiver-driven, s",
+            };
             let (fast, slow) = (fast.percentile(percent), slow.percentile(percent));
             let numbers = [
                 ("saved, s", tenths(slow - fast), 1),
                 ("network-proactive, s", fast, 1),
-                ("the other, s", slow, 1),
+                (other, slow, 1),
             ];
             let agrees = agrees(slow - fast);
-            comparisons.push(input.compare_numbers(id, case, agrees, &numbers));
+            comparisons.push(input.compare_numbers(id, case, agrees, 1, &numbers));
         }
     };
     if setup.clients.contains(&Client::Tcp) {
@@ -172,7 +176,7 @@ fn compare(
                 ("TCP, s", tcp, 1),
                 ("runs", runs as f64, 0),
             ];
-            comparisons.push(input.compare_numbers(id, case, fast < tcp, &numbers));
+            comparisons.push(input.compare_numbers(id, case, fast < tcp, 1, &numbers));
         }
     }
     if let Some(mftp) = find(10, Client::NetworkProactive) {
@@ -204,7 +208,7 @@ fn proxy_use(input: &StudyInput<'_>, case: &str, receiver_driven: &Distribution<
         ("runs that met the disconnection", hit as f64, 0),
     ];
     let agrees = stored > 0 && pushed > 0;
-    input.compare_numbers("receiver-driven-proxy", case, agrees, &numbers)
+    input.compare_numbers("receiver-driven-proxy", case, agrees, 1, &numbers)
 }
 
 fn untouched(
@@ -230,7 +234,7 @@ fn untouched(
         ("runs", all as f64, 0),
     ];
     let agrees = input.range("untouched")?.admits(share);
-    Ok(input.compare_numbers("untouched", case, agrees, &numbers))
+    Ok(input.compare_numbers("untouched", case, agrees, 1, &numbers))
 }
 
 /// MFTP's savings against TCP at each percentile of the response times; the paper's text has two

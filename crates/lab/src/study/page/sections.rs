@@ -36,8 +36,9 @@ pub(super) fn verdict(study: &Study, results: &[StudyResult]) -> Result<Markup, 
                 li {
                     span class="verdict no" { (statement.quantity) }
                     @if *saw > 0 { span.quiet { " (" (saw) " of " (all) " agree)" } }
-                    @for (of, text) in explanation(statement) {
-                        ": " @if let Some(of) = of { (of) ": " } (text)
+                    @for (index, (of, text)) in explanation(statement).into_iter().enumerate() {
+                        @if index == 0 { ": " } @else { " " }
+                        @if let Some(of) = of { (of) ": " } (text)
                     }
                 }
             }

@@ -118,41 +118,40 @@ fn averages(input: &StudyInput<'_>, cells: &[Cell]) -> Result<Vec<Comparison>, L
     let above = clean
         .iter()
         .all(|cell| goodput(&cell.mftp) >= goodput(&cell.tcp));
-    let rtts: Vec<String> = clean
+    let goodputs = clean.iter().flat_map(|cell| {
+        let at = |name: &str| format!("{} ms, {name}, Mbit/s", cell.profile.rtt_ms);
+        [
+            (at("MFTP"), goodput(&cell.mftp)),
+            (at("TCP"), goodput(&cell.tcp)),
+        ]
+    });
+    let goodputs: Vec<(String, f64)> = goodputs.collect();
+    let goodputs: Vec<_> = goodputs
         .iter()
-        .map(|cell| format!("{} ms", cell.profile.rtt_ms))
+        .map(|(at, goodput)| (at.as_str(), *goodput, 2))
         .collect();
-    let lossless = |case, of: &dyn Fn(&Cell) -> f64, digits| {
-        let numbers = rtts.iter().zip(&clean);
-        let numbers: Vec<_> = numbers
-            .map(|(rtt, cell)| (rtt.as_str(), of(cell), digits))
-            .collect();
-        input.compare_numbers("lossless", case, above, &numbers)
-    };
-    let mut comparisons = vec![
-        lossless("MFTP, Mbit/s", &|cell| goodput(&cell.mftp), 2),
-        lossless("TCP, Mbit/s", &|cell| goodput(&cell.tcp), 2),
-    ];
+    let mut comparisons = vec![input.compare_numbers("lossless", "", above, 0, &goodputs)];
     let cheap = input.range("mftp-loss-cost")?;
     let about_a_quarter = input.range("tcp-loss-share")?;
     let shares = shares(cells);
-    let costs: Vec<f64> = shares
+    let costs: Vec<(String, f64)> = shares
         .iter()
-        .map(|(_, [mftp, _])| 100.0 * (1.0 - mftp))
+        .map(|(rtt, [mftp, _])| (format!("{rtt} ms, %"), 100.0 * (1.0 - mftp)))
         .collect();
-    let agrees = costs.iter().all(|cost| cheap.admits(*cost));
+    let agrees = costs.iter().all(|(_, cost)| cheap.admits(*cost));
+    let costs: Vec<_> = costs
+        .iter()
+        .map(|(at, cost)| (at.as_str(), *cost, 1))
+        .collect();
     // The paper says the same of every round-trip time.
-    for ((rtt, _), cost) in shares.iter().zip(&costs) {
-        let case = format!("RTT {rtt} ms");
-        let numbers = [("cost, %", *cost, 1)];
-        comparisons.push(input.compare_numbers("mftp-loss-cost", &case, agrees, &numbers));
-    }
+    let all = costs.len();
+    comparisons.push(input.compare_numbers("mftp-loss-cost", "", agrees, all, &costs));
     // The paper has this number for 50 ms alone.
     for (rtt, [_, tcp]) in shares.iter().filter(|(rtt, _)| *rtt == 50) {
-        let case = format!("RTT {rtt} ms");
-        let numbers = [("share", *tcp, 2)];
+        let at = format!("{rtt} ms, share");
+        let numbers = [(at.as_str(), *tcp, 2)];
         let agrees = about_a_quarter.admits(*tcp);
-        comparisons.push(input.compare_numbers("tcp-loss-share", &case, agrees, &numbers));
+        comparisons.push(input.compare_numbers("tcp-loss-share", "", agrees, 1, &numbers));
     }
     Ok(comparisons)
 }
@@ -177,8 +176,8 @@ fn instantaneous(
     let agrees = input.range("tcp-instantaneous")?.admits(average);
     let average = [("average, Mbit/s", average, 2)];
     Ok(vec![
-        input.compare_numbers("a-chunk-every-500ms", "", empty == 0, &progress),
-        input.compare_numbers("tcp-instantaneous", "", agrees, &average),
+        input.compare_numbers("a-chunk-every-500ms", "", empty == 0, 1, &progress),
+        input.compare_numbers("tcp-instantaneous", "", agrees, 1, &average),
     ])
 }
 
