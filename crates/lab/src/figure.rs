@@ -139,11 +139,11 @@ impl LineChart {
     /// The upper right corner: a little room beyond the points.
     fn corner(&self) -> (f64, f64) {
         let (left, bottom) = self.origin;
-        let most = |values: &mut dyn Iterator<Item = f64>, least: f64| {
-            values.fold(least + f64::MIN_POSITIVE.max(least.abs() * 1e-9), f64::max)
+        let max = |values: &mut dyn Iterator<Item = f64>, min: f64| {
+            values.fold(min + f64::MIN_POSITIVE.max(min.abs() * 1e-9), f64::max)
         };
-        let right = most(&mut self.points().map(|point| point.0), left);
-        let top = most(&mut self.points().map(|point| point.1), bottom);
+        let right = max(&mut self.points().map(|point| point.0), left);
+        let top = max(&mut self.points().map(|point| point.1), bottom);
         (right + (right - left) * 0.02, top + (top - bottom) * 0.08)
     }
 

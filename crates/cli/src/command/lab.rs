@@ -287,7 +287,7 @@ fn text(scenario: &Scenario, report: &Report) -> String {
         }
         before = Some(&row.values);
         let spread = if row.runs > 1 {
-            format!("  ({} to {})", number(row.least), number(row.most))
+            format!("  ({} to {})", number(row.min), number(row.max))
         } else {
             String::new()
         };

@@ -126,7 +126,7 @@ const TABLES: [&str; 11] = [
     "netns",
 ];
 /// Settings of a sweep: more were hardly meant.
-const MOST_SETTINGS: usize = 10_000;
+const MAX_SETTINGS: usize = 10_000;
 
 impl Setting {
     /// The value of a swept key here, or the name of the set of keys.
@@ -302,8 +302,8 @@ fn sweep<'t>(document: &Document<'t>) -> Result<Swept<'t>, Fault> {
     let mut swept = vec![(Vec::new(), document.clone())];
     for key in document.keys(&at) {
         let steps = steps(document, &key)?;
-        if swept.len() * steps.len() > MOST_SETTINGS {
-            let message = format!("this makes more than {MOST_SETTINGS} settings");
+        if swept.len() * steps.len() > MAX_SETTINGS {
+            let message = format!("this makes more than {MAX_SETTINGS} settings");
             return Err(document.fault(&at.key(&key), message));
         }
         let mut next = Vec::with_capacity(swept.len() * steps.len());

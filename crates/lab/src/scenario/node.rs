@@ -169,14 +169,14 @@ impl TryFrom<String> for Strategy {
 
 /// Refuses a name that could not name files, hosts and components of NDN names.
 pub(super) fn check_name(document: &Document<'_>, path: &KeyPath, name: &str) -> Result<(), Fault> {
-    const MOST: usize = 64;
+    const MAX: usize = 64;
     let plain = |c: char| c.is_alphanumeric() || "-_.".contains(c);
     let letters = name.starts_with(char::is_alphanumeric) && name.chars().all(plain);
-    if letters && name.len() <= MOST {
+    if letters && name.len() <= MAX {
         return Ok(());
     }
     let message = format!(
-        "'{name}' is no name: letters, digits, '-', '_' and '.', the first a letter or digit, at most {MOST} bytes"
+        "'{name}' is no name: letters, digits, '-', '_' and '.', the first a letter or digit, at most {MAX} bytes"
     );
     Err(document.fault(path, message))
 }

@@ -288,7 +288,7 @@ impl<'a> View<'a> {
         node: usize,
         destination: usize,
         distances: &BTreeMap<usize, u64>,
-        most: usize,
+        max: usize,
     ) -> Vec<Hop> {
         let Some(best) = distances.get(&node) else {
             return Vec::new();
@@ -304,7 +304,7 @@ impl<'a> View<'a> {
                     cost,
                 })
             })
-            .take(most)
+            .take(max)
             .collect()
     }
 

@@ -231,10 +231,10 @@ impl Shape {
 
 /// Refuses a number that is too small or larger than a link of a laboratory can be numbered.
 fn at_least(least: usize, count: usize, what: &str) -> Result<(), String> {
-    const MOST: usize = 10_000;
+    const MAX: usize = 10_000;
     match count {
         _ if count < least => Err(format!("{count} {what} are too few; write {least} or more")),
-        _ if count > MOST => Err(format!("{count} {what} are too many; {MOST} are the most")),
+        _ if count > MAX => Err(format!("{count} {what} are too many; {MAX} are the most")),
         _ => Ok(()),
     }
 }

@@ -33,7 +33,7 @@ pub use files::Served;
 pub use requests::Consumer;
 
 /// Files of a load: each takes programs that serve and fetch it.
-const MOST_FILES: usize = 200;
+const MAX_FILES: usize = 200;
 
 /// Refuses a plan with a feature that this back end lacks.
 pub fn check(plan: &Plan) -> Result<(), LabError> {
@@ -47,12 +47,12 @@ pub(super) fn refusal(plan: &Plan) -> Option<Refusal> {
         let refuse = |key, what| Some(Refusal::new(["loads", name, key], what));
         let schedule = Schedule::of(load, 0);
         let total = schedule.as_ref().and_then(Schedule::total);
-        if total.is_some_and(|total| total > MOST_FILES) {
+        if total.is_some_and(|total| total > MAX_FILES) {
             let key = match load.kind {
                 Kind::Page(_) => "page",
                 _ => "flows",
             };
-            let what = format!("play more than {MOST_FILES} files of the load '{name}'");
+            let what = format!("play more than {MAX_FILES} files of the load '{name}'");
             return refuse(key, what);
         }
         if load.kind == Kind::Bulk && load.plane == Plane::Ndn {

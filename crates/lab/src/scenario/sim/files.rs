@@ -31,7 +31,7 @@ const CLIENT_APP: u32 = 2;
 /// Bytes of contents that are published before they are asked for, and contents at most: an
 /// announcement takes a round trip to the name server.
 const AHEAD: u64 = 16 << 20;
-const MOST_AHEAD: u64 = 16;
+const MAX_AHEAD: u64 = 16;
 /// Bytes of content in an NDN segment, as `whimbrel ndn serve` has it.
 const SEGMENT: usize = 8_000;
 const CHUNK_LOG2: u8 = 20;
@@ -110,7 +110,7 @@ impl World<'_> {
     fn publish(&mut self, asked: usize, end: usize) -> Result<(), LabError> {
         let Asked { load, schedule, .. } = &self.asked[asked];
         let (load, size) = (*load, schedule.size);
-        let ahead = (AHEAD / size.max(1)).clamp(1, MOST_AHEAD) as usize;
+        let ahead = (AHEAD / size.max(1)).clamp(1, MAX_AHEAD) as usize;
         let end = schedule.total().unwrap_or(usize::MAX).min(end + ahead);
         if self.plan.loads[load].plane == Plane::Tcp {
             return Ok(());

@@ -221,15 +221,13 @@ impl Stack {
         &mut self,
         above: Above,
         now: Time,
-        most: usize,
+        max: usize,
         out: &mut Vec<u8>,
     ) -> Option<Transmit> {
         let mut scratch = core::mem::take(&mut self.scratch);
         scratch.clear();
         let mut sent = None;
-        self.hand(above, |machine| {
-            sent = machine.send(now, most, &mut scratch)
-        });
+        self.hand(above, |machine| sent = machine.send(now, max, &mut scratch));
         let transmit = sent.and_then(|sent| self.wrap(above, sent, &scratch, out));
         self.scratch = scratch;
         transmit
@@ -269,13 +267,13 @@ impl Stack {
     }
 
     /// A packet of TCP.
-    fn segment(&mut self, now: Time, most: usize, out: &mut Vec<u8>) -> Option<Transmit> {
+    fn segment(&mut self, now: Time, max: usize, out: &mut Vec<u8>) -> Option<Transmit> {
         let before = out.len();
         let planes = &mut self.planes;
         let server = planes.tcp_server.as_deref_mut();
-        let mut sent = server.and_then(|server| server.poll_transmit(now, most, out));
+        let mut sent = server.and_then(|server| server.poll_transmit(now, max, out));
         for client in planes.tcp_clients.values_mut() {
-            sent = sent.or_else(|| client.poll_transmit(now, most, out));
+            sent = sent.or_else(|| client.poll_transmit(now, max, out));
         }
         let sent = sent?;
         let to = out.get(before + DESTINATION..before + DESTINATION + 4)?;
@@ -311,7 +309,7 @@ impl Stack {
 trait Below {
     fn port(&mut self, now: Time, port: PortId, event: PortEvent);
     fn frame(&mut self, now: Time, port: PortId, frame: &[u8]);
-    fn send(&mut self, now: Time, most: usize, out: &mut Vec<u8>) -> Option<Transmit>;
+    fn send(&mut self, now: Time, max: usize, out: &mut Vec<u8>) -> Option<Transmit>;
 }
 
 impl<M: Machine> Below for M {
@@ -323,8 +321,8 @@ impl<M: Machine> Below for M {
         self.handle_frames(now, port, &[frame]);
     }
 
-    fn send(&mut self, now: Time, most: usize, out: &mut Vec<u8>) -> Option<Transmit> {
-        self.poll_transmit(now, most, out)
+    fn send(&mut self, now: Time, max: usize, out: &mut Vec<u8>) -> Option<Transmit> {
+        self.poll_transmit(now, max, out)
     }
 }
 
