@@ -542,6 +542,14 @@ fn a_host_attaches_only_to_routers_and_a_link_without_emulation_has_no_propertie
         let faults = fault(old, new);
         assert!(faults.contains(said), "{said}\n{faults}");
     }
+    // As a default it is for hosts alone.
+    let all = SOUND.replace("[loads]", "[defaults.node]\nrouter = \"router\"\n[loads]");
+    let network = &read(&all).unwrap().settings[0].plan.network;
+    let client = network.node("client").unwrap();
+    assert_eq!(
+        network.access_routers(client),
+        [network.node("router").unwrap()]
+    );
     let clean = SOUND
         .replace("[defaults.link]\nrate = \"100 Mbit/s\"\n", "")
         .replace("delay = \"20 ms\"", "emulated = false")

@@ -172,13 +172,20 @@ pub(super) fn network(document: &Document<'_>, seed: u64) -> Result<Network, Fau
         let message = "a scenario needs nodes: [nodes] and [links], or [graph]";
         found.add(document.fault(&KeyPath::default(), message));
     }
-    for index in 0..network.nodes.len() {
-        let named = found.keep_all(named_routers(document, &network, index));
-        network.nodes[index].routers = named.unwrap_or_default();
-    }
+    found.keep_all(attach_hosts(document, &mut network));
     // Links of nodes that could not be read would be blamed for them.
     found.or(Some(()))?;
     all.or(Some(network))
+}
+
+/// Finds the routers that hosts name.
+fn attach_hosts(document: &Document<'_>, network: &mut Network) -> Result<(), Faults> {
+    let mut found = Found::default();
+    for index in 0..network.nodes.len() {
+        let named = found.keep_all(named_routers(document, network, index));
+        network.nodes[index].routers = named.unwrap_or_default();
+    }
+    found.or(Some(()))
 }
 
 /// The routers that a node's key `router` names.
@@ -192,24 +199,31 @@ fn named_routers(
         return Ok(Vec::new());
     };
     let own = KeyPath::from(["nodes", &known.name, "router"]);
-    let at = match document.get(&own) {
-        Some(_) => own,
-        None => KeyPath::from(["defaults", "node", "router"]),
-    };
+    let is_own = document.get(&own).is_some();
     if !known.is(Role::Host) {
+        // The default is for hosts.
+        if !is_own {
+            return Ok(Vec::new());
+        }
         let message = format!("'{}' is no host, so it attaches to no router", known.name);
-        return Err(document.fault(&at, message).into());
+        return Err(document.fault(&own, message).into());
     }
+    let at = match is_own {
+        true => own,
+        false => KeyPath::from(["defaults", "node", "router"]),
+    };
     let mut found = Found::default();
     let mut routers = Vec::new();
     for (at, name) in names.at(&at) {
         let Some(router) = found.keep(node_at(document, network, &at, name)) else {
             continue;
         };
-        if network.nodes[router].is(Role::Router) {
-            routers.push(router);
-        } else {
+        if !network.nodes[router].is(Role::Router) {
             found.add(document.fault(&at, format!("'{name}' is no router")));
+        } else if routers.contains(&router) {
+            found.add(document.fault(&at, format!("'{name}' is named twice")));
+        } else {
+            routers.push(router);
         }
     }
     found.or(Some(routers))

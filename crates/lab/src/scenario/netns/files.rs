@@ -12,7 +12,7 @@ use super::get::watch_get;
 use super::observe::{Fetch, Observer};
 use crate::scenario::Plan;
 use crate::scenario::load::{Kind, Load, Plane};
-use crate::scenario::run::{Exchanges, Schedule};
+use crate::scenario::run::{Exchanges, Run, Schedule};
 use crate::{LabError, Supervisor, TcpBaseline, Topology, TransferRecord};
 
 /// Seconds from a load's start to a request, and the record of its transfer.
@@ -66,6 +66,20 @@ impl Receiver<'_> {
         match &self.schedule {
             Some(schedule) => self.fetch_all(schedule).map(Received::Files),
             None => self.request().map(Received::Exchanges),
+        }
+    }
+
+    /// Adds its results.
+    pub(super) fn add(&self, run: &mut Run, received: Received) {
+        let network = &self.plan.network;
+        match received {
+            Received::Files(files) => {
+                let total = self.schedule.as_ref().and_then(Schedule::total);
+                run.add_files(network, self.load, self.node, files, total);
+            }
+            Received::Exchanges(exchanges) => {
+                run.add_exchanges(network, self.load, self.node, &exchanges);
+            }
         }
     }
 

@@ -140,25 +140,7 @@ pub fn observe(
         // The links were armed at the origin, so that a run without a warm-up needs no mark.
         before: plan.warm_up.is_zero().then(Vec::new),
     };
-    let fetched = std::thread::scope(|scope| {
-        let (sender, ended) = mpsc::channel();
-        for (index, receiver) in fetches.iter().enumerate() {
-            let sender = sender.clone();
-            scope.spawn(move || sender.send(receiver.run().map(|got| (index, got))));
-        }
-        drop(sender);
-        let endless: Vec<bool> = fetches.iter().map(Receiver::is_endless).collect();
-        let played = stage.play(&ended, &endless, &over);
-        if played.is_err() {
-            over.store(true, Ordering::Relaxed);
-            // The scope would wait for the other fetches until their patience ends.
-            let hosts = topology
-                .host_names()
-                .filter_map(|name| topology.host(name).ok());
-            hosts.for_each(crate::Namespace::shut_down);
-        }
-        played
-    })?;
+    let fetched = stage.play_all(&fetches, &over)?;
     std::thread::sleep(plan.linger);
     // Before daemons are asked for their status, which takes its time.
     let links = topology.link_reports()?;
@@ -170,21 +152,7 @@ pub fn observe(
         run.add_link(&report.link, count(report).since(before));
     }
     for (index, received) in fetched {
-        let Receiver {
-            load,
-            node,
-            schedule,
-            ..
-        } = &fetches[index];
-        match received {
-            Received::Files(files) => {
-                let total = schedule.as_ref().and_then(Schedule::total);
-                run.add_files(&plan.network, load, *node, files, total);
-            }
-            Received::Exchanges(exchanges) => {
-                run.add_exchanges(&plan.network, load, *node, &exchanges);
-            }
-        }
+        fetches[index].add(&mut run, received);
     }
     for role in [Role::Router, Role::Host] {
         for node in plan.network.with_role(role) {
@@ -245,6 +213,32 @@ struct Stage<'a, 'd> {
 }
 
 impl Stage<'_, '_> {
+    /// Plays the timeline while all receivers run, each in a thread of its own.
+    fn play_all(
+        &mut self,
+        receivers: &[Receiver<'_>],
+        over: &AtomicBool,
+    ) -> Result<Vec<Fetched>, LabError> {
+        std::thread::scope(|scope| {
+            let (sender, ended) = mpsc::channel();
+            for (index, receiver) in receivers.iter().enumerate() {
+                let sender = sender.clone();
+                scope.spawn(move || sender.send(receiver.run().map(|got| (index, got))));
+            }
+            drop(sender);
+            let endless: Vec<bool> = receivers.iter().map(Receiver::is_endless).collect();
+            let played = self.play(&ended, &endless, over);
+            if played.is_err() {
+                over.store(true, Ordering::Relaxed);
+                // The scope would wait for the other receivers until their patience ends.
+                let hosts = self.topology.host_names();
+                let hosts = hosts.filter_map(|name| self.topology.host(name).ok());
+                hosts.for_each(crate::Namespace::shut_down);
+            }
+            played
+        })
+    }
+
     /// Plays the timeline until all receivers have ended. Those without an end are told to when
     /// the others have ended; if there are no others, they end with the run's limit.
     fn play(
