@@ -218,7 +218,10 @@ fn vectors() -> Vec<(&'static str, &'static str, Chunk)> {
         (
             "challenge",
             "Challenge",
-            control(&Control::Challenge { nonce: [0x11; 16] }),
+            control(&Control::Challenge {
+                nonce: [0x11; 16],
+                unix_ms: 1_800_000_000_000,
+            }),
         ),
         ("outcome", "Outcome: registered", control(&outcome)),
     ]
