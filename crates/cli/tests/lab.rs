@@ -304,35 +304,3 @@ fn a_load_that_would_start_after_the_limit_never_begins() {
         assert!(begun.elapsed().as_secs() < 60, "{backend}");
     }
 }
-
-/// Two ways of equal length between routers; the first is out for good.
-#[test]
-fn a_router_in_namespaces_uses_its_next_best_hop() {
-    if !whimbrel_lab::lab_available() {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("ways.toml");
-    let text = r#"
-limit = "1 min"
-routes = { choose = "equal" }
-nodes = { server = "host", n1 = "router", n2 = "router", n3 = "router", n4 = "router", client = "host", names = "name-server" }
-loads.film = { from = "server", to = "client", file = "5 MB" }
-defaults.link = { rate = "20 Mbit/s", delay = "2 ms" }
-events = [{ at = "1 s", outage = "up" }]
-metrics = ["film.files", "links.down.forward"]
-[links]
-server-n1 = { between = ["server", "n1"] }
-up = { between = ["n1", "n2"] }
-n2-n4 = { between = ["n2", "n4"] }
-down = { between = ["n1", "n3"] }
-n3-n4 = { between = ["n3", "n4"] }
-n4-client = { between = ["n4", "client"] }
-names-n1 = { between = ["names", "n1"], emulated = false, rate = "unlimited", delay = "0 s" }
-names-n4 = { between = ["names", "n4"], emulated = false, rate = "unlimited", delay = "0 s" }
-"#;
-    std::fs::write(&file, text).unwrap();
-    let metric = run(file.to_str().unwrap(), "netns", &folder.path().join("out"));
-    assert_eq!(metric("film.files"), 1.0);
-    assert!(metric("links.down.forward") > 1e6);
-}

@@ -249,33 +249,3 @@ fn loads_without_end_alone_last_to_the_limit() {
     let got = run(&text);
     assert!(got.values["film.bytes"] > 10e6, "{:?}", got.values);
 }
-
-/// Two ways of equal length: chunks take the other one when the first is out for good.
-#[test]
-fn a_router_uses_its_next_best_hop_when_the_first_does_not_respond() {
-    let text = |choose: &str| {
-        format!(
-            r#"
-limit = "40 s"
-routes = {{ choose = "{choose}" }}
-nodes = {{ server = "host", n1 = "router", n2 = "router", n3 = "router", n4 = "router", client = "host", names = "name-server" }}
-loads.film = {{ from = "server", to = "client", file = "10 MB" }}
-defaults.link = {{ rate = "20 Mbit/s", delay = "2 ms" }}
-events = [{{ at = "1 s", outage = "up" }}]
-[links]
-server-n1 = {{ between = ["server", "n1"] }}
-up = {{ between = ["n1", "n2"] }}
-n2-n4 = {{ between = ["n2", "n4"] }}
-down = {{ between = ["n1", "n3"] }}
-n3-n4 = {{ between = ["n3", "n4"] }}
-n4-client = {{ between = ["n4", "client"] }}
-names-n1 = {{ between = ["names", "n1"] }}
-names-n4 = {{ between = ["names", "n4"] }}
-"#
-        )
-    };
-    let (one, both) = (run(&text("shortest")), run(&text("equal")));
-    assert_eq!(one.values["film.files"], 0.0, "{:?}", one.values);
-    assert_eq!(both.values["film.files"], 1.0, "{:?}", both.values);
-    assert!(both.values["links.down.forward"] > 5e6);
-}

@@ -103,8 +103,7 @@ impl Daemons<'_> {
         }
         for (other, guid) in self.guids.iter().filter(|(other, _)| **other != node) {
             let hops = self.plan.routes.towards(network, *other, Role::Router);
-            // Those named first are preferred; the others replace one that does not respond.
-            for via in hops[node].iter().filter_map(|hop| self.guids.get(&hop.to)) {
+            if let Some(via) = hops[node].first().and_then(|hop| self.guids.get(&hop.to)) {
                 config.route.push(RouteSection {
                     to: *guid,
                     via: Via(via.to_string()),

@@ -179,13 +179,12 @@ fn router_config(plan: &Plan, node: usize, hop: HopConfig) -> RouterConfig {
     let others = network
         .with_role(Role::Router)
         .filter(|other| *other != node);
-    let routes = others.flat_map(|other| {
-        // Those named first are preferred; the others replace one that does not respond.
+    let routes = others.filter_map(|other| {
         let hops = plan.routes.towards(network, other, Role::Router);
-        let vias = hops[node].clone().into_iter();
-        vias.map(move |hop| Route {
+        let next = hops[node].first()?;
+        Some(Route {
             to: keys(other).guid(),
-            via: NextHop::Neighbour(keys(hop.to).guid()),
+            via: NextHop::Neighbour(keys(next.to).guid()),
         })
     });
     RouterConfig {
