@@ -45,6 +45,7 @@ impl Router {
             self.drop(&outgoing.chunk, DropReason::HopLimit);
         } else {
             outgoing.chunk.header.hop_limit -= 1;
+            self.links.note_arrival(from, &outgoing.chunk);
             self.forward(now, outgoing);
         }
     }
