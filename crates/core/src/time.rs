@@ -115,6 +115,18 @@ impl WallClock {
         self.unix_millis_at_origin
             .saturating_add(now.as_nanos() / 1_000_000)
     }
+
+    /// A clock that shows `millis` more; less if that is negative.
+    pub const fn shifted(self, millis: i64) -> WallClock {
+        WallClock::new(self.unix_millis_at_origin.saturating_add_signed(millis))
+    }
+
+    /// Milliseconds by which this clock is ahead of `other`; negative if it is behind.
+    pub const fn ahead_of(self, other: WallClock) -> i64 {
+        self.unix_millis_at_origin
+            .wrapping_sub(other.unix_millis_at_origin)
+            .cast_signed()
+    }
 }
 
 #[cfg(test)]

@@ -250,6 +250,11 @@ impl Forwarder {
         self.wall
     }
 
+    /// Judges commands and dates by another clock from now on, after a step of the system's.
+    pub fn set_wall_clock(&mut self, wall: WallClock) {
+        self.wall = wall;
+    }
+
     /// True if Interests or face events wait for management.
     pub fn has_management_work(&self) -> bool {
         !self.engine.management.is_empty() || !self.events.is_empty()

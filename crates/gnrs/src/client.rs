@@ -178,6 +178,11 @@ impl Resolver {
         }
     }
 
+    /// Judges records by another clock from now on, after a step of the system's.
+    pub fn set_wall_clock(&mut self, clock: WallClock) {
+        self.clock = clock;
+    }
+
     /// Adds the server at `port`, less preferred than those before it. It is used once the port is
     /// up.
     pub fn add_server(&mut self, port: PortId) {

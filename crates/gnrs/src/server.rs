@@ -106,6 +106,11 @@ impl<S: Store> Server<S> {
         }
     }
 
+    /// Judges records by another clock from now on, after a step of the system's.
+    pub fn set_wall_clock(&mut self, clock: WallClock) {
+        self.clock = clock;
+    }
+
     /// The counters since the start.
     pub fn counters(&self) -> &ServerCounters {
         &self.counters

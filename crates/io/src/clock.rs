@@ -1,6 +1,6 @@
 //! Real time, as the machines count it.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use whimbrel_core::{Time, WallClock};
 
@@ -15,13 +15,9 @@ pub struct Clock {
 impl Clock {
     /// A clock whose origin is now.
     pub fn start() -> Clock {
-        let origin = Instant::now();
-        let since_epoch = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
         Clock {
-            origin,
-            wall: WallClock::new(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)),
+            origin: Instant::now(),
+            wall: WallClock::new(unix_millis()),
         }
     }
 
@@ -30,15 +26,87 @@ impl Clock {
         Time::from_nanos(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// What Unix time the origin was: for machines that check signed expiry dates.
+    /// What Unix time the origin was, by the system's clock at that moment: for machines that check
+    /// signed expiry dates.
     pub fn wall_clock(&self) -> WallClock {
         self.wall
+    }
+}
+
+fn unix_millis() -> u64 {
+    let since_epoch = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Notices when the system's wall clock and its monotonic clock part: after a step by NTP or by
+/// hand, and after a suspend, in which the monotonic clock stands still.
+#[derive(Debug)]
+pub(crate) struct WallWatch {
+    wall: WallClock,
+    next_look: Time,
+}
+
+impl WallWatch {
+    /// Interval between two looks.
+    const INTERVAL: Duration = Duration::from_secs(5);
+    /// A smaller difference is left to grow.
+    const NOTICED_MS: u64 = 500;
+
+    pub(crate) fn new(clock: &Clock) -> WallWatch {
+        WallWatch {
+            wall: clock.wall,
+            next_look: clock.now() + WallWatch::INTERVAL,
+        }
+    }
+
+    /// When to look next.
+    pub(crate) fn next_look(&self) -> Time {
+        self.next_look
+    }
+
+    /// Compares the clocks if that is due. Returns the new wall clock if it has been set.
+    pub(crate) fn look(&mut self, now: Time) -> Option<WallClock> {
+        if now < self.next_look {
+            return None;
+        }
+        self.next_look = now + WallWatch::INTERVAL;
+        self.compare(now, unix_millis())
+    }
+
+    fn compare(&mut self, now: Time, unix_millis: u64) -> Option<WallClock> {
+        let shown = self.wall.unix_millis(now);
+        let step = unix_millis.wrapping_sub(shown).cast_signed();
+        if step.unsigned_abs() < WallWatch::NOTICED_MS {
+            return None;
+        }
+        self.wall = self.wall.shifted(step);
+        Some(self.wall)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_step_of_the_wall_clock_is_noticed_once() {
+        const UNIX_MS: u64 = 1_800_000_000_000;
+        let mut watch = WallWatch {
+            wall: WallClock::new(UNIX_MS),
+            next_look: Time::ZERO,
+        };
+        let at = |seconds: u64| (Time::from_secs(seconds), UNIX_MS + seconds * 1_000);
+        let (now, unix) = at(10);
+        assert_eq!(watch.compare(now, unix + 499), None);
+        let ahead = watch.compare(now, unix + 400_000);
+        assert_eq!(ahead, Some(WallClock::new(UNIX_MS + 400_000)));
+        let (now, unix) = at(20);
+        assert_eq!(watch.compare(now, unix + 400_010), None);
+        let back = watch.compare(now, unix - 61_000);
+        assert_eq!(back, Some(WallClock::new(UNIX_MS - 61_000)));
+    }
 
     #[test]
     fn copies_share_the_origin_and_time_does_not_go_back() {

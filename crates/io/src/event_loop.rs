@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::rand::{GetRandomFlags, getrandom};
-use whimbrel_core::{Machine, PortId, PortInfo, SeededRng, Time, TimerQueue};
+use whimbrel_core::{Machine, PortId, PortInfo, SeededRng, Time, TimerQueue, WallClock};
 
+use crate::clock::WallWatch;
 use crate::counters::{LoopCounters, Snapshot, TransportCounters};
 use crate::handle::Mailbox;
 use crate::names::Names;
@@ -35,6 +36,9 @@ pub(crate) struct Slot {
 
 /// Who is to be told how connecting went.
 pub(crate) type Outcome<M> = Box<dyn FnOnce(&mut M, Time, Result<PortId, IoError>)>;
+
+/// Tells the machine of a new wall clock.
+pub(crate) type OnWallClock<M> = Box<dyn FnMut(&mut M, Time, WallClock)>;
 
 /// Drives one machine over real sockets, on the thread that calls [`EventLoop::run`].
 pub struct EventLoop<M: Machine> {
@@ -65,6 +69,7 @@ pub struct EventLoop<M: Machine> {
     pub(crate) undrained: bool,
     /// The deadline that was handed to the machine last.
     pub(crate) handed_deadline: Option<Time>,
+    pub(crate) wall_watch: Option<(WallWatch, OnWallClock<M>)>,
 }
 
 impl<M: Machine> EventLoop<M> {
@@ -102,7 +107,13 @@ impl<M: Machine> EventLoop<M> {
             rng: SeededRng::new(u64::from_ne_bytes(seed)),
             undrained: true,
             handed_deadline: None,
+            wall_watch: None,
         })
+    }
+
+    /// Has `on_change` told of a new wall clock within some seconds of a step of the system's.
+    pub fn follow_wall_clock(&mut self, on_change: impl FnMut(&mut M, Time, WallClock) + 'static) {
+        self.wall_watch = Some((WallWatch::new(&self.clock), Box::new(on_change)));
     }
 
     /// The clock given at construction.

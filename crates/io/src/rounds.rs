@@ -67,9 +67,25 @@ impl<M: Machine + 'static> EventLoop<M> {
                 _ => self.serve(ready),
             }
         }
+        self.look_at_wall_clock();
         self.hand_in_deadlines();
         self.drain(on_event);
         Ok(())
+    }
+
+    fn look_at_wall_clock(&mut self) {
+        let Some((watch, on_change)) = &mut self.wall_watch else {
+            return;
+        };
+        let now = self.clock.now();
+        if let Some(wall) = watch.look(now) {
+            tracing::warn!(
+                unix_ms = wall.unix_millis(now),
+                "the system's clock was set, or the machine was suspended: records are made anew"
+            );
+            on_change(&mut self.side.machine, now, wall);
+            self.undrained = true;
+        }
     }
 
     /// `None`: until something happens.
@@ -95,7 +111,9 @@ impl<M: Machine + 'static> EventLoop<M> {
         let names = self.names.next_retry().map(|at| at.since(now));
         let routes = self.routes.as_ref().and_then(|routes| routes.due());
         let routes = routes.map(|at| at.since(now));
-        [machine, transports, names, routes, max_wait]
+        let wall = self.wall_watch.as_ref().map(|(watch, _)| watch);
+        let wall = wall.map(|watch| watch.next_look().since(now));
+        [machine, transports, names, routes, wall, max_wait]
             .into_iter()
             .flatten()
             .min()

@@ -226,7 +226,10 @@ fn vectors() -> Vec<(&'static str, &'static str, Chunk)> {
         (
             "challenge",
             "Challenge",
-            control(&Control::Challenge { nonce: [0x11; 16] }),
+            control(&Control::Challenge {
+                nonce: [0x11; 16],
+                unix_ms: 1_800_000_000_000,
+            }),
         ),
         ("outcome", "Outcome: registered", control(&outcome)),
         ("hold", "Hold: nothing of a flow, for 3 s", control(&hold)),

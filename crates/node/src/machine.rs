@@ -5,6 +5,7 @@ use core::convert::Infallible;
 
 use whimbrel_core::{
     Deadline, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, Time, Transmit,
+    WallClock,
 };
 use whimbrel_gnrs::{Server, ServerEvent, Store};
 use whimbrel_mobilityfirst::host::{Host, HostEvent};
@@ -43,6 +44,15 @@ impl<S: Store> Node<S> {
         match self {
             Node::Host(host) => Some(host),
             _ => None,
+        }
+    }
+
+    /// Replaces the wall clock after a step of the system's.
+    pub fn set_wall_clock(&mut self, now: Time, wall: WallClock) {
+        match self {
+            Node::Router(router) => router.set_wall_clock(now, wall),
+            Node::Host(host) => host.set_wall_clock(now, wall),
+            Node::NameServer(server) => server.set_wall_clock(wall),
         }
     }
 

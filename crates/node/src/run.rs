@@ -192,7 +192,7 @@ fn router(plan: &MobilityFirstPlan) -> Result<Running, StartError> {
         router,
         SeededRng::new(random_number()?),
     )));
-    let mut event_loop = EventLoop::new(clock, node)?;
+    let mut event_loop = node_loop(clock, node)?;
     let mut links = BTreeMap::new();
     for (index, (server, number)) in plan.name_servers.iter().zip(name_servers).enumerate() {
         let origin = PortOrigin::Configured(number);
@@ -232,6 +232,13 @@ fn with_programs(
     Ok(Running::new(Some(event_loop), opened))
 }
 
+/// A loop whose node is told when the system's clock is set.
+fn node_loop(clock: Clock, node: Node<NameStore>) -> Result<NodeLoop, StartError> {
+    let mut event_loop = EventLoop::new(clock, node)?;
+    event_loop.follow_wall_clock(Node::set_wall_clock);
+    Ok(event_loop)
+}
+
 /// A host with its links, as yet without programs.
 fn host_loop(
     plan: &HostPlan,
@@ -250,7 +257,7 @@ fn host_loop(
         ..HostConfig::new(keys, clock.wall_clock())
     };
     let node = Node::Host(Box::new(Host::new(host, SeededRng::new(random_number()?))));
-    let mut event_loop = EventLoop::new(clock, node)?;
+    let mut event_loop = node_loop(clock, node)?;
     let mut links = BTreeMap::new();
     open_links(&mut event_loop, &mut links, &plan.links)?;
     Ok((event_loop, links))
@@ -378,7 +385,7 @@ fn name_server(plan: &NameServerPlan) -> Result<Running, StartError> {
         secret,
         store,
     )));
-    let mut event_loop = EventLoop::new(clock, node)?;
+    let mut event_loop = node_loop(clock, node)?;
     let limits = CallerLimits {
         max: plan.max_clients,
         ..CallerLimits::default()

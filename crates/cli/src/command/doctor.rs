@@ -298,7 +298,7 @@ fn clock() -> Finding {
         .unwrap_or_default();
     if now >= EARLIEST {
         let found = format!(
-            "Unix time {}; records need clocks that agree within 5 minutes",
+            "Unix time {}; clocks of routers and name servers must agree within 30 s; hosts take their router's",
             now.as_secs()
         );
         return Finding::ok("clock", found);

@@ -164,9 +164,14 @@ fn explain(code: ControlCode) -> &'static str {
     match code {
         ControlCode::Registered => "the name service has it",
         ControlCode::Attached => "waiting for the name service",
-        ControlCode::Invalid => "refused as invalid; check the clocks",
+        ControlCode::Invalid => "refused as invalid",
+        ControlCode::Clock => {
+            "refused: this machine's clock differs from the router's or the name service's; trying again"
+        }
         ControlCode::Stale => "a newer announcement exists; trying again",
-        ControlCode::Unreachable => "no name service responds; trying again",
+        ControlCode::Unreachable => {
+            "known at this router only; no name service responds, trying again"
+        }
         ControlCode::Full => "the name service is full; trying again",
     }
 }

@@ -8,6 +8,7 @@ use whimbrel_gnrs::{Address, KeyPair, Record, Statement};
 
 use super::Timer;
 use super::catalogue::Catalogue;
+use super::clocks::{ClockDifference, Clocks};
 use super::effects::Effects;
 use crate::links::Links;
 use crate::local::LocalEvent;
@@ -24,7 +25,6 @@ const VERSION_LEAP: u64 = 3_600_000_000;
 #[derive(Debug)]
 pub(super) struct Terms {
     pub(super) keys: KeyPair,
-    pub(super) wall: WallClock,
     pub(super) binding_lifetime: Duration,
     pub(super) announcement_lifetime: Duration,
 }
@@ -35,6 +35,7 @@ pub(super) struct Registration {
     // The host's GUID.
     guid: Guid,
     terms: Terms,
+    clocks: Clocks,
     nonces: BTreeMap<PortId, [u8; 16]>,
     // Ports whose router has come up in a new run and not yet sent its challenge.
     new_routers: BTreeSet<PortId>,
@@ -49,10 +50,11 @@ pub(super) struct Registration {
 }
 
 impl Registration {
-    pub(super) fn new(terms: Terms) -> Registration {
+    pub(super) fn new(terms: Terms, wall: WallClock) -> Registration {
         Registration {
             guid: terms.keys.guid(),
             terms,
+            clocks: Clocks::new(wall),
             nonces: BTreeMap::new(),
             new_routers: BTreeSet::new(),
             announced: BTreeSet::new(),
@@ -84,14 +86,43 @@ impl Registration {
     /// Without that it would say of each, until its next renewal, that there is no such name.
     pub(super) fn announce_to_new_router(&mut self, port: PortId) {
         if self.new_routers.remove(&port) {
-            self.to_announce
-                .extend(core::mem::take(&mut self.due).into_keys());
+            self.announce_all();
         }
     }
 
-    /// A router has sent a challenge.
-    pub(super) fn note_challenge(&mut self, port: PortId, nonce: [u8; 16]) {
+    fn announce_all(&mut self) {
+        self.to_announce
+            .extend(core::mem::take(&mut self.due).into_keys());
+    }
+
+    /// Notes a router's challenge. If its clock has stepped, what was announced there may have
+    /// expired by it, and is announced again.
+    pub(super) fn note_challenge(
+        &mut self,
+        now: Time,
+        port: PortId,
+        nonce: [u8; 16],
+        unix_ms: u64,
+    ) {
         self.nonces.insert(port, nonce);
+        if self.clocks.note(now, port, unix_ms) {
+            self.announce_all();
+        }
+    }
+
+    /// Signs by another clock from now on; all records are made anew.
+    pub(super) fn set_wall_clock(&mut self, wall: WallClock) {
+        self.clocks.set(wall);
+        self.announce_all();
+    }
+
+    /// How the host's clock differs from its routers', if it agrees with none.
+    pub(super) fn clock_difference(
+        &self,
+        now: Time,
+        uplinks: &NextHops,
+    ) -> Option<ClockDifference> {
+        self.clocks.difference(now, &self.attachable(uplinks))
     }
 
     /// A router has said what became of a record. True if a new one is to be made.
@@ -123,6 +154,7 @@ impl Registration {
                 self.version = self.version.saturating_add(VERSION_LEAP);
                 return true;
             }
+            ControlCode::Clock => effects.drop("clock-refused"),
             _ => effects.drop("binding-refused"),
         }
         false
@@ -173,7 +205,8 @@ impl Registration {
                 ..Address::new(na)
             })
             .collect();
-        let statement = self.statement(now, self.terms.binding_lifetime, addresses);
+        let unix_ms = self.clocks.unix_millis(now, &ports);
+        let statement = self.statement(unix_ms, self.terms.binding_lifetime, addresses);
         let version = statement.version;
         let Ok(record) = Record::binding(&self.terms.keys, &statement) else {
             return;
@@ -192,9 +225,13 @@ impl Registration {
     }
 
     /// A statement whose version is above all that this host has made.
-    fn statement(&mut self, now: Time, lifetime: Duration, addresses: Vec<Address>) -> Statement {
-        let unix = self.terms.wall.unix_millis(now);
-        let mut statement = Statement::new(unix, lifetime.as_millis() as u64, addresses);
+    fn statement(
+        &mut self,
+        unix_ms: u64,
+        lifetime: Duration,
+        addresses: Vec<Address>,
+    ) -> Statement {
+        let mut statement = Statement::new(unix_ms, lifetime.as_millis() as u64, addresses);
         statement.version = statement.version.max(self.version + 1);
         self.version = statement.version;
         statement
@@ -229,14 +266,15 @@ impl Registration {
             };
             self.to_announce.pop_front();
             sent = true;
+            let unix_ms = self.clocks.unix_millis(now, &[port]);
             let statement = if catalogue.contains(&content) {
                 let again = now + self.terms.announcement_lifetime / 3;
                 self.due.insert(content, again);
                 effects.set_earlier(Timer::Announcements, again);
-                self.statement(now, self.terms.announcement_lifetime, Vec::new())
+                self.statement(unix_ms, self.terms.announcement_lifetime, Vec::new())
             } else {
                 let lifetime = self.terms.announcement_lifetime;
-                let mut statement = self.statement(now, lifetime, Vec::new());
+                let mut statement = self.statement(unix_ms, lifetime, Vec::new());
                 statement.removed = true;
                 statement
             };

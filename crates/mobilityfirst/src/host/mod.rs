@@ -8,6 +8,7 @@
 
 mod attach;
 mod catalogue;
+mod clocks;
 mod config;
 mod download;
 mod effects;
@@ -23,7 +24,7 @@ mod upload;
 use bytes::Bytes;
 use whimbrel_core::{
     Deadline, Guid, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, SeededRng,
-    Time, TimerQueue, Transmit,
+    Time, TimerQueue, Transmit, WallClock,
 };
 
 use crate::charge::Charge;
@@ -35,6 +36,7 @@ use crate::next_hops::{Divisions, Spread};
 use crate::room::Room;
 use crate::wire::{Control, Echo, NetworkHeader, ServiceId, Transport, UpperProtocol};
 use attach::{Registration, Terms};
+pub use clocks::ClockDifference;
 pub use config::HostConfig;
 use download::{DownloadLimits, Downloads};
 use effects::{Action, Effects, Uplink};
@@ -111,7 +113,6 @@ impl Host {
         );
         let terms = Terms {
             keys: config.keys,
-            wall: config.wall,
             binding_lifetime: config.binding_lifetime,
             announcement_lifetime: config.announcement_lifetime,
         };
@@ -126,7 +127,7 @@ impl Host {
             links,
             uplinks: Uplinks::new(config.preference),
             divisions: Divisions::default(),
-            registration: Registration::new(terms),
+            registration: Registration::new(terms, config.wall),
             downloads: Downloads::new(limits),
             uploads: Uploads::new(guid, config.max_transfers),
             pings: Pings::new(rng.next_word()),
@@ -141,6 +142,13 @@ impl Host {
     /// The host's GUID.
     pub fn guid(&self) -> Guid {
         self.guid
+    }
+
+    /// Replaces the wall clock after a step of the system's, and signs all records anew.
+    pub fn set_wall_clock(&mut self, now: Time, wall: WallClock) {
+        self.registration.set_wall_clock(wall);
+        self.renew(now);
+        self.drain(now);
     }
 
     /// A request of a program in this process; what comes of it is told by [`Machine::poll_event`].
@@ -388,6 +396,11 @@ impl Host {
             .renew_if_changed(now, &uplinks, &self.links, &mut self.effects);
     }
 
+    fn clock_difference(&self, now: Time) -> Option<ClockDifference> {
+        let uplinks = self.uplinks.hops(Way::Uplink, &self.links);
+        self.registration.clock_difference(now, &uplinks)
+    }
+
     fn renew(&mut self, now: Time) {
         let uplinks = self.uplinks.hops(Way::Uplink, &self.links);
         self.registration
@@ -429,8 +442,8 @@ impl Host {
             Control::Challenge { .. } if !self.uplinks.has(port) => {
                 self.effects.drop("challenge-of-a-caller")
             }
-            Control::Challenge { nonce } => {
-                self.registration.note_challenge(port, nonce);
+            Control::Challenge { nonce, unix_ms } => {
+                self.registration.note_challenge(now, port, nonce, unix_ms);
                 self.renew(now);
                 // A router that keeps names itself knows none after a restart.
                 self.registration.announce_to_new_router(port);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use whimbrel_core::{Guid, Time};
 
-use super::Host;
+use super::{ClockDifference, Host};
 use crate::links::LinkStatus;
 
 /// Counts since the start.
@@ -50,6 +50,9 @@ pub struct HostStatus {
     pub registered: bool,
     /// Requests of local programs that are under way.
     pub downloads: usize,
+    /// How the host's clock differs from that of its first router, if it agrees with none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock: Option<ClockDifference>,
     /// Contents on offer.
     pub published: usize,
     /// Contents being sent to others.
@@ -72,6 +75,7 @@ impl Host {
             guid: self.guid,
             uptime_s: now.as_secs_f64(),
             registered: self.registration.is_registered(),
+            clock: self.clock_difference(now),
             downloads: self.downloads.len(),
             published: self.uploads.catalogue().len(),
             uploads: self.uploads.len(),

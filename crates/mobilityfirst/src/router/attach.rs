@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use core::time::Duration;
 use whimbrel_core::{Guid, PortId, SeededRng, Time, WallClock};
-use whimbrel_gnrs::{Kind, Record, Rejection, Signature, wire::Code};
+use whimbrel_gnrs::{Kind, Record, Rejection, Signature, VerifyError, wire::Code};
 
 use super::Timer;
 use super::effects::{Action, Effects};
@@ -144,12 +144,34 @@ impl Attachments {
     }
 
     /// Sends a fresh challenge to a neighbour that came up.
-    pub(super) fn challenge(&mut self, port: PortId, rng: &mut SeededRng, effects: &mut Effects) {
+    pub(super) fn challenge(
+        &mut self,
+        now: Time,
+        port: PortId,
+        rng: &mut SeededRng,
+        effects: &mut Effects,
+    ) {
         let mut nonce = [0; 16];
         nonce[..8].copy_from_slice(&rng.next_word().to_be_bytes());
         nonce[8..].copy_from_slice(&rng.next_word().to_be_bytes());
         self.nonces.insert(port, nonce);
-        effects.push(Action::Tell(port, Control::Challenge { nonce }));
+        let unix_ms = self.wall.unix_millis(now);
+        effects.push(Action::Tell(port, Control::Challenge { nonce, unix_ms }));
+    }
+
+    /// Judges by another clock from now on, and challenges all neighbours anew, which tells them of
+    /// it. Attachments stay as long as they would have.
+    pub(super) fn set_wall_clock(
+        &mut self,
+        now: Time,
+        wall: WallClock,
+        rng: &mut SeededRng,
+        effects: &mut Effects,
+    ) {
+        self.wall = wall;
+        for port in self.nonces.keys().copied().collect::<Vec<_>>() {
+            self.challenge(now, port, rng, effects);
+        }
     }
 
     pub(super) fn handle_attach(
@@ -201,9 +223,7 @@ impl Attachments {
         if record.kind() != Kind::Binding || !names_us {
             return Err(ControlCode::Invalid);
         }
-        record
-            .verify(self.wall.unix_millis(now))
-            .map_err(|_| ControlCode::Invalid)?;
+        record.verify(self.wall.unix_millis(now)).map_err(refusal)?;
         let signed = record
             .key()
             .verify(ATTACH_CONTEXT, &statement, &Signature(signature));
@@ -224,10 +244,10 @@ impl Attachments {
         let Ok(record) = Record::parse(record) else {
             return effects.drop("bad-record");
         };
-        if record.verify(self.wall.unix_millis(now)).is_err() {
+        if let Err(fault) = record.verify(self.wall.unix_millis(now)) {
             effects.drop("refused-record");
             let (guid, version) = (record.subject(), record.version());
-            return effects.push(outcome(port, guid, version, ControlCode::Invalid));
+            return effects.push(outcome(port, guid, version, refusal(fault)));
         }
         effects.push(Action::Register(port, record));
     }
@@ -258,6 +278,10 @@ impl Attachments {
                 code: Code::Full | Code::StoreFailed,
                 ..
             } => ControlCode::Full,
+            Rejection::Server {
+                code: Code::Expired | Code::FromTheFuture,
+                ..
+            } => ControlCode::Clock,
             Rejection::Server { .. } => ControlCode::Invalid,
         };
         // The name service names only the subject; the refusal is reported for each of its few
@@ -295,6 +319,14 @@ impl Attachments {
         }
         self.nonces.remove(&port);
         self.pending.retain(|_, waiting| *waiting != port);
+    }
+}
+
+/// What to tell the host whose record does not hold.
+fn refusal(fault: VerifyError) -> ControlCode {
+    match fault {
+        VerifyError::Expired | VerifyError::FromTheFuture => ControlCode::Clock,
+        _ => ControlCode::Invalid,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use whimbrel_core::{Guid, PortId, Time};
-use whimbrel_gnrs::{Answer, Failure, Lookup};
+use whimbrel_gnrs::{Answer, Failure, Lookup, Record};
 
 use super::effects::Action;
 use super::transit::{Passing, Verdict};
@@ -247,7 +247,14 @@ impl Router {
 
     /// Looks up the chunk's destination (or the host that serves it) in the name service; all
     /// chunks that wait for one name share one lookup.
-    fn ask_for_binding(&mut self, now: Time, outgoing: ChunkToSend) {
+    fn ask_for_binding(&mut self, now: Time, mut outgoing: ChunkToSend) {
+        if outgoing.chunk.header.extensions.via.is_none()
+            && let Some(provider) = self.own_provider(now, &outgoing.chunk.header.destination)
+        {
+            let here = self.attachments.hops_to(&provider, &self.links);
+            outgoing.chunk.header.extensions.via = Some(provider);
+            return self.send_or_store(now, outgoing, &here);
+        }
         let header = &outgoing.chunk.header;
         let name = header.extensions.via.unwrap_or(header.destination);
         match self.names.look_up(now, name) {
@@ -256,6 +263,26 @@ impl Router {
             Lookup::Pending => self.names.wait(name, outgoing),
             Lookup::Busy => self.store_or_give_up(now, outgoing),
         }
+    }
+
+    /// A responsive host attached here that has announced this content. No name service is asked:
+    /// one that is far or away delays nothing local.
+    fn own_provider(&self, now: Time, content: &Guid) -> Option<Guid> {
+        let announced = self.names.look_up_own(now, content).providers;
+        let mut signers = announced.iter().map(Record::signer);
+        signers.find(|guid| self.attachments.hops_to(guid, &self.links).best().is_some())
+    }
+
+    /// A host here has announced `content`: what waits for an answer about it need not.
+    pub(super) fn serve_from_here(&mut self, now: Time, content: Guid) {
+        if self.own_provider(now, &content).is_none() {
+            return;
+        }
+        for outgoing in self.names.take_waiting(&content) {
+            self.forward(now, outgoing);
+        }
+        let answer = self.names.look_up_own(now, &content);
+        self.bind_stored(now, content, &answer);
     }
 
     /// Handles the name service's answer for `name`, which represents the chunk's destination.

@@ -48,7 +48,7 @@ mod transit;
 
 use whimbrel_core::{
     Deadline, Guid, Machine, OpenRefusal, PortEvent, PortId, PortOrigin, PortRequest, PortToken,
-    SeededRng, Time, TimerQueue, Transmit,
+    SeededRng, Time, TimerQueue, Transmit, WallClock,
 };
 use whimbrel_gnrs::{Lookup, Record, Resolver, ResolverConfig, ResolverEvent};
 
@@ -146,6 +146,16 @@ impl Router {
         self.config.guid
     }
 
+    /// Replaces the wall clock after a step of the system's. Neighbours are told by a fresh
+    /// challenge.
+    pub fn set_wall_clock(&mut self, now: Time, wall: WallClock) {
+        self.config.wall = wall;
+        self.names.set_wall_clock(wall);
+        self.attachments
+            .set_wall_clock(now, wall, &mut self.rng, &mut self.effects);
+        self.drain(now);
+    }
+
     /// Shows each received Request, NACK and Data to `observer` before it is forwarded. Without
     /// one, the router does not decode messages for other nodes.
     pub fn set_observer(&mut self, observer: Box<dyn Observer>) {
@@ -222,7 +232,7 @@ impl Router {
         match event {
             LinkEvent::Up { port, .. } => {
                 self.attachments
-                    .challenge(port, &mut self.rng, &mut self.effects);
+                    .challenge(now, port, &mut self.rng, &mut self.effects);
                 self.carry_out(now);
                 self.retry_waiting(now);
             }
@@ -382,6 +392,7 @@ impl Router {
             Err(record) => {
                 self.attachments.await_outcome(port, &record);
                 self.names.resolver.insert(now, record);
+                self.serve_from_here(now, guid);
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Name resolution: by the name service, or, in a router without one, from the records of its own
-//! hosts. A single site needs no server.
+//! Name resolution: by the name service, and from the records of the router's own hosts. A single
+//! site needs no server, and one that is cut off from its server keeps what is local.
 
 use std::collections::BTreeMap;
 
@@ -60,8 +60,9 @@ impl OwnNames {
 /// The router's name resolution, and the chunks that wait for an answer.
 pub(super) struct Names {
     pub(super) resolver: Resolver,
-    // In place of a name service, if none is configured.
-    own: Option<OwnNames>,
+    own: OwnNames,
+    // Without one, the router's own records are all there is.
+    has_service: bool,
     wall: WallClock,
     // By the looked-up name. The back-pressure buffer bounds their number.
     waiting: BTreeMap<Guid, Vec<ChunkToSend>>,
@@ -71,23 +72,34 @@ impl Names {
     pub(super) fn new(resolver: Resolver, has_service: bool, wall: WallClock) -> Names {
         Names {
             resolver,
-            own: (!has_service).then(OwnNames::new),
+            own: OwnNames::new(),
+            has_service,
             wall,
             waiting: BTreeMap::new(),
         }
     }
 
+    pub(super) fn set_wall_clock(&mut self, wall: WallClock) {
+        self.wall = wall;
+        self.resolver.set_wall_clock(wall);
+    }
+
     /// Looks up a name: in the name service, or, if none is configured, in this router's records.
     pub(super) fn look_up(&mut self, now: Time, name: Guid) -> Lookup {
-        let Some(names) = &self.own else {
+        if self.has_service {
             return self.resolver.lookup(now, name);
-        };
-        let answer = names.lookup(self.wall.unix_millis(now), &name);
+        }
+        let answer = self.look_up_own(now, &name);
         if answer.is_empty() {
             Lookup::NotFound
         } else {
             Lookup::Resolved(answer)
         }
+    }
+
+    /// The records of this router's own hosts about a name. A host may have left since.
+    pub(super) fn look_up_own(&self, now: Time, name: &Guid) -> Answer {
+        self.own.lookup(self.wall.unix_millis(now), name)
     }
 
     /// Looks up a name, ignoring cached answers.
@@ -98,16 +110,19 @@ impl Names {
 
     /// Watches a name at the name service. Without room for another watch, the timers must suffice.
     pub(super) fn watch(&mut self, now: Time, name: Guid) {
-        if self.own.is_none() {
+        if self.has_service {
             let _ = self.resolver.watch(now, name);
         }
     }
 
-    /// Stores a verified record if there is no name service; returns it as `Err` if there is one.
+    /// Stores a verified record of a host; returns it as `Err` if the name service must have it too.
     pub(super) fn keep(&mut self, now: Time, record: Record) -> Result<ControlCode, Record> {
-        match &mut self.own {
-            Some(names) => Ok(names.register(self.wall.unix_millis(now), record)),
-            None => Err(record),
+        let code = self
+            .own
+            .register(self.wall.unix_millis(now), record.clone());
+        match self.has_service {
+            true => Err(record),
+            false => Ok(code),
         }
     }
 

@@ -17,6 +17,8 @@ pub enum Control {
     Challenge {
         /// Fresh each time the hop comes up.
         nonce: [u8; 16],
+        /// The router's clock, in milliseconds since the Unix epoch.
+        unix_ms: u64,
     },
     /// From a host: bind the record's GUID to this router.
     Attach {
@@ -89,6 +91,8 @@ pub enum ControlCode {
     Unreachable,
     /// The router or the name service is full.
     Full,
+    /// By the judge's clock, the record has expired or was made in the future.
+    Clock,
 }
 
 codes!(ControlCode, "outcome code", {
@@ -98,6 +102,7 @@ codes!(ControlCode, "outcome code", {
     Stale = 3,
     Unreachable = 4,
     Full = 5,
+    Clock = 6,
 });
 
 /// The bytes that a host signs to attach: router, challenge and version of its record.
@@ -113,9 +118,10 @@ impl Control {
     /// Appends the message.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Control::Challenge { nonce } => {
+            Control::Challenge { nonce, unix_ms } => {
                 out.push(0);
                 out.extend_from_slice(nonce);
+                out.extend_from_slice(&unix_ms.to_be_bytes());
             }
             Control::Attach { record, signature } => {
                 out.push(1);
@@ -162,8 +168,9 @@ impl Control {
                     .take(16)?
                     .try_into()
                     .map_err(|_| WireError::Truncated)?;
+                let unix_ms = reader.u64()?;
                 reader.finish()?;
-                Ok(Control::Challenge { nonce })
+                Ok(Control::Challenge { nonce, unix_ms })
             }
             1 => {
                 let signature = reader
@@ -217,7 +224,8 @@ mod tests {
     fn any_control() -> impl Strategy<Value = Control> {
         let record = || prop::collection::vec(any::<u8>(), 0..200).prop_map(Bytes::from);
         prop_oneof![
-            any::<[u8; 16]>().prop_map(|nonce| Control::Challenge { nonce }),
+            any::<([u8; 16], u64)>()
+                .prop_map(|(nonce, unix_ms)| Control::Challenge { nonce, unix_ms }),
             (record(), prop::collection::vec(any::<u8>(), 64)).prop_map(|(record, signature)| {
                 Control::Attach {
                     record,

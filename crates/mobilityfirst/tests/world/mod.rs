@@ -19,11 +19,13 @@ use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, Publish, Read
 use whimbrel_mobilityfirst::router::{ProxyPolicy, Router, RouterConfig, store::StoreLimits};
 use whimbrel_mobilityfirst::wire::{ContentKind, Reliability};
 
-const WALL: WallClock = WallClock::new(1_767_225_600_000);
+pub(crate) const WALL: WallClock = WallClock::new(1_800_000_000_000);
 const ROUTER: Guid = Guid([1; 32]);
 const UPLINK: PortId = PortId(100);
 /// The port of the first program; the others follow.
 const PROGRAMS: u32 = 500;
+/// The router's link and port to its name server.
+const NAME_SERVER: u32 = 900;
 const STEP: Duration = Duration::from_millis(1);
 /// The smallest chunk.
 pub(crate) const CHUNK_LOG2: u8 = 16;
@@ -151,6 +153,8 @@ impl Program {
 
 /// Two hosts, on the router's ports 0 and 1.
 pub(crate) struct World {
+    // Its link to a name server that never answers, if it has one.
+    name_servers: Vec<u32>,
     pub(crate) router: Router,
     pub(crate) hosts: [Host; 2],
     pub(crate) connected: [bool; 2],
@@ -159,7 +163,7 @@ pub(crate) struct World {
     runs: u64,
 }
 
-fn new_router(run: u64) -> Router {
+fn new_router(run: u64, name_servers: Vec<u32>) -> Router {
     let config = RouterConfig {
         guid: ROUTER,
         wall: WALL,
@@ -175,7 +179,7 @@ fn new_router(run: u64) -> Router {
         },
         routes: Vec::new(),
         default_route: None,
-        name_servers: Vec::new(),
+        name_servers,
         proxy: ProxyPolicy::default(),
     };
     Router::new(config, SeededRng::new(9 + run))
@@ -188,15 +192,31 @@ impl World {
 
     /// Each host has a back-pressure buffer of so many packets.
     pub(crate) fn with_buffers(buffer_packets: usize) -> World {
+        World::with_clock(buffer_packets, WALL)
+    }
+
+    /// The first host has another clock than the router and the second host.
+    pub(crate) fn with_clock(buffer_packets: usize, first: WallClock) -> World {
+        World::build(buffer_packets, first, Vec::new())
+    }
+
+    /// The router is configured with a name server, which is out of reach.
+    pub(crate) fn cut_off() -> World {
+        World::build(32_768, WALL, vec![NAME_SERVER])
+    }
+
+    fn build(buffer_packets: usize, first: WallClock, name_servers: Vec<u32>) -> World {
         let host = |number: u8| {
+            let wall = if number == 1 { first } else { WALL };
             let config = HostConfig {
                 buffer_packets,
-                ..HostConfig::new(KeyPair::from_secret(&[number; 32]), WALL)
+                ..HostConfig::new(KeyPair::from_secret(&[number; 32]), wall)
             };
             Host::new(config, SeededRng::new(number.into()))
         };
         let mut world = World {
-            router: new_router(1),
+            router: new_router(1, name_servers.clone()),
+            name_servers,
             hosts: [host(1), host(2)],
             connected: [true, true],
             programs: Vec::new(),
@@ -213,6 +233,10 @@ impl World {
     }
 
     fn connect_router(&mut self) {
+        for number in &self.name_servers {
+            let up = PortEvent::Up(info(PortOrigin::Configured(*number)));
+            self.router.handle_port(self.now, PortId(*number), up);
+        }
         for port in [PortId(0), PortId(1)] {
             let up = PortEvent::Up(info(PortOrigin::Configured(0)));
             self.router.handle_port(self.now, port, up);
@@ -222,7 +246,7 @@ impl World {
     /// The router ends and starts again: all that it held is lost.
     pub(crate) fn restart_router(&mut self) {
         self.runs += 1;
-        self.router = new_router(self.runs);
+        self.router = new_router(self.runs, self.name_servers.clone());
         self.connect_router();
     }
 
@@ -259,7 +283,7 @@ impl World {
         }
         for (port, frame) in drain(&mut self.router, now) {
             let number = port.0 as usize;
-            if self.connected[number] {
+            if self.connected.get(number) == Some(&true) {
                 self.hosts[number].handle_frames(now, UPLINK, &[&frame]);
             }
         }

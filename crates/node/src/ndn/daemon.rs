@@ -108,6 +108,9 @@ fn prepare(plan: NdnPlan) -> Result<(NdnLoop, NdnOpened), StartError> {
     };
     let router = NdnRouter::new(router, SeededRng::new(random_number()?));
     let mut event_loop = EventLoop::new(clock, router)?;
+    event_loop.follow_wall_clock(|router: &mut NdnRouter, _, wall| {
+        router.forwarder_mut().set_wall_clock(wall);
+    });
     let opened = open_listeners(&mut event_loop, &plan)?;
     let router = event_loop.machine_mut();
     let forwarder = router.forwarder_mut();

@@ -1,0 +1,76 @@
+//! A site whose name server is out of reach: what is local works as if it were there.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod world;
+
+use core::time::Duration;
+
+use world::{Content, World};
+
+/// Without delay: a round trip in this world takes some milliseconds.
+const AT_ONCE: Duration = Duration::from_millis(200);
+
+#[test]
+fn hosts_of_a_site_fetch_from_each_other_at_once() {
+    let mut world = World::cut_off();
+    let contents: Vec<_> = (1..=3).map(|seed| Content::new(300_000, seed)).collect();
+    let server = world.attach(0);
+    for content in &contents {
+        world.serve(server, content);
+    }
+    let reader = world.attach(1);
+    for (request, content) in (1..).zip(&contents) {
+        world.get(reader, request, content, true);
+        let done = world.run_until(AT_ONCE, |world| world.has(reader, request));
+        assert!(done, "request {request}");
+    }
+    // Renewals of records and attachments do not wait for the name server either.
+    world.run(Duration::from_secs(900));
+    world.get(reader, 9, &contents[0], true);
+    assert!(world.run_until(AT_ONCE, |world| world.has(reader, 9)));
+}
+
+#[test]
+fn a_request_from_before_the_announcement_is_served_when_it_comes() {
+    let mut world = World::cut_off();
+    let content = Content::new(300_000, 1);
+    let reader = world.attach(1);
+    world.get(reader, 1, &content, true);
+    for wait in [Duration::from_millis(300), Duration::from_secs(20)] {
+        world.run(wait);
+        assert!(!world.has(reader, 1));
+    }
+    let server = world.attach(0);
+    world.serve_now(server, &content);
+    assert!(world.run_until(Duration::from_secs(1), |world| world.has(reader, 1)));
+}
+
+#[test]
+fn a_restarted_router_knows_its_hosts_contents_again() {
+    let mut world = World::cut_off();
+    let content = Content::new(300_000, 1);
+    let server = world.attach(0);
+    world.serve(server, &content);
+    world.restart_router();
+    world.run(Duration::from_secs(5));
+    let reader = world.attach(1);
+    world.get(reader, 1, &content, true);
+    assert!(world.run_until(AT_ONCE, |world| world.has(reader, 1)));
+}
+
+#[test]
+fn what_a_host_no_longer_serves_is_not_asked_of_it() {
+    let mut world = World::cut_off();
+    let content = Content::new(300_000, 1);
+    let server = world.attach(0);
+    world.serve(server, &content);
+    // The host's link is gone, and with it its attachment.
+    world.connected[0] = false;
+    world.run(Duration::from_secs(90));
+    let reader = world.attach(1);
+    world.get(reader, 1, &content, true);
+    assert!(!world.run_until(Duration::from_secs(3), |world| world.has(reader, 1)));
+    // It comes back, and so does what it serves.
+    world.connected[0] = true;
+    assert!(world.run_until(Duration::from_secs(40), |world| world.has(reader, 1)));
+}
