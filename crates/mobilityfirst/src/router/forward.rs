@@ -47,6 +47,7 @@ impl Router {
             self.effects.counters.requests_absorbed += 1;
         } else {
             outgoing.chunk.header.hop_limit -= 1;
+            self.links.note_arrival(from, &outgoing.chunk);
             self.forward(now, outgoing);
         }
     }
