@@ -468,7 +468,7 @@ impl Links {
             return Vec::new();
         };
         let waiting = link.outbox.take_queued();
-        self.settle_port(port);
+        self.review_holds(port);
         waiting
     }
 
@@ -479,7 +479,7 @@ impl Links {
         link.hop.withdraw(now, carried.tag);
         self.touched.insert(carried.port);
         if let Some(flow) = flow_of(&outgoing.chunk) {
-            self.settle(carried.port, &flow);
+            self.review_hold(carried.port, &flow);
         }
         Some(outgoing)
     }
@@ -592,9 +592,9 @@ impl Links {
             };
             link.feed(now, &mut self.next_tag);
             let neighbour = link.neighbour;
-            let mut settled = BTreeSet::new();
+            let mut fewer = BTreeSet::new();
             while let Some(event) = link.hop.poll_event() {
-                settled.extend(link.note(now, port, event, &self.buffer, &mut self.events));
+                fewer.extend(link.note(now, port, event, &self.buffer, &mut self.events));
             }
             link.feed(now, &mut self.next_tag);
             if link.has_room() {
@@ -604,7 +604,7 @@ impl Links {
             if is != neighbour {
                 self.note_neighbour(port, neighbour, is);
             }
-            settled.iter().for_each(|flow| self.settle(port, flow));
+            fewer.iter().for_each(|flow| self.review_hold(port, flow));
         }
         let changed =
             |event: &LinkEvent| matches!(event, LinkEvent::Up { .. } | LinkEvent::Unresponsive(_));

@@ -46,7 +46,7 @@ impl Links {
         };
         let (bytes, chunks) = link.outbox.waiting(&flow);
         // One on its way, and the next one.
-        let is_enough = chunks >= 2 && bytes > self.allowance(link, &flow);
+        let is_enough = link.is_up() && chunks >= 2 && bytes > self.allowance(link, &flow);
         if is_enough
             && let Some(link) = self.links.get_mut(&port)
             && link.outbox.note_told(&flow, from)
@@ -62,13 +62,14 @@ impl Links {
     }
 
     /// A chunk less of a flow waits for `port`: it may come again if few enough are left.
-    pub(super) fn settle(&mut self, port: PortId, flow: &Flow) {
+    pub(super) fn review_hold(&mut self, port: PortId, flow: &Flow) {
         if !self.crowded.contains(&(port, *flow)) {
             return;
         }
         let is_enough = self.links.get(&port).is_some_and(|link| {
             let (bytes, chunks) = link.outbox.waiting(flow);
-            chunks >= 2 && bytes > self.allowance(link, flow) / 4 * 3
+            // What comes for a neighbour that is away goes to the storage.
+            link.is_up() && chunks >= 2 && bytes > self.allowance(link, flow) / 4 * 3
         });
         if is_enough {
             return;
@@ -96,18 +97,18 @@ impl Links {
     }
 
     /// The same for all flows of a port.
-    pub(super) fn settle_port(&mut self, port: PortId) {
+    pub(super) fn review_holds(&mut self, port: PortId) {
         let first = (port, Flow::FIRST)..;
         let flows = self.crowded.range(first).take_while(|(at, _)| *at == port);
         let flows: Vec<Flow> = flows.map(|(_, flow)| *flow).collect();
-        flows.iter().for_each(|flow| self.settle(port, flow));
+        flows.iter().for_each(|flow| self.review_hold(port, flow));
     }
 
     /// Repeats the holds that go on.
     pub(crate) fn renew_holds(&mut self) {
         let crowded: Vec<(PortId, Flow)> = self.crowded.iter().copied().collect();
         for (port, flow) in crowded {
-            self.settle(port, &flow);
+            self.review_hold(port, &flow);
             let Some(link) = self.links.get(&port) else {
                 continue;
             };
@@ -247,7 +248,7 @@ impl Links {
         }
         let after = link.outbox.queued() + link.outbox.carried();
         self.touched.insert(port);
-        self.settle(port, flow);
+        self.review_hold(port, flow);
         before - after
     }
 }

@@ -25,7 +25,7 @@ impl Links {
         link.hop.withdraw_all(now);
         let all = link.outbox.take_all();
         self.touched.insert(from);
-        self.settle_port(from);
+        self.review_holds(from);
         for outgoing in all {
             // The port has just come up; what is lost with it, the receiver asks for again.
             let _ = self.enqueue(to, outgoing);
