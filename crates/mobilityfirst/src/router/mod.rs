@@ -36,6 +36,7 @@ mod effects;
 mod forward;
 mod names;
 mod notices;
+mod pauses;
 mod programs;
 mod proxy;
 mod routes;
@@ -277,6 +278,9 @@ impl Router {
                 self.effects.counters.bindings_pushed += 1;
                 self.attachments
                     .forget_if_moved(&guid, answer.binding.as_ref());
+                if !answer.is_empty() {
+                    self.proxy.note_found(&guid);
+                }
                 self.bind_stored(now, guid, &answer);
             }
             ResolverEvent::Registered { guid, version } => {
@@ -348,6 +352,7 @@ impl Router {
         match self.names.keep(now, record) {
             Ok(code) => {
                 if let Lookup::Resolved(answer) = self.names.look_up(now, guid) {
+                    self.proxy.note_found(&guid);
                     self.bind_stored(now, guid, &answer);
                 }
                 self.effects.push(outcome(port, guid, version, code));

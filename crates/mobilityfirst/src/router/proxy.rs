@@ -6,6 +6,7 @@ use whimbrel_core::{Guid, PortId, SeededRng, Time};
 
 use super::effects::{Action, Effects};
 use super::notices::{Notices, notice_key};
+use super::pauses::Pauses;
 use super::store::{ENTRY_BYTES, ProxyStore, StoreId, StoreLimits, Stored};
 use super::{ProxyPolicy, Timer};
 use crate::charge::Pool;
@@ -18,6 +19,7 @@ use crate::wire::{DropReason, NetworkHeader, Notice, ServiceId};
 /// The storage, and the state of its chunks' destinations.
 pub(super) struct Proxy {
     policy: ProxyPolicy,
+    pauses: Pauses,
     store: ProxyStore,
     // Stored chunks that are being forwarded: they count in the storage until the next hop has
     // them.
@@ -38,6 +40,7 @@ impl Proxy {
     pub(super) fn new(limits: StoreLimits, policy: ProxyPolicy, rng: &mut SeededRng) -> Proxy {
         Proxy {
             policy,
+            pauses: Pauses::new(policy.storage_timer, SeededRng::new(rng.next_word())),
             store: ProxyStore::new(limits, rng),
             released: Pool::default(),
             open: BTreeMap::new(),
@@ -137,13 +140,14 @@ impl Proxy {
         }
         if self.waiting.insert(destination) && self.policy.proactive {
             effects.push(Action::Watch(destination));
-            self.set_storage_timer(now, destination, effects);
+            let again = now + self.pauses.begin(now, destination);
+            effects.push(Action::Set(Timer::Storage(destination), again));
         }
     }
 
-    fn set_storage_timer(&self, now: Time, destination: Guid, effects: &mut Effects) {
-        let again = now + self.policy.storage_timer;
-        effects.push(Action::Set(Timer::Storage(destination), again));
+    /// The destination was found: if it goes away again, it is looked up as soon as at first.
+    pub(super) fn note_found(&mut self, destination: &Guid) {
+        self.pauses.forget(destination);
     }
 
     fn stop_waiting(&mut self, destination: Guid, effects: &mut Effects) {
@@ -172,7 +176,8 @@ impl Proxy {
             return false;
         }
         if self.policy.proactive {
-            self.set_storage_timer(now, destination, effects);
+            let again = now + self.pauses.begin(now, destination);
+            effects.push(Action::Set(Timer::Storage(destination), again));
         }
         self.policy.proactive
     }
@@ -203,7 +208,9 @@ impl Proxy {
         }
         self.open.remove(&destination);
         if self.policy.proactive {
-            self.set_storage_timer(now, destination, effects);
+            // Not later than before: what keeps happening must not put off the look-up.
+            let again = now + self.pauses.current(now, &destination);
+            effects.push(Action::SetEarlier(Timer::Storage(destination), again));
         }
     }
 
