@@ -2,15 +2,14 @@
 //! hop.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use serde_json::json;
+use whimbrel_lab::TransferRecord;
+use whimbrel_lab::scenario::Plan;
 use whimbrel_lab::scenario::load::Kind;
-use whimbrel_lab::scenario::{Overrides, Plan, Scenario, netns, sim};
 use whimbrel_lab::study::Backend;
-use whimbrel_lab::{LabError, TransferRecord};
 
-use crate::{Bench, BenchError, BenchOptions, Part, Quantity, Row, Target};
+use crate::{Bench, BenchError, BenchOptions, Part, Quantity, Row, Target, plans};
 
 /// Round trips between the routers that the target names, in milliseconds.
 const RTTS_MS: [u64; 3] = [10, 50, 100];
@@ -93,26 +92,12 @@ fn plan(
     rtt_ms: u64,
     lossy: bool,
 ) -> Result<Plan, BenchError> {
-    let overrides = Overrides {
-        seed: Some(options.seed),
-        backend: Some(backend),
-        ..Overrides::default()
-    };
-    let scenario = Scenario::parse(Path::new("goodput.toml"), SCENARIO, overrides);
-    let scenario = scenario.map_err(LabError::from)?;
     let wanted = [
         ("rtt", rtt_ms.to_string()),
         ("loss", String::from(if lossy { "some" } else { "none" })),
         ("by", mover.key().to_owned()),
     ];
-    let found = scenario.settings.into_iter().find(|setting| {
-        wanted
-            .iter()
-            .all(|(key, value)| setting.value(key) == Some(value))
-    });
-    let mut plan = found
-        .ok_or_else(|| BenchError::Simulated(format!("goodput.toml has no setting {wanted:?}")))?
-        .plan;
+    let mut plan = plans::plan("goodput.toml", SCENARIO, options, backend, &wanted)?;
     if options.quick {
         plan.loads[0].kind = Kind::File(QUICK_BYTES);
     }
@@ -124,10 +109,7 @@ fn transfer(
     backend: Backend,
     plan: &Plan,
 ) -> Result<TransferRecord, BenchError> {
-    let run = match backend {
-        Backend::Sim => sim::run(plan, plan.seed)?,
-        Backend::Netns => netns::run(plan, plan.seed, &options.program)?,
-    };
+    let run = plans::run(plan, options, backend)?;
     let fetched = run.transfers.into_iter().next();
     fetched
         .map(|fetched| fetched.record)

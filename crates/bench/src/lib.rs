@@ -25,6 +25,7 @@ mod memory;
 pub mod ndn;
 mod outage;
 pub mod peer;
+mod plans;
 mod processes;
 mod report;
 mod simulator;

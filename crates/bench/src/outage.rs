@@ -313,7 +313,7 @@ struct Begins {
 impl netns::observe::Observer for Begins {
     fn begins(&self, origin: Instant, socket: &dyn Fn(usize) -> PathBuf) {
         if let Ok(sender) = self.sender.lock() {
-            // Who would hear it has gone only if the run is over.
+            // The receiver is gone only if the run is over.
             let _ = sender.send((origin, socket(self.client)));
         }
     }

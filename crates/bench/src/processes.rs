@@ -1,4 +1,4 @@
-//! Whimbrel's programs in namespaces, for the transfers of all parts.
+//! Whimbrel's programs in namespaces.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -9,7 +9,6 @@ use whimbrel_lab::{Namespace, Program, Supervisor};
 use crate::BenchError;
 
 const ROUTER_PORT: u16 = 4711;
-const NAME_SERVER_PORT: u16 = 4720;
 
 /// A program, and a folder for its keys, sockets and logs.
 #[derive(Clone, Copy)]
@@ -47,60 +46,6 @@ impl Programs<'_> {
             servers: vec![("serve", process)],
             fetch,
         })
-    }
-
-    /// The minimal set of processes that move a file over a router: a name server and a router on
-    /// the client's side, which is reached at `address`, the serving program on the other one, and
-    /// the fetching program.
-    pub(crate) fn whimbrel(
-        &self,
-        serving: &Namespace,
-        fetching: &Namespace,
-        address: Ipv4Addr,
-        file: &Path,
-        output: &Path,
-    ) -> Result<Ready, BenchError> {
-        let (router, names) = (
-            format!("{address}:{ROUTER_PORT}"),
-            format!("{address}:{NAME_SERVER_PORT}"),
-        );
-        let mut servers = Vec::new();
-        let gnrs = [
-            "gnrs", "serve", "--json", "--store", "memory", "--listen", &names,
-        ];
-        servers.push((
-            "name server",
-            self.await_line(fetching, &gnrs, &[], "links")?.0,
-        ));
-        let run = [
-            "router",
-            "run",
-            "--json",
-            "--listen",
-            &router,
-            "--name-server",
-            &names,
-            "--key",
-        ];
-        let (key, socket) = (
-            self.folder.join("router.pem"),
-            self.folder.join("router.sock"),
-        );
-        let run_paths = [key.as_path(), Path::new("--socket"), &socket];
-        servers.push((
-            "router",
-            self.await_line(fetching, &run, &run_paths, "links")?.0,
-        ));
-        let serve = ["serve", "--json", "--no-cache", "--router", &router];
-        let (process, line) = self.await_line(serving, &serve, &[file], "\"Registered\"")?;
-        servers.push(("serve", process));
-        let line: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
-        let mut fetch = Command::new(self.program);
-        fetch
-            .args(["get", "--json", "--router", &router, "-o"])
-            .arg(output);
-        fetch.arg(line["name"].as_str().unwrap_or_default());
-        Ok(Ready { servers, fetch })
     }
 
     /// Starts this program on a host and waits for a line that contains `word`.

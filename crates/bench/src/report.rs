@@ -159,7 +159,7 @@ pub struct Fault {
     pub part: Part,
     /// The measurement.
     pub what: String,
-    /// The error, and what to do.
+    /// The error, with advice.
     pub error: String,
 }
 

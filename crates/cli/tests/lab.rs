@@ -1,5 +1,6 @@
 //! `whimbrel lab`: one file, both back ends, and their results.
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
+#![allow(clippy::disallowed_methods, reason = "runs in real time")]
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -102,7 +103,12 @@ fn the_sample_is_ten_lines_and_sound() {
     let file = file.to_str().unwrap();
     let checked = whimbrel(&["lab", "check", file]);
     assert!(checked.status.success(), "{}", text(&checked.stderr));
-    assert!(text(&checked.stdout).contains("3 nodes, 2 links"));
+    let said = text(&checked.stdout);
+    assert!(said.contains("3 nodes, 2 links"));
+    assert!(
+        said.contains("--backend sim\n") && said.contains("--backend netns\n"),
+        "{said}"
+    );
     let metric = run(file, "sim", &folder.path().join("out"));
     assert_eq!(metric("film.files"), 1.0);
     assert!(metric("film.stall") > 2.9);
@@ -218,10 +224,83 @@ flows = { from = "a", to = "b", flows = { size = "100 kB", per_second = 10, coun
         ),
     )
     .unwrap();
+    let checked = whimbrel(&["lab", "check", path]);
+    let said = self::text(&checked.stdout);
+    assert!(
+        said.contains("runs with --backend sim") && said.contains("loads.page.bulk: the back end"),
+        "{said}"
+    );
     let refused = whimbrel(&["lab", "run", path, "--backend", "netns"]);
     let said = self::text(&refused.stderr);
     assert!(
-        said.contains("'netns' does not play the load 'page'"),
+        said.contains("loads.toml:10: loads.page.bulk: the back end 'netns' does not play 'page'"),
         "{said}"
     );
+    assert_eq!(refused.status.code(), Some(2));
+}
+
+/// Interests at a rate, a load without end of each plane that has one, and a cache that is emptied.
+#[test]
+fn rates_bulk_and_emptied_caches_run_in_namespaces() {
+    if !whimbrel_lab::lab_available() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rates.toml");
+    let text = r#"
+nodes = { a = ["host", "ndn-router"], r = ["router", "ndn-router"], b = ["host", "ndn-router"] }
+limit = "1 min"
+defaults.link = { rate = "50 Mbit/s", delay = "2 ms" }
+links.ar = { between = ["a", "r"] }
+links.rb = { between = ["r", "b"], loss = "1 %" }
+events = [{ at = "1 s", empty_cache = "r" }]
+[loads]
+asked = { from = "a", to = "b", over = "ndn", cbr = { rate = 200, count = 400, payload = 500 } }
+drawn = { from = "b", to = "a", over = "ndn", poisson = { rate = 100, count = 200 } }
+endless = { from = "a", to = "b", over = "tcp", bulk = true }
+chunks = { from = "a", to = "b", over = "mobility-first", bulk = true }
+"#;
+    std::fs::write(&file, text).unwrap();
+    let path = file.to_str().unwrap();
+    let metric = run(path, "netns", &folder.path().join("out"));
+    for (load, answered, seconds) in [("asked", 400.0, 2.0), ("drawn", 200.0, 1.2)] {
+        let of = |name: &str| metric(&format!("{load}.{name}"));
+        assert_eq!(of("answered"), answered);
+        // Two links of 2 ms, there and back; and the rate bounds the time from below.
+        assert!(of("delay") >= 8.0 && of("completion") >= seconds, "{load}");
+    }
+    for load in ["endless", "chunks"] {
+        assert!(metric(&format!("{load}.bytes")) > 1e5, "{load}");
+    }
+    // The same file in virtual time.
+    let simulated = run(path, "sim", &folder.path().join("sim"));
+    assert_eq!(simulated("asked.answered"), 400.0);
+}
+
+#[test]
+fn a_load_that_would_start_after_the_limit_never_begins() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("late.toml");
+    let sample = text(&whimbrel(&["lab", "sample"]).stdout);
+    let text = format!("limit = \"3 s\"\n{sample}")
+        .replace("10 MB\" }", "100 kB\" }\nloads.late = { from = \"server\", to = \"client\", file = \"1 kB\", start = \"2 min\" }");
+    std::fs::write(&file, text).unwrap();
+    let backends = match whimbrel_lab::lab_available() {
+        true => ["sim", "netns"].as_slice(),
+        false => &["sim"],
+    };
+    for backend in backends {
+        let begun = std::time::Instant::now();
+        let metric = run(
+            file.to_str().unwrap(),
+            backend,
+            &folder.path().join(backend),
+        );
+        assert_eq!(
+            (metric("film.files"), metric("late.files")),
+            (1.0, 0.0),
+            "{backend}"
+        );
+        assert!(begun.elapsed().as_secs() < 60, "{backend}");
+    }
 }

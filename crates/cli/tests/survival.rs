@@ -8,33 +8,26 @@
 )]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use whimbrel_core::SeededRng;
-use whimbrel_lab::{Daemon, Fig7, Fig7Daemons, lab_available};
-use whimbrel_sim::link::{LinkSpec, Loss};
+use whimbrel_lab::lab_available;
+use whimbrel_lab::scenario::netns::{self, Daemons};
+use whimbrel_lab::scenario::{Overrides, Scenario};
+use whimbrel_lab::study::Backend;
 
+/// The testbed of [MFTP §5], Fig. 7, with a lossy last hop.
+const FIG7: &str = include_str!("scenarios/fig7.toml");
 const PROGRAM: &str = env!("CARGO_BIN_EXE_whimbrel");
 
 /// Sizes, rates and durations.
-struct Scenario {
+struct Trial {
     file_len: u64,
-    /// Rate of the last hop, bit/s.
-    rate: u64,
+    /// Rate of the last hop.
+    rate: &'static str,
     outage: Duration,
     patience: Duration,
-}
-
-fn make_file(path: &Path, len: u64) {
-    let mut rng = SeededRng::new(9);
-    let mut file = std::io::BufWriter::new(std::fs::File::create(path).unwrap());
-    for _ in 0..len / 8 {
-        file.write_all(&rng.next_word().to_le_bytes()).unwrap();
-    }
-    file.flush().unwrap();
 }
 
 fn same(a: &Path, b: &Path) -> bool {
@@ -129,39 +122,50 @@ impl Client<'_> {
 
 /// Kills router N2, router N3 and the client, and interrupts the last hop and the link between the
 /// routers for a while.
-fn survive(scenario: &Scenario) {
+fn survive(trial: &Trial) {
     if !lab_available() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("file");
-    make_file(&file, scenario.file_len);
-    let last_hop = LinkSpec {
-        loss: Loss::Independent(0.03),
-        ..LinkSpec::new(scenario.rate, Duration::from_millis(1))
+    let text = format!(
+        "{FIG7}[netns]\n\"loads.film.file\" = \"{} B\"\n\"links.N3-N4.rate\" = \"{}\"\n",
+        trial.file_len, trial.rate
+    );
+    let overrides = Overrides {
+        backend: Some(Backend::Netns),
+        ..Overrides::default()
     };
-    let topology = Fig7::new(Duration::from_millis(20), last_hop)
-        .build(5)
-        .unwrap();
-    let mut daemons = Fig7Daemons::start(Path::new(PROGRAM), &topology, folder.path()).unwrap();
-    let name = daemons.serve(&file).unwrap();
-    let (started, patience) = (Instant::now(), scenario.patience);
-    let (folder, mark) = (folder.path(), scenario.file_len / 9);
+    let read = Scenario::parse(Path::new("fig7.toml"), &text, overrides).unwrap();
+    let plan = &read.settings[0].plan;
+    let node = |name: &str| plan.network.node(name).unwrap();
+    let topology = netns::topology(plan, plan.seed).unwrap();
+    let mut daemons = Daemons::start(
+        plan,
+        plan.seed,
+        Path::new(PROGRAM),
+        folder.path(),
+        &topology,
+    )
+    .unwrap();
+    let served = daemons.serve(&()).unwrap();
+    let (name, file) = (&served[0][0].name, &served[0][0].path);
+    let (started, patience) = (Instant::now(), trial.patience);
+    let (folder, mark) = (folder.path(), trial.file_len / 9);
     let client = Client {
-        socket: daemons.socket(4),
+        socket: daemons.socket(node("N4")),
         folder,
-        name: &name,
-        file_len: scenario.file_len,
+        name,
+        file_len: trial.file_len,
         started,
         patience,
     };
 
     let mut get = client.start();
     client.gain(mark);
-    for router in [2, 3] {
-        client.say(&format!("kill -9 of router N{router}"));
-        daemons.kill(Daemon::Router(router)).unwrap();
-        daemons.run(Daemon::Router(router)).unwrap();
+    for router in ["N2", "N3"] {
+        client.say(&format!("kill -9 of router {router}"));
+        daemons.kill(node(router)).unwrap();
+        daemons.run(node(router)).unwrap();
         client.gain(mark);
     }
     client.say("kill -9 of the client");
@@ -170,10 +174,10 @@ fn survive(scenario: &Scenario) {
     let kept = client.arrived();
     let mut get = client.start();
     client.wait_for(kept + mark / 2);
-    for link in [Fig7::LAST_HOP, Fig7::ROUTER_LINK] {
-        client.say(&format!("link {link} is out for {:?}", scenario.outage));
+    for link in ["N3-N4", "N2-N3"] {
+        client.say(&format!("link {link} is out for {:?}", trial.outage));
         topology.set_outage(link, true).unwrap();
-        std::thread::sleep(scenario.outage);
+        std::thread::sleep(trial.outage);
         topology.set_outage(link, false).unwrap();
         client.gain(mark / 2);
     }
@@ -184,16 +188,16 @@ fn survive(scenario: &Scenario) {
     client.say("the client has ended");
     assert!(get.wait().unwrap().success());
     assert!(
-        same(&file, &folder.join("arrived")),
+        same(file, &folder.join("arrived")),
         "what arrived is not what was sent"
     );
 }
 
 #[test]
 fn a_transfer_survives_the_death_of_every_router_of_its_client_and_of_the_link() {
-    survive(&Scenario {
+    survive(&Trial {
         file_len: 24_000_000,
-        rate: 40_000_000,
+        rate: "40 Mbit/s",
         outage: Duration::from_secs(2),
         patience: Duration::from_secs(240),
     });
@@ -203,9 +207,9 @@ fn a_transfer_survives_the_death_of_every_router_of_its_client_and_of_the_link()
 #[test]
 #[ignore = "takes some minutes; scripts/survive runs it"]
 fn a_gigabyte_survives_the_same_with_outages_of_half_a_minute() {
-    survive(&Scenario {
+    survive(&Trial {
         file_len: 1_000_000_000,
-        rate: 80_000_000,
+        rate: "80 Mbit/s",
         outage: Duration::from_secs(30),
         patience: Duration::from_secs(1_200),
     });

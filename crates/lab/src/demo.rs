@@ -20,18 +20,18 @@ use crate::{CongestionControl, LabError, LinkReport, TransferRecord};
 /// The network and both sides; the path is the options'.
 const SCENARIO: &str = include_str!("demo.toml");
 
-/// What to show.
+/// The demonstrated path and file.
 #[derive(Clone, Debug, Serialize)]
 pub struct DemoOptions {
-    /// The file; one is made if there is none.
+    /// The file; by default one is made.
     pub file: Option<PathBuf>,
     /// Round-trip time added between the routers.
     pub rtt: Duration,
     /// Probability of losing a packet on the last hop, each way.
     pub loss: f64,
-    /// How long the last hop is out; zero for never.
+    /// Length of the last hop's outage; zero for no outage.
     pub outage: Duration,
-    /// When it goes out, counted from the request.
+    /// Start of the outage, counted from the request.
     pub outage_after: Duration,
     /// Rate of the last hop in bits per second.
     pub rate: u64,
@@ -39,7 +39,7 @@ pub struct DemoOptions {
     pub seed: u64,
     /// Congestion control of the kernel's TCP.
     pub congestion: CongestionControl,
-    /// After this long a transfer is given up: TCP alone would often take minutes.
+    /// Time limit of a transfer: TCP alone would often take minutes.
     pub patience: Duration,
 }
 
@@ -72,23 +72,23 @@ pub enum Side {
     Whimbrel,
 }
 
-/// What one side did.
+/// The results of one side.
 #[derive(Clone, Debug, Serialize)]
 pub struct DemoRun {
     /// Which side.
     pub side: Side,
     /// The transfer.
     pub record: TransferRecord,
-    /// What crossed each link.
+    /// The counters of each link.
     pub links: Vec<LinkReport>,
-    /// True if what arrived is what was sent, byte for byte.
+    /// True if the received file equals the sent one, byte for byte.
     pub intact: bool,
 }
 
 /// Both sides.
 #[derive(Clone, Debug, Serialize)]
 pub struct DemoReport {
-    /// What was asked for.
+    /// The options.
     pub options: DemoOptions,
     /// Length of the file in bytes.
     pub file_len: u64,
@@ -99,7 +99,7 @@ pub struct DemoReport {
 }
 
 impl DemoReport {
-    /// How many times as fast Whimbrel was; a lower bound if TCP was given up, `None` if Whimbrel
+    /// TCP's time over Whimbrel's; a lower bound if TCP was cut off, `None` if Whimbrel
     /// was.
     pub fn speedup(&self) -> Option<f64> {
         self.whimbrel
@@ -152,15 +152,15 @@ impl DemoReport {
     }
 }
 
-/// Told of both sides' progress, from two threads.
+/// Receives both sides' progress, from two threads.
 pub trait DemoObserver: Send + Sync {
-    /// So many of `len` bytes have arrived on this side.
+    /// `bytes` of `len` have arrived on this side.
     fn progress(&self, side: Side, bytes: u64, len: u64);
-    /// What is being done before the transfers begin.
+    /// A step of the preparation begins.
     fn preparing(&self, what: &str);
 }
 
-/// Runs it. `program` is the whimbrel binary, `folder` takes keys, sockets, logs and what arrives.
+/// Runs it. `program` is the whimbrel binary, `folder` holds keys, sockets, logs and received files.
 pub fn run(
     options: &DemoOptions,
     program: &Path,

@@ -1,4 +1,4 @@
-//! What can go wrong while a lab is built or used.
+//! Errors of building and using a lab.
 
 use std::io;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::ExitStatus;
 
 use crate::study::Backend;
 
-/// Why the lab could not do what was asked. Every text says what to do where something can be done.
+/// An error of the lab. Its text gives advice where there is any.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// This process may create neither network namespaces nor a user namespace to create them in.
@@ -14,7 +14,7 @@ pub enum LabError {
     NotPermitted {
         /// The kernel's answer.
         source: io::Error,
-        /// What a person can do about it.
+        /// Advice.
         advice: String,
     },
     /// A user namespace can only be entered while the process has one thread.
@@ -31,7 +31,7 @@ pub enum LabError {
     NoTun {
         /// The kernel's answer.
         source: io::Error,
-        /// What a person can do about it.
+        /// Advice.
         advice: &'static str,
     },
     /// A program that the lab calls is not installed.
@@ -50,15 +50,15 @@ pub enum LabError {
         command: String,
         /// The namespace that it ran in.
         host: String,
-        /// How it ended.
+        /// Its exit status.
         status: ExitStatus,
-        /// What it wrote to its standard error.
+        /// Its standard error.
         stderr: String,
     },
     /// A system call failed.
     #[error("cannot {action}: {source}")]
     System {
-        /// What was being done.
+        /// The failed action.
         action: String,
         /// The kernel's answer.
         source: io::Error,
@@ -72,22 +72,22 @@ pub enum LabError {
     /// The topology contradicts itself.
     #[error("the topology cannot be built: {0}")]
     BadTopology(String),
-    /// One of Whimbrel's own programs did not do what it should.
+    /// One of Whimbrel's own programs failed.
     #[error("'{name}' {what}; logs are in {logs}")]
     Daemon {
         /// Which program, on which host.
         name: String,
-        /// What it did or did not do.
+        /// Its failure.
         what: String,
         /// The folder of its log.
         logs: String,
     },
-    /// A program did not do what it was started for.
+    /// A program failed.
     #[error("the program '{name}' {what}; it said: {said}")]
     Program {
         /// Its name, which is also its log's.
         name: String,
-        /// What it did or did not do.
+        /// Its failure.
         what: String,
         /// The end of its log.
         said: String,
@@ -98,20 +98,20 @@ pub enum LabError {
     /// A scenario with faults.
     #[error("{0}")]
     Scenario(#[from] crate::scenario::Faults),
-    /// A scenario asks for what a back end cannot do.
+    /// A scenario asks for a feature that the back end lacks.
     #[error("the back end '{backend}' does not {what} yet")]
     NotPlayed {
         /// The back end.
         backend: &'static str,
-        /// What it would have to do.
+        /// The missing feature.
         what: String,
     },
-    /// A study's files contradict what the study's code needs.
+    /// A study's files lack something that the study's code needs.
     #[error("study {study}: {reason}")]
     BadScenario {
         /// The study.
         study: String,
-        /// Which file, where, and what is wrong.
+        /// The file, the place, and the cause.
         reason: String,
     },
     /// A study that has no code for a back end.
@@ -129,7 +129,7 @@ pub enum LabError {
     TransferFailed {
         /// Which one.
         transfer: String,
-        /// What happened.
+        /// The cause.
         reason: String,
     },
     /// A study's result cannot be read back.
@@ -137,7 +137,7 @@ pub enum LabError {
     BadResult {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// The cause.
         reason: String,
     },
     /// A picture could not be drawn or written.
@@ -145,7 +145,7 @@ pub enum LabError {
     Figure {
         /// The file.
         path: String,
-        /// What the drawing library said.
+        /// The drawing library's error.
         reason: String,
     },
     /// The thread that emulates the links has ended.

@@ -33,6 +33,30 @@ pub struct Series {
     pub dots: bool,
 }
 
+impl Series {
+    /// Leaves out the points of which nothing is known: JSON has no word for them, and a chart is
+    /// read back from it.
+    pub(crate) fn keep_finite(&mut self) {
+        let finite = |(x, y): &(f64, f64)| x.is_finite() && y.is_finite();
+        if !self.bars.is_empty() {
+            let bars = self.points.iter().zip(&self.bars);
+            let bars = bars.filter(|(point, _)| finite(point));
+            self.bars = bars
+                // The spread of one run is unknown.
+                .map(|(point, bar)| {
+                    if finite(bar) {
+                        *bar
+                    } else {
+                        (point.1, point.1)
+                    }
+                })
+                .collect();
+        }
+        self.points.retain(finite);
+        self.paper.retain(finite);
+    }
+}
+
 /// Lines over a common pair of axes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LineChart {
@@ -44,9 +68,9 @@ pub struct LineChart {
     pub y_label: String,
     /// At most six, so that they can be told apart.
     pub series: Vec<Series>,
-    /// Spans of x that are shaded, and what they are.
+    /// Shaded spans of x, with their labels.
     pub shaded: Vec<(f64, f64, String)>,
-    /// Where the axes begin: zero, unless what matters is a small part of large numbers.
+    /// The values at which the axes begin: zero, except where differences are a small part of the numbers.
     #[serde(default)]
     pub origin: (f64, f64),
 }
@@ -64,9 +88,9 @@ const COLOURS: [RGBColor; 6] = [
 const SIZE: (u32, u32) = (960, 480);
 /// Pixels of a picture in a page: its text can still be read on a telephone.
 const INLINE_SIZE: (u32, u32) = (520, 390);
-/// What of a picture its legend takes, as shares of width and height.
+/// The size of a legend, as shares of the picture's width and height.
 const LEGEND: (f64, f64) = (0.45, 0.3);
-/// What a letter takes of the width of a picture in a page, as a share.
+/// The width of a letter, as a share of the width of a picture in a page.
 const LETTER: f64 = 0.02;
 /// Points of lines that the legend may cover rather than a letter.
 const MUCH: usize = 1000;
@@ -98,7 +122,7 @@ impl LineChart {
         Ok(text)
     }
 
-    /// Points that can be drawn, the upper ends of error bars too: a mean of nothing is none.
+    /// Points that can be drawn, the upper ends of error bars too; the mean of no values is not one.
     fn points(&self) -> impl Iterator<Item = (f64, f64)> {
         let points = self.series.iter().flat_map(|series| {
             let ends = series
@@ -115,11 +139,11 @@ impl LineChart {
     /// The upper right corner: a little room beyond the points.
     fn corner(&self) -> (f64, f64) {
         let (left, bottom) = self.origin;
-        let most = |values: &mut dyn Iterator<Item = f64>, least: f64| {
-            values.fold(least + f64::MIN_POSITIVE.max(least.abs() * 1e-9), f64::max)
+        let max = |values: &mut dyn Iterator<Item = f64>, min: f64| {
+            values.fold(min + f64::MIN_POSITIVE.max(min.abs() * 1e-9), f64::max)
         };
-        let right = most(&mut self.points().map(|point| point.0), left);
-        let top = most(&mut self.points().map(|point| point.1), bottom);
+        let right = max(&mut self.points().map(|point| point.0), left);
+        let top = max(&mut self.points().map(|point| point.1), bottom);
         (right + (right - left) * 0.02, top + (top - bottom) * 0.08)
     }
 
@@ -237,7 +261,7 @@ impl LineChart {
         Ok(())
     }
 
-    /// Where the legend covers least of the lines, and no word.
+    /// The place at which the legend covers least of the lines, and no word.
     fn emptiest_place(&self, right: f64, top: f64) -> SeriesLabelPosition {
         use SeriesLabelPosition::{
             LowerLeft, LowerRight, MiddleLeft, MiddleRight, UpperLeft, UpperRight,
@@ -314,7 +338,7 @@ pub(crate) fn use_bundled_font() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         for style in [FontStyle::Normal, FontStyle::Bold] {
-            // A font that is bundled is well-formed; without it the drawing says so itself.
+            // A bundled font is well-formed; without it the drawing reports an error.
             let _ = register_font("sans-serif", style, dejavu::sans::regular());
         }
     });
@@ -372,6 +396,23 @@ mod tests {
         // Two points, and one in the legend.
         assert_eq!(svg.matches("<circle").count(), 3);
         assert!(chart.corner().1 > 9.0);
+    }
+
+    #[test]
+    fn what_is_not_known_is_left_out_and_the_rest_is_read_back() {
+        let mut series = Series {
+            label: "ours".into(),
+            points: vec![(0.0, 1.0), (1.0, f64::NAN), (2.0, 3.0)],
+            bars: vec![(f64::NAN, f64::NAN), (f64::NAN, f64::NAN), (2.5, 3.5)],
+            paper: vec![(1.0, f64::NAN), (2.0, 3.1)],
+            ..Series::default()
+        };
+        series.keep_finite();
+        assert_eq!(series.points, [(0.0, 1.0), (2.0, 3.0)]);
+        assert_eq!(series.bars, [(1.0, 1.0), (2.5, 3.5)]);
+        assert_eq!(series.paper, [(2.0, 3.1)]);
+        let text = serde_json::to_string(&series).unwrap();
+        assert_eq!(serde_json::from_str::<Series>(&text).unwrap(), series);
     }
 
     #[test]

@@ -7,28 +7,26 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`privileges`] | what this process may do, and how it gets there without root |
+//! | [`privileges`] | this process's privileges, and how it gets them without root |
 //! | [`namespace`] | [`Namespace`], one host: interfaces, sysctls, programs |
 //! | [`process`] | [`Process`], a program in a host or on this machine |
 //! | [`supervisor`] | [`Supervisor`] and [`Program`]: programs with a log, whose lines are read |
 //! | [`tun`] | [`Tun`], the end of an emulated link |
 //! | [`emulator`] | [`Emulator`], which moves packets through `whimbrel_sim::link` in real time |
-//! | [`topology`] | [`TopologyBuilder`] and [`Topology`]; [`Fig7`], the testbed of [MFTP §5] |
+//! | [`topology`] | [`TopologyBuilder`] and [`Topology`]: hosts with links between them |
 //! | [`probe`] | [`PingReport`], round-trip times |
 //! | [`scenario`] | networks, loads and events as a file that both back ends run |
-//! | [`simulated`] | [`SimulatedFig7`], the same testbed in virtual time |
-//! | [`daemons`] | [`Fig7Daemons`], Whimbrel's own programs on that testbed |
+//! | [`simulated`] | [`RepeatingContent`], files of any size in the memory of one block |
 //! | [`demo`] | kernel TCP and Whimbrel side by side |
 //! | [`figure`] | pictures |
 //! | [`study`] | a paper's figures again |
 //! | [`torture`] | random faults upon networks of hosts and routers |
-//! | [`transfer`] | [`TransferRecord`], what is measured of any transfer |
+//! | [`transfer`] | [`TransferRecord`], the measurements of any transfer |
 //! | [`baseline`] | [`TcpBaseline`], the same file by the kernel's TCP |
 // The lab is a driver: it works in real time, with threads, sockets and sleeps.
 #![allow(clippy::disallowed_methods)]
 
 pub mod baseline;
-pub mod daemons;
 pub mod demo;
 pub mod emulator;
 pub mod error;
@@ -48,15 +46,14 @@ pub mod transfer;
 pub mod tun;
 
 pub use baseline::{CongestionControl, HttpClient, TcpBaseline, TcpTransfer};
-pub use daemons::{Daemon, Fig7Daemons, Fig7Settings};
 pub use emulator::{Direction, DirectionReport, EmulatedLink, Emulator, LinkReport, Scheduling};
 pub use error::LabError;
 pub use namespace::Namespace;
 pub use privileges::{Privileges, check_lab, ensure_privileges, lab_available};
 pub use probe::PingReport;
 pub use process::Process;
-pub use simulated::{RepeatingContent, SimulatedFig7, SimulatedFig7Options};
+pub use simulated::RepeatingContent;
 pub use supervisor::{Program, Supervisor};
-pub use topology::{Fig7, Topology, TopologyBuilder};
+pub use topology::{Topology, TopologyBuilder};
 pub use transfer::{TransferMeter, TransferObserver, TransferRecord};
 pub use tun::Tun;

@@ -1,4 +1,4 @@
-//! What this process may do, and how it gets what a lab needs without being root.
+//! Privileges of this process, and how it gets those of a lab without being root.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 use crate::{LabError, tun};
 
-/// How this process came to be allowed to create network namespaces.
+/// The way in which this process may create network namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Privileges {
     /// It already was: root, or with the capability CAP_SYS_ADMIN.
@@ -113,7 +113,7 @@ fn enter_user_namespace() -> Result<(), LabError> {
     map("gid_map", &format!("0 {gid} 1"))
 }
 
-/// What to do about a refusal, from the settings with which kernels and distributions refuse.
+/// Advice about a refusal, from the settings with which kernels and distributions refuse.
 pub(crate) fn advice(refusal: &io::Error) -> String {
     let setting = |path: &str| {
         std::fs::read_to_string(path)

@@ -13,7 +13,7 @@ const ECHO_REPLY: u8 = 0;
 const ECHO_REQUEST: u8 = 8;
 const ICMP_HEADER: usize = 8;
 
-/// What came back of a row of echo requests.
+/// The replies to a row of echo requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PingReport {
     /// Requests sent.

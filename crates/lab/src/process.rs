@@ -62,7 +62,7 @@ impl Process {
         self.child.stderr.take()
     }
 
-    /// How it ended, or `None` while it runs.
+    /// Its exit status, or `None` while it runs.
     pub fn try_wait(&mut self) -> Result<Option<ExitStatus>, LabError> {
         if self.status.is_none() {
             self.status = self.child.try_wait().map_err(self.failed("look after"))?;

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use crate::{LabError, Namespace, Process};
 
-/// How long a program may take until it serves. A file of gigabytes is hashed in that time, and a
+/// Time limit of a program's start. A file of gigabytes is hashed in that time, and a
 /// busy machine is slow.
 pub const START_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where programs run and where their logs go.
+/// Starts programs on one host, with their logs in one folder.
 #[derive(Clone, Copy, Debug)]
 pub struct Supervisor<'a> {
     folder: &'a Path,
@@ -34,7 +34,7 @@ pub struct Program {
 /// A line of a program's standard output.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// When it was read.
+    /// The time at which it was read.
     pub at: Instant,
     /// Without its end.
     pub text: String,
@@ -139,7 +139,7 @@ impl Program {
         })
     }
 
-    /// What `find` makes of the first line that it wants, within `patience`; `wanted` names that
+    /// Returns `find`'s value of the first line that has one, within `patience`; `wanted` names that
     /// line in the error.
     pub fn find_line<T>(
         &self,
@@ -190,7 +190,7 @@ fn read_lines(output: ChildStdout) -> Result<Receiver<Line>, LabError> {
     let read = move || {
         for text in BufReader::new(output).lines().map_while(Result::ok) {
             let at = Instant::now();
-            // Nobody wants the line once the program's handle is gone.
+            // The receiver is gone once the program's handle is dropped.
             let _ = sender.send(Line { at, text });
         }
     };

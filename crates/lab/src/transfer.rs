@@ -1,19 +1,19 @@
-//! What is measured of one transfer, whatever carried it: kernel TCP or Whimbrel.
+//! Measurements of one transfer over kernel TCP or Whimbrel.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-/// How often a transfer's progress is sampled: fine enough for the 500 ms of [MFTP §5.1], Fig. 8
+/// Interval of the samples of a transfer's progress: fine enough for the 500 ms of [MFTP §5.1], Fig. 8
 /// (b).
 pub const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// One transfer as its receiver saw it. All durations are in seconds from the request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TransferRecord {
-    /// When the request was made, in milliseconds since the Unix epoch.
+    /// Time of the request, in milliseconds since the Unix epoch.
     pub started_unix_ms: u64,
-    /// When the last byte arrived, or when the receiver gave up.
+    /// Time of the last byte, or of the receiver's end.
     pub finished: f64,
     /// Bytes that arrived, without any header.
     pub bytes: u64,
@@ -21,10 +21,10 @@ pub struct TransferRecord {
     pub samples: Vec<(f64, u64)>,
     /// The longest time in which nothing arrived, the wait for the first byte included.
     pub longest_stall: f64,
-    /// Segments (or packets of the protocol at hand) that were sent again; `None` if nobody
+    /// Segments (or packets of the protocol at hand) that were sent again; `None` if they were not
     /// counted.
     pub retransmitted_segments: Option<u64>,
-    /// Bytes of these; `None` if nobody counted.
+    /// Bytes of these; `None` if they were not counted.
     pub retransmitted_bytes: Option<u64>,
     /// Whether everything arrived.
     pub completed: bool,
@@ -64,17 +64,24 @@ impl TransferRecord {
     }
 }
 
-/// Told about a transfer while it runs, for schedules that begin with the request and for progress
+/// Follows a transfer while it runs, for schedules that begin with the request and for progress
 /// bars.
 pub trait TransferObserver {
     /// The request is about to be made: the moment that every time of the record counts from.
     fn started(&mut self, _at: Instant) {}
 
-    /// So many bytes have arrived by now.
-    fn progress(&mut self, _elapsed: Duration, _bytes: u64) {}
+    /// `bytes` have arrived by now.
+    fn progress(&mut self, elapsed: Duration, bytes: u64) {
+        let _ = (elapsed, bytes);
+    }
+
+    /// Whether the transfer goes on; it is cut off otherwise.
+    fn goes_on(&self) -> bool {
+        true
+    }
 }
 
-/// Watches nothing.
+/// Ignores everything.
 impl TransferObserver for () {}
 
 /// Makes a [`TransferRecord`] from arrivals.

@@ -4,6 +4,8 @@
 //! can enter a user namespace only while it has one thread.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
+mod support;
+
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
@@ -12,7 +14,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use whimbrel_lab::{Fig7, LabError, Privileges, TopologyBuilder, ensure_privileges, lab_available};
+use support::fig7;
+use whimbrel_lab::scenario::netns;
+use whimbrel_lab::{LabError, Privileges, TopologyBuilder, ensure_privileges, lab_available};
 use whimbrel_sim::link::LinkSpec;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -53,9 +57,7 @@ fn passed(what: &str) {
 
 /// A lab with programs in it that does nothing more.
 fn victim() {
-    let topology = Fig7::new(Duration::from_millis(2), LinkSpec::default())
-        .build(1)
-        .unwrap();
+    let topology = netns::topology(&fig7(1, &[]), 1).unwrap();
     let host = topology.host("N3").unwrap();
     let mut command = Command::new("sh");
     command.args([

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use whimbrel_lab::scenario::{Overrides, Scenario};
+use whimbrel_lab::scenario::{BatchOptions, Overrides, Scenario};
+use whimbrel_lab::study::Backend;
 
 const SOUND: &str = r#"title = "sound"
 seed = 7
@@ -465,7 +466,6 @@ fn links_of_ndn_routers_alone_are_checked() {
 
 #[test]
 fn a_back_end_may_have_keys_of_its_own() {
-    use whimbrel_lab::study::Backend;
     let text = SOUND.replace(
         "[sweep]",
         "[netns]\nruns = 1\n\"loads.film.file\" = \"1 MB\"\n[sweep]",
@@ -507,5 +507,100 @@ fn what_does_not_go_with_a_load_is_refused() {
     ] {
         let faults = fault("file = \"5 MB\"", new);
         assert!(faults.contains(said), "{said}\n{faults}");
+    }
+}
+
+#[test]
+fn a_host_attaches_only_to_routers_and_a_link_without_emulation_has_no_properties() {
+    for (old, new, said) in [
+        (
+            "client = \"host\"",
+            "client = { role = \"host\", router = \"ruoter\" }",
+            "a.toml:8: nodes.client.router: there is no node 'ruoter'; did you mean 'router'?",
+        ),
+        (
+            "client = \"host\"",
+            "client = { role = \"host\", router = [\"router\", \"server\"] }",
+            "a.toml:8: nodes.client.router[1]: 'server' is no router",
+        ),
+        (
+            "storage = \"10 MB\"",
+            "router = \"client\"",
+            "a.toml:7: nodes.router.router: 'router' is no host",
+        ),
+        (
+            "delay = \"20 ms\"",
+            "emulated = false",
+            "a.toml:12: links.wire.emulated: a link that is not emulated has no rate",
+        ),
+        (
+            "runs = 2",
+            "warm_up = \"10 min\"",
+            "a.toml:3: warm_up: the run is cut off before it has warmed up",
+        ),
+    ] {
+        let faults = fault(old, new);
+        assert!(faults.contains(said), "{said}\n{faults}");
+    }
+    // As a default it is for hosts alone.
+    let all = SOUND.replace("[loads]", "[defaults.node]\nrouter = \"router\"\n[loads]");
+    let network = &read(&all).unwrap().settings[0].plan.network;
+    let client = network.node("client").unwrap();
+    assert_eq!(
+        network.access_routers(client),
+        [network.node("router").unwrap()]
+    );
+    let clean = SOUND
+        .replace("[defaults.link]\nrate = \"100 Mbit/s\"\n", "")
+        .replace("delay = \"20 ms\"", "emulated = false")
+        .replace(
+            "\"links.wire.delay\" = [\"10 ms\", \"50 ms\", \"100 ms\"]\n",
+            "",
+        );
+    read(&clean).unwrap();
+    let faults = read(&clean.replace("outage = \"wifi\"", "outage = \"wire\"")).unwrap_err();
+    let said = "events[0].outage: link 'wire' is not emulated, so it cannot change";
+    assert!(faults.contains(said), "{faults}");
+}
+
+#[test]
+fn what_a_back_end_cannot_do_names_the_line_that_asks_for_it() {
+    let ndn = r#"
+graph = { role = "ndn-router", line = { nodes = 3 } }
+[defaults.link]
+rate = "20 Mbit/s"
+recovery = "paper-1"
+[loads]
+film = { from = "n1", to = "n3", file = "1 MB" }
+"#;
+    let crash = SOUND.replace("outage = \"wifi\"", "crash = \"client\"");
+    for (backend, text, said) in [
+        (
+            Backend::Netns,
+            ndn.to_owned(),
+            "a.toml:5: defaults.link.recovery: the back end 'netns' does not bound the \
+             retransmissions of the link 'n1-n2' yet",
+        ),
+        (
+            Backend::Netns,
+            ndn.replace("recovery = \"paper-1\"\n", "")
+                .replace("file = \"1 MB\"", "bulk = true"),
+            "a.toml:6: loads.film.bulk: the back end 'netns' does not play 'film', whose repeated \
+             files caches would answer, yet",
+        ),
+        (
+            Backend::Sim,
+            crash,
+            "a.toml:18: events[0].crash: the back end 'sim' does not crash 'client', which receives \
+             'film' yet",
+        ),
+    ] {
+        let options = BatchOptions {
+            backend,
+            jobs: Some(1),
+            program: "whimbrel".into(),
+        };
+        let ran = read(&text).unwrap().run(&options, &mut |_, _, _| {});
+        assert_eq!(ran.map(|_| ()).unwrap_err().to_string(), said);
     }
 }

@@ -209,3 +209,43 @@ fn a_load_begins_at_one_random_moment_whatever_carries_it() {
     assert!(moment > 0.0 && moment < 10.0);
     assert_eq!(moment, at("tcp"));
 }
+
+/// Two hosts reach their router over a switch and a shared link; what the start carries does not
+/// count.
+#[test]
+fn a_host_attaches_to_a_distant_router_and_links_count_after_the_start() {
+    let text = |warm_up: &str| {
+        format!(
+            r#"
+limit = "20 s"
+warm_up = "{warm_up}"
+nodes = {{ server = {{ role = "host", router = "r" }}, near = "tcp-host", r = "router", client = "host" }}
+loads.film = {{ from = "server", to = "client", file = "100 MB" }}
+[links]
+up = {{ between = ["server", "near"], rate = "1 Gbit/s" }}
+shared = {{ between = ["near", "r"], rate = "20 Mbit/s", delay = "10 ms" }}
+down = {{ between = ["r", "client"], rate = "1 Gbit/s" }}
+"#
+        )
+    };
+    let (all, late) = (run(&text("0 s")), run(&text("15 s")));
+    let forward = |run: &Run| run.values["links.shared.forward"];
+    assert!(all.values["film.bytes"] > 30e6, "{:?}", all.values);
+    // Five seconds of 20 Mbit/s, and of what comes back only acknowledgements.
+    assert!(
+        (11e6..12.6e6).contains(&forward(&late)),
+        "{:?}",
+        late.values
+    );
+    assert!(forward(&all) > 3.0 * forward(&late));
+    assert!(late.values["links.shared.backward"] < 1e6);
+}
+
+#[test]
+fn loads_without_end_alone_last_to_the_limit() {
+    let text = LINE
+        .replace("file = \"10 MB\"", "bulk = true")
+        .replace("\"5 min\"", "\"10 s\"");
+    let got = run(&text);
+    assert!(got.values["film.bytes"] > 10e6, "{:?}", got.values);
+}

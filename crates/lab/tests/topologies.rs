@@ -3,17 +3,21 @@
 //! Times are only bounded from below, by what physics forces: a busy machine is slow, never early.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
+mod support;
+
 use std::io::Write;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use support::{LAST_HOP, SERVER_LINK, fig7};
+use whimbrel_lab::scenario::netns;
 use whimbrel_lab::{
-    CongestionControl, DirectionReport, Fig7, HttpClient, LabError, LinkReport, Namespace,
-    Scheduling, TcpBaseline, Topology, TopologyBuilder, TransferObserver, lab_available,
+    CongestionControl, DirectionReport, HttpClient, LabError, LinkReport, Namespace, Scheduling,
+    TcpBaseline, Topology, TopologyBuilder, TransferObserver, lab_available,
 };
-use whimbrel_sim::link::{LinkSpec, Loss, Outage, QueueLimit};
+use whimbrel_sim::link::{LinkSpec, Loss, Outage};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -82,13 +86,16 @@ fn a_ping_crosses_the_topology_of_figure_7_and_takes_at_least_the_configured_tim
     if !lab_available() {
         return;
     }
-    let fig7 = Fig7::new(millis(20), delayed(millis(3)));
-    let topology = fig7.build(1).unwrap();
-    let server = topology.address_towards("N1", "N4").unwrap();
-    assert_eq!(
-        server,
-        topology.address_of("N1", Fig7::SERVER_LINK).unwrap()
+    let plan = fig7(
+        1,
+        &[
+            ("links.N2-N3.delay", "\"10 ms\""),
+            ("links.N3-N4.delay", "\"3 ms\""),
+        ],
     );
+    let topology = netns::topology(&plan, plan.seed).unwrap();
+    let server = topology.address_towards("N1", "N4").unwrap();
+    assert_eq!(server, topology.address_of("N1", SERVER_LINK).unwrap());
     let report = topology
         .host("N4")
         .unwrap()
@@ -270,11 +277,17 @@ fn kernel_tcp_carries_a_file_across_lossy_figure_7_byte_by_byte() {
     }
     let directory = tempfile::tempdir().unwrap();
     let (file, hash) = file_of(2_000_000, &directory);
-    let last_hop = LinkSpec::new(54_000_000, millis(1))
-        .with_loss(Loss::Independent(0.01))
-        .with_queue(QueueLimit::Bytes(256 * 1024));
-    let topology = Fig7::new(millis(10), last_hop).build(7).unwrap();
-    let address = topology.address_of("N1", Fig7::SERVER_LINK).unwrap();
+    let plan = fig7(
+        7,
+        &[
+            ("links.N2-N3.delay", "\"5 ms\""),
+            ("links.N3-N4.rate", "\"54 Mbit/s\""),
+            ("links.N3-N4.loss", "\"1 %\""),
+            ("links.N3-N4.queue", "\"256 KiB\""),
+        ],
+    );
+    let topology = netns::topology(&plan, plan.seed).unwrap();
+    let address = topology.address_of("N1", SERVER_LINK).unwrap();
     let curl = Command::new("curl")
         .arg("--version")
         .stdout(Stdio::null())
@@ -317,7 +330,8 @@ fn kernel_tcp_carries_a_file_across_lossy_figure_7_byte_by_byte() {
             transfer.sender
         );
         let reports = settled(&topology);
-        let hop = &reports[2].forward;
+        let last = reports.iter().find(|report| report.link == LAST_HOP);
+        let hop = &last.unwrap().forward;
         adds_up(hop);
         assert!(
             hop.dropped_loss > 0 && hop.delivered_bytes > 2_000_000,
@@ -551,7 +565,7 @@ fn dropping_a_topology_leaves_no_process_no_namespace_and_no_device() {
     if !lab_available() {
         return;
     }
-    let topology = Fig7::new(millis(2), LinkSpec::default()).build(11).unwrap();
+    let topology = netns::topology(&fig7(11, &[]), 11).unwrap();
     let host = topology.host("N2").unwrap().clone();
     let mut command = Command::new("sh");
     // A grandchild that has left its group and its parent.

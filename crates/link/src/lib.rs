@@ -4,11 +4,13 @@
 //! |---|---|
 //! | [`hop`] | Hop: whole chunks to one neighbour, reliably, paced, under the neighbour's advertised window |
 //! | [`path_mtu`] | the largest frame that a path takes, found without the help of its routers |
+//! | [`turns`] | whose turn it is among those that share a link |
 //! | [`ndnlp`] | NDN packets on one face: NDNLPv2 and hop-by-hop best-effort reliability (BELRP) |
 #![forbid(unsafe_code)]
 
 pub mod hop;
 pub mod ndnlp;
 pub mod path_mtu;
+pub mod turns;
 
-pub use hop::{Hop, HopConfig, HopEvent, HopStats, Pacing, PacketBudget};
+pub use hop::{Hop, HopConfig, HopEvent, HopStats, Lane, Pacing, PacketBudget};

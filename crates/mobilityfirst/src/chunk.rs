@@ -45,6 +45,14 @@ pub struct Flow {
     pub destination: Guid,
 }
 
+impl Flow {
+    /// The first one in their order.
+    pub(crate) const FIRST: Flow = Flow {
+        source: Guid([0; 32]),
+        destination: Guid([0; 32]),
+    };
+}
+
 impl Chunk {
     /// Decodes a chunk that a hop has delivered.
     pub fn decode(bytes: &Bytes) -> Result<Chunk, WireError> {
@@ -104,6 +112,25 @@ impl Chunk {
         match self.header.upper {
             UpperProtocol::Transport => Transport::decode(&self.message.head),
             _ => Err(WireError::Invalid("upper protocol")),
+        }
+    }
+
+    /// If it takes back a request: the flow and the content of which nothing more is wanted.
+    pub fn stops(&self) -> Option<(Flow, Guid)> {
+        if self.header.upper != UpperProtocol::Transport
+            || self.message.head.first() != Some(&(TransportKind::Request as u8))
+        {
+            return None;
+        }
+        match self.transport() {
+            Ok(Transport::Request(request)) if request.chunks.is_empty() => {
+                let flow = Flow {
+                    source: self.header.destination,
+                    destination: self.header.source,
+                };
+                Some((flow, request.content))
+            }
+            _ => None,
         }
     }
 

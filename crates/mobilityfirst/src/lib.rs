@@ -16,6 +16,7 @@
 //! | [`next_hops`] | sets of next hops, and the selection among them | [MFTP §3.5], [MF-5G §III] |
 //! | [`room`] | room in the back-pressure buffer, held while a value lives | [MFTP §3.4.1] |
 //! | [`links`] | all hops of a node and the back-pressure buffer that they share | [MFTP §3.4.1] |
+//! | `outbox` | what waits for one neighbour, by flow | [MFTP §3.4.1] |
 //! | [`handed`] | chunks that a neighbour accepted and may lose | [MFTP §3.2.1 and 3.2.2] |
 //! | [`router`] | late binding, forwarding, attachments, the in-network proxy | [MFTP §3.3] |
 //! | [`host`] | the host stack: fetching, publishing, attaching | [MFTP §3.1, 3.2.2 and 4] |
@@ -29,6 +30,7 @@ pub mod host;
 pub mod links;
 pub mod local;
 pub mod next_hops;
+mod outbox;
 pub mod room;
 pub mod router;
 pub mod wire;

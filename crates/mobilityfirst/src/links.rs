@@ -6,6 +6,10 @@
 //! is full the hops accept no new chunk and close their windows, which propagates the back-pressure
 //! upstream.
 
+mod holds;
+mod link;
+mod moves;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
@@ -15,13 +19,16 @@ use whimbrel_core::{
     Deadline, Guid, LinkState, PortEvent, PortId, PortInfo, PortOrigin, PortRequest, SeededRng,
     Time, TimerQueue, Transmit,
 };
-use whimbrel_link::{Hop, HopConfig, HopEvent, HopStats};
+use whimbrel_link::{Hop, HopConfig, HopStats};
 
 use crate::charge::Charge;
-use crate::chunk::Chunk;
+use crate::chunk::{Chunk, Flow};
 use crate::handed::{HandedOver, Handovers};
 use crate::next_hops::Branch;
+use crate::outbox::{Outbox, SPARE_BELOW, flow_of};
 use crate::room::{Buffer, Room};
+use crate::wire::HoldMode;
+pub(crate) use holds::{LEASE, RENEWAL};
 
 /// Chunks that hold no room in the buffer and count against no other bound (those that a host
 /// itself originates) wait in the same queues; beyond this many on one port, further ones are
@@ -47,6 +54,9 @@ pub struct ChunkToSend {
     pub room: Room,
     /// The pool that its memory counts in, if not the buffer.
     pub charge: Charge,
+    /// The port that it came in on and where its flow can be held back; none for a chunk that was
+    /// stored or that the node itself originates.
+    pub from: Option<PortId>,
 }
 
 impl ChunkToSend {
@@ -105,6 +115,16 @@ pub enum LinkEvent {
         /// Where it is.
         to: PortId,
     },
+    /// Enough of a flow waits for its next hop, or may come again: the neighbour on this port, from
+    /// which it comes, is to be told.
+    Hold {
+        /// Where it comes from.
+        port: PortId,
+        /// The flow.
+        flow: Flow,
+        /// How it is to be held back; `None`: not any more.
+        mode: Option<HoldMode>,
+    },
     /// The neighbour has become unresponsive.
     Unresponsive(PortId),
     /// The neighbour responds again.
@@ -125,10 +145,7 @@ struct Link {
     talking_since: Time,
     // Since when the neighbour is at another port.
     moved_at: Option<Time>,
-    queue: VecDeque<ChunkToSend>,
-    carrying: BTreeMap<u64, ChunkToSend>,
-    // Bytes of the chunks in both.
-    queued_bytes: u64,
+    outbox: Outbox,
     last_progress: Time,
     // When to look up the address of an unresponsive neighbour again.
     look_up_at: Time,
@@ -169,6 +186,20 @@ pub struct Links {
     // the others.
     served: PortId,
     own_dropped: u64,
+    // Ports by the names that their neighbours claim.
+    by_neighbour: BTreeMap<Guid, BTreeSet<PortId>>,
+    by_link: BTreeMap<u32, PortId>,
+    // Hops whose neighbours wait for room here, and the one that was offered some last.
+    short_of_room: BTreeSet<PortId>,
+    offered: PortId,
+    // Ports that may take stored chunks since it was last looked.
+    gained: BTreeSet<PortId>,
+    // Flows that are held back where they come from, by the port that they leave on.
+    crowded: BTreeSet<(PortId, Flow)>,
+    // Flows that neighbours hold back here, and when that ends.
+    hold_ends: TimerQueue<(PortId, Flow)>,
+    // One of those has ended since it was last looked.
+    resumed: bool,
 }
 
 impl Links {
@@ -187,6 +218,14 @@ impl Links {
             next_tag: 0,
             served: PortId(0),
             own_dropped: 0,
+            by_neighbour: BTreeMap::new(),
+            by_link: BTreeMap::new(),
+            short_of_room: BTreeSet::new(),
+            offered: PortId(0),
+            gained: BTreeSet::new(),
+            crowded: BTreeSet::new(),
+            hold_ends: TimerQueue::new(),
+            resumed: false,
         }
     }
 
@@ -209,12 +248,13 @@ impl Links {
                     last_frame: now,
                     talking_since: now,
                     moved_at: None,
-                    queue: VecDeque::new(),
-                    carrying: BTreeMap::new(),
-                    queued_bytes: 0,
+                    outbox: Outbox::new(),
                     last_progress: now,
                     look_up_at: now + LOOK_UP_AGAIN,
                 };
+                if let PortOrigin::Configured(number) = info.origin {
+                    self.by_link.insert(number, port);
+                }
                 self.links.insert(port, link);
             }
             PortEvent::Down => self.close(now, port),
@@ -235,12 +275,21 @@ impl Links {
     }
 
     fn close(&mut self, now: Time, port: PortId) {
-        let Some(link) = self.links.remove(&port) else {
+        let Some(mut link) = self.links.remove(&port) else {
             return;
         };
+        if let PortOrigin::Configured(number) = link.info.origin
+            && self.by_link.get(&number) == Some(&port)
+        {
+            self.by_link.remove(&number);
+        }
+        self.note_neighbour(port, link.neighbour, None);
+        self.forget_holds(port, &mut link);
         link.hop.close(now, self.buffer.budget());
-        let returned = link.carrying.into_values().chain(link.queue).collect();
+        let returned = link.outbox.take_all();
         self.timers.cancel(&port);
+        self.short_of_room.remove(&port);
+        self.gained.remove(&port);
         self.touched.remove(&port);
         self.events.push_back(LinkEvent::Down(port, returned));
         self.offer_room(now);
@@ -262,6 +311,9 @@ impl Links {
         }
         link.last_frame = now;
         link.hop.handle_frame(now, frame, self.buffer.budget());
+        if link.hop.is_waited_for() {
+            self.short_of_room.insert(port);
+        }
         if link.moved_at.is_some_and(|at| link.hop.heard_at() > at) {
             link.moved_at = None;
             self.events.push_back(LinkEvent::Responsive(port));
@@ -272,6 +324,7 @@ impl Links {
     /// Handles due deadlines of hops.
     pub fn handle_timeout(&mut self, now: Time) {
         self.take_back_room(now);
+        self.end_holds(now);
         let mut pass = self.timers.pass(now);
         while let Some((_, port)) = pass.next(&mut self.timers) {
             if let Some(link) = self.links.get_mut(&port) {
@@ -293,22 +346,41 @@ impl Links {
             return Err(outgoing);
         };
         let bounded = outgoing.room.is_held() || outgoing.charge.is_counted();
-        if !bounded && link.queue.len() >= MAX_OWN_QUEUED {
+        if !bounded && link.outbox.queued() >= MAX_OWN_QUEUED {
             self.own_dropped += 1;
             return Ok(());
         }
-        link.queued_bytes += outgoing.chunk.size() as u64;
-        link.queue.push_back(outgoing);
+        let from = outgoing.from;
+        let flow = flow_of(&outgoing.chunk);
+        link.outbox.push(outgoing);
         self.touched.insert(port);
+        if let (Some(from), Some(flow)) = (from, flow) {
+            self.note_waiting(port, flow, from);
+        }
         Ok(())
     }
 
     /// True if a chunk queued for `port` would be passed to its hop at once: until then the node
     /// should keep its chunks elsewhere (storage, files).
     pub fn has_room(&self, port: PortId) -> bool {
-        self.links
-            .get(&port)
-            .is_some_and(|link| link.queue.is_empty() && link.is_up() && link.hop.ready_for() > 0)
+        self.links.get(&port).is_some_and(Link::has_room)
+    }
+
+    /// The same for a chunk of this flow, which the neighbour may hold back.
+    pub fn has_room_for(&self, port: PortId, flow: &Flow) -> bool {
+        self.links.get(&port).is_some_and(|link| {
+            link.has_room()
+                && match link.outbox.hold_of(flow) {
+                    None => true,
+                    Some(HoldMode::All) => false,
+                    Some(HoldMode::Spare) => link.hop.unsent_bytes() < SPARE_BELOW,
+                }
+        })
+    }
+
+    /// Ports that may have got room since the last call.
+    pub(crate) fn take_gained(&mut self) -> BTreeSet<PortId> {
+        core::mem::take(&mut self.gained)
     }
 
     /// True while the neighbour on `port` is known and responsive.
@@ -339,8 +411,8 @@ impl Links {
             LinkState {
                 // 0 stands for no estimate yet.
                 delivery_rate: (stats.bandwidth >= 8).then_some(stats.bandwidth / 8),
-                queue_bytes: link.queued_bytes as usize,
-                queue_packets: link.queue.len() + link.carrying.len(),
+                queue_bytes: link.outbox.bytes() as usize,
+                queue_packets: link.outbox.queued() + link.outbox.carried(),
                 rtt: stats.rtt,
                 ..LinkState::default()
             }
@@ -349,10 +421,21 @@ impl Links {
 
     /// The ports whose neighbour claims `guid`, in the order of their numbers.
     pub fn ports_of(&self, guid: &Guid) -> impl Iterator<Item = PortId> {
-        self.links
-            .iter()
-            .filter(|(_, link)| link.neighbour.as_ref() == Some(guid))
-            .map(|(port, _)| *port)
+        self.by_neighbour.get(guid).into_iter().flatten().copied()
+    }
+
+    fn note_neighbour(&mut self, port: PortId, was: Option<Guid>, is: Option<Guid>) {
+        if let Some(was) = was
+            && let Some(ports) = self.by_neighbour.get_mut(&was)
+        {
+            ports.remove(&port);
+            if ports.is_empty() {
+                self.by_neighbour.remove(&was);
+            }
+        }
+        if let Some(is) = is {
+            self.by_neighbour.entry(is).or_default().insert(port);
+        }
     }
 
     /// The first port whose neighbour is `guid`; a responsive one is preferred.
@@ -364,10 +447,7 @@ impl Links {
 
     /// The port of a configured link.
     pub fn port_of_link(&self, link: u32) -> Option<PortId> {
-        self.links
-            .iter()
-            .find(|(_, it)| it.info.origin == PortOrigin::Configured(link))
-            .map(|(port, _)| *port)
+        self.by_link.get(&link).copied()
     }
 
     /// The chunks that the hop of `port` carries. They share the hop's memory.
@@ -376,26 +456,10 @@ impl Links {
             .links
             .get(&port)
             .into_iter()
-            .flat_map(|link| link.carrying.iter());
+            .flat_map(|link| link.outbox.carrying());
         carrying
             .map(|(tag, outgoing)| (Carried { port, tag: *tag }, outgoing.clone()))
             .collect()
-    }
-
-    /// What was on its way to a neighbour that has moved goes to where it is, in its order.
-    pub fn follow(&mut self, now: Time, from: PortId, to: PortId) {
-        let Some(link) = self.links.get_mut(&from) else {
-            return;
-        };
-        link.hop.withdraw_all(now);
-        let carried = core::mem::take(&mut link.carrying).into_values();
-        let all: Vec<ChunkToSend> = carried.chain(link.queue.drain(..)).collect();
-        link.queued_bytes = 0;
-        self.touched.insert(from);
-        for outgoing in all {
-            // The port has just come up; what is lost with it, the receiver asks for again.
-            let _ = self.enqueue(to, outgoing);
-        }
     }
 
     /// Removes and returns the chunks queued for `port` that were not passed to its hop.
@@ -403,18 +467,20 @@ impl Links {
         let Some(link) = self.links.get_mut(&port) else {
             return Vec::new();
         };
-        let waiting: Vec<ChunkToSend> = link.queue.drain(..).collect();
-        waiting.iter().for_each(|outgoing| link.note_gone(outgoing));
+        let waiting = link.outbox.take_queued();
+        self.settle_port(port);
         waiting
     }
 
     /// Withdraws one chunk from a hop. The neighbour may have it nevertheless.
     pub fn withdraw(&mut self, now: Time, carried: Carried) -> Option<ChunkToSend> {
         let link = self.links.get_mut(&carried.port)?;
-        let outgoing = link.carrying.remove(&carried.tag)?;
-        link.note_gone(&outgoing);
+        let outgoing = link.outbox.take_carried(carried.tag)?;
         link.hop.withdraw(now, carried.tag);
         self.touched.insert(carried.port);
+        if let Some(flow) = flow_of(&outgoing.chunk) {
+            self.settle(carried.port, &flow);
+        }
         Some(outgoing)
     }
 
@@ -422,7 +488,7 @@ impl Links {
     /// for elsewhere from now on.
     pub fn disown(&mut self, carried: Carried) {
         let link = self.links.get_mut(&carried.port);
-        if let Some(outgoing) = link.and_then(|link| link.carrying.get_mut(&carried.tag)) {
+        if let Some(outgoing) = link.and_then(|link| link.outbox.carried_mut(carried.tag)) {
             outgoing.room = Room::default();
             outgoing.charge = Charge::default();
         }
@@ -431,7 +497,7 @@ impl Links {
     /// Counts a chunk that a hop continues to carry in `charge` from now on.
     pub fn charge(&mut self, carried: Carried, charge: Charge) {
         let link = self.links.get_mut(&carried.port);
-        if let Some(outgoing) = link.and_then(|link| link.carrying.get_mut(&carried.tag)) {
+        if let Some(outgoing) = link.and_then(|link| link.outbox.carried_mut(carried.tag)) {
             outgoing.charge = charge;
         }
     }
@@ -440,7 +506,7 @@ impl Links {
     /// wait for it: back-pressure that blocks the head of a queue [MFTP §3.4.3].
     pub fn held_back(&self, now: Time, patience: Duration) -> Vec<PortId> {
         let held =
-            |link: &Link| !link.queue.is_empty() && now.since(link.last_progress) >= patience;
+            |link: &Link| link.outbox.has_sendable() && now.since(link.last_progress) >= patience;
         self.links
             .iter()
             .filter(|(_, link)| held(link))
@@ -456,9 +522,22 @@ impl Links {
     }
 
     fn offer_room(&mut self, now: Time) {
-        for (port, link) in &mut self.links {
+        // In turns: room that came free goes to the next of those that wait.
+        let after = self
+            .short_of_room
+            .split_off(&PortId(self.offered.0.saturating_add(1)));
+        let before = core::mem::take(&mut self.short_of_room);
+        for port in after.into_iter().chain(before) {
+            let Some(link) = self.links.get_mut(&port) else {
+                continue;
+            };
             link.hop.budget_released(now, self.buffer.budget());
-            self.touched.insert(*port);
+            self.touched.insert(port);
+            if link.hop.is_waited_for() {
+                self.short_of_room.insert(port);
+            } else {
+                self.offered = port;
+            }
         }
     }
 
@@ -489,7 +568,7 @@ impl Links {
                 peer: link.info.peer.clone(),
                 neighbour: link.neighbour,
                 up: link.is_up(),
-                chunks_waiting: link.queue.len(),
+                chunks_waiting: link.outbox.queued(),
                 hop: link.hop.stats(),
             })
             .collect()
@@ -512,79 +591,29 @@ impl Links {
                 continue;
             };
             link.feed(now, &mut self.next_tag);
+            let neighbour = link.neighbour;
+            let mut settled = BTreeSet::new();
             while let Some(event) = link.hop.poll_event() {
-                link.note(now, port, event, &self.buffer, &mut self.events);
+                settled.extend(link.note(now, port, event, &self.buffer, &mut self.events));
             }
             link.feed(now, &mut self.next_tag);
+            if link.has_room() {
+                self.gained.insert(port);
+            }
+            let is = link.neighbour;
+            if is != neighbour {
+                self.note_neighbour(port, neighbour, is);
+            }
+            settled.iter().for_each(|flow| self.settle(port, flow));
         }
         let changed =
             |event: &LinkEvent| matches!(event, LinkEvent::Up { .. } | LinkEvent::Unresponsive(_));
         if self.events.iter().any(changed) {
+            self.resumed = true;
             self.note_restarts();
         }
         self.note_moves(now);
         self.take_back_room(now);
-    }
-
-    /// A router that connects from an ephemeral port returns on another one after a restart: if a
-    /// port is silent while its name appears on another one with another incarnation, it has
-    /// restarted. While the first one is responsive, the claim of the other one is ignored: a name
-    /// in a HELLO proves nothing.
-    fn note_restarts(&mut self) {
-        let runs: Vec<(Option<Guid>, u64)> = self
-            .links
-            .values()
-            .filter(|link| link.hop.is_up())
-            .map(|link| (link.neighbour, link.incarnation))
-            .collect();
-        for (port, link) in self.links.iter_mut().filter(|(_, link)| !link.hop.is_up()) {
-            let known = link.neighbour.is_some();
-            let restarted = |(neighbour, run): &(Option<Guid>, u64)| {
-                *neighbour == link.neighbour && *run != link.incarnation
-            };
-            if known && runs.iter().any(restarted) {
-                let handed = link.handovers.take();
-                if !handed.is_empty() {
-                    self.events.push_back(LinkEvent::Restarted(*port, handed));
-                }
-            }
-        }
-    }
-
-    /// A caller whose address changes comes in on another port, and is the same run of the same
-    /// neighbour. The former port counts as moved from only if nothing came on it since the other
-    /// one began to talk: who forges a greeting cannot silence the neighbour.
-    fn note_moves(&mut self, now: Time) {
-        let come: Vec<PortId> = self
-            .events
-            .iter()
-            .filter_map(|event| match event {
-                LinkEvent::Up { port, .. } | LinkEvent::Responsive(port) => Some(*port),
-                _ => None,
-            })
-            .collect();
-        for to in come {
-            let Some(new) = self.links.get_mut(&to) else {
-                continue;
-            };
-            new.moved_at = None;
-            let (neighbour, run, since) = (new.neighbour, new.incarnation, new.talking_since);
-            if !new.info.origin.is_caller() {
-                continue;
-            }
-            for (from, link) in &mut self.links {
-                let is_it = *from != to
-                    && link.info.origin.is_caller()
-                    && (link.neighbour, link.incarnation) == (neighbour, run)
-                    && link.hop.heard_at() < since;
-                if is_it && link.moved_at.is_none() {
-                    link.moved_at = Some(now);
-                    link.log("neighbour has moved to another address");
-                    let from = *from;
-                    self.events.push_back(LinkEvent::Moved { from, to });
-                }
-            }
-        }
     }
 
     /// Appends the next frames, as
@@ -605,6 +634,12 @@ impl Links {
                     link.hop.poll_transmit(now, max_segments, buffer)
             {
                 self.touched.insert(port);
+                if link.has_room() {
+                    self.gained.insert(port);
+                }
+                if link.hop.is_waited_for() {
+                    self.short_of_room.insert(port);
+                }
                 return Some(Transmit {
                     port,
                     size,
@@ -639,119 +674,15 @@ impl Links {
 
     /// The earliest deadline of any hop, as of the last [`Links::poll_transmit`].
     pub fn poll_timeout(&self) -> Option<Deadline> {
-        self.timers.next().map(|(at, port)| {
+        let hold_ends = self.hold_ends.next();
+        let hold_ends = hold_ends.map(|(at, _)| Deadline::new(at, "a flow is no longer held back"));
+        let of_hops = self.timers.next().map(|(at, port)| {
             let reason = self
                 .links
                 .get(port)
                 .and_then(|link| link.hop.poll_timeout());
             Deadline::new(at, reason.map_or("hop", |deadline| deadline.reason))
-        })
-    }
-}
-
-impl Link {
-    fn is_up(&self) -> bool {
-        self.moved_at.is_none() && self.hop.is_up()
-    }
-
-    fn feed(&mut self, now: Time, next_tag: &mut u64) {
-        while self.moved_at.is_none() && !self.queue.is_empty() && self.hop.ready_for() > 0 {
-            let Some(outgoing) = self.queue.pop_front() else {
-                return;
-            };
-            let tag = *next_tag;
-            *next_tag += 1;
-            let (head, body) = outgoing.chunk.clone().into_pieces();
-            self.carrying.insert(tag, outgoing);
-            self.hop.send(now, tag, head, body);
-            self.last_progress = now;
-        }
-        if self.queue.is_empty() {
-            self.last_progress = now;
-        }
-    }
-
-    fn log(&self, what: &'static str) {
-        tracing::info!(
-            link = %self.info.label, peer = %self.info.peer,
-            neighbour = self.neighbour.map(tracing::field::display), "{what}"
-        );
-    }
-
-    /// The chunk is neither queued nor carried here any more.
-    fn note_gone(&mut self, outgoing: &ChunkToSend) {
-        self.queued_bytes -= outgoing.chunk.size() as u64;
-    }
-
-    /// Forwards the events of a hop.
-    fn note(
-        &mut self,
-        now: Time,
-        port: PortId,
-        event: HopEvent,
-        buffer: &Buffer,
-        events: &mut VecDeque<LinkEvent>,
-    ) {
-        match event {
-            HopEvent::Up {
-                neighbour,
-                incarnation,
-                ..
-            } => {
-                let same_run = self.neighbour == Some(neighbour) && self.incarnation == incarnation;
-                let handed = if same_run {
-                    Vec::new()
-                } else {
-                    self.handovers.take()
-                };
-                (self.neighbour, self.incarnation) = (Some(neighbour), incarnation);
-                self.log("neighbour is up");
-                let new_run = !same_run;
-                events.push_back(LinkEvent::Up {
-                    port,
-                    neighbour,
-                    new_run,
-                });
-                if !handed.is_empty() {
-                    events.push_back(LinkEvent::Restarted(port, handed));
-                }
-            }
-            HopEvent::Received { chunk, packets } => {
-                let room = buffer.room(packets, chunk.len() as u64);
-                events.push_back(LinkEvent::Received {
-                    port,
-                    bytes: chunk,
-                    room,
-                });
-            }
-            HopEvent::Delivered { tag } => {
-                self.last_progress = now;
-                events.push_back(LinkEvent::Delivered(Carried { port, tag }));
-                if let Some(outgoing) = self.carrying.remove(&tag) {
-                    self.note_gone(&outgoing);
-                    self.handovers.note(&outgoing.chunk);
-                }
-            }
-            HopEvent::TooLarge { tag, .. } => {
-                if let Some(outgoing) = self.carrying.remove(&tag) {
-                    self.note_gone(&outgoing);
-                    events.push_back(LinkEvent::TooLarge(port, outgoing));
-                }
-            }
-            HopEvent::PathMtu { size } => {
-                tracing::info!(
-                    link = %self.info.label, peer = %self.info.peer, size,
-                    "the path MTU has changed"
-                );
-            }
-            HopEvent::Unresponsive => {
-                self.log("the neighbour is silent");
-                events.push_back(LinkEvent::Unresponsive(port));
-            }
-            HopEvent::Responsive => {
-                self.log("the neighbour responds again");
-                events.push_back(LinkEvent::Responsive(port));
-            }
-        }
+        });
+        Deadline::earlier(of_hops, hold_ends)
     }
 }

@@ -157,6 +157,7 @@ impl Net {
             chunk,
             room: Room::default(),
             charge: Charge::default(),
+            from: None,
         };
         assert!(self.server.enqueue(port, outgoing).is_ok());
     }

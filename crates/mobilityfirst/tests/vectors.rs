@@ -4,14 +4,16 @@
 //! Each vector is decoded and compared with the value that it stands for, and that value is encoded
 //! again.
 
+use core::time::Duration;
+
 use bytes::Bytes;
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::chunk::{Chunk, Message};
 use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, greeting};
 use whimbrel_mobilityfirst::wire;
 use whimbrel_mobilityfirst::wire::{
-    ChunkRanges, ContentKind, Control, ControlCode, Data, DropReason, Echo, NetworkHeader, Notice,
-    Reliability, Request, ServiceId, Transport, UpperProtocol,
+    ChunkRanges, ContentKind, Control, ControlCode, Data, DropReason, Echo, Hold, HoldMode,
+    NetworkHeader, Notice, Reliability, Request, ServiceId, Transport, UpperProtocol,
 };
 
 const CLIENT: Guid = Guid([0xc1; 32]);
@@ -178,6 +180,12 @@ fn vectors() -> Vec<(&'static str, &'static str, Chunk)> {
         version: 1_767_225_600_000_000,
         code: ControlCode::Registered,
     };
+    let hold = Control::Hold(Hold {
+        source: SERVER,
+        destination: CLIENT,
+        mode: Some(HoldMode::All),
+        lease: Duration::from_secs(3),
+    });
     vec![
         (
             "request",
@@ -224,6 +232,7 @@ fn vectors() -> Vec<(&'static str, &'static str, Chunk)> {
             }),
         ),
         ("outcome", "Outcome: registered", control(&outcome)),
+        ("hold", "Hold: nothing of a flow, for 3 s", control(&hold)),
     ]
 }
 

@@ -9,15 +9,16 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde_json::json;
+use whimbrel_lab::scenario::Plan;
+use whimbrel_lab::scenario::load::Kind;
+use whimbrel_lab::study::Backend;
 use whimbrel_lab::{Program, Supervisor};
 
 use super::places::{Places, Side};
 use crate::processes::{Programs, Ready};
 use crate::usage::{cpu_of_ended_children, cpu_of_machine, cpu_of_process};
-use crate::{Bench, BenchError, BenchOptions, Part, Quantity, Row, Target};
+use crate::{Bench, BenchError, BenchOptions, Part, Quantity, Row, Target, plans};
 
-/// Bytes of the file: long enough that the start of a process is negligible.
-const FILE_BYTES: u64 = 2_000_000_000;
 const QUICK_FILE_BYTES: u64 = 200_000_000;
 const ROUNDS: usize = 3;
 /// Time limit of a transfer.
@@ -25,8 +26,10 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// Processor time of other work, in cores, above which the numbers are marked as unreliable. It
 /// includes the kernel's own unaccounted work for the transfer.
 const BUSY_CORES: f64 = 0.5;
-/// The MTU of Ethernet, to which the target applies, and one of jumbo frames, for information.
+/// The MTUs of `peer.toml`; the target applies to the first.
 const MTUS: [u16; 2] = [1500, 9000];
+/// The network and its file.
+const SCENARIO: &str = include_str!("peer.toml");
 
 /// The sides in turns. quinn's authors measure it with one thread (`perf` and `bench` in its
 /// repository); some machines are faster with two.
@@ -64,6 +67,11 @@ pub(crate) fn run(bench: &mut Bench<'_>) {
     }
 }
 
+fn plan(options: &BenchOptions, mtu: u16) -> Result<Plan, BenchError> {
+    let wanted = [("links.A-B.mtu", mtu.to_string())];
+    plans::plan("peer.toml", SCENARIO, options, Backend::Netns, &wanted)
+}
+
 fn contest(
     options: &BenchOptions,
     mtu: u16,
@@ -71,10 +79,10 @@ fn contest(
 ) -> Result<Vec<Row>, BenchError> {
     let folder = in_memory()?;
     let file = folder.path().join("file");
-    let (bytes, rounds) = if options.quick {
-        (QUICK_FILE_BYTES, 1)
-    } else {
-        (FILE_BYTES, ROUNDS)
+    let plan = plan(options, mtu)?;
+    let (bytes, rounds) = match &plan.loads[0].kind {
+        Kind::File(bytes) if !options.quick => (*bytes, ROUNDS),
+        _ => (QUICK_FILE_BYTES, 1),
     };
     whimbrel_lab::demo::make_file(&file, bytes, options.seed)?;
     let places = Places::build(
@@ -83,8 +91,7 @@ fn contest(
             folder: folder.path(),
         },
         file,
-        mtu,
-        options.seed,
+        &plan,
     )?;
     warm_up(&places)?;
     let mut runs: [Vec<Run>; SIDES.len()] = Default::default();
@@ -277,4 +284,25 @@ fn median(runs: &[Run], value: impl Fn(&Run) -> f64) -> f64 {
     let mut values: Vec<f64> = runs.iter().map(value).collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mtu_has_its_network_and_a_file_of_two_gigabytes() {
+        let options = BenchOptions {
+            backends: Vec::new(),
+            quick: false,
+            seed: 1,
+            program: "whimbrel".into(),
+        };
+        for mtu in MTUS {
+            let plan = plan(&options, mtu).unwrap();
+            assert_eq!(plan.network.mtu(), usize::from(mtu));
+            assert!(!plan.network.links[0].emulated);
+            assert_eq!(plan.loads[0].kind, Kind::File(2_000_000_000));
+        }
+    }
 }

@@ -41,7 +41,7 @@ impl PeerCarrier {
 pub struct PeerEnd {
     /// The transport.
     pub carrier: PeerCarrier,
-    /// Where the server listens.
+    /// The server's address.
     pub address: SocketAddr,
     /// The file to send, or the one to write.
     pub file: PathBuf,

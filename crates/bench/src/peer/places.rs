@@ -1,9 +1,10 @@
-//! Where the sides of `peer` run, and their processes.
+//! The network of `peer`, and the processes on it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use whimbrel_lab::{Namespace, Topology, TopologyBuilder};
+use whimbrel_lab::scenario::{Plan, netns};
+use whimbrel_lab::{Namespace, Topology};
 
 use super::PeerCarrier;
 use crate::BenchError;
@@ -11,6 +12,7 @@ use crate::processes::{Programs, Ready};
 
 const WIRE: &str = "A-B";
 const PEER_PORT: u16 = 4433;
+
 /// The program that moves the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
@@ -30,30 +32,25 @@ impl Side {
     }
 }
 
-/// Two hosts, server A and client B, with a veth pair between them.
+/// The network of `peer.toml`, server A and client B.
 pub(super) struct Places<'a> {
     pub(super) programs: Programs<'a>,
     pub(super) file: PathBuf,
     pub(super) topology: Topology,
-    pub(super) mtu: u16,
+    mtu: usize,
 }
 
 impl<'a> Places<'a> {
     pub(super) fn build(
         programs: Programs<'a>,
         file: PathBuf,
-        mtu: u16,
-        seed: u64,
+        plan: &Plan,
     ) -> Result<Places<'a>, BenchError> {
-        let builder = TopologyBuilder::new(seed)
-            .host("A")
-            .host("B")
-            .veth(WIRE, "A", "B");
         Ok(Places {
             programs,
             file,
-            topology: builder.mtu(mtu.into()).build()?,
-            mtu,
+            topology: netns::topology(plan, plan.seed)?,
+            mtu: plan.network.mtu(),
         })
     }
 

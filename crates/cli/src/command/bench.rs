@@ -21,7 +21,7 @@ pub(crate) const HELP: &str = "Example:\n  whimbrel bench loss outage --backend 
     loss       goodput with 1 % loss on the last hop, over goodput without loss; RTT 10, 50, 100 ms (>= 0.95)\n  \
     lossless   Whimbrel's goodput over TCP Cubic's on the same lossless path (>= 1)\n  \
     outage     time from the link's return until the transfer resumes, over RTT + 100 ms (<= 1)\n  \
-    peer       one file over a clean veth pair, Whimbrel's rate over quinn's (>= 1), CPU of both\n  \
+    peer       one file over a clean veth pair, Whimbrel's rate over quinn's (>= 1) and over kernel TCP's, CPU of all\n  \
     fairness   shares of one bottleneck beside TCP and beside itself (no target)\n  \
     simulator  packet events per second on one core, over a million (>= 1)\n  \
     memory     a router's memory under a flood, over its configured bound (<= 1)\n  \

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use whimbrel_lab::LabError;
 use whimbrel_lab::figure::number;
+use whimbrel_lab::scenario::netns;
 use whimbrel_lab::scenario::report::{self, Report};
 use whimbrel_lab::scenario::{BatchOptions, Faults, Overrides, SAMPLE, Scenario};
 use whimbrel_lab::study::{Backend, Verdict};
@@ -37,6 +38,12 @@ pub(crate) enum LabCommand {
                       that matter and printed."
     )]
     Torture(Torture),
+    /// Send the Interests of a load; a run in namespaces starts it
+    #[command(hide = true)]
+    Consumer {
+        /// The order, as JSON
+        order: String,
+    },
     /// Print a minimal scenario with a comment
     #[command(after_help = "Example:\n  whimbrel lab sample > film.toml")]
     Sample,
@@ -153,8 +160,19 @@ pub(crate) fn run(command: LabCommand) -> Outcome {
                 network.links.len(),
                 scenario.settings.len()
             ));
+            for backend in Backend::ALL {
+                let overrides = Overrides {
+                    backend: Some(backend),
+                    ..Overrides::default()
+                };
+                match load(&check.file, overrides)?.check(backend) {
+                    Ok(()) => out(&format!("runs with --backend {}\n", backend.name())),
+                    Err(faults) => out(&format!("{faults}\n")),
+                }
+            }
             Ok(Exit::Done)
         }
+        LabCommand::Consumer { order } => consumer(&order),
         LabCommand::Sample => {
             out(SAMPLE);
             Ok(Exit::Done)
@@ -200,6 +218,13 @@ fn run_scenario(arguments: &Run) -> Outcome {
     } else {
         out(&text(&scenario, &report));
     }
+    Ok(Exit::Done)
+}
+
+fn consumer(order: &str) -> Outcome {
+    let consumer: netns::Consumer = serde_json::from_str(order)
+        .map_err(|error| Failure::new(Exit::Usage, format!("the order cannot be read: {error}")))?;
+    consumer.run(json_line)?;
     Ok(Exit::Done)
 }
 
@@ -262,7 +287,7 @@ fn text(scenario: &Scenario, report: &Report) -> String {
         }
         before = Some(&row.values);
         let spread = if row.runs > 1 {
-            format!("  ({} to {})", number(row.least), number(row.most))
+            format!("  ({} to {})", number(row.min), number(row.max))
         } else {
             String::new()
         };
@@ -277,5 +302,9 @@ fn text(scenario: &Scenario, report: &Report) -> String {
 }
 
 fn failure(error: LabError) -> Failure {
-    Failure::new(Exit::Other, error.to_string())
+    let exit = match error {
+        LabError::Scenario(_) => Exit::Usage,
+        _ => Exit::Other,
+    };
+    Failure::new(exit, error.to_string())
 }

@@ -1,4 +1,4 @@
-//! The receiving end: the real `curl`, or a client of our own where there is none.
+//! The receiving end: the real `curl`, or a built-in client where curl is not installed.
 
 use std::io::{self, Read};
 use std::net::{SocketAddrV4, TcpStream};
@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use super::copy::BLOCK;
 use super::server::read_head;
 use crate::process::wait_readable;
 use crate::{LabError, Namespace, TransferMeter, TransferObserver, TransferRecord};
 
-const READ_SIZE: usize = 256 * 1024;
-/// How often an observer hears of a transfer in which nothing arrives.
+/// Interval of reports to an observer while nothing arrives.
 const IDLE_REPORT: Duration = Duration::from_millis(100);
 
 /// Which HTTP client fetches.
@@ -93,11 +93,13 @@ fn curl(
     receiver.start();
     let mut process = host.spawn(command)?;
     if let Some(mut output) = process.take_stdout() {
+        // A pipe holds 64 KiB by default; a user without the right to more keeps that.
+        let _ = rustix::pipe::fcntl_setpipe_size(&output, BLOCK);
         receiver
             .receive(&mut output)
             .map_err(LabError::system("read from curl"))?;
     }
-    // What the record says counts; why curl failed is worth a line all the same.
+    // The record counts; the reason of curl's failure is logged.
     if receiver.short() && process.try_wait()?.is_some() {
         let mut said = String::new();
         if let Some(errors) = process.take_stderr() {
@@ -119,7 +121,7 @@ fn built_in(
         .saturating_duration_since(Instant::now())
         .max(Duration::from_millis(1));
     let connected = host.enter(|| TcpStream::connect_timeout(&server.into(), patience))?;
-    // Whatever the network does to the transfer is a result, which the record holds.
+    // Any effect of the network on the transfer is a result, which the record holds.
     if let Err(error) = connected.and_then(|stream| get(stream, server, patience, receiver)) {
         tracing::warn!(%error, "the transfer broke");
     }
@@ -183,8 +185,8 @@ impl<'a> Receiver<'a> {
 
     /// Reads until the end of the stream, or until the deadline.
     fn receive(&mut self, stream: &mut (impl Read + AsFd)) -> io::Result<()> {
-        let mut buffer = vec![0; READ_SIZE];
-        while Instant::now() < self.deadline {
+        let mut buffer = vec![0; BLOCK];
+        while Instant::now() < self.deadline && self.observer.goes_on() {
             let wake = self.deadline.min(Instant::now() + IDLE_REPORT);
             if wait_readable(stream, wake)? {
                 let count = match stream.read(&mut buffer) {

@@ -4,6 +4,7 @@
 //! ends, a receive buffer of 2 MB, and (section 5.2) "one HTTP GET request to retrieve one file".
 
 mod client;
+mod copy;
 mod server;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 pub use client::HttpClient;
+pub use copy::{BLOCK, receive, send_file};
 pub use server::{HttpServer, SenderStats};
 
 use crate::{LabError, Namespace, TransferObserver, TransferRecord};
@@ -24,7 +26,7 @@ pub enum CongestionControl {
     /// Linux's default, and that of [MFTP §5].
     #[default]
     Cubic,
-    /// Model-based; takes no single loss as congestion.
+    /// Model-based; does not treat a single loss as congestion.
     Bbr,
     /// The classic one.
     Reno,
@@ -41,7 +43,7 @@ impl CongestionControl {
     }
 }
 
-/// How the baseline fetches.
+/// The settings of a fetch over the kernel's TCP.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TcpBaseline {
     /// Of the sender. Default cubic.
@@ -49,9 +51,9 @@ pub struct TcpBaseline {
     /// The client's receive buffer in bytes, fixed (no autotuning); the kernel offers a part of it
     /// as window. Default 2 MB, as in [MFTP §5].
     pub receive_buffer: u32,
-    /// Who asks. Default: curl if it is installed.
+    /// The client. Default: curl if it is installed.
     pub client: HttpClient,
-    /// After this time the transfer is given up. Default 10 minutes.
+    /// Time limit of the transfer. Default 10 minutes.
     pub patience: Duration,
 }
 
@@ -69,9 +71,9 @@ impl Default for TcpBaseline {
 /// A finished fetch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TcpTransfer {
-    /// What the receiver saw; retransmissions are the sender's count.
+    /// The receiver's measurements; retransmissions are the sender's count.
     pub record: TransferRecord,
-    /// BLAKE3 hash of what arrived, in hexadecimal: equal to the file's if it arrived intact.
+    /// BLAKE3 hash of the received bytes, in hexadecimal: equal to the file's if it arrived intact.
     pub blake3: String,
     /// The client that fetched: "curl" or "built-in".
     pub client: String,

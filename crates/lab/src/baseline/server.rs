@@ -1,4 +1,4 @@
-//! An HTTP/1.1 server of one file, which reports what its TCP connections did.
+//! An HTTP/1.1 server of one file, which reports the counters of its TCP connections.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -14,13 +14,14 @@ use serde::{Deserialize, Serialize};
 use socket2::{Domain, SockRef, Socket, Type};
 
 use super::CongestionControl;
+use super::copy::{receive, send_file};
 use crate::{LabError, Namespace};
 
 const MAX_REQUEST: usize = 8192;
 const REQUEST_PATIENCE: Duration = Duration::from_secs(60);
 const MAX_CONNECTIONS: usize = 64;
 
-/// What the sending kernel says of its connections (TCP_INFO), summed over all of them.
+/// Counters of the sending kernel (TCP_INFO), summed over all connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SenderStats {
     /// Connections that were closed.
@@ -38,7 +39,7 @@ pub struct SenderStats {
     pub pending_timeouts: u64,
 }
 
-/// Serves one file, whatever path is asked for, until it is stopped or dropped.
+/// Serves one file under every path until it is stopped or dropped.
 #[derive(Debug)]
 pub struct HttpServer {
     address: SocketAddrV4,
@@ -102,7 +103,7 @@ impl HttpServer {
         })
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> SocketAddrV4 {
         self.address
     }
@@ -112,7 +113,7 @@ impl HttpServer {
         self.length
     }
 
-    /// Closes every connection and says what they did.
+    /// Closes every connection and returns their counters.
     pub fn stop(mut self) -> SenderStats {
         self.close();
         *self
@@ -207,18 +208,18 @@ fn answer(mut stream: &TcpStream, path: &Path) -> io::Result<()> {
             b"HTTP/1.1 405 Method Not Allowed\r\nAllow: GET\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
         );
     }
-    let mut file = File::open(path)?;
+    let file = File::open(path)?;
     let length = file.metadata()?.len();
     write!(
         stream,
         "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: {length}\r\n\
          Connection: close\r\n\r\n"
     )?;
-    io::copy(&mut file, &mut stream)?;
+    send_file(stream, &file)?;
     stream.shutdown(Shutdown::Write)?;
     // Until the client closes too, segments may still be sent again, and they must be counted.
     stream.set_read_timeout(None)?;
-    io::copy(&mut stream, &mut io::sink()).map(drop)
+    receive(stream, |_| Ok(())).map(drop)
 }
 
 /// The bytes up to the empty line that ends a request's or a response's head, without it.

@@ -40,9 +40,9 @@ pub struct EmulatedLink {
     pub name: String,
     /// The interfaces at its first and its second end.
     pub ends: [Tun; 2],
-    /// What happens from the first end to the second.
+    /// The model from the first end to the second.
     pub forward: LinkSpec,
-    /// What happens from the second end to the first.
+    /// The model from the second end to the first.
     pub backward: LinkSpec,
 }
 
@@ -101,7 +101,7 @@ impl Emulator {
         self.send(Command::SetUp { link, up: !out })
     }
 
-    /// Replaces what one direction of a link does, from now on and for later runs. Times in its
+    /// Replaces the model of one direction of a link, from now on and for later runs. Times in its
     /// schedule count from the last [`Emulator::arm`].
     pub fn set_spec(
         &self,
@@ -117,7 +117,7 @@ impl Emulator {
         })
     }
 
-    /// What each link has done since the last [`Emulator::arm`], in the order given to
+    /// Counters of each link since the last [`Emulator::arm`], in the order given to
     /// [`Emulator::start`].
     pub fn report(&self) -> Result<Vec<LinkReport>, LabError> {
         let (answer, answered) = channel();

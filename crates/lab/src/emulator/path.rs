@@ -113,7 +113,7 @@ impl Path {
         }
     }
 
-    /// When [`Path::deliver`] has something to do next.
+    /// The time at which [`Path::deliver`] is due next.
     pub(super) fn next_time(&self) -> Option<Instant> {
         let retired = self.retired.as_ref().and_then(Clocked::next_time);
         [retired, self.current.next_time()]
@@ -127,7 +127,7 @@ impl Path {
     }
 }
 
-/// What a link does while no run has started its schedule.
+/// The behaviour of a link before a run starts its schedule.
 fn unscheduled(spec: &LinkSpec) -> LinkSpec {
     LinkSpec {
         outages: Vec::new(),

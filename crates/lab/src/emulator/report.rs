@@ -1,11 +1,11 @@
-//! What an emulated link says of itself.
+//! Counters of an emulated link.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_sim::link::LinkStats;
 
-/// How the kernel schedules the emulator's thread.
+/// The scheduling of the emulator's thread by the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scheduling {
@@ -27,7 +27,7 @@ pub struct LinkReport {
     pub forward: DirectionReport,
     /// From its second end to its first.
     pub backward: DirectionReport,
-    /// How the thread that serves it runs.
+    /// The scheduling of the thread that serves it.
     pub scheduling: Scheduling,
 }
 
@@ -104,7 +104,7 @@ impl DirectionReport {
     }
 }
 
-/// How late packets were handed over.
+/// The delays of packets beyond the model's.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lateness {
     total: Duration,

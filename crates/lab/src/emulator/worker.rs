@@ -51,7 +51,7 @@ pub(super) struct Worker {
 struct Link {
     name: String,
     ends: [Tun; 2],
-    // The n-th path carries what is read at the n-th end to the other end.
+    // The n-th path carries packets read at the n-th end to the other end.
     paths: [Path; 2],
 }
 
@@ -195,7 +195,7 @@ impl Worker {
         }
     }
 
-    /// Waits for the next packet, command or deadline, and marks what can be read.
+    /// Waits for the next packet, command or deadline, and marks the readable devices.
     fn wait(&self, readable: &mut [bool]) -> io::Result<()> {
         let deadlines = self
             .links

@@ -4,18 +4,20 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::document::Document;
+use super::link::place_of;
 use super::run::Run;
-use super::{Plan, Scenario, netns, sim};
+use super::{Faults, Plan, Scenario, netns, sim};
 use crate::LabError;
 use crate::jobs::{Progress, run_all};
 use crate::study::Backend;
 
-/// How a scenario is to be run.
+/// The options of a run of all settings.
 #[derive(Clone, Debug)]
 pub struct BatchOptions {
-    /// What runs it.
+    /// The back end.
     pub backend: Backend,
-    /// Most runs at a time; `None` for one on each processor, in namespaces one in all.
+    /// Maximum of parallel runs; `None` for one on each processor, in namespaces one in all.
     pub jobs: Option<usize>,
     /// The whimbrel binary, for daemons in namespaces.
     pub program: PathBuf,
@@ -24,7 +26,7 @@ pub struct BatchOptions {
 /// The results of all runs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Batch {
-    /// What ran it.
+    /// The back end.
     pub backend: Backend,
     /// In the order of settings, and of runs within each.
     pub outcomes: Vec<Outcome>,
@@ -52,14 +54,25 @@ struct Job<'a> {
 }
 
 impl Scenario {
+    /// Refuses a feature that the back end lacks, with the line that asks for it.
+    pub fn check(&self, backend: Backend) -> Result<(), Faults> {
+        let mut refusals = self.settings.iter().filter_map(|setting| match backend {
+            Backend::Sim => sim::refusal(&setting.plan),
+            Backend::Netns => netns::refusal(&setting.plan),
+        });
+        let Some(refusal) = refusals.next() else {
+            return Ok(());
+        };
+        let document = Document::parse(&self.file, &self.text)?;
+        let key = place_of(&document, &refusal.key);
+        Err(document.fault(&key, refusal.message(backend)).into())
+    }
+
     /// Runs it.
     pub fn run(&self, options: &BatchOptions, progress: Progress<'_>) -> Result<Batch, LabError> {
+        self.check(options.backend)?;
         let mut jobs = Vec::new();
         for (index, setting) in self.settings.iter().enumerate() {
-            match options.backend {
-                Backend::Sim => sim::check(&setting.plan)?,
-                Backend::Netns => netns::check(&setting.plan)?,
-            }
             let at = setting.title();
             for run in 0..self.runs {
                 jobs.push(Job {
@@ -74,7 +87,7 @@ impl Scenario {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let workers = options.jobs.unwrap_or(match options.backend {
             Backend::Sim => processors,
-            // What runs beside it in real time would take processors from it.
+            // Other runs in real time would take processors from it.
             Backend::Netns => 1,
         });
         let one = |job: &Job<'_>| {

@@ -12,9 +12,9 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 use whimbrel_core::suggest;
+use whimbrel_node::config::key_path::{KeyPath, Step, key_at, line_of};
 
 use super::fault::Fault;
-use super::path::{KeyPath, Step};
 
 /// A value and where it was written.
 pub(super) type Value<'t> = Spanned<DeValue<'t>>;
@@ -26,7 +26,7 @@ pub(super) type Table<'t> = DeTable<'t>;
 pub(super) struct Document<'t> {
     file: PathBuf,
     text: &'t str,
-    /// What was written, to tell a place's key.
+    /// The tree as written, to find the key at a place.
     written: Arc<Value<'t>>,
     root: Value<'t>,
 }
@@ -85,7 +85,7 @@ impl<'t> Document<'t> {
         }
     }
 
-    /// Reads what is at `path`.
+    /// Reads the value at `path`.
     pub(super) fn read<T: DeserializeOwned>(&self, path: &KeyPath) -> Result<T, Fault> {
         match self.get(path) {
             Some(value) => self.decode(value.clone(), &[]),
@@ -111,7 +111,7 @@ impl<'t> Document<'t> {
         })
     }
 
-    /// A fault of what stands at `path`, or would stand there.
+    /// A fault of the value that stands at `path`, or would stand there.
     pub(super) fn fault(&self, path: &KeyPath, message: impl Into<String>) -> Fault {
         let known = (0..=path.0.len()).rev().find_map(|length| {
             let known = KeyPath(path.0[..length].to_vec());
@@ -130,9 +130,9 @@ impl<'t> Document<'t> {
 
     /// The line of a byte, and the innermost key whose name or value was written there.
     fn place(&self, offset: usize) -> (usize, KeyPath) {
-        let mut best = (usize::MAX, KeyPath::default());
-        search(&self.written, &KeyPath::default(), offset, &mut best);
-        (line_of(self.text, offset), best.1)
+        let written = self.written.get_ref().as_table();
+        let key = written.map_or_else(KeyPath::default, |table| key_at(table, offset));
+        (line_of(self.text, offset), key)
     }
 }
 
@@ -183,39 +183,4 @@ fn put<'t>(at: &mut Value<'t>, steps: &[Step], value: &Value<'t>) -> bool {
         },
         _ => false,
     }
-}
-
-fn search(value: &Value<'_>, path: &KeyPath, offset: usize, best: &mut (usize, KeyPath)) {
-    let mut consider = |span: Range<usize>, path: KeyPath| {
-        if span.contains(&offset) && span.len() <= best.0 {
-            *best = (span.len(), path);
-        }
-    };
-    match value.get_ref() {
-        DeValue::Table(table) => {
-            for (key, value) in table {
-                let below = path.key(key.get_ref());
-                consider(key.span(), below.clone());
-                consider(value.span(), below);
-            }
-            for (key, value) in table {
-                search(value, &path.key(key.get_ref()), offset, best);
-            }
-        }
-        DeValue::Array(array) => {
-            for (index, value) in array.iter().enumerate() {
-                consider(value.span(), path.index(index));
-            }
-            for (index, value) in array.iter().enumerate() {
-                search(value, &path.index(index), offset, best);
-            }
-        }
-        _ => {}
-    }
-}
-
-/// The line of a byte, from 1.
-fn line_of(text: &str, offset: usize) -> usize {
-    let before = text.get(..offset).unwrap_or(text);
-    before.matches('\n').count() + 1
 }

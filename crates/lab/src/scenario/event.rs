@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use whimbrel_core::units;
+use whimbrel_node::config::key_path::KeyPath;
 use whimbrel_sim::link::LinkSpec;
 
 use super::document::Document;
 use super::fault::{Fault, Faults, Found};
-use super::network::{Network, link_at, network as read_network, node_at};
+use super::network::{Network, link_at as any_link_at, network as read_network, node_at};
 use super::node::Role;
-use super::path::KeyPath;
 
 /// A single change to a running network.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,13 +20,13 @@ pub enum Action {
     Cut(usize),
     /// The link passes packets again.
     Restore(usize),
-    /// The link does something else from now on, in each direction.
+    /// The link has other properties from now on, in each direction.
     Change(usize, Box<(LinkSpec, LinkSpec)>),
     /// The node is killed without warning.
     Crash(usize),
     /// The node starts again, with nothing in its memory.
     Restart(usize),
-    /// The node forgets what it has cached.
+    /// The node erases its cache.
     EmptyCache(usize),
 }
 
@@ -37,6 +37,8 @@ pub struct Timed {
     pub at: Duration,
     /// What.
     pub action: Action,
+    /// The number of the event in the file, from 0.
+    pub event: usize,
 }
 
 /// `[[events]]`: `at`, and exactly one of `outage`, `change`, `move`, `crash` and `empty_cache`,
@@ -87,7 +89,12 @@ pub(super) fn timeline(
     let mut timeline = Vec::new();
     for index in 0..count {
         let lowered = lower(document, network, &at.index(index), seed);
-        timeline.extend(found.keep(lowered).into_iter().flatten());
+        let actions = found.keep(lowered).into_iter().flatten();
+        timeline.extend(actions.map(|(at, action)| Timed {
+            at,
+            action,
+            event: index,
+        }));
     }
     timeline.sort_by_key(|timed: &Timed| timed.at);
     found.or(Some(timeline))
@@ -98,10 +105,9 @@ fn lower(
     network: &Network,
     at: &KeyPath,
     seed: u64,
-) -> Result<Vec<Timed>, Fault> {
+) -> Result<Vec<(Duration, Action)>, Fault> {
     let section: Section = document.read(at)?;
     let when = section.at;
-    let timed = |at, action| Timed { at, action };
     let until = section.duration.map(|duration| when + duration);
     let verbs = [
         ("outage", &section.outage),
@@ -127,14 +133,14 @@ fn lower(
     Ok(match verb {
         "outage" => {
             let link = link(object)?;
-            let cut = timed(when, Action::Cut(link));
-            let restored = until.map(|until| timed(until, Action::Restore(link)));
+            let cut = (when, Action::Cut(link));
+            let restored = until.map(|until| (until, Action::Restore(link)));
             [cut].into_iter().chain(restored).collect()
         }
         "change" => {
             let index = link(object)?;
             let changed = changed(document, at, object, seed, index)?;
-            vec![timed(when, Action::Change(index, Box::new(changed)))]
+            vec![(when, Action::Change(index, Box::new(changed)))]
         }
         "move" => {
             let node = node(object)?;
@@ -142,8 +148,8 @@ fn lower(
         }
         "crash" => {
             let node = node(object)?;
-            let crash = timed(when, Action::Crash(node));
-            let restart = until.map(|until| timed(until, Action::Restart(node)));
+            let crash = (when, Action::Crash(node));
+            let restart = until.map(|until| (until, Action::Restart(node)));
             [crash].into_iter().chain(restart).collect()
         }
         _ => {
@@ -152,9 +158,24 @@ fn lower(
                 let message = format!("'{object}' is no ndn-router, so it has no cache");
                 return Err(document.fault(&key, message));
             }
-            vec![timed(when, Action::EmptyCache(node))]
+            vec![(when, Action::EmptyCache(node))]
         }
     })
+}
+
+/// The link that `path` names, if events can change it.
+fn link_at(
+    document: &Document<'_>,
+    network: &Network,
+    path: &KeyPath,
+    name: &str,
+) -> Result<usize, Fault> {
+    let link = any_link_at(document, network, path, name)?;
+    if network.links[link].emulated {
+        return Ok(link);
+    }
+    let message = format!("link '{name}' is not emulated, so it cannot change");
+    Err(document.fault(path, message))
 }
 
 /// Refuses keys that say nothing to this verb: they were meant for something else.
@@ -212,7 +233,7 @@ fn moved(
     at: &KeyPath,
     section: &Section,
     node: usize,
-) -> Result<Vec<Timed>, Fault> {
+) -> Result<Vec<(Duration, Action)>, Fault> {
     let end = |key: &str, name: &Option<String>| {
         let at = at.key(key);
         let name = name.as_deref().ok_or_else(|| {
@@ -233,13 +254,12 @@ fn moved(
     if !gap.is_zero() && !overlap.is_zero() {
         return Err(document.fault(&at.key("gap"), "a move has a gap or an overlap, not both"));
     }
-    let timed = |at, action| Timed { at, action };
     Ok(vec![
-        timed(Duration::ZERO, Action::Cut(to)),
-        timed(
+        (Duration::ZERO, Action::Cut(to)),
+        (
             (section.at + gap).saturating_sub(overlap),
             Action::Restore(to),
         ),
-        timed(section.at, Action::Cut(from)),
+        (section.at, Action::Cut(from)),
     ])
 }

@@ -3,6 +3,11 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use whimbrel_node::config::key_path::KeyPath;
+
+use crate::LabError;
+use crate::study::Backend;
+
 pub(super) use whimbrel_core::suggest::hint;
 
 /// One fault of a scenario file: shown as `FILE:LINE: key.path: message`.
@@ -71,7 +76,7 @@ impl Found {
         self.0.push(fault);
     }
 
-    /// `value` if nothing was found. What several keys inherit is said once.
+    /// Returns `value` if no fault was found. A fault that several keys inherit is reported once.
     pub(super) fn or<T>(mut self, value: Option<T>) -> Result<T, Faults> {
         match value {
             Some(value) if self.0.is_empty() => Ok(value),
@@ -81,5 +86,40 @@ impl Found {
                 Err(Faults(self.0))
             }
         }
+    }
+}
+
+/// A feature that a back end lacks, and the key that asks for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub(super) key: KeyPath,
+    what: String,
+}
+
+impl Refusal {
+    /// `what` follows "does not".
+    pub(super) fn new(key: [&str; 3], what: String) -> Refusal {
+        let key = KeyPath::from(key);
+        Refusal { key, what }
+    }
+
+    /// Of a key of an event.
+    pub(super) fn event(number: usize, key: &str, what: String) -> Refusal {
+        let key = KeyPath::from(["events"]).index(number).key(key);
+        Refusal { key, what }
+    }
+
+    /// As the error of a plan, which knows no file.
+    pub(super) fn of(self, backend: Backend) -> LabError {
+        LabError::not_played(backend, self.what)
+    }
+
+    /// The message of the fault.
+    pub(super) fn message(&self, backend: Backend) -> String {
+        format!(
+            "the back end '{}' does not {} yet",
+            backend.name(),
+            self.what
+        )
     }
 }

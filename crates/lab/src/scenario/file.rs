@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::DeValue;
 use whimbrel_core::units;
+use whimbrel_node::config::key_path::KeyPath;
 
 use super::document::{Document, Value, empty_table, table_value};
 use super::event::{Timed, timeline};
@@ -17,7 +18,6 @@ use super::load::{Load, loads};
 use super::metric;
 use super::network::{Network, network};
 use super::node::Role;
-use super::path::KeyPath;
 use super::route::{Routes, routes};
 use super::statement::{Statement, shown};
 use crate::study::Backend;
@@ -29,18 +29,18 @@ pub struct Overrides {
     pub seed: Option<u64>,
     /// Runs of each setting.
     pub runs: Option<u32>,
-    /// What is to run it: `[sim]` or `[netns]` holds then.
+    /// The back end, whose section `[sim]` or `[netns]` then applies.
     pub backend: Option<Backend>,
 }
 
 /// A scenario that has no fault.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
-    /// Where it was read.
+    /// Its path.
     pub file: PathBuf,
     /// Its text.
     pub text: String,
-    /// For people; the file's name if it says nothing.
+    /// For people; the file's name by default.
     pub title: String,
     /// A description, for people.
     pub about: String,
@@ -68,18 +68,20 @@ pub struct Setting {
 pub struct Plan {
     /// Nodes and links.
     pub network: Network,
-    /// How packets find their way.
+    /// The routes.
     pub routes: Routes,
     /// The loads.
     pub loads: Vec<Load>,
     /// Actions in the order of their times.
     pub timeline: Vec<Timed>,
-    /// Of the first run; the others count on from it.
+    /// Seed of the first run; each further run has the next one.
     pub seed: u64,
-    /// A run that takes longer is cut off, counted from its origin.
+    /// Time limit of a run, counted from its origin.
     pub limit: Duration,
-    /// A run goes on for so long after the last load's end, and what is still on its way counts.
+    /// Time that a run continues after the last load's end; bytes that arrive in it count.
     pub linger: Duration,
+    /// From the run's origin to the moment from which links are counted.
+    pub warm_up: Duration,
 }
 
 /// The keys of the root that are no tables.
@@ -98,6 +100,8 @@ struct Head {
     limit: Duration,
     #[serde(default, with = "units::duration")]
     linger: Duration,
+    #[serde(default, with = "units::duration")]
+    warm_up: Duration,
     #[serde(default = "transfers")]
     metrics: Vec<String>,
     #[serde(default)]
@@ -122,7 +126,7 @@ const TABLES: [&str; 11] = [
     "netns",
 ];
 /// Settings of a sweep: more were hardly meant.
-const MOST_SETTINGS: usize = 10_000;
+const MAX_SETTINGS: usize = 10_000;
 
 impl Setting {
     /// The value of a swept key here, or the name of the set of keys.
@@ -187,7 +191,7 @@ impl Scenario {
         })
     }
 
-    /// What `[study]` says to the code of a study; a scenario means nothing by it.
+    /// The section `[study]`, which only the code of a study uses.
     pub fn study<T: DeserializeOwned>(&self) -> Result<T, Faults> {
         let document = Document::parse(&self.file, &self.text)?;
         let at = KeyPath::from(["study"]);
@@ -248,6 +252,7 @@ fn plan(document: &Document<'_>, overrides: Overrides) -> Result<Plan, Faults> {
         seed,
         limit: head.limit,
         linger: head.linger,
+        warm_up: head.warm_up,
         network,
     };
     fits(document, &plan)?;
@@ -271,13 +276,13 @@ fn fits(document: &Document<'_>, plan: &Plan) -> Result<(), Fault> {
         );
         return Err(document.fault(&KeyPath::from(["nodes"]), message));
     }
+    if plan.warm_up >= plan.limit {
+        let message = "the run is cut off before it has warmed up";
+        return Err(document.fault(&KeyPath::from(["warm_up"]), message));
+    }
     for load in &plan.loads {
-        let Some(passes) = load.plane.passes() else {
-            continue;
-        };
-        let routes = plan.routes.towards(network, load.from, passes);
         for receiver in &load.to {
-            if routes[*receiver].is_empty() {
+            if !plan.routes.connect(network, load, *receiver) {
                 let message = format!(
                     "no path of routers leads from '{}' to '{}'",
                     network.nodes[*receiver].name, network.nodes[load.from].name
@@ -297,8 +302,8 @@ fn sweep<'t>(document: &Document<'t>) -> Result<Swept<'t>, Fault> {
     let mut swept = vec![(Vec::new(), document.clone())];
     for key in document.keys(&at) {
         let steps = steps(document, &key)?;
-        if swept.len() * steps.len() > MOST_SETTINGS {
-            let message = format!("this makes more than {MOST_SETTINGS} settings");
+        if swept.len() * steps.len() > MAX_SETTINGS {
+            let message = format!("this makes more than {MAX_SETTINGS} settings");
             return Err(document.fault(&at.key(&key), message));
         }
         let mut next = Vec::with_capacity(swept.len() * steps.len());
@@ -432,7 +437,7 @@ fn known_metrics(settings: &[Setting]) -> Vec<String> {
     known
 }
 
-/// Refuses a statement about what is not measured, or about no setting.
+/// Refuses a statement about an unknown metric, or about no setting.
 fn statements(document: &Document<'_>, head: &Head, settings: &[Setting]) -> Result<(), Fault> {
     let known = known_metrics(settings);
     for (index, statement) in head.statements.iter().enumerate() {

@@ -8,7 +8,7 @@ use super::statement::{Statement, shown};
 use super::{Scenario, batch::Batch};
 use crate::study::Verdict;
 
-/// A statement and what we measured.
+/// A statement and our measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judged {
     /// Of the statement.

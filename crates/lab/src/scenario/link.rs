@@ -1,10 +1,11 @@
-//! Links: what is said of all, of a preset, and of one, laid upon each other.
+//! Links: defaults, presets and their own keys, merged layer by layer.
 
 use std::sync::OnceLock;
 
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::DeTable;
+use whimbrel_node::config::key_path::{KeyPath, Step};
 use whimbrel_node::ndn::faces::ModelledDevice;
 use whimbrel_sim::link::presets::{preset, presets};
 use whimbrel_sim::link::{LinkSpec, LinkSpecError, QueueLimit, Rate};
@@ -14,7 +15,6 @@ use super::document::{Document, Table, Value, empty_table, merged, table_value};
 use super::fault::{Fault, hint};
 use super::network::Network;
 use super::node::{Role, check_name};
-use super::path::KeyPath;
 
 /// A link of a network.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,12 +33,14 @@ pub struct Link {
     pub cost: Option<u64>,
     /// Recovery of lost frames between NDN routers.
     pub recovery: Recovery,
-    /// What NDN routers put their frames into.
+    /// The carrier of frames between NDN routers.
     pub carrier: Carrier,
     /// Whether NDN routers see the queues of its devices; see [`Link::device`].
     pub device: bool,
     /// Whether NDN routers mark congestion on it.
     pub marking: bool,
+    /// Whether namespaces emulate it; else it is a veth pair, as fast as the kernel.
+    pub emulated: bool,
 }
 
 impl Link {
@@ -69,7 +71,7 @@ impl Link {
         }
     }
 
-    /// What happens to packets that leave `node`.
+    /// The direction of packets that leave `node`.
     pub fn from(&self, node: usize) -> &LinkSpec {
         if self.ends.0 == node {
             &self.forward
@@ -79,7 +81,7 @@ impl Link {
     }
 }
 
-/// What recovers lost frames of NDN on a link.
+/// The recovery of lost frames between NDN routers on a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Recovery {
@@ -101,7 +103,7 @@ pub enum Recovery {
     Adaptive,
 }
 
-/// What frames of NDN are put into.
+/// The carrier of frames between NDN routers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Carrier {
@@ -141,18 +143,23 @@ struct Own {
     device: bool,
     #[serde(default = "yes")]
     marking: bool,
+    #[serde(default = "yes")]
+    emulated: bool,
 }
 
+/// The MTU of Ethernet, bytes.
+pub(super) const ETHERNET: usize = 1500;
+
 fn ethernet() -> usize {
-    1500
+    ETHERNET
 }
 
 fn yes() -> bool {
     true
 }
 
-const OWN: [&str; 8] = [
-    "between", "preset", "mtu", "cost", "recovery", "carrier", "device", "marking",
+const OWN: [&str; 9] = [
+    "between", "preset", "mtu", "cost", "recovery", "carrier", "device", "marking", "emulated",
 ];
 const DIRECTIONS: [&str; 2] = ["forward", "backward"];
 /// IPv4's least, and the largest packet there is.
@@ -173,7 +180,7 @@ impl<'t> Layers<'t> {
         }
     }
 
-    /// Lays the table at `path` upon what is there, if there is one.
+    /// Merges the table at `path`, if there is one, over the present keys.
     pub(super) fn lay(&mut self, document: &Document<'t>, path: &KeyPath) -> Result<(), Fault> {
         let Some(value) = document.get(path) else {
             return Ok(());
@@ -296,15 +303,16 @@ impl<'t> Layers<'t> {
             carrier: own.carrier,
             device: own.device,
             marking: own.marking,
+            emulated: own.emulated,
         })
     }
 }
 
-/// Refuses links that NDN routers cannot use as they are told to.
+/// Refuses contradictory keys of links.
 pub(super) fn check(document: &Document<'_>, network: &Network) -> Result<(), Fault> {
     for link in &network.links {
         let refuse = |key, message| {
-            let at = place_of(document, &KeyPath::from(["links", &link.name]), key);
+            let at = place_of(document, &KeyPath::from(["links", &link.name, key]));
             Err(document.fault(&at, message))
         };
         let ends = [link.ends.0, link.ends.1].map(|end| &network.nodes[end]);
@@ -316,6 +324,11 @@ pub(super) fn check(document: &Document<'_>, network: &Network) -> Result<(), Fa
                 odd.name
             );
             return refuse("carrier", message);
+        }
+        let clean = LinkSpec::default();
+        if !link.emulated && (link.forward != clean || link.backward != clean) {
+            let message = "a link that is not emulated has no rate, delay, queue, loss or the like";
+            return refuse("emulated", message.to_owned());
         }
         for spec in [&link.forward, &link.backward]
             .into_iter()
@@ -335,29 +348,36 @@ pub(super) fn check(document: &Document<'_>, network: &Network) -> Result<(), Fa
     Ok(())
 }
 
-/// Which key of a link, or of what it inherits, an error is about.
+/// The key of a link, or of its defaults, that an error is about.
 fn at_fault(document: &Document<'_>, link: &KeyPath, error: &LinkSpecError) -> KeyPath {
     let key = match error {
         LinkSpecError::OverlappingOutage => "outages",
         LinkSpecError::Probability { field, .. } => field,
         _ => "rate",
     };
-    place_of(document, link, key)
+    place_of(document, &link.key(key))
 }
 
-/// Where a key of a link was written: at the link, or at what it inherits.
-fn place_of(document: &Document<'_>, link: &KeyPath, key: &str) -> KeyPath {
+/// The place at which a key was written; one of a link may be inherited.
+pub(super) fn place_of(document: &Document<'_>, key: &KeyPath) -> KeyPath {
+    let [Step::Key(links), link, Step::Key(name)] = key.0.as_slice() else {
+        return key.clone();
+    };
+    if links != "links" {
+        return key.clone();
+    }
+    let link = KeyPath(vec![Step::Key(links.clone()), link.clone()]);
     let places = [
-        link.key(key),
-        link.key("forward").key(key),
-        link.key("backward").key(key),
-        KeyPath::from(["graph", "link", key]),
-        KeyPath::from(["defaults", "link", key]),
+        key.clone(),
+        link.key("forward").key(name),
+        link.key("backward").key(name),
+        KeyPath::from(["graph", "link", name]),
+        KeyPath::from(["defaults", "link", name]),
     ];
     let known = places
         .into_iter()
         .find(|place| document.get(place).is_some());
-    known.unwrap_or_else(|| link.clone())
+    known.unwrap_or(link)
 }
 
 fn text_value<'t>(text: String) -> Value<'t> {

@@ -1,20 +1,22 @@
 //! Loads: requests for content, with their receivers and times. To add one: a field of `Section`, a
-//! variant of [`Kind`], an arm of `Section::kind`, and what each back end makes of it.
+//! variant of [`Kind`], an arm of `Section::kind`, and its implementation in each back end.
 
 use std::time::Duration;
 
-use serde::Deserialize;
-use whimbrel_core::units;
+use serde::{Deserialize, Serialize};
+use whimbrel_core::{RttOptions, units};
+use whimbrel_ndn_packet::Name;
+use whimbrel_node::config::key_path::KeyPath;
 use whimbrel_transport::cbr::BELRP;
+use whimbrel_transport::{CbrConfig, Gaps};
 
 use super::document::Document;
 use super::fault::{Fault, Faults, Found};
 use super::network::{Network, node_at};
-use super::node::{Role, check_name};
-use super::path::KeyPath;
+use super::node::{Names, Role, check_name};
 use crate::CongestionControl;
 
-/// What carries a load.
+/// The protocol that carries a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Plane {
@@ -27,7 +29,7 @@ pub enum Plane {
 }
 
 impl Plane {
-    /// As a scenario says it.
+    /// Its name in a scenario.
     pub const fn name(self) -> &'static str {
         match self {
             Plane::MobilityFirst => "mobility-first",
@@ -36,7 +38,7 @@ impl Plane {
         }
     }
 
-    /// What passes it on; TCP's packets pass every node.
+    /// The role that forwards it; TCP's packets pass every node.
     pub const fn passes(self) -> Option<Role> {
         match self {
             Plane::MobilityFirst => Some(Role::Router),
@@ -55,26 +57,26 @@ impl Plane {
     }
 }
 
-/// Something to be carried.
+/// A request for content.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
     /// Its name.
     pub name: String,
     /// The node that has the content.
     pub from: usize,
-    /// The nodes that ask for it.
+    /// The nodes that request it.
     pub to: Vec<usize>,
-    /// When they ask first, counted from the run's origin.
+    /// The time of their first request, counted from the run's origin.
     pub start: Duration,
-    /// They ask first at a random moment within so long after `start`: the same one in every
+    /// They request first at a random moment in this time after `start`: the same one in every
     /// setting.
     pub within: Duration,
-    /// How long chunks may be missing before a receiver asks for them again, over MobilityFirst;
+    /// Time after which a receiver of MobilityFirst requests missing chunks again;
     /// `None` for the host's default.
     pub nack_timer: Option<Duration>,
     /// Of the kernel's TCP.
     pub congestion: CongestionControl,
-    /// What carries it.
+    /// The protocol that carries it.
     pub plane: Plane,
     /// The request.
     pub kind: Kind,
@@ -83,7 +85,7 @@ pub struct Load {
 /// A kind of request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
-    /// One file of so many bytes.
+    /// One file of this many bytes.
     File(u64),
     /// Interests at a rate, each for its own Data.
     Requests(Requests),
@@ -91,17 +93,17 @@ pub enum Kind {
     Flows(Flows),
     /// Files of which some are asked for at a time.
     Page(Page),
-    /// As much as gets through until the run ends; nothing waits for it.
+    /// As many bytes as get through until the run ends, which does not wait for them.
     Bulk,
 }
 
 /// `cbr = { rate = 900, count = 20000 }`, and `poisson` likewise.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Requests {
     /// Interests a second, repeated ones included.
     pub rate: f64,
-    /// How many Data are wanted.
+    /// Number of Data.
     pub count: u64,
     /// Bytes of content in each.
     #[serde(default = "payload")]
@@ -109,7 +111,7 @@ pub struct Requests {
     /// InterestLifetime.
     #[serde(default = "lifetime", with = "units::duration")]
     pub lifetime: Duration,
-    /// When an Interest is sent again.
+    /// The retransmission timeout of Interests.
     #[serde(default)]
     pub timeout: Timeout,
     /// Whether gaps are exponential, not all the same.
@@ -117,20 +119,44 @@ pub struct Requests {
     pub random: bool,
 }
 
+impl Requests {
+    /// The consumer that sends them below `prefix`.
+    pub(super) fn consumer(&self, prefix: Name) -> CbrConfig {
+        CbrConfig {
+            count: self.count,
+            rate: self.rate,
+            gaps: if self.random {
+                Gaps::Exponential
+            } else {
+                Gaps::Constant
+            },
+            lifetime: self.lifetime,
+            check: self.timeout.check,
+            timeout: RttOptions {
+                initial: self.timeout.initial,
+                min: self.timeout.min,
+                k: self.timeout.variation_factor,
+                ..BELRP
+            },
+            ..CbrConfig::belrp(prefix)
+        }
+    }
+}
+
 /// `timeout = { initial = "20 ms", min = "20 ms", variation_factor = 8, check = "5 ms" }`: a
 /// consumer's time-out is ndnSIM's, `multiplier x max(min, SRTT + variation_factor x RTTVAR)`.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Timeout {
-    /// Before anything was measured.
+    /// Before the first measurement.
     #[serde(with = "units::duration")]
     pub initial: Duration,
-    /// Its least.
+    /// Its minimum.
     #[serde(with = "units::duration")]
     pub min: Duration,
-    /// How often the variation counts.
+    /// Factor of the variation.
     pub variation_factor: f64,
-    /// How often it is looked at.
+    /// Interval of the checks.
     #[serde(with = "units::duration")]
     pub check: Duration,
 }
@@ -164,7 +190,7 @@ pub struct Flows {
     pub size: u64,
     /// Mean of the Poisson process by which they are asked for.
     pub per_second: f64,
-    /// How many.
+    /// Number of files.
     pub count: u32,
 }
 
@@ -172,26 +198,18 @@ pub struct Flows {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Page {
-    /// How many.
+    /// Number of files.
     pub objects: u32,
     /// Of each, bytes.
     #[serde(with = "units::size")]
     pub size: u64,
-    /// Asked for at a time; six as browsers do.
+    /// Number of parallel requests; six, as in browsers.
     #[serde(default = "parallel")]
     pub parallel: u32,
 }
 
 fn parallel() -> u32 {
     6
-}
-
-/// One name or several.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged, expecting = "a node's name, or several: [\"a\", \"b\"]")]
-enum Names {
-    One(String),
-    Several(Vec<String>),
 }
 
 /// `loads.NAME`
@@ -267,15 +285,11 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
     check_name(document, &at, &name)?;
     let section: Section = document.read(&at)?;
     let from = node_at(document, network, &at.key("from"), &section.from)?;
-    let to = match &section.to {
-        Names::One(one) => vec![node_at(document, network, &at.key("to"), one)?],
-        Names::Several(several) => {
-            let nodes = several.iter().enumerate();
-            nodes
-                .map(|(index, node)| node_at(document, network, &at.key("to").index(index), node))
-                .collect::<Result<_, _>>()?
-        }
-    };
+    let to = section.to.at(&at.key("to"));
+    let to = to
+        .iter()
+        .map(|(at, name)| node_at(document, network, at, name));
+    let to: Vec<usize> = to.collect::<Result<_, _>>()?;
     if to.is_empty() || to.contains(&from) {
         let message = format!("'{}' is to be asked by another node", section.from);
         return Err(document.fault(&at.key("to"), message));

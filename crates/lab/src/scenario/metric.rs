@@ -23,9 +23,12 @@ const REQUESTS: [(&str, &str); 4] = [
 const HOST: [&str; 1] = ["resent"];
 /// Of a MobilityFirst router: the same, and chunks of its proxy.
 const ROUTER: [&str; 4] = ["resent", "stored", "released", "pushed"];
-/// Of a link, both directions together.
-const LINK: [(&str, &str); 4] = [
+/// Of a link, both directions together; and the bytes that arrived from its first end and from its
+/// second.
+const LINK: [(&str, &str); 6] = [
     ("bytes", "B"),
+    ("forward", "B"),
+    ("backward", "B"),
     ("packets", ""),
     ("lost", "packets"),
     ("dropped", "packets"),

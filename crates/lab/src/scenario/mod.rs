@@ -31,15 +31,15 @@
 //! |---|---|---|
 //! | `title`, `about`, `seed`, `runs`, `limit`, `linger`, `metrics` | [`mod@file`] | the whole |
 //! | `nodes` | [`node`] | names and roles |
-//! | `links`, `defaults.link` | [`link`] | ends, and what `whimbrel_sim::link::LinkSpec` says of each direction |
+//! | `links`, `defaults.link` | [`link`] | ends, and the `whimbrel_sim::link::LinkSpec` of each direction |
 //! | `graph` | [`graph`], [`network`] | nodes and links that are generated or imported |
 //! | `routes` | [`route`] | how paths are chosen, and the ones that are given |
 //! | `loads` | [`load`] | requests for content |
-//! | `events` | [`event`] | what happens meanwhile |
+//! | `events` | [`event`] | changes during the run |
 //! | `sweep` | [`mod@file`] | values of any other key, each with each |
-//! | `statements` | [`statement`] | what a paper states |
+//! | `statements` | [`statement`] | a paper's statements |
 //! | `sim`, `netns` | [`mod@file`] | keys that hold on that back end only |
-//! | `study` | a study's code | what its figures are about |
+//! | `study` | a study's code | its figures |
 //!
 //! | module | does |
 //! |---|---|
@@ -63,7 +63,6 @@ pub mod metric;
 pub mod netns;
 pub mod network;
 pub mod node;
-mod path;
 pub mod report;
 pub mod route;
 pub mod run;

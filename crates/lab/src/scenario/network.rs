@@ -2,15 +2,15 @@
 
 use serde::Deserialize;
 use whimbrel_core::units;
+use whimbrel_node::config::key_path::KeyPath;
 
 use super::document::{Document, empty_table, table_value};
 use super::fault::{Fault, Faults, Found, hint};
 use super::graph::{Edge, Graph, Shape};
 use super::link::{Layers, Link};
 use super::node::{Node, NodeSettings, Role, Roles, read, settings};
-use super::path::KeyPath;
 
-/// A network that can be built.
+/// A sound network.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Network {
     /// In the order of the file; a graph's nodes come first.
@@ -34,6 +34,38 @@ impl Network {
     pub fn at(&self, node: usize) -> impl Iterator<Item = (usize, usize)> {
         let links = self.links.iter().enumerate();
         links.filter_map(move |(index, link)| Some((index, link.other_end(node)?)))
+    }
+
+    /// The routers that a host attaches to: the ones that it names, or those at its links.
+    pub fn access_routers(&self, host: usize) -> Vec<usize> {
+        match self.nodes[host].routers.as_slice() {
+            [] => {
+                let peers = self.at(host).map(|(_, peer)| peer);
+                peers
+                    .filter(|peer| self.nodes[*peer].is(Role::Router))
+                    .collect()
+            }
+            named => named.to_vec(),
+        }
+    }
+
+    /// Whether the link between two neighbours is one of MobilityFirst: hosts speak with their
+    /// routers, and routers with each other.
+    pub fn attach(&self, a: usize, b: usize) -> bool {
+        let [first, second] = [&self.nodes[a], &self.nodes[b]];
+        let routed = |host: &Node| host.is(Role::Host) && host.routers.is_empty();
+        match (first.is(Role::Router), second.is(Role::Router)) {
+            (true, true) => true,
+            (true, false) => routed(second),
+            (false, true) => routed(first),
+            (false, false) => false,
+        }
+    }
+
+    /// The largest IP packet that every link carries, in bytes.
+    pub fn mtu(&self) -> usize {
+        let mtus = self.links.iter().map(|link| link.mtu);
+        mtus.min().unwrap_or(super::link::ETHERNET)
     }
 
     /// The nodes with a role.
@@ -88,6 +120,7 @@ pub(super) fn network(document: &Document<'_>, seed: u64) -> Result<Network, Fau
                 name: name.clone(),
                 roles: leaf.unwrap_or(&section.role).clone(),
                 settings: defaults.clone(),
+                routers: Vec::new(),
             });
         }
     }
@@ -139,12 +172,64 @@ pub(super) fn network(document: &Document<'_>, seed: u64) -> Result<Network, Fau
         let message = "a scenario needs nodes: [nodes] and [links], or [graph]";
         found.add(document.fault(&KeyPath::default(), message));
     }
+    found.keep_all(attach_hosts(document, &mut network));
     // Links of nodes that could not be read would be blamed for them.
     found.or(Some(()))?;
     all.or(Some(network))
 }
 
-/// Refuses what no part of a scenario takes its defaults from.
+/// Finds the routers that hosts name.
+fn attach_hosts(document: &Document<'_>, network: &mut Network) -> Result<(), Faults> {
+    let mut found = Found::default();
+    for index in 0..network.nodes.len() {
+        let named = found.keep_all(named_routers(document, network, index));
+        network.nodes[index].routers = named.unwrap_or_default();
+    }
+    found.or(Some(()))
+}
+
+/// The routers that a node's key `router` names.
+fn named_routers(
+    document: &Document<'_>,
+    network: &Network,
+    node: usize,
+) -> Result<Vec<usize>, Faults> {
+    let known = &network.nodes[node];
+    let Some(names) = &known.settings.router else {
+        return Ok(Vec::new());
+    };
+    let own = KeyPath::from(["nodes", &known.name, "router"]);
+    let is_own = document.get(&own).is_some();
+    if !known.is(Role::Host) {
+        // The default is for hosts.
+        if !is_own {
+            return Ok(Vec::new());
+        }
+        let message = format!("'{}' is no host, so it attaches to no router", known.name);
+        return Err(document.fault(&own, message).into());
+    }
+    let at = match is_own {
+        true => own,
+        false => KeyPath::from(["defaults", "node", "router"]),
+    };
+    let mut found = Found::default();
+    let mut routers = Vec::new();
+    for (at, name) in names.at(&at) {
+        let Some(router) = found.keep(node_at(document, network, &at, name)) else {
+            continue;
+        };
+        if !network.nodes[router].is(Role::Router) {
+            found.add(document.fault(&at, format!("'{name}' is no router")));
+        } else if routers.contains(&router) {
+            found.add(document.fault(&at, format!("'{name}' is named twice")));
+        } else {
+            routers.push(router);
+        }
+    }
+    found.or(Some(routers))
+}
+
+/// Refuses defaults that no part of a scenario uses.
 fn known_defaults(document: &Document<'_>) -> Result<(), Fault> {
     const KNOWN: [&str; 2] = ["link", "node"];
     let at = KeyPath::from(["defaults"]);

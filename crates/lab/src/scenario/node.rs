@@ -6,10 +6,10 @@ use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 use whimbrel_forwarder::strategy::StrategyChoice;
 use whimbrel_ndn_packet::Name;
+use whimbrel_node::config::key_path::KeyPath;
 
 use super::document::{Document, Table, empty_table, merged, table_value};
 use super::fault::{Fault, hint};
-use super::path::KeyPath;
 
 /// A role of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -21,14 +21,14 @@ pub enum Role {
     Router,
     /// The name server of MobilityFirst routers.
     NameServer,
-    /// An NDN forwarder, with programs on it where a load says so.
+    /// An NDN forwarder, with the programs of loads on it.
     NdnRouter,
-    /// A host with TCP and nothing else.
+    /// A host with TCP only.
     TcpHost,
 }
 
 impl Role {
-    /// As a scenario says it.
+    /// Its name in a scenario.
     pub const fn name(self) -> &'static str {
         match self {
             Role::Host => "host",
@@ -39,14 +39,7 @@ impl Role {
         }
     }
 
-    /// Whether a link between two nodes is one of MobilityFirst: hosts speak with routers, and
-    /// routers with each other.
-    pub fn attach(a: &Node, b: &Node) -> bool {
-        let known = |node: &Node| node.is(Role::Router) || node.is(Role::Host);
-        known(a) && known(b) && (a.is(Role::Router) || b.is(Role::Router))
-    }
-
-    /// Whether it passes on what is not for it.
+    /// Whether it forwards packets of others.
     pub const fn forwards(self) -> bool {
         matches!(self, Role::Router | Role::NdnRouter)
     }
@@ -88,17 +81,42 @@ pub struct Node {
     pub roles: Roles,
     /// Its settings beyond the defaults.
     pub settings: NodeSettings,
+    /// A host's routers, over whatever path leads to them; empty for those at its links.
+    pub routers: Vec<usize>,
 }
 
 impl Node {
-    /// Whether it is (also) that.
+    /// Whether it has this role.
     pub fn is(&self, role: Role) -> bool {
         self.roles.0.contains(&role)
     }
 
-    /// Whether it passes on what is not for it.
+    /// Whether it forwards packets of others.
     pub fn forwards(&self) -> bool {
         self.roles.0.iter().any(|role| role.forwards())
+    }
+}
+
+/// One name or several.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged, expecting = "a node's name, or several: [\"a\", \"b\"]")]
+pub(super) enum Names {
+    One(String),
+    Several(Vec<String>),
+}
+
+impl Names {
+    /// Each name with the path at which it was written, below `at`.
+    pub(super) fn at(&self, at: &KeyPath) -> Vec<(KeyPath, &str)> {
+        match self {
+            Names::One(one) => vec![(at.clone(), one.as_str())],
+            Names::Several(several) => {
+                let names = several.iter().enumerate();
+                names
+                    .map(|(index, name)| (at.index(index), name.as_str()))
+                    .collect()
+            }
+        }
     }
 }
 
@@ -108,10 +126,13 @@ impl Node {
 pub struct NodeSettings {
     #[serde(default, rename = "role")]
     roles: Roles,
-    /// Bytes that a router keeps for destinations that are away.
+    /// Routers that a host attaches to, near or far, instead of those at its links.
+    #[serde(default)]
+    pub(super) router: Option<Names>,
+    /// Bytes that a router stores for destinations that are away.
     #[serde(default, with = "whimbrel_core::units::optional_size")]
     pub storage: Option<u64>,
-    /// Whether a router's proxy sends on what it stores as soon as it can; else it waits for a Push
+    /// Whether a router's proxy forwards stored chunks as soon as it can; else it waits for a Push
     /// from the source.
     #[serde(default)]
     pub proactive: Option<bool>,
@@ -148,14 +169,14 @@ impl TryFrom<String> for Strategy {
 
 /// Refuses a name that could not name files, hosts and components of NDN names.
 pub(super) fn check_name(document: &Document<'_>, path: &KeyPath, name: &str) -> Result<(), Fault> {
-    const MOST: usize = 64;
+    const MAX: usize = 64;
     let plain = |c: char| c.is_alphanumeric() || "-_.".contains(c);
     let letters = name.starts_with(char::is_alphanumeric) && name.chars().all(plain);
-    if letters && name.len() <= MOST {
+    if letters && name.len() <= MAX {
         return Ok(());
     }
     let message = format!(
-        "'{name}' is no name: letters, digits, '-', '_' and '.', the first a letter or digit, at most {MOST} bytes"
+        "'{name}' is no name: letters, digits, '-', '_' and '.', the first a letter or digit, at most {MAX} bytes"
     );
     Err(document.fault(path, message))
 }
@@ -184,10 +205,11 @@ pub(super) fn read(document: &Document<'_>, name: &str) -> Result<Node, Fault> {
         name: name.to_owned(),
         roles: settings.roles.clone(),
         settings,
+        routers: Vec::new(),
     })
 }
 
-/// What `own` says of a node, upon what is said of all.
+/// The settings of a node: its own upon the defaults.
 pub(super) fn settings<'t>(
     document: &Document<'t>,
     at: &KeyPath,

@@ -5,15 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use pathfinding::directed::dijkstra::{dijkstra, dijkstra_all};
 use pathfinding::directed::yen::yen;
 use serde::Deserialize;
+use whimbrel_node::config::key_path::KeyPath;
 use whimbrel_sim::link::Rate;
 
 use super::document::Document;
 use super::fault::{Faults, Found};
+use super::load::{Load, Plane};
 use super::network::{Network, node_at};
 use super::node::Role;
-use super::path::KeyPath;
 
-/// Which of the paths there are become routes.
+/// The paths that become routes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Choice {
@@ -26,7 +27,7 @@ pub enum Choice {
     KShortest,
 }
 
-/// What makes a path short.
+/// The length of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Weight {
@@ -37,7 +38,7 @@ pub enum Weight {
     Hops,
     /// The sum of the times that a bit takes at each link's rate.
     Rate,
-    /// The sum of the links' `cost`, which is 1 where nothing is said.
+    /// The sum of the links' `cost`, by default 1.
     Cost,
 }
 
@@ -52,7 +53,7 @@ struct Section {
     trees: BTreeMap<String, TreeSection>,
 }
 
-/// `given = [{ path = ["a", "b", "c"] }]`: at `a` and `b`, what is for `c` goes this way.
+/// `given = [{ path = ["a", "b", "c"] }]`: the route of `a` and `b` towards `c`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Given {
@@ -100,7 +101,7 @@ pub struct Tree {
     pub links: BTreeSet<usize>,
 }
 
-/// How routes are made, and the ones that are given.
+/// The rule by which routes are derived, and the given ones.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Routes {
     choice: Choice,
@@ -146,6 +147,24 @@ impl Routes {
             }
         }
         all
+    }
+
+    /// Whether requests of a load's receiver can reach its source.
+    pub(super) fn connect(&self, network: &Network, load: &Load, receiver: usize) -> bool {
+        let Some(passes) = load.plane.passes() else {
+            return true;
+        };
+        if load.plane != Plane::MobilityFirst {
+            return !self.towards(network, load.from, passes)[receiver].is_empty();
+        }
+        let sources = network.access_routers(load.from);
+        let reached = |first: usize| {
+            let leads = |last: &usize| {
+                first == *last || !self.towards(network, *last, passes)[first].is_empty()
+            };
+            sources.iter().any(leads)
+        };
+        network.access_routers(receiver).into_iter().any(reached)
     }
 }
 
@@ -269,7 +288,7 @@ impl<'a> View<'a> {
         node: usize,
         destination: usize,
         distances: &BTreeMap<usize, u64>,
-        most: usize,
+        max: usize,
     ) -> Vec<Hop> {
         let Some(best) = distances.get(&node) else {
             return Vec::new();
@@ -285,7 +304,7 @@ impl<'a> View<'a> {
                     cost,
                 })
             })
-            .take(most)
+            .take(max)
             .collect()
     }
 

@@ -12,12 +12,11 @@ use super::metric::prefix;
 use super::network::Network;
 use super::node::Role;
 use crate::TransferRecord;
-use crate::daemons::frames_resent;
 
 /// The results of one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// Metrics by name. What has no value (the completion of what did not complete) is not there.
+    /// Metrics by name. Those without a value (completion of an incomplete load) are left out.
     pub values: BTreeMap<String, f64>,
     /// Every file that was fetched or begun.
     pub transfers: Vec<Fetched>,
@@ -28,7 +27,7 @@ pub struct Run {
 pub struct Fetched {
     /// Of its load and receiver.
     pub name: String,
-    /// When it was asked for, in seconds from the run's origin.
+    /// The time of the request, in seconds from the run's origin.
     pub asked: f64,
     /// The receiver's measurements.
     pub record: TransferRecord,
@@ -92,7 +91,29 @@ impl Run {
         self.transfers.extend(fetched);
     }
 
-    /// Adds what a node of MobilityFirst says of itself.
+    /// Adds a receiver's Interests.
+    pub(super) fn add_exchanges(
+        &mut self,
+        network: &Network,
+        load: &Load,
+        receiver: usize,
+        exchanges: &Exchanges,
+    ) {
+        let prefix = prefix(network, load, receiver);
+        let mut set = |name: &str, value: f64| {
+            self.values.insert(format!("{prefix}.{name}"), value);
+        };
+        set("answered", exchanges.answered as f64);
+        set("retransmissions", exchanges.retransmissions as f64);
+        if exchanges.answered > 0 {
+            set("delay", exchanges.delay / exchanges.answered as f64 * 1e3);
+        }
+        if exchanges.finished {
+            set("completion", exchanges.last);
+        }
+    }
+
+    /// Adds the counters of a MobilityFirst node.
     pub(super) fn add_node(&mut self, name: &str, status: &Value) {
         let counters = &status["counters"];
         for (metric, count) in [
@@ -108,16 +129,19 @@ impl Run {
         }
     }
 
-    /// Adds what a link did in both directions together.
+    /// Adds the counters of a link.
     pub(super) fn add_link(&mut self, name: &str, counts: LinkCounts) {
         let LinkCounts {
             bytes,
+            delivered: [forward, backward],
             packets,
             lost,
             dropped,
         } = counts;
         for (metric, count) in [
             ("bytes", bytes),
+            ("forward", forward),
+            ("backward", backward),
             ("packets", packets),
             ("lost", lost),
             ("dropped", dropped),
@@ -128,20 +152,60 @@ impl Run {
     }
 }
 
+/// DATA frames that a node has sent again, from its status.
+fn frames_resent(status: &Value) -> Option<u64> {
+    let links = status["links"].as_array()?;
+    links
+        .iter()
+        .map(|link| link["hop"]["data_resent"].as_u64())
+        .sum()
+}
+
+/// The Interests of one receiver of a load. Durations are in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Exchanges {
+    /// Interests that were answered.
+    pub answered: u64,
+    /// Interests that were sent again.
+    pub retransmissions: u64,
+    /// The sum of the times from an Interest's first sending to its answer.
+    pub delay: f64,
+    /// From the start to the last answer.
+    pub last: f64,
+    /// Whether all were answered.
+    pub finished: bool,
+}
+
 /// Counters of a link, as `metric` names them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LinkCounts {
     /// Put on the wire.
     pub(super) bytes: u64,
+    /// Bytes that arrived, forward and backward.
+    pub(super) delivered: [u64; 2],
     /// Delivered.
     pub(super) packets: u64,
     /// At random and in outages.
     pub(super) lost: u64,
-    /// For want of room.
+    /// Because a queue was full.
     pub(super) dropped: u64,
 }
 
-/// When a load's files are asked for.
+impl LinkCounts {
+    /// The counts since `before`.
+    pub(super) fn since(self, before: LinkCounts) -> LinkCounts {
+        let since = |at: usize| self.delivered[at] - before.delivered[at];
+        LinkCounts {
+            bytes: self.bytes - before.bytes,
+            delivered: [since(0), since(1)],
+            packets: self.packets - before.packets,
+            lost: self.lost - before.lost,
+            dropped: self.dropped - before.dropped,
+        }
+    }
+}
+
+/// The times at which a load's files are requested.
 #[derive(Clone, Debug)]
 pub(super) struct Schedule {
     /// Of each file.
@@ -186,7 +250,12 @@ impl Schedule {
         }
     }
 
-    /// How many files there are in all; `None` without end.
+    /// Whether files are asked for until the run ends, which does not wait for them.
+    pub(super) fn is_endless(&self) -> bool {
+        self.then.is_none()
+    }
+
+    /// Number of files; `None` without end.
     pub(super) fn total(&self) -> Option<usize> {
         self.then.map(|then| then + self.at.len())
     }

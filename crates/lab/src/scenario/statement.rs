@@ -17,7 +17,7 @@ pub struct Statement {
     pub says: String,
     /// The metric that it is about, as `film.goodput`.
     pub metric: String,
-    /// Where in the sweep; what is left out is averaged over.
+    /// The setting of the sweep; keys that are left out are averaged over.
     #[serde(default)]
     pub at: BTreeMap<String, toml::Value>,
     /// The metric there is divided by the metric here, where this is given.
@@ -25,14 +25,14 @@ pub struct Statement {
     pub relative_to: Option<BTreeMap<String, toml::Value>>,
     /// The paper's number, in the metric's unit (or a ratio).
     pub value: f64,
-    /// How far ours may be from it and still agree.
+    /// The largest difference with which ours agrees.
     pub tolerance: Tolerance,
     /// Why ours may differ.
     #[serde(default)]
     pub note: String,
 }
 
-/// How far ours may be from a paper's number: `"10 %"` of it, a number in the metric's unit, or the
+/// The largest difference from a paper's number: `"10 %"` of it, a number in the metric's unit, or the
 /// larger of several: `["10 %", 5]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(try_from = "toml::Value")]
@@ -108,7 +108,7 @@ impl fmt::Display for Tolerance {
     }
 }
 
-/// Bounds of what a paper says in words: `{ from = 48, below = 58 }`, `{ above = 99.5 }`.
+/// Bounds for a paper's words: `{ from = 48, below = 58 }`, `{ above = 99.5 }`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Range {

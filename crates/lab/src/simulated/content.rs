@@ -39,7 +39,7 @@ impl RepeatingContent {
             Ok(tree) => tree,
             Err(fault) => unreachable!("reading from memory: {fault}"),
         };
-        // A short content does not hold what it never shows.
+        // A short content holds only the bytes that it has.
         let shown = usize::try_from(len).map_or(block.len(), |len| block.len().min(len));
         let block = match shown < period {
             true => Bytes::copy_from_slice(&block[..shown]),

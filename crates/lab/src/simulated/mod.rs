@@ -1,12 +1,8 @@
-//! Scenarios in the simulator: the protocol machines that ship, in virtual time.
+//! Contents and the clock's origin of simulated transfers.
 
 mod content;
-mod dumbbell;
-mod fig7;
-mod switch;
 
 pub use content::RepeatingContent;
-pub use dumbbell::{Contender, simulated_shares};
-pub use fig7::{SimulatedFig7, SimulatedFig7Options};
 
-pub(crate) use fig7::ORIGIN_UNIX_MS;
+/// Unix time at the origin of every simulation, in milliseconds: 2026-01-01.
+pub(crate) const ORIGIN_UNIX_MS: u64 = 1_767_225_600_000;

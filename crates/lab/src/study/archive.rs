@@ -1,4 +1,4 @@
-//! A results folder: what every run of a study leaves in it, and how it is read back.
+//! A results folder: the files of every run of a study, and their reading.
 //!
 //! ```text
 //! DIR/STUDY/BACKEND/result.json         all that pages are made of
@@ -71,7 +71,7 @@ fn remove_flent_files(folder: &Path) -> Result<(), LabError> {
     Ok(())
 }
 
-/// What `study` left below `root`, for each back end that ran it.
+/// The results of `study` below `root`, for each back end that ran it.
 pub fn read_results(root: &Path, study: &str) -> Result<Vec<StudyResult>, LabError> {
     let mut results = Vec::new();
     for backend in Backend::ALL {

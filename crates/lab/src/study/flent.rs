@@ -24,7 +24,7 @@ const TEST: &str = "tcp_download";
 const SERIES: &str = "TCP download";
 /// Seconds; as in [MFTP §5.1], Fig. 8 (b).
 const STEP: f64 = 0.5;
-/// What a flent file's name ends with.
+/// The ending of a flent file's name.
 pub(super) const ENDING: &str = ".flent.gz";
 
 /// Writes one transfer of a study.
@@ -154,7 +154,7 @@ mod tests {
         )
     }
 
-    /// What `ResultSet.unserialise` of flent 2.3 demands; real flent reads real files in
+    /// The demands of `ResultSet.unserialise` of flent 2.3; real flent reads real files in
     /// `tests/flent.rs`.
     #[test]
     fn a_document_keeps_the_rules_of_the_format() {

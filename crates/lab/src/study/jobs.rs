@@ -6,7 +6,7 @@ use crate::LabError;
 
 /// Something that a study does many times, each with a network of its own.
 pub(super) trait Job: Sync {
-    /// What it finds.
+    /// Its result.
     type Found: Send;
 
     /// Names it to people.

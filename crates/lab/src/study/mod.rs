@@ -1,7 +1,7 @@
 //! Studies: a paper's figure again, drawn by the code that ships.
 //!
 //! A study is a folder `studies/NAME/`: `scenario.toml` with the parameters, `paper.toml` with the
-//! paper's own statements, and a README that says what was assumed where the paper is silent.
+//! paper's own statements, and a README with the assumptions where the paper is silent.
 //! Nothing here is tuned towards the paper: a deviation is shown beside it and explained.
 
 mod archive;
@@ -20,13 +20,14 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::LabError;
+use crate::figure::Series;
 use crate::scenario::statement::{Range, Tolerance};
 use crate::scenario::{Overrides, Scenario};
 pub use archive::{read_results, write_result};
 pub use page::{Pages, write_pages};
 pub use result::{Comparison, NamedChart, Point, StudyResult, Table, Transfer, Verdict};
 
-/// What runs the scenario.
+/// The back end of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Backend {
@@ -57,10 +58,10 @@ impl Backend {
     pub const ALL: [Backend; 2] = [Backend::Sim, Backend::Netns];
 }
 
-/// How a study is to be run.
+/// The options of a study.
 #[derive(Clone, Debug)]
 pub struct StudyOptions {
-    /// What runs it.
+    /// The back end.
     pub backend: Backend,
     /// Replaces the scenario file that came with the program.
     pub scenario: Option<PathBuf>,
@@ -68,7 +69,7 @@ pub struct StudyOptions {
     pub runs: Option<u32>,
     /// Of everything random.
     pub seed: u64,
-    /// Most transfers at a time; `None` for what the machine's processors carry.
+    /// Maximum of parallel transfers; `None` for as many as the machine's processors carry.
     pub jobs: Option<usize>,
     /// The whimbrel binary, for daemons in namespaces.
     pub program: PathBuf,
@@ -82,19 +83,19 @@ pub struct Study {
     pub name: &'static str,
     /// One line.
     pub title: &'static str,
-    /// Where the text is.
+    /// The paper and its section.
     pub source: &'static str,
     scenario: &'static str,
     paper: &'static str,
     readme: &'static str,
-    /// What can run it.
+    /// The back ends that can run it.
     backends: &'static [Backend],
-    /// How many of its transfers in real time one processor carries without slowing them.
+    /// Transfers in real time that one processor carries without slowing them.
     transfers_per_processor: usize,
     run: fn(&StudyInput<'_>, Progress<'_>) -> Result<StudyResult, LabError>,
 }
 
-/// What a study's code works from.
+/// The input of a study's code.
 struct StudyInput<'a> {
     study: &'a Study,
     options: &'a StudyOptions,
@@ -107,20 +108,20 @@ struct StudyInput<'a> {
 #[serde(deny_unknown_fields)]
 struct Paper {
     statement: Vec<Statement>,
-    /// What the columns of all `numbers` stand for: the steps of the paper's scenario.
+    /// The columns of all `numbers`: the steps of the paper's scenario.
     #[serde(default)]
     steps: Vec<f64>,
     #[serde(default)]
     numbers: Vec<Numbers>,
 }
 
-/// A table of a paper, or what its figure was drawn from.
+/// A table of a paper, or the data of its figure.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Numbers {
     /// Names the quantity for the study's code.
     id: String,
-    /// Where they are.
+    /// Their place in the paper.
     source: String,
     /// One row of numbers, in order of the steps, for each of the paper's variants.
     rows: BTreeMap<String, Vec<f64>>,
@@ -132,23 +133,26 @@ struct Numbers {
 struct Statement {
     /// Names the quantity for the study's code.
     id: String,
-    /// What it is.
+    /// The quantity.
     quantity: String,
     /// The paper's words.
     says: String,
-    /// How far our numbers may be from the paper's and still agree.
+    /// The largest difference with which our numbers agree.
     #[serde(default)]
     tolerance: Option<Tolerance>,
-    /// Where ours has to be to agree with the paper's words.
+    /// The range in which ours agrees with the paper's words.
     #[serde(default)]
     range: Option<Range>,
-    /// Of the range.
+    /// Of the range and the value.
     #[serde(default)]
     unit: String,
-    /// Why ours may differ.
+    /// The paper's own number, where its words have one.
+    #[serde(default)]
+    value: Option<f64>,
+    /// The reason for a difference.
     #[serde(default)]
     note: String,
-    /// What holds for the simulator, or for namespaces, only.
+    /// Notes for the simulator, or for namespaces, only.
     #[serde(default)]
     note_sim: String,
     #[serde(default)]
@@ -356,6 +360,41 @@ impl StudyInput<'_> {
         }
     }
 
+    /// The same with numbers: each is named, and has digits behind the point that mean something.
+    /// The first `stated` ones are compared with the statement's own value; unmeasured numbers are
+    /// left out.
+    fn compare_numbers(
+        &self,
+        id: &str,
+        case: &str,
+        agrees: bool,
+        stated: usize,
+        numbers: &[(&str, f64, usize)],
+    ) -> Comparison {
+        let value = self.statement(id).and_then(|statement| statement.value);
+        let points = numbers.iter().enumerate();
+        let points = points.map(|(index, (at, ours, digits))| Point {
+            at: (*at).to_owned(),
+            paper: value.filter(|_| index < stated),
+            ours: *ours,
+            digits: *digits,
+        });
+        let points: Vec<Point> = points.filter(|point| point.ours.is_finite()).collect();
+        let said = points
+            .iter()
+            .map(|point| format!("{} {:.*}", point.at, point.digits, point.ours));
+        let said = said.collect::<Vec<_>>().join("; ");
+        Comparison {
+            points,
+            ..self.compare(id, case, said, agrees)
+        }
+    }
+
+    /// The paper's own number of a statement.
+    fn value(&self, id: &str) -> Option<f64> {
+        self.statement(id)?.value
+    }
+
     fn statement(&self, id: &str) -> Option<&Statement> {
         self.paper
             .statement
@@ -363,14 +402,14 @@ impl StudyInput<'_> {
             .find(|statement| statement.id == id)
     }
 
-    /// How far ours may be from the paper's numbers.
+    /// The tolerance of a statement.
     fn tolerance(&self, id: &str) -> Result<Tolerance, LabError> {
         self.statement(id)
             .and_then(|statement| statement.tolerance)
             .ok_or_else(|| self.bad(format!("paper.toml: the statement '{id}' has no tolerance")))
     }
 
-    /// Where ours has to be.
+    /// The range of a statement.
     fn range(&self, id: &str) -> Result<Range, LabError> {
         self.statement(id)
             .and_then(|statement| statement.range)
@@ -390,7 +429,7 @@ impl StudyInput<'_> {
             .filter(|number| number.is_finite())
     }
 
-    /// Where the paper has these numbers.
+    /// The place of these numbers in the paper.
     fn published_in(&self, id: &str) -> &str {
         self.paper
             .numbers
@@ -399,7 +438,7 @@ impl StudyInput<'_> {
             .map_or("", |numbers| &numbers.source)
     }
 
-    /// What was found, with what it takes to find it again.
+    /// The result, with everything that its repetition needs.
     fn result(
         &self,
         scenario: String,
@@ -409,6 +448,10 @@ impl StudyInput<'_> {
         transfers: Vec<Transfer>,
     ) -> Result<StudyResult, LabError> {
         let name = self.study.name;
+        let mut charts = charts;
+        for named in &mut charts {
+            named.chart.series.iter_mut().for_each(Series::keep_finite);
+        }
         Ok(StudyResult {
             study: name.to_owned(),
             backend: self.options.backend,
@@ -455,7 +498,7 @@ impl Study {
     }
 }
 
-/// What a measurement in real time depends on, as far as a reader may know it.
+/// The machine, on which measurements in real time depend.
 fn machine() -> String {
     let kernel = rustix::system::uname();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);

@@ -1,4 +1,4 @@
-//! What a study found.
+//! Results of a study.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use super::Backend;
 use crate::TransferRecord;
 use crate::figure::LineChart;
 
-/// Whether we saw what the paper says.
+/// Whether ours agrees with the paper's statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -26,14 +26,14 @@ impl Verdict {
     }
 }
 
-/// One statement of the paper, and what we measured.
+/// One statement of the paper, and our measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// Names the statement in the study's `paper.toml`.
     pub id: String,
     /// Which of the scenario's assumptions ours holds for; empty if it makes but one.
     pub case: String,
-    /// What is compared.
+    /// The compared quantity.
     pub quantity: String,
     /// The paper's words or number.
     pub paper: String,
@@ -44,17 +44,17 @@ pub struct Comparison {
     pub points: Vec<Point>,
     /// Whether the two agree.
     pub verdict: Verdict,
-    /// Why they may differ.
+    /// The reason for a difference.
     pub explanation: String,
 }
 
-/// A number of the paper at one setting, and ours.
+/// One of our numbers, and the paper's of the same if it has one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// The setting, as "0.5 %".
+    /// The setting, as "0.5 %", or the quantity where a statement has several.
     pub at: String,
-    /// The paper's.
-    pub paper: f64,
+    /// The paper's; `None` where it has words only.
+    pub paper: Option<f64>,
     /// The mean of ours.
     pub ours: f64,
     /// Digits behind the point that mean something.
@@ -66,7 +66,7 @@ pub struct Point {
 pub struct Table {
     /// The file's name without its ending.
     pub name: String,
-    /// What the rows are, for people.
+    /// Its title.
     pub title: String,
     /// Headings, with units.
     pub columns: Vec<String>,
@@ -79,7 +79,7 @@ pub struct Table {
 pub struct NamedChart {
     /// The files' name without ending; the same on every back end.
     pub name: String,
-    /// What is drawn.
+    /// The figure.
     pub chart: LineChart,
 }
 
@@ -90,16 +90,16 @@ pub struct Transfer {
     pub label: String,
     /// Names it to people.
     pub title: String,
-    /// What its receiver saw.
+    /// The receiver's measurements.
     pub record: TransferRecord,
 }
 
-/// What a study found on one back end.
+/// The results of a study on one back end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StudyResult {
     /// The study's name.
     pub study: String,
-    /// What ran it.
+    /// The back end.
     pub backend: Backend,
     /// Version of the program.
     pub version: String,

@@ -7,7 +7,7 @@ use crate::scenario::run::Run;
 use crate::scenario::{Plan, netns, sim};
 use crate::{LabError, TransferRecord};
 
-/// What the access router's proxy did, in chunks.
+/// Counters of the access router's proxy, in chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ProxyUse {
     /// Pushed up to it.
@@ -37,7 +37,7 @@ impl ProxyUse {
     }
 }
 
-/// What a trial shows.
+/// The results of a trial.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     pub(super) record: TransferRecord,

@@ -1,6 +1,5 @@
 //! Hosts and the links between them.
 
-mod fig7;
 mod plan;
 
 use std::net::Ipv4Addr;
@@ -11,10 +10,9 @@ use whimbrel_sim::link::LinkSpec;
 use crate::tun::Tun;
 use crate::{Direction, EmulatedLink, Emulator, LabError, LinkReport, Namespace};
 
-pub use fig7::Fig7;
 use plan::{Carrier, Plan, PlannedLink, address, interface, network};
 
-/// What a link carries in one packet, in bytes.
+/// The largest packet of a link, in bytes.
 const DEFAULT_MTU: usize = 1500;
 /// Packets that the kernel keeps for the emulator. The link's own queue is to be the bottleneck,
 /// never this one.
@@ -234,7 +232,7 @@ impl Topology {
         self.emulator.set_outage(self.emulated(link)?, out)
     }
 
-    /// Replaces what an emulated link does to packets that leave `sender`.
+    /// Replaces the model of an emulated link for packets that leave `sender`.
     pub fn set_spec(&self, link: &str, sender: &str, spec: &LinkSpec) -> Result<(), LabError> {
         let direction = match self.plan.end(self.plan.link(link)?, sender)? {
             0 => Direction::Forward,
@@ -244,7 +242,7 @@ impl Topology {
             .set_spec(self.emulated(link)?, direction, spec)
     }
 
-    /// What the emulated links have done since the last [`Topology::arm`], in the order in which
+    /// Counters of the emulated links since the last [`Topology::arm`], in the order in which
     /// they were added.
     pub fn link_reports(&self) -> Result<Vec<LinkReport>, LabError> {
         self.emulator.report()

@@ -11,7 +11,7 @@ use crate::LabError;
 /// bytes each.
 const MAX_LINKS: usize = 1 << 16;
 
-/// What carries a link.
+/// The carrier of a link.
 #[derive(Clone, Debug)]
 pub(super) enum Carrier {
     Veth,
@@ -132,7 +132,7 @@ impl Plan {
     }
 
     /// For each host, how far it is from `from` and by which link of `from`; `None` for `from`
-    /// itself and for what cannot be reached.
+    /// itself and for unreachable hosts.
     fn reach(&self, from: usize) -> Vec<Option<Reached>> {
         let mut reached: Vec<Option<Reached>> = vec![None; self.hosts.len()];
         let mut next = VecDeque::from([from]);

@@ -10,24 +10,39 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketBudget {
     capacity: usize,
+    // Of these, what only small chunks may take.
+    kept: usize,
     used: usize,
 }
+
+/// A chunk of at most this many packets is small: what others wait for is in such ones.
+const SMALL: u32 = 32;
+/// The part of a budget that only small chunks may take, and the most packets of it.
+const KEPT_PART: usize = 16;
+const MAX_KEPT: usize = 1024;
 
 impl PacketBudget {
     /// A budget of `capacity` packets, all free.
     pub fn new(capacity: usize) -> PacketBudget {
-        PacketBudget { capacity, used: 0 }
+        PacketBudget {
+            capacity,
+            kept: (capacity / KEPT_PART).min(MAX_KEPT),
+            used: 0,
+        }
     }
 
     /// Takes `packets` packets of room; false, and nothing taken, if there is not enough.
     ///
     /// A chunk larger than the whole budget is let in when nothing else is, or it could never pass.
     pub fn reserve(&mut self, packets: u32) -> bool {
-        let packets = packets as usize;
-        if self.used != 0 && packets > self.free() {
+        let room = match packets {
+            ..=SMALL => self.capacity.saturating_sub(self.used),
+            _ => self.free(),
+        };
+        if self.used != 0 && packets as usize > room {
             return false;
         }
-        self.used += packets;
+        self.used += packets as usize;
         true
     }
 
@@ -40,9 +55,9 @@ impl PacketBudget {
         self.used = self.used.saturating_sub(packets as usize);
     }
 
-    /// Packets that can still be reserved.
+    /// Packets that can still be reserved; small chunks may take a few more.
     pub fn free(&self) -> usize {
-        self.capacity.saturating_sub(self.used)
+        (self.capacity - self.kept).saturating_sub(self.used)
     }
 
     /// Packets reserved now.
@@ -59,6 +74,18 @@ impl PacketBudget {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_is_kept_for_small_chunks() {
+        let mut budget = PacketBudget::new(1_000);
+        assert_eq!(budget.free(), 938);
+        assert!(budget.reserve(900));
+        assert!(!budget.reserve(50));
+        assert!(budget.reserve(32) && budget.reserve(32) && budget.reserve(32));
+        assert!(!budget.reserve(5));
+        assert_eq!((budget.used(), budget.free()), (996, 0));
+        assert!(budget.reserve(4));
+    }
 
     #[test]
     fn never_gives_more_than_it_has_except_to_one_oversized_chunk() {

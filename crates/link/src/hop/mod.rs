@@ -18,6 +18,7 @@ mod feedback;
 mod finished;
 #[cfg(test)]
 mod hostile;
+mod lanes;
 mod liveness;
 mod outbound;
 mod pacing;
@@ -37,6 +38,7 @@ use whimbrel_core::{Deadline, SeededRng, Time};
 pub use budget::PacketBudget;
 pub use config::{HopConfig, MAX_CHUNK, MAX_MTU, MIN_MTU, Pacing};
 pub use event::HopEvent;
+pub use lanes::Lane;
 pub use stats::{HopDrops, HopStats};
 
 use crate::path_mtu;
@@ -97,12 +99,22 @@ impl Hop {
     ///
     /// `tag` comes back in [`HopEvent::Delivered`]; the owner chooses it, unique among the chunks
     /// it has here. An empty chunk has nothing to deliver: it counts as delivered at once.
-    pub fn send(&mut self, _now: Time, tag: u64, head: Bytes, body: Bytes) {
+    pub fn send(&mut self, now: Time, tag: u64, head: Bytes, body: Bytes) {
+        self.send_in(now, Lane::DEFAULT, tag, head, body);
+    }
+
+    /// The same for a chunk of one of several lanes that share this hop.
+    pub fn send_in(&mut self, _now: Time, lane: Lane, tag: u64, head: Bytes, body: Bytes) {
         if head.is_empty() && body.is_empty() {
             self.events.push_back(HopEvent::Delivered { tag });
             return;
         }
-        self.sender.queue(Parcel { tag, head, body });
+        self.sender.queue(Parcel {
+            tag,
+            lane,
+            head,
+            body,
+        });
     }
 
     /// Takes back a chunk that is not yet acknowledged: to bind it anew, or to store it [MFTP
@@ -111,7 +123,13 @@ impl Hop {
         self.sender.withdraw(tag)
     }
 
-    /// Takes back all chunks that are not yet acknowledged, in the order in which they were sent.
+    /// Takes back the chunks of a lane of which nothing has been sent: their tags, in their order.
+    pub fn withdraw_unbegun(&mut self, _now: Time, lane: Lane) -> Vec<u64> {
+        self.sender.withdraw_unbegun(lane)
+    }
+
+    /// Takes back all chunks that are not yet acknowledged, those of each lane in the order in which
+    /// they were sent.
     pub fn withdraw_all(&mut self, _now: Time) -> Vec<(u64, Bytes, Bytes)> {
         self.sender.withdraw_all()
     }
@@ -125,6 +143,23 @@ impl Hop {
         } else {
             0
         }
+    }
+
+    /// True if a chunk of `lane` should be queued here now. An urgent one always should be while the
+    /// neighbour answers; of the others, each lane may have one chunk here whatever waits already, so
+    /// that a lane which has little to send does not wait for those that have much.
+    pub fn takes(&self, lane: Lane) -> bool {
+        self.is_up() && (lane == Lane::Urgent || self.ready_for() > 0 || self.sender.has_turn(lane))
+    }
+
+    /// Bytes of chunks that have not been sent.
+    pub fn unsent_bytes(&self) -> usize {
+        self.sender.backlog()
+    }
+
+    /// Bytes per second that the path delivers, as far as that is known.
+    pub fn delivery_rate(&self) -> Option<u64> {
+        Some(self.sender.bandwidth()).filter(|rate| *rate > 0)
     }
 
     /// One frame arrived from the neighbour. Bad frames are counted in [`HopStats::drops`].
@@ -214,6 +249,11 @@ impl Hop {
             Some(Due::Probe) => self.sender.probe(),
             None => {}
         }
+    }
+
+    /// True if the neighbour waits for room here: [`Hop::budget_released`] has something to tell it.
+    pub fn is_waited_for(&self) -> bool {
+        self.receiver.is_waited_for()
     }
 
     /// Room came free in `budget`: chunks that were refused are granted now and a shut window

@@ -3,12 +3,14 @@
 use bytes::Bytes;
 
 use super::bitmap::{Bitmap, low_bits};
+use super::lanes::Lane;
 use super::wire::{DATA_OVERHEAD, Data, Progress, Shape, encode_data};
 
 /// A chunk as the owner gave it: `head` followed by `body`.
 #[derive(Clone, Debug)]
 pub(super) struct Parcel {
     pub(super) tag: u64,
+    pub(super) lane: Lane,
     pub(super) head: Bytes,
     pub(super) body: Bytes,
 }
@@ -110,6 +112,11 @@ impl OutboundChunk {
             ever_sent: 0,
             order: vec![0; count],
         })
+    }
+
+    /// True if any of its packets was ever sent.
+    pub(super) fn was_ever_sent(&self) -> bool {
+        self.ever_sent > 0
     }
 
     /// Bytes that have never been sent.
@@ -331,6 +338,7 @@ mod tests {
     fn chunk(len: usize, head: usize, payload: usize) -> OutboundChunk {
         let bytes = Bytes::from((0..len).map(|i| i as u8).collect::<Vec<_>>());
         let parcel = Parcel {
+            lane: Lane::DEFAULT,
             tag: 1,
             head: bytes.slice(..head),
             body: bytes.slice(head..),

@@ -29,6 +29,8 @@ const START_UP_GAIN: f64 = 2.4;
 const CRUISE_GAIN: f64 = 1.03;
 /// So many late answers in a row are a growing queue in start-up; fewer may be jitter.
 const LATE_ANSWERS: u32 = 2;
+/// Smoothed loss from which on start-up has found the end of a queue, if it has seen one.
+const OVERFLOW_LOSS: f64 = 0.05;
 /// Largest share of the pace that makes up for random loss: from there on it could be a shallow
 /// queue that overflows.
 const MAX_LOSS_ROOM: f64 = 0.10;
@@ -152,11 +154,13 @@ impl RateModel {
             // A little more than the window makes of it, so that the window is what rules and no
             // half of a round is a burst.
             let rtt = self.min_rtt?.max(SHORTEST_ROUND).as_secs_f64();
-            return Some(
-                (START_UP_GAIN * bandwidth)
-                    .max(1.5 * self.start_window as f64 / rtt)
-                    .min(MAX_RATE),
-            );
+            let by_window = 1.5 * self.start_window as f64 / rtt;
+            // What it makes of a window that was not filled for rounds would be one burst.
+            let by_window = match bandwidth > 0.0 {
+                true => by_window.min(1.5 * 2.0 * bandwidth),
+                false => by_window,
+            };
+            return Some((START_UP_GAIN * bandwidth).max(by_window).min(MAX_RATE));
         }
         if bandwidth <= 0.0 {
             return None;
@@ -288,8 +292,11 @@ impl RateModel {
             self.best = [0.0, self.best[0]];
             self.best_age = 0;
         }
+        let overflows = self.overflows();
         match &mut self.phase {
-            Phase::StartUp if queue || !sample.limited => self.judge_growth(queue),
+            // A sender that gets its chunks as fast as the path takes them is always limited, and
+            // each of its bursts overflows the path's queue.
+            Phase::StartUp if queue || !sample.limited || overflows => self.judge_growth(queue),
             Phase::Drain { rounds } | Phase::Cruise { rounds } => {
                 *rounds = rounds.saturating_sub(1);
             }
@@ -306,6 +313,11 @@ impl RateModel {
         if outdated && !matches!(self.phase, Phase::StartUp) {
             self.begin_refresh(now);
         }
+    }
+
+    /// True if a queue has been seen in start-up, and losses that random ones hardly explain.
+    fn overflows(&self) -> bool {
+        self.cautious && self.loss > OVERFLOW_LOSS
     }
 
     /// True if even the fastest round trip of the round was much longer than the smallest one

@@ -300,6 +300,11 @@ impl Receiver {
         Some(id)
     }
 
+    /// True if a refused chunk waits here, or the neighbour was told that the window is shut.
+    pub(super) fn is_waited_for(&self) -> bool {
+        self.told_shut || !self.waiting.is_empty()
+    }
+
     /// Room came free: refused chunks are let in, in their order, and a shut window is told to be
     /// open.
     pub(super) fn budget_released(&mut self, now: Time, budget: &mut PacketBudget) {

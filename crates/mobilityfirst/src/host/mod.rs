@@ -12,6 +12,7 @@ mod clocks;
 mod config;
 mod download;
 mod effects;
+mod holds;
 mod messages;
 mod ping;
 mod programs;
@@ -322,19 +323,6 @@ impl Host {
         )
     }
 
-    /// Has programs read as many chunks as the links will take soon. True if any was asked for.
-    fn read_ahead(&mut self, now: Time) -> bool {
-        let (links, uplinks) = (&self.links, &self.uplinks);
-        if !links.ports().any(|port| links.has_room(port)) {
-            return false;
-        }
-        let has_room = |way| {
-            let port = uplinks.port_by(way, links);
-            port.is_some_and(|port| links.has_room(port))
-        };
-        self.uploads.read_ahead(now, has_room, &mut self.effects)
-    }
-
     fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
         match event {
             LinkEvent::Up { port, new_run, .. } if self.uplinks.has(port) => {
@@ -356,6 +344,8 @@ impl Host {
             // A caller that restarts has forgotten what it asked for.
             LinkEvent::Restarted(..) => {}
             LinkEvent::Received { port, bytes, room } => self.handle_chunk(now, port, &bytes, room),
+            // A host forwards nothing.
+            LinkEvent::Hold { .. } => {}
             LinkEvent::Delivered(_) => self.effects.counters.chunks_sent += 1,
             LinkEvent::TooLarge(port, outgoing) => {
                 let way = self.uplinks.way_back(port);
@@ -432,6 +422,7 @@ impl Host {
         if chunk.header.destination != self.guid && !asks_us {
             return self.effects.drop("not-for-this-host");
         }
+        self.purge_unwanted(now, from, &chunk);
         let way = self.uplinks.way_back(from);
         if chunk.header.upper == UpperProtocol::Echo {
             let effects = &mut self.effects;
@@ -473,6 +464,7 @@ impl Host {
                     self.renew(now);
                 }
             }
+            Control::Hold(hold) => self.handle_hold(now, port, &hold),
             Control::Attach { .. } | Control::Register { .. } => {
                 self.effects.drop("attach-to-a-host")
             }
@@ -568,6 +560,7 @@ impl Host {
                 chunk: chunk.clone(),
                 room: Room::default(),
                 charge: Charge::default(),
+                from: None,
             };
             sent |= self.links.enqueue(branch.port, outgoing).is_ok();
         }
@@ -599,6 +592,7 @@ impl Host {
             chunk: small(header, head),
             room: Room::default(),
             charge: Charge::default(),
+            from: None,
         };
         let _ = self.links.enqueue(port, outgoing);
     }

@@ -103,6 +103,8 @@ pub(super) struct Uploads {
     turns: BTreeMap<App, VecDeque<Key>>,
     // Those in `turns`.
     in_turn: BTreeSet<Key>,
+    // Those that take no turns because a router holds them back.
+    held: BTreeSet<Key>,
     // By number, so in the order in which they were asked for.
     reads: BTreeMap<u64, Read>,
     // Programs that were asked for something.
@@ -119,6 +121,7 @@ impl Uploads {
             by_key: BTreeMap::new(),
             turns: BTreeMap::new(),
             in_turn: BTreeSet::new(),
+            held: BTreeSet::new(),
             reads: BTreeMap::new(),
             readers: BTreeMap::new(),
             next_read: 0,
@@ -418,11 +421,18 @@ impl Uploads {
         effects.send_by(key.way, ServiceId::UNICAST, key.client, address, told);
     }
 
+    /// A router holds some uploads back no longer.
+    pub(super) fn go_on_with_held(&mut self) {
+        let held = core::mem::take(&mut self.held);
+        held.into_iter().for_each(|key| self.take_turn(key));
+    }
+
     /// Asks programs for as many chunks as the link will take soon. True if any was asked for.
     pub(super) fn read_ahead(
         &mut self,
         now: Time,
-        has_room: impl Fn(Way) -> bool,
+        is_held: impl Fn(Way, Guid) -> bool,
+        has_room: impl Fn(Way, Guid) -> bool,
         effects: &mut Effects,
     ) -> bool {
         let apps: Vec<App> = self.turns.keys().copied().collect();
@@ -434,7 +444,9 @@ impl Uploads {
                 let next = self.turns.get_mut(&app).and_then(VecDeque::pop_front);
                 let Some(key) = next else { break };
                 self.in_turn.remove(&key);
-                if !has_room(key.way) {
+                if is_held(key.way, key.client) {
+                    self.held.insert(key);
+                } else if !has_room(key.way, key.client) {
                     self.take_turn(key);
                 } else {
                     asked |= self.ask_for_next(now, app, key, effects);

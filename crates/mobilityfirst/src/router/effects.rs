@@ -6,7 +6,7 @@ use whimbrel_core::{Guid, PortId, Time};
 use whimbrel_gnrs::Record;
 
 use super::{RouterCounters, Timer};
-use crate::chunk::Chunk;
+use crate::chunk::{Chunk, Flow};
 use crate::links::{Carried, ChunkToSend};
 use crate::wire::Control;
 
@@ -21,6 +21,8 @@ pub(super) enum Action {
     Tell(PortId, Control),
     /// Register a verified record; the host on this port waits for the outcome.
     Register(PortId, Record),
+    /// Tell the neighbour on a port that a flow need not be held back for what is stored.
+    GoOn(PortId, Flow),
     /// Retry the chunks stored for a destination.
     Retry(Guid),
     /// Forget a destination without stored chunks.

@@ -4,15 +4,17 @@ use bytes::Bytes;
 use whimbrel_core::{Guid, PortId, Time};
 use whimbrel_gnrs::{Answer, Failure, Lookup, Record};
 
-use super::Router;
 use super::effects::Action;
 use super::transit::{Passing, Verdict};
+use super::{Router, Timer};
 use crate::charge::Charge;
 use crate::chunk::{Chunk, Message};
-use crate::links::ChunkToSend;
+use crate::links::{ChunkToSend, RENEWAL};
 use crate::next_hops::{Branch, NextHops, Spread};
 use crate::room::Room;
-use crate::wire::{Control, DropReason, Echo, NetworkHeader, ServiceId, Transport, UpperProtocol};
+use crate::wire::{
+    Control, DropReason, Echo, HoldMode, NetworkHeader, ServiceId, Transport, UpperProtocol,
+};
 
 impl Router {
     /// Handles a whole chunk from a neighbour.
@@ -29,7 +31,9 @@ impl Router {
             chunk,
             room,
             charge: Charge::default(),
+            from: Some(from),
         };
+        self.purge_unwanted(now, from, &outgoing.chunk);
         let header = &outgoing.chunk.header;
         if header.upper == UpperProtocol::Control || header.service.has(ServiceId::NEIGHBOUR) {
             self.handle_control(now, from, &outgoing.chunk.message.head);
@@ -74,9 +78,29 @@ impl Router {
                 self.attachments
                     .handle_register(now, from, record, &mut self.effects)
             }
+            Ok(Control::Hold(hold)) => {
+                if !self.links.hold(now, from, &hold) {
+                    self.effects.drop("too-many-holds");
+                }
+            }
             // From a neighbouring router: only hosts attach.
             Ok(Control::Challenge { .. } | Control::Outcome { .. }) => {}
             Err(_) => self.effects.drop("bad-control"),
+        }
+    }
+
+    /// A receiver takes back its request for a content: what is on its way to the port that it says
+    /// so from, or stored for it, is wanted no more.
+    fn purge_unwanted(&mut self, now: Time, from: PortId, chunk: &Chunk) {
+        let Some((flow, content)) = chunk.stops() else {
+            return;
+        };
+        let is_meant = |chunk: &Chunk| chunk.data().is_some_and(|data| data.content == content);
+        let purged = self.links.purge(now, from, &flow, is_meant);
+        self.effects.counters.chunks_unwanted += purged as u64;
+        let here = self.attachments.hops_to(&flow.destination, &self.links);
+        if here.iter().any(|branch| branch.port == from) {
+            self.proxy.purge(&flow, &content, &mut self.effects);
         }
     }
 
@@ -160,13 +184,58 @@ impl Router {
         let spread = Spread::of(chunk.header.service);
         let mut chosen = hops.select(spread, chunk.flow(), chunk.size(), &mut self.divisions);
         let Some(mut branch) = chosen.next() else {
+            self.yield_to_others(now, &outgoing);
             return self.store_or_give_up(now, outgoing);
+        };
+        let outgoing = match spread {
+            Spread::Best | Spread::Divide if self.links.is_crowded(branch.port, &outgoing) => {
+                match self.spill(now, outgoing, hops) {
+                    Some(outgoing) => outgoing,
+                    None => return,
+                }
+            }
+            _ => outgoing,
         };
         for next in chosen {
             self.send_over(now, outgoing.clone(), branch);
             branch = next;
         }
         self.send_over(now, outgoing, branch);
+    }
+
+    /// The buffer fills, and a chunk's flow has its part of it: it waits in the storage instead, if
+    /// that has room without a loss for others.
+    fn spill(&mut self, now: Time, outgoing: ChunkToSend, hops: &NextHops) -> Option<ChunkToSend> {
+        let header = &outgoing.chunk.header;
+        let (destination, address) = (header.destination, header.destination_address);
+        if !self.proxy.takes(&outgoing.chunk) {
+            return Some(outgoing);
+        }
+        // What is stored has no address; it leaves with the one that these next hops stand for.
+        let hops = match hops.iter().any(|branch| branch.address.is_some()) {
+            true => hops.clone(),
+            false if address.is_none() => hops.clone().at_address(self.config.guid),
+            false => hops.clone().at_address(address),
+        };
+        self.effects.counters.held_back += 1;
+        if let Some(from) = outgoing.from {
+            let flow = outgoing.chunk.flow();
+            self.proxy.hold_back(from, flow);
+            self.hold(from, flow, Some(HoldMode::All));
+            self.timers.set_earlier(Timer::Holds, now + RENEWAL);
+        }
+        self.store_or_give_up(now, outgoing);
+        self.proxy.open(destination, hops);
+        None
+    }
+
+    /// The destination of a chunk is away: its flow goes on, into the storage, but takes nothing
+    /// from others.
+    fn yield_to_others(&mut self, now: Time, outgoing: &ChunkToSend) {
+        let Some(from) = outgoing.from else { return };
+        if outgoing.chunk.data().is_some() && self.proxy.tells_to_yield(now, from, outgoing) {
+            self.hold(from, outgoing.chunk.flow(), Some(HoldMode::Spare));
+        }
     }
 
     fn send_over(&mut self, now: Time, outgoing: ChunkToSend, branch: &Branch) {

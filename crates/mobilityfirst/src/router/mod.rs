@@ -53,11 +53,13 @@ use whimbrel_core::{
 };
 use whimbrel_gnrs::{Lookup, Record, Resolver, ResolverConfig, ResolverEvent};
 
-use crate::chunk::{Chunk, Message};
-use crate::links::{LEFT_OVER, LinkEvent, Links, MAX_TURNS};
+use crate::chunk::{Chunk, Flow, Message};
+use crate::links::{LEASE, LEFT_OVER, LinkEvent, Links, MAX_TURNS, RENEWAL};
 use crate::local::LocalEvent;
 use crate::next_hops::Divisions;
-use crate::wire::{Control, ControlCode, DropReason, NetworkHeader, ServiceId, UpperProtocol};
+use crate::wire::{
+    Control, ControlCode, DropReason, Hold, HoldMode, NetworkHeader, ServiceId, UpperProtocol,
+};
 use attach::{Attachments, outcome};
 pub use config::{NextHop, ProxyPolicy, Route, RouterConfig};
 use effects::{Action, Effects};
@@ -79,6 +81,8 @@ enum Timer {
     Lifetime,
     /// Checks whether a neighbour holds back chunks.
     HeldBack,
+    /// Flows that are held back where they come from are asked for again.
+    Holds,
 }
 
 /// A MobilityFirst router as a state machine: its parts, and their connection.
@@ -201,6 +205,11 @@ impl Router {
                 Action::Say(chunk) => self.say(now, chunk),
                 Action::Tell(port, control) => self.tell(port, &control),
                 Action::Register(port, record) => self.register(now, port, record),
+                Action::GoOn(port, flow) => {
+                    if !self.links.holds_back(port, &flow) {
+                        self.hold(port, flow, None);
+                    }
+                }
                 Action::Retry(destination) => self.retry_destination(now, destination),
                 Action::StopIfNoneWaits(destination) => {
                     self.proxy
@@ -239,6 +248,14 @@ impl Router {
                 self.proxy.forget_lingering(carried);
             }
             LinkEvent::TooLarge(_, outgoing) => self.drop(&outgoing.chunk, DropReason::TooLarge),
+            LinkEvent::Hold { port, flow, mode } => {
+                if mode.is_some() || !self.proxy.holds_back(port, &flow) {
+                    self.hold(port, flow, mode);
+                }
+                if mode.is_some() {
+                    self.timers.set_earlier(Timer::Holds, now + RENEWAL);
+                }
+            }
             // What waits for it goes to the other port once it has attached there, which takes its
             // signature.
             LinkEvent::Moved { from: port, .. } | LinkEvent::Unresponsive(port) => self
@@ -312,6 +329,14 @@ impl Router {
             Timer::Attachment(guid, port) => self.attachments.remove(&guid, port),
             Timer::Storage(destination) => self.retry_destination(now, destination),
             Timer::Lifetime => self.proxy.drop_expired(now, &mut self.effects),
+            Timer::Holds => {
+                self.links.renew_holds();
+                self.proxy.settle_slow(&mut self.effects);
+                for (port, flow) in self.proxy.held_back() {
+                    self.hold(port, flow, Some(HoldMode::All));
+                    self.timers.set_earlier(Timer::Holds, now + RENEWAL);
+                }
+            }
             Timer::HeldBack => {
                 self.proxy
                     .relieve_held_back(now, &mut self.links, &mut self.effects);
@@ -337,6 +362,18 @@ impl Router {
         if let Some(outgoing) = self.said.admit(chunk, &mut self.effects) {
             let _ = self.links.enqueue(port, outgoing);
         }
+    }
+
+    /// Tells a neighbour how to go on with a flow that comes from it.
+    fn hold(&mut self, port: PortId, flow: Flow, mode: Option<HoldMode>) {
+        self.effects.counters.holds += u64::from(mode.is_some());
+        let hold = Hold {
+            source: flow.source,
+            destination: flow.destination,
+            mode,
+            lease: LEASE,
+        };
+        self.tell(port, &Control::Hold(hold));
     }
 
     /// Sends a message that this router originates.
@@ -449,6 +486,7 @@ impl Machine for Router {
                     Timer::Storage(_) => "storage timer",
                     Timer::Lifetime => "lifetime of a stored chunk",
                     Timer::HeldBack => "held-back chunks",
+                    Timer::Holds => "flows that are held back",
                 },
             )
         });

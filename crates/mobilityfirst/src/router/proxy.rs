@@ -1,5 +1,6 @@
 //! The in-network transport proxy: stores chunks that cannot be forwarded [MFTP §3.3].
 
+use core::ops::Bound;
 use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_core::{Guid, PortId, SeededRng, Time};
@@ -11,10 +12,14 @@ use super::store::{ENTRY_BYTES, ProxyStore, StoreId, StoreLimits, Stored};
 use super::{ProxyPolicy, Timer};
 use crate::charge::Pool;
 use crate::chunk::{Chunk, Flow};
-use crate::links::{Carried, ChunkToSend, Links};
+use crate::links::{Carried, ChunkToSend, Links, RENEWAL};
 use crate::next_hops::{Branch, Divisions, NextHops, Spread};
 use crate::room::Room;
 use crate::wire::{DropReason, NetworkHeader, Notice, ServiceId};
+
+/// Maximum of flows that neighbours are known to have been told to yield; beyond it they are told
+/// with each chunk.
+const MAX_YIELDING: usize = 4096;
 
 /// The storage, and the state of its chunks' destinations.
 pub(super) struct Proxy {
@@ -27,8 +32,18 @@ pub(super) struct Proxy {
     // Open destinations, which have a responsive next hop: their stored chunks are sent as their
     // hops have room.
     open: BTreeMap<Guid, NextHops>,
+    // Those of them that leave by a port, and those that were opened since it was last looked.
+    by_port: BTreeSet<(PortId, Guid)>,
+    opened: BTreeSet<Guid>,
+    // The one of them that was served last.
+    turn: Guid,
     // Destinations of stored chunks.
     waiting: BTreeSet<Guid>,
+    // Flows of which chunks are stored because their next hop takes them too slowly, and where they
+    // come from.
+    slow: BTreeMap<Flow, BTreeSet<PortId>>,
+    // When neighbours were told that a flow of theirs is stored.
+    yielding: BTreeMap<(PortId, Flow), Time>,
     // Stored copies of chunks that an unresponsive neighbour's hop still carries, so that their
     // delivered packets are not sent again when it responds.
     lingering: BTreeMap<Carried, StoreId>,
@@ -44,6 +59,11 @@ impl Proxy {
             store: ProxyStore::new(limits, rng),
             released: Pool::default(),
             open: BTreeMap::new(),
+            by_port: BTreeSet::new(),
+            opened: BTreeSet::new(),
+            turn: Guid::NONE,
+            slow: BTreeMap::new(),
+            yielding: BTreeMap::new(),
             waiting: BTreeSet::new(),
             lingering: BTreeMap::new(),
             lingering_ids: BTreeMap::new(),
@@ -72,6 +92,7 @@ impl Proxy {
             chunk,
             room: Room::default(),
             charge,
+            from: None,
         }
     }
 
@@ -151,7 +172,7 @@ impl Proxy {
     }
 
     fn stop_waiting(&mut self, destination: Guid, effects: &mut Effects) {
-        self.open.remove(&destination);
+        self.close(destination);
         if self.waiting.remove(&destination) {
             effects.push(Action::Unwatch(destination));
             effects.push(Action::Cancel(Timer::Storage(destination)));
@@ -186,9 +207,98 @@ impl Proxy {
     pub(super) fn open(&mut self, destination: Guid, hops: NextHops) -> bool {
         let is_open = hops.best().is_some();
         if is_open {
+            self.close(destination);
+            let ports = hops.iter().map(|branch| (branch.port, destination));
+            self.by_port.extend(ports);
+            self.opened.insert(destination);
             self.open.insert(destination, hops);
         }
         is_open
+    }
+
+    fn close(&mut self, destination: Guid) {
+        for branch in self
+            .open
+            .remove(&destination)
+            .iter()
+            .flat_map(NextHops::iter)
+        {
+            self.by_port.remove(&(branch.port, destination));
+        }
+    }
+
+    /// True if a chunk may be stored, and none is evicted for it.
+    pub(super) fn takes(&self, chunk: &Chunk) -> bool {
+        let (size, limits) = (chunk.size() as u64 + ENTRY_BYTES, self.store.limits());
+        let stored = self.store.bytes() + self.released.amount();
+        chunk.header.service.has(ServiceId::DELAY_TOLERANT)
+            && self.policy.proactive
+            && stored + size <= limits.total
+            && self.store.flow_bytes(&chunk.flow()) + size <= limits.per_flow
+    }
+
+    /// A flow that comes in on `from` is held back until nothing of it is stored.
+    pub(super) fn hold_back(&mut self, from: PortId, flow: Flow) {
+        self.slow.entry(flow).or_default().insert(from);
+    }
+
+    /// True if it is.
+    pub(super) fn holds_back(&self, from: PortId, flow: &Flow) -> bool {
+        self.slow
+            .get(flow)
+            .is_some_and(|ports| ports.contains(&from))
+    }
+
+    /// All flows that are.
+    pub(super) fn held_back(&self) -> Vec<(PortId, Flow)> {
+        let slow = self.slow.iter();
+        slow.flat_map(|(flow, ports)| ports.iter().map(|port| (*port, *flow)))
+            .collect()
+    }
+
+    /// Ends that for the flows of which nothing is stored any more, however it went.
+    pub(super) fn settle_slow(&mut self, effects: &mut Effects) {
+        let slow: Vec<Flow> = self.slow.keys().copied().collect();
+        slow.iter().for_each(|flow| self.go_on(flow, effects));
+    }
+
+    /// Ends that for a flow of which nothing is stored.
+    fn go_on(&mut self, flow: &Flow, effects: &mut Effects) {
+        if self.store.flow_bytes(flow) == 0 {
+            for port in self.slow.remove(flow).into_iter().flatten() {
+                effects.push(Action::GoOn(port, *flow));
+            }
+        }
+    }
+
+    /// True if the neighbour on `from` is to be told that a flow of its is stored, because it was
+    /// not told lately.
+    pub(super) fn tells_to_yield(&mut self, now: Time, from: PortId, chunk: &ChunkToSend) -> bool {
+        let is_recent = |told: &Time| now.since(*told) < RENEWAL;
+        let key = (from, chunk.chunk.flow());
+        if self.yielding.get(&key).is_some_and(is_recent) {
+            return false;
+        }
+        if self.yielding.len() >= MAX_YIELDING {
+            self.yielding.retain(|_, told| is_recent(told));
+        }
+        if self.yielding.len() < MAX_YIELDING {
+            self.yielding.insert(key, now);
+        }
+        true
+    }
+
+    /// Nobody wants a content of a flow any more: what is stored of it goes.
+    pub(super) fn purge(&mut self, flow: &Flow, content: &Guid, effects: &mut Effects) {
+        for id in self.store.ids_of(flow) {
+            let stored = self.store.get(id).and_then(|(chunk, _)| chunk.data());
+            if stored.is_some_and(|data| data.content == *content) {
+                self.recall(id, effects);
+                self.take(id);
+                effects.counters.chunks_unwanted += 1;
+            }
+        }
+        effects.push(Action::StopIfNoneWaits(flow.destination));
     }
 
     /// Forwards the chunks stored for a destination, each once: a chunk that cannot be forwarded
@@ -206,7 +316,7 @@ impl Proxy {
         if self.store.has_none_for(&destination) {
             return self.stop_waiting(destination, effects);
         }
-        self.open.remove(&destination);
+        self.close(destination);
         if self.policy.proactive {
             // Not later than before: what keeps happening must not put off the look-up.
             let again = now + self.pauses.current(now, &destination);
@@ -223,32 +333,59 @@ impl Proxy {
         divisions: &mut Divisions,
         effects: &mut Effects,
     ) -> bool {
-        let open: Vec<Guid> = self.open.keys().copied().collect();
+        let mut may = core::mem::take(&mut self.opened);
+        for port in links.take_gained() {
+            let of_port = (port, Guid::NONE)..;
+            let here = self
+                .by_port
+                .range(of_port)
+                .take_while(|(at, _)| *at == port);
+            may.extend(here.map(|(_, destination)| *destination));
+        }
         let mut released = false;
-        for destination in open {
-            while let Some(hops) = self.open.get(&destination) {
-                if !hops.iter().any(|branch| links.is_up(branch.port)) {
-                    self.keep_stored(now, destination, effects);
-                    break;
-                }
-                if !hops.iter().any(|branch| links.has_room(branch.port)) {
-                    break;
-                }
-                let mut hops = hops.clone();
-                hops.refresh(links);
-                let Some(id) = self.store.oldest_for(&destination) else {
-                    self.stop_waiting(destination, effects);
-                    break;
-                };
-                let branches = self.branches_with_room(id, hops, links, divisions);
-                if branches.is_empty() {
-                    break;
-                }
-                self.release_one(now, id, &branches, links, effects);
+        // One of each, so that they take turns.
+        let after = (Bound::Excluded(self.turn), Bound::Unbounded);
+        let in_turn = may.range(after).chain(may.range(..=self.turn));
+        for destination in in_turn.copied().collect::<Vec<_>>() {
+            if self.release_oldest(now, destination, links, divisions, effects) {
                 released = true;
+                self.turn = destination;
+                self.opened.insert(destination);
             }
         }
         released
+    }
+
+    /// Sends the oldest stored chunk of an open destination, if its hop has room.
+    fn release_oldest(
+        &mut self,
+        now: Time,
+        destination: Guid,
+        links: &mut Links,
+        divisions: &mut Divisions,
+        effects: &mut Effects,
+    ) -> bool {
+        let Some(hops) = self.open.get(&destination) else {
+            return false;
+        };
+        if !hops.iter().any(|branch| links.is_up(branch.port)) {
+            self.keep_stored(now, destination, effects);
+            return false;
+        }
+        if !hops.iter().any(|branch| links.has_room(branch.port)) {
+            return false;
+        }
+        let mut hops = hops.clone();
+        hops.refresh(links);
+        let Some(id) = self.store.oldest_for(&destination) else {
+            self.stop_waiting(destination, effects);
+            return false;
+        };
+        let branches = self.branches_with_room(id, hops, links, divisions);
+        if !branches.is_empty() {
+            self.release_one(now, id, &branches, links, effects);
+        }
+        !branches.is_empty()
     }
 
     /// The branches of a stored chunk: empty while one of the required ones has no room. A divided
@@ -263,13 +400,14 @@ impl Proxy {
         let Some((chunk, _)) = self.store.get(id) else {
             return Vec::new();
         };
-        let spread = Spread::of(chunk.header.service);
+        let (spread, flow) = (Spread::of(chunk.header.service), chunk.flow());
+        let has_room = |branch: &Branch| links.has_room_for(branch.port, &flow);
         if spread == Spread::Divide {
-            hops.retain(|branch| links.has_room(branch.port));
+            hops.retain(has_room);
         }
         let chosen = hops.select(spread, chunk.flow(), chunk.size(), divisions);
         let chosen: Vec<Branch> = chosen.copied().collect();
-        if chosen.iter().all(|branch| links.has_room(branch.port)) {
+        if chosen.iter().all(has_room) {
             chosen
         } else {
             Vec::new()
@@ -298,6 +436,7 @@ impl Proxy {
         };
         effects.counters.chunks_released += 1;
         let outgoing = self.released(chunk);
+        self.go_on(&outgoing.chunk.flow(), effects);
         for branch in branches {
             if let Err(refused) = links.enqueue(branch.port, outgoing.clone().over(branch)) {
                 self.store_chunk(now, refused.chunk, effects);
@@ -429,6 +568,7 @@ impl Proxy {
         while let Some((id, chunk)) = self.store.take_expired(now) {
             self.recall(id, effects);
             self.note_room(&chunk.flow());
+            self.go_on(&chunk.flow(), effects);
             self.note_drop(&chunk, DropReason::Lifetime, effects);
         }
         if let Some(expiry) = self.store.next_expiry() {
@@ -464,6 +604,7 @@ impl Proxy {
                 effects.push(Action::Forward(self.released(chunk)));
             }
         }
+        self.go_on(&flow, effects);
         // Only after they have been forwarded: they may return.
         effects.push(Action::StopIfNoneWaits(flow.destination));
     }

@@ -40,6 +40,7 @@ impl Said {
             chunk,
             room: Room::default(),
             charge,
+            from: None,
         })
     }
 }

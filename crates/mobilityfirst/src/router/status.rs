@@ -21,8 +21,12 @@ pub struct RouterCounters {
     pub chunks_released: u64,
     /// Stored chunks forwarded because of their source's Push.
     pub chunks_pushed: u64,
-    /// Chunks moved to storage to relieve head-of-line blocking.
+    /// Chunks moved to storage because the next hop takes them too slowly.
     pub held_back: u64,
+    /// Times that a neighbour was asked to hold back a flow.
+    pub holds: u64,
+    /// Chunks that went no further because their receiver wants them no more.
+    pub chunks_unwanted: u64,
     /// Lookups made because a storage timer expired.
     pub storage_lookups: u64,
     /// Changed bindings that the name service pushed.

@@ -1,6 +1,7 @@
-//! Messages between a host and its access router.
+//! Messages between neighbours: a host and its access router, or two routers.
 
 use bytes::Bytes;
+use core::time::Duration;
 use whimbrel_core::Guid;
 
 use super::{Reader, WireError};
@@ -41,7 +42,38 @@ pub enum Control {
         /// The outcome.
         code: ControlCode,
     },
+    /// From a router: how to go on with a flow that it forwards.
+    Hold(Hold),
 }
+
+/// What a router asks of the node that it gets a flow from [MFTP §3.4.1]: back-pressure for this
+/// flow alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// The flow's source.
+    pub source: Guid,
+    /// The flow's destination.
+    pub destination: Guid,
+    /// How to hold it back; `None`: not any more.
+    pub mode: Option<HoldMode>,
+    /// It ends by itself after this time.
+    pub lease: Duration,
+}
+
+/// How a flow is held back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HoldMode {
+    /// Nothing of it is sent: enough waits for its next hop.
+    All,
+    /// It is sent when there is nothing else to send: its destination is away, and what comes is
+    /// stored.
+    Spare,
+}
+
+codes!(HoldMode, "hold mode", {
+    All = 1,
+    Spare = 2,
+});
 
 /// The outcome of a host's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -110,6 +142,14 @@ impl Control {
                 out.extend_from_slice(&version.to_be_bytes());
                 out.push(code.code());
             }
+            Control::Hold(hold) => {
+                out.push(4);
+                out.push(hold.mode.map_or(0, HoldMode::code));
+                let lease = u32::try_from(hold.lease.as_millis()).unwrap_or(u32::MAX);
+                out.extend_from_slice(&lease.to_be_bytes());
+                out.extend_from_slice(hold.source.as_bytes());
+                out.extend_from_slice(hold.destination.as_bytes());
+            }
         }
     }
 
@@ -155,6 +195,21 @@ impl Control {
                     code,
                 })
             }
+            4 => {
+                let mode = match reader.u8()? {
+                    0 => None,
+                    code => Some(HoldMode::from_code(code)?),
+                };
+                let lease = Duration::from_millis(reader.u32()?.into());
+                let (source, destination) = (reader.guid()?, reader.guid()?);
+                reader.finish()?;
+                Ok(Control::Hold(Hold {
+                    source,
+                    destination,
+                    mode,
+                    lease,
+                }))
+            }
             other => Err(WireError::MessageType(other)),
         }
     }
@@ -188,6 +243,18 @@ mod tests {
                     version,
                     code
                 }),
+            (
+                any_guid(),
+                any_guid(),
+                prop::option::of(prop::sample::select(HoldMode::ALL.to_vec())),
+                any::<u32>(),
+            )
+                .prop_map(|(source, destination, mode, lease)| Control::Hold(Hold {
+                    source,
+                    destination,
+                    mode,
+                    lease: Duration::from_millis(lease.into()),
+                })),
         ]
     }
 

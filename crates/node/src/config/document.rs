@@ -7,6 +7,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::fault::Place;
+use super::key_path::{key_at, line_of};
 
 /// The text of a configuration file.
 #[derive(Clone, Debug)]
@@ -74,18 +75,17 @@ impl Document {
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
         Place::File {
             path: self.path.clone(),
-            line: before.matches('\n').count() + 1,
+            line: line_of(&self.text, offset),
             column: before[line_start..].chars().count() + 1,
         }
     }
 
     /// The innermost key whose name or value was written at a byte; empty if there is none.
     pub(super) fn key_at(&self, offset: usize) -> String {
-        let mut best = (usize::MAX, String::new());
-        if let Some(table) = self.table() {
-            search_table(table.get_ref(), "", offset, &mut best);
-        }
-        best.1
+        let table = self.table();
+        table.map_or_else(String::new, |table| {
+            key_at(table.get_ref(), offset).to_string()
+        })
     }
 }
 
@@ -114,38 +114,6 @@ fn locate(table: &Spanned<DeTable<'_>>, key: &str) -> Option<Range<usize>> {
         }
     }
     span
-}
-
-fn search_table(table: &DeTable<'_>, path: &str, offset: usize, best: &mut (usize, String)) {
-    for (key, value) in table {
-        let name = key.get_ref();
-        let below = if path.is_empty() {
-            name.to_string()
-        } else {
-            format!("{path}.{name}")
-        };
-        consider(key.span(), &below, offset, best);
-        search(value, &below, offset, best);
-    }
-}
-
-fn search(value: &Spanned<DeValue<'_>>, path: &str, offset: usize, best: &mut (usize, String)) {
-    consider(value.span(), path, offset, best);
-    match value.get_ref() {
-        DeValue::Table(table) => search_table(table, path, offset, best),
-        DeValue::Array(array) => {
-            for (index, value) in array.iter().enumerate() {
-                search(value, &format!("{path}[{index}]"), offset, best);
-            }
-        }
-        _ => {}
-    }
-}
-
-fn consider(span: Range<usize>, path: &str, offset: usize, best: &mut (usize, String)) {
-    if span.contains(&offset) && span.len() <= best.0 {
-        *best = (span.len(), path.to_owned());
-    }
 }
 
 #[cfg(test)]

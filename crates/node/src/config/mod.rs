@@ -13,6 +13,7 @@ mod address;
 mod checks;
 mod document;
 mod fault;
+pub mod key_path;
 mod ndn;
 mod ndn_plan;
 mod plan;

@@ -29,11 +29,11 @@ pub struct Graph {
 pub struct Edge {
     /// Indices of nodes.
     pub ends: (usize, usize),
-    /// Bits per second, if the graph says so.
+    /// Bits per second, if the graph has it.
     pub rate: Option<u64>,
-    /// One way, if the graph says so.
+    /// One way, if the graph has it.
     pub delay: Option<Duration>,
-    /// For routes by cost, if the graph says so.
+    /// For routes by cost, if the graph has it.
     pub cost: Option<u64>,
 }
 
@@ -128,7 +128,7 @@ pub struct Shape {
     pub dumbbell: Option<Dumbbell>,
     /// Rows and columns.
     pub grid: Option<Grid>,
-    /// Random places on a square; what is near is linked more often.
+    /// Random places on a square; near nodes are linked more often.
     pub waxman: Option<Waxman>,
     /// Growing by preferential attachment.
     pub barabasi_albert: Option<BarabasiAlbert>,
@@ -231,10 +231,10 @@ impl Shape {
 
 /// Refuses a number that is too small or larger than a link of a laboratory can be numbered.
 fn at_least(least: usize, count: usize, what: &str) -> Result<(), String> {
-    const MOST: usize = 10_000;
+    const MAX: usize = 10_000;
     match count {
         _ if count < least => Err(format!("{count} {what} are too few; write {least} or more")),
-        _ if count > MOST => Err(format!("{count} {what} are too many; {MOST} are the most")),
+        _ if count > MAX => Err(format!("{count} {what} are too many; {MAX} are the most")),
         _ => Ok(()),
     }
 }

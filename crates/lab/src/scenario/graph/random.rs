@@ -18,7 +18,7 @@ use super::{Edge, Graph, at_least};
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Waxman {
-    /// How many.
+    /// Number of nodes.
     pub nodes: usize,
     /// More of it: more links.
     #[serde(with = "units::probability", default = "often")]
@@ -82,7 +82,7 @@ impl Waxman {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BarabasiAlbert {
-    /// How many.
+    /// Number of nodes.
     pub nodes: usize,
     /// Links that each new node brings.
     pub links: usize,
@@ -118,7 +118,7 @@ impl BarabasiAlbert {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomRegular {
-    /// How many.
+    /// Number of nodes.
     pub nodes: usize,
     /// Links of each node.
     pub degree: usize,

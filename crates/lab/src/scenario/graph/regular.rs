@@ -8,7 +8,7 @@ use super::{Graph, at_least};
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Line {
-    /// How many.
+    /// Number of nodes.
     pub nodes: usize,
 }
 
@@ -25,7 +25,7 @@ impl Line {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ring {
-    /// How many.
+    /// Number of nodes.
     pub nodes: usize,
 }
 
@@ -42,7 +42,7 @@ impl Ring {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Star {
-    /// How many around the hub.
+    /// Number of nodes around the hub.
     pub leaves: usize,
 }
 
@@ -87,7 +87,7 @@ impl Tree {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dumbbell {
-    /// How many on each side.
+    /// Number of nodes on each side.
     pub pairs: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What the daemons of a plan are told: its roles, links and routes as their own configuration.
+//! Configurations of a plan's daemons, from its roles, links and routes.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -42,9 +42,19 @@ impl Daemons<'_> {
             self.name(node),
         ));
         for (link, peer) in network.at(node) {
-            if network.nodes[peer].is(Role::Router) {
+            if network.attach(node, peer) {
                 config.link.push(self.link_to(peer, link)?);
             }
+        }
+        for router in &network.nodes[node].routers {
+            let address = self
+                .topology
+                .address_towards(self.name(*router), self.name(node))?;
+            config.link.push(LinkSection {
+                remote: Some(self.remote(address, ROUTER_PORT)?),
+                mtu: network.mtu(),
+                ..LinkSection::new(format!("to-{}", self.name(*router)))
+            });
         }
         Ok(config)
     }

@@ -16,7 +16,7 @@ use crate::scenario::node::Role;
 use crate::supervisor::START_PATIENCE;
 use crate::{LabError, Program, Supervisor, Topology};
 
-/// How long daemons may take to find each other and attach.
+/// Time limit for daemons to find each other and attach.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
 /// The socket on which a node's daemon is reached.
@@ -27,8 +27,8 @@ pub(super) fn socket_of(folder: &Path, plane: Plane, node: &str) -> PathBuf {
     ))
 }
 
-/// All daemons of a run.
-pub(super) struct Daemons<'a> {
+/// All daemons of a run. Dropping them kills them.
+pub struct Daemons<'a> {
     pub(super) plan: &'a Plan,
     pub(super) seed: u64,
     program: &'a Path,
@@ -42,8 +42,9 @@ pub(super) struct Daemons<'a> {
 }
 
 impl<'a> Daemons<'a> {
-    /// Starts all daemons and waits until hosts are registered and sockets answer.
-    pub(super) fn start(
+    /// Starts all daemons and waits until hosts are registered and sockets answer. Keys, sockets and
+    /// logs are kept in `folder`.
+    pub fn start(
         plan: &'a Plan,
         seed: u64,
         program: &'a Path,
@@ -96,25 +97,31 @@ impl<'a> Daemons<'a> {
         command
     }
 
-    /// Starts a node's daemon (again); does nothing where a node has none.
-    pub(super) fn run(&mut self, node: usize) -> Result<(), LabError> {
+    /// Starts a node's daemons (again), one for each plane that it is on; does nothing where a node
+    /// has none.
+    pub fn run(&mut self, node: usize) -> Result<(), LabError> {
         let known = &self.plan.network.nodes[node];
         let name = self.name(node);
-        let command = if known.is(Role::NameServer) {
+        let mut commands = Vec::new();
+        if known.is(Role::NameServer) {
             let listen = format!("0.0.0.0:{GNRS_PORT}");
             let records = self.folder.join(format!("{name}.redb"));
             let mut command = self.command(&["gnrs", "serve", "--listen", &listen, "--store"]);
             command.arg(records);
-            command
-        } else if known.is(Role::Router) || known.is(Role::NdnRouter) {
-            self.configured("router", node, &self.router_config(node)?)?
-        } else if known.is(Role::Host) {
-            self.configured("host", node, &self.host_config(node)?)?
-        } else {
-            return Ok(());
-        };
-        let program = self.on(node)?.daemon(name, command)?;
-        self.running.push((node, program));
+            commands.push((name.to_owned(), command));
+        }
+        if known.is(Role::Router) || known.is(Role::NdnRouter) {
+            let command = self.configured("router", node, &self.router_config(node)?)?;
+            commands.push((name.to_owned(), command));
+        }
+        if known.is(Role::Host) && !known.is(Role::Router) {
+            let command = self.configured("host", node, &self.host_config(node)?)?;
+            commands.push((format!("{name} host"), command));
+        }
+        for (name, command) in commands {
+            let program = self.on(node)?.daemon(&name, command)?;
+            self.running.push((node, program));
+        }
         Ok(())
     }
 
@@ -125,7 +132,7 @@ impl<'a> Daemons<'a> {
     }
 
     fn configured(&self, kind: &str, node: usize, config: &Config) -> Result<Command, LabError> {
-        let path = self.folder.join(format!("{}.toml", self.name(node)));
+        let path = self.folder.join(format!("{}.{kind}.toml", self.name(node)));
         let text = toml::to_string(config).map_err(|error| LabError::System {
             action: format!("write {}", path.display()),
             source: std::io::Error::other(error),
@@ -144,7 +151,7 @@ impl<'a> Daemons<'a> {
     }
 
     /// Kills a node's daemon as `kill -9` does.
-    pub(super) fn kill(&mut self, node: usize) -> Result<(), LabError> {
+    pub fn kill(&mut self, node: usize) -> Result<(), LabError> {
         for (known, program) in &mut self.running {
             if *known == node {
                 program.process().kill()?;
@@ -152,6 +159,11 @@ impl<'a> Daemons<'a> {
         }
         self.running.retain(|(known, _)| *known != node);
         Ok(())
+    }
+
+    /// The socket on which a node's daemon of MobilityFirst answers.
+    pub fn socket(&self, node: usize) -> PathBuf {
+        socket_of(self.folder, Plane::MobilityFirst, self.name(node))
     }
 
     fn wait_ready(&self) -> Result<(), LabError> {
@@ -198,8 +210,8 @@ impl<'a> Daemons<'a> {
 
     fn is_ready(&self, node: usize) -> bool {
         let known = &self.plan.network.nodes[node];
-        if known.is(Role::Host) {
-            return self.status("host", node)["registered"] == Value::Bool(true);
+        if known.is(Role::Host) && self.status("host", node)["registered"] != Value::Bool(true) {
+            return false;
         }
         let ndn = socket_of(self.folder, Plane::Ndn, &known.name);
         let mobility_first = socket_of(self.folder, Plane::MobilityFirst, &known.name);
@@ -207,7 +219,7 @@ impl<'a> Daemons<'a> {
             && (!known.is(Role::Router) || mobility_first.exists())
     }
 
-    /// What a node's daemon says of itself; null if it is silent.
+    /// The status of a node's daemon; null if it does not answer.
     pub(super) fn status(&self, kind: &str, node: usize) -> Value {
         let mut command = self.command(&[kind, "status", "--json", "--socket"]);
         command.arg(socket_of(

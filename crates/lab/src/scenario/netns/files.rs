@@ -2,26 +2,35 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use super::daemons::{Daemons, socket_of};
+use super::get::watch_get;
 use super::observe::{Fetch, Observer};
 use crate::scenario::Plan;
-use crate::scenario::load::{Load, Plane};
-use crate::scenario::run::Schedule;
+use crate::scenario::load::{Kind, Load, Plane};
+use crate::scenario::run::{Exchanges, Run, Schedule};
 use crate::{LabError, Supervisor, TcpBaseline, Topology, TransferRecord};
 
-/// Seconds from a load's start to a request, and what came of it.
+/// Seconds from a load's start to a request, and the record of its transfer.
 pub(super) type Files = Vec<(f64, TransferRecord)>;
 
+/// The results of one receiver of a load.
+pub(super) enum Received {
+    Files(Files),
+    Exchanges(Exchanges),
+}
+
 /// A file that is served.
-pub(super) struct Served {
+#[derive(Clone, Debug)]
+pub struct Served {
     /// A content's name, or one of NDN; empty over TCP.
-    name: String,
-    path: PathBuf,
+    pub name: String,
+    /// The file.
+    pub path: PathBuf,
 }
 
 /// One receiver of one load.
@@ -32,8 +41,13 @@ pub(super) struct Receiver<'a> {
     pub(super) index: usize,
     pub(super) load: &'a Load,
     pub(super) node: usize,
-    pub(super) schedule: Schedule,
-    /// By number.
+    /// `None` of a load of Interests.
+    pub(super) schedule: Option<Schedule>,
+    /// Of everything random.
+    pub(super) seed: u64,
+    /// Set when all that is waited for has ended.
+    pub(super) over: &'a AtomicBool,
+    /// By number; a load without end repeats them.
     pub(super) served: &'a [Served],
     pub(super) origin: Instant,
     pub(super) program: &'a Path,
@@ -42,28 +56,66 @@ pub(super) struct Receiver<'a> {
 }
 
 impl Receiver<'_> {
-    /// Fetches all its files.
-    pub(super) fn run(&self) -> Result<Files, LabError> {
-        let begun = self.schedule.at.len();
+    /// Whether the run does not wait for it.
+    pub(super) fn is_endless(&self) -> bool {
+        self.schedule.as_ref().is_some_and(Schedule::is_endless)
+    }
+
+    /// Makes the load's requests.
+    pub(super) fn run(&self) -> Result<Received, LabError> {
+        match &self.schedule {
+            Some(schedule) => self.fetch_all(schedule).map(Received::Files),
+            None => self.request().map(Received::Exchanges),
+        }
+    }
+
+    /// Adds its results.
+    pub(super) fn add(&self, run: &mut Run, received: Received) {
+        let network = &self.plan.network;
+        match received {
+            Received::Files(files) => {
+                let total = self.schedule.as_ref().and_then(Schedule::total);
+                run.add_files(network, self.load, self.node, files, total);
+            }
+            Received::Exchanges(exchanges) => {
+                run.add_exchanges(network, self.load, self.node, &exchanges);
+            }
+        }
+    }
+
+    /// Whether the run has ended for a load without end.
+    fn is_over(&self) -> bool {
+        self.is_endless()
+            && (self.over.load(Ordering::Relaxed)
+                || Instant::now() >= self.origin + self.plan.limit)
+    }
+
+    /// Waits for a moment; false if the run's limit comes first.
+    pub(super) fn wait_until(&self, moment: Instant) -> bool {
+        let end = self.origin + self.plan.limit;
+        std::thread::sleep(moment.min(end).saturating_duration_since(Instant::now()));
+        moment < end
+    }
+
+    fn fetch_all(&self, schedule: &Schedule) -> Result<Files, LabError> {
+        let begun = schedule.at.len();
         // Of those that wait for others.
         let next = AtomicUsize::new(begun);
         let start = self.origin + self.load.start;
         let slot = |number: usize, at: Duration| -> Result<Files, LabError> {
-            std::thread::sleep((start + at).saturating_duration_since(Instant::now()));
+            if !self.wait_until(start + at) {
+                return Ok(Files::new());
+            }
             let mut files = vec![self.fetch(number, start)?];
             loop {
                 let number = next.fetch_add(1, Ordering::Relaxed);
-                if self.schedule.total().is_none_or(|total| number >= total) {
+                if self.is_over() || schedule.total().is_some_and(|total| number >= total) {
                     return Ok(files);
                 }
                 files.push(self.fetch(number, start)?);
             }
         };
-        let slots = self
-            .schedule
-            .at
-            .iter()
-            .map(|at| Duration::from_secs_f64(*at));
+        let slots = schedule.at.iter().map(|at| Duration::from_secs_f64(*at));
         let fetched = std::thread::scope(|scope| {
             let slot = &slot;
             let slots = slots.enumerate();
@@ -100,7 +152,7 @@ impl Receiver<'_> {
             patience,
             ..TcpBaseline::default()
         };
-        let path = &self.served[number].path;
+        let path = &self.served(number).path;
         let fetched = baseline.fetch(
             self.topology.host(server)?,
             self.topology.address_towards(server, client)?,
@@ -124,7 +176,7 @@ impl Receiver<'_> {
         let output = self
             .folder
             .join(format!("arrived-{}-{number}-{node}", self.load.name));
-        let Served { name, path } = &self.served[number];
+        let Served { name, path } = self.served(number);
         let mut command = get(
             self.program,
             self.folder,
@@ -139,41 +191,55 @@ impl Receiver<'_> {
         let supervisor = Supervisor::new(self.folder).on(self.topology.host(node)?);
         let log = format!("get of {}-{number} on {node}", self.load.name);
         let mut program = supervisor.speaker(&log, command)?;
-        let record =
-            crate::daemons::watch_get(&mut program, started, patience, &mut self.followed())?
-                .map_err(|failure| LabError::daemon("get", &failure, self.folder))?;
+        let record = watch_get(&mut program, started, patience, &mut self.followed())?
+            .map_err(|failure| LabError::daemon("get", &failure, self.folder))?;
         if record.completed {
             compare(path, &output)?;
         }
+        if self.is_endless() {
+            // A load without end would fill the disk.
+            let _ = std::fs::remove_file(&output);
+        }
         Ok(record)
+    }
+
+    fn served(&self, number: usize) -> &Served {
+        &self.served[number % self.served.len()]
     }
 
     fn followed(&self) -> Fetch<'_> {
         Fetch {
             observer: self.observer,
             load: self.index,
+            over: self.is_endless().then_some(self.over),
         }
     }
 }
 
 impl Daemons<'_> {
-    /// Makes and serves the files of every load.
-    pub(super) fn serve(&mut self, observer: &dyn Observer) -> Result<Vec<Vec<Served>>, LabError> {
+    /// Makes and serves the files of every load, and waits until their names are known.
+    pub fn serve(&mut self, observer: &dyn Observer) -> Result<Vec<Vec<Served>>, LabError> {
         let plan = self.plan;
         let mut all = Vec::new();
         for (index, load) in plan.loads.iter().enumerate() {
+            if let Kind::Requests(requests) = &load.kind {
+                self.answer(load, requests)?;
+            }
             let schedule = Schedule::of(load, self.seed);
+            // A load without end repeats one file.
             let total = schedule
                 .as_ref()
-                .and_then(Schedule::total)
-                .unwrap_or_default();
+                .map_or(0, |schedule| schedule.total().unwrap_or(1));
+            let endless = schedule.as_ref().is_some_and(Schedule::is_endless);
             let size = schedule.map_or(0, |schedule| schedule.size);
             let mut served = Vec::with_capacity(total);
             for number in 0..total {
                 let given = observer.file(index).filter(|_| total == 1);
                 let made = self.folder.join(format!("file-{}-{number}", load.name));
                 let path = given.map_or(made, Path::to_owned);
-                if given.is_none() {
+                if endless && load.plane == Plane::Tcp {
+                    make_endless(&path)?;
+                } else if given.is_none() {
                     let seed = self.seed.wrapping_add((index as u64) << 32 | number as u64);
                     crate::demo::make_file(&path, size, seed)?;
                 }
@@ -241,6 +307,14 @@ fn get(
     };
     command.arg("-o").arg(output);
     command
+}
+
+/// Makes a file of zeros that no transfer comes to the end of; it takes no room.
+fn make_endless(path: &Path) -> Result<(), LabError> {
+    const LENGTH: u64 = 1 << 40;
+    std::fs::File::create(path)
+        .and_then(|file| file.set_len(LENGTH))
+        .map_err(LabError::system(format!("make {}", path.display())))
 }
 
 /// Refuses a file that arrived with other bytes.

@@ -4,9 +4,12 @@
 mod configuration;
 mod daemons;
 mod files;
+mod get;
 pub mod observe;
+mod requests;
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -14,53 +17,71 @@ use whimbrel_sim::link::LinkSpec;
 
 use super::Plan;
 use super::event::{Action, Timed};
+use super::fault::Refusal;
 use super::link::{Carrier, Recovery};
-use super::load::Plane;
+use super::load::{Kind, Plane};
 use super::node::Role;
 use super::run::{LinkCounts, Run, Schedule};
 use crate::study::Backend;
-use crate::{LabError, Topology, TopologyBuilder};
-use daemons::{Daemons, socket_of};
-use files::{Files, Receiver};
+use crate::{LabError, LinkReport, Topology, TopologyBuilder};
+use daemons::socket_of;
+use files::{Received, Receiver};
 use observe::{Observed, Observer};
 
-/// Files of a load: each takes programs that serve and fetch it.
-const MOST_FILES: usize = 200;
+pub use daemons::Daemons;
+pub use files::Served;
+pub use requests::Consumer;
 
-/// Refuses what this back end cannot do yet.
+/// Files of a load: each takes programs that serve and fetch it.
+const MAX_FILES: usize = 200;
+
+/// Refuses a plan with a feature that this back end lacks.
 pub fn check(plan: &Plan) -> Result<(), LabError> {
-    let refuse = |what| Err(LabError::not_played(Backend::Netns, what));
+    refusal(plan).map_or(Ok(()), |refusal| Err(refusal.of(Backend::Netns)))
+}
+
+/// The first feature that this back end lacks, and the key that asks for it.
+pub(super) fn refusal(plan: &Plan) -> Option<Refusal> {
     for load in &plan.loads {
         let name = &load.name;
-        match (Schedule::of(load, 0), load.plane) {
-            (None, _) => return refuse(format!("play the load '{name}': it plays files")),
-            (Some(schedule), _) if schedule.total().is_none_or(|total| total > MOST_FILES) => {
-                return refuse(format!(
-                    "play the load '{name}': it plays {MOST_FILES} files of a load at most"
-                ));
-            }
-            _ => {}
+        let refuse = |key, what| Some(Refusal::new(["loads", name, key], what));
+        let schedule = Schedule::of(load, 0);
+        let total = schedule.as_ref().and_then(Schedule::total);
+        if total.is_some_and(|total| total > MAX_FILES) {
+            let key = match load.kind {
+                Kind::Page(_) => "page",
+                _ => "flows",
+            };
+            let what = format!("play more than {MAX_FILES} files of the load '{name}'");
+            return refuse(key, what);
+        }
+        if load.kind == Kind::Bulk && load.plane == Plane::Ndn {
+            let what = format!("play '{name}', whose repeated files caches would answer,");
+            return refuse("bulk", what);
         }
     }
     for link in &plan.network.links {
         let name = &link.name;
-        if link.carrier == Carrier::Bare || link.device {
-            return refuse(format!("model the devices of the link '{name}'"));
+        let refuse = |key, what| Some(Refusal::new(["links", name, key], what));
+        if link.carrier == Carrier::Bare {
+            return refuse(
+                "carrier",
+                format!("put frames of '{name}' on the wire bare"),
+            );
+        }
+        if link.device {
+            return refuse("device", format!("model the devices of the link '{name}'"));
         }
         if matches!(link.recovery, Recovery::Paper1 | Recovery::Paper2) {
-            return refuse(format!("bound the retransmissions of the link '{name}'"));
+            let what = format!("bound the retransmissions of the link '{name}'");
+            return refuse("recovery", what);
         }
         if !link.marking {
-            return refuse(format!("switch off marking on the link '{name}'"));
+            let what = format!("switch off marking on the link '{name}'");
+            return refuse("marking", what);
         }
     }
-    for timed in &plan.timeline {
-        if let Action::EmptyCache(node) = timed.action {
-            let name = &plan.network.nodes[node].name;
-            return refuse(format!("empty the cache of '{name}'"));
-        }
-    }
-    Ok(())
+    None
 }
 
 /// Runs a plan with the daemons of `program`.
@@ -68,7 +89,7 @@ pub fn run(plan: &Plan, seed: u64, program: &Path) -> Result<Run, LabError> {
     observe(plan, seed, program, &()).map(|observed| observed.run)
 }
 
-/// Runs a plan before the eyes of an observer.
+/// Runs a plan and reports to an observer.
 pub fn observe(
     plan: &Plan,
     seed: u64,
@@ -77,7 +98,7 @@ pub fn observe(
 ) -> Result<Observed, LabError> {
     check(plan)?;
     let folder = tempfile::tempdir().map_err(LabError::system("make a temporary folder"))?;
-    let topology = build(plan, seed)?;
+    let topology = topology(plan, seed)?;
     let mut daemons = Daemons::start(plan, seed, program, folder.path(), &topology)?;
     let served = daemons.serve(observer)?;
     let origin = Instant::now();
@@ -86,6 +107,7 @@ pub fn observe(
         let name = &plan.network.nodes[node].name;
         socket_of(folder.path(), Plane::MobilityFirst, name)
     });
+    let over = AtomicBool::new(false);
     let fetches: Vec<Receiver<'_>> = plan
         .loads
         .iter()
@@ -94,50 +116,44 @@ pub fn observe(
         .flat_map(|(index, (load, served))| {
             load.to.iter().map(move |node| (index, load, *node, served))
         })
-        .filter_map(|(index, load, node, served)| {
-            Some(Receiver {
-                plan,
-                observer,
-                index,
-                load,
-                node,
-                schedule: Schedule::of(load, seed)?,
-                served,
-                origin,
-                program,
-                folder: folder.path(),
-                topology: &topology,
-            })
-        })
-        .collect();
-    let fetched = std::thread::scope(|scope| {
-        let (sender, ended) = mpsc::channel();
-        for (index, receiver) in fetches.iter().enumerate() {
-            let sender = sender.clone();
-            scope.spawn(move || sender.send(receiver.run().map(|files| (index, files))));
-        }
-        drop(sender);
-        let played = play(plan, origin, &topology, &mut daemons, &ended, fetches.len());
-        if played.is_err() {
-            // The scope would wait for the other fetches until their patience ends.
-            let hosts = topology
-                .host_names()
-                .filter_map(|name| topology.host(name).ok());
-            hosts.for_each(crate::Namespace::shut_down);
-        }
-        played
-    })?;
-    let mut run = Run::default();
-    for (index, files) in fetched {
-        let Receiver {
+        .map(|(index, load, node, served)| Receiver {
+            plan,
+            observer,
+            index,
             load,
             node,
-            schedule,
-            ..
-        } = &fetches[index];
-        run.add_files(&plan.network, load, *node, files, schedule.total());
-    }
+            schedule: Schedule::of(load, seed),
+            seed,
+            over: &over,
+            served,
+            origin,
+            program,
+            folder: folder.path(),
+            topology: &topology,
+        })
+        .collect();
+    let mut stage = Stage {
+        plan,
+        origin,
+        topology: &topology,
+        daemons: &mut daemons,
+        // The links were armed at the origin, so that a run without a warm-up needs no mark.
+        before: plan.warm_up.is_zero().then(Vec::new),
+    };
+    let fetched = stage.play_all(&fetches, &over)?;
     std::thread::sleep(plan.linger);
+    // Before daemons are asked for their status, which takes its time.
+    let links = topology.link_reports()?;
+    let mut run = Run::default();
+    // A run that ended in its warm-up has counted nothing.
+    let before = stage.before.unwrap_or_else(|| counts(&links));
+    for (index, report) in links.iter().enumerate() {
+        let before = before.get(index).copied().unwrap_or_default();
+        run.add_link(&report.link, count(report).since(before));
+    }
+    for (index, received) in fetched {
+        fetches[index].add(&mut run, received);
+    }
     for role in [Role::Router, Role::Host] {
         for node in plan.network.with_role(role) {
             run.add_node(
@@ -146,92 +162,145 @@ pub fn observe(
             );
         }
     }
-    let links = topology.link_reports()?;
-    for report in &links {
-        let mut counts = LinkCounts::default();
-        for way in [&report.forward, &report.backward] {
-            counts.bytes += way.transmitted_bytes;
-            counts.packets += way.delivered;
-            counts.lost += way.dropped_loss + way.dropped_outage;
-            counts.dropped += way.dropped_queue;
-        }
-        run.add_link(&report.link, counts);
-    }
     Ok(Observed { run, links })
 }
 
-fn build(plan: &Plan, seed: u64) -> Result<Topology, LabError> {
+/// The nodes and links of a plan, with no program on them.
+pub fn topology(plan: &Plan, seed: u64) -> Result<Topology, LabError> {
     let network = &plan.network;
-    let mtu = network.links.iter().map(|link| link.mtu).min();
-    let mut builder = TopologyBuilder::new(seed).mtu(mtu.unwrap_or(1500));
+    let mut builder = TopologyBuilder::new(seed).mtu(network.mtu());
     for node in &network.nodes {
         builder = builder.host(&node.name);
     }
     for link in &network.links {
         let [a, b] = [link.ends.0, link.ends.1].map(|end| network.nodes[end].name.as_str());
-        builder = builder.link(
-            &link.name,
-            a,
-            b,
-            link.forward.clone(),
-            link.backward.clone(),
-        );
+        let (forward, backward) = (link.forward.clone(), link.backward.clone());
+        builder = match link.emulated {
+            true => builder.link(&link.name, a, b, forward, backward),
+            false => builder.veth(&link.name, a, b),
+        };
     }
     builder.build()
 }
 
-/// The number of a receiver, and its files.
-type Fetched = (usize, Files);
+/// The number of a receiver, and its results.
+type Fetched = (usize, Received);
 
-/// Plays the timeline until all fetches have ended.
-fn play(
-    plan: &Plan,
-    origin: Instant,
-    topology: &Topology,
-    daemons: &mut Daemons<'_>,
-    ended: &mpsc::Receiver<Result<Fetched, LabError>>,
-    wanted: usize,
-) -> Result<Vec<Fetched>, LabError> {
-    let mut fetched = Vec::with_capacity(wanted);
-    let mut timeline = plan.timeline.iter().peekable();
-    while fetched.len() < wanted {
-        while let Some(Timed { action, .. }) =
-            timeline.next_if(|timed| origin + timed.at <= Instant::now())
-        {
-            act(plan, topology, daemons, action)?;
-        }
-        let next = timeline.peek().map_or(plan.limit, |timed| timed.at);
-        let wait = (origin + next).saturating_duration_since(Instant::now());
-        match ended.recv_timeout(wait.max(Duration::from_millis(1))) {
-            Ok(fetch) => fetched.push(fetch?),
-            Err(mpsc::RecvTimeoutError::Timeout) => {}
-            Err(mpsc::RecvTimeoutError::Disconnected) => break,
-        }
-    }
-    Ok(fetched)
+fn counts(reports: &[LinkReport]) -> Vec<LinkCounts> {
+    reports.iter().map(count).collect()
 }
 
-fn act(
-    plan: &Plan,
-    topology: &Topology,
-    daemons: &mut Daemons<'_>,
-    action: &Action,
-) -> Result<(), LabError> {
-    let link = |index: &usize| plan.network.links[*index].name.as_str();
-    match action {
-        Action::Cut(index) => topology.set_outage(link(index), true),
-        Action::Restore(index) => topology.set_outage(link(index), false),
-        Action::Change(index, specs) => {
-            let (a, b) = plan.network.links[*index].ends;
-            let set = |sender: usize, spec: &LinkSpec| {
-                topology.set_spec(link(index), &plan.network.nodes[sender].name, spec)
-            };
-            set(a, &specs.0)?;
-            set(b, &specs.1)
+fn count(report: &LinkReport) -> LinkCounts {
+    let mut counts = LinkCounts::default();
+    for (index, way) in [&report.forward, &report.backward].into_iter().enumerate() {
+        counts.bytes += way.transmitted_bytes;
+        counts.delivered[index] = way.delivered_bytes;
+        counts.packets += way.delivered;
+        counts.lost += way.dropped_loss + way.dropped_outage;
+        counts.dropped += way.dropped_queue;
+    }
+    counts
+}
+
+/// A network on which the timeline is played.
+struct Stage<'a, 'd> {
+    plan: &'a Plan,
+    origin: Instant,
+    topology: &'a Topology,
+    daemons: &'a mut Daemons<'d>,
+    /// Counters of links at the end of the warm-up.
+    before: Option<Vec<LinkCounts>>,
+}
+
+impl Stage<'_, '_> {
+    /// Plays the timeline while all receivers run, each in a thread of its own.
+    fn play_all(
+        &mut self,
+        receivers: &[Receiver<'_>],
+        over: &AtomicBool,
+    ) -> Result<Vec<Fetched>, LabError> {
+        std::thread::scope(|scope| {
+            let (sender, ended) = mpsc::channel();
+            for (index, receiver) in receivers.iter().enumerate() {
+                let sender = sender.clone();
+                scope.spawn(move || sender.send(receiver.run().map(|got| (index, got))));
+            }
+            drop(sender);
+            let endless: Vec<bool> = receivers.iter().map(Receiver::is_endless).collect();
+            let played = self.play(&ended, &endless, over);
+            if played.is_err() {
+                over.store(true, Ordering::Relaxed);
+                // The scope would wait for the other receivers until their patience ends.
+                let hosts = self.topology.host_names();
+                let hosts = hosts.filter_map(|name| self.topology.host(name).ok());
+                hosts.for_each(crate::Namespace::shut_down);
+            }
+            played
+        })
+    }
+
+    /// Plays the timeline until all receivers have ended. Those without an end are told to when
+    /// the others have ended; if there are no others, they end with the run's limit.
+    fn play(
+        &mut self,
+        ended: &mpsc::Receiver<Result<Fetched, LabError>>,
+        endless: &[bool],
+        over: &AtomicBool,
+    ) -> Result<Vec<Fetched>, LabError> {
+        let plan = self.plan;
+        let mut awaited = endless.iter().filter(|endless| !**endless).count();
+        let mut fetched: Vec<Fetched> = Vec::with_capacity(endless.len());
+        let mut timeline = plan.timeline.iter().peekable();
+        while fetched.len() < endless.len() {
+            if self.before.is_none() && self.origin + plan.warm_up <= Instant::now() {
+                self.before = Some(counts(&self.topology.link_reports()?));
+            }
+            while let Some(Timed { action, .. }) =
+                timeline.next_if(|timed| self.origin + timed.at <= Instant::now())
+            {
+                self.act(action)?;
+            }
+            let warm = self.before.is_none().then_some(plan.warm_up);
+            let next = timeline
+                .peek()
+                .map(|timed| timed.at)
+                .into_iter()
+                .chain(warm);
+            let next = next.min().unwrap_or(plan.limit);
+            let wait = (self.origin + next).saturating_duration_since(Instant::now());
+            match ended.recv_timeout(wait.max(Duration::from_millis(1))) {
+                Ok(fetch) => {
+                    let fetch = fetch?;
+                    if !endless[fetch.0] {
+                        awaited -= 1;
+                        over.store(awaited == 0, Ordering::Relaxed);
+                    }
+                    fetched.push(fetch);
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            }
         }
-        Action::Crash(node) => daemons.kill(*node),
-        Action::Restart(node) => daemons.run(*node),
-        // `check` has refused it.
-        Action::EmptyCache(_) => Ok(()),
+        Ok(fetched)
+    }
+
+    fn act(&mut self, action: &Action) -> Result<(), LabError> {
+        let (plan, topology) = (self.plan, self.topology);
+        let link = |index: &usize| plan.network.links[*index].name.as_str();
+        match action {
+            Action::Cut(index) => topology.set_outage(link(index), true),
+            Action::Restore(index) => topology.set_outage(link(index), false),
+            Action::Change(index, specs) => {
+                let (a, b) = plan.network.links[*index].ends;
+                let set = |sender: usize, spec: &LinkSpec| {
+                    topology.set_spec(link(index), &plan.network.nodes[sender].name, spec)
+                };
+                set(a, &specs.0)?;
+                set(b, &specs.1)
+            }
+            Action::Crash(node) => self.daemons.kill(*node),
+            Action::Restart(node) => self.daemons.run(*node),
+            Action::EmptyCache(node) => self.daemons.empty_cache(*node),
+        }
     }
 }

@@ -1,6 +1,7 @@
-//! What a run shows while it runs, and beyond its metrics.
+//! Observers of a run, and its results beyond metrics.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::scenario::run::Run;
@@ -20,21 +21,21 @@ pub trait Observer: Sync {
         let _ = (origin, socket);
     }
 
-    /// So many bytes of a file of a load have arrived.
+    /// `bytes` of a file of a load have arrived.
     fn progress(&self, load: usize, bytes: u64) {
         let _ = (load, bytes);
     }
 }
 
-/// Looks at nothing.
+/// Ignores everything.
 impl Observer for () {}
 
-/// The results of a run, and what it showed.
+/// The results of a run.
 #[derive(Clone, Debug)]
 pub struct Observed {
     /// Its metrics.
     pub run: Run,
-    /// What crossed each link, in the order of the plan.
+    /// Counters of the emulated links, in the order of the plan.
     pub links: Vec<LinkReport>,
 }
 
@@ -42,10 +43,16 @@ pub struct Observed {
 pub(super) struct Fetch<'a> {
     pub(super) observer: &'a dyn Observer,
     pub(super) load: usize,
+    /// Set when a transfer of a load without end is to end.
+    pub(super) over: Option<&'a AtomicBool>,
 }
 
 impl TransferObserver for Fetch<'_> {
     fn progress(&mut self, _elapsed: Duration, bytes: u64) {
         self.observer.progress(self.load, bytes);
+    }
+
+    fn goes_on(&self) -> bool {
+        !self.over.is_some_and(|over| over.load(Ordering::Relaxed))
     }
 }

@@ -9,9 +9,9 @@ use super::super::{Scenario, Setting};
 use crate::figure::{LineChart, Series, number};
 
 /// Lines in one picture, so that they can be told apart.
-const MOST_LINES: usize = 6;
+const MAX_LINES: usize = 6;
 /// Pictures of a page.
-const MOST_CHARTS: usize = 12;
+const MAX_CHARTS: usize = 12;
 
 /// File names and charts: a metric over the first swept key, or transfers over time.
 pub(super) fn all(scenario: &Scenario, batch: &Batch) -> Vec<(String, LineChart)> {
@@ -25,7 +25,7 @@ pub(super) fn all(scenario: &Scenario, batch: &Batch) -> Vec<(String, LineChart)
     let names = scenario.metrics.iter();
     let charts = names
         .filter_map(|name| Some((name.replace('.', "-"), swept_chart(scenario, batch, name)?)));
-    charts.take(MOST_CHARTS).collect()
+    charts.take(MAX_CHARTS).collect()
 }
 
 /// A metric over the first swept key; a line for each combination of the others.
@@ -45,19 +45,19 @@ fn swept_chart(scenario: &Scenario, batch: &Batch, name: &str) -> Option<LineCha
         });
         let Some(y) = mean(&values) else { continue };
         let x = place(scenario, &setting.values[0].1);
-        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let min = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let max = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         series[line].points.push((x, y));
-        series[line].bars.push((least, most));
+        series[line].bars.push((min, max));
     }
-    series.truncate(MOST_LINES - 1);
+    series.truncate(MAX_LINES - 1);
     series.retain(|line| !line.points.is_empty());
     for line in &mut series {
         let mut both: Vec<_> = line.points.drain(..).zip(line.bars.drain(..)).collect();
         both.sort_by(|a, b| a.0.0.total_cmp(&b.0.0));
         (line.points, line.bars) = both.into_iter().unzip();
     }
-    // A line has two points at least.
+    // A line has two points or more.
     let drawn = series.iter().any(|line| line.points.len() > 1);
     series.extend(published(scenario, name, key));
     drawn.then(|| LineChart {
@@ -103,12 +103,12 @@ fn others(setting: &Setting) -> String {
         .map(|(key, value)| format!("{key} = {value}"))
         .collect();
     match texts.is_empty() {
-        true => String::from("mean, least and most"),
+        true => String::from("mean, min and max"),
         false => texts.join(", "),
     }
 }
 
-/// Where a swept value is on the axis: its number if all values have one and the same unit, or else
+/// The place of a swept value on the axis: its number if all values have one and the same unit, or else
 /// its place in the sweep.
 fn place(scenario: &Scenario, value: &str) -> f64 {
     let swept = || {
@@ -149,7 +149,7 @@ fn transfers(scenario: &Scenario, batch: &Batch) -> Option<(String, LineChart)> 
         .found
         .transfers
         .iter()
-        .take(MOST_LINES)
+        .take(MAX_LINES)
         .map(|fetched| Series {
             label: fetched.name.clone(),
             points: fetched

@@ -50,7 +50,7 @@ impl Setting {
     }
 }
 
-/// Writes everything to `folder`, in place of what an earlier run left. `command` is what repeats
+/// Writes everything to `folder`, in place of an earlier run's files. `command` repeats
 /// it.
 pub fn write(
     scenario: &Scenario,

@@ -124,7 +124,7 @@ fn numbers(scenario: &Scenario, summary: &[Row]) -> Markup {
                             tr {
                                 @for value in &row.values { td { (value) } }
                                 td { (row.metric) } td { (row.unit) } td { (row.runs) }
-                                td { (number(row.mean)) } td { (number(row.least)) } td { (number(row.most)) }
+                                td { (number(row.mean)) } td { (number(row.min)) } td { (number(row.max)) }
                             }
                         }
                     }

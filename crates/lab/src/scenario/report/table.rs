@@ -20,9 +20,9 @@ pub struct Row {
     /// Over these.
     pub mean: f64,
     /// Over these.
-    pub least: f64,
+    pub min: f64,
     /// Over these.
-    pub most: f64,
+    pub max: f64,
 }
 
 /// A row for each setting and metric that is wanted and was measured.
@@ -42,8 +42,8 @@ pub fn summary(scenario: &Scenario, batch: &Batch) -> Vec<Row> {
                 unit: metric::unit(name),
                 runs: values.len(),
                 mean,
-                least: values.iter().copied().fold(f64::INFINITY, f64::min),
-                most: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+                min: values.iter().copied().fold(f64::INFINITY, f64::min),
+                max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
             });
         }
     }
@@ -52,7 +52,7 @@ pub fn summary(scenario: &Scenario, batch: &Batch) -> Vec<Row> {
 
 pub(super) fn summary_csv(scenario: &Scenario, rows: &[Row]) -> String {
     let mut header = swept(scenario);
-    header.extend(["metric", "unit", "runs", "mean", "least", "most"].map(str::to_owned));
+    header.extend(["metric", "unit", "runs", "mean", "min", "max"].map(str::to_owned));
     let mut text = line(&header);
     for row in rows {
         let mut cells = row.values.clone();
@@ -61,13 +61,13 @@ pub(super) fn summary_csv(scenario: &Scenario, rows: &[Row]) -> String {
             row.unit.to_owned(),
             row.runs.to_string(),
         ]);
-        cells.extend([row.mean, row.least, row.most].map(|value| value.to_string()));
+        cells.extend([row.mean, row.min, row.max].map(|value| value.to_string()));
         text += &line(&cells);
     }
     text
 }
 
-/// A row for each run, a column for each metric; what was not measured is empty.
+/// A row for each run, a column for each metric; cells without a measurement are empty.
 pub(super) fn runs(scenario: &Scenario, batch: &Batch) -> String {
     let mut header = swept(scenario);
     header.extend(["run".to_owned(), "seed".to_owned()]);

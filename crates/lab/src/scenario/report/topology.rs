@@ -14,8 +14,8 @@ use crate::figure::use_bundled_font;
 /// Pixels.
 const SIZE: (u32, u32) = (760, 480);
 const MARGIN: f64 = 56.0;
-/// Beyond so many nodes their names would cover each other.
-const MOST_NAMES: usize = 60;
+/// Maximum of nodes with names: more would cover each other.
+const MAX_NAMES: usize = 60;
 const STEPS: usize = 300;
 
 /// A network and where its nodes are, each coordinate within 0 and 1.
@@ -58,8 +58,8 @@ impl<'a> Picture<'a> {
             }
             for (place, pull) in places.iter_mut().zip(&pulls) {
                 let length = pull.0.hypot(pull.1).max(1e-9);
-                let most = length.min(heat);
-                add(place, pull.0 / length * most, pull.1 / length * most);
+                let max = length.min(heat);
+                add(place, pull.0 / length * max, pull.1 / length * max);
             }
         }
         spread(&mut places);
@@ -105,7 +105,7 @@ impl<'a> Picture<'a> {
             ))
             .map_err(said)?;
         }
-        let named = self.network.nodes.len() <= MOST_NAMES;
+        let named = self.network.nodes.len() <= MAX_NAMES;
         for (index, node) in self.network.nodes.iter().enumerate() {
             let (x, y) = at(index);
             let radius = if named { 8 } else { 4 };
@@ -138,12 +138,12 @@ fn add(to: &mut (f64, f64), x: f64, y: f64) {
 fn spread(places: &mut [(f64, f64)]) {
     let fit = |pick: fn(&mut (f64, f64)) -> &mut f64, places: &mut [(f64, f64)]| {
         let values: Vec<f64> = places.iter_mut().map(|place| *pick(place)).collect();
-        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let min = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let max = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         for place in places {
             let value = pick(place);
-            *value = match most - least > 1e-3 {
-                true => (*value - least) / (most - least),
+            *value = match max - min > 1e-3 {
+                true => (*value - min) / (max - min),
                 false => 0.5,
             };
         }

@@ -32,7 +32,7 @@ use crate::scenario::node::{NodeSettings, Role};
 use crate::simulated::ORIGIN_UNIX_MS;
 use crate::transfer::SAMPLE_INTERVAL;
 
-/// Largest NDN packet between a program and the router on its node, and what the link adds.
+/// Largest NDN packet between a program and the router on its node, with its link header.
 const LOCAL_FRAME: usize = 9_000;
 
 /// The address of a node.
@@ -201,7 +201,7 @@ fn router_config(plan: &Plan, node: usize, hop: HopConfig) -> RouterConfig {
         default_route: None,
         name_servers: network
             .with_role(Role::NameServer)
-            .map(name_server_link)
+            .map(distant_link)
             .collect(),
         proxy: proxy(&network.nodes[node].settings),
     }
@@ -215,9 +215,9 @@ fn proxy(settings: &NodeSettings) -> ProxyPolicy {
     }
 }
 
-/// The number of a router's link to a name server, above those to its neighbours.
-fn name_server_link(server: usize) -> u32 {
-    1_000_000 + server as u32
+/// The number of a port to a node that no link needs to lead to, above those of links.
+fn distant_link(peer: usize) -> u32 {
+    1_000_000 + peer as u32
 }
 
 fn ndn_config(settings: &NodeSettings) -> NdnRouterConfig {
@@ -269,13 +269,13 @@ impl World<'_> {
             let port = self.port(node, link);
             self.stack(node, |stack, _| stack.route(address(to), port));
         }
-        self.open_name_servers(node);
+        self.open_distant(node);
         let mut faces = Vec::new();
         for (link, peer) in plan.network.at(node) {
             let port = self.port(node, link);
             let known = &plan.network.links[link];
             let (here, there) = (&plan.network.nodes[node], &plan.network.nodes[peer]);
-            if Role::attach(here, there) {
+            if plan.network.attach(node, peer) {
                 let (origin, mtu) = (PortOrigin::Configured(link as u32), known.mtu);
                 self.stack(node, |stack, now| {
                     stack.open(
@@ -308,25 +308,27 @@ impl World<'_> {
         }
     }
 
-    /// Routers and name servers reach each other over any path.
-    fn open_name_servers(&mut self, node: usize) {
+    /// Opens ports to peers that are reached over any path: between routers and name servers, and
+    /// between hosts and the routers that they name.
+    fn open_distant(&mut self, node: usize) {
         let network = &self.plan.network;
-        let peers: Vec<(usize, PortOrigin)> = if network.nodes[node].is(Role::Router) {
-            let servers = network.with_role(Role::NameServer);
-            servers
-                .map(|server| (server, PortOrigin::Configured(name_server_link(server))))
-                .collect()
-        } else if network.nodes[node].is(Role::NameServer) {
-            let routers = network.with_role(Role::Router);
-            routers
-                .map(|router| (router, PortOrigin::Accepted(0)))
-                .collect()
+        let known = &network.nodes[node];
+        let configured = |peer| (peer, PortOrigin::Configured(distant_link(peer)));
+        let accepted = |peer| (peer, PortOrigin::Accepted(0));
+        let peers: Vec<(usize, PortOrigin)> = if known.is(Role::Router) {
+            let servers = network.with_role(Role::NameServer).map(configured);
+            let hosts = network.with_role(Role::Host);
+            let hosts = hosts.filter(|host| network.nodes[*host].routers.contains(&node));
+            servers.chain(hosts.map(accepted)).collect()
+        } else if known.is(Role::NameServer) {
+            network.with_role(Role::Router).map(accepted).collect()
         } else {
-            Vec::new()
+            known.routers.iter().copied().map(configured).collect()
         };
         for (peer, origin) in peers {
+            let mtu = self.plan.network.mtu();
             self.stack(node, |stack, now| {
-                stack.open(now, Above::MobilityFirst, address(peer), None, origin, 1500)
+                stack.open(now, Above::MobilityFirst, address(peer), None, origin, mtu)
             });
         }
     }
@@ -363,7 +365,7 @@ impl World<'_> {
         })
     }
 
-    /// Sends what begins with `name` to the face on `port`.
+    /// Routes `name` to the face on `port`.
     pub(super) fn ndn_route(&mut self, node: usize, name: &Name, port: PortId, cost: u64) {
         self.stack(node, |stack, _| {
             let Some(router) = stack.planes.ndn.as_mut() else {
@@ -380,10 +382,12 @@ impl World<'_> {
         });
     }
 
-    /// Puts a program on a node's NDN router. Answers with the router's port.
+    /// Connects a program to a node's NDN router. Returns the router's port.
     pub(super) fn attach(&mut self, program: NodeId, node: usize) -> Result<PortId, LabError> {
         let link = DuplexLink {
             mtu: LOCAL_FRAME,
+            // As on a Unix socket, where the router writes several packets at once.
+            packets: true,
             ..DuplexLink::local()
         };
         let connection: Result<Connection, _> = self.sim.connect(program, self.nodes[node], &link);

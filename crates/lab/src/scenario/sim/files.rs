@@ -31,12 +31,12 @@ const CLIENT_APP: u32 = 2;
 /// Bytes of contents that are published before they are asked for, and contents at most: an
 /// announcement takes a round trip to the name server.
 const AHEAD: u64 = 16 << 20;
-const MOST_AHEAD: u64 = 16;
+const MAX_AHEAD: u64 = 16;
 /// Bytes of content in an NDN segment, as `whimbrel ndn serve` has it.
 const SEGMENT: usize = 8_000;
 const CHUNK_LOG2: u8 = 20;
 
-/// How far one receiver of one load is.
+/// The progress of one receiver of one load.
 pub(super) struct Asked {
     load: usize,
     receiver: usize,
@@ -64,6 +64,10 @@ impl Asked {
             receivers.into_iter().flatten()
         });
         receivers.collect()
+    }
+
+    pub(super) fn is_endless(&self) -> bool {
+        self.schedule.is_endless()
     }
 
     pub(super) fn is_done(&self) -> bool {
@@ -106,12 +110,12 @@ impl World<'_> {
     fn publish(&mut self, asked: usize, end: usize) -> Result<(), LabError> {
         let Asked { load, schedule, .. } = &self.asked[asked];
         let (load, size) = (*load, schedule.size);
-        let ahead = (AHEAD / size.max(1)).clamp(1, MOST_AHEAD) as usize;
+        let ahead = (AHEAD / size.max(1)).clamp(1, MAX_AHEAD) as usize;
         let end = schedule.total().unwrap_or(usize::MAX).min(end + ahead);
         if self.plan.loads[load].plane == Plane::Tcp {
             return Ok(());
         }
-        // Contents are published in order: what is below the last one is there.
+        // Contents are published in order, so all below the last one are there.
         let mut known = self.contents.range((load, 0)..=(load, usize::MAX));
         let begin = known.next_back().map_or(0, |((_, number), _)| number + 1);
         for number in begin..end {
@@ -123,7 +127,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Everything that a node that has started again served before.
+    /// Serves again what a restarted node served before.
     pub(super) fn serve_again(&mut self, node: usize) {
         let loads = &self.plan.loads;
         let published = self.contents.iter().filter(|((load, _), _)| {
@@ -198,7 +202,7 @@ impl World<'_> {
         });
     }
 
-    /// Asks for what is due now.
+    /// Requests the files that are due.
     pub(super) fn ask_due(&mut self, origin: Time) -> Result<(), LabError> {
         for index in 0..self.asked.len() {
             while self
@@ -211,14 +215,14 @@ impl World<'_> {
         Ok(())
     }
 
-    /// When the next file is asked for by the clock.
+    /// The time of the next request for a file.
     pub(super) fn next_ask(&self, origin: Time) -> Option<Time> {
         (0..self.asked.len())
             .filter_map(|index| self.due(index, origin))
             .min()
     }
 
-    /// When a receiver asks for its next file; `None` if it never does or waits for another file
+    /// The time at which a receiver requests its next file; `None` if it never does or waits for another file
     /// first.
     fn due(&self, index: usize, origin: Time) -> Option<Time> {
         let asked = &self.asked[index];
@@ -410,7 +414,7 @@ impl World<'_> {
         }
     }
 
-    /// What is handed to a program must be the content's bytes.
+    /// Checks that a delivered chunk has the content's bytes.
     fn check(&self, chunk: &LocalChunk) -> Result<(), LabError> {
         let By::Content(content) = self.transfers[chunk.request as usize].by else {
             return Ok(());

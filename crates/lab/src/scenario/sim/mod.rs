@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use whimbrel_core::{PortId, Time};
 use whimbrel_ndn_packet::Name;
-use whimbrel_sim::link::LinkStats;
 use whimbrel_sim::{AnyMachine, Connection, Direction, NodeId, Simulator};
 use whimbrel_transport::{CbrEvent, FetchEvent};
 
 use super::Plan;
 use super::event::Action;
+use super::fault::Refusal;
 use super::node::{Node, Role};
 use super::run::{LinkCounts, Run};
 use crate::simulated::RepeatingContent;
@@ -27,9 +27,9 @@ use observe::{Observed, Observer};
 use requests::Exchange;
 use stack::{Stack, StackEvent};
 
-/// When contents are published: hosts have attached by then.
+/// Time of publication: hosts have attached by then.
 const PUBLISHED: Duration = Duration::from_secs(1);
-/// What it takes to announce contents, until the run's origin.
+/// From publication to the run's origin: contents are announced in that time.
 const ANNOUNCED: Duration = Duration::from_secs(1);
 
 /// An event of any machine in a world.
@@ -45,7 +45,7 @@ struct World<'p> {
     plan: &'p Plan,
     observer: &'p mut dyn Observer,
     seed: u64,
-    /// When contents are published, and the run's origin.
+    /// Time of publication, and the run's origin.
     published: Time,
     origin: Time,
     sim: Simulator<AnyMachine<WorldEvent>>,
@@ -53,7 +53,7 @@ struct World<'p> {
     links: Vec<Connection>,
     /// The NDN routers' ports, by node and link.
     faces: BTreeMap<(usize, usize), PortId>,
-    /// How often each node has started again.
+    /// Restarts of each node.
     lives: Vec<u64>,
     /// Contents by load and number.
     contents: BTreeMap<(usize, usize), RepeatingContent>,
@@ -68,12 +68,17 @@ struct World<'p> {
     epoch: Instant,
 }
 
-/// Refuses what this back end cannot do yet.
+/// Refuses a plan with a feature that this back end lacks.
 pub fn check(plan: &Plan) -> Result<(), LabError> {
+    refusal(plan).map_or(Ok(()), |refusal| Err(refusal.of(Backend::Sim)))
+}
+
+/// The first feature that this back end lacks, and the key that asks for it.
+pub(super) fn refusal(plan: &Plan) -> Option<Refusal> {
     for load in &plan.loads {
         if load.congestion != CongestionControl::default() {
             let what = format!("play '{}' with another TCP than smoltcp's Cubic", load.name);
-            return Err(LabError::not_played(Backend::Sim, what));
+            return Some(Refusal::new(["loads", &load.name, "congestion"], what));
         }
     }
     for timed in &plan.timeline {
@@ -82,10 +87,10 @@ pub fn check(plan: &Plan) -> Result<(), LabError> {
         {
             let name = &plan.network.nodes[node].name;
             let what = format!("crash '{name}', which receives '{}'", load.name);
-            return Err(LabError::not_played(Backend::Sim, what));
+            return Some(Refusal::event(timed.event, "crash", what));
         }
     }
-    Ok(())
+    None
 }
 
 /// Runs a plan.
@@ -93,7 +98,7 @@ pub fn run(plan: &Plan, seed: u64) -> Result<Run, LabError> {
     observe(plan, seed, &mut ()).map(|observed| observed.run)
 }
 
-/// Runs a plan before the eyes of an observer.
+/// Runs a plan and reports to an observer.
 pub fn observe(plan: &Plan, seed: u64, observer: &mut dyn Observer) -> Result<Observed, LabError> {
     check(plan)?;
     let mut world = build::build(plan, seed, observer)?;
@@ -101,11 +106,15 @@ pub fn observe(plan: &Plan, seed: u64, observer: &mut dyn Observer) -> Result<Ob
     world.publish_first()?;
     let origin = world.origin;
     world.run_until(origin)?;
-    let before = world.link_stats();
+    let warm = origin + plan.warm_up;
+    let mut before = None;
     let limit = origin + plan.limit;
     world.begin(origin)?;
     let mut timeline = plan.timeline.iter().peekable();
     loop {
+        if world.sim.now() >= warm {
+            before.get_or_insert_with(|| world.link_counts());
+        }
         while let Some(timed) = timeline.next_if(|timed| origin + timed.at <= world.sim.now()) {
             world.act(&timed.action)?;
         }
@@ -120,9 +129,12 @@ pub fn observe(plan: &Plan, seed: u64, observer: &mut dyn Observer) -> Result<Ob
             .into_iter()
             .chain(world.next_consumer());
         let next = next.into_iter().chain(asked).chain([limit]);
+        let next = next.chain(before.is_none().then_some(warm));
         world.advance(next.min().unwrap_or(limit))?;
     }
     world.run_until(world.sim.now() + plan.linger)?;
+    // A run that ended in its warm-up has counted nothing.
+    let before = before.unwrap_or_else(|| world.link_counts());
     Ok(Observed {
         consumers: world.consumers(),
         ends: world.link_ends(),
@@ -131,7 +143,7 @@ pub fn observe(plan: &Plan, seed: u64, observer: &mut dyn Observer) -> Result<Ob
     })
 }
 
-/// When contents are published, and a run's origin. Hosts take their time to attach and to announce
+/// Time of publication, and a run's origin. Hosts take their time to attach and to announce
 /// contents, and TCP has as much, so that it begins at the same moment; of NDN nothing has to
 /// settle.
 fn phases(plan: &Plan) -> (Time, Time) {
@@ -206,7 +218,7 @@ impl<'p> World<'p> {
         Ok(())
     }
 
-    /// True if something that is waited for may have ended.
+    /// Returns true if an awaited load may have ended.
     fn handle(&mut self, now: Time, node: NodeId, event: WorldEvent) -> Result<bool, LabError> {
         match event {
             WorldEvent::Stack(StackEvent::Node(event)) => self.handle_host(now, node, event),
@@ -250,13 +262,16 @@ impl<'p> World<'p> {
         Ok(())
     }
 
-    /// Whether all that is waited for has ended.
+    /// Whether all that is waited for has ended; loads without end alone last to the run's limit.
     fn is_done(&self) -> bool {
+        if self.exchanges.is_empty() && self.asked.iter().all(Asked::is_endless) {
+            return false;
+        }
         self.asked.iter().all(Asked::is_done)
             && self.exchanges.iter().all(|exchange| exchange.finished)
     }
 
-    /// What a MobilityFirst host or router says of itself, as `--json` does.
+    /// The status of a MobilityFirst host or router, as with `--json`.
     fn status(&mut self, node: usize) -> serde_json::Value {
         let status = self.stack(node, |stack, now| {
             let machine = stack.planes.mobility_first.as_mut()?;
@@ -268,14 +283,24 @@ impl<'p> World<'p> {
         status.unwrap_or_default()
     }
 
-    fn link_stats(&self) -> Vec<[LinkStats; 2]> {
-        let both = |link: &Connection| {
-            Direction::BOTH.map(|direction| *self.sim.link_stats(link.link, direction))
+    /// Counters of each link.
+    fn link_counts(&self) -> Vec<LinkCounts> {
+        let count = |link: &Connection| {
+            let mut counts = LinkCounts::default();
+            for (way, direction) in Direction::BOTH.into_iter().enumerate() {
+                let stats = self.sim.link_stats(link.link, direction);
+                counts.bytes += stats.transmitted_bytes;
+                counts.delivered[way] = stats.delivered_bytes;
+                counts.packets += stats.delivered;
+                counts.lost += stats.dropped_loss + stats.dropped_too_large + stats.dropped_outage;
+                counts.dropped += stats.dropped_queue;
+            }
+            counts
         };
-        self.links.iter().map(both).collect()
+        self.links.iter().map(count).collect()
     }
 
-    fn measured(mut self, origin: Time, before: &[[LinkStats; 2]]) -> Run {
+    fn measured(mut self, origin: Time, before: &[LinkCounts]) -> Run {
         let mut run = Run::default();
         self.add_files(&mut run, origin);
         self.add_exchanges(&mut run);
@@ -283,18 +308,8 @@ impl<'p> World<'p> {
             run.add_node(&known.name, &self.status(node));
         }
         let links = self.plan.network.links.iter();
-        for ((link, before), after) in links.zip(before).zip(self.link_stats()) {
-            let mut counts = LinkCounts::default();
-            for (before, after) in before.iter().zip(after) {
-                let lost = |stats: &LinkStats| {
-                    stats.dropped_loss + stats.dropped_too_large + stats.dropped_outage
-                };
-                counts.bytes += after.transmitted_bytes - before.transmitted_bytes;
-                counts.packets += after.delivered - before.delivered;
-                counts.lost += lost(&after) - lost(before);
-                counts.dropped += after.dropped_queue - before.dropped_queue;
-            }
-            run.add_link(&link.name, counts);
+        for ((link, before), after) in links.zip(before).zip(self.link_counts()) {
+            run.add_link(&link.name, after.since(*before));
         }
         run
     }

@@ -1,4 +1,4 @@
-//! What a run shows beyond its metrics, for studies that look closer.
+//! Observers of a run, and its results beyond metrics, for studies that look closer.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::scenario::run::Run;
 
 /// Follows a run.
 pub trait Observer {
-    /// A sink for what happens to every frame. The run's time counts from `origin`; `links` are the
+    /// A sink for the events of every frame. The run's time counts from `origin`; `links` are the
     /// ports of each link's ends, in the order of the plan.
     fn trace(&mut self, origin: Time, links: &[(PortId, PortId)]) -> Option<Box<dyn TraceSink>> {
         let _ = (origin, links);
@@ -38,10 +38,10 @@ pub trait Observer {
     }
 }
 
-/// Looks at nothing.
+/// Ignores everything.
 impl Observer for () {}
 
-/// The results of a run, and what it showed.
+/// The results of a run.
 #[derive(Clone, Debug)]
 pub struct Observed {
     /// Its metrics.
@@ -72,7 +72,7 @@ pub struct Consumer {
 /// One end of a link when the run ended.
 #[derive(Clone, Debug)]
 pub struct LinkEnd {
-    /// The link service of the NDN router there; all zero where there is none.
+    /// The link service of the NDN router there; all zero at other nodes.
     pub link: ndnlp::LinkStats,
     /// Bytes that it put on the wire.
     pub wire_bytes: u64,

@@ -3,19 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use whimbrel_core::{RttOptions, SeededRng, Time};
+use whimbrel_core::{SeededRng, Time};
 use whimbrel_sim::{AnyMachine, NodeId};
-use whimbrel_transport::cbr::{BELRP, CbrStats};
-use whimbrel_transport::{
-    AppFace, CbrConfig, CbrConsumer, CbrEvent, EchoProducer, Gaps, PlaceholderSigner,
-};
+use whimbrel_transport::cbr::CbrStats;
+use whimbrel_transport::{AppFace, CbrConsumer, CbrEvent, EchoProducer, PlaceholderSigner};
 
 use super::build::load_name;
 use super::{World, WorldEvent};
 use crate::LabError;
-use crate::scenario::load::{Kind, Requests};
-use crate::scenario::metric::prefix;
-use crate::scenario::run::Run;
+use crate::scenario::load::Kind;
+use crate::scenario::run::{Exchanges, Run};
 
 /// FreshnessPeriod of the Data; no Interest asks for fresh Data only.
 const FRESHNESS: Duration = Duration::from_millis(100);
@@ -28,7 +25,6 @@ pub(super) struct Exchange {
     pub(super) consumer: Option<NodeId>,
     begin: Time,
     delay: Duration,
-    answered: u64,
     last: Time,
     pub(super) finished: bool,
 }
@@ -61,7 +57,6 @@ impl World<'_> {
                     consumer: None,
                     begin,
                     delay: Duration::ZERO,
-                    answered: 0,
                     last: begin,
                     finished: false,
                 });
@@ -94,7 +89,7 @@ impl World<'_> {
                 _ => format!("consumer {load} {receiver}"),
             };
             let rng = SeededRng::stream(self.seed, &label);
-            let consumer = CbrConsumer::new(config(requests, &known.name), rng);
+            let consumer = CbrConsumer::new(requests.consumer(load_name(&known.name)), rng);
             let program = AnyMachine::new(AppFace::new(consumer), WorldEvent::Cbr);
             let program = self.sim.add_node(&label, program);
             self.attach(program, receiver)?;
@@ -103,7 +98,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// When the next consumer starts.
+    /// The start of the next consumer.
     pub(super) fn next_consumer(&self) -> Option<Time> {
         let waiting = self
             .exchanges
@@ -119,7 +114,6 @@ impl World<'_> {
         };
         match event {
             CbrEvent::Exchanged(exchanged) => {
-                exchange.answered += 1;
                 exchange.delay += exchanged.answered.since(exchanged.first_sent);
                 exchange.last = exchanged.answered;
                 let (load, receiver) = (exchange.load, exchange.receiver);
@@ -134,46 +128,17 @@ impl World<'_> {
     pub(super) fn add_exchanges(&self, run: &mut Run) {
         for exchange in &self.exchanges {
             let load = &self.plan.loads[exchange.load];
-            let prefix = prefix(&self.plan.network, load, exchange.receiver);
             let consumer = exchange.consumer.map(|node| self.sim.node(node));
             let face = consumer.and_then(|node| node.get::<AppFace<CbrConsumer>>());
             let stats = face.map_or(CbrStats::default(), |face| *face.application().stats());
-            let mut set = |name: &str, value: f64| {
-                run.values.insert(format!("{prefix}.{name}"), value);
+            let exchanges = Exchanges {
+                answered: stats.answered,
+                retransmissions: stats.retransmissions,
+                delay: exchange.delay.as_secs_f64(),
+                last: exchange.last.since(exchange.begin).as_secs_f64(),
+                finished: exchange.finished,
             };
-            set("answered", stats.answered as f64);
-            set("retransmissions", stats.retransmissions as f64);
-            if exchange.answered > 0 {
-                let mean = exchange.delay.as_secs_f64() / exchange.answered as f64;
-                set("delay", mean * 1e3);
-            }
-            if exchange.finished {
-                set(
-                    "completion",
-                    exchange.last.since(exchange.begin).as_secs_f64(),
-                );
-            }
+            run.add_exchanges(&self.plan.network, load, exchange.receiver, &exchanges);
         }
-    }
-}
-
-fn config(requests: &Requests, load: &str) -> CbrConfig {
-    CbrConfig {
-        count: requests.count,
-        rate: requests.rate,
-        gaps: if requests.random {
-            Gaps::Exponential
-        } else {
-            Gaps::Constant
-        },
-        lifetime: requests.lifetime,
-        check: requests.timeout.check,
-        timeout: RttOptions {
-            initial: requests.timeout.initial,
-            min: requests.timeout.min,
-            k: requests.timeout.variation_factor,
-            ..BELRP
-        },
-        ..CbrConfig::belrp(load_name(load))
     }
 }

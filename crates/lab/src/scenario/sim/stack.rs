@@ -22,7 +22,7 @@ const HEADERS: usize = 28;
 const IPV4: u8 = 0x45;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
-/// Where things stand in the headers (RFC 791, RFC 768, RFC 9293).
+/// Offsets in the headers (RFC 791, RFC 768, RFC 9293).
 const PROTOCOL: usize = 9;
 const SOURCE: usize = 12;
 const DESTINATION: usize = 16;
@@ -46,7 +46,7 @@ pub(super) enum Above {
     Ndn = 6363,
 }
 
-/// Datagrams to and from one peer: what a machine above sees as a port.
+/// Datagrams to and from one peer: a port of a machine above.
 #[derive(Clone, Debug)]
 struct Tunnel {
     above: Above,
@@ -99,7 +99,7 @@ impl Stack {
         self.routes.insert(to, port);
     }
 
-    /// Opens a port of a machine above. Answers with its number there.
+    /// Opens a port of a machine above. Returns its number there.
     pub(super) fn open(
         &mut self,
         now: Time,
@@ -124,7 +124,7 @@ impl Stack {
         port
     }
 
-    /// Gives a link to the NDN router: its frames are the link's. Answers with the port's number.
+    /// Gives a link to the NDN router: its frames are the link's. Returns the port's number.
     pub(super) fn open_bare(
         &mut self,
         now: Time,
@@ -221,15 +221,13 @@ impl Stack {
         &mut self,
         above: Above,
         now: Time,
-        most: usize,
+        max: usize,
         out: &mut Vec<u8>,
     ) -> Option<Transmit> {
         let mut scratch = core::mem::take(&mut self.scratch);
         scratch.clear();
         let mut sent = None;
-        self.hand(above, |machine| {
-            sent = machine.send(now, most, &mut scratch)
-        });
+        self.hand(above, |machine| sent = machine.send(now, max, &mut scratch));
         let transmit = sent.and_then(|sent| self.wrap(above, sent, &scratch, out));
         self.scratch = scratch;
         transmit
@@ -269,13 +267,13 @@ impl Stack {
     }
 
     /// A packet of TCP.
-    fn segment(&mut self, now: Time, most: usize, out: &mut Vec<u8>) -> Option<Transmit> {
+    fn segment(&mut self, now: Time, max: usize, out: &mut Vec<u8>) -> Option<Transmit> {
         let before = out.len();
         let planes = &mut self.planes;
         let server = planes.tcp_server.as_deref_mut();
-        let mut sent = server.and_then(|server| server.poll_transmit(now, most, out));
+        let mut sent = server.and_then(|server| server.poll_transmit(now, max, out));
         for client in planes.tcp_clients.values_mut() {
-            sent = sent.or_else(|| client.poll_transmit(now, most, out));
+            sent = sent.or_else(|| client.poll_transmit(now, max, out));
         }
         let sent = sent?;
         let to = out.get(before + DESTINATION..before + DESTINATION + 4)?;
@@ -311,7 +309,7 @@ impl Stack {
 trait Below {
     fn port(&mut self, now: Time, port: PortId, event: PortEvent);
     fn frame(&mut self, now: Time, port: PortId, frame: &[u8]);
-    fn send(&mut self, now: Time, most: usize, out: &mut Vec<u8>) -> Option<Transmit>;
+    fn send(&mut self, now: Time, max: usize, out: &mut Vec<u8>) -> Option<Transmit>;
 }
 
 impl<M: Machine> Below for M {
@@ -323,8 +321,8 @@ impl<M: Machine> Below for M {
         self.handle_frames(now, port, &[frame]);
     }
 
-    fn send(&mut self, now: Time, most: usize, out: &mut Vec<u8>) -> Option<Transmit> {
-        self.poll_transmit(now, most, out)
+    fn send(&mut self, now: Time, max: usize, out: &mut Vec<u8>) -> Option<Transmit> {
+        self.poll_transmit(now, max, out)
     }
 }
 

@@ -8,7 +8,7 @@ use super::super::{Progress, StudyInput, StudyResult};
 use super::matrix::Matrix;
 use crate::LabError;
 
-/// What `[study]` says.
+/// The section `[study]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Section {

@@ -1,4 +1,4 @@
-//! What the `adaptive` profile is for: our goals, not the paper's.
+//! The goals of the `adaptive` profile: ours, not the paper's.
 //!
 //! At every rate of loss fewer octets than the paper's protocol and no more delay; from 2 % on no
 //! more octets than without any recovery on links.

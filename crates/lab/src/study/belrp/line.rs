@@ -8,7 +8,7 @@ use super::super::{Progress, StudyInput, StudyResult};
 use super::matrix::Matrix;
 use crate::LabError;
 
-/// What `[study]` says.
+/// The section `[study]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Section {
@@ -16,7 +16,7 @@ struct Section {
     distribution: Option<String>,
 }
 
-/// What a study of a line varies.
+/// The variable of a study of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Axis {
     Loss,

@@ -1,4 +1,4 @@
-//! What was really lost: told by the links themselves, not inferred by the protocol that is
+//! The real losses, counted by the links themselves, not inferred by the protocol that is
 //! studied.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use whimbrel_sim::trace::{TraceKind, TraceRecord, TraceSink};
 /// Octets of a load's name, `prefix-a` to `prefix-z`: no payload of zeros and no header looks like
 /// it, and Interests for numbers below it have the paper's 28 octets.
 pub(super) const NAME_LEN: usize = 8;
-/// How far into a frame the name is looked for: behind the acknowledgements that a frame may carry.
+/// Bytes of a frame in which the name is sought: it follows the acknowledgements that a frame may carry.
 const SEARCHED: usize = 512;
 /// A frame with more octets carries a Data: Interests are small.
 const LARGEST_INTEREST: usize = 600;
@@ -38,7 +38,7 @@ pub(super) struct LossWatch {
     directions: BTreeMap<PortId, Ends>,
     /// Packets of which a frame was lost and none has arrived since.
     missing: Vec<BTreeSet<Packet>>,
-    /// How often frames of an exchange were lost, of those of which any was.
+    /// Lost frames of each exchange that lost any.
     exchanges: BTreeMap<(u8, u32), u32>,
     counts: LossCounts,
 }
@@ -50,7 +50,7 @@ struct Ends {
     back: usize,
 }
 
-/// What a [`LossWatch`] has counted, over all links.
+/// The counts of a [`LossWatch`], over all links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LossCounts {
     /// Interests and Data that were lost on a link; retransmissions of the link that were lost too
@@ -81,7 +81,7 @@ impl LossWatch {
         self.counts
     }
 
-    /// Exchanges of which so many frames were lost at least.
+    /// Exchanges that lost at least this many frames.
     pub(super) fn exchanges_with(&self, losses: u32) -> u64 {
         self.exchanges
             .values()

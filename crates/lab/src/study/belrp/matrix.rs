@@ -44,7 +44,7 @@ impl Job for Trial<'_> {
     }
 }
 
-/// What a study varies.
+/// The variable of a study.
 pub(super) struct Step {
     /// The value on the x axis.
     pub(super) x: f64,
@@ -56,7 +56,7 @@ pub(super) struct Step {
 
 /// All runs.
 pub(super) struct Matrix {
-    /// What `x` is, with its unit.
+    /// The quantity `x`, with its unit.
     pub(super) axis: String,
     pub(super) steps: Vec<Step>,
     pub(super) variants: Vec<Variant>,
@@ -335,7 +335,7 @@ impl Matrix {
             agrees &= tolerance.admits(paper, ours);
             points.push(Point {
                 at: step.label.clone(),
-                paper,
+                paper: Some(paper),
                 ours,
                 digits,
             });
@@ -367,7 +367,7 @@ impl Matrix {
         }
     }
 
-    /// What the links did, and what it cost.
+    /// Counters of the links, and the cost of recovery.
     pub(super) fn link_table(&self) -> Table {
         let columns = [
             self.axis.as_str(),

@@ -7,10 +7,10 @@
 //! |---|---|
 //! | [`line`] | Figs. 2, 3 and 6 (a), Tables II and III: a line of routers, over rates of loss or over hops |
 //! | [`abilene`] | Figs. 4 to 7, Tables IV and V: the Abilene network |
-//! | [`network`] | a run, and what each link and each consumer saw |
-//! | [`losses`] | what was really lost, by watching the links |
+//! | [`network`] | a run, and the counters of each link and each consumer |
+//! | [`losses`] | the real losses, by watching the links |
 //! | [`matrix`] | all runs of a study by step and variant; tables with the paper's numbers beside ours |
-//! | [`goals`] | what the `adaptive` profile is for |
+//! | [`goals`] | the goals of the `adaptive` profile |
 //! | [`statistics`] | means, spreads, percentiles |
 
 pub(super) mod abilene;
@@ -23,7 +23,7 @@ mod statistics;
 
 pub(super) use line::{hops, linear};
 
-/// What recovers lost frames on every link of a network: the labels of a scenario's sweep
+/// The recovery of lost frames on every link of a network: the labels of a scenario's sweep
 /// `recovery`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Variant {

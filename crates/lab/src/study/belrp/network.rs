@@ -1,4 +1,4 @@
-//! A run of a network of NDN routers: what each consumer and each link saw.
+//! A run of a network of NDN routers: the counters of each consumer and each link.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -20,7 +20,7 @@ use crate::scenario::sim::{self};
 
 pub(super) use crate::scenario::sim::observe::LinkEnd;
 
-/// What is to be looked at in a run.
+/// The observed parts of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
     /// Of everything random.
@@ -31,7 +31,7 @@ pub(super) struct Look {
     pub(super) delays_kept: bool,
 }
 
-/// What a run showed.
+/// The results of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     pub(super) flows: Vec<FlowOutcome>,
@@ -46,7 +46,7 @@ pub(super) struct Outcome {
     pub(super) hash: Option<String>,
 }
 
-/// What a consumer saw.
+/// The results of a consumer.
 #[derive(Clone, Debug)]
 pub(super) struct FlowOutcome {
     pub(super) stats: CbrStats,
@@ -99,7 +99,7 @@ impl Outcome {
     }
 }
 
-/// Takes what consumers tell.
+/// Collects the consumers' exchanges.
 struct Watcher {
     look: Look,
     flows: Vec<FlowOutcome>,

@@ -88,8 +88,8 @@ pub(super) fn percentile(sorted: &[f32], percent: f64) -> f64 {
 }
 
 /// The share of sorted values up to this one, in per cent.
-pub(super) fn share_within(sorted: &[f32], most: f64) -> f64 {
-    100.0 * sorted.partition_point(|value| f64::from(*value) <= most) as f64 / sorted.len() as f64
+pub(super) fn share_within(sorted: &[f32], max: f64) -> f64 {
+    100.0 * sorted.partition_point(|value| f64::from(*value) <= max) as f64 / sorted.len() as f64
 }
 
 #[cfg(test)]

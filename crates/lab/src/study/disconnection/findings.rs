@@ -1,4 +1,4 @@
-//! What the transfers of Figs. 9 and 10 say about the paper's statements.
+//! The transfers of Figs. 9 and 10 compared with the paper's statements.
 
 use super::super::result::mean;
 use super::super::trial::ProxyUse;
@@ -6,6 +6,9 @@ use super::super::{Comparison, NamedChart, StudyInput, StudyResult, Table, Trans
 use super::{Client, Group, Setup};
 use crate::LabError;
 use crate::figure::{LineChart, Series};
+
+/// The paper's statements about savings: their ids, the seconds off, and the percentile.
+const SAVINGS: [(&str, u64, f64); 2] = [("saves-10s", 10, 60.0), ("saves-30s", 30, 70.0)];
 
 /// Response times of one rival.
 struct Distribution<'a> {
@@ -75,9 +78,15 @@ pub(super) fn result(
             let name = format!("cdf-{off_s}s-wifi-{}", index + 1);
             NamedChart {
                 name,
-                chart: chart(*off_s, case, &of_off),
+                chart: chart(input, *off_s, case, &of_off),
             }
         }));
+        if setup.clients.contains(&Client::Tcp) {
+            charts.push(NamedChart {
+                name: format!("saved-wifi-{}", index + 1),
+                chart: saved_chart(input, setup, case, &of_wifi),
+            });
+        }
     }
     let tables = vec![summary(setup, &distributions), all_times(setup, groups)];
     input.result(setup.text.clone(), comparisons, tables, charts, transfers)
@@ -98,13 +107,22 @@ fn compare(
     let mut saved = |id: &str, case: &str, off_s, percent, agrees: &dyn Fn(f64) -> bool, slow| {
         if let (Some(fast), Some(slow)) = (find(off_s, Client::NetworkProactive), find(off_s, slow))
         {
+            let other = match slow.group.client {
+                Client::Tcp => "TCP, s",
+                _ => "receiver-driven, s",
+            };
             let (fast, slow) = (fast.percentile(percent), slow.percentile(percent));
-            let ours = format!("{} ({fast:.1} s and {slow:.1} s)", seconds(slow - fast));
-            comparisons.push(input.compare(id, case, ours, agrees(slow - fast)));
+            let numbers = [
+                ("saved, s", tenths(slow - fast), 1),
+                ("network-proactive, s", fast, 1),
+                (other, slow, 1),
+            ];
+            let agrees = agrees(slow - fast);
+            comparisons.push(input.compare_numbers(id, case, agrees, 1, &numbers));
         }
     };
     if setup.clients.contains(&Client::Tcp) {
-        for (id, off_s, percent) in [("saves-10s", 10, 60.0), ("saves-30s", 30, 70.0)] {
+        for (id, off_s, percent) in SAVINGS {
             // Fig. 10 says nothing of TCP.
             if input.statement(id).is_none() {
                 continue;
@@ -152,11 +170,13 @@ fn compare(
         ) {
             let runs = fast.split().1.len();
             let (fast, tcp) = (fast.mean_of_hit(), tcp.mean_of_hit());
-            let ours = format!(
-                "{} ({fast:.1} s and {tcp:.1} s; {runs} runs)",
-                seconds(tcp - fast)
-            );
-            comparisons.push(input.compare(id, case, ours, fast < tcp));
+            let numbers = [
+                ("saved, s", tenths(tcp - fast), 1),
+                ("MFTP, s", fast, 1),
+                ("TCP, s", tcp, 1),
+                ("runs", runs as f64, 0),
+            ];
+            comparisons.push(input.compare_numbers(id, case, fast < tcp, 1, &numbers));
         }
     }
     if let Some(mftp) = find(10, Client::NetworkProactive) {
@@ -166,11 +186,11 @@ fn compare(
 }
 
 /// To a tenth, without "-0.0".
-fn seconds(value: f64) -> String {
-    format!("{:.1} s", (value * 10.0).round() / 10.0 + 0.0)
+fn tenths(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0 + 0.0
 }
 
-/// How much of the receiver-driven runs went through the proxy at all.
+/// The proxy's share in the receiver-driven runs.
 fn proxy_use(input: &StudyInput<'_>, case: &str, receiver_driven: &Distribution<'_>) -> Comparison {
     let proxies = || {
         receiver_driven
@@ -182,14 +202,13 @@ fn proxy_use(input: &StudyInput<'_>, case: &str, receiver_driven: &Distribution<
     let stored: u64 = proxies().map(|proxy| proxy.stored).sum();
     let pushed: u64 = proxies().map(|proxy| proxy.pushed).sum();
     let hit = receiver_driven.split().1.len();
-    let ours =
-        format!("{stored} chunks stored and {pushed} sent on at a Push, in {hit} runs that met it");
-    input.compare(
-        "receiver-driven-proxy",
-        case,
-        ours,
-        stored > 0 && pushed > 0,
-    )
+    let numbers = [
+        ("chunks stored", stored as f64, 0),
+        ("chunks sent on at a Push", pushed as f64, 0),
+        ("runs that met the disconnection", hit as f64, 0),
+    ];
+    let agrees = stored > 0 && pushed > 0;
+    input.compare_numbers("receiver-driven-proxy", case, agrees, 1, &numbers)
 }
 
 fn untouched(
@@ -200,34 +219,95 @@ fn untouched(
 ) -> Result<Comparison, LabError> {
     let (before, all) = (mftp.split().0, mftp.times.len());
     let share = 100.0 * before.len() as f64 / all.max(1) as f64;
-    let mut ours = format!("{share:.0} % ({} of {all})", before.len());
-    if let Some(typical) = before.get(before.len() / 2) {
-        // A request at a uniformly random moment ends in time unless it comes within `typical` of
-        // the end.
-        let expected = 100.0 * (1.0 - typical / setup.on_s).max(0.0);
-        ours += &format!("; as a transfer takes {typical:.1} s, {expected:.0} % is what to expect");
-    }
+    let typical = before.get(before.len() / 2).copied().unwrap_or(f64::NAN);
+    // A request at a uniformly random moment ends in time unless it comes within `typical` of the
+    // end.
+    let expected = 100.0 * (1.0 - typical / setup.on_s).max(0.0);
+    let numbers = [
+        ("share, %", share, 0),
+        (
+            "share to be expected, %",
+            if typical.is_nan() { typical } else { expected },
+            0,
+        ),
+        ("a transfer without a disconnection, s", typical, 1),
+        ("runs", all as f64, 0),
+    ];
     let agrees = input.range("untouched")?.admits(share);
-    Ok(input.compare("untouched", case, ours, agrees))
+    Ok(input.compare_numbers("untouched", case, agrees, 1, &numbers))
 }
 
-fn chart(off_s: u64, case: &str, distributions: &[&Distribution<'_>]) -> LineChart {
+/// MFTP's savings against TCP at each percentile of the response times; the paper's text has two
+/// such numbers.
+fn saved_chart(
+    input: &StudyInput<'_>,
+    setup: &Setup,
+    case: &str,
+    distributions: &[&Distribution<'_>],
+) -> LineChart {
+    let series = setup.off_s.iter().filter_map(|off_s| {
+        let find = |client| {
+            let mut known = distributions.iter();
+            known.find(|known| known.group.off_s == *off_s && known.group.client == client)
+        };
+        let (mftp, tcp) = (find(Client::NetworkProactive)?, find(Client::Tcp)?);
+        let percents = (1..=20).map(|step| f64::from(5 * step));
+        let paper = SAVINGS
+            .into_iter()
+            .filter(|(_, known, _)| known == off_s)
+            .filter_map(|(id, _, percent)| Some((percent, input.value(id)?)));
+        Some(Series {
+            label: format!("{off_s} s off"),
+            points: percents
+                .map(|percent| (percent, tcp.percentile(percent) - mftp.percentile(percent)))
+                .collect(),
+            paper: paper.collect(),
+            ..Series::default()
+        })
+    });
+    LineChart {
+        title: titled("Response time that MFTP saves against TCP", case),
+        x_label: String::from("percentile of the runs"),
+        y_label: String::from("saved, s"),
+        series: series.collect(),
+        ..LineChart::default()
+    }
+}
+
+/// A chart's title, with the assumption that it holds for.
+fn titled(title: &str, case: &str) -> String {
+    match case {
+        "" => title.to_owned(),
+        case => format!("{title}, {case}"),
+    }
+}
+
+fn chart(
+    input: &StudyInput<'_>,
+    off_s: u64,
+    case: &str,
+    distributions: &[&Distribution<'_>],
+) -> LineChart {
     let slowest = distributions
         .iter()
         .filter_map(|known| known.times.last().copied())
         .fold(0.0, f64::max);
-    let case = if case.is_empty() {
-        String::new()
-    } else {
-        format!(", {case}")
-    };
+    // The paper's text has one point of the curves: where they meet the disconnection.
+    let met = input.value("untouched").filter(|_| off_s == 10);
+    let met = met.map(|percent| (10.0, percent / 100.0));
     LineChart {
-        title: format!("Response times, disconnected for {off_s} s{case}"),
+        title: titled(&format!("Response times, disconnected for {off_s} s"), case),
         x_label: String::from("response time, s"),
         y_label: String::from("share of the runs"),
         series: distributions
             .iter()
-            .map(|known| cumulative(known, slowest))
+            .map(|known| Series {
+                paper: match known.group.client {
+                    Client::NetworkProactive => Vec::from_iter(met),
+                    _ => Vec::new(),
+                },
+                ..cumulative(known, slowest)
+            })
             .collect(),
         ..LineChart::default()
     }

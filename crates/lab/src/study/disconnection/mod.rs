@@ -9,7 +9,7 @@ use super::{Progress, StudyInput, StudyResult, Transfer};
 use crate::LabError;
 use crate::scenario::Setting;
 
-/// Who fetches: a name of the sweep `by`.
+/// The client: a name of the sweep `by`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Client {
     NetworkProactive,
@@ -62,7 +62,7 @@ impl Client {
     }
 }
 
-/// What the findings need to know beside the transfers.
+/// The context of the findings beside the transfers.
 struct Setup {
     text: String,
     /// Names of the assumptions about the last hop.
@@ -70,7 +70,7 @@ struct Setup {
     /// For how long the last hop is off, in order.
     off_s: Vec<u64>,
     clients: Vec<Client>,
-    /// The file is asked for at a random moment in so many seconds; then the hop goes off.
+    /// Seconds in which the file is requested at a random moment; then the hop goes off.
     on_s: f64,
 }
 

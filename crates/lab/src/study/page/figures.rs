@@ -38,7 +38,7 @@ fn figure(result: &StudyResult, named: &NamedChart) -> Result<Markup, LabError> 
         .replace('&', "&amp;")
         .replace('"', "&quot;")
         .replace('<', "&lt;");
-    // As an image with words for it: what is in the drawing says nothing to who hears the page.
+    // As an image with a description: a screen reader cannot read the drawing.
     let svg = svg.replacen(
         "<svg ",
         &format!("<svg role=\"img\" aria-label=\"{described}\" "),
@@ -58,7 +58,7 @@ fn figure(result: &StudyResult, named: &NamedChart) -> Result<Markup, LabError> 
     })
 }
 
-/// What the figure shows, in words: its axes, and where each line ends.
+/// A description of the figure in words: its axes, and the ends of each line.
 fn describe(chart: &LineChart) -> String {
     let ends = chart.series.iter().filter_map(|series| {
         let (first, last) = (series.points.first()?, series.points.last()?);

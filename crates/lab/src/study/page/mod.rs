@@ -13,7 +13,7 @@ use crate::LabError;
 
 const STYLE: &str = include_str!("style.css");
 
-/// What was written.
+/// The written files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pages {
     /// The page of all studies.

@@ -7,7 +7,7 @@ use super::super::{Backend, Comparison, Point, Statement, Study, StudyResult, Ta
 use super::{agreement, of, run_command};
 use crate::LabError;
 
-/// What agrees with the paper and what does not, and why.
+/// The statements that differ from the paper, with the reason, and those that agree.
 pub(super) fn verdict(study: &Study, results: &[StudyResult]) -> Result<Markup, LabError> {
     let paper = study.paper()?;
     let mut agreed = Vec::new();
@@ -36,8 +36,9 @@ pub(super) fn verdict(study: &Study, results: &[StudyResult]) -> Result<Markup, 
                 li {
                     span class="verdict no" { (statement.quantity) }
                     @if *saw > 0 { span.quiet { " (" (saw) " of " (all) " agree)" } }
-                    @for (of, text) in explanation(statement) {
-                        ": " @if let Some(of) = of { (of) ": " } (text)
+                    @for (index, (of, text)) in explanation(statement).into_iter().enumerate() {
+                        @if index == 0 { ": " } @else { " " }
+                        @if let Some(of) = of { (of) ": " } (text)
                     }
                 }
             }
@@ -74,6 +75,12 @@ fn of_numbers(result: &StudyResult) -> Vec<Vec<&Comparison>> {
 }
 
 fn beside_table(result: &StudyResult, rows: &[&Comparison]) -> Markup {
+    let mut settings: Vec<&str> = Vec::new();
+    for point in rows.iter().flat_map(|row| &row.points) {
+        if !settings.contains(&point.at.as_str()) {
+            settings.push(&point.at);
+        }
+    }
     let caption = format!("{}: {}", result.backend.title(), rows[0].quantity);
     html! {
         div.wide tabindex="0" role="region" aria-label=(caption) {
@@ -91,10 +98,12 @@ fn beside_table(result: &StudyResult, rows: &[&Comparison]) -> Markup {
                     }
                 }
                 tbody {
-                    @for (index, first) in rows[0].points.iter().enumerate() {
+                    @for setting in settings {
                         tr {
-                            th scope="row" { (first.at) }
-                            @for row in rows { (beside_cells(row.points.get(index))) }
+                            th scope="row" { (setting) }
+                            @for row in rows {
+                                (beside_cells(row.points.iter().find(|point| point.at == setting)))
+                            }
                         }
                     }
                 }
@@ -106,10 +115,15 @@ fn beside_table(result: &StudyResult, rows: &[&Comparison]) -> Markup {
 fn beside_cells(point: Option<&Point>) -> Markup {
     html! {
         @match point {
-            Some(Point { paper, ours, digits, .. }) => {
+            Some(Point { paper: Some(paper), ours, digits, .. }) => {
                 td { (format!("{paper:.digits$}")) }
                 td { (format!("{ours:.digits$}")) }
                 td { (format!("{:+.digits$}", ours - paper)) }
+            },
+            Some(Point { paper: None, ours, digits, .. }) => {
+                td { "-" }
+                td { (format!("{ours:.digits$}")) }
+                td { "-" }
             },
             None => { td {} td {} td {} },
         }
@@ -122,7 +136,7 @@ fn badge(verdict: Verdict) -> Markup {
     }
 }
 
-/// Every statement of the paper beside what each back end found.
+/// Every statement of the paper beside the findings of each back end.
 pub(super) fn comparison(study: &Study, results: &[StudyResult]) -> Result<Markup, LabError> {
     let paper = study.paper()?;
     Ok(html! {
@@ -198,7 +212,7 @@ fn found(result: &StudyResult, id: &str) -> Markup {
     }
 }
 
-/// The study's README: what was assumed where the paper is silent.
+/// The study's README, with the assumptions where the paper is silent.
 pub(super) fn assumptions(study: &Study) -> Markup {
     // Its first heading is the page's; the others go one level below the page's sections.
     let mut in_title = false;

@@ -10,7 +10,7 @@ use super::{Progress, StudyInput, StudyResult, Transfer};
 use crate::scenario::{Scenario, Setting};
 use crate::{LabError, TransferRecord};
 
-/// What `[study]` says.
+/// The section `[study]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Section {
@@ -25,7 +25,7 @@ struct Shown {
     rtt: String,
 }
 
-/// What the findings need to know beside the transfers.
+/// The context of the findings beside the transfers.
 struct Setup {
     text: String,
     instantaneous: Option<Profile>,
@@ -85,7 +85,7 @@ pub(super) fn run(input: &StudyInput<'_>, progress: Progress<'_>) -> Result<Stud
 
 const EXPECTED: &str = "this study sweeps loss (\"1 %\", ...), rtt (\"50 ms\", ...) and by (mftp, tcp), by these names";
 
-/// What a setting stands for.
+/// A setting with its profile.
 struct Place<'a> {
     setting: &'a Setting,
     profile: Profile,

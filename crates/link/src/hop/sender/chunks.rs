@@ -1,22 +1,22 @@
 //! The chunks under way and the sets that tell what each of them waits for.
 
-use std::collections::BTreeSet;
-
 use bytes::Bytes;
 
 use super::Sender;
+use super::limits::INITIAL_PACKETS;
 use crate::hop::config::Pacing;
+use crate::hop::lanes::Lane;
 use crate::hop::outbound::{Fate, OutboundChunk, Parcel, Room};
 
 impl Sender {
     pub(super) fn start(&mut self, mut chunk: OutboundChunk) {
         let id = self.next_id;
         self.next_id += 1;
-        let packets = u32::from(chunk.packets);
-        if self.goes_unasked(chunk.packets) {
+        if self.goes_unasked(chunk.packets, chunk.parcel.lane) {
             chunk.room = Room::Given;
-            self.outstanding += packets;
+            self.reserve(&chunk);
         }
+        self.queue.note_begun(chunk.parcel.lane);
         self.unsent_bytes += chunk.unsent_bytes();
         self.active.insert(id, chunk);
         self.classify(id);
@@ -26,7 +26,14 @@ impl Sender {
     /// True if a chunk of so many packets needs no grant: a small one that the window has room for,
     /// or one that takes no more than half of what is free there. (Others may take it meanwhile;
     /// then the chunk is refused and waits as any other.)
-    fn goes_unasked(&self, packets: u16) -> bool {
+    ///
+    /// Room for a few urgent packets is always taken for granted: the neighbour keeps a part of its
+    /// buffer for small chunks.
+    fn goes_unasked(&self, packets: u16, lane: Lane) -> bool {
+        let urgent = u64::from(self.outstanding_urgent) + u64::from(packets);
+        if lane == Lane::Urgent && packets <= self.small && urgent <= INITIAL_PACKETS {
+            return true;
+        }
         let free = self.window.saturating_sub(self.outstanding);
         let share = match self.pacing {
             _ if packets <= self.small => free,
@@ -34,6 +41,29 @@ impl Sender {
             Pacing::Estimate | Pacing::Fixed(_) => free / 2,
         };
         u32::from(packets) <= share
+    }
+
+    /// Counts a chunk in W_ostd.
+    fn reserve(&mut self, chunk: &OutboundChunk) {
+        let packets = u32::from(chunk.packets);
+        self.outstanding += packets;
+        if chunk.parcel.lane == Lane::Urgent {
+            self.outstanding_urgent += packets;
+        }
+    }
+
+    /// A chunk under `room` no longer counts.
+    fn release(&mut self, room: Room, packets: u16, lane: Lane) {
+        match room {
+            Room::Given => {
+                self.outstanding -= u32::from(packets);
+                if lane == Lane::Urgent {
+                    self.outstanding_urgent -= u32::from(packets);
+                }
+            }
+            Room::Refused => self.refused -= 1,
+            Room::Asked => {}
+        }
     }
 
     /// Stops a transfer and arranges that the neighbour is told; returns its chunk if it is
@@ -44,6 +74,7 @@ impl Sender {
         chunk.fate = fate;
         let empty = Parcel {
             tag: chunk.parcel.tag,
+            lane: chunk.parcel.lane,
             head: Bytes::new(),
             body: Bytes::new(),
         };
@@ -60,37 +91,30 @@ impl Sender {
     }
 
     pub(super) fn set_room(&mut self, id: u64, room: Room) {
-        let Some(chunk) = self.active.get_mut(&id) else {
+        let Some(mut chunk) = self.active.remove(&id) else {
             return;
         };
-        let packets = u32::from(chunk.packets);
-        match chunk.room {
-            Room::Given => self.outstanding -= packets,
-            Room::Refused => self.refused -= 1,
-            Room::Asked => {}
-        }
+        self.release(chunk.room, chunk.packets, chunk.parcel.lane);
         self.unsent_bytes -= chunk.unsent_bytes();
         chunk.start_over(room);
         self.unsent_bytes += chunk.unsent_bytes();
         match room {
-            Room::Given => self.outstanding += packets,
+            Room::Given => self.reserve(&chunk),
             Room::Refused => self.refused += 1,
             Room::Asked => {}
         }
+        self.active.insert(id, chunk);
         self.classify(id);
     }
 
     pub(super) fn remove(&mut self, id: u64) -> Option<OutboundChunk> {
         let chunk = self.active.remove(&id)?;
-        match chunk.room {
-            Room::Given => self.outstanding -= u32::from(chunk.packets),
-            Room::Refused => self.refused -= 1,
-            Room::Asked => {}
-        }
+        let lane = chunk.parcel.lane;
+        self.release(chunk.room, chunk.packets, lane);
         self.unsent_bytes -= chunk.unsent_bytes();
-        for set in [&mut self.csyn_due, &mut self.resend, &mut self.fresh] {
-            set.remove(&id);
-        }
+        self.csyn_due.remove(&id);
+        self.sendable.place(id, lane, false, false);
+        self.queue.note_over(lane);
         self.tails.cancel(&id);
         Some(chunk)
     }
@@ -100,12 +124,9 @@ impl Sender {
         let Some(chunk) = self.active.get(&id) else {
             return;
         };
-        place(
-            &mut self.resend,
-            id,
-            chunk.room == Room::Given && chunk.has_missing(),
-        );
-        place(&mut self.fresh, id, chunk.has_unsent());
+        let resend = chunk.room == Room::Given && chunk.has_missing();
+        let (lane, fresh) = (chunk.parcel.lane, chunk.has_unsent());
+        self.sendable.place(id, lane, resend, fresh);
     }
 
     /// Arranges a CSYN about a chunk that can go on only with an answer and has not asked.
@@ -125,23 +146,15 @@ impl Sender {
     }
 
     pub(super) fn next_with_data(&self) -> Option<u64> {
-        self.resend.first().or(self.fresh.first()).copied()
+        self.sendable.next()
     }
 
     pub(super) fn has_data(&self) -> bool {
-        !self.resend.is_empty() || !self.fresh.is_empty()
+        !self.sendable.is_empty()
     }
 
     pub(super) fn unwrap(&self, wire: u32) -> u64 {
         let distance = wire.wrapping_sub(self.next_id as u32) as i32;
         self.next_id.saturating_add_signed(i64::from(distance))
-    }
-}
-
-fn place(set: &mut BTreeSet<u64>, id: u64, member: bool) {
-    if member {
-        set.insert(id);
-    } else {
-        set.remove(&id);
     }
 }

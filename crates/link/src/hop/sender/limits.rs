@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use super::Sender;
 use crate::hop::config::Pacing;
+use crate::hop::lanes::Lane;
 
 /// Packets that may be under way before the path is known: what a small chunk has.
 pub(super) const INITIAL_PACKETS: u64 = 32;
@@ -22,6 +23,8 @@ const SHORTEST_FEEDBACK: Duration = Duration::from_millis(10);
 const SHORTEST_SLOW_ROUND: Duration = Duration::from_millis(50);
 /// Most bytes of chunks that are queued and asked for ahead.
 const MOST_AHEAD: usize = 64 << 20;
+/// Lanes that may each have a chunk begun whatever waits already.
+pub(super) const MAX_LANES_BEGUN: usize = 16;
 /// Bounds of the wait before room is asked for again.
 const ASK_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
@@ -64,6 +67,23 @@ impl Sender {
         self.model
             .inflight_cap(feedback)
             .max(INITIAL_PACKETS * frame / 4)
+    }
+
+    /// What may be in flight now: for urgent packets a little more.
+    pub(super) fn cap_now(&self) -> u64 {
+        let more = match self.sendable.is_urgent() {
+            true => INITIAL_PACKETS / 4 * self.limits.frame as u64,
+            false => 0,
+        };
+        self.inflight_cap().saturating_add(more)
+    }
+
+    /// Chunks that may be under way: some places are for urgent ones.
+    pub(super) fn most_begun(&self, lane: Lane) -> usize {
+        match lane {
+            Lane::Urgent => self.limits.chunks,
+            Lane::Flow(_) => self.limits.chunks - self.limits.chunks / 8,
+        }
     }
 
     /// Bytes that the path takes in a round trip and a little more, as far as that is known.

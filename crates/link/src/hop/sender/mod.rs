@@ -14,6 +14,7 @@ use whimbrel_core::{Deadline, RttEstimator, Time, TimerQueue};
 use super::config::{HopConfig, MIN_MTU, Pacing};
 use super::event::HopEvent;
 use super::feedback::Feedback;
+use super::lanes::{Lane, Sendable, Waiting};
 use super::outbound::{Fate, OutboundChunk, Parcel, Room};
 use super::pacing::Pacer;
 use super::rate::RateModel;
@@ -33,19 +34,19 @@ struct Limits {
 }
 
 pub(super) struct Sender {
-    queue: VecDeque<Parcel>,
-    queued_bytes: usize,
+    queue: Waiting,
     active: BTreeMap<u64, OutboundChunk>,
     // Ids on the wire are the low halves of these.
     next_id: u64,
     session_first: u64,
-    // Ids in `active`: to ask about, with packets to resend, with packets never sent.
+    // Ids in `active`: to ask about, with packets to send.
     csyn_due: BTreeSet<u64>,
-    resend: BTreeSet<u64>,
-    fresh: BTreeSet<u64>,
+    sendable: Sendable,
     probe_due: bool,
     // W_ostd and W_ad, in packets, and the neighbour's clock when it told W_ad.
     outstanding: u32,
+    // Of W_ostd: packets of urgent chunks.
+    outstanding_urgent: u32,
     window: u32,
     window_at: u64,
     unsent_bytes: usize,
@@ -73,16 +74,15 @@ pub(super) struct Sender {
 impl Sender {
     pub(super) fn new(config: &HopConfig, first_id: u32, now: Time) -> Sender {
         Sender {
-            queue: VecDeque::new(),
-            queued_bytes: 0,
+            queue: Waiting::new(),
             active: BTreeMap::new(),
             next_id: 1 << 32 | u64::from(first_id),
             session_first: 1 << 32 | u64::from(first_id),
             csyn_due: BTreeSet::new(),
-            resend: BTreeSet::new(),
-            fresh: BTreeSet::new(),
+            sendable: Sendable::new(),
             probe_due: false,
             outstanding: 0,
+            outstanding_urgent: 0,
             window: 0,
             window_at: 0,
             unsent_bytes: 0,
@@ -122,7 +122,6 @@ impl Sender {
     }
 
     pub(super) fn queue(&mut self, parcel: Parcel) {
-        self.queued_bytes += parcel.len();
         self.queue.push_back(parcel);
     }
 
@@ -135,14 +134,14 @@ impl Sender {
             .rev()
             .filter(|chunk| chunk.fate != Fate::Withdrawn)
         {
-            self.queued_bytes += chunk.parcel.len();
             self.queue.push_front(chunk.parcel);
         }
         self.csyn_due.clear();
-        self.resend.clear();
-        self.fresh.clear();
+        self.sendable = Sendable::new();
+        self.queue.forget_begun();
         self.tails = TimerQueue::new();
-        (self.outstanding, self.unsent_bytes, self.refused) = (0, 0, 0);
+        (self.outstanding, self.outstanding_urgent) = (0, 0);
+        (self.unsent_bytes, self.refused) = (0, 0);
         (self.ask_again, self.probe_due, self.attempts) = (None, false, 0);
         (self.window, self.window_at, self.timer_from) = (window, 0, now);
         self.session_first = self.next_id;
@@ -187,9 +186,7 @@ impl Sender {
     }
 
     pub(super) fn withdraw(&mut self, tag: u64) -> Option<(Bytes, Bytes)> {
-        if let Some(index) = self.queue.iter().position(|parcel| parcel.tag == tag) {
-            let parcel = self.queue.remove(index)?;
-            self.queued_bytes -= parcel.len();
+        if let Some(parcel) = self.queue.remove(tag) {
             return Some((parcel.head, parcel.body));
         }
         let live = |chunk: &OutboundChunk| chunk.parcel.tag == tag && chunk.fate != Fate::Withdrawn;
@@ -200,6 +197,21 @@ impl Sender {
             .map(|(id, _)| *id)?;
         let parcel = self.cancel(id, Fate::Withdrawn)?;
         Some((parcel.head, parcel.body))
+    }
+
+    /// Takes back the chunks of a lane of which nothing was sent.
+    pub(super) fn withdraw_unbegun(&mut self, lane: Lane) -> Vec<u64> {
+        let unsent = |chunk: &OutboundChunk| {
+            chunk.parcel.lane == lane && chunk.fate == Fate::Deliver && !chunk.was_ever_sent()
+        };
+        let begun = self.active.iter().filter(|(_, chunk)| unsent(chunk));
+        let begun: Vec<u64> = begun.map(|(id, _)| *id).collect();
+        let mut taken: Vec<Parcel> = begun
+            .into_iter()
+            .filter_map(|id| self.cancel(id, Fate::Withdrawn))
+            .collect();
+        taken.extend(self.queue.take_lane(lane));
+        taken.iter().map(|parcel| parcel.tag).collect()
     }
 
     pub(super) fn withdraw_all(&mut self) -> Vec<(u64, Bytes, Bytes)> {
@@ -213,8 +225,7 @@ impl Sender {
             .into_iter()
             .filter_map(|id| self.cancel(id, Fate::Withdrawn))
             .collect();
-        all.extend(self.queue.drain(..));
-        self.queued_bytes = 0;
+        all.extend(self.queue.take_all());
         all.into_iter()
             .map(|parcel| (parcel.tag, parcel.head, parcel.body))
             .collect()
@@ -229,7 +240,26 @@ impl Sender {
         let flight = self.flight();
         target
             .max(flight + target / 2)
-            .saturating_sub(self.queued_bytes + self.unsent_bytes)
+            .saturating_sub(self.backlog())
+    }
+
+    /// Bytes that have not been sent.
+    pub(super) fn backlog(&self) -> usize {
+        self.queue.bytes() + self.unsent_bytes
+    }
+
+    /// True if `lane` has no chunk here and may have one although others wait.
+    pub(super) fn has_turn(&self, lane: Lane) -> bool {
+        !self.suspended
+            && self.refused == 0
+            && !self.queue.has(lane)
+            && self.queue.lanes_begun() < limits::MAX_LANES_BEGUN
+            && self.queue.len() < limits::MAX_LANES_BEGUN
+    }
+
+    /// Bytes per second that the path delivers; 0 before the first estimate.
+    pub(super) fn bandwidth(&self) -> u64 {
+        self.model.bandwidth() as u64
     }
 
     /// The neighbour was silent for too long: only probes go until [`Sender::resume`].
@@ -345,7 +375,7 @@ impl Sender {
             next = Deadline::earlier(next, Some(Deadline::new(at, "no answer to a CSYN")));
         }
         next = Deadline::earlier(next, self.path.poll_timeout());
-        if self.has_data() && self.feedback.inflight() < self.inflight_cap() {
+        if self.has_data() && self.feedback.inflight() < self.cap_now() {
             next = Deadline::earlier(next, Some(Deadline::new(self.pacer.ready_at(), "pacing")));
         }
         next

@@ -165,7 +165,6 @@ impl Sender {
             }
             Progress::Cancelled => {
                 if let Some(chunk) = self.remove(id).filter(|chunk| chunk.fate == Fate::Recut) {
-                    self.queued_bytes += chunk.parcel.len();
                     self.queue.push_front(chunk.parcel);
                 }
             }

@@ -6,8 +6,10 @@ use std::collections::VecDeque;
 use whimbrel_core::Time;
 
 use super::Sender;
+use super::limits::MAX_LANES_BEGUN;
 use crate::hop::event::HopEvent;
-use crate::hop::outbound::{Fate, OutboundChunk, Room};
+use crate::hop::lanes::Lane;
+use crate::hop::outbound::{Fate, OutboundChunk, Parcel, Room};
 use crate::hop::stats::HopStats;
 use crate::hop::wire::{
     About, CSYN_LEN, Csyn, DATA_OVERHEAD, carry_question, encode_csyn, encode_mtu_probe,
@@ -55,12 +57,12 @@ impl Sender {
     ) -> Option<(usize, Option<usize>)> {
         let start = buffer.len();
         if !self.has_data() {
-            if self.feedback.inflight() < self.inflight_cap() {
+            if self.feedback.inflight() < self.cap_now() {
                 self.feedback.note_limited();
             }
             return None;
         }
-        let cap = self.inflight_cap();
+        let cap = self.cap_now();
         let room = cap.saturating_sub(self.feedback.inflight());
         if room == 0 {
             // What is under way must be asked about, or no answer would ever make room.
@@ -93,6 +95,7 @@ impl Sender {
             let (unsent, frame) = (chunk.unsent_bytes(), buffer.len());
             let resent = chunk.write_next(session, id as u32, self.feedback.order(), buffer)?;
             self.unsent_bytes -= unsent - chunk.unsent_bytes();
+            self.sendable.spend(chunk.parcel.lane, len as u64, resent);
             self.feedback.data_sent(len as u64);
             self.path.frame_sent(len);
             self.last_data = id;
@@ -210,22 +213,7 @@ impl Sender {
     /// Cuts the next chunks and asks for room ahead, so that none is waited for when its turn
     /// comes.
     pub(super) fn start_chunks(&mut self, events: &mut VecDeque<HopEvent>) {
-        let ahead = ASK_AHEAD + self.flight();
-        while self.refused == 0
-            && self.unsent_bytes < ahead
-            && self.active.len() < self.limits.chunks
-        {
-            let oldest = self
-                .active
-                .first_key_value()
-                .map_or(self.next_id, |(id, _)| *id);
-            if self.next_id - oldest >= self.limits.memory {
-                return;
-            }
-            let Some(parcel) = self.queue.pop_front() else {
-                return;
-            };
-            self.queued_bytes -= parcel.len();
+        while let Some(parcel) = self.next_to_begin() {
             if parcel.len() > self.limits.chunk {
                 events.push_back(HopEvent::TooLarge {
                     tag: parcel.tag,
@@ -244,6 +232,28 @@ impl Sender {
                     });
                 }
             }
+        }
+    }
+
+    /// The next chunk to begin, if one may be begun.
+    fn next_to_begin(&mut self) -> Option<Parcel> {
+        let oldest = self.active.first_key_value().map(|(id, _)| *id);
+        if self.next_id - oldest.unwrap_or(self.next_id) >= self.limits.memory {
+            return None;
+        }
+        if self.active.len() < self.most_begun(Lane::Urgent)
+            && let Some(urgent) = self.queue.pop_urgent()
+        {
+            return Some(urgent);
+        }
+        if self.refused > 0 || self.active.len() >= self.most_begun(Lane::DEFAULT) {
+            None
+        } else if self.unsent_bytes < ASK_AHEAD + self.flight() {
+            self.queue.pop()
+        } else if self.queue.lanes_begun() < MAX_LANES_BEGUN {
+            self.queue.pop_new()
+        } else {
+            None
         }
     }
 }

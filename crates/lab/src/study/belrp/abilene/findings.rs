@@ -1,4 +1,4 @@
-//! What the runs on the Abilene network say about the paper's figures and tables.
+//! The runs on the Abilene network compared with the paper's figures and tables.
 
 use whimbrel_sim::link::Loss;
 
@@ -267,7 +267,7 @@ fn charts(
     ]
 }
 
-/// What the paper says without numbers.
+/// The paper's statements without numbers.
 fn words(
     input: &StudyInput<'_>,
     matrix: &Matrix,

@@ -1,4 +1,4 @@
-//! What the runs on a line say about the paper's figures and tables.
+//! The runs on a line compared with the paper's figures and tables.
 
 use super::super::super::{Comparison, NamedChart, StudyInput, StudyResult, Table};
 use super::super::Variant;
@@ -157,7 +157,7 @@ fn charts(
     charts
 }
 
-/// What the paper says in words about how its figures go.
+/// The paper's words about the course of its figures.
 fn trends(
     axis: Axis,
     input: &StudyInput<'_>,
@@ -391,7 +391,7 @@ impl Retrieval {
 /// Ms; as far as it matters in the paper's Fig. 3.
 const DISTRIBUTION_END: f64 = 400.0;
 
-/// What the paper reads off its Fig. 3.
+/// The paper's statements about its Fig. 3.
 fn distribution_statements(
     input: &StudyInput<'_>,
     matrix: &Matrix,
@@ -433,7 +433,7 @@ fn distribution_statements(
     Ok(comparisons)
 }
 
-/// Spurious retransmissions by what the consumer can infer from time alone.
+/// Spurious retransmissions as the consumer infers them from time alone.
 fn bounds(matrix: &Matrix) -> Table {
     let columns = [
         matrix.axis.as_str(),

@@ -1,21 +1,28 @@
-//! Where a value stands in a scenario: `links.wifi.between[1]`.
+//! Where a value stands in a TOML file: `links.wifi.between[1]`, and which key was written at a
+//! byte.
 
-use std::fmt;
+use core::fmt;
+use core::ops::Range;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 /// One step into a table or an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub enum Step {
+    /// To the value of a key.
     Key(String),
+    /// To an element.
     Index(usize),
 }
 
 /// A path of keys and indices from the root of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct KeyPath(pub(super) Vec<Step>);
+pub struct KeyPath(pub Vec<Step>);
 
 impl KeyPath {
     /// Reads `links.wifi.between[1]`; keys that contain dots stand in quotes.
-    pub(super) fn parse(text: &str) -> Option<KeyPath> {
+    pub fn parse(text: &str) -> Option<KeyPath> {
         let mut steps = Vec::new();
         let mut rest = text;
         loop {
@@ -45,14 +52,14 @@ impl KeyPath {
     }
 
     /// The path of `key` below this one.
-    pub(super) fn key(&self, key: &str) -> KeyPath {
+    pub fn key(&self, key: &str) -> KeyPath {
         let mut steps = self.0.clone();
         steps.push(Step::Key(key.to_owned()));
         KeyPath(steps)
     }
 
     /// The path of entry `index` below this one.
-    pub(super) fn index(&self, index: usize) -> KeyPath {
+    pub fn index(&self, index: usize) -> KeyPath {
         let mut steps = self.0.clone();
         steps.push(Step::Index(index));
         KeyPath(steps)
@@ -85,6 +92,49 @@ impl fmt::Display for KeyPath {
             }
         }
         Ok(())
+    }
+}
+
+/// The line of a byte, from 1.
+pub fn line_of(text: &str, offset: usize) -> usize {
+    let before = text.get(..offset).unwrap_or(text);
+    before.matches('\n').count() + 1
+}
+
+/// The innermost key whose name or value was written at a byte; the root if there is none.
+pub fn key_at(table: &DeTable<'_>, offset: usize) -> KeyPath {
+    let mut best = (usize::MAX, KeyPath::default());
+    search_table(table, &KeyPath::default(), offset, &mut best);
+    best.1
+}
+
+/// The length of the shortest text around the byte, and the key that it belongs to.
+type Best = (usize, KeyPath);
+
+fn search_table(table: &DeTable<'_>, path: &KeyPath, offset: usize, best: &mut Best) {
+    for (key, value) in table {
+        let below = path.key(key.get_ref());
+        consider(key.span(), &below, offset, best);
+        search(value, &below, offset, best);
+    }
+}
+
+fn search(value: &Spanned<DeValue<'_>>, path: &KeyPath, offset: usize, best: &mut Best) {
+    consider(value.span(), path, offset, best);
+    match value.get_ref() {
+        DeValue::Table(table) => search_table(table, path, offset, best),
+        DeValue::Array(array) => {
+            for (index, value) in array.iter().enumerate() {
+                search(value, &path.index(index), offset, best);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn consider(span: Range<usize>, path: &KeyPath, offset: usize, best: &mut Best) {
+    if span.contains(&offset) && span.len() <= best.0 {
+        *best = (span.len(), path.clone());
     }
 }
 

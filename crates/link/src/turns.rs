@@ -1,0 +1,155 @@
+//! Whose turn it is among those that share a link: fair queueing by bytes.
+//!
+//! Start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM '96) with equal weights: each lane has a
+//! clock of the bytes that it has sent, the one that is furthest behind goes next, and a lane that
+//! joins starts at the time of those that are there. So what a lane did while it was alone is not
+//! held against it, and one that was idle has saved nothing up.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Lanes that have something to send, in the order in which they may.
+///
+/// As long as two lanes are both here, what they have sent since the later of them joined differs
+/// by at most a turn and the largest piece that either sent.
+#[derive(Clone, Debug)]
+pub struct Turns<K> {
+    // Bytes that a lane may be ahead of the others before its turn is over: to change the lane
+    // with each packet would cost more than it brings.
+    turn: u64,
+    clocks: BTreeMap<K, u64>,
+    order: BTreeSet<(u64, K)>,
+    // The time at which a lane joins: the clock of the one that was served last, as it began.
+    now: u64,
+    current: Option<K>,
+}
+
+impl<K: Copy + Ord> Turns<K> {
+    /// No lanes yet; `turn` bytes make a turn.
+    pub fn new(turn: u64) -> Turns<K> {
+        Turns {
+            turn,
+            clocks: BTreeMap::new(),
+            order: BTreeSet::new(),
+            now: 0,
+            current: None,
+        }
+    }
+
+    /// `lane` has something to send from now on.
+    pub fn join(&mut self, lane: K) {
+        if !self.clocks.contains_key(&lane) {
+            self.clocks.insert(lane, self.now);
+            self.order.insert((self.now, lane));
+        }
+    }
+
+    /// `lane` has nothing to send any more.
+    pub fn leave(&mut self, lane: K) {
+        if let Some(clock) = self.clocks.remove(&lane) {
+            self.order.remove(&(clock, lane));
+        }
+        if self.current == Some(lane) {
+            self.current = None;
+        }
+    }
+
+    /// The lane that may send next.
+    pub fn next(&self) -> Option<K> {
+        let (least, first) = self.order.first()?;
+        let current = self.current.and_then(|lane| {
+            let clock = self.clocks.get(&lane)?;
+            (*clock < least + self.turn).then_some(lane)
+        });
+        current.or(Some(*first))
+    }
+
+    /// `lane` has sent `bytes` bytes.
+    pub fn spend(&mut self, lane: K, bytes: u64) {
+        let Some(clock) = self.clocks.get_mut(&lane) else {
+            return;
+        };
+        self.order.remove(&(*clock, lane));
+        self.now = self.now.max(*clock);
+        *clock += bytes;
+        self.order.insert((*clock, lane));
+        self.current = Some(lane);
+    }
+
+    /// True if no lane has anything to send.
+    pub fn is_empty(&self) -> bool {
+        self.clocks.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const TURN: u64 = 3_000;
+    const LARGEST: u64 = 9_000;
+
+    #[test]
+    fn a_lane_that_was_alone_owes_nothing_and_one_that_was_idle_has_saved_nothing() {
+        let mut turns = Turns::new(TURN);
+        turns.join(1);
+        for _ in 0..1_000 {
+            turns.spend(1, 1_500);
+        }
+        turns.join(2);
+        let mut sent = [0u64; 3];
+        for _ in 0..1_000 {
+            let lane: usize = turns.next().expect("two lanes");
+            turns.spend(lane, 1_500);
+            sent[lane] += 1_500;
+        }
+        assert!(sent[1].abs_diff(sent[2]) <= TURN + 1_500, "{sent:?}");
+        turns.leave(1);
+        turns.leave(2);
+        assert!(turns.is_empty() && turns.next().is_none());
+    }
+
+    proptest! {
+        /// Beside a ledger of what each pair has sent since both are there.
+        #[test]
+        fn two_lanes_that_stay_get_the_same(
+            steps in prop::collection::vec((0u8..8, 0usize..6, 1..=LARGEST), 1..400),
+        ) {
+            let mut turns = Turns::new(TURN);
+            let mut here = [false; 6];
+            let mut since = [[0i64; 6]; 6];
+            for (step, lane, bytes) in steps {
+                match step {
+                    0 if !here[lane] => {
+                        turns.join(lane);
+                        here[lane] = true;
+                        since[lane] = [0; 6];
+                        since.iter_mut().for_each(|of| of[lane] = 0);
+                    }
+                    1 => {
+                        turns.leave(lane);
+                        here[lane] = false;
+                    }
+                    _ => {
+                        let next = turns.next();
+                        prop_assert_eq!(next.is_some(), here.contains(&true));
+                        let Some(next) = next else { continue };
+                        prop_assert!(here[next]);
+                        turns.spend(next, bytes);
+                        since[next].iter_mut().for_each(|sent| *sent += bytes as i64);
+                    }
+                }
+                for one in 0..6 {
+                    for other in 0..6 {
+                        if here[one] && here[other] {
+                            let ahead = since[one][other] - since[other][one];
+                            // A lane joins at the time of the one served last, which may be a turn
+                            // and a piece before the others.
+                            prop_assert!(ahead <= 2 * (TURN + LARGEST) as i64, "{one} {other} {ahead}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! What goes now and what does not: room in the links, flows that a router holds back, chunks that
+//! nobody wants any more.
+
+use whimbrel_core::{PortId, Time};
+
+use super::Host;
+use crate::chunk::{Chunk, Flow};
+use crate::wire::Hold;
+
+impl Host {
+    /// Has programs read as many chunks as the links will take soon. True if any was asked for.
+    pub(super) fn read_ahead(&mut self, now: Time) -> bool {
+        if self.links.take_resumed() {
+            self.uploads.go_on_with_held();
+        }
+        let (links, uplinks, source) = (&self.links, &self.uplinks, self.guid);
+        if !links.ports().any(|port| links.has_room(port)) {
+            return false;
+        }
+        let flow = |destination| Flow {
+            source,
+            destination,
+        };
+        let is_held = |way, client| {
+            let port = uplinks.port_by(way, links);
+            port.is_some_and(|port| links.is_held(port, &flow(client)))
+        };
+        let has_room = |way, client| {
+            let port = uplinks.port_by(way, links);
+            port.is_some_and(|port| links.has_room_for(port, &flow(client)))
+        };
+        self.uploads
+            .read_ahead(now, is_held, has_room, &mut self.effects)
+    }
+
+    /// The neighbour on a port says how to go on with what this host sends to somebody by there.
+    pub(super) fn handle_hold(&mut self, now: Time, port: PortId, hold: &Hold) {
+        if !self.links.hold(now, port, hold) {
+            self.effects.drop("too-many-holds");
+        }
+    }
+
+    /// A client takes back its request: what is on its way to it goes no further.
+    pub(super) fn purge_unwanted(&mut self, now: Time, from: PortId, chunk: &Chunk) {
+        if let Some((flow, content)) = chunk.stops() {
+            let is_meant = |chunk: &Chunk| chunk.data().is_some_and(|it| it.content == content);
+            self.links.purge(now, from, &flow, is_meant);
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Back-pressure for one flow: what waits for a next hop is bounded in time, and a flow of which
+//! enough waits is held back where it comes from, while others go on.
+//!
+//! A node that only stops granting room [MFTP §3.4.1] stops all that comes by the same hop for the
+//! slowest of its next hops.
+
+use core::time::Duration;
+
+use whimbrel_core::{PortId, Time};
+
+use super::{ChunkToSend, Link, LinkEvent, Links};
+use crate::chunk::Flow;
+use crate::outbox::flow_of;
+use crate::wire::{Hold, HoldMode};
+
+/// What may wait for a next hop, as time that it takes there. All flows there share it, and it
+/// shrinks to nothing as the second half of the buffer fills.
+const MAX_WAIT: Duration = Duration::from_secs(1);
+/// Bytes per second of a next hop whose rate is not known yet.
+const UNMEASURED: u64 = 2 << 20;
+/// A hold ends after this time unless it is repeated, ...
+pub(crate) const LEASE: Duration = Duration::from_secs(3);
+/// ... which it is at this interval.
+pub(crate) const RENEWAL: Duration = Duration::from_secs(1);
+/// Longest lease that is believed.
+const MAX_LEASE: Duration = Duration::from_secs(10);
+
+impl Links {
+    /// Bytes of a flow that may wait for the neighbour on a port.
+    fn allowance(&self, link: &Link, flow: &Flow) -> u64 {
+        if link.outbox.hold_of(flow).is_some() {
+            return 0;
+        }
+        let rate = link.hop.delivery_rate().unwrap_or(UNMEASURED);
+        let half = (self.buffer.capacity() / 2).max(1) as u128;
+        let free = self.buffer.capacity().saturating_sub(self.buffer.used()) as u128;
+        let bytes = u128::from(rate) * MAX_WAIT.as_millis() / 1_000 * free.min(half) / half;
+        u64::try_from(bytes).unwrap_or(u64::MAX) / link.outbox.flows().max(1) as u64
+    }
+
+    /// A chunk of a flow that came in on `from` waits for `port`: if there are enough, the flow is
+    /// held back at `from`.
+    pub(super) fn note_waiting(&mut self, port: PortId, flow: Flow, from: PortId) {
+        let Some(link) = self.links.get(&port) else {
+            return;
+        };
+        let (bytes, chunks) = link.outbox.waiting(&flow);
+        // One on its way, and the next one.
+        let is_enough = chunks >= 2 && bytes > self.allowance(link, &flow);
+        if is_enough
+            && let Some(link) = self.links.get_mut(&port)
+            && link.outbox.note_told(&flow, from)
+        {
+            self.crowded.insert((port, flow));
+            let mode = Some(HoldMode::All);
+            self.events.push_back(LinkEvent::Hold {
+                port: from,
+                flow,
+                mode,
+            });
+        }
+    }
+
+    /// A chunk less of a flow waits for `port`: it may come again if few enough are left.
+    pub(super) fn settle(&mut self, port: PortId, flow: &Flow) {
+        if !self.crowded.contains(&(port, *flow)) {
+            return;
+        }
+        let is_enough = self.links.get(&port).is_some_and(|link| {
+            let (bytes, chunks) = link.outbox.waiting(flow);
+            chunks >= 2 && bytes > self.allowance(link, flow) / 4 * 3
+        });
+        if is_enough {
+            return;
+        }
+        self.crowded.remove(&(port, *flow));
+        let link = self.links.get_mut(&port);
+        let told = link.map(|link| link.outbox.take_told(flow));
+        for from in told.into_iter().flatten() {
+            self.events.push_back(LinkEvent::Hold {
+                port: from,
+                flow: *flow,
+                mode: None,
+            });
+        }
+    }
+
+    /// True if a flow is held back at `from` for what waits here.
+    pub(crate) fn holds_back(&self, from: PortId, flow: &Flow) -> bool {
+        let of_flow = |(port, of): &&(PortId, Flow)| {
+            of == flow
+                && (self.links.get(port))
+                    .is_some_and(|link| link.outbox.told(flow).any(|it| it == from))
+        };
+        self.crowded.iter().any(|it| of_flow(&it))
+    }
+
+    /// The same for all flows of a port.
+    pub(super) fn settle_port(&mut self, port: PortId) {
+        let first = (port, Flow::FIRST)..;
+        let flows = self.crowded.range(first).take_while(|(at, _)| *at == port);
+        let flows: Vec<Flow> = flows.map(|(_, flow)| *flow).collect();
+        flows.iter().for_each(|flow| self.settle(port, flow));
+    }
+
+    /// Repeats the holds that go on.
+    pub(crate) fn renew_holds(&mut self) {
+        let crowded: Vec<(PortId, Flow)> = self.crowded.iter().copied().collect();
+        for (port, flow) in crowded {
+            self.settle(port, &flow);
+            let Some(link) = self.links.get(&port) else {
+                continue;
+            };
+            for from in link.outbox.told(&flow) {
+                let mode = Some(HoldMode::All);
+                self.events.push_back(LinkEvent::Hold {
+                    port: from,
+                    flow,
+                    mode,
+                });
+            }
+        }
+    }
+
+    /// A port goes: nothing waits for it any more.
+    pub(super) fn forget_holds(&mut self, port: PortId, link: &mut Link) {
+        let flows: Vec<Flow> = self
+            .crowded
+            .iter()
+            .filter(|(at, _)| *at == port)
+            .map(|(_, flow)| *flow)
+            .collect();
+        for flow in flows {
+            self.crowded.remove(&(port, flow));
+            for from in link.outbox.take_told(&flow) {
+                let mode = None;
+                self.events.push_back(LinkEvent::Hold {
+                    port: from,
+                    flow,
+                    mode,
+                });
+            }
+        }
+        let ends: Vec<Flow> = link.outbox.held().copied().collect();
+        self.resumed = true;
+        for flow in ends {
+            self.hold_ends.cancel(&(port, flow));
+        }
+    }
+
+    /// The neighbour on `port` says how to go on with a flow that goes there. Returns false if it
+    /// holds too many.
+    pub(crate) fn hold(&mut self, now: Time, port: PortId, hold: &Hold) -> bool {
+        let Some(link) = self.links.get_mut(&port) else {
+            return true;
+        };
+        let flow = Flow {
+            source: hold.source,
+            destination: hold.destination,
+        };
+        let until = now + hold.lease.min(MAX_LEASE);
+        let known = link.outbox.hold(flow, hold.mode, until);
+        if hold.mode.is_some()
+            && let Some(lane) = link.outbox.lane_of(&flow)
+        {
+            let unbegun = link.hop.withdraw_unbegun(now, lane);
+            link.outbox.take_back(&flow, unbegun);
+        }
+        match hold.mode {
+            Some(_) if known => self.hold_ends.set((port, flow), until),
+            Some(_) => return false,
+            None => {
+                self.hold_ends.cancel(&(port, flow));
+                self.gained.insert(port);
+                self.resumed = true;
+            }
+        }
+        self.touched.insert(port);
+        true
+    }
+
+    pub(super) fn end_holds(&mut self, now: Time) {
+        let mut pass = self.hold_ends.pass(now);
+        while let Some((_, (port, flow))) = pass.next(&mut self.hold_ends) {
+            if let Some(link) = self.links.get_mut(&port) {
+                link.outbox.end_hold(now, &flow);
+                self.gained.insert(port);
+                self.resumed = true;
+                self.touched.insert(port);
+            }
+        }
+    }
+
+    /// True if the neighbour on `port` wants nothing of a flow now.
+    pub(crate) fn is_held(&self, port: PortId, flow: &Flow) -> bool {
+        let link = self.links.get(&port);
+        link.is_some_and(|link| link.outbox.hold_of(flow) == Some(HoldMode::All))
+    }
+
+    /// True if a flow that was held back may go on since the last call, or goes by another port.
+    pub(crate) fn take_resumed(&mut self) -> bool {
+        core::mem::take(&mut self.resumed)
+    }
+
+    /// True if a chunk should not wait for `port` in the buffer, because half of that is taken and
+    /// the part of its flow, too.
+    pub(crate) fn is_crowded(&self, port: PortId, outgoing: &ChunkToSend) -> bool {
+        let (Some(link), Some(flow)) = (self.links.get(&port), flow_of(&outgoing.chunk)) else {
+            return false;
+        };
+        let (bytes, _) = link.outbox.waiting(&flow);
+        outgoing.room.is_held()
+            && self.buffer.used() * 2 > self.buffer.capacity()
+            && bytes + outgoing.chunk.size() as u64 > self.allowance(link, &flow)
+    }
+
+    /// Nobody wants the chunks of this flow any more that `is_meant` picks: what waits for `port`
+    /// of them, or is on its way there, goes no further. Returns how many there were.
+    pub(crate) fn purge(
+        &mut self,
+        now: Time,
+        port: PortId,
+        flow: &Flow,
+        is_meant: impl Fn(&crate::chunk::Chunk) -> bool,
+    ) -> usize {
+        let Some(link) = self.links.get_mut(&port) else {
+            return 0;
+        };
+        let before = link.outbox.queued() + link.outbox.carried();
+        for tag in link.outbox.purge(flow, is_meant) {
+            link.hop.withdraw(now, tag);
+        }
+        let after = link.outbox.queued() + link.outbox.carried();
+        self.touched.insert(port);
+        self.settle(port, flow);
+        before - after
+    }
+}

@@ -1,0 +1,110 @@
+//! One hop of a node, and the chunks that wait for it.
+
+use std::collections::VecDeque;
+
+use whimbrel_core::{PortId, Time};
+use whimbrel_link::HopEvent;
+
+use super::{Carried, Link, LinkEvent};
+use crate::chunk::Flow;
+use crate::outbox::flow_of;
+use crate::room::Buffer;
+
+impl Link {
+    pub(super) fn is_up(&self) -> bool {
+        self.moved_at.is_none() && self.hop.is_up()
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        !self.outbox.has_sendable() && self.is_up() && self.hop.ready_for() > 0
+    }
+
+    pub(super) fn feed(&mut self, now: Time, next_tag: &mut u64) {
+        let fed = self.moved_at.is_none() && self.outbox.feed(now, &mut self.hop, next_tag);
+        if fed || !self.outbox.has_sendable() {
+            self.last_progress = now;
+        }
+    }
+
+    pub(super) fn log(&self, what: &'static str) {
+        tracing::info!(
+            link = %self.info.label, peer = %self.info.peer,
+            neighbour = self.neighbour.map(tracing::field::display), "{what}"
+        );
+    }
+
+    /// Forwards an event of a hop. Answers the flow of which a chunk less waits.
+    pub(super) fn note(
+        &mut self,
+        now: Time,
+        port: PortId,
+        event: HopEvent,
+        buffer: &Buffer,
+        events: &mut VecDeque<LinkEvent>,
+    ) -> Option<Flow> {
+        match event {
+            HopEvent::Up {
+                neighbour,
+                incarnation,
+                ..
+            } => {
+                let same_run = self.neighbour == Some(neighbour) && self.incarnation == incarnation;
+                let handed = if same_run {
+                    Vec::new()
+                } else {
+                    self.handovers.take()
+                };
+                (self.neighbour, self.incarnation) = (Some(neighbour), incarnation);
+                self.log("neighbour is up");
+                let new_run = !same_run;
+                if new_run {
+                    self.outbox.forget_holds();
+                }
+                events.push_back(LinkEvent::Up {
+                    port,
+                    neighbour,
+                    new_run,
+                });
+                if !handed.is_empty() {
+                    events.push_back(LinkEvent::Restarted(port, handed));
+                }
+            }
+            HopEvent::Received { chunk, packets } => {
+                let room = buffer.room(packets, chunk.len() as u64);
+                events.push_back(LinkEvent::Received {
+                    port,
+                    bytes: chunk,
+                    room,
+                });
+            }
+            HopEvent::Delivered { tag } => {
+                self.last_progress = now;
+                events.push_back(LinkEvent::Delivered(Carried { port, tag }));
+                let outgoing = self.outbox.take_carried(tag)?;
+                self.handovers.note(&outgoing.chunk);
+                return flow_of(&outgoing.chunk);
+            }
+            HopEvent::TooLarge { tag, .. } => {
+                let outgoing = self.outbox.take_carried(tag)?;
+                let flow = flow_of(&outgoing.chunk);
+                events.push_back(LinkEvent::TooLarge(port, outgoing));
+                return flow;
+            }
+            HopEvent::PathMtu { size } => {
+                tracing::info!(
+                    link = %self.info.label, peer = %self.info.peer, size,
+                    "the path MTU has changed"
+                );
+            }
+            HopEvent::Unresponsive => {
+                self.log("the neighbour is silent");
+                events.push_back(LinkEvent::Unresponsive(port));
+            }
+            HopEvent::Responsive => {
+                self.log("the neighbour responds again");
+                events.push_back(LinkEvent::Responsive(port));
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,83 @@
+//! Neighbours that restart or move to another address, as seen from their ports.
+
+use whimbrel_core::{Guid, PortId, Time};
+
+use super::{LinkEvent, Links};
+
+impl Links {
+    /// What was on its way to a neighbour that has moved goes to where it is, in its order.
+    pub fn follow(&mut self, now: Time, from: PortId, to: PortId) {
+        let Some(link) = self.links.get_mut(&from) else {
+            return;
+        };
+        link.hop.withdraw_all(now);
+        let all = link.outbox.take_all();
+        self.touched.insert(from);
+        self.settle_port(from);
+        for outgoing in all {
+            // The port has just come up; what is lost with it, the receiver asks for again.
+            let _ = self.enqueue(to, outgoing);
+        }
+    }
+
+    /// A router that connects from an ephemeral port returns on another one after a restart: if a
+    /// port is silent while its name appears on another one with another incarnation, it has
+    /// restarted. While the first one is responsive, the claim of the other one is ignored: a name
+    /// in a HELLO proves nothing.
+    pub(super) fn note_restarts(&mut self) {
+        let runs: Vec<(Option<Guid>, u64)> = self
+            .links
+            .values()
+            .filter(|link| link.hop.is_up())
+            .map(|link| (link.neighbour, link.incarnation))
+            .collect();
+        for (port, link) in self.links.iter_mut().filter(|(_, link)| !link.hop.is_up()) {
+            let known = link.neighbour.is_some();
+            let restarted = |(neighbour, run): &(Option<Guid>, u64)| {
+                *neighbour == link.neighbour && *run != link.incarnation
+            };
+            if known && runs.iter().any(restarted) {
+                let handed = link.handovers.take();
+                if !handed.is_empty() {
+                    self.events.push_back(LinkEvent::Restarted(*port, handed));
+                }
+            }
+        }
+    }
+
+    /// A caller whose address changes comes in on another port, and is the same run of the same
+    /// neighbour. The former port counts as moved from only if nothing came on it since the other
+    /// one began to talk: who forges a greeting cannot silence the neighbour.
+    pub(super) fn note_moves(&mut self, now: Time) {
+        let come: Vec<PortId> = self
+            .events
+            .iter()
+            .filter_map(|event| match event {
+                LinkEvent::Up { port, .. } | LinkEvent::Responsive(port) => Some(*port),
+                _ => None,
+            })
+            .collect();
+        for to in come {
+            let Some(new) = self.links.get_mut(&to) else {
+                continue;
+            };
+            new.moved_at = None;
+            let (neighbour, run, since) = (new.neighbour, new.incarnation, new.talking_since);
+            if !new.info.origin.is_caller() {
+                continue;
+            }
+            for (from, link) in &mut self.links {
+                let is_it = *from != to
+                    && link.info.origin.is_caller()
+                    && (link.neighbour, link.incarnation) == (neighbour, run)
+                    && link.hop.heard_at() < since;
+                if is_it && link.moved_at.is_none() {
+                    link.moved_at = Some(now);
+                    link.log("neighbour has moved to another address");
+                    let from = *from;
+                    self.events.push_back(LinkEvent::Moved { from, to });
+                }
+            }
+        }
+    }
+}

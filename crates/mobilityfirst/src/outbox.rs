@@ -1,0 +1,575 @@
+//! What waits for one neighbour: urgent messages first, and flows in turns.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use whimbrel_core::{PortId, Time};
+use whimbrel_link::turns::Turns;
+use whimbrel_link::{Hop, Lane};
+
+use crate::chunk::{Chunk, Flow};
+use crate::links::ChunkToSend;
+use crate::wire::{HoldMode, Transport, TransportKind, UpperProtocol};
+
+/// Bytes that a flow sends before it is the turn of another.
+const TURN_BYTES: u64 = 64 << 10;
+/// Largest message that goes before all others, in bytes.
+const MAX_URGENT: usize = 64 << 10;
+/// A flow that is to use only what others leave is served while less than this waits in the hop.
+pub(crate) const SPARE_BELOW: usize = 256 << 10;
+/// Maximum of flows that one neighbour may hold back; it repeats what it says, so that one beyond
+/// it is held back later.
+const MAX_HOLDS: usize = 4096;
+
+/// The flow of a chunk that waits for its turn; `None` for a message that goes before all others,
+/// because somebody waits for it: control, echoes, requests, notices.
+pub(crate) fn flow_of(chunk: &Chunk) -> Option<Flow> {
+    let is_flow = |kind: TransportKind| chunk.message.head.first() == Some(&(kind as u8));
+    if chunk.size() > MAX_URGENT {
+        return Some(chunk.flow());
+    }
+    if chunk.header.upper != UpperProtocol::Transport {
+        return None;
+    }
+    if is_flow(TransportKind::Data) || is_flow(TransportKind::Message) {
+        return Some(chunk.flow());
+    }
+    // It is to arrive behind the chunks that it speaks of.
+    if is_flow(TransportKind::Lost)
+        && let Ok(Transport::Lost(notice)) = chunk.transport()
+    {
+        return Some(Flow {
+            source: notice.source,
+            destination: notice.destination,
+        });
+    }
+    None
+}
+
+/// The chunks of one flow that wait for a neighbour or are on their way to it.
+#[derive(Debug, Default)]
+struct OfFlow {
+    // Its lane in the hop.
+    number: u64,
+    queued: VecDeque<ChunkToSend>,
+    carried: usize,
+    // Of both.
+    bytes: u64,
+    // Where its chunks come from that were asked to hold it back.
+    told: BTreeSet<PortId>,
+}
+
+/// What the neighbour has asked for about a flow.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    mode: HoldMode,
+    until: Time,
+}
+
+/// The chunks for one neighbour.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    urgent: VecDeque<ChunkToSend>,
+    flows: BTreeMap<Flow, OfFlow>,
+    // The flows by their numbers; those with queued chunks that may go take turns.
+    by_number: BTreeMap<u64, Flow>,
+    turns: Turns<u64>,
+    // Those of them of which the hop carries nothing, and those that use what others leave.
+    unserved: BTreeSet<u64>,
+    spare: BTreeSet<u64>,
+    next_number: u64,
+    held: BTreeMap<Flow, Held>,
+    carrying: BTreeMap<u64, ChunkToSend>,
+    queued: usize,
+    bytes: u64,
+}
+
+impl Outbox {
+    pub(crate) fn new() -> Outbox {
+        Outbox {
+            urgent: VecDeque::new(),
+            flows: BTreeMap::new(),
+            by_number: BTreeMap::new(),
+            turns: Turns::new(TURN_BYTES),
+            unserved: BTreeSet::new(),
+            spare: BTreeSet::new(),
+            next_number: 0,
+            held: BTreeMap::new(),
+            carrying: BTreeMap::new(),
+            queued: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Chunks that the hop does not carry yet.
+    pub(crate) fn queued(&self) -> usize {
+        self.queued
+    }
+
+    /// Chunks that the hop carries.
+    pub(crate) fn carried(&self) -> usize {
+        self.carrying.len()
+    }
+
+    /// Bytes of all chunks.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// True if a chunk waits that may go.
+    pub(crate) fn has_sendable(&self) -> bool {
+        !self.urgent.is_empty() || !self.turns.is_empty()
+    }
+
+    /// Flows with chunks here.
+    pub(crate) fn flows(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// Bytes and chunks of a flow here.
+    pub(crate) fn waiting(&self, flow: &Flow) -> (u64, usize) {
+        self.flows
+            .get(flow)
+            .map_or((0, 0), |it| (it.bytes, it.queued.len() + it.carried))
+    }
+
+    /// The hop carries these, in the order in which it got them.
+    pub(crate) fn carrying(&self) -> impl Iterator<Item = (&u64, &ChunkToSend)> {
+        self.carrying.iter()
+    }
+
+    pub(crate) fn carried_mut(&mut self, tag: u64) -> Option<&mut ChunkToSend> {
+        self.carrying.get_mut(&tag)
+    }
+
+    pub(crate) fn push(&mut self, outgoing: ChunkToSend) {
+        self.queued += 1;
+        self.bytes += outgoing.chunk.size() as u64;
+        let Some(flow) = flow_of(&outgoing.chunk) else {
+            return self.urgent.push_back(outgoing);
+        };
+        let next_number = &mut self.next_number;
+        let of_flow = self.flows.entry(flow).or_insert_with(|| {
+            *next_number += 1;
+            OfFlow {
+                number: *next_number,
+                ..OfFlow::default()
+            }
+        });
+        self.by_number.insert(of_flow.number, flow);
+        of_flow.bytes += outgoing.chunk.size() as u64;
+        of_flow.queued.push_back(outgoing);
+        self.classify(&flow);
+    }
+
+    /// Notes whether a flow takes part in the turns.
+    fn classify(&mut self, flow: &Flow) {
+        let Some(of_flow) = self.flows.get(flow) else {
+            return;
+        };
+        let number = of_flow.number;
+        let mode = self.held.get(flow).map(|held| held.mode);
+        let waits = !of_flow.queued.is_empty();
+        if waits && mode.is_none() {
+            self.turns.join(number);
+        } else {
+            self.turns.leave(number);
+        }
+        place(
+            &mut self.unserved,
+            number,
+            waits && mode.is_none() && of_flow.carried == 0,
+        );
+        place(
+            &mut self.spare,
+            number,
+            waits && mode == Some(HoldMode::Spare),
+        );
+        if !waits && of_flow.carried == 0 && of_flow.told.is_empty() {
+            self.flows.remove(flow);
+            self.by_number.remove(&number);
+        }
+    }
+
+    /// Passes chunks to the hop as far as it takes them; true if there were any.
+    pub(crate) fn feed(&mut self, now: Time, hop: &mut Hop, next_tag: &mut u64) -> bool {
+        let mut fed = false;
+        while let Some((lane, outgoing)) = self.next_for(|lane| hop.takes(lane), hop.unsent_bytes())
+        {
+            let tag = *next_tag;
+            *next_tag += 1;
+            let (head, body) = outgoing.chunk.clone().into_pieces();
+            self.carrying.insert(tag, outgoing);
+            hop.send_in(now, lane, tag, head, body);
+            fed = true;
+        }
+        fed
+    }
+
+    /// The next chunk of a lane that the hop takes, in which `unsent` bytes wait.
+    fn next_for(
+        &mut self,
+        takes: impl Fn(Lane) -> bool,
+        unsent: usize,
+    ) -> Option<(Lane, ChunkToSend)> {
+        if !self.urgent.is_empty() && takes(Lane::Urgent) {
+            self.queued -= 1;
+            return Some((Lane::Urgent, self.urgent.pop_front()?));
+        }
+        let takes = |number: &u64| takes(Lane::Flow(*number));
+        let in_turn = self.turns.next().filter(takes);
+        let unserved = || self.unserved.first().copied().filter(takes);
+        let spare = || {
+            let is_idle = self.turns.is_empty() && unsent < SPARE_BELOW;
+            let first = self.spare.first().copied();
+            first.filter(|number| is_idle && takes(number))
+        };
+        let number = in_turn.or_else(unserved).or_else(spare)?;
+        let flow = *self.by_number.get(&number)?;
+        let of_flow = self.flows.get_mut(&flow)?;
+        let outgoing = of_flow.queued.pop_front()?;
+        of_flow.carried += 1;
+        self.queued -= 1;
+        self.turns.spend(number, outgoing.chunk.size() as u64);
+        self.classify(&flow);
+        Some((Lane::Flow(number), outgoing))
+    }
+
+    /// The hop carries this chunk no more.
+    pub(crate) fn take_carried(&mut self, tag: u64) -> Option<ChunkToSend> {
+        let outgoing = self.carrying.remove(&tag)?;
+        self.bytes -= outgoing.chunk.size() as u64;
+        if let Some(flow) = flow_of(&outgoing.chunk)
+            && let Some(of_flow) = self.flows.get_mut(&flow)
+        {
+            of_flow.carried -= 1;
+            of_flow.bytes -= outgoing.chunk.size() as u64;
+            self.classify(&flow);
+        }
+        Some(outgoing)
+    }
+
+    /// Removes and returns the queued chunks.
+    pub(crate) fn take_queued(&mut self) -> Vec<ChunkToSend> {
+        let mut all: Vec<ChunkToSend> = self.urgent.drain(..).collect();
+        for of_flow in self.flows.values_mut() {
+            of_flow.bytes -= bytes_of(&of_flow.queued);
+            all.extend(of_flow.queued.drain(..));
+        }
+        self.bytes -= bytes_of(&all);
+        self.queued = 0;
+        let flows: Vec<Flow> = self.flows.keys().copied().collect();
+        flows.iter().for_each(|flow| self.classify(flow));
+        all
+    }
+
+    /// Removes and returns all chunks, those of the hop first.
+    pub(crate) fn take_all(&mut self) -> Vec<ChunkToSend> {
+        let tags: Vec<u64> = self.carrying.keys().copied().collect();
+        let carried = tags.into_iter().filter_map(|tag| self.take_carried(tag));
+        let mut all: Vec<ChunkToSend> = carried.collect();
+        all.extend(self.take_queued());
+        all
+    }
+
+    /// Removes the chunks of a flow that `is_meant` picks; returns the tags of those in the hop.
+    pub(crate) fn purge(&mut self, flow: &Flow, is_meant: impl Fn(&Chunk) -> bool) -> Vec<u64> {
+        let Some(of_flow) = self.flows.get_mut(flow) else {
+            return Vec::new();
+        };
+        let (before, bytes) = (of_flow.queued.len(), bytes_of(&of_flow.queued));
+        of_flow.queued.retain(|outgoing| !is_meant(&outgoing.chunk));
+        let gone = bytes - bytes_of(&of_flow.queued);
+        of_flow.bytes -= gone;
+        self.bytes -= gone;
+        self.queued -= before - of_flow.queued.len();
+        let of_hop = self.carrying.iter();
+        let meant =
+            of_hop.filter(|(_, it)| flow_of(&it.chunk) == Some(*flow) && is_meant(&it.chunk));
+        let tags: Vec<u64> = meant.map(|(tag, _)| *tag).collect();
+        tags.iter().for_each(|tag| drop(self.take_carried(*tag)));
+        self.classify(flow);
+        tags
+    }
+
+    /// The neighbour asks to hold back a flow, or not to any more (`None`). Returns false if it
+    /// holds too many.
+    pub(crate) fn hold(&mut self, flow: Flow, mode: Option<HoldMode>, until: Time) -> bool {
+        match mode {
+            Some(_) if self.held.len() >= MAX_HOLDS && !self.held.contains_key(&flow) => {
+                return false;
+            }
+            Some(mode) => drop(self.held.insert(flow, Held { mode, until })),
+            None => drop(self.held.remove(&flow)),
+        }
+        self.classify(&flow);
+        true
+    }
+
+    /// The lane of a flow, if chunks of it are here.
+    pub(crate) fn lane_of(&self, flow: &Flow) -> Option<Lane> {
+        self.flows.get(flow).map(|it| Lane::Flow(it.number))
+    }
+
+    /// Chunks of a flow come back from the hop, in the order in which it got them.
+    pub(crate) fn take_back(&mut self, flow: &Flow, tags: Vec<u64>) {
+        let Some(of_flow) = self.flows.get_mut(flow) else {
+            return;
+        };
+        for tag in tags.into_iter().rev() {
+            if let Some(outgoing) = self.carrying.remove(&tag) {
+                of_flow.carried -= 1;
+                of_flow.queued.push_front(outgoing);
+                self.queued += 1;
+            }
+        }
+        self.classify(flow);
+    }
+
+    /// How the neighbour wants a flow to be held back.
+    pub(crate) fn hold_of(&self, flow: &Flow) -> Option<HoldMode> {
+        self.held.get(flow).map(|held| held.mode)
+    }
+
+    /// The flows that the neighbour holds back.
+    pub(crate) fn held(&self) -> impl Iterator<Item = &Flow> {
+        self.held.keys()
+    }
+
+    /// A hold that was not repeated ends.
+    pub(crate) fn end_hold(&mut self, now: Time, flow: &Flow) {
+        if self.held.get(flow).is_some_and(|held| held.until <= now) {
+            self.held.remove(flow);
+            self.classify(flow);
+        }
+    }
+
+    /// The neighbour is another run, which holds nothing back.
+    pub(crate) fn forget_holds(&mut self) {
+        let held: Vec<Flow> = core::mem::take(&mut self.held).into_keys().collect();
+        held.iter().for_each(|flow| self.classify(flow));
+    }
+
+    /// Those who were asked to hold back a flow.
+    pub(crate) fn told(&self, flow: &Flow) -> impl Iterator<Item = PortId> {
+        let told = self.flows.get(flow).into_iter();
+        told.flat_map(|it| it.told.iter().copied())
+    }
+
+    /// Notes that a port is asked to hold back a flow; false if it was asked before.
+    pub(crate) fn note_told(&mut self, flow: &Flow, port: PortId) -> bool {
+        let of_flow = self.flows.get_mut(flow);
+        of_flow.is_some_and(|it| it.told.insert(port))
+    }
+
+    /// Those who were asked may go on.
+    pub(crate) fn take_told(&mut self, flow: &Flow) -> BTreeSet<PortId> {
+        let of_flow = self.flows.get_mut(flow);
+        let told = of_flow.map_or(BTreeSet::new(), |it| core::mem::take(&mut it.told));
+        self.classify(flow);
+        told
+    }
+}
+
+fn bytes_of<'a>(chunks: impl IntoIterator<Item = &'a ChunkToSend>) -> u64 {
+    chunks.into_iter().map(|it| it.chunk.size() as u64).sum()
+}
+
+fn place(set: &mut BTreeSet<u64>, number: u64, member: bool) {
+    if member {
+        set.insert(number);
+    } else {
+        set.remove(&number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use proptest::prelude::*;
+    use whimbrel_core::Guid;
+
+    use super::*;
+    use crate::charge::Charge;
+    use crate::chunk::Message;
+    use crate::room::Room;
+    use crate::wire::{NetworkHeader, ServiceId};
+
+    fn flow(number: u8) -> Flow {
+        Flow {
+            source: Guid([1; 32]),
+            destination: Guid([number; 32]),
+        }
+    }
+
+    /// A chunk of a flow, or an urgent one of flow 0, that tells its place in the order of arrival.
+    fn chunk(number: u8, place: u32, size: usize) -> ChunkToSend {
+        let Flow {
+            source,
+            destination,
+        } = flow(number);
+        let upper = UpperProtocol::Transport;
+        let header = NetworkHeader::new(ServiceId::UNICAST, upper, source, destination);
+        let kind = match number {
+            0 => TransportKind::Request,
+            _ => TransportKind::Data,
+        };
+        let mut head = vec![0; size + 5];
+        head[0] = kind as u8;
+        head[1..5].copy_from_slice(&place.to_be_bytes());
+        let message = Message {
+            head: head.into(),
+            body: Bytes::new(),
+        };
+        ChunkToSend {
+            chunk: Chunk { header, message },
+            room: Room::default(),
+            charge: Charge::default(),
+            from: None,
+        }
+    }
+
+    fn place_of(outgoing: &ChunkToSend) -> u32 {
+        let head = &outgoing.chunk.message.head;
+        u32::from_be_bytes([head[1], head[2], head[3], head[4]])
+    }
+
+    #[derive(Clone, Debug)]
+    struct Known {
+        number: u8,
+        place: u32,
+        size: u64,
+        tag: Option<u64>,
+    }
+
+    /// Lists that are searched from end to end.
+    #[derive(Default)]
+    struct Model {
+        chunks: Vec<Known>,
+        held: BTreeMap<u8, HoldMode>,
+    }
+
+    impl Model {
+        fn queued(&self) -> impl Iterator<Item = &Known> {
+            self.chunks.iter().filter(|it| it.tag.is_none())
+        }
+
+        /// The chunks of which one has to be the next: the first of each lane that may go.
+        fn next(&self, full: bool, unsent: usize) -> Vec<u32> {
+            let first = |number: u8| self.queued().find(|it| it.number == number);
+            if let Some(urgent) = first(0) {
+                return vec![urgent.place];
+            }
+            let mode = |number: &u8| self.held.get(number).copied();
+            let carried = |number: &u8| {
+                let mut of_flow = self.chunks.iter().filter(|it| it.number == *number);
+                of_flow.any(|it| it.tag.is_some())
+            };
+            let free: Vec<u8> = (1..4)
+                .filter(|it| mode(it).is_none() && first(*it).is_some())
+                .collect();
+            // A full hop takes a chunk of a lane of which it has none.
+            let takes = |number: &u8| !full || !carried(number);
+            let spare = (1..4).filter(|it| mode(it) == Some(HoldMode::Spare));
+            let numbers: Vec<u8> = match free.is_empty() && unsent < SPARE_BELOW {
+                true => spare.filter(takes).collect(),
+                false => free.into_iter().filter(takes).collect(),
+            };
+            let firsts = numbers.into_iter().filter_map(first);
+            firsts.map(|it| it.place).collect()
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn chunks_go_as_a_list_says(
+            steps in prop::collection::vec((0u8..9, 0u8..4, 0usize..5_000, any::<bool>()), 1..200),
+        ) {
+            let mut outbox = Outbox::new();
+            let mut model = Model::default();
+            let mut numbers = BTreeMap::new();
+            let (mut place, mut tag) = (0, 0);
+            for (step, number, size, flag) in steps {
+                match step {
+                    0..=2 => {
+                        place += 1;
+                        let outgoing = chunk(number, place, size);
+                        let size = outgoing.chunk.size() as u64;
+                        outbox.push(outgoing);
+                        model.chunks.push(Known { number, place, size, tag: None });
+                        if let Some(lane) = outbox.lane_of(&flow(number)) {
+                            numbers.insert(lane, number);
+                        }
+                    }
+                    3 | 4 => {
+                        let unsent = if flag { 0 } else { SPARE_BELOW };
+                        let full = size % 2 == 0;
+                        let carried = |lane: Lane| {
+                            model.chunks.iter().any(|it| {
+                                it.tag.is_some() && numbers.get(&lane) == Some(&it.number)
+                            })
+                        };
+                        let takes = |lane| lane == Lane::Urgent || !full || !carried(lane);
+                        let expected = model.next(full, unsent);
+                        let next = outbox.next_for(takes, unsent);
+                        let Some((_, outgoing)) = next else {
+                            // The first of the lanes that may go is looked at, not all.
+                            prop_assert!(expected.is_empty() || full, "{:?}", expected);
+                            continue;
+                        };
+                        let at = place_of(&outgoing);
+                        prop_assert!(expected.contains(&at), "{} of {:?}", at, expected);
+                        tag += 1;
+                        outbox.carrying.insert(tag, outgoing);
+                        let known = model.chunks.iter_mut().find(|it| it.place == at);
+                        known.expect("a chunk").tag = Some(tag);
+                    }
+                    5 => {
+                        let carried = model.chunks.iter().find_map(|it| it.tag);
+                        if let Some(tag) = carried {
+                            prop_assert!(outbox.take_carried(tag).is_some());
+                            model.chunks.retain(|it| it.tag != Some(tag));
+                        }
+                    }
+                    6 if number > 0 => {
+                        let mode = [None, Some(HoldMode::All), Some(HoldMode::Spare)][size % 3];
+                        prop_assert!(outbox.hold(flow(number), mode, Time::ZERO));
+                        match mode {
+                            Some(mode) => drop(model.held.insert(number, mode)),
+                            None => drop(model.held.remove(&number)),
+                        }
+                        if flag {
+                            let of_flow = |it: &&mut Known| it.number == number;
+                            let mut tags = Vec::new();
+                            for it in model.chunks.iter_mut().filter(of_flow) {
+                                tags.extend(it.tag.take());
+                            }
+                            tags.sort_unstable();
+                            outbox.take_back(&flow(number), tags);
+                        }
+                    }
+                    7 if number > 0 => {
+                        let gone = outbox.purge(&flow(number), |_| true);
+                        let of_flow = model.chunks.iter().filter(|it| it.number == number);
+                        let mut tags: Vec<u64> = of_flow.filter_map(|it| it.tag).collect();
+                        tags.sort_unstable();
+                        prop_assert_eq!(gone, tags);
+                        model.chunks.retain(|it| it.number != number);
+                    }
+                    8 if flag && size < 500 => {
+                        let taken = outbox.take_queued().len();
+                        prop_assert_eq!(taken, model.queued().count());
+                        model.chunks.retain(|it| it.tag.is_some());
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!(outbox.queued(), model.queued().count());
+                prop_assert_eq!(outbox.carried(), model.chunks.len() - model.queued().count());
+                prop_assert_eq!(outbox.bytes(), model.chunks.iter().map(|it| it.size).sum::<u64>());
+                let sendable = model.queued().any(|it| !model.held.contains_key(&it.number));
+                prop_assert_eq!(outbox.has_sendable(), sendable);
+                let here: BTreeSet<u8> = model.chunks.iter().map(|it| it.number).filter(|it| *it > 0).collect();
+                prop_assert_eq!(outbox.flows(), here.len());
+            }
+        }
+    }
+}
