@@ -25,6 +25,18 @@ pub struct Message {
 }
 
 impl Message {
+    /// A transport message. A data chunk's bytes are not copied.
+    pub fn of_transport(transport: &Transport) -> Message {
+        let mut head = Vec::with_capacity(512);
+        transport.encode_head(&mut head);
+        let body = match transport {
+            Transport::Data(data) => data.payload.clone(),
+            _ => Bytes::new(),
+        };
+        let head = head.into();
+        Message { head, body }
+    }
+
     /// Size of both pieces, in bytes.
     pub fn len(&self) -> usize {
         self.head.len() + self.body.len()
@@ -66,19 +78,8 @@ impl Chunk {
 
     /// A chunk with a transport message. A data chunk's bytes are not copied.
     pub fn of_transport(header: NetworkHeader, transport: &Transport) -> Chunk {
-        let mut head = Vec::with_capacity(512);
-        transport.encode_head(&mut head);
-        let body = match transport {
-            Transport::Data(data) => data.payload.clone(),
-            _ => Bytes::new(),
-        };
-        Chunk {
-            header,
-            message: Message {
-                head: head.into(),
-                body,
-            },
-        }
+        let message = Message::of_transport(transport);
+        Chunk { header, message }
     }
 
     /// The two pieces for Hop: header and fields, then the uncopied bytes that follow them.
@@ -132,6 +133,19 @@ impl Chunk {
             }
             _ => None,
         }
+    }
+
+    /// If it asks for chunks that may be on their way: what it asks for. A receiver that knows that
+    /// they are lost says Resend, which is not meant.
+    pub fn asks_again(&self) -> Option<Transport> {
+        let kind = *self.message.head.first()?;
+        let is_meant = [TransportKind::Request, TransportKind::Nack]
+            .iter()
+            .any(|meant| *meant as u8 == kind);
+        if self.header.upper != UpperProtocol::Transport || !is_meant {
+            return None;
+        }
+        self.transport().ok()
     }
 
     /// The fields of its data message, if it carries one.

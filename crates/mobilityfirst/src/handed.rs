@@ -47,11 +47,13 @@ impl HandedOver {
 }
 
 /// The chunks that one neighbour accepted since its start: at most 64 entries of about 100 bytes
-/// and 256 ranges of 8 bytes.
+/// and 256 ranges of 8 bytes; and 64 contents of its own, of 100 bytes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Handovers {
     // Least recently used first.
     entries: VecDeque<HandedOver>,
+    // Contents of flows that the neighbour itself is the source of, least recently used first.
+    sent: VecDeque<(Flow, Guid)>,
 }
 
 impl Handovers {
@@ -83,9 +85,28 @@ impl Handovers {
         self.entries.push_back(entry);
     }
 
+    /// Records that the neighbour is sending a content of its own: what it has not sent when it
+    /// restarts, it has forgotten to send.
+    pub(crate) fn note_sent(&mut self, flow: Flow, content: Guid) {
+        let known = self.sent.iter().position(|it| *it == (flow, content));
+        known.and_then(|at| self.sent.remove(at));
+        if self.sent.len() == MAX_ENTRIES {
+            self.sent.pop_front();
+        }
+        self.sent.push_back((flow, content));
+    }
+
     /// Removes and returns all entries, for a neighbour that has restarted.
     pub(crate) fn take(&mut self) -> Vec<HandedOver> {
-        core::mem::take(&mut self.entries).into()
+        let sent = core::mem::take(&mut self.sent).into_iter();
+        let sent = sent.map(|(flow, content)| HandedOver {
+            flow,
+            content,
+            chunks: ChunkRanges::all(),
+        });
+        let mut all: Vec<HandedOver> = core::mem::take(&mut self.entries).into();
+        all.extend(sent);
+        all
     }
 }
 
@@ -131,6 +152,21 @@ mod tests {
         assert_eq!(taken.len(), 2);
         assert_eq!(taken[0].chunks.iter().collect::<Vec<_>>(), [0..3, 9..10]);
         assert_eq!(taken[1].content, Guid([8; 32]));
+        assert!(handovers.take().is_empty());
+    }
+
+    #[test]
+    fn of_a_neighbours_own_contents_all_that_is_missing_is_lost() {
+        let mut handovers = Handovers::default();
+        let flow = chunk(1, 0).flow();
+        for content in (0..=255).chain([7]) {
+            handovers.note_sent(flow, Guid([content; 32]));
+        }
+        let taken = handovers.take();
+        assert_eq!(taken.len(), MAX_ENTRIES);
+        let last = taken.last().expect("entries");
+        assert_eq!(last.content, Guid([7; 32]));
+        assert!(last.chunks.contains(0) && last.chunks.contains(1 << 20));
         assert!(handovers.take().is_empty());
     }
 

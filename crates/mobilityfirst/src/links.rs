@@ -103,7 +103,7 @@ pub enum LinkEvent {
         room: Room,
     },
     /// The neighbour has the whole chunk.
-    Delivered(Carried),
+    Delivered(Carried, Option<Chunk>),
     /// The chunk exceeds the neighbour's limit.
     TooLarge(PortId, ChunkToSend),
     /// An inbound peer has come back on another port, in the same run of its process: its address has

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use whimbrel_core::{PortId, Time};
+use whimbrel_core::{Guid, PortId, Time};
 use whimbrel_link::turns::Turns;
 use whimbrel_link::{Hop, Lane};
 
 use crate::chunk::{Chunk, Flow};
 use crate::links::ChunkToSend;
-use crate::wire::{HoldMode, Transport, TransportKind, UpperProtocol};
+use crate::wire::{HoldMode, Request, Transport, TransportKind, UpperProtocol};
 
 /// Bytes that a flow sends before it is the turn of another.
 const TURN_BYTES: u64 = 64 << 10;
@@ -303,6 +303,22 @@ impl Outbox {
         }
         self.classify(&flow);
         true
+    }
+
+    /// Takes the chunks that wait here for `client`, or that the hop carries to it, from its request.
+    pub(crate) fn subtract_under_way(&self, client: &Guid, request: &mut Request) {
+        let flows = self.flows.iter();
+        let of_client = flows.filter(|(flow, _)| flow.destination == *client);
+        let queued = of_client.flat_map(|(_, of_flow)| &of_flow.queued);
+        let carried = self.carrying.values();
+        let carried = carried.filter(|it| it.chunk.header.destination == *client);
+        for data in queued.chain(carried).filter_map(|it| it.chunk.data()) {
+            if data.content == request.content && data.chunk_log2 == request.chunk_log2 {
+                request
+                    .chunks
+                    .remove_range(data.index..data.index.saturating_add(1));
+            }
+        }
     }
 
     /// The lane of a flow, if chunks of it are here.

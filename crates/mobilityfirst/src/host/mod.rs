@@ -34,7 +34,7 @@ use crate::links::{ChunkToSend, LEFT_OVER, LinkEvent, Links, MAX_TURNS};
 use crate::local::{LocalEvent, LocalRequest, ReadChunk};
 use crate::next_hops::{Divisions, Spread};
 use crate::room::Room;
-use crate::wire::{Control, Echo, NetworkHeader, ServiceId, Transport, UpperProtocol};
+use crate::wire::{Control, Echo, NetworkHeader, Request, ServiceId, Transport, UpperProtocol};
 use attach::{Registration, Terms};
 pub use clocks::ClockDifference;
 pub use config::HostConfig;
@@ -346,7 +346,16 @@ impl Host {
             LinkEvent::Received { port, bytes, room } => self.handle_chunk(now, port, &bytes, room),
             // A host forwards nothing.
             LinkEvent::Hold { .. } => {}
-            LinkEvent::Delivered(_) => self.effects.counters.chunks_sent += 1,
+            LinkEvent::Delivered(carried, chunk) => {
+                self.effects.counters.chunks_sent += 1;
+                if let Some(chunk) = chunk
+                    && let Some(data) = chunk.data()
+                {
+                    let way = self.uplinks.way_back(carried.port);
+                    let client = chunk.header.destination;
+                    self.uploads.note_delivered(now, way, client, &data);
+                }
+            }
             LinkEvent::TooLarge(port, outgoing) => {
                 let way = self.uplinks.way_back(port);
                 self.uploads
@@ -432,9 +441,31 @@ impl Host {
             };
         }
         match chunk.transport() {
+            Ok(Transport::Request(request) | Transport::Nack(request)) => {
+                self.handle_request_of(now, way, &chunk.header, request)
+            }
             Ok(message) => self.handle_transport(now, way, &chunk.header, message, room),
             Err(_) => self.effects.drop("bad-transport"),
         }
+    }
+
+    /// A receiver asks for chunks, or for none any more. What is still on its way there is not sent
+    /// again.
+    fn handle_request_of(
+        &mut self,
+        now: Time,
+        way: Way,
+        header: &NetworkHeader,
+        mut request: Request,
+    ) {
+        let wants_none = request.chunks.is_empty();
+        self.links.subtract_under_way(&header.source, &mut request);
+        if request.chunks.is_empty() && !wants_none {
+            return;
+        }
+        let presence = Presence::MayBeUnderWay;
+        self.uploads
+            .handle_wanted(now, way, header, request, presence, &mut self.effects);
     }
 
     fn handle_control(&mut self, now: Time, port: PortId, control: Control) {
@@ -492,11 +523,8 @@ impl Host {
                 self.downloads
                     .handle_data(now, header, data, room, is_ready, effects)
             }
-            Transport::Request(request) | Transport::Nack(request) => {
-                let presence = Presence::MayBeUnderWay;
-                self.uploads
-                    .handle_wanted(now, way, header, request, presence, effects);
-            }
+            // Taken out before this.
+            Transport::Request(_) | Transport::Nack(_) => {}
             Transport::Resend(request) => {
                 self.uploads
                     .handle_wanted(now, way, header, request, Presence::Lost, effects)

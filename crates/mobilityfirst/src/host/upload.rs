@@ -331,6 +331,10 @@ impl Uploads {
             wanted.subtract(&upload.sent[0]);
             wanted.subtract(&upload.sent[1]);
         }
+        // A program reads these right now.
+        for read in self.reads.values().filter(|read| read.key == key) {
+            wanted.remove_range(read.index..read.index + 1);
+        }
         for (proxy, chunks) in stored {
             let held = wanted.intersection(&chunks);
             wanted.subtract(&held);
@@ -592,6 +596,21 @@ impl Uploads {
             address: upload.client_address,
             data,
         })
+    }
+
+    /// The next router, or the client itself, has a chunk: only now it counts as sent, however long
+    /// the hop took.
+    pub(super) fn note_delivered(&mut self, now: Time, way: Way, client: Guid, data: &Data) {
+        let key = Key {
+            content: data.content,
+            client,
+            way,
+        };
+        if let Some(upload) = self.by_key.get_mut(&key)
+            && upload.chunk_size.code() == data.chunk_log2
+        {
+            upload.note_sent(now, data.index);
+        }
     }
 
     /// No router answers: the chunk waits here.

@@ -6,12 +6,12 @@
 
 use core::time::Duration;
 
-use whimbrel_core::{PortId, Time};
+use whimbrel_core::{Guid, PortId, Time};
 
 use super::{ChunkToSend, Link, LinkEvent, Links};
 use crate::chunk::Flow;
 use crate::outbox::flow_of;
-use crate::wire::{Hold, HoldMode};
+use crate::wire::{Hold, HoldMode, Request};
 
 /// What may wait for a next hop, as time that it takes there. All flows there share it, and it
 /// shrinks to nothing as the second half of the buffer fills.
@@ -212,6 +212,21 @@ impl Links {
         outgoing.room.is_held()
             && self.buffer.used() * 2 > self.buffer.capacity()
             && bytes + outgoing.chunk.size() as u64 > self.allowance(link, &flow)
+    }
+
+    /// Takes the chunks that are on their way from here to `client` from its request. They arrive
+    /// without being sent again, however long that takes.
+    pub(crate) fn subtract_under_way(&self, client: &Guid, request: &mut Request) {
+        for link in self.links.values() {
+            link.outbox.subtract_under_way(client, request);
+        }
+    }
+
+    /// The same for those that leave by `port`.
+    pub(crate) fn subtract_under_way_by(&self, port: PortId, client: &Guid, request: &mut Request) {
+        if let Some(link) = self.links.get(&port) {
+            link.outbox.subtract_under_way(client, request);
+        }
     }
 
     /// Nobody wants the chunks of this flow any more that `is_meant` picks: what waits for `port`

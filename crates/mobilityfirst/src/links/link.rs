@@ -79,10 +79,12 @@ impl Link {
             }
             HopEvent::Delivered { tag } => {
                 self.last_progress = now;
-                events.push_back(LinkEvent::Delivered(Carried { port, tag }));
-                let outgoing = self.outbox.take_carried(tag)?;
-                self.handovers.note(&outgoing.chunk);
-                return flow_of(&outgoing.chunk);
+                let chunk = self.outbox.take_carried(tag).map(|outgoing| outgoing.chunk);
+                let carried = Carried { port, tag };
+                events.push_back(LinkEvent::Delivered(carried, chunk.clone()));
+                let chunk = chunk?;
+                self.handovers.note(&chunk);
+                return flow_of(&chunk);
             }
             HopEvent::TooLarge { tag, .. } => {
                 let outgoing = self.outbox.take_carried(tag)?;

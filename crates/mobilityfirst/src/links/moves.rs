@@ -3,8 +3,20 @@
 use whimbrel_core::{Guid, PortId, Time};
 
 use super::{LinkEvent, Links};
+use crate::chunk::Chunk;
 
 impl Links {
+    /// A chunk came in on `port`. If its source is the neighbour there, its receiver will have to
+    /// know when that restarts.
+    pub(crate) fn note_arrival(&mut self, port: PortId, chunk: &Chunk) {
+        if let Some(link) = self.links.get_mut(&port)
+            && link.neighbour == Some(chunk.header.source)
+            && let Some(data) = chunk.data()
+        {
+            link.handovers.note_sent(chunk.flow(), data.content);
+        }
+    }
+
     /// What was on its way to a neighbour that has moved goes to where it is, in its order.
     pub fn follow(&mut self, now: Time, from: PortId, to: PortId) {
         let Some(link) = self.links.get_mut(&from) else {

@@ -43,10 +43,34 @@ impl Router {
             self.handle_own(now, &outgoing.chunk);
         } else if outgoing.chunk.header.hop_limit == 0 {
             self.drop(&outgoing.chunk, DropReason::HopLimit);
+        } else if self.is_under_way(from, &mut outgoing.chunk) {
+            self.effects.counters.requests_absorbed += 1;
         } else {
             outgoing.chunk.header.hop_limit -= 1;
+            self.links.note_arrival(from, &outgoing.chunk);
             self.forward(now, outgoing);
         }
+    }
+
+    /// Takes from a receiver's Request or Nack the chunks that wait here for the port that it came
+    /// from. True if there are no others: its source would send them for nothing, at each of the
+    /// many times that a receiver behind a slow link loses patience.
+    fn is_under_way(&self, from: PortId, chunk: &mut Chunk) -> bool {
+        let Some(mut asked) = chunk.asks_again() else {
+            return false;
+        };
+        let (Transport::Request(request) | Transport::Nack(request)) = &mut asked else {
+            return false;
+        };
+        let before = request.chunks.count();
+        self.links
+            .subtract_under_way_by(from, &chunk.header.source, request);
+        if request.chunks.count() == before {
+            return false;
+        }
+        let is_all = request.chunks.is_empty();
+        chunk.message = Message::of_transport(&asked);
+        is_all
     }
 
     /// Shows a chunk to the observer, if there is one; returns true if that has answered it.

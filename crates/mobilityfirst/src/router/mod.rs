@@ -243,7 +243,7 @@ impl Router {
                 }
             }
             LinkEvent::Received { port, bytes, room } => self.handle_chunk(now, port, &bytes, room),
-            LinkEvent::Delivered(carried) => {
+            LinkEvent::Delivered(carried, _) => {
                 self.effects.counters.chunks_forwarded += 1;
                 self.proxy.forget_lingering(carried);
             }
