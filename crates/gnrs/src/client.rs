@@ -227,6 +227,12 @@ impl Resolver {
         Lookup::Pending
     }
 
+    /// What is known about `guid` without a query: by a lookup whose answer is still valid, or by a
+    /// watch whose lease lasts. An empty answer means "no such name".
+    pub fn known(&self, now: Time, guid: &Guid) -> Option<Answer> {
+        self.cache.usable(now, self.clock.unix_millis(now), guid)
+    }
+
     /// Forgets the records of `guid`, so that the next lookup queries a server: for an address that
     /// turned out to be out of date ([MFTP §3.3], case ii).
     pub fn forget(&mut self, guid: &Guid) {

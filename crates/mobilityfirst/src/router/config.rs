@@ -49,7 +49,8 @@ impl RouterConfig {
 /// How the proxy retries stored chunks [MFTP §3.3].
 #[derive(Clone, Copy, Debug)]
 pub struct ProxyPolicy {
-    /// The storage timer: when it expires, the destination is looked up again.
+    /// The storage timer: when it expires, the destination is looked up again. Doubled with each
+    /// look-up in vain, up to a minute.
     pub storage_timer: Duration,
     /// If false, stored chunks wait for a `Push` from their source: the receiver-driven approach in
     /// the comparison of [MFTP §5.2.1].

@@ -401,6 +401,7 @@ impl Router {
         }
         let here = self.attachments.hops_to(&destination, &self.links);
         if !here.is_empty() {
+            self.proxy.note_found(&destination);
             self.proxy
                 .open(destination, here.at_address(self.config.guid));
             return;
@@ -411,11 +412,17 @@ impl Router {
         }
     }
 
-    /// A neighbour is responsive again: stored chunks may have a next hop now.
+    /// A neighbour is responsive again: stored chunks may have a next hop now. What is known of
+    /// their destinations tells; the name service is not asked, or every neighbour that comes up
+    /// would cause look-ups of all that are absent.
     pub(super) fn retry_waiting(&mut self, now: Time) {
         let destinations: Vec<Guid> = self.proxy.waiting().iter().copied().collect();
         for destination in destinations {
-            self.retry_destination(now, destination);
+            if self.attachments.contains(&destination) {
+                self.retry_destination(now, destination);
+            } else if let Some(answer) = self.names.known(now, &destination) {
+                self.bind_stored(now, destination, &answer);
+            }
         }
     }
 
@@ -430,6 +437,7 @@ impl Router {
         if let Some(hops) = self.routes.towards_binding(answer, &self.links)
             && self.proxy.open(destination, hops)
         {
+            self.proxy.note_found(&destination);
             return;
         }
         // A stored request for content with a holder: it is bound like a new one.

@@ -36,6 +36,7 @@ mod effects;
 mod forward;
 mod names;
 mod notices;
+mod pauses;
 mod programs;
 mod proxy;
 mod routes;
@@ -294,6 +295,9 @@ impl Router {
                 self.effects.counters.bindings_pushed += 1;
                 self.attachments
                     .forget_if_moved(&guid, answer.binding.as_ref());
+                if !answer.is_empty() {
+                    self.proxy.note_found(&guid);
+                }
                 self.bind_stored(now, guid, &answer);
             }
             ResolverEvent::Registered { guid, version } => {
@@ -327,7 +331,7 @@ impl Router {
             Timer::Lifetime => self.proxy.drop_expired(now, &mut self.effects),
             Timer::Holds => {
                 self.links.renew_holds();
-                self.proxy.settle_slow(&mut self.effects);
+                self.proxy.review_slow(&mut self.effects);
                 for (port, flow) in self.proxy.held_back() {
                     self.hold(port, flow, Some(HoldMode::All));
                     self.timers.set_earlier(Timer::Holds, now + RENEWAL);
@@ -385,6 +389,7 @@ impl Router {
         match self.names.keep(now, record) {
             Ok(code) => {
                 if let Lookup::Resolved(answer) = self.names.look_up(now, guid) {
+                    self.proxy.note_found(&guid);
                     self.bind_stored(now, guid, &answer);
                 }
                 self.effects.push(outcome(port, guid, version, code));

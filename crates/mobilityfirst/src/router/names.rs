@@ -102,6 +102,14 @@ impl Names {
         self.own.lookup(self.wall.unix_millis(now), name)
     }
 
+    /// What is known about a name without a query, while it may be relied upon.
+    pub(super) fn known(&self, now: Time, name: &Guid) -> Option<Answer> {
+        if self.has_service {
+            return self.resolver.known(now, name);
+        }
+        Some(self.look_up_own(now, name))
+    }
+
     /// Looks up a name, ignoring cached answers.
     pub(super) fn look_up_anew(&mut self, now: Time, name: Guid) -> Lookup {
         self.resolver.forget(&name);

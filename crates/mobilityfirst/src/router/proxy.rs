@@ -7,6 +7,7 @@ use whimbrel_core::{Guid, PortId, SeededRng, Time};
 
 use super::effects::{Action, Effects};
 use super::notices::{Notices, notice_key};
+use super::pauses::Pauses;
 use super::store::{ENTRY_BYTES, ProxyStore, StoreId, StoreLimits, Stored};
 use super::{ProxyPolicy, Timer};
 use crate::charge::Pool;
@@ -23,6 +24,7 @@ const MAX_YIELDING: usize = 4096;
 /// The storage, and the state of its chunks' destinations.
 pub(super) struct Proxy {
     policy: ProxyPolicy,
+    pauses: Pauses,
     store: ProxyStore,
     // Stored chunks that are being forwarded: they count in the storage until the next hop has
     // them.
@@ -53,6 +55,7 @@ impl Proxy {
     pub(super) fn new(limits: StoreLimits, policy: ProxyPolicy, rng: &mut SeededRng) -> Proxy {
         Proxy {
             policy,
+            pauses: Pauses::new(policy.storage_timer, SeededRng::new(rng.next_word())),
             store: ProxyStore::new(limits, rng),
             released: Pool::default(),
             open: BTreeMap::new(),
@@ -158,13 +161,14 @@ impl Proxy {
         }
         if self.waiting.insert(destination) && self.policy.proactive {
             effects.push(Action::Watch(destination));
-            self.set_storage_timer(now, destination, effects);
+            let again = now + self.pauses.begin(now, destination);
+            effects.push(Action::Set(Timer::Storage(destination), again));
         }
     }
 
-    fn set_storage_timer(&self, now: Time, destination: Guid, effects: &mut Effects) {
-        let again = now + self.policy.storage_timer;
-        effects.push(Action::Set(Timer::Storage(destination), again));
+    /// The destination was found: if it goes away again, it is looked up as soon as at first.
+    pub(super) fn note_found(&mut self, destination: &Guid) {
+        self.pauses.forget(destination);
     }
 
     fn stop_waiting(&mut self, destination: Guid, effects: &mut Effects) {
@@ -193,7 +197,8 @@ impl Proxy {
             return false;
         }
         if self.policy.proactive {
-            self.set_storage_timer(now, destination, effects);
+            let again = now + self.pauses.begin(now, destination);
+            effects.push(Action::Set(Timer::Storage(destination), again));
         }
         self.policy.proactive
     }
@@ -252,7 +257,7 @@ impl Proxy {
     }
 
     /// Ends that for the flows of which nothing is stored any more, however it went.
-    pub(super) fn settle_slow(&mut self, effects: &mut Effects) {
+    pub(super) fn review_slow(&mut self, effects: &mut Effects) {
         let slow: Vec<Flow> = self.slow.keys().copied().collect();
         slow.iter().for_each(|flow| self.go_on(flow, effects));
     }
@@ -313,7 +318,9 @@ impl Proxy {
         }
         self.close(destination);
         if self.policy.proactive {
-            self.set_storage_timer(now, destination, effects);
+            // Not later than before: what keeps happening must not put off the look-up.
+            let again = now + self.pauses.current(now, &destination);
+            effects.push(Action::SetEarlier(Timer::Storage(destination), again));
         }
     }
 

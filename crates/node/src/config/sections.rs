@@ -369,7 +369,8 @@ pub struct StorageSection {
     /// How long a chunk is stored.
     #[schemars(with = "String")]
     pub lifetime: Span,
-    /// Interval of lookups for a destination that is away. A pushed binding takes effect at once.
+    /// First pause between lookups for a destination that is away; doubled up to a minute. A pushed
+    /// binding takes effect at once.
     #[schemars(with = "String")]
     pub storage_timer: Span,
     /// Whether to forward stored chunks as soon as possible; otherwise they wait for their source's
