@@ -1,0 +1,12 @@
+//! A fetcher and a producer over paths of all kinds.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod answers;
+mod delivery;
+mod discovery;
+mod faces;
+mod last_segment;
+mod setup;
+mod windows;
