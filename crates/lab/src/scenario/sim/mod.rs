@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use whimbrel_core::{PortId, Time};
 use whimbrel_ndn_packet::Name;
+use whimbrel_sim::link::Rate;
 use whimbrel_sim::{AnyMachine, Connection, Direction, NodeId, Simulator};
 use whimbrel_transport::{CbrEvent, FetchEvent};
 
@@ -27,10 +28,12 @@ use observe::{Observed, Observer};
 use requests::Exchange;
 use stack::{Stack, StackEvent};
 
-/// Time of publication: hosts have attached by then.
-const PUBLISHED: Duration = Duration::from_secs(1);
-/// From publication to the run's origin: contents are announced in that time.
-const ANNOUNCED: Duration = Duration::from_secs(1);
+/// Time of publication, when hosts have attached; and as long again to the run's origin, for the
+/// announcement of contents.
+const START_UP: Duration = Duration::from_secs(1);
+/// What either takes at most on a slow link: so many one-way delays, and so many bytes.
+const START_UP_DELAYS: u32 = 12;
+const START_UP_BYTES: f64 = 4_000.0;
 
 /// An event of any machine in a world.
 enum WorldEvent {
@@ -151,8 +154,19 @@ fn phases(plan: &Plan) -> (Time, Time) {
     if !plan.network.nodes.iter().any(is_host) {
         return (Time::ZERO, Time::ZERO);
     }
-    let published = Time::ZERO + PUBLISHED;
-    (published, published + ANNOUNCED)
+    let links = plan.network.links.iter();
+    let slowest = links
+        .flat_map(|link| [&link.forward, &link.backward])
+        .map(|spec| {
+            let sending = match spec.rate {
+                Rate::Fixed(rate) => START_UP_BYTES * 8.0 / rate as f64,
+                _ => 0.0,
+            };
+            spec.delay * START_UP_DELAYS + Duration::from_secs_f64(sending)
+        })
+        .max();
+    let published = Time::ZERO + START_UP.max(slowest.unwrap_or_default());
+    (published, published + published.since(Time::ZERO))
 }
 
 impl<'p> World<'p> {
