@@ -15,6 +15,7 @@ use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -111,13 +112,20 @@ impl Drop for Running {
     }
 }
 
-/// A UDP port that was free a moment ago.
+/// A UDP port that nobody uses. It is below those that the kernel gives to sockets without a port
+/// of their own, so that none of them takes it before the program that it is for.
 pub(crate) fn free_port() -> u16 {
-    UdpSocket::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    const PORTS: std::ops::Range<u16> = 20_000..32_000;
+    loop {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        // Processes that run at the same time begin at different ones.
+        let first = std::process::id() as u16;
+        let port = PORTS.start + first.wrapping_mul(97).wrapping_add(number) % PORTS.len() as u16;
+        if UdpSocket::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// Deterministic noise.
