@@ -196,6 +196,35 @@ fn proxies_that_wait_for_a_push_say_what_they_stored() {
     );
 }
 
+/// A chunk of a megabyte takes half a minute here, which is longer than a receiver's patience.
+#[test]
+fn a_thin_link_carries_a_file_once_whichever_way_it_goes() {
+    let text = |from: &str, to: &str| {
+        format!(
+            r#"
+limit = "20 min"
+nodes = {{ a = "host", r = "router", s = "router", b = "host", names = "name-server" }}
+loads.film = {{ from = "{from}", to = "{to}", file = "3 MB" }}
+[links]
+wire = {{ between = ["a", "r"], rate = "100 Mbit/s" }}
+gnrs = {{ between = ["r", "names"], rate = "100 Mbit/s" }}
+middle = {{ between = ["r", "s"], rate = "100 Mbit/s" }}
+thin = {{ between = ["s", "b"], rate = "256 kbit/s", delay = "300 ms", queue = "16 kB", loss = "1 %" }}
+"#
+        )
+    };
+    let way = |from: &str, to: &str, direction: &str| {
+        let got = run(&text(from, to)).values;
+        assert_eq!(got["film.files"], 1.0, "{got:?}");
+        for link in ["wire", "middle", "thin"] {
+            let carried = got[&format!("links.{link}.{direction}")] / 3e6;
+            assert!((1.0..1.08).contains(&carried), "{link}: {carried}");
+        }
+    };
+    way("a", "b", "forward");
+    way("b", "a", "backward");
+}
+
 #[test]
 fn a_load_begins_at_one_random_moment_whatever_carries_it() {
     let at = |over: &str| {
