@@ -383,10 +383,16 @@ impl Host {
                 self.registration.forget_challenge(port, false);
                 self.note_lost_router(now);
                 self.carry_out();
-                // Another link takes them, or recovery end to end does.
+                // Another link takes them; without one, content waits with its program, and the rest
+                // is for recovery end to end.
                 for outgoing in returned {
-                    if !self.send(Way::Uplink, outgoing.chunk) {
-                        self.effects.drop("no-router");
+                    let (client, data) = (outgoing.chunk.header.destination, outgoing.chunk.data());
+                    if self.send(Way::Uplink, outgoing.chunk) {
+                        continue;
+                    }
+                    match data {
+                        Some(data) => self.uploads.take_back(Way::Uplink, client, &data),
+                        None => self.effects.drop("no-router"),
                     }
                 }
             }

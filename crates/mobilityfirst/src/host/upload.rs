@@ -27,7 +27,8 @@ const IDLE: Duration = Duration::from_secs(300);
 const REPEAT_GUARD: Duration = Duration::from_secs(1);
 /// Longest pause after a proxy said that it is full or dropped chunks.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
-/// In ACK mode, a chunk that is not confirmed for so long is sent again.
+/// In ACK mode, a chunk that is not confirmed for so long after its delivery by the hop is sent
+/// again.
 const ACK_TIMEOUT: Duration = Duration::from_secs(3);
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -60,7 +61,8 @@ struct Upload {
     sent_since: Time,
     // Which proxies hold what of this upload.
     stored: BTreeMap<Guid, ChunkRanges>,
-    unconfirmed: BTreeMap<u32, Time>,
+    // In ACK mode: chunks that the client has not confirmed, and when the hop delivered them.
+    unconfirmed: BTreeMap<u32, Option<Time>>,
     paused_until: Time,
     pauses: u32,
     last_use: Time,
@@ -191,7 +193,17 @@ impl Upload {
         self.sent[0].insert(index);
         self.last_use = now;
         if self.reliability == Reliability::Ack {
-            self.unconfirmed.insert(index, now);
+            self.unconfirmed.insert(index, None);
+        }
+    }
+
+    fn note_delivered(&mut self, now: Time, index: u32) {
+        self.rotate_sent(now);
+        self.sent[0].insert(index);
+        self.last_use = now;
+        // One that the client has confirmed already stays so.
+        if let Some(delivered) = self.unconfirmed.get_mut(&index) {
+            *delivered = Some(now);
         }
     }
 
@@ -609,7 +621,20 @@ impl Uploads {
         if let Some(upload) = self.by_key.get_mut(&key)
             && upload.chunk_size.code() == data.chunk_log2
         {
-            upload.note_sent(now, data.index);
+            upload.note_delivered(now, data.index);
+        }
+    }
+
+    /// The link of a chunk is gone, and there is no other.
+    pub(super) fn take_back(&mut self, way: Way, client: Guid, data: &Data) {
+        let key = Key {
+            content: data.content,
+            client,
+            way,
+        };
+        let upload = self.by_key.get(&key);
+        if upload.is_some_and(|upload| upload.chunk_size.code() == data.chunk_log2) {
+            self.send_later(key, data.index);
         }
     }
 
@@ -774,7 +799,7 @@ impl Uploads {
             let late: Vec<u32> = upload
                 .unconfirmed
                 .iter()
-                .filter(|(_, sent)| now.since(**sent) >= ACK_TIMEOUT)
+                .filter(|(_, delivered)| delivered.is_some_and(|at| now.since(at) >= ACK_TIMEOUT))
                 .map(|(index, _)| *index)
                 .collect();
             for index in late {
