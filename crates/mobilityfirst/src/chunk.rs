@@ -3,7 +3,9 @@
 use bytes::Bytes;
 use whimbrel_core::Guid;
 
-use crate::wire::{Data, NetworkHeader, Transport, TransportKind, UpperProtocol, WireError};
+use crate::wire::{
+    Data, DropReason, NetworkHeader, Transport, TransportKind, UpperProtocol, WireError,
+};
 
 /// A chunk between arrival and departure. The payload shares the memory that Hop assembled it in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,6 +132,21 @@ impl Chunk {
                     destination: self.header.source,
                 };
                 Some((flow, request.content))
+            }
+            _ => None,
+        }
+    }
+
+    /// If its source says that it does not serve a content: the source and the content.
+    pub fn not_served(&self) -> Option<(Guid, Guid)> {
+        if self.header.upper != UpperProtocol::Transport
+            || self.message.head.first() != Some(&(TransportKind::Drop as u8))
+        {
+            return None;
+        }
+        match self.transport() {
+            Ok(Transport::Drop(notice, DropReason::NotServed)) => {
+                Some((self.header.source, notice.content))
             }
             _ => None,
         }

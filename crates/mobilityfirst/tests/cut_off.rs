@@ -5,6 +5,10 @@ mod world;
 
 use core::time::Duration;
 
+use bytes::Bytes;
+use whimbrel_gnrs::KeyPair;
+use whimbrel_mobilityfirst::local::{LocalRequest, Publish};
+use whimbrel_mobilityfirst::wire::ContentKind;
 use world::{Content, World};
 
 /// Without delay: a round trip in this world takes some milliseconds.
@@ -73,4 +77,56 @@ fn what_a_host_no_longer_serves_is_not_asked_of_it() {
     // It comes back, and so does what it serves.
     world.connected[0] = true;
     assert!(world.run_until(Duration::from_secs(40), |world| world.has(reader, 1)));
+}
+
+#[test]
+fn who_announces_a_hosts_name_as_a_content_gets_nothing_of_what_is_for_that_host() {
+    let mut world = World::cut_off();
+    let absent = KeyPair::from_secret(&[77; 32]).guid();
+    let (sender, thief) = (world.attach(1), world.attach(0));
+    let say = |world: &mut World| {
+        let message = LocalRequest::Message {
+            channel: 1,
+            destination: absent,
+            payload: Bytes::from_static(b"for one host only"),
+        };
+        world.say(sender, &message);
+        world.run(Duration::from_millis(100));
+    };
+    say(&mut world);
+    let publish = LocalRequest::Publish(Publish {
+        content: absent,
+        content_len: 10,
+        kind: ContentKind::File,
+        file_name: String::from("bait"),
+    });
+    world.say(thief, &publish);
+    world.run(Duration::from_millis(100));
+    say(&mut world);
+    world.run(Duration::from_secs(5));
+    let drops = world.hosts[0].status(world.now).counters.drops;
+    assert!(!drops.contains_key("not-for-this-host"), "{drops:?}");
+}
+
+#[test]
+fn a_host_that_says_that_it_no_longer_serves_a_content_is_not_asked_again() {
+    let mut world = World::cut_off();
+    let content = Content::new(300_000, 1);
+    let server = world.attach(0);
+    world.serve(server, &content);
+    // Its removal is lost on the way, and another host has the content.
+    world.connected[0] = false;
+    world.say(
+        server,
+        &LocalRequest::Withdraw {
+            content: content.name(),
+        },
+    );
+    world.run(Duration::from_millis(10));
+    world.connected[0] = true;
+    world.run(Duration::from_secs(3));
+    let (other, reader) = (world.attach(1), world.attach(1));
+    world.serve(other, &content);
+    world.get(reader, 1, &content, true);
+    assert!(world.run_until(Duration::from_secs(20), |world| world.has(reader, 1)));
 }

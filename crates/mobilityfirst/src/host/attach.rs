@@ -20,6 +20,8 @@ const ANNOUNCE_AGAIN: Duration = Duration::from_secs(5);
 /// An hour of microseconds: a host whose clock ran ahead once starts so far above the version that
 /// was refused.
 const VERSION_LEAP: u64 = 3_600_000_000;
+/// Ten years.
+const MAX_VERSION_LEAP: u64 = 87_600 * VERSION_LEAP;
 
 /// With what a host signs its records, and for how long.
 #[derive(Debug)]
@@ -42,6 +44,8 @@ pub(super) struct Registration {
     // Ports named in the newest record.
     announced: BTreeSet<PortId>,
     version: u64,
+    // What is added to the version when one is refused as too old.
+    leap: u64,
     registered: bool,
     // Contents whose announcement is to be made as soon as there is room, and when the others' are
     // due.
@@ -59,6 +63,7 @@ impl Registration {
             new_routers: BTreeSet::new(),
             announced: BTreeSet::new(),
             version: 0,
+            leap: VERSION_LEAP,
             registered: false,
             to_announce: VecDeque::new(),
             due: BTreeMap::new(),
@@ -148,16 +153,26 @@ impl Registration {
         effects: &mut Effects,
     ) -> bool {
         match code {
-            ControlCode::Registered => self.registered = true,
+            ControlCode::Registered => {
+                self.registered = true;
+                self.leap = VERSION_LEAP;
+            }
             ControlCode::Attached => {}
             ControlCode::Stale if version == self.version => {
-                self.version = self.version.saturating_add(VERSION_LEAP);
+                self.leap();
                 return true;
             }
             ControlCode::Clock => effects.drop("clock-refused"),
             _ => effects.drop("binding-refused"),
         }
         false
+    }
+
+    /// Leaves out versions, twice as many each time: a clock that was wrong by years is overtaken
+    /// within some twenty refusals.
+    fn leap(&mut self) {
+        self.version = self.version.saturating_add(self.leap);
+        self.leap = self.leap.saturating_mul(2).min(MAX_VERSION_LEAP);
     }
 
     /// Routers that answer and have sent a challenge.
@@ -232,7 +247,7 @@ impl Registration {
         addresses: Vec<Address>,
     ) -> Statement {
         let mut statement = Statement::new(unix_ms, lifetime.as_millis() as u64, addresses);
-        statement.version = statement.version.max(self.version + 1);
+        statement.version = statement.version.max(self.version.saturating_add(1));
         self.version = statement.version;
         statement
     }
@@ -310,7 +325,7 @@ impl Registration {
         effects: &mut Effects,
     ) {
         if code == ControlCode::Stale {
-            self.version = self.version.saturating_add(VERSION_LEAP);
+            self.leap();
         }
         if code != ControlCode::Registered && catalogue.contains(&content) {
             self.due.insert(content, now + ANNOUNCE_AGAIN);

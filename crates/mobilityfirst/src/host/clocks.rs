@@ -6,7 +6,8 @@
 //! can attach before it knows the time.
 //!
 //! A lying router may thereby get a record that holds at another time, at most [`MAX_ADOPTED`]
-//! away; it names that router, which the host is attached to, and versions above it replace it.
+//! away, or any until 2056 if the host's clock was never set. It names that router, which the host is
+//! attached to, and versions above it replace it.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -22,6 +23,8 @@ const MAX_ADOPTED: Duration = Duration::from_secs(86_400);
 const MAX_JITTER: Duration = Duration::from_secs(5);
 /// A clock that shows an earlier time (2026-01-01) was never set; any router's is better.
 const EARLIEST_UNIX_MS: u64 = 1_767_225_600_000;
+/// No router's clock that shows a later time (2056) is believed.
+const LATEST_UNIX_MS: u64 = EARLIEST_UNIX_MS + 30 * 365 * 86_400_000;
 
 /// How a host's clock differs from a router's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -73,7 +76,10 @@ impl Clocks {
             return None;
         }
         let router_ahead_ms = *known().next()?;
-        let never_set = self.own.unix_millis(now) < EARLIEST_UNIX_MS;
+        let own = self.own.unix_millis(now);
+        let never_set = own < EARLIEST_UNIX_MS
+            && (EARLIEST_UNIX_MS..LATEST_UNIX_MS)
+                .contains(&own.saturating_add_signed(router_ahead_ms));
         Some(ClockDifference {
             router_ahead_ms,
             adopted: never_set || is_within(router_ahead_ms, MAX_ADOPTED),
@@ -126,6 +132,8 @@ mod tests {
         let mut unset = Clocks::new(WallClock::new(0));
         unset.note(Time::ZERO, A, UNIX_MS);
         assert_eq!(unset.unix_millis(Time::ZERO, &[A]), UNIX_MS);
+        unset.note(Time::ZERO, A, 2 * UNIX_MS);
+        assert_eq!(unset.unix_millis(Time::ZERO, &[A]), 0);
     }
 
     #[test]

@@ -465,7 +465,11 @@ impl Host {
         mut request: Request,
     ) {
         let wants_none = request.chunks.is_empty();
-        self.links.subtract_under_way(&header.source, &mut request);
+        // What is stuck on a link that is down, or on another one than is used now, is not under way.
+        if let Some(port) = self.uplinks.port_by(way, &self.links) {
+            self.links
+                .subtract_under_way(port, &header.source, &mut request);
+        }
         if request.chunks.is_empty() && !wants_none {
             return;
         }

@@ -659,6 +659,7 @@ impl Uploads {
         for read in self.reads.values_mut() {
             read.key = moved(read.key);
         }
+        self.held = self.held.iter().map(|key| moved(*key)).collect();
         // An upload that both ways had takes one turn.
         self.in_turn.clear();
         for turns in self.turns.values_mut() {
@@ -671,6 +672,7 @@ impl Uploads {
     pub(super) fn forget_uploads_to(&mut self, way: Way) {
         self.by_key.retain(|key, _| key.way != way);
         self.in_turn.retain(|key| key.way != way);
+        self.held.retain(|key| key.way != way);
         for turns in self.turns.values_mut() {
             turns.retain(|key| key.way != way);
         }

@@ -161,7 +161,8 @@ impl Links {
         };
         let until = now + hold.lease.min(MAX_LEASE);
         let known = link.outbox.hold(flow, hold.mode, until);
-        if hold.mode.is_some()
+        if known
+            && hold.mode.is_some()
             && let Some(lane) = link.outbox.lane_of(&flow)
         {
             let unbegun = link.hop.withdraw_unbegun(now, lane);
@@ -215,17 +216,10 @@ impl Links {
             && bytes + outgoing.chunk.size() as u64 > self.allowance(link, &flow)
     }
 
-    /// Takes the chunks that are on their way from here to `client` from its request. They arrive
+    /// Takes the chunks that are on their way to `client` by `port` from its request. They arrive
     /// without being sent again, however long that takes.
-    pub(crate) fn subtract_under_way(&self, client: &Guid, request: &mut Request) {
-        for link in self.links.values() {
-            link.outbox.subtract_under_way(client, request);
-        }
-    }
-
-    /// The same for those that leave by `port`.
-    pub(crate) fn subtract_under_way_by(&self, port: PortId, client: &Guid, request: &mut Request) {
-        if let Some(link) = self.links.get(&port) {
+    pub(crate) fn subtract_under_way(&self, port: PortId, client: &Guid, request: &mut Request) {
+        if let Some(link) = self.links.get(&port).filter(|link| link.is_up()) {
             link.outbox.subtract_under_way(client, request);
         }
     }

@@ -34,6 +34,7 @@ impl Router {
             from: Some(from),
         };
         self.purge_unwanted(now, from, &outgoing.chunk);
+        self.note_not_served(&outgoing.chunk);
         let header = &outgoing.chunk.header;
         if header.upper == UpperProtocol::Control || header.service.has(ServiceId::NEIGHBOUR) {
             self.handle_control(now, from, &outgoing.chunk.message.head);
@@ -64,7 +65,7 @@ impl Router {
         };
         let before = request.chunks.count();
         self.links
-            .subtract_under_way_by(from, &chunk.header.source, request);
+            .subtract_under_way(from, &chunk.header.source, request);
         if request.chunks.count() == before {
             return false;
         }
@@ -128,6 +129,17 @@ impl Router {
         }
     }
 
+    /// A host that no longer serves what it announced here says so to whoever asks; its record may
+    /// have been withdrawn at another router. It is asked no more until it announces again.
+    fn note_not_served(&mut self, chunk: &Chunk) {
+        let Some((host, content)) = chunk.not_served() else {
+            return;
+        };
+        if self.attachments.contains(&host) {
+            self.names.note_not_served(content, host);
+        }
+    }
+
     /// Handles a chunk for this router itself.
     fn handle_own(&mut self, now: Time, chunk: &Chunk) {
         match chunk.header.upper {
@@ -170,6 +182,10 @@ impl Router {
 
     /// Forwards a chunk: to an attached host, towards its address, or to be bound.
     pub(super) fn forward(&mut self, now: Time, mut outgoing: ChunkToSend) {
+        // Meant for one neighbour that is gone, and for nobody behind another one.
+        if outgoing.chunk.header.service.has(ServiceId::NEIGHBOUR) {
+            return self.effects.drop("neighbour-gone");
+        }
         let here = self.attachment_of(&outgoing.chunk.header);
         if !here.is_empty() {
             return self.send_or_store(now, outgoing, &here);
@@ -271,7 +287,10 @@ impl Router {
     /// Looks up the chunk's destination (or the host that serves it) in the name service; all
     /// chunks that wait for one name share one lookup.
     fn ask_for_binding(&mut self, now: Time, mut outgoing: ChunkToSend) {
-        if outgoing.chunk.header.extensions.via.is_none()
+        let header = &outgoing.chunk.header;
+        // Anybody may announce any name as a content's: only requests go to who announced it.
+        if header.extensions.via.is_none()
+            && header.service.has(ServiceId::CONTENT_REQUEST)
             && let Some(provider) = self.own_provider(now, &outgoing.chunk.header.destination)
         {
             let here = self.attachments.hops_to(&provider, &self.links);
@@ -292,7 +311,10 @@ impl Router {
     /// one that is far or away delays nothing local.
     fn own_provider(&self, now: Time, content: &Guid) -> Option<Guid> {
         let announced = self.names.look_up_own(now, content).providers;
-        let mut signers = announced.iter().map(Record::signer);
+        let mut signers = announced
+            .iter()
+            .map(Record::signer)
+            .filter(|host| !self.names.is_not_served(content, host));
         signers.find(|guid| self.attachments.hops_to(guid, &self.links).best().is_some())
     }
 
@@ -319,7 +341,9 @@ impl Router {
         if let Some(hops) = self.routes.towards_binding(answer, &self.links) {
             return self.send_or_store(now, outgoing, &hops);
         }
-        if name == outgoing.chunk.header.destination
+        let header = &outgoing.chunk.header;
+        if name == header.destination
+            && header.service.has(ServiceId::CONTENT_REQUEST)
             && let Some(provider) = self.pick_provider(answer)
         {
             outgoing.chunk.header.extensions.via = Some(provider);

@@ -1,7 +1,7 @@
 //! Name resolution: by the name service, and from the records of the router's own hosts. A single
 //! site needs no server, and one that is cut off from its server keeps what is local.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_core::{Guid, Time, WallClock};
 use whimbrel_gnrs::{Answer, Kind, Lookup, MemoryStore, Record, Resolver, Store, StoreLimits};
@@ -15,6 +15,8 @@ const LIMITS: StoreLimits = StoreLimits {
     max_bytes: 32 << 20,
     max_providers: 64,
 };
+/// Maximum of contents remembered as no longer served.
+const MAX_NOT_SERVED: usize = 4096;
 /// Maximum of expired records that are removed with each new one.
 const EXPIRED_AT_ONCE: usize = 4;
 
@@ -61,6 +63,8 @@ impl OwnNames {
 pub(super) struct Names {
     pub(super) resolver: Resolver,
     own: OwnNames,
+    // Contents that hosts no longer serve, as they have said since they announced them.
+    not_served: BTreeSet<(Guid, Guid)>,
     // Without one, the router's own records are all there is.
     has_service: bool,
     wall: WallClock,
@@ -73,6 +77,7 @@ impl Names {
         Names {
             resolver,
             own: OwnNames::new(),
+            not_served: BTreeSet::new(),
             has_service,
             wall,
             waiting: BTreeMap::new(),
@@ -110,6 +115,17 @@ impl Names {
         Some(self.look_up_own(now, name))
     }
 
+    pub(super) fn note_not_served(&mut self, content: Guid, host: Guid) {
+        if self.not_served.len() >= MAX_NOT_SERVED {
+            self.not_served.pop_first();
+        }
+        self.not_served.insert((content, host));
+    }
+
+    pub(super) fn is_not_served(&self, content: &Guid, host: &Guid) -> bool {
+        self.not_served.contains(&(*content, *host))
+    }
+
     /// Looks up a name, ignoring cached answers.
     pub(super) fn look_up_anew(&mut self, now: Time, name: Guid) -> Lookup {
         self.resolver.forget(&name);
@@ -125,6 +141,7 @@ impl Names {
 
     /// Stores a verified record of a host; returns it as `Err` if the name service must have it too.
     pub(super) fn keep(&mut self, now: Time, record: Record) -> Result<ControlCode, Record> {
+        self.not_served.remove(&(record.subject(), record.signer()));
         let code = self
             .own
             .register(self.wall.unix_millis(now), record.clone());
