@@ -117,3 +117,22 @@ fn all_records_are_made_anew_after_a_suspend_of_all_machines() {
     assert_fetched(&mut world, &content, "after an hour of suspend");
     assert_eq!(difference(&world), None);
 }
+
+#[test]
+fn no_time_that_a_router_claims_harms_a_host_that_has_none() {
+    let content = Content::new(300_000, 1);
+    for claimed in [i64::MAX as u64 - 1_000_000, u64::MAX / 1_000, u64::MAX, 1] {
+        let mut world = World::with_clock(BUFFER, WallClock::new(0));
+        let server = world.attach(0);
+        world.serve(server, &content);
+        // Each challenge has the host sign another record.
+        for _ in 0..3 {
+            let lie = WallClock::new(claimed);
+            world.router.set_wall_clock(world.now, lie);
+            world.run(Duration::from_millis(100));
+        }
+        world.router.set_wall_clock(world.now, WALL);
+        world.run(Duration::from_secs(10));
+        assert_fetched(&mut world, &content, &format!("after a claim of {claimed}"));
+    }
+}
