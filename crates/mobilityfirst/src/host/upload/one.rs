@@ -1,0 +1,110 @@
+//! One upload: which chunks a client still wants, which were sent, and which a proxy holds.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use whimbrel_content::ChunkSize;
+use whimbrel_core::{Guid, Time};
+
+use super::{MAX_PAUSE, REPEAT_GUARD};
+use crate::wire::{ChunkRanges, Reliability, Request};
+
+pub(super) struct Upload {
+    pub(super) client_address: Guid,
+    pub(super) chunk_size: ChunkSize,
+    pub(super) reliability: Reliability,
+    // To be sent before `pending`: the last chunk, which proves the content's length.
+    pub(super) first: Option<u32>,
+    pub(super) pending: ChunkRanges,
+    pub(super) sent: [ChunkRanges; 2],
+    pub(super) sent_since: Time,
+    // Which proxies hold what of this upload.
+    pub(super) stored: BTreeMap<Guid, ChunkRanges>,
+    // In ACK mode: chunks that the client has not confirmed, and when the hop delivered them.
+    pub(super) unconfirmed: BTreeMap<u32, Option<Time>>,
+    pub(super) paused_until: Time,
+    pub(super) pauses: u32,
+    pub(super) last_use: Time,
+}
+
+impl Upload {
+    pub(super) fn new(
+        request: &Request,
+        chunk_size: ChunkSize,
+        client_address: Guid,
+        now: Time,
+    ) -> Upload {
+        Upload {
+            client_address,
+            chunk_size,
+            reliability: request.reliability,
+            first: None,
+            pending: ChunkRanges::default(),
+            sent: Default::default(),
+            sent_since: now,
+            stored: BTreeMap::new(),
+            unconfirmed: BTreeMap::new(),
+            paused_until: Time::ZERO,
+            pauses: 0,
+            last_use: now,
+        }
+    }
+
+    pub(super) fn note_sent(&mut self, now: Time, index: u32) {
+        self.rotate_sent(now);
+        self.sent[0].insert(index);
+        self.last_use = now;
+        if self.reliability == Reliability::Ack {
+            self.unconfirmed.insert(index, None);
+        }
+    }
+
+    pub(super) fn note_delivered(&mut self, now: Time, index: u32) {
+        self.rotate_sent(now);
+        self.sent[0].insert(index);
+        self.last_use = now;
+        // One that the client has confirmed already stays so.
+        if let Some(delivered) = self.unconfirmed.get_mut(&index) {
+            *delivered = Some(now);
+        }
+    }
+
+    pub(super) fn rotate_sent(&mut self, now: Time) {
+        if now.since(self.sent_since) >= REPEAT_GUARD {
+            let older = core::mem::take(&mut self.sent[0]);
+            self.sent[1] = if now.since(self.sent_since) < REPEAT_GUARD * 2 {
+                older
+            } else {
+                ChunkRanges::default()
+            };
+            self.sent_since = now;
+        }
+    }
+
+    pub(super) fn pause(&mut self, now: Time) {
+        let pause = Duration::from_secs(1)
+            .saturating_mul(1 << self.pauses.min(5))
+            .min(MAX_PAUSE);
+        self.pauses += 1;
+        self.paused_until = now + pause;
+    }
+
+    pub(super) fn go_on(&mut self) {
+        self.paused_until = Time::ZERO;
+        self.pauses = 0;
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        !self.pending.is_empty() || !self.unconfirmed.is_empty()
+    }
+
+    pub(super) fn next(&mut self) -> Option<u32> {
+        match self.first.take() {
+            Some(first) => {
+                self.pending.remove_range(first..first + 1);
+                Some(first)
+            }
+            None => self.pending.pop_first(),
+        }
+    }
+}

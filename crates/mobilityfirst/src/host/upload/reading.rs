@@ -1,0 +1,229 @@
+//! Turns of uploads, and the chunks that programs are asked to read for them.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use whimbrel_core::{Guid, Time};
+
+use super::{Key, MAX_READS, READ_PATIENCE, Read, Reader, Ready, Uploads};
+use crate::host::effects::Effects;
+use crate::host::{App, Timer, Way};
+use crate::local::{LocalEvent, ReadChunk};
+use crate::wire::{Data, DropReason};
+
+impl Uploads {
+    /// A chunk that a program did not read: another one may.
+    pub(super) fn read_again(&mut self, key: Key, index: u32) {
+        if !self.catalogue.contains(&key.content) {
+            return;
+        }
+        if let Some(upload) = self.by_key.get_mut(&key) {
+            upload.pending.insert(index);
+            self.take_turn(key);
+        }
+    }
+
+    pub(super) fn take_turn(&mut self, key: Key) {
+        if !self.by_key.contains_key(&key) {
+            return;
+        }
+        if let Some(app) = self.reader_of(&key.content)
+            && self.in_turn.insert(key)
+        {
+            self.turns.entry(app).or_default().push_back(key);
+        }
+    }
+
+    /// Uploads that a program was to read for take turns with others, if there are any.
+    pub(super) fn redistribute(&mut self, app: App) {
+        let turns = self.turns.remove(&app).unwrap_or_default();
+        for key in turns {
+            self.in_turn.remove(&key);
+            self.take_turn(key);
+        }
+    }
+
+    /// A router holds some uploads back no longer.
+    pub(in crate::host) fn go_on_with_held(&mut self) {
+        let held = core::mem::take(&mut self.held);
+        held.into_iter().for_each(|key| self.take_turn(key));
+    }
+
+    /// Asks programs for as many chunks as the link will take soon. True if any was asked for.
+    pub(in crate::host) fn read_ahead(
+        &mut self,
+        now: Time,
+        is_held: impl Fn(Way, Guid) -> bool,
+        has_room: impl Fn(Way, Guid) -> bool,
+        effects: &mut Effects,
+    ) -> bool {
+        let apps: Vec<App> = self.turns.keys().copied().collect();
+        let mut asked = false;
+        for app in apps {
+            let mut turns = self.turns.get(&app).map_or(0, VecDeque::len);
+            while turns > 0 && self.may_ask(app) {
+                turns -= 1;
+                let next = self.turns.get_mut(&app).and_then(VecDeque::pop_front);
+                let Some(key) = next else { break };
+                self.in_turn.remove(&key);
+                if is_held(key.way, key.client) {
+                    self.held.insert(key);
+                } else if !has_room(key.way, key.client) {
+                    self.take_turn(key);
+                } else {
+                    asked |= self.ask_for_next(now, app, key, effects);
+                }
+            }
+            if self.turns.get(&app).is_some_and(VecDeque::is_empty) {
+                self.turns.remove(&app);
+            }
+        }
+        asked
+    }
+
+    /// Asks a program for the next chunk of an upload, if one is due.
+    fn ask_for_next(&mut self, now: Time, app: App, key: Key, effects: &mut Effects) -> bool {
+        let content = key.content;
+        if !self.catalogue.publishers(&content).contains(&app) {
+            self.take_turn(key);
+            return false;
+        }
+        let Some(upload) = self.by_key.get_mut(&key) else {
+            return false;
+        };
+        if upload.paused_until > now {
+            effects.set_earlier(Timer::Uploads, upload.paused_until);
+            return false;
+        }
+        let Some(index) = upload.next() else {
+            return false;
+        };
+        let chunk_log2 = upload.chunk_size.code();
+        let read = self.next_read;
+        self.next_read += 1;
+        let asked = Read {
+            app,
+            key,
+            index,
+            asked_at: now,
+        };
+        self.reads.insert(read, asked);
+        self.readers.entry(app).or_default().asked += 1;
+        self.take_turn(key);
+        let event = LocalEvent::Read {
+            read,
+            content,
+            index,
+            chunk_log2,
+        };
+        effects.tell(app, event);
+        true
+    }
+
+    /// Who is to read of a content: of the programs that offer it the one that offered it last,
+    /// unless it is silent and another one is not.
+    fn reader_of(&self, content: &Guid) -> Option<App> {
+        let publishers = self.catalogue.publishers(content);
+        let is_silent = |app: &App| self.readers.get(app).is_some_and(|it| it.is_silent);
+        let awake = publishers.iter().rev().find(|app| !is_silent(app));
+        awake.or(publishers.last()).copied()
+    }
+
+    /// True if a program is to be asked for one more chunk.
+    fn may_ask(&self, app: App) -> bool {
+        let reader = self.readers.get(&app);
+        reader.is_none_or(|reader| !reader.is_silent && reader.asked < MAX_READS)
+    }
+
+    /// What programs were asked for and have not read for too long is for others to read.
+    pub(super) fn check_reads(&mut self, now: Time, effects: &mut Effects) {
+        let late = |read: &Read| now.since(read.asked_at) >= READ_PATIENCE;
+        let oldest = self.reads.values().take_while(|read| late(read));
+        let apps: BTreeSet<App> = oldest.map(|read| read.app).collect();
+        for app in apps {
+            let seconds = READ_PATIENCE.as_secs();
+            match app {
+                App::Port(port) => tracing::warn!(
+                    %port,
+                    "a local program has not read what it serves for {seconds} s: it is passed over until it does"
+                ),
+                // It is this process that is slow.
+                App::Inner(program) => {
+                    tracing::debug!(program, "chunks are unread for {seconds} s")
+                }
+            }
+            let unread = self.reads.extract_if(.., |_, read| read.app == app);
+            let unread: Vec<Read> = unread.map(|(_, read)| read).collect();
+            let silent = Reader {
+                asked: 0,
+                is_silent: true,
+            };
+            self.readers.insert(app, silent);
+            for read in unread {
+                effects.counters.drop("unanswered-read");
+                self.read_again(read.key, read.index);
+            }
+        }
+        // Another program may have come since.
+        let silent = self.readers.iter().filter(|(_, it)| it.is_silent);
+        let silent: Vec<App> = silent.map(|(app, _)| *app).collect();
+        silent.into_iter().for_each(|app| self.redistribute(app));
+    }
+
+    /// A program has read a chunk, or cannot. The chunk is to be sent now.
+    pub(in crate::host) fn finish_read(
+        &mut self,
+        now: Time,
+        app: App,
+        read: u64,
+        chunk: Option<ReadChunk>,
+        effects: &mut Effects,
+    ) -> Option<Ready> {
+        if let Some(reader) = self.readers.get_mut(&app) {
+            reader.is_silent = false;
+        }
+        self.reads.get(&read).filter(|read| read.app == app)?;
+        let Read { key, index, .. } = self.reads.remove(&read)?;
+        if let Some(reader) = self.readers.get_mut(&app) {
+            reader.asked -= 1;
+        }
+        let Some(chunk) = chunk else {
+            effects.drop("unreadable-chunk");
+            self.end_unreadable(app, key, index, effects);
+            return None;
+        };
+        let offer = self.catalogue.get(&key.content)?;
+        let upload = self.by_key.get_mut(&key)?;
+        let data = Data {
+            content: key.content,
+            index,
+            chunk_log2: upload.chunk_size.code(),
+            content_len: offer.publish.content_len,
+            kind: offer.publish.kind,
+            reliability: upload.reliability,
+            file_name: offer.publish.file_name.clone(),
+            proof: chunk.proof,
+            payload: chunk.data,
+        };
+        upload.note_sent(now, index);
+        Some(Ready {
+            key,
+            index,
+            way: key.way,
+            to: key.client,
+            address: upload.client_address,
+            data,
+        })
+    }
+
+    /// A program cannot read its content any more: its offer ends, and if there is no other, the
+    /// client hears of it.
+    fn end_unreadable(&mut self, app: App, key: Key, index: u32, effects: &mut Effects) {
+        if !self.catalogue.remove(app, &key.content) {
+            return self.read_again(key, index);
+        }
+        effects.withdraw(vec![key.content]);
+        if let Some(upload) = self.by_key.remove(&key) {
+            self.tell_client(key, upload.client_address, DropReason::NotServed, effects);
+        }
+    }
+}
