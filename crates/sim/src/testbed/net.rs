@@ -35,7 +35,8 @@ pub struct Life {
     pub skew_ms: i64,
     /// What its clock shows when it starts.
     pub start: Time,
-    /// How far that is ahead of the time, in milliseconds; less than nothing if it is behind.
+    /// How far its clock was ahead of the time when its wall clock was set last, at its start or
+    /// since, in milliseconds; less than nothing if it was behind.
     pub ahead_ms: i64,
 }
 
@@ -72,6 +73,9 @@ enum Remedy {
     Release { link: usize },
 }
 
+/// Sets the wall clock of a running machine to that of its life, at this time of its own clock.
+type TimeSetter<M> = Box<dyn FnMut(&Life, &mut M, Time)>;
+
 struct Resident<M> {
     id: NodeId,
     life: Life,
@@ -95,6 +99,9 @@ pub struct Net<M: Machine> {
     remedies: BTreeMap<(Time, u64), Remedy>,
     next_remedy: u64,
     happenings: VecDeque<Happening<M::Event>>,
+    set_time: Option<TimeSetter<M>>,
+    // How far each node's wall clock may be set wrong.
+    max_skew: Box<dyn Fn(usize) -> Duration>,
 }
 
 impl<M: Machine> Net<M> {
@@ -107,6 +114,8 @@ impl<M: Machine> Net<M> {
             remedies: BTreeMap::new(),
             next_remedy: 0,
             happenings: VecDeque::new(),
+            set_time: None,
+            max_skew: Box::new(|_| Duration::ZERO),
         }
     }
 
@@ -180,6 +189,17 @@ impl<M: Machine> Net<M> {
             healthy: [link.a_to_b.clone(), link.b_to_a.clone()],
         });
         Ok(connection)
+    }
+
+    /// Wall clocks of running nodes may be set from now on: by `set`, which is given the node's life
+    /// with the new skew, and wrong by at most `max_skew` of the node's number.
+    pub fn may_set_time(
+        &mut self,
+        max_skew: impl Fn(usize) -> Duration + 'static,
+        set: impl FnMut(&Life, &mut M, Time) + 'static,
+    ) {
+        self.max_skew = Box::new(max_skew);
+        self.set_time = Some(Box::new(set));
     }
 
     /// The simulator below. What is done to it directly is not undone by [`Self::end_faults`].
@@ -333,6 +353,19 @@ impl<M: Machine> Net<M> {
                 ahead,
                 drift_ppm,
             } => self.set_clock(node(number), ahead, drift_ppm.into()),
+            Fault::SetTime {
+                node: number,
+                skew_s,
+            } => {
+                let (node, skew_ms) = (node(number), i64::from(skew_s) * 1_000);
+                if Duration::from_millis(skew_ms.unsigned_abs()) <= (self.max_skew)(node) {
+                    self.set_time(node, skew_ms);
+                }
+            }
+            Fault::Move { link: number } => {
+                let link = self.wires[wire(number)].id;
+                self.sim.move_caller(link);
+            }
             Fault::Outage {
                 link: number,
                 directions,
@@ -379,9 +412,8 @@ impl<M: Machine> Net<M> {
     }
 
     /// Ends all faults: links are as good as new, nodes that are down start with wall clocks that
-    /// are right, and clocks run as fast as they should from where they are. A node whose wall clock
-    /// is off by more than [`TOLERATED`] starts anew with one that is right, as whoever sets the
-    /// clock would have it do.
+    /// are right, and clocks run as fast as they should from where they are. A wall clock that is off
+    /// by more than [`TOLERATED`] is set right; where that is not possible, its node starts anew.
     pub fn end_faults(&mut self) {
         for link in 0..self.wires.len() {
             self.mend(link);
@@ -399,7 +431,7 @@ impl<M: Machine> Net<M> {
         }
         for node in self.nodes() {
             let stays = self.nodes[node].mortal || !self.is_running(node);
-            if !stays && self.wall_error(node) > TOLERATED {
+            if !stays && self.wall_error(node) > TOLERATED && !self.set_time(node, 0) {
                 self.restart(node, 0);
             }
         }
@@ -449,6 +481,21 @@ impl<M: Machine> Net<M> {
             let clock: &mut Clock = machine.clock_mut();
             clock.set(now, ahead, drift_ppm);
         });
+    }
+
+    /// Sets the wall clock of a running node; false if that is not possible.
+    pub fn set_time(&mut self, node: usize, skew_ms: i64) -> bool {
+        let Resident { id, life, .. } = &mut self.nodes[node];
+        let Some(set) = self.set_time.as_mut().filter(|_| self.sim.is_running(*id)) else {
+            return false;
+        };
+        self.sim.with_node(*id, |machine, now| {
+            let shown = machine.clock().read(now);
+            life.skew_ms = skew_ms;
+            life.ahead_ms = millis(shown) - millis(now);
+            set(life, machine, shown);
+        });
+        true
     }
 
     /// Of the frames that are offered to one direction of a link from now on, those are lost for
