@@ -1,4 +1,4 @@
-//! What a scenario does to a network: links that fail, nodes that crash.
+//! Faults that a scenario injects: link failures and node crashes.
 
 use whimbrel_core::{Machine, PortId};
 
@@ -7,7 +7,8 @@ use super::{Direction, LinkId, NodeId, Simulator, lane_index};
 use crate::link::{LinkSpec, LinkSpecError};
 
 impl<M: Machine> Simulator<M> {
-    /// Cuts a link in both directions: what is sent is lost, what propagates already arrives.
+    /// Cuts a link in both directions. Frames sent from now on are lost; frames that propagate
+    /// already still arrive.
     pub fn partition(&mut self, link: LinkId) {
         for direction in Direction::BOTH {
             self.set_direction_up(link, direction, false);
@@ -29,8 +30,7 @@ impl<M: Machine> Simulator<M> {
         self.schedule_lane(lane);
     }
 
-    /// Holds back all that arrives over a link in both directions, in order, until
-    /// [`Self::release`].
+    /// Holds all arrivals over a link in both directions, in order, until [`Self::release`].
     pub fn hold(&mut self, link: LinkId) {
         for direction in Direction::BOTH {
             let lane = lane_index(link, direction);
@@ -39,7 +39,7 @@ impl<M: Machine> Simulator<M> {
         }
     }
 
-    /// Undoes [`Self::hold`]; what was held back arrives now.
+    /// Undoes [`Self::hold`]. Held frames arrive now.
     pub fn release(&mut self, link: LinkId) {
         for direction in Direction::BOTH {
             let lane = lane_index(link, direction);
@@ -48,8 +48,8 @@ impl<M: Machine> Simulator<M> {
         }
     }
 
-    /// Changes what one direction of a link does from now on; the link's encapsulation stays on top
-    /// of it.
+    /// Changes one direction of a link from now on. The link's encapsulation is added to the new
+    /// specification.
     pub fn set_link_spec(
         &mut self,
         link: LinkId,
@@ -64,15 +64,16 @@ impl<M: Machine> Simulator<M> {
         Ok(())
     }
 
-    /// Stops a node: its machine gets nothing more, and what arrives is lost. Nobody is told.
+    /// Stops a node: its machine gets no more calls, and arriving frames are lost. Its peers are
+    /// not told.
     pub fn crash(&mut self, node: NodeId) {
         let node = &mut self.nodes[node.index()];
         node.running = false;
         node.wake = None;
     }
 
-    /// Starts a node again (or at once, if it runs) with a fresh machine, which is told of the
-    /// ports that are open; gives the old machine back.
+    /// Starts a node with a fresh machine, which is told of the open ports; a node that runs is
+    /// restarted. Returns the old machine.
     pub fn restart(&mut self, node: NodeId, machine: M) -> M {
         let restarted = &mut self.nodes[node.index()];
         let old = core::mem::replace(&mut restarted.machine, machine);
@@ -92,7 +93,7 @@ impl<M: Machine> Simulator<M> {
         old
     }
 
-    /// Whether a node has not been crashed.
+    /// Returns true unless the node has crashed.
     pub fn is_running(&self, node: NodeId) -> bool {
         self.nodes[node.index()].running
     }
