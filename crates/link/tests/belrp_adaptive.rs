@@ -1,4 +1,4 @@
-//! The `adaptive` profile: what section V of the paper proposes (seed 004), and what goes further.
+//! The `adaptive` profile: the proposals of the paper's section V, and further ones.
 
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
@@ -22,7 +22,7 @@ fn config(reliability: Reliability) -> LinkServiceConfig {
     }
 }
 
-/// Two ends that have agreed; nothing is on its way.
+/// Returns two ends that have agreed, with nothing in flight.
 fn agreed() -> Faces {
     let mut faces = Faces::new(1, &config(Reliability::Adaptive), &path(DELAY));
     faces.send(0, packet(false, 1000, 28));
@@ -58,7 +58,8 @@ fn a_peer_that_does_not_know_the_announcement_gets_packets_that_it_understands()
         service
             .poll_transmit(Time::from_secs(second), 1, &mut frame)
             .unwrap();
-        // What ndn-cxx does: fields in increasing order, unknown ones only if they may be ignored.
+        // ndn-cxx requires fields in increasing order, and unknown ones only if they may be
+        // ignored.
         let lp = LpPacket::decode(&frame, false).unwrap();
         assert_eq!(lp.fragment, Some(&packet(false, 7, 28)[..]));
         announced += u32::from(frame[0] == 0x64);
@@ -114,7 +115,7 @@ fn a_gap_is_reported_at_once_and_the_first_later_frame_proves_the_loss() {
     let start = faces.now();
     faces.run_for(1000);
     assert_eq!(tags(&faces, 1), [1, 0]);
-    // There, back and there again; the paper's sender waits for two more frames.
+    // One way, back and forth again; the paper's sender waits for two more frames.
     assert_eq!(faces.net[1].received[1].0.since(start), DELAY * 3);
     assert_eq!(faces.net[0].service.stats().losses, 1);
 }
@@ -244,7 +245,7 @@ fn either_end_may_restart_and_they_agree_again() {
 
 #[test]
 fn a_peer_that_became_somebody_else_gets_plain_packets_again() {
-    // It answers nothing any more.
+    // The new peer no longer answers.
     let mut faces = agreed();
     faces.path(1, |path| path.loss = Loss::Independent(1.0));
     for number in 0..40 {
@@ -253,7 +254,7 @@ fn a_peer_that_became_somebody_else_gets_plain_packets_again() {
     }
     assert_eq!(faces.net[0].service.stats().mode, Mode::None);
     assert_eq!(faces.net[0].frames.last().unwrap().1[0], 0x05);
-    // It speaks, but something else.
+    // The new peer answers with other frames.
     let mut faces = agreed();
     faces.run_for(2000);
     faces.hand_in(0, &packet(false, 1, 28));
@@ -277,7 +278,7 @@ fn auto_falls_back_to_ndnlpv2_with_a_peer_that_acknowledges() {
             .iter()
             .all(|end| end.service.stats().mode == Mode::Ndnlpv2)
     );
-    // Some of the first frames, sent before the first Ack came, were not kept.
+    // Some of the first frames, sent before the first Ack arrived, were not kept.
     assert!(tags(&faces, 1).len() >= 195 && tags(&faces, 0).len() >= 195);
     assert!(faces.net[0].service.stats().recovered > 10);
 }
@@ -291,7 +292,7 @@ fn invented_reports_and_questions_do_no_harm() {
     }
     let mut rng = SeededRng::new(5);
     for _ in 0..2000 {
-        // Any top number of any width, any runs; and questions.
+        // Reports with any top number of any width and any runs, and requests.
         let mut frame = vec![0x80 | 2, (rng.next_word() as u8 & 0xf0) | 3];
         frame.extend((0..12).map(|_| rng.next_word() as u8 & 0x7f));
         faces.hand_in(0, &frame);

@@ -18,7 +18,7 @@ fn interest(number: u8) -> Bytes {
     Bytes::from(vec![0x05, 3, number, number, number])
 }
 
-/// What a frame says: numbers, ACKs, the value of its Interest.
+/// The contents of a frame: numbers, ACKs, the value of its Interest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Frame {
     numbers: Option<(u32, u32)>,
@@ -71,7 +71,7 @@ fn receive(service: &mut LinkService, frame: &[u8]) -> usize {
     delivered
 }
 
-/// A frame with an Interest, as the peer sends it.
+/// Returns a frame with an Interest, as the peer sends it.
 fn frame(frame: u32, packet: u32) -> Vec<u8> {
     let mut octets = vec![0xd0, 0];
     octets.extend_from_slice(&frame.to_be_bytes());

@@ -1,4 +1,4 @@
-//! A path that swallows large frames without a word, as one hop meets it.
+//! One hop over a path that silently drops large frames.
 
 mod pair;
 
@@ -12,7 +12,7 @@ use whimbrel_sim::link::{LinkSpec, Loss};
 
 const RTT: Duration = Duration::from_millis(50);
 
-/// Takes frames of up to `largest` bytes.
+/// Returns a path for frames of up to `largest` bytes.
 fn narrow(largest: usize, loss: f64) -> LinkSpec {
     let loss = if loss > 0.0 {
         Loss::Independent(loss)
@@ -139,8 +139,8 @@ fn a_path_without_loss_is_asked_nothing() {
 fn a_neighbour_without_room_is_no_black_hole() {
     let mut pair = Pair::new(11, narrow(1_500, 0.0));
     pair.drive(Time::from_secs(1));
-    // Its other neighbours take all room, of which this one has not yet heard: what is sent without
-    // asking is dropped, and each question is answered by a refusal.
+    // Other neighbours use all the room, which this sender does not know yet: packets without a
+    // grant are dropped, and each CSYN is refused.
     let taken = pair.ends()[1].budget.capacity() as u32;
     pair.at(1, |end, _| {
         (0..taken).for_each(|_| assert!(end.budget.reserve(1)))

@@ -144,7 +144,7 @@ fn after_an_outage_sending_resumes_within_a_probe_interval_and_a_round_trip() {
                 .iter()
                 .any(|(_, event)| *event == HopEvent::Responsive)
         );
-        // The remembered rate is back soon: a second carries nearly what the link can.
+        // The remembered rate returns soon: a second carries nearly the capacity of the link.
         pair.drive(to + Duration::from_millis(1_200));
         let bits = (pair.net[1].hop.stats().data_received - before) * 1_432 * 8;
         assert!(

@@ -7,7 +7,8 @@ pub(crate) struct Pacer {
     bits_per_second: u64,
     overhead: u32,
     idle_at: Time,
-    // The fraction cut off from `idle_at`, in units of 1/rate nanoseconds, so that no rate drifts.
+    // The fraction truncated from `idle_at`, in units of 1/rate nanoseconds, so that no rate
+    // drifts.
     fraction: u64,
 }
 
@@ -21,7 +22,7 @@ impl Pacer {
         }
     }
 
-    /// When the frame in transmission has left.
+    /// Returns the time at which the present transmission ends.
     pub(crate) fn idle_at(&self) -> Time {
         self.idle_at
     }

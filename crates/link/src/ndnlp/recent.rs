@@ -13,15 +13,15 @@ struct Entry {
     at: Time,
 }
 
-/// A table indexed by the low bits of numbers that are mostly consecutive. It grows while it
-/// forgets too early.
+/// A table indexed by the low bits of mostly consecutive numbers. It grows while it forgets too
+/// early.
 #[derive(Debug, Default)]
 pub(crate) struct RecentNumbers {
     entries: Vec<Option<Entry>>,
 }
 
 impl RecentNumbers {
-    /// Remembers `number`; returns true if it arrived within `memory` before.
+    /// Remembers `number`. Returns true if it arrived within `memory` before.
     pub(crate) fn came_before(&mut self, now: Time, number: u64, memory: Duration) -> bool {
         if self.entries.is_empty() {
             self.entries.resize(FIRST_SIZE, None);

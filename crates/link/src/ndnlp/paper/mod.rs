@@ -1,4 +1,4 @@
-//! BELRP as the paper describes it [BELRP §III]: no timer, every ACK three times.
+//! BELRP as in the paper [BELRP §III]: no timer, every ACK three times.
 
 mod recovery;
 pub(crate) mod wire;
@@ -43,11 +43,11 @@ pub(crate) struct Paper {
     packets: RecentNumbers,
     // Frame numbers to acknowledge, with the number of copies left to send; the oldest first.
     acks: VecDeque<(u32, u8)>,
-    // Those of them that report a gap and have not been sent yet.
+    // Frame numbers in `acks` that report a gap and have not been sent yet.
     gaps: VecDeque<u32>,
     // The ACKs of the frame that is being written.
     taken: Vec<u32>,
-    // The element in the frame that is being written, if it is not the packet alone.
+    // The element in the frame that is being written, if it is more than the packet.
     element: Vec<u8>,
     overtaken: Vec<u64>,
 }
@@ -58,7 +58,8 @@ impl Paper {
         max_retransmissions: u8,
         max_outstanding: usize,
     ) -> Paper {
-        // Random, so that the packets of a restarted sender are not mistaken for earlier ones.
+        // The first number is random, so that packets of a restarted sender are not mistaken for
+        // earlier ones.
         let first = rng.next_word();
         Paper::starting(
             (first >> 32) as u32,
@@ -68,7 +69,7 @@ impl Paper {
         )
     }
 
-    /// A profile with these first numbers.
+    /// Returns a profile with these first numbers.
     pub(crate) fn starting(
         frame: u32,
         packet: u32,
@@ -80,7 +81,7 @@ impl Paper {
             max_retransmissions,
             outstanding: Outstanding::new(FIRST + u64::from(frame), max_outstanding),
             next_packet: u64::from(packet),
-            // For statistics only: there is no timer.
+            // The estimate serves statistics only: there is no timer.
             rtt: RttEstimator::new(zero, zero, zero),
             loss: LossMeter::default(),
             came: None,
@@ -140,7 +141,7 @@ impl Paper {
         let offset = i64::from(numbers.frame.wrapping_sub(came.next() as u32) as i32);
         let mut number = came.next().saturating_add_signed(offset);
         if offset.unsigned_abs() > 1 << 20 {
-            // No link is that long: the sender has restarted.
+            // No link has that many frames in flight, so the sender has restarted.
             number = FIRST + u64::from(numbers.frame);
             *came = NumberSet::new(number);
         }
@@ -184,7 +185,7 @@ impl Paper {
 
     /// "When the outgoing queue is empty, but an ACK needs to be sent back to the sender to report
     /// a gap in received frame sequence numbers ..., the receiver will transmit this ACK
-    /// immediately." To be called when there is nothing to send.
+    /// immediately." Must be called when there is nothing else to send.
     fn take_gap(&mut self) -> Option<u32> {
         let gap = self.gaps.pop_front()?;
         if let Some((_, copies)) = self
