@@ -1,4 +1,4 @@
-//! The tools of the NDN plane in use: real processes with a real router between them.
+//! The tools of the NDN plane: real processes with a real router between them.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -33,7 +33,7 @@ fn with_input(mut command: Command, input: &[u8]) -> (i32, Vec<u8>, String) {
 }
 
 #[test]
-fn peek_gets_what_poke_offers() {
+fn peek_gets_the_data_of_poke() {
     let router = Router::start();
     let poke = router.producer(&[
         "ndn",
@@ -58,7 +58,7 @@ fn peek_gets_what_poke_offers() {
         (Some(1000.0), Some("hello"))
     );
     poke.await_json(|value| value["event"] == "sent");
-    // From the router's content store: the program that offered it has ended.
+    // The Data comes from the router's content store: the program that sent it has ended.
     assert_eq!(
         router.prints(&["ndn", "peek", "-p", "/poke/hello"]),
         "hello"
@@ -71,11 +71,11 @@ fn peek_gets_what_poke_offers() {
 }
 
 #[test]
-fn a_peek_that_nobody_answers_says_why_by_its_code() {
+fn an_unanswered_peek_gives_the_reason_by_its_code() {
     let router = Router::start();
     let (code, errors) = router.fails(&["ndn", "peek", "/nowhere"]);
     assert!(code == 4 && errors.contains("NoRoute"), "{code} {errors}");
-    // Registered, but it answers no Interest.
+    // The server registers, but answers no Interest.
     let rules = router.path("silent.conf");
     fs::write(&rules, "Name=/silent\n").unwrap();
     let _silent = router.producer(&[
@@ -98,7 +98,7 @@ fn a_peek_that_nobody_answers_says_why_by_its_code() {
 }
 
 #[test]
-fn a_poke_that_nobody_asks_for_ends_in_time() {
+fn a_poke_without_an_interest_ends_in_time() {
     let router = Router::start();
     let (code, _, errors) = with_input(
         router.command(&["ndn", "poke", "/unasked", "-w", "300"]),
@@ -160,7 +160,7 @@ fn a_ping_that_is_interrupted_still_summarises() {
 }
 
 #[test]
-fn what_is_served_is_got_in_order_by_every_window_and_every_way() {
+fn served_content_arrives_in_order_with_every_window_and_output() {
     let router = Router::start();
     let content = noise(3_000_001, 7);
     let _serve = router.serve("/big/file", &content, &[]);
@@ -186,7 +186,7 @@ fn what_is_served_is_got_in_order_by_every_window_and_every_way() {
         );
         assert!(fs::read(&target).unwrap() == content, "{more:?}");
     }
-    // A link is followed, a pipe is written in place.
+    // A link is followed; a pipe is written in place.
     let link = router.path("link");
     std::os::unix::fs::symlink(&target, &link).unwrap();
     fs::write(&target, b"old").unwrap();
@@ -226,7 +226,7 @@ fn what_is_served_is_got_in_order_by_every_window_and_every_way() {
 }
 
 #[test]
-fn get_writes_the_logs_that_ndnget_writes() {
+fn get_writes_the_logs_of_ndnget() {
     let router = Router::start();
     let _serve = router.serve("/logged", &noise(400_000, 3), &[]);
     let (windows, times, got) = (router.path("cwnd"), router.path("rtt"), router.path("got"));
@@ -262,7 +262,7 @@ fn get_writes_the_logs_that_ndnget_writes() {
 }
 
 #[test]
-fn content_comes_by_version_by_prefix_and_without_discovery() {
+fn content_is_found_by_version_by_prefix_and_without_discovery() {
     let router = Router::start();
     let (content, name) = (noise(50_000, 9), "/versions/v=42");
     let _serve = router.serve(name, &content, &["--size", "1000"]);
@@ -344,13 +344,13 @@ fn a_get_that_fails_says_why_and_leaves_the_old_file_alone() {
 }
 
 #[test]
-fn content_signed_by_a_key_is_believed_by_its_anchor_only() {
+fn content_signed_by_a_key_is_trusted_by_its_anchor_only() {
     let router = Router::start();
     let key = router.prints(&["key", "gen", "/site"]);
     assert!(key.starts_with("/site/KEY/"), "{key}");
     let anchor = router.path("site.cert");
     fs::write(&anchor, router.prints(&["key", "cert", "show", "/site"])).unwrap();
-    // A second identity, certified by the first.
+    // The first identity certifies a second one.
     router.prints(&["key", "gen", "/site/alice", "--type", "ed25519"]);
     let (request, issued) = (router.path("alice.req"), router.path("alice.cert"));
     let (request, issued) = (request.to_str().unwrap(), issued.to_str().unwrap());
@@ -537,7 +537,7 @@ fn strategies_are_set_shown_and_unset() {
 }
 
 #[test]
-fn the_content_store_is_looked_at_configured_and_emptied() {
+fn the_content_store_is_shown_configured_and_emptied() {
     let router = Router::start();
     let content = noise(4_000_000, 11);
     let serve = router.serve("/stored", &content, &["--freshness", "1 h"]);
@@ -559,7 +559,7 @@ fn the_content_store_is_looked_at_configured_and_emptied() {
 }
 
 #[test]
-fn status_tells_of_the_forwarder_and_its_faces() {
+fn status_describes_the_forwarder_and_its_faces() {
     let router = Router::start();
     let text = router.prints(&["status"]);
     assert!(
@@ -634,7 +634,7 @@ fn management_has_the_exit_codes_of_nfdc() {
 }
 
 #[test]
-fn a_forwarder_that_is_not_there_is_named_with_what_to_do() {
+fn the_error_for_an_absent_forwarder_says_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let socket = format!("unix://{}/none.sock", folder.path().display());
     for (code, arguments) in [
@@ -717,7 +717,7 @@ fn unusable_arguments_are_refused_before_anything_happens() {
 }
 
 #[test]
-fn keys_survive_a_journey_in_a_safe_bag() {
+fn keys_survive_export_and_import_in_a_safe_bag() {
     let router = Router::start();
     let passphrase = router.path("passphrase");
     fs::write(&passphrase, "correct horse\n").unwrap();
@@ -876,7 +876,7 @@ fn every_command_shows_an_example() {
         for command in commands {
             let (code, out, _) = finished(whimbrel().args(group).args([command, "--help"]));
             assert!(code == 0 && out.contains("Example"), "{group:?} {command}");
-            assert!(!out.contains('\u{1b}'), "no colours where nobody sees them");
+            assert!(!out.contains('\u{1b}'), "no colours in a pipe");
         }
     }
     for command in ["show", "issue", "install", "list", "delete"] {
