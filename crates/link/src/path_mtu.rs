@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_loses_every_seventh_frame_is_not_taken_for_narrow() {
+    fn loss_of_every_seventh_frame_is_not_taken_for_a_small_mtu() {
         for seed in 0..20 {
             let mut bench = Bench::new(seed, LIMIT, 0.15);
             // Few frames per round are the hard case.
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_black_hole_is_left_within_a_few_rounds_and_what_passes_is_found() {
+    fn a_black_hole_is_left_within_a_few_rounds_and_the_path_s_size_is_found() {
         let mut bench = Bench::new(1, 1400, 0.0);
         let start = bench.now;
         while bench.falls == 0 {
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn larger_frames_are_found_again_when_the_path_mends() {
+    fn larger_frames_are_used_again_when_the_path_is_repaired() {
         let mut bench = Bench::new(2, 1300, 0.0);
         (0..100).for_each(|_| bench.round(4));
         assert!(bench.mtu.size() <= 1300);
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn another_limit_holds_at_once_and_another_path_is_begun_anew() {
+    fn a_new_limit_applies_at_once_and_a_new_path_starts_anew() {
         let mut bench = Bench::new(5, 1300, 0.0);
         (0..100).for_each(|_| bench.round(4));
         let narrow = bench.mtu.size();

@@ -90,7 +90,7 @@ mod tests {
     const LARGEST: u64 = 9_000;
 
     #[test]
-    fn a_lane_that_was_alone_owes_nothing_and_one_that_was_idle_has_saved_nothing() {
+    fn a_lane_is_not_penalised_for_sending_alone_and_gains_nothing_while_idle() {
         let mut turns = Turns::new(TURN);
         turns.join(1);
         for _ in 0..1_000 {

@@ -41,7 +41,7 @@ fn bytes_there(pair: &Pair) -> u64 {
 }
 
 #[test]
-fn goodput_grid_stays_above_its_bounds() {
+fn goodput_over_the_grid_stays_above_its_bounds() {
     let mut table = String::new();
     let mut misses = String::new();
     for rate in [5u64, 25, 100] {

@@ -69,7 +69,7 @@ fn a_profile_with_acknowledgements_measures_rate_loss_and_round_trip() {
 }
 
 #[test]
-fn without_acknowledgements_nothing_is_claimed() {
+fn nothing_is_reported_without_acknowledgements() {
     let faces = busy_link(Reliability::Off, 0.05);
     let state = faces.net[0].service.state(Time::from_secs(4));
     assert_eq!(state, LinkState::default());
@@ -81,7 +81,7 @@ fn without_acknowledgements_nothing_is_claimed() {
 }
 
 #[test]
-fn the_queue_has_an_age_and_a_packet_that_was_begun_is_its_head() {
+fn the_queue_has_an_age_and_a_started_packet_is_its_head() {
     let at = Time::from_millis;
     let mut config = LinkServiceConfig::datagram(1400);
     config.drain_rate = Some(8_000_000);

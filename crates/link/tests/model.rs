@@ -100,7 +100,7 @@ impl Model {
                 );
                 assert!(
                     once.insert((arrival.incarnation, tag)),
-                    "chunk {tag} came twice in run {}",
+                    "chunk {tag} arrived twice in run {}",
                     arrival.incarnation
                 );
             }
@@ -109,7 +109,7 @@ impl Model {
             for tag in &this.delivered {
                 assert!(
                     there.contains(tag),
-                    "chunk {tag} is acknowledged and was never received"
+                    "chunk {tag} is acknowledged but was never received"
                 );
                 assert!(
                     acknowledged.insert(tag),

@@ -200,7 +200,7 @@ impl Run {
         for end in 0..2 {
             self.faces.at(end, |end, _| end.service.set_blocked(false));
         }
-        assert!(self.faces.run_for(120_000), "it does not come to rest");
+        assert!(self.faces.run_for(120_000), "it does not become idle");
         for end in self.faces.ends() {
             let stats = end.service.stats();
             let paper = matches!(end.config.reliability, Reliability::Paper { .. });

@@ -137,7 +137,7 @@ fn an_ack_goes_alone_after_5_ms_in_a_frame_that_is_not_acknowledged_itself() {
 }
 
 #[test]
-fn acks_travel_first_in_first_out_as_far_as_the_mtu_allows() {
+fn acks_are_sent_first_in_first_out_within_the_mtu() {
     let mut service = service(200);
     for number in 0..30 {
         receive(
@@ -320,12 +320,12 @@ fn acks_of_frames_never_sent_are_counted_and_prove_nothing() {
     assert_eq!(
         service.stats().mode,
         Mode::None,
-        "nothing is kept for a peer that only invents Acks"
+        "nothing is kept for a peer that sends only invalid Acks"
     );
 }
 
 #[test]
-fn a_fragment_that_is_given_up_takes_its_siblings_with_it() {
+fn an_abandoned_fragment_takes_its_siblings_with_it() {
     let mut service = active(500);
     let mut now = Time::from_millis(10);
     let packet = data(1200);

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_that_divides_no_nanosecond_does_not_drift() {
+    fn a_rate_with_fractional_nanoseconds_does_not_drift() {
         // 3 bit/s: each frame of a byte takes 2.666... s.
         let mut pacer = Pacer::new(3, 0);
         for _ in 0..300 {

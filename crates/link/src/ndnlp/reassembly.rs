@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fragment_that_comes_twice_is_counted_and_does_no_harm() {
+    fn a_duplicate_fragment_is_counted_and_does_no_harm() {
         let mut partials = reassembler();
         insert(&mut partials, 0, place(7, 1, 2), b"world");
         let (whole, drops) = insert(&mut partials, 1, place(7, 1, 2), b"other");
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn fragments_that_contradict_each_other_are_given_up() {
+    fn contradictory_fragments_are_dropped() {
         let mut partials = reassembler();
         insert(&mut partials, 0, place(7, 0, 3), b"a");
         assert_eq!(
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn fragments_that_never_complete_go_after_the_time_without_news() {
+    fn incomplete_packets_are_dropped_after_the_timeout() {
         let mut partials = reassembler();
         insert(&mut partials, 0, place(7, 0, 3), b"a");
         insert(&mut partials, 400, place(7, 1, 3), b"b");

@@ -100,7 +100,7 @@ fn read(frame: &[u8]) -> Option<(String, Vec<u8>)> {
 }
 
 #[test]
-fn every_vector_is_read_as_it_says_and_written_the_same() {
+fn every_vector_decodes_to_its_values_and_encodes_to_itself() {
     let text = include_str!("../../../../docs/protocols/vectors/belrp.txt");
     let lines: Vec<&str> = text
         .lines()

@@ -144,7 +144,7 @@ impl Machine for End {
         }
         let (at, count) = self.transmits;
         self.transmits = (now, if at == now { count + 1 } else { 0 });
-        assert!(count < MAX_TRANSMITS, "it sends without end");
+        assert!(count < MAX_TRANSMITS, "it transmits without end");
         Some(Transmit {
             port,
             size: written.size,
