@@ -1,4 +1,4 @@
-//! Records to try things with, and a resolver and its servers on the test bed.
+//! Records for tests, and a resolver with its servers on the testbed.
 
 #![allow(
     dead_code,
@@ -35,7 +35,7 @@ pub fn router(seed: u8) -> Address {
     Address::new(Guid([seed; 32]))
 }
 
-/// A binding of `keys(seed)` that lives for `life_ms` from the epoch.
+/// Returns a binding of `keys(seed)` that lives for `life_ms` from the epoch.
 pub fn binding(seed: u8, version: u64, life_ms: u64, addresses: Vec<Address>) -> Record {
     Record::binding(&keys(seed), &said(version, life_ms, addresses)).unwrap()
 }
@@ -60,7 +60,7 @@ pub fn up() -> PortEvent {
     })
 }
 
-/// A network that delays.
+/// Returns a network that only delays.
 pub fn good() -> LinkSpec {
     LinkSpec {
         delay: Duration::from_millis(10),
@@ -68,7 +68,7 @@ pub fn good() -> LinkSpec {
     }
 }
 
-/// A network that loses, duplicates, damages and reorders.
+/// Returns a network that loses, duplicates, damages and reorders.
 pub fn bad() -> LinkSpec {
     LinkSpec {
         delay: Duration::from_millis(25),
@@ -84,7 +84,7 @@ pub fn bad() -> LinkSpec {
     }
 }
 
-/// A resolver as a machine of its own, with a server at each of its ports.
+/// A resolver as a separate machine, with a server at each of its ports.
 struct Client(Resolver);
 
 impl Machine for Client {
@@ -129,7 +129,7 @@ impl Machine for Client {
 type Party = AnyMachine<ResolverEvent>;
 type Frames = Rc<RefCell<Vec<Vec<u8>>>>;
 
-/// A server that keeps its records, and nothing else, over a restart.
+/// Makes a server that keeps only its records over a restart.
 fn server(life: &Life, last: Option<&mut Party>) -> Party {
     let last = last.and_then(|party| party.get::<Server<MemoryStore>>());
     let store = last.map(|server| server.store().clone());
@@ -143,7 +143,7 @@ fn server(life: &Life, last: Option<&mut Party>) -> Party {
     AnyMachine::new(server, |event| panic!("a server says {event:?}"))
 }
 
-/// A resolver (node 0), its servers (from node 1 on), and behind each of those another client.
+/// A resolver (node 0), its servers (from node 1 on), and another client behind each of those.
 pub struct Pair {
     net: Net<Party>,
     servers: usize,
@@ -224,12 +224,12 @@ impl Pair {
         (0..self.servers).map(|index| self.server(index))
     }
 
-    /// The server loses everything but its records, and does not say so.
+    /// Restarts a server silently. It loses everything except its records.
     pub fn restart_server(&mut self, index: usize) {
         self.net.restart(1 + index, 0);
     }
 
-    /// Nothing that the resolver and a server send each other arrives, until this is undone.
+    /// Loses all frames between the resolver and a server, until it is called with false.
     pub fn silence(&mut self, index: usize, silent: bool) {
         let link = self.net.link(index);
         if silent {
@@ -253,7 +253,7 @@ impl Pair {
         self.drive(Duration::ZERO);
     }
 
-    /// Every frame that a server has sent to the resolver, or the resolver to a server.
+    /// Returns every frame that a server has sent to the resolver, or the resolver to a server.
     pub fn sent(&self, by_server: bool) -> Vec<Vec<u8>> {
         let frames = if by_server {
             &self.from_server
@@ -263,7 +263,7 @@ impl Pair {
         frames.borrow().clone()
     }
 
-    /// The first server and the resolver both get a frame of long ago.
+    /// Delivers an old frame to the first server and to the resolver.
     pub fn replay(&mut self, frame: &[u8]) {
         for node in [1, 0] {
             let port = self.net.port(node);
@@ -272,7 +272,7 @@ impl Pair {
         }
     }
 
-    /// Lets everything happen that happens in the next `span`.
+    /// Runs for `span`.
     pub fn drive(&mut self, span: Duration) {
         for happening in self.net.run_for(span) {
             if let Happening::Told(told) = happening {
@@ -289,7 +289,7 @@ impl Pair {
     }
 }
 
-/// The resolver's port to a server.
+/// Returns the resolver's port to a server.
 pub fn port_of(server: usize) -> PortId {
     PortId(2 * server as u32)
 }
