@@ -74,9 +74,9 @@ impl Machine for Sender {
             .min(max_segments as u64)
             .min(self.total.saturating_sub(self.sent));
         // A call for a few frames costs as much as one for many.
-        let worth_it = count >= self.window.div_ceil(2).min(max_segments as u64)
+        let enough = count >= self.window.div_ceil(2).min(max_segments as u64)
             || self.sent + count == self.total;
-        if self.blocked || count == 0 || !worth_it {
+        if self.blocked || count == 0 || !enough {
             return None;
         }
         let size = self.frame.len() * count as usize;

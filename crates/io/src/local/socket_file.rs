@@ -25,7 +25,7 @@ impl SocketFile {
         if let (Some(mode), Some(folder)) = (config.folder_mode, config.path.parent()) {
             make_folder(folder, mode)?;
         }
-        clear_the_path(&config.path)?;
+        remove_stale_file(&config.path)?;
         let socket = listen(config).map_err(|source| {
             let path = config.path.clone();
             match source.kind() {
@@ -89,7 +89,7 @@ impl Drop for SocketFile {
 }
 
 /// Removes a stale socket file. Fails if a program answers or another kind of file is there.
-fn clear_the_path(path: &Path) -> Result<(), IoError> {
+fn remove_stale_file(path: &Path) -> Result<(), IoError> {
     let owned = || -> PathBuf { path.to_owned() };
     let metadata = match std::fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
@@ -111,7 +111,7 @@ fn clear_the_path(path: &Path) -> Result<(), IoError> {
     if !metadata.file_type().is_socket() {
         return Err(IoError::SocketPathTaken { path: owned() });
     }
-    match knock(path) {
+    match probe(path) {
         Ok(_) => Err(IoError::SocketPathInUse { path: owned() }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
@@ -147,7 +147,7 @@ fn clear_the_path(path: &Path) -> Result<(), IoError> {
 }
 
 /// Connects without waiting for a listener whose backlog is full.
-fn knock(path: &Path) -> io::Result<()> {
+fn probe(path: &Path) -> io::Result<()> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
     socket.connect(&SockAddr::unix(path)?)

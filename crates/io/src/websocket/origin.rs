@@ -137,14 +137,14 @@ impl AllowedOrigins {
 #[derive(Debug, Default)]
 pub(crate) struct OriginGate {
     allowed: AllowedOrigins,
-    told: RefCell<BTreeSet<String>>,
+    logged: RefCell<BTreeSet<String>>,
 }
 
 impl OriginGate {
     pub(crate) fn new(allowed: AllowedOrigins) -> Rc<OriginGate> {
         Rc::new(OriginGate {
             allowed,
-            told: RefCell::default(),
+            logged: RefCell::default(),
         })
     }
 
@@ -164,13 +164,13 @@ impl OriginGate {
 
     /// Logs a refusal: each origin once, up to a bound.
     fn tell(&self, origin: String) {
-        let mut told = self.told.borrow_mut();
-        if told.len() < MAX_LOGGED_ORIGINS && !told.contains(&origin) {
+        let mut logged = self.logged.borrow_mut();
+        if logged.len() < MAX_LOGGED_ORIGINS && !logged.contains(&origin) {
             tracing::warn!(
                 ?origin,
                 "refused a web page: its origin is not among allowed_origins"
             );
-            told.insert(origin);
+            logged.insert(origin);
         }
     }
 }
@@ -303,6 +303,6 @@ mod tests {
         for number in 0..1_000 {
             gate.tell(format!("https://{number}.example"));
         }
-        assert_eq!(gate.told.borrow().len(), MAX_LOGGED_ORIGINS);
+        assert_eq!(gate.logged.borrow().len(), MAX_LOGGED_ORIGINS);
     }
 }

@@ -55,10 +55,15 @@ pub(crate) fn fragment_overhead(header: Option<&LpHeader>) -> usize {
 
 /// Returns the size of each fragment but the last, and the number of fragments, of a packet of
 /// `len` bytes. Returns `None` if there would be too many fragments.
-pub(crate) fn cut(len: usize, overhead: usize, mtu: usize, most: usize) -> Option<(usize, usize)> {
+pub(crate) fn cut(
+    len: usize,
+    overhead: usize,
+    mtu: usize,
+    max_fragments: usize,
+) -> Option<(usize, usize)> {
     let room = mtu.checked_sub(overhead).filter(|room| *room > 0)?;
     let count = len.div_ceil(room);
-    (count <= most).then_some((room, count))
+    (count <= max_fragments).then_some((room, count))
 }
 
 /// Returns the packet with its header, as one element.

@@ -59,7 +59,7 @@ pub(crate) struct Ndnlpv2 {
     ack_due: Option<Time>,
     // The Acks of the frame that is being written.
     taken: Vec<u64>,
-    came: RecentNumbers,
+    recent: RecentNumbers,
     // Empty between calls.
     overtaken: Vec<u64>,
 }
@@ -86,7 +86,7 @@ impl Ndnlpv2 {
             acks: VecDeque::new(),
             ack_due: None,
             taken: Vec::new(),
-            came: RecentNumbers::default(),
+            recent: RecentNumbers::default(),
             overtaken: Vec::new(),
         }
     }
@@ -165,7 +165,7 @@ impl Ndnlpv2 {
         // its first numbers (NFD), which must not look like duplicates: they were forgotten long
         // ago, unless it restarts twice.
         let memory = MIN_MEMORY.max(self.rtt.timeout() * (u32::from(MAX_RETRANSMISSIONS) + 1));
-        let twice = sequence.is_some_and(|sequence| self.came.came_before(now, sequence, memory));
+        let twice = sequence.is_some_and(|sequence| self.recent.came_before(now, sequence, memory));
         stats.duplicates += u64::from(twice);
         twice
     }

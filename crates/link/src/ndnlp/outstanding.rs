@@ -519,11 +519,11 @@ mod tests {
     #[test]
     fn more_than_the_limit_are_not_kept() {
         let mut window = Outstanding::new(0, 3);
-        let let_go = (0..5)
+        let dropped = (0..5)
             .filter_map(|id| window.push(Time::ZERO, piece(id), 1, None))
             .count();
         assert_eq!(
-            (let_go, window.len(), window.waiting(), window.base()),
+            (dropped, window.len(), window.waiting(), window.base()),
             (2, 3, 3, 2)
         );
     }

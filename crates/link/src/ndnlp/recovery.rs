@@ -40,16 +40,20 @@ pub(crate) struct Profiles {
 
 impl Profiles {
     pub(crate) fn new(config: &LinkServiceConfig, rng: &mut SeededRng) -> Profiles {
-        let most = config.max_outstanding;
+        let max_outstanding = config.max_outstanding;
         let recovering: Vec<Box<dyn Recovery>> = match config.reliability {
             Reliability::Off => Vec::new(),
             Reliability::Paper {
                 max_retransmissions,
-            } => vec![Box::new(Paper::new(rng, max_retransmissions, most))],
-            Reliability::Ndnlpv2 => vec![Box::new(Ndnlpv2::new(rng, most))],
+            } => vec![Box::new(Paper::new(
+                rng,
+                max_retransmissions,
+                max_outstanding,
+            ))],
+            Reliability::Ndnlpv2 => vec![Box::new(Ndnlpv2::new(rng, max_outstanding))],
             Reliability::Adaptive => vec![Box::new(Adaptive::new(config, rng))],
             Reliability::Auto => {
-                let ndnlpv2 = Ndnlpv2::new(rng, most);
+                let ndnlpv2 = Ndnlpv2::new(rng, max_outstanding);
                 vec![Box::new(Adaptive::new(config, rng)), Box::new(ndnlpv2)]
             }
         };

@@ -29,7 +29,7 @@ pub(super) struct Identity {
 
 #[derive(Debug)]
 pub(super) struct Receiver {
-    came: NumberSet,
+    arrived: NumberSet,
     // Packets that arrived in a retransmission, by the number of their first frame.
     recovered: NumberSet,
     largest: Option<Largest>,
@@ -59,7 +59,7 @@ pub(super) struct Receiver {
 struct NumberHistory {
     before: u64,
     // The largest number at each `STEP` with a frame.
-    lately: VecDeque<Reached>,
+    recent: VecDeque<Reached>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -75,28 +75,28 @@ impl NumberHistory {
     /// Returns the middle of the range of possible numbers.
     fn middle(&mut self, now: Time) -> u64 {
         while let Some(reached) = self
-            .lately
+            .recent
             .front()
             .filter(|reached| reached.last + MAX_REORDERING <= now)
         {
             self.before = reached.number;
-            self.lately.pop_front();
+            self.recent.pop_front();
         }
         self.before.wrapping_add(64)
     }
 
     fn reached(&mut self, now: Time, number: u64) {
-        match self.lately.back_mut() {
+        match self.recent.back_mut() {
             Some(reached) if now.since(reached.first) < Self::STEP => {
                 (reached.last, reached.number) = (now, number);
             }
-            _ => self.lately.push_back(Reached {
+            _ => self.recent.push_back(Reached {
                 first: now,
                 last: now,
                 number,
             }),
         }
-        if self.lately.len() > 16 {
+        if self.recent.len() > 16 {
             self.middle(now);
         }
     }
@@ -121,7 +121,7 @@ impl Receiver {
     /// Returns a receiver that expects `first` as the number of the peer's first frame.
     pub(super) fn new(first: u64, report_delay: Duration) -> Receiver {
         Receiver {
-            came: NumberSet::new(first),
+            arrived: NumberSet::new(first),
             recovered: NumberSet::new(first),
             largest: None,
             report_delay,
@@ -134,7 +134,7 @@ impl Receiver {
             mean_size: 0,
             numbers: NumberHistory {
                 before: first.wrapping_sub(1),
-                lately: VecDeque::new(),
+                recent: VecDeque::new(),
             },
             runs: Vec::with_capacity(MAX_RUNS),
         }
@@ -150,7 +150,7 @@ impl Receiver {
         size: usize,
         loss: f64,
     ) -> Option<Identity> {
-        let expected = self.came.next();
+        let expected = self.arrived.next();
         let width = number.width;
         let number = number.expand(if width == 1 {
             self.numbers.middle(now)
@@ -158,7 +158,7 @@ impl Receiver {
             expected
         });
         let first = number.checked_sub(resent.map_or(0, |resent| resent.back))?;
-        match self.came.insert(number) {
+        match self.arrived.insert(number) {
             Insert::Twice => return Some(Identity { first, twice: true }),
             // The packet is from before the agreement, so it is unknown whether it is a duplicate.
             Insert::Forgotten => {
@@ -201,7 +201,7 @@ impl Receiver {
         }
         let twice = match first == number {
             true => self.recovered.contains(number),
-            false => self.came.contains(first) || self.recovered.insert(first) == Insert::Twice,
+            false => self.arrived.contains(first) || self.recovered.insert(first) == Insert::Twice,
         };
         Some(Identity { first, twice })
     }
@@ -223,7 +223,7 @@ impl Receiver {
             low: lowest,
             width: 4,
         }
-        .expand(self.came.next());
+        .expand(self.arrived.next());
         self.answer = Some(Answer {
             top: None,
             bottom,
@@ -289,8 +289,9 @@ impl Receiver {
             }
         }
         self.answer = self.answer.and_then(|answer| {
-            let more =
-                lowest > answer.bottom.max(self.came.floor()) && answer.left > 1 && lowest < top.0;
+            let more = lowest > answer.bottom.max(self.arrived.floor())
+                && answer.left > 1
+                && lowest < top.0;
             self.alone |= more;
             more.then_some(Answer {
                 top: Some(lowest),
@@ -305,11 +306,11 @@ impl Receiver {
     /// arrived.
     fn collect_runs(&mut self, top: u64, bottom: u64) -> u64 {
         self.runs.clear();
-        let bottom = bottom.max(self.came.floor());
+        let bottom = bottom.max(self.arrived.floor());
         let (mut below, mut lowest, mut present) = (top, top, true);
         while below > bottom && self.runs.len() < MAX_RUNS {
             let run = self
-                .came
+                .arrived
                 .run(below - 1, bottom, present)
                 .min(wire::MAX_RUN_LEN);
             self.runs.push(run);

@@ -58,7 +58,7 @@ pub(super) struct Sender {
     pub(super) ask: Option<u64>,
     pub(super) resend_asks: bool,
     // The send times of the last 128 frames, and of every 256th one of the last 128 times 256.
-    sent_lately: [Time; 128],
+    recent_sends: [Time; 128],
     sent_before: [Time; 128],
     // Numbers have at least two octets until this time.
     wide_until: Time,
@@ -86,7 +86,7 @@ impl Sender {
             asked: None,
             ask: None,
             resend_asks: false,
-            sent_lately: [Time::ZERO; 128],
+            recent_sends: [Time::ZERO; 128],
             sent_before: [Time::ZERO; 128],
             wide_until: Time::ZERO,
             found: Vec::new(),
@@ -111,7 +111,7 @@ impl Sender {
                 .unwrap_or_default();
             then == Time::ZERO || now.since(then) >= MAX_REORDERING
         };
-        if span < 64 && now >= self.wide_until && slow(&self.sent_lately, next) {
+        if span < 64 && now >= self.wide_until && slow(&self.recent_sends, next) {
             1
         } else if span < 1 << 14 && slow(&self.sent_before, next / 256) {
             2
@@ -131,7 +131,7 @@ impl Sender {
         replaces: Option<u64>,
     ) -> Option<Piece> {
         let number = self.outstanding.next();
-        if let Some(at) = self.sent_lately.get_mut((number % 128) as usize) {
+        if let Some(at) = self.recent_sends.get_mut((number % 128) as usize) {
             *at = now;
         }
         if number.is_multiple_of(256)

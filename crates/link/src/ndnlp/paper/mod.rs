@@ -39,7 +39,7 @@ pub(crate) struct Paper {
     next_packet: u64,
     rtt: RttEstimator,
     loss: LossMeter,
-    came: Option<NumberSet>,
+    frames: Option<NumberSet>,
     packets: RecentNumbers,
     // Frame numbers to acknowledge, with the number of copies left to send; the oldest first.
     acks: VecDeque<(u32, u8)>,
@@ -84,7 +84,7 @@ impl Paper {
             // The estimate serves statistics only: there is no timer.
             rtt: RttEstimator::new(zero, zero, zero),
             loss: LossMeter::default(),
-            came: None,
+            frames: None,
             packets: RecentNumbers::default(),
             acks: VecDeque::new(),
             gaps: VecDeque::new(),
@@ -135,19 +135,19 @@ impl Paper {
 
     /// Handles the numbers of a frame. Returns true if its packet is a duplicate.
     fn handle_numbers(&mut self, now: Time, numbers: Numbers, stats: &mut LinkStats) -> bool {
-        let came = self
-            .came
+        let frames = self
+            .frames
             .get_or_insert_with(|| NumberSet::new(FIRST + u64::from(numbers.frame)));
-        let offset = i64::from(numbers.frame.wrapping_sub(came.next() as u32) as i32);
-        let mut number = came.next().saturating_add_signed(offset);
+        let offset = i64::from(numbers.frame.wrapping_sub(frames.next() as u32) as i32);
+        let mut number = frames.next().saturating_add_signed(offset);
         if offset.unsigned_abs() > 1 << 20 {
             // No link has that many frames in flight, so the sender has restarted.
             number = FIRST + u64::from(numbers.frame);
-            *came = NumberSet::new(number);
+            *frames = NumberSet::new(number);
         }
-        came.insert(number);
-        let lowest = number.saturating_sub(GAP_FRAMES).max(came.floor());
-        let reports_gap = (lowest..number).any(|before| !came.contains(before));
+        frames.insert(number);
+        let lowest = number.saturating_sub(GAP_FRAMES).max(frames.floor());
+        let reports_gap = (lowest..number).any(|before| !frames.contains(before));
         if self.acks.len() < MAX_WAITING_ACKS {
             self.acks.push_back((numbers.frame, ACK_COPIES));
             if reports_gap {
@@ -168,13 +168,13 @@ impl Paper {
     /// carries one copy of each ACK, as many as fit: those of this frame go to `self.taken`.
     fn take_acks(&mut self, room: usize) {
         self.taken.clear();
-        let most = (room / wire::ACK_LEN).min(MAX_ACKS).min(self.acks.len());
-        if most == self.acks.len() {
+        let count = (room / wire::ACK_LEN).min(MAX_ACKS).min(self.acks.len());
+        if count == self.acks.len() {
             self.gaps.clear();
         }
         for (number, copies) in self
             .acks
-            .range_mut(..most)
+            .range_mut(..count)
             .filter(|(_, copies)| *copies > 0)
         {
             self.taken.push(*number);

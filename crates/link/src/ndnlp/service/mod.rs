@@ -191,12 +191,12 @@ impl LinkService {
         let written = match self.config.frames {
             FrameKind::Stream { batch } => self.write_stream(now, batch, buffer),
             FrameKind::Datagram { .. } => {
-                let most = if self.pacer.is_some() {
+                let max_frames = if self.pacer.is_some() {
                     1
                 } else {
                     max_segments.max(1)
                 };
-                self.write_datagrams(now, most, buffer)
+                self.write_datagrams(now, max_frames, buffer)
             }
         };
         if let (Some(pacer), Some(written)) = (&mut self.pacer, written) {

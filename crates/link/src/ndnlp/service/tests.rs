@@ -54,14 +54,14 @@ fn exchange(reliability: Reliability) {
         }
     }
     for (end, service) in ends.iter().enumerate() {
-        let mut came = received[end].clone();
-        let total = came.len();
-        came.sort();
-        came.dedup();
-        assert_eq!(came.len(), total, "{reliability:?}: each once");
+        let mut arrived = received[end].clone();
+        let total = arrived.len();
+        arrived.sort();
+        arrived.dedup();
+        assert_eq!(arrived.len(), total, "{reliability:?}: each once");
         let missing = sent
             .iter()
-            .filter(|(from, packet)| *from != end && !came.contains(packet))
+            .filter(|(from, packet)| *from != end && !arrived.contains(packet))
             .count();
         // These are the last frames of the paper's profile, or those sent before the agreement.
         assert!(missing <= 3, "{reliability:?}: {missing} missing");

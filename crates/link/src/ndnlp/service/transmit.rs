@@ -67,7 +67,7 @@ impl LinkService {
     pub(super) fn write_datagrams(
         &mut self,
         now: Time,
-        most: usize,
+        max_frames: usize,
         buffer: &mut Vec<u8>,
     ) -> Option<Written> {
         let start = buffer.len();
@@ -78,7 +78,7 @@ impl LinkService {
             segment = buffer.len() - start;
             frames = 1;
         }
-        while frames < most && buffer.len() - start + segment <= MAX_BATCH {
+        while frames < max_frames && buffer.len() - start + segment <= MAX_BATCH {
             let at = buffer.len();
             if !self.write_frame(now, buffer) {
                 break;
@@ -192,9 +192,9 @@ impl LinkService {
             piece.packet = wrapped(&piece.packet, piece.header.take());
         }
         let overhead = profile.fragment_overhead(piece.header.as_deref());
-        let most = profile.max_fragments();
-        let plan =
-            cut(piece.packet.len(), overhead, self.mtu, most).filter(|_| self.config.fragmentation);
+        let max_fragments = profile.max_fragments();
+        let plan = cut(piece.packet.len(), overhead, self.mtu, max_fragments)
+            .filter(|_| self.config.fragmentation);
         let Some((fragment_len, count)) = plan else {
             self.stats.drops.too_big += 1;
             return false;
