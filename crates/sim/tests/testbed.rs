@@ -1,4 +1,4 @@
-//! Nets: faults begin and end when they should, and machines come back.
+//! Nets: faults begin and end on time, and machines restart.
 #![allow(
     clippy::unwrap_used,
     reason = "a test that finds nothing to unwrap has failed"
@@ -22,7 +22,7 @@ fn link() -> DuplexLink {
     })
 }
 
-/// A probe that keeps what it heard beyond a crash, as on a disk.
+/// Makes a probe that keeps its record beyond a crash, as on a disk.
 fn remembering(_: &Life, last: Option<&mut Probe>) -> Probe {
     let mut probe = Probe::default();
     probe.heard = last
@@ -110,7 +110,7 @@ fn a_restart_while_it_runs_is_a_crash_too() {
 }
 
 #[test]
-fn what_is_held_arrives_in_order_when_the_fault_ends() {
+fn held_frames_arrive_in_order_when_the_fault_ends() {
     let mut net = pair();
     let lasts = Duration::from_secs(1);
     net.strike(&Fault::Hold { link: 0, lasts });
@@ -150,7 +150,7 @@ fn a_fast_clock_shows_more_and_its_deadlines_come_early() {
     assert_eq!(net.with(1, |_, now| now), Time::from_secs(200));
 }
 
-/// Whoever starts asks what time it is: only its skew is wrong then.
+/// A starting node asks for the time, so only its skew is wrong then.
 #[test]
 fn a_wall_clock_is_set_when_its_node_starts() {
     let mut net = pair();
@@ -164,7 +164,7 @@ fn a_wall_clock_is_set_when_its_node_starts() {
 }
 
 #[test]
-fn who_is_badly_wrong_about_the_time_starts_anew_when_the_faults_end() {
+fn a_node_with_a_badly_wrong_clock_restarts_when_the_faults_end() {
     let mut net = pair();
     net.set_clock(0, TOLERATED, 0);
     net.set_clock(1, TOLERATED + Duration::from_millis(1), 0);
@@ -259,7 +259,7 @@ fn after_any_faults_the_net_carries_frames_again() {
 }
 
 #[test]
-fn wishes_are_answered_by_hand_where_that_is_wanted() {
+fn port_requests_can_be_answered_by_hand() {
     let mut net = pair();
     let (id, port) = (net.id(0), net.port(0));
     net.sim_mut().answer_requests_by_hand(id);
@@ -284,7 +284,7 @@ fn wishes_are_answered_by_hand_where_that_is_wanted() {
 }
 
 #[test]
-fn what_a_machine_does_about_a_port_that_is_closed_is_done_at_once() {
+fn a_machine_s_reaction_to_a_closed_port_takes_effect_at_once() {
     let mut net = pair();
     let (id, port) = (net.id(0), net.port(0));
     net.connect(0, 1, &link()).unwrap();
@@ -297,7 +297,7 @@ fn what_a_machine_does_about_a_port_that_is_closed_is_done_at_once() {
 
 #[test]
 #[should_panic(expected = "'first' sends by port 0, which is blocked")]
-fn a_machine_that_sends_by_a_blocked_port_is_caught() {
+fn a_machine_that_sends_to_a_blocked_port_is_caught() {
     let mut net = pair();
     let (id, port) = (net.id(0), net.port(0));
     net.sim_mut().block_port(id, port);

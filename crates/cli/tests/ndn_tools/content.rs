@@ -9,7 +9,7 @@ use super::support::{Running, noise};
 use super::with_input;
 
 #[test]
-fn what_is_served_is_got_in_order_by_every_window_and_every_way() {
+fn served_content_arrives_in_order_with_every_window_and_output() {
     let router = Router::start();
     let content = noise(3_000_001, 7);
     let _serve = router.serve("/big/file", &content, &[]);
@@ -35,7 +35,7 @@ fn what_is_served_is_got_in_order_by_every_window_and_every_way() {
         );
         assert!(fs::read(&target).unwrap() == content, "{more:?}");
     }
-    // A link is followed, a pipe is written in place.
+    // A link is followed; a pipe is written in place.
     let link = router.path("link");
     std::os::unix::fs::symlink(&target, &link).unwrap();
     fs::write(&target, b"old").unwrap();
@@ -75,7 +75,7 @@ fn what_is_served_is_got_in_order_by_every_window_and_every_way() {
 }
 
 #[test]
-fn get_writes_the_logs_that_ndnget_writes() {
+fn get_writes_the_logs_of_ndnget() {
     let router = Router::start();
     let _serve = router.serve("/logged", &noise(400_000, 3), &[]);
     let (windows, times, got) = (router.path("cwnd"), router.path("rtt"), router.path("got"));
@@ -111,7 +111,7 @@ fn get_writes_the_logs_that_ndnget_writes() {
 }
 
 #[test]
-fn content_comes_by_version_by_prefix_and_without_discovery() {
+fn content_is_found_by_version_by_prefix_and_without_discovery() {
     let router = Router::start();
     let (content, name) = (noise(50_000, 9), "/versions/v=42");
     let _serve = router.serve(name, &content, &["--size", "1000"]);
@@ -193,13 +193,13 @@ fn a_get_that_fails_says_why_and_leaves_the_old_file_alone() {
 }
 
 #[test]
-fn content_signed_by_a_key_is_believed_by_its_anchor_only() {
+fn content_signed_by_a_key_is_trusted_by_its_anchor_only() {
     let router = Router::start();
     let key = router.prints(&["key", "gen", "/site"]);
     assert!(key.starts_with("/site/KEY/"), "{key}");
     let anchor = router.path("site.cert");
     fs::write(&anchor, router.prints(&["key", "cert", "show", "/site"])).unwrap();
-    // A second identity, certified by the first.
+    // The first identity certifies a second one.
     router.prints(&["key", "gen", "/site/alice", "--type", "ed25519"]);
     let (request, issued) = (router.path("alice.req"), router.path("alice.cert"));
     let (request, issued) = (request.to_str().unwrap(), issued.to_str().unwrap());

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::support::ndn::Router;
 
 #[test]
-fn keys_survive_a_journey_in_a_safe_bag() {
+fn keys_survive_export_and_import_in_a_safe_bag() {
     let router = Router::start();
     let passphrase = router.path("passphrase");
     fs::write(&passphrase, "correct horse\n").unwrap();

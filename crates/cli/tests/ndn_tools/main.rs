@@ -1,4 +1,4 @@
-//! The tools of the NDN plane in use: real processes with a real router between them.
+//! The tools of the NDN plane: real processes with a real router between them.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -36,7 +36,7 @@ fn with_input(mut command: Command, input: &[u8]) -> (i32, Vec<u8>, String) {
 }
 
 #[test]
-fn peek_gets_what_poke_offers() {
+fn peek_gets_the_data_of_poke() {
     let router = Router::start();
     let poke = router.producer(&[
         "ndn",
@@ -61,7 +61,7 @@ fn peek_gets_what_poke_offers() {
         (Some(1000.0), Some("hello"))
     );
     poke.await_json(|value| value["event"] == "sent");
-    // From the router's content store: the program that offered it has ended.
+    // The Data comes from the router's content store: the program that sent it has ended.
     assert_eq!(
         router.prints(&["ndn", "peek", "-p", "/poke/hello"]),
         "hello"
@@ -74,11 +74,11 @@ fn peek_gets_what_poke_offers() {
 }
 
 #[test]
-fn a_peek_that_nobody_answers_says_why_by_its_code() {
+fn an_unanswered_peek_gives_the_reason_by_its_code() {
     let router = Router::start();
     let (code, errors) = router.fails(&["ndn", "peek", "/nowhere"]);
     assert!(code == 4 && errors.contains("NoRoute"), "{code} {errors}");
-    // Registered, but it answers no Interest.
+    // The server registers, but answers no Interest.
     let rules = router.path("silent.conf");
     fs::write(&rules, "Name=/silent\n").unwrap();
     let _silent = router.producer(&[
@@ -101,7 +101,7 @@ fn a_peek_that_nobody_answers_says_why_by_its_code() {
 }
 
 #[test]
-fn a_poke_that_nobody_asks_for_ends_in_time() {
+fn a_poke_without_an_interest_ends_in_time() {
     let router = Router::start();
     let (code, _, errors) = with_input(
         router.command(&["ndn", "poke", "/unasked", "-w", "300"]),
@@ -163,7 +163,7 @@ fn a_ping_that_is_interrupted_still_summarises() {
 }
 
 #[test]
-fn a_forwarder_that_is_not_there_is_named_with_what_to_do() {
+fn the_error_for_an_absent_forwarder_says_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let socket = format!("unix://{}/none.sock", folder.path().display());
     for (code, arguments) in [
@@ -293,7 +293,7 @@ fn every_command_shows_an_example() {
         for command in commands {
             let (code, out, _) = finished(whimbrel().args(group).args([command, "--help"]));
             assert!(code == 0 && out.contains("Example"), "{group:?} {command}");
-            assert!(!out.contains('\u{1b}'), "no colours where nobody sees them");
+            assert!(!out.contains('\u{1b}'), "no colours in a pipe");
         }
     }
     for command in ["show", "issue", "install", "list", "delete"] {

@@ -147,7 +147,7 @@ fn strategies_are_set_shown_and_unset() {
 }
 
 #[test]
-fn the_content_store_is_looked_at_configured_and_emptied() {
+fn the_content_store_is_shown_configured_and_emptied() {
     let router = Router::start();
     let content = noise(4_000_000, 11);
     let serve = router.serve("/stored", &content, &["--freshness", "1 h"]);
@@ -169,7 +169,7 @@ fn the_content_store_is_looked_at_configured_and_emptied() {
 }
 
 #[test]
-fn status_tells_of_the_forwarder_and_its_faces() {
+fn status_describes_the_forwarder_and_its_faces() {
     let router = Router::start();
     let text = router.prints(&["status"]);
     assert!(

@@ -1,4 +1,4 @@
-//! Records to try things with, and a resolver and its servers on the test bed.
+//! Records for tests, and a resolver with its servers on the testbed.
 
 #![allow(
     dead_code,
@@ -32,7 +32,7 @@ pub fn router(seed: u8) -> Address {
     Address::new(Guid([seed; 32]))
 }
 
-/// A binding of `keys(seed)` that lives for `life_ms` from the epoch.
+/// Returns a binding of `keys(seed)` that lives for `life_ms` from the epoch.
 pub fn binding(seed: u8, version: u64, life_ms: u64, addresses: Vec<Address>) -> Record {
     Record::binding(&keys(seed), &said(version, life_ms, addresses)).unwrap()
 }
@@ -57,7 +57,7 @@ pub fn up() -> PortEvent {
     })
 }
 
-/// A network that delays.
+/// Returns a network that only delays.
 pub fn good() -> LinkSpec {
     LinkSpec {
         delay: Duration::from_millis(10),
@@ -65,7 +65,7 @@ pub fn good() -> LinkSpec {
     }
 }
 
-/// A network that loses, duplicates, damages and reorders.
+/// Returns a network that loses, duplicates, damages and reorders.
 pub fn bad() -> LinkSpec {
     LinkSpec {
         delay: Duration::from_millis(25),
@@ -84,7 +84,7 @@ pub fn bad() -> LinkSpec {
 type Party = AnyMachine<ResolverEvent>;
 type Frames = Rc<RefCell<Vec<Vec<u8>>>>;
 
-/// A server that keeps its records, and nothing else, over a restart.
+/// Makes a server that keeps only its records over a restart.
 fn server(life: &Life, last: Option<&mut Party>) -> Party {
     let last = last.and_then(|party| party.get::<Server<MemoryStore>>());
     let store = last.map(|server| server.store().clone());
@@ -98,7 +98,7 @@ fn server(life: &Life, last: Option<&mut Party>) -> Party {
     AnyMachine::new(server, |event| panic!("a server says {event:?}"))
 }
 
-/// A resolver (node 0), its servers (from node 1 on), and behind each of those another client.
+/// A resolver (node 0), its servers (from node 1 on), and another client behind each of those.
 pub struct Pair {
     net: Net<Party>,
     servers: usize,
@@ -179,12 +179,12 @@ impl Pair {
         (0..self.servers).map(|index| self.server(index))
     }
 
-    /// The server loses everything but its records, and does not say so.
+    /// Restarts a server silently. It loses everything except its records.
     pub fn restart_server(&mut self, index: usize) {
         self.net.restart(1 + index, 0);
     }
 
-    /// Nothing that the resolver and a server send each other arrives, until this is undone.
+    /// Loses all frames between the resolver and a server, until it is called with false.
     pub fn silence(&mut self, index: usize, silent: bool) {
         let link = self.net.link(index);
         if silent {
@@ -208,7 +208,7 @@ impl Pair {
         self.drive(Duration::ZERO);
     }
 
-    /// Every frame that a server has sent to the resolver, or the resolver to a server.
+    /// Returns every frame that a server has sent to the resolver, or the resolver to a server.
     pub fn sent(&self, by_server: bool) -> Vec<Vec<u8>> {
         let frames = if by_server {
             &self.from_server
@@ -218,7 +218,7 @@ impl Pair {
         frames.borrow().clone()
     }
 
-    /// The first server and the resolver both get a frame of long ago.
+    /// Delivers an old frame to the first server and to the resolver.
     pub fn replay(&mut self, frame: &[u8]) {
         for node in [1, 0] {
             let port = self.net.port(node);
@@ -227,7 +227,7 @@ impl Pair {
         }
     }
 
-    /// Lets everything happen that happens in the next `span`.
+    /// Runs for `span`.
     pub fn drive(&mut self, span: Duration) {
         for happening in self.net.run_for(span) {
             if let Happening::Told(told) = happening {
@@ -244,7 +244,7 @@ impl Pair {
     }
 }
 
-/// The resolver's port to a server.
+/// Returns the resolver's port to a server.
 pub fn port_of(server: usize) -> PortId {
     PortId(2 * server as u32)
 }

@@ -1,4 +1,4 @@
-//! What a scenario does to a network: links that fail, nodes that crash.
+//! Faults that a scenario injects: link failures and node crashes.
 
 use core::time::Duration;
 
@@ -12,7 +12,8 @@ use crate::link::{LinkSpec, LinkSpecError};
 const IDLE_CALLER: Duration = Duration::from_secs(60);
 
 impl<M: Machine> Simulator<M> {
-    /// Cuts a link in both directions: what is sent is lost, what propagates already arrives.
+    /// Cuts a link in both directions. Frames sent from now on are lost; frames that propagate
+    /// already still arrive.
     pub fn partition(&mut self, link: LinkId) {
         for direction in Direction::BOTH {
             self.set_direction_up(link, direction, false);
@@ -34,8 +35,7 @@ impl<M: Machine> Simulator<M> {
         self.schedule_lane(lane);
     }
 
-    /// Holds back all that arrives over a link in both directions, in order, until
-    /// [`Self::release`].
+    /// Holds all arrivals over a link in both directions, in order, until [`Self::release`].
     pub fn hold(&mut self, link: LinkId) {
         for direction in Direction::BOTH {
             let lane = lane_index(link, direction);
@@ -44,7 +44,7 @@ impl<M: Machine> Simulator<M> {
         }
     }
 
-    /// Undoes [`Self::hold`]; what was held back arrives now.
+    /// Undoes [`Self::hold`]. Held frames arrive now.
     pub fn release(&mut self, link: LinkId) {
         for direction in Direction::BOTH {
             let lane = lane_index(link, direction);
@@ -55,7 +55,8 @@ impl<M: Machine> Simulator<M> {
 
     /// Changes the address of the peer that called over this link, as a move or a NAT does: its
     /// frames come in on a new port of the listener. Frames to the old port are lost, and it closes
-    /// after a minute of idleness, as over sockets. Returns the new port; `None` if no end of the link is a listener's.
+    /// after a minute of idleness, as over sockets. Returns the new port; `None` if no end of the
+    /// link is a listener's.
     pub fn move_caller(&mut self, link: LinkId) -> Option<PortId> {
         let lanes = Direction::BOTH.map(|direction| lane_index(link, direction));
         let listens = |lane: &usize| {
@@ -90,8 +91,8 @@ impl<M: Machine> Simulator<M> {
         Some(new)
     }
 
-    /// Changes what one direction of a link does from now on; the link's encapsulation stays on top
-    /// of it.
+    /// Changes one direction of a link from now on. The link's encapsulation is added to the new
+    /// specification.
     pub fn set_link_spec(
         &mut self,
         link: LinkId,
@@ -106,15 +107,16 @@ impl<M: Machine> Simulator<M> {
         Ok(())
     }
 
-    /// Stops a node: its machine gets nothing more, and what arrives is lost. Nobody is told.
+    /// Stops a node: its machine gets no more calls, and arriving frames are lost. Its peers are
+    /// not told.
     pub fn crash(&mut self, node: NodeId) {
         let node = &mut self.nodes[node.index()];
         node.running = false;
         node.wake = None;
     }
 
-    /// Starts a node again (or at once, if it runs) with a fresh machine, which is told of the
-    /// ports that are open; gives the old machine back.
+    /// Starts a node with a fresh machine, which is told of the open ports; a node that runs is
+    /// restarted. Returns the old machine.
     pub fn restart(&mut self, node: NodeId, machine: M) -> M {
         let restarted = &mut self.nodes[node.index()];
         let old = core::mem::replace(&mut restarted.machine, machine);
@@ -136,7 +138,7 @@ impl<M: Machine> Simulator<M> {
         old
     }
 
-    /// Whether a node has not been crashed.
+    /// Returns true unless the node has crashed.
     pub fn is_running(&self, node: NodeId) -> bool {
         self.nodes[node.index()].running
     }
