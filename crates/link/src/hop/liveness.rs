@@ -32,29 +32,12 @@ pub(super) enum Due {
     Lost,
 }
 
-/// The state of the sending half.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sending {
-    /// Time-outs in a row without an answer.
-    pub(super) attempts: u32,
-    /// The smoothed round trip.
-    pub(super) rtt: Option<Duration>,
-    /// How long the path takes for one full frame; zero before that is known.
-    pub(super) frame_time: Duration,
-    /// A chunk waits or is under way.
-    pub(super) has_work: bool,
-}
-
 #[derive(Debug)]
 pub(super) struct Liveness {
     state: State,
     heard_at: Time,
     // When the neighbour was last asked for a sign of life, or heard, whichever is later.
     quiet_since: Option<Time>,
-    // A chunk of its was half received when it was last heard.
-    was_expecting: bool,
-    // The longest of the latest pauses in the middle of a chunk: on a thin link a frame takes long.
-    pause: Duration,
 }
 
 impl Liveness {
@@ -63,8 +46,6 @@ impl Liveness {
             state: State::Responsive,
             heard_at: now,
             quiet_since: None,
-            was_expecting: false,
-            pause: Duration::ZERO,
         }
     }
 
@@ -78,41 +59,35 @@ impl Liveness {
     }
 
     /// A frame of the session arrived; true if the neighbour was unresponsive until now.
-    /// `expecting` if a chunk of the neighbour's is half received.
-    pub(super) fn heard(&mut self, now: Time, expecting: bool) -> bool {
+    pub(super) fn heard(&mut self, now: Time) -> bool {
         let back = !self.is_responsive();
-        if self.was_expecting && !back {
-            self.pause = (self.pause * 7 / 8).max(now.since(self.heard_at));
-        }
-        self.was_expecting = expecting;
         self.state = State::Responsive;
         self.heard_at = now;
         self.quiet_since = Some(now);
         back
     }
 
-    /// What is due, given the state of the sending half and whether a chunk of the neighbour's is
-    /// half received.
+    /// `attempts` time-outs in a row have expired; `rtt` is the smoothed round trip; `expecting` if
+    /// a chunk of the neighbour's is half received; `waiting` if one is to be sent.
     pub(super) fn handle_timeout(
         &mut self,
         now: Time,
         config: &HopConfig,
-        sending: &Sending,
+        attempts: u32,
+        rtt: Option<Duration>,
         expecting: bool,
+        waiting: bool,
     ) -> Option<Due> {
         let idle_probe = self.next_idle_probe(config, expecting);
-        let frame_time = sending.frame_time.max(self.pause);
         match &mut self.state {
             State::Responsive => {
                 let patience = config
                     .unresponsive_silence
-                    .max(sending.rtt.unwrap_or_default().saturating_mul(4))
-                    .max(frame_time * 4);
-                if sending.attempts >= config.unresponsive_timeouts
-                    && now.since(self.heard_at) >= patience
+                    .max(rtt.unwrap_or_default().saturating_mul(4));
+                if attempts >= config.unresponsive_timeouts && now.since(self.heard_at) >= patience
                 {
                     self.state = State::Unresponsive {
-                        next_probe: now + config.outage_probe_interval.max(frame_time),
+                        next_probe: now + config.outage_probe_interval,
                         broke_off: expecting,
                     };
                     return Some(Due::Lost);
@@ -130,13 +105,12 @@ impl Liveness {
                 if now < *next_probe {
                     return None;
                 }
-                let patience = if sending.has_work || *broke_off {
+                let patience = if waiting || *broke_off {
                     WAITING_PATIENCE
                 } else {
                     OUTAGE_PATIENCE
                 };
-                let interval = probe_interval(config, now.since(self.heard_at), patience);
-                *next_probe = now + interval.max(frame_time);
+                *next_probe = now + probe_interval(config, now.since(self.heard_at), patience);
                 Some(Due::Probe)
             }
         }
@@ -147,7 +121,7 @@ impl Liveness {
     /// trip earlier than an answer would.
     fn next_idle_probe(&self, config: &HopConfig, expecting: bool) -> Option<Time> {
         let interval = if expecting {
-            config.outage_probe_interval.max(self.pause * 2)
+            config.outage_probe_interval
         } else {
             config.idle_probe_interval
         };

@@ -43,7 +43,7 @@ pub use stats::{HopDrops, HopStats};
 
 use crate::path_mtu;
 use feedback::Disbelief;
-use liveness::{Due, Liveness, Sending};
+use liveness::{Due, Liveness};
 use outbound::Parcel;
 use receiver::Receiver;
 use sender::Sender;
@@ -231,17 +231,15 @@ impl Hop {
             return;
         }
         self.sender.handle_timeout(now, &mut self.stats);
-        let sending = Sending {
-            attempts: self.sender.attempts(),
-            rtt: self.sender.smoothed_rtt(),
-            frame_time: self.sender.frame_time(),
-            has_work: self.sender.has_work(),
-        };
-        let expecting = self.receiver.arriving() > 0;
-        match self
-            .liveness
-            .handle_timeout(now, &self.config, &sending, expecting)
-        {
+        let (attempts, rtt) = (self.sender.attempts(), self.sender.smoothed_rtt());
+        match self.liveness.handle_timeout(
+            now,
+            &self.config,
+            attempts,
+            rtt,
+            self.receiver.arriving() > 0,
+            self.sender.has_work(),
+        ) {
             Some(Due::Lost) => {
                 self.stats.outages += 1;
                 self.events.push_back(HopEvent::Unresponsive);
@@ -389,7 +387,7 @@ impl Hop {
     }
 
     fn heard(&mut self, now: Time) {
-        if self.liveness.heard(now, self.receiver.arriving() > 0) {
+        if self.liveness.heard(now) {
             self.events.push_back(HopEvent::Responsive);
             self.sender.resume(now);
         }

@@ -124,13 +124,6 @@ impl RateModel {
         }
     }
 
-    /// Lowers what may be under way before anything is known of the rate.
-    pub(super) fn begin_with(&mut self, start_window: u64) {
-        if self.bandwidth() <= 0.0 {
-            self.start_window = self.start_window.min(start_window);
-        }
-    }
-
     /// Estimated delivery rate in bytes per second; 0 before the first estimate.
     pub(super) fn bandwidth(&self) -> f64 {
         self.best[0].max(self.best[1])

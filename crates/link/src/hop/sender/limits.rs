@@ -5,7 +5,6 @@ use core::time::Duration;
 use super::Sender;
 use crate::hop::config::Pacing;
 use crate::hop::lanes::Lane;
-use crate::hop::pacing::{bytes_in, span};
 
 /// Packets that may be under way before the path is known: what a small chunk has.
 pub(super) const INITIAL_PACKETS: u64 = 32;
@@ -24,14 +23,6 @@ const SHORTEST_FEEDBACK: Duration = Duration::from_millis(10);
 const SHORTEST_SLOW_ROUND: Duration = Duration::from_millis(50);
 /// Most bytes of chunks that are queued and asked for ahead.
 const MOST_AHEAD: usize = 64 << 20;
-/// Before the path is known, over a round trip at least this long: that of a far neighbour or of a
-/// thin link, whose queue holds no more. As TCP begins (RFC 6928).
-pub(super) const LONG_ROUND: Duration = Duration::from_millis(250);
-pub(super) const INITIAL_PACKETS_OF_LONG_ROUND: u64 = 10;
-/// On a thin link, as many packets as it takes in [`SLOW_FLIGHT`] may be under way and go between
-/// two CSYNs, these at least: more would stand in its queue.
-const FEWEST_IN_FLIGHT: u64 = 2;
-const SLOW_FLIGHT: Duration = Duration::from_millis(250);
 /// Lanes that may each have a chunk begun whatever waits already.
 pub(super) const MAX_LANES_BEGUN: usize = 16;
 /// Bounds of the wait before room is asked for again.
@@ -40,33 +31,9 @@ const ASK_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::fr
 impl Sender {
     pub(super) fn retry_after(&self) -> Duration {
         let first = self.rtt.timeout();
-        let after = self
-            .rtt
+        self.rtt
             .timeout_after(self.attempts)
-            .min(first.max(self.longest_retry));
-        // The bound of the time-out does not hold where a round trip is longer.
-        let round = self.rtt.smoothed().unwrap_or_default();
-        match round * 3 / 2 > self.longest_timeout {
-            true => after.max(round * 3 / 2),
-            false => after,
-        }
-    }
-
-    /// How long the path takes for one full frame; zero before its rate is known.
-    pub(in crate::hop) fn frame_time(&self) -> Duration {
-        match self.model.bandwidth() as u64 {
-            0 => Duration::ZERO,
-            rate => span(self.limits.frame as u64, rate),
-        }
-    }
-
-    /// Packets that may be under way, or go between two CSYNs, whatever the model says.
-    fn fewest_packets(&self) -> u64 {
-        match self.model.bandwidth() as u64 {
-            0 => FEWEST_PACKETS_PER_CSYN,
-            rate => (bytes_in(SLOW_FLIGHT, rate) / self.limits.frame as u64)
-                .clamp(FEWEST_IN_FLIGHT, FEWEST_PACKETS_PER_CSYN),
-        }
+            .min(first.max(self.longest_retry))
     }
 
     pub(super) fn ask_again_after(&self, attempt: u32) -> Duration {
@@ -88,7 +55,7 @@ impl Sender {
             .max(self.pacer.burst_bytes())
             .max(shortest)
             / frame;
-        packets.clamp(self.fewest_packets(), MOST_PACKETS_PER_CSYN)
+        packets.clamp(FEWEST_PACKETS_PER_CSYN, MOST_PACKETS_PER_CSYN)
     }
 
     pub(super) fn inflight_cap(&self) -> u64 {
@@ -99,7 +66,7 @@ impl Sender {
         let feedback = self.packets_per_csyn() * frame + self.pacer.burst_bytes();
         self.model
             .inflight_cap(feedback)
-            .max(self.fewest_packets() * frame)
+            .max(INITIAL_PACKETS * frame / 4)
     }
 
     /// What may be in flight now: for urgent packets a little more.
@@ -137,7 +104,7 @@ impl Sender {
             .smoothed()
             .unwrap_or_default()
             .max(SHORTEST_SLOW_ROUND);
-        (self.fewest_packets() * self.limits.frame as u64 * 1_000_000)
+        (FEWEST_PACKETS_PER_CSYN * self.limits.frame as u64 * 1_000_000)
             / (round.as_micros() as u64).max(1)
     }
 

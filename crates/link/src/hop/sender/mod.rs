@@ -67,7 +67,6 @@ pub(super) struct Sender {
     timer_from: Time,
     attempts: u32,
     longest_retry: Duration,
-    longest_timeout: Duration,
     suspended: bool,
     last_data: u64,
 }
@@ -111,7 +110,6 @@ impl Sender {
             timer_from: now,
             attempts: 0,
             longest_retry: config.outage_probe_interval,
-            longest_timeout: config.max_timeout,
             suspended: false,
             last_data: 0,
         }
@@ -315,11 +313,6 @@ impl Sender {
     pub(super) fn measured(&mut self, now: Time, rtt: Duration) {
         self.rtt.sample(rtt);
         self.model.round_trip(now, rtt);
-        if rtt >= limits::LONG_ROUND {
-            let frame = self.limits.frame as u64;
-            self.model
-                .begin_with(limits::INITIAL_PACKETS_OF_LONG_ROUND * frame);
-        }
         self.update_pace();
     }
 
