@@ -10,6 +10,8 @@ use core::time::Duration;
 use whimbrel_core::Time;
 
 use super::pacing::{bytes_in, span};
+use super::scavenger::Scavenger;
+use super::sharing::{Contest, Verdict, View};
 
 /// Rounds after which a delivery rate no longer counts.
 const RATE_ROUNDS: u32 = 10;
@@ -17,6 +19,8 @@ const RATE_ROUNDS: u32 = 10;
 const PROBE_ROUNDS: u32 = 8;
 /// How long the smallest round trip holds without being seen again.
 const MIN_RTT_AGE: Duration = Duration::from_secs(10);
+/// The same for a hop that takes only what others leave, and sees nothing else while they send.
+const SCAVENGED_RTT_AGE: Duration = Duration::from_secs(120);
 /// A queue that stands for so many rounds, although the sender makes room, is no queue: the path
 /// has become longer.
 const QUEUE_ROUNDS: u32 = 10;
@@ -100,6 +104,9 @@ pub(super) struct RateModel {
     forget_rtt: bool,
     // The first round after an outage is sent at half the remembered rate.
     resuming: bool,
+    contest: Contest,
+    // Rules instead of all this where only what others leave is to be taken.
+    scavenger: Option<Scavenger>,
 }
 
 impl RateModel {
@@ -121,6 +128,19 @@ impl RateModel {
             grain: Duration::ZERO,
             forget_rtt: false,
             resuming: false,
+            contest: Contest::new(now),
+            scavenger: None,
+        }
+    }
+
+    /// The same for a hop that takes only what others leave.
+    pub(super) fn scavenging(now: Time) -> RateModel {
+        RateModel {
+            phase: Phase::Cruise {
+                rounds: PROBE_ROUNDS,
+            },
+            scavenger: Some(Scavenger::new()),
+            ..RateModel::new(now, 0)
         }
     }
 
@@ -149,6 +169,9 @@ impl RateModel {
 
     /// Bytes per second to send at; `None` before the first round trip is known.
     pub(super) fn pace(&self) -> Option<f64> {
+        if let Some(scavenger) = &self.scavenger {
+            return scavenger.pace();
+        }
         let bandwidth = self.bandwidth();
         if self.is_growing() && !self.resuming {
             // A little more than the window makes of it, so that the window is what rules and no
@@ -165,6 +188,9 @@ impl RateModel {
         if bandwidth <= 0.0 {
             return None;
         }
+        if let Some(pace) = self.contest.pace() {
+            return Some(pace.min(MAX_RATE));
+        }
         let gain = match self.phase {
             _ if self.resuming => 0.5,
             Phase::StartUp => 1.0,
@@ -175,7 +201,9 @@ impl RateModel {
             Phase::Cruise { .. } => CRUISE_GAIN,
             Phase::Refresh { .. } => 1.0,
         };
-        let room = if self.queued_rounds == 0 {
+        let room = if self.contest.is_blunt() {
+            self.contest.loss().min(MAX_LOSS_ROOM)
+        } else if self.queued_rounds == 0 {
             self.loss.min(MAX_LOSS_ROOM)
         } else {
             0.0
@@ -186,15 +214,22 @@ impl RateModel {
     /// Most bytes that may be sent beyond the newest answered CSYN; `feedback` is how many bytes go
     /// between two answers, which a sender must have on top of what the path holds.
     pub(super) fn inflight_cap(&self, feedback: u64) -> u64 {
+        if let Some(scavenger) = &self.scavenger {
+            return scavenger.window() + feedback;
+        }
         let full = self.bandwidth_delay() as f64;
         if self.is_growing() {
             return self.start_window;
+        }
+        if let Some(window) = self.contest.cap() {
+            return window + feedback;
         }
         let share = match self.phase {
             Phase::StartUp | Phase::Drain { .. } => 1.25,
             Phase::ProbeDown => 1.25,
             Phase::Probe => 2.0,
             Phase::Cruise { .. } if self.queued_rounds > 0 => 1.0,
+            Phase::Cruise { .. } if self.contest.is_blunt() => 2.0,
             Phase::Cruise { .. } => 1.5,
             Phase::Refresh { .. } => 0.5,
         };
@@ -215,6 +250,10 @@ impl RateModel {
         self.forget_rtt = true;
         self.round_rtt = Duration::MAX;
         self.queued_rounds = 0;
+        self.contest.forget();
+        if let Some(scavenger) = &mut self.scavenger {
+            scavenger.restart();
+        }
         if !matches!(self.phase, Phase::StartUp) {
             self.phase = Phase::Cruise {
                 rounds: PROBE_ROUNDS,
@@ -222,8 +261,12 @@ impl RateModel {
         }
     }
 
-    /// The sender's bursts have `bytes`.
-    pub(super) fn set_burst(&mut self, bytes: u64) {
+    /// The sender's bursts have `bytes`, its largest frame `frame`.
+    pub(super) fn set_burst(&mut self, bytes: u64, frame: usize) {
+        self.contest.set_packet(frame);
+        if let Some(scavenger) = &mut self.scavenger {
+            scavenger.set_packet(frame);
+        }
         self.grain = if self.bandwidth() > 0.0 {
             span(2 * bytes, self.bandwidth() as u64)
         } else {
@@ -278,11 +321,47 @@ impl RateModel {
             self.end_round(now, sample);
         }
         self.leave_phase(now, sample);
+        self.share(now, sample);
+    }
+
+    /// Looks for others in the queue, and lets their contest rule while there are some.
+    fn share(&mut self, now: Time, sample: &Sample) {
+        let Some(base) = self.min_rtt.filter(|_| !self.is_starting()) else {
+            return;
+        };
+        if let Some(scavenger) = &mut self.scavenger {
+            let times = (sample.rtt, base, self.grain);
+            scavenger.sample(times, sample.loss, sample.limited, sample.round_over);
+            return;
+        }
+        let verdict = self.contest.sample(&View {
+            now,
+            rtt: sample.rtt,
+            base,
+            is_empty: !self.is_late(sample.rtt),
+            acked: sample.acked,
+            delivery: sample.delivery,
+            loss: sample.loss,
+            limited: sample.limited,
+            round_over: sample.round_over,
+            queued_rounds: self.queued_rounds,
+            bandwidth: self.bandwidth(),
+        });
+        match verdict {
+            Verdict::None => return,
+            Verdict::Alone => {}
+            Verdict::Longer(rtt) => self.min_rtt = Some(rtt),
+        }
+        self.min_rtt_seen = now;
+        self.queued_rounds = 0;
+        self.phase = Phase::Cruise {
+            rounds: PROBE_ROUNDS,
+        };
     }
 
     fn end_round(&mut self, now: Time, sample: &Sample) {
         self.resuming = false;
-        let queue = self.has_queue();
+        let queue = self.has_queue() && !self.contest.is_blunt();
         self.queued_rounds = if queue { self.queued_rounds + 1 } else { 0 };
         self.round_rtt = Duration::MAX;
         // A queue that outlives two rounds says that the remembered rate is too high: it ages three
@@ -308,9 +387,14 @@ impl RateModel {
             }
             Phase::StartUp | Phase::Refresh { .. } => {}
         }
-        let outdated =
-            now.since(self.min_rtt_seen) >= MIN_RTT_AGE || self.queued_rounds >= QUEUE_ROUNDS;
-        if outdated && !matches!(self.phase, Phase::StartUp) {
+        let age = now.since(self.min_rtt_seen);
+        if self.scavenger.is_some() {
+            // To take the queue of others for the path would be to join them.
+            self.forget_rtt |= age >= SCAVENGED_RTT_AGE;
+            return;
+        }
+        let outdated = age >= MIN_RTT_AGE || self.queued_rounds >= QUEUE_ROUNDS;
+        if outdated && !matches!(self.phase, Phase::StartUp) && !self.contest.is_on() {
             self.begin_refresh(now);
         }
     }
