@@ -31,6 +31,10 @@ const START_UP_GAIN: f64 = 2.4;
 /// a gap that nothing fills. The queue that this builds is noticed, and drained, before it stands
 /// for more than some milliseconds.
 const CRUISE_GAIN: f64 = 1.03;
+/// Pace in a probe for more bandwidth; a round of it builds so much of a round's queue.
+const PROBE_GAIN: f64 = 1.15;
+/// Most rounds in which a queue that was seen drains, and in which one makes way for a probe.
+const DRAIN_ROUNDS: u32 = 4;
 /// So many late answers in a row are a growing queue in start-up; fewer may be jitter.
 const LATE_ANSWERS: u32 = 2;
 /// Smoothed loss from which on start-up has found the end of a queue, if it has seen one.
@@ -71,7 +75,9 @@ enum Phase {
     Drain { rounds: u32 },
     /// At the estimated rate.
     Cruise { rounds: u32 },
-    /// A round with a quarter more, to find new bandwidth.
+    /// A little less, so that a probe finds no queue.
+    Settle { rounds: u32 },
+    /// A round with a little more, to find new bandwidth.
     Probe,
     /// A round with a little less, for the queue that a probe built.
     ProbeDown,
@@ -90,6 +96,8 @@ pub(super) struct RateModel {
     // Smallest round trip of this round and of the last three ended ones.
     round_rtt: Duration,
     queued_rounds: u32,
+    // Rounds for a queue that has stood to drain.
+    drains: u32,
     // Answers in a row that were late.
     late_answers: u32,
     // In start-up: bytes that may be under way, however little is known of the rate.
@@ -120,6 +128,7 @@ impl RateModel {
             min_rtt_seen: now,
             round_rtt: Duration::MAX,
             queued_rounds: 0,
+            drains: 0,
             late_answers: 0,
             start_window,
             cautious: false,
@@ -196,8 +205,10 @@ impl RateModel {
             Phase::StartUp => 1.0,
             Phase::Drain { .. } => 0.6,
             Phase::ProbeDown => 0.8,
-            Phase::Probe => 1.25,
-            Phase::Cruise { .. } if self.queued_rounds > 0 => 0.9,
+            Phase::Probe if self.contest.is_blunt() => 1.25,
+            Phase::Probe => PROBE_GAIN,
+            Phase::Settle { .. } => 0.9,
+            Phase::Cruise { .. } if self.drains > 0 => 0.9,
             Phase::Cruise { .. } => CRUISE_GAIN,
             Phase::Refresh { .. } => 1.0,
         };
@@ -226,7 +237,7 @@ impl RateModel {
         }
         let share = match self.phase {
             Phase::StartUp | Phase::Drain { .. } => 1.25,
-            Phase::ProbeDown => 1.25,
+            Phase::ProbeDown | Phase::Settle { .. } => 1.25,
             Phase::Probe => 2.0,
             Phase::Cruise { .. } if self.queued_rounds > 0 => 1.0,
             Phase::Cruise { .. } if self.contest.is_blunt() => 2.0,
@@ -363,6 +374,11 @@ impl RateModel {
         self.resuming = false;
         let queue = self.has_queue() && !self.contest.is_blunt();
         self.queued_rounds = if queue { self.queued_rounds + 1 } else { 0 };
+        self.drains = match (queue, self.is_drained()) {
+            (true, _) => DRAIN_ROUNDS,
+            (false, true) => 0,
+            (false, false) => self.drains.saturating_sub(1),
+        };
         self.round_rtt = Duration::MAX;
         // A queue that outlives two rounds says that the remembered rate is too high: it ages three
         // times as fast.
@@ -376,7 +392,7 @@ impl RateModel {
             // A sender that gets its chunks as fast as the path takes them is always limited, and
             // each of its bursts overflows the path's queue.
             Phase::StartUp if queue || !sample.limited || overflows => self.judge_growth(queue),
-            Phase::Drain { rounds } | Phase::Cruise { rounds } => {
+            Phase::Drain { rounds } | Phase::Cruise { rounds } | Phase::Settle { rounds } => {
                 *rounds = rounds.saturating_sub(1);
             }
             Phase::Probe => self.phase = Phase::ProbeDown,
@@ -408,6 +424,17 @@ impl RateModel {
     /// known.
     fn has_queue(&self) -> bool {
         self.round_rtt != Duration::MAX && self.is_late(self.round_rtt)
+    }
+
+    /// True if the fastest round trip of the round shows next to no queue.
+    fn is_drained(&self) -> bool {
+        self.round_rtt == Duration::MAX || self.is_prompt(self.round_rtt)
+    }
+
+    /// True if a round trip of `rtt` shows next to no queue.
+    fn is_prompt(&self, rtt: Duration) -> bool {
+        self.min_rtt
+            .is_none_or(|least| rtt <= least + (least / 32).max(QUEUE_SLACK / 2).max(self.grain))
     }
 
     /// True if a round trip of `rtt` shows a queue: it is longer than the smallest one by more than
@@ -454,11 +481,15 @@ impl RateModel {
 
     fn leave_phase(&mut self, now: Time, sample: &Sample) {
         let drained = !self.is_late(sample.rtt);
+        let prompt = self.contest.is_blunt() || self.is_prompt(sample.rtt);
         self.phase = match self.phase {
             Phase::Drain { rounds } if rounds == 0 || drained => Phase::Cruise {
                 rounds: PROBE_ROUNDS,
             },
-            Phase::Cruise { rounds: 0 } if self.queued_rounds == 0 => Phase::Probe,
+            Phase::Cruise { rounds: 0 } if self.drains == 0 => Phase::Settle {
+                rounds: DRAIN_ROUNDS,
+            },
+            Phase::Settle { rounds } if rounds == 0 || prompt => Phase::Probe,
             Phase::ProbeDown if drained => Phase::Cruise {
                 rounds: PROBE_ROUNDS,
             },

@@ -209,7 +209,7 @@ impl Contest {
             State::Trial { .. } => self.watch_trial(view),
             State::Contending => {
                 self.contend(view);
-                if self.loss > BLUNT_LOSS && self.is_contending() {
+                if self.loss > self.blunt_loss() && self.is_contending() {
                     let until = view.now + BLUNT_TIME;
                     self.state = State::Blunt { until };
                 }
@@ -234,6 +234,13 @@ impl Contest {
             let (slowest, fastest) = self.deliveries;
             self.deliveries = (slowest.min(delivery), fastest.max(delivery));
         }
+    }
+
+    /// Several times what a window like this loses by its own growth (1.5 / W^2, RFC 5348 §3.1),
+    /// and no less than [`BLUNT_LOSS`].
+    fn blunt_loss(&self) -> f64 {
+        let packets = self.window / self.packet;
+        BLUNT_LOSS.max(6.0 / (packets * packets))
     }
 
     fn begin_trial(&mut self, view: &View, contending: bool) {
