@@ -99,6 +99,8 @@ pub(super) struct Contest {
     window: f64,
     reno: f64,
     top: f64,
+    // The window with which the contest began.
+    entry: f64,
     // What the last loss left of the top.
     left: f64,
     // Of this growth of the window; none while it approaches the first loss.
@@ -124,6 +126,7 @@ impl Contest {
             window: 0.0,
             reno: 0.0,
             top: 0.0,
+            entry: 0.0,
             left: BETA,
             epoch: None,
             deaf_until: now,
@@ -236,11 +239,11 @@ impl Contest {
         }
     }
 
-    /// Several times what a window like this loses by its own growth (1.5 / W^2, RFC 5348 §3.1),
-    /// and no less than [`BLUNT_LOSS`].
+    /// Many times what a window like this loses by its own growth (1.5 / W^2, RFC 5348 §3.1), and no
+    /// less than [`BLUNT_LOSS`]: many small windows together lose much.
     fn blunt_loss(&self) -> f64 {
-        let packets = self.window / self.packet;
-        BLUNT_LOSS.max(6.0 / (packets * packets))
+        let packets = self.entry / self.packet;
+        BLUNT_LOSS.max(24.0 / (packets * packets))
     }
 
     fn begin_trial(&mut self, view: &View, contending: bool) {
@@ -310,6 +313,7 @@ impl Contest {
         }
         self.window = self.window.max(flight).max(MIN_WINDOW * self.packet);
         self.top = self.top.max(self.window);
+        self.entry = self.window;
         self.reno = self.window;
         self.loss = 0.0;
         self.deaf_until = view.now + view.rtt * 2;
@@ -386,5 +390,67 @@ impl Contest {
         // No faster than by half in a round trip (RFC 9438 §4.4).
         let most = self.window + acked / 2.0;
         self.window = cubic.max(self.reno).clamp(self.window, most);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Whatever the answers say: a trial ends in time, window and pace stay within bounds, and
+        /// an empty path ends every contest.
+        #[test]
+        fn no_answers_lock_it_or_drive_it_out_of_bounds(
+            answers in proptest::collection::vec(
+                (0u64..400, 0.0f64..1.0, any::<(bool, bool)>(), 0u32..12, 0.0f64..1e10),
+                1..400,
+            ),
+        ) {
+            let mut contest = Contest::new(Time::ZERO);
+            contest.set_packet(1_400);
+            let base = Duration::from_millis(50);
+            let mut now = Time::ZERO;
+            let mut view = View {
+                now,
+                rtt: base,
+                base,
+                is_empty: true,
+                acked: 20_000,
+                delivery: Some(1e6),
+                loss: 0.0,
+                limited: false,
+                round_over: true,
+                queued_rounds: 0,
+                bandwidth: 1e6,
+            };
+            for (late, loss, (limited, round_over), queued_rounds, rate) in answers {
+                let rtt = base + Duration::from_millis(late);
+                now += rtt / 4;
+                let (delivery, bandwidth) = (Some(rate), rate);
+                let is_empty = late < 6;
+                view = View {
+                    now, rtt, is_empty, loss, limited, round_over, queued_rounds, delivery,
+                    bandwidth, ..view
+                };
+                contest.sample(&view);
+                if let State::Trial { until, .. } = contest.state {
+                    prop_assert!(until.since(now) < Duration::from_secs(1));
+                }
+                if let Some(cap) = contest.cap() {
+                    prop_assert!(cap as f64 >= MIN_WINDOW * 1_400.0 - 1.0);
+                    // What grows is bounded by what is acknowledged.
+                    prop_assert!(cap < 1 << 36, "{}", cap);
+                    prop_assert!(contest.pace().is_some_and(|pace| pace > 0.0 && pace.is_finite()));
+                }
+            }
+            let empty = View { rtt: base, is_empty: true, loss: 0.0, queued_rounds: 0, ..view };
+            for _ in 0..8_000 {
+                now += base;
+                contest.sample(&View { now, ..empty });
+            }
+            prop_assert!(!contest.is_on(), "{:?}", contest.state);
+        }
     }
 }

@@ -37,7 +37,7 @@ pub use ndn_plan::NdnPlan;
 pub use plan::{HostPlan, MobilityFirstPlan, NameServerPlan, Plan, RouterPlan};
 pub use sample::sample;
 pub use sections::{
-    Config, GNRS_PORT, GnrsSection, HopSection, HostSection, LinkSection, Pacing, RouteSection,
+    Config, GNRS_PORT, GnrsSection, HopSection, HostSection, LinkMode, LinkSection, Pacing, RouteSection,
     RouterSection, StorageSection,
 };
 
