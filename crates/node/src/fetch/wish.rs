@@ -38,6 +38,10 @@ impl Wish {
 
     pub(super) fn place_of_file(&self, name: &str) -> Place {
         match self {
+            // It was named as the older version of a folder, and a file has come.
+            Wish::Named(target) if target.path().is_dir() => {
+                Place::Beside(target.path().join(name))
+            }
             Wish::Named(target) => Place::Replacing(target.clone()),
             Wish::Within(folder) => Place::Beside(folder.join(name)),
         }

@@ -254,10 +254,6 @@ impl Shelf {
     }
 }
 
-#[allow(
-    clippy::expect_used,
-    reason = "memory is read without fail, and is shorter than the longest content"
-)]
 fn tree_of(bytes: &[u8]) -> ChunkTree {
     ChunkTree::from_reader(bytes, ChunkSize::MIN, &mut |_| {}).expect("memory can be read")
 }

@@ -233,6 +233,15 @@ fn a_new_version_stands_beside_the_old_one_or_takes_its_place_when_it_is_whole()
     assert!(hidden_files(&copy).is_empty());
 }
 
+#[test]
+fn a_file_to_update_a_folder_with_goes_into_it() {
+    let mut scene = Scene::new();
+    let name = scene.put("data.bin", b"data");
+    scene.update = true;
+    let (fetched, _) = scene.get(name, to(&scene.out()), Manners::Good);
+    assert_eq!(fetched.unwrap().path, Some(scene.out().join("data.bin")));
+}
+
 /// A listing as only a hostile server would publish it.
 fn hostile(entries: &[(u8, &[u8], u16, Vec<u8>)], packs: &[Pack]) -> Vec<u8> {
     let mut bytes = b"\x89WHBDIR\n\x02".to_vec();
