@@ -80,7 +80,10 @@ fn ten_thousand_small_files_and_all_else_that_is_in_a_folder_cross_two_routers()
     }
     fs::create_dir_all(top.join("empty/within")).unwrap();
     symlink("../d00/f00001", top.join("empty/link")).unwrap();
-    write(&top.join(OsStr::from_bytes(b"d01/latin-\xfc")), b"not UTF-8");
+    write(
+        &top.join(OsStr::from_bytes(b"d01/latin-\xfc")),
+        b"not UTF-8",
+    );
     write(&top.join("large"), &noise(3_000_000, 5));
     for (path, mode) in [
         ("d00/f00000", 0o755),
@@ -112,7 +115,10 @@ fn a_new_version_takes_the_place_of_an_old_one_if_it_is_told_to() {
     let network = Network::start(None);
     let (old, new) = (network.path("old/tree"), network.path("new/tree"));
     for number in 0..300 {
-        write(&old.join(format!("f{number}")), format!("old {number}").as_bytes());
+        write(
+            &old.join(format!("f{number}")),
+            format!("old {number}").as_bytes(),
+        );
         let version = if number % 3 == 0 { "new" } else { "old" };
         let bytes = format!("{version} {number}");
         write(&new.join(format!("f{number}")), bytes.as_bytes());
@@ -144,7 +150,10 @@ fn a_new_version_takes_the_place_of_an_old_one_if_it_is_told_to() {
 }
 
 /// Publishes bytes as a folder or a file, as a program does that keeps to no rules.
-fn publish(socket: &Path, contents: Vec<(Vec<u8>, ContentKind)>) -> (Arc<AtomicBool>, JoinHandle<()>) {
+fn publish(
+    socket: &Path,
+    contents: Vec<(Vec<u8>, ContentKind)>,
+) -> (Arc<AtomicBool>, JoinHandle<()>) {
     let mut client = LocalClient::connect(socket).unwrap();
     let tree = |bytes: &[u8]| ChunkTree::from_reader(bytes, ChunkSize::MIN, &mut |_| {}).unwrap();
     let contents: BTreeMap<Guid, (ChunkTree, Vec<u8>)> = contents
@@ -191,7 +200,9 @@ fn publish(socket: &Path, contents: Vec<(Vec<u8>, ContentKind)>) -> (Arc<AtomicB
                 proof: proof.into(),
                 data: data.into(),
             });
-            client.send(&LocalRequest::ReadDone { read, chunk }).unwrap();
+            client
+                .send(&LocalRequest::ReadDone { read, chunk })
+                .unwrap();
         }
     });
     (stop, thread)
@@ -260,8 +271,14 @@ fn a_server_that_means_harm_writes_nothing_outside_and_is_told_on() {
             .arg(&second),
     );
     assert_eq!(code, 9, "{out}{err}");
-    assert!(err.contains("refused \"../escaped\": its path contains"), "{err}");
-    assert!(err.contains("7 of the folder's entries were refused"), "{err}");
+    assert!(
+        err.contains("refused \"../escaped\": its path contains"),
+        "{err}"
+    );
+    assert!(
+        err.contains("7 of the folder's entries were refused"),
+        "{err}"
+    );
     stop.store(true, Ordering::Relaxed);
     thread.join().unwrap();
 }
