@@ -1,5 +1,4 @@
-//! The vectors of docs/protocols/vectors/content.txt, decoded as any other implementation would
-//! decode them.
+//! The vectors of docs/protocols/vectors/content.txt, decoded independently of the encoder.
 #![allow(
     clippy::unwrap_used,
     reason = "a test fails by panicking, in its helpers too"
@@ -59,7 +58,7 @@ fn tree(len: u64) -> ChunkTree {
 }
 
 #[test]
-fn every_line_is_of_a_kind_that_is_tested() {
+fn every_line_is_of_a_tested_kind() {
     let kinds = ["name", "proof", "folder", "tree", "download"];
     let tested: usize = kinds.iter().map(|kind| vectors(kind).len()).sum();
     assert_eq!(

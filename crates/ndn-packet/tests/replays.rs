@@ -76,7 +76,7 @@ fn a_time_outside_the_grace_period_is_refused() {
 }
 
 #[test]
-fn an_interest_that_nothing_protects_is_refused() {
+fn an_interest_without_replay_protection_is_refused() {
     let mut guard = guard(10, 10);
     let refused = guard.accept(0, key(1).as_ref(), &info(None, Some(&[1; 8]), None));
     assert_eq!(refused, Err(ReplayError::Unprotected));
