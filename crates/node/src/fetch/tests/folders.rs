@@ -31,8 +31,11 @@ fn set_time(path: &Path, seconds: u64, nanoseconds: u32) {
     fs::File::open(path).unwrap().set_modified(time).unwrap();
 }
 
-/// Everything below a folder: path, kind and permissions, time, bytes or target.
-fn contents(top: &Path) -> Vec<(PathBuf, u32, (i64, i64), Vec<u8>)> {
+/// Path, kind and permissions, time, bytes or target.
+type Item = (PathBuf, u32, (i64, i64), Vec<u8>);
+
+/// Returns everything below a folder.
+fn contents(top: &Path) -> Vec<Item> {
     let mut found = Vec::new();
     let mut due = vec![top.to_owned()];
     while let Some(folder) = due.pop() {
