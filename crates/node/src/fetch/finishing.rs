@@ -1,5 +1,6 @@
 //! What is complete gets its place; the files of a folder follow one after the other.
 
+use whimbrel_content::folder::MAX_PACK_LEN;
 use whimbrel_content::{Assembly, ChunkSize, Folder};
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::local::{FailReason, LocalRequest};
@@ -205,6 +206,7 @@ impl Fetch {
             listing: content,
             staging: staging.filter(|_| top.is_dir()),
             top,
+            limit: self.limit,
         };
         let plan = FolderPlan::begin(&goal, listing)?;
         // From here on the files count, not the list.
@@ -231,7 +233,12 @@ impl Fetch {
         let Some(folder) = self.wanted.as_ref().map(Wish::folder) else {
             return Ok(None);
         };
-        let (part, assembly, manner) = PartFile::open(folder, job.content, self.limit)?;
+        let limit = if job.is_pack {
+            self.limit.max(MAX_PACK_LEN)
+        } else {
+            self.limit
+        };
+        let (part, assembly, manner) = PartFile::open(folder, job.content, limit)?;
         // Only some of its files may be for everybody.
         part.keep_private()?;
         self.progress.bytes += assembly.verified_bytes();

@@ -215,7 +215,7 @@ fn a_new_version_stands_beside_the_old_one_or_takes_its_place_when_it_is_whole()
     let (fetched, _) = scene.get(new, to(&copy), Manners::Good);
     let fetched = fetched.unwrap();
     assert_eq!(fetched.path.as_ref(), Some(&copy));
-    // A folder gives way to nothing.
+    // A folder is not replaced by a file.
     let refused: Vec<&str> = fetched.refused.iter().map(|one| &*one.path).collect();
     assert_eq!(refused, ["\"was-folder\""]);
     for path in ["same", "changed", "added/deep", "large"] {
@@ -277,6 +277,22 @@ fn what_the_source_no_longer_gives_is_named_and_the_rest_arrives() {
     let (fetched, _) = scene.get(name, to(&copy), Manners::Good);
     assert_eq!(fetched.unwrap().resumed, 19 * 70_000);
     assert_eq!(contents(&copy).len(), 20);
+}
+
+#[test]
+fn a_file_beyond_the_limit_is_refused_alone() {
+    let mut scene = Scene::new();
+    for number in 0..10u8 {
+        scene.put(&format!("tree/small-{number}"), &[number; 60_000]);
+    }
+    scene.put("tree/large", &noise(200_001));
+    let name = scene.publish("tree");
+    scene.limit = 200_000;
+    let (fetched, _) = scene.get(name, to(&scene.out()), Manners::Good);
+    let refused = fetched.unwrap().refused;
+    assert_eq!(refused.len(), 1, "{refused:?}");
+    assert!(refused[0].path == "\"large\"" && refused[0].why.contains("limit"));
+    assert_eq!(contents(&scene.out().join("tree")).len(), 10);
 }
 
 #[test]
