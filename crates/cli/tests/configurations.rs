@@ -85,6 +85,8 @@ const BAD: &[Row] = &[
     (ROUTER, "[router]\ndefault_route = \"nort\"\n[[link]]\nlabel = \"north\"\nremote = \"a.example:1\"\n", "router.default_route", 2, "did you mean 'north'?"),
     (ROUTER, "[router]\nname_servers = [\"a.example\"]\n", "router.name_servers", 2, "host:port"),
     (ROUTER, "[[route]]\nto = \"6b\"\nvia = \"north\"\n", "route[0].to", 2, "64 hexadecimal digits"),
+    (ROUTER, "[[route]]\nto = \"0000000000000000000000000000000000000000000000000000000000000009\"\nvia = \"0000000000000000000000000000000000000000000000000000000000000009\"\nweight = 0\n", "route[0].weight", 4, "nonzero"),
+    (ROUTER, "[[link]]\nlabel = \"north\"\nremote = \"a.example:1\"\n[[route]]\nto = \"0000000000000000000000000000000000000000000000000000000000000009\"\nvia = \"north\"\n[[route]]\nto = \"0000000000000000000000000000000000000000000000000000000000000009\"\nvia = \"north\"\nweight = 2\n", "route[1].via", 9, "route[0] leads there by the same next hop"),
     // [ndn].
     (ROUTER, "[ndn]\nstrategy = \"/localhost/nfd/strategy/multicats\"\n", "ndn.strategy", 2, "did you mean 'multicast'?"),
     (ROUTER, "[ndn]\nstrategy = \"/localhost/nfd/strategy/asf/v=5/probing~1\"\n", "ndn.strategy", 2, "probing"),

@@ -126,6 +126,26 @@ fn the_documents_show_the_sample_as_it_is() {
 }
 
 #[test]
+fn the_documents_scenarios_can_be_run() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/scenarios");
+    let guide = std::fs::read_to_string(folder.with_extension("md")).unwrap();
+    let mut checked = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        assert!(
+            guide.contains(name),
+            "docs/scenarios.md does not tell of {name}"
+        );
+        let output = whimbrel(&["lab", "check", path.to_str().unwrap()]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(text(&output.stdout).contains("--backend netns\n"), "{name}");
+        checked += 1;
+    }
+    assert!(checked > 0);
+}
+
+#[test]
 fn errors_name_file_line_and_key_and_exit_with_the_usage_code() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("film.toml");

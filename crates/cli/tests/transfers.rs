@@ -8,6 +8,7 @@
 mod support;
 
 use std::fs;
+use std::net::UdpSocket;
 use std::path::Path;
 
 use support::{Network, Running, finished, name_of, noise, whimbrel};
@@ -125,6 +126,61 @@ fn a_single_router_knows_the_contents_of_its_hosts() {
     same(&target, &bytes);
     let (code, _, err) = get(&"ab".repeat(32), &folder.path().join("none"));
     assert_eq!(code, 3, "{err}");
+}
+
+#[test]
+fn a_site_cut_off_from_its_name_server_fetches_its_own_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = noise(3 * MIB + 5, 32);
+    let source = folder.path().join("data");
+    fs::write(&source, &bytes).unwrap();
+    // Bound, so that no error comes back, and read by nobody.
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let silent = silent.local_addr().unwrap();
+    let at = format!("127.0.0.1:{}", support::free_port());
+    let config = folder.path().join("router.toml");
+    let text = format!(
+        "[router]\nname_servers = [\"{silent}\"]\n\
+         [[link]]\nlabel = \"hosts\"\nbind = \"{at}\"\nlisten = true\n"
+    );
+    fs::write(&config, text).unwrap();
+    let mut router = whimbrel();
+    router.args(["router", "run", "--json", "--config"]);
+    router
+        .arg(config)
+        .arg("--key")
+        .arg(folder.path().join("key"));
+    let router = Running::start(router.arg("--socket").arg(folder.path().join("socket")));
+    router.await_json(|line| line.get("guid").is_some());
+    let mut serve = whimbrel();
+    serve.args(["serve", "--json", "--no-cache", "--router", &at]);
+    let _serving = Running::start(serve.arg(&source));
+    let target = folder.path().join("copy");
+    let mut get = whimbrel();
+    get.args([
+        "get",
+        &name_of(&bytes),
+        "--router",
+        &at,
+        "--timeout",
+        "60 s",
+    ]);
+    let (code, _, err) = finished(get.arg("-o").arg(&target));
+    assert_eq!(code, 0, "{err}");
+    same(&target, &bytes);
+}
+
+#[test]
+fn a_name_server_that_is_silent_is_passed_over_for_the_next() {
+    let network = Network::behind_a_silent_name_server();
+    let bytes = noise(2 * MIB, 33);
+    let source = network.path("data");
+    fs::write(&source, &bytes).unwrap();
+    let (_serving, names) = network.serve(&[&source]);
+    let target = network.path("copy");
+    let mut get = Running::start(&mut network.get(&names[0], &target));
+    outcome(&mut get);
+    same(&target, &bytes);
 }
 
 #[test]

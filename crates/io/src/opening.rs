@@ -272,5 +272,9 @@ fn refusing<M: Machine>(
 }
 
 fn failed(error: IoError) -> OpenRefusal {
-    OpenRefusal::Failed(error.to_string())
+    let why = error.to_string();
+    match error {
+        IoError::SocketPathNotPermitted { .. } => OpenRefusal::NotPermitted(why),
+        _ => OpenRefusal::Failed(why),
+    }
 }

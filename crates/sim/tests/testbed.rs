@@ -5,8 +5,10 @@
 )]
 
 use core::time::Duration;
+use std::cell::RefCell;
+use std::rc::Rc;
 
-use whimbrel_core::{Endpoint, PortEvent, PortRequest, PortToken, SeededRng, Time};
+use whimbrel_core::{Endpoint, PortEvent, PortOrigin, PortRequest, PortToken, SeededRng, Time};
 use whimbrel_sim::link::LinkSpec;
 use whimbrel_sim::testbed::{Fault, Happening, Heard, Life, Net, Probe, Step, TOLERATED};
 use whimbrel_sim::{Direction, DuplexLink};
@@ -173,6 +175,52 @@ fn a_node_with_a_badly_wrong_clock_restarts_when_the_faults_end() {
         [0, 1].map(|node| net.wall_error(node)),
         [TOLERATED, Duration::ZERO]
     );
+}
+
+#[test]
+fn a_caller_that_moves_comes_in_on_another_port_and_the_old_one_closes() {
+    let mut net = Net::new(1);
+    let first = net.add("caller", remembering);
+    let second = net.add("listener", remembering);
+    let link = link().with_origins(PortOrigin::Configured(0), PortOrigin::Accepted(0));
+    let connection = net.connect(first, second, &link).unwrap();
+    net.strike(&Fault::Move { link: 0 });
+    let ports = net.sim().node_ports(net.id(1)).to_vec();
+    let [old, new] = ports[..] else {
+        panic!("{ports:?}");
+    };
+    assert_eq!(old, connection.b);
+    send(&mut net, 0, b"from the new address");
+    net.run_for(DELAY);
+    assert_eq!(got(&net, 1), [&b"from the new address"[..]]);
+    // What still goes to the old address is lost; what goes to the new one arrives.
+    net.with(1, |probe, _| probe.send(old, "to the old"));
+    net.with(1, |probe, _| probe.send(new, "to the new"));
+    net.run_for(DELAY);
+    assert_eq!(got(&net, 0), [&b"to the new"[..]]);
+    assert!(net.sim().is_open(old));
+    net.run_for(Duration::from_secs(61));
+    assert!(!net.sim().is_open(old) && net.sim().is_open(new));
+}
+
+#[test]
+fn a_wall_clock_is_set_as_far_as_it_may_be_and_right_when_faults_end() {
+    let mut net = pair();
+    let lives = Rc::new(RefCell::new(Vec::new()));
+    let set = Rc::clone(&lives);
+    let max_skew = |node| Duration::from_secs(100 * node as u64);
+    net.may_set_time(max_skew, move |life, _, _| {
+        set.borrow_mut().push((life.node, life.skew_ms))
+    });
+    for node in [0, 1] {
+        net.strike(&Fault::SetTime { node, skew_s: 90 });
+    }
+    assert_eq!(*lives.borrow(), [(1, 90_000)]);
+    assert_eq!(net.wall_error(1), Duration::from_secs(90));
+    net.end_faults();
+    assert_eq!(*lives.borrow(), [(1, 90_000), (1, 0)]);
+    assert_eq!(net.wall_error(1), Duration::ZERO);
+    assert_eq!(net.life(1).number, 0);
 }
 
 #[test]

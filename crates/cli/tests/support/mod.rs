@@ -166,6 +166,8 @@ pub(crate) struct Network {
     pub(crate) ports: [u16; 3],
     /// A fixed rate for every hop, for tests that must act during a transfer.
     pub(crate) pacing: Option<&'static str>,
+    /// A name server that the routers prefer, on a socket that nobody reads.
+    pub(crate) silent_name_server: Option<UdpSocket>,
     pub(crate) gnrs: Option<Running>,
     pub(crate) routers: [Option<Running>; 2],
     pub(crate) hosts: [Option<Running>; 2],
@@ -173,10 +175,19 @@ pub(crate) struct Network {
 
 impl Network {
     pub(crate) fn start(pacing: Option<&'static str>) -> Network {
+        Network::with(pacing, None)
+    }
+
+    pub(crate) fn behind_a_silent_name_server() -> Network {
+        Network::with(None, Some(UdpSocket::bind("127.0.0.1:0").unwrap()))
+    }
+
+    fn with(pacing: Option<&'static str>, silent_name_server: Option<UdpSocket>) -> Network {
         let mut network = Network {
             folder: tempfile::tempdir().unwrap(),
             ports: [free_port(), free_port(), free_port()],
             pacing,
+            silent_name_server,
             gnrs: None,
             routers: [None, None],
             hosts: [None, None],
@@ -221,6 +232,9 @@ impl Network {
     /// Starts a router. Router 0 connects to router 1, which listens.
     pub(crate) fn start_router(&mut self, index: usize) {
         let (gnrs, here, there) = (self.ports[0], self.ports[1 + index], self.ports[2 - index]);
+        let silent = self.silent_name_server.as_ref();
+        let silent = silent.map(|socket| format!("\"{}\", ", socket.local_addr().unwrap()));
+        let silent = silent.unwrap_or_default();
         let neighbour = match index {
             0 => format!(
                 "[[link]]\nlabel = \"next\"\nbind = \"127.0.0.1:0\"\nremote = \"127.0.0.1:{there}\"\n"
@@ -230,7 +244,7 @@ impl Network {
         let config = self.config(
             &format!("router-{index}"),
             &format!(
-                "[router]\nname_servers = [\"127.0.0.1:{gnrs}\"]\n\
+                "[router]\nname_servers = [{silent}\"127.0.0.1:{gnrs}\"]\n\
                  [[link]]\nlabel = \"callers\"\nbind = \"127.0.0.1:{here}\"\nlisten = true\n{neighbour}"
             ),
         );

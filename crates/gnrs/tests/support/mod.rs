@@ -12,13 +12,10 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use whimbrel_core::{
-    Deadline, Guid, Machine, Medium, OpenRefusal, PortEvent, PortId, PortInfo, PortOrigin,
-    PortRequest, PortToken, Time, Transmit,
-};
+use whimbrel_core::{Guid, Machine, Medium, PortEvent, PortId, PortInfo, PortOrigin, Time};
 use whimbrel_gnrs::{
-    Address, KeyPair, MemoryStore, Record, Resolver, ResolverConfig, ResolverEvent, Server,
-    ServerConfig, Statement, StoreLimits,
+    Address, KeyPair, LoneResolver, MemoryStore, Record, Resolver, ResolverConfig, ResolverEvent,
+    Server, ServerConfig, Statement, StoreLimits,
 };
 use whimbrel_sim::link::{LinkSpec, Loss, Reorder};
 use whimbrel_sim::testbed::{Happening, Life, Net, Probe};
@@ -84,48 +81,6 @@ pub fn bad() -> LinkSpec {
     }
 }
 
-/// A resolver as a separate machine, with a server at each of its ports.
-struct Client(Resolver);
-
-impl Machine for Client {
-    type Event = ResolverEvent;
-
-    fn handle_port(&mut self, now: Time, port: PortId, event: PortEvent) {
-        if !self.0.owns(port) {
-            self.0.add_server(port);
-        }
-        self.0.handle_port(now, port, event);
-    }
-
-    fn handle_refusal(&mut self, _: Time, _: PortToken, _: OpenRefusal) {}
-
-    fn handle_frames(&mut self, now: Time, port: PortId, frames: &[&[u8]]) {
-        for frame in frames {
-            self.0.handle_frame(now, port, frame);
-        }
-    }
-
-    fn handle_timeout(&mut self, now: Time) {
-        self.0.handle_timeout(now);
-    }
-
-    fn poll_transmit(&mut self, now: Time, _: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
-        self.0.poll_transmit(now, buffer)
-    }
-
-    fn poll_event(&mut self) -> Option<ResolverEvent> {
-        self.0.poll_event()
-    }
-
-    fn poll_port_request(&mut self) -> Option<PortRequest> {
-        None
-    }
-
-    fn poll_timeout(&self) -> Option<Deadline> {
-        self.0.poll_timeout()
-    }
-}
-
 type Party = AnyMachine<ResolverEvent>;
 type Frames = Rc<RefCell<Vec<Vec<u8>>>>;
 
@@ -166,7 +121,7 @@ impl Pair {
         let mut net = Net::new(seed);
         let client = net.add("client", move |life, _| {
             let resolver = Resolver::new(config.clone(), life.wall(EPOCH), life.rng());
-            AnyMachine::plain(Client(resolver))
+            AnyMachine::plain(LoneResolver(resolver))
         });
         for index in 0..servers {
             net.add(&format!("server {index}"), server);
@@ -208,12 +163,12 @@ impl Pair {
     /// Calls into the resolver.
     pub fn client<R>(&mut self, call: impl FnOnce(&mut Resolver, Time) -> R) -> R {
         self.net.with(0, |party, now| {
-            call(&mut party.get_mut::<Client>().unwrap().0, now)
+            call(&mut party.get_mut::<LoneResolver>().unwrap().0, now)
         })
     }
 
     pub fn resolver(&self) -> &Resolver {
-        &self.net[0].get::<Client>().unwrap().0
+        &self.net[0].get::<LoneResolver>().unwrap().0
     }
 
     pub fn server(&self, index: usize) -> &Server<MemoryStore> {

@@ -1,10 +1,15 @@
 //! Faults that a scenario injects: link failures and node crashes.
 
+use core::time::Duration;
+
 use whimbrel_core::{Machine, PortId};
 
 use super::run::encapsulated;
-use super::{Direction, LinkId, NodeId, Simulator, lane_index};
+use super::{Direction, LinkId, NodeId, Port, Simulator, lane_index};
 use crate::link::{LinkSpec, LinkSpecError};
+
+/// How long a port of an inbound peer stays open after its peer has moved, as over sockets.
+const IDLE_CALLER: Duration = Duration::from_secs(60);
 
 impl<M: Machine> Simulator<M> {
     /// Cuts a link in both directions. Frames sent from now on are lost; frames that propagate
@@ -48,6 +53,44 @@ impl<M: Machine> Simulator<M> {
         }
     }
 
+    /// Changes the address of the peer that called over this link, as a move or a NAT does: its
+    /// frames come in on a new port of the listener. Frames to the old port are lost, and it closes
+    /// after a minute of idleness, as over sockets. Returns the new port; `None` if no end of the
+    /// link is a listener's.
+    pub fn move_caller(&mut self, link: LinkId) -> Option<PortId> {
+        let lanes = Direction::BOTH.map(|direction| lane_index(link, direction));
+        let listens = |lane: &usize| {
+            let from = &self.ports[self.lanes[*lane].from.0 as usize];
+            from.info.origin.is_caller() && self.nodes[from.node.index()].running
+        };
+        let outgoing = lanes.into_iter().find(listens)?;
+        let old = self.lanes[outgoing].from;
+        let new = PortId(self.ports.len() as u32);
+        let deserted = &mut self.ports[old.0 as usize];
+        let (node, lane) = (deserted.node, deserted.lane.take());
+        let mut info = deserted.info.clone();
+        info.peer = format!("{} as {new}", info.peer);
+        let packets = deserted.packets;
+        self.ports.push(Port {
+            node,
+            lane,
+            info,
+            open: true,
+            blocked: false,
+            packets,
+        });
+        self.nodes[node.index()].ports.push(new);
+        self.lanes[outgoing].from = new;
+        self.lanes[outgoing ^ 1].to = new;
+        self.announce(node, new);
+        self.schedule(self.now + IDLE_CALLER, move |sim| {
+            if sim.is_running(node) {
+                sim.close_port(node, old);
+            }
+        });
+        Some(new)
+    }
+
     /// Changes one direction of a link from now on. The link's encapsulation is added to the new
     /// specification.
     pub fn set_link_spec(
@@ -79,12 +122,14 @@ impl<M: Machine> Simulator<M> {
         let old = core::mem::replace(&mut restarted.machine, machine);
         restarted.running = true;
         restarted.wake = None;
-        let open: Vec<PortId> = restarted
-            .ports
-            .iter()
-            .copied()
-            .filter(|port| self.ports[port.0 as usize].open)
-            .collect();
+        let ports = restarted.ports.clone();
+        // A listener that starts knows no callers of its former life.
+        for port in &ports {
+            let port = &mut self.ports[port.0 as usize];
+            port.open &= port.lane.is_some();
+        }
+        let is_open = |port: &PortId| self.ports[port.0 as usize].open;
+        let open: Vec<PortId> = ports.into_iter().filter(is_open).collect();
         for port in open {
             self.ports[port.0 as usize].blocked = false;
             self.announce(node, port);

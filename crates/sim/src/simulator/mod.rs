@@ -83,8 +83,9 @@ struct Node<M: Machine> {
 
 struct Port {
     node: NodeId,
-    // The lane for this port's frames; its other end is the peer.
-    lane: u32,
+    // The lane that takes this port's frames; its other end is the peer. None once the peer's
+    // address has changed.
+    lane: Option<u32>,
     info: PortInfo,
     open: bool,
     blocked: bool,
@@ -245,7 +246,7 @@ impl<M: Machine> Simulator<M> {
             };
             self.ports.push(Port {
                 node,
-                lane: self.lanes.len() as u32 + way as u32,
+                lane: Some(self.lanes.len() as u32 + way as u32),
                 info,
                 open: true,
                 blocked: false,

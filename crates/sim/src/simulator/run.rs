@@ -5,7 +5,7 @@ use whimbrel_core::{Deadline, Machine, PortEvent, PortId, Time};
 
 use super::agenda::Task;
 use super::{Node, NodeId, Occurrence, Simulator};
-use crate::link::LinkSpec;
+use crate::link::{DropReason, LinkSpec};
 use crate::trace::TraceKind;
 
 /// The frames that the kernel's segmentation offload takes in one call.
@@ -287,7 +287,11 @@ impl<M: Machine> Simulator<M> {
             "'{}' sends by {port}, which is blocked",
             self.nodes[node.index()].name
         );
-        let lane_number = from.lane as usize;
+        let Some(lane_number) = from.lane.map(|lane| lane as usize) else {
+            self.stats.dropped_by_links += 1;
+            let kind = TraceKind::Drop(DropReason::Outage);
+            return self.trace.record(now, node, port, kind, bytes);
+        };
         let mut frame = self.spare_frames.pop().unwrap_or_default();
         frame.extend_from_slice(bytes);
         if self.lanes[lane_number].tap.is_some() {

@@ -28,6 +28,22 @@ pub enum Fault {
         /// Microseconds gained per second.
         drift_ppm: i16,
     },
+    /// A node's wall clock is set. Nodes whose wall clocks cannot be set ([`Net::may_set_time`]
+    /// has not been called, or for a smaller error) keep theirs.
+    ///
+    /// [`Net::may_set_time`]: super::Net::may_set_time
+    SetTime {
+        /// The node.
+        node: u8,
+        /// How far it is off from now on, in seconds.
+        skew_s: i16,
+    },
+    /// The peer that called over a link comes from another address from now on, as after a move or
+    /// behind a NAT that forgot it. On a link that no listener is at the end of, nothing.
+    Move {
+        /// The link.
+        link: u8,
+    },
     /// A link loses everything for a while.
     Outage {
         /// The link.
@@ -67,8 +83,9 @@ impl Fault {
             Fault::Outage { link, .. }
             | Fault::Hold { link, .. }
             | Fault::Impair { link, .. }
+            | Fault::Move { link }
             | Fault::Mend { link } => *link = (usize::from(*link) % links.max(1)) as u8,
-            Fault::Crash { .. } | Fault::Clock { .. } => {}
+            Fault::Crash { .. } | Fault::Clock { .. } | Fault::SetTime { .. } => {}
         }
         self
     }
@@ -76,7 +93,7 @@ impl Fault {
     /// Draws a fault of any kind.
     pub fn draw(rng: &mut SeededRng) -> Fault {
         let byte = |rng: &mut SeededRng| rng.below(256) as u8;
-        match rng.below(9) {
+        match rng.below(11) {
             0 | 1 => Fault::Crash {
                 node: byte(rng),
                 down: draw_lasting(rng),
@@ -100,6 +117,16 @@ impl Fault {
                 percent: 1 + rng.below(25) as u8,
             },
             7 => Fault::Mend { link: byte(rng) },
+            8 => Fault::Move { link: byte(rng) },
+            9 => Fault::SetTime {
+                node: byte(rng),
+                // Mostly right again, seconds or hours.
+                skew_s: match rng.below(4) {
+                    0 | 1 => 0,
+                    2 => rng.below(41) as i16 - 20,
+                    _ => rng.below(20_001) as i16 - 10_000,
+                },
+            },
             _ => Fault::Clock {
                 node: byte(rng),
                 ahead: if rng.chance(0.5) {

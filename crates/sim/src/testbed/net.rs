@@ -35,7 +35,8 @@ pub struct Life {
     pub skew_ms: i64,
     /// The reading of its clock at its start.
     pub start: Time,
-    /// The reading minus the time, in milliseconds; negative if the clock is behind.
+    /// How far its clock was ahead of the time when its wall clock was set last, at its start or
+    /// since, in milliseconds; less than nothing if it was behind.
     pub ahead_ms: i64,
 }
 
@@ -72,6 +73,9 @@ enum Remedy {
     Release { link: usize },
 }
 
+/// Sets the wall clock of a running machine to that of its life, at this time of its own clock.
+type TimeSetter<M> = Box<dyn FnMut(&Life, &mut M, Time)>;
+
 struct Resident<M> {
     id: NodeId,
     life: Life,
@@ -94,6 +98,9 @@ pub struct Net<M: Machine> {
     remedies: BTreeMap<(Time, u64), Remedy>,
     next_remedy: u64,
     happenings: VecDeque<Happening<M::Event>>,
+    set_time: Option<TimeSetter<M>>,
+    // How far each node's wall clock may be set wrong.
+    max_skew: Box<dyn Fn(usize) -> Duration>,
 }
 
 impl<M: Machine> Net<M> {
@@ -106,6 +113,8 @@ impl<M: Machine> Net<M> {
             remedies: BTreeMap::new(),
             next_remedy: 0,
             happenings: VecDeque::new(),
+            set_time: None,
+            max_skew: Box::new(|_| Duration::ZERO),
         }
     }
 
@@ -179,6 +188,17 @@ impl<M: Machine> Net<M> {
             healthy: [link.a_to_b.clone(), link.b_to_a.clone()],
         });
         Ok(connection)
+    }
+
+    /// Wall clocks of running nodes may be set from now on: by `set`, which is given the node's life
+    /// with the new skew, and wrong by at most `max_skew` of the node's number.
+    pub fn may_set_time(
+        &mut self,
+        max_skew: impl Fn(usize) -> Duration + 'static,
+        set: impl FnMut(&Life, &mut M, Time) + 'static,
+    ) {
+        self.max_skew = Box::new(max_skew);
+        self.set_time = Some(Box::new(set));
     }
 
     /// Returns the simulator below. [`Self::end_faults`] does not undo direct changes to it.
@@ -332,6 +352,19 @@ impl<M: Machine> Net<M> {
                 ahead,
                 drift_ppm,
             } => self.set_clock(node(number), ahead, drift_ppm.into()),
+            Fault::SetTime {
+                node: number,
+                skew_s,
+            } => {
+                let (node, skew_ms) = (node(number), i64::from(skew_s) * 1_000);
+                if Duration::from_millis(skew_ms.unsigned_abs()) <= (self.max_skew)(node) {
+                    self.set_time(node, skew_ms);
+                }
+            }
+            Fault::Move { link: number } => {
+                let link = self.wires[wire(number)].id;
+                self.sim.move_caller(link);
+            }
             Fault::Outage {
                 link: number,
                 directions,
@@ -377,9 +410,9 @@ impl<M: Machine> Net<M> {
         all
     }
 
-    /// Ends all faults: links are healthy, nodes that are down start with right wall clocks, and
-    /// clocks run at the right rate from their present reading. A node whose wall clock is off by
-    /// more than [`TOLERATED`] restarts with a right one, as if an operator had set it.
+    /// Ends all faults: links are as good as new, nodes that are down start with wall clocks that
+    /// are right, and clocks run as fast as they should from where they are. A wall clock that is off
+    /// by more than [`TOLERATED`] is set right; where that is not possible, its node starts anew.
     pub fn end_faults(&mut self) {
         for link in 0..self.wires.len() {
             self.mend(link);
@@ -397,7 +430,7 @@ impl<M: Machine> Net<M> {
         }
         for node in self.nodes() {
             let stays = self.nodes[node].mortal || !self.is_running(node);
-            if !stays && self.wall_error(node) > TOLERATED {
+            if !stays && self.wall_error(node) > TOLERATED && !self.set_time(node, 0) {
                 self.restart(node, 0);
             }
         }
@@ -447,6 +480,21 @@ impl<M: Machine> Net<M> {
             let clock: &mut Clock = machine.clock_mut();
             clock.set(now, ahead, drift_ppm);
         });
+    }
+
+    /// Sets the wall clock of a running node; false if that is not possible.
+    pub fn set_time(&mut self, node: usize, skew_ms: i64) -> bool {
+        let Resident { id, life, .. } = &mut self.nodes[node];
+        let Some(set) = self.set_time.as_mut().filter(|_| self.sim.is_running(*id)) else {
+            return false;
+        };
+        self.sim.with_node(*id, |machine, now| {
+            let shown = machine.clock().read(now);
+            life.skew_ms = skew_ms;
+            life.ahead_ms = millis(shown) - millis(now);
+            set(life, machine, shown);
+        });
+        true
     }
 
     /// Decides the loss of the next frames that are offered to one direction of a link by `script`,
