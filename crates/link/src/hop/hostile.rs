@@ -366,7 +366,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_liar_can_neither_crash_a_hop_nor_fill_it_nor_acknowledge_what_was_not_sent(acts in prop::collection::vec(act(), 1..80)) {
+    fn a_lying_neighbour_can_neither_crash_a_hop_nor_fill_it_nor_acknowledge_unsent_chunks(acts in prop::collection::vec(act(), 1..80)) {
         let mut attacked = Attacked::new();
         for act in &acts {
             attacked.apply(act);

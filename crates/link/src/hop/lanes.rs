@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_resent_goes_before_what_is_new_and_flows_take_turns() {
+    fn retransmissions_precede_new_packets_and_flows_take_turns() {
         let mut sendable = Sendable::new();
         for id in 1..=2 {
             sendable.place(id, Lane::Flow(id), false, true);

@@ -367,7 +367,7 @@ mod tests {
         /// The model is the plain rule: a packet is newly missing if it was sent before the
         /// threshold, is not in the report, and is not known to be missing.
         #[test]
-        fn missing_is_what_was_sent_in_time_and_is_not_reported(
+        fn a_packet_sent_in_time_and_not_reported_is_missing(
             sent in 1usize..200, present in prop::collection::btree_set(0usize..200, 0..200), threshold in 0u32..220,
         ) {
             let mut chunk = chunk(200, 0, 1);
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_of_what_was_never_sent_are_not_plausible() {
+    fn reports_of_unsent_packets_are_not_plausible() {
         let mut chunk = chunk(100, 50, 10);
         chunk.write_next(0, 0, 0, &mut Vec::new());
         let held = |start, bitmap| Progress::Held {

@@ -328,8 +328,8 @@ impl RateModel {
         self.round_rtt != Duration::MAX && self.is_late(self.round_rtt)
     }
 
-    /// True if a round trip of `rtt` shows a queue: it is longer than the smallest one by more than
-    /// the bursts of the sender itself explain.
+    /// Returns true if a round trip of `rtt` shows a queue: it exceeds the smallest one by more than
+    /// the sender's own bursts explain.
     fn is_late(&self, rtt: Duration) -> bool {
         self.min_rtt
             .is_some_and(|least| rtt > least + (least / 8).max(QUEUE_SLACK).max(self.grain))
