@@ -158,7 +158,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_after_the_header_round_trip_or_are_refused(
+    fn any_bytes_after_the_header_decode_to_what_encodes_to_them_or_are_refused(
         count in 0u32..4, rest in prop::collection::vec(prop_oneof![Just(0u8), Just(1), Just(b'a'), any::<u8>()], 0..160),
     ) {
         let mut bytes = manifest(count, &[]);
@@ -170,7 +170,7 @@ proptest! {
     }
 
     #[test]
-    fn random_entries_round_trip_or_are_refused(
+    fn random_entries_decode_to_what_encodes_to_them_or_are_refused(
         paths in prop::collection::vec("[ab/.]{1,4}", 0..4), flags in 0u8..3,
     ) {
         let entries: Vec<(&[u8], u8)> = paths.iter().map(|path| (path.as_bytes(), flags)).collect();
