@@ -45,7 +45,7 @@ fn a_folder_lists_its_files_in_the_order_of_their_components() {
 }
 
 #[test]
-fn a_repeated_path_and_one_for_file_and_folder_are_refused() {
+fn a_path_twice_or_as_file_and_folder_is_refused() {
     assert_eq!(
         Folder::new(vec![entry("a", 1), entry("a", 2)]),
         Err(FolderError::DuplicatePath(path("a")))
