@@ -31,7 +31,7 @@ use crate::{ChunkSize, MAX_CONTENT_LEN};
 
 /// The maximum number of hashes in a proof: the height of the tree of [`MAX_CONTENT_LEN`] over the
 /// smallest chunks.
-pub const MAX_SIBLINGS: usize = 44;
+pub const MAX_SIBLINGS: usize = 46;
 
 /// The hashes of the subtrees beside a chunk's path, from the chunk up to the root.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

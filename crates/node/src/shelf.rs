@@ -240,12 +240,13 @@ impl Shelf {
         {
             return Ok((tree, stamp));
         }
-        // The smallest groups: whatever chunk size a receiver asks for can be proven.
-        let tree = ChunkTree::from_reader(&file, ChunkSize::MIN, &mut |done| progress(path, done))
-            .map_err(|error| match error {
-                HashError::Read(source) => failed(source),
-                HashError::TooLong => failed(io::ErrorKind::FileTooLarge.into()),
-            })?;
+        // Small groups: chunks of up to 64 KiB are proven with what is read anyway.
+        let tree =
+            ChunkTree::from_reader(&file, ChunkSize::GROUP, &mut |done| progress(path, done))
+                .map_err(|error| match error {
+                    HashError::Read(source) => failed(source),
+                    HashError::TooLong => failed(io::ErrorKind::FileTooLarge.into()),
+                })?;
         let after = Stamp::of(&file.metadata().map_err(failed)?);
         if after != stamp || tree.content_len() != stamp.length {
             return Err(ShelfError::Changing(path.to_owned()));
@@ -293,7 +294,7 @@ impl Shelf {
             source,
         })?;
         let manifest = Bytes::from(folder.encode());
-        let tree = ChunkTree::from_reader(&manifest[..], ChunkSize::MIN, &mut |_| {})
+        let tree = ChunkTree::from_reader(&manifest[..], ChunkSize::GROUP, &mut |_| {})
             .map_err(|error| read_error(path, io::Error::other(error)))?;
         let name = tree.root();
         let whole = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
@@ -359,16 +360,23 @@ impl Shelf {
         let range = chunk_size
             .range(index.into(), item.tree.content_len())
             .ok_or_else(no_such_chunk)?;
-        let proof = item
-            .tree
-            .proof(index.into(), chunk_size)
+        let (tree, length) = (&item.tree, item.tree.content_len());
+        // What is smaller than a group is proven with the group's bytes.
+        let group = tree.group().max(chunk_size);
+        let within = group
+            .range(group.index_of(range.start), length)
+            .ok_or_else(no_such_chunk)?;
+        let data = match &item.source {
+            Source::Memory(bytes) => bytes.slice(within.start as usize..within.end as usize),
+            Source::File { path, stamp } => read_file(path, stamp, within.start, within.end)?,
+        };
+        let proof = tree
+            .proof_within(index.into(), chunk_size, &data)
             .map_err(|_| no_such_chunk())?;
         let mut encoded = Vec::with_capacity(proof.encoded_len());
         proof.encode(&mut encoded);
-        let data = match &item.source {
-            Source::Memory(bytes) => bytes.slice(range.start as usize..range.end as usize),
-            Source::File { path, stamp } => read_file(path, stamp, range.start, range.end)?,
-        };
+        let from = (range.start - within.start) as usize;
+        let data = data.slice(from..from + (range.end - range.start) as usize);
         Ok(ReadChunk {
             proof: encoded.into(),
             data,
@@ -514,7 +522,7 @@ mod tests {
         for size in ChunkSize::all() {
             assert_eq!(fetched(&shelf, shelved.name, shelved.length, size), bytes);
         }
-        let past_the_end = shelf.read(shelved.name, 77, ChunkSize::MIN);
+        let past_the_end = shelf.read(shelved.name, 77, ChunkSize::GROUP);
         assert!(matches!(past_the_end, Err(ReadError::NoSuchChunk { .. })));
     }
 

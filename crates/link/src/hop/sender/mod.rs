@@ -277,13 +277,14 @@ impl Sender {
         self.attempts = 0;
         self.timer_from = now;
         self.model.resume();
+        let in_flight = self.feedback.inflight().div_ceil(self.limits.frame as u64);
         let active = &mut self.active;
         self.feedback
             .forget_flight(|number, about| forget_question(active, number, about));
         // What was sent last is the surest to be lost; to ask first would cost it a round trip.
         let id = self.last_data;
         if let Some(chunk) = self.active.get_mut(&id).filter(|it| it.room == Room::Given) {
-            chunk.presume_lost(limits::INITIAL_PACKETS as usize);
+            chunk.presume_lost(in_flight.min(limits::INITIAL_PACKETS) as usize);
             self.classify(id);
         }
         let ids: Vec<u64> = self.active.keys().copied().collect();
