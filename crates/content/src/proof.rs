@@ -354,10 +354,10 @@ mod tests {
 
     #[test]
     fn a_proof_taller_than_any_tree_is_refused() {
-        let bytes = vec![45; 1 + 45 * 32];
+        let bytes = vec![47; 1 + 47 * 32];
         assert_eq!(
             Proof::decode(&bytes),
-            Err(DecodeProofError::TooManySiblings(45))
+            Err(DecodeProofError::TooManySiblings(47))
         );
         assert_eq!(Proof::decode(&[1; 32]), Err(DecodeProofError::Truncated));
         assert_eq!(Proof::decode(&[]), Err(DecodeProofError::Truncated));

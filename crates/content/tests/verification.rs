@@ -350,7 +350,7 @@ proptest! {
     #[test]
     fn random_chunks_and_proofs_are_refused_without_panic(
         len: u64, index: u64, shift in 0u32..64, code in 16u8..=22,
-        data in prop::collection::vec(any::<u8>(), 0..200), hashes in 0u8..=44,
+        data in prop::collection::vec(any::<u8>(), 0..200), hashes in 0u8..=46,
     ) {
         let mut encoded = vec![0xa5; 1 + usize::from(hashes) * 32];
         encoded[0] = hashes;
