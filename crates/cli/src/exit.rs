@@ -44,6 +44,7 @@ pub(crate) const HELP: &str = "Exit codes:\n  \
     6    the disk is full, or the output cannot be written\n  \
     7    no new data for as long as --timeout says\n  \
     8    an address or a socket is in use by another program\n  \
+    9    done, but for entries of a folder that were refused one by one\n  \
     130  interrupted (143: by SIGTERM)";
 
 /// Help text of `whimbrel ndn`'s commands. 0 to 4 are those of `ndnpeek`.
@@ -92,6 +93,8 @@ pub(crate) enum Exit {
     TimedOut,
     /// The address or socket is in use.
     InUse,
+    /// Done, but for entries of a folder.
+    Incomplete,
     /// `bench`: something could not be measured.
     NotMeasured,
     /// `bench --strict`: a target was missed.
@@ -131,7 +134,7 @@ impl Exit {
             Exit::Write | Exit::NoRoute => 6,
             Exit::TimedOut | Exit::NotVerified | Exit::NoStrategy => 7,
             Exit::InUse | Exit::NoForwarder => 8,
-            Exit::NotMeasured => 9,
+            Exit::Incomplete | Exit::NotMeasured => 9,
             Exit::Missed => 10,
             Exit::Interrupted => {
                 let came = CAME.get().map_or(0, |came| came.load(Ordering::Relaxed));

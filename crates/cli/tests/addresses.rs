@@ -1,9 +1,9 @@
-//! A fetch by real programs whose way changes meanwhile: a new address on the same interface, another
-//! interface, a lease that is renewed, a NAT that forgets, a suspended machine; a path that swallows
-//! large packets; a router that restarts.
+//! A fetch by real programs whose path changes meanwhile: a new address on the same interface,
+//! another interface, a renewed lease, a NAT that forgets, a suspended machine, a path that drops
+//! large packets, a router that restarts.
 //!
-//! Each test prints how long nothing came; none asserts it, for real time is not theirs. Needs
-//! network namespaces; where there are none it says so and does nothing.
+//! Each test prints the length of the pause. None asserts it, because real time is not under the
+//! control of the test. The tests need network namespaces and are skipped without them.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test of real programs in real time"
@@ -25,18 +25,18 @@ use whimbrel_lab::{Namespace, Process, Topology, TopologyBuilder, lab_available}
 use whimbrel_sim::link::LinkSpec;
 
 const PATIENCE: Duration = Duration::from_secs(90);
-/// Long enough, at [`RATE`], for a test to act in the middle.
+/// Large enough, at [`RATE`], for a test to act in the middle.
 const LENGTH: u64 = 8 << 20;
-/// Of either link, bits a second.
+/// Rate of either link, bit/s.
 const RATE: u64 = 24_000_000;
-/// One way.
+/// One-way delay.
 const DELAY: Duration = Duration::from_millis(10);
-/// An address of the far side that belongs to none of its interfaces: which way leads there is a
-/// matter of the client's routes.
+/// An address of the far side that is on none of its interfaces, so that the client's routes decide
+/// which link leads there.
 const FAR: &str = "10.200.0.1";
 
-/// A client with two interfaces, `wifi` and `lte`, to the machine that serves: a router with a host
-/// on it, or a host that is called directly.
+/// A client with two interfaces, `wifi` and `lte`, to the serving machine: a router with a host on
+/// it, or a host that is reached directly.
 struct Scene {
     folder: tempfile::TempDir,
     topology: Topology,
@@ -48,7 +48,7 @@ struct Scene {
 enum Far {
     /// The client's host daemon is attached to a router.
     Router,
-    /// `get --from` calls `serve --listen`.
+    /// `get --from` connects to `serve --listen`.
     Host,
 }
 
@@ -105,13 +105,13 @@ impl Scene {
         self.topology.interface_of("c", link).unwrap()
     }
 
-    /// The client's `ip`.
+    /// Runs `ip` on the client.
     fn ip(&self, arguments: &str) {
         let arguments: Vec<&str> = arguments.split(' ').collect();
         self.host("c").run("ip", &arguments).unwrap();
     }
 
-    /// The client reaches the far side over this link.
+    /// Routes the client's packets to the far side over this link.
     fn route(&self, link: &str) {
         let (via, device) = (self.address("r", link), self.interface(link));
         self.ip(&format!("route replace {FAR} via {via} dev {device}"));
@@ -209,7 +209,7 @@ impl Scene {
         self.whimbrel("c", "get", &arguments)
     }
 
-    /// Bytes that have come, by the client's own word.
+    /// Returns the bytes that have arrived, by the client's own report.
     fn arrived(&self) -> u64 {
         let text = fs::read_to_string(self.path("get.out")).unwrap_or_default();
         let bytes = |line: &str| {
@@ -225,8 +225,8 @@ impl Scene {
         await_that(&format!("{bytes} bytes"), || self.arrived() >= bytes);
     }
 
-    /// Fetches, lets `change` happen in the middle, and says how long nothing came from the moment
-    /// that it gives back: when the new path was there.
+    /// Fetches, runs `change` in the middle, and prints the time without data, from the return of
+    /// `change`: the new path is there then.
     fn survives(
         &self,
         what: &str,
@@ -238,9 +238,9 @@ impl Scene {
         self.await_bytes(LENGTH / 4);
         change(self, &mut get);
         let (before, start) = (self.arrived(), Instant::now());
-        // What the change itself let through is not counted as going on: a chunk may be under way.
+        // A chunk may be under way during the change, so it does not count as progress.
         await_that_or(
-            "the transfer to go on",
+            "the transfer to resume",
             || self.arrived() >= (before + (1 << 20)).min(LENGTH),
             || self.logs(),
         );
@@ -252,9 +252,9 @@ impl Scene {
             self.logs()
         );
         let same = fs::read(self.path("arrived")).unwrap() == fs::read(self.path("file")).unwrap();
-        assert!(same, "{what}: other bytes came");
+        assert!(same, "{what}: other bytes arrived");
         println!(
-            "{what}: {:.2} s until a further MiB had come",
+            "{what}: {:.2} s until a further MiB had arrived",
             stall.as_secs_f64()
         );
     }
@@ -270,7 +270,7 @@ impl Scene {
         all
     }
 
-    /// The log of whoever has the address that changes.
+    /// Returns the log of the node whose address changes.
     fn own_log(&self, far: Far) -> String {
         let name = match far {
             Far::Router => "client.log",
@@ -306,7 +306,7 @@ fn new_address(far: Far) {
         &format!("{FAR}:4711"),
         |scene, _| {
             let (device, old) = (scene.interface("wifi"), scene.address("c", "wifi"));
-            // A /30 has no third host: the new one is of another network on the same wire.
+            // A /30 has no third host, so the new address is of another network on the same wire.
             scene
                 .host("r")
                 .run("ip", &["route", "add", "10.201.0.7/32", "dev", &device])
@@ -317,7 +317,7 @@ fn new_address(far: Far) {
         },
     );
     let log = scene.own_log(far);
-    assert!(log.contains("10.201.0.7"), "no word of it:\n{log}");
+    assert!(log.contains("10.201.0.7"), "it is not in the log:\n{log}");
 }
 
 #[test]
@@ -339,14 +339,14 @@ fn from_wifi_to_lte(far: Far) {
         far,
         &format!("{FAR}:4711"),
         |scene, _| {
-            // The access point is out of reach: what is sent to it and by it gets lost.
+            // The access point is out of reach: frames to it and from it are lost.
             scene.topology.set_outage("wifi", true).unwrap();
             scene.route("lte");
         },
     );
     let log = scene.own_log(far);
     let new = scene.address("c", "lte");
-    assert!(log.contains(&new), "no word of it:\n{log}");
+    assert!(log.contains(&new), "it is not in the log:\n{log}");
 }
 
 #[test]
@@ -360,18 +360,18 @@ fn from_wifi_to_lte_with_a_direct_host() {
 }
 
 #[test]
-fn a_lease_that_is_renewed_takes_the_address_away_and_brings_it_back() {
+fn a_renewed_lease_removes_the_address_and_restores_it() {
     let Some(scene) = Scene::build(Far::Router) else {
         return;
     };
     scene.survives(
-        "an address that went and came back",
+        "an address that was removed and restored",
         Far::Router,
         &format!("{FAR}:4711"),
         |scene, _| {
             let (device, own) = (scene.interface("wifi"), scene.address("c", "wifi"));
             scene.ip(&format!("address del {own}/30 dev {device}"));
-            // Long enough for the neighbour to count as silent.
+            // This is long enough for the neighbour to count as silent.
             std::thread::sleep(Duration::from_secs(2));
             scene.ip(&format!("address add {own}/30 dev {device}"));
             scene.route("wifi");
@@ -379,15 +379,15 @@ fn a_lease_that_is_renewed_takes_the_address_away_and_brings_it_back() {
     );
 }
 
-/// What is between the client and the far side: a NAT and a tunnel. What the client sends comes from
-/// another port after [`Between::rebind`], and datagrams above a size vanish.
+/// A NAT and a tunnel between the client and the far side. After [`Between::rebind`] the client's
+/// packets come from another port, and datagrams above a size are dropped.
 struct Between {
     rebind: AtomicBool,
     largest: AtomicUsize,
 }
 
 impl Between {
-    /// Lives as long as the test's process.
+    /// Starts it, for as long as the test's process lives.
     fn start(at: &Namespace, largest: usize) -> Arc<Between> {
         let between = Arc::new(Between {
             rebind: AtomicBool::new(false),
@@ -421,7 +421,7 @@ fn relay(namespace: &Namespace, inside: &UdpSocket, between: &Between) {
     loop {
         let largest = between.largest.load(Ordering::Relaxed);
         if between.rebind.swap(false, Ordering::Relaxed) {
-            // What still comes to the old mapping finds nobody, as with a NAT that forgot it.
+            // Packets to the old mapping are lost, as with a NAT that forgot it.
             socket = outside();
         }
         let mut idle = true;
@@ -469,7 +469,7 @@ fn a_nat_that_forgets_its_mapping_with_a_direct_host() {
 }
 
 #[test]
-fn a_path_that_swallows_large_packets_from_the_start() {
+fn a_path_that_drops_large_packets_from_the_start() {
     let Some(scene) = Scene::build(Far::Host) else {
         return;
     };
@@ -478,7 +478,7 @@ fn a_path_that_swallows_large_packets_from_the_start() {
     let mut get = scene.get(Far::Host, "127.0.0.1:4711");
     await_that_or("data", || scene.arrived() > 0, || scene.logs());
     println!(
-        "{:.2} s until the first data through a path that swallows large packets",
+        "{:.2} s until the first data through a path that drops large packets",
         start.elapsed().as_secs_f64()
     );
     let status = get.wait_for(PATIENCE).unwrap();
@@ -488,17 +488,17 @@ fn a_path_that_swallows_large_packets_from_the_start() {
         scene.logs()
     );
     let log = fs::read_to_string(scene.path("serve.log")).unwrap();
-    assert!(log.contains("size=1200"), "no word of it:\n{log}");
+    assert!(log.contains("size=1200"), "it is not in the log:\n{log}");
 }
 
 #[test]
-fn a_path_that_begins_to_swallow_large_packets() {
+fn a_path_that_begins_to_drop_large_packets() {
     let Some(scene) = Scene::build(Far::Host) else {
         return;
     };
     let tunnel = Between::start(&scene.host("c"), usize::MAX);
     scene.survives(
-        "a path that begins to swallow large packets",
+        "a path that begins to drop large packets",
         Far::Host,
         "127.0.0.1:4711",
         |_, _| tunnel.largest.store(1_380, Ordering::Relaxed),
@@ -506,14 +506,14 @@ fn a_path_that_begins_to_swallow_large_packets() {
 }
 
 #[test]
-fn a_router_that_keeps_names_itself_knows_them_again_after_a_restart() {
+fn a_router_that_keeps_names_recovers_them_after_a_restart() {
     let Some(mut scene) = Scene::build(Far::Router) else {
         return;
     };
     scene.daemons[0].kill().unwrap();
     scene.daemons[0] = scene.start_router();
     let start = Instant::now();
-    // Where announcements wait for their renewal, that takes 200 s.
+    // If announcements waited for their renewal, this would take 200 s.
     await_that_or(
         "the name",
         || {
@@ -530,7 +530,7 @@ fn a_router_that_keeps_names_itself_knows_them_again_after_a_restart() {
 }
 
 #[test]
-fn a_machine_that_is_suspended_for_longer_than_its_router_waits() {
+fn a_machine_suspended_beyond_its_router_s_timeout() {
     let Some(scene) = Scene::build(Far::Router) else {
         return;
     };
@@ -541,7 +541,7 @@ fn a_machine_that_is_suspended_for_longer_than_its_router_waits() {
         |scene, get| {
             let device = scene.interface("wifi");
             let stop = |get: &mut Process, signal| {
-                // The daemon is the last of the three that were started before `serve`.
+                // The daemon is the last of the three started before `serve`.
                 get.signal(signal).unwrap();
                 let pid = scene.daemons[2].id();
                 let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();

@@ -1,5 +1,5 @@
-//! `whimbrel bench`: its help, its refusals and its JSON. The measured values are not asserted:
-//! speed depends on the machine.
+//! `whimbrel bench`: its help, its refusals and its JSON. The tests do not assert measured values,
+//! because speed depends on the machine.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test of real programs in real time"
@@ -116,7 +116,7 @@ fn a_run_in_the_simulator_gives_json_with_units_machine_and_targets() {
 }
 
 #[test]
-fn a_file_moves_between_the_ends_that_whimbrel_is_compared_with() {
+fn the_compared_programs_transfer_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let (file, certificate) = (
         folder.path().join("file"),
@@ -214,7 +214,7 @@ fn named_data_is_measured_over_a_router_and_over_a_relay_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_short_soak_says_what_it_saw_and_gives_a_verdict() {
+fn a_short_soak_reports_its_observations_and_a_verdict() {
     let (code, out, err) =
         finished(whimbrel().args(["bench", "ndn-soak", "--minutes", "0.05", "--json"]));
     let report: Value = serde_json::from_str(&out).unwrap();

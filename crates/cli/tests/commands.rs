@@ -102,7 +102,7 @@ fn a_socket_or_a_store_in_use_is_exit_code_8() {
 }
 
 #[test]
-fn without_a_host_the_message_says_both_ways_to_one() {
+fn without_a_host_the_message_names_both_ways_to_get_one() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("host.sock");
     let name = "ab".repeat(32);
@@ -207,7 +207,7 @@ fn a_key_is_made_once_and_shown_again() {
 }
 
 #[test]
-fn names_are_what_b3sum_prints() {
+fn names_equal_the_output_of_b3sum() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("some file");
     fs::write(&file, b"hello").unwrap();
@@ -221,7 +221,7 @@ fn names_are_what_b3sum_prints() {
 }
 
 #[test]
-fn the_doctor_says_of_each_thing_whether_it_works() {
+fn the_doctor_reports_on_each_part() {
     let (code, out, err) = finished(whimbrel().args(["doctor", "--json"]));
     let findings: Vec<serde_json::Value> =
         serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}"));

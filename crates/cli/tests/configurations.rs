@@ -1,4 +1,4 @@
-//! What would stop or silently change a start is found by `config check` and by the start itself,
+//! `config check` and the start itself find every error that would stop or silently change a start,
 //! with the same words.
 #![allow(
     clippy::disallowed_methods,
@@ -18,7 +18,8 @@ const NAME_SERVER: &[&str] = &["gnrs", "serve"];
 
 const LINK: &str = "[[link]]\nlabel = \"north\"\nremote = \"192.0.2.1:4711\"\n";
 
-/// Who starts with it, the file, the key, the line, and what the message says would do.
+/// The command to start, the file, the key, the line, and a part of the message that says what
+/// would be right.
 type Row = (
     &'static [&'static str],
     &'static str,
@@ -84,6 +85,8 @@ const BAD: &[Row] = &[
     (ROUTER, "[router]\ndefault_route = \"nort\"\n[[link]]\nlabel = \"north\"\nremote = \"a.example:1\"\n", "router.default_route", 2, "did you mean 'north'?"),
     (ROUTER, "[router]\nname_servers = [\"a.example\"]\n", "router.name_servers", 2, "host:port"),
     (ROUTER, "[[route]]\nto = \"6b\"\nvia = \"north\"\n", "route[0].to", 2, "64 hexadecimal digits"),
+    (ROUTER, "[[route]]\nto = \"0000000000000000000000000000000000000000000000000000000000000009\"\nvia = \"0000000000000000000000000000000000000000000000000000000000000009\"\nweight = 0\n", "route[0].weight", 4, "nonzero"),
+    (ROUTER, "[[link]]\nlabel = \"north\"\nremote = \"a.example:1\"\n[[route]]\nto = \"0000000000000000000000000000000000000000000000000000000000000009\"\nvia = \"north\"\n[[route]]\nto = \"0000000000000000000000000000000000000000000000000000000000000009\"\nvia = \"north\"\nweight = 2\n", "route[1].via", 9, "route[0] leads there by the same next hop"),
     // [ndn].
     (ROUTER, "[ndn]\nstrategy = \"/localhost/nfd/strategy/multicats\"\n", "ndn.strategy", 2, "did you mean 'multicast'?"),
     (ROUTER, "[ndn]\nstrategy = \"/localhost/nfd/strategy/asf/v=5/probing~1\"\n", "ndn.strategy", 2, "probing"),
@@ -105,7 +108,7 @@ const BAD: &[Row] = &[
     (ROUTER, "[ndn]\ntcp = [\"[::]:6363\"]\nwebsocket = [\"127.0.0.1:6363\"]\n", "ndn.websocket[0]", 3, "write another port"),
     (ROUTER, "[ndn]\nmetrics = \"127.0.0.1:6363\"\n", "ndn.metrics", 2, "write another port"),
     (ROUTER, "[ndn]\nenabled = true\n[[link]]\nlabel = \"a\"\nlisten = true\nbind = \"0.0.0.0:6363\"\n", "ndn.udp[0]", 1, "write another port"),
-    // Its lists.
+    // The lists of [ndn].
     (ROUTER, "[[ndn_face]]\nuri = \"udq://192.0.2.1\"\n", "ndn_face[0].uri", 2, "use udp, udp4"),
     (ROUTER, "[[ndn_face]]\nuri = \"ether://[02:00:00:00:00:01]\"\n", "ndn_face[0].uri", 2, "dev://NAME"),
     (ROUTER, "[[ndn_face]]\nuri = \"udp://192.0.2.1\"\nmtu = 10\n", "ndn_face[0].mtu", 3, "write 128 to"),
@@ -114,7 +117,7 @@ const BAD: &[Row] = &[
     (ROUTER, "[[ndn_route]]\nprefix = \"/a\"\nface = \"192.0.2.1\"\n", "ndn_route[0].face", 3, "udp4://192.0.2.1:6363"),
     (ROUTER, "[[ndn_strategy]]\nprefix = \"/a\"\nstrategy = \"best-rout\"\n", "ndn_strategy[0].strategy", 3, "did you mean 'best-route'?"),
     (ROUTER, "[[ndn_strategy]]\nprefix = \"/a\"\nstrategy = \"asf\"\n[[ndn_strategy]]\nprefix = \"/a\"\nstrategy = \"asf\"\n", "ndn_strategy[1].prefix", 5, "write one for each prefix"),
-    // Sections that would be ignored.
+    // Sections that the command would ignore.
     (HOST, "[host]\n[storage]\ntotal = \"1 GiB\"\n", "storage", 2, "host, link, hop"),
     (NAME_SERVER, "[gnrs]\n[[link]]\nlabel = \"a\"\nremote = \"a.example:1\"\n", "link", 2, "which reads gnrs"),
     (ROUTER, "[router]\n[host]\nnack_timeout = \"1 s\"\n", "host", 2, "router, link, route"),
@@ -128,11 +131,11 @@ fn said(command: &[&str], file: &Path) -> (i32, String) {
 }
 
 #[test]
-fn what_the_check_finds_a_start_refuses_with_the_same_words() {
+fn a_start_refuses_the_errors_of_the_check_with_the_same_words() {
     let folder = tempfile::tempdir().unwrap();
     for (number, (start, text, key, line, accepted)) in BAD.iter().enumerate() {
         let file = folder.path().join(format!("{number}.toml"));
-        // A file with a link only is a router's unless its first section says otherwise.
+        // A file with only a link is a router's unless its first section says otherwise.
         let own = match start[0] {
             "host" if !text.contains("[host]") => "\n[host]\n",
             _ => "",
@@ -153,7 +156,7 @@ fn what_the_check_finds_a_start_refuses_with_the_same_words() {
 }
 
 #[test]
-fn all_faults_are_told_at_once_in_the_order_of_the_file() {
+fn all_errors_are_reported_at_once_in_the_order_of_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("router.toml");
     let text = "[ndn]\nmtu = 1\nstrategy = \"asff\"\n[[ndn_face]]\nuri = \"nowhere\"\n";
@@ -170,7 +173,7 @@ fn all_faults_are_told_at_once_in_the_order_of_the_file() {
 }
 
 #[test]
-fn a_fault_of_a_flag_names_the_flag() {
+fn an_error_in_a_flag_names_the_flag() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("router.toml");
     fs::write(&file, LINK).unwrap();

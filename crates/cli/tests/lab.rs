@@ -94,7 +94,7 @@ fn the_same_random_graph_runs_in_namespaces() {
 }
 
 #[test]
-fn the_sample_is_ten_lines_and_sound() {
+fn the_sample_has_ten_lines_and_is_valid() {
     let folder = tempfile::tempdir().unwrap();
     let sample = whimbrel(&["lab", "sample"]);
     assert_eq!(text(&sample.stdout).lines().count(), 10);
@@ -126,7 +126,27 @@ fn the_documents_show_the_sample_as_it_is() {
 }
 
 #[test]
-fn faults_name_file_line_and_key_and_end_with_the_code_for_usage() {
+fn the_documents_scenarios_can_be_run() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/scenarios");
+    let guide = std::fs::read_to_string(folder.with_extension("md")).unwrap();
+    let mut checked = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        assert!(
+            guide.contains(name),
+            "docs/scenarios.md does not tell of {name}"
+        );
+        let output = whimbrel(&["lab", "check", path.to_str().unwrap()]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(text(&output.stdout).contains("--backend netns\n"), "{name}");
+        checked += 1;
+    }
+    assert!(checked > 0);
+}
+
+#[test]
+fn errors_name_file_line_and_key_and_exit_with_the_usage_code() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("film.toml");
     let sample = text(&whimbrel(&["lab", "sample"]).stdout);
@@ -147,7 +167,7 @@ fn faults_name_file_line_and_key_and_end_with_the_code_for_usage() {
 }
 
 #[test]
-fn a_paper_is_shown_beside_ours_over_a_sweep() {
+fn a_paper_s_values_are_shown_beside_ours_over_a_sweep() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("sweep.toml");
     let sample = text(&whimbrel(&["lab", "sample"]).stdout);
@@ -184,7 +204,7 @@ fn a_paper_is_shown_beside_ours_over_a_sweep() {
 }
 
 #[test]
-fn pages_and_flows_run_in_namespaces_and_what_does_not_is_refused_by_name() {
+fn pages_and_flows_run_in_namespaces_and_unsupported_loads_are_refused_by_name() {
     if !whimbrel_lab::lab_available() {
         return;
     }
@@ -239,7 +259,8 @@ flows = { from = "a", to = "b", flows = { size = "100 kB", per_second = 10, coun
     assert_eq!(refused.status.code(), Some(2));
 }
 
-/// Interests at a rate, a load without end of each plane that has one, and a cache that is emptied.
+/// Interests at a rate, a load without end on each plane that has one, and a content store that is
+/// emptied.
 #[test]
 fn rates_bulk_and_emptied_caches_run_in_namespaces() {
     if !whimbrel_lab::lab_available() {

@@ -41,7 +41,7 @@ impl Router {
         UnixStream::connect(self.path("nfd.sock")).unwrap()
     }
 
-    /// A neighbour's socket, connected to the router's.
+    /// Returns a neighbour's socket, connected to the router's.
     fn neighbour(&self) -> UdpSocket {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket
@@ -58,7 +58,7 @@ impl Router {
         self.counters()["drops"][reason].as_u64().unwrap()
     }
 
-    /// The largest value of this counter on any face's link.
+    /// Returns the largest value of this counter on any face's link.
     fn on_a_link(&self, count: &str) -> u64 {
         let status = self.json(&["status", "--faces"]);
         let links = status["links"].as_array().unwrap();
@@ -83,7 +83,7 @@ impl Router {
             * 1024
     }
 
-    /// Others are served: a file of some segments is fetched.
+    /// Checks that others are served: fetches a file of some segments.
     fn serves_others(&self, what: &str) {
         let content = noise(300_000, 11);
         let name = format!("/others/{what}");
@@ -95,7 +95,7 @@ impl Router {
 }
 
 #[test]
-fn a_program_that_never_reads_costs_nobody_anything() {
+fn a_program_that_never_reads_harms_nobody_else() {
     let router = Router::start();
     let _serve = router.serve("/large", &noise(4_000_000, 3), &["--size", "8000"]);
     let name = router.prints(&["ndn", "peek", "/large/32=metadata", "--prefix", "--payload"]);
@@ -105,7 +105,7 @@ fn a_program_that_never_reads_costs_nobody_anything() {
     silent
         .set_write_timeout(Some(Duration::from_secs(5)))
         .unwrap();
-    // 80 MB of answers for a client that reads none, as long as the router accepts its Interests.
+    // 80 MB of Data for a client that reads none, as long as the router accepts its Interests.
     let asked = (0..10_000).take_while(|number| {
         let packet = Interest {
             nonce: Some(u32::to_be_bytes(*number)),
@@ -114,11 +114,9 @@ fn a_program_that_never_reads_costs_nobody_anything() {
         };
         silent.write_all(&packet.encode()).is_ok()
     });
-    assert!(asked.count() > 5_000, "questions were taken");
+    assert!(asked.count() > 5_000, "Interests were accepted");
     let answers = || router.counters()["out"]["data"].as_u64().unwrap();
-    await_that("they are answered, as far as that goes", || {
-        answers() > 5_000
-    });
+    await_that("some are answered", || answers() > 5_000);
     router.serves_others("while-one-does-not-read");
     let grown = router.memory().saturating_sub(before);
     assert!(grown < SLACK, "{grown} bytes more");
@@ -150,7 +148,7 @@ fn a_flood_of_interests_evicts_the_least_useful_and_is_counted() {
 }
 
 #[test]
-fn data_that_nobody_asked_for_is_not_kept() {
+fn unsolicited_data_is_not_kept() {
     let router = Router::start();
     let before = router.memory();
     let mut program = router.program();
@@ -248,7 +246,7 @@ fn acknowledgements_of_frames_that_were_never_sent_change_nothing() {
 }
 
 #[test]
-fn what_is_no_packet_is_counted_and_a_stream_of_it_ended() {
+fn malformed_input_is_counted_and_ends_its_stream() {
     let router = Router::with(&["--metrics", "127.0.0.1:0"]);
     let metrics = router.opened["metrics"]
         .as_str()
@@ -287,7 +285,7 @@ fn what_is_no_packet_is_counted_and_a_stream_of_it_ended() {
             .unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
-    await_that("what is malformed is counted", || {
+    await_that("malformed input is counted", || {
         let sum = |line: &str| {
             line.rsplit(' ')
                 .next()
@@ -303,7 +301,7 @@ fn what_is_no_packet_is_counted_and_a_stream_of_it_ended() {
 }
 
 #[test]
-fn only_who_signs_by_an_anchor_commands_a_router_that_asks_for_it() {
+fn a_router_with_anchors_obeys_only_commands_signed_under_one() {
     let keys = tempfile::tempdir().unwrap();
     let key = |arguments: &[&str]| {
         let mut command = whimbrel();

@@ -32,7 +32,7 @@ fn unrepaired() -> f64 {
 }
 
 #[test]
-fn the_simulators_link_loses_what_it_must_and_repairs_nearly_all() {
+fn the_simulated_link_has_the_expected_loss_and_recovers_nearly_all() {
     let folder = tempfile::tempdir().unwrap();
     let scenario = folder.path().join("one-hop.toml");
     fs::write(
@@ -126,14 +126,14 @@ impl<'a> Node<'a> {
     }
 
     fn prints(&self, arguments: &[&str]) -> String {
-        // Its socket file is on this machine: the command need not be in the namespace.
+        // The router's socket file is on this machine, so the command need not be in the namespace.
         let (code, out, errors) = finished(&mut self.command(arguments));
         assert_eq!(code, 0, "{arguments:?}\n{out}\n{errors}");
         out
     }
 }
 
-/// The loss rate of exchanges between programs that do not retransmit.
+/// Returns the loss rate of exchanges between programs that do not retransmit.
 fn lost_between_namespaces(reliability: &str) -> f64 {
     let link = LinkSpec {
         loss: Loss::Independent(LOSS),
@@ -190,7 +190,7 @@ fn lost_between_namespaces(reliability: &str) -> f64 {
     let (_, out, errors) = finished(command.args(["--count", &count, "--interval", "3"]));
     let last: Value = serde_json::from_str(out.lines().last().expect(&errors)).unwrap();
     if reliability == "auto" {
-        // One recovers Interests, the other Data.
+        // One router recovers Interests, the other Data.
         for (node, name) in [(&a, "a"), (&b, "b")] {
             let status: Value =
                 serde_json::from_str(&node.prints(&["status", "--faces", "--json"])).unwrap();
@@ -217,7 +217,7 @@ fn lost_between_namespaces(reliability: &str) -> f64 {
 }
 
 #[test]
-fn real_routers_lose_what_they_must_and_repair_nearly_all() {
+fn real_routers_have_the_expected_loss_and_recover_nearly_all() {
     if !lab_available() {
         return;
     }

@@ -50,7 +50,7 @@ impl Interop {
         command
     }
 
-    /// A program that is part of python-ndn.
+    /// Returns a program that is part of python-ndn.
     fn python_own(&self, program: &str) -> Command {
         Command::new(self.installed.join("python/bin").join(program))
     }
@@ -86,7 +86,7 @@ impl Router {
         self.opened[kind][0].as_str().unwrap().to_owned()
     }
 
-    /// The command with the environment for this router.
+    /// Returns the command with the environment for this router.
     fn told(&self, mut command: Command, uplink: &str) -> Command {
         command
             .env("NDN_CLIENT_TRANSPORT", uplink)
@@ -107,7 +107,7 @@ impl Router {
         (process, ready)
     }
 
-    /// The last line of a program that ends by itself, which must report success.
+    /// Returns the last line of a program that ends by itself, which must report success.
     fn outcome(&self, command: Command, arguments: &[&str]) -> Value {
         outcome(&mut self.told(command, &self.unix()), arguments)
     }
@@ -156,7 +156,7 @@ fn consumers_of_either_library_reach_producers_of_either() {
 }
 
 #[test]
-fn every_transport_takes_them() {
+fn both_libraries_work_over_every_transport() {
     let Some(interop) = Interop::find() else {
         return;
     };
@@ -205,7 +205,7 @@ fn every_transport_takes_them() {
 }
 
 #[test]
-fn segmented_files_go_both_ways_between_the_libraries() {
+fn segmented_files_pass_between_the_libraries_both_ways() {
     let Some(interop) = Interop::find() else {
         return;
     };
@@ -260,7 +260,7 @@ fn management_answers_both_libraries() {
 }
 
 #[test]
-fn the_programs_that_python_ndn_brings_work() {
+fn the_programs_included_in_python_ndn_work() {
     let Some(interop) = Interop::find() else {
         return;
     };
@@ -301,11 +301,11 @@ fn the_programs_that_python_ndn_brings_work() {
         );
         std::fs::read(&copy).is_ok_and(|read| read == content)
     });
-    assert!(caught, "catchunks never got what putchunks serves");
+    assert!(caught, "catchunks never got the content of putchunks");
 }
 
 #[test]
-fn what_nobody_serves_is_refused_and_hints_are_followed() {
+fn unserved_names_are_refused_and_hints_are_followed() {
     let Some(interop) = Interop::find() else {
         return;
     };
@@ -391,7 +391,7 @@ fn a_browser_serves_and_fetches() {
 }
 
 #[test]
-fn a_browser_gets_no_face_for_a_page_that_nobody_allowed() {
+fn a_browser_gets_no_face_for_a_page_that_is_not_allowed() {
     let Some(interop) = Interop::find() else {
         return;
     };
@@ -407,15 +407,15 @@ fn a_browser_gets_no_face_for_a_page_that_nobody_allowed() {
     assert!(!router.prints(&["face", "list"]).contains("wsclient://"));
 }
 
-/// A TCP port that was free a moment ago.
+/// Returns a TCP port that was free a moment ago.
 fn free_tcp_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
 }
 
-/// In a namespace of its own: the socket and ports of NFD are the machine's.
+/// Runs in a separate namespace, because the socket and ports of NFD belong to the machine.
 #[test]
-fn without_any_configuration_it_is_where_programs_look_for_nfd() {
+fn without_configuration_it_listens_where_programs_look_for_nfd() {
     let Some(interop) = Interop::find() else {
         return;
     };
@@ -456,7 +456,7 @@ fn without_any_configuration_it_is_where_programs_look_for_nfd() {
 }
 
 #[test]
-fn what_routers_send_each_other_is_well_formed_to_tshark_and_python_ndn() {
+fn tshark_and_python_ndn_accept_the_packets_between_routers() {
     let Some(interop) = Interop::find() else {
         return;
     };

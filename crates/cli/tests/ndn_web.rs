@@ -74,7 +74,7 @@ impl Router {
         self.prints(&["route", "list"])
     }
 
-    /// The status line of the answer to a WebSocket handshake with these header lines.
+    /// Returns the status line of the response to a WebSocket handshake with these header lines.
     fn handshake(&self, origin: &str) -> String {
         let address = self.listens("websocket");
         let mut stream = patient_tcp(&address);
@@ -141,12 +141,20 @@ fn a_form_that_a_page_posts_to_a_packet_stream_commands_nothing() {
     let address = router.listens("tcp");
     let mut tcp = patient_tcp(&address);
     tcp.write_all(&posted(&address, &command)).unwrap();
-    assert_eq!(read_to_end(&mut tcp), b"", "no answer, and the end");
+    assert_eq!(
+        read_to_end(&mut tcp),
+        b"",
+        "no answer, and the connection ended"
+    );
     let mut unix = UnixStream::connect(router.path("nfd.sock")).unwrap();
     unix.set_read_timeout(Some(PATIENCE)).unwrap();
-    // The connection may end before all of it is written.
+    // The connection may end before the whole request is written.
     let _ = unix.write_all(&posted("nfd.sock", &command));
-    assert_eq!(read_to_end(&mut unix), b"", "no answer, and the end");
+    assert_eq!(
+        read_to_end(&mut unix),
+        b"",
+        "no answer, and the connection ended"
+    );
     assert!(!router.routes().contains("/evil"), "{}", router.routes());
     await_that("the reason is counted", || {
         router.metric("ndn_connections_ended_total", "foreign-type") >= 2.0
@@ -154,7 +162,7 @@ fn a_form_that_a_page_posts_to_a_packet_stream_commands_nothing() {
 }
 
 #[test]
-fn packets_idle_frames_and_fields_that_nobody_knows_do_not_end_a_stream() {
+fn packets_idle_frames_and_unknown_fields_do_not_end_a_stream() {
     let router = Router::start();
     let _serve = router.serve("/served", b"still", &[]);
     let mut question = Interest {
@@ -231,7 +239,7 @@ fn only_pages_of_named_origins_get_a_websocket() {
 }
 
 #[test]
-fn a_page_takes_no_prefix_from_anybody_and_gives_way_to_programs() {
+fn a_page_takes_no_prefix_from_others_and_yields_to_programs() {
     let router = Router::with(&["--ndn-allow-origin", "https://app.example"]);
     let _bank = router.serve("/bank/statement", b"from the bank", &[]);
     router.prints(&["route", "add", "/", "udp4://127.0.0.1:9"]);
@@ -244,7 +252,7 @@ fn a_page_takes_no_prefix_from_anybody_and_gives_way_to_programs() {
     let capture = page.register_with("/app", Some(ROUTE_CAPTURE));
     assert_eq!(capture.status_code, 200, "{capture}");
     let given = capture.parameters().unwrap().unwrap().flags;
-    assert_eq!(given, Some(0), "it is told that it captures nothing");
+    assert_eq!(given, Some(0), "the answer says that it captures nothing");
 
     // It answers under its registered prefix.
     let question = Interest {
@@ -272,7 +280,7 @@ fn a_page_takes_no_prefix_from_anybody_and_gives_way_to_programs() {
     assert_eq!(page.register("/app"), 409);
     assert_eq!(page.register("/app/below"), 409);
 
-    // Twenty thousand prefixes in a second were possible once.
+    // A page must not be able to register thousands of prefixes per second.
     let statuses: Vec<u64> = (0..100)
         .map(|number| page.register(&format!("/many/{number}")))
         .collect();

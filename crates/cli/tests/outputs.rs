@@ -17,7 +17,7 @@ use support::ndn::Router;
 use support::{Running, finished, free_port, name_of, noise, whimbrel};
 
 const MIB: usize = 1 << 20;
-/// A user without any write permission here: `nobody`.
+/// A user without write permission here: `nobody`.
 const STRANGER: u32 = 65_534;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,7 +52,7 @@ impl Scene {
         }
     }
 
-    /// An empty folder, accessible to all users.
+    /// Returns an empty folder, accessible to all users.
     fn folder(&self, name: &str) -> PathBuf {
         let open = |path: &Path| {
             fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -212,7 +212,7 @@ fn a_device_is_written_into_and_stays_also_when_the_fetch_fails() {
     assert!(machine.is_char_device());
 }
 
-/// A link leads there, as with `/dev/stdout`. The machine's own is not at risk.
+/// The output is a link to standard output, like `/dev/stdout`, which is not at risk itself.
 #[test]
 fn a_link_to_standard_output_is_standard_output() {
     let scene = Scene::start();
@@ -285,7 +285,7 @@ fn a_file_that_is_replaced_keeps_its_mode_and_for_root_its_owner() {
     }
 }
 
-/// The source of the content does not exist: a refusal cannot come from there.
+/// The content has no source, so only the check of the output can refuse.
 #[test]
 fn a_file_that_is_write_protected_is_refused_before_anything_is_fetched() {
     let scene = Scene::start();
@@ -356,7 +356,7 @@ fn a_folder_takes_a_file_under_its_own_name_and_nothing_there_is_replaced() {
 }
 
 #[test]
-fn a_folder_becomes_what_is_not_there_and_goes_into_what_is() {
+fn a_folder_becomes_a_new_folder_or_goes_into_an_existing_one() {
     let folder = tempfile::tempdir().unwrap();
     let photos = folder.path().join("photos");
     fs::create_dir_all(photos.join("sub")).unwrap();
@@ -396,7 +396,7 @@ fn a_folder_becomes_what_is_not_there_and_goes_into_what_is() {
 /// In a folder that all may write to, another user has created files with the names that `get`
 /// would use.
 #[test]
-fn what_a_stranger_has_put_beside_the_output_is_not_used() {
+fn files_of_another_user_beside_the_output_are_not_used() {
     let scene = Scene::start();
     let name = name_of(&scene.bytes);
     let hidden = |folder: &Path, kind: &str| folder.join(format!(".{name}.{kind}"));

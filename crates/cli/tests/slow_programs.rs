@@ -1,4 +1,4 @@
-//! Real programs that stop or pause: they harm nobody but themselves, and go on where they were.
+//! Real programs that stop or pause: they delay nobody else, and resume where they were.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test of real programs in real time"
@@ -13,18 +13,18 @@ use std::process::{Command, Stdio};
 
 use support::{Network, Running, await_that, finished, name_of, noise, whimbrel};
 
-/// Several times what a host has room for (`hop.buffer_packets`).
+/// Several times the room of a host (`hop.buffer_packets`).
 const LARGE: usize = 150_000_000;
 const SMALL: usize = 3_000_000;
 
-/// A file of noise, and its name.
+/// Returns a file of noise, and its name.
 fn file(network: &Network, name: &str, length: usize, seed: u64) -> (std::path::PathBuf, Vec<u8>) {
     let (path, bytes) = (network.path(name), noise(length, seed));
     std::fs::write(&path, &bytes).unwrap();
     (path, bytes)
 }
 
-/// `get` of a host's socket.
+/// Returns a `get` at a host's socket.
 fn get_at(network: &Network, host: usize, name: &str, output: &Path) -> Command {
     let mut command = whimbrel();
     command.args(["get", name, "--json", "--timeout", "60 s", "--socket"]);
@@ -32,7 +32,7 @@ fn get_at(network: &Network, host: usize, name: &str, output: &Path) -> Command 
     command
 }
 
-/// Serves a file by a program of its own; comes back when its name is announced.
+/// Serves a file by a separate program. Returns when its name is announced.
 fn serve_at(network: &Network, host: usize, path: &Path) -> Running {
     let mut command = whimbrel();
     command.args(["serve", "--json", "--no-cache", "--socket"]);
@@ -49,11 +49,11 @@ fn assert_gets(network: &Network, host: usize, bytes: &[u8]) {
     std::fs::remove_file(&output).unwrap();
 }
 
-/// Until a stopped program's host has stopped to hand chunks over: it holds what it may.
+/// Waits until a stopped program's host no longer hands chunks over, because its room is used up.
 fn await_quiet(network: &Network, host: usize) {
     let received = || network.host_status(host)["counters"]["chunks_received"].clone();
     let mut before = received();
-    await_that("nothing comes for the stopped program", || {
+    await_that("nothing arrives for the stopped program", || {
         std::thread::sleep(std::time::Duration::from_millis(500));
         let quiet = received() == before;
         before = received();
@@ -62,7 +62,7 @@ fn await_quiet(network: &Network, host: usize) {
 }
 
 #[test]
-fn a_stopped_get_leaves_its_host_to_the_others_and_goes_on_when_it_may() {
+fn a_stopped_get_leaves_its_host_to_others_and_resumes_when_continued() {
     let network = Network::start(None);
     let (large, bytes) = file(&network, "large", LARGE, 1);
     let (small, small_bytes) = file(&network, "small", SMALL, 2);
@@ -86,7 +86,7 @@ fn a_stopped_get_leaves_its_host_to_the_others_and_goes_on_when_it_may() {
 }
 
 #[test]
-fn a_reader_of_standard_output_that_pauses_while_a_router_restarts_gets_it_all() {
+fn a_reader_that_pauses_while_a_router_restarts_gets_everything() {
     let mut network = Network::start(None);
     let (large, bytes) = file(&network, "large", LARGE, 1);
     let _server = network.serve(&[&large]);
@@ -102,7 +102,7 @@ fn a_reader_of_standard_output_that_pauses_while_a_router_restarts_gets_it_all()
         let mut part = vec![0; LARGE / 10];
         stdout.read_exact(&mut part).unwrap();
         arrived.append(&mut part);
-        // The reader pauses, and what is on its way is lost with the router.
+        // The reader pauses, and the data in flight is lost with the router.
         await_quiet(&network, 0);
         network.routers[router].as_mut().unwrap().kill();
         network.start_router(router);

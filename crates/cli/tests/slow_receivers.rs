@@ -1,8 +1,8 @@
 //! A fast receiver beside a slow one at the same router, with real programs: it gets its file about
 //! as soon as alone.
 //!
-//! The bound is generous, because real time is not the test's; the figures are printed. Needs network
-//! namespaces; where there are none it says so and does nothing.
+//! The bound is generous, because real time is not under the control of the test; the figures are
+//! printed. The test needs network namespaces and is skipped without them.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test of real programs in real time"
@@ -19,9 +19,9 @@ use whimbrel_lab::{Process, Topology, TopologyBuilder, lab_available};
 use whimbrel_sim::link::{LinkSpec, QueueLimit};
 
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Seconds of the fast link.
+/// Bytes of the file: some seconds of the fast link.
 const LENGTH: u64 = 24 << 20;
-/// Bits a second.
+/// Rate of the fast link, bit/s.
 const FAST: u64 = 80_000_000;
 const SLOW: u64 = 2_000_000;
 
@@ -107,7 +107,7 @@ impl Scene {
         self.whimbrel(host, host, &arguments)
     }
 
-    /// Serves noise; its name.
+    /// Serves noise. Returns its name.
     fn serve(&mut self, file: &str, seed: u64) -> String {
         let mut rng = SeededRng::new(seed);
         let words = (0..LENGTH / 8).flat_map(|_| rng.next_word().to_le_bytes());
@@ -137,7 +137,7 @@ impl Scene {
         self.whimbrel(host, output, &arguments)
     }
 
-    /// How long the fast client takes.
+    /// Returns the time that the fast client takes.
     fn time_to_get(&self, name: &str, output: &str) -> Duration {
         let start = Instant::now();
         let mut get = self.get("fast", name, output);

@@ -13,7 +13,7 @@ use std::path::Path;
 use support::{finished, whimbrel};
 use whimbrel_lab::lab_available;
 
-/// Fig. 10 with TCP beside it, at a size that takes seconds in real time too.
+/// Fig. 10 and TCP, at a size that takes seconds in real time, too.
 const SCENARIO: &str = r#"
 nodes = { N1 = "host", N2 = "router", N3 = "router", N4 = "host", GNRS = "name-server" }
 [defaults.link]
@@ -59,7 +59,7 @@ fn run(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
 }
 
 #[test]
-fn a_report_is_made_anew_from_what_runs_left() {
+fn a_report_is_rebuilt_from_the_results_of_runs() {
     let folder = tempfile::tempdir().unwrap();
     let (code, text, err) = run(folder.path(), &["--runs", "2"]);
     assert_eq!(code, 0, "{err}");
@@ -84,7 +84,7 @@ fn a_report_is_made_anew_from_what_runs_left() {
 }
 
 #[test]
-fn a_report_of_nothing_says_what_makes_something() {
+fn a_report_without_results_names_the_command_to_run() {
     let folder = tempfile::tempdir().unwrap();
     for place in [folder.path().to_owned(), folder.path().join("nowhere")] {
         let (code, _, err) = finished(whimbrel().args(["study", "report", "-o"]).arg(&place));

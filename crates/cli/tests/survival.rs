@@ -1,7 +1,7 @@
 //! A transfer over the testbed of [MFTP §5] with real programs, while every node on its path is
 //! killed in turn.
 //!
-//! Needs network namespaces; where there are none it says so and does nothing.
+//! The tests need network namespaces and are skipped without them.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test of real programs in real time"
@@ -39,8 +39,8 @@ fn same(a: &Path, b: &Path) -> bool {
         .success()
 }
 
-/// Bytes of a fetch that are on disk according to the client: a later run would not fetch them
-/// again.
+/// Returns the bytes of a fetch that are on disk according to the client: a later run would not
+/// fetch them again.
 fn arrived(log: &Path) -> u64 {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let last = text.lines().rev().find_map(|line| {
@@ -63,7 +63,7 @@ struct Client<'a> {
 }
 
 impl Client<'_> {
-    /// `whimbrel get` on N4, with its output in get.log.
+    /// Runs `whimbrel get` on N4, with its output in get.log.
     fn start(&self) -> std::process::Child {
         let log = std::fs::File::create(self.folder.join("get.log")).unwrap();
         let mut command = Command::new(PROGRAM);
@@ -189,12 +189,12 @@ fn survive(trial: &Trial) {
     assert!(get.wait().unwrap().success());
     assert!(
         same(file, &folder.join("arrived")),
-        "what arrived is not what was sent"
+        "the received file differs from the sent one"
     );
 }
 
 #[test]
-fn a_transfer_survives_the_death_of_every_router_of_its_client_and_of_the_link() {
+fn a_transfer_survives_crashes_of_every_router_and_its_client_and_link_outages() {
     survive(&Trial {
         file_len: 24_000_000,
         rate: "40 Mbit/s",
@@ -203,7 +203,7 @@ fn a_transfer_survives_the_death_of_every_router_of_its_client_and_of_the_link()
     });
 }
 
-/// Takes some minutes: `scripts/survive` runs it.
+/// This takes some minutes; `scripts/survive` runs it.
 #[test]
 #[ignore = "takes some minutes; scripts/survive runs it"]
 fn a_gigabyte_survives_the_same_with_outages_of_half_a_minute() {

@@ -8,15 +8,16 @@
 mod support;
 
 use std::fs;
+use std::net::UdpSocket;
 use std::path::Path;
 
 use support::{Network, Running, finished, name_of, noise, whimbrel};
 
 const MIB: usize = 1 << 20;
-/// Slow enough that a test can act during a transfer of some MiB.
+/// A rate that lets a test act during a transfer of some MiB.
 const SLOW: Option<&str> = Some("40 Mbit/s");
 
-/// The last line of a successful `get`.
+/// Returns the last line of a successful `get`.
 fn outcome(get: &mut Running) -> serde_json::Value {
     let line = get.await_json(|line| line["event"] == "done" || line["event"] == "failed");
     assert_eq!(line["event"], "done", "{line}");
@@ -94,7 +95,7 @@ fn two_hosts_need_neither_router_nor_name_service() {
 }
 
 #[test]
-fn a_router_alone_knows_what_its_hosts_serve() {
+fn a_single_router_knows_the_contents_of_its_hosts() {
     let folder = tempfile::tempdir().unwrap();
     let bytes = noise(3 * MIB + 5, 31);
     let source = folder.path().join("data");
@@ -128,7 +129,62 @@ fn a_router_alone_knows_what_its_hosts_serve() {
 }
 
 #[test]
-fn what_two_programs_offer_is_served_until_the_last_one_leaves() {
+fn a_site_cut_off_from_its_name_server_fetches_its_own_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = noise(3 * MIB + 5, 32);
+    let source = folder.path().join("data");
+    fs::write(&source, &bytes).unwrap();
+    // Bound, so that no error comes back, and read by nobody.
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let silent = silent.local_addr().unwrap();
+    let at = format!("127.0.0.1:{}", support::free_port());
+    let config = folder.path().join("router.toml");
+    let text = format!(
+        "[router]\nname_servers = [\"{silent}\"]\n\
+         [[link]]\nlabel = \"hosts\"\nbind = \"{at}\"\nlisten = true\n"
+    );
+    fs::write(&config, text).unwrap();
+    let mut router = whimbrel();
+    router.args(["router", "run", "--json", "--config"]);
+    router
+        .arg(config)
+        .arg("--key")
+        .arg(folder.path().join("key"));
+    let router = Running::start(router.arg("--socket").arg(folder.path().join("socket")));
+    router.await_json(|line| line.get("guid").is_some());
+    let mut serve = whimbrel();
+    serve.args(["serve", "--json", "--no-cache", "--router", &at]);
+    let _serving = Running::start(serve.arg(&source));
+    let target = folder.path().join("copy");
+    let mut get = whimbrel();
+    get.args([
+        "get",
+        &name_of(&bytes),
+        "--router",
+        &at,
+        "--timeout",
+        "60 s",
+    ]);
+    let (code, _, err) = finished(get.arg("-o").arg(&target));
+    assert_eq!(code, 0, "{err}");
+    same(&target, &bytes);
+}
+
+#[test]
+fn a_name_server_that_is_silent_is_passed_over_for_the_next() {
+    let network = Network::behind_a_silent_name_server();
+    let bytes = noise(2 * MIB, 33);
+    let source = network.path("data");
+    fs::write(&source, &bytes).unwrap();
+    let (_serving, names) = network.serve(&[&source]);
+    let target = network.path("copy");
+    let mut get = Running::start(&mut network.get(&names[0], &target));
+    outcome(&mut get);
+    same(&target, &bytes);
+}
+
+#[test]
+fn content_of_two_programs_is_served_until_the_last_one_leaves() {
     let network = Network::start(None);
     let bytes = noise(2 * MIB, 21);
     let source = network.path("data");
@@ -177,7 +233,7 @@ fn a_get_that_was_killed_fetches_only_what_is_missing() {
 }
 
 #[test]
-fn interrupting_a_get_keeps_what_has_come_and_says_so() {
+fn interrupting_a_get_keeps_the_arrived_data_and_says_so() {
     let network = Network::start(SLOW);
     let bytes = noise(12 * MIB, 3);
     let source = network.path("data");
@@ -290,14 +346,14 @@ fn a_source_that_changes_is_no_longer_served_and_that_is_exit_code_4() {
     let mut get = Running::start(&mut network.get(&names[0], &target));
     serving.await_json(|line| line["event"] == "unreadable");
     let line = get.await_json(|line| line["event"] == "failed");
-    // Not served, or, once its withdrawal is known, without a record.
+    // The content is not served, or, once its withdrawal is known, has no record.
     let code = get.exit_code();
     assert!(code == 4 || code == 3, "{line}");
     assert!(!target.exists());
 }
 
 #[test]
-fn two_commands_are_enough_beside_a_router_and_a_name_server() {
+fn two_commands_suffice_with_a_router_and_a_name_server() {
     let network = Network::start(None);
     let bytes = noise(5 * MIB, 12);
     let source = network.path("data");
@@ -381,9 +437,9 @@ fn the_name_service_tells_where_a_host_is() {
     assert_eq!(finished(whimbrel().args(silent)).0, 7);
 }
 
-/// On a disk of 3 MiB that is enlarged later, in a mount namespace of its own.
+/// On a disk of 3 MiB that is enlarged later, in a separate mount namespace.
 #[test]
-fn a_full_disk_is_exit_code_6_and_with_more_room_it_goes_on() {
+fn a_full_disk_is_exit_code_6_and_get_resumes_with_more_room() {
     let network = Network::start(None);
     let bytes = noise(8 * MIB, 13);
     let source = network.path("data");
@@ -435,6 +491,6 @@ fn a_full_disk_is_exit_code_6_and_with_more_room_it_goes_on() {
     );
     assert!(
         !out.contains("\"resumed\":0,"),
-        "what had come was lost: {out}"
+        "the arrived data was lost: {out}"
     );
 }

@@ -1,5 +1,5 @@
-//! What people type: durations and sizes without units, ports without hosts; and how a command that
-//! is told to stop ends.
+//! Typed arguments: durations and sizes without units, ports without hosts; and the exit of a
+//! command that gets a signal.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test of real programs in real time"
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use support::{PATIENCE, Running, finished, noise, whimbrel};
 
-/// A name server that hears questions and answers none.
+/// A name server that receives lookups and answers none.
 fn silent() -> (UdpSocket, String) {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
     socket.set_read_timeout(Some(PATIENCE)).expect("a time-out");
@@ -39,12 +39,12 @@ fn a_port_is_this_machines_and_a_number_is_seconds() {
             &name,
         ]));
         assert_eq!(code, 7, "{err}");
-        assert!(heard(&socket), "the question went elsewhere");
+        assert!(heard(&socket), "the lookup went elsewhere");
     }
 }
 
 #[test]
-fn what_cannot_be_read_is_told_with_what_can() {
+fn errors_of_values_name_valid_ones() {
     let name = "6b".repeat(32);
     for (arguments, said) in [
         (["get", "--timeout", "soon"], "1.5 s"),
@@ -62,7 +62,7 @@ fn what_cannot_be_read_is_told_with_what_can() {
 }
 
 #[test]
-fn a_command_that_a_signal_ends_says_which_one() {
+fn a_command_ended_by_a_signal_names_it() {
     for (signal, code) in [("INT", 130), ("TERM", 143)] {
         let (socket, port) = silent();
         let name = "6b".repeat(32);
@@ -75,7 +75,7 @@ fn a_command_that_a_signal_ends_says_which_one() {
             "1 h",
             &name,
         ]));
-        // It asks after it has said what signals do.
+        // The lookup is sent after the message about signals.
         assert!(heard(&socket));
         lookup.signal(signal);
         assert_eq!(lookup.exit_code(), code);
@@ -98,7 +98,7 @@ fn a_quiet_server_is_quiet() {
         let said = folder.path().join("stderr");
         command.stderr(std::fs::File::create(&said).unwrap());
         let mut serving = Running::start(&mut command);
-        // It tells of its address, or not, before it looks at the flag that ends it.
+        // The program reports its address, or not, before it checks the flag that ends it.
         let name = serving.lines.recv_timeout(PATIENCE).unwrap();
         assert!(name.ends_with("film"), "{name}");
         serving.signal("TERM");
@@ -110,7 +110,7 @@ fn a_quiet_server_is_quiet() {
 }
 
 #[test]
-fn a_router_takes_over_at_sighup_what_it_can_and_says_what_it_cannot() {
+fn a_router_applies_what_it_can_at_sighup_and_names_the_rest() {
     let folder = tempfile::tempdir().unwrap();
     let (file, socket, said) = (
         folder.path().join("router.toml"),

@@ -99,11 +99,11 @@ fn empty_content_is_complete_from_its_name() {
 }
 
 #[test]
-fn a_liar_who_serves_true_chunks_under_a_false_length_costs_nothing() {
+fn true_chunks_under_a_false_length_are_kept() {
     let provider = Provider::new(5 * SMALL + 1);
     let mut assembly = Assembly::new(provider.tree.root(), 1 << 40);
-    // The true content has six chunks. With eight, chunk 0 has the same path; with sixteen, it has
-    // not.
+    // The true content has six chunks. Chunk 0 has the same path in a tree of eight, but not in one
+    // of sixteen.
     let lie = 8 * SMALL;
     let verified = provider
         .offer(&assembly, ChunkSize::GROUP, 0, lie, |_| {})
@@ -125,7 +125,7 @@ fn a_liar_who_serves_true_chunks_under_a_false_length_costs_nothing() {
     assert_eq!(
         assembly.expected_len(),
         Some(provider.len()),
-        "the truth brought more bytes"
+        "the true chunks added more bytes"
     );
     assert_eq!(assembly.claimed_lens().count(), 2);
 
@@ -133,7 +133,7 @@ fn a_liar_who_serves_true_chunks_under_a_false_length_costs_nothing() {
     assert_eq!(assembly.confirmed_len(), Some(provider.len()));
     assert!(
         assembly.verified().contains(&(0..SMALL)),
-        "what came with the lie stays"
+        "chunks received under the false length stay"
     );
     assert_eq!(
         assembly.missing().collect::<Vec<_>>(),
@@ -144,7 +144,7 @@ fn a_liar_who_serves_true_chunks_under_a_false_length_costs_nothing() {
 }
 
 #[test]
-fn a_withdrawn_claim_leaves_something_to_ask_for() {
+fn a_withdrawn_claim_leaves_chunks_to_request() {
     let provider = Provider::new(3 * SMALL);
     let mut assembly = Assembly::new(provider.tree.root(), 1 << 40);
     for index in 0..2 {

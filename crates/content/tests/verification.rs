@@ -168,7 +168,7 @@ fn two_groups_join_to_the_root() {
 }
 
 #[test]
-fn a_reader_that_stutters_or_fails_is_read_right() {
+fn short_reads_and_failing_reads_are_handled() {
     struct Stuttering<'a>(&'a [u8], u32);
     impl std::io::Read for Stuttering<'_> {
         fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {

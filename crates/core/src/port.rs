@@ -316,6 +316,9 @@ pub enum OpenRefusal {
     /// The driver has no ports of this kind, or this machine does not support them.
     #[error("{0}")]
     Unsupported(String),
+    /// Its owner does not let this user use it.
+    #[error("{0}")]
+    NotPermitted(String),
     /// The system, the network or the peer refused; a later attempt may succeed.
     #[error("{0}")]
     Failed(String),

@@ -1,5 +1,5 @@
-//! What the FIB becomes from routes, against the protocol's own example and against a model that
-//! works it out anew.
+//! The FIB that follows from routes, compared with the protocol's own example and with a model that
+//! computes it anew.
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,7 +45,7 @@ fn apply(rib: &mut Rib, fib: &mut Fib) {
             }
             None => assert!(
                 hops.remove(&update.face).is_some(),
-                "a removal of what is not there"
+                "a removal of a missing route"
             ),
         };
         if hops.is_empty() {
@@ -63,7 +63,7 @@ fn faces(fib: &Fib, prefix: &str) -> Vec<u64> {
 }
 
 #[test]
-fn the_example_of_the_protocol_comes_out_as_it_says() {
+fn the_example_of_the_protocol_gives_its_stated_result() {
     let (mut rib, mut fib) = (Rib::new(RibLimits::default()), Fib::new());
     let both = ROUTE_CHILD_INHERIT | ROUTE_CAPTURE;
     for (prefix, face, flags) in [
@@ -111,7 +111,7 @@ fn of_several_routes_to_one_face_the_cheapest_counts_and_a_nearer_prefix_comes_f
 }
 
 #[test]
-fn routes_end_with_their_time_and_a_new_registration_prolongs_them() {
+fn routes_expire_and_a_new_registration_prolongs_them() {
     let (mut rib, mut fib) = (Rib::new(RibLimits::default()), Fib::new());
     let until = |seconds| Route {
         expires: Some(Time::from_secs(seconds)),
@@ -144,7 +144,7 @@ fn a_face_cannot_have_more_routes_than_allowed_but_others_still_can() {
         Err(RibError::Face(FaceId(300), 4))
     );
     rib.register(name("/0"), key(300), route(7, 0))
-        .expect("a change is no new route");
+        .expect("a change does not add a route");
     rib.register(name("/5"), key(301), route(0, 0)).unwrap();
     rib.register(name("/6"), key(301), route(0, 0)).unwrap();
     assert_eq!(
@@ -156,7 +156,7 @@ fn a_face_cannot_have_more_routes_than_allowed_but_others_still_can() {
     rib.register(name("/7"), key(301), route(0, 0)).unwrap();
 }
 
-/// Works out the FIB from all routes, as the protocol words it.
+/// Computes the FIB from all routes, in the words of the protocol.
 fn worked_out_anew(routes: &BTreeMap<(Name, RouteKey), Route>) -> Fib {
     let prefixes: BTreeSet<&Name> = routes.keys().map(|(prefix, _)| prefix).collect();
     let of = |prefix: &Name| {
@@ -228,7 +228,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn the_fib_is_always_what_the_routes_say(steps in prop::collection::vec(step(), 1..80)) {
+    fn the_fib_always_follows_from_the_routes(steps in prop::collection::vec(step(), 1..80)) {
         let (mut rib, mut fib) = (Rib::new(RibLimits::default()), Fib::new());
         let mut model: BTreeMap<(Name, RouteKey), Route> = BTreeMap::new();
         for step in steps {

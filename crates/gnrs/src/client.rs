@@ -4,6 +4,7 @@
 //! It queries the most preferred responsive server, caches answers for a short time, follows the
 //! names that its owner watches, and accepts only records signed by the owner of the name.
 
+mod alone;
 mod answers;
 mod cache;
 mod config;
@@ -21,6 +22,7 @@ use crate::outbox::Outbox;
 use crate::record::{Record, RecordKey};
 use crate::wire::Code;
 
+pub use alone::LoneResolver;
 pub use cache::Answer;
 use cache::Cache;
 pub use config::{ResolverConfig, ResolverCounters};

@@ -38,7 +38,7 @@ fn last_change(events: &[ResolverEvent]) -> Option<&Answer> {
 }
 
 #[test]
-fn what_is_registered_is_found_in_one_round_trip_each() {
+fn a_registered_record_is_found_in_one_round_trip() {
     let mut pair = Pair::new(1, good(), 1);
     let record = binding(1, 5, HOUR_MS, vec![router(9)]);
     pair.client(|client, now| client.insert(now, record.clone()));
@@ -139,7 +139,7 @@ fn without_a_server_a_look_up_ends_as_unreachable() {
 }
 
 #[test]
-fn a_watched_name_that_changes_is_known_half_a_round_trip_later() {
+fn a_change_of_a_watched_name_arrives_half_a_round_trip_later() {
     let mut pair = Pair::new(1, good(), 1);
     let guid = keys(1).guid();
     assert!(pair.client(|client, now| client.watch(now, guid)));
@@ -188,7 +188,7 @@ fn a_removed_name_is_not_found_and_its_watchers_learn_of_it() {
 }
 
 #[test]
-fn watches_survive_a_restart_of_the_server_that_nobody_announced() {
+fn watches_survive_an_unannounced_restart_of_the_server() {
     let mut pair = Pair::new(1, good(), 1);
     let guid = keys(1).guid();
     assert!(pair.client(|client, now| client.watch(now, guid)));
@@ -210,7 +210,7 @@ fn watches_survive_a_restart_of_the_server_that_nobody_announced() {
 }
 
 #[test]
-fn a_dead_server_is_replaced_and_taken_back_when_it_returns() {
+fn a_dead_server_is_replaced_until_it_returns() {
     let mut pair = Pair::new(1, good(), 2);
     let (a, b) = (keys(1).guid(), keys(2).guid());
     pair.store(0, &binding(1, 1, HOUR_MS, vec![]));
@@ -355,7 +355,7 @@ fn a_forged_answer_is_counted_and_another_server_is_asked() {
     );
     let asked = pair.sent(false).pop().unwrap();
     let id = Frame::decode(&asked).unwrap().id;
-    // A server that lies about where the name is.
+    // A server that gives a false address of the name.
     let mut lie = binding(1, 6, HOUR_MS, vec![router(66)]).as_bytes().to_vec();
     lie[100] ^= 1;
     let mut list = whimbrel_gnrs::wire::RecordBuffer::default();
@@ -377,7 +377,7 @@ fn a_forged_answer_is_counted_and_another_server_is_asked() {
 }
 
 #[test]
-fn a_binding_that_has_expired_is_asked_for_again() {
+fn an_expired_binding_is_looked_up_again() {
     let mut pair = Pair::new(1, good(), 1);
     let guid = keys(1).guid();
     pair.store(0, &binding(1, 5, 1500, vec![]));
@@ -439,14 +439,10 @@ fn too_many_requests_are_refused_at_once() {
         }]
     );
     pair.drive(SECOND * 2);
-    assert_eq!(
-        pair.server(0).watch_count(),
-        1,
-        "the watch found room later"
-    );
+    assert_eq!(pair.server(0).watch_count(), 1, "the watch got room later");
 }
 
-/// One thing that a user of the directory does.
+/// An act of a user of the directory.
 #[derive(Clone, Debug)]
 enum Act {
     Lookup(u8),
@@ -454,7 +450,7 @@ enum Act {
     Unwatch(u8),
     /// Registers the next version of the name through the resolver.
     Register(u8),
-    /// Stores the next version at the server as somebody else.
+    /// Stores the next version at the server as another client.
     Store(u8),
     Restart,
     Replay(prop::sample::Index),
@@ -479,9 +475,9 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever is asked, in whatever order, over a network that loses, duplicates, damages and
-    /// reorders, with restarts and replays: each look-up ends, a watch ends up knowing the newest
-    /// version, and the store only ever moves forward.
+    /// Over a network that loses, duplicates, damages and reorders, with restarts and replays, and
+    /// for any requests in any order: each lookup ends, a watch finally knows the newest version,
+    /// and the store never returns to an older one.
     #[test]
     fn every_look_up_ends_and_watches_converge(seed: u64, acts in acts()) {
         let mut pair = Pair::new(seed, bad(), 1);
@@ -543,8 +539,7 @@ proptest! {
         prop_assert_eq!(pair.resolver().counters().forged_answers, 0);
     }
 
-    /// A push that is late never takes the place of a newer one, and the last change that was told
-    /// is the newest.
+    /// A late push never replaces a newer one, and the last reported change is the newest.
     #[test]
     fn the_last_change_told_is_the_newest(seed: u64, waits in prop::collection::vec(0u64..400, 1..12)) {
         let mut pair = Pair::new(seed, bad(), 1);

@@ -1,4 +1,4 @@
-//! The server alone, against strangers and failing disks.
+//! The server alone, with hostile clients and failing disks.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -52,7 +52,7 @@ fn encoded(cookie: u64, message: Message<'_>) -> Vec<u8> {
     bytes
 }
 
-/// Sends one request and gives the code of the one answer.
+/// Sends one request. Returns the code of the one response.
 fn ask<S: Store>(server: &mut Server<S>, port: PortId, bytes: &[u8]) -> Vec<u8> {
     server.handle_frames(Time::ZERO, port, &[bytes]);
     let mut sent = drain(server, Time::ZERO);
@@ -191,7 +191,7 @@ fn updates_of_one_round_are_one_transaction() {
 }
 
 #[test]
-fn a_watch_needs_a_cookie_and_another_clients_cookie_is_none() {
+fn a_watch_needs_the_cookie_of_its_own_client() {
     let mut server = server();
     let other = PortId(2);
     server.handle_port(Time::ZERO, other, up());
@@ -352,7 +352,7 @@ fn an_acknowledged_push_is_not_repeated_and_leases_end() {
 }
 
 #[test]
-fn watches_are_bounded_and_go_with_their_port() {
+fn watches_are_bounded_and_end_with_their_port() {
     let config = ServerConfig {
         max_watches: 3,
         max_watches_per_port: 2,
@@ -392,7 +392,7 @@ fn watches_are_bounded_and_go_with_their_port() {
     assert_eq!(server.watch_count(), 1);
 }
 
-/// A store on a disk that is full.
+/// A store on a full disk.
 #[derive(Debug)]
 struct FullDisk {
     memory: MemoryStore,
@@ -501,7 +501,7 @@ fn message() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    /// Nobody can use the server to throw more at a victim than he has thrown himself.
+    /// The server cannot be used to send more bytes to a victim than the attacker sends itself.
     #[test]
     fn a_source_without_a_cookie_never_gets_more_than_it_sent(
         requests in prop::collection::vec((message(), any::<prop::sample::Index>(), any::<bool>()), 1..30),

@@ -1,4 +1,5 @@
-//! Both stores against the obvious model, through restarts, crashes, full disks and damaged files.
+//! Both stores compared with a simple model, through restarts, crashes, full disks and damaged
+//! files.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -25,7 +26,7 @@ const LIMITS: StoreLimits = StoreLimits {
     max_providers: 3,
 };
 
-/// Everything in one list, searched from end to end.
+/// The model: everything in one list, searched from end to end.
 #[derive(Clone, Default)]
 struct Model {
     entries: Vec<(Record, u64)>,
@@ -92,7 +93,7 @@ impl Model {
             if swept {
                 return Err(Refusal::Full);
             }
-            // All that has expired goes, but for what the record replaces.
+            // All expired records are removed, except the one that the record replaces.
             let kept = |until: u64, other: RecordKey| {
                 until > now_ms || Some(other) == victim || other == key
             };
@@ -127,7 +128,7 @@ fn visible(store: &impl Store, now_ms: u64, subject: Guid) -> Vec<Record> {
     found
 }
 
-/// A disk in memory that can be full, and that forgets in a crash what was not synced.
+/// A disk in memory that can be full, and that loses unsynced data in a crash.
 #[derive(Clone, Debug, Default)]
 struct Disk(Arc<Mutex<DiskState>>);
 
@@ -284,17 +285,17 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// The disk store does what the memory store does, but for the batches that it says it could
-    /// not write; and a restart or a crash at any moment loses nothing that it has taken.
+    /// The disk store behaves like the memory store, except for batches that it reports as not
+    /// written. A restart or crash at any moment loses nothing that it has accepted.
     #[test]
-    fn the_disk_store_keeps_what_it_has_taken(steps in steps()) {
+    fn the_disk_store_keeps_accepted_records(steps in steps()) {
         let disk = Disk::default();
         let mut store = disk.open().unwrap();
         let (mut twin, mut now_ms, mut broken) = (MemoryStore::new(LIMITS), EPOCH, false);
         for step in steps {
             match step {
                 Step::Put(batch) => {
-                    // Past the pause after a failure.
+                    // This is beyond the pause after a failure.
                     now_ms += 1_001;
                     let mut after = twin.clone();
                     let expected = after.apply(now_ms, &batch).unwrap();
@@ -307,8 +308,8 @@ proptest! {
                     }
                 }
                 Step::Wait(millis) => now_ms += millis,
-                // Not part of this test: what is forgotten may come back in a crash, as something
-                // expired.
+                // Expiry is not part of this test: after a crash, a forgotten record may return as
+                // an expired one.
                 Step::Expire(_) => {}
                 Step::Restart | Step::Crash if broken => {}
                 Step::Restart => {
@@ -393,7 +394,7 @@ fn a_store_file_has_one_user_and_outlives_it() {
 }
 
 #[test]
-fn what_is_no_store_is_refused_and_left_as_it_is() {
+fn a_file_other_than_a_store_is_refused_and_left_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("names");
     fs::write(&path, b"a shopping list, of more than a few bytes").unwrap();
@@ -415,8 +416,8 @@ fn what_is_no_store_is_refused_and_left_as_it_is() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// A damaged file is refused, or the damage was where nothing is kept; a record is never read
-    /// wrong.
+    /// A damaged file is refused, unless the damage is in an unused part. A record is never
+    /// misread.
     #[test]
     fn a_damaged_file_is_noticed(at: prop::sample::Index, with in 1u8.., cut: bool) {
         let disk = Disk::default();

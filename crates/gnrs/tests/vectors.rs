@@ -1,4 +1,5 @@
-//! The examples of `docs/protocols/vectors/gnrs.txt` mean what they say, both ways.
+//! The examples of `docs/protocols/vectors/gnrs.txt` decode to their stated meaning, and encode
+//! from it.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -12,7 +13,7 @@ use whimbrel_core::Guid;
 use whimbrel_gnrs::wire::{Code, Frame, Message, Page, RecordBuffer};
 use whimbrel_gnrs::{Address, Record, RecordView, Statement};
 
-/// Name, frame and meaning of each example, as the file has them.
+/// Returns the name, frame and meaning of each example in the file.
 fn examples() -> Vec<(&'static str, Vec<u8>, String)> {
     let address = |na, preference, weight| Address {
         na: Guid([na; 32]),
@@ -324,7 +325,7 @@ fn the_examples_in_the_documentation_are_read_and_written_alike() {
     }));
 }
 
-/// `cargo test -p whimbrel-gnrs --test vectors -- --ignored` writes the file anew after a change of
+/// `cargo test -p whimbrel-gnrs --test vectors -- --ignored` rewrites the file after a change of
 /// the format.
 #[test]
 #[ignore = "writes the file that the other test reads"]

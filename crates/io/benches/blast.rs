@@ -1,4 +1,4 @@
-//! How much one loop moves to another on this machine, and what a gigabyte costs: `cargo bench -p
+//! Throughput of one loop to another on this machine, and the cost of a gigabyte: `cargo bench -p
 //! whimbrel-io`.
 //!
 //! A sender keeps a window of frames in flight, a receiver acknowledges every 32nd frame. Each runs
@@ -19,7 +19,7 @@ use whimbrel_core::{
 use whimbrel_io::{CallerLimits, Clock, EventLoop, LoopHandle, Snapshot, StreamLimits, UdpConfig};
 
 const ACK_EVERY: u64 = 32;
-/// Without an acknowledgement for so long, what is in flight is taken for lost.
+/// Frames in flight count as lost after this long without an acknowledgement.
 const GIVE_UP: Duration = Duration::from_millis(50);
 
 struct Sender {
@@ -67,16 +67,16 @@ impl Machine for Sender {
         max_segments: usize,
         buffer: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        // More than 64 KiB in one transmit gains nothing: no call carries more.
+        // No call carries more than 64 KiB, so a larger transmit gains nothing.
         let max_segments = max_segments.min((65_536 / self.frame.len()).max(1));
         let free = (self.acknowledged + self.window).saturating_sub(self.sent);
         let count = free
             .min(max_segments as u64)
             .min(self.total.saturating_sub(self.sent));
         // A call for a few frames costs as much as one for many.
-        let worth_it = count >= self.window.div_ceil(2).min(max_segments as u64)
+        let enough = count >= self.window.div_ceil(2).min(max_segments as u64)
             || self.sent + count == self.total;
-        if self.blocked || count == 0 || !worth_it {
+        if self.blocked || count == 0 || !enough {
             return None;
         }
         let size = self.frame.len() * count as usize;
@@ -146,7 +146,7 @@ impl Machine for Receiver {
     }
 }
 
-/// What one thread used.
+/// The resources that one thread used.
 struct Cost {
     seconds: f64,
     snapshot: Snapshot,
@@ -188,7 +188,7 @@ fn measure(
     let receiving = thread::spawn(move || {
         let mut event_loop = EventLoop::new(Clock::start(), machine)?;
         receiver(&mut event_loop);
-        // Where the other end has hung up, the measurement has failed and says so there.
+        // If the other end has hung up, the measurement has failed and reports it there.
         let _ = handle_out.send(event_loop.handle());
         run(event_loop, |_, _, ()| {})
     });
@@ -241,8 +241,7 @@ fn sender(
 fn udp(name: &str, path_mtu: usize, offload: bool, bytes: u64) -> Result<(), Box<dyn Error>> {
     let loopback = "127.0.0.1:0".parse()?;
     let mut sending = sender(path_mtu - 28, bytes, 1 << 20)?;
-    // The receiver's socket is found by binding a port here and giving it up for the receiver's
-    // thread.
+    // A free port is found by binding it here and releasing it for the receiver's thread.
     let free = std::net::UdpSocket::bind("127.0.0.1:0")?.local_addr()?;
     let config = UdpConfig {
         path_mtu,
@@ -275,7 +274,7 @@ fn unix(name: &str, frame: usize, bytes: u64) -> Result<(), Box<dyn Error>> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // `cargo test --benches` asks for a trial only.
+    // `cargo test --benches` needs a short trial only.
     let bytes = if std::env::args().any(|argument| argument == "--bench") {
         2_000_000_000
     } else {

@@ -25,9 +25,9 @@ use whimbrel_io::{Clock, EventLoop, StreamLimits};
 
 const INTEREST: usize = 40;
 const DATA: usize = 1000;
-/// Packets in flight, where much is wanted.
+/// Packets in flight in a bulk measurement.
 const WINDOW: usize = 256;
-/// The producer's answers per write.
+/// Replies of the producer per write.
 const BATCH: usize = 256;
 
 /// A TLV block of `size` bytes (at least 256 if above 254).
@@ -40,17 +40,17 @@ fn block(kind: u8, size: usize) -> Vec<u8> {
     bytes
 }
 
-/// Hands packets from each of two ports to the other.
+/// Forwards packets from each of two ports to the other.
 #[derive(Default)]
 struct Relay {
     queued: [Vec<u8>; 2],
     blocked: [bool; 2],
-    /// Whether each packet is a transmit of its own, as with a machine that knows nothing of
+    /// True if each packet is a separate transmit, as with a machine that does not know about
     /// streams.
     one_by_one: bool,
-    /// Whether it names a deadline that never comes, so that each wait has a limit.
+    /// True if it has a deadline that never passes, so that each wait has a limit.
     has_deadline: bool,
-    /// One of the two has left.
+    /// One of the two has disconnected.
     over: bool,
 }
 
@@ -104,7 +104,7 @@ impl Machine for Relay {
     }
 }
 
-/// Asks for `total` packets.
+/// Requests `total` packets.
 fn consume(mut stream: UnixStream, total: usize, window: usize) -> std::io::Result<()> {
     let interests = block(5, INTEREST).repeat(window);
     let mut buffer = vec![0; 256 << 10];
@@ -118,7 +118,7 @@ fn consume(mut stream: UnixStream, total: usize, window: usize) -> std::io::Resu
     Ok(())
 }
 
-/// Answers until the other end hangs up.
+/// Replies until the other end hangs up.
 fn produce(mut stream: UnixStream) -> std::io::Result<()> {
     let data = block(6, DATA).repeat(BATCH);
     let mut buffer = vec![0; 256 << 10];
@@ -225,7 +225,7 @@ fn through_the_loop(
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // `cargo test --benches` asks for a trial only.
+    // `cargo test --benches` needs a short trial only.
     let total = if std::env::args().any(|argument| argument == "--bench") {
         3_000_000
     } else {

@@ -1,4 +1,4 @@
-//! Connections that come in, and connections that were asked for and are there now.
+//! Connections that listeners accept, and outgoing connections that are established.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
@@ -128,7 +128,7 @@ impl<M: Machine + 'static> EventLoop<M> {
             })
     }
 
-    /// The socket of a connection that was asked for has something to say.
+    /// Handles readiness of the socket of a connection that is being opened.
     pub(crate) fn arrive(&mut self, slot: usize, now: Time) {
         let Some(Transport::Connecting(connecting)) = self.transport(slot) else {
             return;
@@ -191,7 +191,7 @@ impl<M: Machine + 'static> EventLoop<M> {
                 };
                 self.follow_up(slot, now, progress);
             }
-            // The socket has gone, and the kernel watches it no more.
+            // The socket is closed, so the poller has forgotten it.
             Err(failure) => {
                 self.release(id);
                 if let Some(outcome) = self.outcomes.remove(&slot) {
@@ -228,7 +228,7 @@ impl<M: Machine + 'static> EventLoop<M> {
         ))))
     }
 
-    /// Tells whoever asked for the connection in `slot` once its port is up.
+    /// Reports to the requester of the connection in `slot` that its port is up.
     pub(crate) fn report_outcome(&mut self, slot: usize, now: Time) {
         if !self.outcomes.contains_key(&slot) {
             return;
@@ -244,7 +244,7 @@ impl<M: Machine + 'static> EventLoop<M> {
     }
 }
 
-/// What a listener makes of those it accepts.
+/// The kind of port that a listener makes of an accepted connection.
 enum Wanted {
     Unix {
         label: String,
@@ -334,7 +334,7 @@ fn ends_of(
     }
 }
 
-/// Who attached, as far as the kernel tells.
+/// Describes the connected program by what the kernel knows of it.
 fn caller_of(stream: &Socket) -> String {
     match rustix::net::sockopt::socket_peercred(stream) {
         Ok(credentials) => format!("process {}", credentials.pid.as_raw_nonzero()),

@@ -1,6 +1,6 @@
-//! What can be attached to a loop: sockets, listeners, connections, devices.
+//! Attaching sockets, listeners, connections and devices to a loop.
 //!
-//! All of it works before the loop runs, and while it runs from a closure posted with
+//! All of this works before the loop runs, and while it runs from a closure posted with
 //! [`crate::LoopHandle::post_to_loop`].
 
 use std::net::SocketAddr;
@@ -28,7 +28,8 @@ use crate::{
 };
 
 impl<M: Machine + 'static> EventLoop<M> {
-    /// Binds a UDP socket; its neighbours are up at once, callers come up when they call.
+    /// Binds a UDP socket. Configured neighbours are up at once, inbound peers (callers) when they
+    /// send their first datagram.
     pub fn add_udp(&mut self, mut config: UdpConfig) -> Result<UdpLink, IoError> {
         self.watch_routes();
         let id = self.reserve();
@@ -65,8 +66,8 @@ impl<M: Machine + 'static> EventLoop<M> {
         })
     }
 
-    /// Adds a neighbour to a UDP link. Had it called before, its caller port goes down first.
-    /// `None` if its host name is being looked up.
+    /// Adds a neighbour to a UDP link. If it is a caller already, that port goes down first.
+    /// Returns `None` while its host name is looked up.
     pub fn add_neighbour(
         &mut self,
         link: TransportId,
@@ -81,7 +82,7 @@ impl<M: Machine + 'static> EventLoop<M> {
         }
     }
 
-    /// Adds a neighbour that is at `address`.
+    /// Adds a neighbour with a known address.
     pub(crate) fn add_neighbour_at(
         &mut self,
         link: TransportId,
@@ -101,8 +102,8 @@ impl<M: Machine + 'static> EventLoop<M> {
         }
     }
 
-    /// Makes a caller permanent: from now on it neither expires nor has to make room for another,
-    /// and its port stays as it is. False if `port` is no caller of a UDP or Ethernet link.
+    /// Makes a caller permanent: it neither expires nor is evicted any more, and it keeps its port.
+    /// Returns false if `port` is not a caller of a UDP or Ethernet link.
     pub fn keep_caller(&mut self, port: PortId) -> bool {
         let Some(slot) = self.side.get(port).map(|port| port.transport) else {
             return false;
@@ -114,9 +115,9 @@ impl<M: Machine + 'static> EventLoop<M> {
         }
     }
 
-    /// Joins a UDP multicast group on one interface. Whatever anybody sends to the group arrives on
-    /// the one port, and what goes out on it reaches everybody else in the group; what this machine
-    /// sends does not come back. To be called in a thread of the interface's network namespace.
+    /// Joins a UDP multicast group on one interface. All traffic of the group uses one port; frames
+    /// that this machine sends do not come back. Must be called in a thread of the interface's
+    /// network namespace.
     pub fn add_udp_multicast(
         &mut self,
         config: UdpMulticastConfig,
@@ -150,9 +151,9 @@ impl<M: Machine + 'static> EventLoop<M> {
         })
     }
 
-    /// Opens a packet socket on an interface; the group and the neighbours are up at once, callers
-    /// come up when they call. Needs the capability `CAP_NET_RAW`; to be called in a thread of the
-    /// interface's network namespace.
+    /// Opens a packet socket on an interface. The group and the neighbours are up at once, callers
+    /// when they send their first frame. Needs the capability `CAP_NET_RAW`; must be called in a
+    /// thread of the interface's network namespace.
     pub fn add_ethernet(&mut self, mut config: EthernetConfig) -> Result<EthernetLink, IoError> {
         let id = self.reserve();
         let neighbours = std::mem::take(&mut config.neighbours);
@@ -197,7 +198,7 @@ impl<M: Machine + 'static> EventLoop<M> {
         }
     }
 
-    /// Adds a neighbour to an Ethernet link. Had it called before, its caller port goes down first.
+    /// Adds a neighbour to an Ethernet link. If it is a caller already, that port goes down first.
     pub fn add_ethernet_neighbour(
         &mut self,
         link: TransportId,
@@ -216,7 +217,7 @@ impl<M: Machine + 'static> EventLoop<M> {
         }
     }
 
-    /// Listens for local programs on a socket file; each gets a port when it attaches.
+    /// Listens for local programs on a socket file. Each gets a port when it attaches.
     pub fn add_unix_listener(
         &mut self,
         config: UnixListenerConfig,
@@ -276,8 +277,8 @@ impl<M: Machine + 'static> EventLoop<M> {
         self.add_unix(called, stream.into(), limits)
     }
 
-    /// Takes over a connected stream (of a socket pair, or handed over by a parent process); `peer`
-    /// is for logs.
+    /// Takes over a connected stream, from a socket pair or a parent process. `peer` appears in
+    /// logs only.
     pub fn add_unix_stream(
         &mut self,
         label: impl Into<String>,
@@ -358,7 +359,7 @@ impl<M: Machine + 'static> EventLoop<M> {
         self.keep_if_added(port, added, Unattached::System)
     }
 
-    /// Listens for TCP connections; each gets a port with [`PortOrigin::Accepted`].
+    /// Listens for TCP connections. Each gets a port with [`PortOrigin::Accepted`].
     pub fn add_tcp_listener(&mut self, config: TcpListenerConfig) -> Result<Listening, IoError> {
         let (socket, local) = listen(&config.label, config.bind)?;
         let accepts = Accepts::Tcp {
@@ -369,8 +370,8 @@ impl<M: Machine + 'static> EventLoop<M> {
         self.add_listener(socket, local, named, accepts, config.max_connections)
     }
 
-    /// Listens for WebSocket connections; each gets a port with [`PortOrigin::Accepted`] after
-    /// its handshake.
+    /// Listens for WebSocket connections. Each gets a port with [`PortOrigin::Accepted`] after its
+    /// handshake.
     pub fn add_websocket_listener(
         &mut self,
         config: WebSocketListenerConfig,
@@ -412,9 +413,9 @@ impl<M: Machine + 'static> EventLoop<M> {
 
     /// Starts to connect to a TCP peer and returns at once.
     ///
-    /// Once the peer has answered, the port comes up with the configured origin, and `outcome` is
-    /// called with its number; if it refuses, stays silent or cannot be reached, or if the
-    /// transport is closed before, `outcome` is called with the error. It is called exactly once,
+    /// When the peer has answered, the port comes up with the configured origin, and `outcome` is
+    /// called with its number. If the peer refuses, stays silent or cannot be reached, or if the
+    /// transport is closed first, `outcome` is called with the error. It is called exactly once,
     /// unless this call fails or the loop is dropped first.
     pub fn add_tcp_client(
         &mut self,
@@ -433,7 +434,7 @@ impl<M: Machine + 'static> EventLoop<M> {
         self.add_connecting(connecting, outcome)
     }
 
-    /// Starts to connect to a WebSocket server and returns at once; `outcome` as with
+    /// Starts to connect to a WebSocket server and returns at once. `outcome` is called as for
     /// [`EventLoop::add_tcp_client`], after the handshake.
     pub fn add_websocket_client(
         &mut self,
@@ -481,8 +482,8 @@ impl<M: Machine + 'static> EventLoop<M> {
         Ok(id)
     }
 
-    /// Makes a TUN device a port: each packet is a frame. Its MTU is read once, so set it before;
-    /// to be called in a thread of the device's network namespace.
+    /// Makes a TUN device a port, with one packet per frame. The MTU is read once, so it must be
+    /// set before. Must be called in a thread of the device's network namespace.
     pub fn add_tun(
         &mut self,
         label: impl Into<String>,
@@ -512,11 +513,11 @@ impl<M: Machine + 'static> EventLoop<M> {
     }
 }
 
-/// What is known of a Unix connection.
+/// The description of a Unix connection.
 #[derive(Debug)]
 pub(crate) struct UnixEnds {
     pub(crate) label: String,
-    /// What its port will say of itself.
+    /// The origin of its port.
     pub(crate) origin: PortOrigin,
     /// For logs.
     pub(crate) peer: String,
@@ -526,7 +527,7 @@ pub(crate) struct UnixEnds {
     pub(crate) listener: Option<u64>,
 }
 
-/// Why a stream did not become a port.
+/// The reason why a stream did not become a port.
 #[derive(Debug)]
 pub(crate) enum Unattached {
     Loop(IoError),

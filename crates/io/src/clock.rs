@@ -1,11 +1,11 @@
-//! Real time, as the machines count it.
+//! Real time for machines.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use whimbrel_core::{Time, WallClock};
 
-/// The monotonic clock of one process. Its origin is the moment it was started; copies share that
-/// origin, so that several loops of one process agree about [`Time`].
+/// The monotonic clock of one process. Its origin is the moment it was started. Copies share the
+/// origin, so that all loops of a process agree about [`Time`].
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     origin: Instant,
@@ -13,7 +13,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock whose origin is now.
+    /// Starts a clock whose origin is now.
     pub fn start() -> Clock {
         Clock {
             origin: Instant::now(),
@@ -21,13 +21,13 @@ impl Clock {
         }
     }
 
-    /// Time since the origin. Never goes back, whatever happens to the wall clock.
+    /// Returns the time since the origin. It never goes back, whatever happens to the wall clock.
     pub fn now(&self) -> Time {
         Time::from_nanos(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// What Unix time the origin was, by the system's clock at that moment: for machines that check
-    /// signed expiry dates.
+    /// Returns the Unix time of the origin, taken from the system's clock at that moment. Machines
+    /// need it to check signed expiry dates.
     pub fn wall_clock(&self) -> WallClock {
         self.wall
     }
@@ -40,8 +40,8 @@ fn unix_millis() -> u64 {
     u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Notices when the system's wall clock and its monotonic clock part: after a step by NTP or by
-/// hand, and after a suspend, in which the monotonic clock stands still.
+/// Detects that the system's wall clock and its monotonic clock have drifted apart: after a step by
+/// NTP or by hand, and after a suspend, in which the monotonic clock stands still.
 #[derive(Debug)]
 pub(crate) struct WallWatch {
     wall: WallClock,
@@ -49,9 +49,9 @@ pub(crate) struct WallWatch {
 }
 
 impl WallWatch {
-    /// Interval between two looks.
+    /// The interval between two comparisons.
     const INTERVAL: Duration = Duration::from_secs(5);
-    /// A smaller difference is left to grow.
+    /// Smaller differences are not reported yet.
     const NOTICED_MS: u64 = 500;
 
     pub(crate) fn new(clock: &Clock) -> WallWatch {
@@ -61,12 +61,12 @@ impl WallWatch {
         }
     }
 
-    /// When to look next.
+    /// Returns the time of the next comparison.
     pub(crate) fn next_look(&self) -> Time {
         self.next_look
     }
 
-    /// Compares the clocks if that is due. Returns the new wall clock if it has been set.
+    /// Compares the clocks if that is due. Returns the new wall clock if it was stepped.
     pub(crate) fn look(&mut self, now: Time) -> Option<WallClock> {
         if now < self.next_look {
             return None;

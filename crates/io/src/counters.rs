@@ -1,19 +1,20 @@
-//! What is counted, and the snapshot in which it is shown.
+//! Counters, and the snapshot that shows them.
 //!
-//! Frames are what machines see; one system call may carry many. All counters only ever grow.
+//! Frames are counted as machines see them; one system call may carry many. Counters never
+//! decrease.
 
 use serde::Serialize;
 
-/// Why frames to or from one port were dropped.
+/// Frames of one port that were dropped, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Drops {
     /// Larger than the port's MTU when handed to the driver.
     pub too_large: u64,
-    /// Handed to the driver while the port was blocked and its buffer full.
+    /// Handed to the driver while the port was blocked and its buffer was full.
     pub blocked: u64,
-    /// The kernel found them too long for the path (EMSGSIZE); the MTU was lowered.
+    /// Too long for the path by the kernel's answer (EMSGSIZE); the MTU was lowered.
     pub path_too_narrow: u64,
-    /// The peer's machine answered that nobody listens (ECONNREFUSED).
+    /// Nobody listens at the peer (ECONNREFUSED).
     pub refused: u64,
     /// No route, no such host, or the network is down (ENETUNREACH, EHOSTUNREACH, ENETDOWN, ...).
     pub unreachable: u64,
@@ -21,14 +22,14 @@ pub struct Drops {
     pub not_permitted: u64,
     /// The kernel had no buffer left (ENOBUFS, ENOMEM).
     pub no_buffers: u64,
-    /// Any other error of the kernel.
+    /// Any other error from the kernel.
     pub other: u64,
     /// Received, but empty.
     pub empty: u64,
 }
 
 impl Drops {
-    /// All reasons together.
+    /// Returns the sum over all reasons.
     pub fn total(&self) -> u64 {
         self.too_large
             + self.blocked
@@ -83,7 +84,7 @@ pub(crate) enum DropReason {
 }
 
 impl DropReason {
-    /// What a failed send or receive counts as.
+    /// Returns the reason to count for a failed send or receive.
     pub(crate) fn of(error: &std::io::Error) -> DropReason {
         use rustix::io::Errno;
         match error.raw_os_error().map(Errno::from_raw_os_error) {
@@ -105,20 +106,20 @@ impl DropReason {
     }
 }
 
-/// What one port carried.
+/// Traffic of one port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PortCounters {
     /// Frames handed to the machine.
     pub received_frames: u64,
-    /// Their bytes, without any header of the carrier.
+    /// Their bytes, without headers of the carrier.
     pub received_bytes: u64,
-    /// Frames that the kernel took.
+    /// Frames that the kernel accepted.
     pub sent_frames: u64,
-    /// Their bytes, without any header of the carrier.
+    /// Their bytes, without headers of the carrier.
     pub sent_bytes: u64,
-    /// How often the port became blocked.
+    /// Times that the port became blocked.
     pub blocked_times: u64,
-    /// Frames that got no further.
+    /// Frames that were dropped.
     pub drops: Drops,
 }
 
@@ -133,33 +134,33 @@ impl PortCounters {
     }
 }
 
-/// What one transport (a datagram socket, a listener, a connection, a TUN device) did.
+/// Work of one transport (a datagram socket, a listener, a connection, a TUN device).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TransportCounters {
     /// System calls that received (or accepted), successful or not.
     pub receive_calls: u64,
     /// System calls that sent, successful or not.
     pub send_calls: u64,
-    /// Sends that the kernel could not take at once.
+    /// Sends that the kernel could not accept at once.
     pub would_block: u64,
-    /// Errors while receiving, and errors that arrived as ICMP messages. None is fatal.
+    /// Errors while receiving, and errors reported by ICMP. None of them closes the transport.
     pub receive_errors: u64,
     /// Times that segmentation offload failed and frames were sent one by one instead.
     pub offload_failures: u64,
-    /// Datagrams from an address that is no neighbour, where nobody listens for callers.
+    /// Datagrams from unknown addresses on a socket that admits no callers.
     pub strangers: u64,
-    /// Callers (datagrams) or connections (streams) that came in.
+    /// Callers (datagrams) or connections (streams) that were admitted.
     pub accepted: u64,
-    /// Callers closed because nothing came from them for the idle time.
+    /// Callers closed after the idle time.
     pub expired: u64,
     /// Callers closed to make room for new ones.
     pub evicted: u64,
     /// Callers or connections refused because the table was full.
     pub refused: u64,
-    /// Connections closed because a frame was announced that is beyond the limit.
+    /// Connections closed because the peer announced a frame beyond the limit.
     pub oversize_closed: u64,
-    /// Connections closed because the peer broke the rules of the framing (a bad TLV type, a
-    /// WebSocket error).
+    /// Connections closed because the peer violated the framing (a bad TLV type, a WebSocket
+    /// error).
     pub malformed_closed: u64,
     /// Connections closed because the peer sent a TLV block of a type that the stream does not
     /// carry: an HTTP request to a port for packets, for example.
@@ -169,14 +170,13 @@ pub struct TransportCounters {
     /// Connections closed because the peer did not answer in time (connecting, WebSocket handshake
     /// and ping).
     pub timed_out: u64,
-    /// Messages ignored because they are of a kind that carries no frames (WebSocket text).
+    /// Messages ignored because their kind carries no frames (WebSocket text).
     pub ignored: u64,
-    /// Connections closed because the machine wrote on although the port was blocked, beyond the
-    /// bound.
+    /// Connections closed because the machine kept sending to a blocked port, beyond the bound.
     pub overflow_closed: u64,
     /// Connections that ended in the middle of a frame.
     pub truncated: u64,
-    /// Times that a connection which was idle for a second gave back the memory of large frames.
+    /// Times that an idle connection released the memory of large frames.
     pub memory_returns: u64,
 }
 
@@ -204,7 +204,7 @@ impl TransportCounters {
     }
 }
 
-/// What the loop itself did.
+/// Work of the loop itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LoopCounters {
     /// Rounds: wait, read, drain, write.
@@ -215,20 +215,19 @@ pub struct LoopCounters {
     pub control_calls: u64,
     /// Deadlines handed to the machine.
     pub timeouts: u64,
-    /// Deadlines that the machine left standing after they were handed to it; each costs a
-    /// millisecond's pause.
+    /// Past deadlines that the machine left unchanged; each costs a pause of a millisecond.
     pub stalled_deadlines: u64,
     /// Transmits taken from the machine.
     pub transmits: u64,
-    /// Transmits to a port that is gone.
+    /// Transmits to a closed port.
     pub transmits_to_nowhere: u64,
     /// Events handed to the program.
     pub events: u64,
-    /// Tasks posted by other threads and run.
+    /// Tasks posted by other threads that were run.
     pub posted: u64,
 }
 
-/// One port in a [`Snapshot`].
+/// One port of a [`Snapshot`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PortSnapshot {
     /// [`whimbrel_core::PortId`].
@@ -241,13 +240,13 @@ pub struct PortSnapshot {
     pub peer: String,
     /// Largest frame, bytes.
     pub mtu: usize,
-    /// Whether it is blocked now.
+    /// True while it is blocked.
     pub blocked: bool,
-    /// What it carried.
+    /// Its traffic.
     pub counters: PortCounters,
 }
 
-/// One transport in a [`Snapshot`].
+/// One transport of a [`Snapshot`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TransportSnapshot {
     /// Name of the link, listener or socket.
@@ -257,13 +256,13 @@ pub struct TransportSnapshot {
     pub kind: &'static str,
     /// Local address, path or device.
     pub local: String,
-    /// Bytes of receive and send buffer that the kernel granted; zero where it does not apply.
+    /// Bytes of receive and send buffer that the kernel granted; zero where there are none.
     pub kernel_buffers: (usize, usize),
-    /// What it did.
+    /// Its work.
     pub counters: TransportCounters,
 }
 
-/// Everything counted, at one moment.
+/// All counters at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Snapshot {
     /// Nanoseconds since the clock's origin.
@@ -274,21 +273,21 @@ pub struct Snapshot {
     pub transports: Vec<TransportSnapshot>,
     /// Open ports, by number.
     pub ports: Vec<PortSnapshot>,
-    /// Sum over the transports that are gone.
+    /// Sum over the closed transports.
     pub closed_transports: TransportCounters,
-    /// Sum over the ports that are gone.
+    /// Sum over the closed ports.
     pub closed_ports: PortCounters,
 }
 
 impl Snapshot {
-    /// What all ports carried, open and closed.
+    /// Returns the traffic of all ports, open and closed.
     pub fn total(&self) -> PortCounters {
         let mut sum = self.closed_ports;
         self.ports.iter().for_each(|port| sum.add(&port.counters));
         sum
     }
 
-    /// What all transports did, open and closed.
+    /// Returns the work of all transports, open and closed.
     pub fn transports_total(&self) -> TransportCounters {
         let mut sum = self.closed_transports;
         self.transports
@@ -297,7 +296,7 @@ impl Snapshot {
         sum
     }
 
-    /// All system calls that the loop made.
+    /// Returns the number of system calls that the loop made.
     pub fn system_calls(&self) -> u64 {
         let transports = self.transports_total();
         self.event_loop.wait_calls

@@ -1,17 +1,15 @@
-//! What can go wrong while transports are set up or the loop runs: what happened, to what, and what
-//! to do.
+//! Errors of transports and of the loop. Each says what happened, to what, and what to do.
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Why a transport could not be opened, or why the loop could not go on.
+/// An error that keeps a transport from opening or stops the loop.
 ///
-/// Faults of single packets and single connections are no errors: they are counted (see
-/// [`crate::Snapshot`]).
+/// Faults of single packets and connections are counted instead (see [`crate::Snapshot`]).
 #[derive(Debug, thiserror::Error)]
 pub enum IoError {
-    /// Another program has the port.
+    /// Another program uses the port.
     #[error(
         "{protocol} port {} of {} is already in use, so link '{label}' cannot have it; `ss -l{}np 'sport = :{}'` \
          shows the program: stop it, or give the link another port",
@@ -22,7 +20,7 @@ pub enum IoError {
         label: String,
         /// `UDP` or `TCP`.
         protocol: &'static str,
-        /// What it wanted to bind.
+        /// The address to bind.
         address: SocketAddr,
     },
     /// No interface has the address.
@@ -34,7 +32,7 @@ pub enum IoError {
     AddressNotHere {
         /// The link's name in the configuration.
         label: String,
-        /// What it wanted to bind.
+        /// The address to bind.
         address: SocketAddr,
     },
     /// Ports below 1024 need a capability.
@@ -48,10 +46,10 @@ pub enum IoError {
         label: String,
         /// `UDP` or `TCP`.
         protocol: &'static str,
-        /// What it wanted to bind.
+        /// The address to bind.
         address: SocketAddr,
     },
-    /// Two neighbours of one socket would be indistinguishable.
+    /// A neighbour's address is configured twice on one socket.
     #[error(
         "link '{label}' has neighbour {address} twice; frames could not be told apart: remove one, or give it \
          a link of its own on another port"
@@ -70,7 +68,7 @@ pub enum IoError {
     FamilyMismatch {
         /// The link's name in the configuration.
         label: String,
-        /// What the socket is bound to.
+        /// The address that the socket is bound to.
         bound: SocketAddr,
         /// The neighbour.
         address: SocketAddr,
@@ -80,11 +78,11 @@ pub enum IoError {
     UdpSocket {
         /// The link's name in the configuration.
         label: String,
-        /// What it is or was to be bound to.
+        /// The address that it is bound to, or was to be bound to.
         address: SocketAddr,
-        /// What was being done.
+        /// The step that failed.
         action: &'static str,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
     /// Any failure to set up a TCP socket.
@@ -92,14 +90,14 @@ pub enum IoError {
     TcpSocket {
         /// The name in the configuration.
         label: String,
-        /// What it is or was to be bound or connected to.
+        /// The address to bind or to connect to.
         address: SocketAddr,
-        /// What was being done.
+        /// The step that failed.
         action: &'static str,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// A peer cannot be reached, or refuses.
+    /// A peer cannot be reached or refuses the connection.
     #[error(
         "cannot connect '{label}' to {address}: {source}; check that a router listens there on TCP"
     )]
@@ -108,10 +106,10 @@ pub enum IoError {
         label: String,
         /// The peer.
         address: SocketAddr,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// A peer does not answer.
+    /// A peer did not answer in time.
     #[error(
         "'{label}' got no answer from {address} within {seconds} s; check the address and any firewall between"
     )]
@@ -120,7 +118,7 @@ pub enum IoError {
         label: String,
         /// The peer.
         address: SocketAddr,
-        /// How long it was waited for.
+        /// The time waited.
         seconds: f64,
     },
     /// The connection ended before its port was up.
@@ -129,15 +127,15 @@ pub enum IoError {
         /// The name in the configuration.
         label: String,
     },
-    /// The peer speaks no WebSocket, or the URI is none.
+    /// The peer does not speak WebSocket, or the URI is invalid.
     #[error("no WebSocket connection with {uri}: {reason}")]
     WebSocketRefused {
-        /// What was asked for, or who asked.
+        /// The requested URI, or the client.
         uri: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A program answers on the socket file.
+    /// Another program already listens on the socket file.
     #[error(
         "another program already listens on {}; if it is an old whimbrel, stop it \
          (`ss -lxp src {}` shows it), or give this one another socket path", path.display(), path.display()
@@ -146,13 +144,13 @@ pub enum IoError {
         /// The socket file.
         path: PathBuf,
     },
-    /// The path exists and is no socket: it is never removed.
+    /// The path exists and is not a socket, so it is not removed.
     #[error("{} exists and is not a socket; move it away, or choose another socket path", path.display())]
     SocketPathTaken {
-        /// The file in the way.
+        /// The existing file.
         path: PathBuf,
     },
-    /// Nothing to attach to.
+    /// No program listens on the socket file.
     #[error(
         "nothing listens on {}; start the daemon that owns it (`whimbrel host run` or `whimbrel router run`), or \
          name its socket", path.display()
@@ -161,7 +159,7 @@ pub enum IoError {
         /// The socket file.
         path: PathBuf,
     },
-    /// The file permissions forbid it.
+    /// The file permissions deny access.
     #[error(
         "no permission to {action} the socket {}; `ls -ld {}` and of its directory show who may", path.display(),
         path.display()
@@ -169,7 +167,7 @@ pub enum IoError {
     SocketPathNotPermitted {
         /// The socket file.
         path: PathBuf,
-        /// What was being done.
+        /// The step that failed.
         action: &'static str,
     },
     /// Any other failure of a Unix socket.
@@ -177,17 +175,17 @@ pub enum IoError {
     UnixSocket {
         /// The socket file.
         path: PathBuf,
-        /// What was being done.
+        /// The step that failed.
         action: &'static str,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// The kernel takes 1 to 15 bytes without '/' or white space.
+    /// An invalid interface name; the kernel takes 1 to 15 bytes without '/' or white space.
     #[error(
         "'{name}' cannot name a network interface: 1 to 15 characters, no '/', ':' or white space"
     )]
     TunName {
-        /// The name asked for.
+        /// The requested name.
         name: String,
     },
     /// The kernel has no TUN driver, or the container hides it.
@@ -195,7 +193,7 @@ pub enum IoError {
         "there is no /dev/net/tun to create '{name}' with; `sudo modprobe tun` loads the driver"
     )]
     TunMissing {
-        /// The name asked for.
+        /// The requested name.
         name: String,
     },
     /// Creating and configuring interfaces needs a capability.
@@ -206,10 +204,10 @@ pub enum IoError {
     TunNotPermitted {
         /// The device.
         name: String,
-        /// What was being done.
+        /// The step that failed.
         action: &'static str,
     },
-    /// Somebody has the device already.
+    /// Another program uses the device.
     #[error("the TUN device '{name}' is in use by another program; choose another name")]
     TunInUse {
         /// The device.
@@ -220,9 +218,9 @@ pub enum IoError {
     Tun {
         /// The device.
         name: String,
-        /// What was being done.
+        /// The step that failed.
         action: &'static str,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
     /// There is no such interface.
@@ -230,10 +228,10 @@ pub enum IoError {
         "this machine has no network interface '{name}'; `ip address` lists names and addresses"
     )]
     NoSuchInterface {
-        /// The name or address asked for.
+        /// The requested name or address.
         name: String,
     },
-    /// The group is none, or the interface has no address of its family.
+    /// The address is not a multicast group, or the interface has no address of its family.
     #[error(
         "cannot join {group} on interface '{name}': the group must be a multicast address, and the interface needs \
          {} of its own",
@@ -242,7 +240,7 @@ pub enum IoError {
     UnsuitedForMulticast {
         /// The interface.
         name: String,
-        /// The group asked for.
+        /// The requested group.
         group: SocketAddr,
     },
     /// The interface carries no Ethernet frames.
@@ -262,7 +260,7 @@ pub enum IoError {
         /// The interface.
         name: String,
     },
-    /// Two neighbours of one link would be indistinguishable.
+    /// A station is configured twice on one link.
     #[error("link '{label}' has the station {address} twice: remove one")]
     DuplicateStation {
         /// The link's name in the configuration.
@@ -275,39 +273,39 @@ pub enum IoError {
     Interface {
         /// The interface.
         name: String,
-        /// What was being done.
+        /// The step that failed.
         action: &'static str,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// Four thousand million ports were opened in one run.
+    /// All port numbers of a run (2^32) are used up.
     #[error(
         "all port numbers of this run are used up, so '{label}' cannot be added; restart the program"
     )]
     OutOfPorts {
-        /// What was to be added.
+        /// The link or socket that needed a port.
         label: String,
     },
-    /// The named transport does not exist, has been removed, or is of another kind.
+    /// The transport does not exist, was removed, or is of another kind.
     #[error("there is no such link in this loop")]
     NoSuchLink,
     /// The loop's own machinery (epoll, eventfd, signal pipe) failed.
     #[error("the event loop cannot {action}: {source}; `ulimit -n` shows the limit of open files")]
     Loop {
-        /// What was being done.
+        /// The step that failed.
         action: &'static str,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// The loop to post to is gone.
+    /// The loop has ended.
     #[error("the event loop has ended and takes no more work")]
     LoopEnded,
-    /// The loop does not keep up with what is posted to it.
+    /// Too many tasks wait for the loop.
     #[error(
         "the event loop has {waiting} posted tasks waiting and takes no more until it has caught up"
     )]
     LoopBusy {
-        /// How many wait.
+        /// The number of waiting tasks.
         waiting: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! The event loop: what it is made of, what can be attached to it, and how it runs.
+//! The event loop: construction, closing, and how it runs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,10 +23,10 @@ use crate::{Clock, IoError, LoopHandle, OpenedLimits};
 pub(crate) const WAKE_TOKEN: u64 = u64::MAX;
 pub(crate) const SIGNAL_TOKEN: u64 = u64::MAX - 1;
 pub(crate) const ROUTES_TOKEN: u64 = u64::MAX - 2;
-/// Room for one transmit of the usual size.
+/// Initial size of the transmit buffer, bytes: one transmit of the usual size.
 const TRANSMIT_BUFFER: usize = 128 << 10;
 
-/// A place for a transport. Its generation tells late events of a closed transport from those of
+/// A place for a transport. The generation tells late events of a closed transport from events of
 /// its successor.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
@@ -34,10 +34,10 @@ pub(crate) struct Slot {
     pub(crate) transport: Option<Transport>,
 }
 
-/// Who is to be told how connecting went.
+/// Receives the outcome of connecting.
 pub(crate) type Outcome<M> = Box<dyn FnOnce(&mut M, Time, Result<PortId, IoError>)>;
 
-/// Tells the machine of a new wall clock.
+/// Tells the machine a new wall clock.
 pub(crate) type OnWallClock<M> = Box<dyn FnMut(&mut M, Time, WallClock)>;
 
 /// Drives one machine over real sockets, on the thread that calls [`EventLoop::run`].
@@ -47,13 +47,13 @@ pub struct EventLoop<M: Machine> {
     pub(crate) poller: Poller,
     pub(crate) slots: Vec<Slot>,
     free_slots: Vec<usize>,
-    /// When each slot's transport wants to be looked at, or earlier: see [`EventLoop::arm`].
+    /// A lower bound of each slot's next deadline: see [`EventLoop::arm`].
     pub(crate) timers: TimerQueue<usize>,
-    /// By slot: connections that were asked for and are not up yet.
+    /// Connections that are being opened, by slot.
     pub(crate) outcomes: BTreeMap<usize, Outcome<M>>,
     /// Host names that are being looked up.
     pub(crate) names: Names,
-    /// Once there is a UDP socket.
+    /// Present once there is a UDP socket.
     pub(crate) routes: Option<RouteWatch>,
     pub(crate) opened_limits: OpenedLimits,
     /// Slots whose transports have output to write at the end of the round.
@@ -65,15 +65,16 @@ pub struct EventLoop<M: Machine> {
     pub(crate) counters: LoopCounters,
     closed_transports: TransportCounters,
     pub(crate) rng: SeededRng,
-    /// The machine may have output that was not asked for yet: do not sleep.
+    /// The machine may have output that was not fetched yet, so the loop must not sleep.
     pub(crate) undrained: bool,
-    /// The deadline that was handed to the machine last.
+    /// The last deadline that was handed to the machine.
     pub(crate) handed_deadline: Option<Time>,
     pub(crate) wall_watch: Option<(WallWatch, OnWallClock<M>)>,
 }
 
 impl<M: Machine> EventLoop<M> {
-    /// A loop without transports. Loops of one process share a clock so that they agree about time.
+    /// Returns a loop without transports. Loops of one process share a clock so that they agree
+    /// about time.
     pub fn new(clock: Clock, machine: M) -> Result<EventLoop<M>, IoError> {
         let failed = |action| move |source| IoError::Loop { action, source };
         let mut poller = Poller::new().map_err(failed("create its epoll set"))?;
@@ -111,36 +112,36 @@ impl<M: Machine> EventLoop<M> {
         })
     }
 
-    /// Has `on_change` told of a new wall clock within some seconds of a step of the system's.
+    /// Calls `on_change` within seconds of a step of the system's wall clock.
     pub fn follow_wall_clock(&mut self, on_change: impl FnMut(&mut M, Time, WallClock) + 'static) {
         self.wall_watch = Some((WallWatch::new(&self.clock), Box::new(on_change)));
     }
 
-    /// The clock given at construction.
+    /// Returns the clock given at construction.
     pub fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// The machine.
+    /// Returns the machine.
     pub fn machine(&self) -> &M {
         &self.side.machine
     }
 
-    /// The machine, to be changed while the loop is not running; it is drained at the start of the
-    /// next round.
+    /// Returns the machine, for changes while the loop is not running. It is drained at the start
+    /// of the next round.
     pub fn machine_mut(&mut self) -> &mut M {
         self.undrained = true;
         &mut self.side.machine
     }
 
-    /// A handle for other threads.
+    /// Returns a handle for other threads.
     pub fn handle(&self) -> LoopHandle<M> {
         LoopHandle(Arc::clone(&self.mailbox))
     }
 
     /// Stops the loop at SIGINT (Ctrl-C) and SIGTERM as [`LoopHandle::stop`] does; a second signal
-    /// ends the process with exit code 130 or 143. Once registered, these signals do not end the process
-    /// by themselves any more, also after the loop is gone.
+    /// ends the process with exit code 130 or 143. Once registered, these signals do not end the
+    /// process by themselves, even after the loop is dropped.
     pub fn stop_on_signals(&mut self) -> Result<(), IoError> {
         if self.signals.is_none() {
             let failed = |source| IoError::Loop {
@@ -175,7 +176,7 @@ impl<M: Machine> EventLoop<M> {
         }
     }
 
-    /// Closes a transport and all its ports. Connections that a listener accepted live on.
+    /// Closes a transport and all its ports. Connections that a listener accepted stay open.
     pub fn close_transport(&mut self, id: TransportId) {
         self.undrained = true;
         if self
@@ -187,7 +188,7 @@ impl<M: Machine> EventLoop<M> {
         }
     }
 
-    /// Everything counted so far.
+    /// Returns all counters.
     pub fn snapshot(&self) -> Snapshot {
         let (ports, closed_ports) = self.side.snapshot();
         let mut event_loop = self.counters;
@@ -203,14 +204,13 @@ impl<M: Machine> EventLoop<M> {
         }
     }
 
-    /// Runs until [`LoopHandle::stop`] or a signal asks it to end; then writes what still waits for
-    /// a peer, for at most `STOP_GRACE`. `on_event` gets what the machine tells the program, and
-    /// may change the machine.
+    /// Runs until [`LoopHandle::stop`] or a signal ends it, then writes unsent output for at most
+    /// `STOP_GRACE`. `on_event` receives the machine's events, and may change the machine.
     pub fn run(&mut self, mut on_event: impl FnMut(&mut M, Time, M::Event)) -> Result<(), IoError>
     where
         M: 'static,
     {
-        /// How long a stopping loop may wait for peers to take its last output.
+        /// The time that a stopping loop gives peers to read its last output.
         const STOP_GRACE: Duration = Duration::from_millis(500);
         crate::rounds::sharpen_timers();
         while !self.mailbox.stop_wanted() {
@@ -226,7 +226,7 @@ impl<M: Machine> EventLoop<M> {
         Ok(())
     }
 
-    /// One round: waits for input or a deadline, for at most `max_wait`, handles what there is and
+    /// Runs one round: waits for input or a deadline, for at most `max_wait`, handles all input and
     /// drains the machine. For tests, and for programs with a loop of their own.
     pub fn step(
         &mut self,
@@ -243,15 +243,15 @@ impl<M: Machine> EventLoop<M> {
         self.slots.iter().filter_map(|slot| slot.transport.as_ref())
     }
 
-    /// The transport that an event of the poller is about; `None` if it is gone.
+    /// Returns the slot of a poller event, or `None` if its transport is gone.
     pub(crate) fn slot_of(&self, token: u64) -> Option<usize> {
         let id = TransportId::from_token(token);
         let slot = self.slots.get(id.slot as usize)?;
         (slot.generation == id.generation && slot.transport.is_some()).then_some(id.slot as usize)
     }
 
-    /// Closes whatever is in a slot, with all its ports. `failure` is why, for whoever waits for a
-    /// connection.
+    /// Closes the transport in a slot with all its ports. `failure` is reported to the requester of
+    /// a connection that is not established yet.
     pub(crate) fn close_slot(&mut self, slot: usize, now: Time, failure: Option<IoError>) {
         let Some(mut transport) = self
             .slots
@@ -290,9 +290,8 @@ impl<M: Machine> EventLoop<M> {
         self.slots.get_mut(slot)?.transport.as_mut()
     }
 
-    /// Makes sure that the loop wakes up for the transport in `slot` in time. A deadline that moves
-    /// back is left where it is: waking once too early costs less than keeping account of every
-    /// packet.
+    /// Ensures that the loop wakes up in time for the transport in `slot`. A deadline that moves
+    /// back is left where it is: one early wake-up costs less than an update per packet.
     pub(crate) fn arm(&mut self, slot: usize) {
         if let Some(at) = self
             .transport(slot)
@@ -318,8 +317,8 @@ impl<M: Machine> EventLoop<M> {
         }
     }
 
-    /// Watches the routes of the network namespace that this thread is in, if no socket before this
-    /// one did.
+    /// Watches the routes of this thread's network namespace, unless an earlier socket started
+    /// that.
     pub(crate) fn watch_routes(&mut self) {
         if self.routes.is_none() {
             let watch = RouteWatch::open(self.clock.now());
@@ -332,13 +331,12 @@ impl<M: Machine> EventLoop<M> {
         }
     }
 
-    /// Gives back a place in which nothing was installed.
+    /// Releases a slot in which nothing was installed.
     pub(crate) fn release(&mut self, id: TransportId) {
         self.free_slots.push(id.slot as usize);
     }
 
-    /// Puts a transport into the place that was reserved for it; the place is free again if that
-    /// fails.
+    /// Puts a transport into its reserved slot. Releases the slot if that fails.
     pub(crate) fn install(&mut self, id: TransportId, transport: Transport) -> std::io::Result<()> {
         if let Err(error) = self.poller.add(&transport, id.token()) {
             self.release(id);

@@ -1,4 +1,4 @@
-//! How other threads reach a running loop: control plane only, never per packet.
+//! Access to a running loop from other threads: control plane only, never per packet.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,7 +10,7 @@ use whimbrel_core::{Machine, Time};
 
 use crate::{EventLoop, IoError};
 
-/// Tasks that may wait; a loop that is this far behind refuses more.
+/// Bound of the waiting tasks; further ones are refused.
 const MAX_WAITING: usize = 65_536;
 
 type MachineWork<M> = dyn FnOnce(&mut M, Time) + Send;
@@ -22,7 +22,7 @@ pub(crate) enum Task<M: Machine> {
     EventLoop(Box<LoopWork<M>>),
 }
 
-/// What a loop and its handles share.
+/// State shared by a loop and its handles.
 pub(crate) struct Mailbox<M: Machine> {
     wake: OwnedFd,
     tasks: Mutex<Vec<Task<M>>>,
@@ -44,10 +44,10 @@ impl<M: Machine> Mailbox<M> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Everything posted so far, in order; the wake-up is used up.
+    /// Returns all posted tasks in order and resets the wake-up.
     pub(crate) fn take(&self) -> Vec<Task<M>> {
         let mut count = [0; 8];
-        // Nothing to read only means that somebody else woke the loop.
+        // Nothing to read means that the wake-up had another cause.
         let _ = rustix::io::read(&self.wake, &mut count);
         std::mem::take(&mut *self.tasks())
     }
@@ -61,7 +61,7 @@ impl<M: Machine> Mailbox<M> {
         self.stop.store(false, Ordering::Release);
     }
 
-    /// From now on posting fails; what still waits is dropped unrun.
+    /// Makes further posts fail. Waiting tasks are dropped without being run.
     pub(crate) fn end(&self) {
         let mut tasks = self.tasks();
         self.ended.store(true, Ordering::Release);
@@ -74,7 +74,7 @@ impl<M: Machine> Mailbox<M> {
     }
 
     fn wake(&self) {
-        // Only a full counter can refuse, and then the loop is awake already.
+        // Only a full counter refuses the write, and then the loop is awake already.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 }
@@ -85,7 +85,7 @@ impl<M: Machine> AsFd for Mailbox<M> {
     }
 }
 
-/// Reaches a running [`EventLoop`] from any thread: posts work to it and stops it.
+/// A handle to a running [`EventLoop`] for any thread: posts work and stops the loop.
 pub struct LoopHandle<M: Machine>(pub(crate) Arc<Mailbox<M>>);
 
 impl<M: Machine> Clone for LoopHandle<M> {
@@ -103,14 +103,14 @@ impl<M: Machine> fmt::Debug for LoopHandle<M> {
 }
 
 impl<M: Machine> LoopHandle<M> {
-    /// Runs `task` on the loop's thread with the machine and the current time; the machine is
-    /// drained after it. Tasks run in the order in which they were posted.
+    /// Runs `task` on the loop's thread with the machine and the current time, then drains the
+    /// machine. Tasks run in the order of their posting.
     pub fn post(&self, task: impl FnOnce(&mut M, Time) + Send + 'static) -> Result<(), IoError> {
         self.push(Task::Machine(Box::new(task)))
     }
 
-    /// Runs `task` on the loop's thread with the loop itself: to add and remove transports, to take
-    /// a snapshot.
+    /// Runs `task` on the loop's thread with the loop itself, to add and remove transports or to
+    /// take a snapshot.
     pub fn post_to_loop(
         &self,
         task: impl FnOnce(&mut EventLoop<M>) + Send + 'static,
@@ -118,7 +118,8 @@ impl<M: Machine> LoopHandle<M> {
         self.push(Task::EventLoop(Box::new(task)))
     }
 
-    /// Asks the loop to stop: [`EventLoop::run`] flushes what it can and returns.
+    /// Asks the loop to stop: [`EventLoop::run`] writes unsent output for a bounded time and
+    /// returns.
     pub fn stop(&self) {
         self.0.stop();
     }

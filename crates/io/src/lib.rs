@@ -1,14 +1,14 @@
 //! The event loop that drives any [`whimbrel_core::Machine`] over real sockets (Linux).
 //!
 //! One thread reads a batch, runs the machine to completion and writes a batch: no await, no
-//! channel hop, no copy and no allocation per packet. The loop knows no protocol; it sees frames,
-//! ports, time and events.
+//! channel between threads, no copy and no allocation per packet. The loop is independent of the
+//! protocol; it handles frames, ports, time and events.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`clock`] | [`Clock`]: monotonic time since the start of the process, and what Unix time that was |
+//! | [`clock`] | [`Clock`]: monotonic time since the start of the process, and the Unix time of that start |
 //! | [`event_loop`] | [`EventLoop`]: construction, rounds, graceful stop |
-//! | [`handle`] | [`LoopHandle`]: how other threads post work and stop the loop |
+//! | [`handle`] | [`LoopHandle`]: posts work and stops the loop from other threads |
 //! | [`udp`] | UDP links: neighbours and callers; batches, offload, path MTU; multicast groups |
 //! | [`ethernet`] | Ethernet links: stations and groups, without IP |
 //! | [`stream`] | frames in streams of bytes: length prefixes or TLV packets |
@@ -17,7 +17,7 @@
 //! | [`websocket`] | WebSocket listeners and connections: one binary message, one frame |
 //! | [`interface`] | the network interfaces of this machine |
 //! | [`tun`] | [`TunDevice`]: IP packets to and from this machine's kernel |
-//! | [`counters`] | [`Snapshot`]: what was carried and dropped, by port and by reason |
+//! | [`counters`] | [`Snapshot`]: frames carried and dropped, by port and by reason |
 //! | [`error`] | [`IoError`]: what happened, to what, and what to do |
 //!
 //! ```no_run
@@ -46,25 +46,25 @@
 //! }
 //! ```
 //!
-//! What each kind of port takes in one transmit (see [`whimbrel_core::Transmit`]):
+//! The frames that each kind of port takes in one transmit (see [`whimbrel_core::Transmit`]):
 //!
 //! | port | one frame | several frames |
 //! |---|---|---|
 //! | UDP, Ethernet, TUN, WebSocket, stream with length prefixes | `segment_size: None` | of one size: `Some(size)` |
 //! | stream of TLV packets (Unix, TCP) | `segment_size: None` | whole packets of any sizes: `None` |
 //!
-//! Packets for a stream are gathered during a round and leave in one write at its end, or whenever
-//! 64 KiB are together, so a machine that hands over one packet at a time costs a copy each, not a
-//! system call each.
+//! Packets for a stream are gathered during a round. One write sends them at the end of the round,
+//! or as soon as 64 KiB are gathered. A machine that hands over one packet at a time thus costs a
+//! copy per packet rather than a system call.
 //!
-//! A datagram or frame that is too long for the way (`EMSGSIZE`, or an ICMP message) is counted,
-//! lowers the port's MTU, which is reported ([`whimbrel_core::PortEvent::Mtu`]), and never takes
+//! A datagram or frame that is too long for the path (`EMSGSIZE`, or an ICMP message) is counted
+//! and lowers the port's MTU, which is reported ([`whimbrel_core::PortEvent::Mtu`]). It never takes
 //! the port down.
 //!
-//! Memory that peers can make the loop hold is bounded: a UDP or Ethernet link holds one transmit
-//! and [`CallerLimits::max`] ports; a connection holds at most one frame being read
-//! ([`StreamLimits::max_frame`]) and [`StreamLimits::max_unsent`] bytes plus one transmit being
-//! written, and there are at most `max_connections` of them.
+//! The memory that peers can make the loop hold is bounded. A UDP or Ethernet link holds one
+//! transmit and [`CallerLimits::max`] ports. A connection holds one frame being read
+//! ([`StreamLimits::max_frame`]), and [`StreamLimits::max_unsent`] bytes plus one transmit being
+//! written; there are at most `max_connections` of them.
 #![deny(unsafe_code)]
 #![allow(
     clippy::disallowed_methods,

@@ -17,10 +17,10 @@ use crate::websocket::{OriginGate, WebSocketLimits};
 
 /// Connections that may wait to be accepted.
 pub(crate) const BACKLOG: i32 = 128;
-/// With no file descriptor left, accepting is tried again after this time.
+/// The pause before the next attempt to accept when no file descriptor is left.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What is accepted.
+/// The kind of accepted connections.
 #[derive(Debug)]
 pub(crate) enum Accepts {
     Unix {
@@ -38,16 +38,16 @@ pub(crate) enum Accepts {
     },
 }
 
-/// See the module.
+/// A socket that accepts connections.
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: Socket,
     pub(crate) label: String,
-    /// What ports of those it accepts say they came by.
+    /// The listener number in the origin of accepted ports.
     pub(crate) number: u32,
     pub(crate) accepts: Accepts,
     max_connections: usize,
-    /// Open connections that came from here.
+    /// Open connections that this listener accepted.
     connections: usize,
     token: u64,
     paused_until: Option<Time>,
@@ -55,7 +55,7 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// On a socket that listens and does not block.
+    /// Takes over a listening, non-blocking socket.
     pub(crate) fn new(
         socket: Socket,
         (label, number): (String, u32),
@@ -77,8 +77,8 @@ impl Listener {
         }
     }
 
-    /// The next peer that waits, or `None`. Where no more can be accepted for now, waiting for it
-    /// pauses.
+    /// Returns the next waiting peer, or `None`. Pauses polling for new peers when no more can be
+    /// accepted for now.
     pub(crate) fn accept(&mut self, poller: &mut Poller, now: Time) -> Option<(Socket, SockAddr)> {
         self.counters.receive_calls += 1;
         match self.socket.accept().and_then(|(socket, address)| {
@@ -87,7 +87,7 @@ impl Listener {
         }) {
             Ok(accepted) => Some(accepted),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
-            // The peer left before it was its turn.
+            // The peer left before it was accepted.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => None,
             Err(error) => {
                 self.counters.receive_errors += 1;
@@ -103,7 +103,7 @@ impl Listener {
         self.connections < self.max_connections
     }
 
-    /// Counts what became of an accepted stream.
+    /// Counts whether an accepted stream was admitted.
     pub(crate) fn count(&mut self, taken: bool) {
         self.connections += usize::from(taken);
         *if taken {
@@ -113,7 +113,7 @@ impl Listener {
         } += 1;
     }
 
-    /// One of the connections is gone.
+    /// Counts a closed connection.
     pub(crate) fn left(&mut self) {
         self.connections = self.connections.saturating_sub(1);
     }

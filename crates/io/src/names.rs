@@ -1,5 +1,5 @@
-//! Host names: looked up on threads of their own, so that a name service that is slow or away
-//! holds up nothing else.
+//! Look-ups of host names on separate threads, so that a slow or absent name server holds up
+//! nothing else.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -12,18 +12,17 @@ use crate::opening::{Wish, remote_of};
 use crate::transport::Transport;
 use crate::{EventLoop, IoError, Neighbour, TransportId};
 
-/// Pause before the name of a configured neighbour is looked up again after a failure; doubles up
-/// to [`SLOWEST_RETRY`].
+/// The pause before a failed look-up of a configured neighbour is repeated. It doubles up to
+/// [`SLOWEST_RETRY`].
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const SLOWEST_RETRY: Duration = Duration::from_secs(60);
 
-/// Threads that look up names at a time: a program may ask for face after face.
+/// Bound of the threads that look up names: a program may ask for face after face.
 const MAX_ASKING: usize = 16;
-/// Names that are looked up, or wait for their turn, on behalf of a machine; further ones are
-/// refused.
+/// Bound of the look-ups for a machine that run or wait; further ones are refused.
 const MAX_WISHES: usize = 1024;
 
-/// A peer by name.
+/// A peer named by its host name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct HostPort {
     host: String,
@@ -43,7 +42,7 @@ impl HostPort {
         }
     }
 
-    /// Asks the system. Blocks.
+    /// Resolves the name through the system. Blocks.
     fn addresses(&self) -> io::Result<SocketAddr> {
         let fits = |address: &SocketAddr| self.family.is_none_or(|it| it.has(&address.ip()));
         (self.host.as_str(), self.port)
@@ -53,7 +52,7 @@ impl HostPort {
     }
 }
 
-/// Why a name is looked up.
+/// The reason for a look-up.
 #[derive(Debug)]
 enum Purpose {
     /// The machine asked for a port.
@@ -64,11 +63,11 @@ enum Purpose {
         neighbour: Neighbour,
         pause: Duration,
     },
-    /// The peer on a port does not answer.
+    /// The peer on a port does not answer; it may have moved.
     Move(PortId),
 }
 
-/// Names that are being looked up, and which ports' peers are known by name.
+/// Running look-ups, and the host names of ports' peers.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     next: u64,
@@ -82,19 +81,19 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// When a failed look-up is to be repeated.
+    /// Returns the time at which the next failed look-up is repeated.
     pub(crate) fn next_retry(&self) -> Option<Time> {
         self.again.next().map(|(at, _)| at)
     }
 
-    /// A port is gone.
+    /// Forgets a closed port.
     pub(crate) fn forget(&mut self, port: PortId) {
         self.by_port.remove(&port);
     }
 }
 
 impl<M: Machine + 'static> EventLoop<M> {
-    /// Looks up the name of a peer that the machine wants a port to.
+    /// Looks up the name of a peer for a port that the machine asked for.
     pub(crate) fn look_up_wish(&mut self, wish: Wish) {
         if self.names.waiting.len() >= MAX_WISHES {
             let why = String::from("too many host names are being looked up");
@@ -105,7 +104,7 @@ impl<M: Machine + 'static> EventLoop<M> {
         }
     }
 
-    /// Looks up the name of a configured neighbour, again and again until it is found.
+    /// Looks up the name of a configured neighbour, repeatedly until that succeeds.
     pub(crate) fn look_up_neighbour(&mut self, link: TransportId, neighbour: Neighbour) {
         if let Some(name) = HostPort::of(&neighbour.address) {
             let pause = FIRST_RETRY;
@@ -118,7 +117,7 @@ impl<M: Machine + 'static> EventLoop<M> {
         }
     }
 
-    /// Looks up the name of a peer that does not answer, if it is known by one.
+    /// Looks up the name of an unresponsive peer, if it is known by name.
     pub(crate) fn look_up_again(&mut self, port: PortId) {
         if let Some(name) = self.names.by_port.get(&port).cloned()
             && self.names.moving.insert(port)
@@ -146,7 +145,7 @@ impl<M: Machine + 'static> EventLoop<M> {
         let asking = std::thread::Builder::new().name("host-name".into());
         let spawned = asking.spawn(move || {
             let found = name.addresses();
-            // A loop that takes no posts has ended.
+            // A post fails only after the loop has ended.
             let _ = handle.post_to_loop(move |event_loop| event_loop.name_answered(ticket, found));
         });
         if let Err(error) = spawned {

@@ -22,7 +22,7 @@ pub struct OpenedLimits {
 }
 
 impl Default for OpenedLimits {
-    /// Frames after their length, up to the largest chunk.
+    /// Returns length-prefixed frames up to the largest chunk.
     fn default() -> OpenedLimits {
         let streams = StreamLimits::default();
         OpenedLimits {
@@ -32,7 +32,7 @@ impl Default for OpenedLimits {
     }
 }
 
-/// A wish that is being granted.
+/// A request of the machine for a port.
 #[derive(Clone, Debug)]
 pub(crate) struct Wish {
     pub(crate) token: PortToken,
@@ -41,12 +41,12 @@ pub(crate) struct Wish {
 }
 
 impl<M: Machine + 'static> EventLoop<M> {
-    /// Bounds of the connections that the machine asks for from now on.
+    /// Sets the bounds of connections that the machine asks for from now on.
     pub fn set_opened_limits(&mut self, limits: OpenedLimits) {
         self.opened_limits = limits;
     }
 
-    /// Does what the machine wishes of its ports.
+    /// Carries out a request of the machine about its ports.
     pub(crate) fn grant(&mut self, request: PortRequest) {
         match request {
             PortRequest::Open {
@@ -77,7 +77,7 @@ impl<M: Machine + 'static> EventLoop<M> {
         }
     }
 
-    /// Opens a port to a peer whose address is known. Returns it if it is up at once.
+    /// Opens a port to a peer whose address is known. Returns the port if it is up at once.
     pub(crate) fn open_at(&mut self, wish: Wish, address: SocketAddr) -> Option<PortId> {
         let Wish {
             token,
@@ -112,7 +112,7 @@ impl<M: Machine + 'static> EventLoop<M> {
                 };
                 self.add_websocket_client(config, outcome).map(|_| None)
             }
-            // These have no address.
+            // These endpoints have no IP address.
             Endpoint::Unix { .. } | Endpoint::Ethernet { .. } | Endpoint::Tun { .. } => Ok(None),
         };
         opened.unwrap_or_else(|error| {
@@ -121,7 +121,7 @@ impl<M: Machine + 'static> EventLoop<M> {
         })
     }
 
-    /// Opens a port to something on this machine or its links.
+    /// Opens a port to a local program, a station or a group.
     fn open_here(&mut self, wish: Wish) {
         let Wish {
             token,
@@ -146,7 +146,7 @@ impl<M: Machine + 'static> EventLoop<M> {
                 addresses,
                 mtu,
             } => self.open_tun((label, origin), &name, &addresses, mtu),
-            // These have an address.
+            // These endpoints have an IP address.
             Endpoint::Udp { .. } | Endpoint::Tcp { .. } | Endpoint::WebSocket { .. } => Ok(()),
         };
         if let Err(refusal) = opened {
@@ -184,8 +184,8 @@ impl<M: Machine + 'static> EventLoop<M> {
         added
     }
 
-    /// The first UDP link with callers that reaches an address, one of its family before one of
-    /// both families.
+    /// Returns the first UDP link that admits callers and reaches the address. Prefers links of the
+    /// address's family to links of both families.
     fn listening_link(&self, address: SocketAddr) -> Option<TransportId> {
         let bound = |slot: &crate::event_loop::Slot| match &slot.transport {
             Some(Transport::Udp(endpoint)) if endpoint.listens() => Some(endpoint.local()),
@@ -250,7 +250,7 @@ impl<M: Machine + 'static> EventLoop<M> {
     }
 }
 
-/// The peer of an endpoint that has one on the Internet.
+/// Returns the peer of an endpoint with an IP address or host name.
 pub(crate) fn remote_of(endpoint: &Endpoint) -> Option<&Peer> {
     match endpoint {
         Endpoint::Udp { remote, .. }
@@ -260,7 +260,7 @@ pub(crate) fn remote_of(endpoint: &Endpoint) -> Option<&Peer> {
     }
 }
 
-/// Tells the machine if a connection does not come about; a port that comes up tells of itself.
+/// Tells the machine if connecting fails; a port that comes up is reported by itself.
 fn refusing<M: Machine>(
     token: PortToken,
 ) -> impl FnOnce(&mut M, Time, Result<PortId, IoError>) + 'static {
@@ -272,5 +272,9 @@ fn refusing<M: Machine>(
 }
 
 fn failed(error: IoError) -> OpenRefusal {
-    OpenRefusal::Failed(error.to_string())
+    let why = error.to_string();
+    match error {
+        IoError::SocketPathNotPermitted { .. } => OpenRefusal::NotPermitted(why),
+        _ => OpenRefusal::Failed(why),
+    }
 }

@@ -8,8 +8,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 use rustix::io::Errno;
 
-/// At most so many ready descriptors are handled per round; the kernel hands out the others next
-/// time.
+/// Bound of the ready descriptors handled per round. The kernel returns the others next time.
 const EVENTS_PER_ROUND: usize = 128;
 
 /// One ready descriptor.
@@ -18,19 +17,19 @@ pub(crate) struct Ready {
     pub(crate) token: u64,
     pub(crate) readable: bool,
     pub(crate) writable: bool,
-    /// An error or the peer's end waits to be read.
+    /// An error or the end of the stream waits to be read.
     pub(crate) error: bool,
 }
 
 /// A level-triggered epoll set.
 ///
 /// `epoll_wait` rounds up to milliseconds, far too coarse for pacing, and `epoll_pwait2` needs
-/// Linux 5.11. Where that is missing, a timed sleep is a `ppoll` on the set itself, followed by an
+/// Linux 5.11. On older kernels, a timed sleep is a `ppoll` on the set itself, followed by an
 /// `epoll_pwait` that does not wait.
 pub(crate) struct Poller {
     set: OwnedFd,
     events: Vec<epoll::Event>,
-    /// The kernel has no `epoll_pwait2`, or a sandbox forbids it.
+    /// Set if the kernel has no `epoll_pwait2` or a sandbox forbids it.
     is_coarse: bool,
     pub(crate) wait_calls: u64,
     pub(crate) control_calls: u64,
@@ -60,7 +59,7 @@ impl Poller {
         )?)
     }
 
-    /// Changes what is watched besides errors.
+    /// Changes the watched conditions. Errors are always watched.
     pub(crate) fn set_interest(
         &mut self,
         source: impl AsFd,
@@ -86,7 +85,8 @@ impl Poller {
         }
     }
 
-    /// Waits for at most `limit`, for ever if `None`. An interrupted wait finds nothing ready.
+    /// Waits for at most `limit`, or for ever if that is `None`. Returns with nothing ready if a
+    /// signal interrupts it.
     pub(crate) fn wait(&mut self, limit: Option<Duration>) -> io::Result<()> {
         self.events.clear();
         const AT_ONCE: Timespec = Timespec {
@@ -117,7 +117,7 @@ impl Poller {
         }
     }
 
-    /// Waits in one call, with a timeout in nanoseconds.
+    /// Waits in one system call, with a timeout in nanoseconds.
     fn wait_finely(&mut self, limit: Duration) -> Result<(), Errno> {
         self.wait_calls += 1;
         match fine::epoll_pwait2(&self.set, &mut self.events, limit) {
@@ -126,7 +126,7 @@ impl Poller {
         }
     }
 
-    /// True if something became ready within `limit`.
+    /// Returns true if something became ready within `limit`.
     fn sleep(&mut self, limit: Duration) -> io::Result<bool> {
         let timeout = Timespec {
             tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
@@ -140,7 +140,7 @@ impl Poller {
         }
     }
 
-    /// The `index`-th ready descriptor of the last wait.
+    /// Returns the `index`-th ready descriptor of the last wait.
     pub(crate) fn ready(&self, index: usize) -> Option<Ready> {
         let event = self.events.get(index)?;
         let flags = event.flags;
@@ -154,7 +154,7 @@ impl Poller {
     }
 }
 
-/// `epoll_pwait2`, which `rustix` offers only to programs that give up older kernels altogether.
+/// `epoll_pwait2`. `rustix` offers it only to programs that do not support older kernels.
 mod fine {
     #![allow(
         unsafe_code,
@@ -174,7 +174,7 @@ mod fine {
         nanoseconds: i64,
     }
 
-    /// Replaces the contents of `events` by what is ready, as much as its capacity takes.
+    /// Replaces the contents of `events` by ready descriptors, up to its capacity.
     pub(super) fn epoll_pwait2(
         set: &OwnedFd,
         events: &mut Vec<epoll::Event>,
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_ready_is_found_by_fine_and_by_coarse_waits() {
+    fn fine_and_coarse_waits_find_ready_descriptors() {
         for is_coarse in [false, true] {
             let mut poller = Poller {
                 is_coarse,

@@ -1,4 +1,4 @@
-//! One round of the loop: wait, read, hand in deadlines, drain, write.
+//! One round of the loop: wait, read, report deadlines, drain, write.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -12,22 +12,21 @@ use crate::poller::Ready;
 use crate::transport::{FramesToSend, PREFIX, Progress, Shared, Transport};
 use crate::{EventLoop, IoError};
 
-/// Frames of one transmit: 44 full Ethernet frames are what one call with segmentation offload can
-/// carry.
+/// Frames of one transmit: one call with segmentation offload carries 44 full Ethernet frames.
 const MAX_SEGMENTS: usize = 44;
-/// What may be sent before the sockets are looked at again, in units of [`GATHERED_COST`]: 44
-/// system calls with up to 2.8 MB, or about 2800 packets of 1000 bytes that are gathered.
+/// Output per round, before the sockets are polled again, in units of [`GATHERED_COST`]: 44 system
+/// calls with up to 2.8 MB, or about 2800 gathered packets of 1000 bytes.
 const BUDGET_PER_ROUND: usize = 44 * CALL_COST;
-/// Cost of a transmit that is a system call of its own.
+/// Cost of a transmit that needs its own system call.
 const CALL_COST: usize = 64;
 /// Bytes of gathered output that count as one unit.
 const GATHERED_COST: usize = 1024;
-/// Pause after the machine left a deadline standing that was handed to it: a fault of the machine
-/// that must not turn into a busy loop.
+/// Pause after the machine left a past deadline unchanged. That is a fault of the machine, which
+/// must not become a busy loop.
 const STALL_PAUSE: Duration = Duration::from_millis(1);
 
-/// Lets this thread's sleeps end when they should, rather than up to 50 microseconds later
-/// (prctl(2), PR_SET_TIMERSLACK): pacing depends on it.
+/// Makes this thread's sleeps end on time rather than up to 50 microseconds late (prctl(2),
+/// PR_SET_TIMERSLACK). Pacing depends on it.
 pub(crate) fn sharpen_timers() {
     if let Err(error) = rustix::thread::set_current_timer_slack(NonZeroU64::new(1)) {
         tracing::debug!(%error, "cannot sharpen timers");
@@ -88,7 +87,7 @@ impl<M: Machine + 'static> EventLoop<M> {
         }
     }
 
-    /// `None`: until something happens.
+    /// Returns the time to wait; `None` waits until something becomes ready.
     fn time_to_wait(&mut self, max_wait: Option<Duration>) -> Option<Duration> {
         if self.undrained {
             return Some(Duration::ZERO);
@@ -129,7 +128,7 @@ impl<M: Machine + 'static> EventLoop<M> {
         }
     }
 
-    /// Reads from one ready transport, and writes what waited for it.
+    /// Reads from one ready transport, and writes its unsent output.
     fn serve(&mut self, ready: Ready) {
         let Some(slot) = self.slot_of(ready.token) else {
             return;
@@ -163,7 +162,7 @@ impl<M: Machine + 'static> EventLoop<M> {
         self.follow_up(slot, now, progress);
     }
 
-    /// What follows from something that was done with a transport.
+    /// Acts on the outcome of an operation on a transport.
     pub(crate) fn follow_up(&mut self, slot: usize, now: Time, progress: Progress) {
         if !self.outcomes.is_empty() {
             self.report_outcome(slot, now);
@@ -216,7 +215,7 @@ impl<M: Machine + 'static> EventLoop<M> {
         }
     }
 
-    /// Takes all the machine has to say, but no more transmits than a round may send.
+    /// Drains the machine, up to the bound of transmits per round.
     fn drain(&mut self, on_event: &mut dyn FnMut(&mut M, Time, M::Event)) {
         let mut budget = BUDGET_PER_ROUND;
         self.undrained = false;
@@ -242,8 +241,7 @@ impl<M: Machine + 'static> EventLoop<M> {
                 self.undrained = true;
                 return;
             }
-            // What the program did to the machine, or what it was told of its ports, may have made
-            // new output.
+            // The program's reaction to events, or reports about ports, may have made new output.
             self.undrained = false;
             if !again {
                 return;
@@ -262,7 +260,7 @@ impl<M: Machine + 'static> EventLoop<M> {
         Some((now, transmit))
     }
 
-    /// What it cost, at least one.
+    /// Sends one transmit. Returns its cost, at least one.
     fn transmit(&mut self, now: Time, transmit: Transmit) -> usize {
         self.counters.transmits += 1;
         let out = FramesToSend {
@@ -304,7 +302,7 @@ impl<M: Machine + 'static> EventLoop<M> {
         }
     }
 
-    /// Writes what streams have gathered.
+    /// Writes the gathered output of streams.
     fn write_gathered(&mut self) {
         if self.gathered.is_empty() {
             return;

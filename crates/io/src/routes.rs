@@ -1,7 +1,7 @@
-//! The kernel's word that addresses, routes or interfaces have changed (rtnetlink(7)).
+//! Notifications of the kernel that addresses, routes or interfaces have changed (rtnetlink(7)).
 //!
-//! Only that something changed is taken from it: what that means for a peer, its route tells when it
-//! is asked again.
+//! The contents of a notification are ignored. It only causes the routes to all peers to be looked
+//! up again.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,15 +19,16 @@ use crate::transport::Transport;
 /// `RTMGRP_IPV4_IFADDR`, `RTMGRP_IPV4_ROUTE`, `RTMGRP_IPV6_IFADDR`, `RTMGRP_IPV6_ROUTE` of
 /// rtnetlink(7).
 const GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x100 | 0x400;
-/// Messages read per round; the rest keeps the socket ready.
+/// Messages read per round. Further messages keep the socket ready.
 const MESSAGES_PER_ROUND: usize = 256;
-/// Routes of all peers are asked again at most once in this time: a machine with a routing daemon
-/// may see thousands of changes a second.
+/// The shortest interval between look-ups of the peers' routes: a machine with a routing daemon may
+/// see thousands of changes a second.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
-/// How often they are asked where the kernel says nothing (a sandbox may forbid netlink).
-const UNTOLD_INTERVAL: Duration = Duration::from_secs(1);
+/// The interval between look-ups when the kernel sends no notifications (a sandbox may forbid
+/// netlink).
+const FALLBACK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// When the routes of the peers are to be asked again.
+/// Schedules the look-ups of the peers' routes.
 #[derive(Debug)]
 pub(crate) struct RouteWatch {
     socket: Option<OwnedFd>,
@@ -36,7 +37,7 @@ pub(crate) struct RouteWatch {
 }
 
 impl RouteWatch {
-    /// Of the network namespace that this thread is in.
+    /// Watches the routes of this thread's network namespace.
     pub(crate) fn open(now: Time) -> RouteWatch {
         let socket = open()
             .inspect_err(|error| {
@@ -44,23 +45,23 @@ impl RouteWatch {
             })
             .ok();
         RouteWatch {
-            due: socket.is_none().then(|| now + UNTOLD_INTERVAL),
+            due: socket.is_none().then(|| now + FALLBACK_INTERVAL),
             socket,
             allowed_at: now,
         }
     }
 
-    /// To be waited for.
+    /// Returns the socket to poll.
     pub(crate) fn socket(&self) -> Option<BorrowedFd<'_>> {
         self.socket.as_ref().map(AsFd::as_fd)
     }
 
-    /// The kernel has said something.
+    /// Reads the kernel's notifications.
     pub(crate) fn note_change(&mut self, now: Time) {
         let Some(socket) = &self.socket else { return };
         let mut buffer = [0; 8192];
         for _ in 0..MESSAGES_PER_ROUND {
-            // An overrun says that messages were lost (`ENOBUFS`): something has changed, too.
+            // An overrun (`ENOBUFS`) means that messages were lost, so something has changed, too.
             match rustix::net::recv(socket, &mut buffer, RecvFlags::DONTWAIT) {
                 Ok(_) | Err(Errno::NOBUFS | Errno::INTR) => {}
                 Err(_) => break,
@@ -69,7 +70,7 @@ impl RouteWatch {
         self.due.get_or_insert(now.max(self.allowed_at));
     }
 
-    /// When [`RouteWatch::take_due`] answers true.
+    /// Returns the time at which [`RouteWatch::take_due`] returns true.
     pub(crate) fn due(&self) -> Option<Time> {
         self.due
     }
@@ -78,7 +79,7 @@ impl RouteWatch {
         let due = self.due.is_some_and(|at| at <= now);
         if due {
             self.allowed_at = now + SHORTEST_INTERVAL;
-            self.due = self.socket.is_none().then(|| now + UNTOLD_INTERVAL);
+            self.due = self.socket.is_none().then(|| now + FALLBACK_INTERVAL);
         }
         due
     }
@@ -97,7 +98,7 @@ fn open() -> io::Result<OwnedFd> {
 }
 
 impl<M: Machine + 'static> EventLoop<M> {
-    /// Asks the routes of all neighbours again if it is time.
+    /// Looks up the routes to all neighbours if that is due.
     pub(crate) fn recheck_routes(&mut self, now: Time) {
         if !self
             .routes

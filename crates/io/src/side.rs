@@ -1,4 +1,4 @@
-//! The machine and its ports, as the transports below see them.
+//! The machine and its ports, as transports access them.
 
 use std::collections::BTreeMap;
 
@@ -7,38 +7,38 @@ use whimbrel_core::{Machine, PortEvent, PortId, PortInfo, PortOrigin, Time};
 
 use crate::counters::{DropReason, PortCounters, PortSnapshot};
 
-/// Frames of one port that are handed in together, at most.
+/// Bound of the frames of one port that are delivered in one call.
 pub(crate) const FRAMES_AT_ONCE: usize = 64;
 
-/// Frames of one port that came together.
+/// Frames of one port that arrived together.
 pub(crate) type Frames<'a> = SmallVec<[&'a [u8]; FRAMES_AT_ONCE]>;
 
-/// What the driver knows of one port.
+/// The driver's state of one port.
 #[derive(Debug)]
 pub(crate) struct Port {
     pub(crate) info: PortInfo,
-    /// Slot of the transport that carries it.
+    /// Slot of its transport.
     pub(crate) transport: usize,
     pub(crate) blocked: bool,
-    /// One transmit may be several whole frames of any sizes, so that its size says nothing about
-    /// them.
+    /// True if one transmit may carry several whole frames of any sizes, so that its size says
+    /// nothing about theirs.
     pub(crate) concatenates: bool,
     pub(crate) counters: PortCounters,
 }
 
-/// A machine with the table of its ports. Every report to the machine goes through here, so that
-/// what the machine was told and what the driver believes cannot differ.
+/// A machine with the table of its ports. All reports to the machine pass through here, so that the
+/// machine's view of a port and the driver's cannot differ.
 #[derive(Debug)]
 pub(crate) struct MachineSide<M> {
     pub(crate) machine: M,
     ports: BTreeMap<PortId, Port>,
     next_port: Option<u32>,
     closed: PortCounters,
-    /// How often the machine was told something besides frames.
+    /// The number of reports to the machine, frames not included.
     reports: u64,
 }
 
-/// A machine and the one of its ports that frames arrive on.
+/// A machine and the port on which frames arrive.
 pub(crate) struct Receiver<'a, M> {
     machine: &'a mut M,
     id: PortId,
@@ -46,7 +46,7 @@ pub(crate) struct Receiver<'a, M> {
 }
 
 impl<M: Machine> Receiver<'_, M> {
-    /// Hands in frames that came together; empty ones are counted and dropped.
+    /// Delivers frames that arrived together. Empty ones are counted and dropped.
     pub(crate) fn deliver(&mut self, now: Time, frames: &mut Frames<'_>) {
         let before = frames.len();
         frames.retain(|frame| !frame.is_empty());
@@ -70,7 +70,7 @@ impl<M: Machine> MachineSide<M> {
         }
     }
 
-    /// Opens a port; `None` once the numbers are used up, for a number is never given twice in a
+    /// Opens a port. Returns `None` when the numbers are used up: a number is never reused in a
     /// run.
     pub(crate) fn open(&mut self, now: Time, transport: usize, info: PortInfo) -> Option<PortId> {
         let number = self.next_port?;
@@ -90,7 +90,7 @@ impl<M: Machine> MachineSide<M> {
         Some(id)
     }
 
-    /// Closes a port and tells the machine; nothing happens if it is closed already.
+    /// Closes a port and tells the machine, unless it is closed already.
     pub(crate) fn close(&mut self, now: Time, id: PortId) {
         if let Some(port) = self.ports.remove(&id) {
             tracing::debug!(port = id.0, label = %port.info.label, peer = %port.info.peer, "port down");
@@ -100,13 +100,13 @@ impl<M: Machine> MachineSide<M> {
         }
     }
 
-    /// A number that changes whenever the machine is told something besides frames: it may have an
-    /// answer.
+    /// Returns a number that changes with each report to the machine other than frames, since a
+    /// report may cause output.
     pub(crate) fn reports(&self) -> u64 {
         self.reports
     }
 
-    /// To be called when the machine is told something other than through here.
+    /// Counts a report that reached the machine by another way.
     pub(crate) fn count_report(&mut self) {
         self.reports += 1;
     }
@@ -119,14 +119,14 @@ impl<M: Machine> MachineSide<M> {
         self.ports.get_mut(&id)
     }
 
-    /// Counts frames of a port dropped for one reason.
+    /// Counts dropped frames of a port.
     pub(crate) fn count_drop(&mut self, id: PortId, reason: DropReason, frames: u64) {
         if let Some(port) = self.ports.get_mut(&id) {
             port.counters.drops.count(reason, frames);
         }
     }
 
-    /// To hand in many frames of one port, one by one.
+    /// Returns a receiver to deliver many frames of one port, one by one.
     pub(crate) fn receiver(&mut self, id: PortId) -> Option<Receiver<'_, M>> {
         let counters = &mut self.ports.get_mut(&id)?.counters;
         Some(Receiver {
@@ -136,7 +136,7 @@ impl<M: Machine> MachineSide<M> {
         })
     }
 
-    /// Hands in frames that lie one after the other, each `stride` bytes but the last.
+    /// Delivers consecutive frames, each of `stride` bytes but the last.
     pub(crate) fn deliver(&mut self, now: Time, id: PortId, frames: &[u8], stride: usize) {
         let Some(port) = self.ports.get_mut(&id) else {
             return;
@@ -158,7 +158,7 @@ impl<M: Machine> MachineSide<M> {
         }
     }
 
-    /// Reports a change between blocked and writable; repeats are not reported.
+    /// Reports a change between blocked and writable. Repetitions are not reported.
     pub(crate) fn set_blocked(&mut self, now: Time, id: PortId, blocked: bool) {
         let Some(port) = self.ports.get_mut(&id) else {
             return;
@@ -176,8 +176,8 @@ impl<M: Machine> MachineSide<M> {
         }
     }
 
-    /// The way to the peer of a port has become another one, whose MTU is told even if it is the
-    /// same: what was learnt of the old one may be false.
+    /// Reports that the path to the peer of a port has changed. The MTU is reported even if it is
+    /// the same, because measurements of the old path may not hold any more.
     pub(crate) fn move_path(&mut self, now: Time, id: PortId, mtu: usize) {
         let Some(port) = self.ports.get_mut(&id) else {
             return;
@@ -190,7 +190,7 @@ impl<M: Machine> MachineSide<M> {
         self.machine.handle_port(now, id, PortEvent::Mtu(mtu));
     }
 
-    /// Lowers the MTU of a port and reports it; a larger one is ignored.
+    /// Lowers the MTU of a port and reports it. Ignores a larger value.
     pub(crate) fn lower_mtu(&mut self, now: Time, id: PortId, mtu: usize) {
         let Some(port) = self.ports.get_mut(&id) else {
             return;

@@ -9,12 +9,12 @@ use std::sync::atomic::AtomicBool;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::low_level;
 
-/// What is added to the number of a signal that ends a program: 130 for SIGINT, 143 for SIGTERM, as
-/// a shell reports them.
+/// Offset between the number of a fatal signal and the exit code, as in a shell: 130 for SIGINT,
+/// 143 for SIGTERM.
 const EXIT_BY_SIGNAL: i32 = 128;
 
-/// The end of a pipe into which the signal handlers write. The first signal asks to stop, a second
-/// one ends the process: somebody is impatient.
+/// The read end of a pipe that the signal handlers write to. The first signal asks to stop; a
+/// second one ends the process at once.
 #[derive(Debug)]
 pub(crate) struct StopSignals {
     pipe: UnixStream,
@@ -32,7 +32,7 @@ impl StopSignals {
         let asked_before = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             let asked_before = Arc::clone(&asked_before);
-            // In this order: a first signal finds the flag unset, sets it, and wakes the loop.
+            // The order matters: a first signal finds the flag unset, sets it, and wakes the loop.
             signals.registered.extend([
                 signal_hook::flag::register_conditional_shutdown(
                     signal,
@@ -46,7 +46,7 @@ impl StopSignals {
         Ok(signals)
     }
 
-    /// True if a signal came since the last call.
+    /// Returns true if a signal arrived since the last call.
     pub(crate) fn came(&mut self) -> bool {
         let mut bytes = [0; 16];
         matches!(self.pipe.read(&mut bytes), Ok(count) if count > 0)

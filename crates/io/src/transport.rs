@@ -1,4 +1,4 @@
-//! What the loop holds per file descriptor, and how frames are handed down to it.
+//! The loop's state per file descriptor, and the frames that it passes down.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -17,11 +17,11 @@ use crate::tun::TunPort;
 use crate::udp::{ReceiveBuffers, UdpEndpoint};
 use crate::websocket::WebSocketConnection;
 
-/// Room before the frames in the loop's transmit buffer, for a length prefix: a frame and its
-/// prefix then go to a stream in one piece, without a copy.
+/// Room before the frames in the loop's transmit buffer for a length prefix: a frame and its prefix
+/// then go to a stream in one piece, without a copy.
 pub(crate) const PREFIX: usize = 4;
 
-/// Names one transport of one loop; never used again for another.
+/// Names one transport of one loop. Ids are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransportId {
     pub(crate) slot: u32,
@@ -47,17 +47,17 @@ impl fmt::Display for TransportId {
     }
 }
 
-/// A listener on an internet address, as it was opened.
+/// An open listener on an IP address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listening {
-    /// To close it.
+    /// Names the listener when it is closed.
     pub transport: TransportId,
-    /// What it listens on, with the port that the kernel chose.
+    /// The address it listens on, with the port that the kernel chose.
     pub local: SocketAddr,
 }
 
-/// Frames that a machine wants sent. The buffer starts with [`PREFIX`] bytes of room; a transport
-/// that cannot send all may swap the buffer for one of its own.
+/// Frames to send. The buffer starts with [`PREFIX`] bytes of room. A transport that cannot send
+/// everything may swap the buffer for one of its own.
 #[derive(Debug)]
 pub(crate) struct FramesToSend<'a> {
     pub(crate) transmit: Transmit,
@@ -73,7 +73,7 @@ impl FramesToSend<'_> {
         self.buffer.get(PREFIX..).unwrap_or_default()
     }
 
-    /// Bytes of each frame but the last; at least one.
+    /// Returns the bytes of each frame but the last, at least one.
     pub(crate) fn segment(&self) -> usize {
         self.transmit
             .segment_size
@@ -86,7 +86,7 @@ impl FramesToSend<'_> {
     }
 }
 
-/// Whether a transport lives on.
+/// Tells whether a transport continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     Open,
@@ -105,7 +105,7 @@ pub(crate) enum Transport {
     Tun(Box<TunPort>),
 }
 
-/// What the loop shares with a transport that is served.
+/// State that the loop lends to a transport while serving it.
 pub(crate) struct Shared<'a, M: Machine> {
     pub(crate) side: &'a mut MachineSide<M>,
     pub(crate) poller: &'a mut Poller,
@@ -114,8 +114,8 @@ pub(crate) struct Shared<'a, M: Machine> {
 }
 
 impl Transport {
-    /// Reads what there is, and writes what waited. Listeners and connecting sockets are the loop's
-    /// own business.
+    /// Reads input and writes unsent output. Listeners and connecting sockets are served by the
+    /// loop itself.
     pub(crate) fn serve<M: Machine>(&mut self, ready: Ready, shared: Shared<'_, M>) -> Progress {
         let Shared {
             side,
@@ -123,7 +123,7 @@ impl Transport {
             buffers,
             now,
         } = shared;
-        // A hang-up is read as the end of a stream, after all that was sent before it.
+        // A hang-up is read as the end of the stream, after the bytes sent before it.
         let readable = ready.readable || ready.error;
         match self {
             Transport::Udp(endpoint) => {
@@ -207,7 +207,8 @@ impl Transport {
         Progress::Open
     }
 
-    /// True if output was gathered that [`Transport::push`] has to write at the end of the round.
+    /// Returns true if output was gathered that [`Transport::push`] must write at the end of the
+    /// round.
     pub(crate) fn gathers(&self) -> bool {
         match self {
             Transport::Stream(connection) => connection.has_unsent(),
@@ -229,7 +230,7 @@ impl Transport {
         }
     }
 
-    /// To be called when the time of [`Transport::next_deadline`] has come.
+    /// Handles the deadline of [`Transport::next_deadline`].
     pub(crate) fn expire<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
@@ -267,7 +268,7 @@ impl Transport {
         Progress::Open
     }
 
-    /// Its open ports.
+    /// Returns its open ports.
     pub(crate) fn ports(&self) -> Vec<PortId> {
         match self {
             Transport::Udp(endpoint) => endpoint.ports().collect(),
@@ -279,7 +280,7 @@ impl Transport {
         }
     }
 
-    /// Token of the listener that accepted it.
+    /// Returns the token of the listener that accepted it.
     pub(crate) fn listener(&self) -> Option<u64> {
         match self {
             Transport::Stream(connection) => connection.origin.listener,
@@ -288,7 +289,8 @@ impl Transport {
         }
     }
 
-    /// When [`Transport::expire`] has to be called, without input; a lower bound.
+    /// Returns a lower bound of the time at which [`Transport::expire`] must be called, absent
+    /// input.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         match self {
             Transport::Udp(endpoint) => endpoint.next_deadline(),
@@ -301,7 +303,7 @@ impl Transport {
         }
     }
 
-    /// True while output waits for the kernel.
+    /// Returns true while output waits for the kernel.
     pub(crate) fn has_unsent(&self) -> bool {
         match self {
             Transport::Udp(endpoint) => endpoint.has_unsent(),

@@ -1,7 +1,7 @@
 //! TUN devices: whole IP packets to and from this machine's kernel.
 //!
-//! Created through one `ioctl` of `rustix`, which the loop needs anyway, rather than through a
-//! crate: those at hand bring a dozen more for what are five calls here.
+//! Devices are created through one `ioctl` of `rustix`, which the loop needs anyway. The crates for
+//! TUN devices bring a dozen dependencies for the five calls here.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -24,11 +24,10 @@ const PACKETS_PER_ROUND: usize = 64;
 /// The largest IP packet.
 const LARGEST_PACKET: usize = 65_535;
 
-/// A TUN device (layer 3, no packet information header, non-blocking). It vanishes when this is
+/// A TUN device (layer 3, no packet information header, non-blocking). It is removed when this is
 /// dropped.
 ///
-/// It belongs to the network namespace of the thread that creates it, and stays usable from any
-/// other.
+/// It belongs to the network namespace of the creating thread, and can be used from any other.
 #[derive(Debug)]
 pub struct TunDevice {
     fd: OwnedFd,
@@ -36,7 +35,7 @@ pub struct TunDevice {
 }
 
 impl TunDevice {
-    /// Creates the device; needs the capability `CAP_NET_ADMIN` in the thread's network namespace.
+    /// Creates the device. Needs the capability `CAP_NET_ADMIN` in the thread's network namespace.
     pub fn create(name: &str) -> Result<TunDevice, IoError> {
         let mut request = ioctl::Request::for_interface(name).ok_or_else(|| IoError::TunName {
             name: name.to_owned(),
@@ -66,27 +65,27 @@ impl TunDevice {
         })
     }
 
-    /// The interface's name.
+    /// Returns the interface's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Takes one packet that the kernel routed to the device; `WouldBlock` if there is none. A
-    /// packet larger than `buffer` is cut off.
+    /// Reads one packet that the kernel routed to the device; fails with `WouldBlock` if there is
+    /// none. A packet larger than `buffer` is truncated.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         Ok(rustix::io::retry_on_intr(|| {
             rustix::io::read(&self.fd, &mut *buffer)
         })?)
     }
 
-    /// Hands one packet to the kernel, as if it had arrived on the device.
+    /// Passes one packet to the kernel, as if it had arrived on the device.
     pub fn write(&self, packet: &[u8]) -> io::Result<usize> {
         Ok(rustix::io::retry_on_intr(|| {
             rustix::io::write(&self.fd, packet)
         })?)
     }
 
-    /// Gives the device an address and its subnet, as `ip address add` does. To be called in a
+    /// Gives the device an address and its subnet, as `ip address add` does. Must be called in a
     /// thread of the device's network namespace.
     pub fn assign(&self, address: Ipv4Addr, prefix_length: u8) -> Result<(), IoError> {
         let mask = u32::MAX
@@ -100,7 +99,7 @@ impl TunDevice {
         })
     }
 
-    /// Sets the largest packet, bytes. To be called in a thread of the device's network namespace.
+    /// Sets the MTU, bytes. Must be called in a thread of the device's network namespace.
     pub fn set_mtu(&self, mtu: u16) -> Result<(), IoError> {
         self.configure("set the MTU of", |socket, request| {
             request.set_mtu(mtu.into());
@@ -108,7 +107,7 @@ impl TunDevice {
         })
     }
 
-    /// The largest packet, bytes. To be called in a thread of the device's network namespace.
+    /// Returns the MTU, bytes. Must be called in a thread of the device's network namespace.
     pub fn mtu(&self) -> Result<usize, IoError> {
         let mut mtu = 0;
         self.configure("read the MTU of", |socket, request| {
@@ -119,7 +118,7 @@ impl TunDevice {
         Ok(mtu)
     }
 
-    /// Switches the device on. To be called in a thread of the device's network namespace.
+    /// Switches the device on. Must be called in a thread of the device's network namespace.
     pub fn bring_up(&self) -> Result<(), IoError> {
         self.configure("switch on", |socket, request| {
             ioctl::get_flags(socket, request)?;
@@ -170,7 +169,7 @@ pub(crate) struct TunPort {
     token: u64,
     port: PortId,
     buffer: Vec<u8>,
-    /// Frames that wait for the device: bytes, where they start, bytes per frame.
+    /// Frames that wait for the device: bytes, offset of the first, bytes per frame.
     unsent: Option<(Vec<u8>, usize, usize)>,
     counters: TransportCounters,
 }
@@ -193,7 +192,7 @@ impl TunPort {
         self.port
     }
 
-    /// Reads packets, within bounds. Ends once somebody deleted the device.
+    /// Reads packets, within bounds. Ends when the device was deleted.
     pub(crate) fn receive<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time) -> Progress {
         for _ in 0..PACKETS_PER_ROUND {
             self.counters.receive_calls += 1;
@@ -257,7 +256,7 @@ impl TunPort {
         self.unsent.is_some()
     }
 
-    /// Where it stopped because the device takes no more.
+    /// Writes frames. Returns the offset at which the device took no more.
     fn write_frames<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
@@ -276,7 +275,7 @@ impl TunPort {
                     self.counters.would_block += 1;
                     return Some(index * segment);
                 }
-                // EINVAL: no IP packet; EIO: the device is switched off.
+                // EINVAL: not an IP packet; EIO: the device is switched off.
                 Err(error) => port.counters.drops.count(DropReason::of(&error), 1),
             }
         }

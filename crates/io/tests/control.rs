@@ -1,4 +1,4 @@
-//! Timers, posted work, counters and the end of a loop.
+//! Timers, posted work, counters and stopping.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(
     clippy::disallowed_methods,
@@ -28,7 +28,7 @@ fn timers_fire_in_the_order_of_their_deadlines() {
     assert_eq!(a.machine().fired, [0, 1, 2, 3, 4, 5]);
     assert!(
         a.clock().now() >= now + Duration::from_micros(8500),
-        "none fires early"
+        "no timer fires early"
     );
     assert!(a.snapshot().event_loop.timeouts <= 6);
 }
@@ -48,7 +48,7 @@ fn waiting_for_a_timer_takes_few_rounds() {
 }
 
 #[test]
-fn a_deadline_that_the_machine_leaves_standing_is_counted_and_no_busy_loop() {
+fn a_past_deadline_left_by_the_machine_is_counted_and_causes_no_busy_loop() {
     let mut a = script_loop();
     a.machine_mut().ignores_deadlines = true;
     a.machine_mut().timers.set(1, Time::ZERO);
@@ -107,7 +107,7 @@ fn posted_work_runs_in_order_on_the_loop_s_thread_and_stop_ends_it() {
 }
 
 #[test]
-fn events_reach_the_program_which_may_answer_by_changing_the_machine() {
+fn events_reach_the_program_which_may_change_the_machine() {
     let mut a = script_loop();
     a.machine_mut().events.extend([1, 2]);
     let mut seen = Vec::new();
@@ -137,7 +137,7 @@ fn a_loop_that_was_stopped_can_run_again() {
 }
 
 #[test]
-fn the_output_of_a_stopping_loop_still_goes_out() {
+fn a_stopping_loop_still_writes_its_output() {
     let receiver = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     receiver.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut a = script_loop();

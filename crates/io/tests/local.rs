@@ -27,7 +27,7 @@ fn framed(frame: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A loop that listens, in a directory that lives as long as it is kept.
+/// Returns a listening loop, and the directory of its socket, which lives as long as it is kept.
 fn server(change: impl FnOnce(&mut UnixListenerConfig)) -> (EventLoop<Script>, PathBuf, TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("whimbrel.sock");
@@ -48,7 +48,7 @@ fn attach(server: &mut EventLoop<Script>, path: &Path) -> (UnixStream, PortId) {
     (stream, PortId(server.snapshot().ports.last().unwrap().port))
 }
 
-/// Reads what is there now, at most `limit` bytes.
+/// Reads available bytes, at most `limit`.
 fn read_some(stream: &mut UnixStream, into: &mut Vec<u8>, limit: usize) {
     let mut buffer = vec![0; limit];
     match stream.read(&mut buffer) {
@@ -57,7 +57,7 @@ fn read_some(stream: &mut UnixStream, into: &mut Vec<u8>, limit: usize) {
     }
 }
 
-/// Rounds of the server until the program has been disconnected.
+/// Runs the server until the program has been disconnected.
 fn until_disconnected(server: &mut EventLoop<Script>, stream: &mut UnixStream) {
     let mut byte = [0; 1];
     until(server, "the end of the connection", |_| {
@@ -107,7 +107,7 @@ fn a_frame_of_four_mebibytes_arrives_whole_from_pieces_of_any_size() {
 }
 
 #[test]
-fn two_loops_exchange_frames_of_all_sizes_and_the_answers_come_back() {
+fn two_loops_exchange_frames_of_all_sizes_in_both_directions() {
     let (mut server, path, _directory) = server(|_| {});
     server.machine_mut().echo = true;
     let mut client = script_loop();
@@ -138,7 +138,7 @@ fn two_loops_exchange_frames_of_all_sizes_and_the_answers_come_back() {
 }
 
 #[test]
-fn a_program_that_does_not_read_blocks_itself_alone_and_loses_nothing() {
+fn a_program_that_does_not_read_blocks_only_itself_and_loses_nothing() {
     let (mut server, path, _directory) = server(|_| {});
     let (mut slow, slow_port) = attach(&mut server, &path);
     let (mut quick, quick_port) = attach(&mut server, &path);
@@ -162,7 +162,7 @@ fn a_program_that_does_not_read_blocks_itself_alone_and_loses_nothing() {
     idle_rounds(&mut server);
     assert!(
         server.machine().outbox.len() > 20,
-        "what cannot be sent stays with the machine"
+        "unsent frames stay with the machine"
     );
 
     let expected: Vec<u8> = frames.iter().flat_map(|frame| framed(frame)).collect();
@@ -208,7 +208,10 @@ fn a_machine_that_writes_on_although_blocked_is_buffered_to_a_bound_and_then_cut
     let whole: Vec<u8> = (0..got.len().div_ceil(1004))
         .flat_map(|n| framed(&pattern(1000, n)))
         .collect();
-    assert!(whole.starts_with(&got), "what did arrive has no hole");
+    assert!(
+        whole.starts_with(&got),
+        "the bytes that arrived have no hole"
+    );
     assert!(got.len() < frames * 1004);
     let snapshot = server.snapshot();
     assert_eq!(snapshot.closed_transports.overflow_closed, 1);
@@ -250,7 +253,7 @@ fn a_program_that_leaves_takes_its_port_down_and_half_a_frame_is_counted() {
 }
 
 #[test]
-fn what_was_sent_before_a_close_still_arrives() {
+fn output_before_a_close_still_arrives() {
     let (mut server, path, _directory) = server(|_| {});
     let (mut program, port) = attach(&mut server, &path);
     let frame = pattern(LARGE, 9);
@@ -295,7 +298,7 @@ fn programs_beyond_the_maximum_are_refused_and_room_is_made_by_leaving() {
 fn a_stale_socket_file_is_replaced() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("stale.sock");
-    // Unlike this crate's, the listener of std leaves its file behind.
+    // Unlike this crate's listener, that of std leaves its file behind.
     drop(UnixListener::bind(&path).unwrap());
     assert!(path.exists());
     let mut server = script_loop();
@@ -306,7 +309,7 @@ fn a_stale_socket_file_is_replaced() {
 }
 
 #[test]
-fn a_socket_on_which_somebody_answers_is_left_alone() {
+fn a_socket_file_in_use_is_left_alone() {
     let (mut first, path, _directory) = server(|_| {});
     let error = script_loop()
         .add_unix_listener(UnixListenerConfig::new("second", &path))
@@ -321,7 +324,7 @@ fn a_socket_on_which_somebody_answers_is_left_alone() {
 }
 
 #[test]
-fn a_file_that_is_no_socket_is_never_removed() {
+fn a_file_other_than_a_socket_is_never_removed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("thesis.txt");
     fs::write(&path, "ten years of work").unwrap();
@@ -354,7 +357,7 @@ fn the_socket_file_of_a_successor_is_not_removed() {
 }
 
 #[test]
-fn attaching_where_nobody_listens_says_what_to_start() {
+fn attaching_without_a_listener_names_the_command_to_start() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("nobody.sock");
     let error = script_loop()
@@ -365,7 +368,7 @@ fn attaching_where_nobody_listens_says_what_to_start() {
 }
 
 #[test]
-fn memory_of_large_frames_is_given_back_without_disturbing_the_connection() {
+fn memory_of_large_frames_is_released_without_disturbing_the_connection() {
     let (mut server, path, _directory) = server(|_| {});
     let (mut program, port) = attach(&mut server, &path);
     for number in 0..2 {

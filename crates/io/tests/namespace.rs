@@ -1,6 +1,6 @@
-//! What needs interfaces of its own: TUN devices, full send queues, links that become narrower.
-//! Each test makes a network namespace for its thread; without the privilege to do so it says that
-//! it was skipped.
+//! Tests that need their own interfaces: TUN devices, full send queues, links that become narrower.
+//! Each test runs in a new network namespace; without the privilege for that it reports that it was
+//! skipped.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(
     clippy::disallowed_methods,
@@ -34,7 +34,8 @@ fn tun(name: &str, mtu: u16) -> TunDevice {
     tun
 }
 
-/// The next IPv4 packet that carries UDP; the kernel also sends its own over a new interface.
+/// Returns the next IPv4 packet that carries UDP; the kernel also sends packets of its own over a
+/// new interface.
 fn next_udp(tun: &TunDevice) -> Option<Vec<u8>> {
     let mut buffer = vec![0; 65_535];
     loop {
@@ -72,7 +73,8 @@ fn packets_pass_between_the_kernel_and_a_machine_through_a_tun_device() {
             .into_iter()
             .find(is_ours)
             .unwrap();
-        // Turned round, it is an answer; the checksums do not change with the order of addresses.
+        // With its addresses swapped, the packet is a reply; the checksums do not depend on the
+        // order of addresses.
         packet[12..20].rotate_left(4);
         packet[20..24].rotate_left(2);
         a.machine_mut().send(port, vec![packet]);
@@ -88,7 +90,7 @@ fn packets_pass_between_the_kernel_and_a_machine_through_a_tun_device() {
 }
 
 #[test]
-fn the_mtu_of_a_neighbour_is_that_of_its_route_and_follows_it_down() {
+fn the_mtu_of_a_neighbour_follows_that_of_its_route_down() {
     in_new_namespace(|| {
         let tun = tun("whim1", 1400);
         let mut a = script_loop();
@@ -97,7 +99,7 @@ fn the_mtu_of_a_neighbour_is_that_of_its_route_and_follows_it_down() {
         let port = a.add_udp(config).unwrap().ports[0];
         assert_eq!(a.machine().ports[&port].mtu, 1372);
         tun.set_mtu(1300).unwrap();
-        // As one call with offload, then alone: the kernel refuses both.
+        // In one call with offload, then alone: the kernel refuses both.
         a.machine_mut().send(port, vec![vec![1; 1372]; 3]);
         until(&mut a, "a lower MTU", |a| {
             a.machine().ports[&port].mtu < 1372
@@ -123,7 +125,7 @@ fn the_mtu_of_a_neighbour_is_that_of_its_route_and_follows_it_down() {
 }
 
 #[test]
-fn an_icmp_message_that_a_packet_was_too_big_lowers_the_mtu() {
+fn an_icmp_packet_too_big_message_lowers_the_mtu() {
     in_new_namespace(|| {
         let tun = tun("whim2", 1500);
         let mut a = script_loop();
@@ -142,7 +144,7 @@ fn an_icmp_message_that_a_packet_was_too_big_lowers_the_mtu() {
     });
 }
 
-/// ICMP type 3 code 4 from the packet's destination about the packet (RFC 1191).
+/// Returns ICMP type 3 code 4 from the packet's destination about the packet (RFC 1191).
 fn fragmentation_needed(packet: &[u8], mtu: u16) -> Vec<u8> {
     let mut icmp = vec![3, 4, 0, 0, 0, 0];
     icmp.extend_from_slice(&mtu.to_be_bytes());
@@ -172,7 +174,7 @@ fn checksum(bytes: &[u8]) -> u16 {
 }
 
 #[test]
-fn a_full_send_queue_blocks_the_ports_and_all_that_waited_goes_out_afterwards() {
+fn a_full_send_queue_blocks_the_ports_and_waiting_frames_are_sent_afterwards() {
     in_new_namespace(|| {
         let made = ip(&[
             "link add v0 type veth peer name v1",
@@ -204,7 +206,7 @@ fn a_full_send_queue_blocks_the_ports_and_all_that_waited_goes_out_afterwards() 
         assert!(a.snapshot().transports[0].counters.would_block > 0);
         let waiting = a.snapshot().ports[0].counters.sent_frames;
         assert!(waiting < 60);
-        // Once the kernel knows where the peer is, packets flow.
+        // The kernel sends the packets once it knows the peer's Ethernet address.
         assert!(ip(&[
             "neighbour replace 10.77.0.2 lladdr 02:00:00:00:00:02 dev v0"
         ]));
@@ -249,7 +251,7 @@ fn a_tun_device_in_use_and_a_bad_name_are_told_apart() {
 }
 
 #[test]
-fn a_tcp_peer_that_never_answers_is_given_up_in_time() {
+fn connecting_to_a_silent_tcp_peer_times_out() {
     in_new_namespace(|| {
         let _tun = tun("whim5", 1400);
         let mut a = script_loop();
@@ -267,9 +269,7 @@ fn a_tcp_peer_that_never_answers_is_given_up_in_time() {
             *seen.borrow_mut() = Some(result)
         })
         .unwrap();
-        until(&mut a, "the end of patience", |_| {
-            outcome.borrow().is_some()
-        });
+        until(&mut a, "the timeout", |_| outcome.borrow().is_some());
         let error = outcome.borrow_mut().take().unwrap().unwrap_err();
         assert!(matches!(&error, IoError::ConnectTimedOut { .. }), "{error}");
         assert!(a.snapshot().transports.is_empty());
@@ -277,7 +277,7 @@ fn a_tcp_peer_that_never_answers_is_given_up_in_time() {
     });
 }
 
-/// The addresses of a UDP port's two ends.
+/// Returns the addresses of a UDP port's two ends.
 fn ends(info: &whimbrel_core::PortInfo) -> (SocketAddr, SocketAddr) {
     let Medium::Udp { local, remote } = info.medium else {
         panic!("{info:?}")
@@ -286,7 +286,7 @@ fn ends(info: &whimbrel_core::PortInfo) -> (SocketAddr, SocketAddr) {
 }
 
 #[test]
-fn one_udp_socket_serves_many_peers_and_knows_its_own_address_towards_each() {
+fn one_udp_socket_serves_many_peers_and_knows_its_source_address_for_each() {
     in_new_namespace(|| {
         let Some(wire) = Wire::lay() else { return };
         let mut a = script_loop();

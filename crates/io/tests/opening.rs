@@ -1,5 +1,5 @@
-//! Ports that a machine asks for: over each medium they come up with the token of the request, or
-//! the request is refused, once.
+//! Ports that a machine requests: over each medium they come up with the token of the request, or
+//! the request is refused once.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
@@ -81,7 +81,7 @@ fn datagrams_streams_and_sockets_come_up_with_their_token() {
 }
 
 #[test]
-fn what_nobody_listens_on_is_refused() {
+fn endpoints_without_a_listener_are_refused() {
     let free = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -119,7 +119,7 @@ fn a_host_name_is_looked_up_and_an_unknown_one_refused() {
 }
 
 #[test]
-fn a_configured_neighbour_whose_name_is_unknown_stops_nothing() {
+fn a_configured_neighbour_with_an_unknown_name_delays_nothing() {
     let mut event_loop = script_loop();
     let peer = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let any: SocketAddr = (Ipv4Addr::UNSPECIFIED, 0).into();
@@ -160,7 +160,7 @@ fn a_shared_port_uses_the_socket_that_listens() {
     ask(&mut event_loop, 1, udp(peer.local_addr().unwrap(), true));
     let info = until_opened(&mut event_loop, 1);
     assert!(matches!(info.medium, Medium::Udp { local, .. } if local == link.local));
-    // The same peer twice on one socket is refused.
+    // A second port to the same peer on one socket is refused.
     ask(&mut event_loop, 2, udp(peer.local_addr().unwrap(), true));
     until_refused(&mut event_loop, 2);
 }

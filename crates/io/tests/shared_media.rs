@@ -1,4 +1,4 @@
-//! UDP multicast and Ethernet, over a wire between two network namespaces; and the list of
+//! UDP multicast and Ethernet over a wire between two network namespaces, and the list of
 //! interfaces.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(
@@ -35,7 +35,7 @@ fn join(interface: &str, group: &str) -> (EventLoop<Script>, PortId, SocketAddr)
 }
 
 #[test]
-fn interfaces_are_listed_with_what_matters() {
+fn interfaces_are_listed_with_their_properties() {
     in_new_namespace(|| {
         let Some(_wire) = Wire::lay() else { return };
         assert!(ip(&["link set e0 mtu 1400"]));
@@ -98,7 +98,7 @@ fn a_multicast_group_reaches_the_others_on_the_wire_and_never_comes_back() {
         assert_eq!(
             a.machine().inbox,
             [(port_a, b"answer".to_vec())],
-            "nothing of one's own"
+            "own frames do not arrive"
         );
         assert_eq!(b.machine().inbox.len(), 30);
         assert_eq!(
@@ -110,7 +110,7 @@ fn a_multicast_group_reaches_the_others_on_the_wire_and_never_comes_back() {
 }
 
 #[test]
-fn only_what_is_sent_to_the_group_on_that_interface_arrives() {
+fn only_frames_to_the_group_on_that_interface_arrive() {
     in_new_namespace(|| {
         let Some(wire) = Wire::lay() else { return };
         assert!(ip(&[
@@ -123,7 +123,7 @@ fn only_what_is_sent_to_the_group_on_that_interface_arrives() {
         let (mut other, _, _) = join("e8", GROUP);
         wire.enter(1);
         let socket = UdpSocket::bind("10.77.0.2:0").unwrap();
-        // To this machine alone, to another group, and to the group.
+        // One datagram to this machine alone, one to another group, and one to the group.
         socket.send_to(b"unicast", "10.77.0.1:56363").unwrap();
         socket
             .send_to(b"another group", "224.0.23.171:56363")
@@ -135,7 +135,7 @@ fn only_what_is_sent_to_the_group_on_that_interface_arrives() {
         assert_eq!(a.machine().inbox, [(port, b"group".to_vec())]);
         assert!(
             other.machine().inbox.is_empty(),
-            "the other interface hears nothing"
+            "the other interface receives nothing"
         );
     });
 }
@@ -144,7 +144,7 @@ fn only_what_is_sent_to_the_group_on_that_interface_arrives() {
 fn multicast_works_over_ipv6_link_local_addresses() {
     in_new_namespace(|| {
         let Some(wire) = Wire::lay() else { return };
-        // Without the wait for duplicates that interfaces do by default.
+        // `nodad` skips the wait for duplicate address detection.
         let replace = |device: &str, address: &str| {
             ip(&[&format!(
                 "address add {address}/64 dev {device} nodad scope link"
@@ -185,7 +185,7 @@ fn a_group_too_long_for_its_interface_follows_the_mtu_down_and_closes_with_its_p
 }
 
 #[test]
-fn an_address_that_is_no_group_or_an_interface_without_one_is_refused() {
+fn joining_needs_a_group_address_and_an_interface_address() {
     in_new_namespace(|| {
         let Some(_wire) = Wire::lay() else { return };
         let refused = |group: &str, interface: &str| {
@@ -256,13 +256,9 @@ fn ethernet_frames_pass_between_stations_and_callers_get_ports() {
         // Padding may follow a short frame.
         assert!(b.machine().inbox[0].1.starts_with(b"answer"));
         idle_rounds(&mut a);
-        assert_eq!(
-            a.machine().inbox.len(),
-            50,
-            "nothing of one's own comes back"
-        );
+        assert_eq!(a.machine().inbox.len(), 50, "own frames do not come back");
 
-        // A caller that is configured comes back as a neighbour; twice the same is refused.
+        // A caller that is configured comes back as a neighbour. A second configuration is refused.
         let neighbour = EthernetNeighbour {
             label: "b".into(),
             address: link_b.local,
@@ -305,8 +301,8 @@ fn an_ethernet_group_has_a_port_of_its_own_beside_the_stations() {
         });
         assert_eq!(b.machine().inbox[0].0, group_b);
         idle_rounds(&mut a);
-        assert!(a.machine().inbox.is_empty(), "nothing of one's own");
-        // From a station that is no neighbour of the other, to it alone.
+        assert!(a.machine().inbox.is_empty(), "own frames do not arrive");
+        // A station sends to one that does not have it as a neighbour.
         b.machine_mut()
             .send(link_b.ports[0], vec![block(5, b"who am I")]);
         until_both(&mut b, &mut a, "the frame to be refused", |_, a| {

@@ -1,4 +1,4 @@
-//! A signal asks the loop to stop. In a test binary of its own, for a signal reaches the whole
+//! A signal asks the loop to stop. This test has its own binary, because a signal reaches the whole
 //! process.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -24,7 +24,7 @@ use whimbrel_io::{
 
 const LIMITS: usize = 8800;
 
-/// A loop that listens on TCP.
+/// Returns a loop that listens on TCP.
 fn tcp_server(
     bind: &str,
     change: impl FnOnce(&mut TcpListenerConfig),
@@ -39,7 +39,7 @@ fn tcp_server(
 
 type Outcome = Rc<RefCell<Option<Result<PortId, IoError>>>>;
 
-/// Starts to connect; the outcome appears in what is answered.
+/// Starts to connect. The outcome appears in the returned value.
 fn connect(client: &mut EventLoop<Script>, address: SocketAddr, timeout: Duration) -> Outcome {
     let outcome = Outcome::default();
     let seen = Rc::clone(&outcome);
@@ -93,7 +93,7 @@ fn many_packets_of_any_sizes_in_one_transmit_arrive_one_by_one_and_leave_in_few_
         .add_unix_stream("b", "a", there, StreamLimits::tlv(LIMITS))
         .unwrap();
     let packets = a_thousand_packets();
-    // One transmit of some megabytes, then each packet as a transmit of its own.
+    // One transmit of some megabytes, then each packet as a separate transmit.
     a.machine_mut().send(from, vec![packets.concat()]);
     packets
         .iter()
@@ -188,7 +188,7 @@ fn tcp_carries_packets_both_ways_and_both_ends_know_their_addresses() {
         assert_eq!(
             (*remote, *their_local),
             (address, address),
-            "never an IPv4 address in IPv6 clothes"
+            "never an IPv4-mapped IPv6 address"
         );
         assert_eq!(local, their_remote);
         assert_eq!(
@@ -263,7 +263,7 @@ fn transports_are_opened_from_another_thread_while_the_loop_runs() {
 }
 
 #[test]
-fn packets_that_come_octet_by_octet_are_whole_in_the_end() {
+fn packets_that_arrive_octet_by_octet_are_delivered_whole() {
     let (mut server, address) = tcp_server("127.0.0.1:0", |_| {});
     let (mut stream, port) = attach(&mut server, address);
     stream.set_nodelay(true).unwrap();
@@ -282,7 +282,7 @@ fn packets_that_come_octet_by_octet_are_whole_in_the_end() {
 }
 
 #[test]
-fn a_length_beyond_the_limit_or_a_bad_type_ends_that_connection_alone() {
+fn a_length_beyond_the_limit_or_a_bad_type_ends_only_that_connection() {
     let endless = [6, 255, 255, 255, 255, 255, 255, 255, 255, 255];
     let one_too_many = [6, 253, 0x22, 0x5d]; // 4 + 8797 = 8801
     let type_zero = [0, 1, 2];
@@ -339,7 +339,7 @@ fn a_stream_of_named_types_ends_at_the_first_octet_of_another() {
 }
 
 #[test]
-fn a_peer_that_never_reads_is_blocked_alone_and_loses_nothing() {
+fn a_peer_that_never_reads_blocks_only_itself_and_loses_nothing() {
     let (mut server, address) = tcp_server("127.0.0.1:0", |_| {});
     let (mut slow, slow_port) = attach(&mut server, address);
     let (mut quick, quick_port) = attach(&mut server, address);
@@ -355,7 +355,7 @@ fn a_peer_that_never_reads_is_blocked_alone_and_loses_nothing() {
     idle_rounds(&mut server);
     assert!(
         server.machine().outbox.len() > 100,
-        "what cannot be sent stays with the machine"
+        "unsent frames stay with the machine"
     );
     for number in 0..100 {
         quick.write_all(&block(5, &[number])).unwrap();
@@ -432,7 +432,7 @@ fn peers_beyond_the_maximum_are_refused_and_room_is_made_by_leaving() {
 }
 
 #[test]
-fn a_tcp_port_in_use_is_named_with_the_command_that_shows_by_whom() {
+fn the_error_for_a_tcp_port_in_use_names_the_command_that_shows_the_program() {
     let (_server, address) = tcp_server("127.0.0.1:0", |_| {});
     let config = TcpListenerConfig::new("second", address, StreamLimits::tlv(LIMITS));
     let error = script_loop().add_tcp_listener(config).unwrap_err();

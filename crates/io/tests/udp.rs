@@ -25,7 +25,7 @@ fn test_socket() -> UdpSocket {
     socket
 }
 
-/// Two loops that are each other's neighbours, and the port of each.
+/// Two loops that are neighbours of each other, and the port of each.
 fn pair(offload: bool) -> (EventLoop<Script>, PortId, EventLoop<Script>, PortId) {
     let (mut a, mut b) = (script_loop(), script_loop());
     let config = |bind| UdpConfig {
@@ -46,7 +46,7 @@ fn pair(offload: bool) -> (EventLoop<Script>, PortId, EventLoop<Script>, PortId)
     (a, port_a, b, link_b.ports[0])
 }
 
-/// Sends numbers one after the other, each again and again until its answer comes.
+/// Sends numbers one after the other, each repeatedly until its reply arrives.
 struct Pinger {
     port: PortId,
     next: u32,
@@ -94,7 +94,7 @@ impl Machine for Pinger {
     }
 }
 
-/// Answers two frames of three.
+/// Replies to two of three frames.
 #[derive(Default)]
 struct LossyEcho {
     seen: u32,
@@ -137,7 +137,7 @@ impl Machine for LossyEcho {
 }
 
 #[test]
-fn a_ping_pong_that_loses_frames_and_sends_again_completes() {
+fn a_ping_pong_that_retransmits_lost_frames_completes() {
     let mut echo = EventLoop::new(Clock::start(), LossyEcho::default()).unwrap();
     let server = echo
         .add_udp(UdpConfig::new("server", any_port()).listen(CallerLimits::default()))
@@ -257,7 +257,7 @@ fn a_full_table_closes_the_caller_idle_for_longest() {
 }
 
 #[test]
-fn a_full_table_of_talking_callers_refuses_new_ones() {
+fn a_full_table_of_active_callers_refuses_new_ones() {
     let mut server = script_loop();
     let limits = CallerLimits {
         max: 2,
@@ -321,10 +321,11 @@ fn callers_that_never_expire_stay_until_the_machine_closes_them_and_kept_ones_ma
         });
         if number == 0 {
             assert!(server.keep_caller(PortId(0)));
-            assert!(!server.keep_caller(PortId(0)), "it is none any more");
+            assert!(!server.keep_caller(PortId(0)), "it is no longer a caller");
         }
     }
-    // The first is kept beyond the table; of the three others, the one idle for longest made room.
+    // The first is kept and no longer in the table. Of the three others, the longest idle was
+    // evicted.
     let ports: Vec<PortId> = server.machine().ports.keys().copied().collect();
     assert_eq!(ports, [PortId(0), PortId(2), PortId(3)]);
     clients[0].send_to(b"again", link.local).unwrap();
@@ -347,7 +348,7 @@ fn callers_that_never_expire_stay_until_the_machine_closes_them_and_kept_ones_ma
 }
 
 #[test]
-fn strangers_are_counted_where_nobody_listens_and_empty_datagrams_are_dropped() {
+fn unknown_senders_are_counted_without_a_listener_and_empty_datagrams_are_dropped() {
     let (mut a, port_a, mut b, _) = pair(true);
     let at = b.snapshot().transports[0]
         .local
@@ -427,8 +428,8 @@ fn a_caller_that_is_configured_comes_back_as_a_neighbour_and_only_once() {
 }
 
 #[test]
-fn frames_to_a_peer_that_is_not_there_are_no_fault_of_the_loop() {
-    // An address that no other test uses, so that nobody takes the port meanwhile.
+fn frames_to_an_absent_peer_are_not_an_error_of_the_loop() {
+    // No other test uses this address, so the port stays free.
     let gone = UdpSocket::bind("127.9.8.7:0")
         .unwrap()
         .local_addr()
@@ -465,7 +466,7 @@ fn frames_beyond_the_mtu_are_dropped_and_counted() {
     );
     a.machine_mut().send(port_a, vec![vec![1; 1473]]);
     a.machine_mut().send(port_a, vec![vec![2; 1472]]);
-    until_both(&mut a, &mut b, "the one that fits", |_, b| {
+    until_both(&mut a, &mut b, "the frame that fits", |_, b| {
         !b.machine().inbox.is_empty()
     });
     assert_eq!(b.machine().inbox, [(port_b, vec![2; 1472])]);
@@ -473,14 +474,14 @@ fn frames_beyond_the_mtu_are_dropped_and_counted() {
 }
 
 #[test]
-fn answers_come_from_the_address_that_was_called() {
+fn replies_come_from_the_address_that_the_peer_sent_to() {
     let mut server = script_loop();
     server.machine_mut().echo = true;
     let config =
         UdpConfig::new("all", "0.0.0.0:0".parse().unwrap()).listen(CallerLimits::default());
     let port = server.add_udp(config).unwrap().local.port();
     let client = test_socket();
-    // A connected socket only takes datagrams from the very address that it called.
+    // A connected socket accepts datagrams only from the address that it sent to.
     client.connect(("127.0.0.2", port)).unwrap();
     client.send(b"hello").unwrap();
     until(&mut server, "an answer", |server| {
@@ -491,7 +492,7 @@ fn answers_come_from_the_address_that_was_called() {
 }
 
 #[test]
-fn a_socket_bound_to_all_of_ipv6_speaks_ipv4_and_shows_the_peer_plainly() {
+fn a_socket_bound_to_all_of_ipv6_accepts_ipv4_and_shows_the_peer_s_ipv4_address() {
     let mut server = script_loop();
     server.machine_mut().echo = true;
     let config = UdpConfig::new("all", "[::]:0".parse().unwrap()).listen(CallerLimits::default());
@@ -516,7 +517,7 @@ fn a_socket_bound_to_all_of_ipv6_speaks_ipv4_and_shows_the_peer_plainly() {
 }
 
 #[test]
-fn a_port_in_use_is_named_with_what_to_do() {
+fn the_error_for_a_port_in_use_says_what_to_do() {
     let holder = test_socket();
     let taken = holder.local_addr().unwrap();
     let mut a = script_loop();
@@ -535,7 +536,7 @@ fn a_port_in_use_is_named_with_what_to_do() {
 }
 
 #[test]
-fn an_address_of_another_machine_is_named_with_what_to_do() {
+fn the_error_for_a_foreign_address_says_what_to_do() {
     let error = script_loop()
         .add_udp(UdpConfig::new("uplink", "192.0.2.1:0".parse().unwrap()))
         .unwrap_err();

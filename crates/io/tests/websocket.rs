@@ -1,4 +1,4 @@
-//! WebSocket: handshake, messages, pings, limits, rubbish.
+//! WebSocket: handshake, messages, pings, limits, malformed input.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(
     clippy::disallowed_methods,
@@ -52,8 +52,7 @@ fn call(client: &mut EventLoop<Script>, address: SocketAddr) -> Outcome {
     outcome
 }
 
-/// A client of another make than this crate's: `tungstenite` on a socket, as its own documentation
-/// has it.
+/// Connects an independent client: `tungstenite` on a socket, as in its documentation.
 fn attach(server: &mut EventLoop<Script>, address: SocketAddr) -> WebSocket<TcpStream> {
     let stream = raw(address);
     let mut attempt = tungstenite::client(format!("ws://{address}/"), stream);
@@ -82,7 +81,7 @@ fn only_port(server: &EventLoop<Script>) -> PortId {
     *server.machine().ports.keys().next().unwrap()
 }
 
-/// What comes next, unless nothing does.
+/// Returns the next message, if there is one.
 fn next(socket: &mut WebSocket<TcpStream>) -> Option<Message> {
     match socket.read() {
         Ok(message) => Some(message),
@@ -134,7 +133,7 @@ fn each_binary_message_is_one_frame_both_ways() {
     frames
         .iter()
         .for_each(|frame| server.machine_mut().send(port, vec![frame.clone()]));
-    // And one transmit of several frames.
+    // A transmit of several frames.
     server
         .machine_mut()
         .send(port, vec![vec![1; 50], vec![2; 50], vec![3; 20]]);
@@ -181,7 +180,7 @@ fn two_loops_connect_and_exchange_frames() {
     assert_eq!(
         server.snapshot().closed_transports.malformed_closed,
         0,
-        "a farewell is no fault"
+        "a close frame is not an error"
     );
 }
 
@@ -199,7 +198,7 @@ fn text_is_counted_and_ignored() {
 }
 
 #[test]
-fn a_ping_is_answered_and_a_silent_peer_is_asked_and_then_given_up() {
+fn a_ping_is_answered_and_a_silent_peer_is_pinged_and_then_disconnected() {
     let (mut server, address) = server(|limits| {
         limits.ping_after = Duration::from_millis(30);
         limits.pong_timeout = Duration::from_millis(60);
@@ -210,7 +209,7 @@ fn a_ping_is_answered_and_a_silent_peer_is_asked_and_then_given_up() {
         .unwrap();
     let mut asked = false;
     let mut answered = false;
-    until(&mut server, "the answer and the question", |_| {
+    until(&mut server, "the pong and the ping", |_| {
         match next(&mut program) {
             Some(Message::Pong(data)) => answered = data == "there?",
             Some(Message::Ping(_)) => asked = true,
@@ -218,7 +217,7 @@ fn a_ping_is_answered_and_a_silent_peer_is_asked_and_then_given_up() {
         }
         asked && answered
     });
-    // `next` has answered the question by itself; from now on nothing does.
+    // `next` has answered the ping by itself; from now on nothing answers.
     let port = only_port(&server);
     until(&mut server, "the port to go down", |server| {
         server.machine().down(port)
@@ -227,7 +226,7 @@ fn a_ping_is_answered_and_a_silent_peer_is_asked_and_then_given_up() {
 }
 
 #[test]
-fn a_handshake_that_never_ends_is_given_up_and_opens_no_port() {
+fn a_handshake_that_never_ends_times_out_and_opens_no_port() {
     let (mut server, address) =
         server(|limits| limits.handshake_timeout = Duration::from_millis(50));
     let mut stream = raw(address);
@@ -245,7 +244,7 @@ fn handshake(address: SocketAddr, origin: &str) -> String {
     )
 }
 
-/// A server that takes pages of `https://app.example`.
+/// Returns a server that admits pages of `https://app.example`.
 fn server_of_pages() -> (EventLoop<Script>, SocketAddr) {
     let mut server = script_loop();
     let config = WebSocketListenerConfig {
@@ -261,7 +260,7 @@ fn server_of_pages() -> (EventLoop<Script>, SocketAddr) {
 }
 
 #[test]
-fn a_page_of_another_origin_is_told_so_and_opens_no_port() {
+fn a_page_of_another_origin_is_refused_and_opens_no_port() {
     let (mut server, address) = server_of_pages();
     for origin in ["https://evil.example", "null"] {
         let mut stream = raw(address);
@@ -294,7 +293,7 @@ fn a_page_of_another_origin_is_told_so_and_opens_no_port() {
 }
 
 #[test]
-fn a_port_tells_of_the_page_at_its_other_end() {
+fn a_port_names_the_page_of_its_peer() {
     let (mut server, address) = server_of_pages();
     let mut stream = raw(address);
     let request = handshake(address, "https://app.example");
@@ -364,7 +363,7 @@ fn a_message_beyond_the_limit_ends_the_connection_before_it_is_read() {
     until(&mut server, "the largest", |server| {
         server.machine().inbox.len() == 1
     });
-    // A binary message of 2^40 bytes, masked: its length alone is too much.
+    // The length of a binary message of 2^40 bytes, masked, is beyond the limit.
     program
         .get_mut()
         .write_all(&[0x82, 0xff, 0, 0, 1, 0, 0, 0, 0, 0, 9, 9, 9, 9])
@@ -372,7 +371,7 @@ fn a_message_beyond_the_limit_ends_the_connection_before_it_is_read() {
     until_disconnected(&mut server, program.get_mut());
     assert_eq!(server.snapshot().closed_transports.oversize_closed, 1);
 
-    // Nor in fragments.
+    // The limit holds for fragments, too.
     let mut program = attach(&mut server, address);
     until(&mut server, "a port", |server| {
         !server.machine().ports.is_empty()
@@ -389,7 +388,7 @@ fn a_message_beyond_the_limit_ends_the_connection_before_it_is_read() {
 }
 
 #[test]
-fn a_peer_that_never_reads_is_blocked_alone() {
+fn a_peer_that_never_reads_blocks_only_itself() {
     let (mut server, address) = server(|_| {});
     let mut slow = attach(&mut server, address);
     until(&mut server, "a port", |server| {
@@ -411,7 +410,7 @@ fn a_peer_that_never_reads_is_blocked_alone() {
     idle_rounds(&mut server);
     assert!(
         server.machine().outbox.len() > 100,
-        "what cannot be sent stays with the machine"
+        "unsent frames stay with the machine"
     );
     server
         .machine_mut()
@@ -451,7 +450,7 @@ fn a_flood_of_pings_without_reading_costs_bounded_memory() {
 }
 
 #[test]
-fn a_server_that_speaks_no_websocket_is_reported() {
+fn a_server_that_does_not_speak_websocket_is_reported() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut client = script_loop();
     let outcome = call(&mut client, listener.local_addr().unwrap());

@@ -148,7 +148,7 @@ fn issued(keychain: &Keychain, key: &Name, version: u64) -> Certificate {
 }
 
 #[test]
-fn the_newest_certificate_from_somebody_else_is_the_default_unless_another_is_chosen() {
+fn the_newest_certificate_of_another_issuer_is_the_default_unless_another_is_chosen() {
     let (_folder, mut keychain) = empty();
     let key = generate(&mut keychain, "/site/alice", 1);
     let own = keychain
@@ -239,7 +239,7 @@ fn safe_bags_of_python_ndn_and_ndnts_are_imported() {
 }
 
 #[test]
-fn what_is_unknown_is_named() {
+fn errors_name_unknown_keys() {
     let (_folder, mut keychain) = empty();
     let key = generate(&mut keychain, "/alice", 1);
     let nobody = name("/nobody");
@@ -296,7 +296,7 @@ fn a_name_is_not_given_to_another_key() {
         matches!(refused, Err(KeychainError::OtherKey(_))),
         "{refused:?}"
     );
-    // Another certificate of the same name, and one of a key that is not in the keychain.
+    // Another certificate of the same name, and one for a key that is not in the keychain.
     let mut anchor =
         CertificateDraft::new(name("/root/KEY/1"), Component::generic("self"), 1, validity);
     keychain
@@ -348,7 +348,7 @@ fn damaged_and_exposed_files_are_named_and_do_not_keep_the_others_from_being_use
     assert_eq!(
         exposed.count(),
         4,
-        "files written by others than us are open to all"
+        "the test creates files that everybody may read"
     );
     assert!(
         keychain
@@ -361,7 +361,7 @@ fn damaged_and_exposed_files_are_named_and_do_not_keep_the_others_from_being_use
 }
 
 #[test]
-fn a_file_left_by_a_crash_is_no_hindrance_and_a_swapped_key_is_noticed() {
+fn a_file_left_by_a_crash_is_harmless_and_a_swapped_key_is_detected() {
     let (_folder, mut keychain) = empty();
     let (alice, bob) = (
         generate(&mut keychain, "/alice", 1),
@@ -396,7 +396,7 @@ fn two_processes_do_not_undo_each_others_choices() {
     let mut two = again(&one);
     let bob = generate(&mut two, "/bob", 2);
     two.set_default_identity(&name("/bob")).expect("chosen");
-    // The first one has not read the folder since, and changes something else.
+    // The first process has not read the folder since, and changes another choice.
     let certificate = one
         .default_certificate(&alice)
         .expect("its own")
@@ -450,7 +450,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn a_keychain_holds_what_was_put_into_it_and_not_deleted(steps in prop::collection::vec(step(), 0..16)) {
+    fn a_keychain_holds_everything_added_and_not_deleted(steps in prop::collection::vec(step(), 0..16)) {
         let (_folder, mut keychain) = empty();
         let mut model: Vec<(Name, Name)> = Vec::new();
         let identity = |number: u8| name(&format!("/id/{number}"));

@@ -118,7 +118,7 @@ fn a_chain_to_an_anchor_is_followed_and_missing_certificates_are_asked_for() {
 }
 
 #[test]
-fn an_identity_speaks_only_for_names_below_it() {
+fn an_identity_signs_only_names_below_it() {
     let (root, alice) = (Party::new("/org", 1), Party::new("/org/alice", 2));
     let mut validator = Validator::new([root.own_certificate()]);
     add(&mut validator, &alice.certified_by(&root));
@@ -212,7 +212,7 @@ fn every_certificate_of_a_chain_is_valid_at_the_time() {
 }
 
 #[test]
-fn who_vouches_only_for_himself_is_not_trusted() {
+fn a_self_signed_identity_is_not_trusted() {
     let (root, mallory) = (Party::new("/org", 1), Party::new("/org", 2));
     let mut validator = Validator::new([root.own_certificate()]);
     let own = mallory.own_certificate();
@@ -299,7 +299,7 @@ fn an_anchor_cannot_be_replaced() {
 }
 
 #[test]
-fn what_no_key_signed_is_refused() {
+fn packets_without_a_key_s_signature_are_refused() {
     let mut validator = Validator::new([Party::new("/org", 1).own_certificate()]);
     let wire = Data::new(name("/org/x"), "x").encode(&DigestSigner);
     let refused = validate(&mut validator, &wire, Rule::AnyTrusted, NOW);
@@ -365,7 +365,7 @@ fn a_key_is_found_by_its_name_its_certificates_name_or_its_digest() {
 }
 
 #[test]
-fn a_signed_command_is_accepted_from_whom_an_anchor_vouches_for() {
+fn a_signed_command_is_accepted_under_an_anchor() {
     let (root, operator) = (Party::new("/org", 1), Party::new("/org/operator", 2));
     let mut validator = Validator::new([root.own_certificate()]);
     add(&mut validator, &operator.certified_by(&root));
@@ -446,9 +446,9 @@ fn a_keychains_certificates_lead_to_the_anchors() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Any set of certificates among a few parties, in any order of arrival and use: a packet is
-    /// accepted exactly if a path of certificates, each from an identity above, leads from the
-    /// anchor to its signer.
+    /// For any set of certificates among a few parties, in any order of arrival and use: a packet
+    /// is accepted if and only if a path of certificates, each from an identity above, leads from
+    /// the anchor to its signer.
     #[test]
     fn trust_is_reachability(
         issued in prop::collection::vec((0..6usize, 0..6usize), 0..14),

@@ -1,4 +1,4 @@
-//! Hosts that ask a host directly, one of them under another one's name.
+//! Hosts that connect to a host directly, one of them under another's name.
 
 use core::time::Duration;
 
@@ -18,7 +18,7 @@ const ORIGIN: WallClock = WallClock::new(1_767_225_600_000);
 const APP: u32 = 1;
 const CHUNK_LOG2: u8 = 16;
 
-/// A host; to the one that is called, its ports are callers'.
+/// A host. The host that others connect to sees inbound peers on its ports.
 struct OneOf {
     host: Host,
     is_called: bool,
@@ -68,7 +68,7 @@ fn keys(of: u8) -> KeyPair {
     KeyPair::from_secret(&[of; 32])
 }
 
-/// The host of key `of`, which calls itself `named` in its greetings.
+/// Returns the host of key `of`, which gives the name `named` in its greetings.
 fn host(of: u8, named: Guid, is_called: bool) -> OneOf {
     let mut config = HostConfig::new(keys(of), ORIGIN);
     config.hop.local = named;
@@ -171,7 +171,7 @@ impl World {
 }
 
 #[test]
-fn who_calls_under_the_name_of_another_caller_gets_nothing_of_the_others_data() {
+fn an_impostor_under_the_name_of_another_peer_gets_none_of_its_data() {
     for impostor_first in [true, false] {
         let mut world = World::new();
         let impostor = world

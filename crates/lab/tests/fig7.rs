@@ -1,5 +1,5 @@
-//! The testbed of [MFTP §5] in virtual time: every transfer here moves real bytes through the
-//! machines that ship.
+//! The testbed of [MFTP §5] in virtual time: every transfer moves real bytes through the production
+//! machines.
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 mod support;
@@ -10,7 +10,7 @@ use whimbrel_lab::scenario::{Plan, sim};
 
 const MIB: u64 = 1 << 20;
 
-/// The keys of a transfer of `len` bytes with `rtt_ms` between the routers.
+/// Returns the keys of a transfer of `len` bytes with `rtt_ms` between the routers.
 fn keys(rtt_ms: u64, len: u64) -> [(&'static str, String); 2] {
     [
         ("links.N2-N3.delay", format!("\"{} us\"", rtt_ms * 500)),
@@ -48,10 +48,10 @@ fn a_small_content_and_an_empty_one_arrive() {
     }
 }
 
-/// One chunk over hops that know nothing of their paths yet: the cost of each millisecond of round
-/// trip.
+/// One chunk over hops that have not measured their paths yet. The test bounds the cost of each
+/// millisecond of round trip.
 #[test]
-fn a_first_chunk_pays_for_few_round_trips() {
+fn a_first_chunk_takes_few_round_trips() {
     let took = |rtt_ms| fetch(&plan(1, rtt_ms, MIB, &[])).finished;
     let (near, far) = (took(10), took(110));
     println!(
@@ -94,10 +94,10 @@ fn an_outage_costs_hardly_more_than_its_length() {
     );
 }
 
-/// A flow that fills its storage during an outage: the source pauses, and goes on before the
-/// storage has run dry.
+/// A flow fills its storage during an outage: the source pauses, and resumes before the storage has
+/// drained.
 #[test]
-fn a_source_that_was_told_to_stop_is_told_to_go_on() {
+fn a_source_that_was_told_to_pause_is_told_to_resume() {
     let outage = "[{ start = \"1 s\", duration = \"20 s\" }]";
     let storage = "{ role = \"router\", storage = \"16 MiB\" }";
     let [record, undisturbed] = [outage, "[]"].map(|outages| {
@@ -130,8 +130,8 @@ fn routers_and_the_server_may_be_killed_at_any_time() {
             record.finished, record.longest_stall
         );
         assert!(record.finished > 3.0, "it ended before {victim} was killed");
-        // Virtual time, so this repeats: without Lost and Resend the receiver's timer (5 s) would
-        // find out.
+        // Virtual time, so this repeats. Without Lost and Resend, only the receiver's timer (5 s)
+        // would detect the loss.
         assert!(
             record.longest_stall < 2.0,
             "{victim} killed: a stall of {} s",
@@ -140,7 +140,7 @@ fn routers_and_the_server_may_be_killed_at_any_time() {
     }
 }
 
-/// Asks for the hash of all frames.
+/// Enables the hash of all frames.
 struct Hashing;
 
 impl sim::observe::Observer for Hashing {

@@ -1,4 +1,4 @@
-//! The real flent reads and draws what a study leaves.
+//! The real flent reads and draws the results of a study.
 //!
 //! `scripts/setup --check` installs it into target/flent; `scripts/test` names it in
 //! `WHIMBREL_FLENT`, and then the test fails without it.
@@ -11,7 +11,7 @@ use std::process::Command;
 
 use whimbrel_lab::study::{Backend, Study, StudyOptions, write_result};
 
-/// The study's testbed with one round-trip time, and a last hop of its own.
+/// The study's testbed with one round-trip time and its own last hop.
 fn scenario_text() -> String {
     let study = include_str!("../../../studies/mftp-fig8/scenario.toml");
     let mut text = study
@@ -62,7 +62,7 @@ fn flent_reads_and_draws_a_study() {
     let files = ["mftp", "tcp"]
         .map(|name| written.join(format!("flent/rtt-10ms-loss-0-{name}-run-1.flent.gz")));
     let run = |arguments: &[&OsStr]| {
-        // Its own settings folder, so that no user's matter.
+        // A separate settings folder keeps a user's settings out.
         let output = Command::new(&flent)
             .env("HOME", folder.path())
             .args(arguments)

@@ -1,7 +1,6 @@
 //! A client that moves from one access router to another in the middle of a transfer.
 //!
-//! N1 - N2 - two access routers, A and B; the client has a link to each, of which one at a time
-//! works.
+//! N1 - N2 - two access routers, A and B; the client has a link to each, and one at a time works.
 
 use core::time::Duration;
 use std::collections::BTreeSet;
@@ -141,7 +140,7 @@ impl World {
             chunk_log2: 18,
             in_order: false,
             reliability: Reliability::Nack,
-            // So long that only the network can bring what is missing.
+            // The timeout is so long that only the network can deliver the missing chunks.
             nack_timeout_ms: 600_000,
             credit: 8,
             resume: bytes::Bytes::new(),
@@ -194,9 +193,8 @@ impl World {
 }
 
 #[test]
-fn what_the_old_router_stores_follows_the_client_as_soon_as_its_binding_changes() {
-    // With a storage timer of an hour, nothing but the pushed binding can set the stored chunks
-    // free.
+fn chunks_stored_at_the_old_router_follow_the_client_once_its_binding_changes() {
+    // With a storage timer of an hour, only the pushed binding can release the stored chunks.
     let mut world = World::new(Duration::from_secs(3600));
     world.get();
     world.run(Duration::from_millis(1500));

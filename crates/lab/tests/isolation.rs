@@ -1,4 +1,4 @@
-//! What becomes of a lab whose process is killed, and of a lab without root.
+//! A lab whose process is killed, and a lab without root.
 //!
 //! Runs itself again as another process for each case. It has no test harness, because a process
 //! can enter a user namespace only while it has one thread.
@@ -30,7 +30,7 @@ fn main() {
         Some(VICTIM) => victim(),
         Some(UNPRIVILEGED) => unprivileged(),
         Some(THREADED) => threaded(),
-        // Test runners ask what there is before they run it.
+        // Test runners list the tests before they run them.
         Some("--list") => println!("isolation: test"),
         _ => run_all(),
     }
@@ -55,7 +55,7 @@ fn passed(what: &str) {
     println!("test {what} ... ok");
 }
 
-/// A lab with programs in it that does nothing more.
+/// Runs a lab with programs in it that does nothing more.
 fn victim() {
     let topology = netns::topology(&fig7(1, &[]), 1).unwrap();
     let host = topology.host("N3").unwrap();
@@ -84,7 +84,7 @@ fn victim() {
 }
 
 fn nothing_outlives(signal: Signal) {
-    // Whoever runs this in the background of a shell has SIGINT ignored, and children inherit that.
+    // A shell's background process has SIGINT ignored, and children inherit that.
     let mut lab = Command::new("env");
     lab.arg("--default-signal=INT,TERM")
         .arg(std::env::current_exe().unwrap())
@@ -96,7 +96,7 @@ fn nothing_outlives(signal: Signal) {
         .unwrap();
     let namespaces: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
     assert_eq!(namespaces.len(), 5, "{line}");
-    // The shell, two `sleep`, one more shell or what it became, and the first process of each of
+    // The shell, two `sleep`, one more shell or its replacement, and the first process of each of
     // five hosts.
     assert!(
         processes_in(&namespaces) >= 9,
@@ -116,7 +116,7 @@ fn nothing_outlives(signal: Signal) {
     assert_eq!(named, 0, "a lab gives no namespace a name");
     let devices = std::fs::read_to_string("/proc/self/net/dev").unwrap();
     assert!(!devices.contains("link0"), "{devices}");
-    passed(&format!("nothing outlives a lab that got {signal:?}"));
+    passed(&format!("no process outlives a lab that got {signal:?}"));
 }
 
 fn processes_in(namespaces: &[String]) -> usize {
@@ -131,7 +131,7 @@ fn processes_in(namespaces: &[String]) -> usize {
         .count()
 }
 
-/// As an ordinary user, with a TUN device that such users may open, as most distributions have it.
+/// Runs as an ordinary user, with a TUN device that such users may open, as in most distributions.
 fn without_root() {
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("isolation");
@@ -142,7 +142,7 @@ fn without_root() {
     for (case, what) in [
         (
             UNPRIVILEGED,
-            "a user without root builds a lab in a user namespace",
+            "an ordinary user builds a lab in a user namespace",
         ),
         (
             THREADED,
@@ -179,7 +179,7 @@ fn without_root() {
     }
 }
 
-/// Exit status for: this machine lets no ordinary user do this.
+/// Exit status of a machine that does not permit this to ordinary users.
 const NOT_PERMITTED: i32 = 77;
 
 fn unprivileged() {

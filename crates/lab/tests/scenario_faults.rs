@@ -1,4 +1,4 @@
-//! Every fault of a scenario names its file, line and key, and what would be right.
+//! Every error in a scenario names its file, line and key, and says what would be right.
 
 use std::path::Path;
 
@@ -46,16 +46,16 @@ fn read(text: &str) -> Result<Scenario, String> {
         .map_err(|faults| faults.to_string())
 }
 
-/// The faults of the sound scenario after a replacement, which has to take place.
+/// Returns the errors of the valid scenario after a replacement, which must take place.
 fn fault(old: &str, new: &str) -> String {
     assert!(SOUND.contains(old), "{old}");
     let read = read(&SOUND.replacen(old, new, 1));
     read.err()
-        .unwrap_or_else(|| format!("no fault was found after {old} -> {new}"))
+        .unwrap_or_else(|| format!("no error was found after {old} -> {new}"))
 }
 
 #[test]
-fn a_sound_scenario_has_all_settings_of_its_sweep() {
+fn a_valid_scenario_has_all_settings_of_its_sweep() {
     let scenario = read(SOUND).unwrap();
     assert_eq!((scenario.runs, scenario.settings.len()), (2, 6));
     let shown = |at: usize| {
@@ -83,7 +83,7 @@ fn a_sound_scenario_has_all_settings_of_its_sweep() {
 }
 
 #[test]
-fn faults_name_line_and_key_and_what_would_be_right() {
+fn errors_name_line_and_key_and_say_what_would_be_right() {
     for (old, new, said) in [
         (
             "runs = 2",
@@ -258,7 +258,7 @@ fn faults_name_line_and_key_and_what_would_be_right() {
 }
 
 #[test]
-fn one_reading_finds_every_fault() {
+fn one_reading_finds_every_error() {
     let text = SOUND
         .replace("delay = \"20 ms\"", "dealy = \"20 ms\"")
         .replace("loss = \"1 %\", backward", "los = \"1 %\", backward");
@@ -287,7 +287,7 @@ fn routers_without_a_name_server_are_refused_and_cut_off_receivers_too() {
 }
 
 #[test]
-fn a_move_is_a_link_that_goes_and_one_that_comes() {
+fn a_move_removes_one_link_and_adds_another() {
     use whimbrel_lab::scenario::event::Action;
     let text = "nodes = { a = \"host\", r = \"router\", b = \"host\" }\n\
         loads.f = { from = \"a\", to = \"b\", file = \"1 MB\" }\n\
@@ -316,7 +316,8 @@ fn a_move_is_a_link_that_goes_and_one_that_comes() {
 }
 
 proptest::proptest! {
-    /// No text makes the loader panic: neither any nor a sound one with a piece cut out.
+    /// No text makes the loader panic: neither random text nor a valid scenario with a piece cut
+    /// out.
     #[test]
     fn any_text_is_read_or_refused(noise in "\\PC{0,80}", from in 0usize..900, len in 0usize..60) {
         let _ = read(&noise);
@@ -329,7 +330,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn defaults_hold_for_nodes_that_say_nothing_and_strategies_are_known() {
+fn defaults_apply_to_nodes_without_settings_and_strategies_are_checked() {
     let text = "graph = { role = \"ndn-router\", line = { nodes = 3 } }\n\
         defaults.node = { strategy = \"asf\", content_store = \"1 MB\" }\n\
         nodes = { n2 = { role = \"ndn-router\", strategy = \"multicast\" } }\n\
@@ -497,7 +498,7 @@ fn a_back_end_may_have_keys_of_its_own() {
 }
 
 #[test]
-fn what_does_not_go_with_a_load_is_refused() {
+fn settings_that_do_not_fit_a_load_are_refused() {
     for (new, said) in [
         (
             "file = \"5 MB\", over = \"tcp\", nack_timer = \"2 s\"",
@@ -542,7 +543,7 @@ fn a_host_attaches_only_to_routers_and_a_link_without_emulation_has_no_propertie
         let faults = fault(old, new);
         assert!(faults.contains(said), "{said}\n{faults}");
     }
-    // As a default it is for hosts alone.
+    // As a default it applies to hosts only.
     let all = SOUND.replace("[loads]", "[defaults.node]\nrouter = \"router\"\n[loads]");
     let network = &read(&all).unwrap().settings[0].plan.network;
     let client = network.node("client").unwrap();
@@ -564,7 +565,7 @@ fn a_host_attaches_only_to_routers_and_a_link_without_emulation_has_no_propertie
 }
 
 #[test]
-fn what_a_back_end_cannot_do_names_the_line_that_asks_for_it() {
+fn features_that_a_back_end_lacks_are_refused_with_the_line() {
     let ndn = r#"
 graph = { role = "ndn-router", line = { nodes = 3 } }
 [defaults.link]

@@ -20,7 +20,7 @@ fn degrees(graph: &Graph) -> Vec<usize> {
     graph.neighbours().iter().map(Vec::len).collect()
 }
 
-/// No loops, names told apart, one part.
+/// Checks that the graph has no loops, distinct names, and one part.
 fn assert_sound(graph: &Graph) {
     assert!(graph.edges.iter().all(|edge| edge.ends.0 != edge.ends.1));
     let mut names = graph.nodes.clone();
@@ -96,9 +96,9 @@ proptest! {
         prop_assert!(degrees(&growing).iter().all(|found| *found >= degree));
     }
 
-    /// Against all distances by Floyd and Warshall: next hops lie on shortest paths and lead there;
-    /// all equal ones are found; the k shortest paths are sorted, loopless and begin with the
-    /// shortest.
+    /// The reference is the table of all distances by Floyd and Warshall. Next hops lie on shortest
+    /// paths and lead there; all equal ones are found; the k shortest paths are sorted, loopless
+    /// and begin with the shortest.
     #[test]
     fn routes_are_shortest(seed: u64, nodes in 4usize..14, from in 0usize..14, to in 0usize..14) {
         let network = random_network(seed, nodes);
@@ -156,7 +156,7 @@ proptest! {
             }
             at += 1;
         }
-        // As many links as nodes but the root: no loop.
+        // There are as many links as nodes except the root, so there is no loop.
         prop_assert_eq!(tree.links.len(), reached.len() - 1);
         for member in members {
             let depth = reached.iter().find(|(node, _)| *node == member).map(|(_, depth)| *depth);

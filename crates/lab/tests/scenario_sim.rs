@@ -122,7 +122,7 @@ lte = { between = ["n2", "client"], rate = "10 Mbit/s", delay = "20 ms" }
 }
 
 #[test]
-fn what_cannot_be_played_is_refused_by_name() {
+fn unsupported_events_are_refused_by_name() {
     let text = format!("{LINE}[[events]]\nat = \"1 s\"\ncrash = \"client\"\n");
     let scenario = Scenario::parse(Path::new("a.toml"), &text, Overrides::default()).unwrap();
     let error = sim::check(&scenario.settings[0].plan)
@@ -151,7 +151,7 @@ asked = { from = "n1", to = "n2", cbr = { rate = 100, count = 300 } }
 }
 
 #[test]
-fn frames_of_ndn_go_bare_and_their_devices_take_no_longer_than_links() {
+fn ndn_frames_over_bare_links_and_devices_have_the_same_delay() {
     let text = r#"
 graph = { role = "ndn-router", line = { nodes = 3 } }
 limit = "1 min"
@@ -177,7 +177,7 @@ asked = { from = "n3", to = "n1", cbr = { rate = 100, count = 300, payload = 100
 }
 
 #[test]
-fn proxies_that_wait_for_a_push_say_what_they_stored() {
+fn proxies_that_wait_for_a_push_report_their_stored_chunks() {
     let text = format!("{LINE}[[events]]\nat = \"1 s\"\noutage = \"wifi\"\nduration = \"6 s\"\n")
         .replace(
             "n3 = \"router\"",
@@ -196,9 +196,9 @@ fn proxies_that_wait_for_a_push_say_what_they_stored() {
     );
 }
 
-/// A chunk of a megabyte takes half a minute here, which is longer than a receiver's patience.
+/// A chunk of a megabyte takes half a minute here, which is longer than a receiver's timeout.
 #[test]
-fn a_thin_link_carries_a_file_once_whichever_way_it_goes() {
+fn a_slow_link_carries_a_file_once_in_either_direction() {
     let text = |from: &str, to: &str| {
         format!(
             r#"
@@ -226,7 +226,7 @@ thin = {{ between = ["s", "b"], rate = "256 kbit/s", delay = "300 ms", queue = "
 }
 
 #[test]
-fn a_load_begins_at_one_random_moment_whatever_carries_it() {
+fn a_load_starts_at_one_random_moment_on_every_plane() {
     let at = |over: &str| {
         let text = LINE.replace(
             "file = \"10 MB\"",
@@ -239,7 +239,7 @@ fn a_load_begins_at_one_random_moment_whatever_carries_it() {
     assert_eq!(moment, at("tcp"));
 }
 
-/// Two hosts reach their router over a switch and a shared link; what the start carries does not
+/// Two hosts reach their router over a switch and a shared link; traffic of the start does not
 /// count.
 #[test]
 fn a_host_attaches_to_a_distant_router_and_links_count_after_the_start() {
@@ -260,7 +260,7 @@ down = {{ between = ["r", "client"], rate = "1 Gbit/s" }}
     let (all, late) = (run(&text("0 s")), run(&text("15 s")));
     let forward = |run: &Run| run.values["links.shared.forward"];
     assert!(all.values["film.bytes"] > 30e6, "{:?}", all.values);
-    // Five seconds of 20 Mbit/s, and of what comes back only acknowledgements.
+    // Five seconds of 20 Mbit/s; only acknowledgements in the other direction.
     assert!(
         (11e6..12.6e6).contains(&forward(&late)),
         "{:?}",

@@ -1,4 +1,4 @@
-//! Every study, at a size that takes no time, up to its pages. What it measures is not judged here.
+//! Every study, up to its pages, at a size that takes no time. The results are not judged here.
 
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
@@ -150,7 +150,7 @@ fn pages_show_both_back_ends_beside_the_paper() {
         if !study.runs_on(Backend::Netns) {
             continue;
         }
-        // What a run in namespaces leaves has the same form.
+        // Results of a run in namespaces have the same form.
         let measured = StudyResult {
             backend: Backend::Netns,
             machine: Some(String::from("Linux 0.0")),
@@ -163,11 +163,11 @@ fn pages_show_both_back_ends_beside_the_paper() {
     let index = fs::read_to_string(&pages.index).unwrap();
     for ((name, path), study) in pages.studies.iter().zip(&STUDIES) {
         let page = fs::read_to_string(path).unwrap();
-        // A verdict and its reason stand before everything else; numbers have tables.
+        // A verdict and its reason precede everything else; numbers are in tables.
         let (verdicts, first) = (page.find("ul class=\"verdicts\""), page.find("<table"));
         assert!(verdicts.is_some() && verdicts < first, "{name}");
         assert!(page.contains("<th scope=\"col\">difference</th>"), "{name}");
-        // Every study's paper has numbers, and they stand in a figure too.
+        // Every study's paper has numbers, which appear in a figure, too.
         assert!(page.contains("circles: the paper"), "{name}");
         assert!(!page.contains(" (paper "), "{name}: numbers in a sentence");
         for column in ["The paper", "Simulator", "Why they differ"] {
@@ -206,7 +206,7 @@ fn pages_show_both_back_ends_beside_the_paper() {
 }
 
 #[test]
-fn a_page_says_what_has_not_been_run() {
+fn a_page_names_missing_runs() {
     let folder = tempfile::tempdir().unwrap();
     let study = Study::find("mftp-fig10").unwrap();
     write_result(&run(study, folder.path()), folder.path()).unwrap();
@@ -215,7 +215,7 @@ fn a_page_says_what_has_not_been_run() {
     let page = fs::read_to_string(&pages.studies[0].1).unwrap();
     assert!(
         page.contains("whimbrel study run mftp-fig10 --backend netns"),
-        "how to fill the column"
+        "the command that fills the column"
     );
     assert!(
         fs::read_to_string(&pages.index)
@@ -242,7 +242,7 @@ fn a_simulated_study_leaves_the_same_files_however_many_run_at_once() {
 }
 
 #[test]
-fn a_result_of_another_version_says_so() {
+fn a_result_of_another_version_is_refused_with_that_reason() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("mftp-fig8/sim");
     fs::create_dir_all(&place).unwrap();

@@ -1,4 +1,4 @@
-//! Programs that the lab and the bench start, on this machine itself.
+//! Programs that the lab and the bench start on this machine itself.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(
     clippy::disallowed_methods,
@@ -20,7 +20,7 @@ fn shell(script: &str) -> Command {
 }
 
 fn is_alive(pid: &str) -> bool {
-    // A zombie that its new parent has not waited for yet is dead.
+    // A zombie that its new parent has not waited for yet counts as dead.
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
         !stat
             .rsplit(')')
@@ -37,7 +37,10 @@ fn lines_are_read_and_errors_are_kept_in_the_log() {
     let script = "echo to the log >&2; echo one; echo two 2; sleep 600";
     let program = supervisor.speaker("a speaker", shell(script)).unwrap();
     assert_eq!(program.ready("two").unwrap(), "two 2");
-    assert!(program.line(SHORT).unwrap().is_none(), "it says no more");
+    assert!(
+        program.line(SHORT).unwrap().is_none(),
+        "it prints nothing more"
+    );
     let error = program.await_word("three", SHORT).unwrap_err().to_string();
     assert!(
         error.contains("'a speaker' did not say \"three\""),

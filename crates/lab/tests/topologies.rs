@@ -1,6 +1,6 @@
-//! What hosts and emulated links do, on real namespaces and the kernel's own network stack.
+//! Hosts and emulated links, on real namespaces and the kernel's own network stack.
 //!
-//! Times are only bounded from below, by what physics forces: a busy machine is slow, never early.
+//! Times are bounded only from below, by physics: a busy machine is slow, never early.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 mod support;
@@ -67,7 +67,7 @@ fn adds_up(report: &DirectionReport) {
     );
 }
 
-/// Waits until nothing is under way and returns the reports.
+/// Waits until no packet is under way. Returns the reports.
 fn settled(topology: &Topology) -> Vec<LinkReport> {
     loop {
         let reports = topology.link_reports().unwrap();
@@ -346,7 +346,7 @@ fn kernel_tcp_carries_a_file_across_lossy_figure_7_byte_by_byte() {
 }
 
 #[test]
-fn a_transfer_that_can_never_finish_is_given_up_and_recorded() {
+fn a_transfer_that_cannot_finish_is_abandoned_and_recorded() {
     if !lab_available() {
         return;
     }
@@ -500,7 +500,7 @@ fn settings_interfaces_and_processes_belong_to_one_host_alone() {
 }
 
 #[test]
-fn errors_say_what_failed_and_what_is_missing() {
+fn errors_say_which_step_failed_and_why() {
     if !lab_available() {
         return;
     }
@@ -605,8 +605,7 @@ fn dropping_a_topology_leaves_no_process_no_namespace_and_no_device() {
         held.filter_map(|fd| std::fs::read_link(fd.path()).ok())
             .all(|target| target != inside)
     );
-    // The namespace is gone, and with it all its devices: they cannot be anywhere else, and are not
-    // here.
+    // The namespace is gone, and with it all its devices: they could only be here, and are not.
     let devices = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
     assert!(
         !devices.contains("link0") && !devices.contains("link1"),

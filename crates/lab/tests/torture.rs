@@ -1,4 +1,4 @@
-//! Networks of hosts and routers under random faults keep their promise.
+//! Networks of hosts and routers keep their promise under random faults.
 
 use core::time::Duration;
 use std::num::NonZeroUsize;
@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use whimbrel_lab::torture::{Act, Layout, Schedule, run_batch};
 use whimbrel_sim::testbed::{Fault, Step};
 
-/// More with `whimbrel lab torture --schedules N --seed S`.
+/// `whimbrel lab torture --schedules N --seed S` runs more.
 const SCHEDULES: u64 = 150;
 
 fn site(hosts: usize, steps: Vec<Step<Act>>) -> Schedule {
@@ -26,10 +26,10 @@ fn after(seconds: u64, act: Act) -> Step<Act> {
     }
 }
 
-/// A server is attached and silent; somebody asks for what it serves. The router must neither stop
+/// An attached server is silent, and a host requests its content. The router must neither stop
 /// answering others nor forget the request.
 #[test]
-fn a_request_for_what_a_silent_host_serves_does_not_occupy_the_router() {
+fn a_request_for_content_of_a_silent_host_does_not_occupy_the_router() {
     let lasts = Duration::from_secs(20);
     let silent = Act::Fault(Fault::Outage {
         link: 0,

@@ -77,7 +77,7 @@ fn every_crate_has_a_row_in_the_table_and_every_row_a_crate() {
     let gone: Vec<_> = rows.difference(&crates).collect();
     assert!(
         gone.is_empty(),
-        "{gone:?} is in LAYERS but not in the workspace: take its row out"
+        "{gone:?} is in LAYERS but not in the workspace: remove its row"
     );
 }
 

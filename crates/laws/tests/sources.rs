@@ -90,13 +90,13 @@ fn every_citation_can_be_opened() {
         }
         for word in PRIVATE.iter().filter(|word| text.contains(**word)) {
             faults.push(format!(
-                "{}: '{word}' is nothing that readers have",
+                "{}: '{word}' is not available to readers",
                 file.display()
             ));
         }
         if names_a_private_text(&text) {
             faults.push(format!(
-                "{}: names a file that readers lack",
+                "{}: names a file that is not available to readers",
                 file.display()
             ));
         }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`hop`] | Hop: whole chunks to one neighbour, reliably, paced, under the neighbour's advertised window |
 //! | [`path_mtu`] | the largest frame that a path takes, found without the help of its routers |
-//! | [`turns`] | whose turn it is among those that share a link |
+//! | [`turns`] | fair queueing among the lanes of a link |
 //! | [`ndnlp`] | NDN packets on one face: NDNLPv2 and hop-by-hop best-effort reliability (BELRP) |
 #![forbid(unsafe_code)]
 

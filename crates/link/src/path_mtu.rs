@@ -1,85 +1,87 @@
-//! The largest frame that arrives: packetisation-layer path MTU discovery (RFC 8899) as a machine
-//! of its own, without a wire.
+//! The largest frame that arrives: packetisation-layer path MTU discovery (RFC 8899) as a separate
+//! machine, without a wire format.
 //!
-//! A path may swallow large packets without a word (RFC 8899 §1: a black hole; the message of the
-//! router that dropped them is filtered). Frames that carry data serve as probes (RFC 8899 §4.1):
-//! as long as they arrive, nothing else is sent. The size falls to [`BASE`] where large frames
-//! vanish while small ones are answered, and a search for what the path takes begins: by padded
-//! probes, up to the limit that the driver and the neighbour state.
+//! A path may drop large packets silently (RFC 8899 §1: a black hole; the message of the router
+//! that dropped them is filtered). Frames that carry data serve as probes (RFC 8899 §4.1): as long
+//! as they arrive, no other probe is sent. If large frames are lost while small ones are answered,
+//! the size falls to [`BASE`], and a search for the path's MTU begins: by padded probes, up to the
+//! limit that the driver and the neighbour state.
 //!
-//! Loss of small frames, too, is no sign of a black hole. The sign is that none of at least
-//! `HOLE_FRAMES` large frames arrived, while small frames sent after them were answered in at least
-//! `HOLE_ROUNDS` round trips. With every seventh frame lost, this happens by chance once in
-//! 10^13 times.
+//! Small frames are lost on lossy paths as well, so loss alone is not a sign. A black hole is
+//! assumed when none of at least `HOLE_FRAMES` large frames arrived, while small frames sent after
+//! them were answered in at least `HOLE_ROUNDS` round trips. With every seventh frame lost, this
+//! happens by chance once in 10^13 times.
 
 use core::time::Duration;
 
 use whimbrel_core::{Deadline, Time};
 
-/// Bytes of a frame that nearly every path takes: BASE_PLPMTU (RFC 8899 §5.1.2).
+/// Bytes of a frame that nearly every path carries: BASE_PLPMTU (RFC 8899 §5.1.2).
 pub const BASE: usize = 1200;
-/// Bytes of a frame that a path takes which does not even take [`BASE`]: what an IPv4 host must be
-/// able to receive, without headers.
+/// Bytes of a frame for a path that does not even carry [`BASE`]: the minimum that an IPv4 host
+/// must be able to receive, without headers.
 pub const FLOOR: usize = 512;
-/// Large frames of which none arrived ...
+/// A black hole is assumed when no frame of this many large ones arrived ...
 const HOLE_FRAMES: u64 = 16;
-/// ... and rounds in which a later small one was answered make a black hole.
+/// ... while in this many rounds a later small frame was answered.
 const HOLE_ROUNDS: u32 = 3;
 /// Probes of one size: MAX_PROBES (RFC 8899 §5.1.2).
 const MAX_PROBES: u32 = 3;
-/// A search ends when what is known to pass and what is known not to are so close, in bytes.
+/// A search ends when the largest size that passed and the smallest that failed are this close, in
+/// bytes.
 const CLOSE: usize = 16;
-/// PMTU_RAISE_TIMER (RFC 8899 §5.1.1): how long a size below the limit is kept before a larger one
-/// is tried. The RFC's ten minutes would leave a path that mends narrow for most of a transfer.
+/// PMTU_RAISE_TIMER (RFC 8899 §5.1.1): the time for which a size below the limit is kept before a
+/// larger one is tried. With the RFC's ten minutes, a transfer over a repaired path would mostly
+/// use small frames.
 const RAISE_AFTER: Duration = Duration::from_secs(60);
-/// Bounds of the wait for the answer to a probe.
+/// Bounds of the time to wait for the answer to a probe.
 const PROBE_PATIENCE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
-/// What is being looked for.
+/// The state of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Search {
     /// The limit passes, as far as is known.
     Done,
-    /// Frames of `candidate` bytes are tried; those of `above` do not pass.
+    /// Frames of `candidate` bytes are being probed; those of `above` do not pass.
     Trying {
         candidate: usize,
         above: usize,
         tries: u32,
         next_at: Time,
     },
-    /// Larger ones are tried again then.
+    /// Larger sizes are tried again at `until`.
     Resting { until: Time },
 }
 
-/// What had been sent when a small frame was sent.
+/// The count of sent frames at the time of a small frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
     sent: u64,
     small_bytes: u64,
 }
 
-/// See the module.
+/// The search for the path MTU of one path.
 #[derive(Clone, Debug)]
 pub struct PathMtu {
     limit: usize,
     size: usize,
     search: Search,
-    // Bytes of frames that are not large sent, in all, and by how much the bytes that had come
-    // exceeded them at the last answer: while large frames vanish, that does not grow.
+    // The total bytes of small frames sent, and the excess of arrived bytes over it at the last
+    // answer: while large frames are lost, that does not grow.
     small_bytes: u64,
     excess: Option<i64>,
-    // Large frames sent, in all; so many of them need no more explanation.
+    // The total of large frames sent, and the number of them that are accounted for.
     sent: u64,
     cleared: u64,
-    // Rounds in which large frames sent before were missing, and when the last one ended.
+    // The rounds in which earlier large frames were missing, and the end of the last one.
     rounds: u32,
     round_from: Time,
-    // Probes of the present size that are to be sent.
+    // Probes of the present size that must be sent.
     checks: u32,
 }
 
 impl PathMtu {
-    /// Frames of `limit` bytes are sent until they are found not to arrive.
+    /// Starts with frames of `limit` bytes, until they are found not to arrive.
     pub fn new(limit: usize) -> PathMtu {
         PathMtu {
             limit,
@@ -95,22 +97,22 @@ impl PathMtu {
         }
     }
 
-    /// Bytes of the largest frame that may be sent, but for probes.
+    /// Returns the bytes of the largest frame that may be sent, except probes.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// True while large frames are missing and it is not yet known why.
+    /// Returns true while large frames are missing for an unknown reason.
     pub fn is_suspicious(&self) -> bool {
         self.rounds > 0
     }
 
-    /// True for a frame that may not pass where frames of the next smaller size would.
+    /// Returns true for a frame that may be lost where frames of the next smaller size would pass.
     pub fn is_large(&self, len: usize) -> bool {
         len > below(self.size)
     }
 
-    /// What the driver and the neighbour allow has changed.
+    /// Sets a new limit of the driver or the neighbour.
     pub fn set_limit(&mut self, now: Time, limit: usize) {
         if limit == self.limit {
             return;
@@ -126,7 +128,7 @@ impl PathMtu {
         }
     }
 
-    /// Frames take another way from now on, of which nothing is known.
+    /// Starts anew for another path, of which nothing is known.
     pub fn forget(&mut self, limit: usize) {
         *self = PathMtu {
             small_bytes: self.small_bytes,
@@ -136,7 +138,7 @@ impl PathMtu {
         };
     }
 
-    /// A frame of `len` bytes was sent.
+    /// Notes that a frame of `len` bytes was sent.
     pub fn frame_sent(&mut self, len: usize) {
         if self.is_large(len) {
             self.sent += 1;
@@ -145,7 +147,7 @@ impl PathMtu {
         }
     }
 
-    /// To be kept with a small frame that is sent now and asks for an answer.
+    /// Returns a mark to keep with a small frame that is sent now and asks for an answer.
     pub fn mark(&self) -> Mark {
         Mark {
             sent: self.sent,
@@ -153,14 +155,14 @@ impl PathMtu {
         }
     }
 
-    /// The neighbour counts the bytes that have come from nothing again.
+    /// Notes that the neighbour's count of arrived bytes restarts at zero.
     pub fn restart_count(&mut self) {
         self.excess = None;
     }
 
-    /// The small frame that was sent at `sent_at` with this `mark` was answered: so many bytes of
-    /// frames that were told to [`PathMtu::frame_sent`] had `received` then, and `arrived` if the
-    /// answer tells that a large one has come. True if the size has fallen.
+    /// Handles the answer to a small frame that was sent at `sent_at` with this `mark`. Of the
+    /// frames passed to [`PathMtu::frame_sent`], `received` bytes had arrived then; `arrived` is
+    /// true if the answer shows that a large one did. Returns true if the size has fallen.
     pub fn answered(
         &mut self,
         now: Time,
@@ -184,18 +186,18 @@ impl PathMtu {
             if missing >= HOLE_FRAMES && self.rounds >= HOLE_ROUNDS {
                 return self.fall(now);
             }
-            // A neighbour that is sent little would take long to be sure of.
+            // With little traffic to the neighbour, the proof by data alone would take long.
             self.checks = (HOLE_FRAMES.saturating_sub(missing) as u32).min(1 << self.rounds.min(4));
         }
         false
     }
 
-    /// A large frame has come, whenever it was sent.
+    /// Notes that a large frame has arrived, whenever it was sent.
     pub fn arrived(&mut self) {
         self.clear(self.sent);
     }
 
-    /// The size of a probe that is to be sent now. `timeout` is how long its answer may take.
+    /// Returns the size of a probe that must be sent now. `timeout` bounds the time for its answer.
     pub fn poll_probe(&mut self, now: Time, timeout: Duration) -> Option<usize> {
         if self.checks > 0 {
             self.checks -= 1;
@@ -231,7 +233,7 @@ impl PathMtu {
         None
     }
 
-    /// A probe of `len` bytes was answered. True if the size has grown.
+    /// Notes that a probe of `len` bytes was answered. Returns true if the size has grown.
     pub fn probe_arrived(&mut self, now: Time, len: usize) -> bool {
         if self.is_large(len) {
             self.clear(self.sent);
@@ -244,13 +246,13 @@ impl PathMtu {
         match self.search {
             _ if len == self.limit => self.search = Search::Done,
             Search::Trying { above, .. } => self.try_next(now, above.max(len + 1)),
-            // Late: the search has ended below.
+            // The answer is late: the search has ended at a smaller size.
             Search::Done | Search::Resting { .. } => {}
         }
         true
     }
 
-    /// When [`PathMtu::poll_probe`] has something.
+    /// Returns the time of the next call to [`PathMtu::poll_probe`].
     pub fn poll_timeout(&self) -> Option<Deadline> {
         match self.search {
             Search::Done => None,
@@ -264,7 +266,8 @@ impl PathMtu {
         (self.rounds, self.checks) = (0, 0);
     }
 
-    /// Frames of the present size do not arrive. False if there is no smaller one.
+    /// Falls back because frames of the present size do not arrive. Returns false if there is no
+    /// smaller size.
     fn fall(&mut self, now: Time) -> bool {
         let above = self.size;
         self.clear(self.sent);
@@ -276,7 +279,7 @@ impl PathMtu {
         true
     }
 
-    /// Frames of `above` bytes do not pass.
+    /// Continues the search after frames of `above` bytes did not pass.
     fn try_next(&mut self, now: Time, above: usize) {
         self.search = if above.saturating_sub(self.size) <= CLOSE {
             Search::Resting {
@@ -296,7 +299,8 @@ impl PathMtu {
         };
     }
 
-    /// All up to the limit is open again, which is tried first: a path that mends takes it.
+    /// Reopens the search up to the limit. The limit is tried first, because a repaired path
+    /// carries it.
     fn raise(&mut self, now: Time) {
         self.search = Search::Trying {
             candidate: self.limit,
@@ -307,8 +311,8 @@ impl PathMtu {
     }
 }
 
-/// The size that is fallen back to from `size`; 0 if there is none. Larger frames are the large
-/// ones.
+/// Returns the next size below `size` to fall back to, or 0 if there is none. Larger frames than
+/// this are large.
 fn below(size: usize) -> usize {
     [BASE, FLOOR]
         .into_iter()
@@ -326,7 +330,7 @@ mod tests {
     const RTT: Duration = Duration::from_millis(40);
     const LIMIT: usize = 1472;
 
-    /// A sender of data that asks, with a small frame, once in a round trip, over a path that takes
+    /// A sender of data that sends a small question once per round trip, over a path that carries
     /// frames of up to `takes` bytes and loses some in either direction.
     struct Bench {
         mtu: PathMtu,
@@ -359,7 +363,7 @@ mod tests {
             len <= self.takes && !self.is_lost()
         }
 
-        /// `frames` of data of the present size and a question, and then the answer.
+        /// Sends `frames` of data of the present size and a question, and handles the answer.
         fn round(&mut self, frames: usize) {
             let mut arrived = false;
             for _ in 0..frames {
@@ -369,7 +373,7 @@ mod tests {
                     arrived = true;
                     self.received += len as u64;
                 }
-                // The end of a chunk.
+                // A short frame ends the chunk.
                 self.mtu.frame_sent(100);
                 if self.passes(100) {
                     self.received += 100;
@@ -397,17 +401,17 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_loses_every_seventh_frame_is_not_taken_for_narrow() {
+    fn loss_of_every_seventh_frame_is_not_taken_for_a_small_mtu() {
         for seed in 0..20 {
             let mut bench = Bench::new(seed, LIMIT, 0.15);
-            // Few frames in a round are the hard case.
+            // Few frames per round are the hard case.
             (0..20_000).for_each(|round| bench.round(1 + round % 3));
             assert_eq!((bench.falls, bench.mtu.size()), (0, LIMIT), "seed {seed}");
         }
     }
 
     #[test]
-    fn a_black_hole_is_left_within_a_few_rounds_and_what_passes_is_found() {
+    fn a_black_hole_is_left_within_a_few_rounds_and_the_path_s_size_is_found() {
         let mut bench = Bench::new(1, 1400, 0.0);
         let start = bench.now;
         while bench.falls == 0 {
@@ -423,12 +427,12 @@ mod tests {
         let size = bench.mtu.size();
         assert!((1400 - CLOSE..=1400).contains(&size), "{size}");
         assert_eq!(bench.falls, 1, "probes that vanish are no black hole");
-        // Nothing more is tried until the timer says so.
+        // Nothing more is tried until the timer expires.
         assert!(bench.mtu.poll_timeout().unwrap().at > bench.now + Duration::from_secs(50));
     }
 
     #[test]
-    fn larger_frames_are_found_again_when_the_path_mends() {
+    fn larger_frames_are_used_again_when_the_path_is_repaired() {
         let mut bench = Bench::new(2, 1300, 0.0);
         (0..100).for_each(|_| bench.round(4));
         assert!(bench.mtu.size() <= 1300);
@@ -455,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn another_limit_holds_at_once_and_another_path_is_begun_anew() {
+    fn a_new_limit_applies_at_once_and_a_new_path_starts_anew() {
         let mut bench = Bench::new(5, 1300, 0.0);
         (0..100).for_each(|_| bench.round(4));
         let narrow = bench.mtu.size();
@@ -472,8 +476,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Whatever the path takes and however it changes, the size ends just below it, and not
-        /// below what it ever needed to be.
+        /// However the path changes, the size ends just below its MTU, and never falls below what
+        /// was needed.
         #[test]
         fn the_size_follows_the_path(
             seed in any::<u64>(), paths in prop::collection::vec(520usize..2_000, 1..5), loss in 0.0..0.15f64,
@@ -484,7 +488,8 @@ mod tests {
                 (0..400).for_each(|_| bench.round(4));
                 bench.now += RAISE_AFTER;
                 (0..400).for_each(|_| bench.round(4));
-                // A search may be misled by three lost probes of one size: by half of what was left.
+                // Three lost probes of one size may mislead a search, by half of the remaining
+                // range.
                 let (size, passes) = (bench.mtu.size(), takes.min(LIMIT));
                 prop_assert!(size <= passes, "{size} of {passes}");
                 prop_assert!(size + CLOSE >= passes || loss > 0.0, "{size} of {passes}");

@@ -1,30 +1,30 @@
-//! Whose turn it is among those that share a link: fair queueing by bytes.
+//! Fair queueing by bytes among the lanes that share a link.
 //!
 //! Start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM '96) with equal weights: each lane has a
-//! clock of the bytes that it has sent, the one that is furthest behind goes next, and a lane that
-//! joins starts at the time of those that are there. So what a lane did while it was alone is not
-//! held against it, and one that was idle has saved nothing up.
+//! clock of its sent bytes, the lane furthest behind goes next, and a lane that joins starts at the
+//! time of the present ones. So a lane is not penalised for what it sent while it was alone, and
+//! gains no credit while it is idle.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Lanes that have something to send, in the order in which they may.
+/// Lanes with something to send, in the order of their turns.
 ///
-/// As long as two lanes are both here, what they have sent since the later of them joined differs
-/// by at most a turn and the largest piece that either sent.
+/// As long as two lanes are both present, the bytes that they have sent since the later of them
+/// joined differ by at most a turn and the largest piece that either sent.
 #[derive(Clone, Debug)]
 pub struct Turns<K> {
-    // Bytes that a lane may be ahead of the others before its turn is over: to change the lane
-    // with each packet would cost more than it brings.
+    // Bytes that a lane may be ahead of the others before its turn is over. Changing the lane with
+    // each packet would cost more than it gains.
     turn: u64,
     clocks: BTreeMap<K, u64>,
     order: BTreeSet<(u64, K)>,
-    // The time at which a lane joins: the clock of the one that was served last, as it began.
+    // The time at which a lane joins: the clock of the last served one at the start of its service.
     now: u64,
     current: Option<K>,
 }
 
 impl<K: Copy + Ord> Turns<K> {
-    /// No lanes yet; `turn` bytes make a turn.
+    /// Returns an empty set of lanes; `turn` is the bytes of a turn.
     pub fn new(turn: u64) -> Turns<K> {
         Turns {
             turn,
@@ -35,7 +35,7 @@ impl<K: Copy + Ord> Turns<K> {
         }
     }
 
-    /// `lane` has something to send from now on.
+    /// Adds `lane`, which has something to send from now on.
     pub fn join(&mut self, lane: K) {
         if !self.clocks.contains_key(&lane) {
             self.clocks.insert(lane, self.now);
@@ -43,7 +43,7 @@ impl<K: Copy + Ord> Turns<K> {
         }
     }
 
-    /// `lane` has nothing to send any more.
+    /// Removes `lane`, which has nothing more to send.
     pub fn leave(&mut self, lane: K) {
         if let Some(clock) = self.clocks.remove(&lane) {
             self.order.remove(&(clock, lane));
@@ -53,7 +53,7 @@ impl<K: Copy + Ord> Turns<K> {
         }
     }
 
-    /// The lane that may send next.
+    /// Returns the lane that may send next.
     pub fn next(&self) -> Option<K> {
         let (least, first) = self.order.first()?;
         let current = self.current.and_then(|lane| {
@@ -63,7 +63,7 @@ impl<K: Copy + Ord> Turns<K> {
         current.or(Some(*first))
     }
 
-    /// `lane` has sent `bytes` bytes.
+    /// Notes that `lane` has sent `bytes` bytes.
     pub fn spend(&mut self, lane: K, bytes: u64) {
         let Some(clock) = self.clocks.get_mut(&lane) else {
             return;
@@ -75,7 +75,7 @@ impl<K: Copy + Ord> Turns<K> {
         self.current = Some(lane);
     }
 
-    /// True if no lane has anything to send.
+    /// Returns true if no lane has anything to send.
     pub fn is_empty(&self) -> bool {
         self.clocks.is_empty()
     }
@@ -90,7 +90,7 @@ mod tests {
     const LARGEST: u64 = 9_000;
 
     #[test]
-    fn a_lane_that_was_alone_owes_nothing_and_one_that_was_idle_has_saved_nothing() {
+    fn a_lane_is_not_penalised_for_sending_alone_and_gains_nothing_while_idle() {
         let mut turns = Turns::new(TURN);
         turns.join(1);
         for _ in 0..1_000 {
@@ -110,7 +110,7 @@ mod tests {
     }
 
     proptest! {
-        /// Beside a ledger of what each pair has sent since both are there.
+        /// The model is a ledger of the bytes that each pair has sent since both are present.
         #[test]
         fn two_lanes_that_stay_get_the_same(
             steps in prop::collection::vec((0u8..8, 0usize..6, 1..=LARGEST), 1..400),
@@ -143,7 +143,7 @@ mod tests {
                     for other in 0..6 {
                         if here[one] && here[other] {
                             let ahead = since[one][other] - since[other][one];
-                            // A lane joins at the time of the one served last, which may be a turn
+                            // A lane joins at the time of the last served one, which may be a turn
                             // and a piece before the others.
                             prop_assert!(ahead <= 2 * (TURN + LARGEST) as i64, "{one} {other} {ahead}");
                         }

@@ -1,4 +1,4 @@
-//! The `adaptive` profile: what section V of the paper proposes (seed 004), and what goes further.
+//! The `adaptive` profile: the proposals of the paper's section V, and further ones.
 
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
@@ -22,7 +22,7 @@ fn config(reliability: Reliability) -> LinkServiceConfig {
     }
 }
 
-/// Two ends that have agreed; nothing is on its way.
+/// Returns two ends that have agreed, with nothing in flight.
 fn agreed() -> Faces {
     let mut faces = Faces::new(1, &config(Reliability::Adaptive), &path(DELAY));
     faces.send(0, packet(false, 1000, 28));
@@ -49,7 +49,7 @@ fn tags(faces: &Faces, end: usize) -> Vec<u64> {
 }
 
 #[test]
-fn a_peer_that_does_not_know_the_announcement_gets_packets_that_it_understands() {
+fn a_peer_that_does_not_know_the_announcement_gets_packets_that_it_can_decode() {
     let mut service = LinkService::new(config(Reliability::Adaptive), SeededRng::new(1));
     let mut announced = 0;
     for second in 0..60 {
@@ -58,7 +58,8 @@ fn a_peer_that_does_not_know_the_announcement_gets_packets_that_it_understands()
         service
             .poll_transmit(Time::from_secs(second), 1, &mut frame)
             .unwrap();
-        // What ndn-cxx does: fields in increasing order, unknown ones only if they may be ignored.
+        // ndn-cxx requires fields in increasing order, and unknown ones only if they may be
+        // ignored.
         let lp = LpPacket::decode(&frame, false).unwrap();
         assert_eq!(lp.fragment, Some(&packet(false, 7, 28)[..]));
         announced += u32::from(frame[0] == 0x64);
@@ -88,7 +89,7 @@ fn an_interest_of_28_bytes_and_a_data_of_1061_take_28_and_1059_bytes() {
 }
 
 #[test]
-fn the_last_frame_of_a_burst_is_not_left_to_the_consumer() {
+fn the_link_recovers_the_last_frame_of_a_burst() {
     let mut faces = agreed();
     faces.lose(0, &[false, false, true]);
     let start = faces.now();
@@ -100,7 +101,7 @@ fn the_last_frame_of_a_burst_is_not_left_to_the_consumer() {
     let (at, ..) = faces.net[1].received[2];
     assert!(
         at.since(start) < Duration::from_millis(60),
-        "well below any consumer's time-out: {at}"
+        "well below any consumer's timeout: {at}"
     );
     assert_eq!(faces.net[0].service.stats().recovered, 1);
 }
@@ -114,7 +115,7 @@ fn a_gap_is_reported_at_once_and_the_first_later_frame_proves_the_loss() {
     let start = faces.now();
     faces.run_for(1000);
     assert_eq!(tags(&faces, 1), [1, 0]);
-    // There, back and there again; the paper's sender waits for two more frames.
+    // One way, back and forth again; the paper's sender waits for two more frames.
     assert_eq!(faces.net[1].received[1].0.since(start), DELAY * 3);
     assert_eq!(faces.net[0].service.stats().losses, 1);
 }
@@ -152,7 +153,7 @@ fn lost_reports_cause_no_retransmissions() {
     let sender = faces.net[0].service.stats();
     assert!(
         sender.retransmissions < 10,
-        "0.5 % would be NFD's fate at a loss of as much: {sender:?}"
+        "NFD would retransmit as many as that loss: {sender:?}"
     );
 }
 
@@ -196,7 +197,7 @@ fn the_reordering_window_grows_when_retransmissions_prove_spurious_and_shrinks_a
 }
 
 #[test]
-fn an_interest_is_not_sent_again_beyond_its_lifetime() {
+fn an_interest_is_not_retransmitted_beyond_its_lifetime() {
     let mut faces = agreed();
     let mut short = Interest::new("/short".parse::<Name>().unwrap());
     short.lifetime = Some(Duration::from_millis(12));
@@ -243,8 +244,8 @@ fn either_end_may_restart_and_they_agree_again() {
 }
 
 #[test]
-fn a_peer_that_became_somebody_else_gets_plain_packets_again() {
-    // It answers nothing any more.
+fn a_replaced_peer_gets_plain_packets_again() {
+    // The new peer no longer answers.
     let mut faces = agreed();
     faces.path(1, |path| path.loss = Loss::Independent(1.0));
     for number in 0..40 {
@@ -253,7 +254,7 @@ fn a_peer_that_became_somebody_else_gets_plain_packets_again() {
     }
     assert_eq!(faces.net[0].service.stats().mode, Mode::None);
     assert_eq!(faces.net[0].frames.last().unwrap().1[0], 0x05);
-    // It speaks, but something else.
+    // The new peer answers with other frames.
     let mut faces = agreed();
     faces.run_for(2000);
     faces.hand_in(0, &packet(false, 1, 28));
@@ -277,13 +278,13 @@ fn auto_falls_back_to_ndnlpv2_with_a_peer_that_acknowledges() {
             .iter()
             .all(|end| end.service.stats().mode == Mode::Ndnlpv2)
     );
-    // Some of the first frames, sent before the first Ack came, were not kept.
+    // Some of the first frames, sent before the first Ack arrived, were not kept.
     assert!(tags(&faces, 1).len() >= 195 && tags(&faces, 0).len() >= 195);
     assert!(faces.net[0].service.stats().recovered > 10);
 }
 
 #[test]
-fn invented_reports_and_questions_do_no_harm() {
+fn invented_reports_and_requests_do_no_harm() {
     let mut faces = agreed();
     for number in 0..10 {
         faces.lose(0, &[true; 10]);
@@ -291,7 +292,7 @@ fn invented_reports_and_questions_do_no_harm() {
     }
     let mut rng = SeededRng::new(5);
     for _ in 0..2000 {
-        // Any top number of any width, any runs; and questions.
+        // Reports with any top number of any width and any runs, and requests.
         let mut frame = vec![0x80 | 2, (rng.next_word() as u8 & 0xf0) | 3];
         frame.extend((0..12).map(|_| rng.next_word() as u8 & 0x7f));
         faces.hand_in(0, &frame);
@@ -303,7 +304,7 @@ fn invented_reports_and_questions_do_no_harm() {
     let sent = faces.net[0].service.stats().frames_sent;
     assert!(
         sent < 2000 * 9 + 200,
-        "a question is answered by a few reports: {sent}"
+        "a request is answered by a few reports: {sent}"
     );
     faces.run_for(2000);
     for number in 100..110 {
@@ -336,7 +337,7 @@ fn padded_frames_of_ethernet_are_understood() {
 }
 
 #[test]
-fn large_packets_go_in_fragments_of_which_lost_ones_alone_are_sent_again() {
+fn only_lost_fragments_of_large_packets_are_retransmitted() {
     let mut faces = agreed();
     faces.lose(0, &[false, false, true]);
     faces.send(0, packet(true, 5, 8000));
@@ -348,7 +349,7 @@ fn large_packets_go_in_fragments_of_which_lost_ones_alone_are_sent_again() {
 }
 
 #[test]
-fn after_the_mtu_shrinks_what_was_lost_is_cut_anew() {
+fn lost_packets_are_fragmented_anew_after_the_mtu_decreases() {
     let mut faces = agreed();
     faces.lose(0, &[true]);
     faces.send(0, packet(true, 1, 1300));
@@ -361,7 +362,7 @@ fn after_the_mtu_shrinks_what_was_lost_is_cut_anew() {
 }
 
 #[test]
-fn a_queue_of_our_own_that_stands_marks_congestion() {
+fn an_own_standing_queue_marks_congestion() {
     let mut slow = config(Reliability::Adaptive);
     slow.drain_rate = Some(10_000_000);
     let mut faces = Faces::new(1, &slow, &path(DELAY));

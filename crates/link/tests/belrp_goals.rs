@@ -1,6 +1,6 @@
-//! What the adaptive profile is for (issue 3): at every loss rate of the paper fewer bytes than the
-//! paper's protocol and no more delay, and from 2 % loss on no more bytes than without recovery on
-//! the links at all.
+//! The goals of the adaptive profile: at every loss rate of the paper it sends fewer bytes than the
+//! paper's protocol, with no more delay; from 2 % loss on it sends no more bytes than without
+//! recovery on the links.
 //!
 //! `WHIMBREL_BELRP_INTERESTS=20000 cargo test -p whimbrel-link --test belrp_goals -- --nocapture`
 //! prints the table of `docs/protocols/belrp.md`.

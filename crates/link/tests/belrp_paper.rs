@@ -18,7 +18,7 @@ fn interest(number: u8) -> Bytes {
     Bytes::from(vec![0x05, 3, number, number, number])
 }
 
-/// What a frame says: numbers, ACKs, the value of its Interest.
+/// The contents of a frame: numbers, ACKs, the value of its Interest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Frame {
     numbers: Option<(u32, u32)>,
@@ -71,7 +71,7 @@ fn receive(service: &mut LinkService, frame: &[u8]) -> usize {
     delivered
 }
 
-/// A frame with an Interest, as the peer sends it.
+/// Returns a frame with an Interest, as the peer sends it.
 fn frame(frame: u32, packet: u32) -> Vec<u8> {
     let mut octets = vec![0xd0, 0];
     octets.extend_from_slice(&frame.to_be_bytes());
@@ -135,7 +135,7 @@ fn each_ack_is_sent_3_times_on_frames_going_the_opposite_direction() {
         [],
         "no gap: it waits for traffic"
     );
-    assert_eq!(service.poll_timeout(), None, "and for nothing else");
+    assert_eq!(service.poll_timeout(), None, "no timer is set");
     let carried: Vec<Vec<u32>> = send(&mut service, Time::ZERO, 0..5)
         .into_iter()
         .map(|frame| frame.acks)
@@ -286,7 +286,7 @@ fn acks_of_frames_never_sent_are_counted_and_do_no_harm() {
 }
 
 #[test]
-fn a_retransmission_that_was_in_vain_is_learnt_from_the_late_ack() {
+fn a_late_ack_reveals_a_spurious_retransmission() {
     let mut service = service(3);
     let sent = send(&mut service, Time::ZERO, 0..4);
     let numbers: Vec<u32> = sent.iter().map(|frame| frame.numbers.unwrap().0).collect();

@@ -1,4 +1,4 @@
-//! Goodput over a grid of links, in virtual time: the numbers repeat exactly, so they can be
+//! Goodput over a grid of links, in virtual time. The numbers are reproducible, so they can be
 //! asserted.
 
 mod pair;
@@ -9,11 +9,11 @@ use pair::{Pair, chunk, path};
 use whimbrel_core::Time;
 use whimbrel_sim::link::{Loss, QueueLimit};
 
-/// Bits per second of chunks delivered by a saturated hop, from the 2nd second to the end.
+/// Returns the rate of chunks delivered by a saturated hop, from the 2nd second to the end, bit/s.
 fn goodput(rate_mbit: u64, rtt_ms: u64, loss: f64, seconds: u64) -> (f64, Pair) {
     let rate = rate_mbit * 1_000_000;
     let delay = Duration::from_micros(rtt_ms * 500);
-    // A buffer of one bandwidth-delay product, and 64 KiB at least.
+    // The buffer holds one bandwidth-delay product, and at least 64 KiB.
     let queue = QueueLimit::Bytes((rate / 8 * rtt_ms / 1_000).max(64 << 10));
     let path = path(rate, delay).with_queue(queue);
     let mut pair = Pair::new(1, path.with_loss(Loss::Independent(loss)));
@@ -35,18 +35,18 @@ fn goodput(rate_mbit: u64, rtt_ms: u64, loss: f64, seconds: u64) -> (f64, Pair) 
     (bits / end.since(start).as_secs_f64(), pair)
 }
 
-/// Bytes of chunks at the receiver, half-received ones included.
+/// Returns the bytes of chunks at the receiver, including incomplete ones.
 fn bytes_there(pair: &Pair) -> u64 {
     pair.net[1].hop.stats().data_received * 1_432
 }
 
 #[test]
-fn goodput_grid_stays_above_its_bounds() {
+fn goodput_over_the_grid_stays_above_its_bounds() {
     let mut table = String::new();
     let mut misses = String::new();
     for rate in [5u64, 25, 100] {
         for rtt in [1u64, 10, 50, 100] {
-            // What the link can carry: 1432 of every 1480 bytes are payload.
+            // The capacity of the link: 1432 of every 1480 bytes are payload.
             let best = rate as f64 * 1e6 * 1_432.0 / 1_480.0;
             let results = [0.0, 0.01, 0.05].map(|loss| goodput(rate, rtt, loss, 8));
             let clean = results[0].0;
@@ -78,7 +78,7 @@ fn goodput_grid_stays_above_its_bounds() {
     assert!(misses.is_empty(), "below the bounds:\n{misses}{table}");
 }
 
-/// Half of all frames lost in both directions: slow, but it goes on.
+/// Half of all frames are lost in both directions: the transfer is slow, but progresses.
 #[test]
 fn heavy_loss_does_not_starve_a_hop() {
     for (loss, least) in [(0.2, 0.55), (0.5, 0.01)] {
@@ -92,7 +92,7 @@ fn heavy_loss_does_not_starve_a_hop() {
     }
 }
 
-/// What pacing makes of a fast and short link: bursts that fit the kernel's segmentation offload.
+/// On a fast and short link, pacing must produce bursts that use the kernel's segmentation offload.
 #[test]
 fn a_link_of_five_gigabits_is_filled_with_full_batches() {
     let path = path(5_000_000_000, Duration::from_micros(50));
@@ -113,7 +113,7 @@ fn a_link_of_five_gigabits_is_filled_with_full_batches() {
     assert!(batch > 16.0, "{batch} frames in a batch");
 }
 
-/// Many small messages: each has its own CSYN, and none waits for a grant.
+/// Each of many small messages has its own CSYN, and none waits for a grant.
 #[test]
 fn small_chunks_flow_without_a_round_trip_each() {
     let mut pair = Pair::new(1, path(25_000_000, Duration::from_millis(25)));
@@ -123,6 +123,7 @@ fn small_chunks_flow_without_a_round_trip_each() {
             == 4_000)
     );
     println!("4000 messages of 500 bytes in {}", pair.now());
-    // 256 in flight and 50 ms of round trip: at most 5120 a second; on the wire they take 0.8 s.
+    // 256 in flight and 50 ms of round trip allow at most 5120 a second; on the wire they take 0.8
+    // s.
     assert!(pair.now() < Time::from_millis(1_800), "{}", pair.now());
 }

@@ -1,4 +1,4 @@
-//! What a link service says of its link: rate, queue, loss and round trip.
+//! The measured state of a link: rate, queue, loss and round trip.
 
 mod faces;
 
@@ -17,7 +17,7 @@ fn data(number: u64, len: usize) -> Vec<u8> {
     packet
 }
 
-/// Ten Data of 1,004 bytes each in every 10 ms one way and a small packet the other, for four
+/// Every 10 ms, ten Data of 1,004 bytes each travel one way and a small packet the other, for four
 /// seconds, over a link of 5 ms that loses the share `loss` of all frames. The first end sends the
 /// Data.
 fn busy_link(reliability: Reliability, loss: f64) -> Faces {
@@ -54,12 +54,12 @@ fn a_profile_with_acknowledgements_measures_rate_loss_and_round_trip() {
         assert_eq!(link.stats().mode, mode);
         let state = link.state(Time::from_secs(4));
         let rate = state.delivery_rate.unwrap();
-        // A million bytes in a second, in bursts, with what is recovered.
+        // A million bytes in a second, in bursts, plus the recovered frames.
         assert!((950_000..1_400_000).contains(&rate), "{mode:?}: {rate}");
         let loss = state.loss.unwrap();
         assert!((0.02..0.1).contains(&loss), "{mode:?}: {loss}");
         let rtt = state.rtt.unwrap();
-        // The adaptive profile subtracts how long a report waited, in thirds of 10 ms.
+        // The adaptive profile subtracts the delay of a report, in thirds of 10 ms.
         let expected = DELAY * 2 - Duration::from_millis(3)..DELAY * 2 + Duration::from_millis(15);
         assert!(expected.contains(&rtt), "{mode:?}: {rtt:?}");
         let lossless = busy_link(reliability, 0.0);
@@ -69,11 +69,11 @@ fn a_profile_with_acknowledgements_measures_rate_loss_and_round_trip() {
 }
 
 #[test]
-fn without_acknowledgements_nothing_is_claimed() {
+fn nothing_is_reported_without_acknowledgements() {
     let faces = busy_link(Reliability::Off, 0.05);
     let state = faces.net[0].service.state(Time::from_secs(4));
     assert_eq!(state, LinkState::default());
-    // Nor when they end.
+    // The estimates end with the acknowledgements, too.
     let mut faces = busy_link(Reliability::Ndnlpv2, 0.0);
     faces.at(0, |end, _| end.service.set_reliability(Reliability::Off));
     let state = faces.net[0].service.state(Time::from_secs(4));
@@ -81,7 +81,7 @@ fn without_acknowledgements_nothing_is_claimed() {
 }
 
 #[test]
-fn the_queue_has_an_age_and_a_packet_that_was_begun_is_its_head() {
+fn the_queue_has_an_age_and_a_started_packet_is_its_head() {
     let at = Time::from_millis;
     let mut config = LinkServiceConfig::datagram(1400);
     config.drain_rate = Some(8_000_000);
@@ -92,13 +92,13 @@ fn the_queue_has_an_age_and_a_packet_that_was_begun_is_its_head() {
     let state = link.state(at(50));
     assert_eq!((state.queue_packets, state.queue_bytes), (2, 3_004));
     assert_eq!(state.queue_age, Some(Duration::from_millis(40)));
-    // One frame of the first packet leaves, and the others wait for the device.
+    // One frame of the first packet leaves; the others wait for the device.
     assert!(link.poll_transmit(at(50), 44, &mut Vec::new()).is_some());
     let state = link.state(at(50));
     assert!((1_600..1_800).contains(&state.queue_bytes), "{state:?}");
     assert_eq!(state.queue_packets, 2);
     assert_eq!(state.queue_age, Some(Duration::from_millis(40)));
-    // The first packet is gone, the second one has waited since it came.
+    // The first packet is sent; the second one has waited since it was queued.
     assert!(link.poll_transmit(at(60), 44, &mut Vec::new()).is_some());
     let state = link.state(at(62));
     assert_eq!((state.queue_packets, state.queue_bytes), (1, 500));

@@ -1,4 +1,4 @@
-//! Hop against a reference model: what was sent, what was received, what was acknowledged.
+//! Hop compared with a reference model of sent, received and acknowledged chunks.
 
 mod pair;
 
@@ -77,10 +77,10 @@ fn path() -> impl Strategy<Value = LinkSpec> {
         )
 }
 
-/// What must be true of the pair, from the outside.
+/// The properties of the pair that must hold, seen from outside.
 #[derive(Default)]
 struct Model {
-    // Tag: length, sending end, and that end's run.
+    // By tag: length, sending end, and the run of that end.
     sent: BTreeMap<u64, (usize, usize, u64)>,
     withdrawn: BTreeSet<u64>,
 }
@@ -100,7 +100,7 @@ impl Model {
                 );
                 assert!(
                     once.insert((arrival.incarnation, tag)),
-                    "chunk {tag} came twice in run {}",
+                    "chunk {tag} arrived twice in run {}",
                     arrival.incarnation
                 );
             }
@@ -109,7 +109,7 @@ impl Model {
             for tag in &this.delivered {
                 assert!(
                     there.contains(tag),
-                    "chunk {tag} is acknowledged and was never received"
+                    "chunk {tag} is acknowledged but was never received"
                 );
                 assert!(
                     acknowledged.insert(tag),
@@ -188,10 +188,10 @@ fn run(seed: u64, paths: [LinkSpec; 2], pacing: [Pacing; 2], room: usize, acts: 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 200, ..ProptestConfig::default() })]
 
-    /// Under any loss up to a half, reordering, duplication, corruption, shut windows, outages,
-    /// changes of MTU and restarts of either side.
+    /// The properties hold under loss up to a half, reordering, duplication, corruption, closed
+    /// windows, outages, changes of MTU and restarts of either side.
     #[test]
-    fn what_is_acknowledged_was_received_intact_and_once_and_everything_is_delivered(
+    fn acknowledged_chunks_arrived_intact_and_once_and_everything_is_delivered(
         seed: u64,
         a in path(),
         b in path(),

@@ -1,4 +1,4 @@
-//! The link service against a reference model: what was sent, what came, what was given up.
+//! The link service compared with a reference model of sent, received and abandoned packets.
 
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
@@ -57,7 +57,7 @@ fn reliability() -> impl Strategy<Value = Reliability> {
     ]
 }
 
-/// Only packets and outages: what a profile promises holds to the letter.
+/// Draws only packets and outages: a profile's promises hold to the letter then.
 fn calm_act() -> impl Strategy<Value = Act> {
     let end = 0usize..2;
     prop_oneof![
@@ -103,7 +103,7 @@ fn path(reorder: bool, duplicate: bool, corrupt: bool) -> impl Strategy<Value = 
 
 struct Run {
     faces: Faces,
-    /// Tag: sending end, packet, whether both ends had agreed on a profile that recovers.
+    /// By tag: sending end, packet, and whether both ends had agreed on a profile that recovers.
     sent: BTreeMap<u64, (usize, bytes::Bytes, bool)>,
 }
 
@@ -162,7 +162,7 @@ impl Run {
         }
     }
 
-    /// How often each packet came.
+    /// Returns how often each packet arrived.
     fn copies(&self) -> BTreeMap<u64, usize> {
         let mut copies = BTreeMap::new();
         for end in self.faces.ends() {
@@ -194,13 +194,13 @@ impl Run {
         }
     }
 
-    /// The path heals and nothing is blocked; everything comes to rest.
+    /// Heals the path, unblocks all ports, and runs until no event is left.
     fn heal_and_rest(&mut self) {
         self.faces.heal();
         for end in 0..2 {
             self.faces.at(end, |end, _| end.service.set_blocked(false));
         }
-        assert!(self.faces.run_for(120_000), "it does not come to rest");
+        assert!(self.faces.run_for(120_000), "it does not become idle");
         for end in self.faces.ends() {
             let stats = end.service.stats();
             let paper = matches!(end.config.reliability, Reliability::Paper { .. });
@@ -213,10 +213,11 @@ impl Run {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 120, ..ProptestConfig::default() })]
 
-    /// Loss, reordering, outages and pauses: nothing is invented, nothing comes twice, and what was
-    /// sent while both ends recover losses comes, or its sender is told that it was given up.
+    /// Under loss, reordering, outages and pauses, no packet is invented or delivered twice. A
+    /// packet sent while both ends recover losses arrives, or its sender is told that it was
+    /// abandoned.
     #[test]
-    fn what_is_sent_comes_once_or_is_given_up(
+    fn every_packet_arrives_once_or_is_abandoned(
         seed: u64, reliability in reliability(), smallest in prop_oneof![Just(0usize), Just(46)],
         paths in [path(true, false, false), path(true, false, false)],
         acts in prop::collection::vec((0u64..60, calm_act()), 1..60),
@@ -235,18 +236,18 @@ proptest! {
         }
         let stats = [0, 1].map(|end| run.faces.net[end].service.stats().clone());
         for (tag, (end, packet, recovers)) in &run.sent {
-            // An agreement that ended, or a queue without room, lets packets go.
+            // Packets may be lost when an agreement ends, or when the queue is full.
             let let_go = stats[*end].abandoned + stats[*end].drops.queue_full > 0;
             let came = copies.contains_key(tag);
-            // A packet in fragments can be given up here and there: by the sender, and by the
-            // receiver for lack of time.
+            // A fragmented packet can be abandoned at either end: by the sender, and by the
+            // receiver after its timeout.
             let incomplete = packet.len() > 1300 && stats[1 - end].drops.reassembly_timeout > 0;
             let given_up = run.faces.net[*end].given_up.contains(packet);
             prop_assert!(!recovers || let_go || came || given_up || incomplete, "packet {} vanished", tag);
         }
     }
 
-    /// The network duplicates too: each copy that it makes adds at most one, and once the adaptive
+    /// The network duplicates, too: each copy that it makes adds at most one, and once the adaptive
     /// profile is agreed on, none.
     #[test]
     fn duplicates_of_the_network_are_recognised(
@@ -267,9 +268,9 @@ proptest! {
         }
     }
 
-    /// Restarts, MTU changes, other settings at run time, junk and damaged frames: no panic, no
-    /// packet that was not sent unless frames are damaged, memory bounded, and everything comes to
-    /// rest.
+    /// With restarts, changes of MTU and settings, junk and damaged frames, the service does not
+    /// panic, delivers no packet that was not sent unless frames are damaged, keeps its memory
+    /// bounded, and becomes idle.
     #[test]
     fn whatever_happens_it_stays_within_bounds_and_comes_to_rest(
         seed: u64, reliability in [reliability(), reliability()],
@@ -288,7 +289,7 @@ proptest! {
         if !damaged {
             run.check_nothing_invented();
         }
-        // After all that, both ends set alike agree again and recover.
+        // Afterwards, two ends with the same settings agree again and recover.
         for end in 0..2 {
             run.faces.set_mtu(end, 1400);
             set_reliability(&mut run.faces, end, Reliability::Adaptive);

@@ -1,4 +1,4 @@
-//! The `ndnlpv2` profile beside a peer as NFD is one: what is on the wire, and when.
+//! The `ndnlpv2` profile with a peer like NFD: the frames on the wire and their times.
 
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
@@ -78,7 +78,8 @@ fn numbered(sequence: u64, tx_sequence: u64, packet: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The peer has acknowledged a first frame, and two more 10 ms after they were sent.
+/// Returns a service whose peer has acknowledged a first frame, and two more 10 ms after they were
+/// sent.
 fn active(mtu: usize) -> LinkService {
     let mut service = service(mtu);
     for number in 0..3 {
@@ -136,7 +137,7 @@ fn an_ack_goes_alone_after_5_ms_in_a_frame_that_is_not_acknowledged_itself() {
 }
 
 #[test]
-fn acks_travel_first_in_first_out_as_far_as_the_mtu_allows() {
+fn acks_are_sent_first_in_first_out_within_the_mtu() {
     let mut service = service(200);
     for number in 0..30 {
         receive(
@@ -176,7 +177,7 @@ fn a_peer_that_never_acknowledges_gets_each_frame_once_and_after_30_s_plain_ones
     );
     let now = Time::from_secs(31);
     assert_eq!(send(&mut service, now, interest(1)), interest(1), "bare");
-    // One frame in 30 s asks again.
+    // One frame in 30 s probes for Acks.
     assert!(
         read(&send(&mut service, Time::from_secs(61), interest(1)))
             .link
@@ -263,7 +264,8 @@ fn three_acks_of_later_frames_declare_a_frame_lost() {
     receive(&mut service, now, &acks(&numbers[3..]));
     let resent = frames(&mut service, now);
     assert_eq!(read(&resent[0]).fragment, Some(&interest(0)[..]));
-    // An Ack for a TxSequence that was sent again already is normal, and means that it was in vain.
+    // An Ack for a TxSequence that was retransmitted already is normal: the retransmission was
+    // spurious.
     receive(&mut service, now, &acks(&numbers[..1]));
     assert_eq!(
         (service.stats().spurious, service.stats().drops.false_acks),
@@ -318,12 +320,12 @@ fn acks_of_frames_never_sent_are_counted_and_prove_nothing() {
     assert_eq!(
         service.stats().mode,
         Mode::None,
-        "nothing is kept for a peer that only invents Acks"
+        "nothing is kept for a peer that sends only invalid Acks"
     );
 }
 
 #[test]
-fn a_fragment_that_is_given_up_takes_its_siblings_with_it() {
+fn an_abandoned_fragment_takes_its_siblings_with_it() {
     let mut service = active(500);
     let mut now = Time::from_millis(10);
     let packet = data(1200);
@@ -360,7 +362,7 @@ fn a_fragment_that_is_given_up_takes_its_siblings_with_it() {
 fn a_packet_with_the_largest_single_frame_fits_the_mtu_and_one_more_byte_is_cut() {
     let mut service = active(1500);
     let now = Time::from_millis(10);
-    // 30 octets, as NFD reckons, and the packet's own four.
+    // 30 octets of link headers, as in NFD, and four of the packet itself.
     assert_eq!(send(&mut service, now, data(1500 - 30 - 4)).len(), 1500);
     service.send(now, data(1500 - 30 - 3), None);
     assert_eq!(frames(&mut service, now).len(), 2);
@@ -387,7 +389,7 @@ fn a_reassembled_packet_keeps_the_header_that_came_with_its_fragments() {
     assert_eq!(delivered, [(header, data(3000).to_vec())]);
 }
 
-/// A frame with an Interest and a field of 4 octets, which should have 8.
+/// Returns a frame with an Interest and a field of 4 octets, which should have 8.
 fn with_short_field(typ: u64) -> Vec<u8> {
     let mut frame = Vec::new();
     tlv::write_nested(&mut frame, types::LP_PACKET, |out| {
@@ -427,7 +429,7 @@ fn a_malformed_field_of_reliability_drops_a_frame_only_where_it_is_used() {
                 expected,
                 "{reliability:?}: {typ:#x}"
             );
-            // The same by the way for frames that need nothing of the link.
+            // The same holds on the short path for frames without link fields.
             if reliability == Reliability::Off {
                 assert!(service.handle_plain_frame(&frame).is_some());
                 assert_eq!(service.stats().fields_skipped, 2);

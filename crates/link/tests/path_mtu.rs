@@ -1,4 +1,4 @@
-//! A path that swallows large frames without a word, as one hop meets it.
+//! One hop over a path that silently drops large frames.
 
 mod pair;
 
@@ -12,7 +12,7 @@ use whimbrel_sim::link::{LinkSpec, Loss};
 
 const RTT: Duration = Duration::from_millis(50);
 
-/// Takes frames of up to `largest` bytes.
+/// Returns a path for frames of up to `largest` bytes.
 fn narrow(largest: usize, loss: f64) -> LinkSpec {
     let loss = if loss > 0.0 {
         Loss::Independent(loss)
@@ -39,7 +39,7 @@ fn falls(pair: &Pair, end: usize) -> u64 {
 }
 
 #[test]
-fn data_comes_through_a_black_hole_within_three_seconds_whatever_its_size() {
+fn data_of_any_size_passes_a_black_hole_within_three_seconds() {
     for size in [1_300, 3_000, 40_000, 1 << 20] {
         for (largest, loss) in [(1_400, 0.0), (1_250, 0.0), (1_400, 0.15), (900, 0.0)] {
             let mut pair = Pair::new(7, narrow(largest, loss));
@@ -63,7 +63,7 @@ fn data_comes_through_a_black_hole_within_three_seconds_whatever_its_size() {
 }
 
 #[test]
-fn a_hole_in_the_middle_of_a_transfer_is_left_and_what_passes_is_found() {
+fn a_black_hole_in_mid_transfer_is_left_and_the_path_s_size_is_found() {
     let mut pair = Pair::new(8, narrow(1_500, 0.0));
     for tag in 0..60 {
         pair.send(0, tag, chunk(tag, 256 << 10));
@@ -91,11 +91,11 @@ fn a_hole_in_the_middle_of_a_transfer_is_left_and_what_passes_is_found() {
         .events
         .iter()
         .any(|(_, event)| matches!(event, HopEvent::PathMtu { size: 1_200 }));
-    assert!(told, "the owner hears of it");
+    assert!(told, "the owner is told");
 }
 
 #[test]
-fn full_frames_go_again_when_the_path_mends() {
+fn full_frames_are_sent_again_when_the_path_is_repaired() {
     let mut pair = Pair::new(9, narrow(1_300, 0.0));
     pair.send(0, 1, chunk(1, 100_000));
     pair.drive(Time::from_secs(5));
@@ -106,7 +106,7 @@ fn full_frames_go_again_when_the_path_mends() {
 }
 
 #[test]
-fn loss_of_fifteen_percent_is_no_black_hole() {
+fn loss_of_fifteen_percent_is_not_taken_for_a_black_hole() {
     for seed in 0..10 {
         let mut pair = Pair::new(seed, narrow(1_500, 0.15));
         // Large chunks, and small ones of a packet or two with pauses between them.
@@ -126,7 +126,7 @@ fn loss_of_fifteen_percent_is_no_black_hole() {
 }
 
 #[test]
-fn a_path_without_loss_is_asked_nothing() {
+fn a_path_without_loss_is_not_probed() {
     let mut pair = Pair::new(10, narrow(1_500, 0.0));
     for tag in 0..20 {
         pair.send(0, tag, chunk(tag, 200_000));
@@ -136,11 +136,11 @@ fn a_path_without_loss_is_asked_nothing() {
 }
 
 #[test]
-fn a_neighbour_without_room_is_no_black_hole() {
+fn a_neighbour_without_room_is_not_taken_for_a_black_hole() {
     let mut pair = Pair::new(11, narrow(1_500, 0.0));
     pair.drive(Time::from_secs(1));
-    // Its other neighbours take all room, of which this one has not yet heard: what is sent without
-    // asking is dropped, and each question is answered by a refusal.
+    // Other neighbours use all the room, which this sender does not know yet: packets without a
+    // grant are dropped, and each CSYN is refused.
     let taken = pair.ends()[1].budget.capacity() as u32;
     pair.at(1, |end, _| {
         (0..taken).for_each(|_| assert!(end.budget.reserve(1)))

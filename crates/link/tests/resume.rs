@@ -1,4 +1,4 @@
-//! How soon data moves again after an outage, however long.
+//! The time until data moves again after an outage of any length.
 
 mod pair;
 

@@ -52,7 +52,7 @@ fn chunks_of_all_sizes_arrive_intact_in_both_directions() {
 }
 
 #[test]
-fn a_small_chunk_needs_no_grant_and_is_there_after_half_a_round_trip() {
+fn a_small_chunk_needs_no_grant_and_arrives_after_half_a_round_trip() {
     let mut pair = Pair::new(1, path(100));
     pair.drive(Time::from_secs(1));
     pair.send(0, 1, chunk(1, 20_000));
@@ -66,7 +66,7 @@ fn a_small_chunk_needs_no_grant_and_is_there_after_half_a_round_trip() {
 }
 
 #[test]
-fn a_shut_window_stops_the_sender_and_room_lets_it_go_on() {
+fn a_closed_window_stops_the_sender_and_room_lets_it_resume() {
     let mut pair = Pair::with(1, path(10), path(10), config(0), config(1), 1_000);
     pair.hold(1, true);
     for tag in 0..6 {
@@ -98,7 +98,7 @@ fn a_shut_window_stops_the_sender_and_room_lets_it_go_on() {
 }
 
 #[test]
-fn room_for_the_next_chunk_is_asked_ahead_so_that_none_is_waited_for() {
+fn room_for_the_next_chunk_is_requested_ahead_without_a_pause() {
     let mut pair = Pair::new(1, path(50));
     for tag in 0..4 {
         pair.send(0, tag, chunk(tag, 1 << 20));
@@ -136,7 +136,7 @@ fn after_an_outage_sending_resumes_within_a_probe_interval_and_a_round_trip() {
         let limit = to + Duration::from_millis(85 + rtt);
         assert!(
             pair.drive_until(limit, |pair| pair.net[1].hop.stats().data_received > before),
-            "rtt {rtt} ms: nothing came until {limit}"
+            "rtt {rtt} ms: nothing arrived until {limit}"
         );
         assert!(
             pair.net[0]
@@ -144,7 +144,7 @@ fn after_an_outage_sending_resumes_within_a_probe_interval_and_a_round_trip() {
                 .iter()
                 .any(|(_, event)| *event == HopEvent::Responsive)
         );
-        // The remembered rate is back soon: a second carries nearly what the link can.
+        // The remembered rate returns soon: a second carries nearly the capacity of the link.
         pair.drive(to + Duration::from_millis(1_200));
         let bits = (pair.net[1].hop.stats().data_received - before) * 1_432 * 8;
         assert!(
@@ -155,7 +155,7 @@ fn after_an_outage_sending_resumes_within_a_probe_interval_and_a_round_trip() {
 }
 
 #[test]
-fn a_restart_of_the_receiver_is_noticed_and_what_it_lost_is_sent_again() {
+fn a_restart_of_the_receiver_is_detected_and_its_lost_chunks_are_sent_again() {
     let mut pair = Pair::new(1, path(50));
     for tag in 0..6 {
         pair.send(0, tag, chunk(tag, 1 << 20));
@@ -221,7 +221,7 @@ fn a_withdrawn_chunk_comes_back_whole_and_its_room_is_released() {
 }
 
 #[test]
-fn a_smaller_mtu_cuts_chunks_anew_without_delivering_twice() {
+fn a_smaller_mtu_splits_chunks_anew_without_duplicate_delivery() {
     let mut pair = Pair::new(1, path(20));
     for tag in 0..4 {
         pair.send(0, tag, chunk(tag, 1 << 20));

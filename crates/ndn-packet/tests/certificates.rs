@@ -34,7 +34,7 @@ fn draft(identity: &str, key: &PrivateKey) -> CertificateDraft {
 }
 
 #[test]
-fn a_self_signed_certificate_says_whose_key_it_is() {
+fn a_self_signed_certificate_names_the_owner_of_its_key() {
     let key = key(1);
     let certificate = draft("/alice", &key)
         .self_sign(&key)
@@ -127,7 +127,7 @@ fn altered(
 }
 
 #[test]
-fn what_is_no_certificate_is_refused_with_a_reason() {
+fn invalid_certificates_are_refused_with_a_reason() {
     assert!(altered(|_| {}, None).is_ok());
     for uri in [
         "/KEY/k/i",
@@ -261,7 +261,7 @@ fn parts(bag: &[u8]) -> SafeBagParts {
 }
 
 #[test]
-fn a_safe_bag_that_is_none_is_refused() {
+fn an_invalid_safe_bag_is_refused() {
     for (bag, error) in [
         (&b"\x81\x00"[..], DecodeError::WrongType(0x81)),
         (b"\x80\x00", DecodeError::Missing(6)),
@@ -298,7 +298,7 @@ fn an_announcement_is_valid_as_long_as_both_of_its_limits_allow() {
 }
 
 #[test]
-fn what_is_no_announcement_is_refused() {
+fn invalid_announcements_are_refused() {
     let data = |uri: &str, content: &[u8]| {
         let data = Data {
             content_type: ContentType::PrefixAnnouncement,

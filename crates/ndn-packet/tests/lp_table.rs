@@ -122,7 +122,7 @@ proptest! {
 }
 
 #[test]
-fn a_value_that_cannot_be_read_is_left_out_or_makes_the_frame_useless() {
+fn an_invalid_value_is_skipped_or_makes_the_frame_useless() {
     let mut left_out = Vec::new();
     for row in FIELDS {
         let Some(field) = malformed(row) else {
@@ -146,7 +146,7 @@ fn a_value_that_cannot_be_read_is_left_out_or_makes_the_frame_useless() {
 }
 
 #[test]
-fn only_what_occurs_several_times_may_be_repeated() {
+fn only_repeatable_fields_may_be_repeated() {
     for row in FIELDS {
         let once = encoded(row, 1);
         let twice = LpPacket::decode(&frame(&once.repeat(2), None), false).is_ok();
@@ -155,7 +155,7 @@ fn only_what_occurs_several_times_may_be_repeated() {
 }
 
 #[test]
-fn fields_that_are_not_known_change_nothing_where_they_may_be_ignored() {
+fn unknown_fields_that_may_be_ignored_change_nothing() {
     let is_known = |typ: u64| FIELDS.iter().any(|row| row.typ == typ);
     for typ in (1..2000).filter(|typ| !is_known(*typ) && *typ != types::LP_FRAGMENT) {
         let mut unknown = Vec::new();
@@ -289,7 +289,7 @@ fn tshark_names_every_field() {
     let output = match tshark.output() {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let required = std::env::var_os("WHIMBREL_INTEROP").is_some();
-            assert!(!required, "there is no tshark");
+            assert!(!required, "tshark is not installed");
             eprintln!("SKIPPED: there is no tshark; scripts/setup --check installs it");
             return;
         }

@@ -54,7 +54,8 @@ fn text(value: &Value) -> &str {
     value.as_str().expect("a text")
 }
 
-/// All vectors of a kind, of both libraries; at least one, so that a renamed kind is noticed.
+/// Returns all vectors of a kind, of both libraries; at least one, so that a renamed kind is
+/// noticed.
 fn vectors(kind: &str) -> Vec<Vector> {
     let mut found = Vec::new();
     for file in [PYTHON_NDN, NDNTS] {
@@ -587,7 +588,7 @@ fn link_headers_are_read_and_made_as_the_peers_do() {
 }
 
 #[test]
-fn an_announcement_in_a_link_header_is_one() {
+fn an_announcement_in_a_link_header_is_decoded() {
     let vectors = vectors("lp");
     let vector = vectors
         .iter()

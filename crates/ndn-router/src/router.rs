@@ -388,7 +388,7 @@ impl Machine for NdnRouter {
         tracing::warn!(endpoint = %asked.endpoint, %refusal, "a face cannot be opened");
         let why = match refusal {
             OpenRefusal::Unsupported(why) => FaceFailure::Unsupported(why),
-            OpenRefusal::Failed(why) => FaceFailure::Failed(why),
+            OpenRefusal::NotPermitted(why) | OpenRefusal::Failed(why) => FaceFailure::Failed(why),
         };
         match (asked.settings.reopened, asked.request) {
             (Some(face), _) if self.table.get(face).is_some() => {

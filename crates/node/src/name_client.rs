@@ -1,60 +1,17 @@
-//! Asking name servers from a program that is neither host nor router.
+//! LoneResolver name servers from a program that is neither host nor router.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use whimbrel_core::{
-    Deadline, Guid, Machine, OpenRefusal, PortEvent, PortId, PortOrigin, PortRequest, PortToken,
-    SeededRng, Time, Transmit,
+use whimbrel_core::{Guid, PortOrigin, SeededRng};
+use whimbrel_gnrs::{
+    Answer, Failure, LoneResolver, Lookup, Resolver, ResolverConfig, ResolverEvent,
 };
-use whimbrel_gnrs::{Answer, Failure, Lookup, Resolver, ResolverConfig, ResolverEvent};
 use whimbrel_io::{Clock, EventLoop, IoError, Neighbour, UdpConfig};
 
 use crate::config::Remote;
 use crate::keys::random_bytes;
 use crate::run::{StartError, any_address_towards};
-
-/// A resolver alone, as a machine: every port that comes up is a server.
-struct Asking(Resolver);
-
-impl Machine for Asking {
-    type Event = ResolverEvent;
-
-    fn handle_port(&mut self, now: Time, port: PortId, event: PortEvent) {
-        if matches!(event, PortEvent::Up(_)) && !self.0.owns(port) {
-            self.0.add_server(port);
-        }
-        self.0.handle_port(now, port, event);
-    }
-
-    fn handle_refusal(&mut self, _: Time, _: PortToken, _: OpenRefusal) {}
-
-    fn handle_frames(&mut self, now: Time, port: PortId, frames: &[&[u8]]) {
-        for frame in frames {
-            self.0.handle_frame(now, port, frame);
-        }
-    }
-
-    fn handle_timeout(&mut self, now: Time) {
-        self.0.handle_timeout(now);
-    }
-
-    fn poll_transmit(&mut self, now: Time, _: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
-        self.0.poll_transmit(now, buffer)
-    }
-
-    fn poll_event(&mut self) -> Option<ResolverEvent> {
-        self.0.poll_event()
-    }
-
-    fn poll_port_request(&mut self) -> Option<PortRequest> {
-        None
-    }
-
-    fn poll_timeout(&self) -> Option<Deadline> {
-        self.0.poll_timeout()
-    }
-}
 
 /// What a look-up has led to so far.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -71,7 +28,7 @@ pub enum Resolution {
 
 /// A connection to name servers, driven by its owner's calls.
 pub struct NameClient {
-    event_loop: EventLoop<Asking>,
+    event_loop: EventLoop<LoneResolver>,
     events: VecDeque<ResolverEvent>,
 }
 
@@ -85,7 +42,10 @@ impl NameClient {
         })?;
         let rng = SeededRng::new(u64::from_ne_bytes(seed));
         let resolver = Resolver::new(ResolverConfig::default(), clock.wall_clock(), rng);
-        let mut event_loop = EventLoop::new(clock, Asking(resolver))?;
+        let mut event_loop = EventLoop::new(clock, LoneResolver(resolver))?;
+        event_loop.follow_wall_clock(|resolver: &mut LoneResolver, _, wall| {
+            resolver.0.set_wall_clock(wall)
+        });
         for (number, server) in (0..).zip(servers) {
             let peer = server.peer();
             let mut config = UdpConfig::new("gnrs", any_address_towards(&peer));

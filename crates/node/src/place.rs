@@ -60,3 +60,11 @@ pub fn make_folder_of(file: &Path) -> std::io::Result<()> {
         _ => Ok(()),
     }
 }
+
+/// A path for JSON, which has no bytes that are not text: those become U+FFFD.
+pub(crate) fn serialize_path<S: serde::Serializer>(
+    path: &Path,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
+}

@@ -14,7 +14,7 @@ use whimbrel_sim::{AnyMachine, DuplexLink, Simulator};
 
 const FRAMES: u64 = 100_000;
 
-/// A TCP transfer over a relay: packets delivered.
+/// Runs a TCP transfer over a relay. Returns the packets delivered.
 fn tcp() -> u64 {
     let (server_address, client_address) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
     let mut sim = Simulator::new(1);

@@ -6,14 +6,14 @@ use whimbrel_core::{
     Deadline, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, Time, Transmit,
 };
 
-/// Any machine, its events turned into `E`. It costs one indirect call per call; where a scenario
-/// has few kinds of nodes and many frames, an enum is faster.
+/// Any machine, with its events converted to `E`. Each call is one indirect call; for many frames
+/// and few kinds of nodes, an enum is faster.
 pub struct AnyMachine<E> {
     inner: Box<dyn Erased<E>>,
 }
 
 impl<E: 'static> AnyMachine<E> {
-    /// Wraps `machine`; each of its events goes through `into_event`.
+    /// Wraps `machine` and converts each of its events with `into_event`.
     pub fn new<M: Machine + 'static>(
         machine: M,
         into_event: impl FnMut(M::Event) -> E + 'static,
@@ -26,17 +26,17 @@ impl<E: 'static> AnyMachine<E> {
         }
     }
 
-    /// Wraps `machine`, whose events are `E` already.
+    /// Wraps a `machine` whose events need no conversion.
     pub fn plain<M: Machine<Event = E> + 'static>(machine: M) -> AnyMachine<E> {
         AnyMachine::new(machine, |event| event)
     }
 
-    /// The machine within, if it is an `M`.
+    /// Returns the wrapped machine if it is an `M`.
     pub fn get<M: Machine + 'static>(&self) -> Option<&M> {
         self.inner.machine().downcast_ref()
     }
 
-    /// The machine within, if it is an `M`.
+    /// Returns the wrapped machine if it is an `M`.
     pub fn get_mut<M: Machine + 'static>(&mut self) -> Option<&mut M> {
         self.inner.machine_mut().downcast_mut()
     }
@@ -47,7 +47,7 @@ struct Mapped<M, F> {
     into_event: F,
 }
 
-/// [`Machine`] without its associated type, and a way back to the concrete type.
+/// [`Machine`] without its associated type, which can be cast back to the concrete type.
 trait Erased<E>: Machine<Event = E> {
     fn machine(&self) -> &dyn Any;
     fn machine_mut(&mut self) -> &mut dyn Any;

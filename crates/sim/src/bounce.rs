@@ -1,5 +1,4 @@
-//! A load for measuring the simulator itself: frames that bounce over links as fast as the links
-//! let them.
+//! A load to measure the simulator itself: frames that bounce over links as fast as possible.
 
 use core::time::Duration;
 
@@ -17,7 +16,7 @@ const FRAMES_A_LINK: usize = 64;
 /// Bytes of a frame.
 const FRAME_SIZE: usize = 1_400;
 
-/// Sends what comes out again, and keeps a timer that every frame moves.
+/// Sends each received frame back, and keeps a timer that every frame moves.
 #[derive(Default)]
 struct Echo {
     frames: Vec<(PortId, Vec<u8>)>,
@@ -79,8 +78,8 @@ impl Machine for Echo {
     }
 }
 
-/// Ten nodes in a row, 64 frames of 1,400 bytes bouncing over each link of 1 Gbit/s and 1 ms, with
-/// or without a trace hash, until `frames` were delivered. Answers with the number delivered.
+/// Bounces 64 frames of 1,400 bytes over each link of ten nodes in a row (1 Gbit/s, 1 ms), with or
+/// without a trace hash, until `frames` were delivered. Returns the number delivered.
 pub fn bounce(frames: u64, hash: bool) -> u64 {
     let mut sim = Simulator::new(1);
     if hash {

@@ -1,12 +1,13 @@
-//! Deterministic discrete events, and the link model that they share with the real-time emulator.
+//! Deterministic discrete-event simulation, and the link model that it shares with the real-time
+//! emulator.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`link`] | [`link::LinkSpec`], what one direction of a link does, and [`link::LinkDirection`], which does it |
+//! | [`link`] | [`link::LinkSpec`], the properties of one direction of a link, and [`link::LinkDirection`], which implements them |
 //! | [`simulator`] | [`Simulator`]: machines on nodes, frames on links, virtual time, faults |
 //! | [`tcp`] | TCP endpoints and a relay, as a baseline |
-//! | [`testbed`] | networks whose nodes come back after a crash, faults and schedules of them: for tests |
-//! | [`trace`] | what happened, hashed or written down |
+//! | [`testbed`] | for tests: networks whose nodes restart after a crash, faults and schedules of faults |
+//! | [`trace`] | the record of a run, hashed or written as text |
 //! | [`bounce`](mod@bounce) | a load for measuring the simulator itself |
 //! | [`any`] | [`AnyMachine`], for machines of different types in one simulation |
 //!

@@ -1,5 +1,4 @@
-//! What happened in a run, event by event: hashed to prove that runs repeat, or written down to be
-//! read.
+//! The record of a run, event by event: hashed to prove that runs repeat, or written as text.
 
 use std::io::Write;
 
@@ -8,25 +7,25 @@ use whimbrel_core::{PortId, Time};
 use crate::link::DropReason;
 use crate::simulator::NodeId;
 
-/// What happened to a frame.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceKind {
-    /// A node handed it to a port.
+    /// A node sent the frame to a port.
     Transmit,
-    /// A node got it from a port.
+    /// A node received the frame from a port.
     Deliver,
-    /// The link gave up on it.
+    /// The link dropped the frame.
     Drop(DropReason),
-    /// It was larger than the port's MTU.
+    /// The frame exceeded the port's MTU.
     Oversize,
-    /// Its port was closed at one end.
+    /// The frame's port was closed at one end.
     PortClosed,
-    /// The node that it arrived at was not running.
+    /// The receiving node was not running.
     NodeDown,
 }
 
 impl TraceKind {
-    /// The name in a written trace.
+    /// Returns the name in a written trace.
     pub fn name(self) -> &'static str {
         match self {
             TraceKind::Transmit => "transmit",
@@ -56,22 +55,22 @@ impl TraceKind {
     }
 }
 
-/// One thing that happened to one frame.
+/// A record of one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceRecord<'a> {
-    /// When.
+    /// The time.
     pub time: Time,
-    /// The receiver for what was delivered or found the node down, else the sender.
+    /// The receiver of a frame that was delivered or found the node down, else the sender.
     pub node: NodeId,
     /// That node's port.
     pub port: PortId,
-    /// What.
+    /// The kind.
     pub kind: TraceKind,
     /// The frame, without encapsulation.
     pub frame: &'a [u8],
 }
 
-/// Gets every record of a run, in order.
+/// Receives every record of a run, in order.
 pub trait TraceSink {
     /// Takes one record.
     fn record(&mut self, record: &TraceRecord<'_>);
@@ -88,7 +87,7 @@ pub struct TraceHash {
 const HASH_PIECE: usize = 64 * 1024;
 
 impl TraceHash {
-    /// The hash of all records so far.
+    /// Returns the hash of all records so far.
     pub fn value(&self) -> [u8; 32] {
         let mut hasher = self.hasher.clone();
         hasher.update(&self.pending);
@@ -116,7 +115,7 @@ impl TraceSink for TraceHash {
 
 /// Writes one JSON object per line: `{"time_ns":…,"node":…,"port":…,"kind":"…","bytes":…}`.
 ///
-/// The first error of the writer ends the writing and is kept for [`JsonLines::finish`].
+/// The writer's first error stops the output and is kept for [`JsonLines::finish`].
 #[derive(Debug)]
 pub struct JsonLines<W: Write> {
     writer: W,
@@ -124,7 +123,7 @@ pub struct JsonLines<W: Write> {
 }
 
 impl<W: Write> JsonLines<W> {
-    /// Writes to `writer`, which had better be buffered.
+    /// Writes to `writer`, which should be buffered.
     pub fn new(writer: W) -> JsonLines<W> {
         JsonLines {
             writer,
@@ -132,7 +131,7 @@ impl<W: Write> JsonLines<W> {
         }
     }
 
-    /// Flushes, and tells whether everything was written.
+    /// Flushes, and returns the first error if there was one.
     pub fn finish(mut self) -> std::io::Result<W> {
         self.result?;
         self.writer.flush()?;
@@ -156,7 +155,7 @@ impl<W: Write> TraceSink for JsonLines<W> {
     }
 }
 
-/// A sink that its giver still holds, to read from it after or during the run.
+/// A sink that its owner can read during or after the run.
 impl<S: TraceSink> TraceSink for std::rc::Rc<std::cell::RefCell<S>> {
     fn record(&mut self, record: &TraceRecord<'_>) {
         self.borrow_mut().record(record);

@@ -1,4 +1,4 @@
-//! Each feature of the link model against a calculation of what it must do.
+//! Each feature of the link model, checked against a calculation.
 #![allow(
     clippy::unwrap_used,
     reason = "a test that finds nothing to unwrap has failed"
@@ -20,7 +20,7 @@ fn link(spec: &LinkSpec, seed: u64) -> Link {
     Link::new(spec, SeededRng::new(seed)).unwrap()
 }
 
-/// A frame that carries its number.
+/// Returns a frame that carries its number.
 fn frame(number: u32, length: usize) -> Vec<u8> {
     let mut frame = vec![0; length.max(4)];
     frame[..4].copy_from_slice(&number.to_be_bytes());
@@ -31,8 +31,8 @@ fn number(frame: &[u8]) -> u32 {
     u32::from_be_bytes(frame[..4].try_into().unwrap())
 }
 
-/// Everything that arrives, with the exact times, by waiting only for the times that the link
-/// states.
+/// Returns everything that arrives, with the exact times, by polling only at the times that the
+/// link states.
 fn arrivals(link: &mut Link) -> Vec<(Time, Vec<u8>)> {
     let mut all = Vec::new();
     while let Some(at) = link.next_time() {
@@ -95,7 +95,7 @@ fn back_to_back_frames_take_exactly_the_time_of_their_bits() {
 }
 
 #[test]
-fn an_unlimited_rate_takes_no_time_and_keeps_nothing_waiting() {
+fn an_unlimited_rate_takes_no_time_and_queues_nothing() {
     let mut link = link(&LinkSpec::default(), 1);
     for n in 0..10_000 {
         link.enqueue(Time::ZERO, frame(n, 1500));
@@ -122,7 +122,7 @@ fn a_queue_of_packets_holds_exactly_its_limit_beside_the_frame_in_transmission()
         (link.stats().dropped_queue, link.stats().queue_frames),
         (9, 10)
     );
-    // One has left after 1 ms, so that one more fits.
+    // One frame has left after 1 ms, so that one more fits.
     link.enqueue(Time::from_millis(1), frame(20, 1000));
     link.enqueue(Time::from_millis(1), frame(21, 1000));
     assert_eq!(link.stats().dropped_queue, 10);
@@ -202,12 +202,12 @@ fn gilbert_elliott_survival_in_each_state_counts() {
         200_000,
     );
     let rate = link.stats().dropped_loss as f64 / 200_000.0;
-    // A quarter of the time bad: 0.25 x 0.5 + 0.75 x 0.02.
+    // The state is bad for a quarter of the time: 0.25 x 0.5 + 0.75 x 0.02.
     assert!((rate - 0.14).abs() < 0.005, "{rate}");
 }
 
 #[test]
-fn an_outage_takes_what_is_offered_or_in_transmission_and_spares_what_propagates() {
+fn an_outage_loses_frames_offered_or_in_transmission_but_not_propagating_ones() {
     let outage = Outage::Once {
         start: ms(10),
         duration: ms(5),
@@ -218,8 +218,8 @@ fn an_outage_takes_what_is_offered_or_in_transmission_and_spares_what_propagates
     };
     let mut link = link(&spec, 1);
     let mut drops = Vec::new();
-    // Each takes 1 ms: 0 has left at 9 ms, 1 at 10 ms, 2 is half sent at 10 ms, 3 is offered
-    // within, 4 at its end.
+    // Each takes 1 ms: 0 has left at 9 ms, 1 at 10 ms, 2 is half sent at 10 ms, 3 is offered during
+    // the outage, 4 at its end.
     for (n, micros) in [(0, 8_000), (1, 9_000), (2, 9_500), (3, 12_000), (4, 15_000)] {
         let now = Time::from_nanos(micros * 1_000);
         link.enqueue_reporting(now, frame(n, 1000), &mut |at, reason, frame| {
@@ -271,7 +271,7 @@ fn jitter_spreads_delays_evenly_within_its_bounds_and_keeps_the_order() {
     let mut link = link(&spec, 5);
     let mut delays = Vec::new();
     for n in 0..2_000u32 {
-        // Far apart: the order cannot change, and the delays are the bare draws.
+        // The frames are far apart: their order cannot change, and the delays are the bare draws.
         let now = Time::from_millis(u64::from(n) * 100);
         link.enqueue(now, frame(n, 100));
         let [(at, _)] = arrivals(&mut link).try_into().unwrap();
@@ -455,9 +455,9 @@ fn a_trace_delivers_at_its_opportunities() {
         .iter()
         .map(|(at, frame)| (at.as_micros() / 1000, number(frame)))
         .collect();
-    // 1 and 2 share an opportunity; 3 needs a second one, of which 4 takes some more.
+    // 1 and 2 share an opportunity; 3 needs a second one, and 4 uses part of the rest.
     assert_eq!(got, [(1, 0), (2, 1), (2, 2), (10, 3), (10, 4)]);
-    // The recording starts over after 10 ms; an opportunity that found nobody is wasted.
+    // The recording repeats after 10 ms; an opportunity without a waiting frame is wasted.
     link.enqueue(Time::from_millis(11), frame(5, 100));
     assert_eq!(arrivals(&mut link)[0].0, Time::from_millis(12));
 }
@@ -537,7 +537,7 @@ fn a_specification_is_read_from_text_and_written_back() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_its_reason() {
+fn invalid_specifications_are_refused_with_the_reason() {
     let refused = |text: &str| toml::from_str::<LinkSpec>(text).unwrap_err().to_string();
     assert!(refused("speed = 1").contains("unknown field `speed`"));
     assert!(refused("delay = 25").contains("25 ms"));
@@ -566,7 +566,7 @@ fn what_makes_no_sense_is_refused_with_its_reason() {
 }
 
 #[test]
-fn trace_files_are_read_by_whoever_may_read_files() {
+fn trace_files_are_read_by_the_given_reader() {
     let mut spec: LinkSpec = toml::from_str("rate = { trace_file = \"a.up\" }").unwrap();
     assert_eq!(
         spec.validate(),
@@ -588,7 +588,7 @@ fn trace_files_are_read_by_whoever_may_read_files() {
 }
 
 proptest! {
-    /// Against a list of frames worked off one by one.
+    /// The model is a list of frames processed one by one.
     #[test]
     fn a_lossless_link_is_a_queue_with_a_clock(
         rate in 1_000_000u64..1_000_000_000, delay in 0u64..10_000_000, limit in 0u64..6, overhead in 0u32..50,
@@ -598,7 +598,7 @@ proptest! {
             .with_queue(QueueLimit::Packets(limit));
         let mut link = link(&spec, 1);
         let mut expected = Vec::new();
-        // In units of 1/rate ns, so that nothing is rounded before the end.
+        // Units of 1/rate ns avoid rounding before the end.
         let (mut now, mut busy_until) = (0u64, 0u128);
         let mut starts: Vec<u64> = Vec::new();
         for (n, (gap, length)) in offers.iter().enumerate() {
@@ -609,8 +609,8 @@ proptest! {
             if !idle && waiting >= limit {
                 continue;
             }
-            // A transmission that ends at this very moment hands its fraction on; an idle
-            // transmitter starts anew.
+            // A transmission that ends at this moment passes on its fraction; an idle transmitter
+            // starts at zero.
             let carried = busy_until / u128::from(rate) == u128::from(now) && !starts.is_empty();
             if idle && !carried {
                 busy_until = u128::from(now) * u128::from(rate);
@@ -623,7 +623,7 @@ proptest! {
         prop_assert_eq!(got, expected);
     }
 
-    /// What happens does not depend on how often anybody looks.
+    /// The outcome does not depend on how often the link is polled.
     #[test]
     fn polling_more_often_changes_nothing(
         seed: u64, looks in prop::collection::vec(0u64..60_000, 0..100), jitter in 0u64..3_000, behind: bool,

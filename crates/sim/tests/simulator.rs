@@ -17,7 +17,7 @@ use whimbrel_sim::link::{LinkSpec, LinkSpecError, Loss};
 use whimbrel_sim::trace::JsonLines;
 use whimbrel_sim::{AnyMachine, Connection, Direction, Door, DuplexLink, NodeId, Simulator};
 
-/// What a [`Probe`] was told.
+/// A call to a [`Probe`].
 #[derive(Clone, Debug, PartialEq)]
 enum Told {
     Up(PortId, PortInfo),
@@ -26,7 +26,7 @@ enum Told {
     Timeout,
 }
 
-/// Notes all that it is told, answers frames if it shall, and keeps the deadlines it is given.
+/// Records all calls, echoes frames if told to, and keeps the deadlines that it is given.
 #[derive(Debug, Default)]
 struct Probe {
     refused: Vec<PortToken>,
@@ -201,7 +201,7 @@ fn a_batch_is_cut_into_its_frames_and_taken_in_one_round() {
     assert_eq!(
         sim.node(b).rounds,
         rounds + 2,
-        "one drain, and a second look because it gave events"
+        "one drain, and a second one because it gave events"
     );
 }
 
@@ -256,13 +256,13 @@ fn a_deadline_is_kept_to_the_nanosecond_also_when_it_moves() {
     assert_eq!(
         sim.node(node).timeouts().len(),
         2,
-        "a deadline that was taken back is not called"
+        "a withdrawn deadline is not called"
     );
 }
 
 #[test]
 #[should_panic(expected = "asks at 0.000000000s without end to be woken because of: probe")]
-fn a_machine_that_stops_time_is_named() {
+fn a_machine_that_stops_time_is_named_in_the_panic() {
     struct Stuck;
     impl Machine for Stuck {
         type Event = ();
@@ -291,7 +291,7 @@ fn a_machine_that_stops_time_is_named() {
 }
 
 #[test]
-fn things_at_one_time_happen_in_the_order_in_which_they_were_scheduled() {
+fn simultaneous_events_happen_in_the_order_of_scheduling() {
     let (mut sim, a, b, link) = pair(delay(5), Probe::default(), Probe::default());
     let order = Rc::new(RefCell::new(Vec::new()));
     let note = |what: &'static str| {
@@ -350,14 +350,14 @@ fn a_partition_loses_frames_until_it_is_repaired() {
         .iter()
         .map(|(_, frame)| frame[0])
         .collect();
-    // At 3 ms the frame was sent first, and on an unlimited link it had left; at 6 ms it met the
-    // partition.
+    // The frame at 3 ms was sent before the partition, and on an unlimited link it had left. The
+    // frame at 6 ms met the partition.
     assert_eq!(got, [0, 1, 2, 3, 7, 8, 9]);
     assert_eq!(sim.stats().dropped_by_links, 3);
 }
 
 #[test]
-fn a_held_link_gives_everything_at_its_release() {
+fn a_held_link_delivers_everything_at_its_release() {
     let (mut sim, a, b, link) = pair(delay(1), Probe::default(), Probe::default());
     sim.hold(link.link);
     sim.with_node(a, |m, _| (0..3).for_each(|n| m.send(link.a, &[n])));
@@ -395,7 +395,7 @@ fn a_crashed_node_gets_nothing_and_a_fresh_machine_gets_its_ports_again() {
 }
 
 #[test]
-fn a_closed_port_goes_down_and_neither_sends_nor_gets() {
+fn a_closed_port_goes_down_and_neither_sends_nor_receives() {
     let (mut sim, a, b, link) = pair(delay(1), Probe::default(), Probe::default());
     sim.with_node(b, |m, _| m.requests.push_back(PortRequest::Close(link.b)));
     assert_eq!(sim.node(b).told.last().unwrap().1, Told::Down(link.b));
@@ -442,11 +442,11 @@ fn run_while_stops_as_soon_as_the_condition_ends() {
     assert!(!sim.run_while(Time::from_millis(30), |_| true));
     assert!(
         !sim.run_until_idle(Time::from_millis(40)),
-        "two echoes never rest"
+        "two echoes are never idle"
     );
 }
 
-/// A chatter over lossy links, whose whole trace is hashed.
+/// A conversation over lossy links, whose whole trace is hashed.
 fn chatter(seed: u64, payload: u8) -> ([u8; 32], u64) {
     let mut sim = Simulator::new(seed);
     sim.enable_trace_hash();
@@ -481,7 +481,7 @@ fn the_same_seed_gives_the_same_trace_and_another_seed_or_byte_another() {
 }
 
 #[test]
-fn the_written_trace_has_a_line_for_each_thing_that_happened() {
+fn the_written_trace_has_a_line_for_each_record() {
     let (mut sim, a, _, link) = pair(
         delay(1).with_loss(Loss::Independent(0.5)),
         Probe::default(),
@@ -552,7 +552,7 @@ fn door(endpoint: Endpoint, node: NodeId) -> Door {
 }
 
 #[test]
-fn a_machine_is_connected_to_the_door_that_it_asks_for_or_refused() {
+fn a_machine_is_connected_to_the_requested_door_or_refused() {
     let address = |port: u16| core::net::SocketAddr::from(([10, 0, 0, 1], port));
     let udp = |shared| Endpoint::Udp {
         remote: address(1).into(),
@@ -591,7 +591,7 @@ fn a_machine_is_connected_to_the_door_that_it_asks_for_or_refused() {
     let refused = |sim: &Simulator<Probe>| sim.node(asking).refused.clone();
     assert_eq!(refused(&sim), [PortToken(3)]);
 
-    // A connection needs somebody who takes it.
+    // A connection needs a peer that accepts it.
     sim.crash(answering);
     sim.with_node(asking, |probe, _| probe.requests.push_back(ask(4, tcp)));
     assert_eq!(refused(&sim), [PortToken(3), PortToken(4)]);

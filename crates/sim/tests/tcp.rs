@@ -79,7 +79,7 @@ fn fetch(
 /// Holds the receive window of 2 MB, so that only random loss disturbs TCP.
 const ROOMY: QueueLimit = QueueLimit::Packets(2_000);
 
-/// Bits per second of `bytes` fetched over a symmetric link.
+/// Returns the goodput of a fetch of `bytes` over a symmetric link, bit/s.
 fn goodput(
     seed: u64,
     rate: u64,
@@ -133,8 +133,8 @@ fn one_percent_loss_at_fifty_milliseconds_collapses() {
     assert!(lossy < clean / 4.0, "{lossy} of {clean}");
 }
 
-/// The weakness that the documentation of [`whimbrel_sim::tcp`] states: if this fails, smoltcp has
-/// learnt to recover, and the documentation is out of date.
+/// Checks the weakness stated in the documentation of [`whimbrel_sim::tcp`]. If this fails, smoltcp
+/// has learnt to recover, and the documentation is out of date.
 #[test]
 fn each_overflow_of_a_queue_shorter_than_the_window_costs_a_time_out() {
     let short = QueueLimit::Packets(100);
@@ -180,7 +180,7 @@ fn a_transfer_survives_an_outage_and_stalls_for_at_least_as_long() {
 }
 
 #[test]
-fn without_loss_nothing_is_sent_again_and_with_loss_something_is() {
+fn segments_are_retransmitted_only_with_loss() {
     let roomy =
         LinkSpec::new(10_000_000, Duration::from_millis(5)).with_queue(QueueLimit::Unlimited);
     let (mut sim, server, client) = network(4, Congestion::Cubic, roomy.clone(), roomy.clone());

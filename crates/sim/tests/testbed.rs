@@ -1,12 +1,14 @@
-//! Nets: faults begin and end when they should, and machines come back.
+//! Nets: faults begin and end on time, and machines restart.
 #![allow(
     clippy::unwrap_used,
     reason = "a test that finds nothing to unwrap has failed"
 )]
 
 use core::time::Duration;
+use std::cell::RefCell;
+use std::rc::Rc;
 
-use whimbrel_core::{Endpoint, PortEvent, PortRequest, PortToken, SeededRng, Time};
+use whimbrel_core::{Endpoint, PortEvent, PortOrigin, PortRequest, PortToken, SeededRng, Time};
 use whimbrel_sim::link::LinkSpec;
 use whimbrel_sim::testbed::{Fault, Happening, Heard, Life, Net, Probe, Step, TOLERATED};
 use whimbrel_sim::{Direction, DuplexLink};
@@ -20,7 +22,7 @@ fn link() -> DuplexLink {
     })
 }
 
-/// A probe that keeps what it heard beyond a crash, as on a disk.
+/// Makes a probe that keeps its record beyond a crash, as on a disk.
 fn remembering(_: &Life, last: Option<&mut Probe>) -> Probe {
     let mut probe = Probe::default();
     probe.heard = last
@@ -108,7 +110,7 @@ fn a_restart_while_it_runs_is_a_crash_too() {
 }
 
 #[test]
-fn what_is_held_arrives_in_order_when_the_fault_ends() {
+fn held_frames_arrive_in_order_when_the_fault_ends() {
     let mut net = pair();
     let lasts = Duration::from_secs(1);
     net.strike(&Fault::Hold { link: 0, lasts });
@@ -148,7 +150,7 @@ fn a_fast_clock_shows_more_and_its_deadlines_come_early() {
     assert_eq!(net.with(1, |_, now| now), Time::from_secs(200));
 }
 
-/// Whoever starts asks what time it is: only its skew is wrong then.
+/// A starting node asks for the time, so only its skew is wrong then.
 #[test]
 fn a_wall_clock_is_set_when_its_node_starts() {
     let mut net = pair();
@@ -162,7 +164,7 @@ fn a_wall_clock_is_set_when_its_node_starts() {
 }
 
 #[test]
-fn who_is_badly_wrong_about_the_time_starts_anew_when_the_faults_end() {
+fn a_node_with_a_badly_wrong_clock_restarts_when_the_faults_end() {
     let mut net = pair();
     net.set_clock(0, TOLERATED, 0);
     net.set_clock(1, TOLERATED + Duration::from_millis(1), 0);
@@ -173,6 +175,52 @@ fn who_is_badly_wrong_about_the_time_starts_anew_when_the_faults_end() {
         [0, 1].map(|node| net.wall_error(node)),
         [TOLERATED, Duration::ZERO]
     );
+}
+
+#[test]
+fn a_caller_that_moves_comes_in_on_another_port_and_the_old_one_closes() {
+    let mut net = Net::new(1);
+    let first = net.add("caller", remembering);
+    let second = net.add("listener", remembering);
+    let link = link().with_origins(PortOrigin::Configured(0), PortOrigin::Accepted(0));
+    let connection = net.connect(first, second, &link).unwrap();
+    net.strike(&Fault::Move { link: 0 });
+    let ports = net.sim().node_ports(net.id(1)).to_vec();
+    let [old, new] = ports[..] else {
+        panic!("{ports:?}");
+    };
+    assert_eq!(old, connection.b);
+    send(&mut net, 0, b"from the new address");
+    net.run_for(DELAY);
+    assert_eq!(got(&net, 1), [&b"from the new address"[..]]);
+    // What still goes to the old address is lost; what goes to the new one arrives.
+    net.with(1, |probe, _| probe.send(old, "to the old"));
+    net.with(1, |probe, _| probe.send(new, "to the new"));
+    net.run_for(DELAY);
+    assert_eq!(got(&net, 0), [&b"to the new"[..]]);
+    assert!(net.sim().is_open(old));
+    net.run_for(Duration::from_secs(61));
+    assert!(!net.sim().is_open(old) && net.sim().is_open(new));
+}
+
+#[test]
+fn a_wall_clock_is_set_as_far_as_it_may_be_and_right_when_faults_end() {
+    let mut net = pair();
+    let lives = Rc::new(RefCell::new(Vec::new()));
+    let set = Rc::clone(&lives);
+    let max_skew = |node| Duration::from_secs(100 * node as u64);
+    net.may_set_time(max_skew, move |life, _, _| {
+        set.borrow_mut().push((life.node, life.skew_ms))
+    });
+    for node in [0, 1] {
+        net.strike(&Fault::SetTime { node, skew_s: 90 });
+    }
+    assert_eq!(*lives.borrow(), [(1, 90_000)]);
+    assert_eq!(net.wall_error(1), Duration::from_secs(90));
+    net.end_faults();
+    assert_eq!(*lives.borrow(), [(1, 90_000), (1, 0)]);
+    assert_eq!(net.wall_error(1), Duration::ZERO);
+    assert_eq!(net.life(1).number, 0);
 }
 
 #[test]
@@ -211,7 +259,7 @@ fn after_any_faults_the_net_carries_frames_again() {
 }
 
 #[test]
-fn wishes_are_answered_by_hand_where_that_is_wanted() {
+fn port_requests_can_be_answered_by_hand() {
     let mut net = pair();
     let (id, port) = (net.id(0), net.port(0));
     net.sim_mut().answer_requests_by_hand(id);
@@ -236,7 +284,7 @@ fn wishes_are_answered_by_hand_where_that_is_wanted() {
 }
 
 #[test]
-fn what_a_machine_does_about_a_port_that_is_closed_is_done_at_once() {
+fn a_machine_s_reaction_to_a_closed_port_takes_effect_at_once() {
     let mut net = pair();
     let (id, port) = (net.id(0), net.port(0));
     net.connect(0, 1, &link()).unwrap();
@@ -249,7 +297,7 @@ fn what_a_machine_does_about_a_port_that_is_closed_is_done_at_once() {
 
 #[test]
 #[should_panic(expected = "'first' sends by port 0, which is blocked")]
-fn a_machine_that_sends_by_a_blocked_port_is_caught() {
+fn a_machine_that_sends_to_a_blocked_port_is_caught() {
     let mut net = pair();
     let (id, port) = (net.id(0), net.port(0));
     net.sim_mut().block_port(id, port);

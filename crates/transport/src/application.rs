@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use whimbrel_core::{
     Deadline, Machine, OpenRefusal, PortEvent, PortId, PortInfo, PortRequest, PortToken, Time,
-    Transmit,
+    Transmit, WallClock,
 };
 use whimbrel_ndn_packet::lp::{self, LinkFields};
 use whimbrel_ndn_packet::{
@@ -47,6 +47,12 @@ pub trait Application {
     /// A deadline of [`Application::poll_timeout`] has passed. Calling it early or twice is
     /// harmless.
     fn handle_timeout(&mut self, now: Time);
+
+    /// The system's clock was set, or the machine was suspended: this one holds now. Programs that
+    /// sign commands or date what they serve must follow it.
+    fn handle_wall_clock(&mut self, wall: WallClock) {
+        let _ = wall;
+    }
 
     /// The next packet to send on `face`. Called only while the face is up and can send, so that
     /// the packet leaves at `now`.

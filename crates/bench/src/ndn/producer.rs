@@ -137,8 +137,14 @@ pub fn produce(options: &ProducerOptions, ready: impl FnOnce()) -> Result<(), Be
                 }));
             }
             Told::Event(ServiceEvent::Producer(never)) => match never {},
+            Told::Unreachable(refusal) => {
+                return ControlFlow::Break(Err(BenchError::Side {
+                    what: String::from("the producer cannot reach its router"),
+                    said: refusal.to_string(),
+                }));
+            }
             // The measurement is over.
-            Told::Gone | Told::Unreachable(_) => return ControlFlow::Break(Ok(())),
+            Told::Gone => return ControlFlow::Break(Ok(())),
         }
         ControlFlow::Continue(())
     })?;

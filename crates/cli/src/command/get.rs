@@ -21,6 +21,8 @@ use crate::logging::shows_progress;
 
 /// Shortest interval between two progress lines of JSON.
 const JSON_INTERVAL: Duration = Duration::from_millis(100);
+/// Entries of a folder that are told one by one when they are refused.
+const MAX_WARNINGS: usize = 50;
 
 #[derive(Args, Debug)]
 pub(crate) struct Get {
@@ -48,6 +50,10 @@ pub(crate) struct Get {
     /// Unit of transfer: a power of two from 16 KiB to 4 MiB
     #[arg(long, value_name = "SIZE", default_value = "1 MiB")]
     chunk_size: ByteSize,
+    /// PATH is an older version of this folder: bring it up to date once all of the new one is here. What the
+    /// new one does not have stays
+    #[arg(long)]
+    update: bool,
     /// Refuse a file that is longer
     #[arg(long, value_name = "SIZE")]
     max_size: Option<ByteSize>,
@@ -69,6 +75,7 @@ pub(crate) fn run(arguments: Get) -> Outcome {
         timeout: arguments.timeout.map(|timeout| timeout.0),
         nack_timeout: arguments.nack_timeout.map(|timeout| timeout.0),
         limit: arguments.max_size.map_or(u64::MAX, |size| size.0),
+        update: arguments.update,
     };
     let direct = arguments.from.map(|remote| LinkSection {
         remote: Some(remote),
@@ -83,7 +90,11 @@ pub(crate) fn run(arguments: Get) -> Outcome {
     match fetched {
         Ok(fetched) => {
             report.done(&fetched, started.elapsed());
-            Ok(Exit::Done)
+            if fetched.refused.is_empty() {
+                Ok(Exit::Done)
+            } else {
+                Ok(Exit::Incomplete)
+            }
         }
         Err(error) => Err(report.failed(error)),
     }
@@ -176,6 +187,15 @@ impl Report {
         let seconds = elapsed.as_secs_f64();
         if self.json {
             return self.line(&json!({ "event": "done", "fetched": fetched, "seconds": seconds }));
+        }
+        for refused in fetched.refused.iter().take(MAX_WARNINGS) {
+            eprintln!("whimbrel: refused {}: {}", refused.path, refused.why);
+        }
+        if !fetched.refused.is_empty() {
+            eprintln!(
+                "whimbrel: {} of the folder's entries were refused; --json lists all of them",
+                fetched.refused.len()
+            );
         }
         let Some(path) = &fetched.path else { return };
         let rate = fetched.received as f64 * 8.0 / 1e6 / seconds.max(1e-9);

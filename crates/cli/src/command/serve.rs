@@ -83,10 +83,7 @@ pub(crate) fn run(arguments: Serve) -> Outcome {
         let shelved = shelved?;
         wanted.insert(shelved.name);
         for skipped in &shelved.skipped {
-            note(&format!(
-                "skipped {}: not a regular file",
-                skipped.display()
-            ));
+            note(&format!("skipped {:?}: {}", skipped.path, skipped.why));
         }
         if arguments.json {
             json_line(&json!({ "event": "name", "shelved": shelved }));

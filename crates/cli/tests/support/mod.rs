@@ -1,5 +1,5 @@
-//! Real processes on this machine's loopback: daemons that are killed with their scene, and ways to
-//! wait.
+//! Real processes on this machine's loopback interface: daemons that are killed with their test,
+//! and ways to wait.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 #![allow(
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Nothing here takes nearly as long on a machine that is not overloaded.
+/// Time limit of every wait, far above the usual time on a machine that is not overloaded.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) fn whimbrel() -> Command {
@@ -40,7 +40,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts it, and gathers what it prints.
+    /// Starts a process and collects its output.
     pub(crate) fn start(command: &mut Command) -> Running {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let stdout = child.stdout.take().unwrap();
@@ -55,7 +55,7 @@ impl Running {
         Running { child, lines }
     }
 
-    /// The next line of JSON that `wanted` accepts.
+    /// Returns the next line of JSON that `wanted` accepts.
     pub(crate) fn await_json(&self, wanted: impl Fn(&Value) -> bool) -> Value {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -63,7 +63,7 @@ impl Running {
             let line = self
                 .lines
                 .recv_timeout(left)
-                .expect("the line did not come in time, or the process ended");
+                .expect("the line did not arrive in time, or the process ended");
             if let Ok(value) = serde_json::from_str(&line)
                 && wanted(&value)
             {
@@ -85,7 +85,7 @@ impl Running {
         assert!(sent.success());
     }
 
-    /// The exit code, once it has ended by itself.
+    /// Waits for the process to end by itself and returns its exit code.
     pub(crate) fn exit_code(&mut self) -> i32 {
         let until = Instant::now() + PATIENCE;
         while Instant::now() < until {
@@ -112,14 +112,14 @@ impl Drop for Running {
     }
 }
 
-/// A UDP port that nobody uses. It is below those that the kernel gives to sockets without a port
-/// of their own, so that none of them takes it before the program that it is for.
+/// Returns an unused UDP port. It is below the range from which the kernel chooses ports, so that
+/// no other socket takes it before the program under test.
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     const PORTS: std::ops::Range<u16> = 20_000..32_000;
     loop {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        // Processes that run at the same time begin at different ones.
+        // Concurrent processes start at different ports.
         let first = std::process::id() as u16;
         let port = PORTS.start + first.wrapping_mul(97).wrapping_add(number) % PORTS.len() as u16;
         if UdpSocket::bind(("127.0.0.1", port)).is_ok() {
@@ -128,7 +128,7 @@ pub(crate) fn free_port() -> u16 {
     }
 }
 
-/// Deterministic noise.
+/// Returns deterministic noise.
 pub(crate) fn noise(length: usize, seed: u64) -> Vec<u8> {
     let mut state = seed | 1;
     let mut next = || {
@@ -149,7 +149,7 @@ pub(crate) fn name_of(bytes: &[u8]) -> String {
     blake3::hash(bytes).to_hex().to_string()
 }
 
-/// What a command that ends by itself printed.
+/// Returns the exit code and output of a command that ends by itself.
 pub(crate) fn finished(command: &mut Command) -> (i32, String, String) {
     let Output {
         status,
@@ -160,12 +160,14 @@ pub(crate) fn finished(command: &mut Command) -> (i32, String, String) {
     (status.code().unwrap_or(-1), text(&stdout), text(&stderr))
 }
 
-/// gnrs, two routers in a row, and a host on each.
+/// A name server, two routers in a row, and a host on each.
 pub(crate) struct Network {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) ports: [u16; 3],
-    /// A fixed rate for every hop, where a test must act while a transfer is under way.
+    /// A fixed rate for every hop, for tests that must act during a transfer.
     pub(crate) pacing: Option<&'static str>,
+    /// A name server that the routers prefer, on a socket that nobody reads.
+    pub(crate) silent_name_server: Option<UdpSocket>,
     pub(crate) gnrs: Option<Running>,
     pub(crate) routers: [Option<Running>; 2],
     pub(crate) hosts: [Option<Running>; 2],
@@ -173,10 +175,19 @@ pub(crate) struct Network {
 
 impl Network {
     pub(crate) fn start(pacing: Option<&'static str>) -> Network {
+        Network::with(pacing, None)
+    }
+
+    pub(crate) fn behind_a_silent_name_server() -> Network {
+        Network::with(None, Some(UdpSocket::bind("127.0.0.1:0").unwrap()))
+    }
+
+    fn with(pacing: Option<&'static str>, silent_name_server: Option<UdpSocket>) -> Network {
         let mut network = Network {
             folder: tempfile::tempdir().unwrap(),
             ports: [free_port(), free_port(), free_port()],
             pacing,
+            silent_name_server,
             gnrs: None,
             routers: [None, None],
             hosts: [None, None],
@@ -218,9 +229,12 @@ impl Network {
         self.gnrs = Some(running);
     }
 
-    /// Router 0 calls router 1; router 1 listens.
+    /// Starts a router. Router 0 connects to router 1, which listens.
     pub(crate) fn start_router(&mut self, index: usize) {
         let (gnrs, here, there) = (self.ports[0], self.ports[1 + index], self.ports[2 - index]);
+        let silent = self.silent_name_server.as_ref();
+        let silent = silent.map(|socket| format!("\"{}\", ", socket.local_addr().unwrap()));
+        let silent = silent.unwrap_or_default();
         let neighbour = match index {
             0 => format!(
                 "[[link]]\nlabel = \"next\"\nbind = \"127.0.0.1:0\"\nremote = \"127.0.0.1:{there}\"\n"
@@ -230,7 +244,7 @@ impl Network {
         let config = self.config(
             &format!("router-{index}"),
             &format!(
-                "[router]\nname_servers = [\"127.0.0.1:{gnrs}\"]\n\
+                "[router]\nname_servers = [{silent}\"127.0.0.1:{gnrs}\"]\n\
                  [[link]]\nlabel = \"callers\"\nbind = \"127.0.0.1:{here}\"\nlisten = true\n{neighbour}"
             ),
         );
@@ -319,7 +333,7 @@ impl Network {
         });
     }
 
-    /// Serves `paths` from host 1 until it is dropped; comes back when all their names are
+    /// Serves `paths` from host 1 until the result is dropped. Returns when all their names are
     /// announced.
     pub(crate) fn serve(&self, paths: &[&Path]) -> (Running, Vec<String>) {
         let running = Running::start(
@@ -349,7 +363,7 @@ impl Network {
         (running, names)
     }
 
-    /// `get` at host 0.
+    /// Returns a `get` at host 0.
     pub(crate) fn get(&self, name: &str, output: &Path) -> Command {
         let mut command = whimbrel();
         command.args(["get", name, "--json", "--timeout", "100 s", "--socket"]);
@@ -357,7 +371,7 @@ impl Network {
         command
     }
 
-    /// Starts `get` and comes back when `share` (0 to 1) of `length` bytes is there.
+    /// Starts `get` and returns when `share` (0 to 1) of `length` bytes has arrived.
     pub(crate) fn get_until(
         &self,
         name: &str,

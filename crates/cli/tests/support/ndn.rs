@@ -1,4 +1,4 @@
-//! An NDN router on sockets of its own, and the programs that use it.
+//! An NDN router on its own sockets, and the programs that use it.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{PATIENCE, Running, finished, whimbrel};
 
-/// What comes until the other end closes.
+/// Reads until the other end closes.
 pub(crate) fn read_to_end(stream: &mut impl Read) -> Vec<u8> {
     let mut answer = Vec::new();
     let mut buffer = [0; 4096];
@@ -27,11 +27,11 @@ pub(crate) fn read_to_end(stream: &mut impl Read) -> Vec<u8> {
     }
 }
 
-/// A router on sockets of its own, and a home for the programs that use it.
+/// A router on its own sockets, and a home for the programs that use it.
 pub(crate) struct Router {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) process: Running,
-    /// The sockets that it says it has.
+    /// The sockets that it reports.
     pub(crate) opened: Value,
 }
 
@@ -44,7 +44,7 @@ impl Router {
         Router::configured("", arguments)
     }
 
-    /// `settings` go into `[ndn]`, and what follows them after it.
+    /// Starts a router. `settings` go into `[ndn]`, with any further sections after it.
     pub(crate) fn configured(settings: &str, arguments: &[&str]) -> Router {
         let folder = tempfile::tempdir().unwrap();
         let config = folder.path().join("router.toml");
@@ -85,7 +85,7 @@ impl Router {
         format!("tcp4://{}", self.opened["tcp"][0].as_str().unwrap())
     }
 
-    /// The command, told where this router and its user's home are.
+    /// Returns a command with the addresses of this router and its user's home.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = whimbrel();
         command
@@ -99,7 +99,7 @@ impl Router {
         command
     }
 
-    /// What a command that must succeed prints.
+    /// Returns the output of a command that must succeed.
     pub(crate) fn prints(&self, arguments: &[&str]) -> String {
         let (code, out, errors) = finished(&mut self.command(arguments));
         assert_eq!(code, 0, "{arguments:?}\n{out}\n{errors}");
@@ -111,14 +111,15 @@ impl Router {
         serde_json::from_str(out.lines().last().unwrap_or_default()).unwrap()
     }
 
-    /// The exit code of a command that must fail, and what it says of it.
+    /// Returns the exit code and error output of a command that must fail.
     pub(crate) fn fails(&self, arguments: &[&str]) -> (i32, String) {
         let (code, out, errors) = finished(&mut self.command(arguments));
         assert_ne!(code, 0, "{arguments:?}\n{out}");
         (code, errors)
     }
 
-    /// The sum of a metric's members whose line contains `label`, of a router with `--metrics`.
+    /// Returns the sum of a metric's members whose line contains `label`, of a router with
+    /// `--metrics`.
     pub(crate) fn metric(&self, name: &str, label: &str) -> f64 {
         let mut stream = TcpStream::connect(self.opened["metrics"].as_str().unwrap()).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -131,7 +132,7 @@ impl Router {
             .sum()
     }
 
-    /// Starts a program that registers a prefix, and waits until it has.
+    /// Starts a program that registers a prefix. Returns when it has registered.
     pub(crate) fn producer(&self, arguments: &[&str]) -> Running {
         let mut command = self.command(&[arguments, &["--json"]].concat());
         let process = Running::start(&mut command);
@@ -139,7 +140,7 @@ impl Router {
         process
     }
 
-    /// `ndn serve` of these bytes.
+    /// Runs `ndn serve` with these bytes.
     pub(crate) fn serve(&self, name: &str, content: &[u8], more: &[&str]) -> Running {
         let path = self.path(&format!("{}.content", name.replace('/', "_")));
         fs::write(&path, content).unwrap();

@@ -1,4 +1,4 @@
-//! Packets that come together are processed as if they had come one after the other.
+//! Packets that arrive together are processed as if they had arrived one after the other.
 
 use proptest::prelude::*;
 use whimbrel_core::Time;
@@ -46,7 +46,7 @@ fn arriving() -> impl Strategy<Value = (u64, Arriving)> {
             .prop_map(|(name, nonce, can_be_prefix)| Arriving::Interest { name, nonce, can_be_prefix }),
         4 => (0..NAMES.len()).prop_map(|name| Arriving::Data { name }),
         1 => prop::collection::vec(any::<u8>(), 0..20).prop_map(|mut octets| {
-            // Framed as an Interest or a Data, nonsense within.
+            // The type is that of an Interest or a Data; the value is random.
             octets.insert(0, octets.len() as u8);
             octets.insert(0, 5 + octets.last().copied().unwrap_or_default() % 2);
             Arriving::Octets(octets)

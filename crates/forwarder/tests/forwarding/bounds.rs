@@ -1,4 +1,4 @@
-//! Floods and bad input: counted, bounded, and the service goes on.
+//! Floods and bad input are counted and bounded, and others are still served.
 
 use core::time::Duration;
 
@@ -23,7 +23,7 @@ fn small() -> ForwarderConfig {
 }
 
 #[test]
-fn a_flood_of_interests_takes_the_place_of_its_own_and_leaves_others_theirs() {
+fn a_flood_of_interests_evicts_only_interests_of_its_own_face() {
     let mut node = Node::new(small());
     let (honest, flooder, producer) = (node.add_face(), node.add_face(), node.add_face());
     node.route("/", producer.0, 0);
@@ -50,7 +50,7 @@ fn a_flood_of_interests_takes_the_place_of_its_own_and_leaves_others_theirs() {
 }
 
 #[test]
-fn a_flood_of_data_that_nobody_asked_for_leaves_nothing() {
+fn a_flood_of_unsolicited_data_leaves_nothing() {
     let mut node = Node::new(small());
     let flooder = node.add_face();
     for number in 0..10_000 {
@@ -79,7 +79,7 @@ fn the_content_store_stays_within_its_octets() {
 }
 
 #[test]
-fn who_does_not_take_what_is_to_be_sent_does_not_fill_the_memory() {
+fn a_driver_that_does_not_poll_does_not_fill_the_memory() {
     let mut node = Node::new(small());
     let (consumer, producer) = (node.add_face(), node.add_face());
     node.route("/", producer.0, 0);
@@ -93,7 +93,7 @@ fn who_does_not_take_what_is_to_be_sent_does_not_fill_the_memory() {
 }
 
 #[test]
-fn management_commands_that_nobody_takes_are_bounded() {
+fn unpolled_management_commands_are_bounded() {
     let mut node = Node::new(ForwarderConfig::default());
     let program = node.add_local_face();
     for number in 0..10_000u32 {
@@ -118,14 +118,14 @@ fn a_name_of_thousands_of_components_is_forwarded_like_any_other() {
         FaceId(256),
         "from the content store"
     );
-    // Beyond the depth of prefixes only the exact name counts.
+    // Beyond the maximum depth of prefixes only the exact name matches.
     let mut prefix = interest(&"/a".repeat(2000), 3);
     prefix.can_be_prefix = true;
     assert!(node.ask(256, &prefix)[0].is_interest());
 }
 
 #[test]
-fn what_is_no_packet_is_counted() {
+fn malformed_packets_are_counted() {
     let mut node = Node::with_faces(2);
     let mut rng = SeededRng::new(7);
     let good = interest("/a/b/c", 1).encode();
@@ -147,7 +147,7 @@ fn what_is_no_packet_is_counted() {
 }
 
 #[test]
-fn a_face_that_goes_leaves_nothing_in_any_table() {
+fn a_removed_face_leaves_nothing_in_any_table() {
     let mut node = Node::with_faces(4);
     let own = node.forwarder.fib().len();
     for face in [257, 258] {
@@ -161,10 +161,11 @@ fn a_face_that_goes_leaves_nothing_in_any_table() {
     assert_eq!(
         node.forwarder.fib().len(),
         own + 1,
-        "/a, and what leads to management"
+        "/a, and the prefixes of management"
     );
     assert!(node.forwarder.face(FaceId(257)).is_none());
-    // A retransmission goes by the other way at once, and whoever is still there gets the Data.
+    // A retransmission goes to the other next hop at once, and the remaining downstreams get the
+    // Data.
     assert_eq!(
         node.ask_lines(256, &interest("/a/1", 3)),
         ["258 interest /a/1"]
@@ -181,12 +182,12 @@ fn a_face_that_goes_leaves_nothing_in_any_table() {
 }
 
 #[test]
-fn what_waits_for_a_face_that_is_gone_ends_in_time_and_keeps_nobody_else_waiting() {
+fn state_of_a_removed_face_ends_in_time_and_delays_no_other_face() {
     let mut node = Node::with_faces(4);
     node.route("/a", 258, 0);
     for number in 0..100u32 {
         node.ask(256, &interest(&format!("/a/{number}"), number));
-        // The same nonce by another face would be a loop, were the first one still there.
+        // The same nonce from another face would be a loop if the first face still existed.
         if number % 2 == 0 {
             node.ask(257, &interest(&format!("/a/{number}"), 1000 + number));
         }
@@ -209,7 +210,7 @@ fn what_waits_for_a_face_that_is_gone_ends_in_time_and_keeps_nobody_else_waiting
     }
     node.forwarder.remove_face(node.now, FaceId(258));
     node.route("/a", 259, 0);
-    // The upstream is gone too: the Interest is not held back for its sake.
+    // The upstream is gone as well, so the Interest is not suppressed.
     assert_eq!(
         node.ask_lines(257, &interest("/a/2", 2000)),
         ["259 interest /a/2"]
@@ -221,7 +222,7 @@ fn what_waits_for_a_face_that_is_gone_ends_in_time_and_keeps_nobody_else_waiting
 }
 
 #[test]
-fn one_name_with_ever_other_forwarding_hints_does_not_make_long_chains() {
+fn one_name_with_many_forwarding_hints_makes_no_long_chains() {
     let mut node = Node::with_faces(2);
     node.route("/", 257, 0);
     for number in 0..1000u32 {

@@ -9,7 +9,7 @@ use whimbrel_ndn_packet::{CachePolicy, Component, DataRef, LpHeader, NackReason}
 use crate::node::{Node, data, fresh_data, interest, lines, name};
 
 #[test]
-fn data_that_nobody_asked_for_is_dropped_or_kept_as_configured() {
+fn unsolicited_data_is_dropped_or_cached_as_configured() {
     let kept_from = |policy| {
         let mut node = Node::new(ForwarderConfig {
             unsolicited: policy,
@@ -29,7 +29,7 @@ fn data_that_nobody_asked_for_is_dropped_or_kept_as_configured() {
 }
 
 #[test]
-fn a_data_answers_longer_and_shorter_names_and_its_digest_each_face_once() {
+fn a_data_satisfies_prefixes_its_name_and_its_digest_once_per_face() {
     let mut node = Node::with_faces(5);
     node.route("/a", 260, 0);
     let answer = data("/a/b/c");
@@ -57,7 +57,7 @@ fn a_data_answers_longer_and_shorter_names_and_its_digest_each_face_once() {
 }
 
 #[test]
-fn each_token_is_answered() {
+fn each_token_is_returned() {
     let mut node = Node::with_faces(3);
     node.route("/a", 258, 0);
     let mut prefix = interest("/a", 1);
@@ -95,7 +95,7 @@ fn a_retransmission_may_change_its_token_and_the_last_one_counts() {
 }
 
 #[test]
-fn data_is_not_sent_to_whom_it_came_too_late_for() {
+fn data_is_not_sent_to_expired_downstreams() {
     let mut node = Node::with_faces(3);
     node.route("/a", 258, 0);
     let with_lifetime = |nonce, millis| {
@@ -110,7 +110,7 @@ fn data_is_not_sent_to_whom_it_came_too_late_for() {
 }
 
 #[test]
-fn a_program_that_says_so_keeps_its_data_out_of_the_store() {
+fn a_program_can_keep_its_data_out_of_the_store() {
     let mut node = Node::with_faces(2);
     node.route("/a", 257, 0);
     node.ask(256, &interest("/a", 1));
@@ -127,7 +127,7 @@ fn a_program_that_says_so_keeps_its_data_out_of_the_store() {
 }
 
 #[test]
-fn data_that_is_no_longer_fresh_does_not_answer_who_wants_it_fresh() {
+fn stale_data_does_not_satisfy_must_be_fresh() {
     let mut node = Node::with_faces(2);
     node.route("/a", 257, 0);
     node.ask(256, &interest("/a", 1));
@@ -178,8 +178,8 @@ fn fields_that_a_data_may_not_have_are_refused() {
     assert_eq!(node.forwarder.pit().len(), 1);
 }
 
-/// A thousand Data, one each millisecond, for each of three faces; answers how many of each face's
-/// are marked while packets wait for so long in the first one's queue.
+/// Sends a thousand Data, one per millisecond, to each of three faces while the first one's queue
+/// has this delay. Returns the number of marked Data of each face.
 fn marks(queue: LinkState, marking: bool) -> [u32; 3] {
     let mut node = Node::with_faces(4);
     node.route("/a", 259, 0);
@@ -211,7 +211,7 @@ fn marks(queue: LinkState, marking: bool) -> [u32; 3] {
 }
 
 #[test]
-fn data_for_a_face_whose_queue_is_slow_is_marked_and_no_other() {
+fn only_data_for_a_face_with_a_slow_queue_is_marked() {
     let slow = LinkState {
         queue_age: Some(Duration::from_millis(20)),
         queue_packets: 30,
@@ -220,7 +220,7 @@ fn data_for_a_face_whose_queue_is_slow_is_marked_and_no_other() {
     let [first, others @ ..] = marks(slow, true);
     assert!((10..200).contains(&first), "{first}");
     assert_eq!(others, [0, 0]);
-    assert_eq!(marks(slow, false), [0; 3], "it is switched off");
+    assert_eq!(marks(slow, false), [0; 3], "marking is off");
     let fast = LinkState {
         queue_age: Some(Duration::from_millis(4)),
         ..slow

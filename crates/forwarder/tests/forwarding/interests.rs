@@ -65,7 +65,7 @@ fn interests_of_one_name_are_forwarded_once_and_all_answered() {
 }
 
 #[test]
-fn interests_that_differ_in_a_selector_are_kept_apart() {
+fn interests_with_different_selectors_have_separate_entries() {
     let mut node = Node::with_faces(2);
     node.route("/a", 257, 0);
     let mut fresh = interest("/a", 2);
@@ -76,7 +76,7 @@ fn interests_that_differ_in_a_selector_are_kept_apart() {
         assert_eq!(node.ask_lines(256, &asked), ["257 interest /a"]);
     }
     assert_eq!(node.forwarder.pit().len(), 3);
-    // A program that waits three times for what one Data answers wants it once.
+    // A program with three Interests that one Data satisfies gets it once.
     assert_eq!(lines(&node.receive(257, &data("/a"))), ["256 data /a"]);
     assert!(node.forwarder.pit().is_empty());
 }
@@ -191,7 +191,7 @@ fn the_same_nonce_by_another_way_is_a_loop_and_by_the_same_way_a_retransmission(
     assert_eq!(
         node.ask_lines(258, &interest("/a", 7)),
         ["258 nack /a 100"],
-        "our own Interest, come back"
+        "this node's own Interest came back"
     );
     assert_eq!(node.dropped("loop"), 2);
     assert_eq!(node.ask_lines(256, &interest("/a", 7)), [""; 0]);
@@ -243,14 +243,14 @@ fn a_nonce_is_dead_for_a_while_after_its_interest_has_expired() {
 }
 
 #[test]
-fn after_a_data_that_is_fresh_for_long_the_nonce_is_not_remembered() {
+fn the_nonce_is_not_remembered_after_data_with_a_long_freshness() {
     let mut node = Node::with_faces(3);
     node.route("/a", 258, 0);
     node.ask(256, &interest("/a", 7));
     node.receive(258, &data("/a"));
     assert_eq!(node.forwarder.dead_nonces_len(), 0);
-    // The content store answers what loops; MustBeFresh with Data that is not fresh for long would
-    // not be answered.
+    // The content store would answer a loop. Data with a short freshness does not satisfy
+    // MustBeFresh.
     let mut fresh = interest("/b", 8);
     fresh.must_be_fresh = true;
     node.route("/b", 258, 0);
@@ -405,14 +405,14 @@ fn fields_that_an_interest_may_not_have_are_refused() {
 }
 
 #[test]
-fn without_a_next_hop_a_nack_says_so_and_nothing_stays() {
+fn without_a_next_hop_a_nack_says_so_and_no_state_remains() {
     let mut node = Node::with_faces(2);
     assert_eq!(node.ask_lines(256, &interest("/a", 1)), ["256 nack /a 150"]);
     node.route("/a", 256, 0);
     assert_eq!(
         node.ask_lines(256, &interest("/a", 2)),
         ["256 nack /a 150"],
-        "only where it came from"
+        "the only route leads back"
     );
     assert!(node.forwarder.pit().is_empty());
     assert_eq!(node.dropped("no-route"), 2);
@@ -459,7 +459,7 @@ fn a_retransmission_tries_another_next_hop_but_not_at_once() {
     assert_eq!(
         node.ask_lines(256, &interest("/a", 5)),
         ["257 interest /a"],
-        "used the longest time ago"
+        "the one used longest ago"
     );
 }
 
@@ -499,7 +499,7 @@ fn a_lifetime_of_a_year_does_not_hold_the_pit_for_a_year() {
 }
 
 #[test]
-fn a_nack_reason_of_none_is_what_a_nack_without_reason_says() {
+fn a_nack_without_reason_has_the_reason_none() {
     let mut node = Node::with_faces(2);
     node.route("/a", 257, 0);
     let sent = node.ask(256, &interest("/a", 1));

@@ -1,4 +1,4 @@
-//! What a forwarder does with packets, seen from outside.
+//! The packet processing of a forwarder, seen from outside.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -6,7 +6,7 @@ use whimbrel_ndn_packet::NackReason;
 use crate::node::{Node, data, interest, lines};
 
 #[test]
-fn when_all_upstreams_have_answered_with_nacks_downstreams_get_the_least_severe() {
+fn downstreams_get_the_least_severe_nack_after_all_upstreams_have_nacked() {
     let mut node = Node::with_faces(4);
     node.route("/a", 258, 1);
     node.route("/a", 259, 2);
@@ -44,7 +44,7 @@ fn an_upstream_that_is_itself_a_downstream_gets_the_nack_of_the_others() {
 }
 
 #[test]
-fn a_nack_that_nothing_was_sent_for_is_dropped() {
+fn an_unsolicited_nack_is_dropped() {
     let mut node = Node::with_faces(3);
     node.route("/a", 257, 0);
     let sent = node.ask(256, &interest("/a", 1));
@@ -83,7 +83,7 @@ fn nacks_belong_to_links_with_one_peer() {
 }
 
 #[test]
-fn what_has_been_nacked_may_be_asked_again_at_once() {
+fn a_nacked_interest_may_be_sent_again_at_once() {
     let mut node = Node::with_faces(2);
     node.route("/a", 257, 0);
     let sent = node.ask(256, &interest("/a", 1));

@@ -64,7 +64,7 @@ impl Sent {
         u32::from_be_bytes(InterestRef::decode(&self.packet).unwrap().nonce.unwrap())
     }
 
-    /// In one line: face, kind and name.
+    /// Formats the packet as one line: face, kind and name.
     pub(crate) fn line(&self) -> String {
         match (DataRef::decode(&self.packet), self.header.nack) {
             (Ok(data), _) => format!("{} data {}", self.face, data.name),
@@ -81,7 +81,7 @@ impl Sent {
     }
 }
 
-/// A forwarder at a time.
+/// A forwarder at a moment of virtual time.
 pub(crate) struct Node {
     pub(crate) forwarder: Forwarder,
     pub(crate) now: Time,
@@ -96,7 +96,7 @@ impl Node {
         }
     }
 
-    /// With these faces to other machines, numbered from 256.
+    /// Returns a node with this many faces to other machines, numbered from 256.
     pub(crate) fn with_faces(count: usize) -> Node {
         let mut node = Node::new(ForwarderConfig::default());
         (0..count).for_each(|_| {
@@ -141,7 +141,7 @@ impl Node {
             .unwrap();
     }
 
-    /// A packet with link header fields comes in; what goes out then is the answer.
+    /// Receives a packet with link header fields. Returns the packets sent in response.
     pub(crate) fn receive_with(
         &mut self,
         face: u64,

@@ -1,5 +1,5 @@
-//! Strategies that a program brings along: one that goes by link states and by the headers of Data,
-//! and one that attaches whatever there is.
+//! Strategies supplied by a program: one that decides by link states and by the headers of Data,
+//! and one that attaches all header fields.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -11,9 +11,9 @@ use whimbrel_ndn_packet::{CachePolicy, LpHeader, NackReason, Name};
 
 use crate::node::{Node, data, interest, lines, name};
 
-/// Sends to the next hop whose link is the fastest, at half its rate for each congestion mark in a
-/// row that came from there. Interests say how many such marks there are, and have NonDiscovery if they
-/// came with it; Data that comes by a link of less than 10 kB/s is not to be cached elsewhere.
+/// Sends to the next hop with the fastest link, whose rate counts half for each consecutive
+/// congestion mark from there. Interests carry the number of such marks, and NonDiscovery if they
+/// arrived with it. Data from a link of less than 10 kB/s must not be cached elsewhere.
 #[derive(Debug, Default)]
 pub(crate) struct ByRate {
     marks: BTreeMap<FaceId, u32>,
@@ -73,7 +73,7 @@ impl Strategy for ByRate {
             .link_state(data.from)
             .and_then(|state| state.delivery_rate)
             .unwrap_or(u64::MAX);
-        // The entry is not satisfied yet: who waits is still to be seen.
+        // The entry is not satisfied yet, so its downstreams are still listed.
         (rate < 10_000 && !context.in_records().is_empty()).then(|| {
             Box::new(LpHeader {
                 cache_policy: Some(CachePolicy::NoCache),
@@ -87,7 +87,7 @@ impl Strategy for ByRate {
     }
 }
 
-/// Multicast that attaches to everything all fields that there are.
+/// Multicast that attaches all header fields to everything.
 #[derive(Debug, Default)]
 pub(crate) struct Meddler;
 
@@ -126,7 +126,7 @@ impl Strategy for Meddler {
     }
 }
 
-/// Strategies by the names that the property test gives them.
+/// Returns the strategy for a name used in the property test.
 pub(crate) fn own(strategy: &Name) -> Option<Box<dyn Strategy>> {
     match strategy.to_string().as_str() {
         "/own/by-rate" => Some(Box::<ByRate>::default()),
@@ -173,7 +173,7 @@ fn marked() -> LpHeader {
 }
 
 #[test]
-fn a_strategy_goes_by_the_rates_of_faces_and_by_the_headers_of_data() {
+fn a_strategy_decides_by_rates_of_faces_and_headers_of_data() {
     let mut node = with("/own/by-rate");
     assert_eq!(
         node.ask_lines(256, &interest("/a/0", 0)),
@@ -185,7 +185,7 @@ fn a_strategy_goes_by_the_rates_of_faces_and_by_the_headers_of_data() {
         node.ask_lines(256, &interest("/a/1", 1)),
         ["258 interest /a/1"]
     );
-    // One mark halves what the link is worth, two make the other one the better.
+    // One mark halves the value of the link; after two, the other link is better.
     node.receive_with(258, &data("/a/1"), &marked());
     let sent = node.ask(256, &interest("/a/2", 2));
     assert_eq!(lines(&sent), ["258 interest /a/2"]);
@@ -195,7 +195,7 @@ fn a_strategy_goes_by_the_rates_of_faces_and_by_the_headers_of_data() {
     assert_eq!(lines(&sent), ["257 interest /a/3"]);
     assert_eq!(sent[0].header, LpHeader::default(), "nothing attached");
     node.receive(257, &data("/a/3"));
-    // The link becomes slow, and what comes by it is not to be kept.
+    // The link becomes slow, so its Data must not be cached.
     rate(&mut node, 257, 9_000);
     assert_eq!(
         node.ask_lines(256, &interest("/a/4", 4)),
@@ -215,7 +215,7 @@ fn a_strategy_goes_by_the_rates_of_faces_and_by_the_headers_of_data() {
 }
 
 #[test]
-fn what_a_strategy_attaches_does_not_replace_what_the_forwarder_itself_says() {
+fn fields_of_a_strategy_do_not_replace_those_of_the_forwarder() {
     let mut node = with("/own/meddler");
     let token = LpHeader {
         pit_token: Some(Bytes::from_static(b"token")),
@@ -246,7 +246,7 @@ fn what_a_strategy_attaches_does_not_replace_what_the_forwarder_itself_says() {
 }
 
 #[test]
-fn a_link_that_goes_down_is_known_no_more() {
+fn the_state_of_a_link_that_goes_down_is_forgotten() {
     let mut node = Node::with_faces(1);
     let face = FaceId(256);
     let state = LinkState {

@@ -1,4 +1,4 @@
-//! One property test for every strategy, and what each of them does.
+//! A property test for every strategy, and tests of each one's behaviour.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -91,7 +91,7 @@ fn step() -> impl Strategy<Value = Step> {
 struct World {
     node: Node,
     faces: Vec<FaceId>,
-    /// Interests that went out and may be nacked or given up.
+    /// Sent Interests that may be nacked or forgotten.
     log: Vec<Sent>,
 }
 
@@ -117,8 +117,8 @@ impl World {
         }
     }
 
-    /// Every Interest that went out went to a next hop that is up, that it did not come from, and
-    /// within its scope; no face got it twice.
+    /// Checks that every sent Interest went to a next hop that is up, other than its incoming face,
+    /// and within its scope. No face got it twice.
     fn check_sent(&mut self, sent: &[Sent], from: Option<FaceId>) -> Result<(), TestCaseError> {
         let mut faces: BTreeMap<FaceId, usize> = BTreeMap::new();
         for sent in sent.iter().filter(|sent| sent.is_interest()) {
@@ -196,7 +196,7 @@ impl World {
         let settled = ["scope", "loop", "suppressed", "no-route", "unknown-face"]
             .iter()
             .any(|reason| dropped(reason) > 0);
-        // An Interest with no lifetime expires as soon as it has been seen to.
+        // An Interest with no lifetime expires as soon as it is processed.
         let expired = after.unsatisfied > before.unsatisfied;
         let waits = self.node.forwarder.pit().len() >= pending.max(1);
         prop_assert!(went_on || settled || expired || waits, "{asked:?} vanished");
@@ -218,7 +218,7 @@ impl World {
                 return self.ask(&asked, self.faces[face]);
             }
             Step::Answer { name, face, mark } => {
-                // Not kept, so that Interests go on to the strategies.
+                // The Data is not cached, so that Interests reach the strategies.
                 let header = whimbrel_ndn_packet::LpHeader {
                     cache_policy: Some(whimbrel_ndn_packet::CachePolicy::NoCache),
                     congestion_mark: mark,
@@ -276,7 +276,7 @@ impl World {
                 self.node
                     .forwarder
                     .remove_face(self.node.now, self.faces[face]);
-                // Another one of its kind comes.
+                // Another face of its kind takes its place.
                 self.faces[face] = match face {
                     0 | 1 => self.node.add_face(),
                     2 => self.node.add_shared_face(LinkType::MultiAccess),
@@ -300,13 +300,13 @@ impl World {
     }
 }
 
-/// The PIT token that a face's Interests have.
+/// Returns the PIT token of a face's Interests.
 fn token(face: FaceId) -> bytes::Bytes {
     face.0.to_be_bytes().to_vec().into()
 }
 
-/// Every Data goes back with the token of its face, and the mark that it came with, whatever its
-/// strategy attached.
+/// Checks that every Data has the token of its face, and the congestion mark that it arrived with,
+/// whatever its strategy attached.
 fn check_data(sent: &[Sent], mark: Option<u64>) -> Result<(), TestCaseError> {
     for sent in sent.iter().filter(|sent| sent.is_data()) {
         let header = &sent.header;
@@ -361,7 +361,7 @@ proptest! {
     }
 }
 
-/// How many of 1,000 Interests for different names go to each face, without answers.
+/// Returns how many of 1,000 unanswered Interests for different names go to each face.
 fn spread(node: &mut Node, names: impl Fn(u32) -> String) -> BTreeMap<u64, u32> {
     let mut counts = BTreeMap::new();
     for number in 0..1000 {
@@ -382,7 +382,7 @@ fn three_ways(strategy: &str) -> Node {
 }
 
 #[test]
-fn multicast_asks_all_next_hops_and_each_again_only_after_a_while() {
+fn multicast_uses_all_next_hops_and_each_again_only_after_a_pause() {
     let mut node = three_ways("/localhost/nfd/strategy/multicast");
     assert_eq!(
         node.ask_lines(256, &interest("/a", 1)),
@@ -395,7 +395,7 @@ fn multicast_asks_all_next_hops_and_each_again_only_after_a_while() {
 }
 
 #[test]
-fn random_asks_each_next_hop_about_as_often() {
+fn random_uses_each_next_hop_about_equally() {
     let mut node = three_ways("/localhost/nfd/strategy/random");
     let counts = spread(&mut node, |number| format!("/a/{number}"));
     assert!(
@@ -408,7 +408,7 @@ fn random_asks_each_next_hop_about_as_often() {
 fn weighted_spreads_by_cost_or_by_weights_of_faces() {
     let mut node = three_ways("/localhost/nfd/strategy/weighted");
     let counts = spread(&mut node, |number| format!("/a/{number}"));
-    // 1, 1/2 and 1/4 of 7/4.
+    // The shares are 1, 1/2 and 1/4 of 7/4.
     let near = |count: u32, expected: u32| count.abs_diff(expected) < 60;
     assert!(
         near(counts[&257], 571) && near(counts[&258], 286) && near(counts[&259], 143),
@@ -424,7 +424,7 @@ fn weighted_spreads_by_cost_or_by_weights_of_faces() {
 }
 
 #[test]
-fn weighted_by_object_keeps_the_segments_of_an_object_on_one_way() {
+fn weighted_by_object_keeps_the_segments_of_an_object_on_one_next_hop() {
     let mut node = three_ways("/localhost/nfd/strategy/weighted/v=1/by~object/weights~equal");
     let segments = spread(&mut node, |number| format!("/a/object/seg={number}"));
     assert_eq!(segments.values().copied().collect::<Vec<u32>>(), [1000]);
@@ -432,7 +432,7 @@ fn weighted_by_object_keeps_the_segments_of_an_object_on_one_way() {
     assert_eq!(objects.len(), 3);
 }
 
-/// Asks and answers 100 names; the face that was asked answers after its delay.
+/// Sends Interests for 100 names; the face that gets one answers after its delay.
 fn exchange(node: &mut Node, round: u32, delay: impl Fn(u64) -> u64) -> BTreeMap<u64, u32> {
     let mut counts = BTreeMap::new();
     for number in 0..100 {
@@ -455,12 +455,12 @@ fn exchange(node: &mut Node, round: u32, delay: impl Fn(u64) -> u64) -> BTreeMap
 }
 
 #[test]
-fn asf_finds_the_fastest_way_by_probing_and_leaves_one_that_stops_answering() {
+fn asf_finds_the_fastest_next_hop_by_probing_and_leaves_an_unresponsive_one() {
     let mut node = three_ways("/localhost/nfd/strategy/asf/v=5/probing-interval~1000");
     let delays = |face: u64| [40, 20, 5][(face - 257) as usize];
     assert!(
         exchange(&mut node, 0, delays)[&257] > 0,
-        "by cost, as long as nothing is known"
+        "by cost, before any measurement"
     );
     let counts = exchange(&mut node, 1, delays);
     assert!(counts[&259] > 80, "{counts:?}");
@@ -554,7 +554,7 @@ fn the_longest_prefix_has_its_own_strategy_until_it_is_unset() {
         Ok(true)
     );
     assert_eq!(node.ask_lines(256, &interest("/a/all/2", 3)).len(), 1);
-    // A pending Interest has the strategy of now, not of when it came.
+    // A pending Interest has the present strategy, rather than that of its arrival.
     node.wait(50);
     assert_eq!(node.ask_lines(256, &interest("/a/all/1", 4)).len(), 1);
     let deep = Name::root().join(name(&"/x".repeat(33)).as_ref());

@@ -1,5 +1,5 @@
-//! A few forwarders connected directly, with any routes, loops included, over links that lose,
-//! delay, reorder and duplicate, on the test bed.
+//! A few connected forwarders with any routes, loops included, over links that lose, delay, reorder
+//! and duplicate, on the testbed.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -32,10 +32,10 @@ struct Plan {
     nodes: usize,
     links: Vec<Link>,
     strategies: Vec<usize>,
-    /// Of each node: the costs of its links, in their order, towards the producer's prefix; `None`
-    /// for no route.
+    /// For each node, the costs of its links, in their order, towards the producer's prefix; `None`
+    /// means no route.
     routes: Vec<Vec<Option<u64>>>,
-    /// At which node and when a program asks for which name.
+    /// Node, time and name of each program's Interests.
     asks: Vec<(usize, u64, u32)>,
     cached: bool,
 }
@@ -53,7 +53,7 @@ fn plan(lossless: bool) -> impl Strategy<Value = Plan> {
         } else {
             prop_oneof![Just(0.0), Just(0.3)].boxed()
         };
-        // A line through all nodes, and further links between any of them.
+        // A line through all nodes, and further links between any two of them.
         let further = prop::collection::vec((0..nodes, 0..nodes), 0..5);
         let details = prop::collection::vec((1u64..40, loss, duplication), 12);
         let links = (further, details).prop_map(move |(further, details)| {
@@ -85,12 +85,12 @@ fn plan(lossless: bool) -> impl Strategy<Value = Plan> {
     })
 }
 
-/// By when all must have ended.
+/// The time by which everything must have ended.
 const END: Time = Time::from_secs(600);
-/// The producer takes this long.
+/// The producer's delay.
 const PRODUCTION: Duration = Duration::from_millis(1);
 
-/// What a program or the producer gives its forwarder.
+/// A packet from a program or the producer to its forwarder.
 enum Local {
     Ask { name: u32, nonce: u32 },
     Data(Name),
@@ -108,7 +108,7 @@ struct Switch {
     next_local: u64,
     frames: VecDeque<(PortId, Vec<u8>)>,
     interests_sent: usize,
-    /// Data that the program got, and when.
+    /// Data received by the program, with the time.
     answers: Vec<(Name, Time)>,
 }
 
@@ -160,7 +160,7 @@ impl Switch {
         self.node.forwarder.handle_packet(now, face, &lp);
     }
 
-    /// Takes everything that the forwarder wants to send to where it goes.
+    /// Passes on everything that the forwarder sends.
     fn take(&mut self, now: Time) {
         for sent in self.node.sent() {
             if let Some((port, _)) = self.links.iter().find(|(_, face)| **face == sent.face) {
@@ -278,7 +278,7 @@ impl Network {
         Network { net }
     }
 
-    /// Runs until nothing happens any more. False if it does not end.
+    /// Runs until nothing more happens. Returns false if that takes too long.
     fn run(&mut self) -> bool {
         self.net.run_until_idle(END)
     }
@@ -297,7 +297,7 @@ impl Network {
         nodes.map(|node| self.net[node].interests_sent).sum()
     }
 
-    /// Data that each program got: node, name and when.
+    /// Returns the Data of all programs: node, name and time.
     fn answers(&self) -> Vec<(usize, Name, Time)> {
         let of = |node: usize| {
             let answers = self.net[node].answers.iter();
@@ -325,16 +325,16 @@ impl Network {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Whatever the routes and the links: it ends, nobody is answered twice or with what was not
-    /// asked, nothing stays.
+    /// For any routes and links, everything ends. No program is answered twice or without an
+    /// Interest, and no state remains.
     #[test]
     fn no_interest_runs_forever_and_no_state_stays(plan in plan(false)) {
         let mut network = Network::new(&plan);
         let start = network.net.now();
         network.ask_all(&plan);
         prop_assert!(network.run(), "it did not end");
-        // Each program's Interest may be forwarded once by each link end, a duplicate or a probe of
-        // it as well.
+        // Each end of a link may forward each program's Interest once, and also a duplicate or a
+        // probe of it.
         let bound = plan.asks.len() * plan.links.len() * 2 * 4;
         let sent = network.interests_on_links();
         prop_assert!(sent <= bound, "{sent} of {bound}");
@@ -354,12 +354,11 @@ proptest! {
         network.check_that_nothing_stays()?;
     }
 
-    /// Along a line whose links lose nothing, every Interest is answered: one Data for each
-    /// in-record.
+    /// Along a line of lossless links, every Interest is answered: one Data for each in-record.
     #[test]
     fn every_interest_is_answered_where_routes_lead_and_links_lose_nothing(mut plan in plan(true)) {
         plan.links.truncate(plan.nodes - 1);
-        // In a line, a node's first face leads back and its last one on.
+        // In a line, a node's first face leads back and its last one forward.
         for (node, routes) in plan.routes.iter_mut().enumerate() {
             routes.iter_mut().for_each(|route| *route = None);
             if node + 1 < plan.nodes {
@@ -369,7 +368,7 @@ proptest! {
         let mut network = Network::new(&plan);
         network.ask_all(&plan);
         prop_assert!(network.run());
-        // A program that asks again for what it waits for has one in-record, and gets one Data.
+        // A program that repeats a pending Interest has one in-record, and gets one Data.
         let mut answered: Vec<_> = network.answers().into_iter().map(|(node, name, _)| (node, name)).collect();
         answered.sort_unstable();
         let asked = plan.asks.iter().map(|(node, _, name)| (*node, crate::node::name(&format!("/p/{name}"))));

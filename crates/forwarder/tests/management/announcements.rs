@@ -28,7 +28,7 @@ fn announce(router: &mut Router, announcement: &[u8]) -> u64 {
 }
 
 #[test]
-fn an_announced_prefix_leads_to_who_announced_it_for_as_long_as_it_says() {
+fn an_announced_prefix_leads_to_its_announcer_for_its_lifetime() {
     let mut router = Router::new();
     let program = router.program();
     let hour = Duration::from_secs(3_600);
@@ -44,7 +44,7 @@ fn an_announced_prefix_leads_to_who_announced_it_for_as_long_as_it_says() {
     );
 }
 
-/// As NDNts builds it: of /a/b, for an hour.
+/// An announcement of /a/b for an hour, as built by NDNts.
 #[test]
 fn an_announcement_by_ndnts_is_understood() {
     let hex = "0626071008016108016220025041360107320100140318010515066d040036ee8016031b01c81700";
@@ -59,12 +59,16 @@ fn an_announcement_by_ndnts_is_understood() {
 }
 
 #[test]
-fn what_is_no_announcement_or_is_over_is_refused() {
+fn invalid_and_expired_announcements_are_refused() {
     let mut router = Router::new();
     router.program();
     assert_eq!(announce(&mut router, b""), 400);
     let data = Data::new(name("/a/b"), vec![1]).encode(&DigestSigner);
-    assert_eq!(announce(&mut router, &data), 400, "not named as one");
+    assert_eq!(
+        announce(&mut router, &data),
+        400,
+        "its name is not that of an announcement"
+    );
     let over = announcement("/a", Duration::ZERO, None);
     assert_eq!(announce(&mut router, &over), 416);
     let long_ago = ValidityPeriod {
@@ -77,7 +81,7 @@ fn what_is_no_announcement_or_is_over_is_refused() {
 }
 
 #[test]
-fn where_keys_are_required_an_announcement_needs_one_too() {
+fn an_announcement_needs_a_key_where_keys_are_required() {
     let policy = CommandPolicy {
         local: LocalCommands::RequireSignature,
         ..CommandPolicy::default()

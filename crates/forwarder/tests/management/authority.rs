@@ -1,4 +1,4 @@
-//! Who may command, and that no command is carried out twice.
+//! Authorisation of commands, and protection against replays.
 
 use core::time::Duration;
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ use whimbrel_ndn_packet::{
 
 use crate::router::{Router, START_MILLIS, name, of_name, parameters};
 
-/// A key, its certificate, and how it signs.
+/// A key with its certificate and signer.
 struct Person {
     signer: KeySigner,
     certificate: Certificate,
@@ -58,12 +58,12 @@ impl Signer for Person {
     }
 }
 
-/// May do everything.
+/// Returns a person who may run every command.
 fn operator() -> Person {
     Person::new("operator", KeyType::EcdsaP256)
 }
 
-/// May register.
+/// Returns a person who may register.
 fn tenant() -> Person {
     Person::new("tenant", KeyType::Ed25519)
 }
@@ -102,14 +102,14 @@ fn signed(
     client::command(target, module, verb, wanted, key, stamp)
 }
 
-/// The status of the answer.
+/// Returns the status of the response.
 fn status(router: &mut Router, from: FaceId, interest: &[u8]) -> u64 {
     let data = router.ask(from, interest).expect("an answer");
     client::response(&data).unwrap().status_code
 }
 
 #[test]
-fn where_signatures_are_required_known_keys_command_and_nobody_else() {
+fn only_known_keys_may_command_where_signatures_are_required() {
     let mut router = strict();
     let program = router.program();
     let mut send = |verb: &str, key: &dyn Signer| {
@@ -130,13 +130,13 @@ fn where_signatures_are_required_known_keys_command_and_nobody_else() {
     assert_eq!(
         send("rib/register", &DigestSigner),
         403,
-        "a digest says nothing of who made it"
+        "a digest does not authenticate its sender"
     );
     assert!(router.next_hops("/a").is_empty());
 }
 
 #[test]
-fn without_a_verifier_no_key_is_known() {
+fn no_key_is_known_without_a_verifier() {
     let policy = CommandPolicy {
         local: LocalCommands::RequireSignature,
         ..CommandPolicy::default()
@@ -186,8 +186,8 @@ fn a_changed_command_is_refused_where_signatures_are_needed_and_counted_where_no
     }
 }
 
-/// The same command with another nonce of the Interest: what a recorded command looks like when it
-/// is sent again.
+/// Returns the same command with another nonce of the Interest, as in a replay of a recorded
+/// command.
 fn replayed(interest: &[u8]) -> Vec<u8> {
     InterestRef::decode(interest)
         .unwrap()
@@ -209,7 +209,7 @@ fn a_recorded_command_is_not_carried_out_again() {
             assert_eq!(status(&mut router, program, interest), 200);
         }
         router.forwarder.remove_face(router.now, program);
-        // The answers are no longer in the content store.
+        // The responses have left the content store.
         router.now += Duration::from_secs(10);
         router
             .forwarder
@@ -223,7 +223,7 @@ fn a_recorded_command_is_not_carried_out_again() {
 }
 
 #[test]
-fn who_missed_the_answer_gets_it_again_and_the_command_is_carried_out_once() {
+fn a_repeated_command_gets_its_response_again_and_is_carried_out_once() {
     let mut router = Router::new();
     let program = router.program();
     let interest = router.interest("rib/register", &of_name("/a"));
@@ -240,7 +240,7 @@ fn who_missed_the_answer_gets_it_again_and_the_command_is_carried_out_once() {
 }
 
 #[test]
-fn the_same_command_without_time_and_nonce_is_meant_each_time() {
+fn the_same_command_without_time_and_nonce_is_carried_out_each_time() {
     let mut router = Router::new();
     let program = router.program();
     let bare = |verb: &str, nonce: u8| {
@@ -266,13 +266,13 @@ fn the_same_command_without_time_and_nonce_is_meant_each_time() {
         assert_eq!(
             router.next_hops("/a").len(),
             0,
-            "in round {round} it came from a cache"
+            "in round {round} the response came from a cache"
         );
     }
 }
 
 #[test]
-fn a_keyed_command_must_be_of_now_and_say_so() {
+fn a_keyed_command_must_carry_a_recent_time() {
     let mut router = strict();
     let program = router.program();
     router.now = Time::from_secs(1_000);
@@ -360,7 +360,7 @@ fn a_neighbour_registers_at_its_own_face_if_it_has_a_key() {
 }
 
 #[test]
-fn a_neighbour_has_no_other_command_and_none_where_it_is_not_configured() {
+fn a_neighbour_has_no_other_command_and_none_unless_configured() {
     let mut router = strict();
     let neighbour = router.neighbour(1);
     for verb in [
@@ -381,7 +381,7 @@ fn a_neighbour_has_no_other_command_and_none_where_it_is_not_configured() {
     assert_eq!(
         router.ask(neighbour, &list.encode()),
         None,
-        "and is told no routes"
+        "and gets no routes"
     );
 
     let mut router = Router::new();
@@ -443,7 +443,7 @@ fn a_page_in_a_browser_on_this_machine_registers_for_itself_and_commands_nothing
 }
 
 #[test]
-fn where_any_neighbour_may_register_a_digest_is_enough() {
+fn a_digest_suffices_where_any_neighbour_may_register() {
     let policy = CommandPolicy {
         remote: RemoteRegistration::AcceptAny,
         ..CommandPolicy::default()
@@ -489,7 +489,7 @@ fn a_key_is_named_by_itself_or_by_its_certificate_and_commands_until_it_expires(
     assert_eq!(
         send(&mut router, &by_certificate),
         403,
-        "the certificate is over"
+        "the certificate has expired"
     );
 }
 

@@ -52,7 +52,7 @@ fn a_program_registers_its_prefix_with_nothing_but_the_name() {
     assert_eq!(
         again.origin,
         Some(0),
-        "to unregister what is not there is no error"
+        "unregistering a missing route is not an error"
     );
 }
 
@@ -140,7 +140,7 @@ fn a_route_for_another_face_with_all_its_fields_is_listed_as_given_and_ends_with
 }
 
 #[test]
-fn registrations_that_cannot_be_are_refused() {
+fn invalid_registrations_are_refused() {
     let mut router = Router::new();
     let program = router.program();
     let nobody = FaceId(9_999);
@@ -188,7 +188,7 @@ fn registrations_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn nobody_takes_the_prefix_of_management_away() {
+fn the_prefix_of_management_cannot_be_taken() {
     let mut router = Router::new();
     let program = router.program();
     for prefix in [
@@ -265,7 +265,7 @@ fn next_hops_are_added_changed_listed_and_removed() {
 }
 
 #[test]
-fn a_face_that_goes_takes_its_routes_and_next_hops_with_it() {
+fn a_removed_face_loses_its_routes_and_next_hops() {
     let mut router = Router::new();
     let (program, leaving) = (router.program(), router.program());
     router.done(leaving, "rib/register", &of_name("/"));
@@ -283,7 +283,7 @@ fn a_face_that_goes_takes_its_routes_and_next_hops_with_it() {
 }
 
 #[test]
-fn strategies_are_chosen_listed_and_given_up() {
+fn strategies_are_set_listed_and_unset() {
     let mut router = Router::new();
     let program = router.program();
     let multicast = name("/localhost/nfd/strategy/multicast");
@@ -333,7 +333,7 @@ fn strategies_are_chosen_listed_and_given_up() {
 }
 
 #[test]
-fn the_content_store_is_configured_and_told() {
+fn the_content_store_is_configured_and_described() {
     let mut router = Router::new();
     let program = router.program();
     let flags = ControlParameters {
@@ -402,7 +402,7 @@ fn a_face_is_changed_and_its_link_is_told() {
         wanted
     );
     let Some(FaceRequest::Update { face, settings }) = router.face_request() else {
-        panic!("the link is not told");
+        panic!("the link was not told");
     };
     assert_eq!(
         (face, settings.reliability, settings.mtu),
@@ -418,7 +418,7 @@ fn a_face_is_changed_and_its_link_is_told() {
 }
 
 #[test]
-fn a_program_turns_local_fields_on_for_itself_and_for_nobody_who_is_not_local() {
+fn a_program_turns_local_fields_on_for_itself_and_only_for_local_faces() {
     let mut router = Router::new();
     let (program, neighbour) = (router.program(), router.neighbour(1));
     let wanted = parameters().with_flag(FLAG_LOCAL_FIELDS, true);
@@ -452,13 +452,16 @@ fn a_program_turns_local_fields_on_for_itself_and_for_nobody_who_is_not_local() 
     };
     let refused = router.command(program, "faces/update", &of_neighbour);
     assert_eq!(refused.status_code, 409);
-    let body = refused.parameters().unwrap().expect("what was refused");
+    let body = refused
+        .parameters()
+        .unwrap()
+        .expect("the refused parameters");
     assert_eq!(body.flag(FLAG_LOCAL_FIELDS), Some(true));
     assert_eq!(router.face_request(), None, "nothing is changed");
 }
 
 #[test]
-fn changes_that_a_face_cannot_have_are_refused_all_together_and_none_is_made() {
+fn one_invalid_change_of_a_face_refuses_all_changes() {
     let mut router = Router::new();
     let (program, neighbour) = (router.program(), router.neighbour(1));
     let of_face = |face: FaceId| ControlParameters {
@@ -480,7 +483,7 @@ fn changes_that_a_face_cannot_have_are_refused_all_together_and_none_is_made() {
     assert_eq!(
         router.refused(program, "faces/update", &permanent),
         409,
-        "a client cannot be called back"
+        "a client cannot be reconnected"
     );
     let mtu = ControlParameters {
         mtu: Some(1_000),
@@ -539,7 +542,7 @@ fn a_face_is_destroyed_once_and_twice_but_never_the_routers_own() {
 }
 
 #[test]
-fn what_is_no_command_is_answered_with_what_is_wrong() {
+fn invalid_commands_are_answered_with_the_error() {
     let mut router = Router::new();
     let program = router.program();
     let ask = |router: &mut Router, name: Name| {

@@ -12,7 +12,7 @@ use whimbrel_ndn_packet::{DataRef, DigestSigner, Interest, Name, Signer};
 use crate::router::{Router, START_MILLIS, of_name, udp};
 
 #[test]
-fn who_asks_gets_the_first_segment_of_a_new_version() {
+fn an_interest_for_a_dataset_gets_the_first_segment_of_a_new_version() {
     let mut router = Router::new();
     let program = router.program();
     let mut interest = Interest::new(Target::Local.name("faces", "list"));
@@ -61,7 +61,7 @@ fn python_ndn_asks_with_parameters_and_a_signature_and_gets_data_under_that_very
 }
 
 #[test]
-fn faces_are_told_as_nfd_tells_them() {
+fn faces_are_described_as_by_nfd() {
     let mut router = Router::new();
     let (program, neighbour) = (router.program(), router.neighbour(1));
     let faces: Vec<FaceStatus> = router.items(program, "faces/list");
@@ -78,7 +78,7 @@ fn faces_are_told_as_nfd_tells_them() {
     assert_eq!(
         (faces[1].mtu, faces[2].mtu),
         (Some(8_800), Some(1_400)),
-        "no limit is told as the largest packet"
+        "no limit is shown as the largest packet"
     );
     assert_eq!(
         (faces[2].uri.clone(), faces[2].scope),
@@ -92,7 +92,7 @@ fn faces_are_told_as_nfd_tells_them() {
 }
 
 #[test]
-fn a_query_tells_the_faces_that_fit() {
+fn a_query_returns_the_matching_faces() {
     let mut router = Router::new();
     let (program, first, second) = (router.program(), router.neighbour(1), router.neighbour(2));
     let mut ask = |filter: FaceQueryFilter| {
@@ -168,7 +168,7 @@ fn a_malformed_filter_is_answered_by_a_nack_that_says_so() {
 }
 
 #[test]
-fn a_large_dataset_comes_in_many_segments_of_one_version_while_routes_change() {
+fn a_large_dataset_has_many_segments_of_one_version_while_routes_change() {
     let mut router = Router::new();
     let program = router.program();
     for number in 0..3_000 {
@@ -204,7 +204,7 @@ fn a_large_dataset_comes_in_many_segments_of_one_version_while_routes_change() {
     assert_eq!(
         now.len(),
         3_000,
-        "a large one is told again while it is fresh"
+        "a large one is repeated while it is fresh"
     );
     router.now = Time::from_secs(3);
     let later: Vec<RibEntry> = router.items(program, "rib/list");
@@ -212,7 +212,7 @@ fn a_large_dataset_comes_in_many_segments_of_one_version_while_routes_change() {
 }
 
 #[test]
-fn a_small_dataset_is_always_as_things_are() {
+fn a_small_dataset_is_always_current() {
     let mut router = Router::new();
     let program = router.program();
     for count in 1..5 {
@@ -265,7 +265,7 @@ fn a_version_that_is_gone_and_a_segment_that_never_was_are_not_answered() {
 }
 
 #[test]
-fn channels_are_what_the_program_around_listens_on() {
+fn channels_are_the_listening_sockets_of_the_program() {
     let mut router = Router::new();
     let program = router.program();
     assert!(
@@ -283,7 +283,7 @@ fn channels_are_what_the_program_around_listens_on() {
 }
 
 #[test]
-fn what_nfd_does_not_tell_is_told_as_json() {
+fn data_beyond_nfd_s_is_given_as_json() {
     let mut router = Router::new();
     let (program, neighbour) = (router.program(), router.neighbour(1));
     let json = |content: Vec<u8>| serde_json::from_slice::<serde_json::Value>(&content).unwrap();

@@ -1,4 +1,4 @@
-//! What happens to faces is told to who waits.
+//! Face events are reported to waiting Interests.
 
 use core::time::Duration;
 
@@ -16,7 +16,7 @@ fn interest(text: &str, any: bool, nonce: u8) -> Vec<u8> {
     interest.encode()
 }
 
-/// A router in which nothing has happened for a while.
+/// Returns a router in which nothing has happened for a while.
 fn quiet() -> (Router, FaceId) {
     let mut router = Router::new();
     let program = router.program();
@@ -64,7 +64,7 @@ fn a_subscriber_gets_the_next_event_and_then_each_by_its_number() {
     let (_, event) = told(&router.receive(program).expect("it went down"));
     assert_eq!(event.kind, FaceEventKind::Down);
 
-    // Two events between two questions: neither is lost.
+    // Two events between two Interests: neither is lost.
     router.forwarder.set_face_up(router.now, neighbour, true);
     router.forwarder.remove_face(router.now, neighbour);
     router.work();
@@ -94,7 +94,7 @@ fn a_subscriber_gets_the_next_event_and_then_each_by_its_number() {
 }
 
 #[test]
-fn an_event_is_told_under_the_kind_of_number_that_was_asked_for() {
+fn an_event_has_the_kind_of_number_that_was_requested() {
     let (mut router, program) = quiet();
     assert_eq!(
         router.ask(
@@ -110,7 +110,7 @@ fn an_event_is_told_under_the_kind_of_number_that_was_asked_for() {
 }
 
 #[test]
-fn fresh_news_are_not_old_ones() {
+fn must_be_fresh_gets_only_recent_events() {
     let (mut router, program) = quiet();
     router.neighbour(1);
     router.work();
@@ -124,7 +124,7 @@ fn fresh_news_are_not_old_ones() {
 }
 
 #[test]
-fn all_who_wait_are_told_and_nobody_twice() {
+fn every_waiting_interest_gets_an_event_once() {
     let (mut router, first) = quiet();
     let second = router.program();
     router.work();

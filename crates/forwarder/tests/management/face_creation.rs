@@ -1,4 +1,5 @@
-//! `faces/create`: the program around opens the face, and the answer waits for it.
+//! `faces/create`: the program that contains the forwarder opens the face, and the response waits
+//! for it.
 
 use core::time::Duration;
 
@@ -19,7 +20,7 @@ fn of_uri(uri: &str) -> ControlParameters {
     }
 }
 
-/// Sends the command and returns the wish that comes of it.
+/// Sends the command. Returns the resulting request for a face.
 fn wish(router: &mut Router, from: FaceId, wanted: &ControlParameters) -> FaceRequest {
     let interest = router.interest("faces/create", wanted);
     assert_eq!(
@@ -47,10 +48,10 @@ fn answer(router: &mut Router, from: FaceId) -> ControlResponse {
 }
 
 #[test]
-fn a_face_is_created_with_what_was_wished_and_its_properties_are_told() {
+fn a_face_is_created_as_requested_and_its_properties_are_returned() {
     let mut router = Router::new();
     let program = router.program();
-    // As people write it: the router brings it into canonical form.
+    // The URI is written as by a person; the router brings it into canonical form.
     let wanted = ControlParameters {
         persistency: Some(Persistency::Permanent),
         mtu: Some(1_200),
@@ -99,7 +100,7 @@ fn a_face_is_created_with_what_was_wished_and_its_properties_are_told() {
 }
 
 #[test]
-fn without_a_wish_a_face_is_persistent() {
+fn a_face_is_persistent_by_default() {
     let mut router = Router::new();
     let program = router.program();
     let FaceRequest::Create { settings, .. } =
@@ -111,7 +112,7 @@ fn without_a_wish_a_face_is_persistent() {
 }
 
 #[test]
-fn a_face_that_is_there_already_is_told_with_status_409() {
+fn an_existing_face_is_reported_with_status_409() {
     let mut router = Router::new();
     let (program, neighbour) = (router.program(), router.neighbour(7));
     let response = router.command(program, "faces/create", &of_uri(&udp(7)));
@@ -121,7 +122,7 @@ fn a_face_that_is_there_already_is_told_with_status_409() {
     assert_eq!(
         (told.mtu, told.base_congestion_marking_interval),
         (None, None),
-        "nobody asked for these"
+        "these were not requested"
     );
     assert_eq!(router.face_request(), None);
 }
@@ -148,7 +149,7 @@ fn two_programs_that_want_the_same_face_at_once_get_one() {
 }
 
 #[test]
-fn what_goes_wrong_while_opening_is_told_in_words() {
+fn errors_while_opening_are_reported_in_words() {
     let mut router = Router::new();
     let program = router.program();
     let face = router.neighbour(9);
@@ -178,7 +179,7 @@ fn what_goes_wrong_while_opening_is_told_in_words() {
         let body = response
             .parameters()
             .unwrap()
-            .expect("what was asked for, or the face that is there");
+            .expect("the requested face, or the existing one");
         assert!(body.uri.is_some());
     }
     let request = number(&wish(&mut router, program, &of_uri(&udp(7))));
@@ -186,14 +187,18 @@ fn what_goes_wrong_while_opening_is_told_in_words() {
     assert_eq!(
         answer(&mut router, program).status_code,
         504,
-        "it broke before it could be told of"
+        "it failed before it could be reported"
     );
     finish(&mut router, request, Ok(face));
-    assert_eq!(router.receive(program), None, "an answer for nobody");
+    assert_eq!(
+        router.receive(program),
+        None,
+        "no response without an Interest"
+    );
 }
 
 #[test]
-fn what_cannot_be_created_is_refused_before_anybody_is_asked() {
+fn invalid_creations_are_refused_before_a_face_is_requested() {
     let mut router = Router::new();
     let program = router.program();
     let refusals = [

@@ -1,4 +1,4 @@
-//! A program that means harm: what it can take is bounded, and others are still served.
+//! A hostile program: its use of resources is bounded, and others are still served.
 
 use proptest::prelude::*;
 use whimbrel_forwarder::mgmt::ManagementConfig;
@@ -68,14 +68,14 @@ fn next_hops_and_strategy_choices_end_at_their_limits() {
 }
 
 #[test]
-fn a_flood_of_questions_for_datasets_is_answered_and_leaves_nothing_behind() {
+fn a_flood_of_interests_for_datasets_is_answered_and_leaves_nothing_behind() {
     let mut router = Router::new();
     let (hostile, program) = (router.program(), router.program());
     for number in 0..2_000u32 {
         let mut interest = Interest::new(Target::Local.name("faces", "list"));
         (interest.can_be_prefix, interest.must_be_fresh) = (true, true);
         interest.nonce = Some(number.to_be_bytes());
-        // Each with parameters of its own, so that no two have the same name.
+        // Each Interest has different parameters, so that no two have the same name.
         interest.parameters = Some(number.to_be_bytes().to_vec().into());
         assert!(router.ask(hostile, &interest.encode()).is_some());
     }

@@ -1,4 +1,4 @@
-//! Management as programs see it: Interests in by a local face, Data out by it.
+//! Management as programs see it: Interests from a local face, Data to it.
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 mod announcements;

@@ -1,4 +1,4 @@
-//! What a web page may register, and for whom it gives way.
+//! The prefixes that a web page may register, and the peers that it yields to.
 
 use core::time::Duration;
 
@@ -14,7 +14,7 @@ use whimbrel_ndn_packet::{DigestSigner, Name, PrefixAnnouncement, ValidityPeriod
 use crate::router::{Router, START_MILLIS, name, of_name};
 
 impl Router {
-    /// A page that this machine's browser shows.
+    /// Adds a page in a browser on this machine.
     fn page(&mut self) -> FaceId {
         let number = self.forwarder.faces().count();
         let spec = FaceSpec {
@@ -27,7 +27,7 @@ impl Router {
         self.forwarder.add_face(self.now, spec)
     }
 
-    /// The status of a command of a page, and the parameters of a success.
+    /// Returns the status of a page's command, and the parameters of a success.
     fn by_page(
         &mut self,
         page: FaceId,
@@ -52,7 +52,7 @@ impl Router {
         self.by_page(page, "register", &of_name(prefix)).0
     }
 
-    /// Faces to which routes of exactly this prefix lead.
+    /// Returns the faces of the routes for exactly this prefix.
     fn route_faces(&self, prefix: &str) -> Vec<u64> {
         let entries = self.forwarder.rib().entries();
         entries
@@ -63,7 +63,7 @@ impl Router {
 }
 
 #[test]
-fn a_page_gets_what_nobody_else_has() {
+fn a_page_gets_only_prefixes_that_nobody_else_has() {
     let mut router = Router::new();
     let (program, page) = (router.program(), router.page());
     router.done(program, "rib/register", &of_name("/bank/accounts"));
@@ -75,11 +75,11 @@ fn a_page_gets_what_nobody_else_has() {
         ("/bank/letters", 200),
         ("/bankers", 200),
         ("/app/room/1", 200),
-        // Its own are no obstacle.
+        // The page's own prefixes do not prevent it.
         ("/app", 200),
         ("/app/room/1/seat", 200),
         ("/app", 200),
-        // Management is the router's.
+        // Prefixes of management belong to the router.
         ("/localhost", 409),
         ("/localhop/nfd", 409),
         ("/localhop/nfd/rib/register", 403),
@@ -130,7 +130,7 @@ fn a_page_captures_nothing_and_its_routes_cost_more_than_others() {
 }
 
 #[test]
-fn the_default_route_stays_the_first_choice_and_no_obstacle() {
+fn the_default_route_stays_preferred_and_does_not_stop_a_page() {
     let mut router = Router::new();
     let (program, page, uplink) = (router.program(), router.page(), router.neighbour(9));
     let default = ControlParameters {
@@ -142,10 +142,10 @@ fn the_default_route_stays_the_first_choice_and_no_obstacle() {
     assert_eq!(router.page_registers(page, "/app"), 200);
     let expected = [(uplink.0, 500), (page.0, PAGE_ROUTE_COST)];
     assert_eq!(router.next_hops("/app"), expected);
-    // Registered again, it leaves the page its own.
+    // Registering it again leaves the page its prefix.
     router.done(program, "rib/register", &default);
     assert_eq!(router.next_hops("/app"), expected);
-    // One that longer prefixes do not inherit would lose these names to the page.
+    // A default route that longer prefixes do not inherit would lose these names to the page.
     let strict = ControlParameters {
         flags: Some(0),
         ..default.clone()
@@ -156,7 +156,7 @@ fn the_default_route_stays_the_first_choice_and_no_obstacle() {
 }
 
 #[test]
-fn whoever_is_no_page_takes_a_prefix_from_a_page() {
+fn other_faces_take_a_prefix_from_a_page() {
     for wanted in ["/app", "/app/room", "/app/room/1", "/app/room/1/seat"] {
         let mut router = Router::new();
         let (program, page) = (router.program(), router.page());
@@ -181,7 +181,7 @@ fn related(a: &Name, b: &Name) -> bool {
 }
 
 #[test]
-fn a_next_hop_set_by_hand_is_not_taken_and_takes() {
+fn a_static_next_hop_is_not_taken_and_takes_a_prefix_from_a_page() {
     let mut router = Router::new();
     let (program, page) = (router.program(), router.page());
     router.done(program, "fib/add-nexthop", &of_name("/bank"));
@@ -205,7 +205,7 @@ fn pages_take_nothing_from_each_other() {
 }
 
 #[test]
-fn a_program_that_announces_takes_a_prefix_and_a_page_that_does_so_does_not() {
+fn an_announcement_takes_a_prefix_for_a_program_but_not_for_a_page() {
     let mut router = Router::new();
     let (program, page) = (router.program(), router.page());
     let now = START_MILLIS / 1_000;
@@ -251,11 +251,11 @@ fn pages_have_few_prefixes_each_and_few_together() {
         }
     }
     assert_eq!(router.forwarder.rib().page_routes(), ROUTES_OF_PAGES);
-    // What it has it may renew; what it gives back it may have again.
+    // A page may renew its prefixes, and register again those that it unregistered.
     assert_eq!(router.page_registers(pages[0], "/0/0"), 200);
     router.by_page(pages[0], "unregister", &of_name("/0/0"));
     assert_eq!(router.page_registers(pages[0], "/again"), 200);
-    // Programs have room all the same.
+    // Programs still have room.
     let program = router.program();
     router.done(program, "rib/register", &of_name("/program"));
 }
@@ -276,11 +276,11 @@ fn an_expired_route_of_a_page_is_forgotten() {
     assert_eq!(router.page_registers(other, "/app"), 200);
 }
 
-/// A step of the property below: which face does what to which prefix.
+/// A step of the property below: registration or not, face, prefix, and flags.
 type Step = (bool, u64, Vec<u8>, u64);
 
 proptest! {
-    /// Faces 1 and 2 are pages, 3 and 4 are not.
+    /// Faces 1 and 2 are pages; 3 and 4 are not.
     #[test]
     fn no_page_is_ever_in_the_way(
         steps in prop::collection::vec(

@@ -1,4 +1,4 @@
-//! A router with local programs at it.
+//! A router with local programs.
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ pub(crate) struct Router {
     links: Links,
 }
 
-/// Links that count the face's number as octets, and what management wishes of them.
+/// Links whose octet counter is the face's number, and the requests of management for them.
 #[derive(Default)]
 struct Links {
     requests: VecDeque<FaceRequest>,
@@ -64,14 +64,14 @@ impl Router {
         }
     }
 
-    /// A program that has opened the Unix socket.
+    /// Adds a program on the Unix socket.
     pub(crate) fn program(&mut self) -> FaceId {
         let number = self.forwarder.faces().count();
         let spec = FaceSpec::local(format!("fd://{number}"), "unix:///run/nfd/nfd.sock");
         self.forwarder.add_face(self.now, spec)
     }
 
-    /// A neighbour over UDP.
+    /// Adds a neighbour over UDP.
     pub(crate) fn neighbour(&mut self, host: u8) -> FaceId {
         let spec = FaceSpec {
             mtu: Some(1_400),
@@ -100,24 +100,24 @@ impl Router {
         }
     }
 
-    /// A nonce that no Interest had before.
+    /// Returns a nonce that no earlier Interest had.
     pub(crate) fn nonce(&mut self) -> [u8; 4] {
         self.nonces += 1;
         self.nonces.to_be_bytes()
     }
 
-    /// Hands a packet in, without letting management work.
+    /// Passes a packet in without running management.
     pub(crate) fn hand_in(&mut self, from: FaceId, packet: &[u8]) {
         let lp = LpPacket::decode(packet, false).unwrap();
         self.forwarder.handle_packet(self.now, from, &lp);
     }
 
-    /// What management wishes next.
+    /// Returns the next request of management.
     pub(crate) fn face_request(&mut self) -> Option<FaceRequest> {
         self.links.requests.pop_front()
     }
 
-    /// Lets management work.
+    /// Runs management.
     pub(crate) fn work(&mut self) {
         self.forwarder.run_management(self.now, &mut self.links);
         while let Some((face, outgoing)) = self.forwarder.poll_send() {
@@ -128,20 +128,20 @@ impl Router {
         }
     }
 
-    /// The next packet that has gone out by this face.
+    /// Returns the next packet sent by this face.
     pub(crate) fn receive(&mut self, face: FaceId) -> Option<Bytes> {
         let at = self.out.iter().position(|(to, _)| *to == face)?;
         self.out.remove(at).map(|(_, packet)| packet)
     }
 
-    /// What an Interest from this face is answered with at once.
+    /// Returns the immediate response to an Interest from this face.
     pub(crate) fn ask(&mut self, from: FaceId, interest: &[u8]) -> Option<Bytes> {
         self.hand_in(from, interest);
         self.work();
         self.receive(from)
     }
 
-    /// A command as our own client writes it.
+    /// Returns a command in the form of our own client.
     pub(crate) fn interest(&mut self, name: &str, parameters: &ControlParameters) -> Vec<u8> {
         let (module, verb) = name.split_once('/').unwrap();
         let stamp = self.stamp();
@@ -166,7 +166,7 @@ impl Router {
         client::response(&data).unwrap()
     }
 
-    /// The parameters with which a command was carried out.
+    /// Returns the parameters of a command that must succeed.
     pub(crate) fn done(
         &mut self,
         from: FaceId,
@@ -181,7 +181,7 @@ impl Router {
             .expect("a success has parameters")
     }
 
-    /// The status of a command that is refused; its text must say something.
+    /// Returns the status of a command that must be refused, with a text.
     pub(crate) fn refused(
         &mut self,
         from: FaceId,
@@ -194,14 +194,14 @@ impl Router {
         response.status_code
     }
 
-    /// Fetches a dataset to its end.
+    /// Fetches a whole dataset.
     pub(crate) fn fetch(&mut self, from: FaceId, mut fetch: DatasetFetch) -> Vec<u8> {
         loop {
             let interest = fetch
                 .poll_request(self.nonce())
-                .expect("there is more to ask for");
+                .expect("a further segment is missing");
             assert!(InterestRef::decode(&interest).is_ok());
-            let data = self.ask(from, &interest).expect("a dataset is told");
+            let data = self.ask(from, &interest).expect("a dataset is returned");
             if let Some(content) = fetch.handle_data(&data).unwrap() {
                 return content;
             }
@@ -218,7 +218,7 @@ impl Router {
         client::decode_items(&content).unwrap()
     }
 
-    /// The next hops of a prefix.
+    /// Returns the next hops of a prefix.
     pub(crate) fn next_hops(&self, prefix: &str) -> Vec<(u64, u64)> {
         let hops = self.forwarder.fib().next_hops(name(prefix).as_ref());
         hops.into_iter()

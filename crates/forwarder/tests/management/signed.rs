@@ -1,4 +1,4 @@
-//! Signed commands as three clients write them: python-ndn 0.5.2 in both forms, NDNts
+//! Signed commands in the forms of three clients: python-ndn 0.5.2 with both forms, and NDNts
 //! 0.0.20250307.
 
 use whimbrel_forwarder::mgmt::SignedCommand;
@@ -46,7 +46,7 @@ pub(crate) fn registrations() -> impl Iterator<Item = (&'static str, Vec<u8>)> {
 }
 
 #[test]
-fn signatures_of_all_clients_are_found_and_their_digests_fit() {
+fn signatures_of_all_clients_are_found_and_their_digests_match() {
     for (client, wire) in registrations() {
         let interest = InterestRef::decode(&wire).unwrap();
         let signed =

@@ -1,4 +1,4 @@
-//! Records to try things with, and a resolver and its servers on the test bed.
+//! Records for tests, and a resolver with its servers on the testbed.
 
 #![allow(
     dead_code,
@@ -12,13 +12,10 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use whimbrel_core::{
-    Deadline, Guid, Machine, Medium, OpenRefusal, PortEvent, PortId, PortInfo, PortOrigin,
-    PortRequest, PortToken, Time, Transmit,
-};
+use whimbrel_core::{Guid, Machine, Medium, PortEvent, PortId, PortInfo, PortOrigin, Time};
 use whimbrel_gnrs::{
-    Address, KeyPair, MemoryStore, Record, Resolver, ResolverConfig, ResolverEvent, Server,
-    ServerConfig, Statement, StoreLimits,
+    Address, KeyPair, LoneResolver, MemoryStore, Record, Resolver, ResolverConfig, ResolverEvent,
+    Server, ServerConfig, Statement, StoreLimits,
 };
 use whimbrel_sim::link::{LinkSpec, Loss, Reorder};
 use whimbrel_sim::testbed::{Happening, Life, Net, Probe};
@@ -35,7 +32,7 @@ pub fn router(seed: u8) -> Address {
     Address::new(Guid([seed; 32]))
 }
 
-/// A binding of `keys(seed)` that lives for `life_ms` from the epoch.
+/// Returns a binding of `keys(seed)` that lives for `life_ms` from the epoch.
 pub fn binding(seed: u8, version: u64, life_ms: u64, addresses: Vec<Address>) -> Record {
     Record::binding(&keys(seed), &said(version, life_ms, addresses)).unwrap()
 }
@@ -60,7 +57,7 @@ pub fn up() -> PortEvent {
     })
 }
 
-/// A network that delays.
+/// Returns a network that only delays.
 pub fn good() -> LinkSpec {
     LinkSpec {
         delay: Duration::from_millis(10),
@@ -68,7 +65,7 @@ pub fn good() -> LinkSpec {
     }
 }
 
-/// A network that loses, duplicates, damages and reorders.
+/// Returns a network that loses, duplicates, damages and reorders.
 pub fn bad() -> LinkSpec {
     LinkSpec {
         delay: Duration::from_millis(25),
@@ -84,52 +81,10 @@ pub fn bad() -> LinkSpec {
     }
 }
 
-/// A resolver as a machine of its own, with a server at each of its ports.
-struct Client(Resolver);
-
-impl Machine for Client {
-    type Event = ResolverEvent;
-
-    fn handle_port(&mut self, now: Time, port: PortId, event: PortEvent) {
-        if !self.0.owns(port) {
-            self.0.add_server(port);
-        }
-        self.0.handle_port(now, port, event);
-    }
-
-    fn handle_refusal(&mut self, _: Time, _: PortToken, _: OpenRefusal) {}
-
-    fn handle_frames(&mut self, now: Time, port: PortId, frames: &[&[u8]]) {
-        for frame in frames {
-            self.0.handle_frame(now, port, frame);
-        }
-    }
-
-    fn handle_timeout(&mut self, now: Time) {
-        self.0.handle_timeout(now);
-    }
-
-    fn poll_transmit(&mut self, now: Time, _: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
-        self.0.poll_transmit(now, buffer)
-    }
-
-    fn poll_event(&mut self) -> Option<ResolverEvent> {
-        self.0.poll_event()
-    }
-
-    fn poll_port_request(&mut self) -> Option<PortRequest> {
-        None
-    }
-
-    fn poll_timeout(&self) -> Option<Deadline> {
-        self.0.poll_timeout()
-    }
-}
-
 type Party = AnyMachine<ResolverEvent>;
 type Frames = Rc<RefCell<Vec<Vec<u8>>>>;
 
-/// A server that keeps its records, and nothing else, over a restart.
+/// Makes a server that keeps only its records over a restart.
 fn server(life: &Life, last: Option<&mut Party>) -> Party {
     let last = last.and_then(|party| party.get::<Server<MemoryStore>>());
     let store = last.map(|server| server.store().clone());
@@ -143,7 +98,7 @@ fn server(life: &Life, last: Option<&mut Party>) -> Party {
     AnyMachine::new(server, |event| panic!("a server says {event:?}"))
 }
 
-/// A resolver (node 0), its servers (from node 1 on), and behind each of those another client.
+/// A resolver (node 0), its servers (from node 1 on), and another client behind each of those.
 pub struct Pair {
     net: Net<Party>,
     servers: usize,
@@ -166,7 +121,7 @@ impl Pair {
         let mut net = Net::new(seed);
         let client = net.add("client", move |life, _| {
             let resolver = Resolver::new(config.clone(), life.wall(EPOCH), life.rng());
-            AnyMachine::plain(Client(resolver))
+            AnyMachine::plain(LoneResolver(resolver))
         });
         for index in 0..servers {
             net.add(&format!("server {index}"), server);
@@ -208,12 +163,12 @@ impl Pair {
     /// Calls into the resolver.
     pub fn client<R>(&mut self, call: impl FnOnce(&mut Resolver, Time) -> R) -> R {
         self.net.with(0, |party, now| {
-            call(&mut party.get_mut::<Client>().unwrap().0, now)
+            call(&mut party.get_mut::<LoneResolver>().unwrap().0, now)
         })
     }
 
     pub fn resolver(&self) -> &Resolver {
-        &self.net[0].get::<Client>().unwrap().0
+        &self.net[0].get::<LoneResolver>().unwrap().0
     }
 
     pub fn server(&self, index: usize) -> &Server<MemoryStore> {
@@ -224,12 +179,12 @@ impl Pair {
         (0..self.servers).map(|index| self.server(index))
     }
 
-    /// The server loses everything but its records, and does not say so.
+    /// Restarts a server silently. It loses everything except its records.
     pub fn restart_server(&mut self, index: usize) {
         self.net.restart(1 + index, 0);
     }
 
-    /// Nothing that the resolver and a server send each other arrives, until this is undone.
+    /// Loses all frames between the resolver and a server, until it is called with false.
     pub fn silence(&mut self, index: usize, silent: bool) {
         let link = self.net.link(index);
         if silent {
@@ -253,7 +208,7 @@ impl Pair {
         self.drive(Duration::ZERO);
     }
 
-    /// Every frame that a server has sent to the resolver, or the resolver to a server.
+    /// Returns every frame that a server has sent to the resolver, or the resolver to a server.
     pub fn sent(&self, by_server: bool) -> Vec<Vec<u8>> {
         let frames = if by_server {
             &self.from_server
@@ -263,7 +218,7 @@ impl Pair {
         frames.borrow().clone()
     }
 
-    /// The first server and the resolver both get a frame of long ago.
+    /// Delivers an old frame to the first server and to the resolver.
     pub fn replay(&mut self, frame: &[u8]) {
         for node in [1, 0] {
             let port = self.net.port(node);
@@ -272,7 +227,7 @@ impl Pair {
         }
     }
 
-    /// Lets everything happen that happens in the next `span`.
+    /// Runs for `span`.
     pub fn drive(&mut self, span: Duration) {
         for happening in self.net.run_for(span) {
             if let Happening::Told(told) = happening {
@@ -289,7 +244,7 @@ impl Pair {
     }
 }
 
-/// The resolver's port to a server.
+/// Returns the resolver's port to a server.
 pub fn port_of(server: usize) -> PortId {
     PortId(2 * server as u32)
 }

@@ -21,7 +21,7 @@ const FRAMES_PER_ROUND: usize = 64;
 /// Kernel buffers to ask for, bytes.
 const BUFFER: usize = 4 << 20;
 
-/// See the module.
+/// A packet socket with its ports.
 #[derive(Debug)]
 pub(crate) struct EthernetEndpoint {
     pub(super) config: EthernetConfig,
@@ -64,7 +64,7 @@ impl EthernetEndpoint {
                 .map_err(failed("join a group on"))?;
         }
         let buffers = socket2::SockRef::from(&socket);
-        // Smaller buffers only cost frames under load.
+        // Smaller buffers lose frames under load; that is no reason to fail.
         let _ = buffers.set_recv_buffer_size(BUFFER);
         let _ = buffers.set_send_buffer_size(BUFFER);
         Ok(EthernetEndpoint {
@@ -119,7 +119,7 @@ impl EthernetEndpoint {
             origin,
         } = neighbour;
         match self.by_address.get(&address).copied() {
-            // It called before it was configured: it comes back as a neighbour.
+            // The caller that was configured now comes back as a neighbour.
             Some(port)
                 if self
                     .callers
@@ -140,7 +140,7 @@ impl EthernetEndpoint {
             .ok_or(IoError::OutOfPorts { label })
     }
 
-    /// Makes a caller permanent; false if it is none.
+    /// Makes a caller permanent. Returns false if the port is not a caller.
     pub(crate) fn keep_caller(&mut self, port: PortId) -> bool {
         self.callers
             .as_mut()
@@ -181,7 +181,7 @@ impl EthernetEndpoint {
         Some(port)
     }
 
-    /// Forgets a port of this socket and tells the machine.
+    /// Closes a port of this socket and tells the machine.
     pub(crate) fn close_port<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
@@ -197,7 +197,7 @@ impl EthernetEndpoint {
         side.close(now, port);
     }
 
-    /// Reads frames, within bounds. Ends once the interface is gone.
+    /// Reads frames, within bounds. Ends when the interface is gone.
     pub(crate) fn receive<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
@@ -217,7 +217,7 @@ impl EthernetEndpoint {
                         tracing::warn!(label = %self.config.label, interface, %error, "the interface is gone");
                         return Progress::Ended;
                     }
-                    // It was switched off, and may be switched on again.
+                    // The interface was switched off; it may come up again.
                     break;
                 }
             }
@@ -240,7 +240,8 @@ impl EthernetEndpoint {
         }
     }
 
-    /// The port that a frame belongs to, opened if it is from a caller that may come in.
+    /// Returns the port that a frame belongs to. Opens one for a new caller if callers are
+    /// admitted.
     fn port_of<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
@@ -249,7 +250,7 @@ impl EthernetEndpoint {
         from: [u8; 6],
     ) -> Option<PortId> {
         let is_group = to.first().is_some_and(|first| first & 1 == 1);
-        // An address of a group is no sender; it would be taken for the group's own port.
+        // A group address is never a sender; it would match the group's own port.
         if from == self.local || from.first().is_some_and(|first| first & 1 == 1) {
             self.counters.strangers += 1;
             return None;
@@ -257,7 +258,7 @@ impl EthernetEndpoint {
         let known = match is_group {
             true => self.by_address.get(&to).copied(),
             false if to == self.local => self.by_address.get(&from).copied(),
-            // A frame for somebody else, seen because something made the interface promiscuous.
+            // A frame for another station, seen because the interface is in promiscuous mode.
             false => {
                 self.counters.strangers += 1;
                 return None;
@@ -315,7 +316,7 @@ impl EthernetEndpoint {
         self.callers.as_ref().and_then(CallerTable::next_expiry)
     }
 
-    /// Closes the callers that are idle for too long.
+    /// Closes callers that exceed the idle time.
     pub(crate) fn expire<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time) {
         while let Some(port) = self
             .callers

@@ -2,9 +2,9 @@
 //! without IP.
 //!
 //! A machine sees the payload of each frame. An Ethernet frame has at least 46 octets of payload;
-//! what is shorter is padded with zeros on its way, and nothing in the frame says so: **whoever
-//! decodes must take what follows the packet for padding.** Frames that this machine sends are
-//! never received by it.
+//! shorter ones are padded with zeros on the way, and the frame does not tell: **a decoder must
+//! treat everything after the packet as padding.** A machine never receives the frames that it
+//! sends.
 
 mod endpoint;
 mod send;
@@ -16,28 +16,28 @@ use crate::{CallerLimits, Interface, TransportId};
 
 pub(crate) use endpoint::EthernetEndpoint;
 
-/// Which frames to receive, and who is there.
+/// The configuration of an Ethernet link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EthernetConfig {
-    /// The link's name: in [`whimbrel_core::PortInfo`] of the group and of callers, in logs and
+    /// The link's name: in [`whimbrel_core::PortInfo`] of the group and of callers, in logs and in
     /// errors.
     pub label: String,
-    /// The interface, as [`Interface::all`] or [`Interface::find`] gave it.
+    /// The interface, as returned by [`Interface::all`] or [`Interface::find`].
     pub interface: Interface,
     /// The EtherType of the frames, above 0x05ff.
     pub ether_type: u16,
-    /// A group address that gets a port of its own, for everybody who listens to it.
+    /// A group address that gets a port of its own.
     pub group: Option<[u8; 6]>,
     /// Stations that have a port from the start.
     pub neighbours: Vec<EthernetNeighbour>,
-    /// Whether, and within which bounds, stations that nobody configured get a port when they call.
+    /// Bounds of the ports for stations that are not configured; `None` admits none of them.
     pub callers: Option<CallerLimits>,
-    /// What ports of callers say they came by.
+    /// The listener number in the origin of callers' ports.
     pub listener: u32,
 }
 
 impl EthernetConfig {
-    /// A link with neither group, neighbours nor callers yet.
+    /// Returns a link with no group, no neighbours and no callers.
     pub fn new(label: impl Into<String>, interface: Interface, ether_type: u16) -> EthernetConfig {
         EthernetConfig {
             label: label.into(),
@@ -50,13 +50,13 @@ impl EthernetConfig {
         }
     }
 
-    /// With a port for the group of this address.
+    /// Adds a port for the group at this address.
     pub fn group(mut self, address: [u8; 6]) -> EthernetConfig {
         self.group = Some(address);
         self
     }
 
-    /// With one more neighbour, whose link has the number of neighbours before it.
+    /// Adds a neighbour. Its link number is the count of neighbours before it.
     pub fn neighbour(mut self, label: impl Into<String>, address: [u8; 6]) -> EthernetConfig {
         self.neighbours.push(EthernetNeighbour {
             label: label.into(),
@@ -66,13 +66,13 @@ impl EthernetConfig {
         self
     }
 
-    /// Callers say that they came by the listener of this number. Default 0.
+    /// Sets the listener number in the origin of callers' ports. Default 0.
     pub fn listener(mut self, number: u32) -> EthernetConfig {
         self.listener = number;
         self
     }
 
-    /// Listening for callers within `limits`.
+    /// Admits callers within `limits`.
     pub fn listen(mut self, limits: CallerLimits) -> EthernetConfig {
         self.callers = Some(limits);
         self
@@ -86,24 +86,24 @@ pub struct EthernetNeighbour {
     pub label: String,
     /// Its address.
     pub address: [u8; 6],
-    /// What its port says of itself.
+    /// The origin of its port.
     pub origin: PortOrigin,
 }
 
-/// An Ethernet link as it was opened.
+/// An open Ethernet link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EthernetLink {
-    /// To add neighbours later, or to close the link.
+    /// Names the link when neighbours are added or the link is closed.
     pub transport: TransportId,
     /// The interface's own address.
     pub local: [u8; 6],
-    /// The group's port, if one was asked for.
+    /// The group's port, if one is configured.
     pub group: Option<PortId>,
     /// One port per configured neighbour, in their order.
     pub ports: Vec<PortId>,
 }
 
-/// As a person writes it: six pairs of digits.
+/// Formats an address as six pairs of hexadecimal digits.
 pub(crate) fn written(address: [u8; 6]) -> String {
     address.map(|octet| format!("{octet:02x}")).join(":")
 }

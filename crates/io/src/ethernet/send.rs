@@ -15,7 +15,7 @@ use crate::transport::{FramesToSend, Progress};
 /// Bytes of destination, source and EtherType before the payload.
 pub(super) const HEADER: usize = 14;
 
-/// Frames that the kernel could not take at once.
+/// Frames that the kernel could not accept at once.
 #[derive(Debug)]
 pub(super) struct Unsent {
     port: PortId,
@@ -24,18 +24,18 @@ pub(super) struct Unsent {
     segment: usize,
 }
 
-/// What became of some frames.
+/// The outcome of sending some frames.
 enum Sent {
     All,
-    /// The kernel takes no more; what lies from here on is unsent.
+    /// The kernel's buffer is full; the frames from this offset on are unsent.
     BlockedAt(usize),
     /// The interface is gone.
     Gone,
 }
 
 impl EthernetEndpoint {
-    /// Sends the frames of one transmit, or keeps what the kernel cannot take now and blocks all
-    /// ports.
+    /// Sends the frames of one transmit. Frames that the kernel cannot accept now are kept, and all
+    /// ports are blocked.
     pub(crate) fn send<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
@@ -66,7 +66,7 @@ impl EthernetEndpoint {
         }
     }
 
-    /// Sends what was kept; the ports are writable again once all of it is gone.
+    /// Sends the kept frames. The ports become writable when all of them are sent.
     pub(crate) fn flush<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
@@ -77,7 +77,7 @@ impl EthernetEndpoint {
             return Progress::Open;
         };
         let frames = unsent.bytes.get(unsent.start..).unwrap_or_default();
-        // A port may have been closed while its frames waited; then they go nowhere.
+        // The port may have been closed while its frames waited; they are discarded then.
         match self.send_frames(side, now, unsent.port, frames, unsent.segment) {
             Sent::Gone => Progress::Ended,
             Sent::BlockedAt(at) => {
@@ -140,7 +140,7 @@ impl EthernetEndpoint {
         if let Some(too_long) = too_long {
             let mtu = current_mtu(&self.config.interface.name).filter(|mtu| *mtu < too_long);
             let mtu = mtu.unwrap_or(too_long.saturating_sub(1)).max(1);
-            // The interface is the same for all.
+            // All ports share the interface.
             for port in self.peers.keys() {
                 side.lower_mtu(now, *port, mtu);
             }

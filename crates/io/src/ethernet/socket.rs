@@ -1,4 +1,4 @@
-//! Packet sockets (packet(7)): the two calls that no crate at hand offers.
+//! Packet sockets (packet(7)): two system calls that no dependency offers.
 #![allow(
     unsafe_code,
     reason = "neither socket2 nor rustix can bind a packet socket or join an Ethernet group"
@@ -9,10 +9,10 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-/// A socket that does not block and receives nothing until it is bound.
+/// Opens a non-blocking socket that receives nothing until it is bound.
 pub(super) fn open() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    // Without a protocol it gets no frames of other interfaces before it is bound to one.
+    // With a protocol, it would receive frames of all interfaces before it is bound to one.
     Ok(socket_with(
         AddressFamily::PACKET,
         SocketType::RAW,
@@ -21,8 +21,8 @@ pub(super) fn open() -> io::Result<OwnedFd> {
     )?)
 }
 
-/// From now on the socket receives the frames of `ether_type` on the interface, and sends there. It
-/// is bound to one EtherType, so the kernel does not show it what this machine sends.
+/// Binds the socket to frames of `ether_type` on the interface. A socket that is bound to one
+/// EtherType does not see the frames that this machine sends.
 pub(super) fn bind(socket: &OwnedFd, interface: u32, ether_type: u16) -> io::Result<()> {
     let address = libc::sockaddr_ll {
         sll_family: libc::AF_PACKET as libc::c_ushort,
@@ -33,7 +33,7 @@ pub(super) fn bind(socket: &OwnedFd, interface: u32, ether_type: u16) -> io::Res
         sll_halen: 0,
         sll_addr: [0; 8],
     };
-    // SAFETY: the pointer is to a `sockaddr_ll`, whose size is given and which outlives the call.
+    // SAFETY: the pointer is to a `sockaddr_ll` of the size given, which outlives the call.
     let outcome = unsafe {
         libc::bind(
             socket.as_raw_fd(),
@@ -48,7 +48,7 @@ pub(super) fn bind(socket: &OwnedFd, interface: u32, ether_type: u16) -> io::Res
     }
 }
 
-/// Makes the interface take frames to a group as well, for as long as the socket is open.
+/// Makes the interface receive frames to a group, for as long as the socket is open.
 pub(super) fn join(socket: &OwnedFd, interface: u32, group: [u8; 6]) -> io::Result<()> {
     let mut request = libc::packet_mreq {
         mr_ifindex: index_of(interface)?,
@@ -61,7 +61,7 @@ pub(super) fn join(socket: &OwnedFd, interface: u32, group: [u8; 6]) -> io::Resu
         .iter_mut()
         .zip(group)
         .for_each(|(to, from)| *to = from);
-    // SAFETY: the option takes a `packet_mreq`, whose size is given and which outlives the call.
+    // SAFETY: the option takes a `packet_mreq` of the size given, which outlives the call.
     let outcome = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

@@ -1,4 +1,4 @@
-//! The few calls that ask about or configure an interface (netdevice(7)).
+//! Requests to query and configure an interface (netdevice(7)).
 #![allow(
     unsafe_code,
     reason = "the kernel offers TUN devices and the MTU of interfaces through ioctl alone"
@@ -28,7 +28,7 @@ pub(crate) struct Request {
 struct Value([u8; 24]);
 
 impl Request {
-    /// `None` if the kernel would not take the name.
+    /// Returns `None` if the kernel does not accept the name.
     pub(crate) fn for_interface(name: &str) -> Option<Request> {
         let usable = (1..=15).contains(&name.len())
             && name != "."
@@ -73,7 +73,7 @@ impl Request {
         i32::from_ne_bytes([a, b, c, d])
     }
 
-    /// As a `struct sockaddr_in`: family, port, address.
+    /// Sets the address as a `struct sockaddr_in`: family, port, address.
     pub(crate) fn set_address(&mut self, address: Ipv4Addr) {
         let [family_0, family_1] = AF_INET.to_ne_bytes();
         let [a, b, c, d] = address.octets();
@@ -85,8 +85,8 @@ macro_rules! requests {
     ($($name:ident = $opcode:expr;)*) => {
         $(pub(crate) fn $name(fd: impl AsFd, request: &mut Request) -> Result<(), Errno> {
             const OPCODE: Opcode = $opcode;
-            // SAFETY: each of these opcodes takes a pointer to a `struct ifreq`, whose layout
-            // `Request` has and which is borrowed for the call.
+            // SAFETY: each of these opcodes takes a pointer to a `struct ifreq`. `Request` has its
+            // layout and is borrowed for the call.
             unsafe { rustix::ioctl::ioctl(fd, Updater::<OPCODE, Request>::new(request)) }
         })*
     };
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_has_the_size_and_fields_of_the_kernel_s() {
+    fn an_ioctl_request_has_the_kernel_s_size_and_fields() {
         assert_eq!(size_of::<Request>(), 40);
         let mut request = Request::for_interface("tun0").unwrap();
         request.set_address(Ipv4Addr::new(10, 1, 2, 3));

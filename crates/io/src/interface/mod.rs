@@ -18,7 +18,7 @@ use crate::IoError;
 const ARPHRD_ETHER: u16 = 1;
 const ARPHRD_LOOPBACK: u16 = 772;
 
-/// One network interface, as it was when it was asked for.
+/// One network interface, as of the time of the query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
     /// Its name.
@@ -27,15 +27,15 @@ pub struct Interface {
     pub index: u32,
     /// Largest packet, bytes.
     pub mtu: usize,
-    /// Switched on.
+    /// True if it is switched on.
     pub is_up: bool,
-    /// Connected: a cable is in, or whatever stands for it.
+    /// True if it is connected (has a carrier).
     pub is_running: bool,
-    /// Leads back to this machine.
+    /// True for a loopback interface.
     pub is_loopback: bool,
-    /// Takes multicast packets.
+    /// True if it takes multicast packets.
     pub is_multicast: bool,
-    /// Leads to one peer only.
+    /// True if it leads to one peer only.
     pub is_point_to_point: bool,
     /// Its Ethernet address, if it carries Ethernet frames.
     pub ethernet: Option<[u8; 6]>,
@@ -44,7 +44,7 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// All interfaces in the network namespace of this thread, by name.
+    /// Returns all interfaces in this thread's network namespace, by name.
     pub fn all() -> Result<Vec<Interface>, IoError> {
         let failed = |source| IoError::Interface {
             name: "(all)".to_owned(),
@@ -55,7 +55,7 @@ impl Interface {
         let mut interfaces: BTreeMap<String, Interface> = BTreeMap::new();
         for entry in getifaddrs().map_err(|error| failed(error.into()))? {
             if !interfaces.contains_key(&entry.interface_name) {
-                // It may have gone since.
+                // The interface may have been removed meanwhile.
                 let Ok(interface) = Interface::new(&socket, &entry.interface_name, entry.flags)
                 else {
                     continue;
@@ -71,8 +71,7 @@ impl Interface {
         Ok(interfaces.into_values().collect())
     }
 
-    /// The interface of that name, or with that IP address; in the network namespace of this
-    /// thread.
+    /// Finds an interface in this thread's network namespace by its name or an IP address.
     pub fn find(name_or_address: &str) -> Result<Interface, IoError> {
         let address: Option<IpAddr> = name_or_address.parse().ok();
         Interface::all()?
@@ -86,12 +85,13 @@ impl Interface {
             })
     }
 
-    /// Up, takes multicast packets, and leads to more than this machine or one peer.
+    /// Returns true for an interface that is up, takes multicast packets and reaches several
+    /// machines.
     pub fn suits_multicast(&self) -> bool {
         self.is_up && self.is_multicast && !self.is_loopback && !self.is_point_to_point
     }
 
-    /// Its first IPv4 address.
+    /// Returns its first IPv4 address.
     pub fn ipv4(&self) -> Option<Ipv4Addr> {
         self.addresses.iter().find_map(|address| match address {
             IpAddr::V4(v4) => Some(*v4),
@@ -99,7 +99,7 @@ impl Interface {
         })
     }
 
-    /// Its link-local IPv6 address.
+    /// Returns its link-local IPv6 address.
     pub fn ipv6_link_local(&self) -> Option<Ipv6Addr> {
         self.addresses.iter().find_map(|address| match address {
             IpAddr::V6(v6) if v6.is_unicast_link_local() => Some(*v6),
@@ -135,20 +135,20 @@ impl Interface {
     }
 }
 
-/// Largest packet of an interface, bytes.
+/// Returns the largest packet of an interface, bytes.
 pub(crate) fn mtu_of(socket: &Socket, name: &str) -> io::Result<usize> {
     let mut request = ioctl::Request::for_interface(name).ok_or(io::ErrorKind::InvalidInput)?;
     ioctl::get_mtu(socket, &mut request)?;
     Ok(usize::try_from(request.mtu()).unwrap_or(0))
 }
 
-/// Whether the interface still exists, in the network namespace of this thread.
+/// Returns true while the interface exists in this thread's network namespace.
 pub(crate) fn exists(index: u32) -> bool {
     Socket::new(Domain::IPV4, Type::DGRAM, None)
         .is_ok_and(|socket| rustix::net::netdevice::index_to_name_inlined(&socket, index).is_ok())
 }
 
-/// Largest packet of an interface now, if it can be asked.
+/// Returns the current MTU of an interface, or `None` if it cannot be queried.
 pub(crate) fn current_mtu(name: &str) -> Option<usize> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).ok()?;
     mtu_of(&socket, name).ok()
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_exist_is_named() {
+    fn the_error_for_a_missing_interface_names_it() {
         let error = Interface::find("no-such-net0").unwrap_err();
         assert!(error.to_string().contains("no-such-net0"), "{error}");
         assert!(!exists(u32::MAX >> 1));

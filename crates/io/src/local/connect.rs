@@ -1,4 +1,4 @@
-//! Attaching to a program that listens.
+//! Attaching to a listening program.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -10,15 +10,15 @@ use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 
 use crate::IoError;
 
-/// Kernel buffer asked for in each direction, bytes: a chunk of 1 MiB passes with few turns.
+/// Kernel buffer to ask for in each direction, bytes: a chunk of 1 MiB needs few writes.
 const KERNEL_BUFFER: usize = 1 << 20;
-/// How long a listener may take to have room for one more.
+/// The time that a listener with a full backlog gets to accept.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Attaches to the program that listens on `path`.
 pub(crate) fn connect(path: &Path) -> Result<UnixStream, IoError> {
     let connected = Socket::new(Domain::UNIX, Type::STREAM, None).and_then(|socket| {
-        // A listener that accepts nobody would otherwise keep us waiting for ever.
+        // Without a timeout, a listener that never accepts would block this thread for ever.
         socket.set_write_timeout(Some(CONNECT_PATIENCE))?;
         socket.connect(&SockAddr::unix(path)?)?;
         Ok(std::os::fd::OwnedFd::from(socket).into())
@@ -42,7 +42,7 @@ pub(crate) fn connect(path: &Path) -> Result<UnixStream, IoError> {
     })
 }
 
-/// Smaller buffers than asked for only cost speed.
+/// Asks for larger buffers. Smaller ones only cost speed.
 pub(crate) fn enlarge_buffers(stream: &impl AsFd) {
     let stream = SockRef::from(stream);
     let _ = stream.set_send_buffer_size(KERNEL_BUFFER);

@@ -1,4 +1,4 @@
-//! Unix stream sockets: programs on this machine that attach, and the socket file on which they do.
+//! Unix stream sockets: local programs that attach, and the socket file where they attach.
 
 mod connect;
 mod socket_file;
@@ -10,30 +10,30 @@ use crate::StreamLimits;
 pub(crate) use connect::{connect, enlarge_buffers};
 pub(crate) use socket_file::SocketFile;
 
-/// Where to listen for local programs.
+/// The configuration of a listener for local programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnixListenerConfig {
-    /// The name that its connections get in [`whimbrel_core::PortInfo`].
+    /// The name of its connections in [`whimbrel_core::PortInfo`].
     pub label: String,
-    /// The socket file. A file left by a program that is gone is replaced, anything else is left
-    /// alone.
+    /// The socket file. A stale socket file of a program that has ended is replaced; any other file
+    /// is left alone.
     pub path: PathBuf,
-    /// Permissions of the socket file: who may connect. Default 0o600, the user only; 0o666 lets
-    /// every user.
+    /// Permissions of the socket file: the users that may connect. Default 0o600, its owner only;
+    /// 0o666 admits every user.
     pub mode: u32,
-    /// If set, folders above the socket file that do not exist are made, with these permissions
-    /// (less the umask).
+    /// If set, missing folders above the socket file are created with these permissions (less the
+    /// umask).
     pub folder_mode: Option<u32>,
-    /// Most connections at a time; more are closed at once. Default 64. A connection holds at most
-    /// two frames of the largest size, so this bounds memory: `max_connections x (max_frame +
-    /// max_unsent)`.
+    /// Bound of the connections at a time; further ones are closed at once. Default 64. This bounds
+    /// memory, because a connection holds at most two frames of the largest size: `max_connections
+    /// x (max_frame + max_unsent)`.
     pub max_connections: usize,
     /// Framing and limits of each connection.
     pub limits: StreamLimits,
 }
 
 impl UnixListenerConfig {
-    /// Listens on `path` with the defaults.
+    /// Returns a listener on `path` with the defaults.
     pub fn new(label: impl Into<String>, path: impl Into<PathBuf>) -> UnixListenerConfig {
         UnixListenerConfig {
             label: label.into(),

@@ -1,4 +1,4 @@
-//! The socket file on which local programs attach.
+//! The socket file where local programs attach.
 
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
@@ -11,21 +11,21 @@ use super::UnixListenerConfig;
 use crate::IoError;
 use crate::listener::BACKLOG;
 
-/// A socket file that this process made. It goes with this value.
+/// A socket file that this process created. It is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     pub(crate) path: PathBuf,
-    /// Device and inode of our socket file: another program's file is not ours to remove.
+    /// Device and inode of the created file: another program's file must not be removed.
     identity: Option<(u64, u64)>,
 }
 
 impl SocketFile {
-    /// Makes the file and a socket that listens on it and does not block.
+    /// Creates the file and a non-blocking socket that listens on it.
     pub(crate) fn listen(config: &UnixListenerConfig) -> Result<(Socket, SocketFile), IoError> {
         if let (Some(mode), Some(folder)) = (config.folder_mode, config.path.parent()) {
             make_folder(folder, mode)?;
         }
-        clear_the_path(&config.path)?;
+        remove_stale_file(&config.path)?;
         let socket = listen(config).map_err(|source| {
             let path = config.path.clone();
             match source.kind() {
@@ -82,14 +82,14 @@ fn make_folder(folder: &Path, mode: u32) -> Result<(), IoError> {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if self.identity.is_some() && identity(&self.path) == self.identity {
-            // Left behind, it would only be found stale by the next start.
+            // A file that cannot be removed is found stale by the next start.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// Removes a socket file that nobody answers on; refuses whatever else is in the way.
-fn clear_the_path(path: &Path) -> Result<(), IoError> {
+/// Removes a stale socket file. Fails if a program answers or another kind of file is there.
+fn remove_stale_file(path: &Path) -> Result<(), IoError> {
     let owned = || -> PathBuf { path.to_owned() };
     let metadata = match std::fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
@@ -111,7 +111,7 @@ fn clear_the_path(path: &Path) -> Result<(), IoError> {
     if !metadata.file_type().is_socket() {
         return Err(IoError::SocketPathTaken { path: owned() });
     }
-    match knock(path) {
+    match probe(path) {
         Ok(_) => Err(IoError::SocketPathInUse { path: owned() }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
@@ -134,7 +134,7 @@ fn clear_the_path(path: &Path) -> Result<(), IoError> {
                 action: "try",
             })
         }
-        // A listener whose backlog is full is alive.
+        // A listener with a full backlog is alive.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             Err(IoError::SocketPathInUse { path: owned() })
         }
@@ -147,7 +147,7 @@ fn clear_the_path(path: &Path) -> Result<(), IoError> {
 }
 
 /// Connects without waiting for a listener whose backlog is full.
-fn knock(path: &Path) -> io::Result<()> {
+fn probe(path: &Path) -> io::Result<()> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
     socket.connect(&SockAddr::unix(path)?)
@@ -155,11 +155,11 @@ fn knock(path: &Path) -> io::Result<()> {
 
 fn listen(config: &UnixListenerConfig) -> io::Result<Socket> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    // Linux gives a socket file the mode of the socket, less the umask: so there is no moment at
-    // which more may connect than the configuration says.
+    // Linux gives the socket file the mode of the socket, less the umask. Setting it before bind
+    // leaves no moment in which more users may connect than configured.
     rustix::fs::fchmod(&socket, Mode::from_raw_mode(config.mode))?;
     socket.bind(&SockAddr::unix(&config.path)?)?;
-    // The umask may have taken bits that the configuration wants.
+    // The umask may have removed configured bits.
     std::fs::set_permissions(&config.path, std::fs::Permissions::from_mode(config.mode))?;
     socket.set_nonblocking(true)?;
     socket.listen(BACKLOG)?;

@@ -16,20 +16,20 @@ use crate::poller::Poller;
 use crate::side::{Frames, MachineSide};
 use crate::transport::{FramesToSend, PREFIX, Progress};
 
-/// Reads per round, so that one busy peer does not keep the others waiting; and so that what it
-/// sent is handed on while it still sends: where a peer's whole window comes in one round, it and
-/// its receivers work by turns instead of at once.
+/// Reads per round, so that one busy peer does not delay the others. A low bound also lets
+/// receivers work while the peer still sends: if a whole window came in one round, peer and
+/// receivers would take turns.
 const READS_PER_ROUND: usize = 2;
 /// Frames per call of `writev`.
 const FRAMES_PER_WRITE: usize = 64;
-/// Small transmits of packets are gathered until there are so many bytes, or the round is over.
+/// Small transmits of packets are gathered up to this many bytes, or until the end of the round.
 const GATHER: usize = 64 << 10;
-/// How long a closed port's last output may take.
+/// The time that a closed port gets for its last output.
 const LINGER: Duration = Duration::from_secs(5);
-/// Memory of large frames is given back after this time without any.
+/// Memory of large frames is released after this time without any.
 const DEFLATE_AFTER: Duration = Duration::from_secs(1);
 
-/// What a connection is called, and where it came from.
+/// The name and origin of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     /// `unix` or `tcp`.
@@ -40,26 +40,26 @@ pub(crate) struct Origin {
     pub(crate) listener: Option<u64>,
 }
 
-/// See the module.
+/// A stream connection with its port.
 #[derive(Debug)]
 pub(crate) struct StreamConnection {
     stream: OwnedFd,
     pub(crate) origin: Origin,
     token: u64,
-    /// Open port; `None` once it was closed and only output is left.
+    /// The open port; `None` once it is closed and only output is left.
     port: Option<PortId>,
     linger_until: Option<Time>,
     limits: StreamLimits,
     reader: FrameReader,
     last_active: Time,
     outbox: Outbox,
-    /// The kernel takes no more for now: the poller waits for room, and the port is blocked.
+    /// The kernel's buffer is full: the poller waits for room, and the port is blocked.
     waiting: bool,
     counters: TransportCounters,
 }
 
 impl StreamConnection {
-    /// Of a stream that does not block.
+    /// Takes over a non-blocking stream.
     pub(crate) fn new(
         stream: OwnedFd,
         origin: Origin,
@@ -86,7 +86,7 @@ impl StreamConnection {
         self.port
     }
 
-    /// Reads what is there, within bounds, and hands in the frames that are whole.
+    /// Reads input, within bounds, and delivers complete frames.
     pub(crate) fn receive<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time) -> Progress {
         for _ in 0..READS_PER_ROUND {
             self.counters.receive_calls += 1;
@@ -111,7 +111,7 @@ impl StreamConnection {
             if self.hand_in(side, now) == Progress::Ended {
                 return Progress::Ended;
             }
-            // There was no more; what comes from now on makes the socket ready again.
+            // The stream is drained; new input makes the socket ready again.
             if count < wanted {
                 break;
             }
@@ -120,7 +120,7 @@ impl StreamConnection {
     }
 
     fn hand_in<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time) -> Progress {
-        // After its port was closed, what the peer still says is read and dropped.
+        // Input after the port was closed is read and dropped.
         let mut receiver = self.port.and_then(|port| side.receiver(port));
         loop {
             let mut frames = Frames::new();
@@ -154,8 +154,8 @@ impl StreamConnection {
         }
     }
 
-    /// Writes the frames of one transmit, or gathers them for [`StreamConnection::push`]; what does
-    /// not fit in the kernel's buffer waits, and the port is blocked.
+    /// Writes the frames of one transmit, or gathers them for [`StreamConnection::push`]. Bytes
+    /// that do not fit in the kernel's buffer wait, and the port is blocked.
     pub(crate) fn send<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
@@ -194,7 +194,7 @@ impl StreamConnection {
         Progress::Open
     }
 
-    /// Writes what was gathered in this round.
+    /// Writes the output gathered in this round.
     pub(crate) fn push<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
@@ -214,8 +214,8 @@ impl StreamConnection {
         }
     }
 
-    /// Writes what waits; once it is gone the port is writable, or the connection ends if the port
-    /// is closed.
+    /// Writes waiting output. When all of it is written, the port becomes writable, or the
+    /// connection ends if the port is closed.
     pub(crate) fn flush<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
@@ -242,7 +242,7 @@ impl StreamConnection {
         Progress::Open
     }
 
-    /// The machine closed the port. The connection ends at once, or when its last output is
+    /// Closes the port for the machine. The connection ends at once, or when its last output is
     /// written.
     pub(crate) fn close_port<M: Machine>(
         &mut self,
@@ -278,7 +278,7 @@ impl StreamConnection {
         }
     }
 
-    /// True while output waits for the peer to read, or for the end of the round.
+    /// Returns true while output waits for the peer to read or for the end of the round.
     pub(crate) fn has_unsent(&self) -> bool {
         !self.outbox.is_empty()
     }
@@ -312,7 +312,7 @@ impl StreamConnection {
         }
     }
 
-    /// Whole packets, written as they are. True if the kernel had room for what was written.
+    /// Writes whole packets unchanged. Returns true if the kernel took everything that was written.
     fn send_packets(&mut self, out: FramesToSend<'_>) -> Result<bool, Failure> {
         let packets = out.frames();
         if self.waiting {
@@ -354,8 +354,8 @@ impl StreamConnection {
         }
     }
 
-    /// One frame: its prefix goes in the room before it, and the buffer itself is kept if it does
-    /// not go at once.
+    /// Writes one frame. Its prefix fills the room before it. If the frame cannot be written at
+    /// once, the buffer itself is kept rather than a copy.
     fn write_one(&mut self, buffer: &mut Vec<u8>) -> Result<bool, Failure> {
         let length =
             u32::try_from(buffer.len().saturating_sub(PREFIX)).map_err(|_| Failure::Overflow)?;
@@ -370,7 +370,7 @@ impl StreamConnection {
         Ok(gone)
     }
 
-    /// Several frames: prefixes and frames are gathered by the kernel.
+    /// Writes several frames: the kernel gathers prefixes and frames.
     fn write_many(&mut self, out: &FramesToSend<'_>) -> Result<bool, Failure> {
         let segment = out.segment();
         for group in out
@@ -440,10 +440,10 @@ impl AsFd for StreamConnection {
     }
 }
 
-/// Why a connection takes no more output.
+/// The reason why a connection accepts no more output.
 #[derive(Debug)]
 enum Failure {
-    /// Too much waits for the peer to read.
+    /// Too much output waits for the peer to read.
     Overflow,
     /// The peer is gone.
     Gone(Errno),

@@ -1,13 +1,13 @@
-//! Bytes on their way into a stream socket.
+//! Output that waits for a stream socket.
 
 use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 
-/// Memory that an empty one may keep for the next time, bytes.
+/// Memory that an empty outbox may keep, bytes.
 const SPARE: usize = 64 << 10;
 
-/// What is to be written to one stream, in order.
+/// Output of one stream, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     bytes: Vec<u8>,
@@ -23,24 +23,25 @@ impl Outbox {
         self.bytes.len() - self.start
     }
 
-    /// To append to.
+    /// Returns the buffer to append to.
     pub(crate) fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// The first `count` bytes of an outbox that was empty before have been written already.
+    /// Skips the first `count` bytes, which were written already. The outbox must have been empty
+    /// before.
     pub(crate) fn skip(&mut self, count: usize) {
         self.start += count;
     }
 
-    /// Exchanges the memory of an empty outbox for `buffer`; or back, once all of it is written.
+    /// Swaps the memory of an empty outbox with `buffer`; swaps it back when all of it is written.
     pub(crate) fn exchange(&mut self, buffer: &mut Vec<u8>) {
         std::mem::swap(buffer, &mut self.bytes);
         self.start = 0;
     }
 
-    /// Writes once: true if all is gone. Had there been room for more, the kernel would have taken
-    /// it.
+    /// Writes once. Returns true if nothing is left. After a partial write the kernel's buffer is
+    /// full.
     pub(crate) fn write_to(&mut self, stream: impl AsFd, calls: &mut u64) -> Result<bool, Errno> {
         let rest = self.bytes.get(self.start..).unwrap_or_default();
         if !rest.is_empty() {
@@ -55,12 +56,12 @@ impl Outbox {
         Ok(true)
     }
 
-    /// True if it is empty and holds more memory than small frames need.
+    /// Returns true if it is empty and holds more memory than small frames need.
     pub(crate) fn is_inflated(&self) -> bool {
         self.bytes.is_empty() && self.bytes.capacity() > SPARE
     }
 
-    /// Gives memory back; only where nothing is lost by it.
+    /// Releases memory, if no output waits.
     pub(crate) fn deflate(&mut self) {
         if self.is_inflated() {
             self.bytes = Vec::new();
@@ -68,7 +69,7 @@ impl Outbox {
     }
 }
 
-/// One write; 0 if the kernel takes nothing now.
+/// Writes once. Returns 0 if the kernel's buffer is full.
 pub(crate) fn write_once(stream: impl AsFd, bytes: &[u8]) -> Result<usize, Errno> {
     match rustix::io::retry_on_intr(|| rustix::io::write(&stream, bytes)) {
         Err(Errno::AGAIN) => Ok(0),

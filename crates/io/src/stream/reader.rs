@@ -1,39 +1,39 @@
-//! Frames out of a stream of bytes, each seen where it was read.
+//! Splits a stream of bytes into frames without copying them.
 
 use super::Framing;
 use super::tlv::{BadType, block_size};
 use crate::side::{FRAMES_AT_ONCE, Frames};
 use crate::transport::PREFIX;
 
-/// Buffer for small frames; a larger frame makes it grow for as long as such frames come.
+/// Buffer for small frames. It grows for a larger frame, for as long as such frames arrive.
 const SMALL: usize = 64 << 10;
 
-/// Why no more frames can be had from a stream.
+/// The reason why no more frames can be read from a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// The peer announced a frame of so many bytes, beyond the limit.
+    /// The peer announced a frame of this many bytes, beyond the limit.
     Oversize(u64),
-    /// The peer sent a block whose type is outside what is possible.
+    /// The peer sent a block of an invalid type.
     BadType(u64),
-    /// The peer sent a block whose type this stream does not carry.
+    /// The peer sent a block of a type that this stream does not carry.
     ForeignType(u64),
 }
 
-/// What the first bytes of a frame tell.
+/// The sizes that the first bytes of a frame give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Announced {
-    /// Bytes before what is handed in.
+    /// Bytes before the part that is delivered.
     skip: usize,
-    /// All bytes of the frame, those skipped included.
+    /// All bytes of the frame, including the skipped ones.
     whole: usize,
 }
 
-/// Collects bytes until a frame is whole.
+/// Collects bytes until a frame is complete.
 #[derive(Debug)]
 pub(super) struct FrameReader {
     framing: Framing,
     max_frame: usize,
-    /// All of it initialised; `start..end` holds what was read and not yet taken.
+    /// All of it is initialised; `start..end` holds bytes that were read and not yet taken.
     buffer: Vec<u8>,
     start: usize,
     end: usize,
@@ -50,9 +50,9 @@ impl FrameReader {
         }
     }
 
-    /// Where to read to; never empty. A large frame is read exactly to its end, so that what
-    /// follows need not be moved. The buffer at most doubles at a time: announcing a large frame
-    /// costs nobody memory, sending it does.
+    /// Returns the space to read into, which is never empty. A large frame is read exactly to its
+    /// end, so that the bytes after it need not be moved. The buffer at most doubles at a time: an
+    /// announced frame costs no memory until its bytes arrive.
     pub(super) fn space(&mut self) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -72,21 +72,20 @@ impl FrameReader {
                 if self.start > 0 && self.buffer.len() - self.end < SMALL / 2 {
                     self.move_to_front();
                 }
-                // A small frame at hand is not whole, so it ends within this.
+                // The small frame at the start is incomplete, so it ends within this limit.
                 let limit = self.buffer.len().min(self.start + 2 * SMALL);
                 self.buffer.get_mut(self.end..limit).unwrap_or_default()
             }
         }
     }
 
-    /// `count` bytes were read to [`FrameReader::space`].
+    /// Notes that `count` bytes were read into [`FrameReader::space`].
     pub(super) fn filled(&mut self, count: usize) {
         self.end = self.buffer.len().min(self.end + count);
     }
 
-    /// Appends the next whole frames, without their prefixes if they have any. True if it stopped
-    /// because there is no room for more; an error is about what follows the frames that were
-    /// appended.
+    /// Appends the next complete frames, without their length prefixes. Returns true if `frames` is
+    /// full. An error concerns the bytes after the appended frames.
     pub(super) fn next_frames<'a>(&'a mut self, frames: &mut Frames<'a>) -> Result<bool, Refused> {
         let mut start = self.start;
         let outcome = loop {
@@ -112,17 +111,17 @@ impl FrameReader {
         outcome
     }
 
-    /// True if the stream stopped in the middle of a frame.
+    /// Returns true if the stream stopped in the middle of a frame.
     pub(super) fn is_partial(&self) -> bool {
         self.start != self.end
     }
 
-    /// True if it holds more memory than small frames need, and nothing in it.
+    /// Returns true if it is empty and holds more memory than small frames need.
     pub(super) fn is_inflated(&self) -> bool {
         self.start == self.end && self.buffer.len() > SMALL
     }
 
-    /// Gives memory back; only where nothing is lost by it.
+    /// Releases memory, if no bytes wait.
     pub(super) fn deflate(&mut self) {
         if self.is_inflated() {
             (self.buffer, self.start, self.end) = (Vec::new(), 0, 0);
@@ -182,7 +181,7 @@ mod tests {
 
     const MAX: usize = 300_000;
 
-    /// What is whole, and what is wrong with what follows.
+    /// Returns the complete frames, and the error of the bytes after them.
     fn frames_of(reader: &mut FrameReader) -> (Vec<Vec<u8>>, Option<Refused>) {
         let mut all = Vec::new();
         loop {
@@ -199,7 +198,7 @@ mod tests {
         }
     }
 
-    /// Feeds `stream` in pieces of the given sizes, round and round.
+    /// Feeds `stream` in pieces of the given sizes, which repeat.
     fn read_all(
         framing: Framing,
         stream: &[u8],
@@ -259,20 +258,20 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
         #[test]
-        fn frames_come_out_as_they_went_in_whatever_the_pieces(
+        fn frames_survive_any_split_of_the_stream(
             lengths in prop::collection::vec(
                 prop_oneof![0usize..40, 65_000usize..66_000, 200_000usize..MAX], 1..12),
             pieces in prop::collection::vec(1usize..100_000, 1..6),
         ) {
             let frames: Vec<Vec<u8>> = lengths.iter().enumerate()
                 .map(|(n, length)| (0..*length).map(|i| (i * 31 + n) as u8).collect()).collect();
-            // A piece size of one byte alone would be slow, not wrong.
+            // Pieces of one byte only would make the test slow.
             let pieces: Vec<usize> = pieces.iter().map(|piece| (*piece).max(37)).collect();
             prop_assert_eq!(read_all(Framing::LengthPrefix, &framed(&frames), &pieces), Ok(frames));
         }
 
         #[test]
-        fn tlv_packets_come_out_as_they_went_in_whatever_the_pieces(
+        fn tlv_packets_survive_any_split_of_the_stream(
             shapes in prop::collection::vec(
                 (1u64..0x1_0000_0000, 0usize..4, 0usize..4,
                  prop_oneof![0usize..300, 0usize..9_000, 65_000usize..66_000, 200_000usize..MAX - 18]), 1..16),
@@ -286,7 +285,7 @@ mod tests {
                 packet
             }).collect();
             let stream = packets.concat();
-            // One piece at a time would be slow for a large stream, not wrong.
+            // Tiny pieces of a large stream would make the test slow.
             let pieces: Vec<usize> = pieces.iter().map(|piece| (*piece).max(stream.len() / 20_000 + 1)).collect();
             let framing = Framing::Tlv(BlockTypes::Any);
             prop_assert_eq!(read_all(framing, &stream, &pieces), Ok(packets));
@@ -346,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tlv_length_without_end_is_refused_at_its_last_octet() {
+    fn an_endless_tlv_length_is_refused_at_its_last_octet() {
         let mut reader = FrameReader::new(Framing::Tlv(BlockTypes::Any), 8800);
         let head = [6, 255, 255, 255, 255, 255, 255, 255, 255, 255];
         for (at, octet) in head.iter().enumerate() {
@@ -359,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_large_frames_is_given_back_when_empty() {
+    fn memory_of_large_frames_is_released_when_empty() {
         let frame = vec![7u8; 200_000];
         let stream = framed(std::slice::from_ref(&frame));
         let mut reader = FrameReader::new(Framing::LengthPrefix, MAX);

@@ -1,18 +1,18 @@
-//! Type-length-value blocks of NDN, as far as a stream must know them: where each one ends.
+//! Type-length-value blocks of NDN, as far as a stream needs them to find the end of a block.
 
 use super::BlockTypes;
 
-/// Why a stream of blocks is not followed any further.
+/// The reason why a stream of blocks is abandoned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BadType {
-    /// A number that no block has.
+    /// A type number that no block can have.
     Impossible(u64),
-    /// A number that the stream is not configured to carry.
+    /// A type number that the stream does not carry.
     Foreign(u64),
 }
 
-/// A number of variable size: one octet below 253, else a mark and 2, 4 or 8 octets. Also its
-/// octets.
+/// Reads a number of variable size: one octet below 253, else a mark and 2, 4 or 8 octets. Returns
+/// it with its size in octets.
 fn var_number(bytes: &[u8]) -> Option<(u64, usize)> {
     let (first, rest) = bytes.split_first()?;
     match first {
@@ -29,8 +29,8 @@ fn var_number(bytes: &[u8]) -> Option<(u64, usize)> {
     }
 }
 
-/// Bytes of the block that `bytes` begin with, type and length included; `None` if that cannot be
-/// told yet. Its type is judged as soon as it is there.
+/// Returns the size of the first block in `bytes`, type and length included, or `None` if more
+/// bytes are needed. Checks the type as soon as it is complete.
 pub(super) fn block_size(bytes: &[u8], carried: BlockTypes) -> Result<Option<u64>, BadType> {
     let Some((kind, kind_size)) = var_number(bytes) else {
         return Ok(None);
@@ -45,7 +45,7 @@ pub(super) fn block_size(bytes: &[u8], carried: BlockTypes) -> Result<Option<u64
     Ok(length.map(|(length, length_size)| length.saturating_add((kind_size + length_size) as u64)))
 }
 
-/// How many blocks lie in `bytes`; what is no block counts as one.
+/// Counts the blocks in `bytes`. A malformed remainder counts as one.
 pub(super) fn count_blocks(mut bytes: &[u8]) -> u64 {
     let mut count = 0;
     while !bytes.is_empty() {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_counted_and_rubbish_is_one() {
+    fn blocks_are_counted_and_rubbish_counts_as_one() {
         assert_eq!(count_blocks(&[5, 1, 7, 6, 0, 6, 2, 1, 1]), 3);
         assert_eq!(count_blocks(&[5, 200, 1]), 1);
         assert_eq!(count_blocks(&[0, 0, 1]), 1);

@@ -15,18 +15,18 @@ use crate::udp::canonical;
 use crate::websocket::WebSocketLimits;
 use crate::{IoError, StreamLimits};
 
-/// What the connection is wanted for.
+/// The use of the connection.
 #[derive(Clone, Debug)]
 pub(crate) enum Becomes {
     Stream(StreamLimits),
-    /// A WebSocket with the resource of this URI.
+    /// A WebSocket to the resource of this URI.
     WebSocket {
         uri: String,
         limits: WebSocketLimits,
     },
 }
 
-/// How it went.
+/// The outcome of connecting.
 #[derive(Debug)]
 pub(crate) enum Arrival {
     NotYet,
@@ -34,12 +34,12 @@ pub(crate) enum Arrival {
     Failed(IoError),
 }
 
-/// See the module.
+/// A TCP connection that is being opened.
 #[derive(Debug)]
 pub(crate) struct Connecting {
     pub(crate) socket: Socket,
     pub(crate) label: String,
-    /// What its port will say of itself.
+    /// The origin of its port.
     pub(crate) origin: PortOrigin,
     pub(crate) address: SocketAddr,
     pub(crate) becomes: Becomes,
@@ -83,7 +83,7 @@ impl Connecting {
         }
     }
 
-    /// To be asked when the socket has become writable or failed.
+    /// Returns the outcome. Must be called when the socket has become writable or failed.
     pub(crate) fn arrival(&self) -> Arrival {
         let outcome = self.socket.take_error().and_then(|error| match error {
             Some(error) => Err(error),
@@ -112,7 +112,7 @@ impl Connecting {
         Some(self.deadline)
     }
 
-    /// What to report once the deadline has passed.
+    /// Returns the error to report after the deadline.
     pub(crate) fn timed_out(&mut self) -> IoError {
         self.counters.timed_out += 1;
         let seconds = self.timeout.as_secs_f64();

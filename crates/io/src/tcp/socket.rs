@@ -1,4 +1,4 @@
-//! Listening on TCP addresses, with errors that say what to do.
+//! TCP listening sockets, with errors that say what to do.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,7 +9,8 @@ use crate::IoError;
 use crate::listener::BACKLOG;
 use crate::udp::canonical;
 
-/// A socket that listens and does not block, and the address with the port that the kernel chose.
+/// Opens a non-blocking listening socket. Returns it with its address, including the port that the
+/// kernel chose.
 pub(crate) fn listen(label: &str, address: SocketAddr) -> Result<(Socket, SocketAddr), IoError> {
     let failed = |action| {
         move |source| IoError::TcpSocket {
@@ -20,7 +21,7 @@ pub(crate) fn listen(label: &str, address: SocketAddr) -> Result<(Socket, Socket
         }
     };
     let socket = new_socket(address).map_err(failed("create"))?;
-    // A listener that was stopped a moment ago must not keep its successor from starting.
+    // Connections of a listener that has just stopped must not keep the next one from starting.
     socket
         .set_reuse_address(true)
         .map_err(failed("configure"))?;
@@ -52,7 +53,7 @@ pub(crate) fn listen(label: &str, address: SocketAddr) -> Result<(Socket, Socket
         }
     };
     socket.bind(&address.into()).map_err(named)?;
-    // Two sockets may bind one address with SO_REUSEADDR, but only one may listen.
+    // With SO_REUSEADDR, two sockets may bind one address, but only one may listen.
     socket.listen(BACKLOG).map_err(named)?;
     let local = socket
         .local_addr()
@@ -60,7 +61,7 @@ pub(crate) fn listen(label: &str, address: SocketAddr) -> Result<(Socket, Socket
     Ok((socket, local.as_socket().unwrap_or(address)))
 }
 
-/// A socket that does not block and sends small packets at once.
+/// Opens a non-blocking socket that sends small packets at once.
 pub(super) fn new_socket(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(
         Domain::for_address(address),
@@ -69,12 +70,12 @@ pub(super) fn new_socket(address: SocketAddr) -> io::Result<Socket> {
     )?;
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
-    // A peer that vanished without a word is noticed some time.
+    // Keepalive detects a peer that vanished silently.
     socket.set_keepalive(true)?;
     Ok(socket)
 }
 
-/// The address in the one form that each peer has; `None` for what is no internet address.
+/// Returns the canonical address of a peer, or `None` if it is not an IP address.
 pub(crate) fn canonical_of(address: &SockAddr) -> Option<SocketAddr> {
     address.as_socket().map(canonical)
 }

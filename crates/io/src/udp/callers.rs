@@ -1,27 +1,27 @@
-//! The bounded table of callers: who is idle for too long, and who goes when it is full.
+//! The bounded table of inbound peers (callers) of a datagram link: idle timeout and eviction.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use whimbrel_core::{PortId, Time, TimerQueue};
 
-/// Bounds of the table of callers of one listener.
+/// Bounds of the callers of one listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallerLimits {
-    /// Most callers at a time.
+    /// Bound of the callers at a time.
     pub max: usize,
-    /// A caller from whom nothing came for this long is closed; `None` leaves that to the machine,
-    /// which knows more of what a caller is worth. A full table still makes room as below.
+    /// A caller is closed after this long without a datagram. `None` leaves that to the machine,
+    /// which knows more about the value of a caller. A full table still evicts as below.
     pub idle: Option<Duration>,
-    /// When the table is full, the caller idle for longest makes room, if it was idle for at least
-    /// this long; otherwise the new one is refused. Above zero, a flood of forged source addresses
-    /// opens at most `max / evict_after` ports a second and cannot push out a caller that is
-    /// talking.
+    /// When the table is full, the caller that is idle for longest is evicted if it has been idle
+    /// for at least this long; otherwise the new caller is refused. With a value above zero, a
+    /// flood of forged source addresses opens at most `max / evict_after` ports a second and cannot
+    /// displace an active caller.
     pub evict_after: Duration,
 }
 
 impl Default for CallerLimits {
-    /// 4096 callers, 60 seconds, eviction after one second of silence.
+    /// Returns 4096 callers, 60 seconds, eviction after one second of silence.
     fn default() -> Self {
         CallerLimits {
             max: 4096,
@@ -31,20 +31,20 @@ impl Default for CallerLimits {
     }
 }
 
-/// Whether one more caller can come in.
+/// Tells whether one more caller can be admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
     Free,
-    /// Yes, once this one is closed.
+    /// Yes, after this one is closed.
     After(PortId),
     None,
 }
 
-/// When each caller was heard last.
+/// The last time that each caller sent something.
 ///
-/// Hearing somebody is the frequent operation and only writes the time. The order by idleness is
-/// kept lazily: an entry moves to its true place when it comes to the front, at most once for each
-/// time that it was heard.
+/// Receiving is the frequent operation and only writes the time. The order by idleness is kept
+/// lazily: an entry moves to its true place when it reaches the front, at most once for each time
+/// that it was heard.
 #[derive(Debug)]
 pub(crate) struct CallerTable {
     limits: CallerLimits,
@@ -76,18 +76,18 @@ impl CallerTable {
         self.order.set(port, now);
     }
 
-    /// True if `port` is a caller.
+    /// Notes a datagram. Returns true if `port` is a caller.
     pub(crate) fn heard(&mut self, now: Time, port: PortId) -> bool {
         self.heard.get_mut(&port).map(|at| *at = now).is_some()
     }
 
-    /// False if it was none.
+    /// Removes a caller. Returns false if `port` is not one.
     pub(crate) fn remove(&mut self, port: PortId) -> bool {
         self.order.cancel(&port);
         self.heard.remove(&port).is_some()
     }
 
-    /// A caller that is idle for too long. It stays until it is removed.
+    /// Returns a caller beyond the idle time. It stays in the table until it is removed.
     pub(crate) fn expired(&mut self, now: Time) -> Option<PortId> {
         let idle = self.limits.idle?;
         self.longest_idle()
@@ -95,7 +95,7 @@ impl CallerTable {
             .map(|(_, port)| port)
     }
 
-    /// No caller expires before this time.
+    /// Returns a time before which no caller expires.
     pub(crate) fn next_expiry(&self) -> Option<Time> {
         let idle = self.limits.idle?;
         self.order.next().map(|(at, _)| at + idle)
@@ -125,7 +125,7 @@ mod tests {
     };
 
     proptest! {
-        /// Against the obvious model: a list of (last heard, port), searched from end to end.
+        /// The model is a list of (last heard, port), searched from end to end.
         #[test]
         fn behaves_like_a_searched_list(steps in prop::collection::vec((0u8..4, 0u32..8, 0u64..12), 0..200)) {
             let mut table = CallerTable::new(LIMITS);

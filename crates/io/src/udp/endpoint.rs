@@ -26,10 +26,11 @@ use crate::side::MachineSide;
 const RECEIVE_BUFFER: usize = 65_536;
 /// ICMP errors read per round.
 const ERRORS_PER_ROUND: usize = 64;
-/// ICMP messages may be forged: the routes are asked again at most once in this time.
+/// The shortest interval between look-ups of the routes because of ICMP messages, which may be
+/// forged.
 const RECHECK_INTERVAL: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// Where batches of datagrams are received; one per loop, shared by its sockets.
+/// Buffers for received batches of datagrams; one per loop, shared by its sockets.
 #[derive(Debug)]
 pub(crate) struct ReceiveBuffers(Vec<u8>);
 
@@ -38,22 +39,22 @@ impl ReceiveBuffers {
         ReceiveBuffers(vec![0; RECEIVE_BUFFER * BATCH_SIZE])
     }
 
-    /// All of it, for transports that read one thing at a time.
+    /// Returns the whole buffer, for transports that read one frame at a time.
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
         &mut self.0
     }
 }
 
-/// Where the datagrams of a port go, and where they come from.
+/// The address of a port's peer, and the source address for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
-    /// In canonical form: the key of the port.
+    /// Canonical form: the key of the port.
     pub(super) address: SocketAddr,
-    /// In the form that the socket takes.
+    /// The form for this socket's family.
     pub(super) destination: SocketAddr,
-    /// Where the socket is bound to all addresses of ours.
+    /// Set if the socket is bound to all addresses of this machine.
     pub(super) source: Option<Source>,
-    /// What its route allowed when it was asked last.
+    /// The MTU of the route at the last look-up.
     route_mtu: usize,
     /// False while there is no route to it.
     is_routed: bool,
@@ -71,7 +72,7 @@ impl Peer {
     }
 }
 
-/// Frames that the kernel could not take at once.
+/// Frames that the kernel could not accept at once.
 #[derive(Debug, Default)]
 pub(super) struct Unsent {
     pub(super) port: Option<PortId>,
@@ -80,7 +81,7 @@ pub(super) struct Unsent {
     pub(super) segment: usize,
 }
 
-/// See the module.
+/// A UDP socket with its ports.
 #[derive(Debug)]
 pub(crate) struct UdpEndpoint {
     pub(super) config: UdpConfig,
@@ -92,10 +93,10 @@ pub(crate) struct UdpEndpoint {
     pub(super) slot: usize,
     pub(super) peers: BTreeMap<PortId, Peer>,
     by_address: KeyedMap<SocketAddr, PortId>,
-    /// Who sent the last batch: bulk traffic comes from the same peer again and again.
+    /// The sender of the last batch: bulk traffic comes from the same peer again and again.
     last_sender: Option<(SocketAddr, PortId)>,
     callers: Option<CallerTable>,
-    /// Set where the socket is in a multicast group: then all that comes belongs to one port.
+    /// Set if the socket is in a multicast group; all datagrams then belong to one port.
     pub(super) group: Option<Group>,
     pub(super) probe: RouteProbe,
     recheck_allowed_at: Time,
@@ -143,8 +144,7 @@ impl UdpEndpoint {
             }
         };
         let state = UdpSocketState::new((&socket).into()).map_err(failed("configure"))?;
-        // Without it, a packet that is too large for a link further on would vanish without a
-        // trace.
+        // Without it, packets that are too large for a link further on would be lost silently.
         state
             .enable_transport_errors((&socket).into())
             .map_err(failed("ask for errors of"))?;
@@ -200,7 +200,7 @@ impl UdpEndpoint {
             });
         }
         match self.by_address.get(&address).copied() {
-            // It called before it was configured: it comes back as a neighbour.
+            // The caller that was configured now comes back as a neighbour.
             Some(port)
                 if self
                     .callers
@@ -216,8 +216,8 @@ impl UdpEndpoint {
             .ok_or(IoError::OutOfPorts { label })
     }
 
-    /// Moves a neighbour to another address; its port stays. False if the address is taken, or of
-    /// a family that this socket does not speak.
+    /// Moves a neighbour to another address; its port stays. Returns false if the address is in
+    /// use, or of a family that this socket does not support.
     pub(crate) fn move_neighbour(&mut self, now: Time, port: PortId, address: SocketAddr) -> bool {
         let address = canonical(address);
         let foreign = self.local.is_ipv4() && address.is_ipv6();
@@ -242,17 +242,17 @@ impl UdpEndpoint {
         true
     }
 
-    /// Where the neighbour on a port is.
+    /// Returns the address of the neighbour on a port.
     pub(crate) fn address_of(&self, port: PortId) -> Option<SocketAddr> {
         self.peers.get(&port).map(|peer| peer.address)
     }
 
-    /// True if peers that nobody configured may call here.
+    /// Returns true if the socket admits callers.
     pub(crate) fn listens(&self) -> bool {
         self.callers.is_some()
     }
 
-    /// Makes a caller permanent; false if it is none.
+    /// Makes a caller permanent. Returns false if the port is not a caller.
     pub(crate) fn keep_caller(&mut self, port: PortId) -> bool {
         self.callers
             .as_mut()
@@ -313,7 +313,7 @@ impl UdpEndpoint {
         Some(port)
     }
 
-    /// Forgets a port of this socket and tells the machine.
+    /// Closes a port of this socket and tells the machine.
     pub(crate) fn close_port<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
@@ -330,7 +330,7 @@ impl UdpEndpoint {
         side.close(now, port);
     }
 
-    /// Receives one batch and hands it in.
+    /// Receives one batch and delivers it.
     pub(crate) fn receive<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
@@ -367,7 +367,7 @@ impl UdpEndpoint {
         }
     }
 
-    /// The port of the peer that sent a batch, opened if it is a caller that may come in.
+    /// Returns the port of a batch's sender. Opens one for a new caller if callers are admitted.
     fn sender<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
@@ -408,7 +408,7 @@ impl UdpEndpoint {
         called: Option<IpAddr>,
     ) -> Option<PortId> {
         let room = match &mut self.callers {
-            // Nothing can be sent to port 0: a caller from there is forged.
+            // Port 0 cannot be a destination, so a datagram from it is forged.
             Some(callers) if address.port() != 0 => callers.room(now),
             _ => {
                 self.counters.strangers += 1;
@@ -439,8 +439,8 @@ impl UdpEndpoint {
         Some(port)
     }
 
-    /// Reads what ICMP messages said, so that the socket is not reported ready for ever, and asks
-    /// the routes again if a datagram was too large for one.
+    /// Reads ICMP errors, which would otherwise keep the socket ready for ever, and looks up the
+    /// routes again if a datagram was too large for one.
     pub(crate) fn receive_errors<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time) {
         let mut too_big = false;
         for _ in 0..ERRORS_PER_ROUND {
@@ -454,7 +454,7 @@ impl UdpEndpoint {
                 Err(_) => self.counters.receive_errors += 1,
             }
         }
-        // An error that is pending without a message in the queue would also keep the socket ready.
+        // A pending error without a message in the queue would also keep the socket ready.
         let _ = self.socket.take_error();
         if too_big && now >= self.recheck_allowed_at {
             self.recheck_allowed_at = now + RECHECK_INTERVAL;
@@ -467,8 +467,8 @@ impl UdpEndpoint {
         }
     }
 
-    /// Asks the kernel again by which way it reaches each neighbour. Callers are answered where
-    /// they called, by whatever way.
+    /// Looks up the routes to all neighbours again. Callers are not looked up: replies to a caller
+    /// leave from the address that it sent to, by any route.
     pub(crate) fn recheck_routes<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time) {
         for (port, peer) in &mut self.peers {
             let chosen = side
@@ -507,7 +507,7 @@ impl UdpEndpoint {
         }
     }
 
-    /// What the kernel's routes allow towards the peer of `port`.
+    /// Returns the largest payload on the kernel's route to the peer of `port`.
     pub(super) fn route_payload(&mut self, port: PortId) -> Option<usize> {
         if let Some(group) = &self.group {
             return Some(group.largest_payload(self.config.path_mtu));
@@ -524,7 +524,7 @@ impl UdpEndpoint {
         self.callers.as_ref().and_then(CallerTable::next_expiry)
     }
 
-    /// Closes the callers that are idle for too long.
+    /// Closes callers that exceed the idle time.
     pub(crate) fn expire<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time) {
         while let Some(port) = self
             .callers

@@ -1,4 +1,4 @@
-//! UDP multicast: one port for everybody in a group on one interface.
+//! UDP multicast: one port for a whole group on one interface.
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
@@ -13,24 +13,24 @@ use crate::interface::current_mtu;
 use crate::side::MachineSide;
 use crate::{Interface, IoError, TransportId};
 
-/// Kernel buffers of a group: little is sent to groups.
+/// Kernel buffers of a group, which carries little traffic.
 const BUFFER: usize = 1 << 20;
 
-/// Which group to join, and where.
+/// The configuration of a multicast group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UdpMulticastConfig {
-    /// The name that the port gets in [`whimbrel_core::PortInfo`].
+    /// The name of the port in [`whimbrel_core::PortInfo`].
     pub label: String,
     /// The group's address and port.
     pub group: SocketAddr,
-    /// The interface, as [`Interface::all`] or [`Interface::find`] gave it.
+    /// The interface, as returned by [`Interface::all`] or [`Interface::find`].
     pub interface: Interface,
-    /// How many routers may hand a packet on, plus one. Default 1: the packet stays on the link.
+    /// The TTL or hop limit of sent packets. Default 1: they stay on the link.
     pub hops: u8,
 }
 
 impl UdpMulticastConfig {
-    /// Joins `group` on `interface`, for this link only.
+    /// Returns `group` on `interface`, for this link only.
     pub fn new(
         label: impl Into<String>,
         group: SocketAddr,
@@ -45,18 +45,18 @@ impl UdpMulticastConfig {
     }
 }
 
-/// A multicast group that was joined.
+/// A joined multicast group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UdpMulticastLink {
-    /// To close it; closing the port does the same.
+    /// Names the group when it is left; closing the port leaves it, too.
     pub transport: TransportId,
-    /// The port for everybody.
+    /// The port of the group.
     pub port: PortId,
-    /// What datagrams are sent from.
+    /// The source address of sent datagrams.
     pub local: SocketAddr,
 }
 
-/// A joined group, as the endpoint needs it.
+/// The endpoint's state of a joined group.
 #[derive(Debug)]
 pub(crate) struct Group {
     interface: String,
@@ -66,7 +66,7 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// Largest datagram that the interface takes now, within a path MTU of `assumed` bytes.
+    /// Returns the largest datagram for the interface now, within a path MTU of `assumed` bytes.
     pub(super) fn largest_payload(&self, assumed: usize) -> usize {
         let mtu = current_mtu(&self.interface).map_or(assumed, |mtu| mtu.min(assumed));
         payload_within(mtu, self.address.is_ipv4())
@@ -74,7 +74,7 @@ impl Group {
 }
 
 impl UdpEndpoint {
-    /// A socket in a multicast group; its port is opened by [`UdpEndpoint::open_group`].
+    /// Opens a socket in a multicast group. [`UdpEndpoint::open_group`] opens its port.
     pub(crate) fn join(
         config: UdpMulticastConfig,
         slot: usize,
@@ -92,7 +92,7 @@ impl UdpEndpoint {
         Ok(endpoint)
     }
 
-    /// Opens the port for everybody in the group.
+    /// Opens the port of the group.
     pub(crate) fn open_group<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
@@ -123,14 +123,14 @@ impl UdpEndpoint {
         Ok(port)
     }
 
-    /// True if the socket serves one multicast group and nothing else.
+    /// Returns true if the socket serves one multicast group and nothing else.
     pub(crate) fn is_group(&self) -> bool {
         self.group.is_some()
     }
 }
 
-/// A socket in the group: it receives what is sent to the group on this interface and nothing else,
-/// and sends on this interface. Others on this machine may join, too; what this machine sends does
+/// Opens a socket that receives only traffic to the group on this interface, and sends on this
+/// interface. Other programs on this machine may join as well. Datagrams that this machine sends do
 /// not come back to it.
 fn join(config: &UdpMulticastConfig) -> Result<(Socket, Group), IoError> {
     let interface = &config.interface;
@@ -168,7 +168,7 @@ fn join(config: &UdpMulticastConfig) -> Result<(Socket, Group), IoError> {
     if group.is_ipv6() {
         socket.set_only_v6(true).map_err(failed("configure"))?;
     }
-    // Bound to the group's address, it gets no datagrams to this machine alone.
+    // A socket bound to the group's address receives no unicast datagrams.
     socket.bind(&group.into()).map_err(failed("bind"))?;
     match group.ip() {
         IpAddr::V4(address) => socket

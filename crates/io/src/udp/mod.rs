@@ -1,5 +1,5 @@
-//! UDP links: one socket, its configured neighbours and, if it listens, its callers; or one
-//! multicast group.
+//! UDP links: one socket with its configured neighbours and, if it listens, its inbound peers
+//! (callers); or one multicast group.
 
 mod callers;
 mod endpoint;
@@ -21,36 +21,35 @@ pub(crate) use endpoint::{ReceiveBuffers, UdpEndpoint};
 pub use group::{UdpMulticastConfig, UdpMulticastLink};
 pub(crate) use socket::canonical;
 
-/// Bytes that each of the kernel's UDP buffers should have: at 1 Gbit/s, 64 ms of traffic.
+/// Wanted size of each kernel buffer, bytes: at 1 Gbit/s, 64 ms of traffic.
 const WANTED_BUFFER: usize = 8 << 20;
 
-/// What to bind and who is there.
+/// The configuration of a UDP link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UdpConfig {
     /// The link's name: in [`whimbrel_core::PortInfo`] of callers, in logs and errors.
     pub label: String,
-    /// Address and port to bind; port 0 lets the kernel choose. `[::]` speaks IPv4 as well.
+    /// Address and port to bind. Port 0 lets the kernel choose; `[::]` includes IPv4.
     pub bind: SocketAddr,
     /// Peers that have a port from the start.
     pub neighbours: Vec<Neighbour>,
-    /// Whether, and within which bounds, peers that nobody configured get a port when they call.
+    /// Bounds of the ports for peers that are not configured; `None` admits none of them.
     pub callers: Option<CallerLimits>,
-    /// What ports of callers say they came by.
+    /// The listener number in the origin of callers' ports.
     pub listener: u32,
-    /// Path MTU to assume, bytes of IP packet; where the kernel's route says less, that holds.
+    /// Assumed path MTU, bytes of IP packet; a smaller MTU of the kernel's route takes precedence.
     /// Default 1500.
     pub path_mtu: usize,
     /// Kernel receive buffer to ask for, bytes. Default 8 MiB.
     pub receive_buffer: usize,
     /// Kernel send buffer to ask for, bytes. Default 8 MiB.
     pub send_buffer: usize,
-    /// Whether to let the kernel split large sends (GSO). Default yes; it is given up where it
-    /// fails.
+    /// Lets the kernel split large sends (GSO). Default yes; switched off after a failure.
     pub segmentation_offload: bool,
 }
 
 impl UdpConfig {
-    /// A socket with neither neighbours nor callers yet, and defaults for the rest.
+    /// Returns a socket with no neighbours, no callers, and defaults for the rest.
     pub fn new(label: impl Into<String>, bind: SocketAddr) -> UdpConfig {
         UdpConfig {
             label: label.into(),
@@ -65,20 +64,20 @@ impl UdpConfig {
         }
     }
 
-    /// With one more neighbour, whose link has the number of neighbours before it.
+    /// Adds a neighbour. Its link number is the count of neighbours before it.
     pub fn neighbour(mut self, label: impl Into<String>, address: SocketAddr) -> UdpConfig {
         let origin = PortOrigin::Configured(self.neighbours.len() as u32);
         self.neighbours.push(Neighbour::new(label, address, origin));
         self
     }
 
-    /// Callers say that they came by the listener of this number. Default 0.
+    /// Sets the listener number in the origin of callers' ports. Default 0.
     pub fn listener(mut self, number: u32) -> UdpConfig {
         self.listener = number;
         self
     }
 
-    /// Listening for callers within `limits`.
+    /// Admits callers within `limits`.
     pub fn listen(mut self, limits: CallerLimits) -> UdpConfig {
         self.callers = Some(limits);
         self
@@ -90,15 +89,15 @@ impl UdpConfig {
 pub struct Neighbour {
     /// Its name.
     pub label: String,
-    /// Where it is. A host name is looked up without holding up anything else: the port comes up
-    /// when that has succeeded, however long it takes.
+    /// Its address. A host name is looked up without delaying anything else; the port comes up when
+    /// that succeeds, however long it takes.
     pub address: Peer,
-    /// What its port says of itself.
+    /// The origin of its port.
     pub origin: PortOrigin,
 }
 
 impl Neighbour {
-    /// A neighbour whose port comes up with this origin.
+    /// Returns a neighbour whose port comes up with this origin.
     pub fn new(
         label: impl Into<String>,
         address: impl Into<Peer>,
@@ -112,19 +111,17 @@ impl Neighbour {
     }
 }
 
-/// A UDP link as it was opened.
+/// An open UDP link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UdpLink {
-    /// To add neighbours later, or to close the link.
+    /// Names the link when neighbours are added or the link is closed.
     pub transport: TransportId,
-    /// What it is bound to, with the port that the kernel chose.
+    /// The bound address, with the port that the kernel chose.
     pub local: SocketAddr,
-    /// One port per configured neighbour whose address is known, in their order.
+    /// The ports of configured neighbours with a known address, in their order.
     pub ports: Vec<PortId>,
-    /// Bytes of kernel receive buffer that were granted; less than asked for where
-    /// `net.core.rmem_max` forbids.
+    /// The kernel receive buffer granted, bytes. It is limited by `net.core.rmem_max`.
     pub receive_buffer: usize,
-    /// Bytes of kernel send buffer that were granted; less than asked for where `net.core.wmem_max`
-    /// forbids.
+    /// The kernel send buffer granted, bytes. It is limited by `net.core.wmem_max`.
     pub send_buffer: usize,
 }

@@ -1,20 +1,20 @@
-//! How large a datagram may be on the way to a peer.
+//! The size of datagrams on the path to a peer.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use rustix::net::sockopt;
 
-/// The most that one UDP datagram, or one call of segmentation offload, can carry over IPv4.
+/// The largest payload of one UDP datagram, or one call of segmentation offload, over IPv4.
 pub(crate) const LARGEST_PAYLOAD: usize = 65_507;
 
 const IPV4_AND_UDP_HEADER: usize = 28;
 const IPV6_AND_UDP_HEADER: usize = 48;
-/// Payloads to try when the kernel refuses a size and knows no better: Ethernet, IPv6 on Ethernet,
-/// common tunnels, the least IPv6 guarantees, the least IPv4 hosts must take.
+/// Payloads to try when the kernel refuses a size without a better one: Ethernet, IPv6 on Ethernet,
+/// common tunnels, the IPv6 minimum, the IPv4 minimum of hosts.
 const PLATEAUS: [usize; 6] = [1472, 1452, 1400, 1352, 1232, 548];
 
-/// Asks the kernel for the path MTU towards a peer: a connected socket knows it, including what
-/// ICMP messages have taught the kernel since.
+/// Asks the kernel for the path MTU to a peer. A connected socket knows it, including the effect of
+/// ICMP messages.
 #[derive(Debug, Default)]
 pub(crate) struct RouteProbe {
     ipv4: Option<UdpSocket>,
@@ -22,14 +22,14 @@ pub(crate) struct RouteProbe {
 }
 
 impl RouteProbe {
-    /// The kernel's route towards `peer` (not an IPv4 address in IPv6 clothes).
+    /// Looks up the kernel's route to `peer`, which must not be an IPv4-mapped IPv6 address.
     pub(crate) fn towards(&mut self, peer: SocketAddr) -> Route {
         let ipv4 = peer.is_ipv4();
         let socket = match peer {
             SocketAddr::V4(_) => opened(&mut self.ipv4, (Ipv4Addr::UNSPECIFIED, 0).into()),
             SocketAddr::V6(_) => opened(&mut self.ipv6, (Ipv6Addr::UNSPECIFIED, 0).into()),
         };
-        // Once connected, the kernel would keep the address that it chose towards the last peer.
+        // A connected socket would keep the source address that the kernel chose for the last peer.
         let asked = |socket: &&UdpSocket| {
             rustix::net::connect_unspec(socket).is_ok() && socket.connect(peer).is_ok()
         };
@@ -54,17 +54,17 @@ impl RouteProbe {
     }
 }
 
-/// What the kernel knows of the way to a peer.
+/// The kernel's route to a peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route {
     ipv4: bool,
     path_mtu: Option<usize>,
-    /// The address that it sends from.
+    /// The source address for it.
     pub(crate) source: Option<IpAddr>,
 }
 
 impl Route {
-    /// Largest payload by the kernel's routes, at most what a path MTU of `assumed` bytes leaves.
+    /// Returns the largest payload on the route, within a path MTU of `assumed` bytes.
     pub(crate) fn largest_payload(&self, assumed: usize) -> usize {
         payload_within(
             self.path_mtu.map_or(assumed, |known| known.min(assumed)),
@@ -73,7 +73,7 @@ impl Route {
     }
 }
 
-/// What a path MTU leaves for one datagram.
+/// Returns the largest payload of a datagram within a path MTU.
 pub(super) fn payload_within(path_mtu: usize, ipv4: bool) -> usize {
     let headers = if ipv4 {
         IPV4_AND_UDP_HEADER
@@ -90,7 +90,7 @@ fn opened(slot: &mut Option<UdpSocket>, address: SocketAddr) -> Option<&UdpSocke
     slot.as_ref()
 }
 
-/// The next payload to try below one of `refused` bytes.
+/// Returns the next payload to try below `refused` bytes.
 pub(crate) fn next_lower(refused: usize) -> usize {
     let plateau = PLATEAUS.into_iter().find(|plateau| *plateau < refused);
     plateau

@@ -1,4 +1,4 @@
-//! Sending on a UDP socket: as many frames per system call as the kernel takes.
+//! Sending on a UDP socket, with as many frames per system call as the kernel accepts.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -14,20 +14,20 @@ use crate::poller::Poller;
 use crate::side::MachineSide;
 use crate::transport::FramesToSend;
 
-/// What became of some frames.
+/// The outcome of sending some frames.
 #[derive(Debug, Default)]
 struct Outcome {
-    /// The kernel sends nothing from the address that the peer called.
+    /// The kernel refuses the source address, which is the one that the peer sent to.
     source_refused: bool,
-    /// The kernel takes no more; what lies from here on is unsent.
+    /// The kernel's buffer is full; the frames from this offset on are unsent.
     blocked_at: Option<usize>,
     /// The longest frame that was too long for the path.
     too_long: Option<usize>,
 }
 
 impl UdpEndpoint {
-    /// Sends the frames of one transmit, or keeps what the kernel cannot take now and blocks all
-    /// ports.
+    /// Sends the frames of one transmit. Frames that the kernel cannot accept now are kept, and all
+    /// ports are blocked.
     pub(crate) fn send<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
@@ -58,7 +58,7 @@ impl UdpEndpoint {
         self.narrow(side, now, id, outcome.too_long);
     }
 
-    /// Sends what was kept; the ports are writable again once all of it is gone.
+    /// Sends the kept frames. The ports become writable when all of them are sent.
     pub(crate) fn flush<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
@@ -67,7 +67,7 @@ impl UdpEndpoint {
     ) {
         let Some(id) = self.unsent.port else { return };
         let mut outcome = Outcome::default();
-        // A port may have been closed while its frames waited; then they go nowhere.
+        // The port may have been closed while its frames waited; they are discarded then.
         if let (Some(way), Some(port)) = (self.way(now, id), side.get_mut(id)) {
             let bytes = std::mem::take(&mut self.unsent.bytes);
             let unsent = bytes.get(self.unsent.start..).unwrap_or_default();
@@ -108,7 +108,7 @@ impl UdpEndpoint {
         }
     }
 
-    /// True while frames wait for the kernel.
+    /// Returns true while frames wait for the kernel.
     pub(crate) fn has_unsent(&self) -> bool {
         self.unsent.port.is_some()
     }
@@ -119,8 +119,8 @@ impl UdpEndpoint {
         }
     }
 
-    /// After a frame of `too_long` bytes was refused: what the route allows, or else the next size
-    /// that is common.
+    /// Lowers the MTU after a frame of `too_long` bytes was refused: to that of the route, or else
+    /// to the next common size.
     fn narrow<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
@@ -136,7 +136,7 @@ impl UdpEndpoint {
         side.lower_mtu(now, id, mtu);
     }
 
-    /// Frames per call: what offload allows, within what one call can carry.
+    /// Returns the bytes per call: the limit of offload, within the capacity of one call.
     fn piece(&self, segment: usize) -> usize {
         let offload = if self.config.segmentation_offload {
             self.state.max_gso_segments()
@@ -157,7 +157,7 @@ impl UdpEndpoint {
         let mut at = 0;
         let mut suspected = false;
         let mut tried_again = false;
-        // Once for an empty frame, too.
+        // An empty frame takes one turn, too.
         while at < frames.len() || (frames.is_empty() && at == 0) {
             let piece = frames.len().min(at + self.piece(segment));
             let contents = frames.get(at..piece).unwrap_or_default();
@@ -182,21 +182,22 @@ impl UdpEndpoint {
                     return outcome;
                 }
                 Err(error) if refuses_the_source(&error) && way.source.is_some() => {
-                    // The address that the peer called may be none to send from (a subnet's
-                    // broadcast address), or this machine's no more.
+                    // The address that the peer sent to may be unusable as a source (a subnet's
+                    // broadcast address), or may have left this machine.
                     way.source = None;
                     outcome.source_refused = true;
                     self.restore_offload();
                     continue;
                 }
                 Err(error) if refuses_the_call(&error) && count > 1 => {
-                    // `quinn-udp` has given up offload by now: try the same frames one by one.
+                    // `quinn-udp` has switched offload off by now, so the same frames are tried one
+                    // by one.
                     suspected = true;
                     continue;
                 }
                 Err(_) if !std::mem::replace(&mut tried_again, true) => {
-                    // An error that an earlier datagram caused comes in place of this send: try
-                    // again.
+                    // An earlier datagram's error is returned instead of sending this one, so it is
+                    // tried again.
                     continue;
                 }
                 Err(error) => {
@@ -216,9 +217,8 @@ impl UdpEndpoint {
         outcome
     }
 
-    /// `quinn-udp` gives up offload for good at the first EIO or EINVAL. Where frames fail one by
-    /// one as well, it was not to blame (a device whose MTU shrank, an address that cannot be sent
-    /// to).
+    /// `quinn-udp` switches offload off for good at the first EIO or EINVAL. If single frames fail
+    /// as well, offload was not the cause (a device whose MTU shrank, an unreachable address).
     fn restore_offload(&mut self) {
         if let Ok(state) = UdpSocketState::new((&self.socket).into()) {
             self.state = state;
@@ -226,15 +226,15 @@ impl UdpEndpoint {
     }
 }
 
-/// Where frames go, and from which address of ours.
+/// The destination and source address of frames.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     destination: SocketAddr,
     source: Option<IpAddr>,
 }
 
-/// Linux answers `ENETUNREACH` to a datagram from an address that is not its own; an interface that
-/// is going or has gone may answer otherwise.
+/// Linux returns `ENETUNREACH` for a datagram from an address that is not its own; an interface
+/// that is being removed may cause other errors.
 fn refuses_the_source(error: &io::Error) -> bool {
     let gone = [
         Errno::NETUNREACH,
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn where_offload_fails_at_run_time_the_same_frames_go_one_by_one() {
+    fn frames_are_sent_one_by_one_when_offload_fails_at_run_time() {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
         receiver
             .set_read_timeout(Some(Duration::from_secs(10)))

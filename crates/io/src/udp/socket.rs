@@ -9,7 +9,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::IoError;
 
-/// Binds without blocking mode; `[::]` takes IPv4 as well.
+/// Binds a non-blocking socket; `[::]` includes IPv4.
 pub(crate) fn bind(label: &str, address: SocketAddr) -> Result<Socket, IoError> {
     let failed = |action| {
         move |source| IoError::UdpSocket {
@@ -55,8 +55,8 @@ pub(crate) fn bind(label: &str, address: SocketAddr) -> Result<Socket, IoError> 
     Ok(socket)
 }
 
-/// Asks for kernel buffers, first with the privilege to go beyond the system's limit. Answers what
-/// was granted for receiving and for sending, in bytes.
+/// Asks for kernel buffers, first with the privilege to exceed the system's limit. Returns the
+/// granted receive and send buffers, bytes.
 pub(crate) fn enlarge_buffers(
     label: &str,
     socket: &Socket,
@@ -69,8 +69,7 @@ pub(crate) fn enlarge_buffers(
     if sockopt::set_socket_send_buffer_size_force(socket, send).is_err() {
         let _ = socket.set_send_buffer_size(send);
     }
-    // The kernel doubles what it is asked for, to account for its own book-keeping, and answers
-    // with the double.
+    // The kernel doubles the requested size for its own book-keeping, and returns the double.
     let granted_receive = socket.recv_buffer_size().unwrap_or(0) / 2;
     let granted_send = socket.send_buffer_size().unwrap_or(0) / 2;
     for (sysctl, wanted, granted) in [
@@ -89,8 +88,8 @@ pub(crate) fn enlarge_buffers(
     (granted_receive, granted_send)
 }
 
-/// One form for each peer: IPv4 never in IPv6 clothes, no flow label, a scope only where it says
-/// something.
+/// Returns the one form of each peer's address: IPv4 never mapped to IPv6, no flow label, a scope
+/// only if it matters.
 pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     match address {
         SocketAddr::V4(_) => address,
@@ -107,7 +106,7 @@ pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// The form of a canonical address that a socket of the other family needs.
+/// Returns the form of a canonical address for a socket of the given family.
 pub(crate) fn for_socket(address: SocketAddr, socket_is_ipv6: bool) -> SocketAddr {
     match address {
         SocketAddr::V4(v4) if socket_is_ipv6 => {
@@ -117,8 +116,8 @@ pub(crate) fn for_socket(address: SocketAddr, socket_is_ipv6: bool) -> SocketAdd
     }
 }
 
-/// An address that answers can come from: what a peer called, unless it called many machines at
-/// once.
+/// Returns an address that replies can come from: the one that a peer sent to, unless that is
+/// multicast or broadcast.
 pub(crate) fn usable_source(called: IpAddr) -> Option<IpAddr> {
     let many = match called.to_canonical() {
         IpAddr::V4(v4) => v4.is_multicast() || v4.is_broadcast() || v4.is_unspecified(),
@@ -144,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_never_come_from_an_address_of_many() {
+    fn replies_never_come_from_a_multicast_or_broadcast_address() {
         for many in [
             "255.255.255.255",
             "224.0.0.1",

@@ -1,37 +1,37 @@
-//! Which address of ours the frames to a peer come from.
+//! The source address of frames to a peer.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use whimbrel_core::Time;
 
-/// A neighbour that was answered from where it had called, and is silent for so long, is called by
-/// whatever way the routes choose.
+/// After this long a silence, a neighbour that was answered from the address it had sent to is sent
+/// frames by the routes' choice again.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Addresses remembered that the routes chose before.
+/// Bound of the remembered addresses that routes chose before.
 const MAX_FORMER: usize = 4;
 
-/// The source of the frames to one peer of a socket that is bound to all addresses.
+/// The source of the frames to one peer, for a socket that is bound to all addresses.
 ///
-/// A peer may know this machine by one of its addresses only, and takes an answer from another one
-/// for a stranger's: it is answered from where it called. But where a neighbour of ours calls is
-/// usually where it heard from us, and that is the routes' choice, which changes: a machine gets a
-/// new address, or another interface takes over. Such an address is no wish of the neighbour's, and
-/// is never held on to.
+/// A peer may know this machine by only one of its addresses, and ignore replies from another one,
+/// so replies come from the address that it sent to. A neighbour of this node, however, usually
+/// sends to the address that it heard from, which the routes chose. That choice changes when the
+/// machine gets a new address or another interface takes over. Such an address is not the
+/// neighbour's preference, and is never held on to.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
-    /// Set for peers that this node chose, which it calls by whatever way its routes choose.
+    /// Set for neighbours, to which frames are sent by the routes' choice.
     by_route: bool,
-    /// The routes' choice, and those before it, newest first.
+    /// The routes' choice, and earlier ones, newest first.
     routed: Option<IpAddr>,
     former: Vec<IpAddr>,
-    /// As the kernel told it: an IPv4 address may be in IPv6 clothes.
+    /// As the kernel returned it, possibly an IPv4-mapped IPv6 address.
     held: Option<IpAddr>,
     heard_at: Time,
 }
 
 impl Source {
-    /// For a peer that this node calls, from `routed` at first.
+    /// Returns the source for a neighbour, at first `routed`.
     pub(super) fn of_neighbour(now: Time, routed: Option<IpAddr>) -> Source {
         Source {
             by_route: true,
@@ -42,7 +42,7 @@ impl Source {
         }
     }
 
-    /// For a peer that calls this node: it is always answered from where it called.
+    /// Returns the source for a caller, which is always answered from the address that it sent to.
     pub(super) fn of_caller(now: Time) -> Source {
         Source {
             by_route: false,
@@ -50,7 +50,7 @@ impl Source {
         }
     }
 
-    /// What the kernel is to be told; `None` leaves it to the routes.
+    /// Returns the source to request from the kernel; `None` leaves it to the routes.
     pub(super) fn choose(&mut self, now: Time) -> Option<IpAddr> {
         if self.by_route && self.held.is_some() && now.since(self.heard_at) >= PATIENCE {
             self.held = None;
@@ -58,7 +58,7 @@ impl Source {
         self.held
     }
 
-    /// A frame of the peer came to this address of ours.
+    /// Notes that a frame of the peer arrived at this address.
     pub(super) fn heard(&mut self, now: Time, called: Option<IpAddr>) {
         self.heard_at = now;
         if called == self.held {
@@ -74,13 +74,13 @@ impl Source {
         }
     }
 
-    /// The kernel sends nothing from the address that was asked for.
+    /// Notes that the kernel refuses to send from the requested address.
     pub(super) fn refused(&mut self) {
         self.held = None;
     }
 
-    /// The routes choose this now; `None` while there is none. Answers what they chose before, if
-    /// that is another address of this machine.
+    /// Notes the routes' current choice, `None` while there is no route. Returns the earlier choice
+    /// if that is another address of this machine.
     pub(super) fn rerouted(&mut self, routed: Option<IpAddr>) -> Option<IpAddr> {
         let new = routed?.to_canonical();
         if !self.by_route || self.routed == Some(new) {
@@ -104,36 +104,44 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_is_answered_from_where_it_called_until_the_kernel_refuses() {
+    fn a_caller_is_answered_from_the_address_it_sent_to_until_the_kernel_refuses() {
         let now = Time::ZERO;
         let mut source = Source::of_caller(now);
         source.heard(now, ip(2));
         assert_eq!(source.choose(now), ip(2));
-        assert_eq!(source.rerouted(ip(3)), None, "routes are not its concern");
+        assert_eq!(
+            source.rerouted(ip(3)),
+            None,
+            "routes do not matter to a caller"
+        );
         assert_eq!(source.choose(now + Duration::from_secs(60)), ip(2));
         source.refused();
         assert_eq!(source.choose(now), None);
     }
 
     #[test]
-    fn a_neighbour_is_called_by_the_routes_wherever_it_answers_to_what_they_chose() {
+    fn a_neighbour_that_answers_to_the_routed_source_follows_the_routes() {
         let now = Time::ZERO;
         let mut source = Source::of_neighbour(now, ip(1));
         source.heard(now, ip(1));
         assert_eq!(source.choose(now), None);
         assert_eq!(source.rerouted(ip(2)), ip(1));
-        // What was on its way still comes to the old address.
+        // Frames on the way still arrive at the old address.
         source.heard(now, ip(1));
         assert_eq!(source.choose(now), None);
         source.heard(now, ip(2));
         assert_eq!(source.choose(now), None);
-        assert_eq!(source.rerouted(None), None, "no route is no other address");
+        assert_eq!(
+            source.rerouted(None),
+            None,
+            "a lost route is not a new address"
+        );
         assert_eq!(source.rerouted(ip(2)), None);
         assert_eq!(source.rerouted(ip(1)), ip(2), "and back");
     }
 
     #[test]
-    fn a_neighbour_that_calls_another_address_is_answered_from_there_while_it_is_heard() {
+    fn a_neighbour_that_sends_to_another_address_is_answered_from_there_while_active() {
         let now = Time::ZERO;
         let mut source = Source::of_neighbour(now, ip(1));
         let mapped = Some(IpAddr::V6(

@@ -24,12 +24,12 @@ use crate::transport::{FramesToSend, Progress};
 /// Bytes per read, and reads per round.
 const READ_SIZE: usize = 64 << 10;
 const READS_PER_ROUND: usize = 4;
-/// Small messages are gathered until there are so many bytes, or the round is over.
+/// Small messages are gathered up to this many bytes, or until the end of the round.
 const GATHER: usize = 64 << 10;
-/// How long the peer of a closed port may take to say goodbye.
+/// The time that the peer of a closed port gets for its close frame.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// Who is connected, and why.
+/// The name and origin of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Ends {
     pub(crate) label: String,
@@ -40,7 +40,7 @@ pub(crate) struct Ends {
     pub(crate) listener: Option<u64>,
 }
 
-/// See the module.
+/// A WebSocket connection with its port.
 #[derive(Debug)]
 pub(crate) struct WebSocketConnection {
     stream: OwnedFd,
@@ -49,10 +49,11 @@ pub(crate) struct WebSocketConnection {
     token: u64,
     limits: WebSocketLimits,
     stage: Stage,
-    /// The origin of the web page that connected; empty if it is none, or not yet known.
+    /// The origin of the web page that connected; empty if the client is not a page, or before the
+    /// handshake.
     origin: Rc<OnceCell<String>>,
     port: Option<PortId>,
-    /// Why the handshake failed, for whoever asked for the connection.
+    /// The handshake's error, for the requester of the connection.
     failure: Option<IoError>,
     started: Time,
     last_heard: Time,
@@ -63,7 +64,7 @@ pub(crate) struct WebSocketConnection {
 }
 
 impl WebSocketConnection {
-    /// Waits for the peer's handshake on an accepted stream that does not block.
+    /// Waits for the peer's handshake on an accepted, non-blocking stream.
     pub(crate) fn serve(
         stream: OwnedFd,
         ends: Ends,
@@ -84,7 +85,7 @@ impl WebSocketConnection {
         }
     }
 
-    /// Starts the handshake on a stream that is connected and does not block.
+    /// Starts the handshake on a connected, non-blocking stream.
     pub(crate) fn call(
         stream: OwnedFd,
         ends: Ends,
@@ -138,7 +139,7 @@ impl WebSocketConnection {
         self.failure.take()
     }
 
-    /// Drives the handshake as far as it goes without input: a client speaks first.
+    /// Continues the handshake as far as possible without input: a client sends first.
     pub(crate) fn begin<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
@@ -151,7 +152,7 @@ impl WebSocketConnection {
         }
     }
 
-    /// Reads what is there, within bounds, and hands in the messages that are whole.
+    /// Reads input, within bounds, and delivers complete messages.
     pub(crate) fn receive<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
@@ -183,7 +184,7 @@ impl WebSocketConnection {
             self.last_heard = now;
             self.pinged_at = None;
             let progress = self.advance(side, now);
-            // Answers to pings and to a farewell go out even from a connection that ends.
+            // Pongs and close frames are written even if the connection ends.
             if self.push(side, poller, now) == Progress::Ended || progress == Progress::Ended {
                 return Progress::Ended;
             }
@@ -201,7 +202,7 @@ impl WebSocketConnection {
         Progress::Open
     }
 
-    /// Goes on with what was fed until there is no more.
+    /// Processes the input until no more can be done.
     fn advance<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time) -> Progress {
         if let Err(error) = self.stage.shake() {
             return self.refuse(&error);
@@ -258,7 +259,7 @@ impl WebSocketConnection {
                     }
                 }
                 Ok(Message::Text(_)) => self.counters.ignored += 1,
-                // Pings and farewells are answered by the library.
+                // The library answers pings and close frames.
                 Ok(_) => {}
                 Err(Error::Io(error)) if error.kind() == std::io::ErrorKind::WouldBlock => {
                     return Progress::Open;
@@ -279,7 +280,7 @@ impl WebSocketConnection {
         }
     }
 
-    /// Makes messages of the frames of one transmit, for [`WebSocketConnection::push`].
+    /// Turns the frames of one transmit into messages for [`WebSocketConnection::push`].
     pub(crate) fn send<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
@@ -314,7 +315,7 @@ impl WebSocketConnection {
         }
     }
 
-    /// Writes what was gathered in this round.
+    /// Writes the output gathered in this round.
     pub(crate) fn push<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
@@ -339,7 +340,7 @@ impl WebSocketConnection {
         }
     }
 
-    /// Writes what waits; once it is gone the port is writable.
+    /// Writes waiting output. The port becomes writable when all of it is written.
     pub(crate) fn flush<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
@@ -363,8 +364,8 @@ impl WebSocketConnection {
         Progress::Open
     }
 
-    /// The machine closed the port. The connection ends when the peer has said goodbye, too, or
-    /// after a while.
+    /// Closes the port for the machine. The connection ends with the peer's close frame, or after
+    /// `LINGER`.
     pub(crate) fn close_port<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
@@ -386,7 +387,7 @@ impl WebSocketConnection {
         }
     }
 
-    /// True while output waits for the peer to read, or for the end of the round.
+    /// Returns true while output waits for the peer to read or for the end of the round.
     pub(crate) fn has_unsent(&self) -> bool {
         self.outbox().is_some_and(|outbox| !outbox.is_empty())
     }
@@ -400,8 +401,7 @@ impl WebSocketConnection {
         })
     }
 
-    /// To be called when the deadline has come: asks a silent peer whether it is there, gives up
-    /// one that is not.
+    /// Handles the deadline: pings a silent peer, and disconnects an unresponsive one.
     pub(crate) fn expire<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,

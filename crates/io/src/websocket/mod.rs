@@ -1,8 +1,8 @@
 //! WebSocket (RFC 6455) over TCP, without encryption: each binary message is one frame. Browsers
 //! attach this way.
 //!
-//! The protocol is `tungstenite`'s, which is fed with what was read and asked for what to write, so
-//! that it never touches a socket and never blocks.
+//! `tungstenite` implements the protocol on buffers in memory, so that it never touches a socket
+//! and never blocks.
 
 mod connection;
 mod origin;
@@ -21,22 +21,22 @@ pub use origin::{AllowedOrigins, OriginError, WebOrigin};
 /// Bounds of one WebSocket connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WebSocketLimits {
-    /// Largest message, bytes: the port's MTU. A peer that announces more is disconnected.
+    /// Largest message, bytes: the port's MTU. A peer that announces a larger one is disconnected.
     pub max_frame: usize,
-    /// Bytes that may wait for a peer that does not read; beyond, it is disconnected. The port is
-    /// blocked from the first waiting byte on.
+    /// Bound of the bytes that wait for a slow peer; beyond it, the peer is disconnected. The port
+    /// is blocked from the first waiting byte on.
     pub max_unsent: usize,
-    /// How long the opening handshake may take.
+    /// Time limit of the opening handshake.
     pub handshake_timeout: Duration,
-    /// After so long a silence the peer is asked whether it is there (ping).
+    /// The silence after which the peer is pinged.
     pub ping_after: Duration,
-    /// A peer that leaves a ping without any answer for so long is disconnected.
+    /// A peer that does not react to a ping within this time is disconnected.
     pub pong_timeout: Duration,
 }
 
 impl WebSocketLimits {
-    /// Messages of at most `max_frame` bytes, a handshake within 10 s, a ping after 30 s, an answer
-    /// within 10 s.
+    /// Returns messages of at most `max_frame` bytes, a handshake within 10 s, a ping after 30 s, a
+    /// pong within 10 s.
     pub fn new(max_frame: usize) -> WebSocketLimits {
         WebSocketLimits {
             max_frame,
@@ -48,25 +48,25 @@ impl WebSocketLimits {
     }
 }
 
-/// Where to listen for WebSocket connections.
+/// The configuration of a WebSocket listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebSocketListenerConfig {
-    /// The name that its connections get in [`whimbrel_core::PortInfo`].
+    /// The name of its connections in [`whimbrel_core::PortInfo`].
     pub label: String,
-    /// What ports of its connections say they came by. Default 0.
+    /// The listener number in the origin of its ports. Default 0.
     pub listener: u32,
     /// Address and port to listen on; `[::]` takes IPv4 as well.
     pub bind: SocketAddr,
-    /// Most connections at a time; more are closed at once. Default 1024.
+    /// Bound of the connections at a time; further ones are closed at once. Default 1024.
     pub max_connections: usize,
-    /// Web pages that may connect; other pages are answered with status 403. Default: none.
+    /// Web pages that may connect; others are refused with status 403. Default: no page.
     pub allowed_origins: AllowedOrigins,
     /// Bounds of each connection.
     pub limits: WebSocketLimits,
 }
 
 impl WebSocketListenerConfig {
-    /// Listens on `bind` with the defaults.
+    /// Returns a listener on `bind` with the defaults.
     pub fn new(
         label: impl Into<String>,
         bind: SocketAddr,
@@ -83,17 +83,17 @@ impl WebSocketListenerConfig {
     }
 }
 
-/// Whom to connect to.
+/// The configuration of a WebSocket connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebSocketClientConfig {
-    /// The name that the port gets in [`whimbrel_core::PortInfo`].
+    /// The name of the port in [`whimbrel_core::PortInfo`].
     pub label: String,
-    /// What its port says of itself.
+    /// The origin of the port.
     pub origin: PortOrigin,
     /// The server's address.
     pub address: SocketAddr,
-    /// What to ask it for: `ws://host:port/path`.
+    /// The requested resource: `ws://host:port/path`.
     pub uri: String,
-    /// Bounds of the connection; its handshake timeout is also the patience while connecting.
+    /// Bounds of the connection. The handshake timeout also limits the time for connecting.
     pub limits: WebSocketLimits,
 }

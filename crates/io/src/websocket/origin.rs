@@ -1,5 +1,5 @@
-//! Which web pages may connect: a browser names the page's origin in every handshake
-//! (RFC 6455, section 10.2; RFC 6454).
+//! The web pages that may connect: a browser names the page's origin in every handshake (RFC 6455,
+//! section 10.2; RFC 6454).
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeSet;
@@ -10,28 +10,28 @@ use std::str::FromStr;
 use tungstenite::handshake::server::{Callback, ErrorResponse, Request, Response};
 use tungstenite::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 
-/// Most origins whose refusal is a line of its own in the log; pages choose their origins.
-const MOST_TOLD: usize = 64;
-/// Most octets of a refused origin in the log.
-const MOST_SHOWN: usize = 256;
+/// Bound of the refused origins that are logged one by one: pages choose their origins.
+const MAX_LOGGED_ORIGINS: usize = 64;
+/// Bound of the logged octets of a refused origin.
+const MAX_LOGGED_OCTETS: usize = 256;
 
-/// Why a text is no origin.
+/// The reason why a text is not an origin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OriginError {
-    /// Not of the form scheme://host:port.
+    /// The text is not of the form scheme://host:port.
     #[error(
         "'{0}' is no origin: one looks like https://app.example or http://localhost:8080, without a path"
     )]
     Malformed(String),
-    /// All pages without an origin of their own say `null`.
+    /// `null`, which stands for all pages without an origin.
     #[error(
         "the origin 'null' names no page: files, sandboxed frames and redirected requests of any site have it"
     )]
     Null,
 }
 
-/// Scheme, host and port of a page, written as browsers write it: in lower case, and without a port
-/// that is the scheme's own.
+/// Scheme, host and port of a page in the form that browsers use: in lower case, and without the
+/// default port of the scheme.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WebOrigin(String);
 
@@ -42,14 +42,14 @@ impl FromStr for WebOrigin {
         if text == "null" {
             return Err(OriginError::Null);
         }
-        let malformed = || OriginError::Malformed(text.chars().take(MOST_SHOWN).collect());
+        let malformed = || OriginError::Malformed(text.chars().take(MAX_LOGGED_OCTETS).collect());
         let uri: Uri = text.parse().map_err(|_| malformed())?;
         let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
             return Err(malformed());
         };
         let bare = uri.path() == "/" && uri.query().is_none() && !authority.as_str().contains('@');
         let host = authority.host();
-        // A fragment is cut off by the parser, and a port that is no number ignored.
+        // The parser removes a fragment and ignores a port that is not a number.
         let port_is_right = match authority.as_str().strip_prefix(host) {
             Some("") => true,
             Some(_) => authority.port_u16().is_some(),
@@ -84,18 +84,18 @@ fn own_port(scheme: &str) -> Option<u16> {
     }
 }
 
-/// The pages that a WebSocket listener takes. A client that sends no origin is no page and is
-/// always taken.
+/// The pages that a WebSocket listener admits. A client that sends no origin is not a page and is
+/// always admitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AllowedOrigins {
-    /// Every page of every site, those without an origin of their own among them.
+    /// Every page of every site, including pages without an origin.
     Any,
-    /// Pages of these origins; none, if there are none.
+    /// Pages of these origins; an empty set admits no page.
     Only(BTreeSet<WebOrigin>),
 }
 
 impl Default for AllowedOrigins {
-    /// No page at all.
+    /// Returns a list that admits no page.
     fn default() -> AllowedOrigins {
         AllowedOrigins::Only(BTreeSet::new())
     }
@@ -133,27 +133,28 @@ impl AllowedOrigins {
     }
 }
 
-/// The allowed origins of one listener, and whose refusal the log has told of.
+/// The allowed origins of one listener, and the refused ones that are in the log.
 #[derive(Debug, Default)]
 pub(crate) struct OriginGate {
     allowed: AllowedOrigins,
-    told: RefCell<BTreeSet<String>>,
+    logged: RefCell<BTreeSet<String>>,
 }
 
 impl OriginGate {
     pub(crate) fn new(allowed: AllowedOrigins) -> Rc<OriginGate> {
         Rc::new(OriginGate {
             allowed,
-            told: RefCell::default(),
+            logged: RefCell::default(),
         })
     }
 
-    /// The origin that a handshake names, if it names one; an error is one that may not connect.
+    /// Returns the origin that a handshake names, if any. An origin that is not admitted is an
+    /// error.
     fn admit(&self, headers: &HeaderMap) -> Result<Option<String>, String> {
         let named: Vec<&HeaderValue> = headers.get_all(header::ORIGIN).iter().collect();
         match named.as_slice() {
             [] => Ok(None),
-            // A browser names one.
+            // Browsers send exactly one.
             [one] if one.to_str().is_ok_and(|origin| self.allowed.allow(origin)) => {
                 Ok(Some(shown(&named)))
             }
@@ -161,33 +162,33 @@ impl OriginGate {
         }
     }
 
-    /// Tells of a refusal: of each origin once, as long as there are not too many.
+    /// Logs a refusal: each origin once, up to a bound.
     fn tell(&self, origin: String) {
-        let mut told = self.told.borrow_mut();
-        if told.len() < MOST_TOLD && !told.contains(&origin) {
+        let mut logged = self.logged.borrow_mut();
+        if logged.len() < MAX_LOGGED_ORIGINS && !logged.contains(&origin) {
             tracing::warn!(
                 ?origin,
                 "refused a web page: its origin is not among allowed_origins"
             );
-            told.insert(origin);
+            logged.insert(origin);
         }
     }
 }
 
-/// The beginning of what the headers say, which may be anything.
+/// Returns the beginning of the headers, whose contents may be anything.
 fn shown(values: &[&HeaderValue]) -> String {
     let texts = values
         .iter()
         .map(|value| String::from_utf8_lossy(value.as_bytes()));
     let all = texts.collect::<Vec<_>>().join(", ");
-    all.chars().take(MOST_SHOWN).collect()
+    all.chars().take(MAX_LOGGED_OCTETS).collect()
 }
 
-/// Looks at the origin that one handshake names.
+/// Checks the origin in one handshake.
 #[derive(Debug)]
 pub(super) struct OriginCheck {
     pub(super) gate: Rc<OriginGate>,
-    /// Where the origin of an admitted page goes.
+    /// Receives the origin of an admitted page.
     pub(super) found: Rc<OnceCell<String>>,
 }
 
@@ -196,7 +197,7 @@ impl Callback for OriginCheck {
         match self.gate.admit(request.headers()) {
             Ok(None) => Ok(response),
             Ok(Some(origin)) => {
-                // It is empty: there is one handshake to a connection.
+                // It is empty, because a connection has one handshake.
                 let _ = self.found.set(origin);
                 Ok(response)
             }
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_origin_is_refused() {
+    fn invalid_origins_are_refused() {
         for text in [
             "",
             "app.example",
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_taken_by_the_list_and_programs_always() {
+    fn listed_pages_and_all_programs_are_admitted() {
         let headers = |origins: &[&str]| {
             let mut headers = HeaderMap::new();
             for origin in origins {
@@ -297,11 +298,11 @@ mod tests {
     }
 
     #[test]
-    fn however_many_origins_are_refused_few_are_remembered() {
+    fn few_refused_origins_are_remembered() {
         let gate = OriginGate::new(AllowedOrigins::default());
         for number in 0..1_000 {
             gate.tell(format!("https://{number}.example"));
         }
-        assert_eq!(gate.told.borrow().len(), MOST_TOLD);
+        assert_eq!(gate.logged.borrow().len(), MAX_LOGGED_ORIGINS);
     }
 }

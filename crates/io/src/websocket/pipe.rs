@@ -1,10 +1,11 @@
-//! What `tungstenite` takes for a socket: bytes that were read, bytes to be written.
+//! The socket that `tungstenite` sees: received bytes, and bytes to be written.
 
 use std::io::{self, Read, Write};
 
 use crate::stream::Outbox;
 
-/// See the module. Reading finds "nothing yet" at the end of what was fed; writing always succeeds.
+/// A pair of byte buffers. Reading fails with `WouldBlock` at the end of the received bytes;
+/// writing always succeeds.
 #[derive(Debug, Default)]
 pub(super) struct Pipe {
     input: Vec<u8>,
@@ -14,7 +15,7 @@ pub(super) struct Pipe {
 }
 
 impl Pipe {
-    /// More that was read from the peer.
+    /// Adds bytes that were read from the peer.
     pub(super) fn feed(&mut self, bytes: &[u8]) {
         if self.start == self.input.len() {
             self.input.clear();
@@ -23,7 +24,7 @@ impl Pipe {
         self.input.extend_from_slice(bytes);
     }
 
-    /// The peer says no more.
+    /// Notes that the peer sends nothing more.
     pub(super) fn end(&mut self) {
         self.ended = true;
     }

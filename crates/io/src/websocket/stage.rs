@@ -1,4 +1,4 @@
-//! How far a WebSocket connection is: handshake, messages, over.
+//! The stage of a WebSocket connection: handshake, messages, over.
 
 use tungstenite::client::IntoClientRequest;
 use tungstenite::handshake::client::ClientHandshake;
@@ -13,16 +13,16 @@ use super::origin::OriginCheck;
 use super::pipe::Pipe;
 use crate::stream::Outbox;
 
-/// `tungstenite` allocates this much for each connection, bytes; larger messages get more.
+/// The initial buffer that `tungstenite` allocates for each connection, bytes.
 const PARSE_BUFFER: usize = 16 << 10;
 
-/// See the module.
+/// The stage of a connection.
 #[derive(Debug)]
 pub(super) enum Stage {
     Serving(MidHandshake<ServerHandshake<Pipe, OriginCheck>>),
     Calling(MidHandshake<ClientHandshake<Pipe>>),
     Open(Box<WebSocket<Pipe>>),
-    /// The client is not wanted; the answer that says so is in the pipe's outbox.
+    /// The client was refused; the response is in the pipe's outbox.
     Refused(Pipe),
     Over,
 }
@@ -45,7 +45,7 @@ impl Stage {
         ))
     }
 
-    /// Asks a server for what `uri` names.
+    /// Requests the resource of `uri` from a server.
     pub(super) fn call(uri: &str, limits: &WebSocketLimits) -> Result<Stage, Error> {
         let request = uri.into_client_request()?;
         Ok(Stage::Calling(ClientHandshake::start(
@@ -55,7 +55,7 @@ impl Stage {
         )?))
     }
 
-    /// Goes on with the handshake as far as the input goes; where it fails, the stage is
+    /// Continues the handshake as far as the input allows. If it fails, the stage becomes
     /// [`Stage::Refused`] or [`Stage::Over`].
     pub(super) fn shake(&mut self) -> Result<(), Error> {
         *self = match std::mem::replace(self, Stage::Over) {
@@ -63,7 +63,7 @@ impl Stage {
                 Ok(socket) => Stage::Open(Box::new(socket)),
                 Err(HandshakeError::Interrupted(handshake)) => Stage::Serving(handshake),
                 Err(HandshakeError::Failure(error)) => {
-                    // The library drops its pipe, and the answer in it.
+                    // The library drops its pipe and the response in it.
                     if let Error::Http(response) = &error {
                         *self = Stage::Refused(answer(response));
                     }
@@ -103,7 +103,7 @@ impl Stage {
 
 fn answer(response: &Response<Option<Vec<u8>>>) -> Pipe {
     let mut pipe = Pipe::default();
-    // Its headers are this crate's own, and a pipe takes everything.
+    // The headers are this crate's own, and a pipe accepts everything.
     if write_response(&mut pipe, response).is_ok() {
         let body = response.body().as_deref().unwrap_or_default();
         pipe.outbox.bytes().extend_from_slice(body);

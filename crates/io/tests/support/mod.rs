@@ -1,4 +1,4 @@
-//! Machines that do what a test tells them, and bounded waits.
+//! Machines under the control of a test, and bounded waits.
 #![allow(
     clippy::disallowed_methods,
     reason = "tests of the driver have threads and clocks"
@@ -14,10 +14,10 @@ use whimbrel_core::{
 };
 use whimbrel_io::{Clock, EventLoop};
 
-/// No test waits longer than this for anything.
+/// Time limit of every wait.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Sends what it was told to, and remembers everything that happened.
+/// Sends as told, and records all calls.
 #[derive(Debug, Default)]
 pub(crate) struct Script {
     /// Transmits to make: port and frames, all of one size but the last.
@@ -26,7 +26,7 @@ pub(crate) struct Script {
     pub(crate) ports: BTreeMap<PortId, PortInfo>,
     pub(crate) reports: Vec<(PortId, PortEvent)>,
     pub(crate) blocked: BTreeSet<PortId>,
-    /// Sends on although a port is blocked.
+    /// Sends even if a port is blocked.
     pub(crate) ignores_blocking: bool,
     /// Answers each frame with the same frame.
     pub(crate) echo: bool,
@@ -34,7 +34,7 @@ pub(crate) struct Script {
     pub(crate) refusals: Vec<(PortToken, OpenRefusal)>,
     pub(crate) timers: TimerQueue<u32>,
     pub(crate) fired: Vec<u32>,
-    /// Never takes a deadline off its list.
+    /// Never removes a deadline from its list.
     pub(crate) ignores_deadlines: bool,
     pub(crate) events: VecDeque<u32>,
 }
@@ -160,7 +160,7 @@ pub(crate) fn until<M: Machine + 'static>(
 ) {
     let start = Instant::now();
     while !done(a) {
-        assert!(start.elapsed() < PATIENCE, "waited in vain for: {what}");
+        assert!(start.elapsed() < PATIENCE, "timed out waiting for: {what}");
         a.step(Duration::from_millis(1), |_, _, _| {}).unwrap();
     }
 }
@@ -174,27 +174,27 @@ pub(crate) fn until_both<A: Machine + 'static, B: Machine + 'static>(
 ) {
     let start = Instant::now();
     while !done(a, b) {
-        assert!(start.elapsed() < PATIENCE, "waited in vain for: {what}");
+        assert!(start.elapsed() < PATIENCE, "timed out waiting for: {what}");
         a.step(Duration::from_millis(1), |_, _, _| {}).unwrap();
         b.step(Duration::from_millis(1), |_, _, _| {}).unwrap();
     }
 }
 
-/// A few rounds, for tests that something does NOT happen.
+/// Runs a few rounds, for tests that something does NOT happen.
 pub(crate) fn idle_rounds<M: Machine + 'static>(a: &mut EventLoop<M>) {
     for _ in 0..20 {
         a.step(Duration::from_millis(1), |_, _, _| {}).unwrap();
     }
 }
 
-/// Bytes that differ from frame to frame and within a frame.
+/// Returns bytes that differ from frame to frame and within a frame.
 pub(crate) fn pattern(length: usize, number: usize) -> Vec<u8> {
     (0..length)
         .map(|i| (i.wrapping_mul(31) ^ (i >> 8) ^ number.wrapping_mul(97)) as u8)
         .collect()
 }
 
-/// A type-length-value block with the shortest forms.
+/// Returns a type-length-value block in the shortest form.
 pub(crate) fn block(kind: u64, value: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for number in [kind, value.len() as u64] {

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 use whimbrel_io::Interface;
 
-/// Runs `test` in a thread with a network namespace of its own.
+/// Runs `test` in a thread with a new network namespace.
 pub(crate) fn in_new_namespace(test: impl FnOnce() + Send + 'static) {
     let outcome = thread::spawn(move || match unshare_network() {
         Ok(()) => test(),
@@ -22,7 +22,7 @@ pub(crate) fn in_new_namespace(test: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Ends a test that this machine does not allow. Panics where `WHIMBREL_LAB` says that it does.
+/// Reports a test that this machine does not permit. Panics if `WHIMBREL_LAB` says that it does.
 pub(crate) fn skipped(why: &str) {
     assert!(
         std::env::var_os("WHIMBREL_LAB").is_none(),
@@ -37,7 +37,7 @@ fn unshare_network() -> Result<(), Errno> {
     unsafe { unshare_unsafe(UnshareFlags::NEWNET) }
 }
 
-/// True if all of the commands ran.
+/// Returns true if all commands succeeded.
 pub(crate) fn ip(commands: &[&str]) -> bool {
     commands.iter().all(|command| {
         Command::new("ip")
@@ -54,8 +54,8 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// Lays the wire in a thread that is in a namespace of its own, which becomes the first; `None`
-    /// if this system makes no veth pairs.
+    /// Lays the wire in a thread with a new namespace, which becomes the first. Returns `None` if
+    /// this system cannot make veth pairs.
     pub(crate) fn lay() -> Option<Wire> {
         let here = || File::open("/proc/thread-self/ns/net").unwrap();
         let first = here();
@@ -84,7 +84,7 @@ impl Wire {
         for (which, interface) in ["e0", "e1"].into_iter().enumerate().rev() {
             wire.enter(which);
             let start = Instant::now();
-            // The kernel drops what is sent before it has noticed that the wire has two ends.
+            // The kernel drops frames until it has detected the carrier.
             while !Interface::find(interface).unwrap().is_running {
                 assert!(
                     start.elapsed() < Duration::from_secs(20),

@@ -48,6 +48,9 @@ impl CongestionControl {
 pub struct TcpBaseline {
     /// Of the sender. Default cubic.
     pub congestion: CongestionControl,
+    /// The sender's largest retransmission timeout, from 1 s to 2 min; `None` for the kernel's
+    /// default of 2 min. After an outage, TCP waits for up to as long again.
+    pub rto_max: Option<Duration>,
     /// The client's receive buffer in bytes, fixed (no autotuning); the kernel offers a part of it
     /// as window. Default 2 MB, as in [MFTP §5].
     pub receive_buffer: u32,
@@ -61,6 +64,7 @@ impl Default for TcpBaseline {
     fn default() -> TcpBaseline {
         TcpBaseline {
             congestion: CongestionControl::Cubic,
+            rto_max: None,
             receive_buffer: 2_000_000,
             client: HttpClient::default(),
             patience: Duration::from_secs(600),
@@ -98,6 +102,10 @@ impl TcpBaseline {
         let send_buffer = u64::from(buffer).saturating_mul(2).max(4_194_304);
         server_host.set_sysctl("net.ipv4.tcp_wmem", &format!("4096 65536 {send_buffer}"))?;
 
+        if let Some(rto_max) = self.rto_max {
+            let millis = rto_max.as_millis().to_string();
+            server_host.set_sysctl("net.ipv4.tcp_rto_max_ms", &millis)?;
+        }
         let server = HttpServer::start(
             server_host,
             SocketAddrV4::new(address, 0),

@@ -1,6 +1,7 @@
 //! Loads: requests for content, with their receivers and times. To add one: a field of `Section`, a
 //! variant of [`Kind`], an arm of `Section::kind`, and its implementation in each back end.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -57,6 +58,9 @@ impl Plane {
     }
 }
 
+/// Values of Linux's `net.ipv4.tcp_rto_max_ms`.
+const RTO_MAX: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(120);
+
 /// A request for content.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
@@ -76,6 +80,8 @@ pub struct Load {
     pub nack_timer: Option<Duration>,
     /// Of the kernel's TCP.
     pub congestion: CongestionControl,
+    /// Largest retransmission timeout of the kernel's TCP; `None` for its default.
+    pub rto_max: Option<Duration>,
     /// The protocol that carries it.
     pub plane: Plane,
     /// The request.
@@ -225,6 +231,8 @@ struct Section {
     #[serde(default, with = "units::optional_duration")]
     nack_timer: Option<Duration>,
     congestion: Option<CongestionControl>,
+    #[serde(default, with = "units::optional_duration")]
+    rto_max: Option<Duration>,
     over: Option<Plane>,
     #[serde(default, with = "units::optional_size")]
     file: Option<u64>,
@@ -299,6 +307,7 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
         within,
         nack_timer,
         congestion,
+        rto_max,
         over,
         ..
     } = section;
@@ -313,6 +322,14 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
         let message = format!("{} has a congestion control of its own", plane.name());
         return Err(document.fault(&at.key("congestion"), message));
     }
+    if rto_max.is_some() && plane != Plane::Tcp {
+        let message = format!("{} has no TCP timeout", plane.name());
+        return Err(document.fault(&at.key("rto_max"), message));
+    }
+    if rto_max.is_some_and(|longest| !RTO_MAX.contains(&longest)) {
+        let message = "the kernel's largest TCP timeout is from 1 s to 120 s";
+        return Err(document.fault(&at.key("rto_max"), message));
+    }
     if nack_timer.is_some() && plane != Plane::MobilityFirst {
         let message = format!("{} has no NACK timer, mobility-first has", plane.name());
         return Err(document.fault(&at.key("nack_timer"), message));
@@ -325,6 +342,7 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
         within,
         nack_timer,
         congestion: congestion.unwrap_or_default(),
+        rto_max,
         plane,
         kind,
     })

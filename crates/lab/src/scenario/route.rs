@@ -79,6 +79,21 @@ pub struct Hop {
     pub cost: u64,
 }
 
+/// Each next node once with its preference as a static route has it: equal for equal costs, lower
+/// for lower ones. `hops` are sorted, best first.
+pub(super) fn preferences(hops: &[Hop]) -> Vec<(usize, u16)> {
+    let mut nodes: Vec<(usize, u16)> = Vec::new();
+    let mut costs: Vec<u64> = hops.iter().map(|hop| hop.cost).collect();
+    costs.dedup();
+    for hop in hops {
+        let rank = costs.partition_point(|cost| *cost < hop.cost);
+        if nodes.iter().all(|(node, _)| *node != hop.to) {
+            nodes.push((hop.to, u16::try_from(rank).unwrap_or(u16::MAX)));
+        }
+    }
+    nodes
+}
+
 /// A path through a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path {

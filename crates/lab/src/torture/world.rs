@@ -13,7 +13,7 @@ use whimbrel_mobilityfirst::router::{
 use whimbrel_node::{Node, NodeEvent};
 use whimbrel_sim::DuplexLink;
 use whimbrel_sim::link::{LinkSpec, QueueLimit};
-use whimbrel_sim::testbed::{Fault, Happening, Life, Net};
+use whimbrel_sim::testbed::{Fault, Happening, Life, Net, TOLERATED};
 
 use super::transfers::{Consequence, Program};
 use super::{Again, Agenda, Breach, Layout, Report, Schedule, Victim};
@@ -28,6 +28,8 @@ const APP: u32 = 1;
 /// Transfers must end this long after the last fault. A router without a name service that
 /// restarted hears of contents again only when their announcements are renewed, after 200 s.
 const PATIENCE: Duration = Duration::from_secs(450);
+/// Hosts take the time from their routers if it is off by no more than a day.
+const MAX_SKEW_OF_HOSTS: Duration = Duration::from_secs(20_000);
 /// How long a router keeps a chunk that nobody takes.
 const LIFETIME: Duration = Duration::from_secs(120);
 /// In idleness, memory returns to what it was within this time: stored chunks expire.
@@ -136,10 +138,7 @@ impl Plan {
                     _ => other > router,
                 };
                 let next = (router + if forward { 1 } else { count - 1 }) % count;
-                Route {
-                    to: guid(other),
-                    via: NextHop::Neighbour(guid(next)),
-                }
+                Route::new(guid(other), NextHop::Neighbour(guid(next)))
             })
             .collect()
     }
@@ -149,10 +148,15 @@ impl Plan {
         let link = DuplexLink::symmetric(perfect());
         let router = |number: usize| self.hosts + number % self.routers;
         let mut links: Vec<(usize, usize, DuplexLink)> = Vec::new();
+        // Hosts call their routers, so that they may move.
         for host in 0..self.hosts {
-            links.push((host, router(host), link.clone()));
+            let uplink = |number| {
+                let (own, listener) = (PortOrigin::Configured(number), PortOrigin::Accepted(0));
+                link.clone().with_origins(own, listener)
+            };
+            links.push((host, router(host), uplink(0)));
             if self.layout == Layout::Ring {
-                links.push((host, router(host + 1), link.clone()));
+                links.push((host, router(host + 1), uplink(1)));
             }
         }
         let between = match self.layout {
@@ -280,6 +284,13 @@ impl World {
             }
         }
         let hosts = plan.hosts;
+        let max_skew = move |node| match node < hosts {
+            true => MAX_SKEW_OF_HOSTS,
+            false => TOLERATED / 2,
+        };
+        net.may_set_time(max_skew, |life, machine: &mut Machine, now| {
+            machine.set_wall_clock(now, life.wall(ORIGIN_UNIX_MS))
+        });
         let mut world = World {
             net,
             plan,

@@ -6,11 +6,12 @@ use std::path::Path;
 use whimbrel_lab::scenario::{Overrides, Plan, Scenario};
 use whimbrel_lab::study::Backend;
 
-/// The names of its links on the way.
+/// The names of its links on the path.
 pub(crate) const SERVER_LINK: &str = "N1-N2";
 pub(crate) const LAST_HOP: &str = "N3-N4";
 
-/// The testbed with other values of some keys, which are TOML: `("links.N3-N4.loss", "\"1 %\"")`.
+/// Returns the testbed with other values of some keys, which are TOML: `("links.N3-N4.loss", "\"1
+/// %\"")`.
 pub(crate) fn fig7(seed: u64, changes: &[(&str, &str)]) -> Plan {
     let mut text = String::from(include_str!("fig7.toml"));
     for backend in Backend::ALL {

@@ -1,4 +1,4 @@
-//! Whether the neighbour answers.
+//! Tells whether the neighbour answers.
 
 use core::time::Duration;
 
@@ -7,10 +7,11 @@ use whimbrel_core::{Deadline, Time};
 use super::config::HopConfig;
 use super::session::probe_interval;
 
-/// How long a neighbour that has fallen silent is asked as often as possible, ...
+/// The time for which a silent neighbour is probed at the shortest interval, ...
 const OUTAGE_PATIENCE: Duration = Duration::from_secs(60);
-/// ... and if something waits for its return: a train's tunnel or a reboot should then cost a round
-/// trip more, not a second. In an hour that is 45,000 frames of 24 bytes.
+/// ... and the same if something waits for its return: after a train's tunnel or a reboot, sending
+/// should resume a round trip later, rather than a second. In an hour that is 45,000 frames of 24
+/// bytes.
 const WAITING_PATIENCE: Duration = Duration::from_secs(3600);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +19,7 @@ enum State {
     Responsive,
     Unresponsive {
         next_probe: Time,
-        // A chunk of its was half received.
+        // A chunk from the neighbour was incomplete.
         broke_off: bool,
     },
 }
@@ -32,9 +33,9 @@ const FIRST_PATIENCE: Duration = Duration::from_secs(3);
 /// What is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
-    /// A sign of life is to be asked for.
+    /// Probe the neighbour.
     Probe,
-    /// The neighbour counts as unresponsive from now on; it is to be asked, too.
+    /// Declare the neighbour unresponsive, and probe it.
     Lost,
 }
 
@@ -64,12 +65,13 @@ impl Liveness {
         self.state == State::Responsive
     }
 
-    /// When a frame of the session arrived last; before the first one, when the hop was made.
+    /// Returns the time of the last frame of the session; before the first one, of the hop's
+    /// creation.
     pub(super) fn heard_at(&self) -> Time {
         self.heard_at
     }
 
-    /// A frame of the session arrived; true if the neighbour was unresponsive until now.
+    /// Notes a frame of the session. Returns true if the neighbour was unresponsive.
     pub(super) fn heard(&mut self, now: Time) -> bool {
         let back = !self.is_responsive();
         self.state = State::Responsive;

@@ -1,8 +1,8 @@
 //! Frames without the outermost type and length of their packet: both follow from the frame.
 //!
-//! An Interest has 2 octets of them, a Data of 253 bytes or more has 4: about as much as a number
-//! and an acknowledgement take. The first octet of such a frame is 0x80 or more, unlike that of any
-//! NDN packet.
+//! An Interest has 2 octets of them, a Data of 253 bytes or more has 4: about the size of a number
+//! and an acknowledgement. The first octet of such a frame is 0x80 or more, unlike that of any NDN
+//! packet.
 
 use whimbrel_ndn_packet::{tlv, types};
 
@@ -38,7 +38,7 @@ impl Kind {
         }
     }
 
-    /// The TLV-TYPE of the packet.
+    /// Returns the TLV-TYPE of the packet.
     pub(crate) fn typ(self) -> Option<u64> {
         match self {
             Kind::Interest => Some(types::INTEREST),
@@ -47,8 +47,8 @@ impl Kind {
         }
     }
 
-    /// The kind of a packet whose type and length can be omitted, with their octets: an Interest or
-    /// Data whose length is correct and in the shortest form.
+    /// Returns the kind of a packet whose type and length can be omitted, with their octets: an
+    /// Interest or Data whose length is correct and in the shortest form.
     pub(crate) fn of(packet: &[u8]) -> Option<(Kind, usize)> {
         let kind = match *packet.first()? {
             0x05 => Kind::Interest,

@@ -24,12 +24,12 @@ pub const MIN_MTU: usize = 128;
 /// Maximum MTU, in bytes: the payload of a UDP datagram over IPv4.
 pub const MAX_MTU: usize = 65_507;
 
-/// How lost frames are recovered.
+/// The method of recovering lost frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reliability {
-    /// Not at all.
+    /// No recovery.
     Off,
-    /// As the paper describes it [BELRP §III]. Both ends must be set to it.
+    /// The paper's protocol [BELRP §III]. Both ends must be set to it.
     Paper {
         /// Maximum of retransmissions per frame: 1, 2 or 3 in the paper.
         max_retransmissions: u8,
@@ -49,21 +49,21 @@ pub enum Reliability {
 pub struct LinkServiceConfig {
     /// The kind of frames.
     pub frames: FrameKind,
-    /// How lost frames are recovered; ignored on streams.
+    /// The recovery of lost frames; ignored on streams.
     pub reliability: Reliability,
-    /// Fragment packets to the MTU. If false, a packet that does not fit is dropped and counted.
+    /// Fragments packets to the MTU. If false, a packet that does not fit is dropped and counted.
     pub fragmentation: bool,
-    /// The medium pads frames shorter than this many bytes with zeros (Ethernet: 46); 0 if it does
-    /// not.
+    /// The size in bytes to which the medium pads shorter frames with zeros (Ethernet: 46); 0
+    /// without padding.
     pub smallest_frame: usize,
     /// Maximum of queued packets; further ones are dropped and counted.
     pub queue_packets: usize,
     /// Maximum of bytes of queued packets.
     pub queue_bytes: usize,
-    /// Congestion is marked.
+    /// Marks congestion.
     pub marking: bool,
-    /// More bytes than this in the queue for the whole [`marking_interval`](Self::marking_interval)
-    /// are congestion (NFD: 65,536).
+    /// More queued bytes than this for the whole [`marking_interval`](Self::marking_interval) are
+    /// congestion (NFD: 65,536).
     pub marking_threshold: usize,
     /// See [`marking_threshold`](Self::marking_threshold) (NFD: 100 ms).
     pub marking_interval: Duration,
@@ -83,14 +83,14 @@ pub struct LinkServiceConfig {
     pub report_delay: Duration,
     /// Maximum of incomplete packets.
     pub reassembly_packets: usize,
-    /// Maximum of their bytes.
+    /// Maximum of bytes of incomplete packets.
     pub reassembly_bytes: usize,
     /// An incomplete packet without a new fragment for this long is dropped (NFD: 500 ms).
     pub reassembly_timeout: Duration,
 }
 
 impl LinkServiceConfig {
-    /// Settings of a face whose frames are datagrams of at most `mtu` bytes.
+    /// Returns settings of a face whose frames are datagrams of at most `mtu` bytes.
     pub fn datagram(mtu: usize) -> LinkServiceConfig {
         LinkServiceConfig {
             frames: FrameKind::Datagram { mtu },
@@ -114,7 +114,7 @@ impl LinkServiceConfig {
         }
     }
 
-    /// Settings of a face over an ordered, reliable stream.
+    /// Returns settings of a face over an ordered, reliable stream.
     pub fn stream() -> LinkServiceConfig {
         LinkServiceConfig {
             frames: FrameKind::Stream { batch: 65_536 },
@@ -122,7 +122,7 @@ impl LinkServiceConfig {
         }
     }
 
-    /// The same settings limited to their bounds.
+    /// Returns the settings limited to their bounds.
     pub(crate) fn bounded(mut self) -> LinkServiceConfig {
         match &mut self.frames {
             FrameKind::Datagram { mtu } => *mtu = (*mtu).clamp(MIN_MTU, MAX_MTU),

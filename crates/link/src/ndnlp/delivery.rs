@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use whimbrel_core::{Time, WindowedMax};
 
-/// A rate is measured over at least this time, and at least a round trip: acknowledgements come in
-/// bursts.
+/// The minimum time over which a rate is measured, and at least a round trip: acknowledgements
+/// arrive in bursts.
 const MIN_SPAN: Duration = Duration::from_millis(100);
 /// A pause of this many spans means that the link was idle: such a span is not measured.
 const MAX_SPANS: u32 = 4;
@@ -17,7 +17,7 @@ const MEMORY: Duration = Duration::from_secs(10);
 pub(crate) struct DeliveryMeter {
     // The start of the current span, and the bytes acknowledged by then.
     began: Option<(Time, u64)>,
-    // Bytes per second.
+    // Rates in bytes per second.
     rates: WindowedMax<u64>,
 }
 
@@ -49,7 +49,7 @@ impl DeliveryMeter {
         }
     }
 
-    /// Bytes per second; `None` until measured.
+    /// Returns the rate in bytes per second, or `None` until it is measured.
     pub(crate) fn rate(&self) -> Option<u64> {
         self.rates.get()
     }
@@ -59,7 +59,7 @@ impl DeliveryMeter {
 mod tests {
     use super::*;
 
-    /// 1,000 bytes every millisecond from `from` on, for `millis`.
+    /// Acknowledges 1,000 bytes every millisecond from `from` on, for `millis`.
     fn busy(meter: &mut DeliveryMeter, acknowledged: &mut u64, from: u64, millis: u64) {
         for milli in from..from + millis {
             *acknowledged += 1000;

@@ -24,8 +24,8 @@ pub(crate) struct LpFrame<'a> {
 }
 
 impl LpFrame<'_> {
-    /// Bytes left beside `link` for further fields. With them the length of the LpPacket grows by
-    /// up to two octets, which are not counted.
+    /// Returns the bytes left beside `link` for further fields. They may lengthen the LpPacket's
+    /// length field by up to two octets, which are not counted.
     pub(crate) fn room(&self, link: &LinkFields<'_>) -> usize {
         let fragment = tlv::element_len(types::LP_FRAGMENT, self.payload_len);
         let fields = lp::fields_len(link, self.header);
@@ -34,12 +34,12 @@ impl LpFrame<'_> {
     }
 }
 
-/// Octets of the packet's own header fields.
+/// Returns the octets of the packet's own header fields.
 pub(crate) fn header_len(header: Option<&LpHeader>) -> usize {
     header.map_or(0, |header| lp::fields_len(&LinkFields::default(), header))
 }
 
-/// Bytes of a packet alone, or in an LpPacket if it has a header.
+/// Returns the bytes of a packet alone, or in an LpPacket if it has a header.
 pub(crate) fn element_len(packet: &[u8], header: Option<&LpHeader>) -> usize {
     if header.is_none() {
         return packet.len();
@@ -48,20 +48,25 @@ pub(crate) fn element_len(packet: &[u8], header: Option<&LpHeader>) -> usize {
     tlv::element_len(types::LP_PACKET, header_len(header) + fragment)
 }
 
-/// Maximum of bytes of an NDNLPv2 frame without TxSequence beyond its fragment.
+/// Returns the maximum of bytes of an NDNLPv2 frame without TxSequence beyond its fragment.
 pub(crate) fn fragment_overhead(header: Option<&LpHeader>) -> usize {
     WRAPPER + SEQUENCE + INDEX_AND_COUNT + header_len(header)
 }
 
-/// The size of each fragment but the last, and the number of fragments, of a packet of `len` bytes.
-/// `None` if that exceeds `most`.
-pub(crate) fn cut(len: usize, overhead: usize, mtu: usize, most: usize) -> Option<(usize, usize)> {
+/// Returns the size of each fragment but the last, and the number of fragments, of a packet of
+/// `len` bytes. Returns `None` if there would be too many fragments.
+pub(crate) fn cut(
+    len: usize,
+    overhead: usize,
+    mtu: usize,
+    max_fragments: usize,
+) -> Option<(usize, usize)> {
     let room = mtu.checked_sub(overhead).filter(|room| *room > 0)?;
     let count = len.div_ceil(room);
-    (count <= most).then_some((room, count))
+    (count <= max_fragments).then_some((room, count))
 }
 
-/// The packet with its header, as one element.
+/// Returns the packet with its header, as one element.
 pub(crate) fn wrapped(packet: &SharedPacket, header: Option<Box<LpHeader>>) -> SharedPacket {
     let mut element = Vec::with_capacity(packet.len() + 64);
     lp::encode(

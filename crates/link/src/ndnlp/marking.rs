@@ -24,7 +24,8 @@ impl CongestionMarker {
         }
     }
 
-    /// To be called for each packet that leaves the queue, with the bytes that were in it.
+    /// Returns true if the packet that leaves the queue must be marked. Must be called for each
+    /// packet, with the bytes that were in the queue.
     pub(crate) fn marks(&mut self, now: Time, queue_bytes: usize) -> bool {
         if queue_bytes <= self.threshold {
             self.next = None;

@@ -38,18 +38,18 @@ const ACK_LEN: usize = 12;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Peer {
-    /// It may acknowledge: frames carry a TxSequence and are not kept.
+    /// The peer may acknowledge: frames carry a TxSequence and are not kept.
     Unknown,
-    /// It acknowledges.
+    /// The peer acknowledges.
     Acknowledges,
-    /// It does not.
+    /// The peer does not acknowledge.
     Silent,
 }
 
 #[derive(Debug)]
 pub(crate) struct Ndnlpv2 {
     peer: Peer,
-    // When the first frame with a TxSequence after the last Ack was sent.
+    // The time of the first frame with a TxSequence after the last Ack.
     unanswered_since: Option<Time>,
     next_trial: Time,
     outstanding: Outstanding,
@@ -59,7 +59,7 @@ pub(crate) struct Ndnlpv2 {
     ack_due: Option<Time>,
     // The Acks of the frame that is being written.
     taken: Vec<u64>,
-    came: RecentNumbers,
+    recent: RecentNumbers,
     // Empty between calls.
     overtaken: Vec<u64>,
 }
@@ -69,7 +69,7 @@ impl Ndnlpv2 {
         Ndnlpv2::starting(rng.next_word(), max_outstanding)
     }
 
-    /// A profile whose first TxSequence is this.
+    /// Returns a profile with this first TxSequence.
     pub(crate) fn starting(first: u64, max_outstanding: usize) -> Ndnlpv2 {
         Ndnlpv2 {
             peer: Peer::Unknown,
@@ -86,7 +86,7 @@ impl Ndnlpv2 {
             acks: VecDeque::new(),
             ack_due: None,
             taken: Vec::new(),
-            came: RecentNumbers::default(),
+            recent: RecentNumbers::default(),
             overtaken: Vec::new(),
         }
     }
@@ -105,7 +105,7 @@ impl Ndnlpv2 {
             Acknowledged::Arrived { piece, sent_at } => {
                 stats.arrived(&piece);
                 self.loss.arrived();
-                // Karn: only frames that were sent once.
+                // Karn's algorithm: only frames that were sent once are measured.
                 if piece.retransmissions == 0 {
                     self.rtt.sample(now.since(sent_at));
                 }
@@ -161,16 +161,16 @@ impl Ndnlpv2 {
         } else {
             stats.drops.acks_overflow += 1;
         }
-        // As long as the peer may take for three retransmissions. A peer that restarts reuses its
-        // first numbers (NFD), which must not look like duplicates: they were forgotten long ago,
-        // unless it restarts twice.
+        // The memory covers the peer's time for three retransmissions. A peer that restarts reuses
+        // its first numbers (NFD), which must not look like duplicates: they were forgotten long
+        // ago, unless it restarts twice.
         let memory = MIN_MEMORY.max(self.rtt.timeout() * (u32::from(MAX_RETRANSMISSIONS) + 1));
-        let twice = sequence.is_some_and(|sequence| self.came.came_before(now, sequence, memory));
+        let twice = sequence.is_some_and(|sequence| self.recent.came_before(now, sequence, memory));
         stats.duplicates += u64::from(twice);
         twice
     }
 
-    /// Moves the Acks that fit into `room` bytes, the oldest first, to `self.taken`; returns their
+    /// Moves the Acks that fit into `room` bytes, the oldest first, to `self.taken`. Returns their
     /// number.
     fn take_acks(&mut self, room: usize) -> usize {
         // The length of the LpPacket may grow by two octets.
@@ -241,7 +241,7 @@ impl Recovery for Ndnlpv2 {
         }
     }
 
-    /// Acks that waited long enough for a frame to carry them.
+    /// Writes Acks that have waited long enough for a frame to carry them.
     fn write_urgent(
         &mut self,
         now: Time,
@@ -292,7 +292,8 @@ impl Recovery for Ndnlpv2 {
     fn handle_timeout(&mut self, _idle: bool, turn: &mut Turn<'_>) {
         let Turn { now, stats, lost } = turn;
         while let Some((number, slot)) = self.outstanding.oldest() {
-            // No back-off, and the same timeout for all: the oldest frame is always due first.
+            // There is no back-off, and the timeout is the same for all, so the oldest frame is
+            // always due first.
             if slot.sent_at + self.rtt.timeout() > *now {
                 break;
             }

@@ -4,7 +4,7 @@ const FIRST_WORDS: usize = 64;
 const MAX_WORDS: usize = 1024;
 
 /// A window over numbers that slides upwards. It holds at least the latest 65,472 numbers once it
-/// has grown; all operations but sliding far are O(1).
+/// has grown. All operations except a long slide are O(1).
 #[derive(Clone, Debug)]
 pub(crate) struct NumberSet {
     // One bit for each number from `floor` to `next`, at number modulo capacity; bits outside are
@@ -26,7 +26,7 @@ pub(crate) enum Insert {
 }
 
 impl NumberSet {
-    /// A set whose window begins at `first`.
+    /// Returns a set whose window begins at `first`.
     pub(crate) fn new(first: u64) -> NumberSet {
         NumberSet {
             words: Vec::new(),
@@ -35,12 +35,12 @@ impl NumberSet {
         }
     }
 
-    /// One more than the largest number; the first one if there is none.
+    /// Returns the largest number plus one, or the first number of an empty set.
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
-    /// The lowest number in the window.
+    /// Returns the lowest number in the window.
     pub(crate) fn floor(&self) -> u64 {
         self.floor
     }
@@ -120,8 +120,8 @@ impl NumberSet {
         }
     }
 
-    /// The length of the run from `top` downwards of numbers in the set (`present`) or not, at most
-    /// down to `bottom`.
+    /// Returns the length of the run from `top` downwards, at most to `bottom`, of numbers that are
+    /// in the set (`present`) or not in it.
     pub(crate) fn run(&self, top: u64, bottom: u64, present: bool) -> u64 {
         let mut number = top;
         let mut run = 0;
@@ -150,7 +150,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Compares with the obvious model: a set of numbers.
+        /// The model is a set of numbers.
         #[test]
         fn behaves_like_a_set_of_numbers(
             first in prop_oneof![Just(0u64), 1u64..300, Just(1u64 << 32)],

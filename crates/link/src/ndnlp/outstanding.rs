@@ -23,15 +23,15 @@ pub(crate) struct Outstanding {
 #[derive(Debug)]
 pub(crate) struct Slot {
     state: State,
-    /// When it was passed to the driver.
+    /// The time of its transmission.
     pub(crate) sent_at: Time,
-    /// When it was queued.
+    /// The time when it was queued.
     pub(crate) queued_at: Time,
     /// For the owner: the number of acknowledged later frames, or that it was reported missing.
     pub(crate) later_acks: u8,
     /// For the owner: octets of the number on the wire.
     pub(crate) width: u8,
-    // The previous transmission of the same piece, while that is in the window.
+    // The previous transmission of the same piece, as long as it is in the window.
     previous: Option<u64>,
 }
 
@@ -63,7 +63,7 @@ pub(crate) enum Acknowledged {
 }
 
 impl Outstanding {
-    /// A window whose first number is `first`; beyond `limit` numbers the oldest frame is
+    /// Returns a window with this first number. Beyond `limit` numbers the oldest frame is
     /// forgotten.
     pub(crate) fn new(first: u64, limit: usize) -> Outstanding {
         Outstanding {
@@ -75,22 +75,22 @@ impl Outstanding {
         }
     }
 
-    /// The number of the next frame.
+    /// Returns the number of the next frame.
     pub(crate) fn next(&self) -> u64 {
         self.base.wrapping_add(self.slots.len() as u64)
     }
 
-    /// The lowest number in the window; the next one if it is empty.
+    /// Returns the lowest number in the window, or the next one if it is empty.
     pub(crate) fn base(&self) -> u64 {
         self.base
     }
 
-    /// The number of frames that wait for an acknowledgement.
+    /// Returns the number of frames that wait for an acknowledgement.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// Numbers in the window.
+    /// Returns the number of slots in the window.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
@@ -116,7 +116,7 @@ impl Outstanding {
     }
 
     /// Records the transmission of `piece` as the next number; `replaces` is the number under which
-    /// it was declared lost. Returns the piece that had to be forgotten if too many wait.
+    /// it was declared lost. Returns the piece that was forgotten if too many wait.
     pub(crate) fn push(
         &mut self,
         now: Time,
@@ -153,7 +153,7 @@ impl Outstanding {
         evicted
     }
 
-    /// Uses up the next number for a frame that needs no acknowledgement.
+    /// Uses the next number for a frame that needs no acknowledgement.
     pub(crate) fn skip(&mut self) {
         let settled = Slot {
             state: State::Settled,
@@ -209,7 +209,7 @@ impl Outstanding {
         meaning
     }
 
-    /// Settles a frame and those that replaced it.
+    /// Settles a frame and its replacements.
     fn settle_chain(&mut self, number: u64) {
         let mut next = Some(number);
         while let Some(slot) = next.and_then(|number| self.slot_mut(number)) {
@@ -222,7 +222,7 @@ impl Outstanding {
         }
     }
 
-    /// The piece of a lost frame, to retransmit; `None` unless it waited.
+    /// Takes the piece of a lost frame for retransmission. Returns `None` unless it waited.
     fn take_lost(&mut self, number: u64) -> Option<Piece> {
         let slot = self.slot_mut(number)?;
         match core::mem::replace(&mut slot.state, State::Resending) {
@@ -238,13 +238,13 @@ impl Outstanding {
         }
     }
 
-    /// True if the frame was declared lost and has not been acknowledged since.
+    /// Returns true if the frame was declared lost and has not been acknowledged since.
     pub(crate) fn is_resending(&self, number: u64) -> bool {
         self.slot(number)
             .is_some_and(|slot| matches!(slot.state, State::Resending))
     }
 
-    /// The frame's piece will not be retransmitted.
+    /// Abandons the frame's piece: it is not retransmitted.
     pub(crate) fn give_up(&mut self, number: u64) {
         let mut next = Some(number);
         while let Some(slot) = next.and_then(|number| self.slot_mut(number)) {
@@ -268,13 +268,13 @@ impl Outstanding {
         self.trim();
     }
 
-    /// The oldest waiting frame.
+    /// Returns the oldest waiting frame.
     pub(crate) fn oldest(&self) -> Option<(u64, &Slot)> {
         let slot = self.slots.get(self.oldest)?;
         Some((self.base.wrapping_add(self.oldest as u64), slot))
     }
 
-    /// The piece of a waiting frame.
+    /// Returns the piece of a waiting frame.
     pub(crate) fn piece(&self, number: u64) -> Option<&Piece> {
         match &self.slot(number)?.state {
             State::Waiting(piece) => Some(piece),
@@ -282,12 +282,11 @@ impl Outstanding {
         }
     }
 
-    /// Counts an acknowledgement of `number` for all older waiting frames. Those for which it was
-    /// the `threshold`th one are appended to `overtaken`, the oldest last.
+    /// Counts an acknowledgement of `number` for all older waiting frames. Appends those for which
+    /// it was the `threshold`th one to `overtaken`, the oldest last.
     pub(crate) fn count_later(&mut self, number: u64, threshold: u8, overtaken: &mut Vec<u64>) {
         let base = self.base;
-        // The acknowledged frame has often just left the window, and then all waiting ones are
-        // newer.
+        // The acknowledged frame has often just left the window; all waiting ones are newer then.
         let distance = number.wrapping_sub(base);
         let end = if distance > u64::MAX / 2 {
             0
@@ -306,8 +305,8 @@ impl Outstanding {
         overtaken.reverse();
     }
 
-    /// Waiting frames that are marked by their `later_acks` and were sent `wait` ago or earlier are
-    /// appended to `found`, the oldest last. Returns when the next marked one was sent.
+    /// Appends the waiting frames that are marked by their `later_acks` and were sent `wait` ago or
+    /// earlier to `found`, the oldest last. Returns the send time of the next marked one.
     pub(crate) fn marked_before(
         &self,
         now: Time,
@@ -346,7 +345,7 @@ impl Outstanding {
         Some(piece)
     }
 
-    /// Forgets all; returns the pieces of the waiting ones.
+    /// Forgets all frames. Returns the pieces of the waiting ones.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = Piece> {
         self.base = self.next();
         self.oldest = 0;
@@ -411,7 +410,7 @@ mod tests {
         }
     }
 
-    /// The obvious model: every transmission ever made, by its index.
+    /// The model: every transmission ever made, by its index.
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Model {
         Waiting {
@@ -520,11 +519,11 @@ mod tests {
     #[test]
     fn more_than_the_limit_are_not_kept() {
         let mut window = Outstanding::new(0, 3);
-        let let_go = (0..5)
+        let dropped = (0..5)
             .filter_map(|id| window.push(Time::ZERO, piece(id), 1, None))
             .count();
         assert_eq!(
-            (let_go, window.len(), window.waiting(), window.base()),
+            (dropped, window.len(), window.waiting(), window.base()),
             (2, 3, 3, 2)
         );
     }

@@ -7,7 +7,8 @@ pub(crate) struct Pacer {
     bits_per_second: u64,
     overhead: u32,
     idle_at: Time,
-    // The fraction cut off from `idle_at`, in units of 1/rate nanoseconds, so that no rate drifts.
+    // The fraction truncated from `idle_at`, in units of 1/rate nanoseconds, so that no rate
+    // drifts.
     fraction: u64,
 }
 
@@ -21,7 +22,7 @@ impl Pacer {
         }
     }
 
-    /// When the frame in transmission has left.
+    /// Returns the time at which the present transmission ends.
     pub(crate) fn idle_at(&self) -> Time {
         self.idle_at
     }
@@ -45,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_that_divides_no_nanosecond_does_not_drift() {
+    fn a_rate_with_fractional_nanoseconds_does_not_drift() {
         // 3 bit/s: each frame of a byte takes 2.666... s.
         let mut pacer = Pacer::new(3, 0);
         for _ in 0..300 {

@@ -1,4 +1,4 @@
-//! The part of a packet in one frame, as long as it may have to be retransmitted.
+//! The part of a packet in one frame, kept for retransmission.
 
 use whimbrel_core::Time;
 use whimbrel_ndn_packet::lp::LinkFields;
@@ -19,16 +19,16 @@ pub(crate) struct Piece {
     pub(crate) index: u16,
     /// Number of fragments; 1 for a whole packet.
     pub(crate) count: u16,
-    /// The same for all fragments of a packet, and for no other packet of this face.
+    /// Common to all fragments of a packet, and unique to the packet on this face.
     pub(crate) packet_id: u64,
-    /// The number kept by retransmissions: Sequence (NDNLPv2), packet number (paper), number of the
-    /// first transmission (adaptive).
+    /// The number that retransmissions keep: Sequence (NDNLPv2), packet number (paper), number of
+    /// the first transmission (adaptive).
     pub(crate) identity: u64,
     /// The number of retransmissions.
     pub(crate) retransmissions: u8,
-    /// When the forwarder gave the packet to the link.
+    /// The time when the forwarder passed the packet to the link.
     pub(crate) accepted_at: Time,
-    /// When this transmission was queued.
+    /// The time when this transmission was queued.
     pub(crate) queued_at: Time,
 }
 
@@ -44,7 +44,7 @@ impl Piece {
         self.count == 1
     }
 
-    /// FragIndex and FragCount of a fragment.
+    /// Returns FragIndex and FragCount of a fragment.
     pub(crate) fn place_fields(&self) -> LinkFields<'static> {
         let in_fragments = !self.is_whole();
         LinkFields {

@@ -29,8 +29,8 @@ impl Recovery for Plain {
         MAX_FRAGMENTS
     }
 
-    /// Accepts compact frames without an agreement too: a peer sends them until it has noticed that
-    /// this end restarted.
+    /// Accepts compact frames without an agreement, too: a peer sends them until it has noticed
+    /// that this end restarted.
     fn has_format(&self, first_octet: u8) -> bool {
         first_octet & PROFILE_MASK == ADAPTIVE
     }

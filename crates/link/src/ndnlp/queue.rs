@@ -64,7 +64,8 @@ impl OutQueue {
         }
     }
 
-    /// Returns false if there is no room. An empty queue accepts a packet of any size.
+    /// Queues a packet. Returns false if there is no room. An empty queue accepts a packet of any
+    /// size.
     pub(crate) fn push(&mut self, packet: QueuedPacket) -> bool {
         let full =
             self.len() >= self.max_packets || self.bytes + packet.packet.len() > self.max_bytes;
@@ -76,7 +77,7 @@ impl OutQueue {
         true
     }
 
-    /// Returns a packet to the front of the queue.
+    /// Puts a packet back at the front of the queue.
     pub(crate) fn put_back(&mut self, packet: QueuedPacket) {
         self.bytes += packet.packet.len();
         self.entries.push_front(Entry::Packet(packet));
@@ -102,7 +103,7 @@ impl OutQueue {
         Some(entry)
     }
 
-    /// When the next one was queued.
+    /// Returns the time when the next entry was queued.
     pub(crate) fn head_since(&self) -> Option<Time> {
         let urgent = self.urgent.front().map(|resend| resend.piece.queued_at);
         urgent.or_else(|| {
@@ -113,7 +114,7 @@ impl OutQueue {
         })
     }
 
-    /// Bytes of the next one.
+    /// Returns the bytes of the next entry.
     pub(crate) fn next_len(&self) -> Option<usize> {
         self.urgent
             .front()
@@ -121,7 +122,7 @@ impl OutQueue {
             .or_else(|| self.entries.front().map(Entry::len))
     }
 
-    /// Drops the pieces to retransmit for which `keep` is false; returns their number.
+    /// Drops the pieces to retransmit for which `keep` is false. Returns their number.
     pub(crate) fn retain_resends(&mut self, mut keep: impl FnMut(&Resend) -> bool) -> usize {
         let before = self.len();
         let mut gone = 0;

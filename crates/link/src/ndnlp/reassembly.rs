@@ -12,7 +12,7 @@ use super::stats::LinkDrops;
 const MAX_FRAGMENTS: u64 = 400;
 /// Maximum of bytes of one packet: the largest network-layer packet and its header fields.
 const MAX_BYTES: usize = MAX_PACKET + 1024;
-/// The cost of a fragment beyond its bytes, so that many small ones are bounded too.
+/// The cost of a fragment beyond its bytes, so that many small ones are bounded, too.
 const FRAGMENT_COST: usize = 16;
 
 /// The packet of a fragment.
@@ -39,7 +39,7 @@ pub(crate) struct Reassembler {
     max_packets: usize,
     max_bytes: usize,
     timeout: Duration,
-    // Not after the first expiry.
+    // A time not after the first expiry.
     next_expiry: Option<Time>,
     // Buffers of finished packets, for reuse.
     spare: Vec<Partial>,
@@ -166,7 +166,7 @@ impl Reassembler {
         self.keep_within_bounds(key, drops);
     }
 
-    /// `counted` is the packet's cost when `bytes` was last updated.
+    /// Removes a packet; `counted` is its cost when `bytes` was last updated.
     fn remove(&mut self, key: PacketKey, counted: usize) {
         if let Some(partial) = self.partials.remove(&key) {
             self.bytes -= counted;
@@ -193,7 +193,7 @@ impl Reassembler {
         }
     }
 
-    /// When the next packet may time out.
+    /// Returns the earliest time at which a packet may time out.
     pub(crate) fn next_expiry(&self) -> Option<Time> {
         self.next_expiry
     }
@@ -221,8 +221,8 @@ impl Reassembler {
             .min();
     }
 
-    /// Drops packets whose fragments are identified by frame numbers: those have a new meaning from
-    /// now on.
+    /// Drops packets whose fragments are identified by frame numbers, because those have a new
+    /// meaning from now on.
     pub(crate) fn forget_frames(&mut self) {
         let keys: Vec<_> = self
             .partials
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fragment_that_comes_twice_is_counted_and_does_no_harm() {
+    fn a_duplicate_fragment_is_counted_and_does_no_harm() {
         let mut partials = reassembler();
         insert(&mut partials, 0, place(7, 1, 2), b"world");
         let (whole, drops) = insert(&mut partials, 1, place(7, 1, 2), b"other");
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn fragments_that_contradict_each_other_are_given_up() {
+    fn contradictory_fragments_are_dropped() {
         let mut partials = reassembler();
         insert(&mut partials, 0, place(7, 0, 3), b"a");
         assert_eq!(
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn fragments_that_never_complete_go_after_the_time_without_news() {
+    fn incomplete_packets_are_dropped_after_the_timeout() {
         let mut partials = reassembler();
         insert(&mut partials, 0, place(7, 0, 3), b"a");
         insert(&mut partials, 400, place(7, 1, 3), b"b");
@@ -368,16 +368,16 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever arrives in whatever order: a packet is delivered if and only if all of its
-        /// fragments arrived, with its original content; memory keeps to its bounds.
+        /// A packet is delivered if and only if all of its fragments arrived, in any order, and
+        /// with its original content. Memory stays within its bounds.
         #[test]
-        fn delivers_what_was_cut_and_keeps_to_its_bounds(
+        fn delivers_fragmented_packets_and_keeps_to_its_bounds(
             events in prop::collection::vec((0u64..6, 0u64..5, any::<u8>()), 1..300),
         ) {
             let mut partials = reassembler();
             for (number, (key, index, noise)) in events.iter().enumerate() {
-                // The packet `key` has `key + 1` fragments of its own bytes; now and then a false
-                // one arrives.
+                // The packet `key` has `key + 1` fragments of its own bytes; sometimes a false one
+                // arrives.
                 let count = if *noise < 10 { u64::from(*noise) * 60 } else { key + 1 };
                 let bytes = [*key as u8 * 16 + *index as u8; 3];
                 let (whole, _) = insert(&mut partials, number as u64, place(*key, *index, count), &bytes);

@@ -13,15 +13,15 @@ struct Entry {
     at: Time,
 }
 
-/// A table indexed by the low bits of numbers that are mostly consecutive. It grows while it
-/// forgets too early.
+/// A table indexed by the low bits of mostly consecutive numbers. It grows while it forgets too
+/// early.
 #[derive(Debug, Default)]
 pub(crate) struct RecentNumbers {
     entries: Vec<Option<Entry>>,
 }
 
 impl RecentNumbers {
-    /// Remembers `number`; returns true if it arrived within `memory` before.
+    /// Remembers `number`. Returns true if it arrived within `memory` before.
     pub(crate) fn came_before(&mut self, now: Time, number: u64, memory: Duration) -> bool {
         if self.entries.is_empty() {
             self.entries.resize(FIRST_SIZE, None);
@@ -74,7 +74,7 @@ mod tests {
     const MEMORY: Duration = Duration::from_millis(300);
 
     #[test]
-    fn what_comes_again_within_memory_is_recognised_and_later_not() {
+    fn duplicates_are_recognised_only_within_memory() {
         let mut recent = RecentNumbers::default();
         assert!(!recent.came_before(Time::ZERO, u64::MAX, MEMORY));
         assert!(recent.came_before(Time::from_millis(300), u64::MAX, MEMORY));
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn it_grows_when_much_comes_within_memory_and_stops() {
+    fn it_grows_when_many_numbers_arrive_within_memory_and_stops() {
         let mut recent = RecentNumbers::default();
         for number in 0..5_000 {
             assert!(!recent.came_before(Time::ZERO, number, MEMORY));

@@ -40,16 +40,20 @@ pub(crate) struct Profiles {
 
 impl Profiles {
     pub(crate) fn new(config: &LinkServiceConfig, rng: &mut SeededRng) -> Profiles {
-        let most = config.max_outstanding;
+        let max_outstanding = config.max_outstanding;
         let recovering: Vec<Box<dyn Recovery>> = match config.reliability {
             Reliability::Off => Vec::new(),
             Reliability::Paper {
                 max_retransmissions,
-            } => vec![Box::new(Paper::new(rng, max_retransmissions, most))],
-            Reliability::Ndnlpv2 => vec![Box::new(Ndnlpv2::new(rng, most))],
+            } => vec![Box::new(Paper::new(
+                rng,
+                max_retransmissions,
+                max_outstanding,
+            ))],
+            Reliability::Ndnlpv2 => vec![Box::new(Ndnlpv2::new(rng, max_outstanding))],
             Reliability::Adaptive => vec![Box::new(Adaptive::new(config, rng))],
             Reliability::Auto => {
-                let ndnlpv2 = Ndnlpv2::new(rng, most);
+                let ndnlpv2 = Ndnlpv2::new(rng, max_outstanding);
                 vec![Box::new(Adaptive::new(config, rng)), Box::new(ndnlpv2)]
             }
         };
@@ -73,13 +77,13 @@ impl Profiles {
         }
     }
 
-    /// The profiles that recover frames, in the order of preference.
+    /// Returns the profiles that recover frames, in the order of preference.
     #[inline]
     pub(crate) fn ids(&self) -> impl DoubleEndedIterator<Item = ProfileId> + use<> {
         (0..self.recovering.len() as u8).map(ProfileId)
     }
 
-    /// The profile whose numbers the next packet gets.
+    /// Returns the profile whose numbers the next packet gets.
     #[inline]
     pub(crate) fn taking_next(&mut self, now: Time, stats: &mut LinkStats) -> ProfileId {
         let mut recovering = self.recovering.iter_mut();
@@ -87,7 +91,7 @@ impl Profiles {
         ProfileId(taken.unwrap_or(self.recovering.len()) as u8)
     }
 
-    /// The profile whose format a frame with this first octet has.
+    /// Returns the profile with the format of a frame with this first octet.
     #[inline]
     pub(crate) fn with_format(&self, first_octet: u8) -> Option<ProfileId> {
         let mut recovering = self.recovering.iter();
@@ -114,7 +118,7 @@ pub(crate) struct FramePlan<'a> {
     pub(crate) replaces: Option<u64>,
     /// Largest frame, in bytes.
     pub(crate) mtu: usize,
-    /// Size below which the medium pads frames, in bytes; 0 if it does not.
+    /// Size in bytes to which the medium pads shorter frames; 0 without padding.
     pub(crate) smallest_frame: usize,
 }
 
@@ -147,30 +151,31 @@ pub(crate) struct Heard {
 pub(crate) trait Recovery: Debug + Send {
     // Packets to send.
 
-    /// True if the next packet gets this profile's numbers.
+    /// Returns true if the next packet gets this profile's numbers.
     fn takes_next(&mut self, now: Time, stats: &mut LinkStats) -> bool;
 
-    /// The number that a new piece keeps in retransmissions; `None` for the face's Sequence.
+    /// Returns the number that a new piece keeps in retransmissions; `None` stands for the face's
+    /// Sequence.
     fn identity(&mut self) -> Option<u64> {
         None
     }
 
-    /// Bytes of the frame, without acknowledgements, that carries the whole packet.
+    /// Returns the bytes of the frame, without acknowledgements, that carries the whole packet.
     fn whole_frame_len(&self, packet: &[u8], header: Option<&LpHeader>) -> usize;
 
-    /// Maximum of bytes of a frame beyond its fragment.
+    /// Returns the maximum of bytes of a frame beyond its fragment.
     fn fragment_overhead(&self, header: Option<&LpHeader>) -> usize;
 
-    /// Maximum of fragments of a packet.
+    /// Returns the maximum of fragments of a packet.
     fn max_fragments(&self) -> usize;
 
-    /// True if a packet is encapsulated with its header before it is fragmented. If false, the
-    /// first fragment carries the header.
+    /// Returns true if a packet is encapsulated with its header before it is fragmented. If false,
+    /// the first fragment carries the header.
     fn cuts_with_header(&self) -> bool {
         false
     }
 
-    /// Appends the next frame in this profile's own format; returns false if the piece needs an
+    /// Appends the next frame in this profile's own format. Returns false if the piece needs an
     /// NDNLPv2 frame, which the service writes.
     fn write_frame(
         &mut self,
@@ -182,7 +187,7 @@ pub(crate) trait Recovery: Debug + Send {
         false
     }
 
-    /// The TxSequence of the next NDNLPv2 frame, if it carries one.
+    /// Returns the TxSequence of the next NDNLPv2 frame, if it carries one.
     fn transmission_number(&self) -> Option<u64> {
         None
     }
@@ -219,14 +224,14 @@ pub(crate) trait Recovery: Debug + Send {
         false
     }
 
-    /// When a frame without a packet is due.
+    /// Returns the time at which a frame without a packet is due.
     fn control_due(&self) -> Option<Time> {
         None
     }
 
-    // Frames that come in.
+    // Received frames.
 
-    /// True if frames with this first octet are in this profile's own format.
+    /// Returns true if frames with this first octet are in this profile's own format.
     fn has_format(&self, _first_octet: u8) -> bool {
         false
     }
@@ -241,7 +246,7 @@ pub(crate) trait Recovery: Debug + Send {
         Opened::Malformed
     }
 
-    /// True if a frame is useless without one of these fields.
+    /// Returns true if a frame is useless without one of these fields.
     fn needs(&self, _fields: FieldSet) -> bool {
         false
     }
@@ -251,37 +256,38 @@ pub(crate) trait Recovery: Debug + Send {
         Heard::default()
     }
 
-    // Time.
+    // Timers.
 
     /// Handles the passing of time. `idle`: no packet waits to be sent.
     fn handle_timeout(&mut self, _idle: bool, _turn: &mut Turn<'_>) {}
 
-    /// When to call [`Recovery::handle_timeout`].
+    /// Returns the time of the next call to [`Recovery::handle_timeout`].
     fn timer_due(&self) -> Option<Time> {
         None
     }
 
     // Lost pieces.
 
-    /// True if a lost piece should be retransmitted.
+    /// Returns true if a lost piece should be retransmitted.
     fn may_resend(&self, _now: Time, _piece: &Piece) -> bool {
         false
     }
 
-    /// True if lost pieces are sent before the packets that wait.
+    /// Returns true if lost pieces are sent before the waiting packets.
     fn resends_first(&self) -> bool {
         true
     }
 
-    /// True if the frame with this number has not been acknowledged since it was declared lost.
+    /// Returns true if the frame with this number has not been acknowledged since it was declared
+    /// lost.
     fn still_lost(&self, _number: u64) -> bool {
         false
     }
 
-    /// The piece that was declared lost under this number is not retransmitted.
+    /// Notes that the piece that was declared lost under this number is not retransmitted.
     fn give_up(&mut self, _number: u64) {}
 
-    /// No fragment of this packet is retransmitted.
+    /// Notes that no fragment of this packet is retransmitted.
     fn forget_packet(&mut self, _packet_id: u64) {}
 
     /// Updates estimates in `stats` and adds the outstanding frames.

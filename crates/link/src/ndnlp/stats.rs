@@ -48,9 +48,9 @@ pub struct LinkStats {
     /// Frames forgotten unacknowledged because too many were outstanding, or because the peer
     /// changed.
     pub abandoned: u64,
-    /// From the transmission of a frame to the detection of its loss.
+    /// Delays from the transmission of a frame to the detection of its loss.
     pub detection: Delays,
-    /// The same, from when the frame was queued.
+    /// Delays from the queueing of a frame to the detection of its loss.
     pub detection_from_queue: Delays,
     /// Single acknowledgements (or reports) piggybacked on packets.
     pub acks_carried: u64,
@@ -115,7 +115,7 @@ impl LinkStats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// None: reliability is off, or the peer does not support it.
+    /// No profile: reliability is off, or the peer does not support it.
     #[default]
     None,
     /// The paper's protocol.
@@ -135,8 +135,8 @@ pub struct Delays {
     pub total: Duration,
     /// The longest one.
     pub longest: Duration,
-    /// The number of delays shorter than 0.25 ms x 2^i but not than half of that; the last bucket
-    /// includes all longer ones too.
+    /// The number of delays below 0.25 ms x 2^i and not below half of that; the last bucket
+    /// includes all longer ones.
     pub buckets: [u64; 16],
 }
 
@@ -153,7 +153,7 @@ impl Delays {
         }
     }
 
-    /// The mean; `None` without any delay.
+    /// Returns the mean, or `None` without any delay.
     pub fn mean(&self) -> Option<Duration> {
         (self.count > 0).then(|| self.total.div_f64(self.count as f64))
     }
@@ -166,7 +166,7 @@ pub struct LinkDrops {
     pub malformed: u64,
     /// Packets for which the queue had no room.
     pub queue_full: u64,
-    /// Packets that cannot be made to fit the MTU.
+    /// Packets that do not fit the MTU.
     pub too_big: u64,
     /// Fragments whose numbers contradict those of their siblings or exceed a bound.
     pub bad_fragment: u64,
@@ -185,7 +185,7 @@ pub struct LinkDrops {
 }
 
 impl LinkDrops {
-    /// All drops together.
+    /// Returns the sum of all drops.
     pub fn total(&self) -> u64 {
         self.malformed
             + self.queue_full
@@ -218,7 +218,7 @@ impl LossMeter {
         self.share += (1.0 - self.share) / Self::FRAMES;
     }
 
-    /// A frame that was counted as lost was not.
+    /// Corrects the rate for a frame that was counted as lost but arrived.
     pub(crate) fn not_lost(&mut self) {
         self.share = (self.share - 1.0 / Self::FRAMES).max(0.0);
     }

@@ -63,7 +63,7 @@ fn write_paper(frame: &PaperFrame<'_>) -> Vec<u8> {
     out
 }
 
-/// The values of the frame, and the same encoded again.
+/// Returns the values of the frame, and its octets encoded again.
 fn read(frame: &[u8]) -> Option<(String, Vec<u8>)> {
     match frame.first()? & PROFILE_MASK {
         ADAPTIVE => {
@@ -71,7 +71,7 @@ fn read(frame: &[u8]) -> Option<(String, Vec<u8>)> {
         }
         PAPER => PaperFrame::decode(frame).map(|read| (format!("{read:?}"), write_paper(&read))),
         _ => {
-            // As a link that uses all fields does.
+            // All fields are decoded, as on a link that uses them.
             let read = LpPacket::decode(frame, false).ok()?;
             if !read.skipped.is_empty() {
                 return None;
@@ -100,7 +100,7 @@ fn read(frame: &[u8]) -> Option<(String, Vec<u8>)> {
 }
 
 #[test]
-fn every_vector_is_read_as_it_says_and_written_the_same() {
+fn every_vector_decodes_to_its_values_and_encodes_to_itself() {
     let text = include_str!("../../../../docs/protocols/vectors/belrp.txt");
     let lines: Vec<&str> = text
         .lines()

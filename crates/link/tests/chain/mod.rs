@@ -1,6 +1,6 @@
-//! The paper's linear topology [BELRP §IV-A]: a consumer, routers with content stores, a
-//! producer, and between them links with the link service under test at both ends. The forwarder
-//! here knows one name scheme and nothing else.
+//! The paper's linear topology [BELRP §IV-A]: a consumer, routers with content stores, a producer,
+//! and links between them with the link service under test at both ends. This forwarder knows only
+//! one name scheme.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
@@ -21,7 +21,7 @@ use whimbrel_sim::testbed::Net;
 pub(crate) const INTEREST_LEN: usize = 28;
 pub(crate) const DATA_LEN: usize = 1061;
 
-/// What to run. The default is Table I of the paper.
+/// The parameters of a run. The default is Table I of the paper.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     pub(crate) hops: usize,
@@ -29,7 +29,7 @@ pub(crate) struct Scenario {
     pub(crate) interests: u64,
     pub(crate) rate: f64,
     pub(crate) reliability: Reliability,
-    /// The queue is the link service's (`drain_rate`), not the link's.
+    /// True if the queue is the link service's (`drain_rate`), rather than the link's.
     pub(crate) own_queue: bool,
     pub(crate) seed: u64,
 }
@@ -48,15 +48,15 @@ impl Scenario {
     }
 }
 
-/// What came of it.
+/// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcome {
     /// Bytes of all frames on all links.
     pub(crate) bytes: u64,
     pub(crate) consumer_retransmissions: u64,
-    /// From an Interest's first transmission to its Data.
+    /// Delays from an Interest's first transmission to its Data.
     pub(crate) delays: Vec<Duration>,
-    /// All link services together.
+    /// The sum over all link services.
     pub(crate) links: Vec<LinkStats>,
     pub(crate) unsatisfied: u64,
 }
@@ -94,7 +94,7 @@ pub(crate) fn data(number: u64) -> Bytes {
     packet.into()
 }
 
-/// What a packet asks for or brings.
+/// Returns the number in a packet's name.
 fn number_of(packet: &[u8]) -> u64 {
     let at = if packet[0] == 0x05 { 10 } else { 12 };
     u64::from_be_bytes(packet[at..at + 8].try_into().unwrap())
@@ -102,7 +102,7 @@ fn number_of(packet: &[u8]) -> u64 {
 
 #[derive(Default)]
 struct Router {
-    /// Until when an Interest waits here.
+    /// The expiry of each pending Interest, and its last transmission.
     pending: BTreeMap<u64, (Time, Time)>,
     stored: BTreeSet<u64>,
 }
@@ -111,14 +111,14 @@ struct Consumer {
     rng: SeededRng,
     next: u64,
     next_at: Time,
-    /// First and latest transmission, and how often.
+    /// First and latest transmission, and the count of transmissions.
     waiting: BTreeMap<u64, (Time, Time, u32)>,
     next_check: Time,
     smoothed: Option<(f64, f64)>,
     backoff: u32,
 }
 
-/// ndnSIM's consumer looks for time-outs so often.
+/// The interval at which ndnSIM's consumer checks for timeouts.
 const CHECK: Duration = Duration::from_millis(50);
 
 impl Consumer {
@@ -144,14 +144,14 @@ impl Consumer {
     }
 }
 
-/// What a node is, by what it does with packets.
+/// The role of a node.
 enum Role {
     Consumer(Consumer),
     Router(Router),
     Producer,
 }
 
-/// Towards the consumer, and towards the producer: the numbers of a node's configured ports.
+/// The link numbers of a node's ports towards the consumer and towards the producer.
 const DOWN: usize = 0;
 const UP: usize = 1;
 
@@ -172,7 +172,7 @@ impl Node {
         }
     }
 
-    /// A consumer's Interests, when their time has come.
+    /// Sends the consumer's Interests that are due.
     fn express(&mut self, now: Time) {
         let Role::Consumer(consumer) = &mut self.role else {
             return;
@@ -218,8 +218,8 @@ impl Node {
             if router.stored.contains(&number) {
                 return self.send(now, DOWN, data(number));
             }
-            // A retransmission is forwarded unless the last one was only just now (NFD's
-            // suppression: 10 ms and more).
+            // A retransmission is forwarded unless the last one was very recent (NFD's suppression:
+            // 10 ms and more).
             let fresh = (now + Duration::from_millis(600), now);
             let pending = router.pending.entry(number).or_insert(fresh);
             let (expires, forwarded) = *pending;

@@ -1,4 +1,4 @@
-//! Two faces and the link between them, on the test bed.
+//! Two faces and the link between them, on the testbed.
 
 #![allow(
     dead_code,
@@ -19,7 +19,7 @@ use whimbrel_sim::link::{LinkSpec, Loss, Reorder};
 use whimbrel_sim::testbed::{Fault, Life, Net};
 use whimbrel_sim::{Direction, DuplexLink};
 
-/// A call of the link service that writes this often without end writes without end.
+/// Bound of the transmits at one moment. A link service beyond it transmits without end.
 const MAX_TRANSMITS: u32 = 100_000;
 
 /// One direction of a link.
@@ -34,7 +34,7 @@ pub fn losing(delay: Duration, loss: f64) -> LinkSpec {
     path(delay).with_loss(Loss::Independent(loss))
 }
 
-/// This share of frames falls behind.
+/// Returns a path on which this share of frames arrives late.
 pub fn reordering(share: f64, extra_delay: Duration) -> Option<Reorder> {
     Some(Reorder {
         probability: share,
@@ -42,18 +42,18 @@ pub fn reordering(share: f64, extra_delay: Duration) -> Option<Reorder> {
     })
 }
 
-/// A link service, and what came of it in all its lives.
+/// A link service, with the results of all its lives.
 pub struct End {
     pub service: LinkService,
     pub config: LinkServiceConfig,
-    /// Packets that came, with the header that they had and when.
+    /// Received packets, with their time and header.
     pub received: Vec<(Time, Bytes, LpHeader)>,
     pub given_up: Vec<Bytes>,
-    /// Every frame sent: when, and its bytes.
+    /// Every sent frame, with its time.
     pub frames: Vec<(Time, Vec<u8>)>,
     mtu: usize,
     port: Option<PortId>,
-    // Transmits at one moment, to catch one without end.
+    // Transmits at one moment, to detect an endless series.
     transmits: (Time, u32),
 }
 
@@ -75,7 +75,7 @@ impl End {
         }
     }
 
-    /// The process has died and starts again, without memory; what the test knows of it is kept.
+    /// Restarts the process without its memory; the test's records are kept.
     fn again(&mut self, life: &Life) -> End {
         let mut end = End {
             received: core::mem::take(&mut self.received),
@@ -106,7 +106,7 @@ impl Machine for End {
 
     fn handle_frames(&mut self, now: Time, _: PortId, frames: &[&[u8]]) {
         for frame in frames {
-            // As the medium pads it.
+            // The medium pads the frame.
             let mut frame = frame.to_vec();
             frame.resize(frame.len().max(self.config.smallest_frame), 0);
             let received = &mut self.received;
@@ -144,7 +144,7 @@ impl Machine for End {
         }
         let (at, count) = self.transmits;
         self.transmits = (now, if at == now { count + 1 } else { 0 });
-        assert!(count < MAX_TRANSMITS, "it sends without end");
+        assert!(count < MAX_TRANSMITS, "it transmits without end");
         Some(Transmit {
             port,
             size: written.size,
@@ -213,7 +213,7 @@ impl Faces {
         self.at(end, |end, now| end.service.send(now, packet, None));
     }
 
-    /// A frame that the other end did not send.
+    /// Delivers a frame that the other end did not send.
     pub fn hand_in(&mut self, end: usize, frame: &[u8]) {
         self.at(end, |end, now| {
             end.service.handle_frame(now, frame, &mut |_| {})
@@ -229,8 +229,8 @@ impl Faces {
         self.at(end, |end, _| end.set_mtu(mtu));
     }
 
-    /// Which of the frames that an end sends from now on are lost, the first one first; then as its
-    /// path says.
+    /// Decides the loss of the next frames of an end by `script`, in order; after it, the path's
+    /// own loss applies.
     pub fn lose(&mut self, end: usize, script: &[bool]) {
         self.net.lose(0, Direction::BOTH[end], script);
     }
@@ -243,7 +243,7 @@ impl Faces {
         self.net.set_healthy(0, direction, &spec).unwrap();
     }
 
-    /// Nothing that an end sends from now on arrives.
+    /// Loses everything that an end sends from now on, for a time.
     pub fn cut(&mut self, end: usize, lasts: Duration) {
         self.net.strike(&Fault::Outage {
             link: 0,
@@ -252,7 +252,7 @@ impl Faces {
         });
     }
 
-    /// Both paths only delay what they carry.
+    /// Makes both paths only delay frames.
     pub fn heal(&mut self) {
         for end in 0..2 {
             self.path(end, |spec| *spec = path(spec.delay));
@@ -260,7 +260,7 @@ impl Faces {
         self.net.end_faults();
     }
 
-    /// Runs until `until`; true if nothing is left to happen.
+    /// Runs until `until`. Returns true if no event is left.
     pub fn run(&mut self, until: Time) -> bool {
         let idle = self.net.run_until_idle(until);
         self.net.run_until(until);
@@ -272,7 +272,7 @@ impl Faces {
     }
 }
 
-/// An Interest or a Data of `len` bytes that begins with `tag`, as far as there is room.
+/// Returns an Interest or a Data of `len` bytes that begins with `tag`, as far as there is room.
 pub fn packet(data: bool, tag: u64, len: usize) -> Bytes {
     let mut value = tag.to_be_bytes().to_vec();
     value.resize(len.max(12) - 2, tag as u8);
@@ -281,7 +281,7 @@ pub fn packet(data: bool, tag: u64, len: usize) -> Bytes {
     packet.into()
 }
 
-/// The tag of a packet made by [`packet`].
+/// Returns the tag of a packet made by [`packet`].
 pub fn tag(packet: &[u8]) -> u64 {
     let start = whimbrel_ndn_packet::tlv::header_len(packet).unwrap();
     u64::from_be_bytes(packet[start..start + 8].try_into().unwrap())

@@ -1,4 +1,4 @@
-//! Two hops and the link between them, on the test bed.
+//! Two hops and the link between them, on the testbed.
 
 #![allow(
     dead_code,
@@ -19,7 +19,7 @@ use whimbrel_sim::link::{LinkSpec, LinkStats, QueueLimit, Rate, Reorder};
 use whimbrel_sim::testbed::{Fault, Life, Net};
 use whimbrel_sim::{Direction, DuplexLink};
 
-/// One direction of a link; a rate of 0 is no limit.
+/// Returns one direction of a link; a rate of 0 is unlimited.
 pub fn path(bits_per_second: u64, delay: Duration) -> LinkSpec {
     let rate = match bits_per_second {
         0 => Rate::Unlimited,
@@ -33,7 +33,7 @@ pub fn path(bits_per_second: u64, delay: Duration) -> LinkSpec {
     }
 }
 
-/// This share of frames falls behind.
+/// Returns a path on which this share of frames arrives late.
 pub fn reordering(share: f64, extra_delay: Duration) -> Option<Reorder> {
     Some(Reorder {
         probability: share,
@@ -41,14 +41,14 @@ pub fn reordering(share: f64, extra_delay: Duration) -> Option<Reorder> {
     })
 }
 
-/// A chunk that came, and in which run of the process.
+/// A received chunk, with the run of the process that received it.
 pub struct Arrival {
     pub chunk: Bytes,
     pub incarnation: u64,
 }
 
 impl Arrival {
-    /// The tag that [`chunk`] put into its first eight bytes.
+    /// Returns the tag that [`chunk`] put into its first eight bytes.
     pub fn tag(&self) -> u64 {
         self.chunk[..8]
             .iter()
@@ -56,20 +56,20 @@ impl Arrival {
     }
 }
 
-/// A hop with room of its own, and what came of it in all its lives.
+/// A hop with its own budget, and the results of all its lives.
 pub struct End {
     pub hop: Hop,
     pub budget: PacketBudget,
     pub config: HopConfig,
     pub received: Vec<Arrival>,
-    // Room of received chunks that is not yet released, in packets.
+    // Room of received chunks that is not released yet, in packets.
     held: u32,
     pub delivered: Vec<u64>,
     pub events: Vec<(Time, HopEvent)>,
     /// Received chunks keep their room until the test releases it.
     pub hold: bool,
     pub frames: u64,
-    /// Calls that a driver would make to send them.
+    /// The system calls that a driver would make to send them.
     pub transmits: u64,
     port: Option<PortId>,
 }
@@ -91,8 +91,8 @@ impl End {
         }
     }
 
-    /// The process has died and starts again, without memory. What it held for others is gone; what
-    /// the test knows of it is kept.
+    /// Restarts the process without its memory. Room held for others is lost; the test's records
+    /// are kept.
     fn again(&mut self, life: &Life) -> End {
         let mut config = self.config.clone();
         config.incarnation += 1;
@@ -107,13 +107,13 @@ impl End {
         }
     }
 
-    /// Lets go of all received chunks.
+    /// Releases the room of all received chunks.
     pub fn release(&mut self, now: Time) {
         self.budget.release(core::mem::take(&mut self.held));
         self.hop.budget_released(now, &mut self.budget);
     }
 
-    /// Notes what the hop has to say; false if it has nothing to say.
+    /// Records an event of the hop. Returns false if there is none.
     fn note(&mut self, now: Time) -> bool {
         let mut any = false;
         while let Some(event) = self.hop.poll_event() {
@@ -257,7 +257,7 @@ impl Pair {
         });
     }
 
-    /// Received chunks keep their room, or let go of it.
+    /// Makes received chunks keep or release their room.
     pub fn hold(&mut self, end: usize, hold: bool) {
         self.at(end, |end, now| {
             end.hold = hold;
@@ -278,7 +278,7 @@ impl Pair {
         self.net.restart(end, 0);
     }
 
-    /// Nothing that is sent from now on arrives.
+    /// Loses everything that is sent from now on, for a time.
     pub fn cut(&mut self, lasts: Duration) {
         self.net.strike(&Fault::Outage {
             link: 0,
@@ -293,7 +293,7 @@ impl Pair {
         self.net.sim().link_stats(link, Direction::BOTH[end])
     }
 
-    /// Goes on to the next thing that happens, if it is before `end`.
+    /// Processes the next event if it is before `end`.
     pub fn step(&mut self, end: Time) -> bool {
         self.net.step(end)
     }
@@ -303,7 +303,7 @@ impl Pair {
         while self.step(end) {}
     }
 
-    /// Runs until `done` or `end`; true if it is done.
+    /// Runs until `done` or `end`. Returns true if it is done.
     pub fn drive_until(&mut self, end: Time, done: impl Fn(&Pair) -> bool) -> bool {
         loop {
             if done(self) {
@@ -316,7 +316,7 @@ impl Pair {
     }
 }
 
-/// `len` bytes that depend on `tag` and on their place.
+/// Returns `len` bytes that depend on `tag` and on their position.
 pub fn chunk(tag: u64, len: usize) -> Bytes {
     let mut rng = SeededRng::new(tag);
     let mut bytes = tag.to_be_bytes().to_vec();

@@ -77,6 +77,22 @@ pub struct Route {
     pub to: Guid,
     /// The next hop.
     pub via: NextHop,
+    /// Lower is better; among equals the route named first is preferred.
+    pub preference: u16,
+    /// Share of a divided flow [MF-5G §III] among routes of the same preference; at least 1.
+    pub weight: u16,
+}
+
+impl Route {
+    /// A route of preference 0 and weight 1.
+    pub fn new(to: Guid, via: NextHop) -> Route {
+        Route {
+            to,
+            via,
+            preference: 0,
+            weight: 1,
+        }
+    }
 }
 
 /// A neighbour, by its GUID or by the number of the configured link to it.

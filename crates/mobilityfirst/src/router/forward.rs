@@ -300,6 +300,10 @@ impl Router {
         }
         let header = &outgoing.chunk.header;
         let name = header.extensions.via.unwrap_or(header.destination);
+        if !self.names.may_ask(now, &name, outgoing.from) {
+            self.effects.counters.lookups_deferred += 1;
+            return self.store_or_give_up(now, outgoing);
+        }
         match self.names.look_up(now, name) {
             Lookup::Resolved(answer) => self.bind(now, outgoing, name, &answer),
             Lookup::NotFound => self.handle_unresolvable(now, outgoing, name, Failure::NotFound),

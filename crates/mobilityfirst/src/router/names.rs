@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use whimbrel_core::{Guid, Time, WallClock};
+use whimbrel_core::{Guid, PortId, Time, WallClock};
 use whimbrel_gnrs::{Answer, Kind, Lookup, MemoryStore, Record, Resolver, Store, StoreLimits};
 
 use crate::links::ChunkToSend;
@@ -17,6 +17,9 @@ const LIMITS: StoreLimits = StoreLimits {
 };
 /// Maximum of contents remembered as no longer served.
 const MAX_NOT_SERVED: usize = 4096;
+/// Maximum of names that chunks of one port wait for at a time: a quarter of what the resolver asks
+/// at a time, so that a neighbour that makes up names does not keep others from asking.
+const MAX_NAMES_PER_PORT: usize = 1024;
 /// Maximum of expired records that are removed with each new one.
 const EXPIRED_AT_ONCE: usize = 4;
 
@@ -70,6 +73,8 @@ pub(super) struct Names {
     wall: WallClock,
     // By the looked-up name. The back-pressure buffer bounds their number.
     waiting: BTreeMap<Guid, Vec<ChunkToSend>>,
+    // Names that the first waiting chunk of came in on each port.
+    names_by_port: BTreeMap<PortId, usize>,
 }
 
 impl Names {
@@ -81,6 +86,7 @@ impl Names {
             has_service,
             wall,
             waiting: BTreeMap::new(),
+            names_by_port: BTreeMap::new(),
         }
     }
 
@@ -151,13 +157,120 @@ impl Names {
         }
     }
 
+    /// True if a chunk that came in on `from` may cause a query about this name.
+    pub(super) fn may_ask(&self, now: Time, name: &Guid, from: Option<PortId>) -> bool {
+        let asked = from.and_then(|from| self.names_by_port.get(&from));
+        !self.has_service
+            || asked.is_none_or(|asked| *asked < MAX_NAMES_PER_PORT)
+            || self.waiting.contains_key(name)
+            || self.resolver.known(now, name).is_some()
+    }
+
     /// Lets a chunk wait for the answer about this name.
     pub(super) fn wait(&mut self, name: Guid, outgoing: ChunkToSend) {
-        self.waiting.entry(name).or_default().push(outgoing);
+        let waiting = self.waiting.entry(name).or_default();
+        if let Some(from) = outgoing.from.filter(|_| waiting.is_empty()) {
+            *self.names_by_port.entry(from).or_default() += 1;
+        }
+        waiting.push(outgoing);
     }
 
     /// The chunks that wait for this name.
     pub(super) fn take_waiting(&mut self, name: &Guid) -> Vec<ChunkToSend> {
-        self.waiting.remove(name).unwrap_or_default()
+        let waiting = self.waiting.remove(name).unwrap_or_default();
+        if let Some(from) = waiting.first().and_then(|first| first.from)
+            && let Some(names) = self.names_by_port.get_mut(&from)
+        {
+            *names -= 1;
+            if *names == 0 {
+                self.names_by_port.remove(&from);
+            }
+        }
+        waiting
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use proptest::prelude::*;
+    use whimbrel_core::SeededRng;
+    use whimbrel_gnrs::ResolverConfig;
+
+    use super::*;
+    use crate::charge::Charge;
+    use crate::chunk::{Chunk, Message};
+    use crate::room::Room;
+    use crate::wire::{NetworkHeader, ServiceId, UpperProtocol};
+
+    fn names() -> Names {
+        let wall = WallClock::new(1_800_000_000_000);
+        let config = ResolverConfig::default();
+        Names::new(Resolver::new(config, wall, SeededRng::new(1)), true, wall)
+    }
+
+    fn numbered(number: u64) -> Guid {
+        let mut name = [1; 32];
+        name[..8].copy_from_slice(&number.to_be_bytes());
+        Guid(name)
+    }
+
+    fn chunk(from: Option<u32>) -> ChunkToSend {
+        let (service, upper) = (ServiceId::UNICAST, UpperProtocol::Transport);
+        ChunkToSend {
+            chunk: Chunk {
+                header: NetworkHeader::new(service, upper, Guid([2; 32]), Guid([3; 32])),
+                message: Message {
+                    head: Bytes::new(),
+                    body: Bytes::new(),
+                },
+            },
+            room: Room::default(),
+            charge: Charge::default(),
+            from: from.map(PortId),
+        }
+    }
+
+    #[test]
+    fn one_port_takes_a_part_of_the_queries_and_no_more() {
+        let mut names = names();
+        let (greedy, other) = (Some(PortId(1)), Some(PortId(2)));
+        for number in 0..MAX_NAMES_PER_PORT as u64 {
+            assert!(names.may_ask(Time::ZERO, &numbered(number), greedy));
+            names.wait(numbered(number), chunk(Some(1)));
+        }
+        let one_more = numbered(1 << 32);
+        assert!(!names.may_ask(Time::ZERO, &one_more, greedy));
+        assert!(names.may_ask(Time::ZERO, &one_more, other));
+        assert!(names.may_ask(Time::ZERO, &one_more, None));
+        // What is asked already costs nothing.
+        assert!(names.may_ask(Time::ZERO, &numbered(5), greedy));
+        names.take_waiting(&numbered(5));
+        assert!(names.may_ask(Time::ZERO, &one_more, greedy));
+    }
+
+    proptest! {
+        /// Compares with the first waiting chunk of each name.
+        #[test]
+        fn the_names_of_each_port_are_counted(
+            steps in prop::collection::vec((any::<bool>(), 0u64..6, prop::option::of(0u32..3)), 0..100),
+        ) {
+            let mut names = names();
+            let mut model: BTreeMap<u64, (Option<u32>, usize)> = BTreeMap::new();
+            for (waits, number, from) in steps {
+                if waits {
+                    names.wait(numbered(number), chunk(from));
+                    model.entry(number).or_insert((from, 0)).1 += 1;
+                } else {
+                    let expected = model.remove(&number).map_or(0, |(_, chunks)| chunks);
+                    prop_assert_eq!(names.take_waiting(&numbered(number)).len(), expected);
+                }
+                let mut by_port = BTreeMap::new();
+                for from in model.values().filter_map(|(from, _)| *from) {
+                    *by_port.entry(PortId(from)).or_insert(0) += 1;
+                }
+                prop_assert_eq!(&names.names_by_port, &by_port);
+            }
+        }
     }
 }

@@ -33,28 +33,27 @@ impl Routes {
         if !neighbours.is_empty() {
             return neighbours;
         }
-        let mut vias = self
+        let branch = |via: &NextHop| {
+            let port = match via {
+                NextHop::Neighbour(guid) => links.port_of(guid),
+                NextHop::Link(link) => links.port_of_link(*link),
+            };
+            port.map(over)
+        };
+        let mut routes = self
             .routes
             .iter()
             .filter(|route| route.to == *address)
-            .map(|route| &route.via)
             .peekable();
-        let default = match vias.peek() {
-            Some(_) => None,
-            None => self.default.as_ref(),
-        };
-        // Ports that are named first are preferred.
-        let ports = vias.chain(default).enumerate();
-        ports
-            .filter_map(|(preference, via)| {
-                let port = match via {
-                    NextHop::Neighbour(guid) => links.port_of(guid),
-                    NextHop::Link(link) => links.port_of_link(*link),
-                };
-                let preference = preference as u32;
-                port.map(|port| Branch {
-                    preference,
-                    ..over(port)
+        if routes.peek().is_none() {
+            return self.default.as_ref().and_then(branch).into_iter().collect();
+        }
+        routes
+            .filter_map(|route| {
+                Some(Branch {
+                    preference: u32::from(route.preference),
+                    weight: u32::from(route.weight),
+                    ..branch(&route.via)?
                 })
             })
             .collect()

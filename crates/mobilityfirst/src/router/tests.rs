@@ -14,7 +14,7 @@ use whimbrel_sim::link::LinkSpec;
 use whimbrel_sim::{AnyMachine, DuplexLink, testbed};
 
 use super::store::StoreLimits;
-use super::{Observer, Passing, ProxyPolicy, Router, RouterConfig, Verdict};
+use super::{NextHop, Observer, Passing, ProxyPolicy, Route, Router, RouterConfig, Verdict};
 use crate::chunk::Chunk;
 use crate::links::ChunkToSend;
 use crate::wire::{
@@ -105,6 +105,11 @@ fn port(neighbour: usize) -> PortId {
 impl Net {
     /// A router with a neighbour of each of these names.
     fn new(names: &[Guid]) -> Net {
+        Net::with_routes(names, Vec::new())
+    }
+
+    /// The same with static routes.
+    fn with_routes(names: &[Guid], routes: Vec<Route>) -> Net {
         let config = RouterConfig {
             guid: ROUTER,
             wall: WallClock::new(UNIX_MS),
@@ -115,7 +120,7 @@ impl Net {
                 per_flow: 64 << 20,
                 lifetime: Duration::from_secs(60),
             },
-            routes: Vec::new(),
+            routes,
             default_route: None,
             name_servers: Vec::new(),
             proxy: ProxyPolicy::default(),
@@ -344,6 +349,36 @@ fn a_flow_is_divided_among_the_addresses_of_its_destination_by_weight() {
     };
     assert!(reached(1).all(|address| address == first));
     assert!(reached(2).all(|address| address == second));
+}
+
+#[test]
+fn static_routes_to_one_router_divide_a_flow_by_weight_and_keep_the_worse_one_in_reserve() {
+    let names = [Guid([3; 32]), Guid([4; 32]), Guid([5; 32])];
+    let far = Guid([9; 32]);
+    let route = |neighbour: usize, preference, weight| Route {
+        preference,
+        weight,
+        ..Route::new(far, NextHop::Neighbour(names[neighbour]))
+    };
+    // The best routes are not written first.
+    let routes = vec![route(2, 1, 9), route(0, 0, 3), route(1, 0, 1)];
+    let mut net = Net::with_routes(&names, routes);
+    let send = |net: &mut Net, service, indexes: core::ops::Range<u32>| {
+        net.with_router(|router, now| {
+            for index in indexes {
+                router.say(now, data(service, far, index, 1000));
+            }
+        });
+        net.run(Duration::from_secs(1));
+        [1, 2, 3].map(|neighbour| net.received(neighbour).len())
+    };
+    assert_eq!(send(&mut net, ServiceId::UNICAST, 0..10), [10, 0, 0]);
+    assert_eq!(send(&mut net, ServiceId::MULTIHOMING, 10..50), [40, 10, 0]);
+    let router = net.bed.id(0);
+    for neighbour in [1, 2] {
+        net.bed.sim_mut().close_port(router, port(neighbour));
+    }
+    assert_eq!(send(&mut net, ServiceId::MULTIHOMING, 50..55), [40, 10, 5]);
 }
 
 /// Stores chunks in transit, and answers requests for one that it has.

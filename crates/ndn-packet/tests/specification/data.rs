@@ -37,7 +37,7 @@ fn a_data_needs_a_name_and_a_signature() {
 }
 
 #[test]
-fn meta_info_says_what_the_content_is() {
+fn meta_info_describes_the_content() {
     let with = |meta: &str| format!("{NAME} {meta} 150178 {DIGEST_INFO} {DIGEST_VALUE}");
     let wire = packet(6, &with("140c 180103 190203e8 1a03 32010a"));
     let data = DataRef::decode(&wire).expect("a Data");

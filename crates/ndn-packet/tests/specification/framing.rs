@@ -96,7 +96,7 @@ fn a_non_negative_integer_has_1_2_4_or_8_octets() {
 }
 
 #[test]
-fn nothing_follows_a_packet_and_nothing_is_cut_off() {
+fn trailing_octets_and_truncated_packets_are_refused() {
     let wire = packet(6, &format!("{NAME} 1502 0102 {DIGEST_INFO} {DIGEST_VALUE}"));
     for end in 0..wire.len() {
         assert!(DataRef::decode(&wire[..end]).is_err(), "{end} octets");

@@ -9,7 +9,7 @@ use crate::wire::{lp_error, packet};
 #[test]
 fn link_header_fields_come_once_in_ascending_order_and_the_fragment_last() {
     assert_eq!(lp_error(""), None, "IDLE");
-    assert_eq!(lp_error("5000"), None, "an empty fragment is none");
+    assert_eq!(lp_error("5000"), None, "an empty fragment counts as none");
     assert_eq!(lp_error("5108 0000000000000001 5003 050100"), None);
     assert_eq!(
         lp_error("5003 050100 5108 0000000000000001"),
@@ -125,7 +125,7 @@ fn a_nack_has_a_reason_or_none() {
 }
 
 #[test]
-fn fields_are_written_in_the_order_that_receivers_ask_for() {
+fn fields_are_written_in_the_order_that_receivers_require() {
     let header = LpHeader {
         pit_token: Some(vec![1; 4].into()),
         nack: Some(NackReason::Duplicate),

@@ -78,7 +78,7 @@ fn uris_are_read_in_every_form() {
 }
 
 #[test]
-fn a_uri_that_is_none_says_why() {
+fn errors_of_invalid_uris_give_the_reason() {
     let error = |uri: &str| uri.parse::<Name>().expect_err(uri);
     assert!(matches!(error("//a"), ParseNameError::Empty(_)));
     assert!(matches!(error("/a//b"), ParseNameError::Empty(_)));

@@ -1,4 +1,4 @@
-//! Packets written in hexadecimal, and what is wrong with them.
+//! Packets written in hexadecimal, and the errors in them.
 
 use whimbrel_ndn_packet::tlv::{self, DecodeError};
 use whimbrel_ndn_packet::{DataRef, InterestRef, LpPacket, Name};

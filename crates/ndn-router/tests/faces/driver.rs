@@ -1,5 +1,5 @@
-//! A router on the test bed, whose wishes are answered by hand: its ports come, go and block as the
-//! test says.
+//! A router on the testbed whose port requests are answered by hand: the test opens, closes and
+//! blocks its ports.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -24,18 +24,18 @@ use whimbrel_sim::testbed::{Heard, Net, Probe};
 use whimbrel_sim::{AnyMachine, Direction, DuplexLink};
 
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Callers are turned away when there are so many faces.
+/// The number of faces at which inbound peers are refused.
 pub(crate) const MAX_FACES: usize = 8;
 pub(crate) const MTU: usize = 1400;
-/// The nodes of the bed: the router, and who is at the other end of all its ports.
+/// The nodes of the testbed: the router, and the peer at the other end of all its ports.
 const ROUTER: usize = 0;
 const OTHERS: usize = 1;
 
-/// A port as its driver sees it.
+/// The driver's state of a port.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Port {
     stream: bool,
-    /// The router wants it closed; it goes when the test says so.
+    /// The router wants it closed; the test closes it.
     pub(crate) closing: bool,
 }
 
@@ -44,15 +44,15 @@ type Ports = BTreeMap<PortId, Port>;
 
 pub(crate) struct Driver {
     net: Net<AnyMachine<()>>,
-    // The bed looks at them while the router sends.
+    // Shared with the testbed, which reads it while the router sends.
     ports: Rc<RefCell<Ports>>,
-    // The router's port, by that at its other end.
+    // The router's port, by the port at its other end.
     other_ends: BTreeMap<PortId, PortId>,
     /// Requests to open that have not been answered.
     pub(crate) opens: VecDeque<(PortToken, Endpoint)>,
-    /// Ports that the router wanted to keep, in the order in which it did.
+    /// Ports that the router asked to keep, in that order.
     pub(crate) kept: Vec<PortId>,
-    /// Packets sent by streams, and frames sent by others.
+    /// Packets sent on streams, and frames sent on other ports.
     pub(crate) sent: Vec<(PortId, Bytes)>,
     next_descriptor: i32,
     nonces: u32,
@@ -118,7 +118,7 @@ impl Driver {
         result
     }
 
-    /// Ports that are up.
+    /// Returns the ports that are up.
     pub(crate) fn ports(&self) -> Ports {
         self.ports.borrow().clone()
     }
@@ -134,7 +134,7 @@ impl Driver {
         let link = DuplexLink::ip(LinkSpec::default(), LinkSpec::default(), mtu)
             .with_origins(origin, PortOrigin::Configured(0))
             .with_media(medium, Medium::Unaddressed);
-        // The port is known before the router hears of it and speaks.
+        // The port must be known before the router is told of it and sends.
         let next = PortId(2 * self.other_ends.len() as u32);
         let closing = false;
         let known = Port { stream, closing };
@@ -144,7 +144,7 @@ impl Driver {
         let (port, ports) = (made.a, Rc::clone(&self.ports));
         let tap = move |_, frame| {
             let closing = ports.borrow().get(&port).is_some_and(|it| it.closing);
-            assert!(!closing, "a frame to a port that is to be closed");
+            assert!(!closing, "a frame to a port that must be closed");
             vec![frame]
         };
         let sim = self.net.sim_mut();
@@ -154,7 +154,7 @@ impl Driver {
         port
     }
 
-    /// A program on this machine.
+    /// Adds a program on this machine.
     pub(crate) fn program(&mut self) -> PortId {
         let descriptor = self.next_descriptor;
         self.next_descriptor += 1;
@@ -166,13 +166,13 @@ impl Driver {
         self.up(PortOrigin::Local, medium)
     }
 
-    /// The port that was asked for first.
+    /// Opens the port that was requested first.
     pub(crate) fn opened(&mut self) -> PortId {
         let (token, endpoint) = self.opens.pop_front().expect("a request to open");
         self.up(PortOrigin::Opened(token), medium(&endpoint))
     }
 
-    /// Refuses what was asked for first.
+    /// Refuses the first request.
     pub(crate) fn refuse(&mut self) {
         let (token, _) = self.opens.pop_front().expect("a request to open");
         let refusal = OpenRefusal::Failed(String::from("no route to host"));
@@ -211,7 +211,7 @@ impl Driver {
         self.with_router(|router, now| router.handle_frames(now, port, frames));
     }
 
-    /// Lets time pass; deadlines are kept to the nanosecond.
+    /// Runs for `duration`; deadlines are kept to the nanosecond.
     pub(crate) fn pass(&mut self, duration: Duration) {
         self.pass_until(self.now() + duration);
     }
@@ -225,7 +225,7 @@ impl Driver {
         self.router().poll_timeout().map(|deadline| deadline.at)
     }
 
-    /// Takes down what the router wishes and has sent by now.
+    /// Records the router's requests and sent frames.
     fn note(&mut self) {
         self.net.run_for(Duration::ZERO);
         while let Some((_, request)) = self.net.sim_mut().poll_request() {
@@ -262,7 +262,7 @@ impl Driver {
         }
     }
 
-    /// What has been sent by a port since this was asked last, without link headers.
+    /// Returns the packets sent on a port since the last call, without link headers.
     pub(crate) fn packets(&mut self, port: PortId) -> Vec<Bytes> {
         let mut packets = Vec::new();
         self.sent.retain(|(to, frame)| {
@@ -275,8 +275,8 @@ impl Driver {
         packets
     }
 
-    /// Has `consumer` ask for `name`; true if the Interest leaves by `producer`, which answers, and
-    /// the Data comes back.
+    /// Sends an Interest for `name` from `consumer`. Returns true if it leaves by `producer`, which
+    /// answers, and the Data returns.
     pub(crate) fn exchange(&mut self, consumer: PortId, producer: PortId, name: &str) -> bool {
         self.sent.clear();
         let interest = self.interest(name);
@@ -299,7 +299,7 @@ impl Driver {
         .encode()
     }
 
-    /// A command Interest, such as `faces/create`.
+    /// Returns a command Interest, such as `faces/create`.
     pub(crate) fn command(&mut self, command: &str, parameters: &ControlParameters) -> Vec<u8> {
         let (module, verb) = command.split_once('/').unwrap();
         self.nonces += 1;
@@ -315,7 +315,7 @@ impl Driver {
         )
     }
 
-    /// Has a program send a command; the answer, if it comes at once.
+    /// Sends a command from a program. Returns the response if it is immediate.
     pub(crate) fn ask(
         &mut self,
         program: PortId,
@@ -351,7 +351,7 @@ impl Driver {
         answer.expect("answered at once")
     }
 
-    /// The one answer that has come to a program, if any.
+    /// Returns the one response that a program has received, if any.
     pub(crate) fn answer(&mut self, program: PortId) -> Option<ControlResponse> {
         let packets = self.packets(program);
         assert!(packets.len() <= 1, "more than one answer");
@@ -362,7 +362,7 @@ impl Driver {
         self.router().face_of(port).expect("a face on the port")
     }
 
-    /// True if the face is there and up; `None` if it is not there.
+    /// Returns true if the face is up, or `None` if it does not exist.
     pub(crate) fn is_up(&self, face: FaceId) -> Option<bool> {
         self.router().forwarder().face(face).map(|face| face.up)
     }
@@ -412,7 +412,7 @@ fn medium(endpoint: &Endpoint) -> Medium {
     }
 }
 
-/// As the configuration asks for faces.
+/// Returns settings of a face as configured.
 pub(crate) fn configured(persistency: Persistency) -> FaceSettings {
     let info = PortInfo {
         label: String::new(),

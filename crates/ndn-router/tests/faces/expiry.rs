@@ -1,4 +1,4 @@
-//! Callers that fall silent, and callers beyond the most that there may be.
+//! Inbound peers that fall silent, and those beyond the bound.
 
 use core::time::Duration;
 
@@ -7,7 +7,7 @@ use whimbrel_forwarder::{FaceId, Persistency};
 
 use crate::driver::{Driver, IDLE_TIMEOUT, MAX_FACES, tcp_medium, udp_medium};
 
-/// How often a router looks for silent faces.
+/// The interval at which a router checks for silent faces.
 const CHECK: Duration = Duration::from_secs(5);
 
 fn caller(driver: &mut Driver, host: u8) -> (PortId, FaceId) {
@@ -22,7 +22,7 @@ fn a_caller_of_datagrams_ends_when_it_is_silent_for_too_long_and_one_of_a_stream
     let stream = driver.face(stream);
     let (port, face) = caller(&mut driver, 9);
     driver.pass(IDLE_TIMEOUT - CHECK);
-    // Any frame is a sign of life, even one that makes no sense.
+    // Any frame is a sign of life, even an invalid one.
     driver.frames(port, &[&[0xff]]);
     driver.pass(IDLE_TIMEOUT - Duration::from_nanos(1));
     assert_eq!(driver.is_up(face), Some(true));
@@ -35,7 +35,7 @@ fn a_caller_of_datagrams_ends_when_it_is_silent_for_too_long_and_one_of_a_stream
 }
 
 #[test]
-fn a_caller_that_management_keeps_does_not_end_and_its_driver_is_told() {
+fn a_caller_kept_by_management_does_not_expire_and_its_driver_is_told() {
     let mut driver = Driver::new();
     let program = driver.program();
     for persistency in [Persistency::Persistent, Persistency::Permanent] {
@@ -49,7 +49,7 @@ fn a_caller_that_management_keeps_does_not_end_and_its_driver_is_told() {
 }
 
 #[test]
-fn a_kept_caller_that_is_let_go_ends_when_it_is_silent() {
+fn a_caller_that_is_no_longer_kept_expires_when_silent() {
     let mut driver = Driver::new();
     let program = driver.program();
     let (port, face) = caller(&mut driver, 9);
@@ -63,7 +63,7 @@ fn a_kept_caller_that_is_let_go_ends_when_it_is_silent() {
 }
 
 #[test]
-fn callers_beyond_the_most_faces_are_turned_away_until_another_ends() {
+fn callers_beyond_the_maximum_of_faces_are_refused_until_another_ends() {
     let mut driver = Driver::new();
     let ports: Vec<PortId> = (0..MAX_FACES)
         .map(|host| caller(&mut driver, host as u8).0)

@@ -1,4 +1,4 @@
-//! Faces of a whole router: how they come, go and come back.
+//! Faces of a whole router: creation, loss and reopening.
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 mod driver;

@@ -15,7 +15,7 @@ fn to(uri: &str) -> ControlParameters {
     }
 }
 
-/// Has a program create a face to host 7; the answer waits for the port.
+/// Makes a program create a face to host 7; the response waits for the port.
 fn create(driver: &mut Driver, program: PortId) {
     let wanted = to("udp4://192.0.2.7:6363");
     assert_eq!(driver.ask(program, "faces/create", &wanted), None);
@@ -65,7 +65,7 @@ fn a_destroyed_face_is_gone_at_once_and_its_port_is_closed() {
     assert!(driver.destroy(program, face).is_success());
     assert_eq!(driver.is_up(face), None);
     assert!(driver.is_closing(port));
-    // What still comes by it is nobody's.
+    // Frames that still arrive on its port belong to no face.
     driver.frames(port, &[&[5, 0]]);
     driver.down(port);
     assert_eq!(driver.is_up(FaceId(face.0 + 1)), None);

@@ -1,5 +1,5 @@
-//! A router against a model that knows which faces there must be, on which ports, and what must
-//! have been asked for, whatever happens in whatever order.
+//! A router compared with a model of its faces, their ports and the requests for ports, for events
+//! in any order.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,10 +19,10 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 const IDLE_CHECK: Duration = Duration::from_secs(5);
 const ASK_AGAIN: Duration = Duration::from_secs(10);
-/// Lifetime of a command Interest: later answers reach nobody.
+/// Lifetime of a command Interest; later responses are lost.
 const COMMAND_LIFETIME: Duration = Duration::from_secs(4);
 
-/// One thing that happens. Numbers choose among what there is.
+/// An event. Numbers choose among the present items.
 #[derive(Clone, Debug)]
 enum Act {
     Call { stream: bool },
@@ -59,7 +59,7 @@ fn frame() -> impl Strategy<Value = Frame> {
         3 => (0u8..4).prop_map(Frame::Interest),
         3 => (0u8..4, 0usize..5_000).prop_map(|(name, size)| Frame::Data(name, size)),
         1 => prop::collection::vec(any::<u8>(), 1..40).prop_map(Frame::Garbage),
-        // With the type of an LpPacket, which gets further.
+        // The type of an LpPacket makes the decoder read further.
         1 => prop::collection::vec(any::<u8>(), 1..40).prop_map(|rest| {
             let mut frame = vec![0x64, rest.len() as u8];
             frame.extend(rest);
@@ -94,11 +94,11 @@ fn act() -> impl Strategy<Value = Act> {
 }
 
 struct Face {
-    /// `None` while it is lost.
+    /// `None` while the port is lost.
     port: Option<PortId>,
     persistency: Persistency,
     stream: bool,
-    /// What it is opened to again; `None` if it cannot be.
+    /// The endpoint to reopen; `None` if it cannot be reopened.
     way_back: Option<Endpoint>,
     may_change: bool,
     wanted_mtu: Option<usize>,
@@ -108,7 +108,7 @@ struct Face {
     ask_at: Option<Time>,
 }
 
-/// What a port was asked for.
+/// The purpose of a requested port.
 #[derive(Clone, Debug)]
 enum Purpose {
     Configured(Persistency),
@@ -118,14 +118,14 @@ enum Purpose {
 
 struct Command {
     sent: Time,
-    /// The code that it must be answered with, once it must.
+    /// The status code of the response, once it is due.
     expected: Option<u64>,
     answered: bool,
 }
 
 struct Model {
     driver: Driver,
-    /// Sends the commands; its port always works.
+    /// The port that sends commands; it always works.
     manager: PortId,
     next_face: FaceId,
     next_host: u8,
@@ -133,10 +133,10 @@ struct Model {
     closing: BTreeSet<PortId>,
     kept: Vec<PortId>,
     mtu: BTreeMap<PortId, usize>,
-    /// What must have been asked for by the end of this moment.
+    /// The ports that must have been requested by the end of this moment.
     wanted: BTreeMap<Endpoint, Purpose>,
     asked: BTreeMap<PortToken, Purpose>,
-    /// Configured faces that were refused, and when.
+    /// Refused ports of configured faces, with the time.
     refused: BTreeMap<Endpoint, (Time, Persistency)>,
     commands: BTreeMap<Name, Command>,
 }
@@ -168,7 +168,7 @@ impl Model {
         self.next_host
     }
 
-    /// The ports that are up but the manager's, of which one is chosen.
+    /// Returns one of the ports that are up, except the manager's.
     fn port(&self, which: usize) -> Option<PortId> {
         let ports = self.driver.ports();
         let ports = || ports.keys().filter(|it| **it != self.manager);
@@ -351,7 +351,7 @@ impl Model {
         }
     }
 
-    /// A creation has come to its end: its command must be answered if anybody still waits.
+    /// Ends a creation: its command must be answered if its Interest is still pending.
     fn outcome(&mut self, command: &Name, code: u64) {
         let now = self.driver.now();
         let command = self.commands.get_mut(command).expect("known");
@@ -473,7 +473,7 @@ impl Model {
         self.command("faces/update", &parameters, Some(code));
     }
 
-    /// Largest frame of a face while its port is up; `None` on streams.
+    /// Returns the largest frame of a face while its port is up; `None` on streams.
     fn mtu_of(&self, face: &Face) -> Option<usize> {
         let port_mtu = *self.mtu.get(&face.port?)?;
         Some(
@@ -521,24 +521,24 @@ impl Model {
             } else if let Some((_, persistency)) = self.refused.remove(&endpoint) {
                 Purpose::Configured(persistency)
             } else {
-                panic!("{endpoint} is asked for without need");
+                panic!("{endpoint} is requested without need");
             };
             self.asked.insert(token, purpose);
         }
-        assert!(self.wanted.is_empty(), "not asked for: {:?}", self.wanted);
+        assert!(self.wanted.is_empty(), "not requested: {:?}", self.wanted);
         for (id, face) in &self.faces {
             let due = face.ask_at.is_some_and(|at| at <= now);
-            assert!(!due, "lost face {id} was not asked for");
+            assert!(!due, "lost face {id} was not requested");
         }
         for (endpoint, (since, _)) in &self.refused {
             assert!(
                 now < *since + ASK_AGAIN,
-                "{endpoint} was not asked for again"
+                "{endpoint} was not requested again"
             );
         }
     }
 
-    /// Silent callers end within one check after the time that they have.
+    /// Checks that silent inbound peers end within one check interval after their idle time.
     fn check_idle(&mut self) {
         let now = self.driver.now();
         let mut ended = Vec::new();
@@ -585,7 +585,8 @@ impl Model {
         }
     }
 
-    /// Commands are answered once, as they must be, and frames are no larger than their port takes.
+    /// Checks that each command is answered once and correctly, and that no frame exceeds the MTU
+    /// of its port.
     fn check_sent(&mut self) {
         for packet in self.driver.packets(self.manager) {
             let name = DataRef::decode(&packet).unwrap().name.to_name();
@@ -599,7 +600,7 @@ impl Model {
             assert_eq!(command.answered, command.expected.is_some(), "{name}");
         }
         for (port, frame) in core::mem::take(&mut self.driver.sent) {
-            // What is sent before a face ends is of no interest.
+            // Frames sent before a face ended do not matter.
             let face = self.faces.values().find(|it| it.port == Some(port));
             if let Some(mtu) = face.and_then(|face| self.mtu_of(face)) {
                 assert!(frame.len() <= mtu, "{} bytes on port {port}", frame.len());
@@ -607,7 +608,7 @@ impl Model {
         }
     }
 
-    /// Once everything that is asked for is given, no face stays down.
+    /// Grants every request, after which no face must stay down.
     fn recover(&mut self) {
         for _ in 0..3 {
             while !self.driver.opens.is_empty() {

@@ -37,12 +37,12 @@ fn with_face(persistency: Persistency) -> Net {
     }
 }
 
-/// The face is asked for again after exactly this pause.
+/// Checks that the face's port is requested again after exactly this pause.
 fn asked_after(driver: &mut Driver, pause: Duration) {
     driver.pass(pause - MOMENT);
-    assert!(driver.opens.is_empty(), "asked for before {pause:?}");
+    assert!(driver.opens.is_empty(), "requested before {pause:?}");
     driver.pass(MOMENT);
-    assert_eq!(driver.opens.len(), 1, "not asked for after {pause:?}");
+    assert_eq!(driver.opens.len(), 1, "not requested after {pause:?}");
     assert_eq!(driver.opens[0].1, udp(7));
 }
 
@@ -67,7 +67,7 @@ fn a_lost_permanent_face_is_asked_for_less_and_less_often_and_comes_back_as_the_
     assert_eq!(driver.is_up(face), Some(true));
     assert!(driver.exchange(program, again, "/far/1"), "with its route");
 
-    // The next loss begins anew.
+    // After the next loss, the pauses start at the shortest again.
     driver.pass(10 * SECOND);
     driver.down(again);
     asked_after(&mut driver, SECOND);
@@ -102,7 +102,7 @@ fn a_permanent_face_that_is_destroyed_while_it_is_lost_does_not_come_back() {
     driver.down(port);
     asked_after(&mut driver, SECOND);
     assert!(driver.destroy(program, face).is_success());
-    // The port was on its way.
+    // The request for its port is still open.
     let late = driver.opened();
     assert!(driver.is_closing(late));
     assert_eq!(driver.router().face_of(late), None);
@@ -143,7 +143,7 @@ fn a_configured_face_that_cannot_be_opened_is_asked_for_every_ten_seconds() {
 }
 
 #[test]
-fn a_permanent_face_that_nobody_can_call_back_ends_with_its_port() {
+fn a_permanent_face_without_a_way_back_ends_with_its_port() {
     let mut driver = Driver::new();
     let medium = whimbrel_core::Medium::UdpMulticast {
         interface: String::from("eth0"),
@@ -159,7 +159,7 @@ fn a_permanent_face_that_nobody_can_call_back_ends_with_its_port() {
 }
 
 #[test]
-fn a_caller_that_was_made_permanent_is_called_back_where_it_called_from() {
+fn a_caller_made_permanent_is_reopened_at_its_address() {
     let mut driver = Driver::new();
     let program = driver.program();
     let port = driver.up(PortOrigin::Accepted(0), tcp_medium(9));

@@ -346,16 +346,22 @@ impl Draft {
 
     fn routes(&self, found: &mut Found<'_>) -> Vec<Route> {
         let mut routes: Vec<Route> = Vec::new();
-        let mut written: BTreeMap<Guid, usize> = BTreeMap::new();
+        let mut written: BTreeMap<(Guid, &str), usize> = BTreeMap::new();
         for (index, route) in self.config.route.iter().enumerate() {
-            if let Some(first) = written.insert(route.to, index) {
+            let Via(via) = &route.via;
+            if let Some(first) = written.insert((route.to, via), index) {
                 found.add(
-                    format!("route[{index}].to"),
-                    format!("route[{first}] leads there already; write one route to each router"),
+                    format!("route[{index}].via"),
+                    format!("route[{first}] leads there by the same next hop; write one of them"),
                 );
             }
             let via = self.next_hop(found, &format!("route[{index}].via"), &route.via);
-            routes.extend(via.map(|via| Route { to: route.to, via }));
+            routes.extend(via.map(|via| Route {
+                to: route.to,
+                via,
+                preference: route.preference,
+                weight: route.weight.get(),
+            }));
         }
         routes
     }

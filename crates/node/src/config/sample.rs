@@ -1,5 +1,7 @@
 //! A commented sample, generated from the types, so that it is always up to date.
 
+use std::num::NonZeroU16;
+
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -63,6 +65,8 @@ pub fn sample(kind: Kind) -> String {
             &RouteSection {
                 to,
                 via: super::Via(String::new()),
+                preference: 0,
+                weight: NonZeroU16::MIN,
             },
         );
     }

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 use std::net::SocketAddr;
+use std::num::NonZeroU16;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
@@ -232,6 +233,17 @@ pub struct RouteSection {
     /// The next hop: a neighbour's name or the label of the link to it.
     #[schemars(example = &"north")]
     pub via: Via,
+    /// Lower is preferred. Write the section once for each next hop; worse ones carry chunks while
+    /// the better ones are silent.
+    #[serde(default)]
+    pub preference: u16,
+    /// Share of a flow that is divided among next hops of the same preference.
+    #[serde(default = "one")]
+    pub weight: NonZeroU16,
+}
+
+fn one() -> NonZeroU16 {
+    NonZeroU16::MIN
 }
 
 /// `[hop]`

@@ -9,6 +9,7 @@
 //! | `transfer` | one content under way |
 //! | `part`, `keeper` | its bytes on disk, and the record of them |
 //! | `folder`, `wish` | which files of a folder are due, and where what was fetched goes |
+//! | `tree` | the folder that is written to |
 
 mod finishing;
 mod folder;
@@ -16,6 +17,7 @@ mod keeper;
 mod part;
 mod session;
 mod transfer;
+mod tree;
 mod wish;
 
 use std::io;
@@ -47,6 +49,9 @@ pub struct FetchOptions {
     pub nack_timeout: Option<Duration>,
     /// Longest content that is taken, in bytes.
     pub limit: u64,
+    /// A folder that is at the output is an older version of the one that comes: that takes its place
+    /// once it is whole. What it does not have stays.
+    pub update: bool,
 }
 
 /// How it stands.
@@ -90,6 +95,7 @@ pub enum State {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Fetched {
     /// Where it is; `None` for standard output.
+    #[serde(serialize_with = "serialize_path")]
     pub path: Option<PathBuf>,
     /// Bytes.
     pub length: u64,
@@ -99,6 +105,27 @@ pub struct Fetched {
     pub resumed: u64,
     /// Files.
     pub files: usize,
+    /// What of a folder could not be had, one by one.
+    pub refused: Vec<RefusedEntry>,
+}
+
+/// Something that a folder's list has and the folder that was made of it has not.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct RefusedEntry {
+    /// Its path, quoted for a terminal.
+    pub path: String,
+    /// Why.
+    pub why: String,
+}
+
+fn serialize_path<S: serde::Serializer>(
+    path: &Option<PathBuf>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match path {
+        Some(path) => crate::place::serialize_path(path, serializer),
+        None => serializer.serialize_none(),
+    }
 }
 
 /// Why there is no content. All but the first three leave what has come, and the same command goes

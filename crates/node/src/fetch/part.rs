@@ -23,7 +23,7 @@ const MAX_SETS: u32 = 8;
 pub(super) struct Manner {
     pub(super) file_name: String,
     pub(super) is_folder: bool,
-    /// The name that the user has given to the folder that is being made from this list.
+    /// The name of the folder that is being made from this list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) top: Option<String>,
 }
@@ -163,6 +163,18 @@ impl PartFile {
         Ok(place.withhold(&self.file)?)
     }
 
+    /// Nobody but its owner may read it while it is under way.
+    pub(super) fn keep_private(&self) -> Result<(), FetchError> {
+        use std::os::unix::fs::PermissionsExt;
+        let private = fs::Permissions::from_mode(0o600);
+        self.file
+            .set_permissions(private)
+            .map_err(|source| FetchError::Disk {
+                path: self.hidden.part.clone(),
+                source,
+            })
+    }
+
     pub(super) fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), FetchError> {
         self.file
             .write_all_at(data, offset)
@@ -223,18 +235,19 @@ impl PartFile {
         Ok(bytes)
     }
 
-    /// Gives the finished file its name; `durable` waits until the disk has it. Where it replaces
-    /// nothing, it may be run as a program if it is `executable`.
-    pub(super) fn finish(
-        self,
-        length: u64,
-        executable: bool,
-        place: &Place,
-        durable: bool,
-    ) -> Result<PathBuf, FetchError> {
+    /// Gives the finished file its name, on disk.
+    pub(super) fn finish(self, length: u64, place: &Place) -> Result<PathBuf, FetchError> {
+        self.end(length, true)?;
+        let path = place.publish(&self.file, &self.hidden.part)?;
+        self.remove_record();
+        Ok(path)
+    }
+
+    /// The finished file and where it lies, for a place in a folder; `durable` waits until the disk
+    /// has it. What is not moved away goes when the part is discarded.
+    pub(super) fn end(&self, length: u64, durable: bool) -> Result<(&File, &Path), FetchError> {
         let prepare = || {
             self.file.set_len(length)?;
-            set_execution(&self.file, executable)?;
             if durable {
                 self.file.sync_all()?;
             }
@@ -244,9 +257,7 @@ impl PartFile {
             path: self.hidden.part.clone(),
             source,
         })?;
-        let path = place.publish(&self.file, &self.hidden.part)?;
-        self.remove_record();
-        Ok(path)
+        Ok((&self.file, &self.hidden.part))
     }
 
     /// Removes everything: the content lies elsewhere now.
@@ -335,22 +346,6 @@ fn read_record(path: &Path) -> Option<(Assembly, Manner)> {
     let end = bytes.iter().position(|byte| *byte == b'\n')?;
     let manner = serde_json::from_slice(&bytes[..end]).ok()?;
     Some((Assembly::decode(&bytes[end + 1..]).ok()?, manner))
-}
-
-/// Whoever may read it may run it, or nobody may.
-pub(super) fn set_execution(file: &File, executable: bool) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    let mode = file.metadata()?.permissions().mode();
-    let wanted = if executable {
-        mode | (mode & 0o444) >> 2
-    } else {
-        mode & !0o111
-    };
-    if wanted == mode {
-        Ok(())
-    } else {
-        file.set_permissions(fs::Permissions::from_mode(wanted))
-    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use whimbrel_content::folder::MAX_MANIFEST_LEN;
+use whimbrel_content::folder::MAX_LISTING_LEN;
 use whimbrel_content::{Assembly, ChunkSize};
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, TransferState};
 
@@ -30,6 +30,8 @@ pub(super) struct Fetch {
     pub(super) timeout: Option<Duration>,
     pub(super) nack_timeout_ms: u32,
     pub(super) limit: u64,
+    /// A folder takes the place of an older version.
+    pub(super) update: bool,
     /// Where the user wants it; `None` for a stream.
     pub(super) wanted: Option<Wish>,
     pub(super) _made: Option<MadeFolder>,
@@ -53,11 +55,15 @@ impl Fetch {
             content,
             output,
             limit,
+            update,
             ..
         } = options;
         let (wish, made) = match output {
             Destination::Named(target) => (Ok(Wish::Named(target)), None),
-            Destination::Within(within) => (Ok(Wish::within(&within, content)), within.make()?),
+            Destination::Within(within) => {
+                let wish = Wish::within(&within, content, update);
+                (Ok(wish), within.make()?)
+            }
             Destination::Stream(stream) => (Err(stream), None),
         };
         let (wish, sink, assembly, manner) = match wish {
@@ -88,6 +94,7 @@ impl Fetch {
                 .nack_timeout
                 .map_or(0, |time| time.as_millis().clamp(1, 1 << 31) as u32),
             limit,
+            update,
             wanted: wish,
             _made: made,
             transfers: BTreeMap::from([(0, root)]),
@@ -175,7 +182,7 @@ impl Fetch {
     }
 
     pub(super) fn is_done(&self) -> bool {
-        self.transfers.is_empty() && self.plan.as_ref().is_none_or(|plan| plan.queue.is_empty())
+        self.transfers.is_empty() && self.plan.as_ref().is_none_or(|plan| plan.is_finished)
     }
 
     pub(super) fn fetched(&self) -> Fetched {
@@ -185,6 +192,10 @@ impl Fetch {
             received: self.progress.received,
             resumed: self.progress.resumed,
             files: self.progress.files.map_or(1, |(files, _)| files),
+            refused: self
+                .plan
+                .as_ref()
+                .map_or(Vec::new(), |plan| plan.refused.clone()),
         }
     }
 
@@ -275,9 +286,9 @@ impl Fetch {
             Some(_) => {}
         }
         match root.assembly.expected_len() {
-            Some(length) if length > MAX_MANIFEST_LEN as u64 => Err(FetchError::TooLong {
+            Some(length) if length > MAX_LISTING_LEN as u64 => Err(FetchError::TooLong {
                 length,
-                limit: MAX_MANIFEST_LEN as u64,
+                limit: MAX_LISTING_LEN as u64,
             }),
             _ => Ok(()),
         }

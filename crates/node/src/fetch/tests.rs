@@ -8,6 +8,8 @@ use bytes::Bytes;
 use whimbrel_content::Assembly;
 use whimbrel_mobilityfirst::local::{Get, LocalChunk, LocalEvent, LocalRequest, greeting};
 
+mod folders;
+
 use super::finishing::name_for;
 use super::*;
 use crate::local_client::LocalClient;
@@ -136,6 +138,7 @@ fn play_host(mut stream: UnixStream, shelf: &Shelf, manners: Manners) -> usize {
 struct Scene {
     folder: tempfile::TempDir,
     shelf: Shelf,
+    update: bool,
 }
 
 impl Scene {
@@ -143,6 +146,7 @@ impl Scene {
         Scene {
             folder: tempfile::tempdir().unwrap(),
             shelf: Shelf::new(None),
+            update: false,
         }
     }
 
@@ -186,6 +190,7 @@ impl Scene {
                 timeout,
                 nack_timeout: None,
                 limit: 1 << 40,
+                update: self.update,
             };
             let mut attachment = Attachment::Once(Some(LocalClient::over(ours).unwrap()));
             let fetched = fetch(&mut attachment, options, stop, &mut |_| {});
@@ -412,6 +417,7 @@ fn asking_to_stop_keeps_what_has_come_and_patience_has_an_end() {
         timeout: Some(Duration::from_millis(300)),
         nack_timeout: None,
         limit: 1 << 40,
+        update: false,
     };
     let mut silent = Attachment::Once(Some(LocalClient::over(ours).unwrap()));
     let late = fetch(&mut silent, options, &AtomicBool::new(false), &mut |_| {});

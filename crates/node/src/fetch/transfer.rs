@@ -8,7 +8,7 @@ use whimbrel_mobilityfirst::wire::Reliability;
 
 use super::FetchError;
 use super::part::{Manner, PartFile};
-use crate::output::{Place, Stream};
+use crate::output::Stream;
 
 /// Chunks that a host may hand over before it hears that the first was written.
 const CREDIT: u16 = 16;
@@ -26,15 +26,10 @@ pub(super) enum Sink {
 pub(super) enum Purpose {
     /// It is what the user asked for: a file, or a folder's list.
     Whole,
-    /// It is a file of a folder.
-    Member {
-        /// Its first place.
-        place: Place,
-        /// Further places of the same content, and whether each may be run.
-        copies: Vec<(std::path::PathBuf, bool)>,
-        /// Whether it may be run as a program.
-        executable: bool,
-    },
+    /// It is a file of a folder, for these entries.
+    Member(Vec<usize>),
+    /// It holds small files of a folder, for these entries.
+    Pack(Vec<usize>),
 }
 
 pub(super) struct Transfer {

@@ -1,16 +1,15 @@
 //! How a program runs: its application in a loop, with one face to a forwarder.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use whimbrel_core::{SeededRng, Time};
-use whimbrel_io::{Clock, EventLoop, IoError, LoopHandle, TcpClientConfig, UdpConfig};
+use whimbrel_core::{OpenRefusal, SeededRng, Time};
+use whimbrel_io::{Clock, EventLoop, IoError, LoopHandle};
 use whimbrel_transport::Application;
 
-use super::open::packet_stream;
+use super::open::opened_limits;
+use super::program::ProgramFace;
 pub use super::program::Told;
-use super::program::{ProgramEvent, ProgramFace};
 pub use super::uplink::{CanonicalError, Uplink, UplinkError, canonical};
 use crate::run::{StartError, random_number};
 
@@ -28,13 +27,13 @@ pub enum ClientError {
         /// Where it should be.
         uplink: Uplink,
         /// The system's answer.
-        source: IoError,
+        source: OpenRefusal,
     },
     /// The socket belongs to somebody else.
     #[error("{source}")]
     NotPermitted {
         /// What the socket says.
-        source: IoError,
+        source: OpenRefusal,
     },
     /// The loop does not run.
     #[error(transparent)]
@@ -65,16 +64,20 @@ pub fn seeded() -> Result<SeededRng, ClientError> {
 }
 
 impl<A: Application + 'static> Client<A> {
-    /// An application that calls the forwarder at `uplink`. A Unix socket that nobody listens on is
-    /// an error at once; of TCP the outcome is told by [`Told`]; of UDP nothing is known before a
-    /// packet comes back.
+    /// An application that calls the forwarder at `uplink` as soon as it runs, and again each second
+    /// while it is away; [`Told`] says what came of it. Of UDP nothing is known before a packet
+    /// comes back.
     pub fn new(uplink: Uplink, clock: Clock, application: A) -> Result<Client<A>, ClientError> {
+        let endpoint = uplink.endpoint();
         let face = match &uplink {
-            Uplink::Udp(_) => ProgramFace::on_datagrams(application, seeded()?),
-            _ => ProgramFace::on_stream(application),
+            Uplink::Udp(_) => ProgramFace::on_datagrams(endpoint, application, seeded()?),
+            _ => ProgramFace::on_stream(endpoint, application),
         };
         let mut event_loop = EventLoop::new(clock, face).map_err(ClientError::Loop)?;
-        call(&mut event_loop, &uplink).map_err(|error| failed(&uplink, error))?;
+        event_loop.set_opened_limits(opened_limits());
+        event_loop.follow_wall_clock(|face: &mut ProgramFace<A>, _, wall| {
+            face.application_mut().handle_wall_clock(wall)
+        });
         Ok(Client { event_loop, uplink })
     }
 
@@ -87,39 +90,29 @@ impl<A: Application + 'static> Client<A> {
             .stop_on_signals()
             .map_err(ClientError::Loop)?;
         let handle = self.event_loop.handle();
-        let uplink = self.uplink.clone();
         let mut end = None;
         self.event_loop
-            .run(|face, now, event| match event {
-                ProgramEvent::Told(_) if end.is_some() => {}
-                ProgramEvent::Told(told) => {
-                    if let ControlFlow::Break(value) = on_event(face.application_mut(), now, told) {
-                        end = Some(value);
-                        handle.stop();
-                    }
-                }
-                ProgramEvent::Connect => {
-                    let uplink = uplink.clone();
-                    // A loop that takes no posts has ended.
-                    let _ = handle.post_to_loop(move |event_loop| call_again(event_loop, &uplink));
+            .run(|face, now, told| {
+                if end.is_none()
+                    && let ControlFlow::Break(value) = on_event(face.application_mut(), now, told)
+                {
+                    end = Some(value);
+                    handle.stop();
                 }
             })
             .map_err(ClientError::Loop)?;
         Ok(end.map_or(End::Interrupted, End::Done))
     }
 
-    /// One round of at most `wait`, for programs that ask and wait for the answer. A forwarder that
-    /// is gone is not called again.
+    /// One round of at most `wait`, for programs that ask and wait for the answer.
     pub fn step(
         &mut self,
         wait: Duration,
         mut on_event: impl FnMut(&mut A, Time, Told<A::Event>),
     ) -> Result<(), ClientError> {
         self.event_loop
-            .step(wait, |face, now, event| {
-                if let ProgramEvent::Told(told) = event {
-                    on_event(face.application_mut(), now, told);
-                }
+            .step(wait, |face, now, told| {
+                on_event(face.application_mut(), now, told)
             })
             .map_err(ClientError::Loop)
     }
@@ -150,7 +143,7 @@ impl<A: Application + 'static> Client<A> {
     }
 
     /// The error for a forwarder that was told to be unreachable.
-    pub fn nobody(&self, source: IoError) -> ClientError {
+    pub fn nobody(&self, source: OpenRefusal) -> ClientError {
         failed(&self.uplink, source)
     }
 }
@@ -168,49 +161,12 @@ impl<A: Application + 'static> Poster<A> {
 }
 
 /// The error for a forwarder that cannot be reached.
-pub fn failed(uplink: &Uplink, source: IoError) -> ClientError {
+pub fn failed(uplink: &Uplink, source: OpenRefusal) -> ClientError {
     match source {
-        IoError::SocketPathNotPermitted { .. } => ClientError::NotPermitted { source },
+        OpenRefusal::NotPermitted(_) => ClientError::NotPermitted { source },
         source => ClientError::Nobody {
             uplink: uplink.clone(),
             source,
         },
     }
-}
-
-fn call_again<A: Application + 'static>(event_loop: &mut ProgramLoop<A>, uplink: &Uplink) {
-    if let Err(error) = call(event_loop, uplink) {
-        let now = event_loop.clock().now();
-        event_loop.machine_mut().unreachable(now, error);
-    }
-}
-
-fn call<A: Application + 'static>(
-    event_loop: &mut ProgramLoop<A>,
-    uplink: &Uplink,
-) -> Result<(), IoError> {
-    const LABEL: &str = "forwarder";
-    let limits = packet_stream();
-    match uplink {
-        Uplink::Unix(path) => {
-            event_loop.add_unix_client(LABEL, path, limits)?;
-        }
-        Uplink::Tcp(address) => {
-            let config = TcpClientConfig::new(LABEL, *address, limits);
-            event_loop.add_tcp_client(config, |face, now, outcome| {
-                if let Err(error) = outcome {
-                    face.unreachable(now, error);
-                }
-            })?;
-        }
-        Uplink::Udp(address) => {
-            let any: SocketAddr = if address.is_ipv4() {
-                (Ipv4Addr::UNSPECIFIED, 0).into()
-            } else {
-                (Ipv6Addr::UNSPECIFIED, 0).into()
-            };
-            event_loop.add_udp(UdpConfig::new(LABEL, any).neighbour(LABEL, *address))?;
-        }
-    }
-    Ok(())
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use whimbrel_core::{Deadline, SeededRng, Time};
-use whimbrel_io::{Clock, IoError};
+use whimbrel_core::{Deadline, OpenRefusal, SeededRng, Time};
+use whimbrel_io::Clock;
 use whimbrel_ndn_mgmt::client::{
     ClientError as AnswerError, DatasetFetch, DatasetItem, Stamps, Target, command, decode_items,
     response,
@@ -221,7 +221,7 @@ impl Control {
             if left.is_zero() {
                 return Ok(None);
             }
-            let mut lost: Option<Option<IoError>> = None;
+            let mut lost: Option<Option<OpenRefusal>> = None;
             self.client.step(left, |_, _, told| match told {
                 Told::Gone => lost = Some(None),
                 Told::Unreachable(error) => lost = Some(Some(error)),

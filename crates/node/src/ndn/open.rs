@@ -74,10 +74,7 @@ impl NdnOpened {
 
 /// Opens what `plan` names. The rest comes up as others call or management asks.
 pub fn open_listeners(event_loop: &mut NdnLoop, plan: &NdnPlan) -> Result<NdnOpened, StartError> {
-    event_loop.set_opened_limits(OpenedLimits {
-        streams: packet_stream(),
-        websockets: WebSocketLimits::new(STREAM_PACKET),
-    });
+    event_loop.set_opened_limits(opened_limits());
     let mut opened = NdnOpened {
         socket: Some(open_socket(event_loop, plan.socket.as_deref())?),
         ..NdnOpened::default()
@@ -125,8 +122,16 @@ const STREAM_PACKET: usize = MAX_PACKET + 512;
 const PACKET_TYPES: &[u64] = &[types::INTEREST, types::DATA, types::LP_PACKET];
 
 /// Framing and limits of a stream of NDN packets.
-pub(super) fn packet_stream() -> StreamLimits {
+fn packet_stream() -> StreamLimits {
     StreamLimits::tlv_of(PACKET_TYPES, STREAM_PACKET)
+}
+
+/// Limits of the ports that a machine opens.
+pub(super) fn opened_limits() -> OpenedLimits {
+    OpenedLimits {
+        streams: packet_stream(),
+        websockets: WebSocketLimits::new(STREAM_PACKET),
+    }
 }
 
 /// A machine without IPv6 still has IPv4: where all addresses are meant, those that there are will

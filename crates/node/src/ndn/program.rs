@@ -4,13 +4,14 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use whimbrel_core::{
-    Deadline, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, SeededRng, Time,
-    Transmit,
+    Deadline, Endpoint, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, SeededRng,
+    Time, Transmit,
 };
-use whimbrel_io::IoError;
 use whimbrel_link::ndnlp::{LinkService, LinkServiceConfig};
 use whimbrel_transport::{AppFace, Application, FaceNumber};
 
+/// The only port that a program asks for.
+const FORWARDER: PortToken = PortToken(0);
 /// Pause before a lost forwarder is called again.
 const RECONNECT: Duration = Duration::from_secs(1);
 /// Bytes of packets that a datagram link holds before the application is asked for more.
@@ -26,14 +27,7 @@ pub enum Told<E> {
     /// The forwarder has gone. It will be called again every second until it is back.
     Gone,
     /// The forwarder could not be reached. It will be called again in a second.
-    Unreachable(IoError),
-}
-
-/// What the machine tells the loop around it.
-pub(super) enum ProgramEvent<E> {
-    Told(Told<E>),
-    /// The forwarder is to be called now.
-    Connect,
+    Unreachable(OpenRefusal),
 }
 
 /// The application on what carries its packets.
@@ -45,37 +39,49 @@ enum Face<A: Application> {
 /// The application, its face, and when the forwarder is called again.
 pub(super) struct ProgramFace<A: Application> {
     face: Face<A>,
-    events: VecDeque<ProgramEvent<A::Event>>,
+    endpoint: Endpoint,
+    events: VecDeque<Told<A::Event>>,
     port: Option<PortId>,
-    reconnect_at: Option<Time>,
+    request: Option<PortRequest>,
+    // Requested, and neither up nor refused yet.
+    calling: bool,
+    call_at: Option<Time>,
 }
 
 impl<A: Application> ProgramFace<A> {
     /// Over a stream, which carries packets of all sizes.
-    pub(super) fn on_stream(application: A) -> ProgramFace<A> {
-        ProgramFace::new(Face::Stream(AppFace::new(application)))
+    pub(super) fn on_stream(endpoint: Endpoint, application: A) -> ProgramFace<A> {
+        ProgramFace::new(endpoint, Face::Stream(AppFace::new(application)))
     }
 
     /// Over datagrams: larger packets are fragmented.
-    pub(super) fn on_datagrams(application: A, rng: SeededRng) -> ProgramFace<A> {
+    pub(super) fn on_datagrams(
+        endpoint: Endpoint,
+        application: A,
+        rng: SeededRng,
+    ) -> ProgramFace<A> {
         let config = LinkServiceConfig {
             marking: false,
             ..LinkServiceConfig::datagram(1472)
         };
-        ProgramFace::new(Face::Datagrams(Box::new(LinkedFace {
+        let face = LinkedFace {
             application,
             link: LinkService::new(config, rng),
             port: None,
             blocked: false,
-        })))
+        };
+        ProgramFace::new(endpoint, Face::Datagrams(Box::new(face)))
     }
 
-    fn new(face: Face<A>) -> ProgramFace<A> {
+    fn new(endpoint: Endpoint, face: Face<A>) -> ProgramFace<A> {
         ProgramFace {
             face,
+            endpoint,
             events: VecDeque::new(),
             port: None,
-            reconnect_at: None,
+            request: None,
+            calling: false,
+            call_at: Some(Time::ZERO),
         }
     }
 
@@ -93,13 +99,6 @@ impl<A: Application> ProgramFace<A> {
         }
     }
 
-    /// The forwarder could not be reached.
-    pub(super) fn unreachable(&mut self, now: Time, error: IoError) {
-        self.reconnect_at = Some(now + RECONNECT);
-        self.events
-            .push_back(ProgramEvent::Told(Told::Unreachable(error)));
-    }
-
     fn machine(&mut self) -> &mut dyn Machine<Event = A::Event> {
         match &mut self.face {
             Face::Stream(face) => face,
@@ -109,18 +108,19 @@ impl<A: Application> ProgramFace<A> {
 }
 
 impl<A: Application> Machine for ProgramFace<A> {
-    type Event = ProgramEvent<A::Event>;
+    type Event = Told<A::Event>;
 
     fn handle_port(&mut self, now: Time, port: PortId, event: PortEvent) {
         match &event {
             PortEvent::Up(_) if self.port.is_none() => {
                 self.port = Some(port);
-                self.events.push_back(ProgramEvent::Told(Told::Connected));
+                self.calling = false;
+                self.events.push_back(Told::Connected);
             }
             PortEvent::Down if self.port == Some(port) => {
                 self.port = None;
-                self.reconnect_at = Some(now + RECONNECT);
-                self.events.push_back(ProgramEvent::Told(Told::Gone));
+                self.call_at = Some(now + RECONNECT);
+                self.events.push_back(Told::Gone);
             }
             _ => {}
         }
@@ -128,7 +128,11 @@ impl<A: Application> Machine for ProgramFace<A> {
     }
 
     fn handle_refusal(&mut self, now: Time, token: PortToken, refusal: OpenRefusal) {
-        self.machine().handle_refusal(now, token, refusal);
+        if token == FORWARDER && self.calling {
+            self.calling = false;
+            self.call_at = Some(now + RECONNECT);
+            self.events.push_back(Told::Unreachable(refusal));
+        }
     }
 
     fn handle_frames(&mut self, now: Time, port: PortId, frames: &[&[u8]]) {
@@ -139,9 +143,14 @@ impl<A: Application> Machine for ProgramFace<A> {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        if self.reconnect_at.is_some_and(|at| at <= now) {
-            self.reconnect_at = None;
-            self.events.push_back(ProgramEvent::Connect);
+        if self.call_at.is_some_and(|at| at <= now) {
+            self.call_at = None;
+            self.calling = true;
+            self.request = Some(PortRequest::Open {
+                token: FORWARDER,
+                label: String::from("forwarder"),
+                endpoint: self.endpoint.clone(),
+            });
         }
         self.machine().handle_timeout(now);
     }
@@ -157,20 +166,17 @@ impl<A: Application> Machine for ProgramFace<A> {
 
     fn poll_event(&mut self) -> Option<Self::Event> {
         let own = self.events.pop_front();
-        own.or_else(|| {
-            self.machine()
-                .poll_event()
-                .map(|event| ProgramEvent::Told(Told::Event(event)))
-        })
+        own.or_else(|| self.machine().poll_event().map(Told::Event))
     }
 
     fn poll_port_request(&mut self) -> Option<PortRequest> {
-        self.machine().poll_port_request()
+        let own = self.request.take();
+        own.or_else(|| self.machine().poll_port_request())
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {
         let own = self
-            .reconnect_at
+            .call_at
             .map(|at| Deadline::new(at, "the forwarder is to be called again"));
         let inner = match &self.face {
             Face::Stream(face) => face.poll_timeout(),

@@ -7,6 +7,7 @@ use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
+use whimbrel_core::{Endpoint, Peer};
 use whimbrel_ndn_mgmt::FaceUri;
 
 use super::open::NFD_SOCKET;
@@ -64,6 +65,20 @@ pub enum UplinkError {
 }
 
 impl Uplink {
+    /// The port that a program asks for.
+    pub(super) fn endpoint(&self) -> Endpoint {
+        match self {
+            Uplink::Unix(path) => Endpoint::Unix { path: path.clone() },
+            Uplink::Tcp(address) => Endpoint::Tcp {
+                remote: Peer::Address(*address),
+            },
+            Uplink::Udp(address) => Endpoint::Udp {
+                remote: Peer::Address(*address),
+                shared: false,
+            },
+        }
+    }
+
     /// The forwarder that `asked` names (of a command line); without it the one of the environment,
     /// of the configuration files, of NFD's place, of this user's router.
     pub fn find(asked: Option<&str>) -> Result<Uplink, UplinkError> {

@@ -1,29 +1,28 @@
-//! Links whose rate follows a recording, in the format of mahimahi's `mm-link`.
+//! Links whose rate follows a recorded trace, in the format of mahimahi's `mm-link`.
 
 use whimbrel_core::Time;
 
-/// Bytes that one line of a trace lets through.
+/// Bytes that one line of a trace transmits.
 pub(super) const OPPORTUNITY_BYTES: u64 = 1500;
 
 const NANOS_PER_MILLI: u64 = 1_000_000;
 
-/// A recording of delivery opportunities. Each line of the text form is a time in whole
-/// milliseconds from the start, at which up to 1,500 bytes leave; the recording starts over after
-/// its last line's time (mm-link(1), "DESCRIPTION"). Bytes of an opportunity that find no frame
-/// waiting are wasted.
+/// A trace of delivery opportunities. Each line of the text form is a time in whole milliseconds
+/// from the start, at which up to 1,500 bytes leave; the trace repeats after the time of its last
+/// line (mm-link(1), "DESCRIPTION"). An opportunity that finds no frame waiting is lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliveryTrace {
     // Ascending, never empty, the last one above zero.
     millis: Box<[u64]>,
 }
 
-/// Why a text is not a delivery trace.
+/// The reason why a text is not a delivery trace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraceError {
-    /// A line is no whole number of milliseconds.
+    /// A line is not a whole number of milliseconds.
     #[error("line {line}: '{text}' is not a whole number of milliseconds")]
     NotANumber {
-        /// Counted from 1.
+        /// The line number, from 1.
         line: usize,
         /// The line, shortened.
         text: String,
@@ -31,7 +30,7 @@ pub enum TraceError {
     /// A line's time is before the line above it.
     #[error("line {line}: {millis} ms is earlier than the line above, and times must not go back")]
     GoesBack {
-        /// Counted from 1.
+        /// The line number, from 1.
         line: usize,
         /// The time on that line.
         millis: u64,
@@ -39,10 +38,10 @@ pub enum TraceError {
     /// There is no line, or all are at 0 ms.
     #[error("the trace is empty or ends at 0 ms: it must last for some time to be repeated")]
     NoLength,
-    /// A time that a run never reaches.
+    /// A time is too large for a run.
     #[error("line {line}: {millis} ms is too large")]
     TooLarge {
-        /// Counted from 1.
+        /// The line number, from 1.
         line: usize,
         /// The time on that line.
         millis: u64,
@@ -68,7 +67,7 @@ impl DeliveryTrace {
         DeliveryTrace::checked(millis)
     }
 
-    /// From times in milliseconds; errors count the entries from 1.
+    /// Builds a trace from times in milliseconds. Errors count the entries from 1.
     pub fn from_millis(times: impl IntoIterator<Item = u64>) -> Result<DeliveryTrace, TraceError> {
         let mut millis = Vec::new();
         for (index, at) in times.into_iter().enumerate() {
@@ -87,12 +86,12 @@ impl DeliveryTrace {
         }
     }
 
-    /// The times of one turn, in milliseconds.
+    /// Returns the times of one repetition, in milliseconds.
     pub fn millis(&self) -> &[u64] {
         &self.millis
     }
 
-    /// The rate over a whole turn, in bits per second, rounded down.
+    /// Returns the rate over a whole repetition, bit/s, rounded down.
     pub fn mean_rate(&self) -> u64 {
         self.millis.len() as u64 * OPPORTUNITY_BYTES * 8 * 1_000 / self.turn_millis()
     }
@@ -110,27 +109,28 @@ fn check_next(before: &[u64], at: u64, line: usize) -> Result<(), TraceError> {
     if before.last().is_some_and(|last| at < *last) {
         return Err(TraceError::GoesBack { line, millis: at });
     }
-    // About 292 years: half of what Time can hold, so that one more turn cannot overflow.
+    // About 292 years: half the range of Time, so that one more repetition cannot overflow.
     if at > u64::MAX / 2 / NANOS_PER_MILLI {
         return Err(TraceError::TooLarge { line, millis: at });
     }
     Ok(())
 }
 
-/// Where a link stands in its trace.
+/// The position of a link in its trace.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TraceCursor {
     turn: u64,
     index: usize,
-    // What is left of the opportunity that was used last, and when that was.
+    // Bytes left of the last opportunity, and the time of that opportunity.
     left: u64,
     left_at: Time,
 }
 
 impl TraceCursor {
-    /// When a frame of `bytes` that was offered at `offered` has left. It uses what the frame
-    /// before it left over if it was waiting then, and otherwise opportunities after `offered`:
-    /// mahimahi gives an opportunity to what was there before it.
+    /// Returns the departure time of a frame of `bytes` that was offered at `offered`. A frame that
+    /// was waiting already uses the rest of the last opportunity; otherwise it uses opportunities
+    /// after `offered`, because mahimahi gives an opportunity only to frames that are there before
+    /// it.
     pub(super) fn transmit(&mut self, trace: &DeliveryTrace, offered: Time, bytes: u64) -> Time {
         let mut needed = bytes;
         if offered < self.left_at {
@@ -173,14 +173,14 @@ impl TraceCursor {
         }
     }
 
-    /// Passes over opportunities that are not after `time`; what has been used stays used.
+    /// Skips opportunities up to `time`; the used part of an opportunity stays used.
     fn skip_to(&mut self, trace: &DeliveryTrace, time: Time) {
         if self.next_time(trace) > time {
             return;
         }
         let turn = time.as_nanos() / trace.turn_nanos();
         let within = (time.as_nanos() % trace.turn_nanos()) / NANOS_PER_MILLI;
-        // Below the turn's length, so that this never points behind the last entry.
+        // The remainder is below the length of the trace, so the index is within it.
         let index = trace.millis.partition_point(|millis| *millis <= within);
         if (turn, index) > (self.turn, self.index) {
             (self.turn, self.index) = (turn, index);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list of all opportunities, walked one by one.
+        /// The model is a list of all opportunities, searched one by one.
         #[test]
         fn frames_leave_when_a_walk_over_all_opportunities_says(
             mut times in prop::collection::vec(0u64..20, 1..8),

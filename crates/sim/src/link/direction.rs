@@ -1,4 +1,4 @@
-//! One direction of a link at work.
+//! A running direction of a link.
 
 use core::cmp::{Ordering, Reverse};
 use core::time::Duration;
@@ -10,19 +10,19 @@ use super::delivery_trace::TraceCursor;
 use super::loss::LossProcess;
 use super::{Change, DropReason, LinkSpec, LinkSpecError, LinkStats, Rate};
 
-/// One direction of a link: frames go in at one end and come out at the other, later or not at all.
+/// One direction of a link: frames enter at one end and leave at the other, later or not at all.
 ///
-/// `now` never goes back from one call to the next. What happens does not depend on how often the
+/// `now` never goes back from one call to the next. The outcome does not depend on how often the
 /// link is polled: it catches up from event to event, each at its exact time. It allocates nothing
 /// per frame once its queues have grown to their working size, except for the second copy of a
 /// duplicated frame.
 ///
-/// Memory: at most [`LinkSpec::queue`] frames wait, and what rate x delay holds is in flight; with
-/// an unlimited rate, or while frames are held, the senders are what bounds it.
+/// Memory: at most [`LinkSpec::queue`] frames wait, and rate x delay bounds the frames in flight.
+/// With an unlimited rate, or while frames are held, only the senders bound them.
 #[derive(Clone, Debug)]
 pub struct LinkDirection<F> {
     spec: LinkSpec,
-    // Changes of `spec` that have not come yet, the next one last.
+    // Future changes of `spec`, the next one last.
     changes: Vec<Change>,
     waiting: VecDeque<Waiting<F>>,
     transmitting: Option<Transmission<F>>,
@@ -49,14 +49,14 @@ struct Transmission<F> {
     frame: F,
     start: Time,
     end: Time,
-    // The link was set down at some time since the start.
+    // The link was set down at some time since the transmission started.
     doomed: bool,
 }
 
-/// When the transmitter is done, to the fraction of a nanosecond.
+/// The end of the last transmission, to the fraction of a nanosecond.
 #[derive(Clone, Debug, Default)]
 struct TransmitClock {
-    // End of the last transmission, and what was cut off from it, in units of 1/rate nanoseconds.
+    // The whole nanoseconds, and the fraction in units of 1/rate nanoseconds.
     end: Time,
     fraction: u64,
     cursor: TraceCursor,
@@ -96,7 +96,8 @@ impl<F> Ord for InFlight<F> {
     }
 }
 
-/// A generator for each feature, so that one feature's draws leave the others' as they were.
+/// A generator for each feature, so that the draws of one feature do not change those of the
+/// others.
 #[derive(Clone, Debug)]
 struct Random {
     loss: LossProcess,
@@ -120,7 +121,7 @@ impl Random {
 }
 
 impl<F: AsRef<[u8]> + AsMut<[u8]> + Clone> LinkDirection<F> {
-    /// A link that does what `spec` says, with its own randomness.
+    /// Returns a link with the properties of `spec` and its own randomness.
     pub fn new(spec: &LinkSpec, rng: SeededRng) -> Result<LinkDirection<F>, LinkSpecError> {
         spec.validate()?;
         Ok(LinkDirection {
@@ -146,8 +147,8 @@ impl<F: AsRef<[u8]> + AsMut<[u8]> + Clone> LinkDirection<F> {
         self.enqueue_reporting(now, frame, &mut |_, _, _| {});
     }
 
-    /// Offers a frame to the link; `dropped` gets every frame that the link gives up on in this
-    /// call, with when and why.
+    /// Offers a frame to the link. Calls `dropped` with each frame that the link drops in this
+    /// call, with the time and the reason.
     pub fn enqueue_reporting(
         &mut self,
         now: Time,
@@ -189,13 +190,13 @@ impl<F: AsRef<[u8]> + AsMut<[u8]> + Clone> LinkDirection<F> {
         }
     }
 
-    /// The next frame that has arrived by `now`, in order of arrival.
+    /// Returns the next frame that has arrived by `now`, in order of arrival.
     pub fn poll(&mut self, now: Time) -> Option<F> {
         self.poll_reporting(now, &mut |_, _, _| {})
     }
 
-    /// As [`Self::poll`]; `dropped` gets every frame that the link gives up on in this call, with
-    /// when and why.
+    /// Works as [`Self::poll`]. Calls `dropped` with each frame that the link drops in this call,
+    /// with the time and the reason.
     pub fn poll_reporting(
         &mut self,
         now: Time,
@@ -221,8 +222,8 @@ impl<F: AsRef<[u8]> + AsMut<[u8]> + Clone> LinkDirection<F> {
         Some(frame)
     }
 
-    /// When to call [`Self::poll`] next; `None` if nothing is under way, or frames are held. At
-    /// that time there may be nothing to deliver yet, but a later time to wait for.
+    /// Returns the time of the next call to [`Self::poll`], or `None` if no frame is under way or
+    /// frames are held. That call may deliver nothing and move the time instead.
     pub fn next_time(&self) -> Option<Time> {
         if self.held {
             return None;
@@ -232,24 +233,25 @@ impl<F: AsRef<[u8]> + AsMut<[u8]> + Clone> LinkDirection<F> {
             .as_ref()
             .map(|transmission| transmission.end);
         match (self.next_arrival(), transmission) {
-            // Without reordering nothing arrives before what is in flight already.
+            // Without reordering, nothing can arrive before the frames already in flight.
             (Some(arrival), _) if self.spec.reorder.is_none() => Some(arrival),
             (Some(arrival), Some(end)) => Some(arrival.min(end)),
             (arrival, end) => arrival.or(end),
         }
     }
 
-    /// Counters, as of the last call to [`Self::enqueue`] or [`Self::poll`].
+    /// Returns the counters as of the last call to [`Self::enqueue`] or [`Self::poll`].
     pub fn stats(&self) -> &LinkStats {
         &self.stats
     }
 
-    /// What the link does now, changes so far included.
+    /// Returns the present properties, including changes so far.
     pub fn spec(&self) -> &LinkSpec {
         &self.spec
     }
 
-    /// Sets the link up or down beside its schedule: while it is down it does what an outage does.
+    /// Sets the link up or down independently of its schedule. A link that is down behaves as in an
+    /// outage.
     pub fn set_up(&mut self, now: Time, up: bool) {
         self.advance(now, &mut |_, _, _| {});
         self.down = !up;
@@ -258,24 +260,23 @@ impl<F: AsRef<[u8]> + AsMut<[u8]> + Clone> LinkDirection<F> {
         }
     }
 
-    /// Whether [`Self::set_up`] last said so; the schedule of outages is not asked.
+    /// Returns the last value given to [`Self::set_up`]; scheduled outages do not count.
     pub fn is_up(&self) -> bool {
         !self.down
     }
 
-    /// Holds all arrivals back until [`Self::release`]; everything else goes on.
+    /// Holds all arrivals until [`Self::release`]; everything else continues.
     pub fn hold(&mut self) {
         self.held = true;
     }
 
-    /// Lets arrivals through again; those whose time has passed arrive at the next [`Self::poll`].
+    /// Ends [`Self::hold`]. Frames whose time has passed arrive at the next [`Self::poll`].
     pub fn release(&mut self) {
         self.held = false;
     }
 
-    /// Replaces what the link does from now on. Frames waiting, in transmission and in flight stay;
-    /// the frame that is being transmitted ends when it would have. Frames never overtake older
-    /// ones because of this.
+    /// Replaces the properties from now on. Waiting frames and frames in flight stay, and the
+    /// present transmission ends when it would have. The change itself never reorders frames.
     pub fn set_spec(&mut self, now: Time, spec: &LinkSpec) -> Result<(), LinkSpecError> {
         spec.validate()?;
         self.advance(now, &mut |_, _, _| {});
@@ -308,7 +309,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]> + Clone> LinkDirection<F> {
         }
     }
 
-    /// Brings transmissions up to `now` without taking an arrival; `dropped` as in
+    /// Advances transmissions to `now` without taking an arrival; `dropped` as in
     /// [`Self::poll_reporting`].
     pub fn catch_up(&mut self, now: Time, dropped: &mut impl FnMut(Time, DropReason, F)) {
         self.advance(now, dropped);
@@ -333,7 +334,8 @@ impl<F: AsRef<[u8]> + AsMut<[u8]> + Clone> LinkDirection<F> {
         }
     }
 
-    /// Starts to transmit `frame` at `start`; what takes no time has departed when this returns.
+    /// Starts to transmit `frame` at `start`. A transmission that takes no time is complete on
+    /// return.
     fn transmit(
         &mut self,
         offered: Time,
@@ -361,7 +363,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]> + Clone> LinkDirection<F> {
         }
     }
 
-    /// What happens to a frame once its last bit has left.
+    /// Handles a frame whose last bit has left the transmitter.
     fn depart(
         &mut self,
         transmission: Transmission<F>,
@@ -374,7 +376,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]> + Clone> LinkDirection<F> {
             doomed,
         } = transmission;
         self.apply_changes(end);
-        // Drawn for every frame, so that an outage does not shift the losses after it.
+        // A draw for every frame keeps an outage from changing the losses after it.
         let lost = self.random.loss.loses(&self.spec.loss);
         if doomed
             || self
@@ -401,7 +403,8 @@ impl<F: AsRef<[u8]> + AsMut<[u8]> + Clone> LinkDirection<F> {
         self.launch(frame, arrival, behind);
     }
 
-    /// When a frame that left at `end` arrives, and whether those behind it may arrive before it.
+    /// Returns the arrival time of a frame that left at `end`, and whether later frames may
+    /// overtake it.
     fn draw_arrival(&mut self, end: Time) -> (Time, bool) {
         let mut arrival = end + self.spec.delay;
         if !self.spec.jitter.is_zero() {
@@ -476,7 +479,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]> + Clone> LinkDirection<F> {
     }
 }
 
-/// The changes of `spec`, the first one last.
+/// Returns the changes of `spec`, the first one last.
 fn pending_changes(spec: &LinkSpec) -> Vec<Change> {
     let mut changes = spec.changes.clone();
     changes.sort_by_key(|change| change.at);
@@ -485,8 +488,8 @@ fn pending_changes(spec: &LinkSpec) -> Vec<Change> {
 }
 
 impl TransmitClock {
-    /// When a frame of `bytes` that starts at `start` has left. `start` is the end of the frame
-    /// before it, or later if the transmitter was idle.
+    /// Returns the departure time of a frame of `bytes` whose transmission starts at `start`: the
+    /// end of the previous transmission, or later if the transmitter was idle.
     fn transmit(&mut self, rate: &Rate, offered: Time, start: Time, bytes: u64) -> Time {
         self.end = match rate {
             Rate::Unlimited | Rate::TraceFile(_) => start,
@@ -496,8 +499,7 @@ impl TransmitClock {
                     self.fraction = 0;
                 }
                 let rate = (*bits_per_second).max(1);
-                // Fits as long as a frame is below 2 GiB; beyond that the time saturates at 584
-                // years.
+                // This fits for frames below 2 GiB; beyond that the time saturates at 584 years.
                 let work = bytes
                     .saturating_mul(8_000_000_000)
                     .saturating_add(self.fraction);

@@ -8,30 +8,31 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use whimbrel_core::SeededRng;
 use whimbrel_core::units::{self, ProbabilityError};
 
-/// Which frames a link loses at random. Written as a probability (`0.01`, `"1 %"`), as `"none"`, or
-/// as a table with the parameters of [`GilbertElliott`].
+/// The random loss of a link. Written as a probability (`0.01`, `"1 %"`), as `"none"`, or as a
+/// table with the parameters of [`GilbertElliott`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Loss {
-    /// None.
+    /// No loss.
     #[default]
     None,
-    /// Each frame with this probability, whatever happened to the others.
+    /// The loss of each frame with this probability, independently of other frames.
     Independent(f64),
     /// Losses in bursts.
     GilbertElliott(GilbertElliott),
 }
 
-/// A channel that is good or bad, and changes with a fixed probability after every frame. Names and
-/// meaning as in netem's `gemodel` and in G. Haßlinger and O. Hohlfeld, "The Gilbert-Elliott Model
-/// for Packet Loss in Real Time Services on the Internet", MMB 2008. It starts good.
+/// A channel that alternates between a good and a bad state, with a fixed transition probability
+/// after every frame. Names and meaning as in netem's `gemodel` and in G. Haßlinger and O.
+/// Hohlfeld, "The Gilbert-Elliott Model for Packet Loss in Real Time Services on the Internet", MMB
+/// 2008. It starts in the good state.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GilbertElliott {
-    /// Probability of good to bad.
+    /// Probability of the transition from good to bad.
     #[serde(with = "units::probability")]
     pub p: f64,
-    /// Probability of bad to good: with the default `h` and `k` the mean length of a loss burst is
-    /// 1/r frames.
+    /// Probability of the transition from bad to good. With the default `h` and `k` the mean length
+    /// of a loss burst is 1/r frames.
     #[serde(with = "units::probability")]
     pub r: f64,
     /// Probability that a frame survives the bad state. Default 0.
@@ -51,7 +52,8 @@ fn always() -> f64 {
 }
 
 impl GilbertElliott {
-    /// The simple Gilbert model with a given loss rate and mean burst length in frames (1 or more).
+    /// Returns the simple Gilbert model with this loss rate and mean burst length in frames (1 or
+    /// more).
     pub fn bursts(loss_rate: f64, mean_burst: f64) -> GilbertElliott {
         let r = 1.0 / mean_burst.max(1.0);
         let p = (loss_rate * r / (1.0 - loss_rate).max(f64::MIN_POSITIVE)).clamp(0.0, 1.0);
@@ -63,7 +65,7 @@ impl GilbertElliott {
         }
     }
 
-    /// The share of frames lost in the long run.
+    /// Returns the long-run share of lost frames.
     pub fn loss_rate(&self) -> f64 {
         let bad = if self.p + self.r > 0.0 {
             self.p / (self.p + self.r)
@@ -75,7 +77,7 @@ impl GilbertElliott {
 }
 
 impl Loss {
-    /// Refuses what is no probability.
+    /// Checks that all parameters are probabilities.
     pub fn validate(&self) -> Result<(), ProbabilityError> {
         let all = match self {
             Loss::None => [0.0; 4],
@@ -99,7 +101,7 @@ impl LossProcess {
         LossProcess { rng, bad: false }
     }
 
-    /// Whether the next frame is lost under `loss`.
+    /// Draws whether the next frame is lost under `loss`.
     pub(super) fn loses(&mut self, loss: &Loss) -> bool {
         match loss {
             Loss::None => false,

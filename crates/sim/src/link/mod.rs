@@ -1,7 +1,7 @@
-//! The one link model: the simulator runs it in virtual time, the emulator in real time.
+//! The link model. The simulator runs it in virtual time, the emulator in real time.
 //!
-//! A [`LinkSpec`] says what one direction of a link does to frames; a [`LinkDirection`] does it. A
-//! frame passes these stages, in this order:
+//! A [`LinkSpec`] describes one direction of a link; a [`LinkDirection`] implements it. A frame
+//! passes these stages, in this order:
 //!
 //! 1. **Offer.** A frame offered while the link is out (see [`Outage`]) is lost at once: it takes
 //!    neither queue nor time, which is what netem's `loss 100%` does.
@@ -22,7 +22,7 @@
 //!    bit of the frame flips, drawn for each copy on its own).
 //!
 //! Every random feature draws from a generator of its own, in transmission order: the same seed
-//! loses the same frames with and without jitter, and however often the link is polled.
+//! loses the same frames with and without jitter, and regardless of how often the link is polled.
 
 mod delivery_trace;
 mod direction;

@@ -1,4 +1,4 @@
-//! When a link is out.
+//! Scheduled outages of a link.
 
 use core::time::Duration;
 
@@ -8,32 +8,32 @@ use whimbrel_core::{Time, units};
 /// One entry of an outage schedule; times count from the run's origin.
 ///
 /// Written `{ start = "10 s", duration = "5 s" }` or `{ first = "10 s", every = "30 s", duration =
-/// "5 s" }`. An outage holds from its start, inclusive, to its end, exclusive. What it does to
-/// frames is said in the [module documentation](super).
+/// "5 s" }`. An outage holds from its start, inclusive, to its end, exclusive. The [module
+/// documentation](super) describes its effect on frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Raw", into = "Raw")]
 pub enum Outage {
-    /// Once.
+    /// One outage.
     Once {
-        /// When it begins.
+        /// The start.
         start: Duration,
-        /// How long it lasts.
+        /// The length.
         duration: Duration,
     },
-    /// Again and again.
+    /// An outage in each period.
     Periodic {
-        /// When the first one begins.
+        /// The start of the first one.
         first: Duration,
-        /// From one beginning to the next; not zero and not less than `duration`.
+        /// The period from start to start; neither zero nor less than `duration`.
         every: Duration,
-        /// How long each lasts.
+        /// The length of each.
         duration: Duration,
     },
 }
 
 impl Outage {
-    /// Whether the link is out at any moment from `begin` to `end`, both inclusive of an outage's
-    /// first moment and exclusive of its end; `begin == end` asks about that very moment.
+    /// Returns true if the link is out at any moment from `begin` to `end`. An outage includes its
+    /// first moment and excludes its end. `begin == end` asks about that moment.
     pub fn touches(&self, begin: Time, end: Time) -> bool {
         match *self {
             Outage::Once { start, duration } => overlap(Time::ZERO + start, duration, begin, end),
@@ -44,8 +44,8 @@ impl Outage {
             } => {
                 let first = Time::ZERO + first;
                 let period = u64::try_from(every.as_nanos()).unwrap_or(u64::MAX).max(1);
-                // Only the last outage that starts by `end`, or the one before it, can reach into
-                // the interval, since none is longer than the period.
+                // Only the last outage that starts by `end`, and the one before it, can reach into
+                // the interval, because none is longer than the period.
                 let last = end.since(first).as_nanos() as u64 / period;
                 (last.saturating_sub(1)..=last).any(|turn| {
                     overlap(
@@ -70,7 +70,7 @@ fn overlap(start: Time, duration: Duration, begin: Time, end: Time) -> bool {
     met && begin < over && start < over
 }
 
-/// The written form of both kinds.
+/// The written form of both variants.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Raw {
@@ -156,9 +156,9 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list of every single moment.
+        /// The model is a list of every single moment.
         #[test]
-        fn periodic_outages_touch_what_a_search_of_each_moment_finds(
+        fn periodic_outages_agree_with_a_search_of_each_moment(
             first in 0u64..20, every in 1u64..20, share in 0u64..20, begin in 0u64..100, length in 0u64..30,
         ) {
             let duration = share % (every + 1);
@@ -172,7 +172,7 @@ mod tests {
         }
 
         #[test]
-        fn a_single_outage_touches_what_a_search_of_each_moment_finds(
+        fn a_single_outage_agrees_with_a_search_of_each_moment(
             start in 0u64..50, duration in 0u64..20, begin in 0u64..80, length in 0u64..30,
         ) {
             let outage = Outage::Once { start: nanos(start), duration: nanos(duration) };

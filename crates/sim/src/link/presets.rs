@@ -1,9 +1,9 @@
-//! Named links with numbers that somebody published, each with its source.
+//! Named links with published numbers, each with its source.
 //!
-//! All delays are **one-way**: where a source gives a round trip, half of it in each direction, and
-//! the preset says so. Both directions are independent: a half-duplex radio's contention between
-//! them is not modelled. Queues are what one round trip fills, as far as the source says nothing;
-//! sources seldom say.
+//! All delays are **one-way**: where a source gives a round trip, each direction has half of it,
+//! and the preset says so. The two directions are independent, so contention between them on a
+//! half-duplex radio is not modelled. A queue holds one round trip's worth of data unless the
+//! source gives its size; sources seldom do.
 
 use core::time::Duration;
 
@@ -12,11 +12,11 @@ use super::{LinkSpec, Loss, QueueLimit};
 /// Two directions of an access link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Preset {
-    /// How a scenario names it.
+    /// The name in a scenario.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// A description in one line.
     pub summary: &'static str,
-    /// Where the numbers come from, and which of them do.
+    /// The source of the numbers, and the numbers that it gives.
     pub source: &'static str,
     /// From the subscriber or station to the network.
     pub uplink: LinkSpec,
@@ -24,7 +24,7 @@ pub struct Preset {
     pub downlink: LinkSpec,
 }
 
-/// Bytes at 54 Mbit/s that take as long as what 802.11g spends on each frame beyond the IP packet.
+/// The per-frame overhead of 802.11g beyond the IP packet, as bytes at 54 Mbit/s.
 ///
 /// After J. Jun, P. Peddabachagari and M. Sichitiu, "Theoretical Maximum Throughput of IEEE 802.11
 /// and its Applications", NCA 2003, with the ERP-OFDM times of IEEE 802.11g (no 802.11b stations
@@ -35,7 +35,7 @@ pub struct Preset {
 /// 171.3 us are 1,156 bytes.
 pub const WIFI_80211G_OVERHEAD: u32 = 1156;
 
-/// All presets.
+/// Returns all presets.
 pub fn presets() -> Vec<Preset> {
     vec![
         wifi_80211g_54(),
@@ -48,7 +48,7 @@ pub fn presets() -> Vec<Preset> {
     ]
 }
 
-/// The preset of that name.
+/// Returns the preset of that name.
 pub fn preset(name: &str) -> Option<Preset> {
     presets().into_iter().find(|preset| preset.name == name)
 }
@@ -57,13 +57,13 @@ fn millis(value: u64) -> Duration {
     Duration::from_millis(value)
 }
 
-/// A link whose queue holds `queue_time` at its rate.
+/// Returns a link whose queue holds `queue_time` at its rate.
 fn access(bits_per_second: u64, one_way: Duration, queue_time: Duration) -> LinkSpec {
     let bytes = (u128::from(bits_per_second) * queue_time.as_millis() / 8_000) as u64;
     LinkSpec::new(bits_per_second, one_way).with_queue(QueueLimit::Bytes(bytes))
 }
 
-/// One direction of the air of an 802.11g cell with a single station at 54 Mbit/s.
+/// Returns one direction of an 802.11g cell with a single station at 54 Mbit/s.
 fn wifi_air() -> LinkSpec {
     LinkSpec {
         overhead: WIFI_80211G_OVERHEAD,
@@ -157,17 +157,17 @@ fn adsl() -> Preset {
 pub struct StudyMftp {
     /// Between server and router, each direction: Gigabit Ethernet.
     pub server_link: LinkSpec,
-    /// Between the routers, each direction: Gigabit Ethernet plus half of the emulated round trip.
+    /// Between the routers, each direction: Gigabit Ethernet plus half the emulated round trip.
     pub router_link: LinkSpec,
-    /// From the access router to the client: 802.11g at 54 Mbit/s with the loss.
+    /// From the access router to the client: 802.11g at 54 Mbit/s with random loss.
     pub wifi_downlink: LinkSpec,
     /// From the client to the access router: as the downlink.
     pub wifi_uplink: LinkSpec,
 }
 
-/// `study-mftp`: the topology of [MFTP §5] with an emulated round trip between the routers
-/// (10, 50 and 100 ms there) and a loss on the WiFi link (0 and 1 % there), in both directions. The
-/// paper does not give the delay of the wires (1 us here), the queues (1,000 packets, Linux's
+/// Returns `study-mftp`: the topology of [MFTP §5] with an emulated round trip between the routers
+/// (there 10, 50 and 100 ms) and loss on the WiFi link (there 0 and 1 %) in both directions. The
+/// paper gives neither the delay of the wires (1 us here), nor the queues (1,000 packets, Linux's
 /// default then), nor whether the loss was in both directions.
 pub fn study_mftp(round_trip: Duration, loss: Loss) -> StudyMftp {
     let wire = LinkSpec::new(1_000_000_000, Duration::from_micros(1));
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_preset_is_valid_named_once_and_says_its_source() {
+    fn every_preset_is_valid_named_once_and_has_a_source() {
         let all = presets();
         for preset in &all {
             assert!(

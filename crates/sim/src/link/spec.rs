@@ -1,4 +1,4 @@
-//! What one direction of a link does, as a scenario file says it.
+//! The specification of one direction of a link, as in a scenario file.
 
 use core::fmt;
 use core::time::Duration;
@@ -27,19 +27,19 @@ use super::{DeliveryTrace, Loss, Outage, TraceError};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LinkSpec {
-    /// How fast frames leave.
+    /// The rate at which frames leave.
     pub rate: Rate,
     /// **One-way** propagation delay. A round trip takes the sum of both directions' delays.
     #[serde(with = "units::duration")]
     pub delay: Duration,
-    /// Each frame's delay varies uniformly within +- this; arrivals keep their order.
+    /// Jitter: each frame's delay varies uniformly within +- this; arrivals keep their order.
     #[serde(with = "units::duration")]
     pub jitter: Duration,
     /// Room for frames that wait for the transmitter.
     pub queue: QueueLimit,
     /// Random loss.
     pub loss: Loss,
-    /// Which frames fall behind.
+    /// Frames that arrive late and out of order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reorder: Option<Reorder>,
     /// Probability that a frame arrives twice.
@@ -48,17 +48,17 @@ pub struct LinkSpec {
     /// Probability that one random bit of a frame flips.
     #[serde(with = "units::probability")]
     pub corrupt: f64,
-    /// Larger frames vanish without notice, as on a path that filters ICMP; bytes, without
-    /// `overhead`.
+    /// Largest frame, bytes, without `overhead`. Larger frames are lost silently, as on a path that
+    /// filters ICMP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub largest_frame: Option<usize>,
     /// Bytes that each frame takes on the wire beyond its own length (headers of the carrier,
     /// preambles, gaps).
     pub overhead: u32,
-    /// When the link is out.
+    /// Scheduled outages.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub outages: Vec<Outage>,
-    /// What changes as the run goes on.
+    /// Scheduled changes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Change>,
 }
@@ -82,40 +82,40 @@ impl Default for LinkSpec {
     }
 }
 
-/// Why a specification makes no sense.
+/// The reason why a specification is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LinkSpecError {
-    /// A fixed rate of zero.
+    /// The rate is zero.
     #[error("a rate of 0 lets nothing through; for a link that is down give it an outage")]
     ZeroRate,
-    /// A trace file that [`LinkSpec::load_traces`] has not replaced by its contents.
+    /// A trace file was not replaced by its contents: see [`LinkSpec::load_traces`].
     #[error("the trace file '{0}' has not been read")]
     TraceNotLoaded(String),
-    /// A trace file that could not be read.
+    /// A trace file cannot be read.
     #[error("cannot read the trace file '{name}': {reason}")]
     TraceUnreadable {
-        /// As the specification names it.
+        /// The name in the specification.
         name: String,
-        /// What the reader said.
+        /// The reader's error.
         reason: String,
     },
-    /// A trace file with bad contents.
+    /// A trace file has bad contents.
     #[error("trace file '{name}': {error}")]
     BadTrace {
-        /// As the specification names it.
+        /// The name in the specification.
         name: String,
-        /// What is wrong, with the line.
+        /// The error, with its line.
         error: TraceError,
     },
-    /// A probability outside of 0 to 1.
+    /// A probability is outside of 0 to 1.
     #[error("{field}: {error}")]
     Probability {
-        /// Which field.
+        /// The field.
         field: &'static str,
-        /// What is wrong.
+        /// The error.
         error: ProbabilityError,
     },
-    /// A periodic outage whose turns would overlap.
+    /// A periodic outage is longer than its period.
     #[error(
         "a periodic outage must be over when the next one begins: 'every' is at least 'duration'"
     )]
@@ -123,7 +123,7 @@ pub enum LinkSpecError {
 }
 
 impl LinkSpec {
-    /// A link with this rate (bits per second) and one-way delay, and else perfect.
+    /// Returns a link with this rate (bit/s) and one-way delay, and perfect otherwise.
     pub fn new(bits_per_second: u64, one_way_delay: Duration) -> LinkSpec {
         LinkSpec {
             rate: Rate::Fixed(bits_per_second),
@@ -132,18 +132,18 @@ impl LinkSpec {
         }
     }
 
-    /// The same with random loss.
+    /// Sets the random loss.
     pub fn with_loss(self, loss: Loss) -> LinkSpec {
         LinkSpec { loss, ..self }
     }
 
-    /// The same with another queue.
+    /// Sets the queue.
     pub fn with_queue(self, queue: QueueLimit) -> LinkSpec {
         LinkSpec { queue, ..self }
     }
 
-    /// Refuses what makes no sense. Whatever was read from text and is not a trace file passes
-    /// except for a rate of zero; values made in code can fail otherwise.
+    /// Checks the specification. One that was read from text without trace files can only fail for
+    /// a rate of zero; values built in code can fail otherwise.
     pub fn validate(&self) -> Result<(), LinkSpecError> {
         self.rate.validate()?;
         let probability = |field, value: Result<(), ProbabilityError>| {
@@ -180,7 +180,7 @@ impl LinkSpec {
         Ok(())
     }
 
-    /// Replaces each [`Rate::TraceFile`] by what `read` gives for its name.
+    /// Replaces each [`Rate::TraceFile`] by the contents that `read` returns for its name.
     pub fn load_traces<E: fmt::Display>(
         &mut self,
         mut read: impl FnMut(&str) -> Result<String, E>,
@@ -207,18 +207,18 @@ impl LinkSpec {
     }
 }
 
-/// How fast frames leave. Written `"54 Mbit/s"`, `54000000` (bits per second), `"unlimited"`,
-/// `{ trace_file = "verizon.up" }` or `{ trace = [1, 2, 5] }` (milliseconds).
+/// The rate at which frames leave. Written `"54 Mbit/s"`, `54000000` (bit/s), `"unlimited"`, `{
+/// trace_file = "verizon.up" }` or `{ trace = [1, 2, 5] }` (milliseconds).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Rate {
-    /// Transmission takes no time and nothing ever waits.
+    /// Transmission takes no time and frames never wait.
     #[default]
     Unlimited,
     /// Bits per second, above zero.
     Fixed(u64),
-    /// As recorded.
+    /// A rate that follows a trace.
     Trace(Arc<DeliveryTrace>),
-    /// As recorded in a file in mahimahi's format, which [`LinkSpec::load_traces`] has yet to read.
+    /// A trace in a file in mahimahi's format, before [`LinkSpec::load_traces`] has read it.
     TraceFile(String),
 }
 
@@ -237,23 +237,23 @@ impl Rate {
 /// bytes, or `"unlimited"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueLimit {
-    /// So many frames.
+    /// A number of frames.
     Packets(u64),
-    /// So many bytes, per-frame overhead included.
+    /// A number of bytes, including per-frame overhead.
     Bytes(u64),
-    /// No limit: only for links whose senders limit themselves.
+    /// No limit, for links whose senders limit themselves.
     Unlimited,
 }
 
 impl Default for QueueLimit {
-    /// 1,000 packets, netem's default.
+    /// Returns 1,000 packets, netem's default.
     fn default() -> QueueLimit {
         QueueLimit::Packets(1_000)
     }
 }
 
 impl QueueLimit {
-    /// Whether a frame of `bytes` fits behind `frames` that have `queued` bytes.
+    /// Returns true if a frame of `bytes` fits behind `frames` that have `queued` bytes.
     pub(super) fn admits(&self, frames: u64, queued: u64, bytes: u64) -> bool {
         match *self {
             QueueLimit::Packets(limit) => frames < limit,
@@ -263,25 +263,25 @@ impl QueueLimit {
     }
 }
 
-/// Frames that fall behind: each with this probability arrives `extra_delay` later than it would
-/// have, and those behind it do not wait for it.
+/// Random reordering: with this probability a frame arrives `extra_delay` later, and the frames
+/// after it do not wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reorder {
     /// Probability per frame.
     #[serde(with = "units::probability")]
     pub probability: f64,
-    /// How much later it arrives.
+    /// The additional delay.
     #[serde(with = "units::duration")]
     pub extra_delay: Duration,
 }
 
-/// What a link does differently from a certain time on. What is left out stays as it was. The rate
-/// holds for transmissions that start at `at` or later, delay and loss for those that end then.
+/// A change of a link at a given time. Absent fields stay unchanged. The rate holds for
+/// transmissions that start at `at` or later, delay and loss for those that end then.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
-    /// From the run's origin.
+    /// Time from the run's origin.
     #[serde(with = "units::duration")]
     pub at: Duration,
     /// The new rate.

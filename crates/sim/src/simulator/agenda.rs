@@ -1,25 +1,25 @@
-//! What is to happen next: a heap of small entries in one total order.
+//! Future events: a heap of small entries in one total order.
 
 use core::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use whimbrel_core::Time;
 
-/// What an entry is about; the number is an index that its owner understands.
+/// The subject of an entry; the number is an index for its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Task {
-    /// A link direction has something to deliver, or a later time to wait for.
+    /// A link direction may have a delivery, or needs a later entry.
     Link(u32),
-    /// A node's deadline may have come.
+    /// A node's deadline may have passed.
     Wake(u32),
-    /// A closure of the scenario.
+    /// A scheduled closure of the scenario.
     Action(u32),
 }
 
-/// Which entry is the valid one: its time and its place among the entries of that time.
+/// Identifies the valid entry by its time and its rank within that time.
 pub(super) type Ticket = (Time, u64);
 
-/// Entries come out by time, then in the order in which they were put in.
+/// Returns entries by time, then in the order of their insertion.
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
     heap: BinaryHeap<Reverse<(Time, u64, Task)>>,

@@ -5,15 +5,15 @@ use whimbrel_core::{Endpoint, Machine, OpenRefusal, PortOrigin, PortRequest, Por
 use super::{Door, DuplexLink, NodeId, Simulator};
 
 impl<M: Machine> Simulator<M> {
-    /// Puts up a door: from now on a machine that asks for its endpoint is connected to its node.
-    /// A later door for the same endpoint takes the place of an earlier one.
+    /// Adds a door: a machine that asks for its endpoint is then connected to its node. A later
+    /// door for the same endpoint replaces an earlier one.
     pub fn add_door(&mut self, door: Door) {
         self.doors
             .retain(|known| !leads_to(&known.endpoint, &door.endpoint));
         self.doors.push(door);
     }
 
-    /// Does what a machine wishes of its ports.
+    /// Carries out a machine's request about its ports.
     pub(super) fn grant(&mut self, node: NodeId, request: PortRequest) {
         if self.nodes[node.index()].requests_by_hand {
             return self.requests.push_back((node, request));
@@ -65,7 +65,8 @@ impl<M: Machine> Simulator<M> {
     }
 }
 
-/// A connection comes up only if the other side takes it; of datagrams nobody knows.
+/// Returns true for a connection, which comes up only if the other side accepts it. A datagram port
+/// comes up regardless of its peer.
 fn needs_an_answer(endpoint: &Endpoint) -> bool {
     matches!(
         endpoint,
@@ -73,7 +74,7 @@ fn needs_an_answer(endpoint: &Endpoint) -> bool {
     )
 }
 
-/// True if both lead to the same peer; which socket is used at this end does not matter here.
+/// Returns true if both lead to the same peer. The local socket does not matter.
 fn leads_to(door: &Endpoint, wanted: &Endpoint) -> bool {
     match (door, wanted) {
         (Endpoint::Udp { remote: a, .. }, Endpoint::Udp { remote: b, .. }) => a == b,

@@ -1,4 +1,4 @@
-//! Deterministic discrete events: machines on nodes, frames on links, virtual time.
+//! Deterministic discrete-event simulation: machines on nodes, frames on links, virtual time.
 //!
 //! * **Order.** Events happen by time, and at the same time in the order in which they were
 //!   scheduled. Nothing depends on a hash order, an address or the clock, so that a scenario and a
@@ -6,13 +6,12 @@
 //! * **Rounds.** A node gets all frames that arrive at one moment over one link direction, or one
 //!   call to `handle_timeout`, or one call from the scenario ([`Simulator::with_node`]); then it is
 //!   drained: frames, port requests, events; then its deadline is read.
-//! * **Deadlines.** A node has one pending wake. `handle_timeout` is called when the deadline that
-//!   the machine states has come, never before.
-//! * **Ports.** [`PortId`]s are unique in a run. They are connected by the scenario, or opened at a
-//!   machine's wish to one of the [`Door`]s that the scenario has put up. A link never blocks a
-//!   port: what does not fit is dropped, as with UDP; the scenario may ([`Simulator::block_port`]).
-//!   Machines are not told of partitions, outages or the crash of a neighbour, just as sockets are
-//!   not.
+//! * **Deadlines.** A node has one pending wake. `handle_timeout` is called at the machine's
+//!   deadline, never before.
+//! * **Ports.** [`PortId`]s are unique in a run. The scenario connects them, or a machine opens them
+//!   to one of the scenario's [`Door`]s. A link never blocks a port: frames that do not fit are
+//!   dropped, as with UDP. The scenario may block one ([`Simulator::block_port`]). As with sockets,
+//!   machines are not told of partitions, outages or the crash of a neighbour.
 //! * **Events** of a machine go to the node's hook ([`Simulator::set_hook`]), or else to a queue
 //!   ([`Simulator::poll_event`]), which grows until it is polled.
 
@@ -39,13 +38,13 @@ pub use topology::{
 };
 
 type Hook<M> = Box<dyn FnMut(&mut Simulator<M>, NodeId, <M as Machine>::Event)>;
-/// Sees each frame that is sent over one direction of a link before the link does, and says what goes
-/// on in its place: the frame, nothing, or others.
+/// Receives each frame sent over one direction of a link before the link does. Returns the frames
+/// that continue in its place: the frame itself, none, or others.
 pub type Tap = Box<dyn FnMut(Time, Vec<u8>) -> Vec<Vec<u8>>>;
 
 type Action<M> = Box<dyn FnOnce(&mut Simulator<M>)>;
 
-/// A network of machines in virtual time. For machines of different types make `M` an enum, or use
+/// A network of machines in virtual time. For machines of different types, `M` is an enum or
 /// [`crate::AnyMachine`].
 pub struct Simulator<M: Machine> {
     now: Time,
@@ -59,13 +58,13 @@ pub struct Simulator<M: Machine> {
     events: VecDeque<Occurrence<M::Event>>,
     stats: SimulatorStats,
     trace: Trace,
-    // Frames that are not in use, to be filled again.
+    // Unused frames, kept for reuse.
     spare_frames: Vec<Vec<u8>>,
     transmit_buffer: Vec<u8>,
     doors: Vec<Door>,
-    // Frames of one delivery; empty between two.
+    // Frames of one delivery; empty between deliveries.
     arrived: Vec<Vec<u8>>,
-    // Wishes of nodes with `requests_by_hand`.
+    // Requests of nodes with `requests_by_hand`.
     requests: VecDeque<(NodeId, PortRequest)>,
 }
 
@@ -75,7 +74,7 @@ struct Node<M: Machine> {
     running: bool,
     ports: Vec<PortId>,
     wake: Option<Ticket>,
-    // How often it was woken at `now`, to catch a machine that never lets time go on.
+    // The number of wakes at `now`, to catch a machine that never lets time advance.
     wakes_now: u32,
     woken_at: Time,
     hook: Option<Hook<M>>,
@@ -84,15 +83,17 @@ struct Node<M: Machine> {
 
 struct Port {
     node: NodeId,
-    // The lane that takes this port's frames; its other end is the peer.
-    lane: u32,
+    // The lane that takes this port's frames; its other end is the peer. None once the peer's
+    // address has changed.
+    lane: Option<u32>,
     info: PortInfo,
     open: bool,
     blocked: bool,
     packets: bool,
 }
 
-/// One direction of a link: even numbers go from the first node to the second, the next one back.
+/// One direction of a link. Even numbers lead from the first node to the second; the next number is
+/// the way back.
 struct Lane {
     link: LinkDirection<Vec<u8>>,
     from: PortId,
@@ -102,25 +103,25 @@ struct Lane {
     tap: Option<Tap>,
 }
 
-/// What a machine told, when, and which node it was on.
+/// An event of a machine, with its time and node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Occurrence<E> {
-    /// When.
+    /// The time.
     pub time: Time,
-    /// Whose machine.
+    /// The node of the machine.
     pub node: NodeId,
-    /// What.
+    /// The event.
     pub event: E,
 }
 
 /// Counters of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimulatorStats {
-    /// Entries of the agenda that were worked off: deliveries, wakes and scenario actions.
+    /// Entries of the agenda that were processed: deliveries, wakes and scenario actions.
     pub events: u64,
     /// Frames that machines sent.
     pub transmitted: u64,
-    /// Frames that machines got.
+    /// Frames that machines received.
     pub delivered: u64,
     /// Frames that links dropped.
     pub dropped_by_links: u64,
@@ -160,7 +161,7 @@ impl Trace {
 }
 
 impl<M: Machine> Simulator<M> {
-    /// An empty network at time zero; all randomness of its links comes from `seed`.
+    /// Returns an empty network at time zero. All randomness of its links comes from `seed`.
     pub fn new(seed: u64) -> Simulator<M> {
         Simulator {
             now: Time::ZERO,
@@ -245,7 +246,7 @@ impl<M: Machine> Simulator<M> {
             };
             self.ports.push(Port {
                 node,
-                lane: self.lanes.len() as u32 + way as u32,
+                lane: Some(self.lanes.len() as u32 + way as u32),
                 info,
                 open: true,
                 blocked: false,
@@ -271,23 +272,23 @@ impl<M: Machine> Simulator<M> {
         result
     }
 
-    /// A node's machine, to look at.
+    /// Returns a node's machine.
     pub fn node(&self, node: NodeId) -> &M {
         &self.nodes[node.index()].machine
     }
 
-    /// The name that a node was added with.
+    /// Returns the name of a node.
     pub fn node_name(&self, node: NodeId) -> &str {
         &self.nodes[node.index()].name
     }
 
-    /// The ports of a node, closed ones included, in the order in which they were made.
+    /// Returns the ports of a node, including closed ones, in the order of their creation.
     pub fn node_ports(&self, node: NodeId) -> &[PortId] {
         &self.nodes[node.index()].ports
     }
 
-    /// Every event of `node` from now on goes to `hook`, which may do with the simulation what it
-    /// likes. Events that occur while the hook itself runs go to the queue.
+    /// Passes every later event of `node` to `hook`, which may change the simulation freely. Events
+    /// that occur while the hook itself runs go to the queue.
     pub fn set_hook(
         &mut self,
         node: NodeId,
@@ -296,12 +297,12 @@ impl<M: Machine> Simulator<M> {
         self.nodes[node.index()].hook = Some(Box::new(hook));
     }
 
-    /// The oldest event of a node without a hook.
+    /// Returns the oldest event of a node without a hook.
     pub fn poll_event(&mut self) -> Option<Occurrence<M::Event>> {
         self.events.pop_front()
     }
 
-    /// Does `action` at `at` (now, if that is past).
+    /// Runs `action` at `at`, or now if that has passed.
     pub fn schedule(&mut self, at: Time, action: impl FnOnce(&mut Simulator<M>) + 'static) {
         let slot = match self.free_actions.pop() {
             Some(slot) => slot,
@@ -314,37 +315,37 @@ impl<M: Machine> Simulator<M> {
         self.agenda.put(at.max(self.now), Task::Action(slot));
     }
 
-    /// The present.
+    /// Returns the present time.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// The seed that this run was made with, to be printed when something fails.
+    /// Returns the seed of this run, for messages of failed tests.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Counters of the whole run.
+    /// Returns the counters of the whole run.
     pub fn stats(&self) -> &SimulatorStats {
         &self.stats
     }
 
-    /// Counters of one direction of a link.
+    /// Returns the counters of one direction of a link.
     pub fn link_stats(&self, link: LinkId, direction: Direction) -> &LinkStats {
         self.lanes[lane_index(link, direction)].link.stats()
     }
 
-    /// Hashes every record of the run from now on, for [`Self::trace_hash`].
+    /// Starts to hash every record of the run, for [`Self::trace_hash`].
     pub fn enable_trace_hash(&mut self) {
         self.trace.hash.get_or_insert_default();
     }
 
-    /// The hash of all records since [`Self::enable_trace_hash`].
+    /// Returns the hash of all records since [`Self::enable_trace_hash`].
     pub fn trace_hash(&self) -> Option<[u8; 32]> {
         self.trace.hash.as_ref().map(TraceHash::value)
     }
 
-    /// Gives every record of the run from now on to `sink`.
+    /// Passes every later record of the run to `sink`.
     pub fn set_trace_sink(&mut self, sink: Option<Box<dyn TraceSink>>) {
         self.trace.sink = sink;
     }

@@ -5,50 +5,50 @@ use whimbrel_core::{Deadline, Machine, PortEvent, PortId, Time};
 
 use super::agenda::Task;
 use super::{Node, NodeId, Occurrence, Simulator};
-use crate::link::LinkSpec;
+use crate::link::{DropReason, LinkSpec};
 use crate::trace::TraceKind;
 
-/// As many frames as the kernel's segmentation offload takes in one call.
+/// The frames that the kernel's segmentation offload takes in one call.
 const MAX_SEGMENTS: usize = 64;
 
-/// A machine that wants to be woken more often than this at one moment will never let time go on.
+/// Bound of the wakes at one moment. A machine beyond it never lets time advance.
 const MAX_WAKES_AT_ONE_MOMENT: u32 = 100_000;
 
-/// A machine that transmits more often than this in one round transmits without end.
+/// Bound of the transmits in one round. A machine beyond it transmits without end.
 const MAX_TRANSMITS_IN_ONE_ROUND: u32 = 10_000_000;
 
-/// Frames that a machine gets with one call; as many as the event loop over sockets hands in.
+/// Bound of the frames per call to a machine, as in the event loop over sockets.
 const FRAMES_AT_ONCE: usize = 64;
 
-/// Unused frames that are kept for reuse; beyond that they go back to the allocator.
+/// Bound of the unused frames that are kept for reuse.
 const MAX_SPARE_FRAMES: usize = 65_536;
 
 impl<M: Machine> Simulator<M> {
-    /// Does the next thing, at its time; false if there is nothing to do, ever.
+    /// Processes the next event at its time. Returns false if there is none.
     ///
     /// # Panics
-    /// If a machine asks without end to be woken at one and the same moment: a bug of that machine,
+    /// Panics if a machine asks without end to be woken at the same moment: a bug of the machine,
     /// which would otherwise hang the run.
     pub fn step(&mut self) -> bool {
         self.step_until(Time::MAX)
     }
 
-    /// Does all that happens up to `end`, inclusive; then it is `end`.
+    /// Processes all events up to `end`, inclusive. The time is then `end`.
     pub fn run_until(&mut self, end: Time) {
         while self.step_until(end) {}
         self.now = self.now.max(end);
     }
 
-    /// Runs until nothing is left to do, or to `limit`: machines with periodic timers are never
-    /// idle. True if nothing was left to do.
+    /// Runs until no event is left, or to `limit`: machines with periodic timers are never idle.
+    /// Returns true if no event is left.
     pub fn run_until_idle(&mut self, limit: Time) -> bool {
         self.run_until_condition(limit, |_| false);
         self.discard_void_entries();
         self.agenda.next_time().is_none()
     }
 
-    /// Runs as long as `condition` holds, asked after each event, or to `limit`. True if the
-    /// condition ended it.
+    /// Runs while `condition`, checked after each event, holds, or to `limit`. Returns true if the
+    /// condition ended the run.
     pub fn run_while(
         &mut self,
         limit: Time,
@@ -72,7 +72,7 @@ impl<M: Machine> Simulator<M> {
         }
     }
 
-    /// Does the next thing if that is not after `end`; false if there is none.
+    /// Processes the next event if it is not after `end`. Returns false if there is none.
     pub(crate) fn step_until(&mut self, end: Time) -> bool {
         self.discard_void_entries();
         if self.agenda.next_time().is_none_or(|at| at > end) {
@@ -87,7 +87,7 @@ impl<M: Machine> Simulator<M> {
         true
     }
 
-    /// Takes off what a later decision has replaced, so that the next entry is a true one.
+    /// Removes entries that later decisions have replaced, so that the next entry is valid.
     fn discard_void_entries(&mut self) {
         while let Some((ticket, task)) = self.agenda.peek() {
             let valid = match task {
@@ -148,7 +148,7 @@ impl<M: Machine> Simulator<M> {
         self.drain(node);
     }
 
-    /// Hands over all that has arrived over one lane.
+    /// Delivers all frames that have arrived over one lane.
     fn deliver(&mut self, lane_number: usize) {
         let lane = &mut self.lanes[lane_number];
         lane.scheduled = None;
@@ -193,7 +193,7 @@ impl<M: Machine> Simulator<M> {
             recycle(spare, frame);
         }
         match &arrived[..] {
-            // Most often one frame arrives at a time.
+            // Usually one frame arrives at a time.
             [frame] => machine.handle_frames(now, to, &[frame.as_slice()]),
             frames => hand_in(machine, now, to, frames),
         }
@@ -208,7 +208,7 @@ impl<M: Machine> Simulator<M> {
         }
     }
 
-    /// Takes all that a node has to give and reads its deadline.
+    /// Takes all output of a node and reads its deadline.
     pub(super) fn drain(&mut self, node: NodeId) {
         if !self.nodes[node.index()].running {
             return;
@@ -287,7 +287,11 @@ impl<M: Machine> Simulator<M> {
             "'{}' sends by {port}, which is blocked",
             self.nodes[node.index()].name
         );
-        let lane_number = from.lane as usize;
+        let Some(lane_number) = from.lane.map(|lane| lane as usize) else {
+            self.stats.dropped_by_links += 1;
+            let kind = TraceKind::Drop(DropReason::Outage);
+            return self.trace.record(now, node, port, kind, bytes);
+        };
         let mut frame = self.spare_frames.pop().unwrap_or_default();
         frame.extend_from_slice(bytes);
         if self.lanes[lane_number].tap.is_some() {
@@ -327,8 +331,7 @@ impl<M: Machine> Simulator<M> {
         self.schedule_lane(lane_number);
     }
 
-    /// Brings a lane's transmissions up to the present, so that what it drops is counted and
-    /// traced.
+    /// Advances a lane's transmissions to the present, so that its drops are counted and traced.
     pub(super) fn catch_up(&mut self, lane_number: usize) {
         let lane = &mut self.lanes[lane_number];
         let (port, node) = (lane.from, self.ports[lane.from.0 as usize].node);
@@ -340,7 +343,7 @@ impl<M: Machine> Simulator<M> {
         });
     }
 
-    /// Makes sure that a lane is looked at when it wants to be, and not much more often.
+    /// Ensures an entry for a lane at its next time, with few superfluous entries.
     pub(super) fn schedule_lane(&mut self, lane_number: usize) {
         let lane = &mut self.lanes[lane_number];
         match (lane.link.next_time(), lane.scheduled) {
@@ -355,9 +358,8 @@ impl<M: Machine> Simulator<M> {
         }
     }
 
-    /// Makes sure that a node is woken when it wants to be. A wake that is set too early stays, and
-    /// does nothing but set the next one: deadlines that move away with every frame then cost
-    /// nothing.
+    /// Ensures that a node is woken at its deadline. An early wake stays and only schedules the
+    /// next one, so deadlines that each frame moves back cost nothing.
     fn schedule_wake(&mut self, node: NodeId) {
         let Node { machine, wake, .. } = &mut self.nodes[node.index()];
         match (machine.poll_timeout(), *wake) {
@@ -382,18 +384,18 @@ impl<M: Machine> Simulator<M> {
             return;
         };
         hook(self, node, event);
-        // The hook may have set another one in its place.
+        // The hook may have set another one.
         self.nodes[node.index()].hook.get_or_insert(hook);
     }
 
-    /// Closes a node's end of a link; frames from and to it are dropped from now on. The peer is
+    /// Closes a node's end of a link. Frames from and to it are dropped from now on. The peer is
     /// not told.
     pub fn close_port(&mut self, node: NodeId, port: PortId) {
         self.shut(node, port);
         self.drain(node);
     }
 
-    /// Closes a port; its node is drained afterwards.
+    /// Closes a port. The caller drains its node afterwards.
     pub(super) fn shut(&mut self, node: NodeId, port: PortId) {
         if let Some(closed) = self
             .ports
@@ -415,7 +417,7 @@ pub(super) fn encapsulated(spec: &LinkSpec, encapsulation: u32) -> LinkSpec {
     }
 }
 
-/// Passes frames to a machine as the event loop over sockets does: those that are there together.
+/// Passes frames to a machine in batches, as the event loop over sockets does.
 #[inline(never)]
 fn hand_in<M: Machine>(machine: &mut M, now: Time, port: PortId, frames: &[Vec<u8>]) {
     for batch in frames.chunks(FRAMES_AT_ONCE) {

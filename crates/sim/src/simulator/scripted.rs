@@ -1,31 +1,31 @@
-//! What a test does to a network by hand: frames that it changes, ports that it blocks or
-//! gives another MTU, wishes that it answers itself.
+//! Direct control by a test: frames that it changes, ports that it blocks or gives another MTU,
+//! requests that it answers itself.
 
 use whimbrel_core::{Machine, PortEvent, PortId, PortRequest};
 
 use super::{Direction, LinkId, NodeId, Simulator, Tap, lane_index};
 
 impl<M: Machine> Simulator<M> {
-    /// Has `tap` see all frames of one direction of a link before the link does; a later one takes
-    /// its place. Frames of zero bytes must not come out of it.
+    /// Passes all frames of one direction of a link to `tap` before the link gets them. A later tap
+    /// replaces an earlier one. A tap must not return empty frames.
     pub fn set_tap(&mut self, link: LinkId, direction: Direction, tap: Option<Tap>) {
         self.lanes[lane_index(link, direction)].tap = tap;
     }
 
-    /// From now on nobody but the scenario answers what the machine of `node` wishes of its ports,
-    /// see [`Self::poll_request`].
+    /// From now on only the scenario answers port requests of the machine of `node`: see
+    /// [`Self::poll_request`].
     pub fn answer_requests_by_hand(&mut self, node: NodeId) {
         self.nodes[node.index()].requests_by_hand = true;
     }
 
-    /// The oldest wish of a node whose wishes are answered by hand: by [`Self::connect`],
-    /// [`Self::close_port`], or with [`Machine::handle_refusal`].
+    /// Returns the oldest request of a node whose requests are answered by hand: by
+    /// [`Self::connect`], [`Self::close_port`], or with [`Machine::handle_refusal`].
     pub fn poll_request(&mut self) -> Option<(NodeId, PortRequest)> {
         self.requests.pop_front()
     }
 
-    /// Tells a machine that nothing can be written to a port for now. If it writes all the same, the
-    /// run panics: the machine breaks its contract.
+    /// Tells a machine that a port is blocked. If the machine still writes to it, it breaks its
+    /// contract and the run panics.
     pub fn block_port(&mut self, node: NodeId, port: PortId) {
         self.set_blocked(node, port, true);
     }
@@ -49,7 +49,7 @@ impl<M: Machine> Simulator<M> {
         self.with_node(node, |machine, now| machine.handle_port(now, port, event));
     }
 
-    /// Changes the largest frame of a node's end of a link, and tells its machine.
+    /// Changes the MTU of a node's end of a link and tells its machine.
     pub fn set_mtu(&mut self, node: NodeId, port: PortId, mtu: usize) {
         let known = self.ports.get_mut(port.0 as usize);
         if let Some(own) = known.filter(|own| own.node == node && own.open) {
@@ -59,7 +59,7 @@ impl<M: Machine> Simulator<M> {
         }
     }
 
-    /// True until the port is closed.
+    /// Returns true until the port is closed.
     pub fn is_open(&self, port: PortId) -> bool {
         let known = self.ports.get(port.0 as usize);
         known.is_some_and(|port| port.open)

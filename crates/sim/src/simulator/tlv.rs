@@ -1,7 +1,6 @@
-//! Where one packet of a stream ends and the next one begins (NDN packet format v0.3, TLV encoding).
+//! Finds the bounds of packets in a stream (NDN packet format v0.3, TLV encoding).
 
-/// The packets that `stream` is made of, one after the other. What is no whole packet comes last, as
-/// it is.
+/// Splits `stream` into its packets. A remainder that is not a whole packet comes last, unchanged.
 pub(super) fn packets(mut stream: &[u8]) -> impl Iterator<Item = &[u8]> {
     core::iter::from_fn(move || {
         let len = packet_len(stream).filter(|len| *len <= stream.len());
@@ -18,7 +17,7 @@ fn packet_len(stream: &[u8]) -> Option<usize> {
     header.checked_add(usize::try_from(value).ok()?)
 }
 
-/// A variable-size number and what follows it.
+/// Reads a variable-size number. Returns it with the bytes after it.
 fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let (first, rest) = bytes.split_first()?;
     let width = match first {
@@ -37,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packets_are_told_apart_and_what_is_none_stays_whole() {
+    fn packets_are_split_and_a_malformed_remainder_stays_whole() {
         let mut stream = vec![5, 1, 7, 6, 0];
         stream.extend([6, 253, 1, 0]);
         stream.extend([9; 256]);

@@ -1,4 +1,4 @@
-//! Nodes, links and how they are named.
+//! Nodes, links and their names.
 
 use core::fmt;
 
@@ -15,7 +15,7 @@ pub const UDP_IPV4_HEADERS: u32 = 28;
 pub struct NodeId(pub(super) u32);
 
 impl NodeId {
-    /// Nodes are numbered from 0 in the order in which they were added.
+    /// Returns the number of the node; nodes are numbered from 0 in the order of their addition.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -31,7 +31,7 @@ impl fmt::Display for NodeId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub(super) u32);
 
-/// A direction of a link, seen from the order of the nodes in the call that connected them.
+/// A direction of a link, by the order of the nodes in the call that connected them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
     /// From the first node to the second.
@@ -41,43 +41,42 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Both.
+    /// Both directions.
     pub const BOTH: [Direction; 2] = [Direction::AToB, Direction::BToA];
 }
 
-/// A link between two nodes before it is built: two directions and how its ports look to the
-/// machines.
+/// A link between two nodes before it is built: two directions, and the properties of its ports.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DuplexLink {
-    /// What happens to frames of the first node.
+    /// The direction from the first node.
     pub a_to_b: LinkSpec,
-    /// What happens to frames of the second node.
+    /// The direction from the second node.
     pub b_to_a: LinkSpec,
     /// The label of the first node's port.
     pub a_label: String,
     /// The label of the second node's port.
     pub b_label: String,
-    /// How the first node's port came to be. `None`: a configured link, numbered in the order in
-    /// which the node was connected.
+    /// The origin of the first node's port. `None`: a configured link, numbered in the order of the
+    /// node's connections.
     pub a_origin: Option<PortOrigin>,
-    /// How the second node's port came to be.
+    /// The origin of the second node's port.
     pub b_origin: Option<PortOrigin>,
-    /// What the first node is told of what carries the frames. It changes nothing on the link.
+    /// The medium reported to the first node. It changes nothing on the link.
     pub a_medium: Medium,
-    /// What the second node is told.
+    /// The medium reported to the second node.
     pub b_medium: Medium,
-    /// Frames are NDN packets on a stream of bytes: a machine may write several at once, which
-    /// arrive one by one, as from a socket whose framing is TLV. What is no whole packet arrives
-    /// as it is.
+    /// Set if frames are NDN packets on a stream of bytes. A machine may then write several at
+    /// once, which arrive one by one, as from a socket whose framing is TLV. A remainder that is
+    /// not a whole packet arrives unchanged.
     pub packets: bool,
-    /// Largest frame in bytes; a larger one is dropped and counted, as a socket refuses it.
+    /// Largest frame, bytes. A larger one is dropped and counted, as by a socket.
     pub mtu: usize,
     /// Bytes that each frame takes on the wire beyond its own length, on top of
     /// [`LinkSpec::overhead`].
     pub encapsulation: u32,
 }
 
-/// A [`DuplexLink`]'s two directions as a scenario file says them.
+/// The two directions of a [`DuplexLink`], as in a scenario file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DuplexSpec {
@@ -88,7 +87,7 @@ pub struct DuplexSpec {
 }
 
 impl DuplexLink {
-    /// Neighbours that exchange UDP/IPv4 datagrams in packets of at most 1,500 bytes.
+    /// Returns a link that carries UDP/IPv4 datagrams in packets of at most 1,500 bytes.
     pub fn new(a_to_b: LinkSpec, b_to_a: LinkSpec) -> DuplexLink {
         DuplexLink {
             a_to_b,
@@ -105,12 +104,12 @@ impl DuplexLink {
         }
     }
 
-    /// The same in both directions.
+    /// Returns a link with the same specification in both directions.
     pub fn symmetric(spec: LinkSpec) -> DuplexLink {
         DuplexLink::new(spec.clone(), spec)
     }
 
-    /// A program and its host: no delay, no loss, frames of any size.
+    /// Returns a link between a program and its host: no delay, no loss, frames of any size.
     pub fn local() -> DuplexLink {
         DuplexLink {
             a_origin: Some(PortOrigin::Local),
@@ -121,7 +120,7 @@ impl DuplexLink {
         }
     }
 
-    /// Frames are IP packets themselves: nothing is added to them, and they may have `mtu` bytes.
+    /// Returns a link whose frames are IP packets of at most `mtu` bytes, without encapsulation.
     pub fn ip(a_to_b: LinkSpec, b_to_a: LinkSpec, mtu: usize) -> DuplexLink {
         DuplexLink {
             mtu,
@@ -130,7 +129,7 @@ impl DuplexLink {
         }
     }
 
-    /// The same with the labels that the two nodes' configurations would give to it.
+    /// Sets the labels of the two nodes' ports.
     pub fn with_labels(self, a: &str, b: &str) -> DuplexLink {
         DuplexLink {
             a_label: a.to_owned(),
@@ -141,8 +140,7 @@ impl DuplexLink {
 }
 
 impl DuplexLink {
-    /// The same between a port that the first node has for this reason and one that the second has
-    /// for that.
+    /// Sets the origins of the two nodes' ports.
     pub fn with_origins(self, a: PortOrigin, b: PortOrigin) -> DuplexLink {
         DuplexLink {
             a_origin: Some(a),
@@ -151,7 +149,7 @@ impl DuplexLink {
         }
     }
 
-    /// The same with what the two nodes are told of what carries the frames.
+    /// Sets the media reported to the two nodes.
     pub fn with_media(self, a: Medium, b: Medium) -> DuplexLink {
         DuplexLink {
             a_medium: a,
@@ -161,17 +159,16 @@ impl DuplexLink {
     }
 }
 
-/// A node that can be reached by an endpoint: what a listening socket or a device is in the real
-/// world.
+/// A node that an endpoint leads to: the simulated counterpart of a listening socket or a device.
 #[derive(Clone, Debug)]
 pub struct Door {
-    /// What others ask for, see [`whimbrel_core::PortRequest::Open`].
+    /// The endpoint to ask for, see [`whimbrel_core::PortRequest::Open`].
     pub endpoint: Endpoint,
-    /// The node that is reached.
+    /// The node behind it.
     pub node: NodeId,
-    /// How the port that it gets came to be.
+    /// The origin of the port that the node gets.
     pub origin: PortOrigin,
-    /// The link; the node that asks is its first.
+    /// The link; the requesting node is its first.
     pub link: DuplexLink,
 }
 
@@ -181,7 +178,7 @@ impl From<DuplexSpec> for DuplexLink {
     }
 }
 
-/// What connecting two nodes gave.
+/// The result of connecting two nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connection {
     /// The link, for faults and counters.

@@ -1,4 +1,4 @@
-//! The side that fetches and measures.
+//! A client that fetches and measures.
 
 use core::net::Ipv4Addr;
 use core::time::Duration;
@@ -17,10 +17,10 @@ use super::{GoodputMeter, SERVER_PORT, TcpConfig, content_byte};
 /// Room for a request line.
 const REQUEST_BUFFER: usize = 1024;
 
-/// The first port that connections come from (RFC 6335: dynamic ports).
+/// The first local port of connections (RFC 6335: dynamic ports).
 const FIRST_LOCAL_PORT: u16 = 49_152;
 
-/// Fetches bytes from a [`super::TcpServer`], any number of transfers at a time.
+/// Fetches bytes from a [`super::TcpServer`], with any number of transfers at a time.
 pub struct TcpClient {
     stack: Stack,
     server: Ipv4Addr,
@@ -34,34 +34,34 @@ pub struct TcpClient {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FetchId(pub usize);
 
-/// What a client tells.
+/// An event of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TcpEvent {
-    /// All bytes have come.
+    /// All bytes have arrived.
     Completed(FetchId),
-    /// The connection ended before, or could not be made.
+    /// The connection ended early, or could not be made.
     Failed(FetchId),
 }
 
-/// How a transfer went, or goes.
+/// The progress or outcome of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetch {
-    /// When it was asked for.
+    /// The time of the request.
     pub started: Time,
     /// Bytes asked for.
     pub length: u64,
-    /// When the last byte came.
+    /// The arrival time of the last byte.
     pub completed: Option<Time>,
-    /// Whether the connection ended before.
+    /// True if the connection ended early.
     pub failed: bool,
-    /// Bytes as they came, from `started` on.
+    /// Bytes by arrival time, from `started` on.
     pub goodput: GoodputMeter,
-    /// Bytes that were not what the server sends at that place: 0, or TCP is broken.
+    /// Bytes that differ from the server's at their position. Above 0, TCP is broken.
     pub wrong_bytes: u64,
 }
 
 impl Fetch {
-    /// From the request to the last byte.
+    /// Returns the time from the request to the last byte.
     pub fn response_time(&self) -> Option<Duration> {
         self.completed
             .map(|completed| completed.since(self.started))
@@ -75,7 +75,7 @@ struct Active {
 }
 
 impl TcpClient {
-    /// A client of the server at `server`; goodput is measured per `interval`.
+    /// Returns a client of the server at `server` that measures goodput per `interval`.
     pub fn new(config: TcpConfig, server: Ipv4Addr, interval: Duration) -> TcpClient {
         TcpClient {
             stack: Stack::new(config),
@@ -87,7 +87,7 @@ impl TcpClient {
         }
     }
 
-    /// Begins to fetch `length` bytes over a connection of its own.
+    /// Starts to fetch `length` bytes over a separate connection.
     pub fn fetch(&mut self, now: Time, length: u64) -> FetchId {
         let id = FetchId(self.fetches.len());
         self.fetches.push(Fetch {
@@ -119,12 +119,12 @@ impl TcpClient {
         id
     }
 
-    /// How a transfer goes; `None` for an id of another client.
+    /// Returns a transfer, or `None` for an id of another client.
     pub fn get(&self, id: FetchId) -> Option<&Fetch> {
         self.fetches.get(id.0)
     }
 
-    /// All transfers, in the order in which they were asked for.
+    /// Returns all transfers, in the order of their requests.
     pub fn fetches(&self) -> &[Fetch] {
         &self.fetches
     }
@@ -146,12 +146,12 @@ impl TcpClient {
             take_bytes(socket, fetch, now);
         }
         self.report_finished(now);
-        // What has been read opens the window, and closes take effect.
+        // Reading opens the window, and closes take effect.
         self.stack.poll(now);
         self.stack.read_deadline(now);
     }
 
-    /// Tells of transfers that are over and lets their sockets go.
+    /// Reports finished transfers and removes their sockets.
     fn report_finished(&mut self, now: Time) {
         let mut index = 0;
         while let Some(Active { id, handle, .. }) = self.active.get(index) {
@@ -184,7 +184,7 @@ impl TcpClient {
 impl Active {
     fn ask(&mut self, socket: &mut tcp::Socket<'_>, length: u64) {
         if !self.asked && socket.can_send() {
-            // A request line is far below the size of the empty send buffer.
+            // A request line fits in the empty send buffer.
             self.asked = socket
                 .send_slice(format!("GET {length}\n").as_bytes())
                 .is_ok();

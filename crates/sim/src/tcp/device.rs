@@ -1,5 +1,4 @@
-//! What smoltcp takes for a network card: two queues, and a look at the sequence numbers that go
-//! out.
+//! The network device for smoltcp: two queues, with a record of sent sequence numbers.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,17 +6,17 @@ use smoltcp::phy::{self, DeviceCapabilities, Medium};
 use smoltcp::time::Instant;
 use smoltcp::wire::{IpProtocol, Ipv4Packet, TcpPacket, TcpSeqNumber};
 
-/// Unused buffers that are kept.
+/// Bound of the unused buffers that are kept.
 const MAX_SPARE: usize = 4096;
 
-/// Packets in, packets out.
+/// Queues of packets in and out.
 #[derive(Debug)]
 pub(super) struct QueueDevice {
     mtu: usize,
     incoming: VecDeque<Vec<u8>>,
     outgoing: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
-    // By peer: the sequence number after the last payload byte sent so far.
+    // The sequence number after the last payload byte sent, by peer.
     highest_sent: BTreeMap<(u32, u16), TcpSeqNumber>,
     retransmitted_segments: u64,
     retransmitted_bytes: u64,
@@ -46,7 +45,7 @@ impl QueueDevice {
         !self.incoming.is_empty()
     }
 
-    /// Appends the next packet to `buffer` and tells its size.
+    /// Appends the next packet to `buffer` and returns its size.
     pub(super) fn take_outgoing(&mut self, buffer: &mut Vec<u8>) -> Option<usize> {
         let packet = self.outgoing.pop_front()?;
         buffer.extend_from_slice(&packet);
@@ -55,7 +54,7 @@ impl QueueDevice {
         Some(size)
     }
 
-    /// Segments and payload bytes that went out again.
+    /// Returns the number of retransmitted segments and payload bytes.
     pub(super) fn retransmitted(&self) -> (u64, u64) {
         (self.retransmitted_segments, self.retransmitted_bytes)
     }
@@ -67,7 +66,7 @@ impl QueueDevice {
         }
     }
 
-    /// Counts payload that was sent before. smoltcp itself does not tell.
+    /// Counts payload that was sent before, since smoltcp itself does not report it.
     fn watch(&mut self, packet: &[u8]) {
         let Ok(ip) = Ipv4Packet::new_checked(packet) else {
             return;
@@ -123,7 +122,7 @@ impl phy::Device for QueueDevice {
     }
 }
 
-/// One packet on its way in.
+/// A received packet.
 pub(super) struct ReceivedFrame(Vec<u8>);
 
 impl phy::RxToken for ReceivedFrame {
@@ -132,7 +131,7 @@ impl phy::RxToken for ReceivedFrame {
     }
 }
 
-/// Leave to send one packet.
+/// Permission to send one packet.
 pub(super) struct TransmitSlot<'a>(&'a mut QueueDevice);
 
 impl phy::TxToken for TransmitSlot<'_> {

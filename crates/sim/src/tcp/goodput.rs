@@ -1,10 +1,10 @@
-//! Application bytes per interval of time.
+//! Application bytes per interval.
 
 use core::time::Duration;
 
 use whimbrel_core::Time;
 
-/// Counts bytes as they arrive, in intervals of equal length from its start on.
+/// Counts arriving bytes in intervals of equal length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GoodputMeter {
     start: Time,
@@ -15,11 +15,11 @@ pub struct GoodputMeter {
     last: Option<Time>,
 }
 
-/// Arrivals later than this many intervals after the start count to the last one.
+/// Bound of the intervals. Later arrivals count to the last one.
 const MAX_INTERVALS: usize = 10_000_000;
 
 impl GoodputMeter {
-    /// Intervals of `interval` (at least 1 ns) from `start` on. [MFTP §5.1], Fig. 8 (b), uses 500
+    /// Starts intervals of `interval` (at least 1 ns) at `start`. [MFTP §5.1], Fig. 8 (b), uses 500
     /// ms.
     pub fn new(start: Time, interval: Duration) -> GoodputMeter {
         let interval = interval.max(Duration::from_nanos(1));
@@ -33,7 +33,7 @@ impl GoodputMeter {
         }
     }
 
-    /// Takes `bytes` that arrived at `now`.
+    /// Counts `bytes` that arrived at `now`.
     pub fn record(&mut self, now: Time, bytes: u64) {
         let index = now.since(self.start).as_nanos() / self.interval.as_nanos();
         let index = usize::try_from(index)
@@ -48,12 +48,12 @@ impl GoodputMeter {
         self.last = Some(now);
     }
 
-    /// Bytes in each interval up to the last arrival.
+    /// Returns the bytes of each interval up to the last arrival.
     pub fn bytes(&self) -> &[u64] {
         &self.bytes
     }
 
-    /// (start of the interval, bits per second within it), up to the last arrival.
+    /// Returns (start of the interval, bit/s within it), up to the last arrival.
     pub fn samples(&self) -> impl Iterator<Item = (Time, f64)> {
         let seconds = self.interval.as_secs_f64();
         self.bytes.iter().enumerate().map(move |(index, bytes)| {
@@ -65,22 +65,22 @@ impl GoodputMeter {
         })
     }
 
-    /// All bytes so far.
+    /// Returns the total of all bytes.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// When the first bytes arrived.
+    /// Returns the time of the first arrival.
     pub fn first_arrival(&self) -> Option<Time> {
         self.first
     }
 
-    /// When the last bytes arrived.
+    /// Returns the time of the last arrival.
     pub fn last_arrival(&self) -> Option<Time> {
         self.last
     }
 
-    /// Bits per second from the start to the last arrival; 0 if there was none.
+    /// Returns the mean rate from the start to the last arrival, bit/s; 0 without arrivals.
     pub fn mean_rate(&self) -> f64 {
         match self.last {
             Some(last) if last > self.start => {

@@ -1,11 +1,11 @@
 //! TCP endpoints as machines: the simulated baseline. The TCP is smoltcp's; the frames are IPv4
 //! packets ([`crate::DuplexLink::ip`]).
 //!
-//! A [`TcpServer`] sends as many bytes as a request asks for, a [`TcpClient`] fetches and measures,
-//! a [`Relay`] is a router between two links.
+//! A [`TcpServer`] sends the number of bytes that a request names, a [`TcpClient`] fetches and
+//! measures, a [`Relay`] is a router between two links.
 //!
-//! # What this baseline lacks against the Linux kernel's TCP
-//! Figures drawn with it must say so; the netns lab measures the kernel's.
+//! # Limits of this baseline compared with the Linux kernel's TCP
+//! Figures drawn with it must state them; the netns lab measures the kernel's TCP.
 //! * **No recovery from SACK.** The receiver reports blocks, the sender does not use them. Fast
 //!   retransmit repeats one segment on the third duplicate ACK and recovery ends with the first ACK
 //!   of new data, so that a second loss in the same window needs three more duplicate ACKs or a
@@ -22,7 +22,7 @@
 //! * **The initial window is 2 KiB** (Linux: 10 segments), and slow start has no HyStart: it ends
 //!   with a loss.
 //! * **Delayed ACKs** wait 10 ms (Linux: 40 ms and more, with quick ACKs at the start).
-//! * At most 32 holes in the receiver's buffer; what would make another is dropped.
+//! * At most 32 holes in the receiver's buffer; a segment that would make another is dropped.
 //! * No pacing, no segmentation offload, no path MTU discovery, no ECN.
 //! * Timers have a resolution of 1 us, round-trip times of 1 ms.
 //!
@@ -42,18 +42,18 @@ pub use server::{ServerStats, TcpServer};
 
 use core::net::Ipv4Addr;
 
-/// Which algorithm keeps a sender from overloading the path.
+/// The congestion control of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Congestion {
     /// RFC 9438.
     Cubic,
     /// RFC 5681 with fast recovery.
     Reno,
-    /// None: sends what the receiver's window allows.
+    /// No congestion control: sends as much as the receiver's window allows.
     None,
 }
 
-/// How an endpoint is set up.
+/// The configuration of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpConfig {
     /// Its own address.
@@ -63,19 +63,19 @@ pub struct TcpConfig {
     pub segment_size: usize,
     /// Receive buffer of a client's connection in bytes. [MFTP §5], methodology: 2 MB.
     pub receive_buffer: usize,
-    /// Send buffer of a server's connection in bytes: the most that can be in flight.
+    /// Send buffer of a server's connection in bytes, which bounds the bytes in flight.
     pub send_buffer: usize,
     /// Congestion control of the sender.
     pub congestion: Congestion,
-    /// Most connections that a server has at a time; further ones are refused.
+    /// Bound of a server's connections at a time; further ones are refused.
     pub max_connections: usize,
     /// Chooses initial sequence numbers.
     pub seed: u64,
 }
 
 impl TcpConfig {
-    /// The numbers of [MFTP §5], and a send buffer of 4 MB (the largest that Linux grows to by
-    /// default).
+    /// Returns the numbers of [MFTP §5], with a send buffer of 4 MB (the largest that Linux grows
+    /// to by default).
     pub fn new(address: Ipv4Addr) -> TcpConfig {
         TcpConfig {
             address,
@@ -92,8 +92,8 @@ impl TcpConfig {
 /// The port that servers listen on.
 pub const SERVER_PORT: u16 = 80;
 
-/// The byte at `position` of everything that a server sends: a pattern whose length is prime, so
-/// that a shift shows.
+/// Returns the byte at `position` of every server's content: a pattern whose length is prime, so
+/// that shifted data is detected.
 pub(crate) fn content_byte(position: u64) -> u8 {
     (position % 251) as u8
 }

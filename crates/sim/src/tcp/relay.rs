@@ -1,4 +1,4 @@
-//! A router with two links and no mind of its own.
+//! A router with two links that forwards blindly.
 
 use std::collections::VecDeque;
 
@@ -6,8 +6,8 @@ use whimbrel_core::{
     Deadline, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, Time, Transmit,
 };
 
-/// Passes every frame from one of its first two ports to the other, at once. Its queues are those
-/// of the links.
+/// Forwards every frame from one of its first two ports to the other, at once. Only the links have
+/// queues.
 #[derive(Clone, Debug, Default)]
 pub struct Relay {
     ports: Vec<PortId>,
@@ -16,16 +16,16 @@ pub struct Relay {
     dropped: u64,
 }
 
-/// Unused buffers that are kept.
+/// Bound of the unused buffers that are kept.
 const MAX_SPARE: usize = 4096;
 
 impl Relay {
-    /// A relay that has no ports yet.
+    /// Returns a relay without ports.
     pub fn new() -> Relay {
         Relay::default()
     }
 
-    /// Frames that came while there was no second port.
+    /// Returns the number of frames that arrived before the second port was up.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }

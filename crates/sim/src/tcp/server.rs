@@ -1,4 +1,4 @@
-//! The side that sends.
+//! A server that sends.
 
 use smoltcp::iface::SocketHandle;
 use smoltcp::socket::tcp;
@@ -12,7 +12,8 @@ use super::{SERVER_PORT, TcpConfig, TcpEvent, content_byte};
 /// Room for a request line.
 const REQUEST_BUFFER: usize = 1024;
 
-/// Answers `GET n\n` with n bytes and closes, as HTTP/1.0 would.
+/// Answers `GET n
+/// ` with n bytes and closes, as in HTTP/1.0.
 pub struct TcpServer {
     stack: Stack,
     connections: Vec<Connection>,
@@ -22,11 +23,11 @@ pub struct TcpServer {
 /// Counters of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerStats {
-    /// Requests that were understood.
+    /// Valid requests.
     pub requests: u64,
-    /// Connections that sent something else.
+    /// Connections with an invalid request.
     pub bad_requests: u64,
-    /// Bytes handed to TCP.
+    /// Bytes passed to TCP.
     pub sent: u64,
     /// Segments whose payload had been sent before.
     pub retransmitted_segments: u64,
@@ -36,7 +37,7 @@ pub struct ServerStats {
 
 struct Connection {
     handle: SocketHandle,
-    // `None` until the request has come.
+    // `None` until the request has arrived.
     answer: Option<Answer>,
 }
 
@@ -46,7 +47,7 @@ struct Answer {
 }
 
 impl TcpServer {
-    /// A server that listens on [`SERVER_PORT`] as soon as it has a port.
+    /// Returns a server that listens on [`SERVER_PORT`] as soon as it has a port.
     pub fn new(config: TcpConfig) -> TcpServer {
         let mut server = TcpServer {
             stack: Stack::new(config),
@@ -57,7 +58,7 @@ impl TcpServer {
         server
     }
 
-    /// Counters so far.
+    /// Returns the counters.
     pub fn stats(&self) -> ServerStats {
         let (retransmitted_segments, retransmitted_bytes) = self.stack.device.retransmitted();
         ServerStats {
@@ -170,8 +171,7 @@ impl Connection {
             Some(length) => {
                 stats.requests += 1;
                 self.answer = Some(Answer { length, sent: 0 });
-                // The request is a whole line in the buffer; what follows it is of no use to
-                // anybody.
+                // The request is a whole line in the buffer; bytes after it are discarded.
                 let _ = socket.recv(|buffer| (buffer.len(), ()));
             }
             None => {

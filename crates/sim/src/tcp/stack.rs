@@ -1,4 +1,4 @@
-//! What server and client have in common: an IPv4 interface on one port, and its time.
+//! The common part of server and client: an IPv4 interface on one port, and its time.
 
 use core::time::Duration;
 
@@ -21,7 +21,7 @@ pub(super) struct Stack {
     pub(super) interface: Interface,
     pub(super) device: QueueDevice,
     port: Option<PortId>,
-    // Something came in, or the program around did something, since the last round.
+    // Set by input or by the program since the last round.
     dirty: bool,
     deadline: Option<Deadline>,
 }
@@ -36,10 +36,10 @@ impl Stack {
         let mut interface_config = Config::new(HardwareAddress::Ip);
         interface_config.random_seed = config.seed;
         let mut interface = Interface::new(interface_config, &mut device, Instant::ZERO);
-        // The only link leads to everybody: the whole address space is on it.
+        // Every address is reached over the only link, so the whole address space is on it.
         interface.update_ip_addrs(|addresses| {
             let everything = IpCidr::new(config.address.into(), 0);
-            // Its list has room for the first address by construction.
+            // The list has room for the first address.
             let _ = addresses.push(everything);
         });
         Stack {
@@ -53,7 +53,7 @@ impl Stack {
         }
     }
 
-    /// A socket with these buffers, in bytes.
+    /// Returns a socket with these buffers, in bytes.
     pub(super) fn socket(&self, receive: usize, send: usize) -> tcp::Socket<'static> {
         let mut socket = tcp::Socket::new(
             tcp::SocketBuffer::new(vec![0; receive]),
@@ -64,7 +64,7 @@ impl Stack {
             Congestion::Reno => tcp::CongestionControl::Reno,
             Congestion::None => tcp::CongestionControl::None,
         });
-        // The last, short segment of a transfer shall not wait for an ACK.
+        // The last, short segment of a transfer must not wait for an ACK.
         socket.set_nagle_enabled(false);
         socket
     }
@@ -87,12 +87,12 @@ impl Stack {
         self.dirty = true;
     }
 
-    /// True once after anything that needs a round.
+    /// Returns true once after anything that needs a round.
     pub(super) fn take_dirty(&mut self) -> bool {
         core::mem::take(&mut self.dirty)
     }
 
-    /// Lets smoltcp take what came in and send what it wants.
+    /// Runs a round of smoltcp: input, then output.
     pub(super) fn poll(&mut self, now: Time) {
         loop {
             self.interface
@@ -114,8 +114,7 @@ impl Stack {
                         .unwrap_or(0)
                         .saturating_mul(1_000),
                 );
-                // smoltcp had its turn just now: what it wants at once must wait for its clock to
-                // move on.
+                // smoltcp has just run, so an immediate deadline waits until its clock advances.
                 Deadline::new(at.max(now + Duration::from_micros(1)), "TCP timer")
             });
     }
@@ -126,7 +125,7 @@ impl Stack {
 
     pub(super) fn transmit(&mut self, buffer: &mut Vec<u8>) -> Option<Transmit> {
         let Some(port) = self.port else {
-            // Without a link packets go nowhere.
+            // Without a link, packets are discarded.
             let start = buffer.len();
             while self.device.take_outgoing(buffer).is_some() {
                 buffer.truncate(start);

@@ -1,4 +1,4 @@
-//! A machine whose clock is not the network's.
+//! A machine with a clock that deviates from the network's time.
 
 use core::ops::{Deref, DerefMut};
 use core::time::Duration;
@@ -7,15 +7,15 @@ use whimbrel_core::{
     Deadline, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, Time, Transmit,
 };
 
-/// How fast a right clock runs.
+/// The rate of a right clock.
 const MILLION: u128 = 1_000_000;
 
-/// A clock that runs at a steady rate since some moment, and never back.
+/// A clock with a steady rate since some moment. It never goes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clock {
     since: Time,
     shown: Time,
-    // Nanoseconds that it shows in a millisecond.
+    // Nanoseconds that it advances per millisecond.
     rate: u32,
 }
 
@@ -30,13 +30,13 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// What it shows at `now`.
+    /// Returns the reading at `now`.
     pub fn read(&self, now: Time) -> Time {
         let passed = now.since(self.since).as_nanos();
         self.shown + nanos(passed * u128::from(self.rate) / MILLION)
     }
 
-    /// The first moment at which it shows `reading`, or a later time.
+    /// Returns the first moment with the given reading, or with a later one.
     pub fn when(&self, reading: Time) -> Time {
         if reading == Time::MAX {
             return reading;
@@ -45,7 +45,7 @@ impl Clock {
         self.since + nanos((ahead * MILLION).div_ceil(u128::from(self.rate.max(1))))
     }
 
-    /// At `now` it jumps `ahead` and from then on gains `drift_ppm` microseconds in a second.
+    /// Makes the clock jump `ahead` at `now` and then gain `drift_ppm` microseconds per second.
     pub fn set(&mut self, now: Time, ahead: Duration, drift_ppm: i32) {
         *self = Clock {
             shown: self.read(now) + ahead,
@@ -59,7 +59,7 @@ fn nanos(nanos: u128) -> Duration {
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
-/// A machine that is told the time by a [`Clock`] of its own.
+/// A machine that gets the time from its own [`Clock`].
 #[derive(Debug)]
 pub struct Clocked<M> {
     machine: M,
@@ -67,22 +67,22 @@ pub struct Clocked<M> {
 }
 
 impl<M> Clocked<M> {
-    /// With a clock that is right.
+    /// Wraps a machine with a right clock.
     pub fn new(machine: M) -> Clocked<M> {
         Clocked::with_clock(machine, Clock::default())
     }
 
-    /// With this clock.
+    /// Wraps a machine with this clock.
     pub fn with_clock(machine: M, clock: Clock) -> Clocked<M> {
         Clocked { machine, clock }
     }
 
-    /// Its clock.
+    /// Returns the clock.
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    /// Its clock, to be set. Its driver must read its deadline again.
+    /// Returns the clock for changes. The driver must read the machine's deadline again.
     pub fn clock_mut(&mut self) -> &mut Clock {
         &mut self.clock
     }
@@ -162,7 +162,7 @@ mod tests {
     }
 
     proptest! {
-        /// A deadline is met when it is due, neither earlier nor later than the clock can tell.
+        /// A deadline is met when it is due, to the resolution of the clock.
         #[test]
         fn a_clock_shows_a_reading_at_the_first_moment_that_it_says(
             sets in prop::collection::vec((0u64..10_000_000, 0u64..5_000_000, -400_000i32..400_000), 0..5),

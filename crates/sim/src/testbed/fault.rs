@@ -1,4 +1,4 @@
-//! What goes wrong.
+//! Faults of nodes and links.
 
 use core::time::Duration;
 
@@ -7,28 +7,42 @@ use whimbrel_core::SeededRng;
 use super::schedule::draw_lasting;
 use crate::link::{LinkSpec, Loss, Reorder};
 
-/// One thing that goes wrong in a [`Net`](super::Net). Numbers select a node or a link, modulo how
-/// many there are.
+/// A fault in a [`Net`](super::Net). Numbers select a node or a link, modulo the number of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fault {
     /// A node is killed and starts anew with an empty memory.
     Crash {
         /// The node.
         node: u8,
-        /// How long it is down.
+        /// The time until it starts again.
         down: Duration,
-        /// How far its wall clock is off after the restart, in seconds.
+        /// The error of its wall clock after the restart, in seconds.
         skew_s: i16,
     },
-    /// A node's clock jumps ahead, as that of a machine that was suspended, and runs fast or slow
-    /// from now on.
+    /// A node's clock jumps ahead, as after a suspend, and runs fast or slow from now on.
     Clock {
         /// The node.
         node: u8,
-        /// How far it jumps.
+        /// The jump.
         ahead: Duration,
-        /// Microseconds that it gains in each second.
+        /// Microseconds gained per second.
         drift_ppm: i16,
+    },
+    /// A node's wall clock is set. Nodes whose wall clocks cannot be set ([`Net::may_set_time`]
+    /// has not been called, or for a smaller error) keep theirs.
+    ///
+    /// [`Net::may_set_time`]: super::Net::may_set_time
+    SetTime {
+        /// The node.
+        node: u8,
+        /// How far it is off from now on, in seconds.
+        skew_s: i16,
+    },
+    /// The peer that called over a link comes from another address from now on, as after a move or
+    /// behind a NAT that forgot it. On a link that no listener is at the end of, nothing.
+    Move {
+        /// The link.
+        link: u8,
     },
     /// A link loses everything for a while.
     Outage {
@@ -36,24 +50,24 @@ pub enum Fault {
         link: u8,
         /// Bit 0: from its first node to its second, bit 1: back.
         directions: u8,
-        /// How long.
+        /// The length.
         lasts: Duration,
     },
-    /// Everything on a link waits until the end of this time, as when a machine is suspended.
+    /// All frames on a link are held until the end of this time, as when a machine is suspended.
     Hold {
         /// The link.
         link: u8,
-        /// How long.
+        /// The length.
         lasts: Duration,
     },
     /// A link loses, reorders, duplicates and corrupts frames from now on.
     Impair {
         /// The link.
         link: u8,
-        /// As [`impaired`] takes it.
+        /// The percentage, as for [`impaired`].
         percent: u8,
     },
-    /// A link is as good as new.
+    /// A link becomes healthy again.
     Mend {
         /// The link.
         link: u8,
@@ -61,23 +75,25 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// The same; if it meets a link, one with a number below `links`, which is not zero.
+    /// Returns the fault with its link, if it has one, reduced modulo `links`, which must not be
+    /// zero.
     #[must_use]
     pub fn on_link_below(mut self, links: usize) -> Fault {
         match &mut self {
             Fault::Outage { link, .. }
             | Fault::Hold { link, .. }
             | Fault::Impair { link, .. }
+            | Fault::Move { link }
             | Fault::Mend { link } => *link = (usize::from(*link) % links.max(1)) as u8,
-            Fault::Crash { .. } | Fault::Clock { .. } => {}
+            Fault::Crash { .. } | Fault::Clock { .. } | Fault::SetTime { .. } => {}
         }
         self
     }
 
-    /// Any of them.
+    /// Draws a fault of any kind.
     pub fn draw(rng: &mut SeededRng) -> Fault {
         let byte = |rng: &mut SeededRng| rng.below(256) as u8;
-        match rng.below(9) {
+        match rng.below(11) {
             0 | 1 => Fault::Crash {
                 node: byte(rng),
                 down: draw_lasting(rng),
@@ -101,6 +117,16 @@ impl Fault {
                 percent: 1 + rng.below(25) as u8,
             },
             7 => Fault::Mend { link: byte(rng) },
+            8 => Fault::Move { link: byte(rng) },
+            9 => Fault::SetTime {
+                node: byte(rng),
+                // Mostly right again, seconds or hours.
+                skew_s: match rng.below(4) {
+                    0 | 1 => 0,
+                    2 => rng.below(41) as i16 - 20,
+                    _ => rng.below(20_001) as i16 - 10_000,
+                },
+            },
             _ => Fault::Clock {
                 node: byte(rng),
                 ahead: if rng.chance(0.5) {
@@ -114,8 +140,8 @@ impl Fault {
     }
 }
 
-/// A link that loses this share of frames, in percent; half as much is duplicated and falls 20 ms
-/// behind, a quarter is corrupted.
+/// Returns a link that loses this share of frames, in percent. Half as much is duplicated, half as
+/// much falls 20 ms behind, and a quarter is corrupted.
 pub fn impaired(healthy: &LinkSpec, percent: u8) -> LinkSpec {
     let share = f64::from(percent.min(100)) / 100.0;
     LinkSpec {

@@ -1,10 +1,9 @@
-//! A bed to try machines in: networks of them, faults, and schedules of faults.
+//! A testbed for machines: networks of them, faults, and schedules of faults.
 //!
-//! A [`Net`] is a [`Simulator`](crate::Simulator) that knows how each node's machine is made, so that
-//! any node can crash and come back at any moment, and that ends each fault when it is over. What
-//! goes wrong is a [`Fault`]; a list of [`Step`]s says when, and [`shrink`] finds the steps that
-//! matter. A node's clock may run fast or slow and jump ahead ([`clock::Clocked`]). A [`Probe`] is a
-//! peer that does what it is told.
+//! A [`Net`] is a [`Simulator`](crate::Simulator) that can rebuild each node's machine, so that any
+//! node can crash and come back at any moment. It ends each [`Fault`] in time. A list of [`Step`]s
+//! schedules faults, and [`shrink`] finds the steps that matter. A node's clock may run fast or
+//! slow and jump ahead ([`clock::Clocked`]). A [`Probe`] is a peer under the control of the test.
 //!
 //! ```
 //! use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A network whose nodes come back after a crash.
+//! A network whose nodes restart after a crash.
 
 use core::ops::{Index, Range};
 use core::time::Duration;
@@ -12,59 +12,60 @@ use super::schedule::Step;
 use crate::link::{LinkSpec, LinkSpecError};
 use crate::simulator::{Connection, Direction, DuplexLink, LinkId, NodeId, Occurrence, Simulator};
 
-/// By how much a wall clock may be off for good. Two of them then differ by less than the shortest
-/// life of what is signed with an expiry.
+/// The tolerated permanent error of a wall clock. Two such clocks differ by less than the shortest
+/// lifetime of a signed record.
 pub const TOLERATED: Duration = Duration::from_secs(20);
 
-/// Makes the machine of a node's next life. It is given the machine of the last one, out of which it
-/// takes what a disk would have kept.
+/// Makes the machine of a node's next life. It gets the machine of the last one, to take over what
+/// a disk would have kept.
 type Maker<M> = Box<dyn FnMut(&Life, Option<&mut M>) -> M>;
 
 /// One life of a node, from its start to its crash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Life {
-    /// The node's number, in the order in which nodes were added.
+    /// The node's number, in the order of addition.
     pub node: usize,
     /// The node's name.
     pub name: String,
-    /// How many lives it had before this one.
+    /// The number of lives before this one.
     pub number: u64,
     /// The seed of the whole network.
     pub seed: u64,
-    /// How far its wall clock is off, in milliseconds.
+    /// The error of its wall clock, in milliseconds.
     pub skew_ms: i64,
-    /// What its clock shows when it starts.
+    /// The reading of its clock at its start.
     pub start: Time,
-    /// How far that is ahead of the time, in milliseconds; less than nothing if it is behind.
+    /// How far its clock was ahead of the time when its wall clock was set last, at its start or
+    /// since, in milliseconds; less than nothing if it was behind.
     pub ahead_ms: i64,
 }
 
 impl Life {
-    /// Randomness that no other node and no other life has.
+    /// Returns randomness that no other node and no other life has.
     pub fn rng(&self) -> SeededRng {
         SeededRng::stream(self.seed.wrapping_add(self.number << 32), &self.name)
     }
 
-    /// Its wall clock, if the network's origin is at `unix_ms`. A node that starts asks anew what
-    /// time it is: its wall clock is as far off as its life says, whatever its clock has come to
-    /// show; what that gains later on, the wall clock gains too.
+    /// Returns its wall clock for a network whose origin is at `unix_ms`. A starting node asks for
+    /// the time anew, so the error is `skew_ms` at that moment, whatever its clock has gained
+    /// before. The wall clock follows its later gains.
     pub fn wall(&self, unix_ms: u64) -> WallClock {
         WallClock::new(unix_ms.saturating_add_signed(self.skew_ms - self.ahead_ms))
     }
 }
 
-/// What a [`Net`] has to say.
+/// An event of a [`Net`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Happening<E> {
-    /// A machine told something.
+    /// An event of a machine.
     Told(Occurrence<E>),
-    /// A node was killed, and its programs with it.
+    /// A node crashed, with its programs.
     Crashed(usize),
-    /// A node runs again, with a fresh machine.
+    /// A node started with a fresh machine.
     Started(usize),
 }
 
-/// What ends a fault.
+/// The end of a fault.
 #[derive(Clone, Copy, Debug)]
 enum Remedy {
     Restart { node: usize, skew_ms: i64 },
@@ -72,11 +73,14 @@ enum Remedy {
     Release { link: usize },
 }
 
+/// Sets the wall clock of a running machine to that of its life, at this time of its own clock.
+type TimeSetter<M> = Box<dyn FnMut(&Life, &mut M, Time)>;
+
 struct Resident<M> {
     id: NodeId,
     life: Life,
     make: Maker<M>,
-    // It has one life.
+    // It cannot be restarted.
     mortal: bool,
 }
 
@@ -85,20 +89,22 @@ struct Wire {
     healthy: [LinkSpec; 2],
 }
 
-/// A network in virtual time. Nodes and links are numbered from 0 in the order in which they were
-/// added.
+/// A network in virtual time. Nodes and links are numbered from 0 in the order of their addition.
 pub struct Net<M: Machine> {
     sim: Simulator<Clocked<M>>,
     nodes: Vec<Resident<M>>,
     wires: Vec<Wire>,
-    // What is still to end.
+    // Faults that must still end.
     remedies: BTreeMap<(Time, u64), Remedy>,
     next_remedy: u64,
     happenings: VecDeque<Happening<M::Event>>,
+    set_time: Option<TimeSetter<M>>,
+    // How far each node's wall clock may be set wrong.
+    max_skew: Box<dyn Fn(usize) -> Duration>,
 }
 
 impl<M: Machine> Net<M> {
-    /// An empty network at time zero; all its randomness comes from `seed`.
+    /// Returns an empty network at time zero. All its randomness comes from `seed`.
     pub fn new(seed: u64) -> Net<M> {
         Net {
             sim: Simulator::new(seed),
@@ -107,10 +113,12 @@ impl<M: Machine> Net<M> {
             remedies: BTreeMap::new(),
             next_remedy: 0,
             happenings: VecDeque::new(),
+            set_time: None,
+            max_skew: Box::new(|_| Duration::ZERO),
         }
     }
 
-    /// Two nodes, 0 and 1, and a link between them.
+    /// Returns a network of two nodes, 0 and 1, and a link between them.
     pub fn pair(
         seed: u64,
         link: &DuplexLink,
@@ -123,7 +131,7 @@ impl<M: Machine> Net<M> {
         Ok(net)
     }
 
-    /// Adds a node, whose machines `make` makes.
+    /// Adds a node whose machines come from `make`.
     pub fn add(
         &mut self,
         name: &str,
@@ -148,10 +156,10 @@ impl<M: Machine> Net<M> {
         self.nodes.len() - 1
     }
 
-    /// Adds a node that has one life: this machine's.
+    /// Adds a node with a single life: that of this machine.
     ///
     /// # Panics
-    /// When the node is restarted.
+    /// Panics when the node is restarted.
     pub fn add_mortal(&mut self, name: &str, machine: M) -> usize
     where
         M: 'static,
@@ -182,52 +190,63 @@ impl<M: Machine> Net<M> {
         Ok(connection)
     }
 
-    /// The simulator below. What is done to it directly is not undone by [`Self::end_faults`].
+    /// Wall clocks of running nodes may be set from now on: by `set`, which is given the node's life
+    /// with the new skew, and wrong by at most `max_skew` of the node's number.
+    pub fn may_set_time(
+        &mut self,
+        max_skew: impl Fn(usize) -> Duration + 'static,
+        set: impl FnMut(&Life, &mut M, Time) + 'static,
+    ) {
+        self.max_skew = Box::new(max_skew);
+        self.set_time = Some(Box::new(set));
+    }
+
+    /// Returns the simulator below. [`Self::end_faults`] does not undo direct changes to it.
     pub fn sim(&self) -> &Simulator<Clocked<M>> {
         &self.sim
     }
 
-    /// The simulator below, to be changed.
+    /// Returns the simulator below, for changes.
     pub fn sim_mut(&mut self) -> &mut Simulator<Clocked<M>> {
         &mut self.sim
     }
 
-    /// The simulator's name for a node.
+    /// Returns the simulator's id of a node.
     pub fn id(&self, node: usize) -> NodeId {
         self.nodes[node].id
     }
 
-    /// The simulator's name for a link.
+    /// Returns the simulator's id of a link.
     pub fn link(&self, link: usize) -> LinkId {
         self.wires[link].id
     }
 
-    /// Nodes, by their numbers.
+    /// Returns the numbers of all nodes.
     pub fn nodes(&self) -> Range<usize> {
         0..self.nodes.len()
     }
 
-    /// A node's first port.
+    /// Returns a node's first port.
     pub fn port(&self, node: usize) -> PortId {
         self.sim.node_ports(self.id(node))[0]
     }
 
-    /// The life that a node leads, or led before it crashed.
+    /// Returns the present life of a node, or its last one after a crash.
     pub fn life(&self, node: usize) -> &Life {
         &self.nodes[node].life
     }
 
-    /// Whether a node has not crashed.
+    /// Returns true unless the node has crashed.
     pub fn is_running(&self, node: usize) -> bool {
         self.sim.is_running(self.id(node))
     }
 
-    /// The present, as a right clock shows it.
+    /// Returns the present time by a right clock.
     pub fn now(&self) -> Time {
         self.sim.now()
     }
 
-    /// Calls into a node's machine with the time that its clock shows, then drains it.
+    /// Calls into a node's machine with the time of its clock, then drains it.
     pub fn with<R>(&mut self, node: usize, call: impl FnOnce(&mut M, Time) -> R) -> R {
         let id = self.id(node);
         self.sim.with_node(id, |machine, now| {
@@ -236,7 +255,7 @@ impl<M: Machine> Net<M> {
         })
     }
 
-    /// The next thing that happens up to `end`, inclusive. After `None` it is `end`.
+    /// Returns the next event up to `end`, inclusive. After `None` the time is `end`.
     pub fn advance(&mut self, end: Time) -> Option<Happening<M::Event>> {
         loop {
             if let Some(happening) = self.happenings.pop_front() {
@@ -260,18 +279,18 @@ impl<M: Machine> Net<M> {
         }
     }
 
-    /// Runs up to `end`; what happens meanwhile.
+    /// Runs up to `end` and returns the events.
     pub fn run_until(&mut self, end: Time) -> Vec<Happening<M::Event>> {
         core::iter::from_fn(|| self.advance(end)).collect()
     }
 
-    /// Lets time go on.
+    /// Runs for `span` and returns the events.
     pub fn run_for(&mut self, span: Duration) -> Vec<Happening<M::Event>> {
         self.run_until(self.now() + span)
     }
 
-    /// Runs until `done`, asked after each event, or to `end`; true if it is done. Events of the
-    /// machines remain to be read.
+    /// Runs until `done`, checked after each event, or to `end`. Returns true if it is done. Events
+    /// of the machines remain in the queue.
     pub fn run_while_not(&mut self, end: Time, mut done: impl FnMut(&Net<M>) -> bool) -> bool {
         loop {
             if done(self) {
@@ -283,8 +302,8 @@ impl<M: Machine> Net<M> {
         }
     }
 
-    /// Does the next thing, if it is not after `end`; else it is `end`, and the answer false. Events
-    /// of the machines remain to be read.
+    /// Processes the next event if it is not after `end`. Otherwise the time is `end`, and the
+    /// result is false. Events of the machines remain in the queue.
     pub fn step(&mut self, end: Time) -> bool {
         let due = self.remedies.first_key_value().map(|((at, _), _)| *at);
         let stop = due.map_or(end, |at| at.min(end));
@@ -301,8 +320,8 @@ impl<M: Machine> Net<M> {
         true
     }
 
-    /// Runs until nothing is left to do, or to `limit`; true if nothing was left, not even a fault's
-    /// end. Events of the machines remain to be read.
+    /// Runs until no event and no end of a fault is left, or to `limit`. Returns true if none is
+    /// left. Events of the machines remain in the queue.
     pub fn run_until_idle(&mut self, limit: Time) -> bool {
         while let Some((at, _)) = self.remedies.first_key_value().map(|(key, _)| *key) {
             if at > limit {
@@ -313,7 +332,7 @@ impl<M: Machine> Net<M> {
         self.sim.run_until_idle(limit) && self.remedies.is_empty()
     }
 
-    /// Does damage.
+    /// Injects a fault.
     pub fn strike(&mut self, fault: &Fault) {
         let node = |number: u8| usize::from(number) % self.nodes.len();
         let wire = |number: u8| usize::from(number) % self.wires.len();
@@ -333,6 +352,19 @@ impl<M: Machine> Net<M> {
                 ahead,
                 drift_ppm,
             } => self.set_clock(node(number), ahead, drift_ppm.into()),
+            Fault::SetTime {
+                node: number,
+                skew_s,
+            } => {
+                let (node, skew_ms) = (node(number), i64::from(skew_s) * 1_000);
+                if Duration::from_millis(skew_ms.unsigned_abs()) <= (self.max_skew)(node) {
+                    self.set_time(node, skew_ms);
+                }
+            }
+            Fault::Move { link: number } => {
+                let link = self.wires[wire(number)].id;
+                self.sim.move_caller(link);
+            }
             Fault::Outage {
                 link: number,
                 directions,
@@ -368,7 +400,7 @@ impl<M: Machine> Net<M> {
         }
     }
 
-    /// Does the damage of a whole schedule, each at its time; what happens meanwhile.
+    /// Injects a whole schedule of faults, each at its time. Returns the events meanwhile.
     pub fn suffer(&mut self, steps: &[Step<Fault>]) -> Vec<Happening<M::Event>> {
         let mut all = Vec::new();
         for step in steps {
@@ -379,9 +411,8 @@ impl<M: Machine> Net<M> {
     }
 
     /// Ends all faults: links are as good as new, nodes that are down start with wall clocks that
-    /// are right, and clocks run as fast as they should from where they are. A node whose wall clock
-    /// is off by more than [`TOLERATED`] starts anew with one that is right, as whoever sets the
-    /// clock would have it do.
+    /// are right, and clocks run as fast as they should from where they are. A wall clock that is off
+    /// by more than [`TOLERATED`] is set right; where that is not possible, its node starts anew.
     pub fn end_faults(&mut self) {
         for link in 0..self.wires.len() {
             self.mend(link);
@@ -399,13 +430,13 @@ impl<M: Machine> Net<M> {
         }
         for node in self.nodes() {
             let stays = self.nodes[node].mortal || !self.is_running(node);
-            if !stays && self.wall_error(node) > TOLERATED {
+            if !stays && self.wall_error(node) > TOLERATED && !self.set_time(node, 0) {
                 self.restart(node, 0);
             }
         }
     }
 
-    /// How far a node's wall clock is off.
+    /// Returns the error of a node's wall clock.
     pub fn wall_error(&self, node: usize) -> Duration {
         let Resident { id, life, .. } = &self.nodes[node];
         let now = self.sim.now();
@@ -414,13 +445,13 @@ impl<M: Machine> Net<M> {
         Duration::from_millis((life.skew_ms + gained).unsigned_abs())
     }
 
-    /// Kills a node, until it is restarted.
+    /// Crashes a node until it is restarted.
     pub fn crash(&mut self, node: usize) {
         self.sim.crash(self.id(node));
         self.happenings.push_back(Happening::Crashed(node));
     }
 
-    /// Starts a node with a fresh machine. One that runs is killed first.
+    /// Starts a node with a fresh machine. A running node crashes first.
     pub fn restart(&mut self, node: usize, skew_ms: i64) {
         if self.sim.is_running(self.id(node)) {
             self.crash(node);
@@ -442,7 +473,7 @@ impl<M: Machine> Net<M> {
         self.happenings.push_back(Happening::Started(node));
     }
 
-    /// Has a node's clock jump ahead and gain so many microseconds in each second from now on.
+    /// Makes a node's clock jump ahead and then gain `drift_ppm` microseconds per second.
     pub fn set_clock(&mut self, node: usize, ahead: Duration, drift_ppm: i32) {
         let id = self.id(node);
         self.sim.with_node(id, |machine, now| {
@@ -451,8 +482,23 @@ impl<M: Machine> Net<M> {
         });
     }
 
-    /// Of the frames that are offered to one direction of a link from now on, those are lost for
-    /// which `script` says so, the first one first; after that, what the link's loss says.
+    /// Sets the wall clock of a running node; false if that is not possible.
+    pub fn set_time(&mut self, node: usize, skew_ms: i64) -> bool {
+        let Resident { id, life, .. } = &mut self.nodes[node];
+        let Some(set) = self.set_time.as_mut().filter(|_| self.sim.is_running(*id)) else {
+            return false;
+        };
+        self.sim.with_node(*id, |machine, now| {
+            let shown = machine.clock().read(now);
+            life.skew_ms = skew_ms;
+            life.ahead_ms = millis(shown) - millis(now);
+            set(life, machine, shown);
+        });
+        true
+    }
+
+    /// Decides the loss of the next frames that are offered to one direction of a link by `script`,
+    /// in order; after it, the link's own loss applies.
     pub fn lose(&mut self, link: usize, direction: Direction, script: &[bool]) {
         let mut script = VecDeque::from(script.to_vec());
         let tap = move |_, frame| match script.pop_front() {
@@ -463,7 +509,7 @@ impl<M: Machine> Net<M> {
         self.sim.set_tap(id, direction, Some(Box::new(tap)));
     }
 
-    /// Changes what is healthy for a link, and makes it so.
+    /// Changes the healthy specification of a link, and applies it.
     pub fn set_healthy(
         &mut self,
         link: usize,
@@ -476,7 +522,7 @@ impl<M: Machine> Net<M> {
         Ok(())
     }
 
-    /// What is healthy for one direction of a link.
+    /// Returns the healthy specification of one direction of a link.
     pub fn healthy(&self, link: usize, direction: Direction) -> &LinkSpec {
         &self.wires[link].healthy[usize::from(direction == Direction::BToA)]
     }

@@ -1,4 +1,4 @@
-//! A peer that does what it is told.
+//! A peer under the control of a test.
 
 use std::collections::VecDeque;
 
@@ -6,21 +6,21 @@ use whimbrel_core::{
     Deadline, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, Time, Transmit,
 };
 
-/// What a [`Probe`] heard of its driver.
+/// A call of the driver to a [`Probe`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// A port's news.
+    /// An event of a port.
     Port(PortId, PortEvent),
-    /// A port that it asked for is refused.
+    /// A refused request for a port.
     Refusal(PortToken, OpenRefusal),
-    /// A frame.
+    /// A received frame.
     Frame(PortId, Vec<u8>),
 }
 
-/// Sends what the test tells it to, and keeps all that it hears.
+/// Sends what the test tells it to, and records all calls.
 #[derive(Debug, Default)]
 pub struct Probe {
-    /// All that it heard, oldest first.
+    /// All calls, oldest first.
     pub heard: Vec<(Time, Heard)>,
     outgoing: VecDeque<(PortId, Vec<u8>)>,
     last_words: VecDeque<(PortId, Vec<u8>)>,
@@ -28,22 +28,22 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Sends a frame, which is not empty.
+    /// Sends a frame, which must not be empty.
     pub fn send(&mut self, port: PortId, frame: impl Into<Vec<u8>>) {
         self.outgoing.push_back((port, frame.into()));
     }
 
-    /// Sends a frame, which is not empty, as soon as any port goes down.
+    /// Sends a frame, which must not be empty, as soon as any port goes down.
     pub fn send_when_down(&mut self, port: PortId, frame: impl Into<Vec<u8>>) {
         self.last_words.push_back((port, frame.into()));
     }
 
-    /// Wishes something of its driver.
+    /// Sends a request about ports to its driver.
     pub fn wish(&mut self, request: PortRequest) {
         self.wishes.push_back(request);
     }
 
-    /// The frames that it got, in their order.
+    /// Returns the received frames in order.
     pub fn frames(&self) -> impl DoubleEndedIterator<Item = &[u8]> {
         self.heard.iter().filter_map(|(_, heard)| match heard {
             Heard::Frame(_, frame) => Some(frame.as_slice()),

@@ -1,34 +1,33 @@
-//! When what goes wrong: drawn from a seed, and shrunk to what matters.
+//! Schedules of faults: drawn from a seed, and shrunk to the steps that matter.
 
 use core::time::Duration;
 
 use whimbrel_core::SeededRng;
 
-/// An act (a [`Fault`](super::Fault), or what a test makes of it), and how long after the one before
-/// it.
+/// An act (a [`Fault`](super::Fault), or one made by a test) and the time since the previous step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step<A> {
     /// Time since the previous step.
     pub after: Duration,
-    /// What happens.
+    /// The act.
     pub act: A,
 }
 
-/// The time between two steps: mostly a moment, now and then so long that timers run out.
+/// Draws the time between two steps: usually short, sometimes long enough for timers to expire.
 pub fn draw_pause(rng: &mut SeededRng) -> Duration {
     let longest_ms = [5, 300, 300, 3_000, 3_000, 30_000][rng.below(6) as usize];
     Duration::from_millis(rng.below(longest_ms))
 }
 
-/// How long a fault lasts: from a moment to so long that everybody gives up.
+/// Draws the length of a fault: from a moment to so long that every peer gives up.
 pub fn draw_lasting(rng: &mut SeededRng) -> Duration {
     let longest_ms = [200, 3_000, 20_000, 90_000][rng.below(4) as usize];
     Duration::from_millis(rng.below(longest_ms))
 }
 
-/// From steps that break a promise to those that matter: leaves out steps as long as `broken` still
-/// finds a breach (any breach), halves first, then one by one; the others stay at their times.
-/// Returns the fewest steps that were found, and their breach.
+/// Reduces steps that break a promise to those that matter: leaves out steps as long as `broken`
+/// still finds a breach (any breach), halves first, then one by one. The others stay at their
+/// times. Returns the fewest steps found, and their breach.
 pub fn shrink<A: Clone, B>(
     steps: &[Step<A>],
     breach: B,
@@ -72,7 +71,7 @@ mod tests {
                 act,
             })
             .collect();
-        // Broken as long as 7 and 23 are there; says at what time 23 comes.
+        // Broken while both 7 and 23 are present; the breach is the time of 23.
         let broken = |steps: &[Step<u32>]| {
             let mut at = Duration::ZERO;
             let times: Vec<(u32, Duration)> = steps

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use whimbrel_core::{Deadline, SeededRng, Time};
+use whimbrel_core::{Deadline, SeededRng, Time, WallClock};
 use whimbrel_ndn_packet::{Data, DataRef, LpHeader, LpPacket, Name};
 
 use crate::application::{Application, Arrival, FaceNumber, Outgoing};
@@ -137,6 +137,10 @@ impl Application for Poke {
             self.registrar.withdraw();
             self.events.push_back(PokeEvent::Timeout);
         }
+    }
+
+    fn handle_wall_clock(&mut self, wall: WallClock) {
+        self.registrar.set_wall_clock(wall);
     }
 
     fn poll_packet(&mut self, now: Time, _face: FaceNumber) -> Option<Outgoing> {

@@ -151,6 +151,19 @@ impl Registrar {
         }
     }
 
+    /// Commands bear this clock's time from now on. A registration that was refused for good is
+    /// tried again: it may have been for its time.
+    pub fn set_wall_clock(&mut self, wall: WallClock) {
+        self.options.clock = wall;
+        // After a step back, stamps of the old time would be in the forwarder's future.
+        self.stamps = Stamps::default();
+        for route in self.routes.iter_mut().filter(|_| self.up) {
+            if matches!(route.state, State::Idle) {
+                (route.state, route.attempts) = (State::Due(self.seen), 0);
+            }
+        }
+    }
+
     /// Adds one more prefix.
     pub fn add(&mut self, now: Time, parameters: RouteParameters) {
         let state = if self.up {

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use whimbrel_core::{Deadline, SeededRng, Time};
+use whimbrel_core::{Deadline, SeededRng, Time, WallClock};
 use whimbrel_ndn_packet::{InterestRef, LpHeader, LpPacket, NackReason, Signer};
 
 pub use producer::{Producer, ProducerEvent, ProducerOptions, SegmentResponder};
@@ -56,6 +56,11 @@ pub trait Responder {
     /// while no packets arrive, as long as it returns that there is more to do.
     fn prepare(&mut self) -> bool {
         false
+    }
+
+    /// See [`Application::handle_wall_clock`].
+    fn handle_wall_clock(&mut self, wall: WallClock) {
+        let _ = wall;
     }
 
     /// The next event.
@@ -226,6 +231,11 @@ impl<R: Responder> Application for Service<R> {
         if self.preparing.is_some_and(|since| since <= now) {
             self.preparing = self.responder.prepare().then_some(now);
         }
+    }
+
+    fn handle_wall_clock(&mut self, wall: WallClock) {
+        self.registrar.set_wall_clock(wall);
+        self.responder.handle_wall_clock(wall);
     }
 
     fn poll_packet(&mut self, now: Time, _face: FaceNumber) -> Option<Outgoing> {

@@ -289,6 +289,10 @@ impl<S: SegmentSource> Responder for SegmentResponder<S> {
         self.ahead.next < until
     }
 
+    fn handle_wall_clock(&mut self, wall: WallClock) {
+        self.clock = wall;
+    }
+
     fn poll_event(&mut self) -> Option<ProducerEvent> {
         self.events.pop_front()
     }

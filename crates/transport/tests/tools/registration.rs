@@ -1,8 +1,8 @@
 //! Registrations: refused, unanswered, repeated.
 
-use whimbrel_core::Time;
-use whimbrel_ndn_mgmt::ControlParameters;
-use whimbrel_ndn_packet::InterestRef;
+use whimbrel_core::{Time, WallClock};
+use whimbrel_ndn_mgmt::{ControlParameters, ControlResponse};
+use whimbrel_ndn_packet::{Data, DataRef, DigestSigner, InterestRef};
 use whimbrel_transport::register::{
     RegisterFailure, Registrar, RegistrationEvent, RouteParameters,
 };
@@ -98,4 +98,28 @@ fn routes_are_registered_with_what_the_program_says() {
         times[1] > times[0],
         "times increase even within a millisecond"
     );
+}
+
+#[test]
+fn after_a_step_of_the_clock_commands_bear_the_new_time_and_what_was_refused_is_tried_again() {
+    let time = |wire: &[u8]| {
+        let interest = InterestRef::decode(wire).unwrap();
+        interest.signature_info.unwrap().time
+    };
+    let mut registrar = Registrar::new(register(), [RouteParameters::new(name("/r"))]);
+    registrar.handle_face(Time::ZERO, true);
+    let ahead = WallClock::new(1_900_000_000_000);
+    registrar.set_wall_clock(ahead);
+    let first = registrar.poll(Time::ZERO, &mut rng()).unwrap();
+    assert_eq!(time(&first), Some(1_900_000_000_000));
+    let interest = InterestRef::decode(&first).unwrap();
+    let response = ControlResponse::new(403, "outside of the allowed time").encode();
+    let data = Data::new(interest.name.to_name(), response).encode(&DigestSigner);
+    let data = DataRef::decode(&data).unwrap();
+    assert!(registrar.handle_data(Time::from_millis(1), &data));
+    assert!(registrar.poll(Time::from_secs(100), &mut rng()).is_none());
+    // The clock was an hour ahead and is put right.
+    registrar.set_wall_clock(WallClock::new(1_899_996_400_000));
+    let again = registrar.poll(Time::from_secs(100), &mut rng()).unwrap();
+    assert_eq!(time(&again), Some(1_899_996_500_000));
 }

@@ -1,6 +1,7 @@
 //! Configurations of a plan's daemons, from its roles, links and routes.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU16;
 
 use whimbrel_core::units::ByteSize;
 use whimbrel_node::config::{
@@ -13,6 +14,7 @@ use crate::LabError;
 use crate::scenario::link::Recovery;
 use crate::scenario::load::Plane;
 use crate::scenario::node::Role;
+use crate::scenario::route::preferences;
 
 const ROUTER_PORT: u16 = 4711;
 
@@ -103,11 +105,15 @@ impl Daemons<'_> {
         }
         for (other, guid) in self.guids.iter().filter(|(other, _)| **other != node) {
             let hops = self.plan.routes.towards(network, *other, Role::Router);
-            if let Some(via) = hops[node].first().and_then(|hop| self.guids.get(&hop.to)) {
-                config.route.push(RouteSection {
-                    to: *guid,
-                    via: Via(via.to_string()),
-                });
+            for (next, preference) in preferences(&hops[node]) {
+                config
+                    .route
+                    .extend(self.guids.get(&next).map(|via| RouteSection {
+                        to: *guid,
+                        via: Via(via.to_string()),
+                        preference,
+                        weight: NonZeroU16::MIN,
+                    }));
             }
         }
         if let Some(storage) = known.settings.storage {

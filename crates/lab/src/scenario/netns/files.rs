@@ -149,6 +149,7 @@ impl Receiver<'_> {
             [self.load.from, self.node].map(|node| network.nodes[node].name.as_str());
         let baseline = TcpBaseline {
             congestion: self.load.congestion,
+            rto_max: self.load.rto_max,
             patience,
             ..TcpBaseline::default()
         };

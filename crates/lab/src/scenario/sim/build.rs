@@ -29,6 +29,7 @@ use crate::scenario::Plan;
 use crate::scenario::link::{Carrier, Link, Recovery};
 use crate::scenario::load::Plane;
 use crate::scenario::node::{NodeSettings, Role};
+use crate::scenario::route::preferences;
 use crate::simulated::ORIGIN_UNIX_MS;
 use crate::transfer::SAMPLE_INTERVAL;
 
@@ -179,13 +180,14 @@ fn router_config(plan: &Plan, node: usize, hop: HopConfig) -> RouterConfig {
     let others = network
         .with_role(Role::Router)
         .filter(|other| *other != node);
-    let routes = others.filter_map(|other| {
+    let routes = others.flat_map(|other| {
         let hops = plan.routes.towards(network, other, Role::Router);
-        let next = hops[node].first()?;
-        Some(Route {
-            to: keys(other).guid(),
-            via: NextHop::Neighbour(keys(next.to).guid()),
-        })
+        preferences(&hops[node])
+            .into_iter()
+            .map(move |(next, preference)| Route {
+                preference,
+                ..Route::new(keys(other).guid(), NextHop::Neighbour(keys(next).guid()))
+            })
     });
     RouterConfig {
         guid: keys(node).guid(),

@@ -83,6 +83,10 @@ pub(super) fn refusal(plan: &Plan) -> Option<Refusal> {
             let what = format!("play '{}' with another TCP than smoltcp's Cubic", load.name);
             return Some(Refusal::new(["loads", &load.name, "congestion"], what));
         }
+        if load.rto_max.is_some() {
+            let what = format!("play '{}' with another timeout than smoltcp's", load.name);
+            return Some(Refusal::new(["loads", &load.name, "rto_max"], what));
+        }
     }
     for timed in &plan.timeline {
         if let Action::Crash(node) = timed.action

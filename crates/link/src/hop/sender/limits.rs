@@ -1,4 +1,4 @@
-//! How much, how fast and how patiently: what follows from the model of the path.
+//! Limits of the sender that follow from the model of the path.
 
 use core::time::Duration;
 
@@ -6,10 +6,9 @@ use super::Sender;
 use crate::hop::config::Pacing;
 use crate::hop::lanes::Lane;
 
-/// Packets that may be under way before the path is known: what a small chunk has.
+/// Packets that may be in flight before the path is known: those of a small chunk.
 pub(super) const INITIAL_PACKETS: u64 = 32;
-/// How often the neighbour is asked in a round trip, and in start-up, where a growing queue must be
-/// seen soon.
+/// CSYNs per round trip. Start-up must detect a growing queue soon.
 const CSYNS_PER_ROUND: u64 = 4;
 const STARTING_CSYNS_PER_ROUND: u64 = 12;
 /// A CSYN comes after at most this many packets, ...
@@ -91,7 +90,7 @@ impl Sender {
             .max(INITIAL_PACKETS * frame / 4)
     }
 
-    /// What may be in flight now: for urgent packets a little more.
+    /// Returns the bytes that may be in flight now; for urgent packets a little more.
     pub(super) fn cap_now(&self) -> u64 {
         let more = match self.sendable.is_urgent() {
             true => INITIAL_PACKETS / 4 * self.limits.frame as u64,
@@ -100,7 +99,7 @@ impl Sender {
         self.inflight_cap().saturating_add(more)
     }
 
-    /// Chunks that may be under way: some places are for urgent ones.
+    /// Returns the number of chunks that may be in transfer; some places are for urgent ones.
     pub(super) fn most_begun(&self, lane: Lane) -> usize {
         match lane {
             Lane::Urgent => self.limits.chunks,
@@ -108,7 +107,7 @@ impl Sender {
         }
     }
 
-    /// Bytes that the path takes in a round trip and a little more, as far as that is known.
+    /// Returns the bytes that the path carries in a little more than a round trip, as far as known.
     pub(super) fn flight(&self) -> usize {
         let bytes = match self.pacing {
             Pacing::Estimate => self.inflight_cap(),
@@ -117,9 +116,10 @@ impl Sender {
         usize::try_from(bytes.min(MOST_AHEAD as u64)).unwrap_or(MOST_AHEAD)
     }
 
-    /// A rate that heavy loss cannot push the estimate below, or the model would follow its own
-    /// shadow: each round delivers less than it was sent, and is sent at what was delivered. Too
-    /// much for a slower path, but there the inflight cap and the growing round trip hold it.
+    /// Returns a rate that heavy loss cannot push the estimate below. Without it the model would
+    /// follow its own effect: each round delivers less than was sent, and the next is sent at that
+    /// rate. It is too high for a slower path, but there the inflight cap and the growing round
+    /// trip limit it.
     fn slowest_pace(&self) -> u64 {
         let round = self
             .rtt

@@ -62,8 +62,8 @@ impl Hello {
         ]
     }
 
-    /// `None` for another version, a wrong size or a zero nonce. Octets that a later version may
-    /// append are ignored.
+    /// Decodes an announcement. Returns `None` for another version, a wrong size or a zero nonce.
+    /// Octets that a later version may append are ignored.
     pub(crate) fn decode(value: &[u8]) -> Option<Hello> {
         let (&[VERSION, flags, report_delay_ms], rest) = value.split_first_chunk::<3>()? else {
             return None;
@@ -98,7 +98,7 @@ pub(crate) struct Handshake {
     nonce: u32,
     peer: Option<Hello>,
     agreed: bool,
-    // An answer is owed.
+    // The time at which an answer must be sent.
     answer_due: Option<Time>,
     next_announcement: Time,
     wait: Duration,
@@ -118,7 +118,7 @@ impl Handshake {
         }
     }
 
-    /// The peer supports compact frames.
+    /// Returns true if the peer supports compact frames.
     pub(crate) fn is_agreed(&self) -> bool {
         self.agreed
     }
@@ -142,7 +142,7 @@ impl Handshake {
         Change { new_peer, agreed }
     }
 
-    /// A compact frame arrived without an agreement: the peer has not noticed that this end
+    /// Handles a compact frame without an agreement: the peer has not noticed that this end
     /// restarted, or its answer was lost.
     pub(crate) fn handle_stranger(&mut self, now: Time) {
         let gap = if self.peer.is_some() {
@@ -154,7 +154,7 @@ impl Handshake {
         self.answer_due.get_or_insert(now.max(earliest));
     }
 
-    /// The peer is gone or was replaced: the agreement must be renewed.
+    /// Starts the agreement anew, because the peer is gone or was replaced.
     pub(crate) fn start_over(&mut self, now: Time, rng: &mut SeededRng) {
         self.nonce = fresh_nonce(rng);
         self.agreed = false;
@@ -163,17 +163,17 @@ impl Handshake {
         self.wait = FIRST_WAIT;
     }
 
-    /// When to send a frame that carries only the announcement.
+    /// Returns the time for a frame that carries only the announcement.
     pub(crate) fn answer_due(&self) -> Option<Time> {
         self.answer_due
     }
 
-    /// True if the next frame that can should carry the announcement.
+    /// Returns true if the next frame with room should carry the announcement.
     pub(crate) fn wants_to_travel(&self, now: Time) -> bool {
         self.answer_due.is_some() || (!self.agreed && now >= self.next_announcement)
     }
 
-    /// The announcement, to be sent now.
+    /// Returns the announcement to be sent now.
     pub(crate) fn announce(
         &mut self,
         now: Time,
@@ -201,7 +201,7 @@ impl Handshake {
     }
 }
 
-/// Never 0, which means "none".
+/// Returns a random nonce other than 0, which means "none".
 fn fresh_nonce(rng: &mut SeededRng) -> u32 {
     rng.next_word() as u32 | 1
 }

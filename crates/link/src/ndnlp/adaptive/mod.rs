@@ -46,7 +46,7 @@ pub(crate) struct Adaptive {
     data_patience: Duration,
     last_heard: Time,
     rng: SeededRng,
-    // Of the frame that is being written.
+    // Octets of the number of the frame that is being written.
     width: u8,
     hello: [u8; HELLO_LEN],
     report: Vec<u8>,
@@ -57,7 +57,7 @@ pub(crate) struct Adaptive {
 enum Origin {
     /// New; the first frame that carried it had this number.
     New(u64),
-    /// A duplicate.
+    /// The packet is a duplicate.
     Twice,
     /// There is no agreement on numbers.
     Unknown,
@@ -81,13 +81,13 @@ impl Adaptive {
         }
     }
 
-    /// A profile whose first number is this.
+    /// Returns a profile with this first number.
     #[cfg(test)]
     pub(crate) fn start_at(&mut self, first: u32, max_outstanding: usize) {
         self.sender = Sender::new(first, max_outstanding);
     }
 
-    /// True if packets are sent in compact frames.
+    /// Returns true if packets are sent in compact frames.
     fn is_agreed(&self) -> bool {
         self.handshake.is_agreed()
     }

@@ -23,21 +23,21 @@ const MAX_ANSWERS: u8 = 8;
 pub(super) struct Identity {
     /// The number of the first frame that carried it.
     pub(super) first: u64,
-    /// A duplicate.
+    /// True for a duplicate.
     pub(super) twice: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Receiver {
-    came: NumberSet,
+    arrived: NumberSet,
     // Packets that arrived in a retransmission, by the number of their first frame.
     recovered: NumberSet,
     largest: Option<Largest>,
     report_delay: Duration,
-    // Unreported frames, and since when.
+    // The count of unreported frames; their earliest arrival follows.
     unreported: u32,
     unreported_since: Option<Time>,
-    // The next frames, as many as this, carry a report in any case ...
+    // This many of the next frames carry a report in any case ...
     urgent: u8,
     // ... and if there is no next frame, the first report is sent alone.
     alone: bool,
@@ -50,16 +50,16 @@ pub(super) struct Receiver {
     runs: Vec<u64>,
 }
 
-/// The largest number as it was [`MAX_REORDERING`] ago, to expand a number of one octet.
-/// means.
+/// The largest number as of [`MAX_REORDERING`] ago, to expand a number of one octet.
+///
 /// The sender uses one octet only if at most 128 frames were sent since then, and few before it are
 /// missing. So the frame is not more than 192 numbers above that; nor more than 64 below, unless it
 /// is later than permitted. A burst in longer numbers meanwhile does not change that.
 #[derive(Debug)]
 struct NumberHistory {
     before: u64,
-    // The number reached in each `STEP` with a frame.
-    lately: VecDeque<Reached>,
+    // The largest number at each `STEP` with a frame.
+    recent: VecDeque<Reached>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -72,31 +72,31 @@ struct Reached {
 impl NumberHistory {
     const STEP: Duration = Duration::from_millis(12);
 
-    /// The middle of the range of possible numbers.
+    /// Returns the middle of the range of possible numbers.
     fn middle(&mut self, now: Time) -> u64 {
         while let Some(reached) = self
-            .lately
+            .recent
             .front()
             .filter(|reached| reached.last + MAX_REORDERING <= now)
         {
             self.before = reached.number;
-            self.lately.pop_front();
+            self.recent.pop_front();
         }
         self.before.wrapping_add(64)
     }
 
     fn reached(&mut self, now: Time, number: u64) {
-        match self.lately.back_mut() {
+        match self.recent.back_mut() {
             Some(reached) if now.since(reached.first) < Self::STEP => {
                 (reached.last, reached.number) = (now, number);
             }
-            _ => self.lately.push_back(Reached {
+            _ => self.recent.push_back(Reached {
                 first: now,
                 last: now,
                 number,
             }),
         }
-        if self.lately.len() > 16 {
+        if self.recent.len() > 16 {
             self.middle(now);
         }
     }
@@ -118,10 +118,10 @@ struct Answer {
 }
 
 impl Receiver {
-    /// A receiver that expects `first` as the number of the peer's first frame.
+    /// Returns a receiver that expects `first` as the number of the peer's first frame.
     pub(super) fn new(first: u64, report_delay: Duration) -> Receiver {
         Receiver {
-            came: NumberSet::new(first),
+            arrived: NumberSet::new(first),
             recovered: NumberSet::new(first),
             largest: None,
             report_delay,
@@ -134,14 +134,14 @@ impl Receiver {
             mean_size: 0,
             numbers: NumberHistory {
                 before: first.wrapping_sub(1),
-                lately: VecDeque::new(),
+                recent: VecDeque::new(),
             },
             runs: Vec::with_capacity(MAX_RUNS),
         }
     }
 
     /// Processes the numbers of a frame; `loss` is the loss rate of this end's frames, which carry
-    /// the reports. `None` if the numbers are contradictory.
+    /// the reports. Returns `None` if the numbers are contradictory.
     pub(super) fn handle(
         &mut self,
         now: Time,
@@ -150,7 +150,7 @@ impl Receiver {
         size: usize,
         loss: f64,
     ) -> Option<Identity> {
-        let expected = self.came.next();
+        let expected = self.arrived.next();
         let width = number.width;
         let number = number.expand(if width == 1 {
             self.numbers.middle(now)
@@ -158,9 +158,9 @@ impl Receiver {
             expected
         });
         let first = number.checked_sub(resent.map_or(0, |resent| resent.back))?;
-        match self.came.insert(number) {
+        match self.arrived.insert(number) {
             Insert::Twice => return Some(Identity { first, twice: true }),
-            // From before the agreement: whether it is a duplicate is unknown.
+            // The packet is from before the agreement, so it is unknown whether it is a duplicate.
             Insert::Forgotten => {
                 return Some(Identity {
                     first,
@@ -183,7 +183,7 @@ impl Receiver {
         self.unreported_since.get_or_insert(now);
         let asks = resent.is_some_and(|resent| resent.ask);
         if asks {
-            // The frame that it replaces is the oldest one without an acknowledgement.
+            // The replaced frame is the oldest one without an acknowledgement.
             self.answer = Some(Answer {
                 top: None,
                 bottom: first,
@@ -191,7 +191,7 @@ impl Receiver {
             });
         }
         if number != expected || asks {
-            // The beginning or end of a gap: the sender waits for this report.
+            // A gap begins or ends here, and the sender waits for this report.
             self.urgent = self.urgent.max(if number > expected {
                 self.urgent_copies(loss)
             } else {
@@ -201,13 +201,13 @@ impl Receiver {
         }
         let twice = match first == number {
             true => self.recovered.contains(number),
-            false => self.came.contains(first) || self.recovered.insert(first) == Insert::Twice,
+            false => self.arrived.contains(first) || self.recovered.insert(first) == Insert::Twice,
         };
         Some(Identity { first, twice })
     }
 
-    /// The number of reports of a gap. A lost report delays the recovery, it never causes a
-    /// retransmission.
+    /// Returns the number of reports of a gap. A lost report delays the recovery, but never causes
+    /// a retransmission.
     fn urgent_copies(&self, loss: f64) -> u8 {
         match loss {
             _ if self.mean_size <= SMALL_FRAME => 1,
@@ -223,7 +223,7 @@ impl Receiver {
             low: lowest,
             width: 4,
         }
-        .expand(self.came.next());
+        .expand(self.arrived.next());
         self.answer = Some(Answer {
             top: None,
             bottom,
@@ -233,7 +233,7 @@ impl Receiver {
         self.urgent = self.urgent.max(1);
     }
 
-    /// True if the next frame should carry a report.
+    /// Returns true if the next frame should carry a report.
     pub(super) fn wants_to_travel(&self, now: Time) -> bool {
         self.largest.is_some()
             && (self.urgent > 0
@@ -243,7 +243,7 @@ impl Receiver {
                     .is_some_and(|since| now >= since + self.report_delay * 3 / 4))
     }
 
-    /// When to send a report alone.
+    /// Returns the time for a report in a frame of its own.
     pub(super) fn due(&self) -> Option<Time> {
         self.largest?;
         if self.alone {
@@ -253,7 +253,7 @@ impl Receiver {
         }
     }
 
-    /// Appends a report; `loss` as in [`Self::handle`]. `None` if no frame has arrived yet.
+    /// Appends a report; `loss` as in [`Self::handle`]. Returns `None` if no frame has arrived yet.
     pub(super) fn write_report(&mut self, now: Time, loss: f64, out: &mut Vec<u8>) -> Option<()> {
         let largest = self.largest?;
         let covering = match loss {
@@ -289,8 +289,9 @@ impl Receiver {
             }
         }
         self.answer = self.answer.and_then(|answer| {
-            let more =
-                lowest > answer.bottom.max(self.came.floor()) && answer.left > 1 && lowest < top.0;
+            let more = lowest > answer.bottom.max(self.arrived.floor())
+                && answer.left > 1
+                && lowest < top.0;
             self.alone |= more;
             more.then_some(Answer {
                 top: Some(lowest),
@@ -301,15 +302,15 @@ impl Receiver {
         Some(())
     }
 
-    /// Collects the runs below `top` down to `bottom`; returns the lowest number in them that
+    /// Collects the runs below `top` down to `bottom`. Returns the lowest number in them that
     /// arrived.
     fn collect_runs(&mut self, top: u64, bottom: u64) -> u64 {
         self.runs.clear();
-        let bottom = bottom.max(self.came.floor());
+        let bottom = bottom.max(self.arrived.floor());
         let (mut below, mut lowest, mut present) = (top, top, true);
         while below > bottom && self.runs.len() < MAX_RUNS {
             let run = self
-                .came
+                .arrived
                 .run(below - 1, bottom, present)
                 .min(wire::MAX_RUN_LEN);
             self.runs.push(run);

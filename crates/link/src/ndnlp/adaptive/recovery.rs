@@ -31,7 +31,7 @@ pub(crate) fn open_without_agreement<'a>(frame: &'a [u8], scratch: &'a mut Vec<u
     })
 }
 
-/// The packet or fragment of the frame.
+/// Returns the packet or fragment of the frame.
 fn opened<'a>(frame: &AdaptiveFrame<'a>, origin: Origin, scratch: &'a mut Vec<u8>) -> Opened<'a> {
     let AdaptiveFrame::Packet { payload, .. } = frame else {
         return Opened::Nothing;
@@ -73,7 +73,7 @@ impl Recovery for Adaptive {
         Some(self.sender.next_number())
     }
 
-    /// Includes room for the additional octets of a retransmission.
+    /// The result includes room for the additional octets of a retransmission.
     fn whole_frame_len(&self, packet: &[u8], header: Option<&LpHeader>) -> usize {
         match Kind::of(packet).filter(|_| header.is_none()) {
             Some((_, left_out)) => MAX_HEADER_LEN + packet.len() - left_out,
@@ -160,7 +160,7 @@ impl Recovery for Adaptive {
         }
     }
 
-    /// A request for a report, or an announcement that no packet can carry.
+    /// Writes a request for a report, or an announcement that no packet can carry.
     fn write_urgent(
         &mut self,
         now: Time,
@@ -194,7 +194,7 @@ impl Recovery for Adaptive {
         true
     }
 
-    /// A report without a packet to carry it.
+    /// Writes a report without a packet to carry it.
     fn write_idle(&mut self, now: Time, stats: &mut LinkStats, out: &mut Vec<u8>) -> bool {
         if !self.is_agreed() || !self.report_due(now) || !self.prepare_report(now) {
             return false;
@@ -250,7 +250,7 @@ impl Recovery for Adaptive {
         let Turn { now, stats, lost } = turn;
         let now = *now;
         self.sender.handle_reordering(now, stats, lost);
-        // A packet that is no longer useful deserves no probe.
+        // A packet that is no longer useful is not probed.
         while let Some((number, piece)) = self.sender.overdue(now) {
             if self.may_resend(now, piece) {
                 break;

@@ -44,29 +44,29 @@ pub(super) struct Sender {
     loss: LossMeter,
     /// Maximum delay of the peer's reports.
     report_delay: Duration,
-    // See `LinkStats::reordering_window`; `None` until reordering was seen.
+    // See `LinkStats::reordering_window`; zero until reordering was seen.
     reordering: Duration,
     reordering_changed: Time,
-    // Some frame was reported missing, but too soon after it was sent: when it is lost.
+    // The time at which a frame counts as lost that was reported missing soon after it was sent.
     reordering_due: Option<Time>,
     last_sent: Time,
-    // When the first frame after the last report was sent.
+    // The time of the first frame after the last report.
     unheard_since: Option<Time>,
     last_probe: Time,
     probes: u32,
     asked: Option<(u64, u8)>,
     pub(super) ask: Option<u64>,
     pub(super) resend_asks: bool,
-    // When the last 128 frames were sent; and for the last 128 times 256, every 256th one.
-    sent_lately: [Time; 128],
+    // The send times of the last 128 frames, and of every 256th one of the last 128 times 256.
+    recent_sends: [Time; 128],
     sent_before: [Time; 128],
-    // Until then, numbers have at least two octets.
+    // Numbers have at least two octets until this time.
     wide_until: Time,
     found: Vec<u64>,
 }
 
 impl Sender {
-    /// A sender whose first number ends in `first`.
+    /// Returns a sender whose first number ends in `first`.
     pub(super) fn new(first: u32, max_outstanding: usize) -> Sender {
         let first = FIRST + u64::from(first);
         let tick = Duration::from_micros(100);
@@ -86,19 +86,19 @@ impl Sender {
             asked: None,
             ask: None,
             resend_asks: false,
-            sent_lately: [Time::ZERO; 128],
+            recent_sends: [Time::ZERO; 128],
             sent_before: [Time::ZERO; 128],
             wide_until: Time::ZERO,
             found: Vec::new(),
         }
     }
 
-    /// The number of the next frame.
+    /// Returns the number of the next frame.
     pub(super) fn next_number(&self) -> u64 {
         self.outstanding.next()
     }
 
-    /// Octets of the next number. One is enough while the last 128 frames took
+    /// Returns the octets of the next number. One is enough while the last 128 frames took
     /// [`MAX_REORDERING`], fewer than 64 of them are unacknowledged, and no longer number was
     /// needed for [`HOLD_WIDE`]: the receiver relies on all three.
     pub(super) fn next_width(&self, now: Time) -> u8 {
@@ -111,7 +111,7 @@ impl Sender {
                 .unwrap_or_default();
             then == Time::ZERO || now.since(then) >= MAX_REORDERING
         };
-        if span < 64 && now >= self.wide_until && slow(&self.sent_lately, next) {
+        if span < 64 && now >= self.wide_until && slow(&self.recent_sends, next) {
             1
         } else if span < 1 << 14 && slow(&self.sent_before, next / 256) {
             2
@@ -131,7 +131,7 @@ impl Sender {
         replaces: Option<u64>,
     ) -> Option<Piece> {
         let number = self.outstanding.next();
-        if let Some(at) = self.sent_lately.get_mut((number % 128) as usize) {
+        if let Some(at) = self.recent_sends.get_mut((number % 128) as usize) {
             *at = now;
         }
         if number.is_multiple_of(256)
@@ -147,7 +147,7 @@ impl Sender {
         self.outstanding.push(now, piece, width, replaces)
     }
 
-    /// Handles a report; frames that it proves lost are appended to `lost`.
+    /// Handles a report. Appends the frames that it proves lost to `lost`.
     pub(super) fn handle_report(
         &mut self,
         now: Time,
@@ -187,16 +187,16 @@ impl Sender {
         self.shrink_reordering(now);
     }
 
-    /// The number that the top of a report denotes: the newest frame that was sent with a number of
-    /// that width and these octets. An older frame is either settled, or was sent with a longer
-    /// number.
+    /// Returns the number that the top of a report denotes: the newest frame that was sent with a
+    /// number of that width and these octets. An older frame is either settled, or was sent with a
+    /// longer number.
     fn find_top(&self, top: ShortNumber, stats: &mut LinkStats) -> Option<u64> {
         let newest = self.outstanding.next() - 1;
         let window = mask(top.width) + 1;
         let mut number = newest - (newest.wrapping_sub(u64::from(top.low)) & (window - 1));
         if number < self.outstanding.base() {
-            // Usually settled already. Only in full width can it be distinguished from a number
-            // never sent.
+            // It is usually settled. Only a full-width number can be distinguished from one that
+            // was never sent.
             stats.drops.false_acks += u64::from(top.width == 4 && newest - number > window / 2);
             return None;
         }
@@ -223,7 +223,7 @@ impl Sender {
             Acknowledged::Arrived { piece, sent_at } => {
                 stats.arrived(&piece);
                 self.loss.arrived();
-                // A number denotes one transmission only, so every one may be measured.
+                // A number denotes one transmission only, so each gives a valid RTT sample.
                 if let Some(waited) = waited.filter(|_| number > self.largest_arrived) {
                     self.rtt.sample(now.since(sent_at).saturating_sub(waited));
                 }
@@ -280,8 +280,8 @@ impl Sender {
         self.rtt.smoothed().unwrap_or(Duration::from_millis(100))
     }
 
-    /// A frame that was declared lost arrived after all: waits longer the next time, at most a
-    /// round trip.
+    /// Increases the reordering window, up to a round trip, after a frame that was declared lost
+    /// arrived.
     fn grow_reordering(&mut self, now: Time) {
         let srtt = self.srtt();
         let least = (srtt / 8).max(Duration::from_micros(250));
@@ -289,8 +289,8 @@ impl Sender {
         self.reordering_changed = now;
     }
 
-    /// Halves it after 32 round trips without such a frame, at least a second; clears it once it is
-    /// small.
+    /// Halves the window after 32 round trips, at least a second, without such a frame. Clears a
+    /// small one.
     fn shrink_reordering(&mut self, now: Time) {
         if self.reordering.is_zero() {
             return;
@@ -305,7 +305,7 @@ impl Sender {
         }
     }
 
-    /// Frames that were reported missing and whose reordering window is over.
+    /// Declares reported frames lost when their reordering window is over.
     pub(super) fn handle_reordering(
         &mut self,
         now: Time,
@@ -329,13 +329,13 @@ impl Sender {
         }
     }
 
-    /// Maximum time of an answer: a round trip, and the maximum delay of a report.
+    /// Returns the maximum time of an answer: a round trip, and the maximum delay of a report.
     fn answer_wait(&self) -> Duration {
         self.rtt.timeout() + Duration::from_millis(1) + self.report_delay
     }
 
-    /// When to act on the oldest frame: soon if no later frame could show a gap; else not before
-    /// two more reports should have arrived, some of which may be lost.
+    /// Returns the time to act on the oldest frame: soon if no later frame could show a gap; else
+    /// not before two more reports should have arrived, some of which may be lost.
     pub(super) fn probe_due(&self) -> Option<Time> {
         let (_, slot) = self.outstanding.oldest()?;
         let wait = self.answer_wait().saturating_mul(1 << self.probes.min(6));
@@ -343,7 +343,7 @@ impl Sender {
         Some((self.last_sent + wait).clamp(first, first + self.report_delay * 2))
     }
 
-    /// The oldest frame, if its acknowledgement is overdue.
+    /// Returns the oldest frame if its acknowledgement is overdue.
     pub(super) fn overdue(&self, now: Time) -> Option<(u64, &Piece)> {
         let (number, slot) = self.outstanding.oldest()?;
         let piece = self.outstanding.piece(number)?;
@@ -370,7 +370,7 @@ impl Sender {
         }
     }
 
-    /// The earliest deadline.
+    /// Returns the earliest deadline.
     pub(super) fn due(&self) -> Option<Time> {
         match (self.probe_due(), self.reordering_due) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -428,7 +428,8 @@ impl Sender {
         self.report_delay = delay;
     }
 
-    /// True if a piece that was declared lost under this number should still be retransmitted.
+    /// Returns true if a piece that was declared lost under this number should still be
+    /// retransmitted.
     pub(super) fn still_lost(&self, number: u64) -> bool {
         self.outstanding.is_resending(number)
     }
@@ -441,7 +442,7 @@ impl Sender {
         self.outstanding.forget_packet(packet_id);
     }
 
-    /// Forgets all outstanding frames; returns their number.
+    /// Forgets all outstanding frames. Returns their number.
     pub(super) fn abandon(&mut self) -> usize {
         self.unheard_since = None;
         self.reordering_due = None;
@@ -452,7 +453,7 @@ impl Sender {
         self.outstanding.drain().count()
     }
 
-    /// The round trip, once measured.
+    /// Returns the round trip, once measured.
     pub(super) fn round_trip(&self) -> Option<Duration> {
         self.rtt.smoothed()
     }

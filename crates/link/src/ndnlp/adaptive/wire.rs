@@ -49,7 +49,7 @@ impl ShortNumber {
         }
     }
 
-    /// The number nearest to `expected` that ends in these octets.
+    /// Returns the number nearest to `expected` that ends in these octets.
     pub(crate) fn expand(self, expected: u64) -> u64 {
         let window = mask(self.width) + 1;
         let candidate = (expected & !mask(self.width)) | u64::from(self.low);
@@ -72,7 +72,7 @@ impl ShortNumber {
     }
 }
 
-/// The bits of a number of this many octets.
+/// Returns the mask of a number of this many octets.
 pub(crate) fn mask(width: u8) -> u64 {
     (1 << (8 * u32::from(width))) - 1
 }
@@ -94,7 +94,7 @@ pub(crate) struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// The runs downwards from just below the top, and whether they arrived.
+    /// Returns the runs downwards from just below the top, and whether they arrived.
     pub(crate) fn runs(&self) -> impl Iterator<Item = (u64, bool)> + use<'_> {
         let mut rest = self.runs;
         let mut index = 0u64;
@@ -154,7 +154,7 @@ pub(crate) enum AdaptiveFrame<'a> {
         report: Option<Report<'a>>,
         payload: Payload<'a>,
     },
-    /// Only a report, or a request for one: everything from the number in `ask` upwards.
+    /// A report, or a request for a report of everything from the number in `ask` upwards.
     Control {
         ask: Option<u32>,
         report: Option<Report<'a>>,
@@ -162,7 +162,7 @@ pub(crate) enum AdaptiveFrame<'a> {
 }
 
 impl<'a> AdaptiveFrame<'a> {
-    /// `None` if it is not one.
+    /// Decodes a frame. Returns `None` if it is not valid.
     pub(crate) fn decode(frame: &'a [u8]) -> Option<AdaptiveFrame<'a>> {
         let (&first, rest) = frame.split_first()?;
         if first & PROFILE_MASK != ADAPTIVE {
@@ -253,8 +253,8 @@ fn read_report(bytes: &[u8]) -> Option<(Option<Report<'_>>, &[u8])> {
     ))
 }
 
-/// A variable number: seven bits in each octet, the lowest ones first; the uppermost bit says that
-/// more follow.
+/// Reads a variable number: seven bits in each octet, the lowest first; the top bit marks that more
+/// follow.
 fn read_var(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let mut number = 0;
     for (index, octet) in bytes.iter().take(5).enumerate() {
@@ -274,7 +274,7 @@ fn write_var(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// Appends the octets before the report and the packet. `report` says that one follows.
+/// Appends the octets before the report and the packet. `report` is true if a report follows.
 pub(crate) fn write_packet_start(
     out: &mut Vec<u8>,
     kind: Kind,
@@ -319,7 +319,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_is_read(
+        fn encoded_frames_decode_to_the_same_values(
             kind in prop_oneof![Just(Kind::Interest), Just(Kind::Data)],
             number: u32, width in 1u8..5,
             resent in prop::option::of((0u64..1 << 30, any::<bool>())),

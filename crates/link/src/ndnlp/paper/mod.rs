@@ -1,4 +1,4 @@
-//! BELRP as the paper describes it [BELRP §III]: no timer, every ACK three times.
+//! BELRP as in the paper [BELRP §III]: no timer, every ACK three times.
 
 mod recovery;
 pub(crate) mod wire;
@@ -39,15 +39,15 @@ pub(crate) struct Paper {
     next_packet: u64,
     rtt: RttEstimator,
     loss: LossMeter,
-    came: Option<NumberSet>,
+    frames: Option<NumberSet>,
     packets: RecentNumbers,
     // Frame numbers to acknowledge, with the number of copies left to send; the oldest first.
     acks: VecDeque<(u32, u8)>,
-    // Those of them that report a gap and have not been sent yet.
+    // Frame numbers in `acks` that report a gap and have not been sent yet.
     gaps: VecDeque<u32>,
     // The ACKs of the frame that is being written.
     taken: Vec<u32>,
-    // The element in the frame that is being written, if it is not the packet alone.
+    // The element in the frame that is being written, if it is more than the packet.
     element: Vec<u8>,
     overtaken: Vec<u64>,
 }
@@ -58,7 +58,8 @@ impl Paper {
         max_retransmissions: u8,
         max_outstanding: usize,
     ) -> Paper {
-        // Random, so that the packets of a restarted sender are not mistaken for earlier ones.
+        // The first number is random, so that packets of a restarted sender are not mistaken for
+        // earlier ones.
         let first = rng.next_word();
         Paper::starting(
             (first >> 32) as u32,
@@ -68,7 +69,7 @@ impl Paper {
         )
     }
 
-    /// A profile with these first numbers.
+    /// Returns a profile with these first numbers.
     pub(crate) fn starting(
         frame: u32,
         packet: u32,
@@ -80,10 +81,10 @@ impl Paper {
             max_retransmissions,
             outstanding: Outstanding::new(FIRST + u64::from(frame), max_outstanding),
             next_packet: u64::from(packet),
-            // For statistics only: there is no timer.
+            // The estimate serves statistics only: there is no timer.
             rtt: RttEstimator::new(zero, zero, zero),
             loss: LossMeter::default(),
-            came: None,
+            frames: None,
             packets: RecentNumbers::default(),
             acks: VecDeque::new(),
             gaps: VecDeque::new(),
@@ -134,19 +135,19 @@ impl Paper {
 
     /// Handles the numbers of a frame. Returns true if its packet is a duplicate.
     fn handle_numbers(&mut self, now: Time, numbers: Numbers, stats: &mut LinkStats) -> bool {
-        let came = self
-            .came
+        let frames = self
+            .frames
             .get_or_insert_with(|| NumberSet::new(FIRST + u64::from(numbers.frame)));
-        let offset = i64::from(numbers.frame.wrapping_sub(came.next() as u32) as i32);
-        let mut number = came.next().saturating_add_signed(offset);
+        let offset = i64::from(numbers.frame.wrapping_sub(frames.next() as u32) as i32);
+        let mut number = frames.next().saturating_add_signed(offset);
         if offset.unsigned_abs() > 1 << 20 {
-            // No link is that long: the sender has restarted.
+            // No link has that many frames in flight, so the sender has restarted.
             number = FIRST + u64::from(numbers.frame);
-            *came = NumberSet::new(number);
+            *frames = NumberSet::new(number);
         }
-        came.insert(number);
-        let lowest = number.saturating_sub(GAP_FRAMES).max(came.floor());
-        let reports_gap = (lowest..number).any(|before| !came.contains(before));
+        frames.insert(number);
+        let lowest = number.saturating_sub(GAP_FRAMES).max(frames.floor());
+        let reports_gap = (lowest..number).any(|before| !frames.contains(before));
         if self.acks.len() < MAX_WAITING_ACKS {
             self.acks.push_back((numbers.frame, ACK_COPIES));
             if reports_gap {
@@ -167,13 +168,13 @@ impl Paper {
     /// carries one copy of each ACK, as many as fit: those of this frame go to `self.taken`.
     fn take_acks(&mut self, room: usize) {
         self.taken.clear();
-        let most = (room / wire::ACK_LEN).min(MAX_ACKS).min(self.acks.len());
-        if most == self.acks.len() {
+        let count = (room / wire::ACK_LEN).min(MAX_ACKS).min(self.acks.len());
+        if count == self.acks.len() {
             self.gaps.clear();
         }
         for (number, copies) in self
             .acks
-            .range_mut(..most)
+            .range_mut(..count)
             .filter(|(_, copies)| *copies > 0)
         {
             self.taken.push(*number);
@@ -184,7 +185,7 @@ impl Paper {
 
     /// "When the outgoing queue is empty, but an ACK needs to be sent back to the sender to report
     /// a gap in received frame sequence numbers ..., the receiver will transmit this ACK
-    /// immediately." To be called when there is nothing to send.
+    /// immediately." Must be called when there is nothing else to send.
     fn take_gap(&mut self) -> Option<u32> {
         let gap = self.gaps.pop_front()?;
         if let Some((_, copies)) = self

@@ -17,7 +17,7 @@ impl Recovery for Paper {
         true
     }
 
-    /// A new packet number.
+    /// Returns a new packet number.
     fn identity(&mut self) -> Option<u64> {
         let number = self.next_packet;
         self.next_packet += 1;
@@ -81,7 +81,7 @@ impl Recovery for Paper {
         }
     }
 
-    /// An ACK that reports a gap and has no packet to carry it.
+    /// Writes an ACK that reports a gap and has no packet to carry it.
     fn write_idle(&mut self, _now: Time, stats: &mut LinkStats, out: &mut Vec<u8>) -> bool {
         let Some(gap) = self.take_gap() else {
             return false;

@@ -38,7 +38,7 @@ pub(crate) struct PaperFrame<'a> {
 }
 
 impl<'a> PaperFrame<'a> {
-    /// `None` if it is not one.
+    /// Decodes a frame. Returns `None` if it is not valid.
     pub(crate) fn decode(frame: &'a [u8]) -> Option<PaperFrame<'a>> {
         let (&[first, acks], mut rest) = frame.split_first_chunk::<2>()?;
         if first & 0xcf != PAPER {
@@ -56,7 +56,7 @@ impl<'a> PaperFrame<'a> {
             rest = after;
         }
         let (acks, body) = rest.split_at_checked(usize::from(acks) * ACK_LEN)?;
-        // A frame without a packet may only have Ethernet's padding after it.
+        // Only Ethernet's padding may follow a frame without a packet.
         let fits = kind != Kind::Nothing || body.iter().all(|octet| *octet == 0);
         fits.then_some(PaperFrame {
             numbers,
@@ -72,7 +72,7 @@ impl<'a> PaperFrame<'a> {
             .filter_map(|ack| ack.try_into().ok().map(u32::from_be_bytes))
     }
 
-    /// The element that it carries, borrowed or assembled in `scratch`.
+    /// Returns the element in the frame, borrowed or assembled in `scratch`.
     pub(crate) fn packet<'b>(&self, scratch: &'b mut Vec<u8>) -> Option<&'b [u8]>
     where
         'a: 'b,
@@ -84,8 +84,8 @@ impl<'a> PaperFrame<'a> {
             Kind::Data => types::DATA as u8,
         };
         scratch.clear();
-        // A length of up to 252 was the second octet; after 0xfd come its two octets and at least
-        // 253 more.
+        // The second octet was a length of up to 252, or 0xfd, followed by two octets of length and
+        // at least 253 of value.
         let second = u8::try_from(self.body.len())
             .ok()
             .filter(|length| *length <= 252)
@@ -166,7 +166,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn encoded_frames_decode_to_the_same_values(
             typ in prop_oneof![Just(5u8), Just(6), Just(0x64)], value_len in 0usize..600,
             numbers in any::<(u32, u32)>(), acks in prop::collection::vec(any::<u32>(), 0..20),
             smallest in prop_oneof![Just(0usize), Just(46)],

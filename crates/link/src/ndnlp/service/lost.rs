@@ -8,7 +8,7 @@ use crate::ndnlp::piece::Piece;
 use crate::ndnlp::queue::Resend;
 use crate::ndnlp::recovery::ProfileId;
 
-/// Maximum of queued events: an owner that does not poll them does not pay for them.
+/// Maximum of queued events, for owners that do not poll them.
 const MAX_EVENTS: usize = 1024;
 
 impl LinkService {
@@ -22,8 +22,8 @@ impl LinkService {
 
     fn recover_lost(&mut self, now: Time, id: ProfileId) {
         let mut lost = core::mem::take(&mut self.lost);
-        // Packets of which a fragment was abandoned in this call. Usually none, without an
-        // allocation.
+        // Packets of which a fragment was abandoned in this call. Usually there are none, and
+        // nothing is allocated.
         let mut gone: Vec<u64> = Vec::new();
         for (number, mut piece) in lost.drain(..) {
             if gone.contains(&piece.packet_id) {

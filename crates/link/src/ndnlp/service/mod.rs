@@ -27,8 +27,8 @@ use transmit::InFragments;
 pub struct Written {
     /// Bytes appended to the buffer.
     pub size: usize,
-    /// If set, the bytes are several frames of this size, the last one possibly shorter. If not,
-    /// they are one frame, or on a stream whole packets one after the other.
+    /// If set, the bytes are several frames of this size, the last one possibly shorter. Otherwise
+    /// they are one frame, or on a stream consecutive whole packets.
     pub segment_size: Option<usize>,
 }
 
@@ -49,8 +49,8 @@ pub struct LinkService {
     queue: OutQueue,
     // A packet whose fragments have not all been sent yet.
     in_fragments: Option<InFragments>,
-    // A written frame that belongs to the next call, because its size differs from that of the
-    // frame before it.
+    // A written frame that the next call returns, because its size differs from that of the frame
+    // before it.
     held_back: Vec<u8>,
     marker: CongestionMarker,
     pacer: Option<Pacer>,
@@ -67,15 +67,15 @@ pub struct LinkService {
 }
 
 impl LinkService {
-    /// The service of a new face.
+    /// Returns the service of a new face.
     pub fn new(config: LinkServiceConfig, mut rng: SeededRng) -> LinkService {
         let config = config.bounded();
         let mtu = match config.frames {
             FrameKind::Datagram { mtu } => mtu,
             FrameKind::Stream { .. } => usize::MAX,
         };
-        // Random, so that a peer does not mistake the first packets of this run for the last ones
-        // of another.
+        // The first Sequence is random, so that a peer does not mistake the first packets of this
+        // run for the last ones of another.
         let next_sequence = rng.next_word();
         LinkService {
             mtu,
@@ -122,8 +122,9 @@ impl LinkService {
         self.refresh();
     }
 
-    /// The packet in a frame without link fields: counted as received and delivered. `None` if the
-    /// frame needs [`LinkService::handle_frame`]. For owners that deliver several packets at once.
+    /// Returns the packet in a frame without link fields, counted as received and delivered, or
+    /// `None` if the frame needs [`LinkService::handle_frame`]. For owners that deliver several
+    /// packets at once.
     pub fn handle_plain_frame<'a>(&mut self, frame: &'a [u8]) -> Option<LpPacket<'a>> {
         if !self.is_plain() {
             return None;
@@ -139,18 +140,18 @@ impl LinkService {
         Some(packet)
     }
 
-    /// True if no profile recovers frames here, whatever the peer supports.
+    /// Returns true if no profile recovers frames here, whatever the peer supports.
     fn is_plain(&self) -> bool {
         self.profiles.recovering.is_empty()
     }
 
-    /// A profile, with the context of one call.
+    /// Returns a profile with the context of one call.
     fn turn(&mut self, now: Time, id: ProfileId) -> (&mut dyn Recovery, Turn<'_>) {
         let (stats, lost) = (&mut self.stats, &mut self.lost);
         (self.profiles.get_mut(id), Turn { now, stats, lost })
     }
 
-    /// Queues a whole network-layer packet; drops and counts it if there is no room.
+    /// Queues a whole network-layer packet. Drops and counts it if there is no room.
     pub fn send(
         &mut self,
         now: Time,
@@ -174,8 +175,8 @@ impl LinkService {
         self.refresh_queue();
     }
 
-    /// Appends the next frames to `buffer`; `None` if there is nothing to send now. For datagrams
-    /// at most `max_segments` frames, all of one size but the last.
+    /// Appends the next frames to `buffer`. Returns `None` if there is nothing to send now. For
+    /// datagrams, appends at most `max_segments` frames, all of one size but the last.
     pub fn poll_transmit(
         &mut self,
         now: Time,
@@ -190,12 +191,12 @@ impl LinkService {
         let written = match self.config.frames {
             FrameKind::Stream { batch } => self.write_stream(now, batch, buffer),
             FrameKind::Datagram { .. } => {
-                let most = if self.pacer.is_some() {
+                let max_frames = if self.pacer.is_some() {
                     1
                 } else {
                     max_segments.max(1)
                 };
-                self.write_datagrams(now, most, buffer)
+                self.write_datagrams(now, max_frames, buffer)
             }
         };
         if let (Some(pacer), Some(written)) = (&mut self.pacer, written) {
@@ -206,7 +207,7 @@ impl LinkService {
         written
     }
 
-    /// The next event for the owner.
+    /// Returns the next event for the owner.
     pub fn poll_event(&mut self) -> Option<LinkEvent> {
         self.events.pop_front()
     }
@@ -224,7 +225,8 @@ impl LinkService {
         self.refresh();
     }
 
-    /// When to call [`LinkService::handle_timeout`] and then [`LinkService::poll_transmit`].
+    /// Returns the time of the next call to [`LinkService::handle_timeout`] and then
+    /// [`LinkService::poll_transmit`].
     pub fn poll_timeout(&self) -> Option<Deadline> {
         let reassembly = self
             .reassembler
@@ -238,7 +240,7 @@ impl LinkService {
         Deadline::earlier(Deadline::earlier(reassembly, unheard), self.send_due())
     }
 
-    /// When a frame can be sent that cannot be sent now.
+    /// Returns the time at which a frame can be sent that must wait now.
     fn send_due(&self) -> Option<Deadline> {
         if self.blocked {
             return None;
@@ -269,13 +271,13 @@ impl LinkService {
         }
     }
 
-    /// The driver cannot send frames now, or can again.
+    /// Notes whether the driver can send frames.
     pub fn set_blocked(&mut self, blocked: bool) {
         self.blocked = blocked;
     }
 
-    /// Changes how lost frames are recovered; ignored on streams. Frames in flight are forgotten:
-    /// they are not retransmitted.
+    /// Changes the recovery of lost frames; ignored on streams. Frames in flight are forgotten and
+    /// not retransmitted.
     pub fn set_reliability(&mut self, reliability: Reliability) {
         if matches!(self.config.frames, FrameKind::Stream { .. })
             || self.config.reliability == reliability
@@ -291,15 +293,15 @@ impl LinkService {
         self.refresh();
     }
 
-    /// Counters and estimates.
+    /// Returns the counters and estimates.
     pub fn stats(&self) -> &LinkStats {
         &self.stats
     }
 
-    /// The measured state of the link, for decisions among faces.
+    /// Returns the measured state of the link, for decisions among faces.
     pub fn state(&self, now: Time) -> LinkState {
         let stats = &self.stats;
-        // Estimates of a profile that the peer has left do not describe the link any more.
+        // Estimates of a profile that the peer has left no longer describe the link.
         let measured = stats.mode != Mode::None;
         let begun = self.in_fragments.as_ref();
         let head = begun.map(InFragments::queued_at);

@@ -26,7 +26,7 @@ impl LinkService {
         self.config.smallest_frame > 0
     }
 
-    /// An NDNLPv2 frame or a bare packet.
+    /// Handles an NDNLPv2 frame or a bare packet.
     fn receive_ndnlp(&mut self, now: Time, frame: &[u8], deliver: Deliver<'_>) {
         let Ok(lp) = LpPacket::decode(frame, self.padding_allowed()) else {
             self.stats.drops.malformed += 1;
@@ -40,7 +40,7 @@ impl LinkService {
         }
     }
 
-    /// False if a profile needs the invalid fields.
+    /// Returns false if a profile needs the invalid fields.
     fn may_skip(&mut self, lp: &LpPacket<'_>) -> bool {
         let mut profiles = self.profiles.recovering.iter();
         if profiles.any(|profile| profile.needs(lp.skipped)) {
@@ -66,14 +66,14 @@ impl LinkService {
         repeated
     }
 
-    /// The neighbour restarted: its earlier numbers are void.
+    /// Forgets the earlier numbers of a neighbour that restarted.
     fn forget_numbers(&mut self, id: ProfileId) {
         self.reassembler.forget_frames();
         let gone = self.queue.retain_resends(|resend| resend.profile != id);
         self.stats.abandoned += gone as u64;
     }
 
-    /// A frame in a profile's own format.
+    /// Handles a frame in a profile's own format.
     fn receive_compact(&mut self, now: Time, first: u8, frame: &[u8], deliver: Deliver<'_>) {
         let Some(id) = self.profiles.with_format(first) else {
             self.stats.drops.malformed += 1;

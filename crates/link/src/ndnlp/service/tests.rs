@@ -25,7 +25,7 @@ fn service(reliability: Reliability, seed: u64) -> LinkService {
     service
 }
 
-/// Frames flow in both directions; for a while every fifth one is lost.
+/// Exchanges frames in both directions; for a while every fifth one is lost.
 fn exchange(reliability: Reliability) {
     let mut ends = [service(reliability, 1), service(reliability, 2)];
     let mut received: [Vec<Vec<u8>>; 2] = Default::default();
@@ -54,16 +54,16 @@ fn exchange(reliability: Reliability) {
         }
     }
     for (end, service) in ends.iter().enumerate() {
-        let mut came = received[end].clone();
-        let total = came.len();
-        came.sort();
-        came.dedup();
-        assert_eq!(came.len(), total, "{reliability:?}: each once");
+        let mut arrived = received[end].clone();
+        let total = arrived.len();
+        arrived.sort();
+        arrived.dedup();
+        assert_eq!(arrived.len(), total, "{reliability:?}: each once");
         let missing = sent
             .iter()
-            .filter(|(from, packet)| *from != end && !came.contains(packet))
+            .filter(|(from, packet)| *from != end && !arrived.contains(packet))
             .count();
-        // The last ones of the paper's profile; those sent before the agreement.
+        // These are the last frames of the paper's profile, or those sent before the agreement.
         assert!(missing <= 3, "{reliability:?}: {missing} missing");
         assert!(
             service.stats().recovered > 20,

@@ -29,12 +29,12 @@ impl InFragments {
         self.next.packet_id
     }
 
-    /// When the packet was queued.
+    /// Returns the time when the packet was queued.
     pub(super) fn queued_at(&self) -> Time {
         self.original.queued_at
     }
 
-    /// Bytes of the unsent fragments.
+    /// Returns the bytes of the unsent fragments.
     pub(super) fn bytes_left(&self) -> usize {
         self.next.packet.len() - self.next.start as usize
     }
@@ -67,7 +67,7 @@ impl LinkService {
     pub(super) fn write_datagrams(
         &mut self,
         now: Time,
-        most: usize,
+        max_frames: usize,
         buffer: &mut Vec<u8>,
     ) -> Option<Written> {
         let start = buffer.len();
@@ -78,7 +78,7 @@ impl LinkService {
             segment = buffer.len() - start;
             frames = 1;
         }
-        while frames < most && buffer.len() - start + segment <= MAX_BATCH {
+        while frames < max_frames && buffer.len() - start + segment <= MAX_BATCH {
             let at = buffer.len();
             if !self.write_frame(now, buffer) {
                 break;
@@ -105,7 +105,7 @@ impl LinkService {
         })
     }
 
-    /// Appends the next frame; returns false if there is none.
+    /// Appends the next frame. Returns false if there is none.
     fn write_frame(&mut self, now: Time, buffer: &mut Vec<u8>) -> bool {
         if self.write_urgent_control(now, buffer) {
             return true;
@@ -141,7 +141,7 @@ impl LinkService {
         recovering.any(|profile| profile.write_idle(now, stats, buffer))
     }
 
-    /// Appends the packet, or its first fragment; returns false if it had to be dropped. `waiting`
+    /// Appends the packet, or its first fragment. Returns false if it had to be dropped. `waiting`
     /// is the number of bytes that were in the queue with it.
     fn write_packet(
         &mut self,
@@ -192,9 +192,9 @@ impl LinkService {
             piece.packet = wrapped(&piece.packet, piece.header.take());
         }
         let overhead = profile.fragment_overhead(piece.header.as_deref());
-        let most = profile.max_fragments();
-        let plan =
-            cut(piece.packet.len(), overhead, self.mtu, most).filter(|_| self.config.fragmentation);
+        let max_fragments = profile.max_fragments();
+        let plan = cut(piece.packet.len(), overhead, self.mtu, max_fragments)
+            .filter(|_| self.config.fragmentation);
         let Some((fragment_len, count)) = plan else {
             self.stats.drops.too_big += 1;
             return false;
@@ -256,8 +256,7 @@ impl LinkService {
         self.queue.put_back(packet.original);
     }
 
-    /// Appends a frame with a lost piece; returns false if that is not needed or not possible any
-    /// more.
+    /// Appends a frame with a lost piece. Returns false if that is no longer needed or possible.
     fn write_resend(&mut self, now: Time, resend: Resend, buffer: &mut Vec<u8>) -> bool {
         let Resend {
             profile: id,
@@ -275,8 +274,8 @@ impl LinkService {
             piece.len as usize + profile.fragment_overhead(header)
         };
         if len > self.mtu {
-            // The MTU has shrunk since. A whole packet can be fragmented now; the fragments of a
-            // packet are abandoned.
+            // The MTU has decreased meanwhile. A whole packet can be fragmented now; the fragments
+            // of a packet are abandoned.
             if piece.is_whole() {
                 self.stop_resending(id, number);
                 let Piece {

@@ -2,14 +2,16 @@
 
 mod one;
 mod reading;
+mod turns;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use core::time::Duration;
 use whimbrel_content::ChunkSize;
 use whimbrel_core::{Guid, Time};
 
 use one::Upload;
+use turns::{Client, Turns};
 
 use super::catalogue::{Catalogue, Offer};
 use super::effects::Effects;
@@ -54,6 +56,12 @@ pub(super) struct Key {
     way: Way,
 }
 
+impl Key {
+    fn receiver(&self) -> Client {
+        (self.way, self.client)
+    }
+}
+
 /// What a receiver knows of the chunks that it misses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
@@ -87,10 +95,8 @@ pub(super) struct Uploads {
     max_transfers: usize,
     catalogue: Catalogue,
     by_key: BTreeMap<Key, Upload>,
-    // Uploads with something pending take turns, by the program that is to read for them.
-    turns: BTreeMap<App, VecDeque<Key>>,
-    // Those in `turns`.
-    in_turn: BTreeSet<Key>,
+    // Of uploads with something pending.
+    turns: Turns,
     // Those that take no turns because a router holds them back.
     held: BTreeSet<Key>,
     // By number, so in the order in which they were asked for.
@@ -107,8 +113,7 @@ impl Uploads {
             max_transfers,
             catalogue: Catalogue::default(),
             by_key: BTreeMap::new(),
-            turns: BTreeMap::new(),
-            in_turn: BTreeSet::new(),
+            turns: Turns::default(),
             held: BTreeSet::new(),
             reads: BTreeMap::new(),
             readers: BTreeMap::new(),
@@ -368,22 +373,14 @@ impl Uploads {
             read.key = moved(read.key);
         }
         self.held = self.held.iter().map(|key| moved(*key)).collect();
-        // An upload that both ways had takes one turn.
-        self.in_turn.clear();
-        for turns in self.turns.values_mut() {
-            turns.iter_mut().for_each(|key| *key = moved(*key));
-            turns.retain(|key| self.in_turn.insert(*key));
-        }
+        self.turns.rename(|key| Some(moved(key)));
     }
 
     /// The client that called on this way has gone.
     pub(super) fn forget_uploads_to(&mut self, way: Way) {
         self.by_key.retain(|key, _| key.way != way);
-        self.in_turn.retain(|key| key.way != way);
         self.held.retain(|key| key.way != way);
-        for turns in self.turns.values_mut() {
-            turns.retain(|key| key.way != way);
-        }
+        self.turns.rename(|key| (key.way != way).then_some(key));
     }
 
     pub(super) fn handle_ack(&mut self, way: Way, header: &NetworkHeader, ack: &Request) {

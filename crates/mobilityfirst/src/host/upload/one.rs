@@ -9,6 +9,9 @@ use whimbrel_core::{Guid, Time};
 use super::{MAX_PAUSE, REPEAT_GUARD};
 use crate::wire::{ChunkRanges, Reliability, Request};
 
+/// Pauses end at multiples of this, in milliseconds: each end costs a look at all uploads.
+const PAUSE_GRID_MS: u64 = 100;
+
 pub(super) struct Upload {
     pub(super) client_address: Guid,
     pub(super) chunk_size: ChunkSize,
@@ -86,7 +89,8 @@ impl Upload {
             .saturating_mul(1 << self.pauses.min(5))
             .min(MAX_PAUSE);
         self.pauses += 1;
-        self.paused_until = now + pause;
+        let end = (now + pause).as_nanos() / 1_000_000;
+        self.paused_until = Time::from_millis(end.next_multiple_of(PAUSE_GRID_MS));
     }
 
     pub(super) fn go_on(&mut self) {

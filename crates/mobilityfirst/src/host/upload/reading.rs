@@ -1,6 +1,6 @@
 //! Turns of uploads, and the chunks that programs are asked to read for them.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
 use whimbrel_core::{Guid, Time};
 
@@ -26,18 +26,14 @@ impl Uploads {
         if !self.by_key.contains_key(&key) {
             return;
         }
-        if let Some(app) = self.reader_of(&key.content)
-            && self.in_turn.insert(key)
-        {
-            self.turns.entry(app).or_default().push_back(key);
+        if let Some(app) = self.reader_of(&key.content) {
+            self.turns.insert(app, key);
         }
     }
 
     /// Uploads that a program was to read for take turns with others, if there are any.
     pub(super) fn redistribute(&mut self, app: App) {
-        let turns = self.turns.remove(&app).unwrap_or_default();
-        for key in turns {
-            self.in_turn.remove(&key);
+        for key in self.turns.remove_app(app) {
             self.take_turn(key);
         }
     }
@@ -56,25 +52,31 @@ impl Uploads {
         has_room: impl Fn(Way, Guid) -> bool,
         effects: &mut Effects,
     ) -> bool {
-        let apps: Vec<App> = self.turns.keys().copied().collect();
         let mut asked = false;
-        for app in apps {
-            let mut turns = self.turns.get(&app).map_or(0, VecDeque::len);
-            while turns > 0 && self.may_ask(app) {
-                turns -= 1;
-                let next = self.turns.get_mut(&app).and_then(VecDeque::pop_front);
-                let Some(key) = next else { break };
-                self.in_turn.remove(&key);
-                if is_held(key.way, key.client) {
-                    self.held.insert(key);
-                } else if !has_room(key.way, key.client) {
-                    self.take_turn(key);
-                } else {
-                    asked |= self.ask_for_next(now, app, key, effects);
+        for app in self.turns.apps() {
+            let mut visits = self.turns.clients(app);
+            while visits > 0
+                && self.may_ask(app)
+                && let Some(client) = self.turns.next_client(app)
+            {
+                visits -= 1;
+                let held = is_held(client.0, client.1);
+                if !held && !has_room(client.0, client.1) {
+                    continue;
                 }
-            }
-            if self.turns.get(&app).is_some_and(VecDeque::is_empty) {
-                self.turns.remove(&app);
+                // One chunk for each client in turn; uploads that are paused or complete leave.
+                let mut left = self.turns.len_of(app, client);
+                while left > 0
+                    && let Some(key) = self.turns.pop(app, client)
+                {
+                    left -= 1;
+                    if held {
+                        self.held.insert(key);
+                    } else if self.ask_for_next(now, app, key, effects) {
+                        asked = true;
+                        break;
+                    }
+                }
             }
         }
         asked

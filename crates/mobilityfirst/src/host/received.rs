@@ -1,0 +1,150 @@
+//! What a host does with each chunk that its hops deliver.
+
+use bytes::Bytes;
+use whimbrel_core::{PortId, Time};
+
+use super::upload::Presence;
+use super::{Host, Way};
+use crate::chunk::Chunk;
+use crate::room::Room;
+use crate::wire::{Control, Echo, NetworkHeader, Request, ServiceId, Transport, UpperProtocol};
+
+impl Host {
+    pub(super) fn handle_chunk(&mut self, now: Time, from: PortId, bytes: &Bytes, room: Room) {
+        self.effects.counters.chunks_received += 1;
+        let Ok(chunk) = Chunk::decode(bytes) else {
+            return self.effects.drop("bad-chunk");
+        };
+        if chunk.header.upper == UpperProtocol::Control {
+            return match Control::decode(&chunk.message.head) {
+                Ok(control) => self.handle_control(now, from, control),
+                Err(_) => self.effects.drop("bad-control"),
+            };
+        }
+        let asks_us = chunk.header.service.has(ServiceId::CONTENT_REQUEST);
+        if chunk.header.destination != self.guid && !asks_us {
+            return self.effects.drop("not-for-this-host");
+        }
+        self.purge_unwanted(now, from, &chunk);
+        let way = self.uplinks.way_back(from);
+        if chunk.header.upper == UpperProtocol::Echo {
+            let effects = &mut self.effects;
+            return match Echo::decode(&chunk.message.head) {
+                Ok(echo) => self.pings.handle_echo(way, &chunk.header, echo, effects),
+                Err(_) => effects.drop("bad-echo"),
+            };
+        }
+        match chunk.transport() {
+            Ok(Transport::Request(request) | Transport::Nack(request)) => {
+                self.handle_request_of(now, way, &chunk.header, request)
+            }
+            Ok(message) => self.handle_transport(now, way, &chunk.header, message, room),
+            Err(_) => self.effects.drop("bad-transport"),
+        }
+    }
+
+    /// A receiver asks for chunks, or for none any more. What is still on its way there is not sent
+    /// again.
+    fn handle_request_of(
+        &mut self,
+        now: Time,
+        way: Way,
+        header: &NetworkHeader,
+        mut request: Request,
+    ) {
+        let wants_none = request.chunks.is_empty();
+        // What is stuck on a link that is down, or on another one than is used now, is not under way.
+        if let Some(port) = self.uplinks.port_by(way, &self.links) {
+            self.links.fit_to_rate(port, &mut request);
+            self.links
+                .subtract_under_way(port, &header.source, &mut request);
+        }
+        if request.chunks.is_empty() && !wants_none {
+            return;
+        }
+        let presence = Presence::MayBeUnderWay;
+        self.uploads
+            .handle_wanted(now, way, header, request, presence, &mut self.effects);
+    }
+
+    fn handle_control(&mut self, now: Time, port: PortId, control: Control) {
+        match control {
+            Control::Challenge { .. } if !self.uplinks.has(port) => {
+                self.effects.drop("challenge-of-a-caller")
+            }
+            Control::Challenge { nonce, unix_ms } => {
+                self.registration.note_challenge(now, port, nonce, unix_ms);
+                self.renew(now);
+                // A router that keeps names itself knows none after a restart.
+                self.registration.announce_to_new_router(port);
+            }
+            Control::Outcome {
+                guid,
+                version,
+                code,
+            } => {
+                let anew = self.registration.handle_outcome(
+                    now,
+                    (guid, version),
+                    code,
+                    self.uploads.catalogue(),
+                    &mut self.effects,
+                );
+                if anew {
+                    self.renew(now);
+                }
+            }
+            Control::Hold(hold) => self.handle_hold(now, port, &hold),
+            Control::Attach { .. } | Control::Register { .. } => {
+                self.effects.drop("attach-to-a-host")
+            }
+        }
+    }
+
+    fn handle_transport(
+        &mut self,
+        now: Time,
+        way: Way,
+        header: &NetworkHeader,
+        message: Transport,
+        room: Room,
+    ) {
+        let effects = &mut self.effects;
+        match message {
+            Transport::Data(_) | Transport::Store(_) | Transport::Drop(..) | Transport::Lost(_)
+                if way != Way::Uplink =>
+            {
+                effects.drop("not-for-a-caller-to-say")
+            }
+            // The chunk's room in the buffer goes with it until a program has taken it.
+            Transport::Data(data) => {
+                let is_ready = |app| self.programs.is_ready(app);
+                self.downloads
+                    .handle_data(now, header, data, room, is_ready, effects)
+            }
+            // Taken out before this.
+            Transport::Request(_) | Transport::Nack(_) => {}
+            Transport::Resend(request) => {
+                self.uploads
+                    .handle_wanted(now, way, header, request, Presence::Lost, effects)
+            }
+            Transport::Lost(notice) => self.downloads.handle_lost(now, &notice, effects),
+            Transport::Ack(request) => self.uploads.handle_ack(way, header, &request),
+            Transport::Store(notice) => self.uploads.handle_store(now, header, notice, effects),
+            Transport::Drop(notice, _) if notice.source != self.guid => {
+                effects.drop("notice-for-another")
+            }
+            Transport::Drop(notice, reason) if self.downloads.sent(&notice) => {
+                let uplink = self.uplink();
+                let (from, content) = (header.source, &notice.content);
+                self.downloads
+                    .handle_drop(now, from, content, reason, &uplink, &mut self.effects)
+            }
+            Transport::Drop(notice, reason) => {
+                self.uploads.upload_dropped(now, notice, reason, effects)
+            }
+            Transport::Push(_) => effects.drop("push-to-a-host"),
+            Transport::Message(message) => self.messages.handle(header.source, message, effects),
+        }
+    }
+}
