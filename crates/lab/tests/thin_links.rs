@@ -48,7 +48,14 @@ fn rows(rate: &str, most: f64) {
         let (there, back) = ratios(way, &run);
         println!(
             "{:?}: {there:.3} {back:.3} {:.0} s lost {} resent {:?}",
-            setting.values, run.values["film.completion"], run.values["links.thin.lost"], run.values.iter().filter(|(k,_)| k.contains("resent")).map(|(_,v)| *v).collect::<Vec<_>>()
+            setting.values,
+            run.values["film.completion"],
+            run.values["links.thin.lost"],
+            run.values
+                .iter()
+                .filter(|(k, _)| k.contains("resent"))
+                .map(|(_, v)| *v)
+                .collect::<Vec<_>>()
         );
         worst = worst.max(there);
     }
