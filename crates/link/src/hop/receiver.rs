@@ -1,4 +1,4 @@
-//! The receiving half: half-received chunks, room for them, and answers to CSYNs.
+//! The receiving half: incomplete chunks, their room, and answers to CSYNs.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -13,20 +13,19 @@ use super::finished::{FinishedWindow, Standing};
 use super::stats::HopStats;
 use super::wire::{About, CACK_LEN, Cack, Csyn, DATA_OVERHEAD, Data, Progress, Shape, encode_cack};
 
-/// Answers that may wait for the driver to take them; older ones give way, and the sender asks
-/// again.
+/// Bound of the answers that wait for the driver. The oldest is dropped, and the sender asks again.
 const MAX_ANSWERS: usize = 256;
-/// Smallest payload of a packet that is not its chunk's last: smaller ones would cost more memory
-/// than they bring.
+/// Smallest payload of a packet other than a chunk's last: the state of smaller ones would exceed
+/// their content.
 const MIN_PACKET: u16 = 64;
-/// A window of fewer packets than this counts as shut, and its opening is announced.
+/// A window of fewer packets than this counts as closed, and its opening is announced.
 const SHUT: usize = 32;
 
 struct Arriving {
     bytes: BytesMut,
     shape: Shape,
     present: Bitmap,
-    // What it holds of the budget, in packets.
+    // Its room in the budget, in packets.
     reserved: u32,
     heard_at: Time,
 }
@@ -39,7 +38,7 @@ struct Answer {
     clock: Time,
 }
 
-/// A chunk that has arrived whole.
+/// A completely received chunk.
 pub(super) struct Whole {
     pub(super) chunk: Bytes,
     pub(super) packets: u32,
@@ -48,22 +47,22 @@ pub(super) struct Whole {
 pub(super) struct Receiver {
     arriving: BTreeMap<u64, Arriving>,
     finished: FinishedWindow,
-    // Those finished ones that were cancelled.
+    // The finished transfers that were cancelled.
     cancelled: BTreeSet<u64>,
-    // Refused chunks that get room as soon as there is some.
+    // Refused chunks, which get room as soon as there is some.
     waiting: BTreeMap<u64, Shape>,
     answers: VecDeque<Answer>,
-    // Packets reserved by `arriving`, packets free in the node, and whether the last window told
-    // was shut.
+    // Packets reserved by `arriving`, free packets of the node, and whether the last reported
+    // window was closed.
     reserved: u32,
     free: usize,
     shut_below: usize,
     told_shut: bool,
     received: u64,
     spurious: u32,
-    // The number of the CSYN that came last.
+    // The number of the last CSYN received.
     last_number: u32,
-    // Payload of a packet of ours: what one packet of the budget stands for.
+    // Payload of one of this node's packets: the unit of the budget.
     unit: u32,
     max_chunks: usize,
     chunk_limit: u32,
@@ -96,7 +95,7 @@ impl Receiver {
         }
     }
 
-    /// A new session: what a former incarnation half sent is dropped.
+    /// Starts a new session: incomplete chunks of the former incarnation are dropped.
     pub(super) fn restart(&mut self, first_hop_id: u32, budget: &mut PacketBudget) {
         self.clear(budget);
         self.finished = FinishedWindow::new(self.finished.size() as u16, first_hop_id);
@@ -105,7 +104,7 @@ impl Receiver {
         self.told_shut = false;
     }
 
-    /// Drops all half-received chunks and releases their room.
+    /// Drops all incomplete chunks and releases their room.
     pub(super) fn clear(&mut self, budget: &mut PacketBudget) {
         budget.release(self.reserved);
         self.reserved = 0;
@@ -120,13 +119,13 @@ impl Receiver {
         self.arriving.len()
     }
 
-    /// Memory of half-received chunks, bytes: all of a chunk is there from its first packet on.
+    /// Returns the memory of incomplete chunks, in bytes. A chunk is allocated whole with its first
+    /// packet.
     pub(super) fn arriving_bytes(&self) -> usize {
         self.arriving.values().map(|chunk| chunk.bytes.len()).sum()
     }
 
-    /// W_ad: what this neighbour has reserved and what is free [MFTP §3.4.1], in
-    /// packets.
+    /// Returns W_ad: the packets reserved for this neighbour and the free ones [MFTP §3.4.1].
     pub(super) fn window(&self) -> u32 {
         let free = if self.arriving.len() < self.max_chunks {
             self.free
@@ -137,13 +136,13 @@ impl Receiver {
             .saturating_add(u32::try_from(free).unwrap_or(u32::MAX))
     }
 
-    /// Notes how much of the budget is free, for the windows that are told until the next call.
+    /// Notes the free part of the budget, for the windows reported until the next call.
     pub(super) fn look_at(&mut self, budget: &PacketBudget) {
         self.free = budget.free();
         self.shut_below = SHUT.min(budget.capacity() / 4 + 1);
     }
 
-    /// One DATA frame of `frame_len` bytes. Returns the chunk if it is whole now.
+    /// Handles a DATA frame of `frame_len` bytes. Returns the chunk if it is complete now.
     pub(super) fn handle_data(
         &mut self,
         now: Time,
@@ -175,7 +174,7 @@ impl Receiver {
             return None;
         }
         let chunk = self.arriving.get_mut(&id)?;
-        // A chunk of one packet, or its last packet, does not tell the size of the others.
+        // A chunk of one packet, or its last packet, does not show the size of the others.
         if chunk.shape != shape {
             stats.drops.inconsistent += 1;
             return None;
@@ -201,7 +200,7 @@ impl Receiver {
         })
     }
 
-    /// A DATA frame brought a CSYN along whose number ends in the byte `low`.
+    /// Handles a CSYN that a DATA frame carries and whose number ends in the byte `low`.
     pub(super) fn handle_question(
         &mut self,
         now: Time,
@@ -254,7 +253,7 @@ impl Receiver {
         });
     }
 
-    /// The id to answer for, once room for it has been looked for.
+    /// Looks for room for a transfer. Returns the id to answer for.
     fn consider(
         &mut self,
         now: Time,
@@ -300,13 +299,14 @@ impl Receiver {
         Some(id)
     }
 
-    /// True if a refused chunk waits here, or the neighbour was told that the window is shut.
+    /// Returns true if a refused chunk waits here, or the neighbour was told that the window is
+    /// closed.
     pub(super) fn is_waited_for(&self) -> bool {
         self.told_shut || !self.waiting.is_empty()
     }
 
-    /// Room came free: refused chunks are let in, in their order, and a shut window is told to be
-    /// open.
+    /// Handles released room: grants it to refused chunks in their order, and announces an opened
+    /// window.
     pub(super) fn budget_released(&mut self, now: Time, budget: &mut PacketBudget) {
         while let Some((&id, &shape)) = self.waiting.first_key_value() {
             if !self.let_in(now, id, shape, budget) {
@@ -402,7 +402,7 @@ impl Receiver {
     }
 
     fn answer(&mut self, answer: Answer) {
-        // The newest question about a chunk replaces older ones that have not been answered.
+        // The newest CSYN about a chunk replaces older ones that have not been answered.
         if let Some(pending) = self
             .answers
             .iter_mut()
@@ -446,7 +446,7 @@ impl Receiver {
         true
     }
 
-    /// Slides the window of ids; what falls out of it can never be finished.
+    /// Slides the window of ids. Transfers below it can never be finished and are dropped.
     fn admit(&mut self, id: u64, budget: &mut PacketBudget) {
         let oldest = self.finished.admit(id);
         while let Some((&old, _)) = self
@@ -484,7 +484,7 @@ enum Held {
     Nothing,
 }
 
-/// How the chunk of this packet is cut; `None` if the packet does not fit its own description.
+/// Returns the shape of this packet's chunk, or `None` if the packet contradicts its own fields.
 fn shape_of(data: &Data<'_>) -> Option<Shape> {
     let (len, seq) = (data.payload.len() as u32, u32::from(data.seq));
     let packet_size = match (data.last, seq) {
