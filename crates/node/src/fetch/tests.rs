@@ -139,6 +139,7 @@ struct Scene {
     folder: tempfile::TempDir,
     shelf: Shelf,
     update: bool,
+    limit: u64,
 }
 
 impl Scene {
@@ -147,6 +148,7 @@ impl Scene {
             folder: tempfile::tempdir().unwrap(),
             shelf: Shelf::new(None),
             update: false,
+            limit: 1 << 40,
         }
     }
 
@@ -189,7 +191,7 @@ impl Scene {
                 chunk_size: ChunkSize::GROUP,
                 timeout,
                 nack_timeout: None,
-                limit: 1 << 40,
+                limit: self.limit,
                 update: self.update,
             };
             let mut attachment = Attachment::Once(Some(LocalClient::over(ours).unwrap()));
