@@ -14,8 +14,8 @@ pub mod store;
 pub mod wire;
 
 pub use client::{
-    Answer, Failure, LoneResolver, Lookup, NameServerStatus, Rejection, Resolver, ResolverConfig, ResolverCounters,
-    ResolverEvent,
+    Answer, Failure, LoneResolver, Lookup, NameServerStatus, Rejection, Resolver, ResolverConfig,
+    ResolverCounters, ResolverEvent,
 };
 pub use identity::{KeyFileError, KeyPair, PublicKey, Signature, SignatureError};
 pub use record::{

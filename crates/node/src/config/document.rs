@@ -149,7 +149,8 @@ mod tests {
         ] {
             assert_eq!(line_and_column(document.place_of(key)), place, "{key}");
         }
-        assert!(document.has_keys("link") && !document.has_keys("host"));
+        assert!(document.has_keys("link", "") && !document.has_keys("host", ""));
+        assert!(document.has_keys("hop", "link.metrics"));
         assert_eq!(document.sections(), ["hop", "link", "ndn"]);
     }
 
