@@ -131,10 +131,13 @@ impl Transfer {
         }))
     }
 
-    /// Claims room for all of it, once its length is proven.
+    /// Claims room for what is missing, once the length is proven.
     pub(super) fn reserve(&mut self) -> Result<(), FetchError> {
         match (&mut self.sink, self.assembly.confirmed_len()) {
-            (Sink::Part(part), Some(length)) => part.reserve(length),
+            (Sink::Part(part), Some(length)) => {
+                let missing = self.assembly.missing().next();
+                part.reserve(missing.map_or(length, |gap| gap.start)..length)
+            }
             _ => Ok(()),
         }
     }
