@@ -1,5 +1,5 @@
-//! Folders, with real processes on real sockets: everything that is in one, versions that do not
-//! mix, and a server that means harm.
+//! Folders, with real processes on real sockets: all kinds of entries, versions that do not
+//! mix, and a hostile server.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test of real programs in real time"
@@ -99,7 +99,7 @@ fn ten_thousand_small_files_and_all_else_that_is_in_a_folder_cross_two_routers()
     }
     let (serving, names) = network.serve(&[&top]);
     let served = contents(&top);
-    // What is published stays what it was: one version, whole.
+    // A change after publication does not show: one version is served.
     write(&top.join("d00/f00002"), b"a later version");
     let target = network.path("copy");
     let mut get = Running::start(&mut network.get(&names[0], &target));
@@ -149,7 +149,34 @@ fn a_new_version_takes_the_place_of_an_old_one_if_it_is_told_to() {
     same(&contents(&new), &after);
 }
 
-/// Publishes bytes as a folder or a file, as a program does that keeps to no rules.
+#[test]
+fn serve_names_what_it_leaves_out_and_publishes_the_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    let top = folder.path().join(OsStr::from_bytes(b"tree-\xff"));
+    write(&top.join("file"), b"file");
+    symlink("/etc/passwd", top.join("out")).unwrap();
+    symlink("file", top.join("in")).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(top.join("socket")).unwrap();
+    let serve = |json: Option<&str>| {
+        let mut command = support::whimbrel();
+        command.args(["serve", "--print-names", "--no-cache"]);
+        support::finished(command.args(json).arg(&top))
+    };
+    let (code, out, err) = serve(None);
+    assert_eq!((code, out.lines().count()), (0, 1), "{out}{err}");
+    assert!(
+        err.contains("out\": it is a link to \"/etc/passwd\""),
+        "{err}"
+    );
+    assert!(err.contains("socket\": it is a socket"), "{err}");
+    let (code, out, err) = serve(Some("--json"));
+    assert_eq!(code, 0, "{err}");
+    let line: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(line["shelved"]["files"], 1);
+    assert_eq!(line["shelved"]["skipped"].as_array().unwrap().len(), 2);
+}
+
+/// Publishes any bytes as a folder or a file, as a hostile program can.
 fn publish(
     socket: &Path,
     contents: Vec<(Vec<u8>, ContentKind)>,
@@ -209,7 +236,7 @@ fn publish(
 }
 
 #[test]
-fn a_server_that_means_harm_writes_nothing_outside_and_is_told_on() {
+fn a_hostile_server_writes_nothing_outside_the_output_and_each_refusal_is_named() {
     let network = Network::start(None);
     let pack = b"pwned".to_vec();
     let digest = *blake3::hash(&pack).as_bytes();

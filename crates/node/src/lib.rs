@@ -35,6 +35,8 @@ pub mod reload;
 pub mod run;
 pub mod serve;
 pub mod shelf;
+pub mod ticket;
+pub mod waiting;
 
 pub use machine::{Node, NodeEvent};
 pub use name_store::NameStore;

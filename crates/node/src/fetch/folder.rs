@@ -33,6 +33,8 @@ pub(super) struct Goal {
     pub(super) top: PathBuf,
     /// Where a new version waits until it is whole, if it is to take the place of an older one.
     pub(super) staging: Option<PathBuf>,
+    /// The longest file that is taken, in bytes.
+    pub(super) limit: u64,
 }
 
 /// A folder under way.
@@ -84,12 +86,12 @@ impl FolderPlan {
             tree,
             older,
         };
-        plan.survey()?;
+        plan.survey(goal.limit)?;
         Ok(plan)
     }
 
     /// Makes folders and empty files, and puts into the queue what is missing.
-    fn survey(&mut self) -> Result<(), FetchError> {
+    fn survey(&mut self, limit: u64) -> Result<(), FetchError> {
         let empty = Guid(*blake3::hash(b"").as_bytes());
         let mut contents: BTreeMap<Guid, Job> = BTreeMap::new();
         let mut packs: BTreeMap<u32, Job> = BTreeMap::new();
@@ -113,6 +115,10 @@ impl FolderPlan {
                 continue;
             }
             match packed {
+                _ if length > limit => {
+                    let why = format!("it is {length} bytes long, the limit is {limit}");
+                    self.note(index, Err(io::Error::other(why)))?;
+                }
                 _ if self.is_in_the_way(&entry.path) => {
                     self.note(index, Err(ErrorKind::AlreadyExists.into()))?;
                 }
@@ -166,6 +172,11 @@ impl FolderPlan {
     /// Whether something else is where a file should go, or a link or a file on the way to it.
     fn is_in_the_way(&mut self, path: &RelativePath) -> bool {
         self.tree.stat(path).map_or(true, |found| found.is_some())
+    }
+
+    /// The path of an entry, quoted for a terminal.
+    pub(super) fn path_of(&self, index: usize) -> String {
+        format!("{:?}", self.folder.entries()[index].path)
     }
 
     /// The folder that it becomes.

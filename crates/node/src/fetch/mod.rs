@@ -32,6 +32,7 @@ use whimbrel_mobilityfirst::local::FailReason;
 
 use crate::local_client::{Attachment, LocalError};
 use crate::output::{Destination, OutputError};
+use crate::waiting::Waiting;
 use session::Fetch;
 
 /// What to fetch, and where to.
@@ -59,6 +60,9 @@ pub struct FetchOptions {
 pub struct Progress {
     /// What it is doing, or waiting for.
     pub state: State,
+    /// Why nothing comes, once that has lasted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<Waiting>,
     /// The name that its source suggests, once something has come.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file_name: Option<String>,
@@ -137,6 +141,16 @@ pub enum FetchError {
     Failed {
         /// The content; of a folder's file if that is missing.
         content: Guid,
+        /// Why.
+        reason: FailReason,
+    },
+    /// Some of a folder's files cannot be had; the others are there.
+    #[error("{count} of the folder's files, {first} among them, cannot be had: {}", explain(*reason))]
+    FilesMissing {
+        /// How many.
+        count: usize,
+        /// The path of one, quoted for a terminal.
+        first: String,
         /// Why.
         reason: FailReason,
     },

@@ -9,6 +9,7 @@ use whimbrel_content::folder::MAX_LISTING_LEN;
 use whimbrel_content::{Assembly, ChunkSize};
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, TransferState};
 
+use super::finishing::Missing;
 use super::folder::FolderPlan;
 use super::keeper::Keeper;
 use super::part::{self, PartFile};
@@ -17,6 +18,7 @@ use super::wish::Wish;
 use super::{FetchError, FetchOptions, Fetched, Progress, State};
 use crate::local_client::{Attachment, LocalError};
 use crate::output::{Destination, MadeFolder};
+use crate::waiting::Watch;
 
 /// How often the stop flag is looked at, and a daemon that has gone is tried again.
 const LOOK: Duration = Duration::from_millis(200);
@@ -38,6 +40,7 @@ pub(super) struct Fetch {
     pub(super) transfers: BTreeMap<u32, Transfer>,
     pub(super) next_request: u32,
     pub(super) plan: Option<FolderPlan>,
+    pub(super) missing: Missing,
     /// The list of a folder stays until all its files are there: a later run needs no network for
     /// it.
     pub(super) list: Option<PartFile>,
@@ -47,6 +50,7 @@ pub(super) struct Fetch {
     pub(super) last_arrival: Instant,
     pub(super) last_kept: Instant,
     pub(super) last_told: Option<Instant>,
+    pub(super) watch: Watch,
 }
 
 impl Fetch {
@@ -100,11 +104,13 @@ impl Fetch {
             transfers: BTreeMap::from([(0, root)]),
             next_request: 1,
             plan: None,
+            missing: Missing::default(),
             list: None,
             done: None,
             keeper: Keeper::start(),
             progress: Progress {
                 state: State::Requested,
+                waiting: None,
                 file_name: None,
                 bytes: resumed,
                 length: None,
@@ -115,6 +121,7 @@ impl Fetch {
             last_arrival: now,
             last_kept: now,
             last_told: None,
+            watch: Watch::new(),
         };
         fetch.note_root();
         Ok(fetch)
@@ -171,6 +178,8 @@ impl Fetch {
                 return Err(FetchError::TimedOut(timeout));
             }
             self.keep_records()?;
+            due.extend(self.watch.due(self.progress.state));
+            self.progress.waiting = self.watch.waiting();
             if self
                 .last_told
                 .is_none_or(|last| last.elapsed() >= TELL_INTERVAL)
@@ -237,13 +246,11 @@ impl Fetch {
                 };
                 Ok(Vec::new())
             }
-            LocalEvent::Failed { request, reason } => match self.transfers.get(&request) {
-                Some(transfer) => Err(FetchError::Failed {
-                    content: transfer.content,
-                    reason,
-                }),
-                None => Ok(Vec::new()),
-            },
+            LocalEvent::Status { json, .. } => {
+                self.watch.note_status(&json);
+                Ok(Vec::new())
+            }
+            LocalEvent::Failed { request, reason } => self.note_failure(request, reason),
             _ => Ok(Vec::new()),
         }
     }
@@ -324,16 +331,27 @@ impl Fetch {
 
     /// The end without the content: what has come is kept for the next run.
     pub(super) fn leave(&mut self) {
-        self.keeper.wait();
-        for snapshot in self.snapshots().unwrap_or_default() {
-            if let Err(error) = snapshot.keep() {
-                tracing::warn!(%error, "the record of the download could not be kept; an older one may be there");
-            }
-        }
         for (_, transfer) in core::mem::take(&mut self.transfers) {
-            if let (Sink::Part(part), 0) = (transfer.sink, transfer.assembly.verified_bytes()) {
-                part.discard();
-            }
+            self.leave_one(transfer);
+        }
+    }
+
+    /// Keeps what has come of one content.
+    pub(super) fn leave_one(&mut self, transfer: Transfer) {
+        self.keeper.wait();
+        let Sink::Part(part) = transfer.sink else {
+            return;
+        };
+        if transfer.assembly.verified_bytes() == 0 {
+            return part.discard();
+        }
+        let Some(manner) = transfer.manner.as_ref().filter(|_| transfer.unrecorded) else {
+            return;
+        };
+        let kept = part.snapshot(&transfer.assembly, manner);
+        let kept = kept.map(|snapshot| snapshot.keep());
+        if let Ok(Err(error)) = kept {
+            tracing::warn!(%error, "the record of the download could not be kept; an older one may be there");
         }
     }
 }

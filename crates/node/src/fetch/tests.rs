@@ -140,6 +140,7 @@ struct Scene {
     folder: tempfile::TempDir,
     shelf: Shelf,
     update: bool,
+    limit: u64,
 }
 
 impl Scene {
@@ -148,6 +149,7 @@ impl Scene {
             folder: tempfile::tempdir().unwrap(),
             shelf: Shelf::new(None),
             update: false,
+            limit: 1 << 40,
         }
     }
 
@@ -187,10 +189,10 @@ impl Scene {
             let options = FetchOptions {
                 content,
                 output,
-                chunk_size: ChunkSize::MIN,
+                chunk_size: ChunkSize::GROUP,
                 timeout,
                 nack_timeout: None,
-                limit: 1 << 40,
+                limit: self.limit,
                 update: self.update,
             };
             let mut attachment = Attachment::Once(Some(LocalClient::over(ours).unwrap()));
@@ -414,7 +416,7 @@ fn asking_to_stop_keeps_what_has_come_and_patience_has_an_end() {
     let options = FetchOptions {
         content: name,
         output: output(),
-        chunk_size: ChunkSize::MIN,
+        chunk_size: ChunkSize::GROUP,
         timeout: Some(Duration::from_millis(300)),
         nack_timeout: None,
         limit: 1 << 40,
