@@ -335,7 +335,7 @@ impl Shelf {
             Source::Memory(bytes) => bytes.slice(within.start as usize..within.end as usize),
             Source::File { path, stamp } => {
                 let mut data = Vec::new();
-                read_file(path, stamp, within, &mut data)?;
+                read_file(path, stamp, within.clone(), &mut data)?;
                 data.into()
             }
             Source::Packed(files) => read_packed(files, within.start, within.end)?.into(),
