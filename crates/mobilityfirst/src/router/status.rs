@@ -115,7 +115,7 @@ impl Router {
             stored_bytes: (store.bytes(), store.limits().total),
             waiting_destinations: self.proxy.waiting().len(),
             attachments: self.attachments.len(),
-            links: self.links.status(),
+            links: self.links.status(now),
             counters: self.effects.counters.clone(),
         }
     }
