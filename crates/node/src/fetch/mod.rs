@@ -32,6 +32,7 @@ use whimbrel_mobilityfirst::local::FailReason;
 
 use crate::local_client::{Attachment, LocalError};
 use crate::output::{Destination, OutputError};
+use crate::wait::Wait;
 use session::Fetch;
 
 /// What to fetch, and where to.
@@ -59,6 +60,9 @@ pub struct FetchOptions {
 pub struct Progress {
     /// What it is doing, or waiting for.
     pub state: State,
+    /// Why nothing comes, if nothing has come for a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait: Option<Wait>,
     /// The name that its source suggests, once something has come.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file_name: Option<String>,

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use whimbrel_content::folder::MAX_LISTING_LEN;
 use whimbrel_content::{Assembly, ChunkSize};
+use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, TransferState};
 
 use super::folder::FolderPlan;
@@ -17,6 +18,7 @@ use super::wish::Wish;
 use super::{FetchError, FetchOptions, Fetched, Progress, State};
 use crate::local_client::{Attachment, LocalError};
 use crate::output::{Destination, MadeFolder};
+use crate::wait::{Subject, Watch};
 
 /// How often the stop flag is looked at, and a daemon that has gone is tried again.
 const LOOK: Duration = Duration::from_millis(200);
@@ -45,6 +47,7 @@ pub(super) struct Fetch {
     pub(super) keeper: Keeper,
     pub(super) progress: Progress,
     pub(super) last_arrival: Instant,
+    pub(super) watch: Watch,
     pub(super) last_kept: Instant,
     pub(super) last_told: Option<Instant>,
 }
@@ -105,6 +108,7 @@ impl Fetch {
             keeper: Keeper::start(),
             progress: Progress {
                 state: State::Requested,
+                wait: None,
                 file_name: None,
                 bytes: resumed,
                 length: None,
@@ -113,6 +117,7 @@ impl Fetch {
                 files: None,
             },
             last_arrival: now,
+            watch: Watch::new(Subject::Answer),
             last_kept: now,
             last_told: None,
         };
@@ -132,6 +137,7 @@ impl Fetch {
         self.advance()?;
         let mut due = self.all_requests();
         loop {
+            due.extend(self.watch.question());
             let step = match due.drain(..).try_for_each(|request| client.send(&request)) {
                 // What it has sent before it left is still to be read, and the end of it is noticed
                 // there.
@@ -149,10 +155,12 @@ impl Fetch {
                 Ok(None) => {}
                 Err(LocalError::Closed | LocalError::Io(_)) if attachment.can_return() => {
                     self.progress.state = State::NoHost;
+                    self.watch.host_gone(true);
                     std::thread::sleep(LOOK);
                     if let Ok(new) = attachment.connect() {
                         client = new;
                         self.progress.state = State::Requested;
+                        self.watch.host_gone(false);
                         due = self.all_requests();
                     }
                 }
@@ -176,6 +184,7 @@ impl Fetch {
                 .is_none_or(|last| last.elapsed() >= TELL_INTERVAL)
             {
                 self.last_told = Some(Instant::now());
+                self.progress.wait = self.watch.wait().cloned();
                 observe(&self.progress);
             }
         }
@@ -208,6 +217,11 @@ impl Fetch {
 
     /// Works off an event of the host; answers with what to tell the host.
     pub(super) fn handle(&mut self, event: LocalEvent) -> Result<Vec<LocalRequest>, FetchError> {
+        let transfers = &self.transfers;
+        let is_ours = |content: &Guid| transfers.values().any(|one| one.content == *content);
+        if self.watch.note(&event, &is_ours) {
+            return Ok(Vec::new());
+        }
         match event {
             LocalEvent::Chunk(chunk) => {
                 let request = chunk.request;
@@ -217,6 +231,7 @@ impl Fetch {
                 let new = transfer.take(&chunk)?;
                 if new > 0 {
                     self.last_arrival = Instant::now();
+                    self.watch.progressed();
                     self.progress.bytes += new;
                     self.progress.received += new;
                 }
