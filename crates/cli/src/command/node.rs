@@ -17,6 +17,7 @@ use whimbrel_node::ndn::open::{NFD_SOCKET, NdnOpened};
 use whimbrel_node::place::Places;
 use whimbrel_node::reload::{Reloaded, Reloader};
 use whimbrel_node::run::{self, Opened};
+use whimbrel_node::wait::waits_in;
 
 use super::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure};
@@ -439,9 +440,14 @@ fn show_status(status: &Status, path: PathBuf, what: &str) -> Outcome {
             if status.json {
                 out(&format!("{json}\n"));
             } else {
+                let waits = waits_in(&json);
                 let value = serde_json::from_str(&json).unwrap_or(Value::String(json));
                 let mut text = String::new();
                 describe(&mut text, &value, 0);
+                for (content, wait) in waits {
+                    let what = content.map_or(String::new(), |content| format!("{content} "));
+                    text += &format!("{what}waiting: {wait}\n");
+                }
                 out(&text);
             }
             return Ok(Exit::Done);

@@ -7,6 +7,7 @@
 //! | `session` | a fetch from its first request to its end |
 //! | `finishing` | what becomes of what is complete |
 //! | `transfer` | one content under way |
+//! | `pace` | how fast it comes |
 //! | `part`, `keeper` | its bytes on disk, and the record of them |
 //! | `folder`, `wish` | which files of a folder are due, and where what was fetched goes |
 //! | `tree` | the folder that is written to |
@@ -14,6 +15,7 @@
 mod finishing;
 mod folder;
 mod keeper;
+mod pace;
 mod part;
 mod session;
 mod transfer;
@@ -74,6 +76,11 @@ pub struct Progress {
     pub resumed: u64,
     /// Of `bytes`: from this run.
     pub received: u64,
+    /// Bits per second that came in the last seconds.
+    pub rate: u64,
+    /// Seconds left at that rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_s: Option<u64>,
     /// Files that are complete, and files of it all, if it is a folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<(usize, usize)>,

@@ -12,6 +12,7 @@ use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, TransferState};
 
 use super::folder::FolderPlan;
 use super::keeper::Keeper;
+use super::pace::Pace;
 use super::part::{self, PartFile};
 use super::transfer::{Purpose, Sink, Transfer};
 use super::wish::Wish;
@@ -47,6 +48,7 @@ pub(super) struct Fetch {
     pub(super) keeper: Keeper,
     pub(super) progress: Progress,
     pub(super) last_arrival: Instant,
+    pub(super) pace: Pace,
     pub(super) watch: Watch,
     pub(super) last_kept: Instant,
     pub(super) last_told: Option<Instant>,
@@ -114,9 +116,12 @@ impl Fetch {
                 length: None,
                 resumed,
                 received: 0,
+                rate: 0,
+                left_s: None,
                 files: None,
             },
             last_arrival: now,
+            pace: Pace::default(),
             watch: Watch::new(Subject::Answer),
             last_kept: now,
             last_told: None,
@@ -184,10 +189,18 @@ impl Fetch {
                 .is_none_or(|last| last.elapsed() >= TELL_INTERVAL)
             {
                 self.last_told = Some(Instant::now());
+                self.note_pace();
                 self.progress.wait = self.watch.wait().cloned();
                 observe(&self.progress);
             }
         }
+    }
+
+    fn note_pace(&mut self) {
+        let rate = self.pace.note(Instant::now(), self.progress.received);
+        let missing = self.progress.length.map(|length| length.saturating_sub(self.progress.bytes));
+        self.progress.rate = rate;
+        self.progress.left_s = missing.and_then(|bytes| (bytes * 8).checked_div(rate));
     }
 
     pub(super) fn is_done(&self) -> bool {
