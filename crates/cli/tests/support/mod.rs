@@ -9,6 +9,7 @@
 )]
 
 pub(crate) mod ndn;
+pub(crate) mod schema;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
