@@ -49,10 +49,7 @@ pub(crate) enum Command {
     Id(identity::IdCommand),
     /// Publish files and folders, and serve them until Ctrl-C
     Serve(serve::Serve),
-    /// Serve files and folders to one who has a ticket, without router or name service
-    Send(serve::Send),
-    /// Fetch a file or a folder by its name or ticket; `receive` is another name for it
-    #[command(alias = "receive")]
+    /// Fetch a file or a folder by its name
     #[command(after_help = format!("Example:\n  whimbrel get 6b1e...c2 -o film.mkv\n\n{}", exit::HELP))]
     Get(get::Get),
     /// Ping a host or a router

@@ -162,8 +162,6 @@ pub struct LinkStatus {
     pub peer: String,
     /// The neighbour's GUID, once it is known.
     pub neighbour: Option<Guid>,
-    /// True for an inbound peer.
-    pub caller: bool,
     /// True while it is responsive.
     pub up: bool,
     /// Chunks queued for the hop.
@@ -569,7 +567,6 @@ impl Links {
                 label: link.info.label.clone(),
                 peer: link.info.peer.clone(),
                 neighbour: link.neighbour,
-                caller: link.info.origin.is_caller(),
                 up: link.is_up(),
                 chunks_waiting: link.outbox.queued(),
                 hop: link.hop.stats(),

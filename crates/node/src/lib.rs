@@ -35,8 +35,6 @@ pub mod reload;
 pub mod run;
 pub mod serve;
 pub mod shelf;
-pub mod ticket;
-pub mod waiting;
 
 pub use machine::{Node, NodeEvent};
 pub use name_store::NameStore;

@@ -8,10 +8,8 @@ use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 use whimbrel_mobilityfirst::wire::ControlCode;
 
-use crate::fetch::State;
 use crate::local_client::{Attachment, LocalClient, LocalError};
 use crate::shelf::{ReadError, Shelf};
-use crate::waiting::{Waiting, Watch};
 
 /// How often a flag that asks to stop is looked at, and a daemon that has gone is tried.
 const LOOK: Duration = Duration::from_millis(200);
@@ -41,8 +39,6 @@ pub enum ServeEvent {
         /// Why.
         why: ReadError,
     },
-    /// No router answers; or `None`: one answers again.
-    Waiting(Option<Waiting>),
     /// The daemon has gone; it is tried again until it is back.
     DaemonGone,
     /// It is back, and everything is published again.
@@ -86,21 +82,8 @@ fn serve_once(
     for offer in shelf.offers() {
         client.send(&offer)?;
     }
-    let (mut watch, mut waits) = (Watch::new(), None);
     while !stop.load(Ordering::Relaxed) {
-        if let Some(request) = watch.due(State::Disconnected) {
-            client.send(&request)?;
-        }
         match client.receive(LOOK)? {
-            Some(LocalEvent::Status { json, .. }) => {
-                watch.note_uplinks(&json);
-                let waiting = watch.waiting();
-                let reason = waiting.as_ref().map(|waiting| waiting.reason.clone());
-                if waits != reason {
-                    waits = reason;
-                    observe(ServeEvent::Waiting(waiting));
-                }
-            }
             Some(LocalEvent::Published { content, code }) => {
                 observe(ServeEvent::Announced { content, code });
             }

@@ -12,13 +12,12 @@ use whimbrel_core::units::{ByteSize, Span};
 use whimbrel_node::config::{LinkSection, Remote};
 use whimbrel_node::fetch::{FetchError, FetchOptions, Fetched, Progress, State, fetch};
 use whimbrel_node::output::{self, Destination};
-use whimbrel_node::ticket::{self, Ticket, TicketError};
 
 use super::access::{no_host, reach};
 use super::{Outcome, json_line, out, stop_flag};
 use crate::arguments::HostAccess;
 use crate::exit::{Exit, Failure};
-use crate::logging::{note, shows_progress};
+use crate::logging::shows_progress;
 
 /// Shortest interval between two progress lines of JSON.
 const JSON_INTERVAL: Duration = Duration::from_millis(100);
@@ -27,9 +26,8 @@ const MAX_WARNINGS: usize = 50;
 
 #[derive(Args, Debug)]
 pub(crate) struct Get {
-    /// The name, 64 hexadecimal digits, or a ticket, as `whimbrel serve` and `whimbrel send` print them
-    #[arg(value_parser = wanted, value_name = "NAME|TICKET")]
-    name: Ticket,
+    /// The name: 64 hexadecimal digits, as `whimbrel serve` prints them
+    name: Guid,
     /// Output: a file, a folder, a device, or - for standard output; by default the current folder,
     /// under the name that the source suggests
     #[arg(short, long, value_name = "PATH", default_value = ".", hide_default_value = true,
@@ -64,27 +62,14 @@ pub(crate) struct Get {
     json: bool,
 }
 
-/// A ticket, or a name alone.
-fn wanted(text: &str) -> Result<Ticket, String> {
-    if text.to_ascii_lowercase().starts_with(ticket::PREFIX) {
-        return text.parse().map_err(|error: TicketError| error.to_string());
-    }
-    let content = text.parse::<Guid>().map_err(|error| error.to_string())?;
-    Ok(Ticket {
-        content,
-        hosts: Vec::new(),
-        routers: Vec::new(),
-    })
-}
-
-pub(crate) fn run(mut arguments: Get) -> Outcome {
+pub(crate) fn run(arguments: Get) -> Outcome {
     let chunk_size = ChunkSize::from_bytes(arguments.chunk_size.0)
         .map_err(|error| Failure::new(Exit::Usage, format!("--chunk-size: {error}")))?;
     let stop = stop_flag()?;
     let output = Destination::open(&arguments.output, &stop)?;
     let mut report = Report::new(arguments.json, &output);
     let options = FetchOptions {
-        content: arguments.name.content,
+        content: arguments.name,
         output,
         chunk_size,
         timeout: arguments.timeout.map(|timeout| timeout.0),
@@ -92,23 +77,11 @@ pub(crate) fn run(mut arguments: Get) -> Outcome {
         limit: arguments.max_size.map_or(u64::MAX, |size| size.0),
         update: arguments.update,
     };
-    // What the user says comes before what the ticket says.
-    let says = arguments.from.is_some()
-        || arguments.access.socket.is_some()
-        || !arguments.access.router.is_empty();
-    let mut hosts: Vec<Remote> = arguments.from.into_iter().collect();
-    if !says {
-        hosts = arguments.name.hosts;
-        arguments.access.router = arguments.name.routers;
-    }
-    let direct = hosts
-        .into_iter()
-        .enumerate()
-        .map(|(number, remote)| LinkSection {
-            remote: Some(remote),
-            ..LinkSection::new(format!("from-{number}"))
-        });
-    let mut access = reach(&arguments.access, direct.collect())?;
+    let direct = arguments.from.map(|remote| LinkSection {
+        remote: Some(remote),
+        ..LinkSection::new("from")
+    });
+    let mut access = reach(&arguments.access, direct.into_iter().collect())?;
     let started = Instant::now();
     let fetched = fetch(&mut access.attachment, options, &stop, &mut |progress| {
         report.tell(progress)
@@ -136,8 +109,6 @@ struct Report {
     bar: ProgressBar,
     /// The last progress that was printed, and when.
     told: Option<(Instant, Progress)>,
-    /// The reason to wait that was noted last, where there is no bar.
-    noted: Option<String>,
 }
 
 impl Report {
@@ -156,7 +127,6 @@ impl Report {
             keeps: !output.is_stream(),
             bar,
             told: None,
-            noted: None,
         }
     }
 
@@ -171,7 +141,6 @@ impl Report {
             }
             return;
         }
-        self.note_wait(progress);
         if self.bar.length() != progress.length {
             self.bar.set_style(style(progress.length.is_some()));
             if let Some(length) = progress.length {
@@ -187,15 +156,12 @@ impl Report {
         let files = progress.files.map_or(String::new(), |(done, all)| {
             format!("file {done} of {all}, ")
         });
-        let state = match (&progress.waiting, progress.state) {
-            (Some(waiting), _) => {
-                format!("\nwaiting for {} s: {}", waiting.seconds, waiting.reason)
-            }
-            (None, State::Requested) => String::from("waiting: requested"),
-            (None, State::Flowing) => String::new(),
-            (None, State::Stalled) => String::from("waiting: no data"),
-            (None, State::Disconnected) => String::from("waiting: no router"),
-            (None, State::NoHost) => String::from("waiting: no host daemon"),
+        let state = match progress.state {
+            State::Requested => "waiting: requested",
+            State::Flowing => "",
+            State::Stalled => "waiting: no data",
+            State::Disconnected => "waiting: no router",
+            State::NoHost => "waiting: no host daemon",
         };
         self.bar.set_message(format!("{files}{state}"));
         let prefix = progress
@@ -203,22 +169,6 @@ impl Report {
             .as_deref()
             .map_or("get".into(), |name| name.escape_debug().to_string());
         self.bar.set_prefix(prefix);
-    }
-
-    /// Where nobody sees a bar: one line for each new reason, and one when the wait is over.
-    fn note_wait(&mut self, progress: &Progress) {
-        if !self.bar.is_hidden() {
-            return;
-        }
-        let reason = progress.waiting.as_ref().map(|waiting| &waiting.reason);
-        if reason != self.noted.as_ref() {
-            match reason {
-                Some(reason) => note(&format!("waiting: {reason}")),
-                None if progress.state == State::Flowing => note("data comes again"),
-                None => {}
-            }
-            self.noted = reason.cloned();
-        }
     }
 
     fn end(&self) {
@@ -297,9 +247,9 @@ pub(super) fn output_help(what: &str) -> String {
 
 pub(super) fn style(length_known: bool) -> ProgressStyle {
     let template = if length_known {
-        "{prefix:.16!} {percent:>3} % [{bar:12}] {bytes}/{total_bytes} {bytes_per_sec}, {eta} left {msg}"
+        "{prefix:.16!} {percent:>3} % [{bar:12}] {bytes}/{total_bytes} {bytes_per_sec}, {eta} left {wide_msg}"
     } else {
-        "{prefix:.16!} {spinner} {bytes}, {elapsed} {msg}"
+        "{prefix:.16!} {spinner} {bytes}, {elapsed} {wide_msg}"
     };
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }

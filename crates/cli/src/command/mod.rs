@@ -33,7 +33,6 @@ pub(crate) fn run(command: Command) -> Outcome {
         Command::Gnrs(command) => names::run(command),
         Command::Id(command) => identity::run(&command),
         Command::Serve(command) => serve::run(command),
-        Command::Send(command) => serve::run(command.serve()),
         Command::Get(command) => get::run(command),
         Command::Ping(command) => ping::run(command),
         Command::Ndn(command) => ndn::run(command),

@@ -32,7 +32,6 @@ use whimbrel_mobilityfirst::local::FailReason;
 
 use crate::local_client::{Attachment, LocalError};
 use crate::output::{Destination, OutputError};
-use crate::waiting::Waiting;
 use session::Fetch;
 
 /// What to fetch, and where to.
@@ -60,9 +59,6 @@ pub struct FetchOptions {
 pub struct Progress {
     /// What it is doing, or waiting for.
     pub state: State,
-    /// Why nothing comes, once that has lasted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub waiting: Option<Waiting>,
     /// The name that its source suggests, once something has come.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file_name: Option<String>,

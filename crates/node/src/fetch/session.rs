@@ -18,7 +18,6 @@ use super::wish::Wish;
 use super::{FetchError, FetchOptions, Fetched, Progress, State};
 use crate::local_client::{Attachment, LocalError};
 use crate::output::{Destination, MadeFolder};
-use crate::waiting::Watch;
 
 /// How often the stop flag is looked at, and a daemon that has gone is tried again.
 const LOOK: Duration = Duration::from_millis(200);
@@ -50,7 +49,6 @@ pub(super) struct Fetch {
     pub(super) last_arrival: Instant,
     pub(super) last_kept: Instant,
     pub(super) last_told: Option<Instant>,
-    pub(super) watch: Watch,
 }
 
 impl Fetch {
@@ -110,7 +108,6 @@ impl Fetch {
             keeper: Keeper::start(),
             progress: Progress {
                 state: State::Requested,
-                waiting: None,
                 file_name: None,
                 bytes: resumed,
                 length: None,
@@ -121,7 +118,6 @@ impl Fetch {
             last_arrival: now,
             last_kept: now,
             last_told: None,
-            watch: Watch::new(),
         };
         fetch.note_root();
         Ok(fetch)
@@ -178,8 +174,6 @@ impl Fetch {
                 return Err(FetchError::TimedOut(timeout));
             }
             self.keep_records()?;
-            due.extend(self.watch.due(self.progress.state));
-            self.progress.waiting = self.watch.waiting();
             if self
                 .last_told
                 .is_none_or(|last| last.elapsed() >= TELL_INTERVAL)
@@ -244,10 +238,6 @@ impl Fetch {
                     TransferState::Stalled => State::Stalled,
                     TransferState::Disconnected => State::Disconnected,
                 };
-                Ok(Vec::new())
-            }
-            LocalEvent::Status { json, .. } => {
-                self.watch.note_status(&json);
                 Ok(Vec::new())
             }
             LocalEvent::Failed { request, reason } => self.note_failure(request, reason),
