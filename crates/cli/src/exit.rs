@@ -251,17 +251,14 @@ impl From<LocalError> for Failure {
 impl From<FetchError> for Failure {
     fn from(error: FetchError) -> Failure {
         let exit = match &error {
-            FetchError::Failed {
-                reason: FailReason::NoSuchName,
-                ..
-            } => Exit::NoSuchName,
-            FetchError::Failed {
-                reason: FailReason::NotServed,
-                ..
-            } => Exit::NotServed,
-            FetchError::Failed { .. } | FetchError::BadFolder(_) | FetchError::TooLong { .. } => {
-                Exit::Other
+            FetchError::Failed { reason, .. } | FetchError::FilesMissing { reason, .. } => {
+                match reason {
+                    FailReason::NoSuchName => Exit::NoSuchName,
+                    FailReason::NotServed => Exit::NotServed,
+                    _ => Exit::Other,
+                }
             }
+            FetchError::BadFolder(_) | FetchError::TooLong { .. } => Exit::Other,
             FetchError::FolderToStream => Exit::Usage,
             FetchError::InUse(_) => Exit::InUse,
             FetchError::InTheWay(_) | FetchError::Disk { .. } | FetchError::Stream { .. } => {

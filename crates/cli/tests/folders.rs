@@ -149,6 +149,33 @@ fn a_new_version_takes_the_place_of_an_old_one_if_it_is_told_to() {
     same(&contents(&new), &after);
 }
 
+#[test]
+fn serve_names_what_it_leaves_out_and_publishes_the_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    let top = folder.path().join(OsStr::from_bytes(b"tree-\xff"));
+    write(&top.join("file"), b"file");
+    symlink("/etc/passwd", top.join("out")).unwrap();
+    symlink("file", top.join("in")).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(top.join("socket")).unwrap();
+    let serve = |json: Option<&str>| {
+        let mut command = support::whimbrel();
+        command.args(["serve", "--print-names", "--no-cache"]);
+        support::finished(command.args(json).arg(&top))
+    };
+    let (code, out, err) = serve(None);
+    assert_eq!((code, out.lines().count()), (0, 1), "{out}{err}");
+    assert!(
+        err.contains("out\": it is a link to \"/etc/passwd\""),
+        "{err}"
+    );
+    assert!(err.contains("socket\": it is a socket"), "{err}");
+    let (code, out, err) = serve(Some("--json"));
+    assert_eq!(code, 0, "{err}");
+    let line: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(line["shelved"]["files"], 1);
+    assert_eq!(line["shelved"]["skipped"].as_array().unwrap().len(), 2);
+}
+
 /// Publishes bytes as a folder or a file, as a program does that keeps to no rules.
 fn publish(
     socket: &Path,

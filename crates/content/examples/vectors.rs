@@ -17,7 +17,7 @@ fn content(len: u64) -> Vec<u8> {
 }
 
 fn tree(len: u64) -> ChunkTree {
-    ChunkTree::from_reader(&content(len)[..], ChunkSize::MIN, &mut |_| {}).unwrap()
+    ChunkTree::from_reader(&content(len)[..], ChunkSize::GROUP, &mut |_| {}).unwrap()
 }
 
 fn main() {
@@ -128,11 +128,11 @@ fn assembly(len: u64, have: &[u64], delivered: u64) -> Assembly {
     let (bytes, tree) = (content(len), tree(len));
     let mut assembly = Assembly::new(tree.root(), 1 << 30);
     for &index in have {
-        let range = ChunkSize::MIN.range(index, len).unwrap();
+        let range = ChunkSize::GROUP.range(index, len).unwrap();
         let data = &bytes[range.start as usize..range.end as usize];
-        let proof = tree.proof(index, ChunkSize::MIN).unwrap();
+        let proof = tree.proof(index, ChunkSize::GROUP).unwrap();
         let offer = Offer {
-            chunk_size: ChunkSize::MIN,
+            chunk_size: ChunkSize::GROUP,
             index,
             claimed_len: len,
             data,

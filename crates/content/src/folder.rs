@@ -19,7 +19,7 @@ pub const VERSION: u8 = 2;
 pub const MAX_ENTRIES: usize = 1 << 20;
 /// The longest listing, in bytes. Receivers refuse to fetch a longer one.
 pub const MAX_LISTING_LEN: usize = 256 << 20;
-/// The longest file that travels in a pack, in bytes: below the smallest chunk.
+/// The longest file that travels in a pack, in bytes.
 pub const MAX_PACKED_LEN: u64 = (64 << 10) - 1;
 /// The longest pack, in bytes.
 pub const MAX_PACK_LEN: u64 = 4 << 20;

@@ -81,7 +81,7 @@ fn a_folder_lists_what_is_in_it_in_the_order_of_the_components() {
 }
 
 #[test]
-fn a_path_twice_or_as_file_and_folder_is_no_folder() {
+fn a_repeated_path_and_one_for_file_and_folder_are_refused() {
     let refused = |entries: Vec<Entry>| match Folder::new(Vec::new(), entries) {
         Err(FolderError::Entry { why, .. }) => why,
         other => panic!("{other:?}"),

@@ -54,7 +54,7 @@ fn content(len: u64) -> Vec<u8> {
 }
 
 fn tree(len: u64) -> ChunkTree {
-    ChunkTree::from_reader(&content(len)[..], ChunkSize::MIN, &mut |_| {}).unwrap()
+    ChunkTree::from_reader(&content(len)[..], ChunkSize::GROUP, &mut |_| {}).unwrap()
 }
 
 #[test]
@@ -159,11 +159,11 @@ fn download_records_are_as_published() {
             .split(',')
             .filter_map(|index| index.parse().ok())
         {
-            let range = ChunkSize::MIN.range(index, len).unwrap();
+            let range = ChunkSize::GROUP.range(index, len).unwrap();
             let data = &bytes[range.start as usize..range.end as usize];
-            let proof = tree.proof(index, ChunkSize::MIN).unwrap();
+            let proof = tree.proof(index, ChunkSize::GROUP).unwrap();
             let offer = Offer {
-                chunk_size: ChunkSize::MIN,
+                chunk_size: ChunkSize::GROUP,
                 index,
                 claimed_len: len,
                 data,

@@ -246,12 +246,13 @@ impl Shelf {
         {
             return Ok((tree, stamp));
         }
-        // The smallest groups: whatever chunk size a receiver asks for can be proven.
-        let tree = ChunkTree::from_reader(&file, ChunkSize::MIN, &mut |done| progress(path, done))
-            .map_err(|error| match error {
-                HashError::Read(source) => failed(source),
-                HashError::TooLong => failed(io::ErrorKind::FileTooLarge.into()),
-            })?;
+        // Small groups: chunks of up to 64 KiB are proven with what is read anyway.
+        let tree =
+            ChunkTree::from_reader(&file, ChunkSize::GROUP, &mut |done| progress(path, done))
+                .map_err(|error| match error {
+                    HashError::Read(source) => failed(source),
+                    HashError::TooLong => failed(io::ErrorKind::FileTooLarge.into()),
+                })?;
         let after = Stamp::of(&file.metadata().map_err(failed)?);
         if after != stamp || tree.content_len() != stamp.length {
             return Err(ShelfError::Changing(path.to_owned()));
@@ -280,7 +281,7 @@ impl Shelf {
     /// Publishes bytes that no honest program would.
     #[cfg(test)]
     pub(crate) fn put(&mut self, bytes: &[u8], kind: ContentKind, file_name: &str) -> Guid {
-        let tree = ChunkTree::from_reader(bytes, ChunkSize::MIN, &mut |_| {}).unwrap();
+        let tree = ChunkTree::from_reader(bytes, ChunkSize::GROUP, &mut |_| {}).unwrap();
         let name = tree.root();
         let item = Item {
             tree,
@@ -322,21 +323,28 @@ impl Shelf {
         let range = chunk_size
             .range(index.into(), item.tree.content_len())
             .ok_or_else(no_such_chunk)?;
-        let proof = item
-            .tree
-            .proof(index.into(), chunk_size)
+        let (tree, length) = (&item.tree, item.tree.content_len());
+        // What is smaller than a group is proven with the group's bytes.
+        let group = tree.group().max(chunk_size);
+        let within = group
+            .range(group.index_of(range.start), length)
+            .ok_or_else(no_such_chunk)?;
+        let data = match &item.source {
+            Source::Memory(bytes) => bytes.slice(within.start as usize..within.end as usize),
+            Source::File { path, stamp } => {
+                let mut data = vec![0; (within.end - within.start) as usize];
+                read_file(path, stamp, within.start, &mut data)?;
+                data.into()
+            }
+            Source::Packed(files) => read_packed(files, within.start, within.end)?.into(),
+        };
+        let proof = tree
+            .proof_within(index.into(), chunk_size, &data)
             .map_err(|_| no_such_chunk())?;
         let mut encoded = Vec::with_capacity(proof.encoded_len());
         proof.encode(&mut encoded);
-        let data = match &item.source {
-            Source::Memory(bytes) => bytes.slice(range.start as usize..range.end as usize),
-            Source::File { path, stamp } => {
-                let mut data = vec![0; (range.end - range.start) as usize];
-                read_file(path, stamp, range.start, &mut data)?;
-                data.into()
-            }
-            Source::Packed(files) => read_packed(files, range.start, range.end)?.into(),
-        };
+        let from = (range.start - within.start) as usize;
+        let data = data.slice(from..from + (range.end - range.start) as usize);
         Ok(ReadChunk {
             proof: encoded.into(),
             data,
@@ -471,7 +479,7 @@ mod tests {
         for size in ChunkSize::all() {
             assert_eq!(fetched(&shelf, shelved.name, shelved.length, size), bytes);
         }
-        let past_the_end = shelf.read(shelved.name, 77, ChunkSize::MIN);
+        let past_the_end = shelf.read(shelved.name, 77, ChunkSize::GROUP);
         assert!(matches!(past_the_end, Err(ReadError::NoSuchChunk { .. })));
     }
 

@@ -53,7 +53,7 @@ pub(crate) struct Get {
     /// How long a chunk may be missing before it is requested again; by default the host decides
     #[arg(long, value_name = "DURATION")]
     nack_timeout: Option<Span>,
-    /// Unit of transfer: a power of two from 64 KiB to 4 MiB
+    /// Unit of transfer: a power of two from 16 KiB to 4 MiB
     #[arg(long, value_name = "SIZE", default_value = "1 MiB")]
     chunk_size: ByteSize,
     /// PATH is an older version of this folder: bring it up to date once all of the new one is here. What the

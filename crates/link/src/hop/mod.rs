@@ -160,7 +160,7 @@ impl Hop {
 
     /// Bytes per second that the path delivers, as far as that is known.
     pub fn delivery_rate(&self) -> Option<u64> {
-        Some(self.sender.bandwidth()).filter(|rate| *rate > 0)
+        Some(self.sender.rate()).filter(|rate| *rate > 0)
     }
 
     /// One frame arrived from the neighbour. Bad frames are counted in [`HopStats::drops`].
@@ -184,6 +184,7 @@ impl Hop {
             Ok(Frame::Data { data, .. }) => {
                 self.count_received(frame);
                 self.heard(now);
+                self.liveness.note_data(now, self.receiver.arriving() > 0);
                 let whole =
                     self.receiver
                         .handle_data(now, &data, frame.len(), budget, &mut self.stats);
@@ -239,6 +240,7 @@ impl Hop {
             &self.config,
             attempts,
             rtt,
+            self.sender.question_interval(),
             self.receiver.arriving() > 0,
             self.sender.has_work(),
         ) {
@@ -319,11 +321,12 @@ impl Hop {
         if self.session.peer().is_none() {
             return next;
         }
-        let next = Deadline::earlier(
-            next,
-            self.liveness
-                .poll_timeout(&self.config, self.receiver.arriving() > 0),
+        let of_liveness = self.liveness.poll_timeout(
+            &self.config,
+            self.sender.question_interval(),
+            self.receiver.arriving() > 0,
         );
+        let next = Deadline::earlier(next, of_liveness);
         Deadline::earlier(next, self.sender.poll_timeout())
     }
 

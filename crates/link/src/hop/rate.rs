@@ -142,6 +142,20 @@ impl RateModel {
         matches!(self.phase, Phase::StartUp)
     }
 
+    /// The path is known to be slow before it has carried a chunk: start-up begins with what it
+    /// takes in two round trips, and `least` bytes at least.
+    pub(super) fn expect(&mut self, rate: u64, least: u64) {
+        if self.is_starting() && self.bandwidth() <= 0.0 {
+            let holds = bytes_in(self.min_rtt.unwrap_or_default(), rate);
+            self.start_window = self.start_window.min((2 * holds).max(least));
+        }
+    }
+
+    /// True while little is sent, so that the smallest round trip shows.
+    pub(super) fn is_refreshing(&self) -> bool {
+        matches!(self.phase, Phase::Refresh { .. })
+    }
+
     /// What the path holds without a queue, in bytes.
     pub(super) fn bandwidth_delay(&self) -> u64 {
         bytes_in(self.min_rtt.unwrap_or_default(), self.bandwidth() as u64)

@@ -55,6 +55,7 @@ impl Host {
         let wants_none = request.chunks.is_empty();
         // What is stuck on a link that is down, or on another one than is used now, is not under way.
         if let Some(port) = self.uplinks.port_by(way, &self.links) {
+            self.links.fit_to_rate(port, &mut request);
             self.links
                 .subtract_under_way(port, &header.source, &mut request);
         }

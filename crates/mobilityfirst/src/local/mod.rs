@@ -82,7 +82,7 @@ pub struct Get {
     pub request: u32,
     /// The content's name.
     pub content: Guid,
-    /// Chunk size as a power of two: 16 (64 KiB) to 22 (4 MiB).
+    /// Chunk size as a power of two: 14 (16 KiB) to 22 (4 MiB).
     pub chunk_log2: u8,
     /// Deliver the chunks in order; otherwise as they arrive.
     pub in_order: bool,

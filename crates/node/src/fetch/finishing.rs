@@ -2,7 +2,7 @@
 
 use whimbrel_content::{Assembly, ChunkSize, Folder};
 use whimbrel_core::Guid;
-use whimbrel_mobilityfirst::local::LocalRequest;
+use whimbrel_mobilityfirst::local::{FailReason, LocalRequest};
 
 use super::FetchError;
 use super::folder::{FolderPlan, Goal, Job, is_part_of};
@@ -15,7 +15,54 @@ use crate::output::safe_name;
 /// Files and packs of a folder that are under way at the same time.
 const MAX_AT_ONCE: usize = 8;
 
+/// Failures in a row after which the source counts as gone.
+const MAX_FAILURES: usize = 2 * MAX_AT_ONCE;
+
+/// What of a folder its source does not give.
+#[derive(Debug, Default)]
+pub(super) struct Missing {
+    /// Files, the first one's path, and why.
+    files: Option<(usize, String, FailReason)>,
+    /// Failures since anything was finished.
+    in_a_row: usize,
+}
+
 impl Fetch {
+    /// The host gives up a request. Other files of a folder may still be had: a file that has changed
+    /// at its source must not keep them back, in this run and in every later one.
+    pub(super) fn note_failure(
+        &mut self,
+        request: u32,
+        reason: FailReason,
+    ) -> Result<Vec<LocalRequest>, FetchError> {
+        let Some(transfer) = self.transfers.get(&request) else {
+            return Ok(Vec::new());
+        };
+        let failed = FetchError::Failed {
+            content: transfer.content,
+            reason,
+        };
+        let is_gone = matches!(reason, FailReason::NoSuchName | FailReason::NotServed);
+        self.missing.in_a_row += 1;
+        let (Some(plan), Purpose::Member(entries) | Purpose::Pack(entries), true) =
+            (&self.plan, &transfer.purpose, is_gone)
+        else {
+            return Err(failed);
+        };
+        if self.missing.in_a_row >= MAX_FAILURES {
+            return Err(failed);
+        }
+        let first = entries
+            .first()
+            .map_or(String::new(), |at| plan.path_of(*at));
+        let (files, ..) = self.missing.files.get_or_insert((0, first, reason));
+        *files += entries.len();
+        if let Some(transfer) = self.transfers.remove(&request) {
+            self.leave_one(transfer);
+        }
+        self.advance()
+    }
+
     /// Finishes what is complete and starts what there is room for; answers with the new requests.
     pub(super) fn advance(&mut self) -> Result<Vec<LocalRequest>, FetchError> {
         let mut due = Vec::new();
@@ -44,6 +91,13 @@ impl Fetch {
         if self.transfers.is_empty()
             && let Some(plan) = self.plan.as_mut().filter(|plan| !plan.is_finished)
         {
+            if let Some((count, first, reason)) = self.missing.files.take() {
+                return Err(FetchError::FilesMissing {
+                    count,
+                    first,
+                    reason,
+                });
+            }
             plan.finish()?;
         }
         // What was complete at once needs no request.
@@ -65,6 +119,7 @@ impl Fetch {
         let Some(transfer) = self.transfers.remove(&number) else {
             return Ok(());
         };
+        self.missing.in_a_row = 0;
         let length = transfer.assembly.confirmed_len().unwrap_or_default();
         let mut manner = transfer.manner.clone().unwrap_or_default();
         let (part, wish) = match (transfer.sink, &self.wanted) {

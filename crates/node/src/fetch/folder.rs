@@ -168,6 +168,11 @@ impl FolderPlan {
         self.tree.stat(path).map_or(true, |found| found.is_some())
     }
 
+    /// The path of an entry, quoted for a terminal.
+    pub(super) fn path_of(&self, index: usize) -> String {
+        format!("{:?}", self.folder.entries()[index].path)
+    }
+
     /// The folder that it becomes.
     pub(super) fn top(&self) -> &Path {
         self.older.as_ref().unwrap_or(&self.tree).top()

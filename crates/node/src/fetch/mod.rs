@@ -151,6 +151,16 @@ pub enum FetchError {
         /// Why.
         reason: FailReason,
     },
+    /// Some of a folder's files cannot be had; the others are there.
+    #[error("{count} of the folder's files, {first} among them, cannot be had: {}", explain(*reason))]
+    FilesMissing {
+        /// How many.
+        count: usize,
+        /// The path of one, quoted for a terminal.
+        first: String,
+        /// Why.
+        reason: FailReason,
+    },
     /// A folder has no order of bytes.
     #[error(
         "this is a folder, which cannot be written to a pipe or a device; name a folder for it with -o"

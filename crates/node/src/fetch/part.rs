@@ -445,7 +445,7 @@ mod tests {
         let bytes = vec![3; 3 << 20];
         let tree = whimbrel_content::ChunkTree::from_reader(
             &bytes[..],
-            whimbrel_content::ChunkSize::MIN,
+            whimbrel_content::ChunkSize::GROUP,
             &mut |_| {},
         )
         .unwrap();

@@ -10,6 +10,7 @@ use whimbrel_content::{Assembly, ChunkSize};
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, TransferState};
 
+use super::finishing::Missing;
 use super::folder::FolderPlan;
 use super::keeper::Keeper;
 use super::pace::Pace;
@@ -41,6 +42,7 @@ pub(super) struct Fetch {
     pub(super) transfers: BTreeMap<u32, Transfer>,
     pub(super) next_request: u32,
     pub(super) plan: Option<FolderPlan>,
+    pub(super) missing: Missing,
     /// The list of a folder stays until all its files are there: a later run needs no network for
     /// it.
     pub(super) list: Option<PartFile>,
@@ -105,6 +107,7 @@ impl Fetch {
             transfers: BTreeMap::from([(0, root)]),
             next_request: 1,
             plan: None,
+            missing: Missing::default(),
             list: None,
             done: None,
             keeper: Keeper::start(),
@@ -265,13 +268,7 @@ impl Fetch {
                 };
                 Ok(Vec::new())
             }
-            LocalEvent::Failed { request, reason } => match self.transfers.get(&request) {
-                Some(transfer) => Err(FetchError::Failed {
-                    content: transfer.content,
-                    reason,
-                }),
-                None => Ok(Vec::new()),
-            },
+            LocalEvent::Failed { request, reason } => self.note_failure(request, reason),
             _ => Ok(Vec::new()),
         }
     }
@@ -352,16 +349,27 @@ impl Fetch {
 
     /// The end without the content: what has come is kept for the next run.
     pub(super) fn leave(&mut self) {
-        self.keeper.wait();
-        for snapshot in self.snapshots().unwrap_or_default() {
-            if let Err(error) = snapshot.keep() {
-                tracing::warn!(%error, "the record of the download could not be kept; an older one may be there");
-            }
-        }
         for (_, transfer) in core::mem::take(&mut self.transfers) {
-            if let (Sink::Part(part), 0) = (transfer.sink, transfer.assembly.verified_bytes()) {
-                part.discard();
-            }
+            self.leave_one(transfer);
+        }
+    }
+
+    /// Keeps what has come of one content.
+    pub(super) fn leave_one(&mut self, transfer: Transfer) {
+        self.keeper.wait();
+        let Sink::Part(part) = transfer.sink else {
+            return;
+        };
+        if transfer.assembly.verified_bytes() == 0 {
+            return part.discard();
+        }
+        let Some(manner) = transfer.manner.as_ref().filter(|_| transfer.unrecorded) else {
+            return;
+        };
+        let kept = part.snapshot(&transfer.assembly, manner);
+        let kept = kept.map(|snapshot| snapshot.keep());
+        if let Ok(Err(error)) = kept {
+            tracing::warn!(%error, "the record of the download could not be kept; an older one may be there");
         }
     }
 }

@@ -186,7 +186,7 @@ impl Scene {
             let options = FetchOptions {
                 content,
                 output,
-                chunk_size: ChunkSize::MIN,
+                chunk_size: ChunkSize::GROUP,
                 timeout,
                 nack_timeout: None,
                 limit: 1 << 40,
@@ -413,7 +413,7 @@ fn asking_to_stop_keeps_what_has_come_and_patience_has_an_end() {
     let options = FetchOptions {
         content: name,
         output: output(),
-        chunk_size: ChunkSize::MIN,
+        chunk_size: ChunkSize::GROUP,
         timeout: Some(Duration::from_millis(300)),
         nack_timeout: None,
         limit: 1 << 40,

@@ -113,9 +113,10 @@ impl Tree {
         let mode = RawMode::from(fstat(folder)?.st_mode as u16 & 0o777);
         let kept = mode & RawMode::from(entry.mode);
         if kept != mode {
-            fchmod(folder, Mode::from_raw_mode(kept))?;
+            change_mode(folder, kept)?;
         }
-        Ok(futimens(folder, &times(entry.modified))?)
+        set_time(folder, entry.modified);
+        Ok(())
     }
 
     /// Writes a small file and gives it its place.
@@ -157,9 +158,10 @@ impl Tree {
             openat(folder, &*temporary, flags | OFlags::CLOEXEC, mode)
         })?;
         let mut file = File::from(file);
-        let placed = fill(&mut file)
-            .and_then(|()| Ok(futimens(&file, &times(entry.modified))?))
-            .and_then(|()| move_to(folder, &temporary, folder, name, landing));
+        let placed = fill(&mut file).and_then(|()| {
+            set_time(&file, entry.modified);
+            move_to(folder, &temporary, folder, name, landing)
+        });
         if placed.is_err() {
             let _ = unlinkat(folder, &*temporary, AtFlags::empty());
         }
@@ -175,7 +177,7 @@ impl Tree {
         landing: Landing,
     ) -> io::Result<()> {
         self.set_mode(file, entry)?;
-        futimens(file, &times(entry.modified))?;
+        set_time(file, entry.modified);
         let (parent, name) = entry.path.split();
         let folder = self.folder(parent, true)?;
         move_to(CWD, from.as_os_str().as_bytes(), folder, name, landing)
@@ -216,7 +218,8 @@ impl Tree {
     pub(super) fn touch(&mut self, entry: &Entry) -> io::Result<()> {
         let file = self.read(&entry.path)?;
         self.set_mode(&file, entry)?;
-        Ok(futimens(&file, &times(entry.modified))?)
+        set_time(&file, entry.modified);
+        Ok(())
     }
 
     /// Gives a file the permissions of the entry, less what the user's mask takes from a new file.
@@ -241,7 +244,7 @@ impl Tree {
         let wanted = mode(fstat(made)?);
         unlinkat(folder, &*probe, AtFlags::empty())?;
         if wanted != now {
-            fchmod(file, Mode::from_raw_mode(wanted))?;
+            change_mode(file, wanted)?;
         }
         Ok(())
     }
@@ -344,6 +347,20 @@ fn afresh<T>(
             Ok(make()?)
         }
         made => Ok(made?),
+    }
+}
+
+/// Sets the time of modification. Not every file system keeps it, or lets this user set it: a file
+/// without its time is better than no file.
+fn set_time(file: impl AsFd, modified: Modified) {
+    let _ = futimens(file, &times(modified));
+}
+
+/// A file system that keeps no permissions may refuse to change them.
+fn change_mode(file: impl AsFd, mode: RawMode) -> io::Result<()> {
+    match fchmod(file, Mode::from_raw_mode(mode)) {
+        Err(Errno::PERM | Errno::OPNOTSUPP) => Ok(()),
+        changed => Ok(changed?),
     }
 }
 

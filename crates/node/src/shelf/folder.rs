@@ -255,7 +255,7 @@ impl Shelf {
 }
 
 fn tree_of(bytes: &[u8]) -> ChunkTree {
-    ChunkTree::from_reader(bytes, ChunkSize::MIN, &mut |_| {}).expect("memory can be read")
+    ChunkTree::from_reader(bytes, ChunkSize::GROUP, &mut |_| {}).expect("memory can be read")
 }
 
 /// A small file and its bytes; `None` if it changes meanwhile.

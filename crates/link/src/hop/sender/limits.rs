@@ -14,7 +14,7 @@ const STARTING_CSYNS_PER_ROUND: u64 = 12;
 /// A CSYN comes after at most this many packets, ...
 const MOST_PACKETS_PER_CSYN: u64 = 128;
 /// ... and, where that share of a round trip is shorter, not before this many ...
-const FEWEST_PACKETS_PER_CSYN: u64 = 8;
+pub(super) const FEWEST_PACKETS_PER_CSYN: u64 = 8;
 /// ... nor before what goes in this time: on WiFi a CSYN takes half the air time of a full packet,
 /// and feedback should cost no more than some percent.
 const SHORTEST_FEEDBACK: Duration = Duration::from_millis(10);
@@ -24,20 +24,33 @@ const SHORTEST_SLOW_ROUND: Duration = Duration::from_millis(50);
 const MOST_AHEAD: usize = 64 << 20;
 /// Lanes that may each have a chunk begun whatever waits already.
 pub(super) const MAX_LANES_BEGUN: usize = 16;
+/// Round trips of so long are more than any bound of a timeout is meant for.
+const LONG_ROUND_TRIP: Duration = Duration::from_secs(2);
 /// Bounds of the wait before room is asked for again.
 const ASK_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 impl Sender {
     pub(super) fn retry_after(&self) -> Duration {
         let first = self.rtt.timeout();
-        self.rtt
+        let again = self
+            .rtt
             .timeout_after(self.attempts)
-            .min(first.max(self.longest_retry))
+            .min(first.max(self.longest_retry));
+        let long = self.rtt.smoothed().unwrap_or_default() * 5 / 4;
+        let again = if long < LONG_ROUND_TRIP {
+            again
+        } else {
+            again.max(long)
+        };
+        again + self.serial_delay()
     }
 
     pub(super) fn ask_again_after(&self, attempt: u32) -> Duration {
         let first = (self.rtt.smoothed().unwrap_or_default() * 4).max(ASK_AGAIN.0);
-        first.saturating_mul(1 << attempt.min(10)).min(ASK_AGAIN.1)
+        first
+            .saturating_mul(1 << attempt.min(10))
+            .min(ASK_AGAIN.1)
+            .max(self.question_interval())
     }
 
     /// A share of a round trip of packets, or a burst or some milliseconds if that is more, within
@@ -54,7 +67,7 @@ impl Sender {
             .max(self.pacer.burst_bytes())
             .max(shortest)
             / frame;
-        packets.clamp(FEWEST_PACKETS_PER_CSYN, MOST_PACKETS_PER_CSYN)
+        packets.clamp(self.fewest_packets(), MOST_PACKETS_PER_CSYN)
     }
 
     pub(super) fn inflight_cap(&self) -> u64 {
@@ -62,6 +75,15 @@ impl Sender {
             return u64::MAX;
         }
         let frame = self.limits.frame as u64;
+        if self.is_thin() {
+            // The smallest round trip is that of one packet: more of them would measure themselves.
+            let least = match self.model.is_refreshing() {
+                true => 1,
+                false => self.fewest_packets().max(2),
+            };
+            let feedback = self.packets_per_csyn() * frame / 2;
+            return self.model.inflight_cap(feedback).max(least * frame);
+        }
         let feedback = self.packets_per_csyn() * frame + self.pacer.burst_bytes();
         self.model
             .inflight_cap(feedback)
@@ -104,7 +126,7 @@ impl Sender {
             .smoothed()
             .unwrap_or_default()
             .max(SHORTEST_SLOW_ROUND);
-        (FEWEST_PACKETS_PER_CSYN * self.limits.frame as u64 * 1_000_000)
+        (self.fewest_packets() * self.limits.frame as u64 * 1_000_000)
             / (round.as_micros() as u64).max(1)
     }
 

@@ -3,6 +3,7 @@
 mod chunks;
 mod limits;
 mod report;
+mod thin;
 mod transmit;
 
 use core::time::Duration;
@@ -23,6 +24,7 @@ use super::stats::HopStats;
 use super::wire::DATA_OVERHEAD;
 use crate::path_mtu::PathMtu;
 use report::forget_question;
+use thin::FirstRate;
 
 /// What both neighbours can do.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +57,7 @@ pub(super) struct Sender {
     tails: TimerQueue<u64>,
     feedback: Feedback,
     model: RateModel,
+    first_rate: FirstRate,
     rtt: RttEstimator,
     pacer: Pacer,
     limits: Limits,
@@ -91,6 +94,7 @@ impl Sender {
             tails: TimerQueue::new(),
             feedback: Feedback::new(now),
             model: RateModel::new(now, limits::INITIAL_PACKETS * config.mtu as u64),
+            first_rate: FirstRate::default(),
             rtt: RttEstimator::new(
                 config.initial_timeout,
                 config.min_timeout,
@@ -147,6 +151,9 @@ impl Sender {
         self.feedback.restart(now);
         self.path.restart_count();
         self.model.resume();
+        if self.model.bandwidth() <= 0.0 {
+            self.first_rate.begin();
+        }
         self.limits.chunk = config.chunk_limit.min(peer.chunk_limit);
         self.limits.chunks = usize::from(config.max_chunks_in_flight).min(peer.max_chunks);
         self.limits.memory = u64::from(config.finished_memory).min(peer.memory);
@@ -256,11 +263,6 @@ impl Sender {
             && self.queue.len() < limits::MAX_LANES_BEGUN
     }
 
-    /// Bytes per second that the path delivers; 0 before the first estimate.
-    pub(super) fn bandwidth(&self) -> u64 {
-        self.model.bandwidth() as u64
-    }
-
     /// The neighbour was silent for too long: only probes go until [`Sender::resume`].
     pub(super) fn suspend(&mut self) {
         self.suspended = true;
@@ -274,6 +276,7 @@ impl Sender {
         self.attempts = 0;
         self.timer_from = now;
         self.model.resume();
+        let in_flight = self.feedback.inflight().div_ceil(self.limits.frame as u64);
         let active = &mut self.active;
         self.feedback
             .forget_flight(|number, about| forget_question(active, number, about));
@@ -281,7 +284,7 @@ impl Sender {
         // trip.
         let id = self.last_data;
         if let Some(chunk) = self.active.get_mut(&id).filter(|it| it.room == Room::Given) {
-            chunk.presume_lost(limits::INITIAL_PACKETS as usize);
+            chunk.presume_lost(in_flight.min(limits::INITIAL_PACKETS) as usize);
             self.classify(id);
         }
         let ids: Vec<u64> = self.active.keys().copied().collect();
@@ -386,7 +389,7 @@ impl Sender {
         stats.largest_frame = self.limits.frame;
         stats.rtt = self.rtt.smoothed();
         stats.min_rtt = self.model.min_rtt();
-        stats.bandwidth = (self.model.bandwidth() * 8.0) as u64;
+        stats.bandwidth = self.rate().saturating_mul(8);
         stats.loss = self.model.loss();
         stats.window = self.window;
         stats.outstanding = self.outstanding;

@@ -36,7 +36,10 @@ impl Sender {
         let mut answer = None;
         if cack.number != 0 {
             match self.answered(now, cack, about.map(|(id, _)| id), stats) {
-                Ok(answered) => answer = Some(answered),
+                Ok(answered) => {
+                    answer = Some(answered);
+                    self.note_pair(cack.number, cack.clock);
+                }
                 Err(Disbelief::False) => return Err(Disbelief::False),
                 Err(Disbelief::Late) => late = Some(Disbelief::Late),
             }

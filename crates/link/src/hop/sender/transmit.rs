@@ -40,6 +40,10 @@ impl Sender {
         if self.suspended {
             return None;
         }
+        if let Some(segment) = self.write_pair(now, session, max_segments, buffer, stats) {
+            let len = buffer.len() - start;
+            return Some((len, (len > segment).then_some(segment)));
+        }
         if self.write_mtu_probe(now, session, buffer, stats) {
             return Some((buffer.len() - start, None));
         }

@@ -110,6 +110,7 @@ impl Downloads {
         };
         let offset = verified.range().start;
         download.assembly.commit(verified);
+        download.follow_size(chunk_size, data.index);
         let chunk = LocalChunk {
             request: download.request,
             index: data.index,

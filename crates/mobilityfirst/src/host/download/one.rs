@@ -169,7 +169,7 @@ impl Download {
     pub(super) fn patience(&self) -> Duration {
         let slow = self.nack_timeout.max(self.interval * 4);
         slow.saturating_mul(1 << self.attempts.min(5))
-            .min(MAX_PAUSE.max(self.nack_timeout))
+            .min(MAX_PAUSE.max(slow))
     }
 
     /// The next held chunk that may be handed over.
@@ -193,9 +193,26 @@ impl Download {
         self.assembly.is_complete() && self.held.is_empty()
     }
 
+    /// Smaller chunks come than were asked for: a link on the way is too slow for those. The rest is
+    /// asked for in the same.
+    pub(super) fn follow_size(&mut self, size: ChunkSize, index: u32) {
+        if size >= self.chunk_size {
+            return;
+        }
+        let parts = self.chunk_size.code() - size.code();
+        self.under_way = self.under_way.divided(parts);
+        self.under_way.remove_range(index..index.saturating_add(1));
+        self.window = self.window.map(|window| window << parts);
+        self.chunk_packets = (self.chunk_packets >> parts).max(1);
+        self.interval /= 1 << parts;
+        self.chunk_size = size;
+    }
+
     pub(super) fn note_arrival(&mut self, now: Time) {
         if let Some(last) = self.last_arrival {
-            self.interval = (self.interval * 3 + now.since(last)) / 4;
+            // The length of an outage says nothing of the link.
+            let gap = now.since(last).min(MAX_PAUSE.max(self.interval * 2));
+            self.interval = (self.interval * 3 + gap) / 4;
         }
         self.last_arrival = Some(now);
         self.attempts = 0;

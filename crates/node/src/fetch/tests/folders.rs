@@ -31,8 +31,11 @@ fn set_time(path: &Path, seconds: u64, nanoseconds: u32) {
     fs::File::open(path).unwrap().set_modified(time).unwrap();
 }
 
-/// Everything below a folder: path, kind and permissions, time, bytes or target.
-fn contents(top: &Path) -> Vec<(PathBuf, u32, (i64, i64), Vec<u8>)> {
+/// Path, kind and permissions, time, bytes or target.
+type Item = (PathBuf, u32, (i64, i64), Vec<u8>);
+
+/// Returns everything below a folder.
+fn contents(top: &Path) -> Vec<Item> {
     let mut found = Vec::new();
     let mut due = vec![top.to_owned()];
     while let Some(folder) = due.pop() {
@@ -231,6 +234,49 @@ fn a_new_version_stands_beside_the_old_one_or_takes_its_place_when_it_is_whole()
     assert_eq!(fs::read(copy.join("was-folder/x")).unwrap(), b"x");
     assert!(hidden_files(&scene.out()).is_empty());
     assert!(hidden_files(&copy).is_empty());
+}
+
+/// A file that has changed at its source keeps back no other one, in this run nor in the next.
+#[test]
+fn what_the_source_no_longer_gives_is_named_and_the_rest_arrives() {
+    let mut scene = Scene::new();
+    for number in 0..20u8 {
+        let bytes: Vec<u8> = noise(70_000).iter().map(|byte| byte ^ number).collect();
+        scene.put(&format!("tree/f{number:02}"), &bytes);
+    }
+    let name = scene.publish("tree");
+    let gone = Guid(*blake3::hash(&fs::read(scene.source("tree/f00")).unwrap()).as_bytes());
+    scene.shelf.remove(&gone);
+    let copy = scene.out().join("copy");
+    let (missing, _) = scene.get(name, to(&copy), Manners::Good);
+    let text = missing.unwrap_err().to_string();
+    assert!(
+        text.starts_with("1 of the folder's files, \"f00\" among them"),
+        "{text}"
+    );
+    assert_eq!(fs::read_dir(&copy).unwrap().count(), 19);
+    // A source that has gone altogether is not asked for each of them.
+    let others: Vec<Guid> = scene
+        .shelf
+        .offers()
+        .filter_map(|offer| match offer {
+            LocalRequest::Publish(publish) if publish.content != name => Some(publish.content),
+            _ => None,
+        })
+        .collect();
+    others
+        .iter()
+        .for_each(|content| scene.shelf.remove(content));
+    let (failed, _) = scene.get(name, to(&scene.source("other")), Manners::Good);
+    assert!(
+        matches!(failed, Err(FetchError::Failed { .. })),
+        "{failed:?}"
+    );
+    // Once the source has it again, the same command completes it.
+    scene.publish("tree");
+    let (fetched, _) = scene.get(name, to(&copy), Manners::Good);
+    assert_eq!(fetched.unwrap().resumed, 19 * 70_000);
+    assert_eq!(contents(&copy).len(), 20);
 }
 
 #[test]
