@@ -26,16 +26,25 @@ fn a_ticket_is_all_that_the_receiver_needs() {
     let send = ["send", "--json", "--no-cache", "--listen", "127.0.0.1:0"];
     let sending = Running::start(whimbrel().args(send).arg(&source));
     let ticket = ticket_of(&sending);
-    assert!(ticket.starts_with("whimbrel1") && ticket.len() < 100, "{ticket}");
+    assert!(
+        ticket.starts_with("whimbrel1") && ticket.len() < 100,
+        "{ticket}"
+    );
     // A socket of a daemon, which would know nothing of the sender, changes nothing.
     let receive = ["receive", &ticket, "-o"];
     let (code, out, err) = finished(
-        whimbrel().env("WHIMBREL_SOCKET", folder.path().join("none")).args(receive).arg(&target),
+        whimbrel()
+            .env("WHIMBREL_SOCKET", folder.path().join("none"))
+            .args(receive)
+            .arg(&target),
     );
     assert_eq!(code, 0, "{out}{err}");
     assert_eq!(fs::read(&target).unwrap(), bytes);
     let line = sending.await_json(|line| line["event"] == "sent" && line["complete"] == true);
-    assert_eq!((&line["bytes"], &line["length"]), (&line["length"], &Value::from(bytes.len())));
+    assert_eq!(
+        (&line["bytes"], &line["length"]),
+        (&line["length"], &Value::from(bytes.len()))
+    );
 }
 
 #[test]
@@ -46,9 +55,13 @@ fn without_an_address_the_ticket_names_those_of_this_machine() {
     fs::write(&source, &bytes).unwrap();
     let sending = Running::start(whimbrel().args(["send", "--no-cache"]).arg(&source));
     let line = sending.lines.recv_timeout(PATIENCE).unwrap();
-    let ticket = line.strip_prefix("whimbrel receive ").expect("a command to paste");
+    let ticket = line
+        .strip_prefix("whimbrel receive ")
+        .expect("a command to paste");
     let (code, out, err) = finished(
-        whimbrel().args(["get", &ticket.to_uppercase(), "-o"]).arg(folder.path().join("got")),
+        whimbrel()
+            .args(["get", &ticket.to_uppercase(), "-o"])
+            .arg(folder.path().join("got")),
     );
     assert_eq!(code, 0, "{out}{err}");
     assert_eq!(fs::read(folder.path().join("got")).unwrap(), bytes);
@@ -59,16 +72,26 @@ fn over_a_router_the_ticket_names_the_router() {
     let folder = tempfile::tempdir().unwrap();
     let at = format!("127.0.0.1:{}", free_port());
     let mut router = whimbrel();
-    router.args(["router", "run", "--json", "--listen", &at, "--key"]).arg(folder.path().join("key"));
+    router
+        .args(["router", "run", "--json", "--listen", &at, "--key"])
+        .arg(folder.path().join("key"));
     let router = Running::start(router.arg("--socket").arg(folder.path().join("socket")));
     router.await_json(|line| line.get("guid").is_some());
     let bytes = noise(2 * MIB, 53);
     let source = folder.path().join("film");
     fs::write(&source, &bytes).unwrap();
-    let sending = Running::start(whimbrel().args(["send", "--json", "--no-cache", "--router", &at]).arg(&source));
+    let sending = Running::start(
+        whimbrel()
+            .args(["send", "--json", "--no-cache", "--router", &at])
+            .arg(&source),
+    );
     let ticket = ticket_of(&sending);
     sending.await_json(|line| line["event"] == "announced" && line["outcome"] == "Registered");
-    let (code, out, err) = finished(whimbrel().args(["receive", &ticket, "-o"]).arg(folder.path().join("got")));
+    let (code, out, err) = finished(
+        whimbrel()
+            .args(["receive", &ticket, "-o"])
+            .arg(folder.path().join("got")),
+    );
     assert_eq!(code, 0, "{out}{err}");
     assert_eq!(fs::read(folder.path().join("got")).unwrap(), bytes);
 }
@@ -82,7 +105,10 @@ fn a_mistyped_ticket_is_refused_by_its_checksum() {
     let ticket = ticket_of(&Running::start(whimbrel().args(send).arg(&source)));
     let (start, end) = ticket.split_at(20);
     let other = if end.starts_with('q') { 'p' } else { 'q' };
-    for wrong in [format!("{start}{other}{}", &end[1..]), ticket[..ticket.len() - 1].to_owned()] {
+    for wrong in [
+        format!("{start}{other}{}", &end[1..]),
+        ticket[..ticket.len() - 1].to_owned(),
+    ] {
         let (code, _, err) = finished(whimbrel().args(["receive", &wrong]));
         assert_eq!(code, 2, "{err}");
         assert!(err.contains("mistyped or cut off"), "{err}");
@@ -90,7 +116,10 @@ fn a_mistyped_ticket_is_refused_by_its_checksum() {
 }
 
 fn schema() -> Schema {
-    Schema::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema/lines.json"))
+    Schema::read(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/schema/lines.json"
+    ))
 }
 
 /// Checks each line, and answers with the events that there were.
@@ -128,7 +157,10 @@ fn every_line_of_json_keeps_to_the_schema() {
     let (code, out, _) = finished(whimbrel().args(receive).arg(folder.path().join("got")));
     assert_eq!(code, 0);
     let events = check(&schema, &out);
-    assert!(events.contains(&"progress".to_owned()) && events.contains(&"done".to_owned()), "{events:?}");
+    assert!(
+        events.contains(&"progress".to_owned()) && events.contains(&"done".to_owned()),
+        "{events:?}"
+    );
     loop {
         let line = sending.lines.recv_timeout(PATIENCE).unwrap();
         said.push(line.clone());
@@ -143,12 +175,25 @@ fn every_line_of_json_keeps_to_the_schema() {
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let at = silent.local_addr().unwrap().to_string();
     let name = name_of(b"anything");
-    let failing = ["get", &name, "--json", "--from", &at, "--timeout", "4 s", "-o"];
+    let failing = [
+        "get",
+        &name,
+        "--json",
+        "--from",
+        &at,
+        "--timeout",
+        "4 s",
+        "-o",
+    ];
     let (code, out, _) = finished(whimbrel().args(failing).arg(folder.path().join("none")));
     assert_eq!(code, 7);
     let events = check(&schema, &out);
-    assert!(events.contains(&"waiting".to_owned()) && events.contains(&"failed".to_owned()), "{events:?}");
-    let (_, out, _) = finished(whimbrel().args(["ping", "-c", "2", "--json", "--router", &at, &name]));
+    assert!(
+        events.contains(&"waiting".to_owned()) && events.contains(&"failed".to_owned()),
+        "{events:?}"
+    );
+    let (_, out, _) =
+        finished(whimbrel().args(["ping", "-c", "2", "--json", "--router", &at, &name]));
     check(&schema, &out);
 }
 
@@ -161,6 +206,9 @@ fn the_schema_refuses_what_no_command_says() {
         r#"{"event":"done","fetched":{},"seconds":1}"#,
         r#"{"event":"sent","name":"6b1e","bytes":1,"length":1,"complete":true}"#,
     ] {
-        assert!(schema.check(&serde_json::from_str(wrong).unwrap()).is_err(), "{wrong}");
+        assert!(
+            schema.check(&serde_json::from_str(wrong).unwrap()).is_err(),
+            "{wrong}"
+        );
     }
 }

@@ -21,7 +21,10 @@ fn get(name: &str, output: &Path, rest: &[&str]) -> Command {
 /// Waits for this reason.
 fn await_reason(running: &Running, why: &str) -> Value {
     let line = running.await_json(|line| line["event"] == "waiting" && line["wait"]["why"] == why);
-    assert!(line["text"].as_str().is_some_and(|text| !text.is_empty()), "{line}");
+    assert!(
+        line["text"].as_str().is_some_and(|text| !text.is_empty()),
+        "{line}"
+    );
     line
 }
 
@@ -36,14 +39,20 @@ impl Site {
         let folder = tempfile::tempdir().unwrap();
         let at = format!("127.0.0.1:{}", free_port());
         let mut router = whimbrel();
-        router.args(["router", "run", "--json", "--listen", &at, "--key"]).arg(folder.path().join("key"));
+        router
+            .args(["router", "run", "--json", "--listen", &at, "--key"])
+            .arg(folder.path().join("key"));
         router.arg("--socket").arg(folder.path().join("socket"));
         if let Some(name_server) = name_server {
             router.args(["--name-server", name_server]);
         }
         let router = Running::start(&mut router);
         router.await_json(|line| line.get("guid").is_some());
-        Site { folder, at, _router: router }
+        Site {
+            folder,
+            at,
+            _router: router,
+        }
     }
 
     fn serve(&self, bytes: &[u8]) -> Running {
@@ -54,7 +63,11 @@ impl Site {
     }
 
     fn get(&self, name: &str) -> Command {
-        get(name, &self.folder.path().join("got"), &["--router", &self.at, "--json"])
+        get(
+            name,
+            &self.folder.path().join("got"),
+            &["--router", &self.at, "--json"],
+        )
     }
 }
 
@@ -64,11 +77,19 @@ fn a_port_that_refuses_is_reported_as_curl_does() {
     let at = format!("127.0.0.1:{}", free_port());
     let output = folder.path().join("none");
     let name = name_of(b"anything");
-    let (code, _, err) = finished(&mut get(&name, &output, &["--from", &at, "--timeout", "4 s"]));
+    let (code, _, err) = finished(&mut get(
+        &name,
+        &output,
+        &["--from", &at, "--timeout", "4 s"],
+    ));
     assert_eq!(code, 7, "{err}");
     let line = format!("({at}: Connection refused)");
     let said: Vec<&str> = err.lines().filter(|told| told.contains(&line)).collect();
-    assert!(said.iter().any(|told| told.starts_with("whimbrel: waiting: not connected for")), "{err}");
+    assert!(
+        said.iter()
+            .any(|told| told.starts_with("whimbrel: waiting: not connected for")),
+        "{err}"
+    );
     // One line when the reason changes, and the last one as the reason of the failure.
     assert_eq!(said.len(), 2, "{err}");
     let running = Running::start(&mut get(&name, &output, &["--from", &at, "--json"]));
@@ -91,7 +112,18 @@ fn a_port_that_is_silent_is_named_and_not_called_refused() {
     assert_eq!(code, 7, "{err}");
     assert!(err.contains(&format!("({at}: no answer)")), "{err}");
     assert!(!err.contains("refused"), "{err}");
-    let ping = whimbrel().args(["ping", "-c", "3", "--json", "--router", &at, &name_of(b"a host")]).output().unwrap();
+    let ping = whimbrel()
+        .args([
+            "ping",
+            "-c",
+            "3",
+            "--json",
+            "--router",
+            &at,
+            &name_of(b"a host"),
+        ])
+        .output()
+        .unwrap();
     let lines = String::from_utf8(ping.stdout).unwrap();
     assert!(lines.contains("\"why\":\"not-connected\""), "{lines}");
 }
@@ -128,7 +160,13 @@ fn a_provider_that_is_gone_is_away() {
     server.kill();
     let getting = Running::start(&mut site.get(&name_of(&bytes)));
     let line = await_reason(&getting, "provider-away");
-    assert!(line["text"].as_str().unwrap().starts_with("provider away for"), "{line}");
+    assert!(
+        line["text"]
+            .as_str()
+            .unwrap()
+            .starts_with("provider away for"),
+        "{line}"
+    );
 }
 
 #[test]
@@ -148,18 +186,56 @@ fn a_host_daemon_that_ends_is_the_reason_and_its_status_names_its_own() {
     let socket = folder.path().join("host.sock");
     let router = silent.local_addr().unwrap().to_string();
     let mut host = Running::start(
-        whimbrel().args(["host", "run", "--json", "--router", &router, "--key"]).arg(folder.path().join("key")).arg("--socket").arg(&socket),
+        whimbrel()
+            .args(["host", "run", "--json", "--router", &router, "--key"])
+            .arg(folder.path().join("key"))
+            .arg("--socket")
+            .arg(&socket),
     );
     host.await_json(|line| line.get("guid").is_some());
     let name = name_of(b"anything");
     let socket_text = socket.to_str().unwrap();
-    let getting = Running::start(&mut get(&name, &folder.path().join("got"), &["--json", "--socket", socket_text]));
+    let getting = Running::start(&mut get(
+        &name,
+        &folder.path().join("got"),
+        &["--json", "--socket", socket_text],
+    ));
     await_reason(&getting, "not-connected");
     await_that("the status says what the transfer waits for", || {
-        let (code, out, err) = finished(whimbrel().args(["host", "status", "--socket"]).arg(&socket));
+        let (code, out, err) =
+            finished(whimbrel().args(["host", "status", "--socket"]).arg(&socket));
         assert_eq!(code, 0, "{err}");
         out.contains("waiting: not connected for") && out.contains(&name)
     });
     host.kill();
     await_reason(&getting, "no-host");
+}
+
+#[test]
+fn a_transfer_that_stops_says_so_and_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = noise(200 * MIB, 73);
+    let source = folder.path().join("film");
+    fs::write(&source, &bytes).unwrap();
+    let serve = ["serve", "--json", "--no-cache", "--listen", "127.0.0.1:0"];
+    let serving = Running::start(whimbrel().args(serve).arg(&source));
+    let line = serving.await_json(|line| line["event"] == "listening");
+    let at = line["address"].as_str().unwrap();
+    let output = folder.path().join("copy");
+    let getting = Running::start(&mut get(
+        &name_of(&bytes),
+        &output,
+        &["--from", at, "--json"],
+    ));
+    getting.await_json(|line| line["progress"]["state"] == "flowing");
+    serving.signal("STOP");
+    getting.await_json(|line| {
+        line["event"] == "waiting"
+            && ["stalled", "not-connected"]
+                .iter()
+                .any(|why| line["wait"]["why"] == *why)
+    });
+    serving.signal("CONT");
+    getting.await_json(|line| line["event"] == "waiting" && line["wait"].is_null());
+    getting.await_json(|line| line["event"] == "done");
 }

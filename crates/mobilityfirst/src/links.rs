@@ -164,8 +164,8 @@ pub struct LinkStatus {
     pub peer: String,
     /// The neighbour's GUID, once it is known.
     pub neighbour: Option<Guid>,
-    /// True if it connected to a listener of this node.
-    pub inbound: bool,
+    /// True for an inbound peer.
+    pub caller: bool,
     /// True while it is responsive.
     pub up: bool,
     /// Seconds since its last frame, or since the link was opened.
@@ -582,7 +582,7 @@ impl Links {
                 label: link.info.label.clone(),
                 peer: link.info.peer.clone(),
                 neighbour: link.neighbour,
-                inbound: link.info.origin.is_caller(),
+                caller: link.info.origin.is_caller(),
                 up: link.is_up(),
                 silent_s: now.since(link.last_frame).as_secs_f64(),
                 refused: link.refused,

@@ -188,7 +188,7 @@ struct TransferReport {
 #[derive(Debug, Deserialize)]
 struct LinkReport {
     peer: String,
-    inbound: bool,
+    caller: bool,
     up: bool,
     silent_s: f64,
     refused: bool,
@@ -203,7 +203,7 @@ struct HopReport {
 
 impl Report {
     fn uplinks(&self) -> impl Iterator<Item = &LinkReport> {
-        self.links.iter().filter(|link| !link.inbound)
+        self.links.iter().filter(|link| !link.caller)
     }
 
     fn mtu_falls(&self) -> u64 {
@@ -370,7 +370,7 @@ impl Watch {
     }
 
     fn read(&mut self, report: &Report, is_ours: &dyn Fn(&Guid) -> bool) {
-        let inbound = report.links.iter().filter(|link| link.inbound && link.up);
+        let inbound = report.links.iter().filter(|link| link.caller && link.up);
         self.inbound = inbound.count();
         if self.subject == Subject::Host {
             self.wait = report
@@ -414,7 +414,7 @@ mod tests {
 
     fn link(up: bool, refused: bool) -> Value {
         json!({
-            "peer": "192.0.2.7:4711", "inbound": false, "up": up, "silent_s": 7.5, "refused": refused,
+            "peer": "192.0.2.7:4711", "caller": false, "up": up, "silent_s": 7.5, "refused": refused,
             "hop": { "largest_frame": 1452, "mtu_falls": 0 },
         })
     }

@@ -69,8 +69,9 @@ impl From<ShelfError> for Failure {
                         a picture of the ticket for a camera. Over a router:\n  whimbrel send --router 192.0.2.1:4711 film.mkv"
 )]
 pub(crate) struct Send {
-    /// A file or a folder
-    path: PathBuf,
+    /// Files and folders; each gets a ticket
+    #[arg(required = true)]
+    paths: Vec<PathBuf>,
     /// Where to listen; by default all addresses and a free port, unless there is a router
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address, conflicts_with = "socket")]
     listen: Option<SocketAddr>,
@@ -96,7 +97,7 @@ pub(crate) fn send(arguments: Send) -> Outcome {
     }
     offer(Offer {
         serve: Serve {
-            paths: vec![arguments.path],
+            paths: arguments.paths,
             print_names: false,
             listen,
             access: HostAccess {

@@ -42,12 +42,15 @@ impl Schema {
                 "maxItems" => value.as_array().map(Vec::len) <= wanted.as_u64().map(|n| n as usize),
                 "items" => {
                     let items = value.as_array().into_iter().flatten();
-                    items.into_iter().try_for_each(|item| self.against(wanted, item))?;
+                    items
+                        .into_iter()
+                        .try_for_each(|item| self.against(wanted, item))?;
                     true
                 }
                 "required" => {
                     let keys = wanted.as_array().unwrap().iter();
-                    keys.into_iter().all(|key| value.get(key.as_str().unwrap()).is_some())
+                    keys.into_iter()
+                        .all(|key| value.get(key.as_str().unwrap()).is_some())
                 }
                 "additionalProperties" => self.members(schema, value)?,
                 other => panic!("the keyword {other} is not checked"),
@@ -76,7 +79,9 @@ impl Schema {
         assert_eq!(schema["additionalProperties"], false);
         for (name, member) in value.as_object().into_iter().flatten() {
             match schema["properties"].get(name) {
-                Some(schema) => self.against(schema, member).map_err(|why| format!("{name}: {why}"))?,
+                Some(schema) => self
+                    .against(schema, member)
+                    .map_err(|why| format!("{name}: {why}"))?,
                 None => return Err(format!("{name}: not in the schema")),
             }
         }
@@ -100,7 +105,9 @@ fn has_type(kind: &Value, value: &Value) -> bool {
 /// The two patterns of the schemas.
 fn fits(pattern: &str, text: &str) -> bool {
     match pattern {
-        "^[0-9a-f]{64}$" => text.len() == 64 && text.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f')),
+        "^[0-9a-f]{64}$" => {
+            text.len() == 64 && text.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'))
+        }
         "^whimbrel1[02-9ac-hj-np-z]+$" => text.parse::<whimbrel_node::ticket::Ticket>().is_ok(),
         other => panic!("the pattern {other} is not checked"),
     }

@@ -201,7 +201,10 @@ impl Fetch {
 
     fn note_pace(&mut self) {
         let rate = self.pace.note(Instant::now(), self.progress.received);
-        let missing = self.progress.length.map(|length| length.saturating_sub(self.progress.bytes));
+        let missing = self
+            .progress
+            .length
+            .map(|length| length.saturating_sub(self.progress.bytes));
         self.progress.rate = rate;
         self.progress.left_s = missing.and_then(|bytes| (bytes * 8).checked_div(rate));
     }
