@@ -17,6 +17,8 @@
 //! | [`shelf`], [`serve`] | the publishing side: files hashed once, read and proven chunk by chunk |
 //! | [`fetch`] | the receiving side: verified chunks to disk, and the record to go on from |
 //! | [`output`] | where fetched content goes, and what becomes of what is there |
+//! | [`ticket`] | a content's name and where to ask for it, in one string |
+//! | [`wait`] | why a program waits, as its host knows |
 #![forbid(unsafe_code)]
 #![allow(
     clippy::disallowed_methods,
@@ -40,7 +42,7 @@ pub mod run;
 pub mod serve;
 pub mod shelf;
 pub mod ticket;
-pub mod waiting;
+pub mod wait;
 
 pub use machine::{Node, NodeEvent};
 pub use name_server::NameServer;

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 use whimbrel_node::local_client::{LocalClient, LocalError};
 use whimbrel_node::place::Places;
+use whimbrel_node::wait::waits_in;
 
 use super::ndn::status::{Forwarder, NdnStatus};
 use super::{Outcome, json_line, out};
@@ -63,7 +64,12 @@ pub(super) fn show(status: &Status, path: PathBuf, what: &str, command: &str) ->
         out(&format!("{json}\n"));
     } else {
         let mut text = String::new();
+        let waits = waits_in(&json);
         describe(&mut text, &parsed(json), 0);
+        for (content, wait) in waits {
+            let what = content.map_or(String::new(), |content| format!("{content} "));
+            text += &format!("{what}waiting: {wait}\n");
+        }
         out(&text);
     }
     Ok(Exit::Done)

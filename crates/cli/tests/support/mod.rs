@@ -9,6 +9,7 @@
 )]
 
 pub(crate) mod ndn;
+pub(crate) mod schema;
 
 use std::collections::BTreeMap;
 use std::fs;

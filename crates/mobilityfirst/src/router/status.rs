@@ -119,7 +119,7 @@ impl Router {
             waiting_destinations: self.proxy.waiting().len(),
             attachments: self.attachments.len(),
             name_servers: self.names.resolver.server_status(),
-            links: self.links.status(),
+            links: self.links.status(now),
             counters: self.effects.counters.clone(),
         }
     }
