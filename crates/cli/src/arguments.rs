@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 
 use crate::command::{
     bench, configure, demo, doctor, get, identity, keys, lab, names, ndn, node, ping, serve, shell,
-    study,
+    status, study,
 };
 use crate::exit;
 use crate::logging::Logging;
@@ -41,7 +41,7 @@ pub(crate) enum Command {
     /// Run the host that local programs attach to, or show its status
     #[command(subcommand)]
     Host(node::HostCommand),
-    /// Run a name server, or query one
+    /// Run a name server, query one, or show its status
     #[command(subcommand)]
     Gnrs(names::GnrsCommand),
     /// Create or show keys: the identities of hosts and routers
@@ -72,8 +72,8 @@ pub(crate) enum Command {
     /// The content store of an NDN forwarder: show, configure, erase
     #[command(subcommand)]
     Cs(ndn::cs::CsCommand),
-    /// Show the status of an NDN forwarder
-    Status(ndn::status::Status),
+    /// Show the status of whatever runs here: routers, hosts, name servers, an NDN forwarder
+    Status(status::StatusOfAll),
     /// Keys and certificates of NDN identities
     #[command(subcommand)]
     Key(keys::KeyCommand),
@@ -100,6 +100,18 @@ pub(crate) enum Command {
     Completions(shell::Completions),
     /// Write manual pages
     Man(shell::Man),
+}
+
+impl Command {
+    /// True for the commands that run for long and unattended, whose diagnostics are a log.
+    pub(crate) fn is_daemon(&self) -> bool {
+        matches!(
+            self,
+            Command::Router(node::RouterCommand::Run(_))
+                | Command::Host(node::HostCommand::Run(_))
+                | Command::Gnrs(names::GnrsCommand::Serve(_))
+        )
+    }
 }
 
 /// How a program reaches a host.

@@ -28,7 +28,7 @@ use arguments::Arguments;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    logging::start(&arguments.logging);
+    logging::start(&arguments.logging, arguments.command.is_daemon());
     match command::run(arguments.command) {
         Ok(code) => code.into(),
         Err(failure) => {

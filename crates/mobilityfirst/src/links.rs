@@ -285,6 +285,9 @@ impl Links {
         {
             self.by_link.remove(&number);
         }
+        if link.neighbour.is_some() {
+            link.log("neighbour is down: its port is closed");
+        }
         self.note_neighbour(port, link.neighbour, None);
         self.forget_holds(port, &mut link);
         link.hop.close(now, self.buffer.budget());

@@ -8,6 +8,8 @@
 //! | [`run`] | a node behind real sockets, from a plan |
 //! | [`reload`] | what a node takes over from its configuration while it runs |
 //! | [`keys`], [`place`] | key files, and where things lie by default |
+//! | [`metrics`] | what a node counts, for Prometheus |
+//! | [`name_server`] | a name server with the local programs that ask for its state |
 //! | [`name_store`] | a name server's records on disk or in memory |
 //! | [`name_client`] | asking name servers, for programs that are neither host nor router |
 //! | [`ndn`] | a router's NDN plane: machine, sockets |
@@ -26,7 +28,9 @@ pub mod fetch;
 pub mod keys;
 pub mod local_client;
 pub mod machine;
+pub mod metrics;
 pub mod name_client;
+pub mod name_server;
 pub mod name_store;
 pub mod ndn;
 pub mod output;
@@ -39,4 +43,5 @@ pub mod ticket;
 pub mod waiting;
 
 pub use machine::{Node, NodeEvent};
+pub use name_server::NameServer;
 pub use name_store::NameStore;

@@ -15,6 +15,7 @@ pub(crate) mod node;
 pub(crate) mod ping;
 pub(crate) mod serve;
 pub(crate) mod shell;
+pub(crate) mod status;
 pub(crate) mod study;
 
 use std::sync::Arc;
@@ -41,7 +42,7 @@ pub(crate) fn run(command: Command) -> Outcome {
         Command::Route(command) => ndn::route::run(command),
         Command::Strategy(command) => ndn::strategy::run(command),
         Command::Cs(command) => ndn::cs::run(command),
-        Command::Status(command) => ndn::status::run(&command),
+        Command::Status(command) => status::run(&command),
         Command::Key(command) => keys::run(command),
         Command::Config(command) => configure::run(&command),
         Command::Doctor(command) => doctor::run(&command),
