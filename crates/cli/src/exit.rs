@@ -44,6 +44,7 @@ pub(crate) const HELP: &str = "Exit codes:\n  \
     6    the disk is full, or the output cannot be written\n  \
     7    no new data for as long as --timeout says\n  \
     8    an address or a socket is in use by another program\n  \
+    9    done, but for entries of a folder that were refused one by one\n  \
     130  interrupted (143: by SIGTERM)";
 
 /// Help text of `whimbrel ndn`'s commands. 0 to 4 are those of `ndnpeek`.
@@ -92,6 +93,8 @@ pub(crate) enum Exit {
     TimedOut,
     /// The address or socket is in use.
     InUse,
+    /// Done, but for entries of a folder.
+    Incomplete,
     /// `bench`: something could not be measured.
     NotMeasured,
     /// `bench --strict`: a target was missed.
@@ -131,7 +134,7 @@ impl Exit {
             Exit::Write | Exit::NoRoute => 6,
             Exit::TimedOut | Exit::NotVerified | Exit::NoStrategy => 7,
             Exit::InUse | Exit::NoForwarder => 8,
-            Exit::NotMeasured => 9,
+            Exit::Incomplete | Exit::NotMeasured => 9,
             Exit::Missed => 10,
             Exit::Interrupted => {
                 let came = CAME.get().map_or(0, |came| came.load(Ordering::Relaxed));
@@ -226,6 +229,16 @@ impl From<StartError> for Failure {
                 ..
             } => Failure::new(Exit::InUse, error),
             StartError::Folder { .. } => Failure::new(Exit::Write, error),
+            StartError::Metrics { ref source, .. } => {
+                let exit = match source.kind() {
+                    std::io::ErrorKind::AddrInUse => Exit::InUse,
+                    std::io::ErrorKind::AddrNotAvailable | std::io::ErrorKind::PermissionDenied => {
+                        Exit::Usage
+                    }
+                    _ => Exit::Other,
+                };
+                Failure::new(exit, error)
+            }
             StartError::NameStore { .. } | StartError::System { .. } => {
                 Failure::new(Exit::Other, error)
             }
@@ -248,17 +261,14 @@ impl From<LocalError> for Failure {
 impl From<FetchError> for Failure {
     fn from(error: FetchError) -> Failure {
         let exit = match &error {
-            FetchError::Failed {
-                reason: FailReason::NoSuchName,
-                ..
-            } => Exit::NoSuchName,
-            FetchError::Failed {
-                reason: FailReason::NotServed,
-                ..
-            } => Exit::NotServed,
-            FetchError::Failed { .. } | FetchError::BadFolder(_) | FetchError::TooLong { .. } => {
-                Exit::Other
+            FetchError::Failed { reason, .. } | FetchError::FilesMissing { reason, .. } => {
+                match reason {
+                    FailReason::NoSuchName => Exit::NoSuchName,
+                    FailReason::NotServed => Exit::NotServed,
+                    _ => Exit::Other,
+                }
             }
+            FetchError::BadFolder(_) | FetchError::TooLong { .. } => Exit::Other,
             FetchError::FolderToStream => Exit::Usage,
             FetchError::InUse(_) => Exit::InUse,
             FetchError::InTheWay(_) | FetchError::Disk { .. } | FetchError::Stream { .. } => {

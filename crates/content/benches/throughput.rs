@@ -12,7 +12,7 @@ fn hashing(criterion: &mut Criterion) {
     group
         .sample_size(20)
         .throughput(Throughput::Bytes(content.len() as u64));
-    for chunk_size in [ChunkSize::MIN, ChunkSize::DEFAULT, ChunkSize::MAX] {
+    for chunk_size in [ChunkSize::GROUP, ChunkSize::DEFAULT, ChunkSize::MAX] {
         group.bench_function(
             format!("groups of {} KiB", chunk_size.bytes() / 1024),
             |bencher| {
@@ -30,10 +30,10 @@ fn hashing(criterion: &mut Criterion) {
 
 fn verifying(criterion: &mut Criterion) {
     let content = vec![0x5a; 64 * MIB];
-    let tree = ChunkTree::from_reader(&content[..], ChunkSize::MIN, &mut |_| {})
+    let tree = ChunkTree::from_reader(&content[..], ChunkSize::GROUP, &mut |_| {})
         .expect("memory can be read");
     let mut group = criterion.benchmark_group("verify one chunk");
-    for chunk_size in [ChunkSize::MIN, ChunkSize::DEFAULT, ChunkSize::MAX] {
+    for chunk_size in [ChunkSize::GROUP, ChunkSize::DEFAULT, ChunkSize::MAX] {
         let data = &content[..chunk_size.bytes() as usize];
         let proof = tree.proof(0, chunk_size).expect("chunk 0 exists");
         group.throughput(Throughput::Bytes(chunk_size.bytes()));
@@ -56,14 +56,16 @@ fn verifying(criterion: &mut Criterion) {
 fn records(criterion: &mut Criterion) {
     // Every other chunk: the longest record that a content with this many chunks can have.
     let content = vec![0x5a; 64 * MIB];
-    let tree = ChunkTree::from_reader(&content[..], ChunkSize::MIN, &mut |_| {})
+    let tree = ChunkTree::from_reader(&content[..], ChunkSize::GROUP, &mut |_| {})
         .expect("memory can be read");
     let mut assembly = Assembly::new(tree.root(), u64::MAX);
     for index in (0..1024).step_by(2) {
         let range = index as usize * 65536..(index as usize + 1) * 65536;
-        let proof = tree.proof(index, ChunkSize::MIN).expect("the chunk exists");
+        let proof = tree
+            .proof(index, ChunkSize::GROUP)
+            .expect("the chunk exists");
         let offer = Offer {
-            chunk_size: ChunkSize::MIN,
+            chunk_size: ChunkSize::GROUP,
             index,
             claimed_len: tree.content_len(),
             data: &content[range],

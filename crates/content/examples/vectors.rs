@@ -5,7 +5,8 @@
 )]
 
 use whimbrel_content::{
-    Assembly, ChunkSize, ChunkTree, Entry, Folder, Offer, RelativePath, proven_length,
+    Assembly, ChunkSize, ChunkTree, Entry, Folder, Kind, Modified, Offer, Pack, RelativePath, Spot,
+    proven_length,
 };
 use whimbrel_core::Guid;
 
@@ -16,7 +17,7 @@ fn content(len: u64) -> Vec<u8> {
 }
 
 fn tree(len: u64) -> ChunkTree {
-    ChunkTree::from_reader(&content(len)[..], ChunkSize::MIN, &mut |_| {}).unwrap()
+    ChunkTree::from_reader(&content(len)[..], ChunkSize::GROUP, &mut |_| {}).unwrap()
 }
 
 fn main() {
@@ -60,24 +61,15 @@ fn main() {
             );
         }
     }
-    println!("# A folder of three files; name is the manifest's own.");
-    let entry = |path: &str, length, executable| Entry {
-        path: RelativePath::new(path).unwrap(),
-        length,
-        content: Guid(*blake3::hash(&content(length)).as_bytes()),
-        executable,
-    };
-    let files = vec![
-        entry("notes.txt", 1025, false),
-        entry("bin/run", 1, true),
-        entry("bin-old/é", 0, false),
-    ];
-    for files in [Vec::new(), files] {
-        let manifest = Folder::new(files).unwrap().encode();
+    println!(
+        "# A folder of three files, one of them in a pack, an empty folder and a link; name is the listing's own."
+    );
+    for folder in [Folder::default(), folder()] {
+        let listing = folder.encode();
         println!(
-            "folder name={} manifest={}",
-            blake3::hash(&manifest),
-            hex::encode(manifest)
+            "folder name={} listing={}",
+            blake3::hash(&listing),
+            hex::encode(listing)
         );
     }
     println!("# A provider's cache of the hashes of 192 KiB in groups of 64 KiB.");
@@ -100,15 +92,47 @@ fn main() {
     }
 }
 
+fn folder() -> Folder {
+    let entry = |path: &[u8], mode, kind| Entry {
+        path: RelativePath::new(path).unwrap(),
+        mode,
+        modified: Modified {
+            seconds: -1,
+            nanoseconds: 5,
+        },
+        kind,
+    };
+    let file = |length, packed| Kind::File {
+        length,
+        content: Guid(*blake3::hash(&content(length)).as_bytes()),
+        packed,
+    };
+    let pack = Pack {
+        content: Guid(*blake3::hash(&content(1025)).as_bytes()),
+        length: 1025,
+    };
+    let spot = Spot { pack: 0, offset: 0 };
+    let target = Box::from(*b"../notes.txt");
+    let entries = vec![
+        entry(b"notes.txt", 0o644, file(65_537, None)),
+        entry(b"bin/run", 0o755, file(1025, Some(spot))),
+        entry(b"bin", 0o755, Kind::Folder),
+        entry(b"bin/link", 0o777, Kind::Link { target }),
+        entry(b"bin-old/\xff", 0o600, file(0, None)),
+        entry(b"empty", 0o700, Kind::Folder),
+    ];
+    Folder::new(vec![pack], entries).unwrap()
+}
+
 fn assembly(len: u64, have: &[u64], delivered: u64) -> Assembly {
     let (bytes, tree) = (content(len), tree(len));
     let mut assembly = Assembly::new(tree.root(), 1 << 30);
     for &index in have {
-        let range = ChunkSize::MIN.range(index, len).unwrap();
+        let range = ChunkSize::GROUP.range(index, len).unwrap();
         let data = &bytes[range.start as usize..range.end as usize];
-        let proof = tree.proof(index, ChunkSize::MIN).unwrap();
+        let proof = tree.proof(index, ChunkSize::GROUP).unwrap();
         let offer = Offer {
-            chunk_size: ChunkSize::MIN,
+            chunk_size: ChunkSize::GROUP,
             index,
             claimed_len: len,
             data,

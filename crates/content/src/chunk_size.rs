@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-/// A power of two from 64 KiB to 4 MiB.
+/// A power of two from 16 KiB to 4 MiB.
 ///
 /// Provider and receiver may choose a different one for each request: the name of the content does
 /// not depend on it (it would in a plain list of chunk hashes).
@@ -14,14 +14,16 @@ pub struct ChunkSize {
     log2: u8,
 }
 
-/// A chunk size that is not a power of two from 64 KiB to 4 MiB.
+/// A chunk size that is not a power of two from 16 KiB to 4 MiB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("a chunk has a power of two from 65536 to 4194304 bytes, not {0}")]
+#[error("a chunk has a power of two from 16384 to 4194304 bytes, not {0}")]
 pub struct InvalidChunkSize(pub u64);
 
 impl ChunkSize {
-    /// 64 KiB.
-    pub const MIN: ChunkSize = ChunkSize { log2: 16 };
+    /// 16 KiB: two seconds at 64 kbit/s.
+    pub const MIN: ChunkSize = ChunkSize { log2: 14 };
+    /// 64 KiB: the groups whose hashes a provider keeps.
+    pub const GROUP: ChunkSize = ChunkSize { log2: 16 };
     /// 1 MiB.
     pub const DEFAULT: ChunkSize = ChunkSize { log2: 20 };
     /// 4 MiB.
@@ -37,7 +39,7 @@ impl ChunkSize {
         })
     }
 
-    /// The chunk size whose wire form is `code`; `None` outside 16..=22.
+    /// The chunk size whose wire form is `code`; `None` outside 14..=22.
     pub const fn from_code(code: u8) -> Option<ChunkSize> {
         if code < Self::MIN.log2 || code > Self::MAX.log2 {
             None
@@ -46,7 +48,7 @@ impl ChunkSize {
         }
     }
 
-    /// The wire form: the base-two logarithm of the size, 16..=22.
+    /// The wire form: the base-two logarithm of the size, 14..=22.
     pub const fn code(self) -> u8 {
         self.log2
     }
@@ -120,9 +122,9 @@ mod tests {
         for bytes in [
             0,
             1,
-            1 << 15,
-            (1 << 16) + 1,
-            3 << 16,
+            1 << 13,
+            (1 << 14) + 1,
+            3 << 14,
             1 << 23,
             1 << 63,
             u64::MAX,
@@ -133,9 +135,9 @@ mod tests {
             assert_eq!(ChunkSize::from_bytes(size.bytes()), Ok(size));
             assert_eq!(ChunkSize::from_code(size.code()), Some(size));
         }
-        assert_eq!(ChunkSize::all().count(), 7);
+        assert_eq!(ChunkSize::all().count(), 9);
         assert_eq!(
-            (ChunkSize::from_code(15), ChunkSize::from_code(23)),
+            (ChunkSize::from_code(13), ChunkSize::from_code(23)),
             (None, None)
         );
     }

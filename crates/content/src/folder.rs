@@ -1,55 +1,175 @@
-//! A folder as one content object: the manifest that lists its files.
+//! A folder as one content object: the listing of what is in it.
 //!
-//! The manifest is content like any other, so one name stands for a whole folder and each file in
-//! it is verified on its own. Each folder has one encoding, and only that one decodes: the same
-//! files have the same name wherever they are published.
+//! The listing is content like any other, so one name stands for a whole folder, and what it lists
+//! is verified on its own. Small files travel together: their bytes lie one after the other in
+//! packs, contents of some MiB. A listing comes from somebody else: an entry that could do harm is
+//! refused, and the others are not.
 
 use whimbrel_core::Guid;
 
-use crate::path::MAX_PATH_LEN;
 use crate::{MAX_CONTENT_LEN, PathError, RelativePath};
 
-/// The first bytes of a manifest. The first one is not text, so that no text file begins like this.
+mod decode;
+
+/// The first bytes of a listing. The first one is not text, so that no text file begins like this.
 pub const MAGIC: [u8; 8] = *b"\x89WHBDIR\x0a";
 /// The version of the layout that this module writes and reads.
-pub const VERSION: u8 = 1;
-/// The maximum number of files in a folder.
+pub const VERSION: u8 = 2;
+/// The maximum number of entries in a folder.
 pub const MAX_ENTRIES: usize = 1 << 20;
-/// The longest manifest, in bytes. Receivers refuse to fetch a longer one.
-pub const MAX_MANIFEST_LEN: usize = 256 << 20;
+/// The longest listing, in bytes. Receivers refuse to fetch a longer one.
+pub const MAX_LISTING_LEN: usize = 256 << 20;
+/// The longest file that travels in a pack, in bytes.
+pub const MAX_PACKED_LEN: u64 = (64 << 10) - 1;
+/// The longest pack, in bytes.
+pub const MAX_PACK_LEN: u64 = 4 << 20;
+/// The longest target of a link, in bytes: Linux's limit, less the closing NUL.
+pub const MAX_TARGET_LEN: usize = 4095;
+/// A pack below this length is not full, in bytes.
+const MIN_PACK_LEN: u64 = 1 << 20;
+/// The permission bits that are kept: read, write, execute. A listing cannot make a file that runs
+/// as another user.
+pub const MODE_BITS: u16 = 0o777;
 
-const HEADER_LEN: usize = MAGIC.len() + 1 + 4;
-/// Bytes of an entry beside its path: path length, flags, length, name.
-const ENTRY_OVERHEAD: usize = 2 + 1 + 8 + Guid::LEN;
-const EXECUTABLE: u8 = 1;
+const HEADER_LEN: usize = MAGIC.len() + 1 + 4 + 4;
+/// Bytes of a pack: name, length.
+const PACK_LEN: usize = Guid::LEN + 4;
+/// Bytes of an entry of any kind beside its path: kind, path length, mode, seconds, nanoseconds.
+const ENTRY_OVERHEAD: usize = 1 + 2 + 2 + 8 + 4;
 
-/// One file of a folder.
-#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+const FILE: u8 = 0;
+const PACKED: u8 = 1;
+const FOLDER: u8 = 2;
+const LINK: u8 = 3;
+
+/// One thing in a folder.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
     /// The path in the folder.
     pub path: RelativePath,
-    /// Its length in bytes, at most [`MAX_CONTENT_LEN`].
-    pub length: u64,
-    /// The name of its content.
-    pub content: Guid,
-    /// Whether the file is executable.
-    pub executable: bool,
+    /// Its permissions, within [`MODE_BITS`].
+    pub mode: u16,
+    /// When it was modified.
+    pub modified: Modified,
+    /// What it is.
+    pub kind: Kind,
 }
 
-/// The files of a folder, in the order of their paths. Empty folders and links are not kept.
+/// A time since 1970, as file systems keep it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Modified {
+    /// Whole seconds; negative before 1970.
+    pub seconds: i64,
+    /// Nanoseconds after those, below 1,000,000,000.
+    pub nanoseconds: u32,
+}
+
+/// What an entry is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A file.
+    File {
+        /// Its length in bytes, at most [`MAX_CONTENT_LEN`].
+        length: u64,
+        /// The name of its bytes: what `b3sum` prints.
+        content: Guid,
+        /// Where its bytes are, unless they are a content of their own.
+        packed: Option<Spot>,
+    },
+    /// A folder. Folders on the way to a file need not be listed.
+    Folder,
+    /// A symbolic link, to somewhere in the same folder.
+    Link {
+        /// What it says.
+        target: Box<[u8]>,
+    },
+}
+
+/// A place in a pack.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Spot {
+    /// The pack, by its place in the folder's list of packs.
+    pub pack: u32,
+    /// The first byte in it.
+    pub offset: u32,
+}
+
+/// A content that holds the bytes of small files.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pack {
+    /// Its name.
+    pub content: Guid,
+    /// Its length in bytes, at most [`MAX_PACK_LEN`].
+    pub length: u32,
+}
+
+/// What is in a folder, in the order of the paths.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Folder {
+    packs: Vec<Pack>,
     entries: Vec<Entry>,
 }
 
-/// Why files do not make a folder, or bytes are not a manifest.
+/// A folder as its listing tells it, and what of the listing is not believed.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Listing {
+    /// What is left.
+    pub folder: Folder,
+    /// What was refused, in the listing's order.
+    pub refused: Vec<Refused>,
+}
+
+/// An entry that was refused.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refused {
+    /// Its path, whatever that says.
+    pub path: Box<[u8]>,
+    /// Why.
+    pub why: EntryError,
+}
+
+/// Why an entry is refused.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum EntryError {
+    /// A path that could lead out of the folder, or that no file can have.
+    #[error(transparent)]
+    UnsafePath(#[from] PathError),
+    /// A path occurs twice, or entries are out of order.
+    #[error("its path is listed twice, or out of order")]
+    OutOfOrder,
+    /// Its path lies below one that is no folder.
+    #[error("its path leads through {0:?}, which is not a folder")]
+    BelowNoFolder(RelativePath),
+    /// A link that leads out of the folder, or could.
+    #[error("it is a link to {}, which may lead out of the folder", crate::path::quoted(.0))]
+    UnsafeLink(Box<[u8]>),
+    /// A link without a target, or one that no link can have.
+    #[error("it is a link with a target that no link can have")]
+    InvalidTarget,
+    /// More than [`MODE_BITS`].
+    #[error("its permissions are {0:#o}; only read, write and execute are taken")]
+    UnknownMode(u16),
+    /// Nanoseconds of a second and more.
+    #[error("its time is not valid")]
+    InvalidTime,
+    /// Bytes outside of a pack.
+    #[error("its bytes are said to be where no pack is")]
+    NotInPack,
+    /// Longer than any content.
+    #[error("it is longer than any content can be")]
+    TooLong,
+}
+
+/// Why entries do not make a folder, or bytes are not a listing.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FolderError {
     /// The magic differs.
     #[error("this content is not a folder")]
     NotAFolder,
-    /// Written by a later version of this program.
-    #[error("a folder of version {0}, which this program does not support")]
+    /// Written by another version of this program.
+    #[error(
+        "it is a folder in format {0}, this program knows format {VERSION}: use the same release of Whimbrel on both sides"
+    )]
     UnknownVersion(u8),
     /// Ends in the middle of an entry.
     #[error("the folder's list is truncated")]
@@ -57,172 +177,264 @@ pub enum FolderError {
     /// Bytes follow the last entry.
     #[error("the folder's list has {0} bytes after its end")]
     TrailingBytes(usize),
-    /// Above [`MAX_ENTRIES`] or [`MAX_MANIFEST_LEN`].
+    /// Above [`MAX_ENTRIES`] or [`MAX_LISTING_LEN`].
     #[error(
-        "a folder has at most {MAX_ENTRIES} files and a list of at most {MAX_MANIFEST_LEN} bytes"
+        "a folder has at most {MAX_ENTRIES} entries and a list of at most {MAX_LISTING_LEN} bytes"
     )]
     TooLarge,
-    /// A path that could lead out of the folder, or that no file can have.
-    #[error(transparent)]
-    UnsafePath(#[from] PathError),
-    /// A path occurs twice.
-    #[error("the path {0:?} occurs twice")]
-    DuplicatePath(RelativePath),
-    /// A path names a file and a folder.
-    #[error("the path {0:?} is both a file and a folder that contains {1:?}")]
-    FileAndFolder(RelativePath, RelativePath),
-    /// Entries out of order: a second encoding of the same folder.
-    #[error("the path {0:?} is out of order")]
-    OutOfOrder(RelativePath),
-    /// A flag unknown to this version.
-    #[error("flags {0:#04x}; this program knows only bit 0")]
-    UnknownFlags(u8),
+    /// A kind of entry that this version does not have.
+    #[error("the folder's list has an entry of unknown kind {0}")]
+    UnknownKind(u8),
+    /// A pack above [`MAX_PACK_LEN`].
+    #[error("a pack of small files has {0} bytes; the maximum is {MAX_PACK_LEN}")]
+    PackTooLong(u32),
     /// The lengths together exceed [`MAX_CONTENT_LEN`].
     #[error("the folder's files together exceed {MAX_CONTENT_LEN} bytes")]
     TooLong,
+    /// One of the entries to be listed is not valid.
+    #[error("{path:?}: {why}")]
+    Entry {
+        /// Its path.
+        path: RelativePath,
+        /// Why.
+        why: EntryError,
+    },
+}
+
+impl Entry {
+    /// The length of its bytes; 0 for what has none.
+    pub fn len(&self) -> u64 {
+        match self.kind {
+            Kind::File { length, .. } => length,
+            Kind::Folder | Kind::Link { .. } => 0,
+        }
+    }
+
+    /// True if it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether it may follow `before` in a folder with these packs.
+    fn check(&self, before: Option<&Entry>, packs: &[Pack]) -> Result<(), EntryError> {
+        if let Some(before) = before {
+            if before.path >= self.path {
+                return Err(EntryError::OutOfOrder);
+            }
+            // A path's descendants follow it directly, so looking at one entry suffices.
+            if before.path.is_above(&self.path) && before.kind != Kind::Folder {
+                return Err(EntryError::BelowNoFolder(before.path.clone()));
+            }
+        }
+        if self.mode & !MODE_BITS != 0 {
+            return Err(EntryError::UnknownMode(self.mode));
+        }
+        if self.modified.nanoseconds >= 1_000_000_000 {
+            return Err(EntryError::InvalidTime);
+        }
+        match &self.kind {
+            Kind::Folder => Ok(()),
+            Kind::Link { target } => check_target(&self.path, target),
+            Kind::File { length, .. } if *length > MAX_CONTENT_LEN => Err(EntryError::TooLong),
+            Kind::File { packed: None, .. } => Ok(()),
+            Kind::File {
+                packed: Some(spot),
+                length,
+                ..
+            } => {
+                let end = u64::from(spot.offset) + length;
+                let pack = packs.get(spot.pack as usize);
+                if *length <= MAX_PACKED_LEN && pack.is_some_and(|pack| end <= pack.length.into()) {
+                    Ok(())
+                } else {
+                    Err(EntryError::NotInPack)
+                }
+            }
+        }
+    }
+}
+
+/// Whether a link at `path` to `target` stays in the folder, whatever other links there are in it.
+///
+/// `..` is allowed at the beginning only, and no further up than the folder: the link itself lies in
+/// real folders, and each name after that leads to something in the folder, or through another link
+/// that stays in it. A `..` behind a name could follow a link that leads upwards.
+pub fn check_target(path: &RelativePath, target: &[u8]) -> Result<(), EntryError> {
+    if target.is_empty() || target.len() > MAX_TARGET_LEN || target.contains(&0) {
+        return Err(EntryError::InvalidTarget);
+    }
+    let mut up = 0;
+    let mut has_name = false;
+    for component in target.split(|byte| *byte == b'/') {
+        match component {
+            b".." => up += 1,
+            b"" | b"." => continue,
+            _ => {
+                has_name = true;
+                continue;
+            }
+        }
+        if has_name {
+            return Err(EntryError::UnsafeLink(target.into()));
+        }
+    }
+    let depth = path.components().count() - 1;
+    if target.starts_with(b"/") || up > depth {
+        Err(EntryError::UnsafeLink(target.into()))
+    } else {
+        Ok(())
+    }
+}
+
+/// Whether a pack that holds `filled` bytes ends before a file of `length` bytes named `next`.
+///
+/// Where it ends depends on the files in it, not only on their number: after a file is changed,
+/// added or removed, the packs further on are soon the same ones again.
+pub fn ends_pack(filled: u64, next: &Guid, length: u64) -> bool {
+    filled + length > MAX_PACK_LEN || (filled >= MIN_PACK_LEN && next.0[0] < 16)
 }
 
 impl Folder {
-    /// A folder of `entries`, given in any order.
-    pub fn new(mut entries: Vec<Entry>) -> Result<Folder, FolderError> {
+    /// A folder of `entries`, given in any order, with the small files' bytes in `packs`.
+    pub fn new(packs: Vec<Pack>, mut entries: Vec<Entry>) -> Result<Folder, FolderError> {
         entries.sort_by(|a, b| a.path.cmp(&b.path));
-        let folder = Folder { entries };
+        let mut before = None;
+        for entry in &entries {
+            entry
+                .check(before, &packs)
+                .map_err(|why| FolderError::Entry {
+                    path: entry.path.clone(),
+                    why,
+                })?;
+            before = Some(entry);
+        }
+        let folder = Folder { packs, entries };
         folder.check()?;
         Ok(folder)
     }
 
+    /// What holds for the whole.
     fn check(&self) -> Result<(), FolderError> {
-        if self.entries.len() > MAX_ENTRIES || self.encoded_len() > MAX_MANIFEST_LEN {
+        if self.entries.len() > MAX_ENTRIES
+            || self.packs.len() > MAX_ENTRIES
+            || self.encoded_len() > MAX_LISTING_LEN
+        {
             return Err(FolderError::TooLarge);
         }
-        for pair in self.entries.windows(2) {
-            let (before, after) = (&pair[0].path, &pair[1].path);
-            if before == after {
-                return Err(FolderError::DuplicatePath(after.clone()));
-            }
-            if before > after {
-                return Err(FolderError::OutOfOrder(after.clone()));
-            }
-            // A path's descendants follow it directly, so comparing adjacent paths suffices.
-            if before.is_above(after) {
-                return Err(FolderError::FileAndFolder(before.clone(), after.clone()));
-            }
+        if let Some(pack) = self
+            .packs
+            .iter()
+            .find(|pack| u64::from(pack.length) > MAX_PACK_LEN)
+        {
+            return Err(FolderError::PackTooLong(pack.length));
         }
-        let lengths = self.entries.iter().map(|entry| entry.length);
-        let total = lengths.fold(0u64, u64::saturating_add);
-        if total > MAX_CONTENT_LEN {
-            Err(FolderError::TooLong)
-        } else {
-            Ok(())
+        let lengths = self.entries.iter().map(Entry::len);
+        if lengths.fold(0, u64::saturating_add) > MAX_CONTENT_LEN {
+            return Err(FolderError::TooLong);
         }
+        Ok(())
     }
 
-    /// The files, in the order of their paths.
+    /// What is in it, in the order of the paths.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// The file at `path`. O(log n).
-    pub fn get(&self, path: &RelativePath) -> Option<&Entry> {
+    /// The contents that hold the bytes of small files.
+    pub fn packs(&self) -> &[Pack] {
+        &self.packs
+    }
+
+    /// The number of files.
+    pub fn files(&self) -> usize {
+        let is_file = |entry: &&Entry| matches!(entry.kind, Kind::File { .. });
+        self.entries.iter().filter(is_file).count()
+    }
+
+    /// The place of `path` in [`Folder::entries`]. O(log n).
+    pub fn find(&self, path: &RelativePath) -> Option<usize> {
         let found = self.entries.binary_search_by(|entry| entry.path.cmp(path));
-        found.ok().map(|index| &self.entries[index])
+        found.ok()
+    }
+
+    /// True if something is listed below `path`. O(log n).
+    pub fn has_below(&self, path: &RelativePath) -> bool {
+        let at = self.entries.partition_point(|entry| entry.path <= *path);
+        self.entries
+            .get(at)
+            .is_some_and(|next| path.is_above(&next.path))
     }
 
     /// The lengths of all files together, in bytes.
     pub fn total_len(&self) -> u64 {
-        self.entries.iter().map(|entry| entry.length).sum()
-    }
-
-    /// Whether a content that begins with `beginning` is read as a manifest.
-    ///
-    /// An ordinary file can be crafted to begin so; decoding it then either fails or yields the
-    /// files that it lists.
-    pub fn begins_like_manifest(beginning: &[u8]) -> bool {
-        beginning.starts_with(&MAGIC)
+        self.entries.iter().map(Entry::len).sum()
     }
 
     /// The length of [`Folder::encode`]'s result in bytes.
     pub fn encoded_len(&self) -> usize {
-        HEADER_LEN
-            + self
-                .entries
-                .iter()
-                .map(|entry| ENTRY_OVERHEAD + entry.path.as_str().len())
-                .sum::<usize>()
+        let of = |entry: &Entry| {
+            let own = match &entry.kind {
+                Kind::File { packed: None, .. } => 8 + Guid::LEN,
+                Kind::File { .. } => 4 + 4 + 4 + Guid::LEN,
+                Kind::Folder => 0,
+                Kind::Link { target } => 2 + target.len(),
+            };
+            ENTRY_OVERHEAD + entry.path.as_bytes().len() + own
+        };
+        HEADER_LEN + PACK_LEN * self.packs.len() + self.entries.iter().map(of).sum::<usize>()
     }
 
-    /// The manifest (content.md section 3).
+    /// The listing (content.md section 3).
     pub fn encode(&self) -> Vec<u8> {
-        let mut manifest = Vec::with_capacity(self.encoded_len());
-        manifest.extend_from_slice(&MAGIC);
-        manifest.push(VERSION);
-        manifest.extend_from_slice(&(self.entries.len() as u32).to_be_bytes());
+        let mut listing = Vec::with_capacity(self.encoded_len());
+        listing.extend_from_slice(&MAGIC);
+        listing.push(VERSION);
+        listing.extend_from_slice(&(self.packs.len() as u32).to_be_bytes());
+        for pack in &self.packs {
+            listing.extend_from_slice(pack.content.as_bytes());
+            listing.extend_from_slice(&pack.length.to_be_bytes());
+        }
+        listing.extend_from_slice(&(self.entries.len() as u32).to_be_bytes());
         for entry in &self.entries {
-            let path = entry.path.as_str();
-            manifest.extend_from_slice(&(path.len() as u16).to_be_bytes());
-            manifest.extend_from_slice(path.as_bytes());
-            manifest.push(if entry.executable { EXECUTABLE } else { 0 });
-            manifest.extend_from_slice(&entry.length.to_be_bytes());
-            manifest.extend_from_slice(entry.content.as_bytes());
+            encode_entry(entry, &mut listing);
         }
-        manifest
-    }
-
-    /// Decodes a manifest, and only the one encoding that [`Folder::encode`] produces. Memory is
-    /// proportional to `manifest`.
-    pub fn decode(manifest: &[u8]) -> Result<Folder, FolderError> {
-        if manifest.len() > MAX_MANIFEST_LEN {
-            return Err(FolderError::TooLarge);
-        }
-        let mut rest = manifest
-            .strip_prefix(&MAGIC)
-            .ok_or(FolderError::NotAFolder)?;
-        let [version] = take(&mut rest)?;
-        if version != VERSION {
-            return Err(FolderError::UnknownVersion(version));
-        }
-        let count = u32::from_be_bytes(take(&mut rest)?) as usize;
-        if count > MAX_ENTRIES {
-            return Err(FolderError::TooLarge);
-        }
-        // Reserves no memory for a mere count: the entries must be present.
-        let mut entries = Vec::with_capacity(count.min(rest.len() / ENTRY_OVERHEAD));
-        for _ in 0..count {
-            entries.push(take_entry(&mut rest)?);
-        }
-        if !rest.is_empty() {
-            return Err(FolderError::TrailingBytes(rest.len()));
-        }
-        let folder = Folder { entries };
-        folder.check()?;
-        Ok(folder)
+        listing
     }
 }
 
-fn take_entry(rest: &mut &[u8]) -> Result<Entry, FolderError> {
-    let path_len = usize::from(u16::from_be_bytes(take(rest)?));
-    if path_len > MAX_PATH_LEN {
-        return Err(PathError::TooLong(path_len).into());
+fn encode_entry(entry: &Entry, listing: &mut Vec<u8>) {
+    listing.push(match entry.kind {
+        Kind::File { packed: None, .. } => FILE,
+        Kind::File { .. } => PACKED,
+        Kind::Folder => FOLDER,
+        Kind::Link { .. } => LINK,
+    });
+    let path = entry.path.as_bytes();
+    listing.extend_from_slice(&(path.len() as u16).to_be_bytes());
+    listing.extend_from_slice(path);
+    listing.extend_from_slice(&entry.mode.to_be_bytes());
+    listing.extend_from_slice(&entry.modified.seconds.to_be_bytes());
+    listing.extend_from_slice(&entry.modified.nanoseconds.to_be_bytes());
+    match &entry.kind {
+        Kind::File {
+            length,
+            content,
+            packed,
+        } => {
+            match packed {
+                None => listing.extend_from_slice(&length.to_be_bytes()),
+                Some(spot) => {
+                    listing.extend_from_slice(&spot.pack.to_be_bytes());
+                    listing.extend_from_slice(&spot.offset.to_be_bytes());
+                    listing.extend_from_slice(&(*length as u32).to_be_bytes());
+                }
+            }
+            listing.extend_from_slice(content.as_bytes());
+        }
+        Kind::Folder => {}
+        Kind::Link { target } => {
+            listing.extend_from_slice(&(target.len() as u16).to_be_bytes());
+            listing.extend_from_slice(target);
+        }
     }
-    let path = rest.split_off(..path_len).ok_or(FolderError::Truncated)?;
-    let path = core::str::from_utf8(path).map_err(|_| PathError::NotUtf8)?;
-    let path = RelativePath::new(path)?;
-    let [flags] = take(rest)?;
-    if flags & !EXECUTABLE != 0 {
-        return Err(FolderError::UnknownFlags(flags));
-    }
-    let length = u64::from_be_bytes(take(rest)?);
-    let content = Guid(take(rest)?);
-    Ok(Entry {
-        path,
-        length,
-        content,
-        executable: flags & EXECUTABLE != 0,
-    })
-}
-
-fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], FolderError> {
-    let (array, after) = rest.split_first_chunk().ok_or(FolderError::Truncated)?;
-    *rest = after;
-    Ok(*array)
 }

@@ -12,7 +12,7 @@
 //! | [`tree`] | [`ChunkTree`], a provider's hashes of one content, and its cache record | content.md sections 2 and 5 |
 //! | [`progress`] | [`Assembly`], a receiver's verified ranges, resumable | content.md section 4 |
 //! | [`range_set`] | [`RangeSet`], disjoint byte ranges | |
-//! | [`folder`] | [`Folder`], many files as one content object | content.md section 3 |
+//! | [`folder`] | [`Folder`], many files as one content object; packs of small ones | content.md section 3 |
 //! | [`path`] | [`RelativePath`], a path that cannot leave its folder | content.md section 3 |
 //!
 //! No module opens a file; [`ChunkTree::from_reader`] reads from its caller's reader.
@@ -29,7 +29,9 @@ mod resume;
 pub mod tree;
 
 pub use chunk_size::{ChunkSize, InvalidChunkSize};
-pub use folder::{Entry, Folder, FolderError};
+pub use folder::{
+    Entry, EntryError, Folder, FolderError, Kind, Listing, Modified, Pack, Refused, Spot,
+};
 pub use path::{PathError, RelativePath};
 pub use progress::{Assembly, Offer, Refusal, Verified};
 pub use proof::{DecodeProofError, Proof, VerifyError, proven_length, verify_chunk};

@@ -8,52 +8,47 @@ pub const MAX_PATH_LEN: usize = 4095;
 /// The longest component, in bytes: the limit of the usual file systems.
 pub const MAX_COMPONENT_LEN: usize = 255;
 
-/// A path of `/`-separated components below some folder, in UTF-8.
+/// A path of `/`-separated components below some folder, in bytes as the file system has them.
 ///
 /// Joined to a folder it names something inside that folder: it is not absolute and has no empty,
-/// `.` or `..` component and no NUL. It may have control characters, as files may: quote it before
-/// showing it on a terminal. The code that opens the file must guard against symbolic links on the
-/// receiver's disk.
-#[derive(Clone, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct RelativePath(String);
+/// `.` or `..` component and no NUL. It need not be UTF-8 and may have control characters, as files
+/// may: [`fmt::Debug`] quotes it for a terminal. The code that opens the file must guard against
+/// symbolic links on the receiver's disk.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct RelativePath(Box<[u8]>);
 
-/// Why a path is refused. The messages quote paths, so that control characters cannot affect a
-/// terminal.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+/// Why a path is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PathError {
-    /// An empty text.
-    #[error("the path is empty")]
+    /// An empty path.
+    #[error("its path is empty")]
     Empty,
     /// Begins with `/`.
-    #[error("the path {0:?} is absolute: it could name any file of this machine")]
-    Absolute(String),
+    #[error("its path is absolute: it could name any file of this machine")]
+    Absolute,
     /// Has a component `..`.
-    #[error("the path {0:?} contains \"..\": it could name a file outside its folder")]
-    Parent(String),
+    #[error("its path contains \"..\": it could name a file outside its folder")]
+    Parent,
     /// Has a component `.`.
-    #[error("the path {0:?} contains \".\": write it without")]
-    Current(String),
+    #[error("its path contains \".\"")]
+    Current,
     /// Has two `/` in a row or one at its end.
-    #[error("the path {0:?} has an empty component")]
-    EmptyComponent(String),
+    #[error("its path has an empty component")]
+    EmptyComponent,
     /// Has a NUL.
-    #[error("the path {0:?} contains a NUL, which a file name cannot have")]
-    Nul(String),
+    #[error("its path contains a NUL, which a file name cannot have")]
+    Nul,
     /// Longer than [`MAX_PATH_LEN`].
-    #[error("a path of {0} bytes; the maximum is {MAX_PATH_LEN}")]
+    #[error("its path has {0} bytes; the maximum is {MAX_PATH_LEN}")]
     TooLong(usize),
     /// A component longer than [`MAX_COMPONENT_LEN`].
-    #[error("a path with a component of {0} bytes; the maximum is {MAX_COMPONENT_LEN}")]
+    #[error("its path has a component of {0} bytes; the maximum is {MAX_COMPONENT_LEN}")]
     ComponentTooLong(usize),
-    /// Not UTF-8.
-    #[error("the path is not UTF-8")]
-    NotUtf8,
 }
 
 impl RelativePath {
     /// Checks `path`.
-    pub fn new(path: impl Into<String>) -> Result<RelativePath, PathError> {
+    pub fn new(path: impl Into<Vec<u8>>) -> Result<RelativePath, PathError> {
         let path = path.into();
         if path.is_empty() {
             return Err(PathError::Empty);
@@ -61,42 +56,50 @@ impl RelativePath {
         if path.len() > MAX_PATH_LEN {
             return Err(PathError::TooLong(path.len()));
         }
-        if path.contains('\0') {
-            return Err(PathError::Nul(path));
+        if path.contains(&0) {
+            return Err(PathError::Nul);
         }
-        if path.starts_with('/') {
-            return Err(PathError::Absolute(path));
+        if path.starts_with(b"/") {
+            return Err(PathError::Absolute);
         }
-        for component in path.split('/') {
+        for component in path.split(|byte| *byte == b'/') {
             match component {
-                "" => return Err(PathError::EmptyComponent(path)),
-                "." => return Err(PathError::Current(path)),
-                ".." => return Err(PathError::Parent(path)),
+                b"" => return Err(PathError::EmptyComponent),
+                b"." => return Err(PathError::Current),
+                b".." => return Err(PathError::Parent),
                 long if long.len() > MAX_COMPONENT_LEN => {
                     return Err(PathError::ComponentTooLong(long.len()));
                 }
                 _ => {}
             }
         }
-        Ok(RelativePath(path))
+        Ok(RelativePath(path.into()))
     }
 
-    /// The text.
-    pub fn as_str(&self) -> &str {
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
     /// The components, outermost first; at least one.
-    pub fn components(&self) -> impl Iterator<Item = &str> {
-        self.0.split('/')
+    pub fn components(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.split(|byte| *byte == b'/')
+    }
+
+    /// The path of the folder that it is in, empty for the topmost, and its own name there.
+    pub fn split(&self) -> (&[u8], &[u8]) {
+        match self.0.iter().rposition(|byte| *byte == b'/') {
+            Some(at) => (&self.0[..at], &self.0[at + 1..]),
+            None => (&[], &self.0),
+        }
     }
 
     /// Whether `other` lies below this path, so that this one cannot be a file beside it.
     pub fn is_above(&self, other: &RelativePath) -> bool {
         other
             .0
-            .strip_prefix(self.0.as_str())
-            .is_some_and(|rest| rest.starts_with('/'))
+            .strip_prefix(self.as_bytes())
+            .is_some_and(|rest| rest.starts_with(b"/"))
     }
 }
 
@@ -116,27 +119,28 @@ impl PartialOrd for RelativePath {
 /// Quoted, so that it can be shown anywhere.
 impl fmt::Debug for RelativePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
+        f.write_str(&quoted(&self.0))
     }
+}
+
+/// Bytes of somebody else's path for a terminal: in quotes, control characters and what is not UTF-8
+/// escaped.
+pub fn quoted(path: &[u8]) -> String {
+    let mut text = String::from("\"");
+    for part in path.utf8_chunks() {
+        text.extend(part.valid().escape_debug());
+        for byte in part.invalid() {
+            text.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    text.push('"');
+    text
 }
 
 impl AsRef<std::path::Path> for RelativePath {
     fn as_ref(&self) -> &std::path::Path {
-        self.0.as_ref()
-    }
-}
-
-impl TryFrom<String> for RelativePath {
-    type Error = PathError;
-
-    fn try_from(path: String) -> Result<RelativePath, PathError> {
-        RelativePath::new(path)
-    }
-}
-
-impl From<RelativePath> for String {
-    fn from(path: RelativePath) -> String {
-        path.0
+        use std::os::unix::ffi::OsStrExt;
+        std::ffi::OsStr::from_bytes(&self.0).as_ref()
     }
 }
 
@@ -149,22 +153,26 @@ mod tests {
     #[test]
     fn unsafe_paths_are_refused_with_their_reason() {
         let refused = |path: &str| RelativePath::new(path).unwrap_err();
-        let own = |path: &str| path.to_string();
         assert_eq!(refused(""), PathError::Empty);
-        assert_eq!(
-            refused("/etc/passwd"),
-            PathError::Absolute(own("/etc/passwd"))
-        );
-        assert_eq!(refused(".."), PathError::Parent(own("..")));
-        assert_eq!(refused("a/../../b"), PathError::Parent(own("a/../../b")));
-        assert_eq!(refused("./a"), PathError::Current(own("./a")));
-        assert_eq!(refused("a//b"), PathError::EmptyComponent(own("a//b")));
-        assert_eq!(refused("a/"), PathError::EmptyComponent(own("a/")));
-        assert_eq!(refused("a\0b"), PathError::Nul(own("a\0b")));
+        assert_eq!(refused("/etc/passwd"), PathError::Absolute);
+        assert_eq!(refused(".."), PathError::Parent);
+        assert_eq!(refused("a/../../b"), PathError::Parent);
+        assert_eq!(refused("./a"), PathError::Current);
+        assert_eq!(refused("a//b"), PathError::EmptyComponent);
+        assert_eq!(refused("a/"), PathError::EmptyComponent);
+        assert_eq!(refused("a\0b"), PathError::Nul);
         assert_eq!(refused(&"x".repeat(256)), PathError::ComponentTooLong(256));
         assert_eq!(refused(&"x/".repeat(2048)), PathError::TooLong(4096));
         assert!(RelativePath::new("...").is_ok() && RelativePath::new("a/..b/c.").is_ok());
-        assert!(!refused("../\u{1b}[2J").to_string().contains('\u{1b}'));
+    }
+
+    #[test]
+    fn a_path_for_a_terminal_moves_no_cursor_and_says_what_is_not_text() {
+        let path = RelativePath::new(b"a\x1b[2J\xff\"\xc3\xbc".to_vec()).unwrap();
+        assert_eq!(format!("{path:?}"), "\"a\\u{1b}[2J\\xff\\\"\u{fc}\"");
+        assert_eq!(path.split(), (&b""[..], path.as_bytes()));
+        let path = RelativePath::new("a/b/c").unwrap();
+        assert_eq!(path.split(), (&b"a/b"[..], &b"c"[..]));
     }
 
     proptest! {

@@ -31,7 +31,7 @@ use crate::{ChunkSize, MAX_CONTENT_LEN};
 
 /// The maximum number of hashes in a proof: the height of the tree of [`MAX_CONTENT_LEN`] over the
 /// smallest chunks.
-pub const MAX_SIBLINGS: usize = 44;
+pub const MAX_SIBLINGS: usize = 46;
 
 /// The hashes of the subtrees beside a chunk's path, from the chunk up to the root.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -354,10 +354,10 @@ mod tests {
 
     #[test]
     fn a_proof_taller_than_any_tree_is_refused() {
-        let bytes = vec![45; 1 + 45 * 32];
+        let bytes = vec![47; 1 + 47 * 32];
         assert_eq!(
             Proof::decode(&bytes),
-            Err(DecodeProofError::TooManySiblings(45))
+            Err(DecodeProofError::TooManySiblings(47))
         );
         assert_eq!(Proof::decode(&[1; 32]), Err(DecodeProofError::Truncated));
         assert_eq!(Proof::decode(&[]), Err(DecodeProofError::Truncated));

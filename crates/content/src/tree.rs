@@ -160,6 +160,47 @@ impl ChunkTree {
         Ok(Proof::from_siblings(siblings.collect()))
     }
 
+    /// As [`ChunkTree::proof`], for chunks smaller than the groups: hashes anew the bytes of the
+    /// group that the chunk lies in. The proof is as good as they are.
+    pub fn proof_within(
+        &self,
+        index: u64,
+        chunk_size: ChunkSize,
+        group: &[u8],
+    ) -> Result<Proof, ProofError> {
+        if chunk_size >= self.group {
+            return self.proof(index, chunk_size);
+        }
+        let count = chunk_size.count(self.content_len);
+        let inner = u32::from(self.group.code() - chunk_size.code());
+        let at = index >> inner;
+        let range = self.group.range(at, self.content_len);
+        let Some(range) = range.filter(|range| range.end - range.start == group.len() as u64)
+        else {
+            return Err(ProofError::NoSuchChunk { index, count });
+        };
+        if index >= count {
+            return Err(ProofError::NoSuchChunk { index, count });
+        }
+        let parts = group.chunks(chunk_size.bytes() as usize).enumerate();
+        let hashed = parts.map(|(place, part)| {
+            let mut hasher = Hasher::new();
+            hasher.set_input_offset(range.start + ((place as u64) << chunk_size.code()));
+            hasher.update(part).finalize_non_root()
+        });
+        let within = levels_over(hashed.collect());
+        let sibling = |level: u32, index: u64| {
+            let (levels, level, first) = match level.checked_sub(inner) {
+                Some(above) => (&self.levels, above, 0),
+                None => (&within, level, at << (inner - level)),
+            };
+            let index = usize::try_from(index - first).ok()?;
+            levels.get(level as usize)?.get(index).copied()
+        };
+        let siblings = Path::new(index, count).filter_map(|step| sibling(step.level, step.sibling));
+        Ok(Proof::from_siblings(siblings.collect()))
+    }
+
     /// Encodes the tree for a cache on disk, 32 bytes for each group (content.md section 5).
     ///
     /// The record does not name its file: the caller must note that (path, length, modification

@@ -21,7 +21,7 @@ impl Provider {
     fn new(len: u64) -> Provider {
         let mut rng = SeededRng::new(len);
         let bytes: Vec<u8> = (0..len).map(|_| rng.next_word() as u8).collect();
-        let tree = ChunkTree::from_reader(&bytes[..], ChunkSize::MIN, &mut |_| {}).unwrap();
+        let tree = ChunkTree::from_reader(&bytes[..], ChunkSize::GROUP, &mut |_| {}).unwrap();
         Provider { bytes, tree }
     }
 
@@ -71,15 +71,41 @@ fn a_download_in_order_confirms_its_length_with_the_last_chunk() {
         (None, None)
     );
     for index in 0..4 {
-        assert_eq!(assembly.missing_chunks(ChunkSize::MIN).next(), Some(index));
+        assert_eq!(
+            assembly.missing_chunks(ChunkSize::GROUP).next(),
+            Some(index)
+        );
         assert_eq!(assembly.confirmed_len(), None);
-        provider.give(&mut assembly, ChunkSize::MIN, index);
+        provider.give(&mut assembly, ChunkSize::GROUP, index);
         assert_eq!(assembly.expected_len(), Some(provider.len()));
         assert_eq!(assembly.deliverable().end, assembly.verified_bytes());
     }
     assert_eq!(assembly.confirmed_len(), Some(provider.len()));
     assert!(assembly.is_complete());
-    assert_eq!(assembly.missing_chunks(ChunkSize::MIN).next(), None);
+    assert_eq!(assembly.missing_chunks(ChunkSize::GROUP).next(), None);
+}
+
+#[test]
+fn what_another_state_has_verified_counts_where_it_belongs_and_fits() {
+    let provider = Provider::new(3 * SMALL + 5);
+    let (root, end) = (provider.tree.root(), provider.len());
+    let host = Assembly::new(root, 1 << 40);
+    let offer = |index, claimed| provider.offer(&host, ChunkSize::MIN, index, claimed, |_| {});
+    let last = offer(3, end).unwrap();
+
+    let mut program = Assembly::new(root, 1 << 40);
+    let again = program.check_again(&last).unwrap();
+    assert!(program.commit(again));
+    assert_eq!(program.confirmed_len(), Some(end));
+    assert_eq!(program.check_again(&last), Err(Refusal::Duplicate));
+    let false_length = program.check_again(&offer(0, end - 1).unwrap());
+    assert!(matches!(false_length, Err(Refusal::FalseLength { .. })));
+
+    let other = Assembly::new(Guid([7; 32]), 1 << 40);
+    let foreign = other.check_again(&last);
+    assert_eq!(foreign, Err(VerifyError::RootMismatch.into()));
+    let small = Assembly::new(root, SMALL).check_again(&last);
+    assert!(matches!(small, Err(Refusal::AboveLimit { .. })));
 }
 
 #[test]
@@ -88,7 +114,7 @@ fn empty_content_is_complete_from_its_name() {
     let mut assembly = Assembly::new(provider.tree.root(), 0);
     assert!(assembly.is_complete());
     assert_eq!(assembly.missing().count(), 0);
-    let offer = provider.offer(&assembly, ChunkSize::MIN, 0, 0, |_| {});
+    let offer = provider.offer(&assembly, ChunkSize::GROUP, 0, 0, |_| {});
     assert_eq!(offer, Err(Refusal::Duplicate));
     assert_eq!(Assembly::decode(&assembly.encode()), Ok(assembly.clone()));
     assembly.note_delivered(9);
@@ -103,12 +129,12 @@ fn true_chunks_under_a_false_length_are_kept() {
     // of sixteen.
     let lie = 8 * SMALL;
     let verified = provider
-        .offer(&assembly, ChunkSize::MIN, 0, lie, |_| {})
+        .offer(&assembly, ChunkSize::GROUP, 0, lie, |_| {})
         .unwrap();
     assert!(assembly.commit(verified));
     assert_eq!(assembly.expected_len(), Some(lie));
     assert_eq!(assembly.proven_len(), 4 * SMALL + 1..=8 * SMALL);
-    let wild = provider.offer(&assembly, ChunkSize::MIN, 1, 16 * SMALL, |_| {});
+    let wild = provider.offer(&assembly, ChunkSize::GROUP, 1, 16 * SMALL, |_| {});
     assert_eq!(
         wild,
         Err(Refusal::FalseLength {
@@ -117,8 +143,8 @@ fn true_chunks_under_a_false_length_are_kept() {
         })
     );
 
-    provider.give(&mut assembly, ChunkSize::MIN, 1);
-    provider.give(&mut assembly, ChunkSize::MIN, 2);
+    provider.give(&mut assembly, ChunkSize::GROUP, 1);
+    provider.give(&mut assembly, ChunkSize::GROUP, 2);
     assert_eq!(
         assembly.expected_len(),
         Some(provider.len()),
@@ -126,7 +152,7 @@ fn true_chunks_under_a_false_length_are_kept() {
     );
     assert_eq!(assembly.claimed_lens().count(), 2);
 
-    provider.give(&mut assembly, ChunkSize::MIN, 5);
+    provider.give(&mut assembly, ChunkSize::GROUP, 5);
     assert_eq!(assembly.confirmed_len(), Some(provider.len()));
     assert!(
         assembly.verified().contains(&(0..SMALL)),
@@ -136,7 +162,7 @@ fn true_chunks_under_a_false_length_are_kept() {
         assembly.missing().collect::<Vec<_>>(),
         vec![3 * SMALL..5 * SMALL]
     );
-    let again = provider.offer(&assembly, ChunkSize::MIN, 3, lie, |_| {});
+    let again = provider.offer(&assembly, ChunkSize::GROUP, 3, lie, |_| {});
     assert!(matches!(again, Err(Refusal::FalseLength { .. })));
 }
 
@@ -145,7 +171,7 @@ fn a_withdrawn_claim_leaves_chunks_to_request() {
     let provider = Provider::new(3 * SMALL);
     let mut assembly = Assembly::new(provider.tree.root(), 1 << 40);
     for index in 0..2 {
-        let verified = provider.offer(&assembly, ChunkSize::MIN, index, 4 * SMALL, |_| {});
+        let verified = provider.offer(&assembly, ChunkSize::GROUP, index, 4 * SMALL, |_| {});
         if let Ok(verified) = verified {
             assert!(assembly.commit(verified));
         }
@@ -154,7 +180,9 @@ fn a_withdrawn_claim_leaves_chunks_to_request() {
     assembly.withdraw_claim(4 * SMALL);
     assert_eq!(assembly.expected_len(), None);
     assert_eq!(
-        assembly.missing_chunks(ChunkSize::MIN).collect::<Vec<_>>(),
+        assembly
+            .missing_chunks(ChunkSize::GROUP)
+            .collect::<Vec<_>>(),
         [2]
     );
 }
@@ -163,7 +191,7 @@ fn a_withdrawn_claim_leaves_chunks_to_request() {
 fn offers_above_the_limit_are_refused() {
     let provider = Provider::new(2 * SMALL);
     let assembly = Assembly::new(provider.tree.root(), 2 * SMALL - 1);
-    let offer = provider.offer(&assembly, ChunkSize::MIN, 0, provider.len(), |_| {});
+    let offer = provider.offer(&assembly, ChunkSize::GROUP, 0, provider.len(), |_| {});
     assert_eq!(
         offer,
         Err(Refusal::AboveLimit {
@@ -172,7 +200,7 @@ fn offers_above_the_limit_are_refused() {
         })
     );
     let unlimited = Assembly::new(provider.tree.root(), u64::MAX);
-    let offer = provider.offer(&unlimited, ChunkSize::MIN, 0, u64::MAX, |_| {});
+    let offer = provider.offer(&unlimited, ChunkSize::GROUP, 0, u64::MAX, |_| {});
     assert!(matches!(offer, Err(Refusal::AboveLimit { .. })));
 }
 
@@ -181,7 +209,7 @@ fn a_chunk_of_another_content_is_not_committed() {
     let (provider, other) = (Provider::new(SMALL + 1), Provider::new(SMALL + 2));
     let assembly = Assembly::new(provider.tree.root(), 1 << 40);
     let verified = provider
-        .offer(&assembly, ChunkSize::MIN, 0, provider.len(), |_| {})
+        .offer(&assembly, ChunkSize::GROUP, 0, provider.len(), |_| {})
         .unwrap();
     let mut of_other = Assembly::new(other.tree.root(), 1 << 40);
     assert!(!of_other.commit(verified));
@@ -194,7 +222,7 @@ fn claims_are_bounded_in_number() {
     let mut assembly = Assembly::new(provider.tree.root(), 1 << 40);
     for index in 0..30 {
         let lie = provider.len() + 1 + index;
-        if let Ok(verified) = provider.offer(&assembly, ChunkSize::MIN, index, lie, |_| {}) {
+        if let Ok(verified) = provider.offer(&assembly, ChunkSize::GROUP, index, lie, |_| {}) {
             assert!(assembly.commit(verified));
         }
     }
@@ -327,12 +355,12 @@ proptest! {
         // An honest provider alone completes it, requested for the first missing chunk each time.
         // If planning follows a lie, that chunk may not exist: its claim is then withdrawn.
         let mut rounds = 0;
-        let next = |assembly: &Assembly| assembly.missing_chunks(ChunkSize::MIN).next();
+        let next = |assembly: &Assembly| assembly.missing_chunks(ChunkSize::GROUP).next();
         while let Some(index) = next(&assembly) {
             rounds += 1;
             prop_assert!(rounds < 40, "{:?}", assembly);
-            if index < ChunkSize::MIN.count(len) {
-                provider.give(&mut assembly, ChunkSize::MIN, index);
+            if index < ChunkSize::GROUP.count(len) {
+                provider.give(&mut assembly, ChunkSize::GROUP, index);
             } else {
                 assembly.withdraw_claim(assembly.expected_len().unwrap());
             }
@@ -347,10 +375,10 @@ proptest! {
     ) {
         let provider = Provider::new(len);
         let mut assembly = Assembly::new(provider.tree.root(), 1 << 40);
-        let last = ChunkSize::MIN.last_index(len);
+        let last = ChunkSize::GROUP.last_index(len);
         let has = |index: u64| index == last || have[index as usize];
         for index in (0..=last).filter(|index| has(*index)) {
-            provider.give(&mut assembly, ChunkSize::MIN, index);
+            provider.give(&mut assembly, ChunkSize::GROUP, index);
         }
         let size = ChunkSize::from_code(code).unwrap();
         let per_chunk = size.bytes() / SMALL;
@@ -442,7 +470,7 @@ fn a_proof_for_the_wrong_chunk_size_is_refused() {
     let assembly = Assembly::new(provider.tree.root(), 1 << 40);
     let data = &provider.bytes[..2 * SMALL as usize];
     let chunk_size = ChunkSize::from_bytes(2 * SMALL).unwrap();
-    let proof: Proof = provider.tree.proof(0, ChunkSize::MIN).unwrap();
+    let proof: Proof = provider.tree.proof(0, ChunkSize::GROUP).unwrap();
     let offer = Offer {
         chunk_size,
         index: 0,

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use whimbrel_content::{
-    Assembly, ChunkSize, ChunkTree, Folder, Offer, Proof, proven_length, verify_chunk,
+    Assembly, ChunkSize, ChunkTree, Folder, Kind, Offer, Proof, proven_length, verify_chunk,
 };
 use whimbrel_core::Guid;
 
@@ -54,7 +54,7 @@ fn content(len: u64) -> Vec<u8> {
 }
 
 fn tree(len: u64) -> ChunkTree {
-    ChunkTree::from_reader(&content(len)[..], ChunkSize::MIN, &mut |_| {}).unwrap()
+    ChunkTree::from_reader(&content(len)[..], ChunkSize::GROUP, &mut |_| {}).unwrap()
 }
 
 #[test]
@@ -97,22 +97,43 @@ fn proofs_are_as_published_and_verify() {
 
 #[test]
 fn folders_are_as_published() {
-    let mut files = 0;
+    let mut paths = Vec::new();
     for vector in vectors("folder") {
-        let manifest = vector.bytes("manifest");
-        assert_eq!(
-            Guid(*blake3::hash(&manifest).as_bytes()),
-            vector.guid("name")
-        );
-        let folder = Folder::decode(&manifest).unwrap();
-        assert_eq!(folder.encode(), manifest);
-        for entry in folder.entries() {
-            assert_eq!(tree(entry.length).root(), entry.content);
-            assert_eq!(entry.executable, entry.path.as_str() == "bin/run");
-            files += 1;
+        let bytes = vector.bytes("listing");
+        assert_eq!(Guid(*blake3::hash(&bytes).as_bytes()), vector.guid("name"));
+        let listing = Folder::decode(&bytes).unwrap();
+        assert_eq!(listing.refused, []);
+        assert_eq!(listing.folder.encode(), bytes);
+        for entry in listing.folder.entries() {
+            assert_eq!(entry.modified.seconds, -1);
+            assert_eq!(
+                entry.mode & 0o100 != 0,
+                entry.path.as_bytes() != b"notes.txt" && entry.path.as_bytes() != b"bin-old/\xff"
+            );
+            match &entry.kind {
+                Kind::File {
+                    length, content, ..
+                } => {
+                    assert_eq!(tree(*length).root(), *content);
+                }
+                Kind::Folder => {}
+                Kind::Link { target } => assert_eq!(&target[..], b"../notes.txt"),
+            }
+            paths.push(entry.path.as_bytes().to_vec());
+        }
+        for pack in listing.folder.packs() {
+            assert_eq!(tree(pack.length.into()).root(), pack.content);
         }
     }
-    assert_eq!(files, 3);
+    let expected: [&[u8]; 6] = [
+        b"bin",
+        b"bin/link",
+        b"bin/run",
+        b"bin-old/\xff",
+        b"empty",
+        b"notes.txt",
+    ];
+    assert_eq!(paths, expected);
 }
 
 #[test]
@@ -138,11 +159,11 @@ fn download_records_are_as_published() {
             .split(',')
             .filter_map(|index| index.parse().ok())
         {
-            let range = ChunkSize::MIN.range(index, len).unwrap();
+            let range = ChunkSize::GROUP.range(index, len).unwrap();
             let data = &bytes[range.start as usize..range.end as usize];
-            let proof = tree.proof(index, ChunkSize::MIN).unwrap();
+            let proof = tree.proof(index, ChunkSize::GROUP).unwrap();
             let offer = Offer {
-                chunk_size: ChunkSize::MIN,
+                chunk_size: ChunkSize::GROUP,
                 index,
                 claimed_len: len,
                 data,

@@ -90,7 +90,7 @@ fn the_name_is_the_blake3_hash_at_every_edge_length_and_every_chunk_verifies() {
     for len in edge_lengths() {
         let bytes = &all[..len as usize];
         let expected = Guid(*blake3::hash(bytes).as_bytes());
-        for group in [ChunkSize::MIN, ChunkSize::DEFAULT, ChunkSize::MAX] {
+        for group in [ChunkSize::GROUP, ChunkSize::DEFAULT, ChunkSize::MAX] {
             let tree = tree(bytes, group);
             assert_eq!((tree.root(), tree.content_len()), (expected, len));
             for size in ChunkSize::all().filter(|size| *size >= group) {
@@ -132,8 +132,8 @@ fn proofs_are_those_of_the_blake3_papers_recursion() {
         1100 * KIB,
     ] {
         let bytes = &all[..len as usize];
-        let tree = tree(bytes, ChunkSize::MIN);
-        for size in [ChunkSize::MIN, ChunkSize::from_bytes(128 * KIB).unwrap()] {
+        let tree = tree(bytes, ChunkSize::GROUP);
+        for size in [ChunkSize::GROUP, ChunkSize::from_bytes(128 * KIB).unwrap()] {
             for index in 0..size.count(len) {
                 let mut siblings = Vec::new();
                 reference_proof(bytes, 0, index * size.bytes(), size.bytes(), &mut siblings);
@@ -162,7 +162,7 @@ fn two_groups_join_to_the_root() {
         .update(right)
         .finalize_non_root();
     assert_eq!(
-        tree(&bytes, ChunkSize::MIN).root().as_bytes(),
+        tree(&bytes, ChunkSize::GROUP).root().as_bytes(),
         merge_subtrees_root(&left, &right, Mode::Hash).as_bytes()
     );
 }
@@ -182,11 +182,11 @@ fn short_reads_and_failing_reads_are_handled() {
     }
     let bytes = content(300 * KIB + 5, 4);
     let mut seen = Vec::new();
-    let read = ChunkTree::from_reader(Stuttering(&bytes, 0), ChunkSize::MIN, &mut |at| {
+    let read = ChunkTree::from_reader(Stuttering(&bytes, 0), ChunkSize::GROUP, &mut |at| {
         seen.push(at)
     })
     .unwrap();
-    assert_eq!(read, tree(&bytes, ChunkSize::MIN));
+    assert_eq!(read, tree(&bytes, ChunkSize::GROUP));
     assert_eq!(
         seen,
         [64 * KIB, 128 * KIB, 192 * KIB, 256 * KIB, 300 * KIB + 5]
@@ -198,13 +198,13 @@ fn short_reads_and_failing_reads_are_handled() {
             Err(std::io::ErrorKind::PermissionDenied.into())
         }
     }
-    assert!(ChunkTree::from_reader(Failing, ChunkSize::MIN, &mut |_| {}).is_err());
+    assert!(ChunkTree::from_reader(Failing, ChunkSize::GROUP, &mut |_| {}).is_err());
 }
 
 #[test]
 fn proofs_of_smaller_chunks_and_past_the_end_are_refused() {
     let tree = tree(&content(3 * 1024 * KIB, 5), ChunkSize::DEFAULT);
-    assert!(tree.proof(0, ChunkSize::MIN).is_err());
+    assert!(tree.proof(0, ChunkSize::GROUP).is_err());
     assert!(tree.proof(3, ChunkSize::DEFAULT).is_err());
     assert!(tree.proof(u64::MAX, ChunkSize::MAX).is_err());
     assert!(tree.proof(0, ChunkSize::MAX).unwrap().is_empty());
@@ -216,7 +216,7 @@ fn claims_beyond_the_limit_and_impossible_indices_are_refused_without_hashing() 
         verify_chunk(
             Guid::NONE,
             len,
-            ChunkSize::MIN,
+            ChunkSize::GROUP,
             index,
             data,
             &Proof::default(),
@@ -271,7 +271,7 @@ proptest! {
         (bytes, size, index) in sample(), place: u64, what in 0u8..3, bit in 0u8..8,
     ) {
         let len = bytes.len() as u64;
-        let tree = tree(&bytes, ChunkSize::MIN);
+        let tree = tree(&bytes, ChunkSize::GROUP);
         let mut data = chunk(&bytes, size, index).to_vec();
         let mut root = tree.root();
         let mut encoded = Vec::new();
@@ -291,7 +291,7 @@ proptest! {
     #[test]
     fn a_chunk_passes_at_no_other_index((bytes, size, index) in sample(), other: u64) {
         let len = bytes.len() as u64;
-        let tree = tree(&bytes, ChunkSize::MIN);
+        let tree = tree(&bytes, ChunkSize::GROUP);
         let other = other % (size.count(len) + 2);
         prop_assume!(other != index);
         for proof in [tree.proof(index, size).unwrap(), tree.proof(other, size).unwrap_or_default()] {
@@ -301,7 +301,7 @@ proptest! {
 
     #[test]
     fn a_truncated_or_lengthened_proof_is_refused((bytes, size, index) in sample(), hashes in 0usize..12) {
-        let tree = tree(&bytes, ChunkSize::MIN);
+        let tree = tree(&bytes, ChunkSize::GROUP);
         let true_proof = tree.proof(index, size).unwrap();
         prop_assume!(hashes != true_proof.len());
         let mut encoded = Vec::new();
@@ -320,7 +320,7 @@ proptest! {
         (bytes, size, index) in sample(), claim in 0u64..1500 * KIB, near in -2i64..=2, how in 0u8..3,
     ) {
         let len = bytes.len() as u64;
-        let tree = tree(&bytes, ChunkSize::MIN);
+        let tree = tree(&bytes, ChunkSize::GROUP);
         let range = size.range(index, len).unwrap();
         let claim = match how {
             0 => claim,
@@ -350,7 +350,7 @@ proptest! {
     #[test]
     fn random_chunks_and_proofs_are_refused_without_panic(
         len: u64, index: u64, shift in 0u32..64, code in 16u8..=22,
-        data in prop::collection::vec(any::<u8>(), 0..200), hashes in 0u8..=44,
+        data in prop::collection::vec(any::<u8>(), 0..200), hashes in 0u8..=46,
     ) {
         let mut encoded = vec![0xa5; 1 + usize::from(hashes) * 32];
         encoded[0] = hashes;
@@ -394,7 +394,7 @@ proptest! {
 
 #[test]
 fn a_cached_tree_whose_hashes_do_not_lead_to_its_name_is_refused_even_with_a_right_checksum() {
-    let mut record = tree(&content(200 * KIB, 6), ChunkSize::MIN).encode();
+    let mut record = tree(&content(200 * KIB, 6), ChunkSize::GROUP).encode();
     let body_end = record.len() - 32;
     record[body_end - 1] ^= 1;
     let checksum = blake3::hash(&record[..body_end]);

@@ -228,7 +228,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn the_fib_is_always_what_the_routes_say(steps in prop::collection::vec(step(), 1..80)) {
+    fn the_fib_always_follows_from_the_routes(steps in prop::collection::vec(step(), 1..80)) {
         let (mut rib, mut fib) = (Rib::new(RibLimits::default()), Fib::new());
         let mut model: BTreeMap<(Name, RouteKey), Route> = BTreeMap::new();
         for step in steps {

@@ -288,7 +288,7 @@ proptest! {
     /// The disk store behaves like the memory store, except for batches that it reports as not
     /// written. A restart or crash at any moment loses nothing that it has accepted.
     #[test]
-    fn the_disk_store_keeps_what_it_has_taken(steps in steps()) {
+    fn the_disk_store_keeps_accepted_records(steps in steps()) {
         let disk = Disk::default();
         let mut store = disk.open().unwrap();
         let (mut twin, mut now_ms, mut broken) = (MemoryStore::new(LIMITS), EPOCH, false);

@@ -148,7 +148,7 @@ fn issued(keychain: &Keychain, key: &Name, version: u64) -> Certificate {
 }
 
 #[test]
-fn the_newest_certificate_from_somebody_else_is_the_default_unless_another_is_chosen() {
+fn the_newest_certificate_of_another_issuer_is_the_default_unless_another_is_chosen() {
     let (_folder, mut keychain) = empty();
     let key = generate(&mut keychain, "/site/alice", 1);
     let own = keychain
@@ -450,7 +450,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn a_keychain_holds_what_was_put_into_it_and_not_deleted(steps in prop::collection::vec(step(), 0..16)) {
+    fn a_keychain_holds_everything_added_and_not_deleted(steps in prop::collection::vec(step(), 0..16)) {
         let (_folder, mut keychain) = empty();
         let mut model: Vec<(Name, Name)> = Vec::new();
         let identity = |number: u8| name(&format!("/id/{number}"));

@@ -186,8 +186,13 @@ impl PathMtu {
             if missing >= HOLE_FRAMES && self.rounds >= HOLE_ROUNDS {
                 return self.fall(now);
             }
-            // With little traffic to the neighbour, the proof by data alone would take long.
-            self.checks = (HOLE_FRAMES.saturating_sub(missing) as u32).min(1 << self.rounds.min(4));
+            // With little traffic to the neighbour, the proof by data alone would take long. A single
+            // frame is sent again anyway, and that serves as a probe: on a thin link, where few are
+            // under way, each loss would otherwise cost further large frames.
+            self.checks = match missing {
+                1 => 0,
+                _ => (HOLE_FRAMES.saturating_sub(missing) as u32).min(1 << self.rounds.min(4)),
+            };
         }
         false
     }

@@ -191,7 +191,7 @@ proptest! {
     /// The properties hold under loss up to a half, reordering, duplication, corruption, closed
     /// windows, outages, changes of MTU and restarts of either side.
     #[test]
-    fn what_is_acknowledged_was_received_intact_and_once_and_everything_is_delivered(
+    fn acknowledged_chunks_arrived_intact_and_once_and_everything_is_delivered(
         seed: u64,
         a in path(),
         b in path(),

@@ -217,7 +217,7 @@ proptest! {
     /// packet sent while both ends recover losses arrives, or its sender is told that it was
     /// abandoned.
     #[test]
-    fn what_is_sent_comes_once_or_is_given_up(
+    fn every_packet_arrives_once_or_is_abandoned(
         seed: u64, reliability in reliability(), smallest in prop_oneof![Just(0usize), Just(46)],
         paths in [path(true, false, false), path(true, false, false)],
         acts in prop::collection::vec((0u64..60, calm_act()), 1..60),

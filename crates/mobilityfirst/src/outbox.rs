@@ -8,7 +8,7 @@ use whimbrel_link::{Hop, Lane};
 
 use crate::chunk::{Chunk, Flow};
 use crate::links::ChunkToSend;
-use crate::wire::{HoldMode, Request, Transport, TransportKind, UpperProtocol};
+use crate::wire::{ChunkRanges, HoldMode, Request, Transport, TransportKind, UpperProtocol};
 
 /// Bytes that a flow sends before it is the turn of another.
 const TURN_BYTES: u64 = 64 << 10;
@@ -312,12 +312,23 @@ impl Outbox {
         let queued = of_client.flat_map(|(_, of_flow)| &of_flow.queued);
         let carried = self.carrying.values();
         let carried = carried.filter(|it| it.chunk.header.destination == *client);
-        for data in queued.chain(carried).filter_map(|it| it.chunk.data()) {
-            if data.content == request.content && data.chunk_log2 == request.chunk_log2 {
-                request
-                    .chunks
-                    .remove_range(data.index..data.index.saturating_add(1));
-            }
+        let of_content = queued.chain(carried).filter_map(|it| it.chunk.data());
+        let of_content = of_content.filter(|data| data.content == request.content);
+        let under_way: Vec<(u8, u32)> = of_content
+            .map(|data| (data.chunk_log2, data.index))
+            .collect();
+        // Other chunks than are asked for may be under way: the smallest size can say all of them.
+        let smallest = under_way.iter().map(|(log2, _)| *log2).min();
+        let Some(smallest) = smallest.filter(|_| !request.chunks.is_empty()) else {
+            return;
+        };
+        let unit = smallest.min(request.chunk_log2);
+        let asked = core::mem::take(&mut request.chunks);
+        request.chunks = asked.divided(request.chunk_log2 - unit);
+        request.chunk_log2 = unit;
+        for (log2, index) in under_way {
+            let whole = ChunkRanges::from(index..index.saturating_add(1));
+            request.chunks.subtract(&whole.divided(log2 - unit));
         }
     }
 

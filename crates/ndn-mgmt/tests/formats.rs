@@ -349,7 +349,7 @@ proptest! {
     }
 
     #[test]
-    fn elements_that_nobody_knows_are_passed_over(extra in 200u64..60_000, value in prop::collection::vec(any::<u8>(), 0..20)) {
+    fn unknown_elements_are_ignored(extra in 200u64..60_000, value in prop::collection::vec(any::<u8>(), 0..20)) {
         let mut wire = vec![];
         whimbrel_ndn_packet::tlv::write_element(&mut wire, extra, &value);
         let inner = &all_parameters().encode()[2..];

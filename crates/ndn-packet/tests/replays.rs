@@ -182,7 +182,7 @@ impl Model {
 
 proptest! {
     #[test]
-    fn with_room_enough_exactly_what_the_model_accepts_is_accepted(arrivals in arrivals()) {
+    fn with_enough_room_the_guard_accepts_exactly_as_the_model(arrivals in arrivals()) {
         let (mut guard, mut model, mut now) = (guard(1000, 1000), Model::default(), 1_000_000);
         for Arrival { key: number, later, offset, has_time, nonce, sequence } in arrivals {
             now += later;

@@ -74,7 +74,7 @@ fn a_signed_interest_is_signed_over_its_name_without_the_digest() {
 }
 
 #[test]
-fn a_data_keeps_every_field_and_its_digest_covers_what_it_should() {
+fn a_data_keeps_every_field_and_its_digest_covers_the_signed_portion() {
     let data = Data {
         freshness: Duration::from_secs(10),
         final_block_id: Some(Component::segment(3)),

@@ -43,6 +43,11 @@ impl Places {
         self.run.join("host.sock")
     }
 
+    /// The socket of a name server.
+    pub fn gnrs_socket(&self) -> PathBuf {
+        self.run.join("gnrs.sock")
+    }
+
     /// The socket of a router.
     pub fn router_socket(&self) -> PathBuf {
         self.run.join("router.sock")
@@ -59,4 +64,12 @@ pub fn make_folder_of(file: &Path) -> std::io::Result<()> {
             .create(folder),
         _ => Ok(()),
     }
+}
+
+/// A path for JSON, which has no bytes that are not text: those become U+FFFD.
+pub(crate) fn serialize_path<S: serde::Serializer>(
+    path: &Path,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
 }

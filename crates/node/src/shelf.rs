@@ -1,15 +1,17 @@
 //! The publishing side: files on offer, hashed once, read and proven chunk by chunk.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod folder;
+
+use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata};
-use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::io::{self, ErrorKind};
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use whimbrel_content::{
-    ChunkSize, ChunkTree, Entry, Folder, FolderError, HashError, PathError, RelativePath,
-};
+use rustix::io::Errno;
+use whimbrel_content::{ChunkSize, ChunkTree, FolderError, HashError};
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::local::{LocalRequest, Publish, ReadChunk};
 use whimbrel_mobilityfirst::wire::ContentKind;
@@ -20,8 +22,6 @@ use crate::place::make_folder_of;
 const WORTH_CACHING: u64 = 4 << 20;
 /// Hashes that the cache keeps; the oldest go first.
 const MAX_CACHED: usize = 4096;
-/// Folders within folders.
-const MAX_DEPTH: usize = 128;
 /// Longest file name that is suggested to receivers, in bytes.
 const MAX_FILE_NAME: usize = 255;
 
@@ -42,15 +42,7 @@ pub enum ShelfError {
     /// It changed while it was hashed.
     #[error("{} changes while it is read; publish it when nobody writes to it", .0.display())]
     Changing(PathBuf),
-    /// A path that a folder cannot list.
-    #[error("{} cannot be part of a folder: {source}", path.display())]
-    Path {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: PathError,
-    },
-    /// Too many files, or too deep.
+    /// Too many files.
     #[error("{} cannot be published as a folder: {source}", path.display())]
     Folder {
         /// The folder.
@@ -58,9 +50,6 @@ pub enum ShelfError {
         /// Why.
         source: FolderError,
     },
-    /// Folders within folders without end.
-    #[error("{} lies more than {MAX_DEPTH} folders deep", .0.display())]
-    TooDeep(PathBuf),
 }
 
 /// Why a chunk cannot be had.
@@ -130,8 +119,13 @@ impl Stamp {
 }
 
 enum Source {
-    File { path: PathBuf, stamp: Stamp },
+    File {
+        path: PathBuf,
+        stamp: Stamp,
+    },
     Memory(Bytes),
+    /// Files one after the other: the first byte of each, and where it lies.
+    Packed(Vec<(u64, PathBuf, Stamp)>),
 }
 
 struct Item {
@@ -147,13 +141,24 @@ pub struct Shelved {
     /// Its name: what `get` wants.
     pub name: Guid,
     /// Where it lies.
+    #[serde(serialize_with = "crate::place::serialize_path")]
     pub path: PathBuf,
     /// Bytes; of all files together for a folder.
     pub length: u64,
     /// Files; 1 unless it is a folder.
     pub files: usize,
-    /// What was left out of a folder: links, devices, pipes.
-    pub skipped: Vec<PathBuf>,
+    /// What was left out of a folder.
+    pub skipped: Vec<Skipped>,
+}
+
+/// Something that was left out of a folder.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Skipped {
+    /// Where it lies.
+    #[serde(serialize_with = "crate::place::serialize_path")]
+    pub path: PathBuf,
+    /// Why.
+    pub why: String,
 }
 
 /// Everything that one program publishes.
@@ -161,6 +166,8 @@ pub struct Shelved {
 pub struct Shelf {
     items: BTreeMap<Guid, Item>,
     cache: Option<PathBuf>,
+    /// Bytes of packs that are held in memory.
+    held: usize,
 }
 
 /// Told how many bytes of which file have been hashed.
@@ -176,6 +183,7 @@ impl Shelf {
         Shelf {
             items: BTreeMap::new(),
             cache,
+            held: 0,
         }
     }
 
@@ -183,7 +191,8 @@ impl Shelf {
     pub fn add(&mut self, path: &Path, progress: HashProgress<'_>) -> Result<Shelved, ShelfError> {
         let metadata = fs::metadata(path).map_err(|source| read_error(path, source))?;
         if metadata.is_file() {
-            let (name, length) = self.add_file(path, progress)?;
+            let whole = fs::canonicalize(path).map_err(|source| read_error(path, source))?;
+            let (name, length) = self.add_file(whole, progress)?;
             return Ok(Shelved {
                 name,
                 path: path.to_owned(),
@@ -200,10 +209,9 @@ impl Shelf {
 
     fn add_file(
         &mut self,
-        path: &Path,
+        path: PathBuf,
         progress: HashProgress<'_>,
     ) -> Result<(Guid, u64), ShelfError> {
-        let path = fs::canonicalize(path).map_err(|source| read_error(path, source))?;
         let (tree, stamp) = self.hash(&path, progress)?;
         let (name, length) = (tree.root(), tree.content_len());
         let file_name = suggested_name(&path);
@@ -240,12 +248,13 @@ impl Shelf {
         {
             return Ok((tree, stamp));
         }
-        // The smallest groups: whatever chunk size a receiver asks for can be proven.
-        let tree = ChunkTree::from_reader(&file, ChunkSize::MIN, &mut |done| progress(path, done))
-            .map_err(|error| match error {
-                HashError::Read(source) => failed(source),
-                HashError::TooLong => failed(io::ErrorKind::FileTooLarge.into()),
-            })?;
+        // Small groups: chunks of up to 64 KiB are proven with what is read anyway.
+        let tree =
+            ChunkTree::from_reader(&file, ChunkSize::GROUP, &mut |done| progress(path, done))
+                .map_err(|error| match error {
+                    HashError::Read(source) => failed(source),
+                    HashError::TooLong => failed(io::ErrorKind::FileTooLarge.into()),
+                })?;
         let after = Stamp::of(&file.metadata().map_err(failed)?);
         if after != stamp || tree.content_len() != stamp.length {
             return Err(ShelfError::Changing(path.to_owned()));
@@ -257,64 +266,6 @@ impl Shelf {
             }
         }
         Ok((tree, stamp))
-    }
-
-    fn add_folder(
-        &mut self,
-        path: &Path,
-        progress: HashProgress<'_>,
-    ) -> Result<Shelved, ShelfError> {
-        let mut found = Found::default();
-        walk(path, 0, &mut found)?;
-        let mut entries = Vec::new();
-        for file in found.files {
-            let relative = file.strip_prefix(path).unwrap_or(&file);
-            let relative = relative
-                .to_str()
-                .ok_or(PathError::NotUtf8)
-                .and_then(RelativePath::new);
-            let relative = relative.map_err(|source| ShelfError::Path {
-                path: file.clone(),
-                source,
-            })?;
-            let metadata = fs::metadata(&file).map_err(|source| read_error(&file, source))?;
-            let (content, length) = self.add_file(&file, progress)?;
-            entries.push(Entry {
-                path: relative,
-                length,
-                content,
-                executable: metadata.mode() & 0o100 != 0,
-            });
-        }
-        let files = entries.len();
-        let length = entries.iter().map(|entry| entry.length).sum();
-        let folder = Folder::new(entries).map_err(|source| ShelfError::Folder {
-            path: path.to_owned(),
-            source,
-        })?;
-        let manifest = Bytes::from(folder.encode());
-        let tree = ChunkTree::from_reader(&manifest[..], ChunkSize::MIN, &mut |_| {})
-            .map_err(|error| read_error(path, io::Error::other(error)))?;
-        let name = tree.root();
-        let whole = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let file_name = suggested_name(&whole);
-        let source = Source::Memory(manifest);
-        self.items.insert(
-            name,
-            Item {
-                tree,
-                source,
-                kind: ContentKind::Folder,
-                file_name,
-            },
-        );
-        Ok(Shelved {
-            name,
-            path: path.to_owned(),
-            length,
-            files,
-            skipped: found.skipped,
-        })
     }
 
     /// What to tell a host: everything on the shelf.
@@ -329,7 +280,22 @@ impl Shelf {
         })
     }
 
-    /// How many contents there are; a folder counts with each of its files.
+    /// Publishes bytes that no honest program would.
+    #[cfg(test)]
+    pub(crate) fn put(&mut self, bytes: &[u8], kind: ContentKind, file_name: &str) -> Guid {
+        let tree = ChunkTree::from_reader(bytes, ChunkSize::GROUP, &mut |_| {}).unwrap();
+        let name = tree.root();
+        let item = Item {
+            tree,
+            source: Source::Memory(Bytes::copy_from_slice(bytes)),
+            kind,
+            file_name: file_name.to_owned(),
+        };
+        self.items.insert(name, item);
+        name
+    }
+
+    /// How many contents there are; a folder counts with its packs and each of its larger files.
     pub fn len(&self) -> usize {
         self.items.len()
     }
@@ -359,16 +325,28 @@ impl Shelf {
         let range = chunk_size
             .range(index.into(), item.tree.content_len())
             .ok_or_else(no_such_chunk)?;
-        let proof = item
-            .tree
-            .proof(index.into(), chunk_size)
+        let (tree, length) = (&item.tree, item.tree.content_len());
+        // What is smaller than a group is proven with the group's bytes.
+        let group = tree.group().max(chunk_size);
+        let within = group
+            .range(group.index_of(range.start), length)
+            .ok_or_else(no_such_chunk)?;
+        let data = match &item.source {
+            Source::Memory(bytes) => bytes.slice(within.start as usize..within.end as usize),
+            Source::File { path, stamp } => {
+                let mut data = Vec::new();
+                read_file(path, stamp, within.clone(), &mut data)?;
+                data.into()
+            }
+            Source::Packed(files) => read_packed(files, within.start, within.end)?.into(),
+        };
+        let proof = tree
+            .proof_within(index.into(), chunk_size, &data)
             .map_err(|_| no_such_chunk())?;
         let mut encoded = Vec::with_capacity(proof.encoded_len());
         proof.encode(&mut encoded);
-        let data = match &item.source {
-            Source::Memory(bytes) => bytes.slice(range.start as usize..range.end as usize),
-            Source::File { path, stamp } => read_file(path, stamp, range.start, range.end)?,
-        };
+        let from = (range.start - within.start) as usize;
+        let data = data.slice(from..from + (range.end - range.start) as usize);
         Ok(ReadChunk {
             proof: encoded.into(),
             data,
@@ -376,7 +354,13 @@ impl Shelf {
     }
 }
 
-fn read_file(path: &Path, stamp: &Stamp, start: u64, end: u64) -> Result<Bytes, ReadError> {
+/// Appends the bytes `range` of a file to `data`, if the file is what was hashed.
+fn read_file(
+    path: &Path,
+    stamp: &Stamp,
+    range: Range<u64>,
+    data: &mut Vec<u8>,
+) -> Result<(), ReadError> {
     let failed = |source| ReadError::Read {
         path: path.to_owned(),
         source,
@@ -387,17 +371,51 @@ fn read_file(path: &Path, stamp: &Stamp, start: u64, end: u64) -> Result<Bytes, 
             .map(|metadata| Stamp::of(&metadata) == *stamp)
             .map_err(failed)
     };
-    let mut data = vec![0; (end - start) as usize];
     if !same(&file)? {
         return Err(ReadError::Changed(path.to_owned()));
     }
-    file.read_exact_at(&mut data, start).map_err(failed)?;
+    append_exactly(&file, range, data).map_err(failed)?;
     // Somebody may have written meanwhile.
     if same(&file)? {
-        Ok(data.into())
+        Ok(())
     } else {
         Err(ReadError::Changed(path.to_owned()))
     }
+}
+
+/// Appends the bytes `range` of a file to `data`, whose memory is not cleared before.
+fn append_exactly(file: &File, range: Range<u64>, data: &mut Vec<u8>) -> io::Result<()> {
+    let end = data.len() + (range.end - range.start) as usize;
+    data.reserve_exact(end - data.len());
+    let mut at = range.start;
+    while data.len() < end {
+        match rustix::io::pread(file, rustix::buffer::spare_capacity(data), at) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(count) => at += count as u64,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    // All spare memory is offered to the kernel.
+    data.truncate(end);
+    Ok(())
+}
+
+/// Reads the bytes from `start` to `end` of files that lie one after the other.
+fn read_packed(
+    files: &[(u64, PathBuf, Stamp)],
+    start: u64,
+    end: u64,
+) -> Result<Vec<u8>, ReadError> {
+    let mut data = Vec::with_capacity((end - start) as usize);
+    let first = files.partition_point(|(at, _, stamp)| at + stamp.length <= start);
+    for (at, path, stamp) in files[first..].iter().take_while(|(at, ..)| *at < end) {
+        let (from, to) = (start.max(*at), end.min(at + stamp.length));
+        data.resize((from - start) as usize, 0);
+        read_file(path, stamp, from - at..to - at, &mut data)?;
+    }
+    data.resize((end - start) as usize, 0);
+    Ok(data)
 }
 
 fn read_error(path: &Path, source: io::Error) -> ShelfError {
@@ -418,33 +436,6 @@ fn suggested_name(path: &Path) -> String {
     } else {
         String::new()
     }
-}
-
-#[derive(Default)]
-struct Found {
-    files: BTreeSet<PathBuf>,
-    skipped: Vec<PathBuf>,
-}
-
-fn walk(folder: &Path, depth: usize, found: &mut Found) -> Result<(), ShelfError> {
-    if depth > MAX_DEPTH {
-        return Err(ShelfError::TooDeep(folder.to_owned()));
-    }
-    for entry in fs::read_dir(folder).map_err(|source| read_error(folder, source))? {
-        let entry = entry.map_err(|source| read_error(folder, source))?;
-        let path = entry.path();
-        let kind = entry
-            .file_type()
-            .map_err(|source| read_error(&path, source))?;
-        if kind.is_dir() {
-            walk(&path, depth + 1, found)?;
-        } else if kind.is_file() {
-            found.files.insert(path);
-        } else {
-            found.skipped.push(path);
-        }
-    }
-    Ok(())
 }
 
 /// Removes the oldest hashes beyond [`MAX_CACHED`]. A cache that cannot be pruned is used all the
@@ -473,7 +464,7 @@ fn prune(folder: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use whimbrel_content::{Assembly, Offer, Proof};
+    use whimbrel_content::{Assembly, Folder, Offer, Proof};
 
     fn ignore(_: &Path, _: u64) {}
 
@@ -514,7 +505,7 @@ mod tests {
         for size in ChunkSize::all() {
             assert_eq!(fetched(&shelf, shelved.name, shelved.length, size), bytes);
         }
-        let past_the_end = shelf.read(shelved.name, 77, ChunkSize::MIN);
+        let past_the_end = shelf.read(shelved.name, 77, ChunkSize::GROUP);
         assert!(matches!(past_the_end, Err(ReadError::NoSuchChunk { .. })));
     }
 
@@ -574,30 +565,89 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_its_files_and_a_list_and_links_are_left_out() {
+    fn a_folder_is_a_list_packs_and_larger_files_and_what_cannot_be_had_is_left_out_alone() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
         let folder = tempfile::tempdir().unwrap();
         let top = folder.path().join("photos");
         fs::create_dir_all(top.join("2026/empty")).unwrap();
         fs::write(top.join("2026/a b\n.jpg"), b"one").unwrap();
+        fs::write(top.join("twin"), b"one").unwrap();
         fs::write(top.join("-rf"), b"").unwrap();
-        std::os::unix::fs::symlink("/etc/passwd", top.join("link")).unwrap();
+        fs::write(top.join("large"), vec![5; 1 << 16]).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", top.join("out")).unwrap();
+        std::os::unix::fs::symlink("../twin", top.join("2026/link")).unwrap();
+        mknodat(CWD, top.join("fifo"), FileType::Fifo, Mode::RWXU, 0).unwrap();
         let mut shelf = Shelf::new(None);
         let shelved = shelf.add(&top, &mut ignore).unwrap();
-        assert_eq!((shelved.files, shelved.length), (2, 3));
-        assert_eq!(shelved.skipped, [top.join("link")]);
-        assert_eq!((shelf.len(), shelf.is_empty()), (3, false));
-        let manifest = shelf
+        assert_eq!((shelved.files, shelved.length), (4, 6 + (1 << 16)));
+        let mut skipped: Vec<_> = shelved
+            .skipped
+            .iter()
+            .map(|skipped| skipped.path.strip_prefix(&top).unwrap().to_str().unwrap())
+            .collect();
+        skipped.sort_unstable();
+        assert_eq!(skipped, ["fifo", "out"]);
+        let listing = shelf
             .read(shelved.name, 0, ChunkSize::DEFAULT)
             .unwrap()
             .data;
-        let listed = Folder::decode(&manifest).unwrap();
-        let paths: Vec<&str> = listed
+        let listed = Folder::decode(&listing).unwrap();
+        assert_eq!(listed.refused, []);
+        let listed = listed.folder;
+        let paths: Vec<&[u8]> = listed
             .entries()
             .iter()
-            .map(|entry| entry.path.as_str())
+            .map(|entry| entry.path.as_bytes())
             .collect();
-        assert_eq!(paths, ["-rf", "2026/a b\n.jpg"]);
-        assert_eq!(shelf.offers().count(), 3);
+        let expected: [&[u8]; 7] = [
+            b"-rf",
+            b"2026",
+            b"2026/a b\n.jpg",
+            b"2026/empty",
+            b"2026/link",
+            b"large",
+            b"twin",
+        ];
+        assert_eq!(paths, expected);
+        // The list, the large file, and what two of the others have in common.
+        assert_eq!((shelf.len(), shelf.offers().count()), (3, 3));
+        assert_eq!(listed.packs()[0].length, 3);
+    }
+
+    /// What was packed is served as it was; beyond what is held in memory, it is served if it is
+    /// still the same.
+    #[test]
+    fn a_pack_is_never_half_old_and_half_new() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path().join("small");
+        fs::create_dir(&top).unwrap();
+        for number in 0..20u8 {
+            fs::write(top.join(number.to_string()), vec![number; 60_000]).unwrap();
+        }
+        let pack_of = |shelf: &mut Shelf| {
+            let name = shelf.add(&top, &mut ignore).unwrap().name;
+            let listing = shelf.read(name, 0, ChunkSize::DEFAULT).unwrap().data;
+            Folder::decode(&listing).unwrap().folder.packs()[0]
+        };
+        let mut held = Shelf::new(None);
+        let mut read = Shelf::new(None);
+        read.held = usize::MAX / 2;
+        let pack = pack_of(&mut held);
+        assert_eq!(pack_of(&mut read), pack);
+        let whole = fetched(&held, pack.content, pack.length.into(), ChunkSize::MIN);
+        assert_eq!(
+            fetched(&read, pack.content, pack.length.into(), ChunkSize::MIN),
+            whole
+        );
+        fs::write(top.join("1"), vec![99; 60_000]).unwrap();
+        assert_eq!(
+            fetched(&held, pack.content, pack.length.into(), ChunkSize::MIN),
+            whole
+        );
+        let changed = read.read(pack.content, 0, ChunkSize::DEFAULT);
+        assert!(
+            matches!(&changed, Err(ReadError::Changed(path)) if *path == top.canonicalize().unwrap().join("1"))
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `get`.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -9,11 +10,14 @@ use serde_json::json;
 use whimbrel_content::ChunkSize;
 use whimbrel_core::Guid;
 use whimbrel_core::units::{ByteSize, Span};
+use whimbrel_mobilityfirst::local::FailReason;
 use whimbrel_node::config::{LinkSection, Remote};
-use whimbrel_node::fetch::{FetchError, FetchOptions, Fetched, Progress, State, fetch};
+use whimbrel_node::fetch::{FetchError, FetchOptions, Fetched, Progress, fetch};
 use whimbrel_node::output::{self, Destination};
+use whimbrel_node::ticket::{Ticket, TicketError};
 
 use super::access::{no_host, reach};
+use super::waiting::ToldWait;
 use super::{Outcome, json_line, out, stop_flag};
 use crate::arguments::HostAccess;
 use crate::exit::{Exit, Failure};
@@ -21,11 +25,15 @@ use crate::logging::shows_progress;
 
 /// Shortest interval between two progress lines of JSON.
 const JSON_INTERVAL: Duration = Duration::from_millis(100);
+/// Entries of a folder that are told one by one when they are refused.
+const MAX_WARNINGS: usize = 50;
 
 #[derive(Args, Debug)]
 pub(crate) struct Get {
-    /// The name: 64 hexadecimal digits, as `whimbrel serve` prints them
-    name: Guid,
+    /// The name: 64 hexadecimal digits, as `whimbrel serve` prints them; or a ticket, which holds
+    /// the addresses to ask too
+    #[arg(value_name = "NAME|TICKET")]
+    name: Wanted,
     /// Output: a file, a folder, a device, or - for standard output; by default the current folder,
     /// under the name that the source suggests
     #[arg(short, long, value_name = "PATH", default_value = ".", hide_default_value = true,
@@ -45,9 +53,13 @@ pub(crate) struct Get {
     /// How long a chunk may be missing before it is requested again; by default the host decides
     #[arg(long, value_name = "DURATION")]
     nack_timeout: Option<Span>,
-    /// Unit of transfer: a power of two from 64 KiB to 4 MiB
+    /// Unit of transfer: a power of two from 16 KiB to 4 MiB
     #[arg(long, value_name = "SIZE", default_value = "1 MiB")]
     chunk_size: ByteSize,
+    /// PATH is an older version of this folder: bring it up to date once all of the new one is here. What the
+    /// new one does not have stays
+    #[arg(long)]
+    update: bool,
     /// Refuse a file that is longer
     #[arg(long, value_name = "SIZE")]
     max_size: Option<ByteSize>,
@@ -62,19 +74,29 @@ pub(crate) fn run(arguments: Get) -> Outcome {
     let stop = stop_flag()?;
     let output = Destination::open(&arguments.output, &stop)?;
     let mut report = Report::new(arguments.json, &output);
+    let (content, mut host_access, mut direct) = arguments.name.found_by(&arguments.access);
     let options = FetchOptions {
-        content: arguments.name,
+        content,
         output,
         chunk_size,
         timeout: arguments.timeout.map(|timeout| timeout.0),
         nack_timeout: arguments.nack_timeout.map(|timeout| timeout.0),
         limit: arguments.max_size.map_or(u64::MAX, |size| size.0),
+        update: arguments.update,
     };
-    let direct = arguments.from.map(|remote| LinkSection {
-        remote: Some(remote),
-        ..LinkSection::new("from")
-    });
-    let mut access = reach(&arguments.access, direct.into_iter().collect())?;
+    if let Some(remote) = arguments.from {
+        // Who says whom to ask means nobody else.
+        (host_access, direct) = (arguments.access, vec![remote]);
+    }
+    report.asked = asked(&host_access, &direct);
+    let direct = direct
+        .into_iter()
+        .enumerate()
+        .map(|(index, remote)| LinkSection {
+            remote: Some(remote),
+            ..LinkSection::new(format!("from-{index}"))
+        });
+    let mut access = reach(&host_access, direct.collect())?;
     let started = Instant::now();
     let fetched = fetch(&mut access.attachment, options, &stop, &mut |progress| {
         report.tell(progress)
@@ -83,14 +105,75 @@ pub(crate) fn run(arguments: Get) -> Outcome {
     match fetched {
         Ok(fetched) => {
             report.done(&fetched, started.elapsed());
-            Ok(Exit::Done)
+            if fetched.refused.is_empty() {
+                Ok(Exit::Done)
+            } else {
+                Ok(Exit::Incomplete)
+            }
         }
         Err(error) => Err(report.failed(error)),
     }
 }
 
+/// What is to be fetched.
+#[derive(Clone, Debug)]
+pub(super) enum Wanted {
+    Name(Guid),
+    Ticket(Ticket),
+}
+
+impl FromStr for Wanted {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Wanted, String> {
+        if Ticket::is_meant_by(text) {
+            let ticket = text.parse().map(Wanted::Ticket);
+            return ticket.map_err(|error: TicketError| error.to_string());
+        }
+        let name = text.parse().map(Wanted::Name);
+        name.map_err(|error| format!("{error}; a ticket begins with whimbrel1"))
+    }
+}
+
+impl Wanted {
+    /// The content, and whom to ask: a ticket's routers and hosts, unless the user names others.
+    fn found_by(&self, access: &HostAccess) -> (Guid, HostAccess, Vec<Remote>) {
+        let mut access = access.clone();
+        match self {
+            Wanted::Name(name) => (*name, access, Vec::new()),
+            Wanted::Ticket(ticket) => {
+                let mut direct = Vec::new();
+                let says_where = !ticket.routers.is_empty() || !ticket.hosts.is_empty();
+                if access.router.is_empty() && says_where {
+                    access.router.clone_from(&ticket.routers);
+                    direct.clone_from(&ticket.hosts);
+                    access.socket = None;
+                }
+                (ticket.content, access, direct)
+            }
+        }
+    }
+}
+
+/// Whom a fetch asks, in words.
+fn asked(access: &HostAccess, direct: &[Remote]) -> String {
+    let all: Vec<String> = access
+        .router
+        .iter()
+        .chain(direct)
+        .map(Remote::to_string)
+        .collect();
+    if all.is_empty() {
+        "the host daemon".to_owned()
+    } else {
+        all.join(", ")
+    }
+}
+
 /// What the user, or a program, sees of a fetch.
 struct Report {
+    /// Whom it asks.
+    asked: String,
     json: bool,
     to_stdout: bool,
     /// The fetch leaves a record to resume from.
@@ -98,6 +181,7 @@ struct Report {
     bar: ProgressBar,
     /// The last progress that was printed, and when.
     told: Option<(Instant, Progress)>,
+    told_wait: ToldWait,
 }
 
 impl Report {
@@ -111,15 +195,22 @@ impl Report {
         bar.set_style(style(false));
         bar.enable_steady_tick(Duration::from_millis(250));
         Report {
+            asked: String::new(),
             json,
             to_stdout: output.is_stdout(),
             keeps: !output.is_stream(),
             bar,
             told: None,
+            told_wait: ToldWait::default(),
         }
     }
 
     fn tell(&mut self, progress: &Progress) {
+        let to_stdout = self.to_stdout;
+        let line = move |value: &serde_json::Value| line(to_stdout, value);
+        let json: Option<&dyn Fn(&serde_json::Value)> = self.json.then_some(&line);
+        self.told_wait
+            .tell(progress.wait.as_ref(), json, shows_progress());
         if self.json {
             let due = self.told.as_ref().is_none_or(|(at, last)| {
                 at.elapsed() >= JSON_INTERVAL || last.state != progress.state
@@ -142,17 +233,12 @@ impl Report {
         }
         self.told = Some((Instant::now(), progress.clone()));
         self.bar.set_position(progress.bytes);
-        let files = progress.files.map_or(String::new(), |(done, all)| {
-            format!("file {done} of {all}, ")
-        });
-        let state = match progress.state {
-            State::Requested => "waiting: requested",
-            State::Flowing => "",
-            State::Stalled => "waiting: no data",
-            State::Disconnected => "waiting: no router",
-            State::NoHost => "waiting: no host daemon",
-        };
-        self.bar.set_message(format!("{files}{state}"));
+        let files = progress
+            .files
+            .map_or(String::new(), |(done, all)| format!("file {done} of {all}"));
+        let wait = progress.wait.as_ref();
+        let wait = wait.map_or(String::new(), |wait| format!("\n  waiting: {wait}"));
+        self.bar.set_message(format!("{files}{wait}"));
         let prefix = progress
             .file_name
             .as_deref()
@@ -165,17 +251,22 @@ impl Report {
     }
 
     fn line(&self, value: &serde_json::Value) {
-        if self.to_stdout {
-            eprintln!("{value}")
-        } else {
-            json_line(value)
-        }
+        line(self.to_stdout, value);
     }
 
     fn done(&self, fetched: &Fetched, elapsed: Duration) {
         let seconds = elapsed.as_secs_f64();
         if self.json {
             return self.line(&json!({ "event": "done", "fetched": fetched, "seconds": seconds }));
+        }
+        for refused in fetched.refused.iter().take(MAX_WARNINGS) {
+            eprintln!("whimbrel: refused {}: {}", refused.path, refused.why);
+        }
+        if !fetched.refused.is_empty() {
+            eprintln!(
+                "whimbrel: {} of the folder's entries were refused; --json lists all of them",
+                fetched.refused.len()
+            );
         }
         let Some(path) = &fetched.path else { return };
         let rate = fetched.received as f64 * 8.0 / 1e6 / seconds.max(1e-9);
@@ -204,7 +295,18 @@ impl Report {
             }
             _ => "",
         };
-        let message = format!("{error}{hint}");
+        let asked = match &error {
+            FetchError::Failed {
+                reason: FailReason::NoSuchName | FailReason::NotServed,
+                ..
+            } => format!(" (asked {})", self.asked),
+            FetchError::TimedOut(_) => {
+                let wait = self.told.as_ref().and_then(|(_, told)| told.wait.as_ref());
+                wait.map_or(String::new(), |wait| format!(": {wait}"))
+            }
+            _ => String::new(),
+        };
+        let message = format!("{error}{asked}{hint}");
         let failure = match error {
             FetchError::Host(error) => no_host(error),
             error => error.into(),
@@ -220,6 +322,15 @@ impl Report {
     }
 }
 
+/// Prints a line of JSON where the content does not go.
+fn line(to_stdout: bool, value: &serde_json::Value) {
+    if to_stdout {
+        eprintln!("{value}")
+    } else {
+        json_line(value)
+    }
+}
+
 /// The long help of `-o`: its meaning, and how an existing PATH is treated.
 pub(super) fn output_help(what: &str) -> String {
     format!("{what}\n\n{}", output::HELP)
@@ -227,9 +338,9 @@ pub(super) fn output_help(what: &str) -> String {
 
 pub(super) fn style(length_known: bool) -> ProgressStyle {
     let template = if length_known {
-        "{prefix:.16!} {percent:>3} % [{bar:12}] {bytes}/{total_bytes} {bytes_per_sec}, {eta} left {wide_msg}"
+        "{prefix:.16!} {percent:>3} % [{bar:12}] {bytes}/{total_bytes} {bytes_per_sec}, {eta} left {msg}"
     } else {
-        "{prefix:.16!} {spinner} {bytes}, {elapsed} {wide_msg}"
+        "{prefix:.16!} {spinner} {bytes}, {elapsed} {msg}"
     };
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }

@@ -6,7 +6,7 @@ use whimbrel_ndn_packet::NackReason;
 use crate::node::{Node, data, interest, lines};
 
 #[test]
-fn when_all_upstreams_have_answered_with_nacks_downstreams_get_the_least_severe() {
+fn downstreams_get_the_least_severe_nack_after_all_upstreams_have_nacked() {
     let mut node = Node::with_faces(4);
     node.route("/a", 258, 1);
     node.route("/a", 259, 2);

@@ -418,7 +418,7 @@ fn a_face_is_changed_and_its_link_is_told() {
 }
 
 #[test]
-fn a_program_turns_local_fields_on_for_itself_and_for_nobody_who_is_not_local() {
+fn a_program_turns_local_fields_on_for_itself_and_only_for_local_faces() {
     let mut router = Router::new();
     let (program, neighbour) = (router.program(), router.neighbour(1));
     let wanted = parameters().with_flag(FLAG_LOCAL_FIELDS, true);
@@ -461,7 +461,7 @@ fn a_program_turns_local_fields_on_for_itself_and_for_nobody_who_is_not_local() 
 }
 
 #[test]
-fn changes_that_a_face_cannot_have_are_refused_all_together_and_none_is_made() {
+fn one_invalid_change_of_a_face_refuses_all_changes() {
     let mut router = Router::new();
     let (program, neighbour) = (router.program(), router.neighbour(1));
     let of_face = |face: FaceId| ControlParameters {

@@ -25,7 +25,7 @@ pub struct UdpMulticastConfig {
     pub group: SocketAddr,
     /// The interface, as returned by [`Interface::all`] or [`Interface::find`].
     pub interface: Interface,
-    /// The TTL of sent packets. Default 1: they stay on the link.
+    /// The TTL or hop limit of sent packets. Default 1: they stay on the link.
     pub hops: u8,
 }
 

@@ -9,7 +9,7 @@ pub(super) struct Bitmap {
 }
 
 impl Bitmap {
-    /// `len` zeros.
+    /// Returns a set of `len` zeros.
     pub(super) fn new(len: usize) -> Bitmap {
         Bitmap {
             words: vec![0; len.div_ceil(64)],
@@ -32,7 +32,7 @@ impl Bitmap {
             .is_some_and(|word| word >> (index % 64) & 1 == 1)
     }
 
-    /// Sets a bit; true if it was clear. Out of range: false.
+    /// Sets a bit. Returns true if it was clear; false if it is out of range.
     pub(super) fn set(&mut self, index: usize) -> bool {
         if index >= self.len || self.get(index) {
             return false;
@@ -42,7 +42,7 @@ impl Bitmap {
         true
     }
 
-    /// Clears a bit; true if it was set.
+    /// Clears a bit. Returns true if it was set.
     pub(super) fn clear(&mut self, index: usize) -> bool {
         if !self.get(index) {
             return false;
@@ -58,7 +58,7 @@ impl Bitmap {
         self.ones = 0;
     }
 
-    /// The lowest set bit.
+    /// Returns the lowest set bit.
     pub(super) fn first(&self) -> Option<usize> {
         if self.ones == 0 {
             return None;
@@ -67,7 +67,7 @@ impl Bitmap {
         Some(word * 64 + self.words[word].trailing_zeros() as usize)
     }
 
-    /// How many bits from 0 on are all set, rounded down to a multiple of 8.
+    /// Returns the number of set bits from 0 on without a gap, rounded down to a multiple of 8.
     pub(super) fn leading_bytes(&self) -> usize {
         let full = self
             .words
@@ -81,7 +81,7 @@ impl Bitmap {
         full * 8 + rest
     }
 
-    /// Word `index`, bits `64 * index..64 * index + 64`.
+    /// Returns word `index`: bits `64 * index..64 * index + 64`.
     pub(super) fn word(&self, index: usize) -> u64 {
         self.words.get(index).copied().unwrap_or(0)
     }
@@ -100,12 +100,12 @@ impl Bitmap {
         self.words.len()
     }
 
-    /// Byte `index` as on the wire: bit `i` of the set is bit `i % 8` of byte `i / 8`.
+    /// Returns byte `index` as on the wire: bit `i` of the set is bit `i % 8` of byte `i / 8`.
     pub(super) fn byte(&self, index: usize) -> u8 {
         (self.word(index / 8) >> (index % 8 * 8)) as u8
     }
 
-    /// One past the last byte that is not zero.
+    /// Returns the index after the last byte that is not zero.
     pub(super) fn used_bytes(&self) -> usize {
         match self.words.iter().rposition(|word| *word != 0) {
             Some(word) => word * 8 + (64 - self.words[word].leading_zeros() as usize).div_ceil(8),
@@ -114,7 +114,7 @@ impl Bitmap {
     }
 }
 
-/// A word whose lowest `count` bits are set (all of them from 64 on).
+/// Returns a word whose lowest `count` bits are set (all of them from 64 on).
 pub(super) fn low_bits(count: usize) -> u64 {
     if count >= 64 {
         u64::MAX

@@ -1,28 +1,28 @@
 //! The back-pressure buffer of a node, counted in packets.
 
-/// Room for `B` packets of chunks on their way through a node, shared by all its hops ([MFTP
-/// §3.4.1]: "a back-pressure buffer of capacity B packets").
+/// Room for `B` packets of chunks in transit through a node, shared by all its hops ([MFTP §3.4.1]:
+/// "a back-pressure buffer of capacity B packets").
 ///
-/// A hop reserves room before it lets a chunk in; whoever takes the chunk from
-/// [`HopEvent::Received`](crate::HopEvent::Received) releases it when the chunk has left the node
-/// (or was moved to storage) and then calls [`Hop::budget_released`](crate::Hop::budget_released)
-/// on the node's hops.
+/// A hop reserves room before it admits a chunk. The owner that takes the chunk from
+/// [`HopEvent::Received`](crate::HopEvent::Received) releases the room when the chunk has left the
+/// node (or was moved to storage) and then calls
+/// [`Hop::budget_released`](crate::Hop::budget_released) on the node's hops.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketBudget {
     capacity: usize,
-    // Of these, what only small chunks may take.
+    // The part of the capacity that is kept for small chunks.
     kept: usize,
     used: usize,
 }
 
-/// A chunk of at most this many packets is small: what others wait for is in such ones.
+/// A chunk of at most this many packets is small. Urgent messages are small chunks.
 const SMALL: u32 = 32;
-/// The part of a budget that only small chunks may take, and the most packets of it.
+/// The fraction of a budget that is kept for small chunks, and the maximum of packets in it.
 const KEPT_PART: usize = 16;
 const MAX_KEPT: usize = 1024;
 
 impl PacketBudget {
-    /// A budget of `capacity` packets, all free.
+    /// Returns a budget of `capacity` packets, all free.
     pub fn new(capacity: usize) -> PacketBudget {
         PacketBudget {
             capacity,
@@ -31,9 +31,11 @@ impl PacketBudget {
         }
     }
 
-    /// Takes `packets` packets of room; false, and nothing taken, if there is not enough.
+    /// Reserves room for `packets` packets. Returns false, with nothing reserved, if there is not
+    /// enough.
     ///
-    /// A chunk larger than the whole budget is let in when nothing else is, or it could never pass.
+    /// A chunk larger than the whole budget is admitted when nothing else is; otherwise it could
+    /// never pass.
     pub fn reserve(&mut self, packets: u32) -> bool {
         let room = match packets {
             ..=SMALL => self.capacity.saturating_sub(self.used),
@@ -46,7 +48,7 @@ impl PacketBudget {
         true
     }
 
-    /// Gives back what [`reserve`](PacketBudget::reserve) took.
+    /// Releases room that [`reserve`](PacketBudget::reserve) took.
     pub fn release(&mut self, packets: u32) {
         debug_assert!(
             self.used >= packets as usize,
@@ -55,17 +57,17 @@ impl PacketBudget {
         self.used = self.used.saturating_sub(packets as usize);
     }
 
-    /// Packets that can still be reserved; small chunks may take a few more.
+    /// Returns the packets that can still be reserved. Small chunks may take a few more.
     pub fn free(&self) -> usize {
         (self.capacity - self.kept).saturating_sub(self.used)
     }
 
-    /// Packets reserved now.
+    /// Returns the reserved packets.
     pub fn used(&self) -> usize {
         self.used
     }
 
-    /// `B`, in packets.
+    /// Returns `B`, in packets.
     pub fn capacity(&self) -> usize {
         self.capacity
     }

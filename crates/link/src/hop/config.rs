@@ -1,4 +1,4 @@
-//! What an owner decides about a hop.
+//! The configuration of a hop.
 
 use core::time::Duration;
 
@@ -7,13 +7,13 @@ use whimbrel_core::Guid;
 
 /// Largest chunk that any hop carries, in bytes (4 MiB).
 pub const MAX_CHUNK: usize = 4 << 20;
-/// Smallest frame size that a hop works with, in bytes: a HELLO fits, and a chunk of [`MAX_CHUNK`]
-/// has fewer than 2^16 packets.
+/// Smallest MTU that a hop works with, in bytes: a HELLO fits, and a chunk of [`MAX_CHUNK`] has
+/// fewer than 2^16 packets.
 pub const MIN_MTU: usize = 256;
-/// Largest frame size, in bytes: what a UDP datagram over IPv4 holds.
+/// Largest MTU, in bytes: the payload of a UDP datagram over IPv4.
 pub const MAX_MTU: usize = 65_507;
 
-/// How a hop decides when the next packets may go.
+/// The rule for the sending times of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pacing {
@@ -24,62 +24,61 @@ pub enum Pacing {
     Scavenger,
     /// Everything that the neighbour's window allows goes at once, as in the paper [MFTP §3.4.1].
     Unpaced,
-    /// At this many bits per second of frames, however the path behaves.
+    /// A fixed rate of frames in bit/s, however the path behaves.
     Fixed(u64),
 }
 
-/// The settings of one [`Hop`](crate::Hop). All are bounded when a hop is made, none is trusted
-/// from outside.
+/// The settings of one [`Hop`](crate::Hop). The hop limits all of them to their bounds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HopConfig {
-    /// This node's name, told to the neighbour.
+    /// This node's name, sent to the neighbour.
     pub local: Guid,
-    /// Which run of this node this is, told to the neighbour; a new value for each start of the
-    /// process.
+    /// The identity of this run of the node, sent to the neighbour; a new value for each start of
+    /// the process.
     pub incarnation: u64,
     /// Largest frame, in bytes, within [`MIN_MTU`]`..=`[`MAX_MTU`].
     pub mtu: usize,
-    /// Largest chunk, in bytes, at most [`MAX_CHUNK`]; the smaller one of both neighbours' limits
-    /// holds.
+    /// Largest chunk, in bytes, at most [`MAX_CHUNK`]. The smaller of both neighbours' limits
+    /// applies.
     pub chunk_limit: usize,
-    /// A chunk of at most this many packets is sent without asking for room first (MFREL: 32).
+    /// A chunk of at most this many packets is sent without a grant (MFREL: 32).
     pub small_chunk_packets: u16,
-    /// Most chunks that may be on their way in one direction; the smaller one of both neighbours'
-    /// limits holds.
+    /// Bound of the chunks in flight in one direction. The smaller of both neighbours' limits
+    /// applies.
     pub max_chunks_in_flight: u16,
-    /// Bytes that the owner should keep queued here beyond what is on its way; two chunks by
-    /// default.
+    /// Bytes that the owner should keep queued here beyond those in flight; two chunks by default.
     pub queue_target: usize,
-    /// Bounds of the retransmission time-out that is computed from measured round trips.
+    /// Bounds of the retransmission timeout that is computed from measured round trips.
     pub min_timeout: Duration,
     /// See [`min_timeout`](HopConfig::min_timeout).
     pub max_timeout: Duration,
-    /// The retransmission time-out before the first measurement.
+    /// The retransmission timeout before the first measurement.
     pub initial_timeout: Duration,
-    /// Silence after which the neighbour is asked for a sign of life.
+    /// Silence after which the neighbour is probed.
     pub idle_probe_interval: Duration,
-    /// How often an unresponsive neighbour is asked; after an hour (a minute, if nothing waits for
-    /// it) it grows by a hundredth of the rest of the outage, up to [`slowest_probe_interval`](HopConfig::slowest_probe_interval).
+    /// The interval of probes to an unresponsive neighbour. After an hour (a minute, if nothing
+    /// waits for it) it grows by a hundredth of the rest of the outage, up to
+    /// [`slowest_probe_interval`](HopConfig::slowest_probe_interval).
     pub outage_probe_interval: Duration,
     /// See [`outage_probe_interval`](HopConfig::outage_probe_interval).
     pub slowest_probe_interval: Duration,
-    /// This many unanswered time-outs in a row, and ...
+    /// This many unanswered timeouts in a row, and ...
     pub unresponsive_timeouts: u32,
     /// ... this much silence (or four round trips, if that is longer) make a neighbour
     /// unresponsive.
     pub unresponsive_silence: Duration,
-    /// Half-received chunks of which nothing was heard for so long are dropped and their room is
-    /// released.
+    /// Incomplete chunks without progress for this long are dropped and their room is released.
     pub reassembly_patience: Duration,
-    /// How many finished transfers are remembered so that a repeated CSYN is answered; at least
-    /// [`max_chunks_in_flight`](HopConfig::max_chunks_in_flight), rounded up to a multiple of 64.
+    /// The number of finished transfers that are remembered so that a repeated CSYN is answered; at
+    /// least [`max_chunks_in_flight`](HopConfig::max_chunks_in_flight), rounded up to a multiple of
+    /// 64.
     pub finished_memory: u16,
-    /// When packets may go.
+    /// The rule for the sending times of packets.
     pub pacing: Pacing,
 }
 
 impl HopConfig {
-    /// The defaults for a node `local` on a port whose frames may have `mtu` bytes.
+    /// Returns the defaults for a node `local` on a port whose frames may have `mtu` bytes.
     pub fn new(local: Guid, mtu: usize) -> HopConfig {
         HopConfig {
             local,
@@ -103,7 +102,7 @@ impl HopConfig {
         }
     }
 
-    /// The same settings within the bounds that each field states.
+    /// Returns the settings limited to the bounds that each field states.
     pub(crate) fn bounded(mut self) -> HopConfig {
         let tick = Duration::from_millis(1);
         self.mtu = self.mtu.clamp(MIN_MTU, MAX_MTU);

@@ -1,29 +1,29 @@
-//! What a hop tells its owner.
+//! Events of a hop for its owner.
 
 use bytes::Bytes;
 use whimbrel_core::Guid;
 
-/// Something that happened on a hop, in the order in which it happened.
+/// An event of a hop. Events are in the order of their occurrence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HopEvent {
-    /// The neighbour is known and chunks can flow. Comes once for each session.
+    /// The neighbour is known and chunks can flow. Occurs once in each session.
     ///
-    /// A neighbour that restarted has forgotten what it half received: chunks that it had not
-    /// acknowledged are sent to it again by the hop itself.
+    /// A neighbour that restarted has lost its incomplete chunks; the hop itself sends
+    /// unacknowledged chunks again.
     Up {
-        /// Its name.
+        /// Its GUID.
         neighbour: Guid,
         /// Its [`HopConfig::incarnation`](crate::HopConfig::incarnation).
         incarnation: u64,
         /// True if this hop had a session before, which the neighbour has forgotten.
         restarted: bool,
     },
-    /// A whole chunk arrived, intact; it comes once in a session.
+    /// A whole chunk arrived, intact. Occurs once per chunk in a session.
     Received {
         /// Its bytes.
         chunk: Bytes,
-        /// What it holds of the [`PacketBudget`](crate::PacketBudget), in packets. The owner
-        /// releases it.
+        /// Its room in the [`PacketBudget`](crate::PacketBudget), in packets. The owner releases
+        /// it.
         packets: u32,
     },
     /// The neighbour has the whole chunk that was sent under `tag`.
@@ -31,8 +31,7 @@ pub enum HopEvent {
         /// As given to [`Hop::send`](crate::Hop::send).
         tag: u64,
     },
-    /// A chunk is larger than what was negotiated with the neighbour, so it cannot go this way; it
-    /// is given back.
+    /// A chunk exceeds the limit negotiated with the neighbour and is returned.
     TooLarge {
         /// As given to [`Hop::send`](crate::Hop::send).
         tag: u64,
@@ -41,14 +40,14 @@ pub enum HopEvent {
         /// Its second part.
         body: Bytes,
     },
-    /// The largest frame that arrives at the neighbour has become smaller or larger without a word
-    /// of the driver's: frames on the way there vanish by their size, or no longer do.
+    /// The path MTU to the neighbour has decreased or increased without a report of the driver:
+    /// frames are lost by their size, or no longer are.
     PathMtu {
         /// Bytes of a frame.
         size: usize,
     },
-    /// The neighbour has stopped answering. Chunks stay queued; the hop keeps asking.
+    /// The neighbour has stopped answering. Chunks stay queued; the hop keeps probing.
     Unresponsive,
-    /// An unresponsive neighbour is back; sending has resumed.
+    /// An unresponsive neighbour has answered; sending has resumed.
     Responsive,
 }

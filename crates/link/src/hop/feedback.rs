@@ -1,5 +1,4 @@
-//! The CSYNs that were sent, what their answers tell about the path, and which of them must be
-//! lost.
+//! The CSYNs that were sent, the path's state by their answers, and the CSYNs that must be lost.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -9,13 +8,12 @@ use whimbrel_core::Time;
 use super::rate::Sample;
 use crate::path_mtu::Mark;
 
-/// CSYNs that are remembered, answered or not.
+/// Bound of the remembered CSYNs, answered or not.
 const MAX_RECORDS: usize = 1024;
-/// A CSYN may tell only the low byte of its number if it is so close to one that was answered: the
-/// neighbour has seen that one or a later one, and as many again may have been overtaken on the
-/// way.
+/// A CSYN may carry only the low byte of its number if it is this close to one that was answered:
+/// the neighbour has seen that one or a later one, and up to as many again may be reordered.
 const NEAR_NUMBERS: u32 = 64;
-/// Delivery rates over shorter times would measure batches, not the path.
+/// Delivery rates over shorter times would measure batches rather than the path.
 const SHORTEST_SAMPLE: Duration = Duration::from_micros(300);
 
 #[derive(Clone, Copy, Debug)]
@@ -23,15 +21,15 @@ struct Record {
     number: u32,
     about: Option<u64>,
     sent_at: Time,
-    // DATA frames and their bytes sent before it.
+    // DATA frames sent before it, and their bytes.
     order: u32,
     sent_bytes: u64,
     answered: bool,
-    // Whether its answer is waited for: not that of a probe of the path MTU.
+    // False for a probe of the path MTU, whose answer is not awaited.
     awaited: bool,
-    // What had been sent before it.
+    // The path MTU's mark at its transmission.
     mark: Mark,
-    // What was last known when it was sent.
+    // The last known state at its transmission.
     reference: Option<Reference>,
 }
 
@@ -44,25 +42,24 @@ struct Reference {
     sent_bytes: u64,
 }
 
-/// What an answer says about the CSYN that it answers.
+/// The conclusions from an answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answered {
     pub(super) about: Option<u64>,
-    /// DATA frames sent before this one, in sending order, were on their way clearly before the
-    /// CSYN.
+    /// DATA frames sent before this one, in sending order, were sent clearly before the CSYN.
     pub(super) lost_before: u32,
     pub(super) sample: Sample,
     pub(super) sent_at: Time,
-    /// What had been sent before the CSYN.
+    /// The path MTU's mark of the CSYN.
     pub(super) mark: Mark,
 }
 
-/// Why an answer is not believed.
+/// The reason why an answer is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Disbelief {
     /// It answers a CSYN that was never sent.
     False,
-    /// It answers one that was answered, or is forgotten.
+    /// It answers a CSYN that was answered already or is forgotten.
     Late,
 }
 
@@ -71,19 +68,19 @@ pub(super) struct Feedback {
     records: VecDeque<Record>,
     next_number: u32,
     unanswered: usize,
-    // The newest CSYN of this session that was answered.
+    // The newest CSYN of this session with an answer.
     newest_answered: Option<u32>,
-    // DATA frames sent, in order, and their bytes.
+    // The number of DATA frames sent, and their bytes.
     order: u32,
     sent_bytes: u64,
     since_csyn: u32,
     last_csyn_at: Time,
-    // Bytes sent when the newest answered CSYN was sent.
+    // Bytes sent before the newest answered CSYN.
     answered_bytes: u64,
     limited_at: u64,
     reference: Option<Reference>,
     round_ends: u32,
-    // Grows when resends prove spurious, shrinks while they do not.
+    // Increases when retransmissions prove spurious, decreases while they do not.
     reordering: Duration,
     spurious: u32,
     quiet_rounds: u32,
@@ -110,7 +107,7 @@ impl Feedback {
         }
     }
 
-    /// A new session: numbers go on, all else starts again.
+    /// Starts a new session: numbers continue, everything else is reset.
     pub(super) fn restart(&mut self, now: Time) {
         let next_number = self.next_number;
         *self = Feedback {
@@ -121,17 +118,17 @@ impl Feedback {
         };
     }
 
-    /// Bytes sent since the newest answered CSYN.
+    /// Returns the bytes sent since the newest answered CSYN.
     pub(super) fn inflight(&self) -> u64 {
         self.sent_bytes - self.answered_bytes
     }
 
-    /// DATA frames sent since the last CSYN, and when that was.
+    /// Returns the DATA frames sent since the last CSYN, and its time.
     pub(super) fn since_csyn(&self) -> (u32, Time) {
         (self.since_csyn, self.last_csyn_at)
     }
 
-    /// How many CSYNs wait for an answer.
+    /// Returns the number of CSYNs that wait for an answer.
     pub(super) fn unanswered(&self) -> usize {
         self.unanswered
     }
@@ -140,13 +137,13 @@ impl Feedback {
         self.reordering
     }
 
-    /// True if the neighbour can tell the number of the next CSYN from its low byte.
+    /// Returns true if the neighbour can derive the number of the next CSYN from its low byte.
     pub(super) fn is_next_near(&self) -> bool {
         self.newest_answered
             .is_some_and(|newest| self.next_number.wrapping_sub(newest) <= NEAR_NUMBERS)
     }
 
-    /// The place in the sending order of the next DATA frame.
+    /// Returns the place of the next DATA frame in the sending order.
     pub(super) fn order(&self) -> u32 {
         self.order
     }
@@ -157,7 +154,7 @@ impl Feedback {
         self.since_csyn += 1;
     }
 
-    /// There was nothing to send although more could have gone.
+    /// Notes that there was nothing to send although more could have been sent.
     pub(super) fn note_limited(&mut self) {
         self.limited_at = self.sent_bytes.max(1);
     }
@@ -171,8 +168,8 @@ impl Feedback {
         number
     }
 
-    /// Numbers and remembers a probe of the path MTU that is sent now. Its answer tells what that of
-    /// any CSYN tells; that there is none tells nothing (RFC 8899 §3: no sign of congestion).
+    /// Numbers and remembers a probe of the path MTU that is sent now. Its answer is worth as much
+    /// as that of any CSYN; a missing answer proves nothing (RFC 8899 §3: no sign of congestion).
     pub(super) fn mtu_probe_sent(&mut self, now: Time, mark: Mark) -> u32 {
         self.remember(now, None, mark, false)
     }
@@ -202,7 +199,7 @@ impl Feedback {
         number
     }
 
-    /// Takes the answer to CSYN `number`, which is about the transfer that `is_about` recognises.
+    /// Handles the answer to CSYN `number`, about the transfer that `is_about` recognises.
     pub(super) fn answer(
         &mut self,
         now: Time,
@@ -269,7 +266,8 @@ impl Feedback {
         })
     }
 
-    /// The neighbour's count of spurious resends: each new one widens the reordering window.
+    /// Handles the neighbour's count of spurious retransmissions. Each new one widens the
+    /// reordering window.
     pub(super) fn spurious(&mut self, count: u32, rtt: Duration, round_over: bool) -> u32 {
         let fresh = count.wrapping_sub(self.spurious).min(1 << 16);
         if fresh > 0 && fresh < 1 << 16 {
@@ -294,8 +292,8 @@ impl Feedback {
         0
     }
 
-    /// Everything under way is given up: the neighbour was away. Calls back with each unanswered
-    /// CSYN.
+    /// Forgets everything in flight after an outage of the neighbour. Calls back with each
+    /// unanswered CSYN.
     pub(super) fn forget_flight(&mut self, mut lost: impl FnMut(u32, Option<u64>)) {
         for record in self.records.iter_mut().filter(|record| !record.answered) {
             record.answered = true;
@@ -316,7 +314,7 @@ impl Feedback {
         let index = (self.records.len() - 1)
             .checked_sub(back as usize)
             .ok_or(Disbelief::Late)?;
-        // Numbers are consecutive but for the 0 that is left out once in 2^32.
+        // Numbers are consecutive, except for the 0 that is skipped once in 2^32.
         if self.records[index].number == number {
             Ok(index)
         } else {
@@ -342,8 +340,8 @@ impl Feedback {
                 .max(Duration::from_micros(1));
             let (got, sent) = (received - old.received, record.sent_bytes - old.sent_bytes);
             if got > 0 && sent > 0 {
-                // What arrives can be no more than what was sent: a neighbour that claims more is
-                // not believed.
+                // No more bytes can arrive than were sent, so larger claims of the neighbour are
+                // limited.
                 delivery = Some(got.min(sent + sent / 4) as f64 / span.as_secs_f64());
                 loss = 1.0 - got.min(sent) as f64 / sent as f64;
             }
@@ -372,7 +370,7 @@ impl Feedback {
         }
     }
 
-    /// Forgets answered records that are too old to tell where in the sending order a time was.
+    /// Forgets answered records that are too old to place a time in the sending order.
     fn trim(&mut self, now: Time) {
         let age = self.reordering * 4 + Duration::from_secs(1);
         while self.records.len() > 64

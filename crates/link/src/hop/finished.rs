@@ -1,13 +1,13 @@
-//! Which transfers of a neighbour are over: a window of ids that slides with the newest one.
+//! The finished transfers of a neighbour: a window of ids that slides with the newest one.
 
-/// What is known of an id.
+/// The state of an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     /// Not over, or never seen.
     Open,
     /// Received whole, or cancelled.
     Finished,
-    /// From before the window or before the session: nothing is known, so nothing may be delivered.
+    /// From before the window or the session: its state is unknown, so it must not be delivered.
     Stale,
 }
 
@@ -23,11 +23,11 @@ pub(super) struct FinishedWindow {
     newest: u64,
 }
 
-/// Keeps unwrapped ids away from 0.
+/// Keeps unwrapped ids above 0.
 const ORIGIN: u64 = 1 << 32;
 
 impl FinishedWindow {
-    /// Remembers `size` ids, a multiple of 64; nothing before `first` is open.
+    /// Returns a window of `size` ids, a multiple of 64; no id before `first` is open.
     pub(super) fn new(size: u16, first: u32) -> FinishedWindow {
         let first = ORIGIN + u64::from(first);
         FinishedWindow {
@@ -41,7 +41,7 @@ impl FinishedWindow {
         self.bits.len() as u64 * 64
     }
 
-    /// The id that `wire` stands for: the nearest one to the newest id.
+    /// Returns the id for `wire`: the one nearest to the newest id.
     pub(super) fn unwrap(&self, wire: u32) -> u64 {
         let distance = wire.wrapping_sub(self.newest as u32) as i32;
         self.newest.saturating_add_signed(i64::from(distance))
@@ -59,7 +59,7 @@ impl FinishedWindow {
         }
     }
 
-    /// Makes `id` part of the window; returns the oldest id that still is.
+    /// Moves the window so that it includes `id`. Returns the oldest id in the window.
     pub(super) fn admit(&mut self, id: u64) -> u64 {
         if id > self.newest {
             if id - self.newest >= self.size() {
@@ -104,7 +104,7 @@ mod tests {
             let mut newest = origin - 1;
             let mut base = first;
             for (step, finish) in steps {
-                // Ids walk forward with steps back of up to 150.
+                // Ids increase, with steps back of up to 150.
                 base = base.wrapping_add(step / 2);
                 let wire = base.wrapping_sub(step / 2 % 150);
                 let id = window.unwrap(wire);

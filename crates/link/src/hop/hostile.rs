@@ -1,4 +1,4 @@
-//! A neighbour that speaks the protocol correctly in form and lies in everything else.
+//! A neighbour whose frames are well-formed and whose claims are false.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +36,7 @@ enum Act {
         cancel: bool,
         bare: bool,
     },
-    /// Number and id count back from the hop's newest ones.
+    /// Number and id are counted back from the hop's newest ones.
     Cack {
         back: u32,
         id_back: u32,
@@ -98,7 +98,7 @@ struct Attacked {
     liar: u32,
     newest_number: u32,
     newest_id: u32,
-    // Packets of each chunk that left the hop, and the tags whose chunk has left whole.
+    // Packets of each chunk that left the hop, and the tags whose chunk has left completely.
     gone: BTreeMap<u32, BTreeSet<u16>>,
     tags: BTreeMap<u32, u64>,
     whole: BTreeSet<u64>,
@@ -366,7 +366,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_liar_can_neither_crash_a_hop_nor_fill_it_nor_acknowledge_what_was_not_sent(acts in prop::collection::vec(act(), 1..80)) {
+    fn a_lying_neighbour_can_neither_crash_a_hop_nor_fill_it_nor_acknowledge_unsent_chunks(acts in prop::collection::vec(act(), 1..80)) {
         let mut attacked = Attacked::new();
         for act in &acts {
             attacked.apply(act);

@@ -5,14 +5,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::outbound::Parcel;
 use crate::turns::Turns;
 
-/// With which others a chunk shares its hop.
+/// The lane of a chunk.
 ///
 /// Chunks of one lane are begun in their order; lanes take turns by bytes, packet by packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lane {
-    /// Short messages that others wait for. They go before all else, up to a quarter of the link.
+    /// Short messages that somebody waits for. They are sent before all others, up to a quarter of
+    /// the link.
     Urgent,
-    /// One of the flows; its owner gives it a number.
+    /// One of the flows, with a number chosen by the owner.
     Flow(u64),
 }
 
@@ -21,11 +22,12 @@ impl Lane {
     pub const DEFAULT: Lane = Lane::Flow(0);
 }
 
-/// Packets of a lane that go before those of another do.
+/// Bytes of one lane before another lane has its turn.
 const TURN_BYTES: u64 = 16 << 10;
-/// Urgent bytes that may have gone before others although these have not got their part.
+/// Bound of the urgent bytes sent in advance, before the other lanes have had their part.
 const MAX_AHEAD: u64 = 64 << 10;
-/// Urgent messages take at most one part of the link for so many parts of the others.
+/// While others have something to send, urgent messages take at most one part for this many of the
+/// others.
 const OTHER_PARTS: u64 = 3;
 
 /// Chunks that have not been begun.
@@ -33,7 +35,7 @@ pub(super) struct Waiting {
     urgent: VecDeque<Parcel>,
     flows: BTreeMap<Lane, VecDeque<Parcel>>,
     turns: Turns<Lane>,
-    // Chunks begun and not yet through, by lane; and the waiting lanes that have none.
+    // Unfinished chunks that were begun, by lane; and the waiting lanes without such a chunk.
     begun: BTreeMap<Lane, usize>,
     new: BTreeSet<Lane>,
     count: usize,
@@ -65,12 +67,12 @@ impl Waiting {
         self.bytes
     }
 
-    /// Lanes other than the urgent one that have a chunk begun.
+    /// Returns the number of lanes with a begun chunk, except the urgent one.
     pub(super) fn lanes_begun(&self) -> usize {
         self.begun.len()
     }
 
-    /// True if chunks of `lane` are here, begun or not.
+    /// Returns true if chunks of `lane` are here, begun or not.
     pub(super) fn has(&self, lane: Lane) -> bool {
         self.flows.contains_key(&lane) || self.begun.contains_key(&lane)
     }
@@ -104,12 +106,12 @@ impl Waiting {
         Some(parcel)
     }
 
-    /// The next chunk of the lane whose turn it is.
+    /// Takes the next chunk of the lane whose turn it is.
     pub(super) fn pop(&mut self) -> Option<Parcel> {
         self.pop_of(self.turns.next()?)
     }
 
-    /// The first chunk of a lane that has none under way.
+    /// Takes the first chunk of a lane that has no begun chunk.
     pub(super) fn pop_new(&mut self) -> Option<Parcel> {
         self.pop_of(*self.new.first()?)
     }
@@ -131,7 +133,7 @@ impl Waiting {
         }
     }
 
-    /// A chunk of `lane` is under way.
+    /// Notes that a chunk of `lane` is begun.
     pub(super) fn note_begun(&mut self, lane: Lane) {
         if lane != Lane::Urgent {
             *self.begun.entry(lane).or_default() += 1;
@@ -139,7 +141,7 @@ impl Waiting {
         }
     }
 
-    /// It no longer is.
+    /// Notes that a begun chunk of `lane` is finished.
     pub(super) fn note_over(&mut self, lane: Lane) {
         let Some(count) = self.begun.get_mut(&lane) else {
             return;
@@ -153,13 +155,13 @@ impl Waiting {
         }
     }
 
-    /// No chunk is under way any more.
+    /// Forgets all begun chunks.
     pub(super) fn forget_begun(&mut self) {
         self.begun.clear();
         self.new = self.flows.keys().copied().collect();
     }
 
-    /// Removes the chunk of this tag.
+    /// Removes the chunk with this tag.
     pub(super) fn remove(&mut self, tag: u64) -> Option<Parcel> {
         let take = |queue: &mut VecDeque<Parcel>| {
             let at = queue.iter().position(|parcel| parcel.tag == tag)?;
@@ -186,7 +188,7 @@ impl Waiting {
         taken
     }
 
-    /// Removes all, those of each lane in their order.
+    /// Removes all chunks, those of each lane in their order.
     pub(super) fn take_all(&mut self) -> Vec<Parcel> {
         let lanes: Vec<Lane> = self.flows.keys().copied().collect();
         let mut all: Vec<Parcel> = self.take_lane(Lane::Urgent).into();
@@ -197,11 +199,11 @@ impl Waiting {
     }
 }
 
-/// Chunks under way with packets to send, and which of them is next.
+/// Begun chunks with packets to send, and their order.
 pub(super) struct Sendable {
-    // Ids of urgent ones, ...
+    // Ids of urgent chunks, ...
     urgent: BTreeSet<u64>,
-    // ... of those with packets to resend, and of those with packets never sent, by lane.
+    // ... of chunks with packets to resend, and of chunks with new packets, by lane.
     resend: BTreeSet<u64>,
     fresh: BTreeMap<Lane, BTreeSet<u64>>,
     turns: Turns<Lane>,
@@ -231,7 +233,7 @@ impl Sendable {
         !self.resend.is_empty() || !self.fresh.is_empty()
     }
 
-    /// Notes what chunk `id` of `lane` has to send.
+    /// Notes the packets that chunk `id` of `lane` has to send.
     pub(super) fn place(&mut self, id: u64, lane: Lane, resend: bool, fresh: bool) {
         if lane == Lane::Urgent {
             put(&mut self.urgent, id, resend || fresh);
@@ -250,7 +252,7 @@ impl Sendable {
         }
     }
 
-    /// The chunk whose packet goes next.
+    /// Returns the chunk of the next packet.
     pub(super) fn next(&self) -> Option<u64> {
         let fresh = || self.fresh.get(&self.turns.next()?)?.first();
         let others = || self.resend.first().or_else(fresh);
@@ -262,7 +264,7 @@ impl Sendable {
         next.copied()
     }
 
-    /// A packet of `lane` goes.
+    /// Notes that a packet of `lane` is sent.
     pub(super) fn spend(&mut self, lane: Lane, bytes: u64, resent: bool) {
         if lane != Lane::Urgent {
             self.ahead = self.ahead.saturating_sub(bytes / OTHER_PARTS);
@@ -305,13 +307,13 @@ mod tests {
         let urgent = sent[2] - MAX_AHEAD;
         assert!(urgent * 3 <= sent[1] + 3_000, "{sent:?}");
         assert!(sent[2] * 4 >= sent[1], "{sent:?}");
-        // Alone, they may have all.
+        // Without others, urgent packets may use the whole link.
         sendable.place(1, Lane::Flow(1), false, false);
         assert_eq!(sendable.next(), Some(2));
     }
 
     #[test]
-    fn what_is_resent_goes_before_what_is_new_and_flows_take_turns() {
+    fn retransmissions_precede_new_packets_and_flows_take_turns() {
         let mut sendable = Sendable::new();
         for id in 1..=2 {
             sendable.place(id, Lane::Flow(id), false, true);

@@ -1,4 +1,4 @@
-//! Whether the neighbour answers.
+//! Tells whether the neighbour answers.
 
 use core::time::Duration;
 
@@ -7,10 +7,11 @@ use whimbrel_core::{Deadline, Time};
 use super::config::HopConfig;
 use super::session::probe_interval;
 
-/// How long a neighbour that has fallen silent is asked as often as possible, ...
+/// The time for which a silent neighbour is probed at the shortest interval, ...
 const OUTAGE_PATIENCE: Duration = Duration::from_secs(60);
-/// ... and if something waits for its return: a train's tunnel or a reboot should then cost a round
-/// trip more, not a second. In an hour that is 45,000 frames of 24 bytes.
+/// ... and the same if something waits for its return: after a train's tunnel or a reboot, sending
+/// should resume a round trip later, rather than a second. In an hour that is 45,000 frames of 24
+/// bytes.
 const WAITING_PATIENCE: Duration = Duration::from_secs(3600);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,17 +19,23 @@ enum State {
     Responsive,
     Unresponsive {
         next_probe: Time,
-        // A chunk of its was half received.
+        // A chunk from the neighbour was incomplete.
         broke_off: bool,
     },
 }
 
+/// A pause in the middle of a chunk counts as that of a slow link up to this length.
+const LONGEST_GAP: Duration = Duration::from_secs(2);
+/// How long nobody waits for a first answer whose round trip is not known: satellites take two
+/// seconds.
+const FIRST_PATIENCE: Duration = Duration::from_secs(3);
+
 /// What is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
-    /// A sign of life is to be asked for.
+    /// Probe the neighbour.
     Probe,
-    /// The neighbour counts as unresponsive from now on; it is to be asked, too.
+    /// Declare the neighbour unresponsive, and probe it.
     Lost,
 }
 
@@ -38,6 +45,9 @@ pub(super) struct Liveness {
     heard_at: Time,
     // When the neighbour was last asked for a sign of life, or heard, whichever is later.
     quiet_since: Option<Time>,
+    // When DATA came last, and the longest pause between two of them of late.
+    data_at: Time,
+    gap: Duration,
 }
 
 impl Liveness {
@@ -46,6 +56,8 @@ impl Liveness {
             state: State::Responsive,
             heard_at: now,
             quiet_since: None,
+            data_at: now,
+            gap: Duration::ZERO,
         }
     }
 
@@ -53,12 +65,13 @@ impl Liveness {
         self.state == State::Responsive
     }
 
-    /// When a frame of the session arrived last; before the first one, when the hop was made.
+    /// Returns the time of the last frame of the session; before the first one, of the hop's
+    /// creation.
     pub(super) fn heard_at(&self) -> Time {
         self.heard_at
     }
 
-    /// A frame of the session arrived; true if the neighbour was unresponsive until now.
+    /// Notes a frame of the session. Returns true if the neighbour was unresponsive.
     pub(super) fn heard(&mut self, now: Time) -> bool {
         let back = !self.is_responsive();
         self.state = State::Responsive;
@@ -67,27 +80,38 @@ impl Liveness {
         back
     }
 
-    /// `attempts` time-outs in a row have expired; `rtt` is the smoothed round trip; `expecting` if
-    /// a chunk of the neighbour's is half received; `waiting` if one is to be sent.
+    /// DATA has come; `within` a chunk of which some was here.
+    pub(super) fn note_data(&mut self, now: Time, within: bool) {
+        if within {
+            let gap = now.since(self.data_at).min(LONGEST_GAP);
+            self.gap = gap.max(self.gap - self.gap / 8);
+        }
+        self.data_at = now;
+    }
+
+    /// `attempts` time-outs in a row have expired; `rtt` is the smoothed round trip; `rarest`
+    /// is how often it may be asked at most; `expecting` if a chunk of the neighbour's is half
+    /// received; `waiting` if one is to be sent.
     pub(super) fn handle_timeout(
         &mut self,
         now: Time,
         config: &HopConfig,
         attempts: u32,
         rtt: Option<Duration>,
+        rarest: Duration,
         expecting: bool,
         waiting: bool,
     ) -> Option<Due> {
-        let idle_probe = self.next_idle_probe(config, expecting);
+        let idle_probe = self.next_idle_probe(config, rarest, expecting);
         match &mut self.state {
             State::Responsive => {
                 let patience = config
                     .unresponsive_silence
-                    .max(rtt.unwrap_or_default().saturating_mul(4));
+                    .max(rtt.map_or(FIRST_PATIENCE, |rtt| rtt.saturating_mul(4)));
                 if attempts >= config.unresponsive_timeouts && now.since(self.heard_at) >= patience
                 {
                     self.state = State::Unresponsive {
-                        next_probe: now + config.outage_probe_interval,
+                        next_probe: now + config.outage_probe_interval.max(rarest),
                         broke_off: expecting,
                     };
                     return Some(Due::Lost);
@@ -110,7 +134,8 @@ impl Liveness {
                 } else {
                     OUTAGE_PATIENCE
                 };
-                *next_probe = now + probe_interval(config, now.since(self.heard_at), patience);
+                let interval = probe_interval(config, now.since(self.heard_at), patience);
+                *next_probe = now + interval.max(rarest);
                 Some(Due::Probe)
             }
         }
@@ -119,16 +144,27 @@ impl Liveness {
     /// A neighbour that breaks off in the middle of a chunk is asked as often as in an outage: if
     /// the link has failed, the first frame over it from either side ends the outage, half a round
     /// trip earlier than an answer would.
-    fn next_idle_probe(&self, config: &HopConfig, expecting: bool) -> Option<Time> {
+    fn next_idle_probe(
+        &self,
+        config: &HopConfig,
+        rarest: Duration,
+        expecting: bool,
+    ) -> Option<Time> {
         let interval = if expecting {
-            config.outage_probe_interval
+            // A pause that is usual on this link says nothing.
+            config.outage_probe_interval.max(rarest).max(self.gap * 3)
         } else {
-            config.idle_probe_interval
+            config.idle_probe_interval.max(rarest)
         };
         self.quiet_since.map(|since| since + interval)
     }
 
-    pub(super) fn poll_timeout(&self, config: &HopConfig, expecting: bool) -> Option<Deadline> {
+    pub(super) fn poll_timeout(
+        &self,
+        config: &HopConfig,
+        rarest: Duration,
+        expecting: bool,
+    ) -> Option<Deadline> {
         match self.state {
             State::Responsive => {
                 let reason = if expecting {
@@ -136,7 +172,7 @@ impl Liveness {
                 } else {
                     "idle neighbour"
                 };
-                self.next_idle_probe(config, expecting)
+                self.next_idle_probe(config, rarest, expecting)
                     .map(|at| Deadline::new(at, reason))
             }
             State::Unresponsive { next_probe, .. } => {

@@ -1,14 +1,14 @@
 //! Hop: the reliable transfer of whole chunks to one neighbour [MFTP §3.2.1 and 3.4.1].
 //!
 //! The wire format, the rules and the timers are in `docs/protocols/hop.md`. The one invariant: **a
-//! chunk that is reported [`HopEvent::Delivered`] was handed to the owner at the other end, intact
+//! chunk that is reported [`HopEvent::Delivered`] was passed to the owner at the other end, intact
 //! and once in the session** (a session ends when either neighbour restarts).
 //!
 //! An owner works in rounds, as a driver does with a [`Machine`](whimbrel_core::Machine): inputs
 //! first ([`Hop::send`], [`Hop::handle_frame`], [`Hop::handle_timeout`]), then
-//! [`Hop::poll_transmit`] and [`Hop::poll_event`] until they answer `None`, then
-//! [`Hop::poll_timeout`]. As in a machine, every input comes with the time, also where none is
-//! needed today.
+//! [`Hop::poll_transmit`] and [`Hop::poll_event`] until they return `None`, then
+//! [`Hop::poll_timeout`]. As in a machine, every input has the time, even where it is not needed
+//! today.
 
 mod bitmap;
 mod budget;
@@ -52,7 +52,7 @@ use sender::Sender;
 use session::{Greeting, Session};
 use wire::{DecodeError, Frame, Hello, decode, encode_hello};
 
-/// One neighbour on one port.
+/// The transfer of chunks to and from one neighbour on one port.
 pub struct Hop {
     config: HopConfig,
     session: Session,
@@ -64,8 +64,8 @@ pub struct Hop {
 }
 
 impl Hop {
-    /// A hop that starts to greet its neighbour at once. Settings out of bounds are brought within
-    /// them.
+    /// Returns a hop that starts to greet its neighbour at once. Settings are limited to their
+    /// bounds.
     pub fn new(config: HopConfig, mut rng: SeededRng, now: Time) -> Hop {
         let config = config.bounded();
         let first_id = rng.next_word() as u32;
@@ -80,9 +80,9 @@ impl Hop {
         }
     }
 
-    /// The driver takes frames of up to `mtu` bytes now; if that is no less than before, they take
-    /// another way. Chunks whose packets no longer fit are cut anew, and the neighbour is told,
-    /// which shows it where this end is.
+    /// Sets the driver's maximum of bytes in a frame. If it is no less than before, the path has
+    /// changed. Chunks whose packets no longer fit are split anew, and the neighbour is told, which
+    /// also gives it this end's present address.
     pub fn set_mtu(&mut self, now: Time, mtu: usize) {
         let lowered = mtu < self.config.mtu;
         self.config.mtu = mtu.clamp(MIN_MTU, MAX_MTU);
@@ -99,13 +99,13 @@ impl Hop {
     /// Queues a chunk, `head` followed by `body`; neither is copied until it is written into
     /// packets.
     ///
-    /// `tag` comes back in [`HopEvent::Delivered`]; the owner chooses it, unique among the chunks
-    /// it has here. An empty chunk has nothing to deliver: it counts as delivered at once.
+    /// `tag` returns in [`HopEvent::Delivered`]; the owner chooses it, unique among its chunks
+    /// here. An empty chunk has nothing to deliver, so it counts as delivered at once.
     pub fn send(&mut self, now: Time, tag: u64, head: Bytes, body: Bytes) {
         self.send_in(now, Lane::DEFAULT, tag, head, body);
     }
 
-    /// The same for a chunk of one of several lanes that share this hop.
+    /// Queues a chunk of one of several lanes that share this hop.
     pub fn send_in(&mut self, _now: Time, lane: Lane, tag: u64, head: Bytes, body: Bytes) {
         if head.is_empty() && body.is_empty() {
             self.events.push_back(HopEvent::Delivered { tag });
@@ -119,26 +119,27 @@ impl Hop {
         });
     }
 
-    /// Takes back a chunk that is not yet acknowledged: to bind it anew, or to store it [MFTP
-    /// §3.3]. `None` if it is not here. The neighbour may nevertheless have received it.
+    /// Withdraws a chunk that is not yet acknowledged: to bind it anew, or to store it [MFTP §3.3].
+    /// Returns `None` if it is not here. The neighbour may nevertheless have received it.
     pub fn withdraw(&mut self, _now: Time, tag: u64) -> Option<(Bytes, Bytes)> {
         self.sender.withdraw(tag)
     }
 
-    /// Takes back the chunks of a lane of which nothing has been sent: their tags, in their order.
+    /// Withdraws the chunks of a lane of which nothing has been sent. Returns their tags, in their
+    /// order.
     pub fn withdraw_unbegun(&mut self, _now: Time, lane: Lane) -> Vec<u64> {
         self.sender.withdraw_unbegun(lane)
     }
 
-    /// Takes back all chunks that are not yet acknowledged, those of each lane in the order in which
-    /// they were sent.
+    /// Withdraws all chunks that are not yet acknowledged, those of each lane in the order of
+    /// sending.
     pub fn withdraw_all(&mut self, _now: Time) -> Vec<(u64, Bytes, Bytes)> {
         self.sender.withdraw_all()
     }
 
-    /// How many more bytes of chunks the owner should queue here now: enough to keep the hop busy,
-    /// few enough that chunks wait where they can still be routed elsewhere. 0 before the neighbour
-    /// is up, while it is unresponsive, and while its window is shut.
+    /// Returns the further bytes of chunks that the owner should queue here now: enough to keep the
+    /// hop busy, few enough that chunks wait where they can still be routed elsewhere. Returns 0
+    /// before the neighbour is up, while it is unresponsive, and while its window is closed.
     pub fn ready_for(&self) -> usize {
         if self.is_up() {
             self.sender.ready_for(self.config.queue_target)
@@ -147,21 +148,21 @@ impl Hop {
         }
     }
 
-    /// True if a chunk of `lane` should be queued here now. An urgent one always should be while the
-    /// neighbour answers; of the others, each lane may have one chunk here whatever waits already, so
-    /// that a lane which has little to send does not wait for those that have much.
+    /// Returns true if a chunk of `lane` should be queued here now. An urgent one always should
+    /// while the neighbour answers. Every other lane may have one chunk here, however much waits
+    /// already, so that a lane with little to send does not wait for those with much.
     pub fn takes(&self, lane: Lane) -> bool {
         self.is_up() && (lane == Lane::Urgent || self.ready_for() > 0 || self.sender.has_turn(lane))
     }
 
-    /// Bytes of chunks that have not been sent.
+    /// Returns the bytes of chunks that have not been sent.
     pub fn unsent_bytes(&self) -> usize {
         self.sender.backlog()
     }
 
     /// Bytes per second that the path delivers, as far as that is known.
     pub fn delivery_rate(&self) -> Option<u64> {
-        Some(self.sender.bandwidth()).filter(|rate| *rate > 0)
+        Some(self.sender.rate()).filter(|rate| *rate > 0)
     }
 
     /// One frame arrived from the neighbour. Bad frames are counted in [`HopStats::drops`].
@@ -185,6 +186,7 @@ impl Hop {
             Ok(Frame::Data { data, .. }) => {
                 self.count_received(frame);
                 self.heard(now);
+                self.liveness.note_data(now, self.receiver.arriving() > 0);
                 let whole =
                     self.receiver
                         .handle_data(now, &data, frame.len(), budget, &mut self.stats);
@@ -209,7 +211,8 @@ impl Hop {
             }
             Ok(Frame::Cack { cack, .. }) => {
                 self.count_received(frame);
-                // Before `heard`: an answer to a probe that ends an outage tells what was lost.
+                // This must precede `heard`: the answer to a probe that ends an outage tells which
+                // packets were lost.
                 match self
                     .sender
                     .handle_cack(now, &cack, &mut self.stats, &mut self.events)
@@ -224,7 +227,7 @@ impl Hop {
         self.receiver.look_at(budget);
     }
 
-    /// A deadline of [`Hop::poll_timeout`] has passed. Early or repeated calls do no harm.
+    /// Handles a deadline of [`Hop::poll_timeout`]. Early or repeated calls do no harm.
     pub fn handle_timeout(&mut self, now: Time, budget: &mut PacketBudget) {
         self.session.handle_timeout(now, &self.config);
         self.receiver.handle_timeout(now, budget);
@@ -239,6 +242,7 @@ impl Hop {
             &self.config,
             attempts,
             rtt,
+            self.sender.question_interval(),
             self.receiver.arriving() > 0,
             self.sender.has_work(),
         ) {
@@ -253,19 +257,20 @@ impl Hop {
         }
     }
 
-    /// True if the neighbour waits for room here: [`Hop::budget_released`] has something to tell it.
+    /// Returns true if the neighbour waits for room here: [`Hop::budget_released`] has something to
+    /// tell it.
     pub fn is_waited_for(&self) -> bool {
         self.receiver.is_waited_for()
     }
 
-    /// Room came free in `budget`: chunks that were refused are granted now and a shut window
+    /// Handles released room in `budget`: refused chunks are granted now, and a closed window
     /// opens.
     pub fn budget_released(&mut self, now: Time, budget: &mut PacketBudget) {
         self.receiver.budget_released(now, budget);
     }
 
-    /// The hop is not used any more (its port is down): releases all that it holds of `budget` and
-    /// returns the chunks that are not yet acknowledged, in the order in which they were sent.
+    /// Ends the hop, because its port is down: releases all that it holds of `budget` and returns
+    /// the chunks that are not yet acknowledged, in the order of sending.
     pub fn close(mut self, _now: Time, budget: &mut PacketBudget) -> Vec<(u64, Bytes, Bytes)> {
         self.receiver.clear(budget);
         self.sender.withdraw_all()
@@ -286,7 +291,7 @@ impl Hop {
             (buffer.len() - start, None)
         } else {
             let tag = self.session.outgoing_tag()?;
-            // An answer that vanishes by its size would be given again and again.
+            // A larger answer might be lost by its size each time that it is repeated.
             let largest = self.config.mtu.min(path_mtu::BASE);
             if self.receiver.poll_answer(tag, largest, buffer) {
                 (buffer.len() - start, None)
@@ -307,42 +312,43 @@ impl Hop {
         Some(written)
     }
 
-    /// The next thing to tell the owner.
+    /// Returns the next event for the owner.
     pub fn poll_event(&mut self) -> Option<HopEvent> {
         self.events.pop_front()
     }
 
-    /// When [`Hop::handle_timeout`] wants to be called, and why.
+    /// Returns the time of the next call to [`Hop::handle_timeout`], and the reason.
     pub fn poll_timeout(&self) -> Option<Deadline> {
         let next = Deadline::earlier(self.session.poll_timeout(), self.receiver.poll_timeout());
         if self.session.peer().is_none() {
             return next;
         }
-        let next = Deadline::earlier(
-            next,
-            self.liveness
-                .poll_timeout(&self.config, self.receiver.arriving() > 0),
+        let of_liveness = self.liveness.poll_timeout(
+            &self.config,
+            self.sender.question_interval(),
+            self.receiver.arriving() > 0,
         );
+        let next = Deadline::earlier(next, of_liveness);
         Deadline::earlier(next, self.sender.poll_timeout())
     }
 
-    /// True between [`HopEvent::Up`] and the end of the hop, except while the neighbour is
+    /// Returns true between [`HopEvent::Up`] and the end of the hop, except while the neighbour is
     /// unresponsive.
     pub fn is_up(&self) -> bool {
         self.session.peer().is_some() && self.liveness.is_responsive()
     }
 
-    /// When a frame of the neighbour's arrived last; before the first one, when the hop was made.
+    /// Returns the time of the neighbour's last frame; before the first one, of the hop's creation.
     pub fn heard_at(&self) -> Time {
         self.liveness.heard_at()
     }
 
-    /// Memory of half-received chunks, in bytes.
+    /// Returns the memory of incomplete chunks, in bytes.
     pub fn arriving_bytes(&self) -> usize {
         self.receiver.arriving_bytes()
     }
 
-    /// Counters and estimates.
+    /// Returns the counters and estimates.
     pub fn stats(&self) -> HopStats {
         let mut stats = self.stats.clone();
         self.sender.describe(&mut stats);

@@ -1,4 +1,4 @@
-//! One chunk on its way to the neighbour.
+//! A chunk in transfer to the neighbour.
 
 use bytes::Bytes;
 
@@ -6,7 +6,7 @@ use super::bitmap::{Bitmap, low_bits};
 use super::lanes::Lane;
 use super::wire::{DATA_OVERHEAD, Data, Progress, Shape, encode_data};
 
-/// A chunk as the owner gave it: `head` followed by `body`.
+/// A chunk as passed by the owner: `head` followed by `body`.
 #[derive(Clone, Debug)]
 pub(super) struct Parcel {
     pub(super) tag: u64,
@@ -20,7 +20,7 @@ impl Parcel {
         self.head.len() + self.body.len()
     }
 
-    /// The bytes `from..to`, in at most two pieces.
+    /// Returns the bytes `from..to`, in at most two pieces.
     fn slice(&self, from: usize, to: usize) -> [&[u8]; 2] {
         let border = self.head.len();
         let of_head = &self.head[from.min(border)..to.min(border)];
@@ -29,35 +29,35 @@ impl Parcel {
     }
 }
 
-/// Whether the neighbour has room for a chunk.
+/// The state of room for a chunk at the neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
-    /// Asked, no answer yet.
+    /// Requested; no answer yet.
     Asked,
-    /// It said no, and will say when it has.
+    /// Refused; the neighbour announces room.
     Refused,
-    /// Yes, or the chunk is small and the window allows it.
+    /// Granted, or the chunk is small and the window allows it.
     Given,
 }
 
-/// What is to become of a transfer.
+/// The intended outcome of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It is to be delivered.
+    /// Deliver the chunk.
     Deliver,
-    /// The owner has taken the chunk back; the neighbour is yet to be told.
+    /// The owner has withdrawn the chunk; the neighbour must still be told.
     Withdrawn,
-    /// Its packets no longer fit the path: the neighbour is asked to cancel it, then it is cut
+    /// Its packets no longer fit the path: the neighbour is asked to cancel it, then it is split
     /// anew.
     Recut,
 }
 
-/// What a report of the neighbour changed.
+/// The effect of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Change {
     /// Packets newly found missing.
     pub(super) lost: usize,
-    /// Packets of full size that have come since the last report.
+    /// Packets of full size that have arrived since the last report.
     pub(super) full: usize,
 }
 
@@ -67,26 +67,25 @@ pub(super) struct OutboundChunk {
     pub(super) packets: u16,
     pub(super) room: Room,
     pub(super) fate: Fate,
-    /// The last CSYN about it, if that is not answered.
+    /// The last CSYN about it, while that is unanswered.
     pub(super) asked: Option<u32>,
     /// The neighbour's clock in the newest report about it.
     pub(super) reported_at: u64,
-    /// A second CSYN after the reordering window has been arranged for what was sent last.
+    /// A second CSYN after the reordering window is scheduled for the last packets.
     pub(super) tailed: bool,
     acked: Bitmap,
     missing: Bitmap,
     // Packets before this one have been sent at least once.
     sent: usize,
-    // The most that `sent` has been: packets of an attempt that was refused may arrive when there
-    // is room again.
+    // The maximum of `sent`: packets of a refused attempt may arrive after room is granted.
     ever_sent: usize,
-    // Place in the sending order of each packet's last transmission.
+    // Place of each packet's last transmission in the sending order.
     order: Vec<u32>,
 }
 
 impl OutboundChunk {
-    /// Cuts `parcel`, which is not empty, in packets of at most `payload` bytes; `None` if there
-    /// are too many.
+    /// Splits `parcel`, which must not be empty, into packets of at most `payload` bytes. Returns
+    /// `None` if that gives too many.
     pub(super) fn new(parcel: Parcel, payload: usize, room: Room) -> Result<OutboundChunk, Parcel> {
         let len = parcel.len();
         let shape = Shape {
@@ -114,12 +113,12 @@ impl OutboundChunk {
         })
     }
 
-    /// True if any of its packets was ever sent.
+    /// Returns true if any of its packets was ever sent.
     pub(super) fn was_ever_sent(&self) -> bool {
         self.ever_sent > 0
     }
 
-    /// Bytes that have never been sent.
+    /// Returns the bytes that have never been sent.
     pub(super) fn unsent_bytes(&self) -> usize {
         if self.fate == Fate::Deliver {
             self.parcel.len() - self.start_of(self.sent)
@@ -138,19 +137,19 @@ impl OutboundChunk {
         self.missing.count_ones() > 0 && self.fate == Fate::Deliver
     }
 
-    /// True if there is nothing to send before the neighbour has answered.
+    /// Returns true if there is nothing to send before the neighbour answers.
     pub(super) fn is_waiting(&self) -> bool {
         !self.has_unsent() && !self.has_missing()
     }
 
-    /// Size of the frame that [`OutboundChunk::write_next`] would write.
+    /// Returns the size of the frame that [`OutboundChunk::write_next`] would write.
     pub(super) fn next_frame_len(&self) -> Option<usize> {
         let (seq, _) = self.next_packet()?;
         Some(self.start_of(seq + 1) - self.start_of(seq) + DATA_OVERHEAD)
     }
 
-    /// Writes the next packet: a missing one, or else the first one never sent. True if it is a
-    /// resend.
+    /// Writes the next packet: a missing one, or else the first new one. Returns true for a
+    /// retransmission.
     pub(super) fn write_next(
         &mut self,
         session: u32,
@@ -179,13 +178,13 @@ impl OutboundChunk {
             self.ever_sent = self.ever_sent.max(self.sent);
         }
         self.order[seq] = order;
-        // An older question does not cover this packet.
+        // An older CSYN does not cover this packet.
         self.asked = None;
         self.tailed = false;
         Some(resent)
     }
 
-    /// True if `progress` can be true of what was sent.
+    /// Returns true if `progress` is consistent with the packets sent.
     pub(super) fn is_plausible(&self, progress: &Progress<'_>) -> bool {
         match *progress {
             Progress::Refused => true,
@@ -209,8 +208,8 @@ impl OutboundChunk {
         }
     }
 
-    /// Takes the neighbour's bitmap as the truth. Packets that were sent before place `lost_before`
-    /// of the sending order and are not in it are missing.
+    /// Handles the neighbour's bitmap. Packets that are not in it and were sent before place
+    /// `lost_before` of the sending order are missing.
     pub(super) fn report(
         &mut self,
         start: u16,
@@ -254,7 +253,7 @@ impl OutboundChunk {
         change
     }
 
-    /// The last packets on their way, at most so many, are taken for lost.
+    /// Declares the last packets in flight lost, at most `most` of them.
     pub(super) fn presume_lost(&mut self, most: usize) {
         let under_way = |seq: &usize| !self.acked.get(*seq) && !self.missing.get(*seq);
         let last = (0..self.sent).rev().filter(under_way);
@@ -264,7 +263,8 @@ impl OutboundChunk {
         }
     }
 
-    /// The neighbour has all of it. Answers how many packets of full size that was not known of.
+    /// Handles completion at the neighbour. Returns the number of full-size packets not reported
+    /// before.
     pub(super) fn complete(&self) -> usize {
         let fresh = |word: usize| !self.acked.word(word) & self.full_sized(word * 64);
         (0..self.acked.word_count())
@@ -272,19 +272,20 @@ impl OutboundChunk {
             .sum()
     }
 
-    /// Bytes of the frames of its packets but the last.
+    /// Returns the bytes of the frame of each packet but the last.
     pub(super) fn frame_len(&self) -> usize {
         usize::from(self.shape.packet_size) + DATA_OVERHEAD
     }
 
-    /// Of the packets `base..base + 64`, those that are not smaller than the others.
+    /// Returns the full-size packets among `base..base + 64`, as bits.
     fn full_sized(&self, base: usize) -> u64 {
         // The chunk itself may have been withdrawn.
         let full = self.shape.chunk_len as usize / usize::from(self.shape.packet_size);
         low_bits(full.saturating_sub(base))
     }
 
-    /// The neighbour keeps nothing of it: all of it must be sent, once there is room.
+    /// Starts again after a refusal: the neighbour keeps nothing, so all packets must be sent once
+    /// there is room.
     pub(super) fn start_over(&mut self, room: Room) {
         self.acked.reset();
         self.missing.reset();
@@ -307,7 +308,8 @@ impl OutboundChunk {
     }
 }
 
-/// Bits `base..base + 64` of the set that holds all below `from` and then what `bitmap` says.
+/// Returns bits `base..base + 64` of the set that contains everything below `from`, followed by
+/// `bitmap`.
 fn reported_word(base: usize, from: usize, bitmap: &[u8]) -> u64 {
     let below = low_bits(from.saturating_sub(base));
     (0..8).fold(below, |word, byte| {
@@ -321,7 +323,7 @@ fn reported_word(base: usize, from: usize, bitmap: &[u8]) -> u64 {
     })
 }
 
-/// True if the first `count` bits are all set.
+/// Returns true if the first `count` bits are all set.
 fn all_ones(bitmap: &[u8], count: usize) -> bool {
     (0..count).all(|bit| {
         bitmap
@@ -362,10 +364,10 @@ mod tests {
             prop_assert_eq!(chunk.unsent_bytes(), 0);
         }
 
-        /// Against the plain rule: sent before the threshold, not in the report, not known to be
-        /// missing.
+        /// The model is the plain rule: a packet is newly missing if it was sent before the
+        /// threshold, is not in the report, and is not known to be missing.
         #[test]
-        fn missing_is_what_was_sent_in_time_and_is_not_reported(
+        fn a_packet_sent_in_time_and_not_reported_is_missing(
             sent in 1usize..200, present in prop::collection::btree_set(0usize..200, 0..200), threshold in 0u32..220,
         ) {
             let mut chunk = chunk(200, 0, 1);
@@ -392,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_of_what_was_never_sent_are_not_plausible() {
+    fn reports_of_unsent_packets_are_not_plausible() {
         let mut chunk = chunk(100, 50, 10);
         chunk.write_next(0, 0, 0, &mut Vec::new());
         let held = |start, bitmap| Progress::Held {

@@ -1,4 +1,4 @@
-//! When the next packets may go, at a given rate.
+//! The sending times of packets at a given rate.
 
 use core::time::Duration;
 
@@ -6,15 +6,15 @@ use whimbrel_core::Time;
 
 /// Largest burst, in bytes: eight kernel batches of 64 KiB.
 const MAX_BURST: u64 = 512 << 10;
-/// Length of a burst at ordinary rates: longer than a timer is late, shorter than a queue that
-/// matters.
+/// Length of a burst at ordinary rates: longer than the lateness of a timer, shorter than a harmful
+/// queue.
 const BURST_TIME: Duration = Duration::from_micros(500);
 
-/// Spends sending time: frames sent so far are paid for until a moment that may be a burst ahead of
+/// Accounts for sending time: sent frames are paid for until a moment that may be a burst ahead of
 /// now.
 #[derive(Clone, Debug)]
 pub(super) struct Pacer {
-    // Bytes per second; 0: not paced.
+    // Bytes per second; 0 means not paced.
     rate: u64,
     paid_until: Time,
     burst: Duration,
@@ -29,7 +29,8 @@ impl Pacer {
         }
     }
 
-    /// Paces at `rate` bytes per second from now on, 0 for not at all; frames have `frame` bytes.
+    /// Paces at `rate` bytes per second from now on, or not at all if that is 0; frames have
+    /// `frame` bytes.
     pub(super) fn set_rate(&mut self, rate: u64, frame: usize) {
         self.rate = rate;
         if rate > 0 {
@@ -39,8 +40,8 @@ impl Pacer {
         }
     }
 
-    /// Bytes that a burst may have; `None` if less than half a burst may go now: many small batches
-    /// cost more.
+    /// Returns the size of a burst now, in bytes, or `None` if less than half a burst is allowed:
+    /// many small batches would cost more.
     pub(super) fn allowance(&self, now: Time) -> Option<u64> {
         if self.rate == 0 {
             return Some(MAX_BURST);
@@ -50,19 +51,20 @@ impl Pacer {
         (ahead >= self.burst / 2).then(|| bytes_in(ahead, self.rate).max(1))
     }
 
-    /// `bytes` were sent.
+    /// Notes that `bytes` were sent.
     pub(super) fn spend(&mut self, now: Time, bytes: u64) {
         if self.rate > 0 {
             self.paid_until = self.paid_until.max(now - self.burst) + span(bytes, self.rate);
         }
     }
 
-    /// When to go on after [`Pacer::allowance`] said no: once half a burst may go.
+    /// Returns the time at which half a burst is allowed, after [`Pacer::allowance`] returned
+    /// `None`.
     pub(super) fn ready_at(&self) -> Time {
         self.paid_until - self.burst / 2
     }
 
-    /// Bytes of one burst.
+    /// Returns the bytes of one burst.
     pub(super) fn burst_bytes(&self) -> u64 {
         if self.rate == 0 {
             MAX_BURST
@@ -72,13 +74,13 @@ impl Pacer {
     }
 }
 
-/// How long `bytes` take at `rate` bytes per second.
+/// Returns the time of `bytes` at `rate` bytes per second.
 pub(super) fn span(bytes: u64, rate: u64) -> Duration {
     let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1));
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
-/// How many bytes `duration` carries at `rate` bytes per second.
+/// Returns the bytes in `duration` at `rate` bytes per second.
 pub(super) fn bytes_in(duration: Duration, rate: u64) -> u64 {
     u64::try_from(duration.as_nanos() * u128::from(rate) / 1_000_000_000).unwrap_or(u64::MAX)
 }

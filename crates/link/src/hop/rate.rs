@@ -1,9 +1,9 @@
-//! The model of the path: how fast it delivers, how long it takes, whether a queue stands in it.
+//! The model of the path: its delivery rate, its round trip, and whether a queue stands in it.
 //!
-//! Loss is no congestion signal here, a standing queue is. The shape is that of BBR (Cardwell et
-//! al., 2016): the largest delivery rate of the last rounds and the smallest round trip; start-up
-//! doubles, drains, and then probes gently. Unlike BBR it leaves room in the pace for what the path
-//! loses at random, and it lets a queue that stands for a whole round drain at once.
+//! Loss is not a congestion signal here; a standing queue is. The structure is that of BBR
+//! (Cardwell et al., 2016): the largest delivery rate of the last rounds and the smallest round
+//! trip; start-up doubles, drains, and then probes gently. Unlike BBR, the pace includes room for
+//! the path's random loss, and a queue that stands for a whole round is drained at once.
 
 use core::time::Duration;
 
@@ -17,7 +17,7 @@ use super::sharing::{Contest, Verdict, View};
 const RATE_ROUNDS: u32 = 10;
 /// Rounds between two probes for more bandwidth.
 const PROBE_ROUNDS: u32 = 8;
-/// How long the smallest round trip holds without being seen again.
+/// The time for which the smallest round trip stays valid without being measured again.
 const MIN_RTT_AGE: Duration = Duration::from_secs(10);
 /// The same for a hop that takes only what others leave, and sees nothing else while they send.
 const SCAVENGED_RTT_AGE: Duration = Duration::from_secs(120);
@@ -37,78 +37,78 @@ const PROBE_GAIN: f64 = 1.15;
 const DRAIN_ROUNDS: u32 = 4;
 /// So many late answers in a row are a growing queue in start-up; fewer may be jitter.
 const LATE_ANSWERS: u32 = 2;
-/// Smoothed loss from which on start-up has found the end of a queue, if it has seen one.
+/// Smoothed loss at which start-up has filled a queue, provided that it has seen one.
 const OVERFLOW_LOSS: f64 = 0.05;
-/// Largest share of the pace that makes up for random loss: from there on it could be a shallow
-/// queue that overflows.
+/// Largest share of the pace that makes up for random loss. Higher loss could be a shallow queue
+/// that overflows.
 const MAX_LOSS_ROOM: f64 = 0.10;
-/// Queueing delay that is never called a standing queue: timers and batches cause as much.
+/// Queueing delay that never counts as a standing queue: timers and batches cause as much.
 const QUEUE_SLACK: Duration = Duration::from_millis(2);
-/// Shorter round trips count as this one where a window is made a rate.
+/// The minimum of a round trip when a rate is computed from a window.
 const SHORTEST_ROUND: Duration = Duration::from_micros(10);
-/// Largest rate that is believed, in bytes per second.
+/// Largest plausible rate, in bytes per second.
 const MAX_RATE: f64 = 1e12;
 
-/// What one answered CSYN tells.
+/// The measurements of one answered CSYN.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
     pub(super) rtt: Duration,
-    /// Bytes that are no longer under way.
+    /// Bytes that are no longer in flight.
     pub(super) acked: u64,
-    /// Since these were sent there was always something to send.
+    /// True if there was always something to send since these were sent.
     pub(super) filled: bool,
     /// Bytes per second at which the neighbour received, over at least one round trip.
     pub(super) delivery: Option<f64>,
-    /// Share of the bytes sent over that time that did not arrive.
+    /// Share of the bytes sent over that time that were lost.
     pub(super) loss: f64,
-    /// The sender had nothing to send, or no window, during that time.
+    /// True if the sender had nothing to send, or no window, during that time.
     pub(super) limited: bool,
-    /// A CSYN that was sent after the last round began has been answered.
+    /// True if a CSYN that was sent after the start of the last round has been answered.
     pub(super) round_over: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Twice the rate each round, until it no longer grows.
+    /// Doubles the rate each round, until it no longer grows.
     StartUp,
-    /// Emptying the queue that start-up built.
+    /// Drains the queue that start-up built.
     Drain { rounds: u32 },
-    /// At the estimated rate.
+    /// Sends at the estimated rate.
     Cruise { rounds: u32 },
     /// A little less, so that a probe finds no queue.
     Settle { rounds: u32 },
     /// A round with a little more, to find new bandwidth.
     Probe,
-    /// A round with a little less, for the queue that a probe built.
+    /// Sends a little less for a round, because of the queue that a probe built.
     ProbeDown,
-    /// Half of what fits, so that the smallest round trip shows.
+    /// Halves the bytes in flight, so that the smallest round trip can be measured.
     Refresh { until: Time },
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct RateModel {
     phase: Phase,
-    // Largest delivery rate of this and of the former half window of rounds.
+    // Largest delivery rate of the present and of the previous half window of rounds.
     best: [f64; 2],
     best_age: u32,
     min_rtt: Option<Duration>,
     min_rtt_seen: Time,
-    // Smallest round trip of this round and of the last three ended ones.
+    // Smallest round trip of this round and of the last three.
     round_rtt: Duration,
     queued_rounds: u32,
     // Rounds for a queue that has stood to drain.
     drains: u32,
     // Answers in a row that were late.
     late_answers: u32,
-    // In start-up: bytes that may be under way, however little is known of the rate.
+    // In start-up: bytes that may be in flight, however little is known of the rate.
     start_window: u64,
-    // A queue has been seen in start-up.
+    // True if a queue has been seen in start-up.
     cautious: bool,
     plateau: (f64, u32),
     loss: f64,
-    // How long the path takes for two bursts of ours.
+    // The time of two bursts on the path.
     grain: Duration,
-    // The next round trip replaces the smallest one, whatever it is.
+    // The next round trip replaces the smallest one, even if it is longer.
     forget_rtt: bool,
     // The first round after an outage is sent at half the remembered rate.
     resuming: bool,
@@ -118,7 +118,7 @@ pub(super) struct RateModel {
 }
 
 impl RateModel {
-    /// `start_window` bytes may be under way before anything is known of the path.
+    /// Starts a model with `start_window` bytes that may be in flight before the path is known.
     pub(super) fn new(now: Time, start_window: u64) -> RateModel {
         RateModel {
             phase: Phase::StartUp,
@@ -153,7 +153,7 @@ impl RateModel {
         }
     }
 
-    /// Estimated delivery rate in bytes per second; 0 before the first estimate.
+    /// Returns the estimated delivery rate in bytes per second; 0 before the first estimate.
     pub(super) fn bandwidth(&self) -> f64 {
         self.best[0].max(self.best[1])
     }
@@ -166,9 +166,23 @@ impl RateModel {
         self.loss
     }
 
-    /// True until the rate no longer grows by itself.
+    /// Returns true until the rate no longer grows by itself.
     pub(super) fn is_starting(&self) -> bool {
         matches!(self.phase, Phase::StartUp)
+    }
+
+    /// The path is known to be slow before it has carried a chunk: start-up begins with what it
+    /// takes in two round trips, and `least` bytes at least.
+    pub(super) fn expect(&mut self, rate: u64, least: u64) {
+        if self.is_starting() && self.bandwidth() <= 0.0 {
+            let holds = bytes_in(self.min_rtt.unwrap_or_default(), rate);
+            self.start_window = self.start_window.min((2 * holds).max(least));
+        }
+    }
+
+    /// True while little is sent, so that the smallest round trip shows.
+    pub(super) fn is_refreshing(&self) -> bool {
+        matches!(self.phase, Phase::Refresh { .. })
     }
 
     /// What the path holds without a queue, in bytes.
@@ -176,18 +190,19 @@ impl RateModel {
         bytes_in(self.min_rtt.unwrap_or_default(), self.bandwidth() as u64)
     }
 
-    /// Bytes per second to send at; `None` before the first round trip is known.
+    /// Returns the sending rate in bytes per second, or `None` before the first round trip is
+    /// known.
     pub(super) fn pace(&self) -> Option<f64> {
         if let Some(scavenger) = &self.scavenger {
             return scavenger.pace();
         }
         let bandwidth = self.bandwidth();
         if self.is_growing() && !self.resuming {
-            // A little more than the window makes of it, so that the window is what rules and no
-            // half of a round is a burst.
+            // The pace is a little above the window per round trip, so that the window limits, and
+            // no half of a round is a burst.
             let rtt = self.min_rtt?.max(SHORTEST_ROUND).as_secs_f64();
             let by_window = 1.5 * self.start_window as f64 / rtt;
-            // What it makes of a window that was not filled for rounds would be one burst.
+            // After rounds with an unfilled window, the pace by window would be one burst.
             let by_window = match bandwidth > 0.0 {
                 true => by_window.min(1.5 * 2.0 * bandwidth),
                 false => by_window,
@@ -222,8 +237,8 @@ impl RateModel {
         Some((gain * bandwidth / (1.0 - room)).min(MAX_RATE))
     }
 
-    /// Most bytes that may be sent beyond the newest answered CSYN; `feedback` is how many bytes go
-    /// between two answers, which a sender must have on top of what the path holds.
+    /// Returns the maximum of bytes sent beyond the newest answered CSYN. `feedback` is the number
+    /// of bytes between two answers, which a sender needs in addition to the capacity of the path.
     pub(super) fn inflight_cap(&self, feedback: u64) -> u64 {
         if let Some(scavenger) = &self.scavenger {
             return scavenger.window() + feedback;
@@ -252,8 +267,8 @@ impl RateModel {
         (full * share) as u64 + extra
     }
 
-    /// The neighbour is back after an outage: the remembered rate may be wrong now, so it is
-    /// approached with care and forgotten soon if it is not seen again.
+    /// Resumes after an outage. The remembered rate may be wrong now, so it is approached with care
+    /// and forgotten soon if it is not reached again.
     pub(super) fn resume(&mut self) {
         self.resuming = self.bandwidth() > 0.0;
         self.best = [0.0, self.bandwidth()];
@@ -285,14 +300,14 @@ impl RateModel {
         };
     }
 
-    /// The round trip was measured without a delivery rate (in the HELLO exchange).
+    /// Handles a round trip that was measured without a delivery rate (in the HELLO exchange).
     pub(super) fn round_trip(&mut self, now: Time, rtt: Duration) {
         let forget = core::mem::take(&mut self.forget_rtt);
         let known = self.min_rtt.filter(|_| !forget).unwrap_or(Duration::MAX);
         if rtt <= known {
             self.min_rtt = Some(rtt);
         }
-        // Close to the smallest is as good as seen again: there is no queue.
+        // A value close to the smallest one confirms it: there is no queue.
         if rtt <= known.saturating_add(known.min(Duration::from_secs(60)) / 16) {
             self.min_rtt_seen = now;
         }
@@ -314,16 +329,17 @@ impl RateModel {
             };
             self.start_window = self.start_window.saturating_add(more);
         } else if self.is_overshooting() && self.bandwidth() > 0.0 {
-            // It may have been jitter: growth goes on, slower, from what the path is known to hold.
+            // The delay may have been jitter: growth continues more slowly, from the known capacity
+            // of the path.
             self.cautious = true;
             self.start_window = self.start_window.min(self.bandwidth_delay());
         }
         if let Some(delivery) = sample.delivery.map(|rate| rate.min(MAX_RATE)) {
-            // The first estimate must not be that of the first few packets.
+            // The first estimate must not come from the first few packets.
             if !sample.limited || (self.bandwidth() > 0.0 && delivery > self.bandwidth()) {
                 self.best[0] = self.best[0].max(delivery);
             }
-            // What is lost while a queue stands may have been lost by that queue.
+            // Losses while a queue stands may be caused by that queue.
             if !self.is_late(sample.rtt) {
                 self.loss += (sample.loss.clamp(0.0, 1.0) - self.loss) / 32.0;
             }
@@ -380,8 +396,8 @@ impl RateModel {
             (false, false) => self.drains.saturating_sub(1),
         };
         self.round_rtt = Duration::MAX;
-        // A queue that outlives two rounds says that the remembered rate is too high: it ages three
-        // times as fast.
+        // A queue that outlives two rounds shows that the remembered rate is too high, so it ages
+        // three times as fast.
         self.best_age += if self.queued_rounds > 2 { 3 } else { 1 };
         if self.best_age >= RATE_ROUNDS / 2 && self.best[0] > 0.0 {
             self.best = [0.0, self.best[0]];
@@ -389,7 +405,7 @@ impl RateModel {
         }
         let overflows = self.overflows();
         match &mut self.phase {
-            // A sender that gets its chunks as fast as the path takes them is always limited, and
+            // A sender that gets its chunks as fast as the path carries them is always limited, and
             // each of its bursts overflows the path's queue.
             Phase::StartUp if queue || !sample.limited || overflows => self.judge_growth(queue),
             Phase::Drain { rounds } | Phase::Cruise { rounds } | Phase::Settle { rounds } => {
@@ -415,13 +431,13 @@ impl RateModel {
         }
     }
 
-    /// True if a queue has been seen in start-up, and losses that random ones hardly explain.
+    /// Returns true if start-up has seen a queue, and losses that are hardly random.
     fn overflows(&self) -> bool {
         self.cautious && self.loss > OVERFLOW_LOSS
     }
 
-    /// True if even the fastest round trip of the round was much longer than the smallest one
-    /// known.
+    /// Returns true if even the fastest round trip of the round was much longer than the smallest
+    /// known one.
     fn has_queue(&self) -> bool {
         self.round_rtt != Duration::MAX && self.is_late(self.round_rtt)
     }
@@ -444,15 +460,15 @@ impl RateModel {
             .is_some_and(|least| rtt > least + (least / 8).max(QUEUE_SLACK).max(self.grain))
     }
 
-    /// True while the window of start-up rules: until a rate is known at which the queue that grows
-    /// can be left to drain.
+    /// Returns true while the window of start-up limits: until a rate is known at which the growing
+    /// queue can drain.
     fn is_growing(&self) -> bool {
         self.is_starting() && (!self.is_overshooting() || self.bandwidth() <= 0.0)
     }
 
-    /// True if a queue grows in start-up. Whether start-up is over is judged at the end of the
-    /// round; until then no more is sent than the path takes, or a round trip's worth would meet a
-    /// full queue.
+    /// Returns true if a queue grows in start-up. The end of start-up is decided at the end of the
+    /// round. Until then no more is sent than the path carries; otherwise a round trip's worth
+    /// would meet a full queue.
     fn is_overshooting(&self) -> bool {
         self.late_answers >= LATE_ANSWERS
     }

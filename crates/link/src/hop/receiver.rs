@@ -1,4 +1,4 @@
-//! The receiving half: half-received chunks, room for them, and answers to CSYNs.
+//! The receiving half: incomplete chunks, their room, and answers to CSYNs.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -13,20 +13,21 @@ use super::finished::{FinishedWindow, Standing};
 use super::stats::HopStats;
 use super::wire::{About, CACK_LEN, Cack, Csyn, DATA_OVERHEAD, Data, Progress, Shape, encode_cack};
 
-/// Answers that may wait for the driver to take them; older ones give way, and the sender asks
-/// again.
+/// Bound of the answers that wait for the driver. The oldest is dropped, and the sender asks again.
 const MAX_ANSWERS: usize = 256;
-/// Smallest payload of a packet that is not its chunk's last: smaller ones would cost more memory
-/// than they bring.
+/// Smallest payload of a packet other than a chunk's last: the state of smaller ones would exceed
+/// their content.
 const MIN_PACKET: u16 = 64;
-/// A window of fewer packets than this counts as shut, and its opening is announced.
+/// A window of fewer packets than this counts as closed, and its opening is announced.
 const SHUT: usize = 32;
 
 struct Arriving {
+    // Has room for the whole chunk from the start, and grows as packets come: packets in order are
+    // copied to memory that nobody has cleared.
     bytes: BytesMut,
     shape: Shape,
     present: Bitmap,
-    // What it holds of the budget, in packets.
+    // Its room in the budget, in packets.
     reserved: u32,
     heard_at: Time,
 }
@@ -39,7 +40,7 @@ struct Answer {
     clock: Time,
 }
 
-/// A chunk that has arrived whole.
+/// A completely received chunk.
 pub(super) struct Whole {
     pub(super) chunk: Bytes,
     pub(super) packets: u32,
@@ -48,22 +49,22 @@ pub(super) struct Whole {
 pub(super) struct Receiver {
     arriving: BTreeMap<u64, Arriving>,
     finished: FinishedWindow,
-    // Those finished ones that were cancelled.
+    // The finished transfers that were cancelled.
     cancelled: BTreeSet<u64>,
-    // Refused chunks that get room as soon as there is some.
+    // Refused chunks, which get room as soon as there is some.
     waiting: BTreeMap<u64, Shape>,
     answers: VecDeque<Answer>,
-    // Packets reserved by `arriving`, packets free in the node, and whether the last window told
-    // was shut.
+    // Packets reserved by `arriving`, free packets of the node, and whether the last reported
+    // window was closed.
     reserved: u32,
     free: usize,
     shut_below: usize,
     told_shut: bool,
     received: u64,
     spurious: u32,
-    // The number of the CSYN that came last.
+    // The number of the last CSYN received.
     last_number: u32,
-    // Payload of a packet of ours: what one packet of the budget stands for.
+    // Payload of one of this node's packets: the unit of the budget.
     unit: u32,
     max_chunks: usize,
     chunk_limit: u32,
@@ -96,7 +97,7 @@ impl Receiver {
         }
     }
 
-    /// A new session: what a former incarnation half sent is dropped.
+    /// Starts a new session: incomplete chunks of the former incarnation are dropped.
     pub(super) fn restart(&mut self, first_hop_id: u32, budget: &mut PacketBudget) {
         self.clear(budget);
         self.finished = FinishedWindow::new(self.finished.size() as u16, first_hop_id);
@@ -105,7 +106,7 @@ impl Receiver {
         self.told_shut = false;
     }
 
-    /// Drops all half-received chunks and releases their room.
+    /// Drops all incomplete chunks and releases their room.
     pub(super) fn clear(&mut self, budget: &mut PacketBudget) {
         budget.release(self.reserved);
         self.reserved = 0;
@@ -120,13 +121,14 @@ impl Receiver {
         self.arriving.len()
     }
 
-    /// Memory of half-received chunks, bytes: all of a chunk is there from its first packet on.
+    /// Returns the memory of incomplete chunks, in bytes. A chunk is allocated whole with its first
+    /// packet.
     pub(super) fn arriving_bytes(&self) -> usize {
-        self.arriving.values().map(|chunk| chunk.bytes.len()).sum()
+        let chunks = self.arriving.values();
+        chunks.map(|chunk| chunk.shape.chunk_len as usize).sum()
     }
 
-    /// W_ad: what this neighbour has reserved and what is free [MFTP §3.4.1], in
-    /// packets.
+    /// Returns W_ad: the packets reserved for this neighbour and the free ones [MFTP §3.4.1].
     pub(super) fn window(&self) -> u32 {
         let free = if self.arriving.len() < self.max_chunks {
             self.free
@@ -137,13 +139,13 @@ impl Receiver {
             .saturating_add(u32::try_from(free).unwrap_or(u32::MAX))
     }
 
-    /// Notes how much of the budget is free, for the windows that are told until the next call.
+    /// Notes the free part of the budget, for the windows reported until the next call.
     pub(super) fn look_at(&mut self, budget: &PacketBudget) {
         self.free = budget.free();
         self.shut_below = SHUT.min(budget.capacity() / 4 + 1);
     }
 
-    /// One DATA frame of `frame_len` bytes. Returns the chunk if it is whole now.
+    /// Handles a DATA frame of `frame_len` bytes. Returns the chunk if it is complete now.
     pub(super) fn handle_data(
         &mut self,
         now: Time,
@@ -175,7 +177,7 @@ impl Receiver {
             return None;
         }
         let chunk = self.arriving.get_mut(&id)?;
-        // A chunk of one packet, or its last packet, does not tell the size of the others.
+        // A chunk of one packet, or its last packet, does not show the size of the others.
         if chunk.shape != shape {
             stats.drops.inconsistent += 1;
             return None;
@@ -187,7 +189,7 @@ impl Receiver {
             return None;
         }
         let at = usize::from(data.seq) * usize::from(shape.packet_size);
-        chunk.bytes[at..at + data.payload.len()].copy_from_slice(data.payload);
+        place(&mut chunk.bytes, at, data.payload);
         stats.data_received += 1;
         if !chunk.present.is_full() {
             return None;
@@ -201,7 +203,7 @@ impl Receiver {
         })
     }
 
-    /// A DATA frame brought a CSYN along whose number ends in the byte `low`.
+    /// Handles a CSYN that a DATA frame carries and whose number ends in the byte `low`.
     pub(super) fn handle_question(
         &mut self,
         now: Time,
@@ -254,7 +256,7 @@ impl Receiver {
         });
     }
 
-    /// The id to answer for, once room for it has been looked for.
+    /// Looks for room for a transfer. Returns the id to answer for.
     fn consider(
         &mut self,
         now: Time,
@@ -300,13 +302,14 @@ impl Receiver {
         Some(id)
     }
 
-    /// True if a refused chunk waits here, or the neighbour was told that the window is shut.
+    /// Returns true if a refused chunk waits here, or the neighbour was told that the window is
+    /// closed.
     pub(super) fn is_waited_for(&self) -> bool {
         self.told_shut || !self.waiting.is_empty()
     }
 
-    /// Room came free: refused chunks are let in, in their order, and a shut window is told to be
-    /// open.
+    /// Handles released room: grants it to refused chunks in their order, and announces an opened
+    /// window.
     pub(super) fn budget_released(&mut self, now: Time, budget: &mut PacketBudget) {
         while let Some((&id, &shape)) = self.waiting.first_key_value() {
             if !self.let_in(now, id, shape, budget) {
@@ -402,7 +405,7 @@ impl Receiver {
     }
 
     fn answer(&mut self, answer: Answer) {
-        // The newest question about a chunk replaces older ones that have not been answered.
+        // The newest CSYN about a chunk replaces older ones that have not been answered.
         if let Some(pending) = self
             .answers
             .iter_mut()
@@ -435,7 +438,7 @@ impl Receiver {
         self.admit(id, budget);
         self.reserved += reserved;
         let chunk = Arriving {
-            bytes: BytesMut::zeroed(shape.chunk_len as usize),
+            bytes: BytesMut::with_capacity(shape.chunk_len as usize),
             shape,
             present: Bitmap::new(packets as usize),
             reserved,
@@ -446,7 +449,7 @@ impl Receiver {
         true
     }
 
-    /// Slides the window of ids; what falls out of it can never be finished.
+    /// Slides the window of ids. Transfers below it can never be finished and are dropped.
     fn admit(&mut self, id: u64, budget: &mut PacketBudget) {
         let oldest = self.finished.admit(id);
         while let Some((&old, _)) = self
@@ -477,6 +480,17 @@ impl Receiver {
     }
 }
 
+/// Copies a packet to its place in a chunk. Only a gap before it is cleared.
+fn place(chunk: &mut BytesMut, at: usize, payload: &[u8]) {
+    if chunk.len() < at {
+        chunk.resize(at, 0);
+    }
+    let end = at + payload.len();
+    let known = end.min(chunk.len()) - at;
+    chunk[at..at + known].copy_from_slice(&payload[..known]);
+    chunk.extend_from_slice(&payload[known..]);
+}
+
 enum Held {
     Part { start: u16, cut: bool },
     All,
@@ -484,7 +498,7 @@ enum Held {
     Nothing,
 }
 
-/// How the chunk of this packet is cut; `None` if the packet does not fit its own description.
+/// Returns the shape of this packet's chunk, or `None` if the packet contradicts its own fields.
 fn shape_of(data: &Data<'_>) -> Option<Shape> {
     let (len, seq) = (data.payload.len() as u32, u32::from(data.seq));
     let packet_size = match (data.last, seq) {
@@ -500,4 +514,29 @@ fn shape_of(data: &Data<'_>) -> Option<Shape> {
     let start = seq * packet_size;
     let expected = data.chunk_len.checked_sub(start)?.min(packet_size);
     (seq < packets && (seq + 1 == packets) == data.last && expected == len).then_some(shape)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// In whichever order its packets come, and whichever of them come twice.
+        #[test]
+        fn packets_in_any_order_are_the_chunk(
+            len in 1usize..600, size in 1usize..70, order in prop::collection::vec(any::<prop::sample::Index>(), 0..40),
+        ) {
+            let whole: Vec<u8> = (0..len).map(|at| at as u8 ^ 0x5a).collect();
+            let packets: Vec<&[u8]> = whole.chunks(size).collect();
+            let mut chunk = BytesMut::with_capacity(len);
+            let memory = chunk.as_ptr();
+            let first = order.iter().map(|index| index.index(packets.len()));
+            for seq in first.chain(0..packets.len()) {
+                place(&mut chunk, seq * size, packets[seq]);
+            }
+            prop_assert_eq!(&chunk[..], &whole[..]);
+            prop_assert_eq!(chunk.as_ptr(), memory);
+        }
+    }
 }

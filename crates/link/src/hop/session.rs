@@ -1,4 +1,4 @@
-//! Who the neighbour is: the HELLO exchange, restarts, and frames of other sessions.
+//! The identity of the neighbour: the HELLO exchange, restarts, and frames of other sessions.
 
 use core::time::Duration;
 
@@ -7,13 +7,13 @@ use whimbrel_core::{Deadline, Guid, SeededRng, Time};
 use super::config::{HopConfig, MAX_CHUNK, MAX_MTU, MIN_MTU};
 use super::wire::{Hello, session_tag};
 
-/// HELLOs that may answer unauthenticated frames in one [`LIMIT_INTERVAL`].
+/// Bound of the HELLOs that answer unauthenticated frames in one [`LIMIT_INTERVAL`].
 const LIMIT_BURST: u32 = 4;
-/// How long somebody who may not exist is greeted as often as possible.
+/// The time for which an absent neighbour is greeted at the shortest interval.
 const GREETING_PATIENCE: Duration = Duration::from_secs(60);
 const LIMIT_INTERVAL: Duration = Duration::from_millis(40);
 
-/// What the neighbour told about itself in an authentic HELLO.
+/// The neighbour's description of itself in an authentic HELLO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Peer {
     token: u32,
@@ -25,15 +25,15 @@ pub(super) struct Peer {
     pub(super) memory: u64,
 }
 
-/// What a HELLO led to.
+/// The effect of a HELLO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Greeting {
-    /// It proves nothing: it may be old, or forged by somebody who cannot see our frames.
+    /// The HELLO is not authentic: it may be old, or forged by somebody who cannot see this end's
+    /// frames.
     Unproven,
-    /// Nothing new.
+    /// The HELLO has nothing new.
     Known,
-    /// A neighbour that has not been heard before; `restarted` if there was another incarnation of
-    /// it before.
+    /// The neighbour is new; `restarted` if another incarnation of it was known.
     New {
         restarted: bool,
         first_hop_id: u32,
@@ -43,8 +43,8 @@ pub(super) enum Greeting {
 
 /// The session with one neighbour.
 ///
-/// Each side has a random token. A HELLO is authentic if it echoes the nonce that was last told to
-/// the neighbour: somebody who forges the neighbour's address cannot see it, and a HELLO from
+/// Each side has a random token. A HELLO is authentic if it echoes the nonce that was last sent to
+/// the neighbour: an attacker that forges the neighbour's address cannot see it, and a HELLO from
 /// before a restart echoes an older one.
 #[derive(Debug)]
 pub(super) struct Session {
@@ -56,12 +56,12 @@ pub(super) struct Session {
     next_greeting: Time,
     since: Time,
     limit: (Time, u32),
-    // HELLOs that told the current nonce, and when the first one went.
+    // The number of HELLOs with the current nonce, and the time of the first one.
     nonce_told: (u32, Time),
     rtt: Option<Duration>,
 }
 
-/// A HELLO to send: to whom, with which echo.
+/// A HELLO to send, with its receiver and echo.
 #[derive(Clone, Copy, Debug)]
 struct Answer {
     receiver: u32,
@@ -89,24 +89,24 @@ impl Session {
         self.peer.as_ref()
     }
 
-    /// Tag of the frames to the neighbour.
+    /// Returns the tag of frames to the neighbour.
     pub(super) fn outgoing_tag(&self) -> Option<u32> {
         self.peer.map(|peer| session_tag(peer.token, self.token))
     }
 
-    /// True if a frame with this tag is of the current session.
+    /// Returns true if a frame with this tag is of the current session.
     pub(super) fn is_current(&self, tag: u32) -> bool {
         self.peer
             .is_some_and(|peer| session_tag(self.token, peer.token) == tag)
     }
 
-    /// The round trip of the HELLO exchange, once, if it was measured.
+    /// Returns the round trip of the HELLO exchange once, if it was measured.
     pub(super) fn take_rtt(&mut self) -> Option<Duration> {
         self.rtt.take()
     }
 
-    /// A frame arrived that is not of this session: one of us restarted. Tells the neighbour who we
-    /// are, unless that has happened too often; false then.
+    /// Handles a frame of another session: one end has restarted. Schedules a HELLO, or returns
+    /// false if that has happened too often.
     pub(super) fn handle_stranger(&mut self, now: Time) -> bool {
         let allowed = self.allow(now);
         if allowed && self.due.is_none() {
@@ -118,7 +118,7 @@ impl Session {
         allowed
     }
 
-    /// Takes a HELLO. `limited` counts answers that the rate limit suppressed.
+    /// Handles a HELLO. `limited` counts answers that the rate limit suppressed.
     pub(super) fn handle_hello(&mut self, now: Time, hello: &Hello, limited: &mut u64) -> Greeting {
         let answer = Answer {
             receiver: hello.token,
@@ -149,7 +149,7 @@ impl Session {
         self.peer = Some(describe(hello));
         self.nonce = nonzero(&mut self.rng);
         self.nonce_told = (0, now);
-        // A neighbour that already knows us needs no answer, but gets one if it asks.
+        // A neighbour that already knows this end is answered only if it asks.
         self.due = hello.wanted.then_some(answer);
         Greeting::New {
             restarted,
@@ -185,8 +185,8 @@ impl Session {
             .then_some(Deadline::new(self.next_greeting, "greet the neighbour"))
     }
 
-    /// The HELLO that is due. `ids` are the first id of the session with the known neighbour, and
-    /// the first one that a session with another incarnation would see.
+    /// Returns the HELLO that is due. `ids` are the first id of the session with the known
+    /// neighbour, and the first id of a session with another incarnation.
     pub(super) fn poll_hello(
         &mut self,
         now: Time,
@@ -232,8 +232,8 @@ impl Session {
     }
 }
 
-/// How long to wait between signs of life asked of a neighbour that has been silent for `silence`:
-/// the shortest interval for `patience`, then longer by a hundredth of what goes beyond it.
+/// Returns the interval of probes to a neighbour that has been silent for `silence`: the shortest
+/// interval for `patience`, then longer by a hundredth of the time beyond it.
 pub(super) fn probe_interval(
     config: &HopConfig,
     silence: Duration,

@@ -1,10 +1,10 @@
-//! What a hop counts.
+//! Counters of a hop.
 
 use core::time::Duration;
 
 use serde::Serialize;
 
-/// Counters and estimates of one hop since it was made. Bytes are bytes of frames unless said
+/// Counters and estimates of one hop since its creation. Bytes are bytes of frames unless stated
 /// otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HopStats {
@@ -12,27 +12,27 @@ pub struct HopStats {
     pub frames_sent: u64,
     /// Their bytes.
     pub bytes_sent: u64,
-    /// DATA frames sent, resent ones included.
+    /// DATA frames sent, including retransmissions.
     pub data_sent: u64,
-    /// DATA frames sent again because they were found missing.
+    /// DATA frames retransmitted because they were declared lost.
     pub data_resent: u64,
     /// CSYN frames sent, probes included.
     pub csyn_sent: u64,
-    /// CSYNs that went along with a DATA frame.
+    /// CSYNs carried by a DATA frame.
     pub csyn_carried: u64,
     /// Frames accepted.
     pub frames_received: u64,
     /// Their bytes.
     pub bytes_received: u64,
-    /// DATA frames accepted that brought something new.
+    /// DATA frames accepted with a new packet.
     pub data_received: u64,
-    /// DATA frames accepted of which the packet was there already.
+    /// DATA frames accepted with a duplicate packet.
     pub duplicates: u64,
     /// Chunks that the neighbour acknowledged.
     pub chunks_delivered: u64,
     /// Bytes of those chunks.
     pub chunk_bytes_delivered: u64,
-    /// Chunks handed to the owner.
+    /// Chunks passed to the owner.
     pub chunks_received: u64,
     /// Bytes of those chunks.
     pub chunk_bytes_received: u64,
@@ -40,9 +40,9 @@ pub struct HopStats {
     pub refusals_sent: u64,
     /// Times that the neighbour refused a chunk because it had no room.
     pub refusals_received: u64,
-    /// Retransmission time-outs that expired.
+    /// Retransmission timeouts.
     pub timeouts: u64,
-    /// Resends that proved unnecessary, as the neighbour counted them.
+    /// Spurious retransmissions, as counted by the neighbour.
     pub spurious_resends: u64,
     /// Sessions established.
     pub sessions: u64,
@@ -54,62 +54,62 @@ pub struct HopStats {
     pub rtt: Option<Duration>,
     /// Smallest recent round trip.
     pub min_rtt: Option<Duration>,
-    /// Estimated rate at which the path delivers, bits of DATA frames per second; 0 before the
-    /// first estimate.
+    /// Estimated delivery rate of the path, bits of DATA frames per second; 0 before the first
+    /// estimate.
     pub bandwidth: u64,
     /// Bytes of the largest frame that is sent; 0 before there is a session.
     pub largest_frame: usize,
     /// Probes of the path MTU sent.
     pub mtu_probes: u64,
-    /// Times that large frames were found to vanish.
+    /// Times that a black hole for large frames was detected.
     pub mtu_falls: u64,
     /// Share of DATA bytes that do not arrive, 0 to 1, smoothed.
     pub loss: f64,
-    /// W_ad: packets that the neighbour lets be outstanding.
+    /// W_ad: the packets that the neighbour accepts.
     pub window: u32,
-    /// W_ostd: packets of chunks under way that are not yet acknowledged as whole chunks.
+    /// W_ostd: packets of begun chunks that are not yet acknowledged as whole chunks.
     pub outstanding: u32,
     /// Bytes sent since the newest CSYN that was answered.
     pub inflight: u64,
     /// Largest value that `inflight` may reach now.
     pub inflight_cap: u64,
-    /// Chunks that wait to be started.
+    /// Chunks that wait to be begun.
     pub chunks_queued: usize,
-    /// Chunks under way to the neighbour.
+    /// Chunks in transfer to the neighbour.
     pub chunks_in_flight: usize,
-    /// Half-received chunks.
+    /// Incomplete received chunks.
     pub chunks_arriving: usize,
-    /// How much later than a packet a CSYN must have been sent to declare that packet lost.
+    /// The minimum time between a packet and a later CSYN whose answer declares the packet lost.
     pub reordering_window: Duration,
 }
 
-/// Frames that were dropped, and why.
+/// Dropped frames, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HopDrops {
-    /// Too short, of an unknown version or type, or with fields that contradict each other.
+    /// Too short, of an unknown version or type, or with contradictory fields.
     pub malformed: u64,
-    /// The CRC-32C is wrong: damaged on the way.
+    /// The CRC-32C is wrong: the frame was damaged.
     pub corrupt: u64,
-    /// Not of this session: from before a restart, or forged.
+    /// Of another session: from before a restart, or forged.
     pub wrong_session: u64,
     /// A HELLO that could not be answered because HELLOs are rate-limited.
     pub hello_limited: u64,
     /// DATA of a transfer that is finished or cancelled.
     pub finished: u64,
-    /// DATA or CSYN of a transfer older than all that are remembered.
+    /// DATA or CSYN of a transfer older than the remembered ones.
     pub stale: u64,
     /// DATA for which there is no room.
     pub no_room: u64,
-    /// DATA or CSYN that contradicts what is known of the transfer, or exceeds a negotiated limit.
+    /// DATA or CSYN that contradicts the state of the transfer, or exceeds a negotiated limit.
     pub inconsistent: u64,
-    /// A CACK for something that was never sent.
+    /// A CACK for a frame that was never sent.
     pub false_ack: u64,
-    /// A CACK of a transfer that is over.
+    /// A CACK of a finished transfer.
     pub late_ack: u64,
 }
 
 impl HopDrops {
-    /// All drops together.
+    /// Returns the sum of all drops.
     pub fn total(&self) -> u64 {
         self.malformed
             + self.corrupt

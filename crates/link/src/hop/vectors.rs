@@ -1,4 +1,5 @@
-//! The frames of `docs/protocols/vectors/hop.txt` are read as that file says, and written the same.
+//! The frames of `docs/protocols/vectors/hop.txt` decode to the values in that file, and encode to
+//! the same octets.
 
 use super::wire::{Frame, decode, encode_cack, encode_csyn, encode_data, encode_hello};
 
@@ -16,7 +17,7 @@ fn encode(frame: &Frame<'_>) -> Vec<u8> {
 }
 
 #[test]
-fn every_vector_is_read_as_it_says_and_written_the_same() {
+fn every_vector_decodes_to_its_values_and_encodes_to_itself() {
     let text = include_str!("../../../../docs/protocols/vectors/hop.txt");
     let lines: Vec<&str> = text
         .lines()

@@ -3,11 +3,11 @@
 use bytes::BufMut;
 use whimbrel_core::Guid;
 
-/// In the high half of the first byte of each frame.
+/// The version, in the high half of the first byte of each frame.
 pub(super) const VERSION: u8 = 1;
-/// Bytes of a DATA frame that are not payload: 16 before it, the CRC after it.
+/// Bytes of a DATA frame beyond its payload: 16 before it, the CRC after it.
 pub(super) const DATA_OVERHEAD: usize = 20;
-/// Size of a HELLO, in bytes; a longer one is accepted, what follows is for later versions.
+/// Size of a HELLO, in bytes. Later versions may append bytes, which are ignored.
 pub(super) const HELLO_LEN: usize = 84;
 /// Size of a CSYN, in bytes.
 pub(super) const CSYN_LEN: usize = 24;
@@ -20,7 +20,7 @@ const DATA: u8 = 1;
 const CSYN: u8 = 2;
 const CACK: u8 = 3;
 
-/// Why bytes are no frame.
+/// The reason why a frame is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum DecodeError {
     #[error("shorter than its type needs")]
@@ -35,7 +35,7 @@ pub(super) enum DecodeError {
     Field,
 }
 
-/// One frame. `session` is the tag that [`session_tag`] makes.
+/// A frame. `session` is the tag returned by [`session_tag`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Frame<'a> {
     Hello(Hello),
@@ -44,32 +44,32 @@ pub(super) enum Frame<'a> {
     Cack { session: u32, cack: Cack<'a> },
 }
 
-/// What each neighbour tells about itself.
+/// A neighbour's description of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hello {
-    /// An answer is wanted: the sender has no session with the receiver.
+    /// The sender has no session with the receiver and wants an answer.
     pub(super) wanted: bool,
-    /// The receiver's token as far as the sender knows it, or 0.
+    /// The receiver's token if the sender knows it, or 0.
     pub(super) receiver: u32,
     /// The sender's token, never 0.
     pub(super) token: u32,
-    /// To be echoed by the receiver.
+    /// The nonce that the receiver echoes.
     pub(super) nonce: u32,
-    /// The nonce that was last received, or 0.
+    /// The last received nonce, or 0.
     pub(super) echo: u32,
     pub(super) incarnation: u64,
     pub(super) guid: Guid,
-    /// Largest frame that the sender takes, in bytes.
+    /// Largest frame that the sender accepts, in bytes.
     pub(super) mtu: u32,
-    /// Largest chunk that the sender takes, in bytes.
+    /// Largest chunk that the sender accepts, in bytes.
     pub(super) chunk_limit: u32,
     /// W_ad, in packets.
     pub(super) window: u32,
     /// No transfer of this session has an id before this one.
     pub(super) first_hop_id: u32,
-    /// Most half-received chunks that the sender keeps.
+    /// Bound of the incomplete chunks that the sender keeps.
     pub(super) max_chunks: u16,
-    /// How many ids back the sender remembers what is finished.
+    /// The number of ids for which the sender remembers finished transfers.
     pub(super) memory: u16,
 }
 
@@ -78,23 +78,23 @@ pub(super) struct Hello {
 pub(super) struct Data<'a> {
     pub(super) hop_id: u32,
     pub(super) seq: u16,
-    /// The chunk's last packet.
+    /// True for the chunk's last packet.
     pub(super) last: bool,
-    /// Sent before.
+    /// True for a retransmission.
     pub(super) resent: bool,
-    /// The packet brings a CSYN about its chunk along; this is the low byte of that CSYN's number.
+    /// The low byte of a CSYN's number, if the packet carries a CSYN about its chunk.
     pub(super) question: Option<u8>,
-    /// Length of the whole chunk, in bytes; below 2^24 in a packet with a question.
+    /// Length of the whole chunk, in bytes; below 2^24 in a packet that carries a CSYN.
     pub(super) chunk_len: u32,
     pub(super) payload: &'a [u8],
 }
 
-/// A question: how far is this chunk, and is there room for it?
+/// A CSYN: it asks for a chunk's progress and room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Csyn {
-    /// Never 0; one more than that of the CSYN before it.
+    /// The number, never 0; one more than that of the previous CSYN.
     pub(super) number: u32,
-    /// The chunk that it asks about; none in a mere probe.
+    /// The chunk that it asks about; `None` in a probe.
     pub(super) about: Option<About>,
 }
 
@@ -103,11 +103,11 @@ pub(super) struct Csyn {
 pub(super) struct About {
     pub(super) hop_id: u32,
     pub(super) shape: Shape,
-    /// The sender gives the transfer up.
+    /// The sender cancels the transfer.
     pub(super) cancel: bool,
 }
 
-/// How a chunk is cut in packets.
+/// The division of a chunk into packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     /// Bytes of the chunk, at least 1.
@@ -117,18 +117,18 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Number of packets; `None` if they cannot be numbered.
+    /// Returns the number of packets, or `None` if they cannot be numbered.
     pub(super) fn packets(self) -> Option<u16> {
         u16::try_from(self.chunk_len.div_ceil(u32::from(self.packet_size))).ok()
     }
 }
 
-/// An answer to a CSYN, or (number 0) an unasked notice that there is room.
+/// An answer to a CSYN, or (with number 0) an unsolicited notice of room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cack<'a> {
-    /// That of the CSYN, or 0.
+    /// The number of the CSYN, or 0.
     pub(super) number: u32,
-    /// The chunk in question and how far it is; none in the answer to a mere probe.
+    /// The chunk and its progress; `None` in the answer to a probe.
     pub(super) chunk: Option<(u32, Progress<'a>)>,
     /// W_ad, in packets.
     pub(super) window: u32,
@@ -136,26 +136,26 @@ pub(super) struct Cack<'a> {
     pub(super) received: u64,
     /// The answerer's clock when the CSYN arrived, in nanoseconds.
     pub(super) clock: u64,
-    /// Resent DATA whose packet was there already, counted over the session.
+    /// The count of retransmitted DATA that were duplicates, over the session.
     pub(super) spurious: u32,
 }
 
-/// How far a chunk is at its receiver.
+/// The progress of a chunk at its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress<'a> {
-    /// Room is reserved. All packets before 8 x `start` are there; from there on `bitmap` tells
-    /// (bit `i` is bit `i % 8` of byte `i / 8`), and after its end none is there, or, if `cut`,
-    /// nothing is said.
+    /// Room is reserved. All packets before 8 x `start` have arrived. From there on `bitmap`
+    /// applies (bit `i` is bit `i % 8` of byte `i / 8`). After its end no packet has arrived, or,
+    /// if `cut`, their state is not given.
     Held {
         start: u16,
         bitmap: &'a [u8],
         cut: bool,
     },
-    /// All of it is there.
+    /// All packets have arrived.
     Complete,
     /// It was cancelled before it was complete.
     Cancelled,
-    /// There is no room; nothing of it is kept.
+    /// There is no room, and nothing of the chunk is kept.
     Refused,
 }
 
@@ -163,8 +163,8 @@ const HELLO_WANTED: u8 = 1;
 const DATA_LAST: u8 = 1;
 const DATA_RESENT: u8 = 2;
 const DATA_ASKS: u8 = 4;
-/// Where a DATA frame tells the length of its chunk: its high byte is the question's number, if
-/// there is one.
+/// Offset of the chunk's length in a DATA frame. Its high byte is the number of the carried CSYN,
+/// if there is one.
 const DATA_CHUNK_LEN: usize = 12;
 const CSYN_CHUNK: u8 = 1;
 const CSYN_CANCEL: u8 = 2;
@@ -174,8 +174,8 @@ const CACK_COMPLETE: u8 = 4;
 const CACK_CUT: u8 = 8;
 const CACK_CANCELLED: u8 = 16;
 
-/// What frames other than HELLO carry: it names the receiver's token and the sender's, so that a
-/// frame from or to a former incarnation is told apart.
+/// Returns the tag of frames other than HELLO. It combines the receiver's token and the sender's,
+/// so that frames of a former incarnation are recognised.
 pub(super) fn session_tag(receiver: u32, sender: u32) -> u32 {
     receiver ^ sender.rotate_left(16)
 }
@@ -196,7 +196,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) << 32 | u64::from(u32_at(bytes, at + 4))
 }
 
-/// Reads one frame. Nothing of it is trusted but that it arrived as somebody sent it.
+/// Decodes a frame. A valid CRC does not make its contents trustworthy.
 pub(super) fn decode(frame: &[u8]) -> Result<Frame<'_>, DecodeError> {
     let (first, flags) = match frame {
         [first, flags, ..] => (*first, *flags),
@@ -306,7 +306,7 @@ fn decode_cack(flags: u8, body: &[u8]) -> Result<Cack<'_>, DecodeError> {
     })
 }
 
-/// Starts a frame at the end of `buffer`; [`seal`] ends it.
+/// Starts a frame at the end of `buffer`; [`seal`] finishes it.
 fn open(buffer: &mut Vec<u8>, kind: u8, flags: u8, half: u16, session: u32) -> usize {
     let start = buffer.len();
     let mut head = [0; 8];
@@ -345,7 +345,7 @@ pub(super) fn encode_hello(hello: &Hello, buffer: &mut Vec<u8>) {
     seal(buffer, start);
 }
 
-/// Writes a DATA frame whose payload is `parts` in a row; `data.payload` is not used.
+/// Writes a DATA frame with the concatenated `parts` as its payload; `data.payload` is not used.
 pub(super) fn encode_data(session: u32, data: &Data<'_>, parts: [&[u8]; 2], buffer: &mut Vec<u8>) {
     let flags = if data.last { DATA_LAST } else { 0 } | if data.resent { DATA_RESENT } else { 0 };
     let start = open(buffer, DATA, flags, data.seq, session);
@@ -360,8 +360,8 @@ pub(super) fn encode_data(session: u32, data: &Data<'_>, parts: [&[u8]; 2], buff
     }
 }
 
-/// The DATA frame that begins at `start` and ends `buffer` is to bring along the CSYN whose number
-/// ends in the byte `number`. Its length stays the same, as segmentation by the kernel wants it.
+/// Adds the CSYN whose number ends in the byte `number` to the DATA frame that begins at `start`
+/// and ends `buffer`. The length stays the same, as the kernel's segmentation requires.
 pub(super) fn carry_question(buffer: &mut Vec<u8>, start: usize, number: u8) {
     buffer.truncate(buffer.len() - CRC_LEN);
     buffer[start + 1] |= DATA_ASKS;
@@ -386,7 +386,7 @@ pub(super) fn encode_csyn(session: u32, csyn: &Csyn, buffer: &mut Vec<u8>) {
     seal(buffer, start);
 }
 
-/// Writes a mere probe that is padded to `len` bytes: whoever does not know of them reads a CSYN.
+/// Writes a probe padded to `len` bytes. An older neighbour decodes it as a CSYN.
 pub(super) fn encode_mtu_probe(session: u32, number: u32, len: usize, buffer: &mut Vec<u8>) {
     let start = open(buffer, CSYN, 0, 0, session);
     buffer.put_u64(0);

@@ -371,7 +371,7 @@ mod tests {
         /// A packet is delivered if and only if all of its fragments arrived, in any order, and
         /// with its original content. Memory stays within its bounds.
         #[test]
-        fn delivers_what_was_cut_and_keeps_to_its_bounds(
+        fn delivers_fragmented_packets_and_keeps_to_its_bounds(
             events in prop::collection::vec((0u64..6, 0u64..5, any::<u8>()), 1..300),
         ) {
             let mut partials = reassembler();

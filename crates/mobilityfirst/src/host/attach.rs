@@ -17,6 +17,12 @@ use crate::wire::{ATTACH_CONTEXT, Control, ControlCode, attach_statement};
 
 /// When an announcement could not be made, it is tried again after this long.
 const ANNOUNCE_AGAIN: Duration = Duration::from_secs(5);
+/// About the bytes that a renewal and its answer take on a link, ...
+const RENEWAL_BYTES: u64 = 1_000;
+/// ... which are to be at most one part in so many of what it carries.
+const RENEWAL_SHARE: u64 = 200;
+/// For the sake of a slow link no binding holds longer than this.
+const MAX_SLOW_LIFETIME: Duration = Duration::from_secs(600);
 /// An hour of microseconds: a host whose clock ran ahead once starts so far above the version that
 /// was refused.
 const VERSION_LEAP: u64 = 3_600_000_000;
@@ -47,6 +53,8 @@ pub(super) struct Registration {
     // What is added to the version when one is refused as too old.
     leap: u64,
     registered: bool,
+    // What a router last said of the binding.
+    outcome: Option<ControlCode>,
     // Contents whose announcement is to be made as soon as there is room, and when the others' are
     // due.
     to_announce: VecDeque<Guid>,
@@ -65,6 +73,7 @@ impl Registration {
             version: 0,
             leap: VERSION_LEAP,
             registered: false,
+            outcome: None,
             to_announce: VecDeque::new(),
             due: BTreeMap::new(),
         }
@@ -72,6 +81,10 @@ impl Registration {
 
     pub(super) fn is_registered(&self) -> bool {
         self.registered
+    }
+
+    pub(super) fn outcome(&self) -> Option<ControlCode> {
+        self.outcome
     }
 }
 
@@ -152,6 +165,10 @@ impl Registration {
         code: ControlCode,
         effects: &mut Effects,
     ) -> bool {
+        // "Attached" says only that the name service has not answered yet.
+        if code != ControlCode::Attached || self.outcome.is_none() {
+            self.outcome = Some(code);
+        }
         match code {
             ControlCode::Registered => {
                 self.registered = true;
@@ -205,7 +222,8 @@ impl Registration {
         effects: &mut Effects,
     ) {
         let ports = self.attachable(uplinks);
-        effects.set(Timer::Renewal, now + self.terms.binding_lifetime / 3);
+        let lifetime = self.lifetime_on(&ports, links);
+        effects.set(Timer::Renewal, now + lifetime / 3);
         if ports.is_empty() {
             return;
         }
@@ -221,7 +239,7 @@ impl Registration {
             })
             .collect();
         let unix_ms = self.clocks.unix_millis(now, &ports);
-        let statement = self.statement(unix_ms, self.terms.binding_lifetime, addresses);
+        let statement = self.statement(unix_ms, lifetime, addresses);
         let version = statement.version;
         let Ok(record) = Record::binding(&self.terms.keys, &statement) else {
             return;
@@ -237,6 +255,19 @@ impl Registration {
             effects.control(*port, Control::Attach { record, signature });
         }
         self.announced = ports.into_iter().collect();
+    }
+
+    /// How long a binding is to hold: longer than asked for if one of the links is so slow that
+    /// renewals would be a noticeable part of it.
+    fn lifetime_on(&self, ports: &[PortId], links: &Links) -> Duration {
+        let rates = ports
+            .iter()
+            .filter_map(|port| links.state(*port).delivery_rate);
+        let renewals = rates.min().map_or(Duration::ZERO, |slowest| {
+            let millis = RENEWAL_BYTES * RENEWAL_SHARE * 1_000 / slowest.max(1);
+            Duration::from_millis(millis).min(MAX_SLOW_LIFETIME / 3)
+        });
+        self.terms.binding_lifetime.max(renewals * 3)
     }
 
     /// A statement whose version is above all that this host has made.

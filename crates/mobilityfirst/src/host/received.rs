@@ -55,6 +55,7 @@ impl Host {
         let wants_none = request.chunks.is_empty();
         // What is stuck on a link that is down, or on another one than is used now, is not under way.
         if let Some(port) = self.uplinks.port_by(way, &self.links) {
+            self.links.fit_to_rate(port, &mut request);
             self.links
                 .subtract_under_way(port, &header.source, &mut request);
         }
@@ -129,6 +130,11 @@ impl Host {
             }
             Transport::Lost(notice) => self.downloads.handle_lost(now, &notice, effects),
             Transport::Ack(request) => self.uploads.handle_ack(way, header, &request),
+            Transport::Store(notice) if notice.source == self.guid && notice.chunks.is_empty() => {
+                if !self.downloads.note_stored(now, header.source, &notice) {
+                    self.uploads.handle_store(now, header, notice, effects)
+                }
+            }
             Transport::Store(notice) => self.uploads.handle_store(now, header, notice, effects),
             Transport::Drop(notice, _) if notice.source != self.guid => {
                 effects.drop("notice-for-another")

@@ -6,6 +6,7 @@
 
 use core::time::Duration;
 
+use whimbrel_content::ChunkSize;
 use whimbrel_core::{Guid, PortId, Time};
 
 use super::{ChunkToSend, Link, LinkEvent, Links};
@@ -18,6 +19,8 @@ use crate::wire::{Hold, HoldMode, Request};
 const MAX_WAIT: Duration = Duration::from_secs(1);
 /// Bytes per second of a next hop whose rate is not known yet.
 const UNMEASURED: u64 = 2 << 20;
+/// Chunks that take longer than this on a link are too large for it.
+const MAX_CHUNK_TIME: Duration = Duration::from_secs(4);
 /// A hold ends after this time unless it is repeated, ...
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
 /// ... which it is at this interval.
@@ -214,6 +217,30 @@ impl Links {
         outgoing.room.is_held()
             && self.buffer.used() * 2 > self.buffer.capacity()
             && bytes + outgoing.chunk.size() as u64 > self.allowance(link, &flow)
+    }
+
+    /// Asks for smaller chunks if those of `request` would take long on `port`, where they will
+    /// leave: a chunk that is lost half way, or has become useless, should cost a second of the
+    /// link, not a quarter of an hour.
+    ///
+    /// Who sends over the slow link knows its rate before any chunk of the content has crossed it;
+    /// the receiver would know once the first one has come.
+    pub(crate) fn fit_to_rate(&self, port: PortId, request: &mut Request) {
+        let rate = self.links.get(&port).and_then(|it| it.hop.delivery_rate());
+        let asked =
+            Duration::from_millis(1_000 * (1 << request.chunk_log2) / rate.unwrap_or(u64::MAX));
+        if asked <= MAX_CHUNK_TIME || request.chunks.is_empty() {
+            return;
+        }
+        // A second, within a factor of the square root of two.
+        let fitting = rate.unwrap_or(1).saturating_mul(3) / 2;
+        let log2 = fitting.max(ChunkSize::MIN.bytes()).ilog2() as u8;
+        let chunks = core::mem::take(&mut request.chunks);
+        let asked = Request {
+            chunks,
+            ..request.clone()
+        };
+        *request = asked.in_chunks_of(log2);
     }
 
     /// Takes the chunks that are on their way to `client` by `port` from its request. They arrive

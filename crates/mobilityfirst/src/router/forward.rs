@@ -54,7 +54,7 @@ impl Router {
     }
 
     /// Takes from a receiver's Request or Nack the chunks that wait here for the port that it came
-    /// from. True if there are no others: its source would send them for nothing, at each of the
+    /// from, and asks for smaller ones if that port's link is slow. True if there are no others: its source would send them for nothing, at each of the
     /// many times that a receiver behind a slow link loses patience.
     fn is_under_way(&self, from: PortId, chunk: &mut Chunk) -> bool {
         let Some(mut asked) = chunk.asks_again() else {
@@ -63,13 +63,14 @@ impl Router {
         let (Transport::Request(request) | Transport::Nack(request)) = &mut asked else {
             return false;
         };
-        let before = request.chunks.count();
+        let was = request.clone();
+        self.links.fit_to_rate(from, request);
         self.links
             .subtract_under_way(from, &chunk.header.source, request);
-        if request.chunks.count() == before {
+        if *request == was {
             return false;
         }
-        let is_all = request.chunks.is_empty();
+        let is_all = request.chunks.is_empty() && !was.chunks.is_empty();
         chunk.message = Message::of_transport(&asked);
         is_all
     }

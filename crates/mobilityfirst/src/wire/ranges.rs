@@ -116,6 +116,20 @@ impl ChunkRanges {
         both
     }
 
+    /// The indices of the same bytes in chunks of a size `log2` powers of two smaller. The last
+    /// index stands for all beyond it.
+    pub fn divided(&self, log2: u8) -> ChunkRanges {
+        let part = |index: u32| {
+            let part = u64::from(index) << log2;
+            u32::try_from(part).unwrap_or(u32::MAX)
+        };
+        let mut divided = ChunkRanges::default();
+        for range in &self.0 {
+            divided.insert_range(part(range.start)..part(range.end));
+        }
+        divided
+    }
+
     /// Appends at most the first [`MAX_RANGES`] ranges: the rest follows in a later message.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let ranges = &self.0[..self.0.len().min(MAX_RANGES)];

@@ -137,6 +137,17 @@ pub struct Request {
     pub chunks: ChunkRanges,
 }
 
+impl Request {
+    /// The same bytes as smaller chunks; as it is if chunks are no larger than that.
+    pub fn in_chunks_of(mut self, chunk_log2: u8) -> Request {
+        if chunk_log2 < self.chunk_log2 {
+            self.chunks = self.chunks.divided(self.chunk_log2 - chunk_log2);
+            self.chunk_log2 = chunk_log2;
+        }
+        self
+    }
+}
+
 /// A proxy's or source's message about chunks of one flow in the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
@@ -418,9 +429,9 @@ impl Notice {
     }
 }
 
-/// Chunks are 64 KiB to 4 MiB; other values are not a chunk size.
+/// Chunks are 16 KiB to 4 MiB; other values are not a chunk size.
 fn checked_log2(log2: u8) -> Result<u8, WireError> {
-    if (16..=22).contains(&log2) {
+    if (14..=22).contains(&log2) {
         Ok(log2)
     } else {
         Err(WireError::Invalid("chunk size"))
@@ -443,7 +454,7 @@ mod tests {
     }
 
     prop_compose! {
-        fn any_request()(content in any_guid(), chunk_log2 in 16u8..=22, reliability in any_reliability(),
+        fn any_request()(content in any_guid(), chunk_log2 in 14u8..=22, reliability in any_reliability(),
                          chunks in any_ranges()) -> Request {
             Request { content, chunk_log2, reliability, chunks }
         }
@@ -457,7 +468,7 @@ mod tests {
     }
 
     prop_compose! {
-        fn any_data()(content in any_guid(), index: u32, chunk_log2 in 16u8..=22, content_len: u64,
+        fn any_data()(content in any_guid(), index: u32, chunk_log2 in 14u8..=22, content_len: u64,
                       folder: bool, reliability in any_reliability(), file_name in "[a-zäß.]{0,40}",
                       proof in prop::collection::vec(any::<u8>(), 0..100),
                       payload in prop::collection::vec(any::<u8>(), 0..100)) -> Data {

@@ -1,25 +1,69 @@
 //! What is complete gets its place; the files of a folder follow one after the other.
 
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
-
-use whimbrel_content::{ChunkSize, Folder};
+use whimbrel_content::folder::MAX_PACK_LEN;
+use whimbrel_content::{Assembly, ChunkSize, Folder};
 use whimbrel_core::Guid;
-use whimbrel_mobilityfirst::local::LocalRequest;
+use whimbrel_mobilityfirst::local::{FailReason, LocalRequest};
 
 use super::FetchError;
-use super::folder::{FolderPlan, Wanted, is_there, make_parents};
-use super::part::{self, PartFile};
+use super::folder::{FolderPlan, Goal, Job, is_part_of};
+use super::part::{Manner, PartFile};
 use super::session::Fetch;
 use super::transfer::{Purpose, Sink, Transfer, stream_failed};
 use super::wish::Wish;
-use crate::output::{Place, safe_name};
+use crate::output::safe_name;
 
-/// Files of a folder that are under way at the same time.
+/// Files and packs of a folder that are under way at the same time.
 const MAX_AT_ONCE: usize = 8;
 
+/// Failures in a row after which the source counts as gone.
+const MAX_FAILURES: usize = 2 * MAX_AT_ONCE;
+
+/// What of a folder its source does not give.
+#[derive(Debug, Default)]
+pub(super) struct Missing {
+    /// Files, the first one's path, and why.
+    files: Option<(usize, String, FailReason)>,
+    /// Failures since anything was finished.
+    in_a_row: usize,
+}
+
 impl Fetch {
+    /// The host gives up a request. Other files of a folder may still be had: a file that has changed
+    /// at its source must not keep them back, in this run and in every later one.
+    pub(super) fn note_failure(
+        &mut self,
+        request: u32,
+        reason: FailReason,
+    ) -> Result<Vec<LocalRequest>, FetchError> {
+        let Some(transfer) = self.transfers.get(&request) else {
+            return Ok(Vec::new());
+        };
+        let failed = FetchError::Failed {
+            content: transfer.content,
+            reason,
+        };
+        let is_gone = matches!(reason, FailReason::NoSuchName | FailReason::NotServed);
+        self.missing.in_a_row += 1;
+        let (Some(plan), Purpose::Member(entries) | Purpose::Pack(entries), true) =
+            (&self.plan, &transfer.purpose, is_gone)
+        else {
+            return Err(failed);
+        };
+        if self.missing.in_a_row >= MAX_FAILURES {
+            return Err(failed);
+        }
+        let first = entries
+            .first()
+            .map_or(String::new(), |at| plan.path_of(*at));
+        let (files, ..) = self.missing.files.get_or_insert((0, first, reason));
+        *files += entries.len();
+        if let Some(transfer) = self.transfers.remove(&request) {
+            self.leave_one(transfer);
+        }
+        self.advance()
+    }
+
     /// Finishes what is complete and starts what there is room for; answers with the new requests.
     pub(super) fn advance(&mut self) -> Result<Vec<LocalRequest>, FetchError> {
         let mut due = Vec::new();
@@ -35,15 +79,27 @@ impl Fetch {
             if self.transfers.len() >= MAX_AT_ONCE {
                 break;
             }
-            let Some(wanted) = self.plan.as_mut().and_then(|plan| plan.queue.pop_front()) else {
+            let Some(job) = self.plan.as_mut().and_then(|plan| plan.queue.pop_front()) else {
                 break;
             };
-            if let Some(transfer) = self.start_member(wanted)? {
+            if let Some(transfer) = self.start_job(job)? {
                 let number = self.next_request;
                 self.next_request = self.next_request.wrapping_add(1).max(1);
                 due.push(transfer.request(number, self.chunk_size, self.nack_timeout_ms));
                 self.transfers.insert(number, transfer);
             }
+        }
+        if self.transfers.is_empty()
+            && let Some(plan) = self.plan.as_mut().filter(|plan| !plan.is_finished)
+        {
+            if let Some((count, first, reason)) = self.missing.files.take() {
+                return Err(FetchError::FilesMissing {
+                    count,
+                    first,
+                    reason,
+                });
+            }
+            plan.finish()?;
         }
         // What was complete at once needs no request.
         due.retain(|request| match request {
@@ -64,6 +120,7 @@ impl Fetch {
         let Some(transfer) = self.transfers.remove(&number) else {
             return Ok(());
         };
+        self.missing.in_a_row = 0;
         let length = transfer.assembly.confirmed_len().unwrap_or_default();
         let mut manner = transfer.manner.clone().unwrap_or_default();
         let (part, wish) = match (transfer.sink, &self.wanted) {
@@ -77,118 +134,124 @@ impl Fetch {
         };
         match transfer.purpose {
             Purpose::Whole if manner.is_folder => {
-                manner.top = wish.given_name();
-                if let Ok(snapshot) = part.snapshot(&transfer.assembly, &manner)
-                    && let Err(error) = snapshot.keep()
-                {
-                    tracing::warn!(%error, "the folder's list could not be kept for a later run");
-                }
-                let folder = Folder::decode(&part.read_all(length)?)?;
-                let top = wish.top_of_folder(&name_for(&manner.file_name, transfer.content));
-                let plan = FolderPlan::new(top, &folder);
-                // From here on the files count, not the list.
-                self.progress.length = Some(plan.length);
-                (
-                    self.progress.bytes,
-                    self.progress.received,
-                    self.progress.resumed,
-                ) = (0, 0, 0);
-                self.progress.files = Some((0, plan.files));
-                make_parents(&plan.top, &plan.top.join("file"))?;
-                self.done = Some(match &wish {
-                    Wish::Named(target) => target.named().to_owned(),
-                    Wish::Within(_) => plan.top.clone(),
-                });
-                self.plan = Some(plan);
-                self.list = Some(part);
+                self.begin_folder(part, &transfer.assembly, &mut manner, &wish, length)?;
             }
             Purpose::Whole => {
                 let place = wish.place_of_file(&name_for(&manner.file_name, transfer.content));
                 self.progress.bytes = length;
                 self.progress.length = Some(length);
-                self.done = Some(part.finish(length, false, &place, true)?);
+                self.done = Some(part.finish(length, &place)?);
             }
-            Purpose::Member {
-                place,
-                copies,
-                executable,
-            } => {
-                // A folder's small files are many: the disk is not waited for each time.
+            Purpose::Member(entries) => {
+                // A folder's smaller files are many: the disk is not waited for each time.
                 let durable = length > ChunkSize::DEFAULT.bytes();
-                let files = 1 + copies.len();
-                let first = part.finish(length, executable, &place, durable)?;
-                for (path, executable) in copies {
-                    self.copy(&first, path, executable, length)?;
-                }
-                if let Some((complete, _)) = &mut self.progress.files {
-                    *complete += files;
-                }
+                let (file, from) = part.end(length, durable)?;
+                let placed = match &mut self.plan {
+                    Some(plan) => plan.place_file(file, from, &entries)?,
+                    None => (0, 0),
+                };
+                part.discard();
+                self.count(length, placed);
+            }
+            Purpose::Pack(entries) => {
+                let pack = part.read_all(length)?;
+                let placed = match &mut self.plan {
+                    Some(plan) => plan.place_pack(&pack, &entries)?,
+                    None => (0, 0),
+                };
+                part.discard();
+                self.count(length, placed);
             }
         }
         Ok(())
     }
 
-    /// Another place of a content that is here already.
-    pub(super) fn copy(
+    /// The bytes of a content were counted as they came; from here on those of its files count.
+    fn count(&mut self, length: u64, (files, bytes): (usize, u64)) {
+        let progress = &mut self.progress;
+        progress.bytes = progress.bytes.saturating_sub(length) + bytes;
+        if let Some((complete, _)) = &mut progress.files {
+            *complete += files;
+        }
+    }
+
+    /// The list of a folder is here: its files are due.
+    fn begin_folder(
         &mut self,
-        from: &Path,
-        to: PathBuf,
-        executable: bool,
+        part: PartFile,
+        assembly: &Assembly,
+        manner: &mut Manner,
+        wish: &Wish,
         length: u64,
     ) -> Result<(), FetchError> {
-        let Some(plan) = &self.plan else {
-            return Ok(());
+        let content = assembly.root();
+        let listing = Folder::decode(&part.read_all(length)?)?;
+        let top = wish.top_of_folder(
+            &name_for(&manner.file_name, content),
+            manner.top.as_deref(),
+            |top| is_part_of(top, &listing.folder, content),
+        );
+        // A later run of the same command goes on in the same folder, whatever is in it by then.
+        manner.top = top
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned());
+        let kept = part.snapshot(assembly, manner)?.keep();
+        if let Err(error) = kept {
+            tracing::warn!(%error, "the folder's list could not be kept for a later run");
+        }
+        let staging = self
+            .update
+            .then(|| wish.folder().join(format!(".{content}.new")));
+        let goal = Goal {
+            listing: content,
+            staging: staging.filter(|_| top.is_dir()),
+            top,
+            limit: self.limit,
         };
-        make_parents(&plan.top, &to)?;
-        let failed = |source| FetchError::Disk {
-            path: to.clone(),
-            source,
-        };
-        let place = Place::Beside(to.clone());
-        let mut temporary = place.temporary()?;
-        let mut source = fs::File::open(from).map_err(failed)?;
-        io::copy(&mut source, temporary.as_file_mut()).map_err(failed)?;
-        part::set_execution(temporary.as_file(), executable).map_err(failed)?;
-        place.publish(temporary.as_file(), temporary.path())?;
-        self.progress.bytes += length;
-        self.progress.resumed += length;
+        let plan = FolderPlan::begin(&goal, listing)?;
+        // From here on the files count, not the list.
+        self.progress.length = Some(plan.length);
+        let (files, bytes) = plan.present;
+        (
+            self.progress.bytes,
+            self.progress.received,
+            self.progress.resumed,
+        ) = (bytes, 0, bytes);
+        self.progress.files = Some((files, plan.files));
+        self.done = Some(match wish {
+            Wish::Named(target) => target.named().to_owned(),
+            Wish::Within(_) => goal.top,
+        });
+        self.plan = Some(plan);
+        self.list = Some(part);
         Ok(())
     }
 
-    /// Begins with a file of a folder; `None` if nothing of it is missing.
-    pub(super) fn start_member(&mut self, wanted: Wanted) -> Result<Option<Transfer>, FetchError> {
-        let Some(plan) = &self.plan else {
+    /// Begins with a file or a pack of a folder.
+    fn start_job(&mut self, job: Job) -> Result<Option<Transfer>, FetchError> {
+        // Beside the folder, not in it: there a listing could put a false record.
+        let Some(folder) = self.wanted.as_ref().map(Wish::folder) else {
             return Ok(None);
         };
-        let (content, length) = (wanted.content, wanted.length);
-        let (there, mut missing): (Vec<_>, Vec<_>) = wanted
-            .places
-            .into_iter()
-            .partition(|(path, _)| is_there(path, content, length));
-        let present = there.len() as u64 * length;
-        self.progress.bytes += present;
-        self.progress.resumed += present;
-        if let Some((complete, _)) = &mut self.progress.files {
-            *complete += there.len();
-        }
-        if missing.is_empty() {
-            return Ok(None);
-        }
-        let (path, executable) = missing.remove(0);
-        let folder = make_parents(&plan.top, &path)?;
-        let (part, assembly, manner) = PartFile::open(&folder, content, self.limit)?;
+        let limit = if job.is_pack {
+            self.limit.max(MAX_PACK_LEN)
+        } else {
+            self.limit
+        };
+        let (part, assembly, manner) = PartFile::open(folder, job.content, limit)?;
+        // Only some of its files may be for everybody.
+        part.keep_private()?;
         self.progress.bytes += assembly.verified_bytes();
         self.progress.resumed += assembly.verified_bytes();
-        let purpose = Purpose::Member {
-            place: Place::Beside(path),
-            copies: missing,
-            executable,
-        };
         Ok(Some(Transfer {
-            content,
+            content: job.content,
             assembly,
             manner,
-            purpose,
+            purpose: if job.is_pack {
+                Purpose::Pack(job.entries)
+            } else {
+                Purpose::Member(job.entries)
+            },
             sink: Sink::Part(part),
             unrecorded: false,
         }))

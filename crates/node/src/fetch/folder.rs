@@ -1,133 +1,375 @@
-//! A folder under way: which of its files are still to be fetched, and where each goes.
+//! A folder under way: what of it is still to be fetched, and where everything goes.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use whimbrel_content::{Entry, Folder};
+use whimbrel_content::path::quoted;
+use whimbrel_content::{Entry, Folder, Kind, Listing, RelativePath};
 use whimbrel_core::Guid;
 
-use super::FetchError;
+use super::tree::{Landing, Tree};
+use super::{FetchError, RefusedEntry};
 
-/// A file to be fetched, with all places of the same content.
+/// Something to be fetched, and the entries that it is for, by their place in the folder.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Wanted {
+pub(super) struct Job {
     pub(super) content: Guid,
+    /// As far as the list knows.
     pub(super) length: u64,
-    /// Paths, and whether each may be run as a program; at least one.
-    pub(super) places: Vec<(PathBuf, bool)>,
+    pub(super) entries: Vec<usize>,
+    /// It is a pack: each entry has its own part of it.
+    pub(super) is_pack: bool,
 }
 
-/// The files of a folder.
+/// Where a folder goes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Goal {
+    /// The list's own name.
+    pub(super) listing: Guid,
+    /// The folder that it becomes.
+    pub(super) top: PathBuf,
+    /// Where a new version waits until it is whole, if it is to take the place of an older one.
+    pub(super) staging: Option<PathBuf>,
+    /// The longest file that is taken, in bytes.
+    pub(super) limit: u64,
+}
+
+/// A folder under way.
 #[derive(Debug)]
 pub(super) struct FolderPlan {
-    pub(super) top: PathBuf,
-    pub(super) queue: VecDeque<Wanted>,
-    pub(super) files: usize,
+    folder: Folder,
+    /// What is written to.
+    tree: Tree,
+    /// The older version, if there is one to be replaced: untouched until the end.
+    older: Option<Tree>,
+    /// Of each entry: whether it is in its place in the older version already.
+    stays: Vec<bool>,
+    pub(super) queue: VecDeque<Job>,
     pub(super) length: u64,
+    pub(super) files: usize,
+    /// Files and bytes that are there already.
+    pub(super) present: (usize, u64),
+    pub(super) refused: Vec<RefusedEntry>,
+    pub(super) is_finished: bool,
 }
 
 impl FolderPlan {
-    pub(super) fn new(top: PathBuf, folder: &Folder) -> FolderPlan {
-        let mut entries: Vec<&Entry> = folder.entries().iter().collect();
-        entries.sort_by(|a, b| (a.content, &a.path).cmp(&(b.content, &b.path)));
-        let wanted = entries
-            .chunk_by(|a, b| a.content == b.content)
-            .map(|same| Wanted {
-                content: same[0].content,
-                length: same[0].length,
-                places: same
-                    .iter()
-                    .map(|entry| (top.join(&entry.path), entry.executable))
-                    .collect(),
-            });
-        let mut queue: Vec<Wanted> = wanted.collect();
-        queue.sort_by(|a, b| a.places[0].0.cmp(&b.places[0].0));
-        FolderPlan {
-            files: folder.entries().len(),
+    /// Makes what needs no network, and looks at what is there already.
+    pub(super) fn begin(goal: &Goal, listing: Listing) -> Result<FolderPlan, FetchError> {
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |source| FetchError::Disk { path, source }
+        };
+        let top = &goal.top;
+        let open = |top: &Path| Tree::make(top, goal.listing).map_err(failed(top));
+        let (tree, older) = match &goal.staging {
+            Some(staging) => (open(staging)?, Some(open(top)?)),
+            None => (open(top)?, None),
+        };
+        let Listing { folder, refused } = listing;
+        let refused = refused.into_iter().map(|one| RefusedEntry {
+            path: quoted(&one.path),
+            why: one.why.to_string(),
+        });
+        let mut plan = FolderPlan {
+            stays: vec![false; folder.entries().len()],
+            queue: VecDeque::new(),
             length: folder.total_len(),
-            queue: queue.into(),
-            top,
-        }
+            files: folder.files(),
+            present: (0, 0),
+            refused: refused.collect(),
+            is_finished: false,
+            folder,
+            tree,
+            older,
+        };
+        plan.survey(goal.limit)?;
+        Ok(plan)
     }
-}
 
-/// Makes the folder of `path` below `top`. Nothing on the way may be a link: it could lead out.
-pub(super) fn make_parents(top: &Path, path: &Path) -> Result<PathBuf, FetchError> {
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |source| FetchError::Disk { path, source }
-    };
-    fs::create_dir_all(top).map_err(failed(top))?;
-    let parent = path.parent().unwrap_or(top);
-    let mut folder = top.to_owned();
-    for component in parent
-        .strip_prefix(top)
-        .unwrap_or(Path::new(""))
-        .components()
-    {
-        folder.push(component);
-        match fs::create_dir(&folder) {
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                if !fs::symlink_metadata(&folder)
-                    .map_err(failed(&folder))?
-                    .is_dir()
-                {
-                    return Err(FetchError::InTheWay(folder));
+    /// Makes folders and empty files, and puts into the queue what is missing.
+    fn survey(&mut self, limit: u64) -> Result<(), FetchError> {
+        let empty = Guid(*blake3::hash(b"").as_bytes());
+        let mut contents: BTreeMap<Guid, Job> = BTreeMap::new();
+        let mut packs: BTreeMap<u32, Job> = BTreeMap::new();
+        for index in 0..self.folder.entries().len() {
+            let entry = self.folder.entries()[index].clone();
+            let Kind::File {
+                length,
+                content,
+                packed,
+            } = entry.kind
+            else {
+                if entry.kind == Kind::Folder && self.older.is_none() {
+                    let made = self.tree.make_folder(&entry.path, entry.mode);
+                    self.note(index, made)?;
+                }
+                continue;
+            };
+            if self.is_there(index, &entry, content) {
+                self.present.0 += 1;
+                self.present.1 += length;
+                continue;
+            }
+            match packed {
+                _ if length > limit => {
+                    let why = format!("it is {length} bytes long, the limit is {limit}");
+                    self.note(index, Err(io::Error::other(why)))?;
+                }
+                _ if self.is_in_the_way(&entry.path) => {
+                    self.note(index, Err(ErrorKind::AlreadyExists.into()))?;
+                }
+                None if content == empty => {
+                    let written = self.tree.write(&entry, b"", Landing::Free);
+                    self.note(index, written)?;
+                    self.present.0 += 1;
+                }
+                None => contents
+                    .entry(content)
+                    .or_insert_with(|| Job {
+                        content,
+                        length,
+                        entries: Vec::new(),
+                        is_pack: false,
+                    })
+                    .entries
+                    .push(index),
+                Some(spot) => {
+                    let pack = self.folder.packs()[spot.pack as usize];
+                    packs
+                        .entry(spot.pack)
+                        .or_insert_with(|| Job {
+                            content: pack.content,
+                            length: pack.length.into(),
+                            entries: Vec::new(),
+                            is_pack: true,
+                        })
+                        .entries
+                        .push(index);
                 }
             }
-            made => made.map_err(failed(&folder))?,
+        }
+        let mut queue: Vec<Job> = packs.into_values().chain(contents.into_values()).collect();
+        queue.sort_by_key(|job| job.entries.first().copied());
+        self.queue = queue.into();
+        Ok(())
+    }
+
+    fn is_there(&mut self, index: usize, entry: &Entry, content: Guid) -> bool {
+        let length = entry.len();
+        if let Some(older) = &mut self.older
+            && older.has(&entry.path, content, length)
+        {
+            self.stays[index] = true;
+            return true;
+        }
+        self.tree.has(&entry.path, content, length)
+    }
+
+    /// Whether something else is where a file should go, or a link or a file on the way to it.
+    fn is_in_the_way(&mut self, path: &RelativePath) -> bool {
+        self.tree.stat(path).map_or(true, |found| found.is_some())
+    }
+
+    /// The path of an entry, quoted for a terminal.
+    pub(super) fn path_of(&self, index: usize) -> String {
+        format!("{:?}", self.folder.entries()[index].path)
+    }
+
+    /// The folder that it becomes.
+    pub(super) fn top(&self) -> &Path {
+        self.older.as_ref().unwrap_or(&self.tree).top()
+    }
+
+    /// What became of an entry: a disk that fails ends the fetch, anything else is the entry's own
+    /// misfortune.
+    fn note(&mut self, index: usize, outcome: io::Result<()>) -> Result<(), FetchError> {
+        let Err(error) = outcome else {
+            return Ok(());
+        };
+        let path = &self.folder.entries()[index].path;
+        let is_fatal = matches!(
+            error.kind(),
+            ErrorKind::StorageFull
+                | ErrorKind::QuotaExceeded
+                | ErrorKind::ReadOnlyFilesystem
+                | ErrorKind::OutOfMemory
+        ) || [rustix::io::Errno::IO, rustix::io::Errno::MFILE]
+            .map(|errno| Some(errno.raw_os_error()))
+            .contains(&error.raw_os_error());
+        if is_fatal {
+            return Err(FetchError::Disk {
+                path: self.top().join(path),
+                source: error,
+            });
+        }
+        let why = match error.kind() {
+            ErrorKind::AlreadyExists | ErrorKind::IsADirectory => {
+                "something else is there".to_owned()
+            }
+            ErrorKind::NotADirectory => {
+                "a file or a link is where a folder on its way should be".to_owned()
+            }
+            _ => error.to_string(),
+        };
+        self.refused.push(RefusedEntry {
+            path: format!("{path:?}"),
+            why,
+        });
+        Ok(())
+    }
+
+    /// Gives a finished file its places; answers with the number of files and their bytes.
+    pub(super) fn place_file(
+        &mut self,
+        file: &File,
+        from: &Path,
+        entries: &[usize],
+    ) -> Result<(usize, u64), FetchError> {
+        let mut placed: Option<RelativePath> = None;
+        let mut bytes = 0;
+        for index in entries.iter().copied() {
+            let entry = self.folder.entries()[index].clone();
+            let outcome = match &placed {
+                None => self.tree.adopt(file, from, &entry, Landing::Free),
+                Some(first) => self.tree.copy(first, &entry, Landing::Free),
+            };
+            if outcome.is_ok() {
+                bytes += entry.len();
+                placed.get_or_insert(entry.path);
+            }
+            self.note(index, outcome)?;
+        }
+        Ok((entries.len(), bytes))
+    }
+
+    /// Writes the files of a pack; answers with their number and their bytes.
+    pub(super) fn place_pack(
+        &mut self,
+        pack: &[u8],
+        entries: &[usize],
+    ) -> Result<(usize, u64), FetchError> {
+        let mut bytes = 0;
+        for index in entries.iter().copied() {
+            let entry = self.folder.entries()[index].clone();
+            let Kind::File {
+                length,
+                content,
+                packed: Some(spot),
+            } = entry.kind
+            else {
+                continue;
+            };
+            let start = spot.offset as usize;
+            let part = pack.get(start..start + length as usize);
+            let outcome = match part.filter(|part| blake3::hash(part) == content.0) {
+                Some(part) => self.tree.write(&entry, part, Landing::Free),
+                None => Err(io::Error::other(
+                    "the list gives it another name than its bytes have",
+                )),
+            };
+            if outcome.is_ok() {
+                bytes += length;
+            }
+            self.note(index, outcome)?;
+        }
+        Ok((entries.len(), bytes))
+    }
+
+    /// All files are there: a newer version takes the place of the older one, links are made, and
+    /// folders get their times.
+    pub(super) fn finish(&mut self) -> Result<(), FetchError> {
+        self.is_finished = true;
+        let entries = self.folder.entries().to_vec();
+        if let Some(mut older) = self.older.take() {
+            for (index, entry) in entries.iter().enumerate() {
+                let outcome = match entry.kind {
+                    Kind::Folder => older.make_folder(&entry.path, entry.mode),
+                    Kind::File { .. } if self.stays[index] => older.touch(entry),
+                    Kind::File { .. } => match older.take_over(&mut self.tree, &entry.path) {
+                        // It was refused before, or an interrupted run has moved it.
+                        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+                        moved => moved,
+                    },
+                    Kind::Link { .. } => Ok(()),
+                };
+                self.note(index, outcome)?;
+            }
+            let staging = core::mem::replace(&mut self.tree, older);
+            let _ = fs::remove_dir_all(staging.top());
+            self.make_links(&entries, Landing::Replacing)?;
+        } else {
+            self.make_links(&entries, Landing::Free)?;
+        }
+        // From the inside out: what is made in a folder changes its time.
+        for (index, entry) in entries.iter().enumerate().rev() {
+            if entry.kind == Kind::Folder {
+                match self.tree.finish_folder(entry) {
+                    // It was refused before.
+                    Err(error) if error.kind() == ErrorKind::NotFound => {}
+                    Err(error) if error.kind() == ErrorKind::NotADirectory => {}
+                    finished => self.note(index, finished)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn make_links(&mut self, entries: &[Entry], landing: Landing) -> Result<(), FetchError> {
+        for (index, entry) in entries.iter().enumerate() {
+            if let Kind::Link { target } = &entry.kind
+                && !self.tree.has_link(&entry.path, target)
+            {
+                let made = self.tree.link(entry, target, landing);
+                self.note(index, made)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether everything in the folder at `top` is in `folder` too, byte for byte: then it is a part of
+/// the same version. False if it cannot be read.
+pub(super) fn is_part_of(top: &Path, folder: &Folder, listing: Guid) -> bool {
+    let Ok(mut tree) = Tree::open(top, listing) else {
+        return false;
+    };
+    let mut due = vec![(top.to_owned(), Vec::new())];
+    while let Some((path, below)) = due.pop() {
+        let Ok(items) = fs::read_dir(&path) else {
+            return false;
+        };
+        for item in items {
+            let Ok((kind, item)) = item.and_then(|item| Ok((item.file_type()?, item))) else {
+                return false;
+            };
+            let mut relative: Vec<u8> = below.clone();
+            if !relative.is_empty() {
+                relative.push(b'/');
+            }
+            relative.extend_from_slice(item.file_name().as_bytes());
+            let Ok(relative) = RelativePath::new(relative) else {
+                return false;
+            };
+            let entry = folder.find(&relative).map(|at| &folder.entries()[at].kind);
+            let is_same = match entry {
+                Some(Kind::File {
+                    length, content, ..
+                }) => tree.has(&relative, *content, *length),
+                Some(Kind::Link { target }) => tree.has_link(&relative, target),
+                Some(Kind::Folder) => kind.is_dir(),
+                None => kind.is_dir() && folder.has_below(&relative),
+            };
+            if !is_same {
+                return false;
+            }
+            if kind.is_dir() {
+                due.push((item.path(), relative.as_bytes().to_vec()));
+            }
         }
     }
-    Ok(folder)
-}
-
-/// Whether the file is there already, byte for byte: from an earlier run, or from long ago.
-pub(super) fn is_there(path: &Path, content: Guid, length: u64) -> bool {
-    let is_file =
-        fs::symlink_metadata(path).is_ok_and(|found| found.is_file() && found.len() == length);
-    is_file
-        && File::open(path).is_ok_and(|file| {
-            let mut hasher = blake3::Hasher::new();
-            hasher.update_reader(file).is_ok() && *hasher.finalize().as_bytes() == content.0
-        })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use whimbrel_content::RelativePath;
-
-    #[test]
-    fn a_link_on_the_way_is_not_followed() {
-        let outside = tempfile::tempdir().unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let top = folder.path().join("top");
-        fs::create_dir(&top).unwrap();
-        std::os::unix::fs::symlink(outside.path(), top.join("a")).unwrap();
-        let refused = make_parents(&top, &top.join("a/b/c"));
-        assert!(matches!(refused, Err(FetchError::InTheWay(_))));
-        assert_eq!(
-            make_parents(&top, &top.join("x/y/z")).unwrap(),
-            top.join("x/y")
-        );
-        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn the_same_content_is_fetched_once() {
-        let entry = |path: &str, byte| Entry {
-            path: RelativePath::new(path).unwrap(),
-            length: 5,
-            content: Guid([byte; 32]),
-            executable: path == "c",
-        };
-        let folder = Folder::new(vec![entry("a", 1), entry("b", 2), entry("c", 1)]).unwrap();
-        let plan = FolderPlan::new("top".into(), &folder);
-        assert_eq!((plan.files, plan.length, plan.queue.len()), (3, 15, 2));
-        assert_eq!(
-            plan.queue[0].places,
-            [("top/a".into(), false), ("top/c".into(), true)]
-        );
-    }
+    true
 }

@@ -7,15 +7,19 @@
 //! | `session` | a fetch from its first request to its end |
 //! | `finishing` | what becomes of what is complete |
 //! | `transfer` | one content under way |
+//! | `pace` | how fast it comes |
 //! | `part`, `keeper` | its bytes on disk, and the record of them |
 //! | `folder`, `wish` | which files of a folder are due, and where what was fetched goes |
+//! | `tree` | the folder that is written to |
 
 mod finishing;
 mod folder;
 mod keeper;
+mod pace;
 mod part;
 mod session;
 mod transfer;
+mod tree;
 mod wish;
 
 use std::io;
@@ -30,6 +34,7 @@ use whimbrel_mobilityfirst::local::FailReason;
 
 use crate::local_client::{Attachment, LocalError};
 use crate::output::{Destination, OutputError};
+use crate::wait::Wait;
 use session::Fetch;
 
 /// What to fetch, and where to.
@@ -47,6 +52,9 @@ pub struct FetchOptions {
     pub nack_timeout: Option<Duration>,
     /// Longest content that is taken, in bytes.
     pub limit: u64,
+    /// A folder that is at the output is an older version of the one that comes: that takes its place
+    /// once it is whole. What it does not have stays.
+    pub update: bool,
 }
 
 /// How it stands.
@@ -54,6 +62,9 @@ pub struct FetchOptions {
 pub struct Progress {
     /// What it is doing, or waiting for.
     pub state: State,
+    /// Why nothing comes, if nothing has come for a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait: Option<Wait>,
     /// The name that its source suggests, once something has come.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file_name: Option<String>,
@@ -65,6 +76,11 @@ pub struct Progress {
     pub resumed: u64,
     /// Of `bytes`: from this run.
     pub received: u64,
+    /// Bits per second that came in the last seconds.
+    pub rate: u64,
+    /// Seconds left at that rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_s: Option<u64>,
     /// Files that are complete, and files of it all, if it is a folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<(usize, usize)>,
@@ -90,6 +106,7 @@ pub enum State {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Fetched {
     /// Where it is; `None` for standard output.
+    #[serde(serialize_with = "serialize_path")]
     pub path: Option<PathBuf>,
     /// Bytes.
     pub length: u64,
@@ -99,6 +116,27 @@ pub struct Fetched {
     pub resumed: u64,
     /// Files.
     pub files: usize,
+    /// What of a folder could not be had, one by one.
+    pub refused: Vec<RefusedEntry>,
+}
+
+/// Something that a folder's list has and the folder that was made of it has not.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct RefusedEntry {
+    /// Its path, quoted for a terminal.
+    pub path: String,
+    /// Why.
+    pub why: String,
+}
+
+fn serialize_path<S: serde::Serializer>(
+    path: &Option<PathBuf>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match path {
+        Some(path) => crate::place::serialize_path(path, serializer),
+        None => serializer.serialize_none(),
+    }
 }
 
 /// Why there is no content. All but the first three leave what has come, and the same command goes
@@ -110,6 +148,16 @@ pub enum FetchError {
     Failed {
         /// The content; of a folder's file if that is missing.
         content: Guid,
+        /// Why.
+        reason: FailReason,
+    },
+    /// Some of a folder's files cannot be had; the others are there.
+    #[error("{count} of the folder's files, {first} among them, cannot be had: {}", explain(*reason))]
+    FilesMissing {
+        /// How many.
+        count: usize,
+        /// The path of one, quoted for a terminal.
+        first: String,
         /// Why.
         reason: FailReason,
     },

@@ -3,6 +3,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -23,7 +24,7 @@ const MAX_SETS: u32 = 8;
 pub(super) struct Manner {
     pub(super) file_name: String,
     pub(super) is_folder: bool,
-    /// The name that the user has given to the folder that is being made from this list.
+    /// The name of the folder that is being made from this list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) top: Option<String>,
 }
@@ -163,6 +164,18 @@ impl PartFile {
         Ok(place.withhold(&self.file)?)
     }
 
+    /// Nobody but its owner may read it while it is under way.
+    pub(super) fn keep_private(&self) -> Result<(), FetchError> {
+        use std::os::unix::fs::PermissionsExt;
+        let private = fs::Permissions::from_mode(0o600);
+        self.file
+            .set_permissions(private)
+            .map_err(|source| FetchError::Disk {
+                path: self.hidden.part.clone(),
+                source,
+            })
+    }
+
     pub(super) fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), FetchError> {
         self.file
             .write_all_at(data, offset)
@@ -172,13 +185,15 @@ impl PartFile {
             })
     }
 
-    /// Claims disk space for the whole content, once its length is proven: a disk that is too small
-    /// is reported before hours of transfer, not after.
-    pub(super) fn reserve(&mut self, length: u64) -> Result<(), FetchError> {
-        if core::mem::replace(&mut self.reserved, true) || length == 0 {
+    /// Claims disk space from the first missing byte to the end of the content, once its length is
+    /// proven: a disk that is too small is reported before hours of transfer, not after. Space that
+    /// the file has already is not claimed again: some file systems then look at each of its pages.
+    pub(super) fn reserve(&mut self, range: Range<u64>) -> Result<(), FetchError> {
+        if core::mem::replace(&mut self.reserved, true) || range.is_empty() {
             return Ok(());
         }
-        match fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, length) {
+        let length = range.end - range.start;
+        match fallocate(&self.file, FallocateFlags::KEEP_SIZE, range.start, length) {
             Err(rustix::io::Errno::NOSPC) => {
                 let source = io::ErrorKind::StorageFull.into();
                 Err(FetchError::Disk {
@@ -223,18 +238,19 @@ impl PartFile {
         Ok(bytes)
     }
 
-    /// Gives the finished file its name; `durable` waits until the disk has it. Where it replaces
-    /// nothing, it may be run as a program if it is `executable`.
-    pub(super) fn finish(
-        self,
-        length: u64,
-        executable: bool,
-        place: &Place,
-        durable: bool,
-    ) -> Result<PathBuf, FetchError> {
+    /// Gives the finished file its name, on disk.
+    pub(super) fn finish(self, length: u64, place: &Place) -> Result<PathBuf, FetchError> {
+        self.end(length, true)?;
+        let path = place.publish(&self.file, &self.hidden.part)?;
+        self.remove_record();
+        Ok(path)
+    }
+
+    /// The finished file and where it lies, for a place in a folder; `durable` waits until the disk
+    /// has it. What is not moved away goes when the part is discarded.
+    pub(super) fn end(&self, length: u64, durable: bool) -> Result<(&File, &Path), FetchError> {
         let prepare = || {
             self.file.set_len(length)?;
-            set_execution(&self.file, executable)?;
             if durable {
                 self.file.sync_all()?;
             }
@@ -244,9 +260,7 @@ impl PartFile {
             path: self.hidden.part.clone(),
             source,
         })?;
-        let path = place.publish(&self.file, &self.hidden.part)?;
-        self.remove_record();
-        Ok(path)
+        Ok((&self.file, &self.hidden.part))
     }
 
     /// Removes everything: the content lies elsewhere now.
@@ -337,22 +351,6 @@ fn read_record(path: &Path) -> Option<(Assembly, Manner)> {
     Some((Assembly::decode(&bytes[end + 1..]).ok()?, manner))
 }
 
-/// Whoever may read it may run it, or nobody may.
-pub(super) fn set_execution(file: &File, executable: bool) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    let mode = file.metadata()?.permissions().mode();
-    let wanted = if executable {
-        mode | (mode & 0o444) >> 2
-    } else {
-        mode & !0o111
-    };
-    if wanted == mode {
-        Ok(())
-    } else {
-        file.set_permissions(fs::Permissions::from_mode(wanted))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -365,6 +363,24 @@ mod tests {
         assert!(matches!(open(), Err(FetchError::InUse(_))));
         drop(first);
         assert!(open().is_ok());
+    }
+
+    #[test]
+    fn room_is_claimed_for_what_is_missing_and_the_length_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut part, ..) = PartFile::open(folder.path(), Guid([1; 32]), 1 << 30).unwrap();
+        part.write(0, &[1; 1 << 20]).unwrap();
+        part.reserve(1 << 20..3 << 20).unwrap();
+        let found = part.file.metadata().unwrap();
+        assert_eq!(found.len(), 1 << 20);
+        assert!(found.blocks() * 512 >= 3 << 20, "{found:?}");
+        // Far more than there is, but room is claimed once.
+        part.reserve(0..1 << 60).unwrap();
+        drop(part);
+
+        let (mut full, ..) = PartFile::open(folder.path(), Guid([2; 32]), 1 << 30).unwrap();
+        full.reserve(5..5).unwrap();
+        assert_eq!(full.file.metadata().unwrap().blocks(), 0);
     }
 
     fn make_fifo(path: &Path) {
@@ -450,7 +466,7 @@ mod tests {
         let bytes = vec![3; 3 << 20];
         let tree = whimbrel_content::ChunkTree::from_reader(
             &bytes[..],
-            whimbrel_content::ChunkSize::MIN,
+            whimbrel_content::ChunkSize::GROUP,
             &mut |_| {},
         )
         .unwrap();

@@ -5,18 +5,22 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use whimbrel_content::folder::MAX_MANIFEST_LEN;
+use whimbrel_content::folder::MAX_LISTING_LEN;
 use whimbrel_content::{Assembly, ChunkSize};
+use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, TransferState};
 
+use super::finishing::Missing;
 use super::folder::FolderPlan;
 use super::keeper::Keeper;
+use super::pace::Pace;
 use super::part::{self, PartFile};
 use super::transfer::{Purpose, Sink, Transfer};
 use super::wish::Wish;
 use super::{FetchError, FetchOptions, Fetched, Progress, State};
 use crate::local_client::{Attachment, LocalError};
 use crate::output::{Destination, MadeFolder};
+use crate::wait::{Subject, Watch};
 
 /// How often the stop flag is looked at, and a daemon that has gone is tried again.
 const LOOK: Duration = Duration::from_millis(200);
@@ -30,12 +34,15 @@ pub(super) struct Fetch {
     pub(super) timeout: Option<Duration>,
     pub(super) nack_timeout_ms: u32,
     pub(super) limit: u64,
+    /// A folder takes the place of an older version.
+    pub(super) update: bool,
     /// Where the user wants it; `None` for a stream.
     pub(super) wanted: Option<Wish>,
     pub(super) _made: Option<MadeFolder>,
     pub(super) transfers: BTreeMap<u32, Transfer>,
     pub(super) next_request: u32,
     pub(super) plan: Option<FolderPlan>,
+    pub(super) missing: Missing,
     /// The list of a folder stays until all its files are there: a later run needs no network for
     /// it.
     pub(super) list: Option<PartFile>,
@@ -43,6 +50,8 @@ pub(super) struct Fetch {
     pub(super) keeper: Keeper,
     pub(super) progress: Progress,
     pub(super) last_arrival: Instant,
+    pub(super) pace: Pace,
+    pub(super) watch: Watch,
     pub(super) last_kept: Instant,
     pub(super) last_told: Option<Instant>,
 }
@@ -53,11 +62,15 @@ impl Fetch {
             content,
             output,
             limit,
+            update,
             ..
         } = options;
         let (wish, made) = match output {
             Destination::Named(target) => (Ok(Wish::Named(target)), None),
-            Destination::Within(within) => (Ok(Wish::within(&within, content)), within.make()?),
+            Destination::Within(within) => {
+                let wish = Wish::within(&within, content, update);
+                (Ok(wish), within.make()?)
+            }
             Destination::Stream(stream) => (Err(stream), None),
         };
         let (wish, sink, assembly, manner) = match wish {
@@ -88,24 +101,31 @@ impl Fetch {
                 .nack_timeout
                 .map_or(0, |time| time.as_millis().clamp(1, 1 << 31) as u32),
             limit,
+            update,
             wanted: wish,
             _made: made,
             transfers: BTreeMap::from([(0, root)]),
             next_request: 1,
             plan: None,
+            missing: Missing::default(),
             list: None,
             done: None,
             keeper: Keeper::start(),
             progress: Progress {
                 state: State::Requested,
+                wait: None,
                 file_name: None,
                 bytes: resumed,
                 length: None,
                 resumed,
                 received: 0,
+                rate: 0,
+                left_s: None,
                 files: None,
             },
             last_arrival: now,
+            pace: Pace::default(),
+            watch: Watch::new(Subject::Answer),
             last_kept: now,
             last_told: None,
         };
@@ -125,6 +145,7 @@ impl Fetch {
         self.advance()?;
         let mut due = self.all_requests();
         loop {
+            due.extend(self.watch.question());
             let step = match due.drain(..).try_for_each(|request| client.send(&request)) {
                 // What it has sent before it left is still to be read, and the end of it is noticed
                 // there.
@@ -142,10 +163,12 @@ impl Fetch {
                 Ok(None) => {}
                 Err(LocalError::Closed | LocalError::Io(_)) if attachment.can_return() => {
                     self.progress.state = State::NoHost;
+                    self.watch.host_gone(true);
                     std::thread::sleep(LOOK);
                     if let Ok(new) = attachment.connect() {
                         client = new;
                         self.progress.state = State::Requested;
+                        self.watch.host_gone(false);
                         due = self.all_requests();
                     }
                 }
@@ -169,13 +192,25 @@ impl Fetch {
                 .is_none_or(|last| last.elapsed() >= TELL_INTERVAL)
             {
                 self.last_told = Some(Instant::now());
+                self.note_pace();
+                self.progress.wait = self.watch.wait().cloned();
                 observe(&self.progress);
             }
         }
     }
 
+    fn note_pace(&mut self) {
+        let rate = self.pace.note(Instant::now(), self.progress.received);
+        let missing = self
+            .progress
+            .length
+            .map(|length| length.saturating_sub(self.progress.bytes));
+        self.progress.rate = rate;
+        self.progress.left_s = missing.and_then(|bytes| (bytes * 8).checked_div(rate));
+    }
+
     pub(super) fn is_done(&self) -> bool {
-        self.transfers.is_empty() && self.plan.as_ref().is_none_or(|plan| plan.queue.is_empty())
+        self.transfers.is_empty() && self.plan.as_ref().is_none_or(|plan| plan.is_finished)
     }
 
     pub(super) fn fetched(&self) -> Fetched {
@@ -185,6 +220,10 @@ impl Fetch {
             received: self.progress.received,
             resumed: self.progress.resumed,
             files: self.progress.files.map_or(1, |(files, _)| files),
+            refused: self
+                .plan
+                .as_ref()
+                .map_or(Vec::new(), |plan| plan.refused.clone()),
         }
     }
 
@@ -197,6 +236,11 @@ impl Fetch {
 
     /// Works off an event of the host; answers with what to tell the host.
     pub(super) fn handle(&mut self, event: LocalEvent) -> Result<Vec<LocalRequest>, FetchError> {
+        let transfers = &self.transfers;
+        let is_ours = |content: &Guid| transfers.values().any(|one| one.content == *content);
+        if self.watch.note(&event, &is_ours) {
+            return Ok(Vec::new());
+        }
         match event {
             LocalEvent::Chunk(chunk) => {
                 let request = chunk.request;
@@ -206,6 +250,7 @@ impl Fetch {
                 let new = transfer.take(&chunk)?;
                 if new > 0 {
                     self.last_arrival = Instant::now();
+                    self.watch.progressed();
                     self.progress.bytes += new;
                     self.progress.received += new;
                 }
@@ -226,13 +271,7 @@ impl Fetch {
                 };
                 Ok(Vec::new())
             }
-            LocalEvent::Failed { request, reason } => match self.transfers.get(&request) {
-                Some(transfer) => Err(FetchError::Failed {
-                    content: transfer.content,
-                    reason,
-                }),
-                None => Ok(Vec::new()),
-            },
+            LocalEvent::Failed { request, reason } => self.note_failure(request, reason),
             _ => Ok(Vec::new()),
         }
     }
@@ -275,9 +314,9 @@ impl Fetch {
             Some(_) => {}
         }
         match root.assembly.expected_len() {
-            Some(length) if length > MAX_MANIFEST_LEN as u64 => Err(FetchError::TooLong {
+            Some(length) if length > MAX_LISTING_LEN as u64 => Err(FetchError::TooLong {
                 length,
-                limit: MAX_MANIFEST_LEN as u64,
+                limit: MAX_LISTING_LEN as u64,
             }),
             _ => Ok(()),
         }
@@ -313,16 +352,27 @@ impl Fetch {
 
     /// The end without the content: what has come is kept for the next run.
     pub(super) fn leave(&mut self) {
-        self.keeper.wait();
-        for snapshot in self.snapshots().unwrap_or_default() {
-            if let Err(error) = snapshot.keep() {
-                tracing::warn!(%error, "the record of the download could not be kept; an older one may be there");
-            }
-        }
         for (_, transfer) in core::mem::take(&mut self.transfers) {
-            if let (Sink::Part(part), 0) = (transfer.sink, transfer.assembly.verified_bytes()) {
-                part.discard();
-            }
+            self.leave_one(transfer);
+        }
+    }
+
+    /// Keeps what has come of one content.
+    pub(super) fn leave_one(&mut self, transfer: Transfer) {
+        self.keeper.wait();
+        let Sink::Part(part) = transfer.sink else {
+            return;
+        };
+        if transfer.assembly.verified_bytes() == 0 {
+            return part.discard();
+        }
+        let Some(manner) = transfer.manner.as_ref().filter(|_| transfer.unrecorded) else {
+            return;
+        };
+        let kept = part.snapshot(&transfer.assembly, manner);
+        let kept = kept.map(|snapshot| snapshot.keep());
+        if let Ok(Err(error)) = kept {
+            tracing::warn!(%error, "the record of the download could not be kept; an older one may be there");
         }
     }
 }

@@ -8,6 +8,8 @@ use bytes::Bytes;
 use whimbrel_content::Assembly;
 use whimbrel_mobilityfirst::local::{Get, LocalChunk, LocalEvent, LocalRequest, greeting};
 
+mod folders;
+
 use super::finishing::name_for;
 use super::*;
 use crate::local_client::LocalClient;
@@ -72,6 +74,7 @@ fn chunk_of(shelf: &Shelf, get: &Get, index: u32) -> LocalChunk {
         kind: publish.kind,
         file_name: publish.file_name,
         proof: read.proof,
+        verified: None,
         data: read.data,
     }
 }
@@ -136,6 +139,8 @@ fn play_host(mut stream: UnixStream, shelf: &Shelf, manners: Manners) -> usize {
 struct Scene {
     folder: tempfile::TempDir,
     shelf: Shelf,
+    update: bool,
+    limit: u64,
 }
 
 impl Scene {
@@ -143,6 +148,8 @@ impl Scene {
         Scene {
             folder: tempfile::tempdir().unwrap(),
             shelf: Shelf::new(None),
+            update: false,
+            limit: 1 << 40,
         }
     }
 
@@ -182,10 +189,11 @@ impl Scene {
             let options = FetchOptions {
                 content,
                 output,
-                chunk_size: ChunkSize::MIN,
+                chunk_size: ChunkSize::GROUP,
                 timeout,
                 nack_timeout: None,
-                limit: 1 << 40,
+                limit: self.limit,
+                update: self.update,
             };
             let mut attachment = Attachment::Once(Some(LocalClient::over(ours).unwrap()));
             let fetched = fetch(&mut attachment, options, stop, &mut |_| {});
@@ -408,10 +416,11 @@ fn asking_to_stop_keeps_what_has_come_and_patience_has_an_end() {
     let options = FetchOptions {
         content: name,
         output: output(),
-        chunk_size: ChunkSize::MIN,
+        chunk_size: ChunkSize::GROUP,
         timeout: Some(Duration::from_millis(300)),
         nack_timeout: None,
         limit: 1 << 40,
+        update: false,
     };
     let mut silent = Attachment::Once(Some(LocalClient::over(ours).unwrap()));
     let late = fetch(&mut silent, options, &AtomicBool::new(false), &mut |_| {});

@@ -1,14 +1,14 @@
 //! One content under way.
 
 use bytes::Bytes;
-use whimbrel_content::{Assembly, ChunkSize, Offer, Proof, Refusal};
+use whimbrel_content::{Assembly, ChunkSize, Offer, Proof, Refusal, Verified};
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::local::{Get, LocalChunk, LocalRequest};
 use whimbrel_mobilityfirst::wire::Reliability;
 
 use super::FetchError;
 use super::part::{Manner, PartFile};
-use crate::output::{Place, Stream};
+use crate::output::Stream;
 
 /// Chunks that a host may hand over before it hears that the first was written.
 const CREDIT: u16 = 16;
@@ -26,15 +26,10 @@ pub(super) enum Sink {
 pub(super) enum Purpose {
     /// It is what the user asked for: a file, or a folder's list.
     Whole,
-    /// It is a file of a folder.
-    Member {
-        /// Its first place.
-        place: Place,
-        /// Further places of the same content, and whether each may be run.
-        copies: Vec<(std::path::PathBuf, bool)>,
-        /// Whether it may be run as a program.
-        executable: bool,
-    },
+    /// It is a file of a folder, for these entries.
+    Member(Vec<usize>),
+    /// It holds small files of a folder, for these entries.
+    Pack(Vec<usize>),
 }
 
 pub(super) struct Transfer {
@@ -72,22 +67,13 @@ impl Transfer {
         })
     }
 
-    /// Verifies a chunk and writes it. Answers with the bytes that were new.
+    /// Takes a verified chunk, or verifies it, and writes it. Answers with the bytes that were new.
     pub(super) fn take(&mut self, chunk: &LocalChunk) -> Result<u64, FetchError> {
-        let proof = Proof::decode(&chunk.proof);
-        let (Some(chunk_size), Ok((proof, []))) = (ChunkSize::from_code(chunk.chunk_log2), &proof)
-        else {
+        let Some(checked) = self.check(chunk) else {
             tracing::warn!(content = %self.content, index = chunk.index, "the host handed over a chunk without proof");
             return Ok(0);
         };
-        let offer = Offer {
-            chunk_size,
-            index: chunk.index.into(),
-            claimed_len: chunk.content_len,
-            data: &chunk.data,
-            proof,
-        };
-        let verified = match self.assembly.check(&offer) {
+        let verified = match checked {
             Ok(verified) => verified,
             Err(Refusal::Duplicate) => return Ok(0),
             Err(Refusal::AboveLimit { claimed, limit }) => {
@@ -126,10 +112,32 @@ impl Transfer {
         Ok(self.assembly.verified_bytes() - before)
     }
 
-    /// Claims room for all of it, once its length is proven.
+    /// Checks a chunk, by its bytes unless the host in this process has done so; `None` if it has no
+    /// proof.
+    fn check(&self, chunk: &LocalChunk) -> Option<Result<Verified, Refusal>> {
+        if let Some(verified) = &chunk.verified {
+            return Some(self.assembly.check_again(verified));
+        }
+        let chunk_size = ChunkSize::from_code(chunk.chunk_log2)?;
+        let Ok((proof, [])) = Proof::decode(&chunk.proof) else {
+            return None;
+        };
+        Some(self.assembly.check(&Offer {
+            chunk_size,
+            index: chunk.index.into(),
+            claimed_len: chunk.content_len,
+            data: &chunk.data,
+            proof: &proof,
+        }))
+    }
+
+    /// Claims room for what is missing, once the length is proven.
     pub(super) fn reserve(&mut self) -> Result<(), FetchError> {
         match (&mut self.sink, self.assembly.confirmed_len()) {
-            (Sink::Part(part), Some(length)) => part.reserve(length),
+            (Sink::Part(part), Some(length)) => {
+                let missing = self.assembly.missing().next();
+                part.reserve(missing.map_or(length, |gap| gap.start)..length)
+            }
             _ => Ok(()),
         }
     }

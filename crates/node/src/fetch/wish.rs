@@ -20,11 +20,11 @@ pub(super) enum Wish {
 
 impl Wish {
     /// A folder that an earlier run of the same command has made, and not finished, is the one that
-    /// the user has named, not one to put another folder into.
-    pub(super) fn within(within: &Within, content: Guid) -> Wish {
+    /// the user has named, not one to put another folder into. So is the one to `update`.
+    pub(super) fn within(within: &Within, content: Guid, update: bool) -> Wish {
         within
             .as_target()
-            .filter(|target| part::is_under_way(target, content))
+            .filter(|target| update || part::is_under_way(target, content))
             .map_or_else(|| Wish::Within(within.folder().to_owned()), Wish::Named)
     }
 
@@ -38,31 +38,40 @@ impl Wish {
 
     pub(super) fn place_of_file(&self, name: &str) -> Place {
         match self {
+            // It was named as the older version of a folder, and a file has come.
+            Wish::Named(target) if target.path().is_dir() => {
+                Place::Beside(target.path().join(name))
+            }
             Wish::Named(target) => Place::Replacing(target.clone()),
             Wish::Within(folder) => Place::Beside(folder.join(name)),
         }
     }
 
-    /// The folder that a folder becomes. In a folder it is merged with one of its name; a link of
-    /// that name could lead anywhere.
-    pub(super) fn top_of_folder(&self, name: &str) -> PathBuf {
-        let is_usable =
-            |path: &PathBuf| fs::symlink_metadata(path).map_or(true, |found| found.is_dir());
-        match self {
-            Wish::Named(target) => target.path().to_owned(),
-            Wish::Within(folder) => {
-                let name = folder.join(name);
-                let mut names = (1..MAX_TOPS).map(|number| namesake(&name, number));
-                names.find(is_usable).unwrap_or(name)
-            }
+    /// The folder that a folder called `name` becomes. In a folder it goes on in the one that an earlier
+    /// run has `begun`, or in one that `is_part` of it; another one of that name stays as it is. A link
+    /// of that name could lead anywhere.
+    pub(super) fn top_of_folder(
+        &self,
+        name: &str,
+        begun: Option<&str>,
+        is_part: impl Fn(&Path) -> bool,
+    ) -> PathBuf {
+        let folder = match self {
+            Wish::Named(target) => return target.path().to_owned(),
+            Wish::Within(folder) => folder,
+        };
+        let is_folder = |path: &Path| fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
+        if let Some(begun) = begun
+            .map(|begun| folder.join(begun))
+            .filter(|begun| begun.parent() == Some(folder) && is_folder(begun))
+        {
+            return begun;
         }
-    }
-
-    /// The name of the folder that a folder becomes, if the user has given it.
-    pub(super) fn given_name(&self) -> Option<String> {
-        match self {
-            Wish::Named(target) => Some(part::name_of(target)),
-            Wish::Within(_) => None,
-        }
+        let is_usable = |path: &PathBuf| {
+            fs::symlink_metadata(path).is_err() || (is_folder(path) && is_part(path))
+        };
+        let name = folder.join(name);
+        let mut names = (1..MAX_TOPS).map(|number| namesake(&name, number));
+        names.find(is_usable).unwrap_or(name)
     }
 }

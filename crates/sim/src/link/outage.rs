@@ -158,7 +158,7 @@ mod tests {
     proptest! {
         /// The model is a list of every single moment.
         #[test]
-        fn periodic_outages_touch_what_a_search_of_each_moment_finds(
+        fn periodic_outages_agree_with_a_search_of_each_moment(
             first in 0u64..20, every in 1u64..20, share in 0u64..20, begin in 0u64..100, length in 0u64..30,
         ) {
             let duration = share % (every + 1);
@@ -172,7 +172,7 @@ mod tests {
         }
 
         #[test]
-        fn a_single_outage_touches_what_a_search_of_each_moment_finds(
+        fn a_single_outage_agrees_with_a_search_of_each_moment(
             start in 0u64..50, duration in 0u64..20, begin in 0u64..80, length in 0u64..30,
         ) {
             let outage = Outage::Once { start: nanos(start), duration: nanos(duration) };

@@ -48,7 +48,7 @@ impl Life {
 
     /// Returns its wall clock for a network whose origin is at `unix_ms`. A starting node asks for
     /// the time anew, so the error is `skew_ms` at that moment, whatever its clock has gained
-    /// before. The wall clock takes part in later gains.
+    /// before. The wall clock follows its later gains.
     pub fn wall(&self, unix_ms: u64) -> WallClock {
         WallClock::new(unix_ms.saturating_add_signed(self.skew_ms - self.ahead_ms))
     }

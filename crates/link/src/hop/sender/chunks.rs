@@ -1,4 +1,4 @@
-//! The chunks under way and the sets that tell what each of them waits for.
+//! The chunks in transfer, and the sets that tell what each of them waits for.
 
 use bytes::Bytes;
 
@@ -23,12 +23,12 @@ impl Sender {
         self.arrange_query(id);
     }
 
-    /// True if a chunk of so many packets needs no grant: a small one that the window has room for,
-    /// or one that takes no more than half of what is free there. (Others may take it meanwhile;
-    /// then the chunk is refused and waits as any other.)
+    /// Returns true if a chunk of this many packets needs no grant: a small one that the window has
+    /// room for, or one that takes at most half of the free window. (Others may take the room
+    /// first; the chunk is then refused and waits like any other.)
     ///
-    /// Room for a few urgent packets is always taken for granted: the neighbour keeps a part of its
-    /// buffer for small chunks.
+    /// A few urgent packets never need a grant, because the neighbour keeps a part of its buffer
+    /// for small chunks.
     fn goes_unasked(&self, packets: u16, lane: Lane) -> bool {
         let urgent = u64::from(self.outstanding_urgent) + u64::from(packets);
         if lane == Lane::Urgent && packets <= self.small && urgent <= INITIAL_PACKETS {
@@ -52,7 +52,7 @@ impl Sender {
         }
     }
 
-    /// A chunk under `room` no longer counts.
+    /// Removes a chunk with this state of room from W_ostd.
     fn release(&mut self, room: Room, packets: u16, lane: Lane) {
         match room {
             Room::Given => {
@@ -66,7 +66,7 @@ impl Sender {
         }
     }
 
-    /// Stops a transfer and arranges that the neighbour is told; returns its chunk if it is
+    /// Stops a transfer and schedules a notice to the neighbour. Returns its chunk if it is
     /// withdrawn.
     pub(super) fn cancel(&mut self, id: u64, fate: Fate) -> Option<Parcel> {
         let chunk = self.active.get_mut(&id)?;
@@ -129,7 +129,7 @@ impl Sender {
         self.sendable.place(id, lane, resend, fresh);
     }
 
-    /// Arranges a CSYN about a chunk that can go on only with an answer and has not asked.
+    /// Schedules a CSYN about a chunk that needs an answer to continue and has not asked.
     pub(super) fn arrange_query(&mut self, id: u64) {
         let Some(chunk) = self.active.get(&id) else {
             return;

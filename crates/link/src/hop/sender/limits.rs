@@ -1,4 +1,4 @@
-//! How much, how fast and how patiently: what follows from the model of the path.
+//! Limits of the sender that follow from the model of the path.
 
 use core::time::Duration;
 
@@ -6,16 +6,15 @@ use super::Sender;
 use crate::hop::config::Pacing;
 use crate::hop::lanes::Lane;
 
-/// Packets that may be under way before the path is known: what a small chunk has.
+/// Packets that may be in flight before the path is known: those of a small chunk.
 pub(super) const INITIAL_PACKETS: u64 = 32;
-/// How often the neighbour is asked in a round trip, and in start-up, where a growing queue must be
-/// seen soon.
+/// CSYNs per round trip. Start-up must detect a growing queue soon.
 const CSYNS_PER_ROUND: u64 = 4;
 const STARTING_CSYNS_PER_ROUND: u64 = 12;
 /// A CSYN comes after at most this many packets, ...
 const MOST_PACKETS_PER_CSYN: u64 = 128;
 /// ... and, where that share of a round trip is shorter, not before this many ...
-const FEWEST_PACKETS_PER_CSYN: u64 = 8;
+pub(super) const FEWEST_PACKETS_PER_CSYN: u64 = 8;
 /// ... nor before what goes in this time: on WiFi a CSYN takes half the air time of a full packet,
 /// and feedback should cost no more than some percent.
 const SHORTEST_FEEDBACK: Duration = Duration::from_millis(10);
@@ -25,20 +24,33 @@ const SHORTEST_SLOW_ROUND: Duration = Duration::from_millis(50);
 const MOST_AHEAD: usize = 64 << 20;
 /// Lanes that may each have a chunk begun whatever waits already.
 pub(super) const MAX_LANES_BEGUN: usize = 16;
+/// Round trips of so long are more than any bound of a timeout is meant for.
+const LONG_ROUND_TRIP: Duration = Duration::from_secs(2);
 /// Bounds of the wait before room is asked for again.
 const ASK_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 impl Sender {
     pub(super) fn retry_after(&self) -> Duration {
         let first = self.rtt.timeout();
-        self.rtt
+        let again = self
+            .rtt
             .timeout_after(self.attempts)
-            .min(first.max(self.longest_retry))
+            .min(first.max(self.longest_retry));
+        let long = self.rtt.smoothed().unwrap_or_default() * 5 / 4;
+        let again = if long < LONG_ROUND_TRIP {
+            again
+        } else {
+            again.max(long)
+        };
+        again + self.serial_delay()
     }
 
     pub(super) fn ask_again_after(&self, attempt: u32) -> Duration {
         let first = (self.rtt.smoothed().unwrap_or_default() * 4).max(ASK_AGAIN.0);
-        first.saturating_mul(1 << attempt.min(10)).min(ASK_AGAIN.1)
+        first
+            .saturating_mul(1 << attempt.min(10))
+            .min(ASK_AGAIN.1)
+            .max(self.question_interval())
     }
 
     /// A share of a round trip of packets, or a burst or some milliseconds if that is more, within
@@ -55,7 +67,7 @@ impl Sender {
             .max(self.pacer.burst_bytes())
             .max(shortest)
             / frame;
-        packets.clamp(FEWEST_PACKETS_PER_CSYN, MOST_PACKETS_PER_CSYN)
+        packets.clamp(self.fewest_packets(), MOST_PACKETS_PER_CSYN)
     }
 
     pub(super) fn inflight_cap(&self) -> u64 {
@@ -63,13 +75,22 @@ impl Sender {
             return u64::MAX;
         }
         let frame = self.limits.frame as u64;
+        if self.is_thin() {
+            // The smallest round trip is that of one packet: more of them would measure themselves.
+            let least = match self.model.is_refreshing() {
+                true => 1,
+                false => self.fewest_packets().max(2),
+            };
+            let feedback = self.packets_per_csyn() * frame / 2;
+            return self.model.inflight_cap(feedback).max(least * frame);
+        }
         let feedback = self.packets_per_csyn() * frame + self.pacer.burst_bytes();
         self.model
             .inflight_cap(feedback)
             .max(INITIAL_PACKETS * frame / 4)
     }
 
-    /// What may be in flight now: for urgent packets a little more.
+    /// Returns the bytes that may be in flight now; for urgent packets a little more.
     pub(super) fn cap_now(&self) -> u64 {
         let more = match self.sendable.is_urgent() {
             true => INITIAL_PACKETS / 4 * self.limits.frame as u64,
@@ -78,7 +99,7 @@ impl Sender {
         self.inflight_cap().saturating_add(more)
     }
 
-    /// Chunks that may be under way: some places are for urgent ones.
+    /// Returns the number of chunks that may be in transfer; some places are for urgent ones.
     pub(super) fn most_begun(&self, lane: Lane) -> usize {
         match lane {
             Lane::Urgent => self.limits.chunks,
@@ -86,7 +107,7 @@ impl Sender {
         }
     }
 
-    /// Bytes that the path takes in a round trip and a little more, as far as that is known.
+    /// Returns the bytes that the path carries in a little more than a round trip, as far as known.
     pub(super) fn flight(&self) -> usize {
         let bytes = match self.pacing {
             Pacing::Estimate | Pacing::Scavenger => self.inflight_cap(),
@@ -95,16 +116,17 @@ impl Sender {
         usize::try_from(bytes.min(MOST_AHEAD as u64)).unwrap_or(MOST_AHEAD)
     }
 
-    /// A rate that heavy loss cannot push the estimate below, or the model would follow its own
-    /// shadow: each round delivers less than it was sent, and is sent at what was delivered. Too
-    /// much for a slower path, but there the inflight cap and the growing round trip hold it.
+    /// Returns a rate that heavy loss cannot push the estimate below. Without it the model would
+    /// follow its own effect: each round delivers less than was sent, and the next is sent at that
+    /// rate. It is too high for a slower path, but there the inflight cap and the growing round
+    /// trip limit it.
     fn slowest_pace(&self) -> u64 {
         let round = self
             .rtt
             .smoothed()
             .unwrap_or_default()
             .max(SHORTEST_SLOW_ROUND);
-        (FEWEST_PACKETS_PER_CSYN * self.limits.frame as u64 * 1_000_000)
+        (self.fewest_packets() * self.limits.frame as u64 * 1_000_000)
             / (round.as_micros() as u64).max(1)
     }
 

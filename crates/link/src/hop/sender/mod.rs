@@ -1,8 +1,9 @@
-//! The sending half: the queue, the chunks under way, and what goes next.
+//! The sending half: the queue, the chunks in transfer, and the next frame.
 
 mod chunks;
 mod limits;
 mod report;
+mod thin;
 mod transmit;
 
 use core::time::Duration;
@@ -23,6 +24,7 @@ use super::stats::HopStats;
 use super::wire::DATA_OVERHEAD;
 use crate::path_mtu::PathMtu;
 use report::forget_question;
+use thin::FirstRate;
 
 /// What both neighbours can do.
 #[derive(Clone, Copy, Debug)]
@@ -39,13 +41,13 @@ pub(super) struct Sender {
     // Ids on the wire are the low halves of these.
     next_id: u64,
     session_first: u64,
-    // Ids in `active`: to ask about, with packets to send.
+    // Ids in `active` with a CSYN due, and with packets to send.
     csyn_due: BTreeSet<u64>,
     sendable: Sendable,
     probe_due: bool,
-    // W_ostd and W_ad, in packets, and the neighbour's clock when it told W_ad.
+    // W_ostd and W_ad, in packets, and the neighbour's clock when it stated W_ad.
     outstanding: u32,
-    // Of W_ostd: packets of urgent chunks.
+    // The packets of urgent chunks in W_ostd.
     outstanding_urgent: u32,
     window: u32,
     window_at: u64,
@@ -55,15 +57,16 @@ pub(super) struct Sender {
     tails: TimerQueue<u64>,
     feedback: Feedback,
     model: RateModel,
+    first_rate: FirstRate,
     rtt: RttEstimator,
     pacer: Pacer,
     limits: Limits,
     path: PathMtu,
-    // The newest probes of it: number and bytes.
+    // The newest probes of the path MTU: number and bytes.
     path_probes: VecDeque<(u32, usize)>,
     small: u16,
     pacing: Pacing,
-    // The time-out runs from `timer_from`; so many have expired in a row.
+    // The start of the timeout, and the number of timeouts in a row.
     timer_from: Time,
     attempts: u32,
     longest_retry: Duration,
@@ -94,6 +97,7 @@ impl Sender {
                 Pacing::Scavenger => RateModel::scavenging(now),
                 _ => RateModel::new(now, limits::INITIAL_PACKETS * config.mtu as u64),
             },
+            first_rate: FirstRate::default(),
             rtt: RttEstimator::new(
                 config.initial_timeout,
                 config.min_timeout,
@@ -118,8 +122,7 @@ impl Sender {
         }
     }
 
-    /// The first id of this session, and the first one that a session established from now on may
-    /// see.
+    /// Returns the first id of this session, and the first id of a session established from now on.
     pub(super) fn first_wire_ids(&self) -> (u32, u32) {
         (self.session_first as u32, self.next_id as u32)
     }
@@ -128,7 +131,7 @@ impl Sender {
         self.queue.push_back(parcel);
     }
 
-    /// A new session: what was under way goes back to the head of the queue, in its order.
+    /// Starts a new session: unfinished chunks return to the head of the queue, in their order.
     pub(super) fn restart(&mut self, now: Time, peer: &Peer, window: u32, config: &HopConfig) {
         let given_up: Vec<OutboundChunk> =
             core::mem::take(&mut self.active).into_values().collect();
@@ -155,22 +158,25 @@ impl Sender {
         self.limits.chunks = usize::from(config.max_chunks_in_flight).min(peer.max_chunks);
         self.limits.memory = u64::from(config.finished_memory).min(peer.memory);
         self.set_limit(now, config.mtu.min(peer.mtu));
+        if self.model.bandwidth() <= 0.0 {
+            self.first_rate.begin(self.limits.frame);
+        }
     }
 
-    /// The driver and the neighbour allow frames of `limit` bytes.
+    /// Sets the frame size that the driver and the neighbour allow.
     pub(super) fn set_limit(&mut self, now: Time, limit: usize) {
         self.path.set_limit(now, limit);
         self.follow_path();
     }
 
-    /// Frames of up to `limit` bytes take another way from now on.
+    /// Starts the path MTU anew for another path with frames of up to `limit` bytes.
     pub(super) fn change_path(&mut self, limit: usize) {
         self.path.forget(limit);
         self.path_probes.clear();
         self.follow_path();
     }
 
-    /// Frames may have as many bytes as the path takes; chunks cut in larger packets are cut anew.
+    /// Follows the path MTU: chunks split into larger packets are split anew.
     fn follow_path(&mut self) {
         self.limits.frame = self.path.size().max(MIN_MTU);
         let payload = self.limits.frame - DATA_OVERHEAD;
@@ -202,7 +208,7 @@ impl Sender {
         Some((parcel.head, parcel.body))
     }
 
-    /// Takes back the chunks of a lane of which nothing was sent.
+    /// Withdraws the chunks of a lane of which nothing was sent.
     pub(super) fn withdraw_unbegun(&mut self, lane: Lane) -> Vec<u64> {
         let unsent = |chunk: &OutboundChunk| {
             chunk.parcel.lane == lane && chunk.fate == Fate::Deliver && !chunk.was_ever_sent()
@@ -234,24 +240,24 @@ impl Sender {
             .collect()
     }
 
-    /// See [`Hop::ready_for`](crate::Hop::ready_for); `target` bytes at least are kept waiting.
+    /// See [`Hop::ready_for`](crate::Hop::ready_for); at least `target` bytes are kept waiting.
     pub(super) fn ready_for(&self, target: usize) -> usize {
         if self.suspended || self.refused > 0 {
             return 0;
         }
-        // Room is asked for a round trip ahead, and a chunk is asked for as a whole.
+        // Room is requested a round trip ahead, and for whole chunks.
         let flight = self.flight();
         target
             .max(flight + target / 2)
             .saturating_sub(self.backlog())
     }
 
-    /// Bytes that have not been sent.
+    /// Returns the bytes that have not been sent.
     pub(super) fn backlog(&self) -> usize {
         self.queue.bytes() + self.unsent_bytes
     }
 
-    /// True if `lane` has no chunk here and may have one although others wait.
+    /// Returns true if `lane` has no chunk here and may have one although others wait.
     pub(super) fn has_turn(&self, lane: Lane) -> bool {
         !self.suspended
             && self.refused == 0
@@ -260,31 +266,28 @@ impl Sender {
             && self.queue.len() < limits::MAX_LANES_BEGUN
     }
 
-    /// Bytes per second that the path delivers; 0 before the first estimate.
-    pub(super) fn bandwidth(&self) -> u64 {
-        self.model.bandwidth() as u64
-    }
-
     /// The neighbour was silent for too long: only probes go until [`Sender::resume`].
     pub(super) fn suspend(&mut self) {
         self.suspended = true;
         self.csyn_due.clear();
     }
 
-    /// It is back: what was under way is taken for lost, and everything unanswered is asked at
+    /// Resumes: everything in flight counts as lost, and every unanswered CSYN is sent again at
     /// once.
     pub(super) fn resume(&mut self, now: Time) {
         self.suspended = false;
         self.attempts = 0;
         self.timer_from = now;
         self.model.resume();
+        let in_flight = self.feedback.inflight().div_ceil(self.limits.frame as u64);
         let active = &mut self.active;
         self.feedback
             .forget_flight(|number, about| forget_question(active, number, about));
-        // What was sent last is the surest to be lost; to ask first would cost it a round trip.
+        // The packets sent last are the likeliest to be lost; a CSYN first would cost them a round
+        // trip.
         let id = self.last_data;
         if let Some(chunk) = self.active.get_mut(&id).filter(|it| it.room == Room::Given) {
-            chunk.presume_lost(limits::INITIAL_PACKETS as usize);
+            chunk.presume_lost(in_flight.min(limits::INITIAL_PACKETS) as usize);
             self.classify(id);
         }
         let ids: Vec<u64> = self.active.keys().copied().collect();
@@ -292,7 +295,7 @@ impl Sender {
         self.update_pace();
     }
 
-    /// The path takes other frames than it did: cuts anew what does not fit, and says so.
+    /// Handles a change of the path MTU: splits chunks that do not fit anew, and reports the size.
     fn path_changed(&mut self, stats: &mut HopStats, events: &mut VecDeque<HopEvent>) {
         let size = self.path.size();
         stats.mtu_falls += u64::from(size < self.limits.frame);
@@ -300,7 +303,7 @@ impl Sender {
         events.push_back(HopEvent::PathMtu { size });
     }
 
-    /// Asks for a sign of life, about the oldest chunk if there is one.
+    /// Probes the neighbour, with a CSYN about the oldest chunk if there is one.
     pub(super) fn probe(&mut self) {
         let oldest = self
             .active
@@ -348,12 +351,12 @@ impl Sender {
         }
     }
 
-    /// True if a chunk waits or is under way.
+    /// Returns true if a chunk waits or is in transfer.
     pub(super) fn has_work(&self) -> bool {
         !self.queue.is_empty() || !self.active.is_empty()
     }
 
-    /// Time-outs in a row without an answer.
+    /// Returns the number of timeouts in a row.
     pub(super) fn attempts(&self) -> u32 {
         self.attempts
     }
@@ -389,7 +392,7 @@ impl Sender {
         stats.largest_frame = self.limits.frame;
         stats.rtt = self.rtt.smoothed();
         stats.min_rtt = self.model.min_rtt();
-        stats.bandwidth = (self.model.bandwidth() * 8.0) as u64;
+        stats.bandwidth = self.rate().saturating_mul(8);
         stats.loss = self.model.loss();
         stats.window = self.window;
         stats.outstanding = self.outstanding;

@@ -1,4 +1,4 @@
-//! What a CACK changes.
+//! The effects of a CACK.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,7 +12,7 @@ use crate::hop::stats::HopStats;
 use crate::hop::wire::{Cack, Progress};
 
 impl Sender {
-    /// Takes a CACK. What is not believed changes nothing.
+    /// Handles a CACK. An implausible one changes nothing.
     pub(in crate::hop) fn handle_cack(
         &mut self,
         now: Time,
@@ -36,7 +36,10 @@ impl Sender {
         let mut answer = None;
         if cack.number != 0 {
             match self.answered(now, cack, about.map(|(id, _)| id), stats) {
-                Ok(answered) => answer = Some(answered),
+                Ok(answered) => {
+                    answer = Some(answered);
+                    self.note_pair(cack.number, cack.clock);
+                }
                 Err(Disbelief::False) => return Err(Disbelief::False),
                 Err(Disbelief::Late) => late = Some(Disbelief::Late),
             }
@@ -57,7 +60,8 @@ impl Sender {
         }
     }
 
-    /// What an answer tells of the frames that the path takes; `arrived` if large ones have come.
+    /// Notes an answer's evidence about the path MTU; `arrived` is true if large frames have
+    /// arrived.
     fn note_sizes(
         &mut self,
         now: Time,
@@ -120,7 +124,7 @@ impl Sender {
             answered.sample.round_over,
         ));
         if self.suspended {
-            // The time of the outage says nothing about the path.
+            // A rate measured over the outage says nothing about the path.
             answered.sample.delivery = None;
         }
         self.model.sample(now, &answered.sample);
@@ -192,8 +196,8 @@ impl Sender {
     }
 }
 
-/// The CSYN `number` will not be answered any more; if it was the last one about its chunk, nothing
-/// is asked.
+/// Forgets the CSYN `number`, which will not be answered any more. If it was the last one about its
+/// chunk, no CSYN is outstanding.
 pub(super) fn forget_question(
     active: &mut BTreeMap<u64, OutboundChunk>,
     number: u32,

@@ -1,5 +1,4 @@
-//! What goes next: CSYNs that are due, packets to resend, new packets; and which chunks are
-//! started.
+//! The choice of the next frame: due CSYNs, retransmissions, new packets; and the start of chunks.
 
 use std::collections::VecDeque;
 
@@ -15,13 +14,13 @@ use crate::hop::wire::{
     About, CSYN_LEN, Csyn, DATA_OVERHEAD, carry_question, encode_csyn, encode_mtu_probe,
 };
 
-/// Bytes of chunks for which room is asked ahead, beyond what the path holds.
+/// Bytes of chunks for which room is requested ahead, beyond the capacity of the path.
 const ASK_AHEAD: usize = 256 << 10;
-/// Probes of the path MTU whose answers are recognised.
+/// Bound of the probes of the path MTU whose answers are recognised.
 const MAX_PATH_PROBES: usize = 32;
 
 impl Sender {
-    /// Writes the next frames: a CSYN that is due, or packets and perhaps a CSYN behind them.
+    /// Writes the next frames: a due CSYN, or packets and possibly a CSYN after them.
     pub(in crate::hop) fn poll_transmit(
         &mut self,
         now: Time,
@@ -40,6 +39,10 @@ impl Sender {
         }
         if self.suspended {
             return None;
+        }
+        if let Some(segment) = self.write_pair(now, session, max_segments, buffer, stats) {
+            let len = buffer.len() - start;
+            return Some((len, (len > segment).then_some(segment)));
         }
         if self.write_mtu_probe(now, session, buffer, stats) {
             return Some((buffer.len() - start, None));
@@ -65,7 +68,7 @@ impl Sender {
         let cap = self.cap_now();
         let room = cap.saturating_sub(self.feedback.inflight());
         if room == 0 {
-            // What is under way must be asked about, or no answer would ever make room.
+            // Only answers make room, so packets in flight need a CSYN.
             if self.feedback.since_csyn().0 > 0 {
                 let about = Some(self.last_data).filter(|id| self.active.contains_key(id));
                 self.write_csyn(now, session, about, buffer, stats);
@@ -108,7 +111,7 @@ impl Sender {
             if in_turn || self.feedback.inflight() >= cap {
                 self.csyn_due.insert(id);
             }
-            // What is carried by a large frame that vanishes is not answered.
+            // A CSYN carried by a large frame is lost with it.
             let carries = self.feedback.is_next_near() && !self.path.is_suspicious();
             if self.csyn_due.contains(&id) && carries {
                 let (number, _) = self.note_question(now, Some(id));
@@ -132,7 +135,7 @@ impl Sender {
         Some((buffer.len() - start, (frames > 1).then_some(segment)))
     }
 
-    /// Writes a probe of the path MTU that is due.
+    /// Writes a due probe of the path MTU.
     fn write_mtu_probe(
         &mut self,
         now: Time,
@@ -151,7 +154,7 @@ impl Sender {
         }
         self.path_probes.push_back((number, len));
         stats.mtu_probes += 1;
-        // Whether it vanished, the answer to a small frame behind it tells.
+        // The answer to a small frame sent after it shows whether it was lost.
         self.probe_due |= checks;
         true
     }
@@ -184,7 +187,7 @@ impl Sender {
         stats.csyn_sent += 1;
     }
 
-    /// Numbers a CSYN that goes now and notes what follows from it.
+    /// Numbers a CSYN that is sent now and notes its consequences.
     fn note_question(&mut self, now: Time, about: Option<u64>) -> (u32, Option<About>) {
         if self.feedback.unanswered() == 0 {
             self.timer_from = now;
@@ -210,8 +213,7 @@ impl Sender {
         (number, about)
     }
 
-    /// Cuts the next chunks and asks for room ahead, so that none is waited for when its turn
-    /// comes.
+    /// Splits the next chunks and requests room ahead, so that their turn starts without a pause.
     pub(super) fn start_chunks(&mut self, events: &mut VecDeque<HopEvent>) {
         while let Some(parcel) = self.next_to_begin() {
             if parcel.len() > self.limits.chunk {
@@ -235,7 +237,7 @@ impl Sender {
         }
     }
 
-    /// The next chunk to begin, if one may be begun.
+    /// Returns the next chunk to begin, if one may be begun.
     fn next_to_begin(&mut self) -> Option<Parcel> {
         let oldest = self.active.first_key_value().map(|(id, _)| *id);
         if self.next_id - oldest.unwrap_or(self.next_id) >= self.limits.memory {

@@ -319,7 +319,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_is_read(
+        fn encoded_frames_decode_to_the_same_values(
             kind in prop_oneof![Just(Kind::Interest), Just(Kind::Data)],
             number: u32, width in 1u8..5,
             resent in prop::option::of((0u64..1 << 30, any::<bool>())),

@@ -166,7 +166,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn encoded_frames_decode_to_the_same_values(
             typ in prop_oneof![Just(5u8), Just(6), Just(0x64)], value_len in 0usize..600,
             numbers in any::<(u32, u32)>(), acks in prop::collection::vec(any::<u32>(), 0..20),
             smallest in prop_oneof![Just(0usize), Just(46)],

@@ -8,6 +8,7 @@ use whimbrel_core::{Guid, Time};
 
 use super::super::App;
 use super::super::shares::{Load, Share};
+use super::super::status::DownloadStatus;
 use crate::local::{Get, LocalChunk, TransferState};
 use crate::wire::{ChunkRanges, MAX_RANGES, Reliability};
 
@@ -49,12 +50,16 @@ pub(super) struct Download {
     pub(super) unserved: u32,
     pub(super) last_arrival: Option<Time>,
     pub(super) last_resend: Option<Time>,
+    pub(super) started: Time,
+    // The router that keeps a request for want of a reachable source, and since when.
+    pub(super) kept_by: Option<(Guid, Time)>,
     // Smoothed time between two chunks: a slow link is no reason to complain.
     pub(super) interval: Duration,
 }
 
 impl Download {
     pub(super) fn new(
+        now: Time,
         app: App,
         get: &Get,
         assembly: Assembly,
@@ -91,6 +96,8 @@ impl Download {
             unserved: 0,
             last_arrival: None,
             last_resend: None,
+            started: now,
+            kept_by: None,
             interval: Duration::ZERO,
         }
     }
@@ -162,7 +169,7 @@ impl Download {
     pub(super) fn patience(&self) -> Duration {
         let slow = self.nack_timeout.max(self.interval * 4);
         slow.saturating_mul(1 << self.attempts.min(5))
-            .min(MAX_PAUSE.max(self.nack_timeout))
+            .min(MAX_PAUSE.max(slow))
     }
 
     /// The next held chunk that may be handed over.
@@ -186,12 +193,41 @@ impl Download {
         self.assembly.is_complete() && self.held.is_empty()
     }
 
+    /// Smaller chunks come than were asked for: a link on the way is too slow for those. The rest is
+    /// asked for in the same.
+    pub(super) fn follow_size(&mut self, size: ChunkSize, index: u32) {
+        if size >= self.chunk_size {
+            return;
+        }
+        let parts = self.chunk_size.code() - size.code();
+        self.under_way = self.under_way.divided(parts);
+        self.under_way.remove_range(index..index.saturating_add(1));
+        self.window = self.window.map(|window| window << parts);
+        self.chunk_packets = (self.chunk_packets >> parts).max(1);
+        self.interval /= 1 << parts;
+        self.chunk_size = size;
+    }
+
     pub(super) fn note_arrival(&mut self, now: Time) {
         if let Some(last) = self.last_arrival {
-            self.interval = (self.interval * 3 + now.since(last)) / 4;
+            // The length of an outage says nothing of the link.
+            let gap = now.since(last).min(MAX_PAUSE.max(self.interval * 2));
+            self.interval = (self.interval * 3 + gap) / 4;
         }
         self.last_arrival = Some(now);
         self.attempts = 0;
         self.again = false;
+        self.kept_by = None;
+    }
+
+    pub(super) fn status(&self, now: Time) -> DownloadStatus {
+        let seconds = |since: Time| now.since(since).as_secs_f64();
+        DownloadStatus {
+            content: self.content,
+            state: self.state,
+            idle_s: seconds(self.last_arrival.unwrap_or(self.started)),
+            kept_by: self.kept_by.map(|(router, _)| router),
+            kept_s: self.kept_by.map(|(_, since)| seconds(since)),
+        }
     }
 }

@@ -191,13 +191,16 @@ impl Uploads {
                 effects,
             );
         };
-        let Some(chunk_size) = ChunkSize::from_code(request.chunk_log2) else {
-            return;
-        };
         if request.chunks.is_empty() {
             self.by_key.remove(&key);
             return;
         }
+        // What is under way in smaller chunks goes on in them.
+        let under_way = self.by_key.get(&key).map(|upload| upload.chunk_size.code());
+        let request = request.in_chunks_of(under_way.unwrap_or(u8::MAX));
+        let Some(chunk_size) = ChunkSize::from_code(request.chunk_log2) else {
+            return;
+        };
         let count = chunk_size
             .count(offer.publish.content_len)
             .min(u32::MAX.into()) as u32;

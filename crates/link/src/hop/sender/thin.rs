@@ -1,0 +1,242 @@
+//! Thin links: how slow a link is before chunks have crossed it, and what of the sender's habits
+//! follows from that.
+//!
+//! At some 10 kbit/s a packet takes a second. A first burst of 32 packets is then half a minute of
+//! queue, and what costs nothing elsewhere (a question each 80 ms) is most of the link.
+
+use core::time::Duration;
+
+use whimbrel_core::Time;
+
+use super::Sender;
+use super::limits::FEWEST_PACKETS_PER_CSYN;
+use crate::hop::pacing::{bytes_in, span};
+use crate::hop::stats::HopStats;
+use crate::hop::wire::encode_mtu_probe;
+
+/// Two probes of so many bytes go back to back; how much later the second one arrives tells what
+/// one of them takes.
+const PAIR_BYTES: usize = 512;
+/// Two probes that arrive closer together tell nothing: radio links hold packets back for as long.
+/// 400 kbit/s.
+const SHORTEST_SPREAD: Duration = Duration::from_millis(10);
+/// Probes that are lost are repeated, and a slow pair, which may have been held up, is confirmed
+/// once.
+const MAX_PAIRS: u8 = 4;
+/// The slowest rate that is believed, in bytes per second.
+const SLOWEST: u64 = 100;
+/// A link is thin if a CSYN after as many packets as otherwise came later than this.
+const LONGEST_FEEDBACK: Duration = Duration::from_millis(500);
+/// Loss from which on a low estimate is no sign of a thin link: it follows from the loss.
+const MAX_LOSS: f64 = 0.15;
+/// Bytes of a question and its answer in UDP over IPv6.
+const QUESTION: u64 = 24 + 44 + 2 * 48;
+/// Questions that nobody waits for take at most one part in so many of a link ...
+const QUESTION_SHARE: u64 = 16;
+/// ... and come at least this often.
+const MAX_QUESTION_INTERVAL: Duration = Duration::from_secs(5);
+/// Packets whose answers may come one by one.
+const MAX_AHEAD: u64 = 4;
+
+/// The rate of a link as two probes show it.
+#[derive(Debug, Default)]
+pub(super) struct FirstRate {
+    // Probes of the present pair that are yet to be sent, and the numbers of those that were.
+    due: usize,
+    numbers: [u32; 2],
+    // Bytes of a probe.
+    bytes: usize,
+    // When the first one arrived, by the neighbour's clock.
+    first_at: Option<u64>,
+    pairs: u8,
+    // Bytes per second.
+    rate: Option<u64>,
+}
+
+impl FirstRate {
+    /// A session begins whose link has no known rate.
+    pub(super) fn begin(&mut self, frame: usize) {
+        *self = FirstRate {
+            due: 2,
+            bytes: PAIR_BYTES.min(frame),
+            pairs: 1,
+            ..FirstRate::default()
+        };
+    }
+
+    /// Bytes per second, if the link has proven slow.
+    pub(super) fn rate(&self) -> Option<u64> {
+        self.rate
+    }
+
+    fn again(&mut self) {
+        self.first_at = None;
+        if self.pairs < MAX_PAIRS {
+            self.pairs += 1;
+            self.due = 2;
+        } else {
+            self.numbers = [0; 2];
+        }
+    }
+
+    /// The neighbour answers CSYN `number`, which came at `clock`. True if the link has proven slow.
+    fn answered(&mut self, number: u32, clock: u64) -> bool {
+        let [first, second] = self.numbers;
+        if self.due > 0 || second == 0 {
+            return false;
+        }
+        if number == first {
+            self.first_at = Some(clock);
+        } else if number == second
+            && let Some(at) = self.first_at
+        {
+            let spread = Duration::from_nanos(clock.saturating_sub(at));
+            if spread < SHORTEST_SPREAD {
+                (self.rate, self.numbers) = (None, [0; 2]);
+                return false;
+            }
+            let rate = self.bytes as u64 * 1_000_000_000 / spread.as_nanos() as u64;
+            let known = self.rate.unwrap_or(SLOWEST);
+            let confirmed = self.rate.is_some();
+            self.rate = Some(rate.max(known));
+            match confirmed {
+                true => self.numbers = [0; 2],
+                false => self.again(),
+            }
+            return true;
+        } else if number.wrapping_sub(second) as i32 >= 0 {
+            // One of them is lost, or its answer.
+            self.again();
+        }
+        false
+    }
+}
+
+impl Sender {
+    /// Writes what is due of a pair of probes: bytes of each, if any.
+    pub(super) fn write_pair(
+        &mut self,
+        now: Time,
+        session: u32,
+        max_segments: usize,
+        buffer: &mut Vec<u8>,
+        stats: &mut HopStats,
+    ) -> Option<usize> {
+        let due = self.first_rate.due.min(max_segments.max(1));
+        for _ in 0..due {
+            let number = self.feedback.mtu_probe_sent(now, self.path.mark());
+            encode_mtu_probe(session, number, self.first_rate.bytes, buffer);
+            self.first_rate.numbers[2 - self.first_rate.due] = number;
+            self.first_rate.due -= 1;
+            stats.csyn_sent += 1;
+        }
+        (due > 0).then_some(self.first_rate.bytes)
+    }
+
+    pub(super) fn note_pair(&mut self, number: u32, clock: u64) {
+        if self.first_rate.answered(number, clock)
+            && let Some(rate) = self.first_rate.rate()
+        {
+            let least = 2 * self.limits.frame as u64;
+            self.model.expect(rate, least);
+            self.update_pace();
+        }
+    }
+
+    /// Bytes per second: as estimated, or as the first probes showed it. 0 if nothing is known.
+    pub(in crate::hop) fn rate(&self) -> u64 {
+        match self.model.bandwidth() as u64 {
+            0 => self.first_rate.rate().unwrap_or(0),
+            rate => rate,
+        }
+    }
+
+    /// Fewest packets to send between two questions, and in a slow round: fewer on a thin link.
+    pub(super) fn fewest_packets(&self) -> u64 {
+        let rate = self.rate();
+        if rate == 0 || self.model.loss() > MAX_LOSS {
+            return FEWEST_PACKETS_PER_CSYN;
+        }
+        let packets = bytes_in(LONGEST_FEEDBACK, rate) / self.limits.frame as u64;
+        packets.clamp(1, FEWEST_PACKETS_PER_CSYN)
+    }
+
+    /// True if the link takes so long for a packet that each one counts.
+    pub(super) fn is_thin(&self) -> bool {
+        self.fewest_packets() < FEWEST_PACKETS_PER_CSYN
+    }
+
+    /// How long what is on its way to a thin link keeps an answer waiting.
+    pub(super) fn serial_delay(&self) -> Duration {
+        if !self.is_thin() {
+            return Duration::ZERO;
+        }
+        let frame = self.limits.frame as u64;
+        span(
+            self.feedback.inflight().min(MAX_AHEAD * frame) + frame,
+            self.rate(),
+        )
+    }
+
+    /// The shortest interval of questions that nobody waits for, so that they leave a thin link to
+    /// what it is there for.
+    pub(in crate::hop) fn question_interval(&self) -> Duration {
+        match self.rate() {
+            0 => Duration::ZERO,
+            rate => span(QUESTION * QUESTION_SHARE, rate).min(MAX_QUESTION_INTERVAL),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn pair(first: u32) -> FirstRate {
+        FirstRate {
+            numbers: [first, first + 1],
+            bytes: 256,
+            pairs: 1,
+            ..FirstRate::default()
+        }
+    }
+
+    #[test]
+    fn a_spread_pair_is_confirmed_once_and_the_faster_one_counts() {
+        let mut it = pair(7);
+        assert!(!it.answered(7, 1_000 * MS));
+        assert!(it.answered(8, 1_256 * MS));
+        assert_eq!((it.rate(), it.due), (Some(1_000), 2));
+        (it.due, it.numbers) = (0, [9, 10]);
+        assert!(!it.answered(9, 2_000 * MS));
+        assert!(it.answered(10, 2_128 * MS));
+        assert_eq!((it.rate(), it.due), (Some(2_000), 0));
+    }
+
+    #[test]
+    fn a_pair_that_was_held_up_once_proves_nothing() {
+        let mut it = pair(7);
+        it.answered(7, 0);
+        assert!(it.answered(8, 40 * MS));
+        (it.due, it.numbers) = (0, [9, 10]);
+        it.answered(9, 100 * MS);
+        assert!(!it.answered(10, 101 * MS));
+        assert_eq!((it.rate(), it.due), (None, 0));
+    }
+
+    #[test]
+    fn a_lost_probe_is_repeated_a_bounded_number_of_times() {
+        let mut it = pair(1);
+        let mut pairs = 1;
+        for number in (3..).step_by(3).take(20) {
+            it.answered(number, 5 * MS);
+            if it.due == 2 {
+                pairs += 1;
+                (it.due, it.numbers) = (0, [number + 1, number + 2]);
+            }
+        }
+        assert_eq!((pairs, it.rate()), (MAX_PAIRS, None));
+    }
+}

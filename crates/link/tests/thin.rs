@@ -1,0 +1,125 @@
+//! Links of some 10 kbit/s: what crosses them, and how soon.
+
+mod pair;
+
+use core::time::Duration;
+
+use pair::{Pair, chunk, config};
+use whimbrel_core::Time;
+use whimbrel_link::HopEvent;
+use whimbrel_sim::link::{LinkSpec, Loss, QueueLimit};
+
+/// A link whose queue holds 16 kB.
+fn thin(bits_per_second: u64, round_trip: Duration, loss: f64) -> LinkSpec {
+    LinkSpec {
+        queue: QueueLimit::Bytes(16_000),
+        loss: Loss::Independent(loss),
+        ..pair::path(bits_per_second, round_trip / 2)
+    }
+}
+
+/// Sends `chunks` of 16 KiB and returns when all are delivered; also the bytes that came, over
+/// those of the chunks.
+fn transfer(pair: &mut Pair, chunks: u64) -> (Time, f64) {
+    let before = pair.link_stats(0).delivered_bytes;
+    for tag in 0..chunks {
+        pair.send(0, tag, chunk(tag, 16 << 10));
+    }
+    let end = pair.now() + Duration::from_secs(7200);
+    assert!(pair.drive_until(end, |pair| pair.ends()[0].delivered.len() as u64 == chunks));
+    let crossed = pair.link_stats(0).delivered_bytes - before;
+    (pair.now(), crossed as f64 / (chunks << 14) as f64)
+}
+
+fn assert_quiet(bits_per_second: u64, round_trip: Duration, loss: f64) {
+    for seed in 1..=4 {
+        let path = thin(bits_per_second, round_trip, loss);
+        let mut pair = Pair::new(seed, path);
+        pair.drive(Time::from_secs(30));
+        let began = pair.now();
+        let chunks = if bits_per_second < 20_000 { 12 } else { 60 };
+        let (done, ratio) = transfer(&mut pair, chunks);
+        let what = format!("{bits_per_second} bit/s, {round_trip:?}, loss {loss}, seed {seed}");
+        let events = &pair.ends()[0].events;
+        let lost_touch = events
+            .iter()
+            .any(|(_, it)| matches!(it, HopEvent::Unresponsive));
+        assert!(!lost_touch, "{what}: {events:?}");
+        let stats = pair.ends()[0].hop.stats();
+        // 1.4 % are headers.
+        assert!((1.0..1.045).contains(&ratio), "{what}: {ratio} {stats:?}");
+        let least = (chunks << 17) as f64 / bits_per_second as f64;
+        let took = done.since(began).as_secs_f64();
+        assert!(
+            took < least * (1.3 + 4.0 * loss) + 20.0,
+            "{what}: {took} s instead of {least}"
+        );
+    }
+}
+
+#[test]
+fn chunks_cross_links_of_9600_bit_s_once() {
+    for round_trip in [
+        Duration::from_millis(100),
+        Duration::from_millis(600),
+        Duration::from_secs(2),
+    ] {
+        assert_quiet(9_600, round_trip, 0.0);
+        assert_quiet(9_600, round_trip, 0.05);
+    }
+}
+
+#[test]
+fn chunks_cross_links_of_64_kbit_s_once() {
+    for round_trip in [
+        Duration::from_millis(100),
+        Duration::from_millis(600),
+        Duration::from_secs(2),
+    ] {
+        assert_quiet(64_000, round_trip, 0.0);
+        assert_quiet(64_000, round_trip, 0.05);
+    }
+}
+
+#[test]
+fn a_slow_link_is_known_before_a_chunk_has_crossed_it_and_a_fast_one_is_no_slow_one() {
+    for (rate, expected) in [
+        (9_600, Some(1_200.0)),
+        (64_000, Some(8_000.0)),
+        (256_000, Some(32_000.0)),
+        (2_000_000, None),
+    ] {
+        let path = thin(rate, Duration::from_millis(600), 0.0);
+        let mut pair = Pair::with(3, path.clone(), path, config(0), config(1), 1 << 20);
+        pair.drive(Time::from_secs(10));
+        let known = pair.ends()[0].hop.delivery_rate();
+        let close =
+            |rate: f64| known.is_some_and(|known| (0.8..1.2).contains(&(known as f64 / rate)));
+        assert!(expected.map_or(known.is_none(), close), "{rate}: {known:?}");
+    }
+}
+
+#[test]
+fn an_outage_of_a_thin_link_costs_few_probes_and_ends_soon() {
+    let mut pair = Pair::new(5, thin(9_600, Duration::from_millis(600), 0.0));
+    pair.drive(Time::from_secs(30));
+    for tag in 0..12 {
+        pair.send(0, tag, chunk(tag, 16 << 10));
+    }
+    pair.drive(Time::from_secs(60));
+    let before = pair.link_stats(0).offered_bytes;
+    pair.cut(Duration::from_secs(100));
+    pair.drive(Time::from_secs(155));
+    let probes = pair.link_stats(0).offered_bytes - before;
+    assert!(
+        probes < 12_000,
+        "{probes} bytes in 95 s, of which 11 kB are a tenth of the link"
+    );
+    let got = pair.ends()[1].hop.stats().data_received;
+    pair.drive(Time::from_secs(160));
+    pair.drive(Time::from_secs(168));
+    assert!(
+        pair.ends()[1].hop.stats().data_received > got,
+        "data flows 8 s after the outage"
+    );
+}

@@ -1,0 +1,240 @@
+//! A link that is paid by the byte, between a host and its router that are told to be quiet: what a
+//! day without traffic costs, and that a transfer after it starts as any other.
+
+use core::time::Duration;
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use whimbrel_content::{ChunkSize, ChunkTree};
+use whimbrel_core::{Guid, SeededRng, Time, WallClock};
+use whimbrel_gnrs::KeyPair;
+use whimbrel_link::HopConfig;
+use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent};
+use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, Publish, ReadChunk};
+use whimbrel_mobilityfirst::router::{ProxyPolicy, Router, RouterConfig, store::StoreLimits};
+use whimbrel_mobilityfirst::wire::{ContentKind, Reliability};
+use whimbrel_sim::link::LinkSpec;
+use whimbrel_sim::testbed::Net;
+use whimbrel_sim::{AnyMachine, Direction, DuplexLink};
+
+const WALL: WallClock = WallClock::new(1_767_225_600_000);
+const APP: u32 = 1;
+const DAY: Duration = Duration::from_secs(24 * 3600);
+/// Bytes of UDP and IPv6 headers.
+const OVERHEAD: u64 = 48;
+/// How seldom the quiet nodes ask for a sign of life, and for how long they sign.
+const IDLE_PROBE: Duration = Duration::from_secs(300);
+const LIFETIME: Duration = Duration::from_secs(6 * 3600);
+
+fn quiet(guid: Guid) -> HopConfig {
+    HopConfig {
+        idle_probe_interval: IDLE_PROBE,
+        ..HopConfig::new(guid, 1472)
+    }
+}
+
+fn router() -> AnyMachine<HostEvent> {
+    let guid = Guid([1; 32]);
+    let config = RouterConfig {
+        guid,
+        wall: WALL,
+        hop: quiet(guid),
+        buffer_packets: 32_768,
+        store: StoreLimits {
+            total: 1 << 30,
+            per_flow: 256 << 20,
+            lifetime: Duration::from_secs(600),
+        },
+        routes: Vec::new(),
+        default_route: None,
+        name_servers: Vec::new(),
+        proxy: ProxyPolicy::default(),
+    };
+    AnyMachine::new(
+        Router::new(config, SeededRng::new(1)),
+        |never| match never {},
+    )
+}
+
+fn host(number: u8) -> AnyMachine<HostEvent> {
+    let keys = KeyPair::from_secret(&[number; 32]);
+    let config = HostConfig {
+        hop: quiet(keys.guid()),
+        binding_lifetime: LIFETIME,
+        announcement_lifetime: LIFETIME,
+        ..HostConfig::new(keys, WALL)
+    };
+    AnyMachine::plain(Host::new(config, SeededRng::new(number.into())))
+}
+
+struct World {
+    net: Net<AnyMachine<HostEvent>>,
+    server: usize,
+    client: usize,
+    link: usize,
+    tree: ChunkTree,
+    bytes: Bytes,
+    complete: Option<Time>,
+    // Of the chunks that came, as powers of two.
+    sizes: BTreeSet<u8>,
+}
+
+impl World {
+    fn request(&mut self, node: usize, request: LocalRequest) {
+        self.net.with(node, |machine, now| {
+            let host: &mut Host = machine.get_mut().expect("a host");
+            host.request(now, APP, request);
+        });
+    }
+
+    fn run(&mut self, span: Duration) {
+        let end = self.net.now() + span;
+        while self.complete.is_none() {
+            let more = self.net.step(end);
+            while let Some(occurrence) = self.net.sim_mut().poll_event() {
+                match occurrence.event.event {
+                    LocalEvent::Chunk(chunk) => {
+                        self.sizes.insert(chunk.chunk_log2);
+                        let request = chunk.request;
+                        self.request(self.client, LocalRequest::Consumed { request });
+                    }
+                    LocalEvent::Read {
+                        read,
+                        index,
+                        chunk_log2,
+                        ..
+                    } => {
+                        let chunk = self.read(index, chunk_log2);
+                        self.request(self.server, LocalRequest::ReadDone { read, chunk });
+                    }
+                    LocalEvent::Complete { .. } => self.complete = Some(self.net.now()),
+                    _ => {}
+                }
+            }
+            if !more {
+                return;
+            }
+        }
+    }
+
+    fn read(&self, index: u32, chunk_log2: u8) -> Option<ReadChunk> {
+        let size = ChunkSize::from_code(chunk_log2)?;
+        let range = size.range(index.into(), self.bytes.len() as u64)?;
+        let mut proof = Vec::new();
+        self.tree.proof(index.into(), size).ok()?.encode(&mut proof);
+        let data = self.bytes.slice(range.start as usize..range.end as usize);
+        Some(ReadChunk {
+            proof: proof.into(),
+            data,
+        })
+    }
+
+    /// Bytes handed to the quiet link so far, both ways, with their headers.
+    fn cost(&self) -> u64 {
+        let link = self.net.link(self.link);
+        let stats = Direction::BOTH.map(|way| self.net.sim().link_stats(link, way));
+        stats
+            .iter()
+            .map(|it| it.offered_bytes + it.offered * OVERHEAD)
+            .sum()
+    }
+}
+
+/// A server at a router by a link of 64 kbit/s, and a client there by a fast one.
+fn world() -> World {
+    world_of(64_000, 100_000_000)
+}
+
+/// A server and a client at a router, by links of these rates.
+fn world_of(to_server: u64, to_client: u64) -> World {
+    let mut net = Net::new(5);
+    let router = net.add_mortal("router", router());
+    let server = net.add_mortal("server", host(2));
+    let client = net.add_mortal("client", host(3));
+    let at = |rate, delay| DuplexLink::symmetric(LinkSpec::new(rate, Duration::from_millis(delay)));
+    net.connect(server, router, &at(to_server, 300))
+        .expect("a link");
+    net.connect(client, router, &at(to_client, 1))
+        .expect("a link");
+    let bytes: Bytes = (0..200_000u32)
+        .map(|at| (at.wrapping_mul(at) >> 7) as u8)
+        .collect::<Vec<u8>>()
+        .into();
+    let tree = ChunkTree::from_reader(&bytes[..], ChunkSize::MIN, &mut |_| {}).expect("a tree");
+    let mut world = World {
+        net,
+        server,
+        client,
+        link: 0,
+        tree,
+        bytes,
+        complete: None,
+        sizes: BTreeSet::new(),
+    };
+    let publish = Publish {
+        content: world.tree.root(),
+        content_len: world.bytes.len() as u64,
+        kind: ContentKind::File,
+        file_name: String::new(),
+    };
+    world.run(Duration::from_secs(5));
+    world.request(server, LocalRequest::Publish(publish));
+    world.run(Duration::from_secs(60));
+    world
+}
+
+fn fetch(world: &mut World) -> Duration {
+    let begin = world.net.now();
+    let get = Get {
+        request: 1,
+        content: world.tree.root(),
+        chunk_log2: 20,
+        in_order: false,
+        reliability: Reliability::Nack,
+        nack_timeout_ms: 0,
+        credit: 16,
+        resume: Bytes::new(),
+    };
+    world.request(world.client, LocalRequest::Get(get));
+    world.run(Duration::from_secs(600));
+    world.complete.expect("the transfer").since(begin)
+}
+
+#[test]
+fn a_day_without_traffic_costs_less_than_half_a_megabyte() {
+    let mut world = world();
+    let before = world.cost();
+    world.run(DAY);
+    let idle = world.cost() - before;
+    println!("{idle} bytes in a day");
+    assert!(idle > 10_000 && idle < 500_000, "{idle}");
+}
+
+#[test]
+fn a_transfer_after_a_quiet_day_starts_as_any_other() {
+    let at_once = fetch(&mut world());
+    let mut later = world();
+    later.run(DAY);
+    let later = fetch(&mut later);
+    println!("{at_once:?} at once, {later:?} after a day");
+    assert!(
+        later < at_once + Duration::from_secs(2),
+        "{at_once:?}, {later:?}"
+    );
+    // 200,000 bytes at 64 kbit/s are 25 s.
+    assert!(at_once < Duration::from_secs(33), "{at_once:?}");
+}
+
+#[test]
+fn chunks_are_as_large_as_a_slow_link_carries_in_about_a_second() {
+    // The router fits them to the client's link, the server to its own.
+    let sizes = |to_server, to_client| {
+        let mut world = world_of(to_server, to_client);
+        fetch(&mut world);
+        Vec::from_iter(world.sizes)
+    };
+    assert_eq!(sizes(64_000, 100_000_000), [14]);
+    assert_eq!(sizes(100_000_000, 64_000), [14]);
+    assert_eq!(sizes(100_000_000, 256_000), [15]);
+    assert_eq!(sizes(100_000_000, 100_000_000), [20]);
+}

@@ -1,0 +1,513 @@
+//! Folders: what of them survives, what is refused, and what becomes of an older version.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::time::SystemTime;
+
+use whimbrel_content::folder::MAX_PACKED_LEN;
+use whimbrel_content::{Entry, Folder, Kind, Modified, Pack, RelativePath, Spot};
+use whimbrel_mobilityfirst::wire::ContentKind;
+
+use super::*;
+
+impl Scene {
+    fn publish(&mut self, folder: &str) -> Guid {
+        let path = self.folder.path().join(folder);
+        self.shelf.add(&path, &mut |_, _| {}).unwrap().name
+    }
+
+    fn source(&self, path: &str) -> PathBuf {
+        self.folder.path().join(path)
+    }
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn set_time(path: &Path, seconds: u64, nanoseconds: u32) {
+    let time = SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds);
+    fs::File::open(path).unwrap().set_modified(time).unwrap();
+}
+
+/// Path, kind and permissions, time, bytes or target.
+type Item = (PathBuf, u32, (i64, i64), Vec<u8>);
+
+/// Returns everything below a folder.
+fn contents(top: &Path) -> Vec<Item> {
+    let mut found = Vec::new();
+    let mut due = vec![top.to_owned()];
+    while let Some(folder) = due.pop() {
+        for item in fs::read_dir(&folder).unwrap() {
+            let path = item.unwrap().path();
+            let there = fs::symlink_metadata(&path).unwrap();
+            let bytes = if there.is_dir() {
+                due.push(path.clone());
+                Vec::new()
+            } else if there.is_symlink() {
+                fs::read_link(&path).unwrap().as_os_str().as_bytes().into()
+            } else {
+                fs::read(&path).unwrap()
+            };
+            let relative = path.strip_prefix(top).unwrap().to_owned();
+            let time = (there.mtime(), there.mtime_nsec());
+            found.push((relative, there.mode(), time, bytes));
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn small_files_travel_together_and_everything_else_of_a_folder_survives() {
+    let mut scene = Scene::new();
+    let top = scene.source("tree");
+    for number in 0..3_000 {
+        let folder = top.join(format!("d{}", number / 500));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join(format!("f{number}")), format!("{number:0200}")).unwrap();
+    }
+    fs::create_dir_all(top.join("empty/within")).unwrap();
+    fs::write(top.join(OsStr::from_bytes(b"latin-\xfc")), b"not UTF-8").unwrap();
+    fs::write(top.join("limit"), noise(MAX_PACKED_LEN as usize)).unwrap();
+    fs::write(top.join("large"), noise(300_000)).unwrap();
+    fs::write(top.join("private"), b"key").unwrap();
+    fs::write(top.join("large-private"), noise(200_000)).unwrap();
+    fs::write(top.join("read-only"), b"").unwrap();
+    symlink("../large", top.join("empty/link")).unwrap();
+    symlink("nowhere", top.join("dangling")).unwrap();
+    for (path, mode) in [
+        ("private", 0o600),
+        ("large-private", 0o700),
+        ("read-only", 0o444),
+        ("large", 0o755),
+        ("d0/f1", 0o755),
+        ("d1", 0o555),
+        ("empty/within", 0o700),
+    ] {
+        set_mode(&top.join(path), mode);
+    }
+    for (path, seconds) in [
+        ("large", 1_000_000_000),
+        ("d0/f1", 5),
+        ("empty/within", 77),
+        ("d2", 78),
+    ] {
+        set_time(&top.join(path), seconds, 123_456_789);
+    }
+    let name = scene.publish("tree");
+    let (fetched, sent) = scene.get(name, to(&scene.out()), Manners::Good);
+    let fetched = fetched.unwrap();
+    assert_eq!((fetched.files, &fetched.refused), (3_006, &Vec::new()));
+    // 3,006 files of about 1.2 MB in chunks of 64 KiB: list and packs.
+    assert!(sent < 30, "{sent} chunks");
+    let copy = scene.out().join("tree");
+    let (expected, found) = (contents(&top), contents(&copy));
+    assert_eq!(expected.len(), found.len());
+    for (expected, found) in expected.iter().zip(&found) {
+        let is_link = expected.1 & 0o170_000 == 0o120_000;
+        assert!(
+            expected.0 == found.0 && expected.3 == found.3,
+            "{:?}",
+            found.0
+        );
+        assert!(
+            is_link || expected.1 == found.1,
+            "{:?} {:o}",
+            found.0,
+            found.1
+        );
+        assert_eq!(expected.2, found.2, "{:?}", found.0);
+    }
+    assert!(hidden_files(&scene.out()).is_empty());
+    // Once more: only the list is fetched.
+    let (again, sent) = scene.get(name, to(&scene.out()), Manners::Good);
+    let again = again.unwrap();
+    assert_eq!((again.received, again.path), (0, Some(copy.clone())));
+    assert!(sent < 6, "{sent} chunks");
+    set_mode(&copy.join("d1"), 0o755);
+    set_mode(&top.join("d1"), 0o755);
+}
+
+#[test]
+fn a_broken_off_folder_of_small_files_keeps_what_is_there() {
+    let mut scene = Scene::new();
+    for number in 0..100 {
+        let bytes: Vec<u8> = noise(60_000)
+            .iter()
+            .map(|byte| byte ^ number as u8)
+            .collect();
+        let path = scene.source(&format!("tree/sub/{number}"));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+    let name = scene.publish("tree");
+    let (broken, first) = scene.get(name, to(&scene.out()), Manners::LeavesAfter(75));
+    assert!(broken.is_err());
+    let sub = scene.out().join("tree/sub");
+    let begun = fs::read_dir(&sub).unwrap().count();
+    assert!(begun > 0 && begun < 100, "{begun}");
+    // What a run that was killed in between has left.
+    fs::write(sub.join(format!(".{name}.part")), "half").unwrap();
+    // A file of the user's own is no reason to begin anew elsewhere.
+    fs::write(sub.join("own"), "own").unwrap();
+    let (fetched, second) = scene.get(name, to(&scene.out()), Manners::Good);
+    let fetched = fetched.unwrap();
+    assert_eq!(fetched.path, Some(scene.out().join("tree")));
+    assert!(fetched.resumed >= begun as u64 * 60_000, "{fetched:?}");
+    let chunks = 1 + (100 * 60_000) / 65_536 + 8;
+    assert!(first + second <= chunks, "{first} + {second} chunks");
+    for number in 0..100 {
+        let path = format!("tree/sub/{number}");
+        let expected = fs::read(scene.source(&path)).unwrap();
+        assert!(
+            fs::read(scene.out().join(path)).unwrap() == expected,
+            "{number}"
+        );
+    }
+    assert!(hidden_files(&sub).is_empty());
+    assert!(hidden_files(&scene.out()).is_empty());
+}
+
+/// An older version on the way: two versions are never mixed, unless the user says which is to
+/// take the place of which; and then at the end.
+#[test]
+fn a_new_version_stands_beside_the_old_one_or_takes_its_place_when_it_is_whole() {
+    let mut scene = Scene::new();
+    let write = |scene: &Scene, path: &str, bytes: &[u8]| {
+        let path = scene.source(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    };
+    write(&scene, "old/tree/same", b"same");
+    write(&scene, "old/tree/changed", b"old");
+    write(&scene, "old/tree/gone", b"gone");
+    write(&scene, "old/tree/large", &noise(200_000));
+    write(&scene, "old/tree/was-folder/x", b"x");
+    write(&scene, "old/tree/was-file", b"y");
+    for (path, bytes) in [
+        ("same", &b"same"[..]),
+        ("changed", b"new"),
+        ("added/deep", b"added"),
+    ] {
+        write(&scene, &format!("new/tree/{path}"), bytes);
+    }
+    write(&scene, "new/tree/large", &noise(300_000));
+    write(&scene, "new/tree/was-folder", b"file");
+    symlink("same", scene.source("new/tree/link")).unwrap();
+    symlink("added", scene.source("new/tree/was-file")).unwrap();
+    let (old, new) = (scene.publish("old/tree"), scene.publish("new/tree"));
+    let copy = scene.out().join("tree");
+    scene.get(old, to(&scene.out()), Manners::Good).0.unwrap();
+    let before = contents(&copy);
+    let (fetched, _) = scene.get(new, to(&scene.out()), Manners::Good);
+    assert_eq!(fetched.unwrap().path, Some(scene.out().join("tree-2")));
+    assert!(contents(&copy) == before);
+    let beside = contents(&scene.out().join("tree-2"));
+    assert!(beside == contents(&scene.source("new/tree")));
+
+    scene.update = true;
+    // Broken off: nothing of the old version has changed.
+    let (broken, _) = scene.get(new, to(&copy), Manners::LeavesAfter(4));
+    assert!(broken.is_err());
+    assert!(contents(&copy) == before);
+    let (fetched, _) = scene.get(new, to(&copy), Manners::Good);
+    let fetched = fetched.unwrap();
+    assert_eq!(fetched.path.as_ref(), Some(&copy));
+    // A folder is not replaced by a file.
+    let refused: Vec<&str> = fetched.refused.iter().map(|one| &*one.path).collect();
+    assert_eq!(refused, ["\"was-folder\""]);
+    for path in ["same", "changed", "added/deep", "large"] {
+        let there = fs::read(copy.join(path)).unwrap();
+        assert_eq!(
+            there,
+            fs::read(scene.source("new/tree").join(path)).unwrap()
+        );
+    }
+    assert_eq!(fs::read_link(copy.join("link")).unwrap(), Path::new("same"));
+    assert_eq!(
+        fs::read_link(copy.join("was-file")).unwrap(),
+        Path::new("added")
+    );
+    assert_eq!(fs::read(copy.join("gone")).unwrap(), b"gone");
+    assert_eq!(fs::read(copy.join("was-folder/x")).unwrap(), b"x");
+    assert!(hidden_files(&scene.out()).is_empty());
+    assert!(hidden_files(&copy).is_empty());
+}
+
+/// A file that has changed at its source keeps back no other one, in this run nor in the next.
+#[test]
+fn what_the_source_no_longer_gives_is_named_and_the_rest_arrives() {
+    let mut scene = Scene::new();
+    for number in 0..20u8 {
+        let bytes: Vec<u8> = noise(70_000).iter().map(|byte| byte ^ number).collect();
+        scene.put(&format!("tree/f{number:02}"), &bytes);
+    }
+    let name = scene.publish("tree");
+    let gone = Guid(*blake3::hash(&fs::read(scene.source("tree/f00")).unwrap()).as_bytes());
+    scene.shelf.remove(&gone);
+    let copy = scene.out().join("copy");
+    let (missing, _) = scene.get(name, to(&copy), Manners::Good);
+    let text = missing.unwrap_err().to_string();
+    assert!(
+        text.starts_with("1 of the folder's files, \"f00\" among them"),
+        "{text}"
+    );
+    assert_eq!(fs::read_dir(&copy).unwrap().count(), 19);
+    // A source that has gone altogether is not asked for each of them.
+    let others: Vec<Guid> = scene
+        .shelf
+        .offers()
+        .filter_map(|offer| match offer {
+            LocalRequest::Publish(publish) if publish.content != name => Some(publish.content),
+            _ => None,
+        })
+        .collect();
+    others
+        .iter()
+        .for_each(|content| scene.shelf.remove(content));
+    let (failed, _) = scene.get(name, to(&scene.source("other")), Manners::Good);
+    assert!(
+        matches!(failed, Err(FetchError::Failed { .. })),
+        "{failed:?}"
+    );
+    // Once the source has it again, the same command completes it.
+    scene.publish("tree");
+    let (fetched, _) = scene.get(name, to(&copy), Manners::Good);
+    assert_eq!(fetched.unwrap().resumed, 19 * 70_000);
+    assert_eq!(contents(&copy).len(), 20);
+}
+
+#[test]
+fn a_file_beyond_the_limit_is_refused_alone() {
+    let mut scene = Scene::new();
+    for number in 0..10u8 {
+        scene.put(&format!("tree/small-{number}"), &[number; 60_000]);
+    }
+    scene.put("tree/large", &noise(200_001));
+    let name = scene.publish("tree");
+    scene.limit = 200_000;
+    let (fetched, _) = scene.get(name, to(&scene.out()), Manners::Good);
+    let refused = fetched.unwrap().refused;
+    assert_eq!(refused.len(), 1, "{refused:?}");
+    assert!(refused[0].path == "\"large\"" && refused[0].why.contains("limit"));
+    assert_eq!(contents(&scene.out().join("tree")).len(), 10);
+}
+
+#[test]
+fn a_file_to_update_a_folder_with_goes_into_it() {
+    let mut scene = Scene::new();
+    let name = scene.put("data.bin", b"data");
+    scene.update = true;
+    let (fetched, _) = scene.get(name, to(&scene.out()), Manners::Good);
+    assert_eq!(fetched.unwrap().path, Some(scene.out().join("data.bin")));
+}
+
+/// A listing as only a hostile server would publish it.
+fn hostile(entries: &[(u8, &[u8], u16, Vec<u8>)], packs: &[Pack]) -> Vec<u8> {
+    let mut bytes = b"\x89WHBDIR\n\x02".to_vec();
+    bytes.extend((packs.len() as u32).to_be_bytes());
+    for pack in packs {
+        bytes.extend(pack.content.0);
+        bytes.extend(pack.length.to_be_bytes());
+    }
+    bytes.extend((entries.len() as u32).to_be_bytes());
+    for (kind, path, mode, rest) in entries {
+        bytes.push(*kind);
+        bytes.extend((path.len() as u16).to_be_bytes());
+        bytes.extend(*path);
+        bytes.extend(mode.to_be_bytes());
+        bytes.extend([0; 12]);
+        bytes.extend(rest);
+    }
+    bytes
+}
+
+#[test]
+fn a_hostile_listing_writes_nothing_outside_and_the_rest_of_it_arrives() {
+    let mut scene = Scene::new();
+    let small = scene.shelf.put(b"pwned", ContentKind::File, "");
+    let pack = Pack {
+        content: small,
+        length: 5,
+    };
+    let file = |content: Guid| {
+        let mut rest = 0u32.to_be_bytes().to_vec();
+        rest.extend(0u32.to_be_bytes());
+        rest.extend(5u32.to_be_bytes());
+        rest.extend(content.0);
+        rest
+    };
+    let link = |target: &str| {
+        let mut rest = (target.len() as u16).to_be_bytes().to_vec();
+        rest.extend(target.as_bytes());
+        rest
+    };
+    let outside = scene.source("outside");
+    fs::create_dir(&outside).unwrap();
+    let absolute = outside.join("x");
+    let absolute = absolute.as_os_str().as_bytes();
+    let entries = [
+        (1, &b"../escaped"[..], 0o644, file(small)),
+        (1, absolute, 0o644, file(small)),
+        (1, b"a/../../escaped", 0o644, file(small)),
+        (2, b"..", 0o777, Vec::new()),
+        (1, b"good", 0o644, file(small)),
+        (1, b"lies", 0o644, file(Guid([7; 32]))),
+        (3, b"link", 0o777, link(outside.to_str().unwrap())),
+        (1, b"link/through", 0o644, file(small)),
+        (3, b"near", 0o777, link("good/../../../outside")),
+        (3, b"safe", 0o777, link("link")),
+        (1, b"safe/through", 0o644, file(small)),
+        (1, b"setuid", 0o4755, file(small)),
+    ];
+    let name = scene
+        .shelf
+        .put(&hostile(&entries, &[pack]), ContentKind::Folder, "../evil");
+    let (fetched, _) = scene.get(name, to(&scene.out()), Manners::Good);
+    let fetched = fetched.unwrap();
+    let top = scene.out().join("_.evil");
+    assert_eq!(fetched.path.as_ref(), Some(&top));
+    let mut refused: Vec<&str> = fetched.refused.iter().map(|one| &*one.path).collect();
+    refused.sort_unstable();
+    let quoted = format!(
+        "{:?}",
+        absolute
+            .iter()
+            .map(|byte| *byte as char)
+            .collect::<String>()
+    );
+    let mut expected = vec![
+        "\"../escaped\"",
+        &quoted,
+        "\"a/../../escaped\"",
+        "\"..\"",
+        "\"lies\"",
+        "\"link\"",
+        "\"near\"",
+        "\"safe/through\"",
+        "\"setuid\"",
+    ];
+    expected.sort_unstable();
+    assert_eq!(refused, expected);
+    // The link itself was refused: what lies below it is in a folder of that name.
+    let there: Vec<_> = contents(&top).into_iter().map(|one| one.0).collect();
+    assert_eq!(
+        there,
+        ["good", "link", "link/through", "safe"].map(PathBuf::from)
+    );
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+    assert!(!scene.source("escaped").exists() && !scene.out().join("escaped").exists());
+}
+
+/// Links that are on the receiver's disk already are not followed either.
+#[test]
+fn a_link_in_the_output_is_not_followed() {
+    let mut scene = Scene::new();
+    for path in ["tree/sub/small", "tree/sub/large", "tree/other"] {
+        let path = scene.source(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let length = if path.ends_with("large") { 100_000 } else { 10 };
+        fs::write(path, noise(length)).unwrap();
+    }
+    let name = scene.publish("tree");
+    let outside = scene.source("outside");
+    fs::create_dir(&outside).unwrap();
+    let copy = scene.out().join("tree");
+    fs::create_dir(&copy).unwrap();
+    symlink(&outside, copy.join("sub")).unwrap();
+    scene.update = true;
+    let (fetched, _) = scene.get(name, to(&copy), Manners::Good);
+    let fetched = fetched.unwrap();
+    let refused: Vec<&str> = fetched.refused.iter().map(|one| &*one.path).collect();
+    assert_eq!(refused, ["\"sub\"", "\"sub/large\"", "\"sub/small\""]);
+    assert_eq!(fs::read(copy.join("other")).unwrap(), noise(10));
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+    assert!(fs::symlink_metadata(copy.join("sub")).unwrap().is_symlink());
+}
+
+/// A part file and its record could be made by a listing, if they were looked for where it writes.
+#[test]
+fn a_listing_cannot_vouch_for_bytes_that_were_never_verified() {
+    let mut scene = Scene::new();
+    let bytes = noise(200_000);
+    let large = scene.put("large", &bytes);
+    let mut assembly = Assembly::new(large, 1 << 40);
+    for index in 0..4 {
+        let get = Get {
+            request: 0,
+            content: large,
+            chunk_log2: ChunkSize::GROUP.code(),
+            in_order: false,
+            reliability: whimbrel_mobilityfirst::wire::Reliability::Nack,
+            nack_timeout_ms: 0,
+            credit: 1,
+            resume: Bytes::new(),
+        };
+        let chunk = chunk_of(&scene.shelf, &get, index);
+        let (proof, _) = whimbrel_content::Proof::decode(&chunk.proof).unwrap();
+        let offer = whimbrel_content::Offer {
+            chunk_size: ChunkSize::GROUP,
+            index: index.into(),
+            claimed_len: 200_000,
+            data: &chunk.data,
+            proof: &proof,
+        };
+        let verified = assembly.check(&offer).unwrap();
+        assembly.commit(verified);
+    }
+    let record = [
+        b"{\"file_name\":\"\",\"is_folder\":false}\n",
+        &*assembly.encode(),
+    ]
+    .concat();
+    let zeros = vec![0; 50_000];
+    let pack: Vec<u8> = [&record[..], &zeros].concat();
+    let packed = scene.shelf.put(&pack, ContentKind::File, "");
+    let entry = |path: &str, start: usize, end: usize| Entry {
+        path: RelativePath::new(path).unwrap(),
+        mode: 0o644,
+        modified: Modified::default(),
+        kind: Kind::File {
+            length: (end - start) as u64,
+            content: Guid(*blake3::hash(&pack[start..end]).as_bytes()),
+            packed: Some(Spot {
+                pack: 0,
+                offset: start as u32,
+            }),
+        },
+    };
+    let wanted = Entry {
+        kind: Kind::File {
+            length: 200_000,
+            content: large,
+            packed: None,
+        },
+        ..entry("large", 0, 0)
+    };
+    let entries = vec![
+        entry(&format!(".{large}.resume"), 0, record.len()),
+        entry(&format!(".{large}.part"), record.len(), pack.len()),
+        wanted,
+    ];
+    let pack = Pack {
+        content: packed,
+        length: pack.len() as u32,
+    };
+    let listing = Folder::new(vec![pack], entries).unwrap().encode();
+    let name = scene.shelf.put(&listing, ContentKind::Folder, "tree");
+    let (fetched, _) = scene.get(name, to(&scene.out()), Manners::Good);
+    fetched.unwrap();
+    assert!(fs::read(scene.out().join("tree/large")).unwrap() == bytes);
+}
+
+#[test]
+fn a_folder_of_another_release_says_so() {
+    let mut scene = Scene::new();
+    let first = b"\x89WHBDIR\n\x01\0\0\0\0";
+    let name = scene.shelf.put(first, ContentKind::Folder, "tree");
+    let (refused, _) = scene.get(name, to(&scene.out()), Manners::Good);
+    let text = refused.unwrap_err().to_string();
+    assert!(text.contains("same release"), "{text}");
+}

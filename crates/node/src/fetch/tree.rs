@@ -1,0 +1,378 @@
+//! The folder that is written to, by handles: no link in it is followed, whoever made it and when.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, RawMode, RenameFlags, Stat, Timespec, Timestamps,
+    UTIME_OMIT, fchmod, fstat, futimens, mkdirat, openat, readlinkat, renameat, renameat_with,
+    statat, symlinkat, unlinkat, utimensat,
+};
+use rustix::io::Errno;
+use whimbrel_content::{Entry, Modified, RelativePath};
+use whimbrel_core::Guid;
+
+/// A folder, and whatever is made in it.
+#[derive(Debug)]
+pub(super) struct Tree {
+    top: PathBuf,
+    root: OwnedFd,
+    /// The folder that was used last: neighbours follow each other.
+    last: Option<(Box<[u8]>, OwnedFd)>,
+    /// The name of a file on its way to its place. One that a killed run has left is in the way of the
+    /// same file in the next run, and goes then. No listing can name it: it has the listing's name.
+    hidden: Vec<u8>,
+}
+
+/// How a new thing takes its place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Landing {
+    /// Nothing may be there.
+    Free,
+    /// In place of a file or a link.
+    Replacing,
+}
+
+impl Tree {
+    /// Makes the folder if it is not there. It may be a link's target: the user has named it.
+    pub(super) fn make(top: &Path, listing: Guid) -> io::Result<Tree> {
+        fs::create_dir_all(top)?;
+        Tree::open(top, listing)
+    }
+
+    pub(super) fn open(top: &Path, listing: Guid) -> io::Result<Tree> {
+        let root = openat(CWD, top, FOLDER, Mode::empty())?;
+        Ok(Tree {
+            top: top.to_owned(),
+            root,
+            last: None,
+            hidden: format!(".{listing}.part").into_bytes(),
+        })
+    }
+
+    pub(super) fn top(&self) -> &Path {
+        &self.top
+    }
+
+    /// The folder at `path`, empty for the topmost; its missing folders are made if `make`.
+    fn folder(&mut self, path: &[u8], make: bool) -> io::Result<BorrowedFd<'_>> {
+        if path.is_empty() {
+            return Ok(self.root.as_fd());
+        }
+        if self.last.as_ref().is_none_or(|(last, _)| **last != *path) {
+            let mut at: Option<OwnedFd> = None;
+            for name in path.split(|byte| *byte == b'/') {
+                let from = at.as_ref().map_or(self.root.as_fd(), AsFd::as_fd);
+                let next = match openat(from, name, FOLDER | OFlags::NOFOLLOW, Mode::empty()) {
+                    Err(Errno::NOENT) if make => {
+                        match mkdirat(from, name, Mode::from_raw_mode(0o777)) {
+                            Ok(()) | Err(Errno::EXIST) => {}
+                            Err(error) => return Err(error.into()),
+                        }
+                        openat(from, name, FOLDER | OFlags::NOFOLLOW, Mode::empty())?
+                    }
+                    found => found?,
+                };
+                at = Some(next);
+            }
+            let Some(folder) = at else {
+                return Ok(self.root.as_fd());
+            };
+            self.last = Some((path.into(), folder));
+        }
+        Ok(self
+            .last
+            .as_ref()
+            .map_or(self.root.as_fd(), |(_, folder)| folder.as_fd()))
+    }
+
+    /// Makes a folder that can be written to while it is filled. One that is there will do.
+    pub(super) fn make_folder(&mut self, path: &RelativePath, mode: u16) -> io::Result<()> {
+        let (parent, name) = path.split();
+        let parent = self.folder(parent, true)?;
+        match mkdirat(
+            parent,
+            name,
+            Mode::from_raw_mode(RawMode::from(mode) | 0o700),
+        ) {
+            Ok(()) => Ok(()),
+            Err(Errno::EXIST) => match kind_at(parent, name)? {
+                Some(FileType::Directory) => Ok(()),
+                _ => Err(io::ErrorKind::AlreadyExists.into()),
+            },
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Gives a folder its permissions, as far as the user's mask has left them, and its time.
+    pub(super) fn finish_folder(&mut self, entry: &Entry) -> io::Result<()> {
+        let folder = self.folder(entry.path.as_bytes(), false)?;
+        let mode = RawMode::from(fstat(folder)?.st_mode as u16 & 0o777);
+        let kept = mode & RawMode::from(entry.mode);
+        if kept != mode {
+            change_mode(folder, kept)?;
+        }
+        set_time(folder, entry.modified);
+        Ok(())
+    }
+
+    /// Writes a small file and gives it its place.
+    pub(super) fn write(
+        &mut self,
+        entry: &Entry,
+        bytes: &[u8],
+        landing: Landing,
+    ) -> io::Result<()> {
+        self.put(entry, landing, |file| file.write_all(bytes))
+    }
+
+    /// Copies a file that is there already to another place.
+    pub(super) fn copy(
+        &mut self,
+        from: &RelativePath,
+        entry: &Entry,
+        landing: Landing,
+    ) -> io::Result<()> {
+        let mut source = self.read(from)?;
+        self.put(entry, landing, |file| {
+            io::copy(&mut source, file).map(|_| ())
+        })
+    }
+
+    /// Makes a file on its way to its place, lets `fill` write it, and gives it its place.
+    fn put(
+        &mut self,
+        entry: &Entry,
+        landing: Landing,
+        fill: impl FnOnce(&mut File) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let (parent, name) = entry.path.split();
+        let temporary = self.hidden.clone();
+        let folder = self.folder(parent, true)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let mode = Mode::from_raw_mode(entry.mode.into());
+        let file = afresh(folder, &temporary, || {
+            openat(folder, &*temporary, flags | OFlags::CLOEXEC, mode)
+        })?;
+        let mut file = File::from(file);
+        let placed = fill(&mut file).and_then(|()| {
+            set_time(&file, entry.modified);
+            move_to(folder, &temporary, folder, name, landing)
+        });
+        if placed.is_err() {
+            let _ = unlinkat(folder, &*temporary, AtFlags::empty());
+        }
+        placed
+    }
+
+    /// Gives a finished file at `from`, outside of this folder, its permissions, time and place.
+    pub(super) fn adopt(
+        &mut self,
+        file: &File,
+        from: &Path,
+        entry: &Entry,
+        landing: Landing,
+    ) -> io::Result<()> {
+        self.set_mode(file, entry)?;
+        set_time(file, entry.modified);
+        let (parent, name) = entry.path.split();
+        let folder = self.folder(parent, true)?;
+        move_to(CWD, from.as_os_str().as_bytes(), folder, name, landing)
+    }
+
+    /// Makes a symbolic link.
+    pub(super) fn link(
+        &mut self,
+        entry: &Entry,
+        target: &[u8],
+        landing: Landing,
+    ) -> io::Result<()> {
+        let (parent, name) = entry.path.split();
+        let temporary = self.hidden.clone();
+        let folder = self.folder(parent, true)?;
+        afresh(folder, &temporary, || {
+            symlinkat(target, folder, &*temporary)
+        })?;
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        // Not every file system keeps times of links.
+        let _ = utimensat(folder, &*temporary, &times(entry.modified), flags);
+        let placed = move_to(folder, &temporary, folder, name, landing);
+        if placed.is_err() {
+            let _ = unlinkat(folder, &*temporary, AtFlags::empty());
+        }
+        placed
+    }
+
+    /// Moves what is at `path` in `from` to the same path here.
+    pub(super) fn take_over(&mut self, from: &mut Tree, path: &RelativePath) -> io::Result<()> {
+        let (parent, name) = path.split();
+        let there = from.folder(parent, false)?;
+        let here = self.folder(parent, true)?;
+        move_to(there, name, here, name, Landing::Replacing)
+    }
+
+    /// Gives a file that has the right bytes its permissions and time.
+    pub(super) fn touch(&mut self, entry: &Entry) -> io::Result<()> {
+        let file = self.read(&entry.path)?;
+        self.set_mode(&file, entry)?;
+        set_time(&file, entry.modified);
+        Ok(())
+    }
+
+    /// Gives a file the permissions of the entry, less what the user's mask takes from a new file.
+    fn set_mode(&mut self, file: &File, entry: &Entry) -> io::Result<()> {
+        let mode = |stat: Stat| stat.st_mode & 0o777;
+        let now = mode(fstat(file)?);
+        if now == RawMode::from(entry.mode) {
+            return Ok(());
+        }
+        // The system knows the mask, and tells it to nobody without changing it.
+        let probe = self.hidden.clone();
+        let folder = self.folder(entry.path.split().0, true)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let made = afresh(folder, &probe, || {
+            openat(
+                folder,
+                &*probe,
+                flags,
+                Mode::from_raw_mode(entry.mode.into()),
+            )
+        })?;
+        let wanted = mode(fstat(made)?);
+        unlinkat(folder, &*probe, AtFlags::empty())?;
+        if wanted != now {
+            change_mode(file, wanted)?;
+        }
+        Ok(())
+    }
+
+    /// What is at `path`; `None` if nothing is.
+    pub(super) fn stat(&mut self, path: &RelativePath) -> io::Result<Option<Stat>> {
+        let (parent, name) = path.split();
+        let folder = match self.folder(parent, false) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            folder => folder?,
+        };
+        stat_at(folder, name)
+    }
+
+    fn read(&mut self, path: &RelativePath) -> io::Result<File> {
+        let (parent, name) = path.split();
+        let folder = self.folder(parent, false)?;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        Ok(openat(folder, name, flags, Mode::empty())?.into())
+    }
+
+    /// Whether the file at `path` has these bytes.
+    pub(super) fn has(&mut self, path: &RelativePath, content: Guid, length: u64) -> bool {
+        let is_file = |stat: Stat| {
+            FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+                && stat.st_size as u64 == length
+        };
+        if !self
+            .stat(path)
+            .is_ok_and(|found| found.is_some_and(is_file))
+        {
+            return false;
+        }
+        let Ok(mut file) = self.read(path) else {
+            return false;
+        };
+        let mut hasher = blake3::Hasher::new();
+        if length > 1 << 16 {
+            return hasher.update_reader(file).is_ok() && hasher.finalize() == content.0;
+        }
+        let mut bytes = Vec::with_capacity(length as usize + 1);
+        file.read_to_end(&mut bytes).is_ok() && blake3::hash(&bytes) == content.0
+    }
+
+    /// Whether the link at `path` leads to `target`.
+    pub(super) fn has_link(&mut self, path: &RelativePath, target: &[u8]) -> bool {
+        let (parent, name) = path.split();
+        self.folder(parent, false).is_ok_and(|folder| {
+            readlinkat(folder, name, Vec::new()).is_ok_and(|found| found.as_bytes() == target)
+        })
+    }
+}
+
+const FOLDER: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::CLOEXEC);
+
+fn stat_at(folder: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<Stat>> {
+    match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(found) => Ok(Some(found)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn kind_at(folder: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<FileType>> {
+    Ok(stat_at(folder, name)?.map(|found| FileType::from_raw_mode(found.st_mode)))
+}
+
+/// Gives what is at `from` its name, in one step.
+fn move_to(
+    from_folder: BorrowedFd<'_>,
+    from: &[u8],
+    folder: BorrowedFd<'_>,
+    name: &[u8],
+    landing: Landing,
+) -> io::Result<()> {
+    if landing == Landing::Replacing {
+        return Ok(renameat(from_folder, from, folder, name)?);
+    }
+    match renameat_with(from_folder, from, folder, name, RenameFlags::NOREPLACE) {
+        // Not every file system can; then there is a moment in which somebody may be faster.
+        Err(Errno::INVAL) if stat_at(folder, name)?.is_none() => {
+            Ok(renameat(from_folder, from, folder, name)?)
+        }
+        Err(Errno::INVAL) => Err(io::ErrorKind::AlreadyExists.into()),
+        moved => Ok(moved?),
+    }
+}
+
+/// Makes something under a hidden name, in place of what a killed run has left there.
+fn afresh<T>(
+    folder: BorrowedFd<'_>,
+    name: &[u8],
+    make: impl Fn() -> rustix::io::Result<T>,
+) -> io::Result<T> {
+    match make() {
+        Err(Errno::EXIST) => {
+            unlinkat(folder, name, AtFlags::empty())?;
+            Ok(make()?)
+        }
+        made => Ok(made?),
+    }
+}
+
+/// Sets the time of modification. Not every file system keeps it, or lets this user set it: a file
+/// without its time is better than no file.
+fn set_time(file: impl AsFd, modified: Modified) {
+    let _ = futimens(file, &times(modified));
+}
+
+/// A file system that keeps no permissions may refuse to change them.
+fn change_mode(file: impl AsFd, mode: RawMode) -> io::Result<()> {
+    match fchmod(file, Mode::from_raw_mode(mode)) {
+        Err(Errno::PERM | Errno::OPNOTSUPP) => Ok(()),
+        changed => Ok(changed?),
+    }
+}
+
+fn times(modified: Modified) -> Timestamps {
+    Timestamps {
+        last_access: Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_OMIT,
+        },
+        last_modification: Timespec {
+            tv_sec: modified.seconds,
+            tv_nsec: modified.nanoseconds.into(),
+        },
+    }
+}
