@@ -27,8 +27,9 @@ use clap::Parser;
 use arguments::Arguments;
 
 fn main() -> ExitCode {
+    whimbrel_io::memory::keep_freed_chunks();
     let arguments = Arguments::parse();
-    logging::start(&arguments.logging);
+    logging::start(&arguments.logging, arguments.command.is_daemon());
     match command::run(arguments.command) {
         Ok(code) => code.into(),
         Err(failure) => {

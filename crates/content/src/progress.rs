@@ -135,18 +135,7 @@ impl Assembly {
             data,
             proof,
         } = *offer;
-        if claimed > self.limit {
-            return Err(Refusal::AboveLimit {
-                claimed,
-                limit: self.limit,
-            });
-        }
-        if !self.proven_len.contains(&claimed) {
-            return Err(Refusal::FalseLength {
-                claimed,
-                proven: self.proven_len.clone(),
-            });
-        }
+        self.check_claim(claimed)?;
         let no_such_chunk = VerifyError::NoSuchChunk {
             index,
             count: chunk_size.count(claimed),
@@ -165,6 +154,35 @@ impl Assembly {
             claimed_len: claimed,
             proven_len,
         })
+    }
+
+    /// Checks a chunk that another state of the same content has verified: nothing is hashed again.
+    /// The caller vouches that its bytes are those that were verified.
+    pub fn check_again(&self, chunk: &Verified) -> Result<Verified, Refusal> {
+        if chunk.root != self.root {
+            return Err(VerifyError::RootMismatch.into());
+        }
+        self.check_claim(chunk.claimed_len)?;
+        if self.verified.contains(&chunk.range) {
+            return Err(Refusal::Duplicate);
+        }
+        Ok(chunk.clone())
+    }
+
+    fn check_claim(&self, claimed: u64) -> Result<(), Refusal> {
+        if claimed > self.limit {
+            return Err(Refusal::AboveLimit {
+                claimed,
+                limit: self.limit,
+            });
+        }
+        if !self.proven_len.contains(&claimed) {
+            return Err(Refusal::FalseLength {
+                claimed,
+                proven: self.proven_len.clone(),
+            });
+        }
+        Ok(())
     }
 
     /// Takes a verified chunk into account after its bytes were stored.

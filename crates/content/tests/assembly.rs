@@ -86,6 +86,29 @@ fn a_download_in_order_confirms_its_length_with_the_last_chunk() {
 }
 
 #[test]
+fn what_another_state_has_verified_counts_where_it_belongs_and_fits() {
+    let provider = Provider::new(3 * SMALL + 5);
+    let (root, end) = (provider.tree.root(), provider.len());
+    let host = Assembly::new(root, 1 << 40);
+    let offer = |index, claimed| provider.offer(&host, ChunkSize::MIN, index, claimed, |_| {});
+    let last = offer(3, end).unwrap();
+
+    let mut program = Assembly::new(root, 1 << 40);
+    let again = program.check_again(&last).unwrap();
+    assert!(program.commit(again));
+    assert_eq!(program.confirmed_len(), Some(end));
+    assert_eq!(program.check_again(&last), Err(Refusal::Duplicate));
+    let false_length = program.check_again(&offer(0, end - 1).unwrap());
+    assert!(matches!(false_length, Err(Refusal::FalseLength { .. })));
+
+    let other = Assembly::new(Guid([7; 32]), 1 << 40);
+    let foreign = other.check_again(&last);
+    assert_eq!(foreign, Err(VerifyError::RootMismatch.into()));
+    let small = Assembly::new(root, SMALL).check_again(&last);
+    assert!(matches!(small, Err(Refusal::AboveLimit { .. })));
+}
+
+#[test]
 fn empty_content_is_complete_from_its_name() {
     let provider = Provider::new(0);
     let mut assembly = Assembly::new(provider.tree.root(), 0);

@@ -82,6 +82,7 @@ pub mod handle;
 pub mod interface;
 mod listener;
 pub mod local;
+pub mod memory;
 mod names;
 mod opening;
 mod poller;

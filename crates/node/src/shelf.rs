@@ -4,11 +4,13 @@ mod folder;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata};
-use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::io::{self, ErrorKind};
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use rustix::io::Errno;
 use whimbrel_content::{ChunkSize, ChunkTree, FolderError, HashError};
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::local::{LocalRequest, Publish, ReadChunk};
@@ -332,8 +334,8 @@ impl Shelf {
         let data = match &item.source {
             Source::Memory(bytes) => bytes.slice(within.start as usize..within.end as usize),
             Source::File { path, stamp } => {
-                let mut data = vec![0; (within.end - within.start) as usize];
-                read_file(path, stamp, within.start, &mut data)?;
+                let mut data = Vec::new();
+                read_file(path, stamp, within.clone(), &mut data)?;
                 data.into()
             }
             Source::Packed(files) => read_packed(files, within.start, within.end)?.into(),
@@ -352,8 +354,13 @@ impl Shelf {
     }
 }
 
-/// Reads `data` from `start` on, if the file is what was hashed.
-fn read_file(path: &Path, stamp: &Stamp, start: u64, data: &mut [u8]) -> Result<(), ReadError> {
+/// Appends the bytes `range` of a file to `data`, if the file is what was hashed.
+fn read_file(
+    path: &Path,
+    stamp: &Stamp,
+    range: Range<u64>,
+    data: &mut Vec<u8>,
+) -> Result<(), ReadError> {
     let failed = |source| ReadError::Read {
         path: path.to_owned(),
         source,
@@ -367,7 +374,7 @@ fn read_file(path: &Path, stamp: &Stamp, start: u64, data: &mut [u8]) -> Result<
     if !same(&file)? {
         return Err(ReadError::Changed(path.to_owned()));
     }
-    file.read_exact_at(data, start).map_err(failed)?;
+    append_exactly(&file, range, data).map_err(failed)?;
     // Somebody may have written meanwhile.
     if same(&file)? {
         Ok(())
@@ -376,19 +383,38 @@ fn read_file(path: &Path, stamp: &Stamp, start: u64, data: &mut [u8]) -> Result<
     }
 }
 
+/// Appends the bytes `range` of a file to `data`, whose memory is not cleared before.
+fn append_exactly(file: &File, range: Range<u64>, data: &mut Vec<u8>) -> io::Result<()> {
+    let end = data.len() + (range.end - range.start) as usize;
+    data.reserve_exact(end - data.len());
+    let mut at = range.start;
+    while data.len() < end {
+        match rustix::io::pread(file, rustix::buffer::spare_capacity(data), at) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(count) => at += count as u64,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    // All spare memory is offered to the kernel.
+    data.truncate(end);
+    Ok(())
+}
+
 /// Reads the bytes from `start` to `end` of files that lie one after the other.
 fn read_packed(
     files: &[(u64, PathBuf, Stamp)],
     start: u64,
     end: u64,
 ) -> Result<Vec<u8>, ReadError> {
-    let mut data = vec![0; (end - start) as usize];
+    let mut data = Vec::with_capacity((end - start) as usize);
     let first = files.partition_point(|(at, _, stamp)| at + stamp.length <= start);
     for (at, path, stamp) in files[first..].iter().take_while(|(at, ..)| *at < end) {
         let (from, to) = (start.max(*at), end.min(at + stamp.length));
-        let part = &mut data[(from - start) as usize..(to - start) as usize];
-        read_file(path, stamp, from - at, part)?;
+        data.resize((from - start) as usize, 0);
+        read_file(path, stamp, from - at..to - at, &mut data)?;
     }
+    data.resize((end - start) as usize, 0);
     Ok(data)
 }
 

@@ -22,6 +22,8 @@ const MIN_PACKET: u16 = 64;
 const SHUT: usize = 32;
 
 struct Arriving {
+    // Has room for the whole chunk from the start, and grows as packets come: packets in order are
+    // copied to memory that nobody has cleared.
     bytes: BytesMut,
     shape: Shape,
     present: Bitmap,
@@ -122,7 +124,8 @@ impl Receiver {
     /// Returns the memory of incomplete chunks, in bytes. A chunk is allocated whole with its first
     /// packet.
     pub(super) fn arriving_bytes(&self) -> usize {
-        self.arriving.values().map(|chunk| chunk.bytes.len()).sum()
+        let chunks = self.arriving.values();
+        chunks.map(|chunk| chunk.shape.chunk_len as usize).sum()
     }
 
     /// Returns W_ad: the packets reserved for this neighbour and the free ones [MFTP §3.4.1].
@@ -186,7 +189,7 @@ impl Receiver {
             return None;
         }
         let at = usize::from(data.seq) * usize::from(shape.packet_size);
-        chunk.bytes[at..at + data.payload.len()].copy_from_slice(data.payload);
+        place(&mut chunk.bytes, at, data.payload);
         stats.data_received += 1;
         if !chunk.present.is_full() {
             return None;
@@ -435,7 +438,7 @@ impl Receiver {
         self.admit(id, budget);
         self.reserved += reserved;
         let chunk = Arriving {
-            bytes: BytesMut::zeroed(shape.chunk_len as usize),
+            bytes: BytesMut::with_capacity(shape.chunk_len as usize),
             shape,
             present: Bitmap::new(packets as usize),
             reserved,
@@ -477,6 +480,17 @@ impl Receiver {
     }
 }
 
+/// Copies a packet to its place in a chunk. Only a gap before it is cleared.
+fn place(chunk: &mut BytesMut, at: usize, payload: &[u8]) {
+    if chunk.len() < at {
+        chunk.resize(at, 0);
+    }
+    let end = at + payload.len();
+    let known = end.min(chunk.len()) - at;
+    chunk[at..at + known].copy_from_slice(&payload[..known]);
+    chunk.extend_from_slice(&payload[known..]);
+}
+
 enum Held {
     Part { start: u16, cut: bool },
     All,
@@ -500,4 +514,29 @@ fn shape_of(data: &Data<'_>) -> Option<Shape> {
     let start = seq * packet_size;
     let expected = data.chunk_len.checked_sub(start)?.min(packet_size);
     (seq < packets && (seq + 1 == packets) == data.last && expected == len).then_some(shape)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// In whichever order its packets come, and whichever of them come twice.
+        #[test]
+        fn packets_in_any_order_are_the_chunk(
+            len in 1usize..600, size in 1usize..70, order in prop::collection::vec(any::<prop::sample::Index>(), 0..40),
+        ) {
+            let whole: Vec<u8> = (0..len).map(|at| at as u8 ^ 0x5a).collect();
+            let packets: Vec<&[u8]> = whole.chunks(size).collect();
+            let mut chunk = BytesMut::with_capacity(len);
+            let memory = chunk.as_ptr();
+            let first = order.iter().map(|index| index.index(packets.len()));
+            for seq in first.chain(0..packets.len()) {
+                place(&mut chunk, seq * size, packets[seq]);
+            }
+            prop_assert_eq!(&chunk[..], &whole[..]);
+            prop_assert_eq!(chunk.as_ptr(), memory);
+        }
+    }
 }

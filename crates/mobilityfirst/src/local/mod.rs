@@ -3,14 +3,17 @@
 //! The same requests and events serve a program behind a Unix socket (as frames,
 //! `docs/protocols/local.md`) and one in the same process (as values).
 
+mod programs;
 mod version;
 
 use bytes::Bytes;
+use whimbrel_content::Verified;
 use whimbrel_core::Guid;
 
 use crate::wire::{
     ContentKind, ControlCode, MAX_MESSAGE, Reader, Reliability, WireError, codes, put_short_text,
 };
+pub use programs::{Frame, Programs};
 pub use version::{LOCAL_VERSION, VersionMismatch, check_greeting, greeting};
 
 /// From a program to its host.
@@ -210,6 +213,9 @@ pub struct LocalChunk {
     pub file_name: String,
     /// Its proof, encoded: the host has verified it, and a program may do so again.
     pub proof: Bytes,
+    /// What the host has verified, for a program in its process: it need not hash the bytes again.
+    /// Frames carry none of it, so that a program trusts no other process.
+    pub verified: Option<Verified>,
     /// Its bytes.
     pub data: Bytes,
 }
@@ -502,6 +508,7 @@ impl LocalEvent {
                         let proof_len = usize::from(reader.u16()?);
                         frame.slice_ref(reader.take(proof_len)?)
                     },
+                    verified: None,
                     data: frame.slice_ref(reader.0),
                 }));
             }
@@ -572,6 +579,7 @@ fn put_number(out: &mut Vec<u8>, kind: u8, number: u32) {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use whimbrel_content::{Assembly, ChunkSize, ChunkTree, Offer, Proof};
 
     fn bytes() -> impl Strategy<Value = Bytes> {
         prop::collection::vec(any::<u8>(), 0..60).prop_map(Bytes::from)
@@ -670,6 +678,7 @@ mod tests {
                             kind,
                             file_name,
                             proof: Bytes::from_static(b"proof"),
+                            verified: None,
                             data,
                         })
                     }
@@ -717,6 +726,37 @@ mod tests {
                 }
             }),
         ]
+    }
+
+    #[test]
+    fn no_frame_says_that_its_chunk_is_verified() {
+        let data = Bytes::from_static(b"bytes");
+        let tree = ChunkTree::from_reader(&data[..], ChunkSize::MIN, &mut |_| {}).unwrap();
+        let verified = Assembly::new(tree.root(), 5).check(&Offer {
+            chunk_size: ChunkSize::MIN,
+            index: 0,
+            claimed_len: 5,
+            data: &data,
+            proof: &Proof::default(),
+        });
+        let sent = LocalChunk {
+            request: 1,
+            index: 0,
+            chunk_log2: 16,
+            content_len: 5,
+            len_proven: true,
+            kind: ContentKind::File,
+            file_name: String::new(),
+            proof: Bytes::from_static(&[0]),
+            verified: Some(verified.unwrap()),
+            data,
+        };
+        let mut head = Vec::new();
+        let tail = LocalEvent::Chunk(sent.clone()).encode_head(&mut head);
+        let arrived = LocalEvent::decode(&whole(head, tail)).unwrap();
+        let verified = None;
+        let expected = LocalChunk { verified, ..sent };
+        assert_eq!(arrived, LocalEvent::Chunk(expected));
     }
 
     fn whole(mut head: Vec<u8>, tail: Bytes) -> Bytes {

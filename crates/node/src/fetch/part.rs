@@ -3,6 +3,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -184,13 +185,15 @@ impl PartFile {
             })
     }
 
-    /// Claims disk space for the whole content, once its length is proven: a disk that is too small
-    /// is reported before hours of transfer, not after.
-    pub(super) fn reserve(&mut self, length: u64) -> Result<(), FetchError> {
-        if core::mem::replace(&mut self.reserved, true) || length == 0 {
+    /// Claims disk space from the first missing byte to the end of the content, once its length is
+    /// proven: a disk that is too small is reported before hours of transfer, not after. Space that
+    /// the file has already is not claimed again: some file systems then look at each of its pages.
+    pub(super) fn reserve(&mut self, range: Range<u64>) -> Result<(), FetchError> {
+        if core::mem::replace(&mut self.reserved, true) || range.is_empty() {
             return Ok(());
         }
-        match fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, length) {
+        let length = range.end - range.start;
+        match fallocate(&self.file, FallocateFlags::KEEP_SIZE, range.start, length) {
             Err(rustix::io::Errno::NOSPC) => {
                 let source = io::ErrorKind::StorageFull.into();
                 Err(FetchError::Disk {
@@ -360,6 +363,24 @@ mod tests {
         assert!(matches!(open(), Err(FetchError::InUse(_))));
         drop(first);
         assert!(open().is_ok());
+    }
+
+    #[test]
+    fn room_is_claimed_for_what_is_missing_and_the_length_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut part, ..) = PartFile::open(folder.path(), Guid([1; 32]), 1 << 30).unwrap();
+        part.write(0, &[1; 1 << 20]).unwrap();
+        part.reserve(1 << 20..3 << 20).unwrap();
+        let found = part.file.metadata().unwrap();
+        assert_eq!(found.len(), 1 << 20);
+        assert!(found.blocks() * 512 >= 3 << 20, "{found:?}");
+        // Far more than there is, but room is claimed once.
+        part.reserve(0..1 << 60).unwrap();
+        drop(part);
+
+        let (mut full, ..) = PartFile::open(folder.path(), Guid([2; 32]), 1 << 30).unwrap();
+        full.reserve(5..5).unwrap();
+        assert_eq!(full.file.metadata().unwrap().blocks(), 0);
     }
 
     fn make_fifo(path: &Path) {

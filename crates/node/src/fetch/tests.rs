@@ -74,6 +74,7 @@ fn chunk_of(shelf: &Shelf, get: &Get, index: u32) -> LocalChunk {
         kind: publish.kind,
         file_name: publish.file_name,
         proof: read.proof,
+        verified: None,
         data: read.data,
     }
 }

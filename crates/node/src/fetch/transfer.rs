@@ -1,7 +1,7 @@
 //! One content under way.
 
 use bytes::Bytes;
-use whimbrel_content::{Assembly, ChunkSize, Offer, Proof, Refusal};
+use whimbrel_content::{Assembly, ChunkSize, Offer, Proof, Refusal, Verified};
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::local::{Get, LocalChunk, LocalRequest};
 use whimbrel_mobilityfirst::wire::Reliability;
@@ -67,22 +67,13 @@ impl Transfer {
         })
     }
 
-    /// Verifies a chunk and writes it. Answers with the bytes that were new.
+    /// Takes a verified chunk, or verifies it, and writes it. Answers with the bytes that were new.
     pub(super) fn take(&mut self, chunk: &LocalChunk) -> Result<u64, FetchError> {
-        let proof = Proof::decode(&chunk.proof);
-        let (Some(chunk_size), Ok((proof, []))) = (ChunkSize::from_code(chunk.chunk_log2), &proof)
-        else {
+        let Some(checked) = self.check(chunk) else {
             tracing::warn!(content = %self.content, index = chunk.index, "the host handed over a chunk without proof");
             return Ok(0);
         };
-        let offer = Offer {
-            chunk_size,
-            index: chunk.index.into(),
-            claimed_len: chunk.content_len,
-            data: &chunk.data,
-            proof,
-        };
-        let verified = match self.assembly.check(&offer) {
+        let verified = match checked {
             Ok(verified) => verified,
             Err(Refusal::Duplicate) => return Ok(0),
             Err(Refusal::AboveLimit { claimed, limit }) => {
@@ -121,10 +112,32 @@ impl Transfer {
         Ok(self.assembly.verified_bytes() - before)
     }
 
-    /// Claims room for all of it, once its length is proven.
+    /// Checks a chunk, by its bytes unless the host in this process has done so; `None` if it has no
+    /// proof.
+    fn check(&self, chunk: &LocalChunk) -> Option<Result<Verified, Refusal>> {
+        if let Some(verified) = &chunk.verified {
+            return Some(self.assembly.check_again(verified));
+        }
+        let chunk_size = ChunkSize::from_code(chunk.chunk_log2)?;
+        let Ok((proof, [])) = Proof::decode(&chunk.proof) else {
+            return None;
+        };
+        Some(self.assembly.check(&Offer {
+            chunk_size,
+            index: chunk.index.into(),
+            claimed_len: chunk.content_len,
+            data: &chunk.data,
+            proof: &proof,
+        }))
+    }
+
+    /// Claims room for what is missing, once the length is proven.
     pub(super) fn reserve(&mut self) -> Result<(), FetchError> {
         match (&mut self.sink, self.assembly.confirmed_len()) {
-            (Sink::Part(part), Some(length)) => part.reserve(length),
+            (Sink::Part(part), Some(length)) => {
+                let missing = self.assembly.missing().next();
+                part.reserve(missing.map_or(length, |gap| gap.start)..length)
+            }
             _ => Ok(()),
         }
     }

@@ -109,7 +109,7 @@ impl Downloads {
             }
         };
         let offset = verified.range().start;
-        download.assembly.commit(verified);
+        download.assembly.commit(verified.clone());
         download.follow_size(chunk_size, data.index);
         let chunk = LocalChunk {
             request: download.request,
@@ -120,6 +120,7 @@ impl Downloads {
             kind: data.kind,
             file_name: data.file_name.clone(),
             proof: data.proof.clone(),
+            verified: Some(verified),
             data: data.payload.clone(),
         };
         let load = download.share.load(room.clone());
