@@ -1,4 +1,9 @@
 //! Whoever waits says why: in a line where there is no terminal, as an event in JSON.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test of real programs in real time"
+)]
+#![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 mod support;
 
