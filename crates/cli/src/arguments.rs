@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 
 use crate::command::{
     bench, configure, demo, doctor, get, identity, keys, lab, names, ndn, node, ping, serve, shell,
-    study,
+    status, study,
 };
 use crate::exit;
 use crate::logging::Logging;
@@ -21,6 +21,9 @@ use crate::logging::Logging;
         whimbrel router run --listen 127.0.0.1:4711 --name-server 127.0.0.1:4720\n  \
         whimbrel serve --router 127.0.0.1:4711 FILE\n  \
         whimbrel get --router 127.0.0.1:4711 NAME\n\n\
+        Without any of these, between two machines:\n  \
+        whimbrel send FILE\n  \
+        whimbrel receive TICKET\n\n\
         With NDN, in three:\n  \
         whimbrel router run\n  \
         whimbrel ndn serve /example/film film.mkv\n  \
@@ -41,7 +44,7 @@ pub(crate) enum Command {
     /// Run the host that local programs attach to, or show its status
     #[command(subcommand)]
     Host(node::HostCommand),
-    /// Run a name server, or query one
+    /// Run a name server, query one, or show its status
     #[command(subcommand)]
     Gnrs(names::GnrsCommand),
     /// Create or show keys: the identities of hosts and routers
@@ -49,12 +52,14 @@ pub(crate) enum Command {
     Id(identity::IdCommand),
     /// Publish files and folders, and serve them until Ctrl-C
     Serve(serve::Serve),
-    /// Serve files and folders to one who has a ticket, without router or name service
-    Send(serve::Send),
-    /// Fetch a file or a folder by its name or ticket; `receive` is another name for it
-    #[command(alias = "receive")]
+    /// Fetch a file or a folder by its name
     #[command(after_help = format!("Example:\n  whimbrel get 6b1e...c2 -o film.mkv\n\n{}", exit::HELP))]
     Get(get::Get),
+    /// Offer a file or a folder to whoever has the ticket that it prints, until Ctrl-C
+    Send(serve::Send),
+    /// Fetch what somebody sends, by the ticket
+    #[command(after_help = format!("Example:\n  whimbrel receive whimbrel1qqq...\n\nThe same as `whimbrel get`.\n\n{}", exit::HELP))]
+    Receive(get::Get),
     /// Ping a host or a router
     Ping(ping::Ping),
     /// NDN programs: fetch, serve, peek, poke, ping; with any NDN forwarder
@@ -72,8 +77,8 @@ pub(crate) enum Command {
     /// The content store of an NDN forwarder: show, configure, erase
     #[command(subcommand)]
     Cs(ndn::cs::CsCommand),
-    /// Show the status of an NDN forwarder
-    Status(ndn::status::Status),
+    /// Show the status of whatever runs here: routers, hosts, name servers, an NDN forwarder
+    Status(status::StatusOfAll),
     /// Keys and certificates of NDN identities
     #[command(subcommand)]
     Key(keys::KeyCommand),
@@ -100,6 +105,18 @@ pub(crate) enum Command {
     Completions(shell::Completions),
     /// Write manual pages
     Man(shell::Man),
+}
+
+impl Command {
+    /// True for the commands that run for long and unattended, whose diagnostics are a log.
+    pub(crate) fn is_daemon(&self) -> bool {
+        matches!(
+            self,
+            Command::Router(node::RouterCommand::Run(_))
+                | Command::Host(node::HostCommand::Run(_))
+                | Command::Gnrs(names::GnrsCommand::Serve(_))
+        )
+    }
 }
 
 /// How a program reaches a host.

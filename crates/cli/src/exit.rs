@@ -229,6 +229,16 @@ impl From<StartError> for Failure {
                 ..
             } => Failure::new(Exit::InUse, error),
             StartError::Folder { .. } => Failure::new(Exit::Write, error),
+            StartError::Metrics { ref source, .. } => {
+                let exit = match source.kind() {
+                    std::io::ErrorKind::AddrInUse => Exit::InUse,
+                    std::io::ErrorKind::AddrNotAvailable | std::io::ErrorKind::PermissionDenied => {
+                        Exit::Usage
+                    }
+                    _ => Exit::Other,
+                };
+                Failure::new(exit, error)
+            }
             StartError::NameStore { .. } | StartError::System { .. } => {
                 Failure::new(Exit::Other, error)
             }

@@ -36,10 +36,11 @@ pub(crate) struct Logging {
 }
 
 /// Starts logging. `WHIMBREL_LOG` filters by module ("whimbrel_link=trace"); otherwise the flags
-/// do.
-pub(crate) fn start(logging: &Logging) {
+/// do. A daemon logs each change of its state without being asked to.
+pub(crate) fn start(logging: &Logging, daemon: bool) {
     QUIET.store(logging.quiet, Ordering::Relaxed);
-    let level = match (logging.quiet, logging.verbose) {
+    let verbose = logging.verbose.saturating_add(daemon.into());
+    let level = match (logging.quiet, verbose) {
         (true, _) => "error",
         (false, 0) => "warn",
         (false, 1) => "info",

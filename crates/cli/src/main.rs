@@ -29,7 +29,7 @@ use arguments::Arguments;
 fn main() -> ExitCode {
     whimbrel_io::memory::keep_freed_chunks();
     let arguments = Arguments::parse();
-    logging::start(&arguments.logging);
+    logging::start(&arguments.logging, arguments.command.is_daemon());
     match command::run(arguments.command) {
         Ok(code) => code.into(),
         Err(failure) => {

@@ -193,7 +193,6 @@ fn an_error_in_a_flag_names_the_flag() {
             "--ndn-allow-origin: ",
             "https://",
         ),
-        (&["--metrics", "127.0.0.1:0"], "--metrics: ", "--ndn"),
         (
             &["--listen", "127.0.0.1:9", "--listen", "127.0.0.1:9"],
             "--listen: ",

@@ -1,4 +1,5 @@
-//! Tickets between two commands, and the reasons that commands give for waiting.
+//! `send` and `receive`: a ticket is all that the other machine needs; and the schema of the lines of
+//! JSON, which every line of these commands keeps to.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test of real programs in real time"
@@ -10,9 +11,11 @@ mod support;
 use std::fs;
 use std::net::UdpSocket;
 
-use support::{Running, finished, name_of, noise, whimbrel};
+use serde_json::Value;
+use support::schema::Schema;
+use support::{PATIENCE, Running, finished, free_port, name_of, noise, whimbrel};
 
-const UNKNOWN: &str = "abababababababababababababababababababababababababababababababab";
+const MIB: usize = 1 << 20;
 
 fn ticket_of(sending: &Running) -> String {
     let line = sending.await_json(|line| line["event"] == "ticket");
@@ -20,118 +23,197 @@ fn ticket_of(sending: &Running) -> String {
 }
 
 #[test]
-fn what_is_sent_is_received_with_nothing_but_the_ticket() {
+fn a_ticket_is_all_that_the_receiver_needs() {
     let folder = tempfile::tempdir().unwrap();
-    let bytes = noise(3_000_001, 5);
-    let source = folder.path().join("film.mkv");
+    let bytes = noise(5 * MIB + 3, 51);
+    let (source, target) = (folder.path().join("film"), folder.path().join("got"));
     fs::write(&source, &bytes).unwrap();
-    let send = ["send", "--json", "--listen", "127.0.0.1:0"];
+    let send = ["send", "--json", "--no-cache", "--listen", "127.0.0.1:0"];
     let sending = Running::start(whimbrel().args(send).arg(&source));
     let ticket = ticket_of(&sending);
-    assert!(ticket.starts_with("whimbrel1"), "{ticket}");
-    for (command, target) in [("receive", "first"), ("get", "second")] {
-        let target = folder.path().join(target);
-        let mut get = whimbrel();
-        get.args([command, &ticket, "--timeout", "60 s", "-o"]);
-        let (code, _, err) = finished(get.arg(&target));
-        assert_eq!(code, 0, "{err}");
-        assert!(fs::read(&target).unwrap() == bytes, "the bytes differ");
-    }
-    // One wrong letter.
-    let last = if ticket.ends_with('q') { 'p' } else { 'q' };
-    let mistyped = format!("{}{last}", &ticket[..ticket.len() - 1]);
-    let (code, _, err) = finished(whimbrel().args(["get", &mistyped]));
-    assert_eq!(code, 2, "{err}");
-    assert!(err.contains("the ticket is damaged"), "{err}");
+    assert!(
+        ticket.starts_with("whimbrel1") && ticket.len() < 100,
+        "{ticket}"
+    );
+    // A socket of a daemon, which would know nothing of the sender, changes nothing.
+    let receive = ["receive", &ticket, "-o"];
+    let (code, out, err) = finished(
+        whimbrel()
+            .env("WHIMBREL_SOCKET", folder.path().join("none"))
+            .args(receive)
+            .arg(&target),
+    );
+    assert_eq!(code, 0, "{out}{err}");
+    assert_eq!(fs::read(&target).unwrap(), bytes);
+    let line = sending.await_json(|line| line["event"] == "sent" && line["complete"] == true);
+    assert_eq!(
+        (&line["bytes"], &line["length"]),
+        (&line["length"], &Value::from(bytes.len()))
+    );
 }
 
 #[test]
-fn a_ticket_may_lead_by_a_router() {
+fn without_an_address_the_ticket_names_those_of_this_machine() {
     let folder = tempfile::tempdir().unwrap();
-    let bytes = noise(1_000_001, 6);
-    let source = folder.path().join("data");
+    let source = folder.path().join("film");
+    let bytes = noise(MIB, 52);
     fs::write(&source, &bytes).unwrap();
-    let at = format!("127.0.0.1:{}", support::free_port());
+    let sending = Running::start(whimbrel().args(["send", "--no-cache"]).arg(&source));
+    let line = sending.lines.recv_timeout(PATIENCE).unwrap();
+    let ticket = line
+        .strip_prefix("whimbrel receive ")
+        .expect("a command to paste");
+    let (code, out, err) = finished(
+        whimbrel()
+            .args(["get", &ticket.to_uppercase(), "-o"])
+            .arg(folder.path().join("got")),
+    );
+    assert_eq!(code, 0, "{out}{err}");
+    assert_eq!(fs::read(folder.path().join("got")).unwrap(), bytes);
+}
+
+#[test]
+fn over_a_router_the_ticket_names_the_router() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = format!("127.0.0.1:{}", free_port());
     let mut router = whimbrel();
-    router.args(["router", "run", "--json", "--listen", &at, "--key"]);
-    router.arg(folder.path().join("key")).arg("--socket");
-    let router = Running::start(router.arg(folder.path().join("socket")));
+    router
+        .args(["router", "run", "--json", "--listen", &at, "--key"])
+        .arg(folder.path().join("key"));
+    let router = Running::start(router.arg("--socket").arg(folder.path().join("socket")));
     router.await_json(|line| line.get("guid").is_some());
-    let send = ["send", "--json", "--router", &at];
-    let sending = Running::start(whimbrel().args(send).arg(&source));
+    let bytes = noise(2 * MIB, 53);
+    let source = folder.path().join("film");
+    fs::write(&source, &bytes).unwrap();
+    let sending = Running::start(
+        whimbrel()
+            .args(["send", "--json", "--no-cache", "--router", &at])
+            .arg(&source),
+    );
     let ticket = ticket_of(&sending);
     sending.await_json(|line| line["event"] == "announced" && line["outcome"] == "Registered");
-    let target = folder.path().join("copy");
-    let mut get = whimbrel();
-    get.args(["receive", &ticket, "--timeout", "60 s", "-o"]);
-    let (code, _, err) = finished(get.arg(&target));
-    assert_eq!(code, 0, "{err}");
-    assert!(fs::read(&target).unwrap() == bytes, "the bytes differ");
-}
-
-/// The reasons that a `get` gives until it gives up, in text and as JSON.
-fn reasons(arguments: &[&str]) -> [String; 2] {
-    let folder = tempfile::tempdir().unwrap();
-    let get = |more: &[&str]| {
-        let mut get = whimbrel();
-        get.args(["get", UNKNOWN, "--timeout", "4 s", "-o"]);
-        get.arg(folder.path().join("copy"));
-        let (code, out, err) = finished(get.args(arguments).args(more));
-        assert_eq!(code, 7, "{out}{err}");
-        (out, err)
-    };
-    let (_, text) = get(&[]);
-    let (json, _) = get(&["--json"]);
-    let reason = json.lines().rev().find_map(|line| {
-        let line: serde_json::Value = serde_json::from_str(line).unwrap();
-        let reason = &line["progress"]["waiting"]["reason"];
-        reason.as_str().map(str::to_owned)
-    });
-    [text, reason.unwrap_or_default()]
+    let (code, out, err) = finished(
+        whimbrel()
+            .args(["receive", &ticket, "-o"])
+            .arg(folder.path().join("got")),
+    );
+    assert_eq!(code, 0, "{out}{err}");
+    assert_eq!(fs::read(folder.path().join("got")).unwrap(), bytes);
 }
 
 #[test]
-fn a_port_without_a_listener_is_told_as_such() {
-    let port = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let at = port.local_addr().unwrap().to_string();
-    drop(port);
-    for text in reasons(&["--from", &at]) {
-        let wanted = format!("not connected to {at}: connection refused");
-        assert!(text.contains(&wanted), "{text}");
+fn a_mistyped_ticket_is_refused_by_its_checksum() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("film");
+    fs::write(&source, b"a few bytes").unwrap();
+    let send = ["send", "--json", "--no-cache", "--listen", "127.0.0.1:0"];
+    let ticket = ticket_of(&Running::start(whimbrel().args(send).arg(&source)));
+    let (start, end) = ticket.split_at(20);
+    let other = if end.starts_with('q') { 'p' } else { 'q' };
+    for wrong in [
+        format!("{start}{other}{}", &end[1..]),
+        ticket[..ticket.len() - 1].to_owned(),
+    ] {
+        let (code, _, err) = finished(whimbrel().args(["receive", &wrong]));
+        assert_eq!(code, 2, "{err}");
+        assert!(err.contains("mistyped or cut off"), "{err}");
     }
 }
 
-#[test]
-fn a_silent_port_is_told_as_such_and_only_once() {
-    let port = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let at = port.local_addr().unwrap().to_string();
-    let [text, json] = reasons(&["--router", &at]);
-    let wanted = format!("not connected to {at}: no answer");
-    assert!(json.contains(&wanted), "{json}");
-    assert_eq!(text.matches(&wanted).count(), 1, "{text}");
+fn schema() -> Schema {
+    Schema::read(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/schema/lines.json"
+    ))
+}
+
+/// Checks each line, and answers with the events that there were.
+fn check(schema: &Schema, text: &str) -> Vec<String> {
+    let mut events = Vec::new();
+    for line in text.lines() {
+        let value: Value = serde_json::from_str(line).unwrap();
+        if let Err(error) = schema.check(&value) {
+            panic!("{error} in {line}");
+        }
+        events.push(value["event"].as_str().unwrap().to_owned());
+    }
+    events
 }
 
 #[test]
-fn a_server_that_has_stopped_is_told_as_such() {
+fn every_line_of_json_keeps_to_the_schema() {
+    let schema = schema();
     let folder = tempfile::tempdir().unwrap();
-    let bytes = noise(200_000_000, 7);
-    let source = folder.path().join("film.mkv");
+    let bytes = noise(3 * MIB, 54);
+    let source = folder.path().join("film");
     fs::write(&source, &bytes).unwrap();
-    let serve = ["serve", "--json", "--no-cache", "--listen", "127.0.0.1:0"];
-    let serving = Running::start(whimbrel().args(serve).arg(&source));
-    let line = serving.await_json(|line| line["event"] == "listening");
-    let at = line["address"].as_str().unwrap();
-    let mut get = whimbrel();
-    get.args(["get", &name_of(&bytes), "--from", at, "--json", "-o"]);
-    let get = Running::start(get.arg(folder.path().join("copy")));
-    get.await_json(|line| line["progress"]["state"] == "flowing");
-    serving.signal("STOP");
-    let waiting = get.await_json(|line| line["progress"]["waiting"].is_object());
-    let reason = waiting["progress"]["waiting"]["reason"].as_str().unwrap();
+    let send = ["send", "--json", "--no-cache", "--listen", "127.0.0.1:0"];
+    let sending = Running::start(whimbrel().args(send).arg(&source));
+    let mut said = Vec::new();
+    let ticket = loop {
+        let line = sending.lines.recv_timeout(PATIENCE).unwrap();
+        said.push(line.clone());
+        let value: Value = serde_json::from_str(&line).unwrap();
+        if value["event"] == "ticket" {
+            break value["ticket"].as_str().unwrap().to_owned();
+        }
+    };
+    let receive = ["receive", &ticket, "--json", "-o"];
+    let (code, out, _) = finished(whimbrel().args(receive).arg(folder.path().join("got")));
+    assert_eq!(code, 0);
+    let events = check(&schema, &out);
     assert!(
-        reason.contains(&format!("{at}: it has fallen silent")) || reason.contains("no data comes"),
-        "{reason}"
+        events.contains(&"progress".to_owned()) && events.contains(&"done".to_owned()),
+        "{events:?}"
     );
-    serving.signal("CONT");
-    get.await_json(|line| line["event"] == "done");
+    loop {
+        let line = sending.lines.recv_timeout(PATIENCE).unwrap();
+        said.push(line.clone());
+        if line.contains("\"complete\":true") {
+            break;
+        }
+    }
+    let events = check(&schema, &said.join("\n"));
+    for event in ["name", "listening", "ticket", "sent"] {
+        assert!(events.contains(&event.to_owned()), "{event}: {events:?}");
+    }
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let at = silent.local_addr().unwrap().to_string();
+    let name = name_of(b"anything");
+    let failing = [
+        "get",
+        &name,
+        "--json",
+        "--from",
+        &at,
+        "--timeout",
+        "4 s",
+        "-o",
+    ];
+    let (code, out, _) = finished(whimbrel().args(failing).arg(folder.path().join("none")));
+    assert_eq!(code, 7);
+    let events = check(&schema, &out);
+    assert!(
+        events.contains(&"waiting".to_owned()) && events.contains(&"failed".to_owned()),
+        "{events:?}"
+    );
+    let (_, out, _) =
+        finished(whimbrel().args(["ping", "-c", "2", "--json", "--router", &at, &name]));
+    check(&schema, &out);
+}
+
+#[test]
+fn the_schema_refuses_what_no_command_says() {
+    let schema = schema();
+    for wrong in [
+        r#"{"event":"something"}"#,
+        r#"{"event":"waiting","wait":{"why":"bored"},"text":"bored"}"#,
+        r#"{"event":"done","fetched":{},"seconds":1}"#,
+        r#"{"event":"sent","name":"6b1e","bytes":1,"length":1,"complete":true}"#,
+    ] {
+        assert!(
+            schema.check(&serde_json::from_str(wrong).unwrap()).is_err(),
+            "{wrong}"
+        );
+    }
 }

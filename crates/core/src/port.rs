@@ -26,6 +26,9 @@ pub enum PortEvent {
     Blocked,
     /// It can be written to again.
     Writable,
+    /// The peer's machine answers that no program receives there. The port stays, and a program may
+    /// be started later.
+    Refused,
 }
 
 /// The properties of a port when it comes up.

@@ -27,6 +27,7 @@ pub use cache::Answer;
 use cache::Cache;
 pub use config::{ResolverConfig, ResolverCounters};
 use exchanges::{Exchanges, Operation};
+pub use servers::NameServerStatus;
 use servers::Servers;
 
 /// The immediate result of a lookup.
@@ -197,6 +198,11 @@ impl Resolver {
         self.servers.index_of(port).is_some()
     }
 
+    /// The servers in order of preference, for reports.
+    pub fn server_status(&self) -> Vec<NameServerStatus> {
+        self.servers.status()
+    }
+
     /// The counters since the start.
     pub fn counters(&self) -> &ResolverCounters {
         &self.counters
@@ -354,11 +360,11 @@ impl Resolver {
             return;
         };
         match event {
-            PortEvent::Up(_) => self.server_up(now, index),
+            PortEvent::Up(info) => self.server_up(now, index, info.peer),
             PortEvent::Down => self.server_down(now, index),
             PortEvent::Blocked => self.outbox.set_blocked(port, true),
             PortEvent::Writable => self.outbox.set_blocked(port, false),
-            PortEvent::Mtu(_) => {}
+            PortEvent::Mtu(_) | PortEvent::Refused => {}
         }
     }
 

@@ -14,13 +14,13 @@ pub mod store;
 pub mod wire;
 
 pub use client::{
-    Answer, Failure, LoneResolver, Lookup, Rejection, Resolver, ResolverConfig, ResolverCounters,
-    ResolverEvent,
+    Answer, Failure, LoneResolver, Lookup, NameServerStatus, Rejection, Resolver, ResolverConfig,
+    ResolverCounters, ResolverEvent,
 };
 pub use identity::{KeyFileError, KeyPair, PublicKey, Signature, SignatureError};
 pub use record::{
     Address, DecodeError, Kind, MAX_ADDRESSES, Record, RecordKey, RecordView, Statement,
     StatementError, VerifyError,
 };
-pub use server::{Server, ServerConfig, ServerCounters, ServerEvent};
+pub use server::{Server, ServerConfig, ServerCounters, ServerEvent, ServerStatus};
 pub use store::{DiskStore, MemoryStore, Store, StoreError, StoreLimits};

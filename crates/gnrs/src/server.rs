@@ -20,7 +20,7 @@ use crate::record::{Record, RecordView, VerifyError};
 use crate::store::{Outcome, PutResult, Refusal, Store, StoreError};
 use crate::wire::{Code, Frame, Message, Page, RecordBuffer, WireError, refusable_id};
 
-pub use config::{ServerConfig, ServerCounters};
+pub use config::{ServerConfig, ServerCounters, ServerStatus};
 use watches::Watches;
 
 /// An event for the program around the server.
@@ -114,6 +114,19 @@ impl<S: Store> Server<S> {
     /// The counters since the start.
     pub fn counters(&self) -> &ServerCounters {
         &self.counters
+    }
+
+    /// The current state.
+    pub fn status(&self, now: Time) -> ServerStatus {
+        ServerStatus {
+            uptime_s: now.as_secs_f64(),
+            records: self.store.len(),
+            record_bytes: self.store.bytes(),
+            clients: self.ports.len(),
+            watches: self.watches.len(),
+            store_works: !self.store_failed,
+            counters: self.counters.clone(),
+        }
     }
 
     /// The records.
@@ -381,7 +394,7 @@ impl<S: Store> Machine for Server<S> {
             }
             PortEvent::Blocked => self.outbox.set_blocked(port, true),
             PortEvent::Writable => self.outbox.set_blocked(port, false),
-            PortEvent::Mtu(_) => {}
+            PortEvent::Mtu(_) | PortEvent::Refused => {}
         }
     }
 

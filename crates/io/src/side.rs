@@ -190,6 +190,14 @@ impl<M: Machine> MachineSide<M> {
         self.machine.handle_port(now, id, PortEvent::Mtu(mtu));
     }
 
+    /// Reports that nobody receives at the peer's end of a port.
+    pub(crate) fn refused(&mut self, now: Time, id: PortId) {
+        if self.ports.contains_key(&id) {
+            self.reports += 1;
+            self.machine.handle_port(now, id, PortEvent::Refused);
+        }
+    }
+
     /// Lowers the MTU of a port and reports it. Ignores a larger value.
     pub(crate) fn lower_mtu(&mut self, now: Time, id: PortId, mtu: usize) {
         let Some(port) = self.ports.get_mut(&id) else {

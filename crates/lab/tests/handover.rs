@@ -83,7 +83,7 @@ impl World {
         ];
         let store = MemoryStore::new(RecordLimits::default());
         let names = Server::new(ServerConfig::default(), WALL, [7; 32], store);
-        let names = sim.add_node("gnrs", Node::NameServer(Box::new(names)));
+        let names = sim.add_node("gnrs", Node::from(names));
         let wire = DuplexLink::symmetric(LinkSpec::new(1_000_000_000, Duration::from_millis(1)));
         for node in [core, access[0], access[1]] {
             sim.connect(

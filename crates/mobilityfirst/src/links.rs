@@ -142,6 +142,8 @@ struct Link {
     blocked: bool,
     // When the last frame came, and the first one after the last long pause.
     last_frame: Time,
+    // The peer's machine has said since then that nobody receives there.
+    refused: bool,
     talking_since: Time,
     // Since when the neighbour is at another port.
     moved_at: Option<Time>,
@@ -166,6 +168,10 @@ pub struct LinkStatus {
     pub caller: bool,
     /// True while it is responsive.
     pub up: bool,
+    /// Seconds since its last frame, or since the link was opened.
+    pub silent_s: f64,
+    /// True if its machine has answered since then that no program receives there.
+    pub refused: bool,
     /// Chunks queued for the hop.
     pub chunks_waiting: usize,
     /// The hop's counters and estimates.
@@ -248,6 +254,7 @@ impl Links {
                     handovers: Handovers::default(),
                     blocked: false,
                     last_frame: now,
+                    refused: false,
                     talking_since: now,
                     moved_at: None,
                     outbox: Outbox::new(),
@@ -263,6 +270,11 @@ impl Links {
             PortEvent::Mtu(mtu) => {
                 if let Some(link) = self.links.get_mut(&port) {
                     link.hop.set_mtu(now, *mtu);
+                }
+            }
+            PortEvent::Refused => {
+                if let Some(link) = self.links.get_mut(&port) {
+                    link.refused = true;
                 }
             }
             PortEvent::Blocked | PortEvent::Writable => {
@@ -284,6 +296,9 @@ impl Links {
             && self.by_link.get(&number) == Some(&port)
         {
             self.by_link.remove(&number);
+        }
+        if link.neighbour.is_some() {
+            link.log("neighbour is down: its port is closed");
         }
         self.note_neighbour(port, link.neighbour, None);
         self.forget_holds(port, &mut link);
@@ -312,6 +327,7 @@ impl Links {
             link.talking_since = now;
         }
         link.last_frame = now;
+        link.refused = false;
         link.hop.handle_frame(now, frame, self.buffer.budget());
         if link.hop.is_waited_for() {
             self.short_of_room.insert(port);
@@ -561,7 +577,7 @@ impl Links {
     }
 
     /// All neighbours, for reports.
-    pub fn status(&self) -> Vec<LinkStatus> {
+    pub fn status(&self, now: Time) -> Vec<LinkStatus> {
         self.links
             .iter()
             .map(|(port, link)| LinkStatus {
@@ -571,6 +587,8 @@ impl Links {
                 neighbour: link.neighbour,
                 caller: link.info.origin.is_caller(),
                 up: link.is_up(),
+                silent_s: now.since(link.last_frame).as_secs_f64(),
+                refused: link.refused,
                 chunks_waiting: link.outbox.queued(),
                 hop: link.hop.stats(),
             })

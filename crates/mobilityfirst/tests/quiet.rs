@@ -2,6 +2,7 @@
 //! day without traffic costs, and that a transfer after it starts as any other.
 
 use core::time::Duration;
+use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use whimbrel_content::{ChunkSize, ChunkTree};
@@ -74,6 +75,8 @@ struct World {
     tree: ChunkTree,
     bytes: Bytes,
     complete: Option<Time>,
+    // Of the chunks that came, as powers of two.
+    sizes: BTreeSet<u8>,
 }
 
 impl World {
@@ -91,6 +94,7 @@ impl World {
             while let Some(occurrence) = self.net.sim_mut().poll_event() {
                 match occurrence.event.event {
                     LocalEvent::Chunk(chunk) => {
+                        self.sizes.insert(chunk.chunk_log2);
                         let request = chunk.request;
                         self.request(self.client, LocalRequest::Consumed { request });
                     }
@@ -138,14 +142,19 @@ impl World {
 
 /// A server at a router by a link of 64 kbit/s, and a client there by a fast one.
 fn world() -> World {
+    world_of(64_000, 100_000_000)
+}
+
+/// A server and a client at a router, by links of these rates.
+fn world_of(to_server: u64, to_client: u64) -> World {
     let mut net = Net::new(5);
     let router = net.add_mortal("router", router());
     let server = net.add_mortal("server", host(2));
     let client = net.add_mortal("client", host(3));
     let at = |rate, delay| DuplexLink::symmetric(LinkSpec::new(rate, Duration::from_millis(delay)));
-    net.connect(server, router, &at(64_000, 300))
+    net.connect(server, router, &at(to_server, 300))
         .expect("a link");
-    net.connect(client, router, &at(100_000_000, 1))
+    net.connect(client, router, &at(to_client, 1))
         .expect("a link");
     let bytes: Bytes = (0..200_000u32)
         .map(|at| (at.wrapping_mul(at) >> 7) as u8)
@@ -160,6 +169,7 @@ fn world() -> World {
         tree,
         bytes,
         complete: None,
+        sizes: BTreeSet::new(),
     };
     let publish = Publish {
         content: world.tree.root(),
@@ -213,4 +223,18 @@ fn a_transfer_after_a_quiet_day_starts_as_any_other() {
     );
     // 200,000 bytes at 64 kbit/s are 25 s.
     assert!(at_once < Duration::from_secs(33), "{at_once:?}");
+}
+
+#[test]
+fn chunks_are_as_large_as_a_slow_link_carries_in_about_a_second() {
+    // The router fits them to the client's link, the server to its own.
+    let sizes = |to_server, to_client| {
+        let mut world = world_of(to_server, to_client);
+        fetch(&mut world);
+        Vec::from_iter(world.sizes)
+    };
+    assert_eq!(sizes(64_000, 100_000_000), [14]);
+    assert_eq!(sizes(100_000_000, 64_000), [14]);
+    assert_eq!(sizes(100_000_000, 128_000), [14]);
+    assert_eq!(sizes(100_000_000, 100_000_000), [20]);
 }

@@ -372,6 +372,7 @@ impl Machine for NdnRouter {
                         attached.port_mtu = mtu;
                         self.fit_mtu(face);
                     }
+                    PortEvent::Refused => {}
                     PortEvent::Blocked => attached.link.set_blocked(true),
                     _ => attached.link.set_blocked(false),
                 }

@@ -11,6 +11,8 @@ use whimbrel_gnrs::{Server, ServerEvent, Store};
 use whimbrel_mobilityfirst::host::{Host, HostEvent};
 use whimbrel_mobilityfirst::router::Router;
 
+use crate::name_server::NameServer;
+
 /// A node. `S` is where a name server keeps its records.
 pub enum Node<S> {
     /// A router.
@@ -18,7 +20,7 @@ pub enum Node<S> {
     /// A host.
     Host(Box<Host>),
     /// A name server.
-    NameServer(Box<Server<S>>),
+    NameServer(Box<NameServer<S>>),
 }
 
 /// What a node tells the program around it.
@@ -28,6 +30,12 @@ pub enum NodeEvent {
     Host(HostEvent),
     /// From a name server.
     NameServer(ServerEvent),
+}
+
+impl<S: Store> From<Server<S>> for Node<S> {
+    fn from(server: Server<S>) -> Node<S> {
+        Node::NameServer(Box::new(NameServer::new(server)))
+    }
 }
 
 impl<S: Store> Node<S> {
@@ -52,14 +60,14 @@ impl<S: Store> Node<S> {
         match self {
             Node::Router(router) => router.set_wall_clock(now, wall),
             Node::Host(host) => host.set_wall_clock(now, wall),
-            Node::NameServer(server) => server.set_wall_clock(wall),
+            Node::NameServer(node) => node.server_mut().set_wall_clock(wall),
         }
     }
 
     /// The name server, if it is one.
     pub fn name_server(&mut self) -> Option<&mut Server<S>> {
         match self {
-            Node::NameServer(server) => Some(server),
+            Node::NameServer(node) => Some(node.server_mut()),
             _ => None,
         }
     }

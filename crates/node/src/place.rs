@@ -43,6 +43,11 @@ impl Places {
         self.run.join("host.sock")
     }
 
+    /// The socket of a name server.
+    pub fn gnrs_socket(&self) -> PathBuf {
+        self.run.join("gnrs.sock")
+    }
+
     /// The socket of a router.
     pub fn router_socket(&self) -> PathBuf {
         self.run.join("router.sock")

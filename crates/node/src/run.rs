@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 
 use whimbrel_core::{Guid, Peer, PortOrigin, SeededRng};
-use whimbrel_gnrs::{DiskStore, KeyPair, MemoryStore, Server, ServerConfig};
+use whimbrel_gnrs::{DiskStore, KeyPair, MemoryStore, Server, ServerConfig, ServerEvent};
 use whimbrel_io::{
     CallerLimits, Clock, EventLoop, IoError, LoopHandle, Neighbour, UdpConfig, UnixListenerConfig,
 };
@@ -15,10 +15,11 @@ use whimbrel_mobilityfirst::router::{Router, RouterConfig};
 use whimbrel_ndn_packet::Name;
 
 use crate::config::{
-    Config, HostPlan, LinkSection, MobilityFirstPlan, NameServerPlan, Plan, any_address,
+    Config, HostPlan, LinkSection, MobilityFirstPlan, NameServerPlan, Plan, RouterPlan, any_address,
 };
 use crate::keys::{self, KeyError, random_bytes};
 use crate::local_client::{Events, InnerClient, LocalClient};
+use crate::metrics::{self, Source};
 use crate::name_store::NameStore;
 use crate::ndn::NdnThread;
 use crate::ndn::open::NdnOpened;
@@ -63,6 +64,16 @@ pub enum StartError {
         /// The system's answer.
         source: std::io::Error,
     },
+    /// Prometheus cannot ask there.
+    #[error(
+        "cannot listen for Prometheus on {address}: {source}; choose another address (--metrics)"
+    )]
+    Metrics {
+        /// The address.
+        address: SocketAddr,
+        /// The system's answer.
+        source: std::io::Error,
+    },
     /// The system gives no random bytes or threads.
     #[error("the system gives no {what}: {source}")]
     System {
@@ -93,6 +104,9 @@ pub struct Opened {
     /// What the NDN plane has opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ndn: Option<NdnOpened>,
+    /// Where Prometheus asks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<SocketAddr>,
 }
 
 /// A node with all its sockets open.
@@ -107,11 +121,18 @@ pub struct Running {
 
 /// Opens all sockets of a node. It works as soon as it [runs](Running::run).
 pub fn start(plan: Plan) -> Result<Running, StartError> {
-    let plan = match plan {
-        Plan::Router(plan) => *plan,
-        Plan::Host(plan) => return host(&plan),
-        Plan::NameServer(plan) => return name_server(&plan),
+    let (metrics, mut running) = match plan {
+        Plan::Router(plan) => (plan.metrics, router_of_planes(*plan)?),
+        Plan::Host(plan) => (plan.metrics, host(&plan)?),
+        Plan::NameServer(plan) => (plan.metrics, name_server(&plan)?),
     };
+    if let Some(address) = metrics {
+        running.opened.metrics = Some(metrics::serve(address, running.sources())?);
+    }
+    Ok(running)
+}
+
+fn router_of_planes(plan: RouterPlan) -> Result<Running, StartError> {
     let mut running = match &plan.mobility_first {
         Some(plan) => router(plan)?,
         None if plan.ndn.is_none() => return Err(StartError::NothingToDo),
@@ -135,6 +156,16 @@ impl Running {
         }
     }
 
+    fn sources(&self) -> Vec<Source> {
+        let native = self.event_loop.as_ref().map(EventLoop::handle);
+        let ndn = self.ndn.as_ref().map(NdnThread::handle);
+        native
+            .map(Source::native)
+            .into_iter()
+            .chain(ndn.map(Source::ndn))
+            .collect()
+    }
+
     /// Brings it another configuration than `config`, which it was started with.
     pub fn reloader(&self, config: Config) -> Reloader {
         let handle = self.ndn.as_ref().map(NdnThread::handle);
@@ -153,7 +184,12 @@ impl Running {
         };
         event_loop.stop_on_signals()?;
         let outcome = event_loop.run(|_, _, event| match event {
-            NodeEvent::NameServer(event) => tracing::debug!(?event, "name server"),
+            NodeEvent::NameServer(ServerEvent::StoreFailed(error)) => {
+                tracing::warn!(%error, "the records cannot be written: updates are refused");
+            }
+            NodeEvent::NameServer(ServerEvent::StoreRecovered) => {
+                tracing::info!("the records can be written again");
+            }
             NodeEvent::Host(event) => tracing::debug!(?event, "host"),
         });
         if let Some(ndn) = self.ndn {
@@ -379,12 +415,7 @@ fn name_server(plan: &NameServerPlan) -> Result<Running, StartError> {
         ..ServerConfig::default()
     };
     let secret = random_bytes().map_err(no_random)?;
-    let node = Node::NameServer(Box::new(Server::new(
-        server,
-        clock.wall_clock(),
-        secret,
-        store,
-    )));
+    let node = Node::from(Server::new(server, clock.wall_clock(), secret, store));
     let mut event_loop = node_loop(clock, node)?;
     let limits = CallerLimits {
         max: plan.max_clients,
@@ -393,10 +424,29 @@ fn name_server(plan: &NameServerPlan) -> Result<Running, StartError> {
     let link = event_loop.add_udp(UdpConfig::new("gnrs", plan.listen).listen(limits))?;
     let opened = Opened {
         links: BTreeMap::from([("gnrs".to_owned(), link.local)]),
+        socket: name_server_socket(&mut event_loop, plan)?,
         store: plan.store.clone(),
         ..Opened::default()
     };
     Ok(Running::new(Some(event_loop), opened))
+}
+
+/// Opens the socket for programs. Several name servers may run on one machine: the default one is
+/// the first one's, and the others do without.
+fn name_server_socket(
+    event_loop: &mut NodeLoop,
+    plan: &NameServerPlan,
+) -> Result<Option<PathBuf>, StartError> {
+    match open_socket(event_loop, &plan.socket) {
+        Ok(()) => Ok(Some(plan.socket.clone())),
+        Err(error) if plan.socket_is_wanted => Err(error),
+        Err(error) => {
+            tracing::warn!(
+                "`gnrs status` cannot ask this server, as it has no socket (--socket): {error}"
+            );
+            Ok(None)
+        }
+    }
 }
 
 /// Any address of the family of `peer`, and a port that the system chooses. A host known by name

@@ -8,10 +8,9 @@ use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 use whimbrel_mobilityfirst::wire::ControlCode;
 
-use crate::fetch::State;
 use crate::local_client::{Attachment, LocalClient, LocalError};
 use crate::shelf::{ReadError, Shelf};
-use crate::waiting::{Waiting, Watch};
+use crate::wait::{Subject, Wait, Watch};
 
 /// How often a flag that asks to stop is looked at, and a daemon that has gone is tried.
 const LOOK: Duration = Duration::from_millis(200);
@@ -31,8 +30,18 @@ pub enum ServeEvent {
     Sent {
         /// The content.
         content: Guid,
+        /// Where the chunk begins in it.
+        offset: u64,
         /// Its bytes.
         bytes: usize,
+    },
+    /// What a host says of itself, each second: why nobody can find it through a router, if so, and
+    /// how many hosts are connected to its listener.
+    Host {
+        /// Why it waits.
+        wait: Option<Wait>,
+        /// Hosts that are connected to the listener.
+        connected: usize,
     },
     /// A content is no longer served.
     Unreadable {
@@ -41,8 +50,6 @@ pub enum ServeEvent {
         /// Why.
         why: ReadError,
     },
-    /// No router answers; or `None`: one answers again.
-    Waiting(Option<Waiting>),
     /// The daemon has gone; it is tried again until it is back.
     DaemonGone,
     /// It is back, and everything is published again.
@@ -86,21 +93,16 @@ fn serve_once(
     for offer in shelf.offers() {
         client.send(&offer)?;
     }
-    let (mut watch, mut waits) = (Watch::new(), None);
+    let mut watch = Watch::new(Subject::Host);
     while !stop.load(Ordering::Relaxed) {
-        if let Some(request) = watch.due(State::Disconnected) {
-            client.send(&request)?;
+        if let Some(question) = watch.question() {
+            client.send(&question)?;
         }
         match client.receive(LOOK)? {
-            Some(LocalEvent::Status { json, .. }) => {
-                watch.note_uplinks(&json);
-                let waiting = watch.waiting();
-                let reason = waiting.as_ref().map(|waiting| waiting.reason.clone());
-                if waits != reason {
-                    waits = reason;
-                    observe(ServeEvent::Waiting(waiting));
-                }
-            }
+            Some(event) if watch.note(&event, &|_| false) => observe(ServeEvent::Host {
+                wait: watch.wait().cloned(),
+                connected: watch.inbound(),
+            }),
             Some(LocalEvent::Published { content, code }) => {
                 observe(ServeEvent::Announced { content, code });
             }
@@ -117,6 +119,7 @@ fn serve_once(
                     Ok(chunk) => {
                         observe(ServeEvent::Sent {
                             content,
+                            offset: u64::from(index) * chunk_size.bytes(),
                             bytes: chunk.data.len(),
                         });
                         Some(chunk)

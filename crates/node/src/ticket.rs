@@ -1,179 +1,264 @@
-//! Tickets: what one needs to fetch a content, in a string that can be pasted, sent or scanned.
+//! A ticket: a content's name and where to ask for it, in one short string.
 //!
-//! A ticket is Bech32m (BIP 350) with the prefix `whimbrel`, so that a mistyped one is noticed. Its
-//! bytes: a version (1), the content's name (32 bytes), and then for each address a kind, the
-//! length of its text (1 byte each), and its text as `HOST:PORT`. The name is a hash of the
-//! content: whoever holds a ticket needs to trust nobody on the way.
+//! The string is Bech32m (BIP 350): `whimbrel1`, then the bytes below in base 32 with a checksum,
+//! so that a mistyped character is noticed. It has no upper limit for addresses but that of the
+//! checksum's code, 1,023 characters.
+//!
+//! ```text
+//! ticket  = version field*          version: 0
+//! field   = type length value       one byte each for type and length
+//! type 0  : the name, 32 bytes      required, once
+//! type 1  : a host to ask directly; its address
+//! type 2  : a router; its address
+//! address = IPv4 (4 bytes) or IPv6 (16 bytes), then the port (2 bytes)
+//! type 3  : as type 1, and 4 as 2, with the address as text: a host name and a port
+//! ```
+//!
+//! Fields of other types are ignored.
 
 use core::fmt;
+use core::net::{IpAddr, SocketAddr};
 use core::str::FromStr;
 
 use bech32::primitives::decode::CheckedHrpstring;
 use bech32::{Bech32m, Checksum, Hrp};
-use whimbrel_core::Guid;
+use whimbrel_core::{Guid, Peer};
 
 use crate::config::Remote;
 
-/// What every ticket begins with.
-pub const PREFIX: &str = "whimbrel1";
-const VERSION: u8 = 1;
-const DIRECT: u8 = 0;
-const ROUTER: u8 = 1;
-/// Maximum of addresses: a ticket stays short enough for a QR code.
-const MAX_ADDRESSES: usize = 12;
+/// The human-readable part: what a ticket begins with.
+const PREFIX: &str = "whimbrel";
+const VERSION: u8 = 0;
+/// Maximum of addresses in a ticket: who has one asks them all.
+const MAX_ADDRESSES: usize = 16;
 
-/// A content and how to reach it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A content's name, and where to ask for it.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ticket {
-    /// The content's name.
+    /// The content.
     pub content: Guid,
-    /// Hosts that have it, to be asked directly.
+    /// Hosts that serve it, to be asked directly.
     pub hosts: Vec<Remote>,
-    /// Routers by which it can be found.
+    /// Routers that know who serves it.
     pub routers: Vec<Remote>,
 }
 
 /// Why a text is no ticket.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TicketError {
-    /// A character is wrong or missing.
-    #[error("the ticket is damaged: copy it again, all of it ({0})")]
-    Damaged(String),
-    /// A later release made it.
-    #[error("the ticket has version {0}, which this release does not know; install a newer one")]
+    /// It does not begin like one.
+    #[error("a ticket begins with \"whimbrel1\"")]
+    NotOne,
+    /// Its checksum does not fit.
+    #[error("the ticket is mistyped or cut off: its checksum does not fit; copy it again")]
+    Mistyped,
+    /// It is of a later version.
+    #[error("the ticket is of version {0}, which this program does not know; update it")]
     Version(u8),
-    /// It is whole, but not what a ticket holds.
-    #[error("the ticket is not valid: {0}")]
-    Invalid(&'static str),
+    /// It contradicts its format.
+    #[error("the ticket has no valid content, though its checksum fits; make a new one")]
+    Malformed,
+    /// Its addresses do not fit into a string with this checksum.
+    #[error("too many addresses, or too long ones, for a ticket")]
+    TooLong,
 }
 
-impl fmt::Display for Ticket {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Ticket {
+    /// The string.
+    pub fn encode(&self) -> Result<String, TicketError> {
         let mut bytes = vec![VERSION];
-        bytes.extend_from_slice(self.content.as_bytes());
-        let hosts = self.hosts.iter().map(|remote| (DIRECT, remote));
-        let routers = self.routers.iter().map(|remote| (ROUTER, remote));
-        for (kind, remote) in hosts.chain(routers).take(MAX_ADDRESSES) {
-            let text = remote.to_string();
-            // Longer than any host name: such an address cannot have been reached.
-            let Ok(length) = u8::try_from(text.len()) else {
-                continue;
-            };
-            bytes.extend_from_slice(&[kind, length]);
-            bytes.extend_from_slice(text.as_bytes());
+        put(&mut bytes, 0, self.content.as_bytes())?;
+        for (remotes, kind) in [(&self.hosts, 1), (&self.routers, 2)] {
+            for remote in remotes.iter().take(MAX_ADDRESSES) {
+                match remote.peer() {
+                    Peer::Address(address) => put(&mut bytes, kind, &octets(address))?,
+                    _ => put(&mut bytes, kind + 2, remote.to_string().as_bytes())?,
+                }
+            }
         }
-        let prefix = Hrp::parse(&PREFIX[..PREFIX.len() - 1]).map_err(|_| fmt::Error)?;
-        bech32::encode_to_fmt::<Long, _>(f, prefix, &bytes).map_err(|_| fmt::Error)
+        let prefix = Hrp::parse(PREFIX).map_err(|_| TicketError::NotOne)?;
+        bech32::encode::<Bech32m>(prefix, &bytes).map_err(|_| TicketError::TooLong)
     }
+
+    /// True if the text looks like a ticket rather than a name.
+    pub fn is_meant_by(text: &str) -> bool {
+        let start = text.get(..PREFIX.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
+    }
+}
+
+fn put(bytes: &mut Vec<u8>, kind: u8, value: &[u8]) -> Result<(), TicketError> {
+    let length = u8::try_from(value.len()).map_err(|_| TicketError::TooLong)?;
+    bytes.extend_from_slice(&[kind, length]);
+    bytes.extend_from_slice(value);
+    Ok(())
+}
+
+fn octets(address: SocketAddr) -> Vec<u8> {
+    let mut octets = match address.ip() {
+        IpAddr::V4(ip) => ip.octets().to_vec(),
+        IpAddr::V6(ip) => ip.octets().to_vec(),
+    };
+    octets.extend_from_slice(&address.port().to_be_bytes());
+    octets
+}
+
+fn address(octets: &[u8]) -> Option<Remote> {
+    let (ip, port) = octets.split_last_chunk::<2>()?;
+    let ip = match ip.len() {
+        4 => IpAddr::from(<[u8; 4]>::try_from(ip).ok()?),
+        _ => IpAddr::from(<[u8; 16]>::try_from(ip).ok()?),
+    };
+    let address = SocketAddr::new(ip, u16::from_be_bytes(*port));
+    address.to_string().parse().ok()
+}
+
+fn host_name(text: &[u8]) -> Option<Remote> {
+    core::str::from_utf8(text).ok()?.parse().ok()
 }
 
 impl FromStr for Ticket {
     type Err = TicketError;
 
     fn from_str(text: &str) -> Result<Ticket, TicketError> {
-        let checked = CheckedHrpstring::new::<Long>(text.trim())
-            .map_err(|error| TicketError::Damaged(error.to_string()))?;
+        let text = text.trim();
+        if !Ticket::is_meant_by(text) {
+            return Err(TicketError::NotOne);
+        }
+        if text.len() > Bech32m::CODE_LENGTH {
+            return Err(TicketError::TooLong);
+        }
+        let checked = CheckedHrpstring::new::<Bech32m>(text).map_err(|_| TicketError::Mistyped)?;
+        if !checked.hrp().as_str().eq_ignore_ascii_case(PREFIX) {
+            return Err(TicketError::NotOne);
+        }
         let bytes: Vec<u8> = checked.byte_iter().collect();
-        let (version, rest) = bytes
-            .split_first()
-            .ok_or(TicketError::Invalid("it is empty"))?;
-        if *version != VERSION {
-            return Err(TicketError::Version(*version));
-        }
-        let (content, mut rest) = rest
-            .split_first_chunk::<32>()
-            .ok_or(TicketError::Invalid("it has no name"))?;
-        let mut ticket = Ticket {
-            content: Guid(*content),
-            hosts: Vec::new(),
-            routers: Vec::new(),
-        };
-        while let [kind, length, more @ ..] = rest {
-            let (remote, more) = more
-                .split_at_checked(usize::from(*length))
-                .ok_or(TicketError::Invalid("an address is cut off"))?;
-            let remote = core::str::from_utf8(remote).ok();
-            let remote = remote.and_then(|text| text.parse::<Remote>().ok());
-            let remote = remote.ok_or(TicketError::Invalid("an address is none"))?;
-            match *kind {
-                DIRECT => ticket.hosts.push(remote),
-                ROUTER => ticket.routers.push(remote),
-                _ => return Err(TicketError::Invalid("an address is of an unknown kind")),
-            }
-            rest = more;
-        }
-        match rest {
-            [] => Ok(ticket),
-            _ => Err(TicketError::Invalid("an address is cut off")),
+        match bytes.split_first() {
+            Some((&VERSION, fields)) => read(fields).ok_or(TicketError::Malformed),
+            Some((version, _)) => Err(TicketError::Version(*version)),
+            None => Err(TicketError::Malformed),
         }
     }
 }
 
-/// Bech32m without BIP 173's limit of 90 characters; a QR code holds so many.
-enum Long {}
+fn read(mut fields: &[u8]) -> Option<Ticket> {
+    let (mut content, mut hosts, mut routers) = (None, Vec::new(), Vec::new());
+    while let [kind, length, rest @ ..] = fields {
+        let (value, behind) = rest.split_at_checked(usize::from(*length))?;
+        fields = behind;
+        match kind {
+            0 if content.is_none() => content = Some(Guid(value.try_into().ok()?)),
+            0 => return None,
+            1 => hosts.push(address(value)?),
+            2 => routers.push(address(value)?),
+            3 => hosts.push(host_name(value)?),
+            4 => routers.push(host_name(value)?),
+            _ => {}
+        }
+    }
+    let few = hosts.len() <= MAX_ADDRESSES && routers.len() <= MAX_ADDRESSES;
+    let is_whole = fields.is_empty() && few;
+    content.filter(|_| is_whole).map(|content| Ticket {
+        content,
+        hosts,
+        routers,
+    })
+}
 
-impl Checksum for Long {
-    type MidstateRepr = <Bech32m as Checksum>::MidstateRepr;
-    const CODE_LENGTH: usize = 4096;
-    const CHECKSUM_LENGTH: usize = Bech32m::CHECKSUM_LENGTH;
-    const GENERATOR_SH: [u32; 5] = Bech32m::GENERATOR_SH;
-    const TARGET_RESIDUE: u32 = Bech32m::TARGET_RESIDUE;
+impl fmt::Display for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.encode().map_err(|_| fmt::Error)?)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use proptest::prelude::*;
 
-    use super::*;
-
-    fn remote(text: &str) -> Remote {
-        text.parse().expect("an address")
+    fn any_remote() -> impl Strategy<Value = Remote> {
+        let port = 1u16..;
+        prop_oneof![
+            (any::<[u8; 4]>(), port.clone()).prop_map(|(ip, port)| SocketAddr::new(
+                ip.into(),
+                port
+            )
+            .to_string()),
+            (any::<[u8; 16]>(), port.clone()).prop_map(|(ip, port)| SocketAddr::new(
+                ip.into(),
+                port
+            )
+            .to_string()),
+            ("[a-z]{1,12}\\.example", port).prop_map(|(host, port)| format!("{host}:{port}")),
+        ]
+        .prop_map(|text| text.parse().unwrap())
     }
 
-    fn ticket() -> Ticket {
-        Ticket {
-            content: Guid([0xab; 32]),
-            hosts: vec![remote("192.0.2.7:41234"), remote("[2001:db8::7]:41234")],
-            routers: vec![remote("router.example:4711")],
-        }
-    }
-
-    #[test]
-    fn a_ticket_is_read_as_it_was_written_in_capitals_too() {
-        let text = ticket().to_string();
-        assert!(text.starts_with(PREFIX), "{text}");
-        assert_eq!(text.parse(), Ok(ticket()));
-        assert_eq!(text.to_uppercase().parse(), Ok(ticket()));
-        assert_eq!(format!("  {text}\n").parse(), Ok(ticket()));
-    }
-
-    #[test]
-    fn a_ticket_of_a_later_version_says_so() {
-        let prefix = Hrp::parse("whimbrel").expect("a prefix");
-        let text = bech32::encode::<Long>(prefix, &[2; 40]).expect("a ticket");
-        assert_eq!(text.parse::<Ticket>(), Err(TicketError::Version(2)));
+    fn any_ticket() -> impl Strategy<Value = Ticket> {
+        let remotes = || prop::collection::vec(any_remote(), 0..5);
+        (any::<[u8; 32]>(), remotes(), remotes()).prop_map(|(content, hosts, routers)| Ticket {
+            content: Guid(content),
+            hosts,
+            routers,
+        })
     }
 
     proptest! {
         #[test]
-        fn one_wrong_character_is_always_noticed(at in 9usize..120, to in 0usize..32) {
-            const LETTERS: &[u8] = b"qpzry9x8gf2tvdw0s3jn54khce6mua7l";
-            let text = ticket().to_string();
-            let mut bytes = text.clone().into_bytes();
-            let at = at.min(bytes.len() - 1);
-            prop_assume!(bytes[at] != LETTERS[to]);
-            bytes[at] = LETTERS[to];
-            let mistyped = String::from_utf8(bytes).expect("letters");
-            prop_assert!(matches!(mistyped.parse::<Ticket>(), Err(TicketError::Damaged(_))));
+        fn tickets_round_trip_in_either_case(ticket in any_ticket()) {
+            let text = ticket.encode().unwrap();
+            prop_assert!(text.starts_with("whimbrel1"));
+            prop_assert_eq!(text.parse::<Ticket>().unwrap(), ticket.clone());
+            prop_assert_eq!(text.to_uppercase().parse::<Ticket>().unwrap(), ticket);
         }
 
         #[test]
-        fn any_bytes_are_a_ticket_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let prefix = Hrp::parse("whimbrel").expect("a prefix");
-            let text = bech32::encode::<Long>(prefix, &bytes).expect("encoded");
+        fn a_wrong_character_is_noticed(ticket in any_ticket(), at in any::<prop::sample::Index>(), by in 1usize..32) {
+            const DIGITS: &str = "qpzry9x8gf2tvdw0s3jn54khce6mua7l";
+            let text = ticket.encode().unwrap();
+            let at = "whimbrel1".len() + at.index(text.len() - "whimbrel1".len());
+            let digit = DIGITS.find(&text[at..=at]).unwrap();
+            let other = (digit + by) % 32;
+            let wrong = format!("{}{}{}", &text[..at], &DIGITS[other..=other], &text[at + 1..]);
+            prop_assert_eq!(wrong.parse::<Ticket>(), Err(TicketError::Mistyped));
+        }
+
+        #[test]
+        fn any_bytes_under_a_right_checksum_are_a_ticket_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let text = bech32::encode::<Bech32m>(Hrp::parse(PREFIX).unwrap(), &bytes).unwrap();
             if let Ok(ticket) = text.parse::<Ticket>() {
-                prop_assert_eq!(ticket.content.as_bytes(), &bytes[1..33]);
+                prop_assert_eq!(ticket.encode().unwrap().parse::<Ticket>(), Ok(ticket));
             }
         }
+
+        #[test]
+        fn any_text_is_a_ticket_or_refused(text in "(whimbrel1)?\\PC{0,80}") {
+            let _ = text.parse::<Ticket>();
+        }
+    }
+
+    #[test]
+    fn a_ticket_that_is_cut_off_or_of_a_later_version_says_so() {
+        let ticket = Ticket {
+            content: Guid([9; 32]),
+            hosts: vec!["192.0.2.7:4711".parse().unwrap()],
+            routers: Vec::new(),
+        };
+        let text = ticket.encode().unwrap();
+        assert_eq!(text.len(), "whimbrel1".len() + 75);
+        let cut = &text[..text.len() - 5];
+        assert_eq!(cut.parse::<Ticket>(), Err(TicketError::Mistyped));
+        let later = bech32::encode::<Bech32m>(Hrp::parse(PREFIX).unwrap(), &[1, 2, 3]).unwrap();
+        assert_eq!(later.parse::<Ticket>(), Err(TicketError::Version(1)));
+        assert_eq!("6b1ec2".parse::<Ticket>(), Err(TicketError::NotOne));
+    }
+
+    #[test]
+    fn fields_of_later_programs_are_ignored() {
+        let mut bytes = vec![VERSION];
+        put(&mut bytes, 200, b"something new").unwrap();
+        put(&mut bytes, 0, &[9; 32]).unwrap();
+        let text = bech32::encode::<Bech32m>(Hrp::parse(PREFIX).unwrap(), &bytes).unwrap();
+        assert_eq!(text.parse::<Ticket>().unwrap().content, Guid([9; 32]));
     }
 }

@@ -1,6 +1,7 @@
 //! `get`.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -9,16 +10,18 @@ use serde_json::json;
 use whimbrel_content::ChunkSize;
 use whimbrel_core::Guid;
 use whimbrel_core::units::{ByteSize, Span};
+use whimbrel_mobilityfirst::local::FailReason;
 use whimbrel_node::config::{LinkSection, Remote};
-use whimbrel_node::fetch::{FetchError, FetchOptions, Fetched, Progress, State, fetch};
+use whimbrel_node::fetch::{FetchError, FetchOptions, Fetched, Progress, fetch};
 use whimbrel_node::output::{self, Destination};
-use whimbrel_node::ticket::{self, Ticket, TicketError};
+use whimbrel_node::ticket::{Ticket, TicketError};
 
 use super::access::{no_host, reach};
+use super::waiting::ToldWait;
 use super::{Outcome, json_line, out, stop_flag};
 use crate::arguments::HostAccess;
 use crate::exit::{Exit, Failure};
-use crate::logging::{note, shows_progress};
+use crate::logging::shows_progress;
 
 /// Shortest interval between two progress lines of JSON.
 const JSON_INTERVAL: Duration = Duration::from_millis(100);
@@ -27,9 +30,10 @@ const MAX_WARNINGS: usize = 50;
 
 #[derive(Args, Debug)]
 pub(crate) struct Get {
-    /// The name, 64 hexadecimal digits, or a ticket, as `whimbrel serve` and `whimbrel send` print them
-    #[arg(value_parser = wanted, value_name = "NAME|TICKET")]
-    name: Ticket,
+    /// The name: 64 hexadecimal digits, as `whimbrel serve` prints them; or a ticket, which holds
+    /// the addresses to ask too
+    #[arg(value_name = "NAME|TICKET")]
+    name: Wanted,
     /// Output: a file, a folder, a device, or - for standard output; by default the current folder,
     /// under the name that the source suggests
     #[arg(short, long, value_name = "PATH", default_value = ".", hide_default_value = true,
@@ -64,27 +68,15 @@ pub(crate) struct Get {
     json: bool,
 }
 
-/// A ticket, or a name alone.
-fn wanted(text: &str) -> Result<Ticket, String> {
-    if text.to_ascii_lowercase().starts_with(ticket::PREFIX) {
-        return text.parse().map_err(|error: TicketError| error.to_string());
-    }
-    let content = text.parse::<Guid>().map_err(|error| error.to_string())?;
-    Ok(Ticket {
-        content,
-        hosts: Vec::new(),
-        routers: Vec::new(),
-    })
-}
-
-pub(crate) fn run(mut arguments: Get) -> Outcome {
+pub(crate) fn run(arguments: Get) -> Outcome {
     let chunk_size = ChunkSize::from_bytes(arguments.chunk_size.0)
         .map_err(|error| Failure::new(Exit::Usage, format!("--chunk-size: {error}")))?;
     let stop = stop_flag()?;
     let output = Destination::open(&arguments.output, &stop)?;
     let mut report = Report::new(arguments.json, &output);
+    let (content, mut host_access, mut direct) = arguments.name.found_by(&arguments.access);
     let options = FetchOptions {
-        content: arguments.name.content,
+        content,
         output,
         chunk_size,
         timeout: arguments.timeout.map(|timeout| timeout.0),
@@ -92,23 +84,19 @@ pub(crate) fn run(mut arguments: Get) -> Outcome {
         limit: arguments.max_size.map_or(u64::MAX, |size| size.0),
         update: arguments.update,
     };
-    // What the user says comes before what the ticket says.
-    let says = arguments.from.is_some()
-        || arguments.access.socket.is_some()
-        || !arguments.access.router.is_empty();
-    let mut hosts: Vec<Remote> = arguments.from.into_iter().collect();
-    if !says {
-        hosts = arguments.name.hosts;
-        arguments.access.router = arguments.name.routers;
+    if let Some(remote) = arguments.from {
+        // Who says whom to ask means nobody else.
+        (host_access, direct) = (arguments.access, vec![remote]);
     }
-    let direct = hosts
+    report.asked = asked(&host_access, &direct);
+    let direct = direct
         .into_iter()
         .enumerate()
-        .map(|(number, remote)| LinkSection {
+        .map(|(index, remote)| LinkSection {
             remote: Some(remote),
-            ..LinkSection::new(format!("from-{number}"))
+            ..LinkSection::new(format!("from-{index}"))
         });
-    let mut access = reach(&arguments.access, direct.collect())?;
+    let mut access = reach(&host_access, direct.collect())?;
     let started = Instant::now();
     let fetched = fetch(&mut access.attachment, options, &stop, &mut |progress| {
         report.tell(progress)
@@ -127,8 +115,65 @@ pub(crate) fn run(mut arguments: Get) -> Outcome {
     }
 }
 
+/// What is to be fetched.
+#[derive(Clone, Debug)]
+pub(super) enum Wanted {
+    Name(Guid),
+    Ticket(Ticket),
+}
+
+impl FromStr for Wanted {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Wanted, String> {
+        if Ticket::is_meant_by(text) {
+            let ticket = text.parse().map(Wanted::Ticket);
+            return ticket.map_err(|error: TicketError| error.to_string());
+        }
+        let name = text.parse().map(Wanted::Name);
+        name.map_err(|error| format!("{error}; a ticket begins with whimbrel1"))
+    }
+}
+
+impl Wanted {
+    /// The content, and whom to ask: a ticket's routers and hosts, unless the user names others.
+    fn found_by(&self, access: &HostAccess) -> (Guid, HostAccess, Vec<Remote>) {
+        let mut access = access.clone();
+        match self {
+            Wanted::Name(name) => (*name, access, Vec::new()),
+            Wanted::Ticket(ticket) => {
+                let mut direct = Vec::new();
+                let says_where = !ticket.routers.is_empty() || !ticket.hosts.is_empty();
+                if access.router.is_empty() && says_where {
+                    access.router.clone_from(&ticket.routers);
+                    direct.clone_from(&ticket.hosts);
+                    access.socket = None;
+                }
+                (ticket.content, access, direct)
+            }
+        }
+    }
+}
+
+/// Whom a fetch asks, in words.
+fn asked(access: &HostAccess, direct: &[Remote]) -> String {
+    let all: Vec<String> = access
+        .router
+        .iter()
+        .chain(direct)
+        .map(Remote::to_string)
+        .collect();
+    if all.is_empty() {
+        "the host daemon".to_owned()
+    } else {
+        all.join(", ")
+    }
+}
+
 /// What the user, or a program, sees of a fetch.
 struct Report {
+    /// Whom it asks.
+    asked: String,
     json: bool,
     to_stdout: bool,
     /// The fetch leaves a record to resume from.
@@ -136,8 +181,7 @@ struct Report {
     bar: ProgressBar,
     /// The last progress that was printed, and when.
     told: Option<(Instant, Progress)>,
-    /// The reason to wait that was noted last, where there is no bar.
-    noted: Option<String>,
+    told_wait: ToldWait,
 }
 
 impl Report {
@@ -151,16 +195,22 @@ impl Report {
         bar.set_style(style(false));
         bar.enable_steady_tick(Duration::from_millis(250));
         Report {
+            asked: String::new(),
             json,
             to_stdout: output.is_stdout(),
             keeps: !output.is_stream(),
             bar,
             told: None,
-            noted: None,
+            told_wait: ToldWait::default(),
         }
     }
 
     fn tell(&mut self, progress: &Progress) {
+        let to_stdout = self.to_stdout;
+        let line = move |value: &serde_json::Value| line(to_stdout, value);
+        let json: Option<&dyn Fn(&serde_json::Value)> = self.json.then_some(&line);
+        self.told_wait
+            .tell(progress.wait.as_ref(), json, shows_progress());
         if self.json {
             let due = self.told.as_ref().is_none_or(|(at, last)| {
                 at.elapsed() >= JSON_INTERVAL || last.state != progress.state
@@ -171,7 +221,6 @@ impl Report {
             }
             return;
         }
-        self.note_wait(progress);
         if self.bar.length() != progress.length {
             self.bar.set_style(style(progress.length.is_some()));
             if let Some(length) = progress.length {
@@ -184,20 +233,12 @@ impl Report {
         }
         self.told = Some((Instant::now(), progress.clone()));
         self.bar.set_position(progress.bytes);
-        let files = progress.files.map_or(String::new(), |(done, all)| {
-            format!("file {done} of {all}, ")
-        });
-        let state = match (&progress.waiting, progress.state) {
-            (Some(waiting), _) => {
-                format!("\nwaiting for {} s: {}", waiting.seconds, waiting.reason)
-            }
-            (None, State::Requested) => String::from("waiting: requested"),
-            (None, State::Flowing) => String::new(),
-            (None, State::Stalled) => String::from("waiting: no data"),
-            (None, State::Disconnected) => String::from("waiting: no router"),
-            (None, State::NoHost) => String::from("waiting: no host daemon"),
-        };
-        self.bar.set_message(format!("{files}{state}"));
+        let files = progress
+            .files
+            .map_or(String::new(), |(done, all)| format!("file {done} of {all}"));
+        let wait = progress.wait.as_ref();
+        let wait = wait.map_or(String::new(), |wait| format!("\n  waiting: {wait}"));
+        self.bar.set_message(format!("{files}{wait}"));
         let prefix = progress
             .file_name
             .as_deref()
@@ -205,32 +246,12 @@ impl Report {
         self.bar.set_prefix(prefix);
     }
 
-    /// Where nobody sees a bar: one line for each new reason, and one when the wait is over.
-    fn note_wait(&mut self, progress: &Progress) {
-        if !self.bar.is_hidden() {
-            return;
-        }
-        let reason = progress.waiting.as_ref().map(|waiting| &waiting.reason);
-        if reason != self.noted.as_ref() {
-            match reason {
-                Some(reason) => note(&format!("waiting: {reason}")),
-                None if progress.state == State::Flowing => note("data comes again"),
-                None => {}
-            }
-            self.noted = reason.cloned();
-        }
-    }
-
     fn end(&self) {
         self.bar.finish_and_clear();
     }
 
     fn line(&self, value: &serde_json::Value) {
-        if self.to_stdout {
-            eprintln!("{value}")
-        } else {
-            json_line(value)
-        }
+        line(self.to_stdout, value);
     }
 
     fn done(&self, fetched: &Fetched, elapsed: Duration) {
@@ -274,7 +295,18 @@ impl Report {
             }
             _ => "",
         };
-        let message = format!("{error}{hint}");
+        let asked = match &error {
+            FetchError::Failed {
+                reason: FailReason::NoSuchName | FailReason::NotServed,
+                ..
+            } => format!(" (asked {})", self.asked),
+            FetchError::TimedOut(_) => {
+                let wait = self.told.as_ref().and_then(|(_, told)| told.wait.as_ref());
+                wait.map_or(String::new(), |wait| format!(": {wait}"))
+            }
+            _ => String::new(),
+        };
+        let message = format!("{error}{asked}{hint}");
         let failure = match error {
             FetchError::Host(error) => no_host(error),
             error => error.into(),
@@ -287,6 +319,15 @@ impl Report {
         } else {
             Failure::new(failure.exit, message)
         }
+    }
+}
+
+/// Prints a line of JSON where the content does not go.
+fn line(to_stdout: bool, value: &serde_json::Value) {
+    if to_stdout {
+        eprintln!("{value}")
+    } else {
+        json_line(value)
     }
 }
 

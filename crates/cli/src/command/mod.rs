@@ -12,10 +12,13 @@ pub(crate) mod lab;
 pub(crate) mod names;
 pub(crate) mod ndn;
 pub(crate) mod node;
+mod offering;
 pub(crate) mod ping;
 pub(crate) mod serve;
 pub(crate) mod shell;
+pub(crate) mod status;
 pub(crate) mod study;
+mod waiting;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -33,15 +36,15 @@ pub(crate) fn run(command: Command) -> Outcome {
         Command::Gnrs(command) => names::run(command),
         Command::Id(command) => identity::run(&command),
         Command::Serve(command) => serve::run(command),
-        Command::Send(command) => serve::run(command.serve()),
-        Command::Get(command) => get::run(command),
+        Command::Send(command) => serve::send(command),
+        Command::Get(command) | Command::Receive(command) => get::run(command),
         Command::Ping(command) => ping::run(command),
         Command::Ndn(command) => ndn::run(command),
         Command::Face(command) => ndn::face::run(command),
         Command::Route(command) => ndn::route::run(command),
         Command::Strategy(command) => ndn::strategy::run(command),
         Command::Cs(command) => ndn::cs::run(command),
-        Command::Status(command) => ndn::status::run(&command),
+        Command::Status(command) => status::run(&command),
         Command::Key(command) => keys::run(command),
         Command::Config(command) => configure::run(&command),
         Command::Doctor(command) => doctor::run(&command),

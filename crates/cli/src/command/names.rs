@@ -1,4 +1,4 @@
-//! `gnrs serve|lookup|watch`.
+//! `gnrs serve|lookup|watch|status`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,7 +12,9 @@ use whimbrel_core::units::Span;
 use whimbrel_gnrs::{Answer, Record, ResolverEvent};
 use whimbrel_node::config::{Draft, GNRS_PORT, Kind, Remote, listen_address};
 use whimbrel_node::name_client::{NameClient, Resolution};
+use whimbrel_node::place::Places;
 
+use super::status::{self, Status};
 use super::{Outcome, json_line, out, stop_flag};
 use crate::exit::{Exit, Failure};
 
@@ -35,6 +37,9 @@ pub(crate) enum GnrsCommand {
     /// Show the addresses of a name, again at each change, until Ctrl-C
     #[command(after_help = "Example:\n  whimbrel gnrs watch --server 192.0.2.1:4720 6b1e...c2")]
     Watch(Lookup),
+    /// Show records, clients and counters of the name server on this machine
+    #[command(after_help = "Example:\n  whimbrel gnrs status --json | jq .counters")]
+    Status(Status),
 }
 
 #[derive(Args, Debug, Clone)]
@@ -48,6 +53,12 @@ pub(crate) struct NameServer {
     /// The file that keeps the records, or "memory"
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
+    /// Socket for `whimbrel gnrs status`
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Listen for Prometheus on this address (http://ADDRESS/metrics)
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address)]
+    metrics: Option<SocketAddr>,
     /// Print the opened sockets as JSON
     #[arg(long)]
     json: bool,
@@ -78,6 +89,12 @@ pub(crate) fn run(command: GnrsCommand) -> Outcome {
         GnrsCommand::Serve(arguments) => serve(arguments),
         GnrsCommand::Lookup(arguments) => lookup(&arguments),
         GnrsCommand::Watch(arguments) => watch(&arguments),
+        GnrsCommand::Status(arguments) => status::show(
+            &arguments,
+            Places::of_this_user().gnrs_socket(),
+            "name server",
+            "gnrs serve",
+        ),
     }
 }
 
@@ -97,6 +114,14 @@ fn server_draft(arguments: NameServer) -> Result<Draft, Failure> {
     if let Some(store) = arguments.store {
         draft.config.gnrs.store = Some(store);
         draft.set_by("gnrs.store", "--store");
+    }
+    if let Some(socket) = arguments.socket {
+        draft.config.gnrs.socket = Some(socket);
+        draft.set_by("gnrs.socket", "--socket");
+    }
+    if let Some(metrics) = arguments.metrics {
+        draft.config.gnrs.metrics = Some(metrics);
+        draft.set_by("gnrs.metrics", "--metrics");
     }
     Ok(draft)
 }

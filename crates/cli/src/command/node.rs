@@ -4,26 +4,20 @@ use std::io::{IsTerminal, Read};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
-use serde_json::Value;
-use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 use whimbrel_node::config::{
     Config, Draft, Kind, LinkSection, NdnRouteSection, Plan, Remote, Via, listen_address,
 };
-use whimbrel_node::local_client::{LocalClient, LocalError};
 use whimbrel_node::ndn::open::{NFD_SOCKET, NdnOpened};
 use whimbrel_node::place::Places;
 use whimbrel_node::reload::{Reloaded, Reloader};
 use whimbrel_node::run::{self, Opened};
 
+use super::status::{self, Status};
 use super::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure};
 use crate::logging::note;
-
-/// How long to wait for a daemon's status.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum RouterCommand {
@@ -74,6 +68,9 @@ pub(crate) struct RouterRun {
     default_route: Option<String>,
     #[command(flatten)]
     ndn_flags: NdnFlags,
+    /// Listen for Prometheus on this address (http://ADDRESS/metrics), for both planes
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address)]
+    metrics: Option<SocketAddr>,
     /// Print the opened sockets as JSON
     #[arg(long)]
     json: bool,
@@ -100,9 +97,6 @@ pub(crate) struct NdnFlags {
     /// A route for names that begin with PREFIX; its face is created
     #[arg(long, value_name = "PREFIX=FACE-URI", value_parser = ndn_route)]
     ndn_route: Vec<NdnRouteSection>,
-    /// Listen for Prometheus on this address
-    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address)]
-    metrics: Option<SocketAddr>,
 }
 
 #[derive(Args, Debug, Clone)]
@@ -119,17 +113,10 @@ pub(crate) struct HostRun {
     /// Add a link to an access router; the first one is preferred
     #[arg(long, value_name = "HOST:PORT")]
     router: Vec<Remote>,
+    /// Listen for Prometheus on this address (http://ADDRESS/metrics)
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address)]
+    metrics: Option<SocketAddr>,
     /// Print the opened sockets as JSON
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct Status {
-    /// The daemon's socket
-    #[arg(long, value_name = "PATH")]
-    socket: Option<PathBuf>,
-    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -143,11 +130,8 @@ pub(crate) fn router(command: RouterCommand) -> Outcome {
     match command {
         RouterCommand::Run(run) => run_router(run),
         RouterCommand::Status(status) => {
-            let path = status
-                .socket
-                .clone()
-                .unwrap_or_else(|| Places::of_this_user().router_socket());
-            show_status(&status, path, "router")
+            let path = Places::of_this_user().router_socket();
+            status::show(&status, path, "router", "router run")
         }
     }
 }
@@ -156,11 +140,8 @@ pub(crate) fn host(command: HostCommand) -> Outcome {
     match command {
         HostCommand::Run(run) => run_host(run),
         HostCommand::Status(status) => {
-            let path = status
-                .socket
-                .clone()
-                .unwrap_or_else(|| Places::of_this_user().host_socket());
-            show_status(&status, path, "host")
+            let path = Places::of_this_user().host_socket();
+            status::show(&status, path, "host", "host run")
         }
     }
 }
@@ -203,6 +184,10 @@ fn router_draft(arguments: RouterRun) -> Result<Draft, Failure> {
         draft.config.router.name_servers = arguments.name_server;
         draft.set_by("router.name_servers", "--name-server");
     }
+    if let Some(metrics) = arguments.metrics {
+        draft.config.router.metrics = Some(metrics);
+        draft.set_by("router.metrics", "--metrics");
+    }
     add_ndn_flags(&mut draft, arguments.ndn_flags);
     Ok(draft)
 }
@@ -226,10 +211,6 @@ fn add_ndn_flags(draft: &mut Draft, flags: NdnFlags) {
     if !flags.ndn_websocket.is_empty() {
         section.websocket = flags.ndn_websocket;
         set.push(("ndn.websocket", "--ndn-websocket"));
-    }
-    if let Some(metrics) = flags.metrics {
-        section.metrics = Some(metrics);
-        set.push(("ndn.metrics", "--metrics"));
     }
     for origin in flags.ndn_allow_origin {
         let key = format!(
@@ -277,6 +258,10 @@ fn host_draft(arguments: HostRun) -> Result<Draft, Failure> {
     if let Some(socket) = arguments.socket {
         draft.config.host.socket = Some(socket);
         draft.set_by("host.socket", "--socket");
+    }
+    if let Some(metrics) = arguments.metrics {
+        draft.config.host.metrics = Some(metrics);
+        draft.set_by("host.metrics", "--metrics");
     }
     Ok(draft)
 }
@@ -380,6 +365,9 @@ fn tell_opened(what: &str, opened: &Opened, json: bool) {
                 text += &format!("  {name}: {}\n", path.display());
             }
         }
+        if let Some(metrics) = opened.metrics {
+            text += &format!("  metrics: http://{metrics}/metrics\n");
+        }
         if let Some(ndn) = &opened.ndn {
             describe_ndn(&mut text, ndn);
         }
@@ -418,79 +406,5 @@ fn describe_ndn(text: &mut String, ndn: &NdnOpened) {
     }
     if let Some(metrics) = ndn.metrics {
         *text += &format!("  metrics: http://{metrics}/metrics\n");
-    }
-}
-
-fn show_status(status: &Status, path: PathBuf, what: &str) -> Outcome {
-    let mut client = LocalClient::connect(&path).map_err(|error| match error {
-        LocalError::Nobody(path) => Failure::new(
-            Exit::NoDaemon,
-            format!(
-                "no {what} listens on {}; start one with `whimbrel {what} run`",
-                path.display()
-            ),
-        ),
-        other => other.into(),
-    })?;
-    client.send(&LocalRequest::Status { request: 1 })?;
-    let until = Instant::now() + PATIENCE;
-    while let Some(left) = until.checked_duration_since(Instant::now()) {
-        if let Some(LocalEvent::Status { request: 1, json }) = client.receive(left)? {
-            if status.json {
-                out(&format!("{json}\n"));
-            } else {
-                let value = serde_json::from_str(&json).unwrap_or(Value::String(json));
-                let mut text = String::new();
-                describe(&mut text, &value, 0);
-                out(&text);
-            }
-            return Ok(Exit::Done);
-        }
-    }
-    Err(Failure::new(
-        Exit::NoDaemon,
-        format!("the {what} on {} does not respond", path.display()),
-    ))
-}
-
-/// Formats JSON as indented lines: "key: value". Omits zeros in lists of counters.
-fn describe(text: &mut String, value: &Value, depth: usize) {
-    let indent = "  ".repeat(depth);
-    let Value::Object(fields) = value else { return };
-    for (name, value) in fields {
-        let name = name.replace('_', " ");
-        match value {
-            Value::Object(inner) if inner.contains_key("secs") && inner.contains_key("nanos") => {
-                let number = |key: &str| inner.get(key).and_then(Value::as_f64).unwrap_or_default();
-                let milliseconds = number("secs") * 1e3 + number("nanos") / 1e6;
-                *text += &format!("{indent}{name}: {milliseconds:.3} ms\n");
-            }
-            Value::Object(inner) => {
-                if inner.values().any(|value| value.as_u64() != Some(0)) {
-                    *text += &format!("{indent}{name}:\n");
-                    describe(text, value, depth + 1);
-                }
-            }
-            Value::Array(items) if items.iter().any(Value::is_object) => {
-                for item in items {
-                    *text += &format!("{indent}{}:\n", name.trim_end_matches('s'));
-                    describe(text, item, depth + 1);
-                }
-            }
-            Value::Number(number) if depth > 0 && number.as_f64() == Some(0.0) => {}
-            Value::Array(items) => {
-                let items: Vec<String> = items.iter().map(plain).collect();
-                *text += &format!("{indent}{name}: {}\n", items.join(" of "));
-            }
-            single => *text += &format!("{indent}{name}: {}\n", plain(single)),
-        }
-    }
-}
-
-fn plain(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Null => "-".to_owned(),
-        other => other.to_string(),
     }
 }

@@ -9,8 +9,10 @@ use whimbrel_core::Guid;
 use whimbrel_core::units::Span;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 use whimbrel_node::local_client::LocalClient;
+use whimbrel_node::wait::{Subject, Watch};
 
 use super::access::{no_host, reach};
+use super::waiting::ToldWait;
 use super::{Outcome, json_line, out, stop_flag};
 use crate::arguments::HostAccess;
 use crate::exit::Exit;
@@ -50,6 +52,8 @@ pub(crate) fn run(arguments: Ping) -> Outcome {
         arguments,
         sent: Vec::new(),
         times: Vec::new(),
+        watch: Watch::new(Subject::Answer),
+        told_wait: ToldWait::default(),
     };
     let started = Instant::now();
     session.run(&mut client, &stop)?;
@@ -66,6 +70,8 @@ struct Session {
     /// The time of each request, by its number; `None` once it is answered.
     sent: Vec<Option<Instant>>,
     times: Vec<Duration>,
+    watch: Watch,
+    told_wait: ToldWait,
 }
 
 impl Session {
@@ -99,10 +105,23 @@ impl Session {
                         self.arguments.interval.0
                     };
             }
-            let patience = next.saturating_duration_since(Instant::now()).min(LOOK);
-            if let Some(LocalEvent::Pong { sequence, from, .. }) = client.receive(patience)? {
-                self.note(sequence, from);
+            if let Some(question) = self.watch.question() {
+                client.send(&question)?;
             }
+            let patience = next.saturating_duration_since(Instant::now()).min(LOOK);
+            match client.receive(patience)? {
+                Some(LocalEvent::Pong { sequence, from, .. }) => {
+                    self.watch.progressed();
+                    self.note(sequence, from);
+                }
+                Some(event) => {
+                    self.watch.note(&event, &|_| false);
+                }
+                None => {}
+            }
+            let json: Option<&dyn Fn(&serde_json::Value)> =
+                self.arguments.json.then_some(&|value| json_line(value));
+            self.told_wait.tell(self.watch.wait(), json, false);
         }
         Ok(())
     }

@@ -1,26 +1,23 @@
-//! `serve`.
+//! `serve` and `send`.
 
 use std::collections::BTreeSet;
-use std::io::IsTerminal;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use qrcode::QrCode;
-use qrcode::render::unicode;
-use serde_json::json;
+use serde_json::{Value, json};
 use whimbrel_core::Guid;
-use whimbrel_io::Interface;
 use whimbrel_mobilityfirst::wire::ControlCode;
 use whimbrel_node::config::{LinkSection, Remote, listen_address};
 use whimbrel_node::place::Places;
 use whimbrel_node::serve::{ServeEvent, serve};
-use whimbrel_node::shelf::{Shelf, ShelfError};
-use whimbrel_node::ticket::Ticket;
+use whimbrel_node::shelf::{Shelf, ShelfError, Shelved};
 
 use super::access::{no_host, reach};
+use super::offering::{self, Takers};
+use super::waiting::ToldWait;
 use super::{Outcome, json_line, out, stop_flag};
 use crate::arguments::HostAccess;
 use crate::exit::{Exit, Failure};
@@ -53,51 +50,6 @@ pub(crate) struct Serve {
     /// Print lines of JSON
     #[arg(long)]
     json: bool,
-    /// Show each ticket as a QR code, too
-    #[arg(skip)]
-    qr: bool,
-}
-
-/// `send`: `serve` as one who has no network of routers needs it.
-#[derive(Args, Debug)]
-#[command(
-    after_help = "Example:\n  whimbrel send photos/\n\nIt prints a command for the other machine, and serves until Ctrl-C. The other machine must be \
-                        able to reach this one, or both the same router (--router)."
-)]
-pub(crate) struct Send {
-    /// Files and folders
-    #[arg(required = true)]
-    paths: Vec<PathBuf>,
-    /// Address and UDP port for the other machine to call; by default a free port on every address
-    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address)]
-    listen: Option<SocketAddr>,
-    /// Serve by this router instead of listening
-    #[arg(long, value_name = "HOST:PORT", conflicts_with = "listen")]
-    router: Vec<Remote>,
-    /// Print lines of JSON
-    #[arg(long)]
-    json: bool,
-}
-
-impl Send {
-    pub(crate) fn serve(self) -> Serve {
-        let anywhere = || SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        let alone = self.router.is_empty();
-        Serve {
-            paths: self.paths,
-            print_names: false,
-            listen: alone.then(|| self.listen.unwrap_or_else(anywhere)),
-            access: HostAccess {
-                socket: None,
-                router: self.router,
-                key: None,
-                mtu: None,
-            },
-            no_cache: false,
-            json: self.json,
-            qr: true,
-        }
-    }
 }
 
 impl From<ShelfError> for Failure {
@@ -110,7 +62,74 @@ impl From<ShelfError> for Failure {
     }
 }
 
+/// `send`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Example:\n  whimbrel send film.mkv\n\nIt prints a command for the other machine, `whimbrel receive TICKET`, and on a terminal \
+                        a picture of the ticket for a camera. Over a router:\n  whimbrel send --router 192.0.2.1:4711 film.mkv"
+)]
+pub(crate) struct Send {
+    /// Files and folders; each gets a ticket
+    #[arg(required = true)]
+    paths: Vec<PathBuf>,
+    /// Where to listen; by default all addresses and a free port, unless there is a router
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address, conflicts_with = "socket")]
+    listen: Option<SocketAddr>,
+    /// An address by which others reach this machine, in addition to its own; such as that of a
+    /// router which forwards a port to it
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "socket")]
+    address: Vec<Remote>,
+    #[command(flatten)]
+    access: HostAccess,
+    /// Hash files again, and store no hashes for the next start
+    #[arg(long)]
+    no_cache: bool,
+    /// Print lines of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn send(arguments: Send) -> Outcome {
+    let mut listen = arguments.listen;
+    if listen.is_none() && arguments.access.router.is_empty() {
+        // A daemon knows no ticket: it has listeners and routers of its own.
+        listen = listen_address("0").ok();
+    }
+    offer(Offer {
+        serve: Serve {
+            paths: arguments.paths,
+            print_names: false,
+            listen,
+            access: HostAccess {
+                socket: None,
+                ..arguments.access
+            },
+            no_cache: arguments.no_cache,
+            json: arguments.json,
+        },
+        addresses: arguments.address,
+        is_send: true,
+    })
+}
+
 pub(crate) fn run(arguments: Serve) -> Outcome {
+    offer(Offer {
+        serve: arguments,
+        addresses: Vec::new(),
+        is_send: false,
+    })
+}
+
+/// What `serve` and `send` have in common.
+struct Offer {
+    serve: Serve,
+    /// Addresses for tickets that the user knows.
+    addresses: Vec<Remote>,
+    is_send: bool,
+}
+
+fn offer(offer: Offer) -> Outcome {
+    let arguments = &offer.serve;
     let stop = stop_flag()?;
     let cache = (!arguments.no_cache).then(|| Places::of_this_user().cache.join("trees"));
     let mut shelf = Shelf::new(cache);
@@ -120,165 +139,161 @@ pub(crate) fn run(arguments: Serve) -> Outcome {
     } else {
         Some(reach(&arguments.access, listening(arguments.listen))?)
     };
-    let mut wanted = BTreeSet::new();
+    let mut offered = Vec::new();
     for path in &arguments.paths {
-        let bar = hashing_bar(path, arguments.json);
-        let mut before = 0;
-        let shelved = shelf.add(path, &mut |file, done| {
-            bar.set_message(file.display().to_string());
-            // `done` counts from zero for each file.
-            bar.inc(done.saturating_sub(if done < before { 0 } else { before }));
-            before = done;
-        });
-        bar.finish_and_clear();
-        let shelved = shelved?;
-        wanted.insert(shelved.name);
+        let shelved = shelve(&mut shelf, path, arguments.json)?;
         for skipped in &shelved.skipped {
             note(&format!("skipped {:?}: {}", skipped.path, skipped.why));
         }
         if arguments.json {
             json_line(&json!({ "event": "name", "shelved": shelved }));
-        } else {
+        } else if !offer.is_send {
             out(&format!("{}  {}\n", shelved.name, shelved.path.display()));
         }
+        offered.push(shelved);
     }
     let Some(access) = &mut access else {
         return Ok(Exit::Done);
     };
-    let listens = access.embedded.as_ref();
-    let listens = listens.and_then(|host| host.links().get(DIRECT)).copied();
-    if let (Some(address), true) = (listens, arguments.json) {
-        json_line(&json!({ "event": "listening", "address": address, "names": wanted }));
-    } else if let Some(address) = listens {
-        note(&format!("listening on {address}"));
-    }
-    let hosts = listens.map(addresses).transpose()?.unwrap_or_default();
-    if !hosts.is_empty() || !arguments.access.router.is_empty() {
-        for content in &wanted {
-            let ticket = Ticket {
-                content: *content,
-                hosts: hosts.clone(),
-                routers: arguments.access.router.clone(),
-            };
-            show_ticket(&ticket, &arguments)?;
+    let links = access.embedded.as_ref().map(|host| host.links());
+    let listener = links.and_then(|links| links.get(DIRECT)).copied();
+    if let Some(address) = listener {
+        let names: BTreeSet<Guid> = offered.iter().map(|one| one.name).collect();
+        if arguments.json {
+            json_line(&json!({ "event": "listening", "address": address, "names": names }));
+        } else if !offer.is_send {
+            note(&format!("listening on {address}"));
         }
     }
-    let mut sending = Sending::new(arguments.json);
-    let mut failed = BTreeSet::new();
-    let mut observe = |event: ServeEvent| match event {
-        ServeEvent::Announced { content, code } => {
-            let first = match code {
-                ControlCode::Registered => wanted.remove(&content),
-                // Printed once, because the host retries.
-                _ => failed.insert((content, code as u8)),
-            };
-            if !first || code == ControlCode::Attached {
-                return;
-            }
-            if arguments.json {
-                json_line(
-                    &json!({ "event": "announced", "name": content, "outcome": format!("{code:?}") }),
-                );
-            } else if code == ControlCode::Registered {
-                out(&format!("{content}  announced\n"));
-            } else {
-                note(&format!(
-                    "{content} is not announced yet: {}",
-                    explain(code)
-                ));
-            }
-        }
-        ServeEvent::Unreadable { content, why } => {
-            if arguments.json {
-                json_line(
-                    &json!({ "event": "unreadable", "name": content, "error": why.to_string() }),
-                );
-            } else {
-                eprintln!("whimbrel: {why}");
-            }
-        }
-        ServeEvent::DaemonGone => note("the host daemon closed the connection; waiting for it"),
-        ServeEvent::DaemonBack => note("the host daemon is back; all contents are published again"),
-        ServeEvent::Sent { content, bytes } => sending.count(content, bytes),
-        ServeEvent::Waiting(waiting) => match waiting {
-            _ if arguments.json => json_line(&json!({ "event": "waiting", "waiting": waiting })),
-            Some(waiting) => note(&format!("waiting: {}", waiting.reason)),
-            None => note("connected"),
-        },
+    offer.tell_tickets(&offered, listener);
+    let mut teller = Teller {
+        json: arguments.json,
+        wanted: offered.iter().map(|one| one.name).collect(),
+        failed: BTreeSet::new(),
+        takers: Takers::new(arguments.json, &offered),
+        told_wait: ToldWait::default(),
     };
-    serve(&mut access.attachment, &mut shelf, &stop, &mut observe).map_err(no_host)?;
+    let mut observe = |event: ServeEvent| teller.tell(event);
+    let served = serve(&mut access.attachment, &mut shelf, &stop, &mut observe);
+    teller.takers.end();
+    served.map_err(no_host)?;
     Ok(Exit::Done)
 }
 
-/// The addresses by which other machines may reach a socket here.
-fn addresses(bound: SocketAddr) -> Result<Vec<Remote>, Failure> {
-    let at = |ip: IpAddr| SocketAddr::new(ip, bound.port()).to_string().parse().ok();
-    if !bound.ip().is_unspecified() {
-        return Ok(at(bound.ip()).into_iter().collect());
-    }
-    let interfaces = Interface::all()?;
-    let here = interfaces.iter().filter(|it| it.is_up && !it.is_loopback);
-    let reachable = |ip: &&IpAddr| match ip {
-        IpAddr::V4(v4) => !v4.is_link_local(),
-        // Its zone has a name on this machine only.
-        IpAddr::V6(v6) => bound.is_ipv6() && !v6.is_unicast_link_local(),
-    };
-    let all = here.flat_map(|it| it.addresses.iter().filter(reachable));
-    let all: Vec<Remote> = all.filter_map(|ip| at(*ip)).collect();
-    match all[..] {
-        // Without a network, programs of this machine still reach it.
-        [] => Ok(at(Ipv4Addr::LOCALHOST.into()).into_iter().collect()),
-        _ => Ok(all),
+fn shelve(shelf: &mut Shelf, path: &Path, json: bool) -> Result<Shelved, Failure> {
+    let bar = hashing_bar(path, json);
+    let mut before = 0;
+    let shelved = shelf.add(path, &mut |file, done| {
+        bar.set_message(file.display().to_string());
+        // `done` counts from zero for each file.
+        bar.inc(done.saturating_sub(if done < before { 0 } else { before }));
+        before = done;
+    });
+    bar.finish_and_clear();
+    Ok(shelved?)
+}
+
+impl Offer {
+    /// Prints what to type on the other machine.
+    fn tell_tickets(&self, offered: &[Shelved], listener: Option<SocketAddr>) {
+        let mut hosts = self.addresses.clone();
+        hosts.extend(listener.into_iter().flat_map(offering::reachable));
+        for one in offered {
+            let Some(ticket) = offering::ticket(one.name, &hosts, &self.serve.access.router) else {
+                continue;
+            };
+            if self.serve.json {
+                json_line(&json!({ "event": "ticket", "name": one.name, "ticket": ticket }));
+            } else if self.is_send {
+                note(&format!(
+                    "sending {} until Ctrl-C; on the other machine:",
+                    one.path.display()
+                ));
+                out(&format!("whimbrel receive {ticket}\n"));
+                if shows_progress()
+                    && let Some(picture) = offering::picture(&ticket)
+                {
+                    eprintln!("{picture}");
+                }
+            } else {
+                note(&format!(
+                    "{} on the other machine: whimbrel get {ticket}",
+                    one.path.display()
+                ));
+            }
+        }
     }
 }
 
-/// A line to be pasted on the other machine.
-fn show_ticket(ticket: &Ticket, arguments: &Serve) -> Result<(), Failure> {
-    if arguments.json {
-        json_line(
-            &json!({ "event": "ticket", "name": ticket.content, "ticket": ticket.to_string() }),
-        );
-        return Ok(());
-    }
-    out(&format!("fetch it with:  whimbrel get {ticket}\n"));
-    if arguments.qr && std::io::stdout().is_terminal() {
-        // In capitals a code needs fewer dots.
-        let code = QrCode::new(ticket.to_string().to_uppercase())
-            .map_err(|error| Failure::new(Exit::Other, format!("no QR code: {error}")))?;
-        out(&format!(
-            "{}\n",
-            code.render::<unicode::Dense1x2>().quiet_zone(true).build()
-        ));
-    }
-    Ok(())
+/// Tells what happens while contents are served.
+struct Teller {
+    json: bool,
+    /// Contents that the name service does not have yet.
+    wanted: BTreeSet<Guid>,
+    /// Failures to announce that were printed.
+    failed: BTreeSet<(Guid, u8)>,
+    takers: Takers,
+    told_wait: ToldWait,
 }
 
-/// What others fetch, on a terminal.
-struct Sending {
-    bar: ProgressBar,
-    contents: BTreeSet<Guid>,
-}
-
-impl Sending {
-    fn new(json: bool) -> Sending {
-        let bar = match !json && shows_progress() {
-            true => ProgressBar::no_length(),
-            false => ProgressBar::hidden(),
-        };
-        let template = "{spinner} {bytes} sent, {bytes_per_sec}{msg}";
-        let style = ProgressStyle::with_template(template);
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Sending {
-            bar,
-            contents: BTreeSet::new(),
+impl Teller {
+    fn tell(&mut self, event: ServeEvent) {
+        match event {
+            ServeEvent::Announced { content, code } => self.announced(content, code),
+            ServeEvent::Host { wait, connected } => {
+                self.takers.connected(connected);
+                let json: Option<&dyn Fn(&Value)> = self.json.then_some(&|value| json_line(value));
+                let drawn = self.takers.is_drawn();
+                if let (true, Some(wait)) = (drawn, &wait) {
+                    self.takers.show(&format!("waiting: {wait}"));
+                }
+                self.told_wait.tell(wait.as_ref(), json, drawn);
+            }
+            ServeEvent::Unreadable { content, why } => {
+                if self.json {
+                    json_line(
+                        &json!({ "event": "unreadable", "name": content, "error": why.to_string() }),
+                    );
+                } else {
+                    eprintln!("whimbrel: {why}");
+                }
+            }
+            ServeEvent::DaemonGone => {
+                self.takers
+                    .say("the host daemon closed the connection; waiting for it");
+            }
+            ServeEvent::DaemonBack => {
+                self.takers
+                    .say("the host daemon is back; all contents are published again");
+            }
+            ServeEvent::Sent {
+                content,
+                offset,
+                bytes,
+            } => self.takers.sent(content, offset, bytes),
         }
     }
 
-    fn count(&mut self, content: Guid, bytes: usize) {
-        self.bar.inc(bytes as u64);
-        if self.contents.insert(content) {
-            self.bar
-                .set_message(format!(", {} contents asked for", self.contents.len()));
+    fn announced(&mut self, content: Guid, code: ControlCode) {
+        let first = match code {
+            ControlCode::Registered => self.wanted.remove(&content),
+            // Printed once, because the host retries.
+            _ => self.failed.insert((content, code as u8)),
+        };
+        if !first || code == ControlCode::Attached {
+            return;
+        }
+        if self.json {
+            json_line(
+                &json!({ "event": "announced", "name": content, "outcome": format!("{code:?}") }),
+            );
+        } else if code == ControlCode::Registered {
+            out(&format!("{content}  announced\n"));
+        } else {
+            self.takers.say(&format!(
+                "{content} is not announced yet: {}",
+                explain(code)
+            ));
         }
     }
 }

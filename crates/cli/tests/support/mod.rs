@@ -9,10 +9,12 @@
 )]
 
 pub(crate) mod ndn;
+pub(crate) mod schema;
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::net::UdpSocket;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -22,6 +24,8 @@ use serde_json::Value;
 
 /// Time limit of every wait, far above the usual time on a machine that is not overloaded.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+const METRICS: [&str; 2] = ["--metrics", "127.0.0.1:0"];
 
 pub(crate) fn whimbrel() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_whimbrel"));
@@ -160,6 +164,25 @@ pub(crate) fn finished(command: &mut Command) -> (i32, String, String) {
     (status.code().unwrap_or(-1), text(&stdout), text(&stderr))
 }
 
+/// Returns what `GET /metrics` answers at `address`: the head and the page.
+pub(crate) fn metrics_page(address: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let request = "GET /metrics HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    page
+}
+
+/// Returns the sum of the members of a metric whose line contains `label`.
+pub(crate) fn sum_of(page: &str, name: &str, label: &str) -> f64 {
+    page.lines()
+        .filter(|line| line.starts_with(name) && line.contains(label))
+        .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+        .sum()
+}
+
 /// A name server, two routers in a row, and a host on each.
 pub(crate) struct Network {
     pub(crate) folder: tempfile::TempDir,
@@ -171,6 +194,8 @@ pub(crate) struct Network {
     pub(crate) gnrs: Option<Running>,
     pub(crate) routers: [Option<Running>; 2],
     pub(crate) hosts: [Option<Running>; 2],
+    /// Where each daemon serves its metrics.
+    pub(crate) metrics: BTreeMap<String, String>,
 }
 
 impl Network {
@@ -191,6 +216,7 @@ impl Network {
             gnrs: None,
             routers: [None, None],
             hosts: [None, None],
+            metrics: BTreeMap::new(),
         };
         network.start_gnrs();
         network.start_router(0);
@@ -223,9 +249,13 @@ impl Network {
         let running = Running::start(
             whimbrel()
                 .args(["gnrs", "serve", "--json", "--listen", &listen, "--store"])
-                .arg(self.path("names")),
+                .arg(self.path("names"))
+                .arg("--socket")
+                .arg(self.path("gnrs.sock"))
+                .args(METRICS),
         );
-        running.await_json(|line| line.get("links").is_some());
+        let opened = running.await_json(|line| line.get("links").is_some());
+        self.note_metrics("gnrs".to_owned(), &opened);
         self.gnrs = Some(running);
     }
 
@@ -255,9 +285,11 @@ impl Network {
                 .arg("--key")
                 .arg(self.path(&format!("router-{index}.pem")))
                 .arg("--socket")
-                .arg(self.router_socket(index)),
+                .arg(self.router_socket(index))
+                .args(METRICS),
         );
-        running.await_json(|line| line.get("guid").is_some());
+        let opened = running.await_json(|line| line.get("guid").is_some());
+        self.note_metrics(format!("router-{index}"), &opened);
         self.routers[index] = Some(running);
     }
 
@@ -277,10 +309,17 @@ impl Network {
                 .arg("--key")
                 .arg(self.path(&format!("host-{index}.pem")))
                 .arg("--socket")
-                .arg(self.host_socket(index)),
+                .arg(self.host_socket(index))
+                .args(METRICS),
         );
-        running.await_json(|line| line.get("guid").is_some());
+        let opened = running.await_json(|line| line.get("guid").is_some());
+        self.note_metrics(format!("host-{index}"), &opened);
         self.hosts[index] = Some(running);
+    }
+
+    fn note_metrics(&mut self, node: String, opened: &Value) {
+        let address = opened["metrics"].as_str().unwrap().to_owned();
+        self.metrics.insert(node, address);
     }
 
     pub(crate) fn router_socket(&self, index: usize) -> PathBuf {

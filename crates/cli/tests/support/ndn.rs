@@ -1,14 +1,13 @@
 //! An NDN router on its own sockets, and the programs that use it.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::io::Read;
 use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::Value;
 
-use super::{PATIENCE, Running, finished, whimbrel};
+use super::{Running, finished, metrics_page, sum_of, whimbrel};
 
 /// Reads until the other end closes.
 pub(crate) fn read_to_end(stream: &mut impl Read) -> Vec<u8> {
@@ -65,7 +64,9 @@ impl Router {
             ])
             .args(arguments);
         let process = Running::start(&mut command);
-        let opened = process.await_json(|value| value.get("ndn").is_some())["ndn"].clone();
+        let line = process.await_json(|value| value.get("ndn").is_some());
+        let mut opened = line["ndn"].clone();
+        opened["metrics"] = line["metrics"].clone();
         Router {
             folder,
             process,
@@ -121,15 +122,8 @@ impl Router {
     /// Returns the sum of a metric's members whose line contains `label`, of a router with
     /// `--metrics`.
     pub(crate) fn metric(&self, name: &str, label: &str) -> f64 {
-        let mut stream = TcpStream::connect(self.opened["metrics"].as_str().unwrap()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let request = "GET /metrics HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n";
-        stream.write_all(request.as_bytes()).unwrap();
-        let page = String::from_utf8(read_to_end(&mut stream)).unwrap();
-        page.lines()
-            .filter(|line| line.starts_with(name) && line.contains(label))
-            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
-            .sum()
+        let page = metrics_page(self.opened["metrics"].as_str().unwrap());
+        sum_of(&page, name, label)
     }
 
     /// Starts a program that registers a prefix. Returns when it has registered.

@@ -8,6 +8,8 @@ pub(super) struct Servers(Vec<Server>);
 pub(super) struct Server {
     pub(super) port: PortId,
     pub(super) up: bool,
+    /// Its address, in text.
+    pub(super) peer: String,
     /// 0 before its first answer.
     pub(super) cookie: u64,
     pub(super) rtt: RttEstimator,
@@ -17,12 +19,36 @@ pub(super) struct Server {
     pub(super) silent_since: Option<Time>,
 }
 
+/// One name server as a client sees it, for reports.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct NameServerStatus {
+    /// Its address; empty before its port is up.
+    pub peer: String,
+    /// True if it has answered, and did so when it was last asked.
+    pub answers: bool,
+}
+
+impl Server {
+    fn answers(&self) -> bool {
+        self.up && self.heard_at.is_some() && self.silent_since.is_none()
+    }
+}
+
 impl Servers {
+    pub(super) fn status(&self) -> Vec<NameServerStatus> {
+        let status = |server: &Server| NameServerStatus {
+            peer: server.peer.clone(),
+            answers: server.answers(),
+        };
+        self.0.iter().map(status).collect()
+    }
+
     pub(super) fn add(&mut self, port: PortId, rtt: RttEstimator) {
         if self.index_of(port).is_none() {
             self.0.push(Server {
                 port,
                 up: false,
+                peer: String::new(),
                 cookie: 0,
                 rtt,
                 heard_at: None,

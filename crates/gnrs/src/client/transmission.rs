@@ -160,11 +160,12 @@ impl Resolver {
         }
     }
 
-    pub(super) fn server_up(&mut self, now: Time, index: usize) {
+    pub(super) fn server_up(&mut self, now: Time, index: usize, peer: String) {
         let Some(server) = self.servers.get_mut(index) else {
             return;
         };
         server.up = true;
+        server.peer = peer;
         server.silent_since = None;
         self.move_to_best(now);
         for operation in self
@@ -181,6 +182,7 @@ impl Resolver {
         };
         server.up = false;
         let port = server.port;
+        tracing::info!(server = %server.peer, "the way to the name server is gone");
         self.outbox.remove(port);
         self.outbox.add(port);
         self.timers.cancel(&Timer::Probe(index));
@@ -201,6 +203,7 @@ impl Resolver {
         };
         if server.silent_since.is_none() {
             self.counters.failovers += 1;
+            tracing::info!(server = %server.peer, "the name server is lost: it does not answer");
         }
         server.silent_since = Some(now);
         self.timers
@@ -222,11 +225,15 @@ impl Resolver {
         let Some(server) = self.servers.get_mut(index) else {
             return;
         };
-        server.heard_at = Some(now);
+        let first = server.heard_at.replace(now).is_none();
         let forgotten = server.cookie != 0 && server.cookie != cookie;
         let back = server.silent_since.take().is_some();
         server.cookie = cookie;
+        if first || back {
+            tracing::info!(server = %server.peer, "the name server is found: it answers");
+        }
         if forgotten {
+            tracing::info!(server = %server.peer, "the name server has restarted");
             // A server changes the cookie of a port only after a restart, or after it has dropped
             // the port and its watches.
             self.counters.server_restarts += 1;

@@ -97,6 +97,25 @@ pub struct ServerCounters {
     pub answers_dropped: u64,
 }
 
+/// A server's state for a person or a program to read.
+#[derive(Clone, PartialEq, Debug, Default, serde::Serialize)]
+pub struct ServerStatus {
+    /// Seconds since its start.
+    pub uptime_s: f64,
+    /// Stored records.
+    pub records: usize,
+    /// Memory of the stored records, in bytes.
+    pub record_bytes: usize,
+    /// Clients, such as routers.
+    pub clients: usize,
+    /// Names that clients watch.
+    pub watches: usize,
+    /// True while the store can write.
+    pub store_works: bool,
+    /// Counters since the start.
+    pub counters: ServerCounters,
+}
+
 impl ServerCounters {
     pub(super) fn count_refusal(&mut self, code: Code) {
         *self.refused.entry(code).or_default() += 1;

@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use quinn_udp::{BATCH_SIZE, RecvMeta, TransportErrorPayload, UdpSocketState};
+use rustix::io::Errno;
 use socket2::Socket;
 use whimbrel_core::{
     KeyedMap, Machine, Medium, PortId, PortInfo, PortOrigin, SeededRng, Time, keyed_map,
@@ -443,6 +444,7 @@ impl UdpEndpoint {
     /// routes again if a datagram was too large for one.
     pub(crate) fn receive_errors<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time) {
         let mut too_big = false;
+        let mut refused_by: Option<IpAddr> = None;
         for _ in 0..ERRORS_PER_ROUND {
             self.counters.receive_calls += 1;
             match self.state.recv_transport_error((&self.socket).into()) {
@@ -450,12 +452,18 @@ impl UdpEndpoint {
                 Ok(Some(error)) => {
                     self.counters.receive_errors += 1;
                     too_big |= matches!(error.payload, TransportErrorPayload::TooBig { .. });
+                    if Errno::from_raw_os_error(error.raw_errno) == Errno::CONNREFUSED {
+                        refused_by = error.addr.map(|from| canonical(from).ip());
+                    }
                 }
                 Err(_) => self.counters.receive_errors += 1,
             }
         }
         // A pending error without a message in the queue would also keep the socket ready.
         let _ = self.socket.take_error();
+        if let Some(port) = refused_by.and_then(|from| self.only_peer_at(from)) {
+            side.refused(now, port);
+        }
         if too_big && now >= self.recheck_allowed_at {
             self.recheck_allowed_at = now + RECHECK_INTERVAL;
             let ports: Vec<PortId> = self.peers.keys().copied().collect();
@@ -464,6 +472,19 @@ impl UdpEndpoint {
                     side.lower_mtu(now, port, mtu);
                 }
             }
+        }
+    }
+
+    /// Returns the port of the peer at `ip`, unless there are several: an ICMP message, as it is read
+    /// here, does not say which port number it is about.
+    fn only_peer_at(&self, ip: IpAddr) -> Option<PortId> {
+        let mut there = self
+            .peers
+            .iter()
+            .filter(|(_, peer)| peer.address.ip() == ip);
+        match (there.next(), there.next()) {
+            (Some((port, _)), None) => Some(*port),
+            _ => None,
         }
     }
 

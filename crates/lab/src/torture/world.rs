@@ -101,7 +101,7 @@ impl Plan {
         if node == self.hosts + self.routers {
             let store = MemoryStore::new(RecordLimits::default());
             let server = Server::new(ServerConfig::default(), wall, [7; 32], store);
-            return Node::NameServer(Box::new(server));
+            return Node::from(server);
         }
         let name_servers = match self.layout {
             Layout::Site => Vec::new(),

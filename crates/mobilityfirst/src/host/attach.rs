@@ -53,6 +53,8 @@ pub(super) struct Registration {
     // What is added to the version when one is refused as too old.
     leap: u64,
     registered: bool,
+    // What a router last said of the binding.
+    outcome: Option<ControlCode>,
     // Contents whose announcement is to be made as soon as there is room, and when the others' are
     // due.
     to_announce: VecDeque<Guid>,
@@ -71,6 +73,7 @@ impl Registration {
             version: 0,
             leap: VERSION_LEAP,
             registered: false,
+            outcome: None,
             to_announce: VecDeque::new(),
             due: BTreeMap::new(),
         }
@@ -78,6 +81,10 @@ impl Registration {
 
     pub(super) fn is_registered(&self) -> bool {
         self.registered
+    }
+
+    pub(super) fn outcome(&self) -> Option<ControlCode> {
+        self.outcome
     }
 }
 
@@ -158,6 +165,10 @@ impl Registration {
         code: ControlCode,
         effects: &mut Effects,
     ) -> bool {
+        // "Attached" says only that the name service has not answered yet.
+        if code != ControlCode::Attached || self.outcome.is_none() {
+            self.outcome = Some(code);
+        }
         match code {
             ControlCode::Registered => {
                 self.registered = true;

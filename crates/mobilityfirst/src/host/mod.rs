@@ -45,7 +45,7 @@ use messages::Messages;
 use ping::Pings;
 use programs::Programs;
 use shares::Load;
-pub use status::{HostCounters, HostStatus};
+pub use status::{DownloadStatus, HostCounters, HostStatus};
 use uplinks::Uplinks;
 use upload::Uploads;
 

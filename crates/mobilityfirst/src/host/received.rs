@@ -130,6 +130,11 @@ impl Host {
             }
             Transport::Lost(notice) => self.downloads.handle_lost(now, &notice, effects),
             Transport::Ack(request) => self.uploads.handle_ack(way, header, &request),
+            Transport::Store(notice) if notice.source == self.guid && notice.chunks.is_empty() => {
+                if !self.downloads.note_stored(now, header.source, &notice) {
+                    self.uploads.handle_store(now, header, notice, effects)
+                }
+            }
             Transport::Store(notice) => self.uploads.handle_store(now, header, notice, effects),
             Transport::Drop(notice, _) if notice.source != self.guid => {
                 effects.drop("notice-for-another")

@@ -7,6 +7,8 @@ use whimbrel_core::{Guid, Time};
 
 use super::{ClockDifference, Host};
 use crate::links::LinkStatus;
+use crate::local::TransferState;
+use crate::wire::ControlCode;
 
 /// Counts since the start.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -39,6 +41,23 @@ impl HostCounters {
     }
 }
 
+/// A request of a local program that is under way.
+#[derive(Clone, Debug, Serialize)]
+pub struct DownloadStatus {
+    /// The content.
+    pub content: Guid,
+    /// Its state.
+    pub state: TransferState,
+    /// Seconds since its last chunk arrived, or since it was requested.
+    pub idle_s: f64,
+    /// The router that keeps the request because it reaches nobody who has the content.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept_by: Option<Guid>,
+    /// Seconds since that was first said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept_s: Option<f64>,
+}
+
 /// A host's state for a person or a program to read.
 #[derive(Clone, Debug, Serialize)]
 pub struct HostStatus {
@@ -48,11 +67,16 @@ pub struct HostStatus {
     pub uptime_s: f64,
     /// True once the name service has the host's binding.
     pub registered: bool,
+    /// What its routers last said of its binding.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub binding: Option<ControlCode>,
     /// Requests of local programs that are under way.
     pub downloads: usize,
     /// How the host's clock differs from that of its first router, if it agrees with none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock: Option<ClockDifference>,
+    /// The oldest of those requests.
+    pub transfers: Vec<DownloadStatus>,
     /// Contents on offer.
     pub published: usize,
     /// Contents being sent to others.
@@ -74,12 +98,14 @@ impl Host {
         HostStatus {
             guid: self.guid,
             uptime_s: now.as_secs_f64(),
+            binding: self.registration.outcome(),
+            transfers: self.downloads.status(now),
             registered: self.registration.is_registered(),
             clock: self.clock_difference(now),
             downloads: self.downloads.len(),
             published: self.uploads.catalogue().len(),
             uploads: self.uploads.len(),
-            links: self.links.status(),
+            links: self.links.status(now),
             counters: self.effects.counters.clone(),
         }
     }

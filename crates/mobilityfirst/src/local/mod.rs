@@ -3,6 +3,7 @@
 //! The same requests and events serve a program behind a Unix socket (as frames,
 //! `docs/protocols/local.md`) and one in the same process (as values).
 
+mod programs;
 mod version;
 
 use bytes::Bytes;
@@ -12,6 +13,7 @@ use whimbrel_core::Guid;
 use crate::wire::{
     ContentKind, ControlCode, MAX_MESSAGE, Reader, Reliability, WireError, codes, put_short_text,
 };
+pub use programs::{Frame, Programs};
 pub use version::{LOCAL_VERSION, VersionMismatch, check_greeting, greeting};
 
 /// From a program to its host.

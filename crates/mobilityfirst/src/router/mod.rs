@@ -23,7 +23,6 @@
 //! | `Routes` | static routes and the default route |
 //! | `Proxy` | the storage, open destinations, copies of chunks in an unresponsive neighbour's hop, notices |
 //! | `Said` | the bound of the messages that the router originates |
-//! | `Programs` | local programs that request the status |
 //! | [`Observer`] | sees content in transit |
 //!
 //! Memory is bounded by configuration: the back-pressure buffer, the storage, and for each
@@ -37,7 +36,6 @@ mod forward;
 mod names;
 mod notices;
 mod pauses;
-mod programs;
 mod proxy;
 mod routes;
 mod said;
@@ -55,7 +53,7 @@ use whimbrel_gnrs::{Lookup, Record, Resolver, ResolverConfig, ResolverEvent};
 
 use crate::chunk::{Chunk, Flow, Message};
 use crate::links::{LEASE, LEFT_OVER, LinkEvent, Links, MAX_TURNS, RENEWAL};
-use crate::local::LocalEvent;
+use crate::local::{Frame, LocalEvent, Programs};
 use crate::next_hops::Divisions;
 use crate::wire::{
     Control, ControlCode, DropReason, Hold, HoldMode, NetworkHeader, ServiceId, UpperProtocol,
@@ -64,7 +62,6 @@ use attach::{Attachments, outcome};
 pub use config::{NextHop, ProxyPolicy, Route, RouterConfig};
 use effects::{Action, Effects};
 use names::Names;
-use programs::{Frame, Programs};
 use proxy::Proxy;
 use routes::Routes;
 use said::Said;

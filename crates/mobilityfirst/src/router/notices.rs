@@ -49,25 +49,19 @@ impl Notices {
         effects.drop(reason.label());
         match notice_key(chunk, Some(reason)) {
             Some((key, index)) => self.note(key, index, effects),
-            None => self.note_lost_request(chunk, reason),
+            None => {
+                if let Some(key) = request_key(chunk, Some(reason)) {
+                    self.note_request(key);
+                }
+            }
         }
     }
 
-    /// A request has no chunk index; its source is told of the loss by content.
-    fn note_lost_request(&mut self, chunk: &Chunk, reason: DropReason) {
-        if let Ok(
-            Transport::Request(request) | Transport::Nack(request) | Transport::Resend(request),
-        ) = chunk.transport()
-        {
-            let key = NoticeKey {
-                flow: chunk.flow(),
-                source_address: chunk.header.source_address,
-                content: request.content,
-                dropped: Some(reason),
-            };
-            if self.pending.len() < MAX_NOTICES {
-                self.pending.entry(key).or_default();
-            }
+    /// Queues the notice about a request, which has no chunk index: its source is told of its loss,
+    /// or of its storage, by content.
+    pub(super) fn note_request(&mut self, key: NoticeKey) {
+        if self.pending.len() < MAX_NOTICES {
+            self.pending.entry(key).or_default();
         }
     }
 
@@ -139,6 +133,24 @@ pub(super) fn lost(from: Guid, handed: HandedOver) -> Chunk {
     let mut header = NetworkHeader::new(service, upper, from, notice.destination);
     header.source_address = from;
     Chunk::of_transport(header, &Transport::Lost(notice))
+}
+
+/// The key of a notice about a request for content.
+pub(super) fn request_key(chunk: &Chunk, dropped: Option<DropReason>) -> Option<NoticeKey> {
+    if chunk.header.upper != UpperProtocol::Transport {
+        return None;
+    }
+    match chunk.transport() {
+        Ok(Transport::Request(request) | Transport::Nack(request) | Transport::Resend(request)) => {
+            Some(NoticeKey {
+                flow: chunk.flow(),
+                source_address: chunk.header.source_address,
+                content: request.content,
+                dropped,
+            })
+        }
+        _ => None,
+    }
 }
 
 /// The key of a notice about a data chunk, and the chunk's index.

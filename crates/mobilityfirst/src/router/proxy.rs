@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use whimbrel_core::{Guid, PortId, SeededRng, Time};
 
 use super::effects::{Action, Effects};
-use super::notices::{Notices, notice_key};
+use super::notices::{Notices, notice_key, request_key};
 use super::pauses::Pauses;
 use super::store::{ENTRY_BYTES, ProxyStore, StoreId, StoreLimits, Stored};
 use super::{ProxyPolicy, Timer};
@@ -130,6 +130,10 @@ impl Proxy {
         chunk.header.destination_address = Guid::NONE;
         chunk.header.extensions.via = None;
         let (destination, notice) = (chunk.header.destination, notice_key(&chunk, None));
+        let request = match notice {
+            Some(_) => None,
+            None => request_key(&chunk, None),
+        };
         match self.store.store(now, chunk, self.released.amount()) {
             Stored::Held(id, evicted) => {
                 effects.counters.chunks_stored += 1;
@@ -139,6 +143,10 @@ impl Proxy {
                 }
                 if let Some((key, index)) = notice {
                     self.notices.note(key, index, effects);
+                }
+                // Who asked learns that the source is away, rather than that nothing comes.
+                if let Some(key) = request {
+                    self.notices.note_request(key);
                 }
                 self.wait_for(now, destination, effects);
                 Some(id)

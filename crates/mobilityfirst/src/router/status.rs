@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use whimbrel_core::{Guid, Time};
+use whimbrel_gnrs::NameServerStatus;
 
 use super::Router;
 use crate::links::LinkStatus;
@@ -66,6 +67,8 @@ pub struct RouterStatus {
     pub waiting_destinations: usize,
     /// Attached GUIDs.
     pub attachments: usize,
+    /// The name servers, the preferred one first.
+    pub name_servers: Vec<NameServerStatus>,
     /// The neighbours.
     pub links: Vec<LinkStatus>,
     /// Counters since the start.
@@ -115,7 +118,8 @@ impl Router {
             stored_bytes: (store.bytes(), store.limits().total),
             waiting_destinations: self.proxy.waiting().len(),
             attachments: self.attachments.len(),
-            links: self.links.status(),
+            name_servers: self.names.resolver.server_status(),
+            links: self.links.status(now),
             counters: self.effects.counters.clone(),
         }
     }

@@ -43,12 +43,17 @@ impl Document {
         sections.into_iter().map(|(_, name)| name).collect()
     }
 
-    /// Whether a section is there and says anything.
-    pub(super) fn has_keys(&self, section: &str) -> bool {
+    /// Whether a section is there and says anything besides `ignored`, which is a key of a section.
+    pub(super) fn has_keys(&self, section: &str, ignored: &str) -> bool {
+        let ignored = ignored
+            .split_once('.')
+            .and_then(|(of, key)| (of == section).then_some(key));
         self.table().is_some_and(|table| {
             let value = table.get_ref().get(section).map(Spanned::get_ref);
             match value {
-                Some(DeValue::Table(table)) => !table.is_empty(),
+                Some(DeValue::Table(table)) => table
+                    .keys()
+                    .any(|key| Some(key.get_ref().as_ref()) != ignored),
                 Some(DeValue::Array(array)) => !array.is_empty(),
                 Some(_) => true,
                 None => false,
@@ -144,7 +149,8 @@ mod tests {
         ] {
             assert_eq!(line_and_column(document.place_of(key)), place, "{key}");
         }
-        assert!(document.has_keys("link") && !document.has_keys("host"));
+        assert!(document.has_keys("link", "") && !document.has_keys("host", ""));
+        assert!(document.has_keys("hop", "link.metrics"));
         assert_eq!(document.sections(), ["hop", "link", "ndn"]);
     }
 

@@ -41,6 +41,9 @@ pub use sections::{
     RouterSection, StorageSection,
 };
 
+/// The key of a section of the MobilityFirst plane that is for a router's other plane as well.
+const OF_BOTH_PLANES: &str = "router.metrics";
+
 /// Which node a configuration is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -177,11 +180,13 @@ impl Draft {
     /// there.
     fn said_of(&self, section: &str) -> Option<String> {
         let inside = |key: &&(String, &'static str)| {
-            key.0
-                .strip_prefix(section)
-                .is_some_and(|rest| rest.starts_with(['.', '[']))
+            key.0 != OF_BOTH_PLANES
+                && key
+                    .0
+                    .strip_prefix(section)
+                    .is_some_and(|rest| rest.starts_with(['.', '[']))
         };
-        let in_file = |file: &Document| file.has_keys(section);
+        let in_file = |file: &Document| file.has_keys(section, OF_BOTH_PLANES);
         match self.flags.iter().find(inside) {
             Some((key, _)) => Some(key.clone()),
             None if self.document.as_ref().is_some_and(in_file) => Some(section.to_owned()),

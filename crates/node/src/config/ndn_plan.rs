@@ -121,6 +121,8 @@ fn check_listeners(found: &mut Found<'_>, config: &Config) {
     let mut streams = listed("ndn.tcp", &section.tcp);
     streams.extend(listed("ndn.websocket", &section.websocket));
     streams.extend(section.metrics.map(|at| (String::from("ndn.metrics"), at)));
+    let metrics = config.router.metrics;
+    streams.extend(metrics.map(|at| (String::from("router.metrics"), at)));
     found.distinct(&streams);
 }
 

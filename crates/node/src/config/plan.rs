@@ -46,6 +46,8 @@ pub struct RouterPlan {
     pub mobility_first: Option<MobilityFirstPlan>,
     /// Unless only links were asked for.
     pub ndn: Option<NdnPlan>,
+    /// Where Prometheus asks for both planes.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// A router's MobilityFirst plane.
@@ -90,6 +92,8 @@ pub struct HostPlan {
     pub content_limit: u64,
     /// Most contents at a time.
     pub max_transfers: usize,
+    /// Where Prometheus asks.
+    pub metrics: Option<SocketAddr>,
     /// How chunks cross links.
     pub hop: HopSection,
     /// Links, as they are numbered.
@@ -109,6 +113,12 @@ pub struct NameServerPlan {
     pub max_clients: usize,
     /// Most names that are watched.
     pub max_watches: usize,
+    /// The socket for `whimbrel gnrs status`.
+    pub socket: PathBuf,
+    /// True if the configuration names the socket: the server does not start without it.
+    pub socket_is_wanted: bool,
+    /// Where Prometheus asks.
+    pub metrics: Option<SocketAddr>,
 }
 
 impl Draft {
@@ -174,6 +184,7 @@ impl Draft {
         found.or(RouterPlan {
             mobility_first,
             ndn,
+            metrics: section.metrics,
         })
     }
 
@@ -250,6 +261,7 @@ impl Draft {
             nack_timeout: section.nack_timeout.0,
             content_limit: section.content_limit.0,
             max_transfers: section.max_transfers,
+            metrics: section.metrics,
             hop: config.hop.clone(),
             links: config.link.clone(),
         })
@@ -285,6 +297,7 @@ impl Draft {
             1..=1 << 32,
             "",
         );
+        found.socket_path("gnrs.socket", section.socket.as_deref());
         let store = section
             .store
             .clone()
@@ -299,6 +312,12 @@ impl Draft {
             },
             max_clients: section.max_clients,
             max_watches: section.max_watches,
+            socket: section
+                .socket
+                .clone()
+                .unwrap_or_else(|| Places::of_this_user().gnrs_socket()),
+            socket_is_wanted: section.socket.is_some(),
+            metrics: section.metrics,
         })
     }
 

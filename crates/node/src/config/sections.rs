@@ -79,6 +79,11 @@ pub struct RouterSection {
     /// Next hop of chunks whose address has no route: a neighbour's name or a link's label.
     #[schemars(example = &"north")]
     pub default_route: Option<Via>,
+    /// Address to listen on for Prometheus (http://ADDRESS/metrics), for both
+    /// planes. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", example = &"127.0.0.1:9363")]
+    pub metrics: Option<SocketAddr>,
 }
 
 /// `[host]`
@@ -109,6 +114,10 @@ pub struct HostSection {
     pub content_limit: ByteSize,
     /// Maximum of contents being fetched, and of contents being served.
     pub max_transfers: usize,
+    /// Address to listen on for Prometheus (http://ADDRESS/metrics). Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", example = &"127.0.0.1:9364")]
+    pub metrics: Option<SocketAddr>,
 }
 
 impl Default for HostSection {
@@ -122,6 +131,7 @@ impl Default for HostSection {
             nack_timeout: Span(Duration::from_secs(5)),
             content_limit: ByteSize(1 << 48),
             max_transfers: 4096,
+            metrics: None,
         }
     }
 }
@@ -147,6 +157,13 @@ pub struct GnrsSection {
     pub max_clients: usize,
     /// Maximum of watched names, of all clients together.
     pub max_watches: usize,
+    /// The socket for `whimbrel gnrs status`. Default: gnrs.sock in the run-time folder.
+    #[schemars(example = &"/run/whimbrel/gnrs.sock")]
+    pub socket: Option<PathBuf>,
+    /// Address to listen on for Prometheus (http://ADDRESS/metrics). Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", example = &"127.0.0.1:9365")]
+    pub metrics: Option<SocketAddr>,
 }
 
 fn example_name_servers() -> [&'static str; 1] {
@@ -171,6 +188,8 @@ impl Default for GnrsSection {
             max_providers: limits.max_providers,
             max_clients: 4096,
             max_watches: whimbrel_gnrs::ServerConfig::default().max_watches,
+            socket: None,
+            metrics: None,
         }
     }
 }

@@ -7,6 +7,7 @@
 //! | `session` | a fetch from its first request to its end |
 //! | `finishing` | what becomes of what is complete |
 //! | `transfer` | one content under way |
+//! | `pace` | how fast it comes |
 //! | `part`, `keeper` | its bytes on disk, and the record of them |
 //! | `folder`, `wish` | which files of a folder are due, and where what was fetched goes |
 //! | `tree` | the folder that is written to |
@@ -14,6 +15,7 @@
 mod finishing;
 mod folder;
 mod keeper;
+mod pace;
 mod part;
 mod session;
 mod transfer;
@@ -32,7 +34,7 @@ use whimbrel_mobilityfirst::local::FailReason;
 
 use crate::local_client::{Attachment, LocalError};
 use crate::output::{Destination, OutputError};
-use crate::waiting::Waiting;
+use crate::wait::Wait;
 use session::Fetch;
 
 /// What to fetch, and where to.
@@ -60,9 +62,9 @@ pub struct FetchOptions {
 pub struct Progress {
     /// What it is doing, or waiting for.
     pub state: State,
-    /// Why nothing comes, once that has lasted.
+    /// Why nothing comes, if nothing has come for a second.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub waiting: Option<Waiting>,
+    pub wait: Option<Wait>,
     /// The name that its source suggests, once something has come.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file_name: Option<String>,
@@ -74,6 +76,11 @@ pub struct Progress {
     pub resumed: u64,
     /// Of `bytes`: from this run.
     pub received: u64,
+    /// Bits per second that came in the last seconds.
+    pub rate: u64,
+    /// Seconds left at that rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_s: Option<u64>,
     /// Files that are complete, and files of it all, if it is a folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<(usize, usize)>,

@@ -7,18 +7,20 @@ use std::time::{Duration, Instant};
 
 use whimbrel_content::folder::MAX_LISTING_LEN;
 use whimbrel_content::{Assembly, ChunkSize};
+use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, TransferState};
 
 use super::finishing::Missing;
 use super::folder::FolderPlan;
 use super::keeper::Keeper;
+use super::pace::Pace;
 use super::part::{self, PartFile};
 use super::transfer::{Purpose, Sink, Transfer};
 use super::wish::Wish;
 use super::{FetchError, FetchOptions, Fetched, Progress, State};
 use crate::local_client::{Attachment, LocalError};
 use crate::output::{Destination, MadeFolder};
-use crate::waiting::Watch;
+use crate::wait::{Subject, Watch};
 
 /// How often the stop flag is looked at, and a daemon that has gone is tried again.
 const LOOK: Duration = Duration::from_millis(200);
@@ -48,9 +50,10 @@ pub(super) struct Fetch {
     pub(super) keeper: Keeper,
     pub(super) progress: Progress,
     pub(super) last_arrival: Instant,
+    pub(super) pace: Pace,
+    pub(super) watch: Watch,
     pub(super) last_kept: Instant,
     pub(super) last_told: Option<Instant>,
-    pub(super) watch: Watch,
 }
 
 impl Fetch {
@@ -110,18 +113,21 @@ impl Fetch {
             keeper: Keeper::start(),
             progress: Progress {
                 state: State::Requested,
-                waiting: None,
+                wait: None,
                 file_name: None,
                 bytes: resumed,
                 length: None,
                 resumed,
                 received: 0,
+                rate: 0,
+                left_s: None,
                 files: None,
             },
             last_arrival: now,
+            pace: Pace::default(),
+            watch: Watch::new(Subject::Answer),
             last_kept: now,
             last_told: None,
-            watch: Watch::new(),
         };
         fetch.note_root();
         Ok(fetch)
@@ -139,6 +145,7 @@ impl Fetch {
         self.advance()?;
         let mut due = self.all_requests();
         loop {
+            due.extend(self.watch.question());
             let step = match due.drain(..).try_for_each(|request| client.send(&request)) {
                 // What it has sent before it left is still to be read, and the end of it is noticed
                 // there.
@@ -156,10 +163,12 @@ impl Fetch {
                 Ok(None) => {}
                 Err(LocalError::Closed | LocalError::Io(_)) if attachment.can_return() => {
                     self.progress.state = State::NoHost;
+                    self.watch.host_gone(true);
                     std::thread::sleep(LOOK);
                     if let Ok(new) = attachment.connect() {
                         client = new;
                         self.progress.state = State::Requested;
+                        self.watch.host_gone(false);
                         due = self.all_requests();
                     }
                 }
@@ -178,16 +187,26 @@ impl Fetch {
                 return Err(FetchError::TimedOut(timeout));
             }
             self.keep_records()?;
-            due.extend(self.watch.due(self.progress.state));
-            self.progress.waiting = self.watch.waiting();
             if self
                 .last_told
                 .is_none_or(|last| last.elapsed() >= TELL_INTERVAL)
             {
                 self.last_told = Some(Instant::now());
+                self.note_pace();
+                self.progress.wait = self.watch.wait().cloned();
                 observe(&self.progress);
             }
         }
+    }
+
+    fn note_pace(&mut self) {
+        let rate = self.pace.note(Instant::now(), self.progress.received);
+        let missing = self
+            .progress
+            .length
+            .map(|length| length.saturating_sub(self.progress.bytes));
+        self.progress.rate = rate;
+        self.progress.left_s = missing.and_then(|bytes| (bytes * 8).checked_div(rate));
     }
 
     pub(super) fn is_done(&self) -> bool {
@@ -217,6 +236,11 @@ impl Fetch {
 
     /// Works off an event of the host; answers with what to tell the host.
     pub(super) fn handle(&mut self, event: LocalEvent) -> Result<Vec<LocalRequest>, FetchError> {
+        let transfers = &self.transfers;
+        let is_ours = |content: &Guid| transfers.values().any(|one| one.content == *content);
+        if self.watch.note(&event, &is_ours) {
+            return Ok(Vec::new());
+        }
         match event {
             LocalEvent::Chunk(chunk) => {
                 let request = chunk.request;
@@ -226,6 +250,7 @@ impl Fetch {
                 let new = transfer.take(&chunk)?;
                 if new > 0 {
                     self.last_arrival = Instant::now();
+                    self.watch.progressed();
                     self.progress.bytes += new;
                     self.progress.received += new;
                 }
@@ -244,10 +269,6 @@ impl Fetch {
                     TransferState::Stalled => State::Stalled,
                     TransferState::Disconnected => State::Disconnected,
                 };
-                Ok(Vec::new())
-            }
-            LocalEvent::Status { json, .. } => {
-                self.watch.note_status(&json);
                 Ok(Vec::new())
             }
             LocalEvent::Failed { request, reason } => self.note_failure(request, reason),

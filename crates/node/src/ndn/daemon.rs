@@ -6,9 +6,9 @@ use whimbrel_core::SeededRng;
 use whimbrel_io::{Clock, EventLoop, LoopHandle};
 use whimbrel_ndn_router::{NdnRouter, NdnRouterConfig};
 
-use super::metrics;
 use super::open::{NdnLoop, NdnOpened, open_listeners};
 use crate::config::NdnPlan;
+use crate::metrics::{self, Source};
 use crate::run::{StartError, random_number};
 
 /// An NDN router on a thread of its own.
@@ -43,7 +43,7 @@ impl NdnThread {
         match outcome.recv() {
             Ok((handle, mut opened)) => {
                 if let Some(address) = metrics {
-                    match metrics::serve(address, handle.clone()) {
+                    match metrics::serve(address, vec![Source::ndn(handle.clone())]) {
                         Ok(local) => opened.metrics = Some(local),
                         Err(error) => {
                             handle.stop();

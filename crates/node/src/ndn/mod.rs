@@ -6,13 +6,11 @@
 //! | [`client`] | [`client::Client`]: an application with a face to a forwarder, and how programs find it |
 //! | [`control`] | [`control::Control`]: managing a forwarder, one question after the other |
 //! | [`daemon`] | [`NdnThread`]: the router of a plan, running |
-//! | [`metrics`] | what it counts, for Prometheus |
 //! | [`open`] | listening sockets of a plan |
 
 pub mod client;
 pub mod control;
 pub mod daemon;
-pub mod metrics;
 pub mod open;
 mod program;
 mod uplink;

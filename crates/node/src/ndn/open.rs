@@ -44,7 +44,7 @@ pub struct NdnOpened {
     pub multicast: Vec<String>,
     /// See [`NdnOpened::multicast`].
     pub ethernet: Vec<String>,
-    /// Where Prometheus asks.
+    /// Where Prometheus asks for this plane alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<SocketAddr>,
 }

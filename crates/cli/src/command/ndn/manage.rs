@@ -38,6 +38,11 @@ impl Manage {
         )?)
     }
 
+    /// True if an argument says which forwarder is meant.
+    pub(super) fn names_a_forwarder(&self) -> bool {
+        self.reach.transport.is_some()
+    }
+
     fn uplink(&self) -> Result<whimbrel_node::ndn::client::Uplink, Failure> {
         self.reach.uplink()
     }

@@ -1,22 +1,21 @@
-//! `status`.
+//! An NDN forwarder's part of `status`.
 
 use clap::Args;
 use serde_json::{Value, json};
-use whimbrel_ndn_mgmt::{FaceQueryFilter, ForwarderStatus};
+use whimbrel_ndn_mgmt::{FaceQueryFilter, FaceStatus, ForwarderStatus};
 use whimbrel_node::ndn::control::Control;
 
 use super::face::links;
 use super::face_text::face_json;
 use super::manage::Manage;
-use crate::command::{Outcome, json_line, out};
-use crate::exit::{Exit, Failure, MANAGEMENT_HELP};
+use crate::exit::{Exit, Failure};
 
 /// Maximum of link properties shown per face, in the router's order.
 const MAX_SHOWN: usize = 12;
 
+/// How to ask an NDN forwarder for its status.
 #[derive(Args, Debug)]
-#[command(after_help = format!("Examples:\n  whimbrel status\n  whimbrel status --faces --json | jq\n\n{MANAGEMENT_HELP}"))]
-pub(crate) struct Status {
+pub(crate) struct NdnStatus {
     /// Also show each face's counters, and how its link recovers losses (the latter of Whimbrel
     /// routers)
     #[arg(long)]
@@ -25,66 +24,97 @@ pub(crate) struct Status {
     manage: Manage,
 }
 
-pub(crate) fn run(arguments: &Status) -> Outcome {
-    let mut control = arguments.manage.look()?;
-    let content = control.content("status", "general")?;
-    let general = ForwarderStatus::decode(&content).map_err(|error| {
-        Failure::new(
-            Exit::Other,
-            format!("the forwarder's answer to status/general: {error}"),
-        )
-    })?;
-    // Other forwarders lack this dataset, and some answer late to unknown datasets.
-    let is_ours = general
-        .nfd_version
-        .to_ascii_lowercase()
-        .contains("whimbrel");
-    let ours = |control: &mut Control| -> Option<Value> {
-        serde_json::from_slice(&control.content("whimbrel", "counters").ok()?).ok()
-    };
-    let counters = if is_ours { ours(&mut control) } else { None };
-    let links = if is_ours && arguments.faces {
-        links(&mut control)
-    } else {
-        None
-    };
-    let faces = if arguments.faces {
-        Some(control.faces(&FaceQueryFilter::default())?)
-    } else {
-        None
-    };
-    if arguments.manage.json {
-        json_line(&json!({
-            "general": general_json(&general),
-            "counters": counters,
+/// A forwarder's answers.
+pub(crate) struct Forwarder {
+    general: ForwarderStatus,
+    /// Those that other forwarders lack.
+    counters: Option<Value>,
+    faces: Option<Vec<FaceStatus>>,
+    links: Option<Value>,
+}
+
+impl NdnStatus {
+    /// True if the arguments are about a forwarder and nothing else.
+    pub(crate) fn is_asked_for(&self) -> bool {
+        self.faces || self.manage.names_a_forwarder()
+    }
+
+    pub(crate) fn json(&self) -> bool {
+        self.manage.json
+    }
+
+    pub(crate) fn ask(&self) -> Result<Forwarder, Failure> {
+        let mut control = self.manage.look()?;
+        let content = control.content("status", "general")?;
+        let general = ForwarderStatus::decode(&content).map_err(|error| {
+            Failure::new(
+                Exit::Other,
+                format!("the forwarder's answer to status/general: {error}"),
+            )
+        })?;
+        // Other forwarders lack this dataset, and some answer late to unknown datasets.
+        let is_ours = general
+            .nfd_version
+            .to_ascii_lowercase()
+            .contains("whimbrel");
+        let ours = |control: &mut Control| -> Option<Value> {
+            serde_json::from_slice(&control.content("whimbrel", "counters").ok()?).ok()
+        };
+        let counters = if is_ours { ours(&mut control) } else { None };
+        let links = if is_ours && self.faces {
+            links(&mut control)
+        } else {
+            None
+        };
+        let faces = if self.faces {
+            Some(control.faces(&FaceQueryFilter::default())?)
+        } else {
+            None
+        };
+        Ok(Forwarder {
+            general,
+            counters,
+            faces,
+            links,
+        })
+    }
+}
+
+impl Forwarder {
+    pub(crate) fn json(&self) -> Value {
+        let faces = self.faces.as_ref();
+        json!({
+            "general": general_json(&self.general),
+            "counters": self.counters,
             "faces": faces.map(|faces| faces.iter().map(face_json).collect::<Vec<_>>()),
-            "links": links,
-        }));
-        return Ok(Exit::Done);
+            "links": self.links,
+        })
     }
-    let mut text = describe(&general);
-    if let Some(counters) = &counters {
-        text += &drops(counters);
+
+    pub(crate) fn text(&self) -> String {
+        let mut text = describe(&self.general);
+        if let Some(counters) = &self.counters {
+            text += &drops(counters);
+        }
+        for face in self.faces.iter().flatten() {
+            let c = &face.counters;
+            text += &format!(
+                "face {} {}: in {} bytes ({} Interests, {} Data, {} Nacks), out {} bytes ({} Interests, {} Data, {} Nacks)\n",
+                face.face_id,
+                face.uri,
+                c.in_bytes,
+                c.in_interests,
+                c.in_data,
+                c.in_nacks,
+                c.out_bytes,
+                c.out_interests,
+                c.out_data,
+                c.out_nacks
+            );
+            text += &link_text(self.links.as_ref(), face.face_id);
+        }
+        text
     }
-    for face in faces.iter().flatten() {
-        let c = &face.counters;
-        text += &format!(
-            "face {} {}: in {} bytes ({} Interests, {} Data, {} Nacks), out {} bytes ({} Interests, {} Data, {} Nacks)\n",
-            face.face_id,
-            face.uri,
-            c.in_bytes,
-            c.in_interests,
-            c.in_data,
-            c.in_nacks,
-            c.out_bytes,
-            c.out_interests,
-            c.out_data,
-            c.out_nacks
-        );
-        text += &link_text(links.as_ref(), face.face_id);
-    }
-    out(&text);
-    Ok(Exit::Done)
 }
 
 fn describe(status: &ForwarderStatus) -> String {

@@ -107,7 +107,8 @@ impl<'a> Daemons<'a> {
             let listen = format!("0.0.0.0:{GNRS_PORT}");
             let records = self.folder.join(format!("{name}.redb"));
             let mut command = self.command(&["gnrs", "serve", "--listen", &listen, "--store"]);
-            command.arg(records);
+            command.arg(records).arg("--socket");
+            command.arg(self.folder.join(format!("{name}.sock")));
             commands.push((name.to_owned(), command));
         }
         if known.is(Role::Router) || known.is(Role::NdnRouter) {

@@ -149,7 +149,7 @@ pub(super) fn stack(plan: &Plan, seed: u64, node: usize, life: u64) -> Stack {
     } else if known.is(Role::NameServer) {
         let store = MemoryStore::new(RecordLimits::default());
         let server = Server::new(ServerConfig::default(), wall, [7; 32], store);
-        planes.mobility_first = Some(Node::NameServer(Box::new(server)));
+        planes.mobility_first = Some(Node::from(server));
     }
     if known.is(Role::NdnRouter) {
         let config = ndn_config(&known.settings);

@@ -151,13 +151,13 @@ impl Sender {
         self.feedback.restart(now);
         self.path.restart_count();
         self.model.resume();
-        if self.model.bandwidth() <= 0.0 {
-            self.first_rate.begin();
-        }
         self.limits.chunk = config.chunk_limit.min(peer.chunk_limit);
         self.limits.chunks = usize::from(config.max_chunks_in_flight).min(peer.max_chunks);
         self.limits.memory = u64::from(config.finished_memory).min(peer.memory);
         self.set_limit(now, config.mtu.min(peer.mtu));
+        if self.model.bandwidth() <= 0.0 {
+            self.first_rate.begin(self.limits.frame);
+        }
     }
 
     /// Sets the frame size that the driver and the neighbour allow.

@@ -10,14 +10,13 @@ use whimbrel_core::Time;
 
 use super::Sender;
 use super::limits::FEWEST_PACKETS_PER_CSYN;
-use crate::hop::config::MIN_MTU;
 use crate::hop::pacing::{bytes_in, span};
 use crate::hop::stats::HopStats;
 use crate::hop::wire::encode_mtu_probe;
 
 /// Two probes of so many bytes go back to back; how much later the second one arrives tells what
 /// one of them takes.
-const PAIR_BYTES: usize = MIN_MTU;
+const PAIR_BYTES: usize = 256;
 /// Two probes that arrive closer together tell nothing: radio links hold packets back for as long.
 /// 200 kbit/s.
 const SHORTEST_SPREAD: Duration = Duration::from_millis(10);
@@ -45,6 +44,8 @@ pub(super) struct FirstRate {
     // Probes of the present pair that are yet to be sent, and the numbers of those that were.
     due: usize,
     numbers: [u32; 2],
+    // Bytes of a probe.
+    bytes: usize,
     // When the first one arrived, by the neighbour's clock.
     first_at: Option<u64>,
     pairs: u8,
@@ -54,9 +55,10 @@ pub(super) struct FirstRate {
 
 impl FirstRate {
     /// A session begins whose link has no known rate.
-    pub(super) fn begin(&mut self) {
+    pub(super) fn begin(&mut self, frame: usize) {
         *self = FirstRate {
             due: 2,
+            bytes: PAIR_BYTES.min(frame),
             pairs: 1,
             ..FirstRate::default()
         };
@@ -93,7 +95,7 @@ impl FirstRate {
                 (self.rate, self.numbers) = (None, [0; 2]);
                 return false;
             }
-            let rate = PAIR_BYTES as u64 * 1_000_000_000 / spread.as_nanos() as u64;
+            let rate = self.bytes as u64 * 1_000_000_000 / spread.as_nanos() as u64;
             let known = self.rate.unwrap_or(SLOWEST);
             let confirmed = self.rate.is_some();
             self.rate = Some(rate.max(known));
@@ -123,12 +125,12 @@ impl Sender {
         let due = self.first_rate.due.min(max_segments.max(1));
         for _ in 0..due {
             let number = self.feedback.mtu_probe_sent(now, self.path.mark());
-            encode_mtu_probe(session, number, PAIR_BYTES, buffer);
+            encode_mtu_probe(session, number, self.first_rate.bytes, buffer);
             self.first_rate.numbers[2 - self.first_rate.due] = number;
             self.first_rate.due -= 1;
             stats.csyn_sent += 1;
         }
-        (due > 0).then_some(PAIR_BYTES)
+        (due > 0).then_some(self.first_rate.bytes)
     }
 
     pub(super) fn note_pair(&mut self, number: u32, clock: u64) {
@@ -195,6 +197,7 @@ mod tests {
     fn pair(first: u32) -> FirstRate {
         FirstRate {
             numbers: [first, first + 1],
+            bytes: 256,
             pairs: 1,
             ..FirstRate::default()
         }

@@ -201,6 +201,30 @@ impl Downloads {
         of_request && self.by_content.contains_key(&dropped.content)
     }
 
+    /// A router keeps a request because it reaches nobody who has the content. False if the notice
+    /// is about something else.
+    pub(in crate::host) fn note_stored(
+        &mut self,
+        now: Time,
+        router: Guid,
+        notice: &Notice,
+    ) -> bool {
+        let mut is_ours = false;
+        for id in self.ids_of(&notice.content) {
+            let Some(download) = self.by_id.get_mut(&id) else {
+                continue;
+            };
+            let of_source = download
+                .source
+                .is_some_and(|(source, _)| source == notice.destination);
+            if notice.destination == notice.content || of_source {
+                is_ours = true;
+                download.kept_by.get_or_insert((router, now)).0 = router;
+            }
+        }
+        is_ours
+    }
+
     /// The network has dropped a request.
     pub(in crate::host) fn handle_drop(
         &mut self,

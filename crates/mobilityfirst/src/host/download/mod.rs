@@ -20,6 +20,7 @@ use whimbrel_core::{Guid, Time};
 
 use super::effects::{Effects, Uplink};
 use super::shares::Shares;
+use super::status::DownloadStatus;
 use super::{App, Timer};
 use crate::local::{FailReason, Get, LocalEvent, TransferState};
 use one::Download;
@@ -27,6 +28,8 @@ use one::Download;
 /// For so long after a content was fetched, its source takes what it sent for under way: another
 /// request for it says that it is not.
 const AGAIN: Duration = Duration::from_secs(3);
+/// Downloads in a report.
+const MAX_REPORTED: usize = 64;
 /// Contents remembered as fetched a moment ago.
 const MAX_ENDED: usize = 1024;
 
@@ -73,6 +76,12 @@ impl Downloads {
 
     pub(in crate::host) fn len(&self) -> usize {
         self.by_id.len()
+    }
+
+    /// The oldest downloads, for reports.
+    pub(in crate::host) fn status(&self, now: Time) -> Vec<DownloadStatus> {
+        let first = self.by_id.values().take(MAX_REPORTED);
+        first.map(|download| download.status(now)).collect()
     }
 
     fn find(&self, app: App, request: u32) -> Option<u64> {
@@ -174,7 +183,7 @@ impl Downloads {
         let id = self.next_id;
         self.next_id += 1;
         let share = self.shares.open(app);
-        let mut download = Download::new(app, &get, assembly, chunk_size, nack_timeout, share);
+        let mut download = Download::new(now, app, &get, assembly, chunk_size, nack_timeout, share);
         download.again = self.was_here(now, &get.content);
         self.by_content.entry(get.content).or_default().insert(id);
         self.by_id.insert(id, download);

@@ -8,6 +8,7 @@ use whimbrel_core::{Guid, Time};
 
 use super::super::App;
 use super::super::shares::{Load, Share};
+use super::super::status::DownloadStatus;
 use crate::local::{Get, LocalChunk, TransferState};
 use crate::wire::{ChunkRanges, MAX_RANGES, Reliability};
 
@@ -49,12 +50,16 @@ pub(super) struct Download {
     pub(super) unserved: u32,
     pub(super) last_arrival: Option<Time>,
     pub(super) last_resend: Option<Time>,
+    pub(super) started: Time,
+    // The router that keeps a request for want of a reachable source, and since when.
+    pub(super) kept_by: Option<(Guid, Time)>,
     // Smoothed time between two chunks: a slow link is no reason to complain.
     pub(super) interval: Duration,
 }
 
 impl Download {
     pub(super) fn new(
+        now: Time,
         app: App,
         get: &Get,
         assembly: Assembly,
@@ -91,6 +96,8 @@ impl Download {
             unserved: 0,
             last_arrival: None,
             last_resend: None,
+            started: now,
+            kept_by: None,
             interval: Duration::ZERO,
         }
     }
@@ -210,5 +217,17 @@ impl Download {
         self.last_arrival = Some(now);
         self.attempts = 0;
         self.again = false;
+        self.kept_by = None;
+    }
+
+    pub(super) fn status(&self, now: Time) -> DownloadStatus {
+        let seconds = |since: Time| now.since(since).as_secs_f64();
+        DownloadStatus {
+            content: self.content,
+            state: self.state,
+            idle_s: seconds(self.last_arrival.unwrap_or(self.started)),
+            kept_by: self.kept_by.map(|(router, _)| router),
+            kept_s: self.kept_by.map(|(_, since)| seconds(since)),
+        }
     }
 }

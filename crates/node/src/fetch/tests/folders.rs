@@ -438,7 +438,7 @@ fn a_listing_cannot_vouch_for_bytes_that_were_never_verified() {
         let get = Get {
             request: 0,
             content: large,
-            chunk_log2: ChunkSize::MIN.code(),
+            chunk_log2: ChunkSize::GROUP.code(),
             in_order: false,
             reliability: whimbrel_mobilityfirst::wire::Reliability::Nack,
             nack_timeout_ms: 0,
@@ -448,7 +448,7 @@ fn a_listing_cannot_vouch_for_bytes_that_were_never_verified() {
         let chunk = chunk_of(&scene.shelf, &get, index);
         let (proof, _) = whimbrel_content::Proof::decode(&chunk.proof).unwrap();
         let offer = whimbrel_content::Offer {
-            chunk_size: ChunkSize::MIN,
+            chunk_size: ChunkSize::GROUP,
             index: index.into(),
             claimed_len: 200_000,
             data: &chunk.data,

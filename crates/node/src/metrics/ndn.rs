@@ -1,33 +1,19 @@
-//! What an NDN router counts, as OpenMetrics over HTTP: `GET /metrics` for Prometheus.
+//! What a router's NDN plane counts.
 
-use std::net::{SocketAddr, TcpListener};
-use std::sync::mpsc;
-use std::time::Duration;
-
-use axum::http::{StatusCode, header};
-use axum::response::IntoResponse;
-use axum::routing::get;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::metrics::{MetricType, TypedMetric};
-use prometheus_client::registry::Registry;
+use prometheus_client::encoding::DescriptorEncoder;
 use whimbrel_forwarder::mgmt::ManagementCounters;
 use whimbrel_forwarder::{FaceCounters, ForwarderCounters, Scope};
-use whimbrel_io::{LoopHandle, TransportCounters};
+use whimbrel_io::TransportCounters;
 use whimbrel_link::ndnlp::LinkStats;
-use whimbrel_ndn_router::{NdnRouter, faces};
+use whimbrel_ndn_router::faces;
 
-use super::open::NdnLoop;
-use crate::run::StartError;
-
-/// How long a busy router may take to count itself.
-const PATIENCE: Duration = Duration::from_secs(5);
+use super::family::{Families, Labels, flag};
+use crate::ndn::open::NdnLoop;
 
 /// Everything that is told of one router at one moment.
 #[derive(Clone, Debug)]
-pub struct Snapshot {
+pub(super) struct Snapshot {
     forwarder: ForwarderCounters,
     refused_callers: u64,
     management: ManagementCounters,
@@ -50,7 +36,7 @@ struct FaceSnapshot {
 
 impl Snapshot {
     /// Of a router and its sockets, now.
-    pub fn of(event_loop: &NdnLoop) -> Snapshot {
+    pub(super) fn of(event_loop: &NdnLoop) -> Snapshot {
         let router = event_loop.machine();
         let forwarder = router.forwarder();
         let faces = forwarder.faces().filter_map(|face| {
@@ -87,49 +73,9 @@ impl Snapshot {
     }
 }
 
-/// One family of metrics: a name, what it means, and its members.
-struct Family<'a, 'b> {
-    encoder: &'a mut DescriptorEncoder<'b>,
-}
-
-type Labels<'a> = Vec<(&'static str, &'a str)>;
-
-impl Family<'_, '_> {
-    fn counters<'s>(
-        &mut self,
-        name: &str,
-        help: &str,
-        members: impl IntoIterator<Item = (Labels<'s>, u64)>,
-    ) -> Result<(), std::fmt::Error> {
-        let kind = <ConstCounter<u64> as TypedMetric>::TYPE;
-        let mut family = self.encoder.encode_descriptor(name, help, None, kind)?;
-        for (labels, value) in members {
-            ConstCounter::new(value).encode(family.encode_family(&labels)?)?;
-        }
-        Ok(())
-    }
-
-    fn gauges<'s>(
-        &mut self,
-        name: &str,
-        help: &str,
-        members: impl IntoIterator<Item = (Labels<'s>, f64)>,
-    ) -> Result<(), std::fmt::Error> {
-        let mut family = self
-            .encoder
-            .encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for (labels, value) in members {
-            ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
-        }
-        Ok(())
-    }
-}
-
 impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let mut family = Family {
-            encoder: &mut encoder,
-        };
+        let mut family = Families::new(&mut encoder);
         self.encode_forwarder(&mut family)?;
         self.encode_faces(&mut family)?;
         self.encode_links(&mut family)
@@ -137,7 +83,7 @@ impl Collector for Snapshot {
 }
 
 impl Snapshot {
-    fn encode_forwarder(&self, family: &mut Family<'_, '_>) -> Result<(), std::fmt::Error> {
+    fn encode_forwarder(&self, family: &mut Families<'_, '_>) -> Result<(), std::fmt::Error> {
         let counters = &self.forwarder;
         let kinds = |values: [u64; 3]| {
             ["interest", "data", "nack"]
@@ -222,7 +168,7 @@ impl Snapshot {
         )
     }
 
-    fn encode_sockets(&self, family: &mut Family<'_, '_>) -> Result<(), std::fmt::Error> {
+    fn encode_sockets(&self, family: &mut Families<'_, '_>) -> Result<(), std::fmt::Error> {
         let sockets = &self.sockets;
         let ended = [
             ("foreign-type", sockets.foreign_closed),
@@ -252,11 +198,11 @@ impl Snapshot {
             .map(move |face| (face.labels(), value(face)))
     }
 
-    fn encode_faces(&self, family: &mut Family<'_, '_>) -> Result<(), std::fmt::Error> {
+    fn encode_faces(&self, family: &mut Families<'_, '_>) -> Result<(), std::fmt::Error> {
         family.gauges(
             "ndn_face_up",
             "1 while the face is up",
-            self.each(|face| f64::from(u8::from(face.up))),
+            self.each(|face| flag(face.up)),
         )?;
         type Kinds = [(&'static str, fn(&FaceCounters) -> u64); 3];
         let directions: [(&str, &str, Kinds); 2] = [
@@ -292,7 +238,7 @@ impl Snapshot {
         Ok(())
     }
 
-    fn encode_links(&self, family: &mut Family<'_, '_>) -> Result<(), std::fmt::Error> {
+    fn encode_links(&self, family: &mut Families<'_, '_>) -> Result<(), std::fmt::Error> {
         type Count = fn(&LinkStats) -> u64;
         let counts: [(&str, &str, Count); 12] = [
             ("ndn_link_sent_bytes", "Bytes of frames sent", |l| {
@@ -385,72 +331,5 @@ impl FaceSnapshot {
             .iter()
             .map(|(name, value)| (*name, value.as_str()))
             .collect()
-    }
-}
-
-/// The text that Prometheus reads.
-pub fn text(snapshot: Snapshot) -> Result<String, std::fmt::Error> {
-    let mut registry = Registry::default();
-    registry.register_collector(Box::new(snapshot));
-    let mut text = String::new();
-    prometheus_client::encoding::text::encode(&mut text, &registry)?;
-    Ok(text)
-}
-
-/// Answers `GET /metrics` on `address` for as long as the process lives. Answers with the bound
-/// address.
-pub fn serve(address: SocketAddr, router: LoopHandle<NdnRouter>) -> Result<SocketAddr, StartError> {
-    let failed = |source| StartError::System {
-        what: "socket for metrics",
-        source,
-    };
-    let listener = TcpListener::bind(address).map_err(failed)?;
-    listener.set_nonblocking(true).map_err(failed)?;
-    let local = listener.local_addr().map_err(failed)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(failed)?;
-    let run = move || {
-        runtime.block_on(async move {
-            let routes = axum::Router::new().route("/metrics", get(move || answer(router.clone())));
-            let served = match tokio::net::TcpListener::from_std(listener) {
-                Ok(listener) => axum::serve(listener, routes).await,
-                Err(error) => Err(error),
-            };
-            if let Err(error) = served {
-                tracing::error!(%error, "metrics are no longer served");
-            }
-        });
-    };
-    std::thread::Builder::new()
-        .name("metrics".into())
-        .spawn(run)
-        .map_err(failed)?;
-    Ok(local)
-}
-
-async fn answer(router: LoopHandle<NdnRouter>) -> impl IntoResponse {
-    let (sender, snapshot) = mpsc::channel();
-    let asked = router.post_to_loop(move |event_loop| {
-        // Who asked may have gone.
-        let _ = sender.send(Snapshot::of(event_loop));
-    });
-    let waited = tokio::task::spawn_blocking(move || snapshot.recv_timeout(PATIENCE).ok()).await;
-    match waited
-        .ok()
-        .flatten()
-        .filter(|_| asked.is_ok())
-        .and_then(|snapshot| text(snapshot).ok())
-    {
-        Some(text) => {
-            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            ([(header::CONTENT_TYPE, kind)], text).into_response()
-        }
-        None => (
-            StatusCode::SERVICE_UNAVAILABLE,
-            "the router does not answer\n",
-        )
-            .into_response(),
     }
 }

@@ -1,20 +1,22 @@
-//! Programs on this machine that ask a router for its state.
+//! Programs on this machine that ask a node for its state and for nothing else: a router's, a name
+//! server's.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use whimbrel_core::{PortId, Transmit};
 
-use crate::local::{LocalEvent, LocalRequest, check_greeting, greeting};
+use super::{LocalEvent, LocalRequest, check_greeting, greeting};
 
 /// Answers that wait to be written; a program that never reads loses further ones.
 const MAX_QUEUED: usize = 64;
 
 /// What a program has sent.
-pub(super) enum Frame {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frame {
     /// That it speaks this protocol.
     Greeting,
-    /// A request for the router's state, which is all that may be asked, and its number.
+    /// A request for the node's state, which is all that may be asked, and its number.
     Status(u32),
     /// Something else.
     Unknown,
@@ -24,29 +26,32 @@ pub(super) enum Frame {
 
 /// The ports of local programs, and what waits to be written to them.
 #[derive(Debug, Default)]
-pub(super) struct Programs {
+pub struct Programs {
     // Whether the program's first frame said that it speaks this protocol, once it has come.
     ports: BTreeMap<PortId, Option<bool>>,
     queue: VecDeque<(PortId, Vec<u8>)>,
 }
 
 impl Programs {
-    pub(super) fn attach(&mut self, port: PortId) {
+    /// Takes in a program.
+    pub fn attach(&mut self, port: PortId) {
         self.ports.insert(port, None);
         self.queue.push_back((port, greeting().to_vec()));
     }
 
-    pub(super) fn has(&self, port: PortId) -> bool {
+    /// True if the port is a program's.
+    pub fn has(&self, port: PortId) -> bool {
         self.ports.contains_key(&port)
     }
 
-    pub(super) fn detach(&mut self, port: PortId) {
+    /// Forgets a program that has gone.
+    pub fn detach(&mut self, port: PortId) {
         self.ports.remove(&port);
         self.queue.retain(|(to, _)| *to != port);
     }
 
     /// What a program's frame is.
-    pub(super) fn read(&mut self, port: PortId, frame: &[u8]) -> Frame {
+    pub fn read(&mut self, port: PortId, frame: &[u8]) -> Frame {
         let accepted = match self.ports.get_mut(&port) {
             Some(accepted @ None) => {
                 let greeted = check_greeting(frame);
@@ -70,7 +75,7 @@ impl Programs {
     }
 
     /// Queues an answer.
-    pub(super) fn tell(&mut self, port: PortId, event: &LocalEvent) {
+    pub fn tell(&mut self, port: PortId, event: &LocalEvent) {
         let mut answer = Vec::new();
         event.encode_head(&mut answer);
         if self.queue.len() < MAX_QUEUED {
@@ -78,7 +83,8 @@ impl Programs {
         }
     }
 
-    pub(super) fn poll_transmit(&mut self, buffer: &mut Vec<u8>) -> Option<Transmit> {
+    /// The next frame for a program.
+    pub fn poll_transmit(&mut self, buffer: &mut Vec<u8>) -> Option<Transmit> {
         let (port, frame) = self.queue.pop_front()?;
         buffer.extend_from_slice(&frame);
         Some(Transmit {

@@ -1,0 +1,204 @@
+//! What `serve` and `send` say of what they offer: tickets, and who takes how much of it.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use qrcode::{EcLevel, QrCode, render::unicode::Dense1x2};
+use serde_json::json;
+use whimbrel_content::RangeSet;
+use whimbrel_core::Guid;
+use whimbrel_io::Interface;
+use whimbrel_node::config::Remote;
+use whimbrel_node::shelf::Shelved;
+use whimbrel_node::ticket::Ticket;
+
+use super::json_line;
+use crate::logging::{note, shows_progress};
+
+/// Shortest interval between two lines of JSON about what is sent.
+const JSON_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Where a socket that is bound to `bound` can be reached from other machines; from this one, if it
+/// has no other address.
+pub(super) fn reachable(bound: SocketAddr) -> Vec<Remote> {
+    let mut addresses = vec![bound.ip()];
+    if bound.ip().is_unspecified() {
+        addresses = of_this_machine(bound.is_ipv6());
+    }
+    let remotes = addresses
+        .into_iter()
+        .map(|ip| SocketAddr::new(ip, bound.port()).to_string());
+    remotes.filter_map(|text| text.parse().ok()).collect()
+}
+
+/// The addresses of this machine that mean it to others; IPv4 first.
+fn of_this_machine(with_ipv6: bool) -> Vec<IpAddr> {
+    let interfaces = Interface::all().unwrap_or_default();
+    let up = interfaces
+        .iter()
+        .filter(|interface| interface.is_up && !interface.is_loopback);
+    // A link-local address means something together with the other machine's interface only.
+    let usable = |ip: &&IpAddr| match ip {
+        IpAddr::V4(ip) => !ip.is_link_local(),
+        IpAddr::V6(ip) => with_ipv6 && !ip.is_unicast_link_local(),
+    };
+    let mut addresses: Vec<IpAddr> = up
+        .flat_map(|interface| &interface.addresses)
+        .filter(usable)
+        .copied()
+        .collect();
+    addresses.sort();
+    addresses.dedup();
+    if addresses.is_empty() {
+        addresses.push(IpAddr::from([127, 0, 0, 1]));
+    }
+    addresses
+}
+
+/// The ticket of a content; `None` if nobody can be asked for it but a daemon on this machine.
+pub(super) fn ticket(content: Guid, hosts: &[Remote], routers: &[Remote]) -> Option<String> {
+    if hosts.is_empty() && routers.is_empty() {
+        return None;
+    }
+    let ticket = Ticket {
+        content,
+        hosts: hosts.to_vec(),
+        routers: routers.to_vec(),
+    };
+    match ticket.encode() {
+        Ok(text) => Some(text),
+        Err(error) => {
+            note(&error.to_string());
+            None
+        }
+    }
+}
+
+/// A text as a picture for cameras, in characters; `None` if it is too long. Capital letters take
+/// less room, and mean the same in a ticket.
+pub(super) fn picture(ticket: &str) -> Option<String> {
+    let code = QrCode::with_error_correction_level(ticket.to_uppercase(), EcLevel::L).ok()?;
+    let mut picture = code.render::<Dense1x2>();
+    // "Dark" is drawn in the colour of letters: on a terminal that is usually the light one, and
+    // cameras expect dark on light.
+    picture
+        .dark_color(Dense1x2::Light)
+        .light_color(Dense1x2::Dark);
+    Some(picture.build())
+}
+
+/// What others have taken of an offered content.
+struct Taken {
+    path: String,
+    length: u64,
+    ranges: RangeSet,
+}
+
+/// Who takes how much of what is offered.
+pub(super) struct Takers {
+    json: bool,
+    offered: BTreeMap<Guid, Taken>,
+    bytes: u64,
+    connected: usize,
+    told: Instant,
+    bar: ProgressBar,
+}
+
+impl Takers {
+    pub(super) fn new(json: bool, offered: &[Shelved]) -> Takers {
+        let drawn = !json && shows_progress();
+        let bar = if drawn {
+            ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(4))
+        } else {
+            ProgressBar::hidden()
+        };
+        let style = ProgressStyle::with_template("{spinner} {bytes} sent, {bytes_per_sec}; {msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        // Of a folder, the files are contents of their own: how much of it is taken is not known here.
+        let files = offered.iter().filter(|one| one.path.is_file());
+        let offered = files.map(|one| {
+            let taken = Taken {
+                path: one.path.display().to_string(),
+                length: one.length,
+                ranges: RangeSet::new(),
+            };
+            (one.name, taken)
+        });
+        Takers {
+            json,
+            offered: offered.collect(),
+            bytes: 0,
+            connected: 0,
+            told: Instant::now(),
+            bar,
+        }
+    }
+
+    /// Hosts are connected to the listener.
+    pub(super) fn connected(&mut self, connected: usize) {
+        if self.connected == connected {
+            return;
+        }
+        self.connected = connected;
+        if self.json {
+            return json_line(&json!({ "event": "connected", "hosts": connected }));
+        }
+        self.bar
+            .set_message(format!("{} connected", hosts(connected)));
+        if self.bar.is_hidden() {
+            note(&format!("{} connected", hosts(connected)));
+        }
+    }
+
+    /// A chunk was read for somebody.
+    pub(super) fn sent(&mut self, content: Guid, offset: u64, bytes: usize) {
+        self.bytes += bytes as u64;
+        self.bar.set_position(self.bytes);
+        let Some(taken) = self.offered.get_mut(&content) else {
+            return;
+        };
+        let end = (offset + bytes as u64).min(taken.length);
+        taken.ranges.insert(offset..end);
+        let here = taken.ranges.total();
+        let complete = here >= taken.length;
+        let (path, length) = (taken.path.clone(), taken.length);
+        if complete {
+            // Whoever comes next takes it from its start.
+            taken.ranges = RangeSet::new();
+        }
+        if self.json && (complete || self.told.elapsed() >= JSON_INTERVAL) {
+            self.told = Instant::now();
+            json_line(
+                &json!({ "event": "sent", "name": content, "bytes": here, "length": length, "complete": complete }),
+            );
+        } else if complete {
+            self.say(&format!("all of {path} was sent: {length} bytes"));
+        }
+    }
+
+    /// Prints a remark above the bar.
+    pub(super) fn say(&self, text: &str) {
+        self.bar.suspend(|| note(text));
+    }
+
+    pub(super) fn is_drawn(&self) -> bool {
+        !self.bar.is_hidden()
+    }
+
+    pub(super) fn show(&self, text: &str) {
+        self.bar.set_message(text.to_owned());
+    }
+
+    pub(super) fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn hosts(count: usize) -> String {
+    match count {
+        1 => "1 host is".to_owned(),
+        count => format!("{count} hosts are"),
+    }
+}

@@ -1,0 +1,242 @@
+//! `status`, and the part of it that `router status`, `host status` and `gnrs status` share.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::{Value, json};
+use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
+use whimbrel_node::local_client::{LocalClient, LocalError};
+use whimbrel_node::place::Places;
+use whimbrel_node::wait::waits_in;
+
+use super::ndn::status::{Forwarder, NdnStatus};
+use super::{Outcome, json_line, out};
+use crate::exit::{Exit, Failure, MANAGEMENT_HELP};
+
+/// How long to wait for a daemon's status.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The status of one daemon.
+#[derive(Args, Debug)]
+pub(crate) struct Status {
+    /// The daemon's socket
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The status of whatever runs.
+#[derive(Args, Debug)]
+#[command(after_help = format!(
+    "Examples:\n  whimbrel status\n  whimbrel status --json | jq .nodes\n  whimbrel status --faces --json | jq\n\n\
+     Shows the routers, hosts and name servers whose sockets are in the run-time folder, and the NDN forwarder. \
+     With --transport or --faces, the NDN forwarder only.\n\n{MANAGEMENT_HELP}"
+))]
+pub(crate) struct StatusOfAll {
+    /// Look for the sockets of routers, hosts and name servers here. Default: the run-time folder
+    #[arg(long, value_name = "FOLDER")]
+    folder: Option<PathBuf>,
+    #[command(flatten)]
+    ndn: NdnStatus,
+}
+
+/// Prints the status of the daemon on its socket, by default `path`. `command` starts one.
+pub(super) fn show(status: &Status, path: PathBuf, what: &str, command: &str) -> Outcome {
+    let path = status.socket.clone().unwrap_or(path);
+    let json = ask(&path).map_err(|failure| match failure {
+        Silence::Cannot(LocalError::Nobody(path)) => Failure::new(
+            Exit::NoDaemon,
+            format!(
+                "no {what} listens on {}; start one with `whimbrel {command}`",
+                path.display()
+            ),
+        ),
+        Silence::Cannot(other) => other.into(),
+        Silence::Mute => Failure::new(
+            Exit::NoDaemon,
+            format!("the {what} on {} does not respond", path.display()),
+        ),
+    })?;
+    if status.json {
+        out(&format!("{json}\n"));
+    } else {
+        let mut text = String::new();
+        let waits = waits_in(&json);
+        describe(&mut text, &parsed(json), 0);
+        for (content, wait) in waits {
+            let what = content.map_or(String::new(), |content| format!("{content} "));
+            text += &format!("{what}waiting: {wait}\n");
+        }
+        out(&text);
+    }
+    Ok(Exit::Done)
+}
+
+/// Why a daemon tells nothing of itself.
+enum Silence {
+    Cannot(LocalError),
+    /// It takes too long.
+    Mute,
+}
+
+impl From<LocalError> for Silence {
+    fn from(error: LocalError) -> Silence {
+        Silence::Cannot(error)
+    }
+}
+
+/// Returns the status of the daemon behind a socket, as JSON.
+fn ask(path: &Path) -> Result<String, Silence> {
+    let mut client = LocalClient::connect(path)?;
+    client.send(&LocalRequest::Status { request: 1 })?;
+    let until = Instant::now() + PATIENCE;
+    while let Some(left) = until.checked_duration_since(Instant::now()) {
+        if let Some(LocalEvent::Status { request: 1, json }) = client.receive(left)? {
+            return Ok(json);
+        }
+    }
+    Err(Silence::Mute)
+}
+
+fn parsed(json: String) -> Value {
+    serde_json::from_str(&json).unwrap_or(Value::String(json))
+}
+
+/// A daemon whose socket was found.
+struct Node {
+    name: String,
+    socket: PathBuf,
+    status: Result<Value, String>,
+}
+
+/// Returns the daemons behind the sockets in `folder`, by name. Files that nobody listens on are
+/// those of programs that were killed.
+fn nodes_in(folder: &Path) -> Vec<Node> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut sockets: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|suffix| suffix == "sock"))
+        // Where NDN programs attach: another protocol.
+        .filter(|path| path.file_stem().is_none_or(|name| name != "nfd"))
+        .collect();
+    sockets.sort();
+    let found = sockets.into_iter().filter_map(|socket| {
+        let status = match ask(&socket) {
+            Ok(json) => Ok(parsed(json)),
+            Err(Silence::Cannot(LocalError::Nobody(_))) => return None,
+            Err(Silence::Cannot(error)) => Err(error.to_string()),
+            Err(Silence::Mute) => Err("it does not respond".to_owned()),
+        };
+        let name = socket.file_stem().unwrap_or_default().to_string_lossy();
+        Some(Node {
+            name: name.into_owned(),
+            socket,
+            status,
+        })
+    });
+    found.collect()
+}
+
+pub(crate) fn run(arguments: &StatusOfAll) -> Outcome {
+    let nodes = if arguments.ndn.is_asked_for() {
+        Vec::new()
+    } else {
+        let folder = arguments.folder.clone();
+        nodes_in(&folder.unwrap_or_else(|| Places::of_this_user().run))
+    };
+    let forwarder = match arguments.ndn.ask() {
+        Ok(forwarder) => Some(forwarder),
+        // Only one of the two planes need run.
+        Err(failure)
+            if matches!(failure.exit, Exit::NoForwarder | Exit::NoDaemon) && !nodes.is_empty() =>
+        {
+            None
+        }
+        Err(failure) => return Err(failure),
+    };
+    if arguments.ndn.json() {
+        json_line(&in_json(&nodes, forwarder.as_ref()));
+        return Ok(Exit::Done);
+    }
+    let mut text = String::new();
+    for node in &nodes {
+        text += &format!("{} ({})\n", node.name, node.socket.display());
+        match &node.status {
+            Ok(status) => describe(&mut text, status, 1),
+            Err(fault) => text += &format!("  {fault}\n"),
+        }
+    }
+    if let Some(forwarder) = &forwarder {
+        if !nodes.is_empty() {
+            text += "NDN forwarder\n";
+        }
+        text += &forwarder.text();
+    }
+    out(&text);
+    Ok(Exit::Done)
+}
+
+/// The forwarder's values stand at the top, as they do where it alone is asked.
+fn in_json(nodes: &[Node], forwarder: Option<&Forwarder>) -> Value {
+    let mut value = forwarder.map_or_else(
+        || json!({ "general": null, "counters": null, "faces": null, "links": null }),
+        Forwarder::json,
+    );
+    value["nodes"] = nodes
+        .iter()
+        .map(|node| {
+            json!({
+                "name": node.name,
+                "socket": node.socket,
+                "status": node.status.as_ref().ok(),
+                "fault": node.status.as_ref().err(),
+            })
+        })
+        .collect();
+    value
+}
+
+/// Formats JSON as indented lines: "key: value". Omits zeros in lists of counters.
+fn describe(text: &mut String, value: &Value, depth: usize) {
+    let indent = "  ".repeat(depth);
+    let Value::Object(fields) = value else { return };
+    for (name, value) in fields {
+        let name = name.replace('_', " ");
+        match value {
+            Value::Object(inner) if inner.contains_key("secs") && inner.contains_key("nanos") => {
+                let number = |key: &str| inner.get(key).and_then(Value::as_f64).unwrap_or_default();
+                let milliseconds = number("secs") * 1e3 + number("nanos") / 1e6;
+                *text += &format!("{indent}{name}: {milliseconds:.3} ms\n");
+            }
+            Value::Object(inner) => {
+                if inner.values().any(|value| value.as_u64() != Some(0)) {
+                    *text += &format!("{indent}{name}:\n");
+                    describe(text, value, depth + 1);
+                }
+            }
+            Value::Array(items) if items.iter().any(Value::is_object) => {
+                for item in items {
+                    *text += &format!("{indent}{}:\n", name.trim_end_matches('s'));
+                    describe(text, item, depth + 1);
+                }
+            }
+            Value::Number(number) if depth > 0 && number.as_f64() == Some(0.0) => {}
+            Value::Array(items) => {
+                let items: Vec<String> = items.iter().map(plain).collect();
+                *text += &format!("{indent}{name}: {}\n", items.join(" of "));
+            }
+            single => *text += &format!("{indent}{name}: {}\n", plain(single)),
+        }
+    }
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "-".to_owned(),
+        other => other.to_string(),
+    }
+}

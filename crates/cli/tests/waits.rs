@@ -1,0 +1,246 @@
+//! Whoever waits says why: in a line where there is no terminal, as an event in JSON.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test of real programs in real time"
+)]
+#![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
+
+mod support;
+
+use std::fs;
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use support::{Running, await_that, finished, free_port, name_of, noise, whimbrel};
+
+const MIB: usize = 1 << 20;
+
+fn get(name: &str, output: &Path, rest: &[&str]) -> Command {
+    let mut command = whimbrel();
+    command.args(["get", name, "-o"]).arg(output).args(rest);
+    command
+}
+
+/// Waits for this reason.
+fn await_reason(running: &Running, why: &str) -> Value {
+    let line = running.await_json(|line| line["event"] == "waiting" && line["wait"]["why"] == why);
+    assert!(
+        line["text"].as_str().is_some_and(|text| !text.is_empty()),
+        "{line}"
+    );
+    line
+}
+
+struct Site {
+    folder: tempfile::TempDir,
+    at: String,
+    _router: Running,
+}
+
+impl Site {
+    fn start(name_server: Option<&str>) -> Site {
+        let folder = tempfile::tempdir().unwrap();
+        let at = format!("127.0.0.1:{}", free_port());
+        let mut router = whimbrel();
+        router
+            .args(["router", "run", "--json", "--listen", &at, "--key"])
+            .arg(folder.path().join("key"));
+        router.arg("--socket").arg(folder.path().join("socket"));
+        if let Some(name_server) = name_server {
+            router.args(["--name-server", name_server]);
+        }
+        let router = Running::start(&mut router);
+        router.await_json(|line| line.get("guid").is_some());
+        Site {
+            folder,
+            at,
+            _router: router,
+        }
+    }
+
+    fn serve(&self, bytes: &[u8]) -> Running {
+        let source = self.folder.path().join("film");
+        fs::write(&source, bytes).unwrap();
+        let serve = ["serve", "--json", "--no-cache", "--router", &self.at];
+        Running::start(whimbrel().args(serve).arg(source))
+    }
+
+    fn get(&self, name: &str) -> Command {
+        get(
+            name,
+            &self.folder.path().join("got"),
+            &["--router", &self.at, "--json"],
+        )
+    }
+}
+
+#[test]
+fn a_port_that_refuses_is_reported_as_curl_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = format!("127.0.0.1:{}", free_port());
+    let output = folder.path().join("none");
+    let name = name_of(b"anything");
+    let (code, _, err) = finished(&mut get(
+        &name,
+        &output,
+        &["--from", &at, "--timeout", "4 s"],
+    ));
+    assert_eq!(code, 7, "{err}");
+    let line = format!("({at}: Connection refused)");
+    let said: Vec<&str> = err.lines().filter(|told| told.contains(&line)).collect();
+    assert!(
+        said.iter()
+            .any(|told| told.starts_with("whimbrel: waiting: not connected for")),
+        "{err}"
+    );
+    // One line when the reason changes, and the last one as the reason of the failure.
+    assert_eq!(said.len(), 2, "{err}");
+    let running = Running::start(&mut get(&name, &output, &["--from", &at, "--json"]));
+    let line = running.await_json(|line| {
+        line["wait"]["why"] == "not-connected" && line["wait"]["to"][0]["refused"] == true
+    });
+    assert_eq!(line["wait"]["to"][0]["peer"], at.as_str());
+}
+
+#[test]
+fn a_port_that_is_silent_is_named_and_not_called_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let at = silent.local_addr().unwrap().to_string();
+    let (code, _, err) = finished(&mut get(
+        &name_of(b"anything"),
+        &folder.path().join("none"),
+        &["--router", &at, "--timeout", "4 s"],
+    ));
+    assert_eq!(code, 7, "{err}");
+    assert!(err.contains(&format!("({at}: no answer)")), "{err}");
+    assert!(!err.contains("refused"), "{err}");
+    let ping = whimbrel()
+        .args([
+            "ping",
+            "-c",
+            "3",
+            "--json",
+            "--router",
+            &at,
+            &name_of(b"a host"),
+        ])
+        .output()
+        .unwrap();
+    let lines = String::from_utf8(ping.stdout).unwrap();
+    assert!(lines.contains("\"why\":\"not-connected\""), "{lines}");
+}
+
+#[test]
+fn an_absent_name_says_who_was_asked() {
+    let site = Site::start(None);
+    let (code, out, err) = finished(&mut site.get(&name_of(b"served by nobody")));
+    assert_eq!(code, 3, "{out}{err}");
+    assert!(err.contains(&format!("(asked {})", site.at)), "{err}");
+}
+
+#[test]
+fn a_provider_that_is_stopped_is_away_until_it_goes_on() {
+    let site = Site::start(None);
+    let bytes = noise(2 * MIB, 71);
+    let server = site.serve(&bytes);
+    server.await_json(|line| line["event"] == "announced" && line["outcome"] == "Registered");
+    server.signal("STOP");
+    let mut getting = Running::start(&mut site.get(&name_of(&bytes)));
+    await_reason(&getting, "provider-away");
+    server.signal("CONT");
+    getting.await_json(|line| line["event"] == "done");
+    assert_eq!(getting.exit_code(), 0);
+    assert_eq!(fs::read(site.folder.path().join("got")).unwrap(), bytes);
+}
+
+#[test]
+fn a_provider_that_is_gone_is_away() {
+    let site = Site::start(None);
+    let bytes = noise(MIB, 72);
+    let mut server = site.serve(&bytes);
+    server.await_json(|line| line["event"] == "announced" && line["outcome"] == "Registered");
+    server.kill();
+    let getting = Running::start(&mut site.get(&name_of(&bytes)));
+    let line = await_reason(&getting, "provider-away");
+    assert!(
+        line["text"]
+            .as_str()
+            .unwrap()
+            .starts_with("provider away for"),
+        "{line}"
+    );
+}
+
+#[test]
+fn a_name_server_that_is_silent_is_named() {
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let site = Site::start(Some(&silent.local_addr().unwrap().to_string()));
+    let getting = Running::start(&mut site.get(&name_of(b"known elsewhere")));
+    await_reason(&getting, "name-server-silent");
+    let serving = site.serve(b"here");
+    await_reason(&serving, "name-server-silent");
+}
+
+#[test]
+fn a_host_daemon_that_ends_is_the_reason_and_its_status_names_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let socket = folder.path().join("host.sock");
+    let router = silent.local_addr().unwrap().to_string();
+    let mut host = Running::start(
+        whimbrel()
+            .args(["host", "run", "--json", "--router", &router, "--key"])
+            .arg(folder.path().join("key"))
+            .arg("--socket")
+            .arg(&socket),
+    );
+    host.await_json(|line| line.get("guid").is_some());
+    let name = name_of(b"anything");
+    let socket_text = socket.to_str().unwrap();
+    let getting = Running::start(&mut get(
+        &name,
+        &folder.path().join("got"),
+        &["--json", "--socket", socket_text],
+    ));
+    await_reason(&getting, "not-connected");
+    await_that("the status says what the transfer waits for", || {
+        let (code, out, err) =
+            finished(whimbrel().args(["host", "status", "--socket"]).arg(&socket));
+        assert_eq!(code, 0, "{err}");
+        out.contains("waiting: not connected for") && out.contains(&name)
+    });
+    host.kill();
+    await_reason(&getting, "no-host");
+}
+
+#[test]
+fn a_transfer_that_stops_says_so_and_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = noise(200 * MIB, 73);
+    let source = folder.path().join("film");
+    fs::write(&source, &bytes).unwrap();
+    let serve = ["serve", "--json", "--no-cache", "--listen", "127.0.0.1:0"];
+    let serving = Running::start(whimbrel().args(serve).arg(&source));
+    let line = serving.await_json(|line| line["event"] == "listening");
+    let at = line["address"].as_str().unwrap();
+    let output = folder.path().join("copy");
+    let getting = Running::start(&mut get(
+        &name_of(&bytes),
+        &output,
+        &["--from", at, "--json"],
+    ));
+    getting.await_json(|line| line["progress"]["state"] == "flowing");
+    serving.signal("STOP");
+    getting.await_json(|line| {
+        line["event"] == "waiting"
+            && ["stalled", "not-connected"]
+                .iter()
+                .any(|why| line["wait"]["why"] == *why)
+    });
+    serving.signal("CONT");
+    getting.await_json(|line| line["event"] == "waiting" && line["wait"].is_null());
+    getting.await_json(|line| line["event"] == "done");
+}

@@ -1,0 +1,140 @@
+//! What a node counts, as OpenMetrics over HTTP: `GET /metrics` for Prometheus.
+//!
+//! One listener serves every plane of a node: the page is put together from snapshots that each
+//! plane's loop takes of itself.
+
+mod family;
+mod native;
+mod ndn;
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use prometheus_client::collector::Collector;
+use prometheus_client::registry::Registry;
+use whimbrel_core::Machine;
+use whimbrel_io::{EventLoop, LoopHandle};
+
+use crate::Node;
+use crate::name_store::NameStore;
+use crate::ndn::NdnRouter;
+use crate::run::StartError;
+
+/// How long a busy node may take to count itself.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+type Taken = Box<dyn Collector>;
+type Ask = dyn Fn() -> Option<mpsc::Receiver<Taken>> + Send + Sync;
+
+/// One plane of a node, which can be asked for a snapshot.
+pub struct Source(Arc<Ask>);
+
+impl Clone for Source {
+    fn clone(&self) -> Source {
+        Source(Arc::clone(&self.0))
+    }
+}
+
+impl Source {
+    /// A host, a name server, or a router's MobilityFirst plane.
+    pub fn native(node: LoopHandle<Node<NameStore>>) -> Source {
+        Source::of(node, |event_loop| {
+            Box::new(native::Snapshot::of(event_loop))
+        })
+    }
+
+    /// A router's NDN plane.
+    pub fn ndn(router: LoopHandle<NdnRouter>) -> Source {
+        Source::of(router, |event_loop| Box::new(ndn::Snapshot::of(event_loop)))
+    }
+
+    fn of<M: Machine + 'static>(
+        handle: LoopHandle<M>,
+        take: fn(&mut EventLoop<M>) -> Taken,
+    ) -> Source {
+        Source(Arc::new(move || {
+            let (sender, snapshot) = mpsc::channel();
+            let task = move |event_loop: &mut EventLoop<M>| {
+                // Who asked may have gone.
+                let _ = sender.send(take(event_loop));
+            };
+            handle.post_to_loop(task).ok().map(|()| snapshot)
+        }))
+    }
+}
+
+/// Answers `GET /metrics` on `address` for as long as the process lives. Answers with the bound
+/// address.
+pub fn serve(address: SocketAddr, sources: Vec<Source>) -> Result<SocketAddr, StartError> {
+    let failed = |source| StartError::System {
+        what: "socket for metrics",
+        source,
+    };
+    let listener =
+        TcpListener::bind(address).map_err(|source| StartError::Metrics { address, source })?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    let local = listener.local_addr().map_err(failed)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(failed)?;
+    let run = move || {
+        runtime.block_on(async move {
+            let routes =
+                axum::Router::new().route("/metrics", get(move || answer(sources.clone())));
+            let served = match tokio::net::TcpListener::from_std(listener) {
+                Ok(listener) => axum::serve(listener, routes).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = served {
+                tracing::error!(%error, "metrics are no longer served");
+            }
+        });
+    };
+    std::thread::Builder::new()
+        .name("metrics".into())
+        .spawn(run)
+        .map_err(failed)?;
+    Ok(local)
+}
+
+async fn answer(sources: Vec<Source>) -> Response {
+    let waited = tokio::task::spawn_blocking(move || gathered(&sources)).await;
+    match waited.ok().flatten().and_then(|taken| page(taken).ok()) {
+        Some(text) => {
+            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            ([(header::CONTENT_TYPE, kind)], text).into_response()
+        }
+        None => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the node does not answer\n",
+        )
+            .into_response(),
+    }
+}
+
+/// A snapshot of every source, or nothing: half a page would look like counters that are gone.
+fn gathered(sources: &[Source]) -> Option<Vec<Taken>> {
+    let until = Instant::now() + PATIENCE;
+    let asked: Vec<_> = sources.iter().map(|Source(ask)| ask()).collect();
+    let taken = asked.into_iter().map(|snapshot| {
+        let left = until.saturating_duration_since(Instant::now());
+        snapshot?.recv_timeout(left).ok()
+    });
+    taken.collect()
+}
+
+/// The text that Prometheus reads.
+fn page(taken: Vec<Taken>) -> Result<String, std::fmt::Error> {
+    let mut registry = Registry::default();
+    for snapshot in taken {
+        registry.register_collector(snapshot);
+    }
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry)?;
+    Ok(text)
+}

@@ -1,0 +1,648 @@
+//! What a host, a name server, or a router's MobilityFirst plane counts: the values that its status
+//! shows.
+
+use std::fmt::Error;
+use std::time::Duration;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use whimbrel_gnrs::ServerStatus;
+use whimbrel_io::TransportCounters;
+use whimbrel_link::HopStats;
+use whimbrel_mobilityfirst::host::HostStatus;
+use whimbrel_mobilityfirst::links::LinkStatus;
+use whimbrel_mobilityfirst::router::RouterStatus;
+
+use super::family::{Families, Labels, flag};
+use crate::Node;
+use crate::run::NodeLoop;
+
+/// Everything that is told of one node at one moment.
+#[derive(Debug)]
+pub(super) struct Snapshot {
+    status: Status,
+    // Packets of the back-pressure buffer in use, and all of them, of a node with hops.
+    buffer: Option<(usize, usize)>,
+    sockets: TransportCounters,
+}
+
+#[derive(Debug)]
+enum Status {
+    Router(RouterStatus),
+    Host(HostStatus),
+    NameServer(ServerStatus),
+}
+
+impl Snapshot {
+    /// Of a node and its sockets, now.
+    pub(super) fn of(event_loop: &mut NodeLoop) -> Snapshot {
+        let now = event_loop.clock().now();
+        let (status, buffer) = match event_loop.machine() {
+            Node::Router(router) => {
+                let status = router.status(now);
+                let buffer = status.buffer_packets;
+                (Status::Router(status), Some(buffer))
+            }
+            Node::Host(host) => (Status::Host(host.status(now)), Some(host.buffer())),
+            Node::NameServer(node) => (Status::NameServer(node.server().status(now)), None),
+        };
+        Snapshot {
+            status,
+            buffer,
+            sockets: event_loop.snapshot().transports_total(),
+        }
+    }
+
+    fn links(&self) -> &[LinkStatus] {
+        match &self.status {
+            Status::Router(router) => &router.links,
+            Status::Host(host) => &host.links,
+            Status::NameServer(_) => &[],
+        }
+    }
+}
+
+impl Collector for Snapshot {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let mut families = Families::new(&mut encoder);
+        let (kind, uptime) = match &self.status {
+            Status::Router(router) => ("router", router.uptime_s),
+            Status::Host(host) => ("host", host.uptime_s),
+            Status::NameServer(server) => ("gnrs", server.uptime_s),
+        };
+        families.gauges(
+            "whimbrel_uptime_seconds",
+            "Time since the start",
+            [(vec![("kind", kind)], uptime)],
+        )?;
+        match &self.status {
+            Status::Router(router) => encode_router(&mut families, router)?,
+            Status::Host(host) => encode_host(&mut families, host)?,
+            Status::NameServer(server) => encode_name_server(&mut families, server)?,
+        }
+        if let Some((used, capacity)) = self.buffer {
+            families.gauge(
+                "whimbrel_buffer_packets",
+                "Packets in the back-pressure buffer",
+                used as f64,
+            )?;
+            families.gauge(
+                "whimbrel_buffer_capacity_packets",
+                "Capacity of the back-pressure buffer",
+                capacity as f64,
+            )?;
+            encode_links(&mut families, self.links())?;
+        }
+        encode_sockets(&mut families, &self.sockets)
+    }
+}
+
+/// A name, what it means, and its value.
+type Count = (&'static str, &'static str, u64);
+type Level = (&'static str, &'static str, f64);
+
+fn encode_counts(families: &mut Families<'_, '_>, counts: &[Count]) -> Result<(), Error> {
+    counts
+        .iter()
+        .try_for_each(|(name, help, value)| families.counter(name, help, *value))
+}
+
+fn encode_levels(families: &mut Families<'_, '_>, levels: &[Level]) -> Result<(), Error> {
+    levels
+        .iter()
+        .try_for_each(|(name, help, value)| families.gauge(name, help, *value))
+}
+
+fn encode_drops<'s>(
+    families: &mut Families<'_, '_>,
+    name: &str,
+    drops: impl IntoIterator<Item = (&'s &'static str, &'s u64)>,
+) -> Result<(), Error> {
+    let members = drops
+        .into_iter()
+        .map(|(reason, count)| (vec![("reason", *reason)], *count));
+    families.counters(name, "What the node dropped", members)
+}
+
+fn encode_router(families: &mut Families<'_, '_>, router: &RouterStatus) -> Result<(), Error> {
+    let c = &router.counters;
+    let counts: [Count; 13] = [
+        (
+            "whimbrel_router_chunks_received",
+            "Chunks that neighbours delivered whole",
+            c.chunks_received,
+        ),
+        (
+            "whimbrel_router_chunks_forwarded",
+            "Chunks that the next neighbour has",
+            c.chunks_forwarded,
+        ),
+        (
+            "whimbrel_router_chunks_stored",
+            "Chunks that were put into storage",
+            c.chunks_stored,
+        ),
+        (
+            "whimbrel_router_chunks_released",
+            "Stored chunks forwarded because their destination was open",
+            c.chunks_released,
+        ),
+        (
+            "whimbrel_router_chunks_pushed",
+            "Stored chunks forwarded because of their source's Push",
+            c.chunks_pushed,
+        ),
+        (
+            "whimbrel_router_chunks_held_back",
+            "Chunks stored because the next hop takes them too slowly",
+            c.held_back,
+        ),
+        (
+            "whimbrel_router_chunks_unwanted",
+            "Chunks that their receiver wants no more",
+            c.chunks_unwanted,
+        ),
+        (
+            "whimbrel_router_holds",
+            "Times that a neighbour was asked to hold back a flow",
+            c.holds,
+        ),
+        (
+            "whimbrel_router_storage_lookups",
+            "Lookups made for stored chunks",
+            c.storage_lookups,
+        ),
+        (
+            "whimbrel_router_requests_absorbed",
+            "Requests and NACKs that ended here",
+            c.requests_absorbed,
+        ),
+        (
+            "whimbrel_router_bindings_pushed",
+            "Changed bindings that the name service pushed",
+            c.bindings_pushed,
+        ),
+        (
+            "whimbrel_router_attachments_accepted",
+            "Hosts' attachments accepted",
+            c.attachments,
+        ),
+        (
+            "whimbrel_router_unsettled",
+            "Inputs after which work was left over",
+            c.unsettled,
+        ),
+    ];
+    encode_counts(families, &counts)?;
+    encode_drops(families, "whimbrel_router_drops", &c.drops)?;
+    let (stored, capacity) = router.stored_bytes;
+    let levels: [Level; 5] = [
+        (
+            "whimbrel_router_stored_chunks",
+            "Chunks in storage",
+            router.stored_chunks as f64,
+        ),
+        (
+            "whimbrel_router_stored_bytes",
+            "Bytes in storage",
+            stored as f64,
+        ),
+        (
+            "whimbrel_router_storage_capacity_bytes",
+            "Capacity of the storage",
+            capacity as f64,
+        ),
+        (
+            "whimbrel_router_waiting_destinations",
+            "Destinations of stored chunks",
+            router.waiting_destinations as f64,
+        ),
+        (
+            "whimbrel_router_attachments",
+            "Names attached here",
+            router.attachments as f64,
+        ),
+    ];
+    encode_levels(families, &levels)?;
+    families.gauges(
+        "whimbrel_name_server_up",
+        "1 while the name server answers",
+        router
+            .name_servers
+            .iter()
+            .map(|server| (vec![("server", server.peer.as_str())], flag(server.answers))),
+    )
+}
+
+fn encode_host(families: &mut Families<'_, '_>, host: &HostStatus) -> Result<(), Error> {
+    let c = &host.counters;
+    let counts: [Count; 9] = [
+        (
+            "whimbrel_host_chunks_received",
+            "Chunks that routers delivered whole",
+            c.chunks_received,
+        ),
+        (
+            "whimbrel_host_chunks_sent",
+            "Chunks that a router has",
+            c.chunks_sent,
+        ),
+        (
+            "whimbrel_host_chunks_handed_over",
+            "Verified chunks handed to local programs",
+            c.chunks_handed_over,
+        ),
+        (
+            "whimbrel_host_chunks_duplicate",
+            "Chunks that were here already",
+            c.duplicates,
+        ),
+        (
+            "whimbrel_host_chunks_unproven",
+            "Chunks that did not belong to the content that they claimed",
+            c.unproven,
+        ),
+        (
+            "whimbrel_host_requests_sent",
+            "Requests sent, repeated ones included",
+            c.requests_sent,
+        ),
+        ("whimbrel_host_nacks_sent", "NACKs sent", c.nacks_sent),
+        (
+            "whimbrel_host_pushes_sent",
+            "Pushes sent to proxies",
+            c.pushes_sent,
+        ),
+        (
+            "whimbrel_host_unsettled",
+            "Inputs after which work was left over",
+            c.unsettled,
+        ),
+    ];
+    encode_counts(families, &counts)?;
+    encode_drops(families, "whimbrel_host_drops", &c.drops)?;
+    let levels: [Level; 4] = [
+        (
+            "whimbrel_host_registered",
+            "1 once the name service has the host's binding",
+            flag(host.registered),
+        ),
+        (
+            "whimbrel_host_downloads",
+            "Requests of local programs that are under way",
+            host.downloads as f64,
+        ),
+        (
+            "whimbrel_host_published",
+            "Contents on offer",
+            host.published as f64,
+        ),
+        (
+            "whimbrel_host_uploads",
+            "Contents being sent to others",
+            host.uploads as f64,
+        ),
+    ];
+    encode_levels(families, &levels)
+}
+
+fn encode_name_server(families: &mut Families<'_, '_>, server: &ServerStatus) -> Result<(), Error> {
+    let c = &server.counters;
+    let counts: [Count; 15] = [
+        ("whimbrel_gnrs_frames_received", "Frames received", c.frames),
+        (
+            "whimbrel_gnrs_frames_damaged",
+            "Frames with a wrong checksum",
+            c.damaged_frames,
+        ),
+        (
+            "whimbrel_gnrs_frames_malformed",
+            "Frames that are malformed, of another version, or not for a server",
+            c.malformed_frames,
+        ),
+        (
+            "whimbrel_gnrs_frames_from_unknown_ports",
+            "Frames from a port that is not up",
+            c.frames_from_unknown_ports,
+        ),
+        ("whimbrel_gnrs_lookups", "Lookups", c.lookups),
+        (
+            "whimbrel_gnrs_lookups_not_found",
+            "Lookups of names without a record",
+            c.not_found,
+        ),
+        (
+            "whimbrel_gnrs_updates_stored",
+            "Updates stored",
+            c.updates_stored,
+        ),
+        (
+            "whimbrel_gnrs_updates_unchanged",
+            "Updates that were stored already",
+            c.updates_unchanged,
+        ),
+        ("whimbrel_gnrs_commits", "Transactions", c.commits),
+        (
+            "whimbrel_gnrs_records_forgotten",
+            "Records removed after they had expired",
+            c.records_forgotten,
+        ),
+        (
+            "whimbrel_gnrs_pushes",
+            "Pushes sent, retransmissions included",
+            c.pushes,
+        ),
+        (
+            "whimbrel_gnrs_pushes_repeated",
+            "Retransmissions of pushes",
+            c.pushes_repeated,
+        ),
+        (
+            "whimbrel_gnrs_pushes_given_up",
+            "Pushes abandoned after the last retransmission",
+            c.pushes_given_up,
+        ),
+        (
+            "whimbrel_gnrs_leases_ended",
+            "Watches whose lease expired",
+            c.leases_ended,
+        ),
+        (
+            "whimbrel_gnrs_answers_dropped",
+            "Answers dropped because the client's queue was full",
+            c.answers_dropped,
+        ),
+    ];
+    encode_counts(families, &counts)?;
+    let refused: Vec<(String, u64)> = c
+        .refused
+        .iter()
+        .map(|(code, count)| (format!("{code:?}"), *count))
+        .collect();
+    families.counters(
+        "whimbrel_gnrs_refusals",
+        "Requests refused",
+        refused
+            .iter()
+            .map(|(code, count)| (vec![("code", code.as_str())], *count)),
+    )?;
+    let levels: [Level; 5] = [
+        (
+            "whimbrel_gnrs_records",
+            "Stored records",
+            server.records as f64,
+        ),
+        (
+            "whimbrel_gnrs_record_bytes",
+            "Memory of the stored records",
+            server.record_bytes as f64,
+        ),
+        (
+            "whimbrel_gnrs_clients",
+            "Clients, such as routers",
+            server.clients as f64,
+        ),
+        (
+            "whimbrel_gnrs_watches",
+            "Names that clients watch",
+            server.watches as f64,
+        ),
+        (
+            "whimbrel_gnrs_store_up",
+            "1 while the store can write",
+            flag(server.store_works),
+        ),
+    ];
+    encode_levels(families, &levels)
+}
+
+/// One link's labels. The port's number tells apart callers of one listener.
+struct Ends {
+    port: String,
+    neighbour: String,
+}
+
+fn encode_links(families: &mut Families<'_, '_>, links: &[LinkStatus]) -> Result<(), Error> {
+    let ends: Vec<Ends> = links
+        .iter()
+        .map(|link| Ends {
+            port: link.port.to_string(),
+            neighbour: link
+                .neighbour
+                .map_or(String::new(), |name| name.to_string()),
+        })
+        .collect();
+    let each = || {
+        links.iter().zip(&ends).map(|(link, ends)| {
+            let labels: Labels<'_> = vec![
+                ("port", ends.port.as_str()),
+                ("link", link.label.as_str()),
+                ("peer", link.peer.as_str()),
+                ("neighbour", ends.neighbour.as_str()),
+            ];
+            (labels, link)
+        })
+    };
+    type Count = fn(&HopStats) -> u64;
+    let counts: [(&str, &str, Count); 16] = [
+        ("whimbrel_link_sent_frames", "Frames sent", |h| {
+            h.frames_sent
+        }),
+        ("whimbrel_link_sent_bytes", "Bytes of frames sent", |h| {
+            h.bytes_sent
+        }),
+        ("whimbrel_link_received_frames", "Frames accepted", |h| {
+            h.frames_received
+        }),
+        (
+            "whimbrel_link_received_bytes",
+            "Bytes of frames accepted",
+            |h| h.bytes_received,
+        ),
+        (
+            "whimbrel_link_sent_data_frames",
+            "DATA frames sent, resent ones included",
+            |h| h.data_sent,
+        ),
+        (
+            "whimbrel_link_resent_data_frames",
+            "DATA frames found missing and sent again",
+            |h| h.data_resent,
+        ),
+        (
+            "whimbrel_link_spurious_resends",
+            "Resends that proved unnecessary",
+            |h| h.spurious_resends,
+        ),
+        (
+            "whimbrel_link_delivered_chunks",
+            "Chunks that the neighbour acknowledged",
+            |h| h.chunks_delivered,
+        ),
+        (
+            "whimbrel_link_delivered_chunk_bytes",
+            "Bytes of chunks that the neighbour acknowledged",
+            |h| h.chunk_bytes_delivered,
+        ),
+        (
+            "whimbrel_link_received_chunks",
+            "Chunks that came whole",
+            |h| h.chunks_received,
+        ),
+        (
+            "whimbrel_link_received_chunk_bytes",
+            "Bytes of chunks that came whole",
+            |h| h.chunk_bytes_received,
+        ),
+        (
+            "whimbrel_link_refusals_sent",
+            "Chunks refused here for want of room",
+            |h| h.refusals_sent,
+        ),
+        (
+            "whimbrel_link_refusals_received",
+            "Chunks that the neighbour refused for want of room",
+            |h| h.refusals_received,
+        ),
+        (
+            "whimbrel_link_timeouts",
+            "Retransmission time-outs that expired",
+            |h| h.timeouts,
+        ),
+        ("whimbrel_link_sessions", "Sessions established", |h| {
+            h.sessions
+        }),
+        (
+            "whimbrel_link_outages",
+            "Times that the neighbour became unresponsive",
+            |h| h.outages,
+        ),
+    ];
+    for (name, help, count) in counts {
+        let members = each().map(|(labels, link)| (labels, count(&link.hop)));
+        families.counters(name, help, members)?;
+    }
+    let drops = each().flat_map(|(labels, link)| {
+        by_reason(&link.hop)
+            .into_iter()
+            .map(move |(reason, count)| {
+                let mut labels = labels.clone();
+                labels.push(("reason", reason));
+                (labels, count)
+            })
+    });
+    families.counters("whimbrel_link_drops", "Frames that the hop dropped", drops)?;
+    type Level = fn(&LinkStatus) -> f64;
+    let seconds = |time: Option<Duration>| time.unwrap_or_default().as_secs_f64();
+    let levels: [(&str, &str, Level); 8] = [
+        (
+            "whimbrel_link_up",
+            "1 while the neighbour is responsive",
+            |l| flag(l.up),
+        ),
+        (
+            "whimbrel_link_waiting_chunks",
+            "Chunks queued for the hop",
+            |l| l.chunks_waiting as f64,
+        ),
+        (
+            "whimbrel_link_flight_chunks",
+            "Chunks under way to the neighbour",
+            |l| l.hop.chunks_in_flight as f64,
+        ),
+        (
+            "whimbrel_link_flight_bytes",
+            "Bytes under way to the neighbour",
+            |l| l.hop.inflight as f64,
+        ),
+        (
+            "whimbrel_link_window_packets",
+            "Packets that the neighbour lets be outstanding",
+            |l| f64::from(l.hop.window),
+        ),
+        (
+            "whimbrel_link_loss_ratio",
+            "Share of DATA bytes that do not arrive, smoothed",
+            |l| l.hop.loss,
+        ),
+        (
+            "whimbrel_link_rate_bits_per_second",
+            "Estimated rate of the path; 0 before the first estimate",
+            |l| l.hop.bandwidth as f64,
+        ),
+        (
+            "whimbrel_link_largest_frame_bytes",
+            "Largest frame that is sent; 0 before there is a session",
+            |l| l.hop.largest_frame as f64,
+        ),
+    ];
+    for (name, help, level) in levels {
+        let members = each().map(|(labels, link)| (labels, level(link)));
+        families.gauges(name, help, members)?;
+    }
+    families.gauges(
+        "whimbrel_link_rtt_seconds",
+        "Smoothed round trip of the hop; 0 if unknown",
+        each().map(|(labels, link)| (labels, seconds(link.hop.rtt))),
+    )
+}
+
+fn by_reason(hop: &HopStats) -> [(&'static str, u64); 10] {
+    let drops = &hop.drops;
+    [
+        ("malformed", drops.malformed),
+        ("corrupt", drops.corrupt),
+        ("wrong-session", drops.wrong_session),
+        ("hello-limited", drops.hello_limited),
+        ("finished", drops.finished),
+        ("stale", drops.stale),
+        ("no-room", drops.no_room),
+        ("inconsistent", drops.inconsistent),
+        ("false-ack", drops.false_ack),
+        ("late-ack", drops.late_ack),
+    ]
+}
+
+fn encode_sockets(
+    families: &mut Families<'_, '_>,
+    sockets: &TransportCounters,
+) -> Result<(), Error> {
+    let counts: [Count; 7] = [
+        (
+            "whimbrel_sockets_strangers",
+            "Datagrams from no neighbour, where nobody listens",
+            sockets.strangers,
+        ),
+        (
+            "whimbrel_sockets_callers_accepted",
+            "Callers and local programs that came in",
+            sockets.accepted,
+        ),
+        (
+            "whimbrel_sockets_callers_expired",
+            "Callers closed for their silence",
+            sockets.expired,
+        ),
+        (
+            "whimbrel_sockets_callers_evicted",
+            "Callers closed to make room for new ones",
+            sockets.evicted,
+        ),
+        (
+            "whimbrel_sockets_callers_refused",
+            "Callers refused because there were too many",
+            sockets.refused,
+        ),
+        (
+            "whimbrel_sockets_receive_errors",
+            "Errors while receiving, and errors that arrived by ICMP",
+            sockets.receive_errors,
+        ),
+        (
+            "whimbrel_sockets_would_block",
+            "Sends that the kernel could not take at once",
+            sockets.would_block,
+        ),
+    ];
+    encode_counts(families, &counts)
+}

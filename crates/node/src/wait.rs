@@ -1,0 +1,540 @@
+//! Why somebody waits: one type for all commands, made from what a host reports of itself, and one
+//! form of it for people.
+
+use core::fmt;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use whimbrel_core::Guid;
+use whimbrel_core::units::format_duration;
+use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
+
+/// Interval of the questions to a host while somebody waits.
+const ASK_INTERVAL: Duration = Duration::from_secs(1);
+/// The number of those questions; programs count their own from 0.
+const QUESTION: u32 = u32::MAX;
+/// A wait that is shorter is none: requests take a round trip, and chunks come one by one.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// A neighbour's GUID is cut to so many digits in a line.
+const SHORT_GUID: usize = 8;
+
+/// Why somebody waits.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(tag = "why", rename_all = "kebab-case")]
+pub enum Wait {
+    /// The host daemon has ended.
+    NoHost,
+    /// No router, or no host that is asked directly, responds.
+    NotConnected {
+        /// What was tried.
+        to: Vec<Tried>,
+        /// Seconds since one of them was last heard, or since the start.
+        for_s: u64,
+    },
+    /// A router, or the name service behind it, does not accept records by this host's clock.
+    ClockRefused {
+        /// Milliseconds by which the router's clock is ahead; negative if it is behind.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        router_ahead_ms: Option<i64>,
+    },
+    /// The router reaches no name server.
+    NameServerSilent,
+    /// A router keeps the request: nobody who has the content can be reached.
+    ProviderAway {
+        /// The router.
+        kept_by: Guid,
+        /// Seconds since it first said so.
+        for_s: u64,
+    },
+    /// A path drops large packets without notice; smaller ones are tried.
+    Mtu {
+        /// The neighbour's address.
+        peer: String,
+        /// Bytes of the largest frame that is sent now.
+        largest_frame: u64,
+    },
+    /// Asked for, and nothing has come yet.
+    NoAnswer {
+        /// Whom: the neighbours that respond.
+        asked: Vec<String>,
+        /// Seconds since it was asked.
+        for_s: u64,
+    },
+    /// Some of it has come, and then nothing more.
+    Stalled {
+        /// Seconds since the last chunk.
+        for_s: u64,
+    },
+}
+
+/// A neighbour that does not respond.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Tried {
+    /// Its address, or its name.
+    pub peer: String,
+    /// True if its machine answers that no program receives there.
+    pub refused: bool,
+}
+
+impl Wait {
+    /// True if both are the same reason, be it at different times.
+    pub fn is_same_reason(&self, other: &Wait) -> bool {
+        match (self, other) {
+            (Wait::NotConnected { to: one, .. }, Wait::NotConnected { to: two, .. }) => one == two,
+            (Wait::Mtu { peer: one, .. }, Wait::Mtu { peer: two, .. }) => one == two,
+            (one, two) => core::mem::discriminant(one) == core::mem::discriminant(two),
+        }
+    }
+}
+
+impl fmt::Display for Tried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let answer = if self.refused {
+            "Connection refused"
+        } else {
+            "no answer"
+        };
+        write!(f, "{}: {answer}", self.peer)
+    }
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = |s: &u64| format_duration(Duration::from_secs(*s));
+        match self {
+            Wait::NoHost => f.write_str("the host daemon has ended"),
+            Wait::NotConnected { to, .. } if to.is_empty() => {
+                f.write_str("not connected: the host has no link")
+            }
+            Wait::NotConnected { to, for_s } => {
+                let to: Vec<String> = to.iter().map(Tried::to_string).collect();
+                write!(
+                    f,
+                    "not connected for {} ({})",
+                    seconds(for_s),
+                    to.join("; ")
+                )
+            }
+            Wait::ClockRefused {
+                router_ahead_ms: Some(ahead),
+            } => {
+                let (by, direction) = (
+                    *ahead as f64 / 1e3,
+                    if *ahead < 0 { "ahead of" } else { "behind" },
+                );
+                write!(
+                    f,
+                    "clock refused: this machine's is {:.0} s {direction} the router's",
+                    by.abs()
+                )
+            }
+            Wait::ClockRefused {
+                router_ahead_ms: None,
+            } => f.write_str("clock refused: the router's and its name server's differ"),
+            Wait::NameServerSilent => f.write_str("the router's name server is silent"),
+            Wait::ProviderAway { kept_by, for_s } => {
+                let router = kept_by.to_string();
+                let router = router.get(..SHORT_GUID).unwrap_or(&router);
+                write!(
+                    f,
+                    "provider away for {}; router {router} keeps the request",
+                    seconds(for_s)
+                )
+            }
+            Wait::Mtu {
+                peer,
+                largest_frame,
+            } => write!(
+                f,
+                "large packets to {peer} vanish (MTU); trying {largest_frame} bytes"
+            ),
+            Wait::NoAnswer { asked, for_s } => {
+                write!(
+                    f,
+                    "asked {}, no answer for {}",
+                    asked.join(", "),
+                    seconds(for_s)
+                )
+            }
+            Wait::Stalled { for_s } => write!(f, "no data for {}", seconds(for_s)),
+        }
+    }
+}
+
+/// What this module reads of a host's report (`HostStatus` of `mobilityfirst`).
+#[derive(Debug, Deserialize)]
+struct Report {
+    binding: Option<String>,
+    clock: Option<Clock>,
+    #[serde(default)]
+    transfers: Vec<TransferReport>,
+    links: Vec<LinkReport>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Clock {
+    router_ahead_ms: i64,
+}
+
+#[derive(Debug, Deserialize)]
+struct TransferReport {
+    content: Guid,
+    state: String,
+    idle_s: f64,
+    kept_by: Option<Guid>,
+    kept_s: Option<f64>,
+}
+
+#[derive(Debug, Deserialize)]
+struct LinkReport {
+    peer: String,
+    caller: bool,
+    up: bool,
+    silent_s: f64,
+    refused: bool,
+    hop: HopReport,
+}
+
+#[derive(Debug, Deserialize)]
+struct HopReport {
+    largest_frame: u64,
+    mtu_falls: u64,
+}
+
+impl Report {
+    fn uplinks(&self) -> impl Iterator<Item = &LinkReport> {
+        self.links.iter().filter(|link| !link.caller)
+    }
+
+    fn mtu_falls(&self) -> u64 {
+        self.uplinks().map(|link| link.hop.mtu_falls).sum()
+    }
+
+    /// Why a host with these links gets nothing done, whatever it is.
+    fn of_host(&self) -> Option<Wait> {
+        if !self.uplinks().any(|link| link.up) {
+            let silent = self.uplinks().map(|link| link.silent_s);
+            let to = self.uplinks().map(|link| Tried {
+                peer: link.peer.clone(),
+                refused: link.refused,
+            });
+            return Some(Wait::NotConnected {
+                to: to.collect(),
+                for_s: silent.reduce(f64::min).unwrap_or_default() as u64,
+            });
+        }
+        match self.binding.as_deref() {
+            Some("clock") => Some(Wait::ClockRefused {
+                router_ahead_ms: self.clock.as_ref().map(|clock| clock.router_ahead_ms),
+            }),
+            Some("unreachable") => Some(Wait::NameServerSilent),
+            _ => None,
+        }
+    }
+
+    /// Why a transfer waits that has begun, or has not.
+    fn of_transfer(&self, transfer: &TransferReport, mtu_falls: u64) -> Wait {
+        if let Some(wait @ Wait::NotConnected { .. }) = self.of_host() {
+            return wait;
+        }
+        if let Some(kept_by) = transfer.kept_by
+            && self.of_host().is_none()
+        {
+            let for_s = transfer.kept_s.unwrap_or_default() as u64;
+            return Wait::ProviderAway { kept_by, for_s };
+        }
+        if let Some(wait) = self.of_host() {
+            return wait;
+        }
+        let for_s = transfer.idle_s as u64;
+        if self.mtu_falls() > mtu_falls
+            && let Some(link) = self
+                .uplinks()
+                .filter(|link| link.up)
+                .max_by_key(|link| link.hop.mtu_falls)
+        {
+            return Wait::Mtu {
+                peer: link.peer.clone(),
+                largest_frame: link.hop.largest_frame,
+            };
+        }
+        if transfer.state == "requested" {
+            return self.no_answer(for_s);
+        }
+        Wait::Stalled { for_s }
+    }
+
+    fn no_answer(&self, for_s: u64) -> Wait {
+        let asked = self.uplinks().filter(|link| link.up);
+        Wait::NoAnswer {
+            asked: asked.map(|link| link.peer.clone()).collect(),
+            for_s,
+        }
+    }
+}
+
+/// The reasons in a host's report: of the host itself, or of each transfer that waits.
+pub fn waits_in(report: &str) -> Vec<(Option<Guid>, Wait)> {
+    let Ok(report) = serde_json::from_str::<Report>(report) else {
+        return Vec::new();
+    };
+    if report.transfers.is_empty() {
+        let wait = report
+            .of_host()
+            .filter(|_| report.uplinks().next().is_some());
+        return wait.map(|wait| (None, wait)).into_iter().collect();
+    }
+    let waiting = report
+        .transfers
+        .iter()
+        .filter(|transfer| transfer.idle_s >= PATIENCE.as_secs_f64());
+    waiting
+        .map(|transfer| {
+            let wait = report.of_transfer(transfer, report.mtu_falls());
+            (Some(transfer.content), wait)
+        })
+        .collect()
+}
+
+/// Finds out why a program waits, by questions to its host.
+#[derive(Debug)]
+pub struct Watch {
+    subject: Subject,
+    since: Instant,
+    asked: Option<Instant>,
+    // Black holes for large packets that were known when something last came.
+    mtu_falls: Option<u64>,
+    wait: Option<Wait>,
+    inbound: usize,
+}
+
+/// What is waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Subject {
+    /// An answer or a content from others.
+    Answer,
+    /// The host's own connection: others shall find what it has.
+    Host,
+}
+
+impl Watch {
+    /// For something that is waited for from now on.
+    pub fn new(subject: Subject) -> Watch {
+        Watch {
+            subject,
+            since: Instant::now(),
+            asked: None,
+            mtu_falls: None,
+            wait: None,
+            inbound: 0,
+        }
+    }
+
+    /// What was waited for goes on.
+    pub fn progressed(&mut self) {
+        self.since = Instant::now();
+        self.wait = None;
+        self.mtu_falls = None;
+    }
+
+    /// The host daemon has ended, or is asked anew once it is back.
+    pub fn host_gone(&mut self, gone: bool) {
+        self.wait = gone.then_some(Wait::NoHost);
+        self.asked = None;
+    }
+
+    /// The question to send to the host now, if there is one.
+    pub fn question(&mut self) -> Option<LocalRequest> {
+        let is_due = self.asked.is_none_or(|at| at.elapsed() >= ASK_INTERVAL);
+        if !is_due || self.subject == Subject::Answer && self.since.elapsed() < PATIENCE {
+            return None;
+        }
+        self.asked = Some(Instant::now());
+        Some(LocalRequest::Status { request: QUESTION })
+    }
+
+    /// Reads the host's answer. False if the event is none. `is_ours` tells which of its transfers
+    /// are this program's.
+    pub fn note(&mut self, event: &LocalEvent, is_ours: &dyn Fn(&Guid) -> bool) -> bool {
+        let LocalEvent::Status {
+            request: QUESTION,
+            json,
+        } = event
+        else {
+            return false;
+        };
+        if let Ok(report) = serde_json::from_str::<Report>(json) {
+            self.read(&report, is_ours);
+        }
+        true
+    }
+
+    fn read(&mut self, report: &Report, is_ours: &dyn Fn(&Guid) -> bool) {
+        let inbound = report.links.iter().filter(|link| link.caller && link.up);
+        self.inbound = inbound.count();
+        if self.subject == Subject::Host {
+            self.wait = report
+                .of_host()
+                .filter(|_| report.uplinks().next().is_some());
+            return;
+        }
+        let falls = *self.mtu_falls.get_or_insert(report.mtu_falls());
+        // Files of a folder wait for the same thing; the one that came last says it best.
+        let newest = report
+            .transfers
+            .iter()
+            .filter(|transfer| is_ours(&transfer.content))
+            .min_by(|a, b| a.idle_s.total_cmp(&b.idle_s));
+        let waits = self.since.elapsed() >= PATIENCE;
+        self.wait = match newest {
+            Some(transfer) if waits => Some(report.of_transfer(transfer, falls)),
+            None if waits => report.of_host().or_else(|| {
+                let for_s = self.since.elapsed().as_secs();
+                Some(report.no_answer(for_s))
+            }),
+            _ => None,
+        };
+    }
+
+    /// Why the program waits, as far as it is known.
+    pub fn wait(&self) -> Option<&Wait> {
+        self.wait.as_ref()
+    }
+
+    /// Hosts that are connected to this one's listener, at the last answer.
+    pub fn inbound(&self) -> usize {
+        self.inbound
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn link(up: bool, refused: bool) -> Value {
+        json!({
+            "peer": "192.0.2.7:4711", "caller": false, "up": up, "silent_s": 7.5, "refused": refused,
+            "hop": { "largest_frame": 1452, "mtu_falls": 0 },
+        })
+    }
+
+    fn transfer(state: &str, kept: bool) -> Value {
+        let mut transfer = json!({ "content": Guid([7; 32]), "state": state, "idle_s": 41.2 });
+        if kept {
+            transfer["kept_by"] = json!(Guid([0xab; 32]));
+            transfer["kept_s"] = json!(12.9);
+        }
+        transfer
+    }
+
+    fn text(binding: Option<&str>, links: Value, transfers: Value) -> String {
+        let report = json!({
+            "binding": binding, "clock": { "router_ahead_ms": -3_600_400, "adopted": true },
+            "links": links, "transfers": transfers, "uptime_s": 3,
+        });
+        let waits = waits_in(&report.to_string());
+        waits
+            .first()
+            .map_or(String::new(), |(_, wait)| wait.to_string())
+    }
+
+    #[test]
+    fn each_reason_has_a_line_that_says_what_where_and_for_how_long() {
+        let (up, requested) = (
+            json!([link(true, false)]),
+            json!([transfer("requested", false)]),
+        );
+        let cases = [
+            (
+                None,
+                json!([link(false, true)]),
+                requested.clone(),
+                "not connected for 7 s (192.0.2.7:4711: Connection refused)",
+            ),
+            (
+                None,
+                json!([link(false, false)]),
+                json!([]),
+                "not connected for 7 s (192.0.2.7:4711: no answer)",
+            ),
+            (
+                Some("clock"),
+                up.clone(),
+                json!([]),
+                "clock refused: this machine's is 3600 s ahead of the router's",
+            ),
+            (
+                Some("unreachable"),
+                up.clone(),
+                requested.clone(),
+                "the router's name server is silent",
+            ),
+            (
+                Some("registered"),
+                up.clone(),
+                json!([transfer("requested", true)]),
+                "provider away for 12 s; router abababab keeps the request",
+            ),
+            (
+                Some("registered"),
+                up.clone(),
+                requested,
+                "asked 192.0.2.7:4711, no answer for 41 s",
+            ),
+            (
+                Some("registered"),
+                up.clone(),
+                json!([transfer("stalled", false)]),
+                "no data for 41 s",
+            ),
+            (Some("registered"), up, json!([]), ""),
+        ];
+        for (binding, links, transfers, line) in cases {
+            assert_eq!(text(binding, links, transfers), line);
+        }
+    }
+
+    #[test]
+    fn large_packets_that_vanish_while_something_is_waited_for_are_the_reason() {
+        let report = |falls: u64| -> Report {
+            let mut link = link(true, false);
+            link["hop"]["mtu_falls"] = json!(falls);
+            let report = json!({ "links": [link], "transfers": [transfer("stalled", false)] });
+            serde_json::from_value(report).unwrap()
+        };
+        let mut watch = Watch::new(Subject::Answer);
+        watch.since -= PATIENCE;
+        watch.read(&report(2), &|_| true);
+        assert_eq!(watch.wait(), Some(&Wait::Stalled { for_s: 41 }));
+        watch.read(&report(3), &|_| true);
+        assert!(matches!(
+            watch.wait(),
+            Some(Wait::Mtu {
+                largest_frame: 1452,
+                ..
+            })
+        ));
+    }
+
+    #[test]
+    fn only_another_reason_counts_as_a_change() {
+        let one = Wait::Stalled { for_s: 3 };
+        assert!(one.is_same_reason(&Wait::Stalled { for_s: 4 }));
+        let refused = |refused| Wait::NotConnected {
+            to: vec![Tried {
+                peer: "a".into(),
+                refused,
+            }],
+            for_s: 1,
+        };
+        assert!(refused(true).is_same_reason(&refused(true)));
+        assert!(!refused(true).is_same_reason(&refused(false)));
+    }
+
+    #[test]
+    fn a_report_that_is_none_gives_no_reason() {
+        assert!(waits_in("{}").is_empty());
+        assert!(waits_in("nonsense").is_empty());
+    }
+}
