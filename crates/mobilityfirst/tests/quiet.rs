@@ -235,6 +235,6 @@ fn chunks_are_as_large_as_a_slow_link_carries_in_about_a_second() {
     };
     assert_eq!(sizes(64_000, 100_000_000), [14]);
     assert_eq!(sizes(100_000_000, 64_000), [14]);
-    assert_eq!(sizes(100_000_000, 256_000), [15]);
+    assert_eq!(sizes(100_000_000, 128_000), [14]);
     assert_eq!(sizes(100_000_000, 100_000_000), [20]);
 }

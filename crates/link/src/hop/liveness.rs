@@ -30,6 +30,19 @@ const LONGEST_GAP: Duration = Duration::from_secs(2);
 /// seconds.
 const FIRST_PATIENCE: Duration = Duration::from_secs(3);
 
+/// The state of the sending half.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sending {
+    /// Timeouts in a row that have expired.
+    pub(super) attempts: u32,
+    /// The smoothed round trip.
+    pub(super) rtt: Option<Duration>,
+    /// The shortest interval of questions that the link's rate allows.
+    pub(super) rarest: Duration,
+    /// True if a chunk waits or is on its way.
+    pub(super) waiting: bool,
+}
+
 /// What is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
@@ -89,19 +102,20 @@ impl Liveness {
         self.data_at = now;
     }
 
-    /// `attempts` time-outs in a row have expired; `rtt` is the smoothed round trip; `rarest`
-    /// is how often it may be asked at most; `expecting` if a chunk of the neighbour's is half
-    /// received; `waiting` if one is to be sent.
+    /// Returns what is due. `expecting` is true if a chunk of the neighbour's is half received.
     pub(super) fn handle_timeout(
         &mut self,
         now: Time,
         config: &HopConfig,
-        attempts: u32,
-        rtt: Option<Duration>,
-        rarest: Duration,
+        sending: &Sending,
         expecting: bool,
-        waiting: bool,
     ) -> Option<Due> {
+        let Sending {
+            attempts,
+            rtt,
+            rarest,
+            waiting,
+        } = *sending;
         let idle_probe = self.next_idle_probe(config, rarest, expecting);
         match &mut self.state {
             State::Responsive => {

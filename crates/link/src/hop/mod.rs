@@ -45,7 +45,7 @@ pub use stats::{HopDrops, HopStats};
 
 use crate::path_mtu;
 use feedback::Disbelief;
-use liveness::{Due, Liveness};
+use liveness::{Due, Liveness, Sending};
 use outbound::Parcel;
 use receiver::Receiver;
 use sender::Sender;
@@ -236,16 +236,17 @@ impl Hop {
             return;
         }
         self.sender.handle_timeout(now, &mut self.stats);
-        let (attempts, rtt) = (self.sender.attempts(), self.sender.smoothed_rtt());
-        match self.liveness.handle_timeout(
-            now,
-            &self.config,
-            attempts,
-            rtt,
-            self.sender.question_interval(),
-            self.receiver.arriving() > 0,
-            self.sender.has_work(),
-        ) {
+        let sending = Sending {
+            attempts: self.sender.attempts(),
+            rtt: self.sender.smoothed_rtt(),
+            rarest: self.sender.question_interval(),
+            waiting: self.sender.has_work(),
+        };
+        let expecting = self.receiver.arriving() > 0;
+        match self
+            .liveness
+            .handle_timeout(now, &self.config, &sending, expecting)
+        {
             Some(Due::Lost) => {
                 self.stats.outages += 1;
                 self.events.push_back(HopEvent::Unresponsive);

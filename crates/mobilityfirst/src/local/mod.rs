@@ -731,9 +731,9 @@ mod tests {
     #[test]
     fn no_frame_says_that_its_chunk_is_verified() {
         let data = Bytes::from_static(b"bytes");
-        let tree = ChunkTree::from_reader(&data[..], ChunkSize::MIN, &mut |_| {}).unwrap();
+        let tree = ChunkTree::from_reader(&data[..], ChunkSize::GROUP, &mut |_| {}).unwrap();
         let verified = Assembly::new(tree.root(), 5).check(&Offer {
-            chunk_size: ChunkSize::MIN,
+            chunk_size: ChunkSize::GROUP,
             index: 0,
             claimed_len: 5,
             data: &data,

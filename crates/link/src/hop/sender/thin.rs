@@ -16,9 +16,9 @@ use crate::hop::wire::encode_mtu_probe;
 
 /// Two probes of so many bytes go back to back; how much later the second one arrives tells what
 /// one of them takes.
-const PAIR_BYTES: usize = 512;
+const PAIR_BYTES: usize = 256;
 /// Two probes that arrive closer together tell nothing: radio links hold packets back for as long.
-/// 400 kbit/s.
+/// 200 kbit/s.
 const SHORTEST_SPREAD: Duration = Duration::from_millis(10);
 /// Probes that are lost are repeated, and a slow pair, which may have been held up, is confirmed
 /// once.
