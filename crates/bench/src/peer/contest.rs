@@ -1,10 +1,14 @@
 //! The sides in turns, and the comparison.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -93,7 +97,7 @@ fn contest(
         file,
         &plan,
     )?;
-    warm_up(&places)?;
+    reserve_memory(&places)?;
     let mut runs: [Vec<Run>; SIDES.len()] = Default::default();
     for round in 0..rounds {
         // A different side begins each time.
@@ -123,10 +127,65 @@ fn contest(
 }
 
 /// Writes as much as a transfer does, so that the first one does not pay for fresh memory.
-fn warm_up(places: &Places<'_>) -> Result<(), BenchError> {
-    let output = places.output();
-    let copied = std::fs::copy(&places.file, &output).and_then(|_| std::fs::remove_file(&output));
-    copied.map_err(BenchError::system(format!("write {}", output.display())))
+fn reserve_memory(places: &Places<'_>) -> Result<(), BenchError> {
+    let reserve = places.reserve();
+    let copied = std::fs::copy(&places.file, &reserve);
+    copied.map_err(BenchError::system(format!("write {}", reserve.display())))?;
+    Ok(())
+}
+
+/// Memory for what arrives, held until the moment that it is needed: a virtual machine returns free
+/// memory to its host within a second, and pays a multiple of the transfer's time to get it back.
+struct Reserve {
+    releasing: Option<JoinHandle<()>>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Reserve {
+    /// Released this far ahead of the transfer, in bytes, and looked at this often.
+    const AHEAD: u64 = 256 << 20;
+    const EVERY: Duration = Duration::from_millis(10);
+
+    fn start(places: &Places<'_>, bytes: u64) -> Reserve {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (folder, served) = (places.programs.folder.to_owned(), places.file.clone());
+        let (reserve, over) = (places.reserve(), Arc::clone(&is_over));
+        let releasing = std::thread::spawn(move || {
+            let Ok(held) = OpenOptions::new().write(true).open(&reserve) else {
+                return;
+            };
+            while !over.load(Ordering::Relaxed) {
+                let arrived = allocated(&folder, &[&served, &reserve]);
+                let _ = held.set_len(bytes.saturating_sub(arrived + Reserve::AHEAD));
+                std::thread::sleep(Reserve::EVERY);
+            }
+            let _ = std::fs::remove_file(&reserve);
+        });
+        Reserve {
+            releasing: Some(releasing),
+            is_over,
+        }
+    }
+}
+
+impl Drop for Reserve {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(releasing) = self.releasing.take() {
+            let _ = releasing.join();
+        }
+    }
+}
+
+/// Bytes that the files of a folder take, but for these.
+fn allocated(folder: &Path, without: &[&Path]) -> u64 {
+    std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|entry| !without.contains(&entry.path().as_path()))
+        .filter_map(|entry| Some(entry.metadata().ok()?.blocks() * 512))
+        .sum()
 }
 
 /// Rate and processor time compared with a peer's.
@@ -199,15 +258,19 @@ fn transfer(places: &Places<'_>, side: Side, bytes: u64) -> Result<Run, BenchErr
     let Ready { mut servers, fetch } = places.start(side)?;
     let prepared = server_times(&servers)?;
     let machine_before = cpu_of_machine()?;
+    let reserve = Reserve::start(places, bytes);
     let took = run_to_end(places, side, fetch)?;
+    drop(reserve);
     let machine = cpu_of_machine()?.saturating_sub(machine_before);
     let served = server_times(&servers)?;
     // Each is waited for as it is dropped, and only then accounted as ended.
     servers.clear();
     let ended = cpu_of_ended_children()?.saturating_sub(ended_before);
     compare(&places.file, &places.output(), side)?;
-    // The next round writes a new one.
-    let _ = std::fs::remove_file(places.output());
+    std::fs::rename(places.output(), places.reserve()).map_err(BenchError::system(format!(
+        "rename {}",
+        places.output().display()
+    )))?;
 
     let (prepared_all, served_all): (Duration, Duration) =
         (prepared.values().sum(), served.values().sum());

@@ -59,6 +59,11 @@ impl<'a> Places<'a> {
         self.programs.folder.join("arrived")
     }
 
+    /// A file as large as the received one, which holds memory for it between transfers.
+    pub(super) fn reserve(&self) -> PathBuf {
+        self.programs.folder.join("reserve")
+    }
+
     pub(super) fn fetching_host(&self) -> Result<&Namespace, BenchError> {
         Ok(self.topology.host("B")?)
     }
