@@ -45,6 +45,8 @@ const BAD: &[Row] = &[
     (HOST, "[hop]\nchunk_limit = \"0 B\"\n", "hop.chunk_limit", 2, "write 16384"),
     (HOST, "[hop]\nmax_chunks_in_flight = 0\n", "hop.max_chunks_in_flight", 2, "write 1 to 16384"),
     (HOST, "[hop]\npacing = \"0 bit/s\"\n", "hop.pacing", 2, "100 Mbit/s"),
+    (HOST, "[[link]]\nlabel = \"a\"\nremote = \"192.0.2.1:1\"\nmode = \"greedy\"\n", "link[0].mode", 4, "dedicated 20 Mbit/s"),
+    (HOST, "[[link]]\nlabel = \"a\"\nremote = \"192.0.2.1:1\"\nmode = \"dedicated 0 bit/s\"\n", "link[0].mode", 4, "dedicated 20 Mbit/s"),
     (HOST, "[hop]\nmin_timeout = \"0 s\"\n", "hop.min_timeout", 2, "write 1 ms or more"),
     (HOST, "[hop]\nmin_timeout = \"3 s\"\nmax_timeout = \"2 s\"\n", "hop.max_timeout", 3, "min_timeout, 3 s"),
     (HOST, "[hop]\nidle_probe_interval = \"0 s\"\n", "hop.idle_probe_interval", 2, "1 ms or more"),

@@ -19,7 +19,7 @@ use whimbrel_core::{
     Deadline, Guid, LinkState, PortEvent, PortId, PortInfo, PortOrigin, PortRequest, SeededRng,
     Time, TimerQueue, Transmit,
 };
-use whimbrel_link::{Hop, HopConfig, HopStats};
+use whimbrel_link::{Hop, HopConfig, HopStats, Pacing};
 
 use crate::charge::Charge;
 use crate::chunk::{Chunk, Flow};
@@ -181,6 +181,8 @@ pub struct LinkStatus {
 /// All hops of a node.
 pub struct Links {
     template: HopConfig,
+    // Of links that have another than the template, by their numbers.
+    pacing: BTreeMap<u32, Pacing>,
     buffer: Buffer,
     links: BTreeMap<PortId, Link>,
     timers: TimerQueue<PortId>,
@@ -216,6 +218,7 @@ impl Links {
     pub fn new(template: HopConfig, buffer_packets: usize, rng: SeededRng) -> Links {
         Links {
             template,
+            pacing: BTreeMap::new(),
             buffer: Buffer::new(buffer_packets),
             links: BTreeMap::new(),
             timers: TimerQueue::new(),
@@ -237,12 +240,25 @@ impl Links {
         }
     }
 
+    /// The hops of link `number`, those of its callers among them, that come up from now on are
+    /// paced so.
+    pub fn set_pacing(&mut self, number: u32, pacing: Pacing) {
+        self.pacing.insert(number, pacing);
+    }
+
     /// Handles a change of a neighbour's or inbound peer's port.
     pub fn handle_port(&mut self, now: Time, port: PortId, event: &PortEvent) {
         match event {
             PortEvent::Up(info) => {
+                let own = match info.origin {
+                    PortOrigin::Configured(number) | PortOrigin::Accepted(number) => {
+                        self.pacing.get(&number).copied()
+                    }
+                    PortOrigin::Opened(_) | PortOrigin::Local => None,
+                };
                 let config = HopConfig {
                     mtu: info.mtu,
+                    pacing: own.unwrap_or(self.template.pacing),
                     ..self.template.clone()
                 };
                 let rng = SeededRng::new(self.rng.next_word());

@@ -15,7 +15,8 @@ use whimbrel_mobilityfirst::router::{Router, RouterConfig};
 use whimbrel_ndn_packet::Name;
 
 use crate::config::{
-    Config, HostPlan, LinkSection, MobilityFirstPlan, NameServerPlan, Plan, RouterPlan, any_address,
+    Config, HostPlan, LinkMode, LinkSection, MobilityFirstPlan, NameServerPlan, Plan, RouterPlan,
+    any_address,
 };
 use crate::keys::{self, KeyError, random_bytes};
 use crate::local_client::{Events, InnerClient, LocalClient};
@@ -224,10 +225,11 @@ fn router(plan: &MobilityFirstPlan) -> Result<Running, StartError> {
         name_servers: name_servers.clone(),
         proxy: plan.proxy,
     };
-    let node = Node::Router(Box::new(Router::new(
-        router,
-        SeededRng::new(random_number()?),
-    )));
+    let mut router = Router::new(router, SeededRng::new(random_number()?));
+    for (number, mode) in modes(&plan.links) {
+        router.set_pacing(number, mode.into());
+    }
+    let node = Node::Router(Box::new(router));
     let mut event_loop = node_loop(clock, node)?;
     let mut links = BTreeMap::new();
     for (index, (server, number)) in plan.name_servers.iter().zip(name_servers).enumerate() {
@@ -292,7 +294,11 @@ fn host_loop(
         max_transfers: plan.max_transfers,
         ..HostConfig::new(keys, clock.wall_clock())
     };
-    let node = Node::Host(Box::new(Host::new(host, SeededRng::new(random_number()?))));
+    let mut host = Host::new(host, SeededRng::new(random_number()?));
+    for (number, mode) in modes(&plan.links) {
+        host.set_pacing(number, mode.into());
+    }
+    let node = Node::Host(Box::new(host));
     let mut event_loop = node_loop(clock, node)?;
     let mut links = BTreeMap::new();
     open_links(&mut event_loop, &mut links, &plan.links)?;
@@ -469,6 +475,13 @@ fn open_neighbour(
     config.neighbours.push(neighbour);
     links.insert(label, event_loop.add_udp(config)?.local);
     Ok(())
+}
+
+/// The modes that links have of their own, by the links' numbers.
+fn modes(sections: &[LinkSection]) -> impl Iterator<Item = (u32, LinkMode)> + '_ {
+    (0..)
+        .zip(sections)
+        .filter_map(|(number, link)| Some((number, link.mode?)))
 }
 
 /// Opens all links; those with the same bind address share a socket.

@@ -24,8 +24,10 @@ mod outbound;
 mod pacing;
 mod rate;
 mod receiver;
+mod scavenger;
 mod sender;
 mod session;
+mod sharing;
 mod stats;
 #[cfg(test)]
 mod vectors;

@@ -10,6 +10,8 @@ use core::time::Duration;
 use whimbrel_core::Time;
 
 use super::pacing::{bytes_in, span};
+use super::scavenger::Scavenger;
+use super::sharing::{Contest, Verdict, View};
 
 /// Rounds after which a delivery rate no longer counts.
 const RATE_ROUNDS: u32 = 10;
@@ -17,8 +19,10 @@ const RATE_ROUNDS: u32 = 10;
 const PROBE_ROUNDS: u32 = 8;
 /// The time for which the smallest round trip stays valid without being measured again.
 const MIN_RTT_AGE: Duration = Duration::from_secs(10);
-/// A queue that stands for this many rounds, although the sender makes room, is not a queue: the
-/// path has become longer.
+/// The same for a hop that takes only what others leave, and sees nothing else while they send.
+const SCAVENGED_RTT_AGE: Duration = Duration::from_secs(120);
+/// A queue that stands for so many rounds, although the sender makes room, is no queue: the path
+/// has become longer.
 const QUEUE_ROUNDS: u32 = 10;
 /// Pace in start-up, over the estimate. That lags by half a round; BBR's 2.885 (= 2 / ln 2) would
 /// fill a whole further round's buffer before it is noticed.
@@ -27,7 +31,11 @@ const START_UP_GAIN: f64 = 2.4;
 /// a gap that nothing fills. The queue that this builds is noticed, and drained, before it stands
 /// for more than some milliseconds.
 const CRUISE_GAIN: f64 = 1.03;
-/// This many late answers in a row mean a growing queue in start-up; fewer may be jitter.
+/// Pace in a probe for more bandwidth; a round of it builds so much of a round's queue.
+const PROBE_GAIN: f64 = 1.15;
+/// Most rounds in which a queue that was seen drains, and in which one makes way for a probe.
+const DRAIN_ROUNDS: u32 = 4;
+/// So many late answers in a row are a growing queue in start-up; fewer may be jitter.
 const LATE_ANSWERS: u32 = 2;
 /// Smoothed loss at which start-up has filled a queue, provided that it has seen one.
 const OVERFLOW_LOSS: f64 = 0.05;
@@ -67,7 +75,9 @@ enum Phase {
     Drain { rounds: u32 },
     /// Sends at the estimated rate.
     Cruise { rounds: u32 },
-    /// Sends a quarter more for a round, to find new bandwidth.
+    /// A little less, so that a probe finds no queue.
+    Settle { rounds: u32 },
+    /// A round with a little more, to find new bandwidth.
     Probe,
     /// Sends a little less for a round, because of the queue that a probe built.
     ProbeDown,
@@ -86,7 +96,9 @@ pub(super) struct RateModel {
     // Smallest round trip of this round and of the last three.
     round_rtt: Duration,
     queued_rounds: u32,
-    // The number of late answers in a row.
+    // Rounds for a queue that has stood to drain.
+    drains: u32,
+    // Answers in a row that were late.
     late_answers: u32,
     // In start-up: bytes that may be in flight, however little is known of the rate.
     start_window: u64,
@@ -100,6 +112,9 @@ pub(super) struct RateModel {
     forget_rtt: bool,
     // The first round after an outage is sent at half the remembered rate.
     resuming: bool,
+    contest: Contest,
+    // Rules instead of all this where only what others leave is to be taken.
+    scavenger: Option<Scavenger>,
 }
 
 impl RateModel {
@@ -113,6 +128,7 @@ impl RateModel {
             min_rtt_seen: now,
             round_rtt: Duration::MAX,
             queued_rounds: 0,
+            drains: 0,
             late_answers: 0,
             start_window,
             cautious: false,
@@ -121,6 +137,19 @@ impl RateModel {
             grain: Duration::ZERO,
             forget_rtt: false,
             resuming: false,
+            contest: Contest::new(now),
+            scavenger: None,
+        }
+    }
+
+    /// The same for a hop that takes only what others leave.
+    pub(super) fn scavenging(now: Time) -> RateModel {
+        RateModel {
+            phase: Phase::Cruise {
+                rounds: PROBE_ROUNDS,
+            },
+            scavenger: Some(Scavenger::new()),
+            ..RateModel::new(now, 0)
         }
     }
 
@@ -164,6 +193,9 @@ impl RateModel {
     /// Returns the sending rate in bytes per second, or `None` before the first round trip is
     /// known.
     pub(super) fn pace(&self) -> Option<f64> {
+        if let Some(scavenger) = &self.scavenger {
+            return scavenger.pace();
+        }
         let bandwidth = self.bandwidth();
         if self.is_growing() && !self.resuming {
             // The pace is a little above the window per round trip, so that the window limits, and
@@ -180,17 +212,24 @@ impl RateModel {
         if bandwidth <= 0.0 {
             return None;
         }
+        if let Some(pace) = self.contest.pace() {
+            return Some(pace.min(MAX_RATE));
+        }
         let gain = match self.phase {
             _ if self.resuming => 0.5,
             Phase::StartUp => 1.0,
             Phase::Drain { .. } => 0.6,
             Phase::ProbeDown => 0.8,
-            Phase::Probe => 1.25,
-            Phase::Cruise { .. } if self.queued_rounds > 0 => 0.9,
+            Phase::Probe if self.contest.is_blunt() => 1.25,
+            Phase::Probe => PROBE_GAIN,
+            Phase::Settle { .. } => 0.9,
+            Phase::Cruise { .. } if self.drains > 0 => 0.9,
             Phase::Cruise { .. } => CRUISE_GAIN,
             Phase::Refresh { .. } => 1.0,
         };
-        let room = if self.queued_rounds == 0 {
+        let room = if self.contest.is_blunt() {
+            self.contest.loss().min(MAX_LOSS_ROOM)
+        } else if self.queued_rounds == 0 {
             self.loss.min(MAX_LOSS_ROOM)
         } else {
             0.0
@@ -201,15 +240,22 @@ impl RateModel {
     /// Returns the maximum of bytes sent beyond the newest answered CSYN. `feedback` is the number
     /// of bytes between two answers, which a sender needs in addition to the capacity of the path.
     pub(super) fn inflight_cap(&self, feedback: u64) -> u64 {
+        if let Some(scavenger) = &self.scavenger {
+            return scavenger.window() + feedback;
+        }
         let full = self.bandwidth_delay() as f64;
         if self.is_growing() {
             return self.start_window;
         }
+        if let Some(window) = self.contest.cap() {
+            return window + feedback;
+        }
         let share = match self.phase {
             Phase::StartUp | Phase::Drain { .. } => 1.25,
-            Phase::ProbeDown => 1.25,
+            Phase::ProbeDown | Phase::Settle { .. } => 1.25,
             Phase::Probe => 2.0,
             Phase::Cruise { .. } if self.queued_rounds > 0 => 1.0,
+            Phase::Cruise { .. } if self.contest.is_blunt() => 2.0,
             Phase::Cruise { .. } => 1.5,
             Phase::Refresh { .. } => 0.5,
         };
@@ -230,6 +276,10 @@ impl RateModel {
         self.forget_rtt = true;
         self.round_rtt = Duration::MAX;
         self.queued_rounds = 0;
+        self.contest.forget();
+        if let Some(scavenger) = &mut self.scavenger {
+            scavenger.restart();
+        }
         if !matches!(self.phase, Phase::StartUp) {
             self.phase = Phase::Cruise {
                 rounds: PROBE_ROUNDS,
@@ -237,8 +287,12 @@ impl RateModel {
         }
     }
 
-    /// Sets the size of the sender's bursts.
-    pub(super) fn set_burst(&mut self, bytes: u64) {
+    /// The sender's bursts have `bytes`, its largest frame `frame`.
+    pub(super) fn set_burst(&mut self, bytes: u64, frame: usize) {
+        self.contest.set_packet(frame);
+        if let Some(scavenger) = &mut self.scavenger {
+            scavenger.set_packet(frame);
+        }
         self.grain = if self.bandwidth() > 0.0 {
             span(2 * bytes, self.bandwidth() as u64)
         } else {
@@ -294,12 +348,53 @@ impl RateModel {
             self.end_round(now, sample);
         }
         self.leave_phase(now, sample);
+        self.share(now, sample);
+    }
+
+    /// Looks for others in the queue, and lets their contest rule while there are some.
+    fn share(&mut self, now: Time, sample: &Sample) {
+        let Some(base) = self.min_rtt.filter(|_| !self.is_starting()) else {
+            return;
+        };
+        if let Some(scavenger) = &mut self.scavenger {
+            let times = (sample.rtt, base, self.grain);
+            scavenger.sample(times, sample.loss, sample.limited, sample.round_over);
+            return;
+        }
+        let verdict = self.contest.sample(&View {
+            now,
+            rtt: sample.rtt,
+            base,
+            is_empty: !self.is_late(sample.rtt),
+            acked: sample.acked,
+            delivery: sample.delivery,
+            loss: sample.loss,
+            limited: sample.limited,
+            round_over: sample.round_over,
+            queued_rounds: self.queued_rounds,
+            bandwidth: self.bandwidth(),
+        });
+        match verdict {
+            Verdict::None => return,
+            Verdict::Alone => {}
+            Verdict::Longer(rtt) => self.min_rtt = Some(rtt),
+        }
+        self.min_rtt_seen = now;
+        self.queued_rounds = 0;
+        self.phase = Phase::Cruise {
+            rounds: PROBE_ROUNDS,
+        };
     }
 
     fn end_round(&mut self, now: Time, sample: &Sample) {
         self.resuming = false;
-        let queue = self.has_queue();
+        let queue = self.has_queue() && !self.contest.is_blunt();
         self.queued_rounds = if queue { self.queued_rounds + 1 } else { 0 };
+        self.drains = match (queue, self.is_drained()) {
+            (true, _) => DRAIN_ROUNDS,
+            (false, true) => 0,
+            (false, false) => self.drains.saturating_sub(1),
+        };
         self.round_rtt = Duration::MAX;
         // A queue that outlives two rounds shows that the remembered rate is too high, so it ages
         // three times as fast.
@@ -313,7 +408,7 @@ impl RateModel {
             // A sender that gets its chunks as fast as the path carries them is always limited, and
             // each of its bursts overflows the path's queue.
             Phase::StartUp if queue || !sample.limited || overflows => self.judge_growth(queue),
-            Phase::Drain { rounds } | Phase::Cruise { rounds } => {
+            Phase::Drain { rounds } | Phase::Cruise { rounds } | Phase::Settle { rounds } => {
                 *rounds = rounds.saturating_sub(1);
             }
             Phase::Probe => self.phase = Phase::ProbeDown,
@@ -324,9 +419,14 @@ impl RateModel {
             }
             Phase::StartUp | Phase::Refresh { .. } => {}
         }
-        let outdated =
-            now.since(self.min_rtt_seen) >= MIN_RTT_AGE || self.queued_rounds >= QUEUE_ROUNDS;
-        if outdated && !matches!(self.phase, Phase::StartUp) {
+        let age = now.since(self.min_rtt_seen);
+        if self.scavenger.is_some() {
+            // To take the queue of others for the path would be to join them.
+            self.forget_rtt |= age >= SCAVENGED_RTT_AGE;
+            return;
+        }
+        let outdated = age >= MIN_RTT_AGE || self.queued_rounds >= QUEUE_ROUNDS;
+        if outdated && !matches!(self.phase, Phase::StartUp) && !self.contest.is_on() {
             self.begin_refresh(now);
         }
     }
@@ -342,8 +442,19 @@ impl RateModel {
         self.round_rtt != Duration::MAX && self.is_late(self.round_rtt)
     }
 
-    /// Returns true if a round trip of `rtt` shows a queue: it exceeds the smallest one by more than
-    /// the sender's own bursts explain.
+    /// True if the fastest round trip of the round shows next to no queue.
+    fn is_drained(&self) -> bool {
+        self.round_rtt == Duration::MAX || self.is_prompt(self.round_rtt)
+    }
+
+    /// True if a round trip of `rtt` shows next to no queue.
+    fn is_prompt(&self, rtt: Duration) -> bool {
+        self.min_rtt
+            .is_none_or(|least| rtt <= least + (least / 32).max(QUEUE_SLACK / 2).max(self.grain))
+    }
+
+    /// True if a round trip of `rtt` shows a queue: it is longer than the smallest one by more than
+    /// the bursts of the sender itself explain.
     fn is_late(&self, rtt: Duration) -> bool {
         self.min_rtt
             .is_some_and(|least| rtt > least + (least / 8).max(QUEUE_SLACK).max(self.grain))
@@ -386,11 +497,15 @@ impl RateModel {
 
     fn leave_phase(&mut self, now: Time, sample: &Sample) {
         let drained = !self.is_late(sample.rtt);
+        let prompt = self.contest.is_blunt() || self.is_prompt(sample.rtt);
         self.phase = match self.phase {
             Phase::Drain { rounds } if rounds == 0 || drained => Phase::Cruise {
                 rounds: PROBE_ROUNDS,
             },
-            Phase::Cruise { rounds: 0 } if self.queued_rounds == 0 => Phase::Probe,
+            Phase::Cruise { rounds: 0 } if self.drains == 0 => Phase::Settle {
+                rounds: DRAIN_ROUNDS,
+            },
+            Phase::Settle { rounds } if rounds == 0 || prompt => Phase::Probe,
             Phase::ProbeDown if drained => Phase::Cruise {
                 rounds: PROBE_ROUNDS,
             },

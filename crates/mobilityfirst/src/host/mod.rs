@@ -27,6 +27,7 @@ use whimbrel_core::{
     Deadline, Guid, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, SeededRng,
     Time, TimerQueue, Transmit, WallClock,
 };
+use whimbrel_link::Pacing;
 
 use crate::charge::Charge;
 use crate::chunk::{Chunk, Message};
@@ -138,6 +139,12 @@ impl Host {
             left_over: None,
             effects: Effects::default(),
         }
+    }
+
+    /// The hops of link `number` that come up from now on are paced so, not as the configuration of
+    /// all says.
+    pub fn set_pacing(&mut self, number: u32, pacing: Pacing) {
+        self.links.set_pacing(number, pacing);
     }
 
     /// The host's GUID.

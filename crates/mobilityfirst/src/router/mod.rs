@@ -50,6 +50,7 @@ use whimbrel_core::{
     SeededRng, Time, TimerQueue, Transmit, WallClock,
 };
 use whimbrel_gnrs::{Lookup, Record, Resolver, ResolverConfig, ResolverEvent};
+use whimbrel_link::Pacing;
 
 use crate::chunk::{Chunk, Flow, Message};
 use crate::links::{LEASE, LEFT_OVER, LinkEvent, Links, MAX_TURNS, RENEWAL};
@@ -137,6 +138,12 @@ impl Router {
             effects: Effects::default(),
             config,
         }
+    }
+
+    /// The hops of link `number` that come up from now on are paced so, not as the configuration of
+    /// all says.
+    pub fn set_pacing(&mut self, number: u32, pacing: Pacing) {
+        self.links.set_pacing(number, pacing);
     }
 
     /// The router's GUID.

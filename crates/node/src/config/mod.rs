@@ -37,8 +37,8 @@ pub use ndn_plan::NdnPlan;
 pub use plan::{HostPlan, MobilityFirstPlan, NameServerPlan, Plan, RouterPlan};
 pub use sample::sample;
 pub use sections::{
-    Config, GNRS_PORT, GnrsSection, HopSection, HostSection, LinkSection, Pacing, RouteSection,
-    RouterSection, StorageSection,
+    Config, GNRS_PORT, GnrsSection, HopSection, HostSection, LinkMode, LinkSection, Pacing,
+    RouteSection, RouterSection, StorageSection,
 };
 
 /// The key of a section of the MobilityFirst plane that is for a router's other plane as well.

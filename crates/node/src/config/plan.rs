@@ -13,7 +13,8 @@ use whimbrel_mobilityfirst::router::{NextHop, ProxyPolicy, Route};
 
 use super::checks::{ANY, Found, TICK};
 use super::{
-    ConfigError, Draft, HopSection, Kind, LinkSection, NdnPlan, Pacing, StorageSection, Via,
+    ConfigError, Draft, HopSection, Kind, LinkMode, LinkSection, NdnPlan, Pacing, StorageSection,
+    Via,
 };
 use crate::place::Places;
 
@@ -443,6 +444,16 @@ fn check_links(found: &mut Found<'_>, links: &[LinkSection]) {
             found.add(
                 key("label"),
                 format!("\"{label}\" is there twice; write another label"),
+            );
+        }
+        if let Some(LinkMode::Dedicated(rate)) = link.mode
+            && rate.0 == 0
+        {
+            found.add(
+                key("mode"),
+                format!(
+                    "\"{label}\" with a dedicated rate of 0 sends nothing; write \"fair\", \"scavenger\" or a rate as \"dedicated 20 Mbit/s\""
+                ),
             );
         }
         if link.remote.is_none() && !link.listen {

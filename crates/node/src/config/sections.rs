@@ -218,6 +218,11 @@ pub struct LinkSection {
     /// Largest IP packet, in bytes, if the path's MTU is smaller than the system's routes say.
     #[serde(default = "ethernet_mtu")]
     pub mtu: usize,
+    /// How it shares its path: "fair" (a share as a TCP's), "scavenger" (what others leave), or
+    /// "dedicated" and a rate that is sent whatever others do. Default: as `hop.pacing` says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", example = &"dedicated 20 Mbit/s")]
+    pub mode: Option<LinkMode>,
 }
 
 fn max_callers() -> usize {
@@ -238,6 +243,54 @@ impl LinkSection {
             listen: false,
             max_callers: max_callers(),
             mtu: ethernet_mtu(),
+            mode: None,
+        }
+    }
+}
+
+/// `[[link]] mode`
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
+pub enum LinkMode {
+    /// A share as one flow of TCP would have.
+    Fair,
+    /// What others leave.
+    Scavenger,
+    /// This rate, whatever others do.
+    Dedicated(Rate),
+}
+
+impl TryFrom<String> for LinkMode {
+    type Error = String;
+    fn try_from(text: String) -> Result<LinkMode, String> {
+        let dedicated = || text.strip_prefix("dedicated ")?.trim().parse().ok();
+        match text.as_str() {
+            "fair" => Ok(LinkMode::Fair),
+            "scavenger" => Ok(LinkMode::Scavenger),
+            _ => dedicated().map(LinkMode::Dedicated).ok_or_else(|| {
+                format!("'{text}' is no mode of a link; write \"fair\", \"scavenger\" or \"dedicated\" and a rate, as \"dedicated 20 Mbit/s\"")
+            }),
+        }
+    }
+}
+
+impl From<LinkMode> for String {
+    fn from(mode: LinkMode) -> String {
+        match mode {
+            LinkMode::Fair => "fair".to_owned(),
+            LinkMode::Scavenger => "scavenger".to_owned(),
+            LinkMode::Dedicated(rate) => format!("dedicated {rate}"),
+        }
+    }
+}
+
+impl From<LinkMode> for whimbrel_link::Pacing {
+    fn from(mode: LinkMode) -> whimbrel_link::Pacing {
+        match mode {
+            LinkMode::Fair => whimbrel_link::Pacing::Estimate,
+            LinkMode::Scavenger => whimbrel_link::Pacing::Scavenger,
+            LinkMode::Dedicated(rate) => whimbrel_link::Pacing::Fixed(rate.0),
         }
     }
 }

@@ -38,7 +38,7 @@ impl Sender {
         let share = match self.pacing {
             _ if packets <= self.small => free,
             Pacing::Unpaced => 0,
-            Pacing::Estimate | Pacing::Fixed(_) => free / 2,
+            Pacing::Estimate | Pacing::Scavenger | Pacing::Fixed(_) => free / 2,
         };
         u32::from(packets) <= share
     }

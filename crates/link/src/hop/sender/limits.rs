@@ -71,7 +71,7 @@ impl Sender {
     }
 
     pub(super) fn inflight_cap(&self) -> u64 {
-        if self.pacing != Pacing::Estimate {
+        if !matches!(self.pacing, Pacing::Estimate | Pacing::Scavenger) {
             return u64::MAX;
         }
         let frame = self.limits.frame as u64;
@@ -110,7 +110,7 @@ impl Sender {
     /// Returns the bytes that the path carries in a little more than a round trip, as far as known.
     pub(super) fn flight(&self) -> usize {
         let bytes = match self.pacing {
-            Pacing::Estimate => self.inflight_cap(),
+            Pacing::Estimate | Pacing::Scavenger => self.inflight_cap(),
             Pacing::Unpaced | Pacing::Fixed(_) => 2 * self.model.bandwidth_delay(),
         };
         usize::try_from(bytes.min(MOST_AHEAD as u64)).unwrap_or(MOST_AHEAD)
@@ -136,10 +136,12 @@ impl Sender {
             (Pacing::Unpaced, _) => 0,
             (Pacing::Fixed(bits), _) => (bits / 8).max(1),
             (Pacing::Estimate, Some(rate)) => (rate as u64).max(self.slowest_pace()),
+            (Pacing::Scavenger, Some(rate)) => (rate as u64).max(self.slowest_pace() / 4),
+            (Pacing::Scavenger, None) => self.slowest_pace(),
             (Pacing::Estimate, None) => 0,
         };
         self.pacer.set_rate(rate, frame);
         self.model
-            .set_burst(self.pacer.burst_bytes() + frame as u64);
+            .set_burst(self.pacer.burst_bytes() + frame as u64, frame);
     }
 }

@@ -93,7 +93,10 @@ impl Sender {
             ask_again: None,
             tails: TimerQueue::new(),
             feedback: Feedback::new(now),
-            model: RateModel::new(now, limits::INITIAL_PACKETS * config.mtu as u64),
+            model: match config.pacing {
+                Pacing::Scavenger => RateModel::scavenging(now),
+                _ => RateModel::new(now, limits::INITIAL_PACKETS * config.mtu as u64),
+            },
             first_rate: FirstRate::default(),
             rtt: RttEstimator::new(
                 config.initial_timeout,

@@ -1,0 +1,101 @@
+//! A hop that takes only what others leave.
+//!
+//! As in LEDBAT (RFC 6817) a window grows while the path has no queue to speak of, and shrinks with
+//! one. What it tolerates is half of what the model of the path calls a queue, so that it gives way
+//! to other hops too, not only to who fills queues.
+
+use core::time::Duration;
+
+/// Part of the round trip that may be queue, and the least that counts as one.
+const TARGET_SHARE: u32 = 16;
+const LEAST_TARGET: Duration = Duration::from_millis(1);
+/// What a round with more queue than that, and with twice as much, leaves of the window.
+const YIELD: (f64, f64) = (0.7, 0.5);
+/// Part of the window by which it grows in a round without a queue.
+const GROWTH: f64 = 1.0 / 16.0;
+/// Packets of the first window, and of the smallest.
+const FIRST: f64 = 4.0;
+const LEAST: f64 = 2.0;
+/// Largest window, bytes.
+const MOST: f64 = 1e12;
+
+#[derive(Clone, Debug)]
+pub(super) struct Scavenger {
+    packet: f64,
+    window: f64,
+    // Doubles each round until there is a queue.
+    starting: bool,
+    rtt: Duration,
+    // Of this round.
+    least: Duration,
+}
+
+impl Scavenger {
+    pub(super) fn new() -> Scavenger {
+        Scavenger {
+            packet: 1_400.0,
+            window: FIRST * 1_400.0,
+            starting: true,
+            rtt: Duration::ZERO,
+            least: Duration::MAX,
+        }
+    }
+
+    pub(super) fn set_packet(&mut self, bytes: usize) {
+        self.packet = bytes.max(1) as f64;
+    }
+
+    /// Most bytes under way.
+    pub(super) fn window(&self) -> u64 {
+        self.window as u64
+    }
+
+    /// Bytes per second.
+    pub(super) fn pace(&self) -> Option<f64> {
+        (!self.rtt.is_zero()).then(|| self.window / self.rtt.as_secs_f64())
+    }
+
+    /// The path is another one, or was away.
+    pub(super) fn restart(&mut self) {
+        self.starting = true;
+        self.window = FIRST * self.packet;
+        self.least = Duration::MAX;
+    }
+
+    /// An answer after `rtt`, on a path that takes `base` without a queue; `grain` of queue are the
+    /// hop's own bursts.
+    pub(super) fn sample(
+        &mut self,
+        (rtt, base, grain): (Duration, Duration, Duration),
+        loss: f64,
+        limited: bool,
+        round_over: bool,
+    ) {
+        self.rtt = if self.rtt.is_zero() {
+            rtt
+        } else {
+            (self.rtt * 7 + rtt) / 8
+        };
+        self.least = self.least.min(rtt);
+        if !round_over {
+            return;
+        }
+        let queue = core::mem::replace(&mut self.least, Duration::MAX).saturating_sub(base);
+        let target = (base / TARGET_SHARE).max(LEAST_TARGET).max(grain);
+        let dropped = loss * self.window >= self.packet / 2.0;
+        if queue >= target || (dropped && queue > target / 2) {
+            self.starting = false;
+            self.window *= match queue >= target * 2 {
+                true => YIELD.1,
+                false => YIELD.0,
+            };
+        } else if !limited {
+            let room = 1.0 - queue.as_secs_f64() / target.as_secs_f64();
+            self.window += match self.starting {
+                true => self.window,
+                false => (self.window * GROWTH * room).max(self.packet / 2.0),
+            };
+        }
+        self.window = self.window.clamp(LEAST * self.packet, MOST);
+    }
+}

@@ -1,0 +1,456 @@
+//! How a hop shares a queue that others fill.
+//!
+//! The model of the path keeps the queue short by making room for it. Somebody who answers only to
+//! losses takes that room at once, so a sender that always makes room is left with what remains.
+//! [`Contest`] notices a queue that stays although this hop withdraws from it, and from then on
+//! holds a window as CUBIC does (RFC 9438): no more than one flow of a kernel's TCP. A trial, a few
+//! round trips with little under way, tells whether there is still somebody: it begins right after
+//! a loss, because others of this kind have seen that one too and withdraw at the same time.
+
+use core::time::Duration;
+
+use whimbrel_core::Time;
+
+/// Rounds that a queue stands, although this hop makes room, before a trial.
+const SUSPICIOUS_ROUNDS: u32 = 5;
+/// What a loss leaves of the window, and the growth after it (RFC 9438 §4.1 and §4.6), packets per
+/// cubic second.
+const BETA: f64 = 0.7;
+const CUBIC: f64 = 0.4;
+/// Packets per round trip by which Reno with that `BETA` grows on average (RFC 9438 §4.3).
+const RENO: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
+/// Part of what is acknowledged by which the window of a contest that is new grows.
+const APPROACH: f64 = 0.25;
+/// Share of what the path holds that is under way in a trial.
+const TRIAL_SHARE: f64 = 0.75;
+/// Time between two trials; each that finds somebody makes it longer.
+const TRIAL_PAUSE: (Duration, Duration) = (Duration::from_secs(4), Duration::from_secs(30));
+/// A trial comes without a loss to begin it after so many pauses.
+const LONGEST_PAUSES: u32 = 3;
+/// How long the window of a contest is remembered.
+const MEMORY: Duration = Duration::from_secs(30);
+/// Smoothed loss at which somebody else does not answer to losses: to answer to them would leave
+/// him everything. And the time until that is tried again.
+const BLUNT_LOSS: f64 = 0.02;
+const BLUNT_TIME: Duration = Duration::from_secs(15);
+/// Round trips that differ by less than this show no queue at all.
+const FLAT: Duration = Duration::from_millis(1);
+/// If the slowest round delivered this share of what the fastest did, nobody else took anything.
+const STEADY: f64 = 0.85;
+/// How much less is left where the queue holds four times what the path does, and so much less for
+/// each time beyond two: a queue that deep keeps everybody waiting.
+const DEEP: (f64, f64) = (2.0, 0.05);
+/// Fewest packets of a window.
+const MIN_WINDOW: f64 = 4.0;
+
+/// What the model of the path knows when an answer arrives.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct View {
+    pub(super) now: Time,
+    pub(super) rtt: Duration,
+    /// Round trip without a queue.
+    pub(super) base: Duration,
+    /// `rtt` is no longer than that, but for what the hop's own bursts explain.
+    pub(super) is_empty: bool,
+    pub(super) acked: u64,
+    pub(super) delivery: Option<f64>,
+    pub(super) loss: f64,
+    pub(super) limited: bool,
+    pub(super) round_over: bool,
+    /// Rounds in a row with a standing queue.
+    pub(super) queued_rounds: u32,
+    /// Bytes per second.
+    pub(super) bandwidth: f64,
+}
+
+/// What the model of the path should change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Nothing.
+    None,
+    /// The queue is gone: it was this hop's own, or the others have left.
+    Alone,
+    /// No queue, but a longer path with this round trip.
+    Longer(Duration),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    /// The model of the path rules.
+    Calm,
+    /// Little is under way until then; the round trips seen.
+    Trial {
+        until: Time,
+        least: Duration,
+        most: Duration,
+        contending: bool,
+    },
+    /// The window rules.
+    Contending,
+    /// Others do not answer to losses: the model of the path rules, and makes no room, until then.
+    Blunt { until: Time },
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Contest {
+    state: State,
+    packet: f64,
+    // Bytes; what CUBIC and Reno would have.
+    window: f64,
+    reno: f64,
+    top: f64,
+    // The window with which the contest began.
+    entry: f64,
+    // What the last loss left of the top.
+    left: f64,
+    // Of this growth of the window; none while it approaches the first loss.
+    epoch: Option<Time>,
+    deaf_until: Time,
+    rtt: Duration,
+    // Longest recent round trip.
+    peak: Duration,
+    loss: f64,
+    next_trial: Time,
+    pause: Duration,
+    ended: Option<Time>,
+    // Slowest and fastest round since the last trial.
+    deliveries: (f64, f64),
+    trial_window: f64,
+}
+
+impl Contest {
+    pub(super) fn new(now: Time) -> Contest {
+        Contest {
+            state: State::Calm,
+            packet: 1_400.0,
+            window: 0.0,
+            reno: 0.0,
+            top: 0.0,
+            entry: 0.0,
+            left: BETA,
+            epoch: None,
+            deaf_until: now,
+            rtt: Duration::ZERO,
+            peak: Duration::ZERO,
+            loss: 0.0,
+            next_trial: now,
+            pause: TRIAL_PAUSE.0,
+            ended: None,
+            deliveries: (f64::MAX, 0.0),
+            trial_window: 0.0,
+        }
+    }
+
+    pub(super) fn set_packet(&mut self, bytes: usize) {
+        self.packet = bytes.max(1) as f64;
+    }
+
+    /// True while the model of the path does not rule.
+    pub(super) fn is_on(&self) -> bool {
+        self.state != State::Calm
+    }
+
+    /// True while the window of the contest rules.
+    pub(super) fn is_contending(&self) -> bool {
+        self.state == State::Contending
+    }
+
+    /// True while the model of the path rules, but makes no room.
+    pub(super) fn is_blunt(&self) -> bool {
+        matches!(self.state, State::Blunt { .. })
+    }
+
+    /// Share of what is sent that is lost, while there are others.
+    pub(super) fn loss(&self) -> f64 {
+        self.loss
+    }
+
+    /// Most bytes under way, where this rules.
+    pub(super) fn cap(&self) -> Option<u64> {
+        match self.state {
+            State::Calm | State::Blunt { .. } => None,
+            State::Trial { .. } => Some(self.trial_window as u64),
+            State::Contending => Some(self.window as u64),
+        }
+    }
+
+    /// Bytes per second, where this rules. The window is what limits; this is so that what it
+    /// permits goes evenly.
+    pub(super) fn pace(&self) -> Option<f64> {
+        let window = match self.state {
+            State::Calm | State::Blunt { .. } => return None,
+            State::Trial { .. } => self.trial_window,
+            State::Contending => self.window,
+        };
+        Some(1.2 * window / self.rtt.as_secs_f64().max(1e-5))
+    }
+
+    /// The path is another one, or was away: what is known of others is void.
+    pub(super) fn forget(&mut self) {
+        self.state = State::Calm;
+        self.ended = None;
+        self.loss = 0.0;
+    }
+
+    pub(super) fn sample(&mut self, view: &View) -> Verdict {
+        self.rtt = if self.rtt.is_zero() {
+            view.rtt
+        } else {
+            (self.rtt * 7 + view.rtt) / 8
+        };
+        self.peak = self.peak.max(view.rtt);
+        if view.round_over {
+            self.note_loss(view);
+        }
+        match self.state {
+            State::Calm => {
+                if view.queued_rounds >= SUSPICIOUS_ROUNDS && view.round_over {
+                    self.begin_trial(view, false);
+                }
+                Verdict::None
+            }
+            State::Trial { .. } => self.watch_trial(view),
+            State::Contending => {
+                self.contend(view);
+                if self.loss > self.blunt_loss() && self.is_contending() {
+                    let until = view.now + BLUNT_TIME;
+                    self.state = State::Blunt { until };
+                }
+                Verdict::None
+            }
+            State::Blunt { until } => {
+                if view.now >= until {
+                    self.begin(view);
+                    self.begin_trial(view, true);
+                }
+                Verdict::None
+            }
+        }
+    }
+
+    fn note_loss(&mut self, view: &View) {
+        self.loss += (view.loss.clamp(0.0, 1.0) - self.loss) / 32.0;
+        self.peak = self
+            .peak
+            .saturating_sub(self.peak.saturating_sub(view.base) / 64);
+        if let Some(delivery) = view.delivery.filter(|_| !view.limited) {
+            let (slowest, fastest) = self.deliveries;
+            self.deliveries = (slowest.min(delivery), fastest.max(delivery));
+        }
+    }
+
+    /// Many times what a window like this loses by its own growth (1.5 / W^2, RFC 5348 §3.1), and no
+    /// less than [`BLUNT_LOSS`]: many small windows together lose much.
+    fn blunt_loss(&self) -> f64 {
+        let packets = self.entry / self.packet;
+        BLUNT_LOSS.max(24.0 / (packets * packets))
+    }
+
+    fn begin_trial(&mut self, view: &View, contending: bool) {
+        let base = view.base;
+        self.state = State::Trial {
+            until: view.now + view.rtt + base * 5 / 4 + Duration::from_millis(10),
+            least: Duration::MAX,
+            most: Duration::ZERO,
+            contending,
+        };
+        let rate = view.delivery.unwrap_or(view.bandwidth).min(view.bandwidth);
+        let held = TRIAL_SHARE * rate * base.as_secs_f64();
+        self.trial_window = held.max(MIN_WINDOW * self.packet);
+    }
+
+    fn watch_trial(&mut self, view: &View) -> Verdict {
+        let State::Trial {
+            until,
+            ref mut least,
+            ref mut most,
+            contending,
+        } = self.state
+        else {
+            return Verdict::None;
+        };
+        *least = view.rtt.min(*least);
+        *most = view.rtt.max(*most);
+        let (least, most) = (*least, *most);
+        if view.is_empty {
+            self.leave(view.now);
+            self.pause = TRIAL_PAUSE.0;
+            return Verdict::Alone;
+        }
+        if view.now < until {
+            return Verdict::None;
+        }
+        let flat = most - least <= FLAT.max(least / 32);
+        let (slowest, fastest) = self.deliveries;
+        let steady = contending && fastest > 0.0 && slowest >= STEADY * fastest;
+        if flat || steady {
+            self.leave(view.now);
+            return Verdict::Longer(least);
+        }
+        self.pause = match contending {
+            true => (self.pause * 2).min(TRIAL_PAUSE.1),
+            false => TRIAL_PAUSE.0,
+        };
+        self.next_trial = view.now + self.pause;
+        self.deliveries = (f64::MAX, 0.0);
+        if !contending {
+            self.begin(view);
+        }
+        self.state = State::Contending;
+        Verdict::None
+    }
+
+    fn begin(&mut self, view: &View) {
+        let flight = view.bandwidth * view.rtt.as_secs_f64();
+        let recent = self
+            .ended
+            .is_some_and(|ended| view.now.since(ended) < MEMORY);
+        if !recent {
+            self.window = 0.0;
+            self.epoch = None;
+        } else if self.epoch.is_some() {
+            self.epoch = Some(view.now);
+        }
+        self.window = self.window.max(flight).max(MIN_WINDOW * self.packet);
+        self.top = self.top.max(self.window);
+        self.entry = self.window;
+        self.reno = self.window;
+        self.loss = 0.0;
+        self.deaf_until = view.now + view.rtt * 2;
+    }
+
+    fn leave(&mut self, now: Time) {
+        if self.state == State::Contending
+            || matches!(
+                self.state,
+                State::Trial {
+                    contending: true,
+                    ..
+                }
+            )
+        {
+            self.ended = Some(now);
+        }
+        self.state = State::Calm;
+        self.deliveries = (f64::MAX, 0.0);
+    }
+
+    fn contend(&mut self, view: &View) {
+        let heard = view.now >= self.deaf_until;
+        // A loss well below the top of the queue is none of the queue's.
+        let full = view.rtt >= view.base + self.peak.saturating_sub(view.base) / 2;
+        if heard && full && view.loss * self.window >= self.packet / 2.0 {
+            self.cut(view);
+            if view.now >= self.next_trial {
+                self.begin_trial(view, true);
+            }
+            return;
+        }
+        if view.now >= self.next_trial + self.pause * LONGEST_PAUSES {
+            self.begin_trial(view, true);
+            return;
+        }
+        if !view.limited {
+            self.grow(view);
+        }
+    }
+
+    /// Seconds in which the window grows back to where it was cut.
+    fn rise(&self) -> f64 {
+        let gap = (1.0 - self.left) * self.top;
+        (gap / (self.packet * CUBIC)).cbrt()
+    }
+
+    fn cut(&mut self, view: &View) {
+        // Who has less than before leaves more to those who have come (RFC 9438 §4.7).
+        self.top = if self.window < self.top && self.epoch.is_some() {
+            self.window * (1.0 + BETA) / 2.0
+        } else {
+            self.window
+        };
+        let queue = view.rtt.saturating_sub(view.base).as_secs_f64();
+        let depth = queue / view.base.as_secs_f64().max(1e-5) - DEEP.0;
+        self.left = BETA - DEEP.1 * depth.clamp(0.0, 2.0);
+        self.window = (self.window * self.left).max(MIN_WINDOW * self.packet);
+        self.reno = self.window;
+        self.epoch = Some(view.now);
+        self.deaf_until = view.now + view.rtt * 2;
+    }
+
+    fn grow(&mut self, view: &View) {
+        let acked = view.acked as f64;
+        let Some(epoch) = self.epoch else {
+            self.window += APPROACH * acked;
+            return;
+        };
+        let units = self.packet * CUBIC;
+        let ahead = (view.now.since(epoch) + view.rtt).as_secs_f64() - self.rise();
+        let cubic = self.top + units * ahead.powi(3);
+        self.reno += RENO * self.packet * acked / self.window;
+        // No faster than by half in a round trip (RFC 9438 §4.4).
+        let most = self.window + acked / 2.0;
+        self.window = cubic.max(self.reno).clamp(self.window, most);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Whatever the answers say: a trial ends in time, window and pace stay within bounds, and
+        /// an empty path ends every contest.
+        #[test]
+        fn no_answers_lock_it_or_drive_it_out_of_bounds(
+            answers in proptest::collection::vec(
+                (0u64..400, 0.0f64..1.0, any::<(bool, bool)>(), 0u32..12, 0.0f64..1e10),
+                1..400,
+            ),
+        ) {
+            let mut contest = Contest::new(Time::ZERO);
+            contest.set_packet(1_400);
+            let base = Duration::from_millis(50);
+            let mut now = Time::ZERO;
+            let mut view = View {
+                now,
+                rtt: base,
+                base,
+                is_empty: true,
+                acked: 20_000,
+                delivery: Some(1e6),
+                loss: 0.0,
+                limited: false,
+                round_over: true,
+                queued_rounds: 0,
+                bandwidth: 1e6,
+            };
+            for (late, loss, (limited, round_over), queued_rounds, rate) in answers {
+                let rtt = base + Duration::from_millis(late);
+                now += rtt / 4;
+                let (delivery, bandwidth) = (Some(rate), rate);
+                let is_empty = late < 6;
+                view = View {
+                    now, rtt, is_empty, loss, limited, round_over, queued_rounds, delivery,
+                    bandwidth, ..view
+                };
+                contest.sample(&view);
+                if let State::Trial { until, .. } = contest.state {
+                    prop_assert!(until.since(now) < Duration::from_secs(1));
+                }
+                if let Some(cap) = contest.cap() {
+                    prop_assert!(cap as f64 >= MIN_WINDOW * 1_400.0 - 1.0);
+                    // What grows is bounded by what is acknowledged.
+                    prop_assert!(cap < 1 << 36, "{}", cap);
+                    prop_assert!(contest.pace().is_some_and(|pace| pace > 0.0 && pace.is_finite()));
+                }
+            }
+            let empty = View { rtt: base, is_empty: true, loss: 0.0, queued_rounds: 0, ..view };
+            for _ in 0..8_000 {
+                now += base;
+                contest.sample(&View { now, ..empty });
+            }
+            prop_assert!(!contest.is_on(), "{:?}", contest.state);
+        }
+    }
+}
