@@ -22,6 +22,7 @@
 //! | `marking` | marking of packets for congestion |
 //! | `delivery` | the rate at which the peer acknowledges |
 //! | `pacer` | frames at the rate of a modelled device |
+//! | `path` | questions and probes for the path MTU |
 //! | `reassembly` | incomplete packets, bounded |
 
 mod adaptive;
@@ -35,6 +36,7 @@ mod number_set;
 mod outstanding;
 mod pacer;
 mod paper;
+mod path;
 mod piece;
 mod plain;
 mod queue;

@@ -80,7 +80,7 @@ impl LinkService {
         }
         while frames < max_frames && buffer.len() - start + segment <= MAX_BATCH {
             let at = buffer.len();
-            if !self.write_frame(now, buffer) {
+            if !self.write_next(now, buffer) {
                 break;
             }
             let len = buffer.len() - at;
@@ -103,6 +103,24 @@ impl LinkService {
             size,
             segment_size: (frames > 1).then_some(segment),
         })
+    }
+
+    /// Appends the next frame of any kind. Returns false if there is none.
+    fn write_next(&mut self, now: Time, buffer: &mut Vec<u8>) -> bool {
+        let waits = !self.queue.is_empty() || self.in_fragments.is_some();
+        let stats = &mut self.stats;
+        if let Some(path) = &mut self.path
+            && path.write(now, waits, stats, buffer)
+        {
+            self.check_path();
+            return true;
+        }
+        let start = buffer.len();
+        let written = self.write_frame(now, buffer);
+        if let Some(path) = self.path.as_mut().filter(|_| written) {
+            path.frame_sent(now, buffer.len() - start);
+        }
+        written
     }
 
     /// Appends the next frame. Returns false if there is none.
@@ -182,6 +200,9 @@ impl LinkService {
             piece.identity = self.new_identity(id);
             self.write_piece(now, id, piece, None, buffer);
             return true;
+        }
+        if let Some(path) = &mut self.path {
+            path.want_more();
         }
         let original = QueuedPacket {
             packet: piece.packet.clone(),

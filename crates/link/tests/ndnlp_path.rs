@@ -1,0 +1,250 @@
+//! NDN faces over a path that silently drops large frames.
+
+#![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
+
+mod faces;
+
+use core::time::Duration;
+
+use faces::{Faces, losing, packet, path, tag};
+use proptest::prelude::*;
+use whimbrel_core::Time;
+use whimbrel_link::ndnlp::{LinkServiceConfig, Reliability};
+use whimbrel_sim::link::LinkSpec;
+
+const DELAY: Duration = Duration::from_millis(20);
+const LIMIT: usize = 1_472;
+const PROFILES: [Reliability; 4] = [
+    Reliability::Off,
+    Reliability::Ndnlpv2,
+    Reliability::Adaptive,
+    Reliability::Auto,
+];
+
+fn config(reliability: Reliability) -> LinkServiceConfig {
+    LinkServiceConfig {
+        reliability,
+        finds_path_mtu: true,
+        ..LinkServiceConfig::datagram(LIMIT)
+    }
+}
+
+/// Returns a path for frames of up to `largest` bytes.
+fn narrow(largest: usize, loss: f64) -> LinkSpec {
+    LinkSpec {
+        largest_frame: Some(largest),
+        ..losing(DELAY, loss)
+    }
+}
+
+/// A producer at end 0 and a consumer at end 1, which asks again for what has not arrived.
+struct Net {
+    faces: Faces,
+    next: u64,
+}
+
+impl Net {
+    fn new(seed: u64, reliability: Reliability, path: &LinkSpec) -> Net {
+        Net::with(seed, [config(reliability), config(reliability)], path)
+    }
+
+    fn with(seed: u64, configs: [LinkServiceConfig; 2], path: &LinkSpec) -> Net {
+        let faces = Faces::with(seed, configs, [path.clone(), path.clone()]);
+        Net { faces, next: 0 }
+    }
+
+    fn set(&mut self, largest: usize) {
+        for end in 0..2 {
+            self.faces
+                .path(end, |spec| spec.largest_frame = Some(largest));
+        }
+    }
+
+    fn has(&self, number: u64) -> bool {
+        let mut received = self.faces.ends()[1].received.iter();
+        received.any(|(_, packet, _)| tag(packet) == number)
+    }
+
+    /// Fetches `count` Data of `len` bytes at once, each asked for again every second. Returns the
+    /// time until all have arrived, at most `patience`.
+    fn fetch(&mut self, count: u64, len: usize, patience: Duration) -> Option<Duration> {
+        let (first, start) = (self.next, self.faces.now());
+        self.next += count;
+        while self.faces.now().since(start) < patience {
+            let missing: Vec<u64> = (first..self.next).filter(|it| !self.has(*it)).collect();
+            for number in &missing {
+                self.faces.send(1, packet(false, *number, 40));
+                self.faces.send(0, packet(true, *number, len));
+            }
+            for _ in 0..50 {
+                self.faces.run_for(20);
+                if missing.iter().all(|it| self.has(*it)) {
+                    return Some(self.faces.now().since(start));
+                }
+            }
+        }
+        None
+    }
+
+    fn mtu(&self) -> usize {
+        self.faces.ends()[0].service.mtu()
+    }
+
+    fn falls(&self) -> u64 {
+        let ends = self.faces.ends();
+        ends.iter().map(|end| end.service.stats().mtu_falls).sum()
+    }
+
+    fn probes(&self) -> u64 {
+        let ends = self.faces.ends();
+        ends.iter().map(|end| end.service.stats().mtu_probes).sum()
+    }
+}
+
+#[test]
+fn data_of_any_size_passes_a_black_hole_within_three_seconds() {
+    for reliability in PROFILES {
+        for len in [1_410, 3_000, 8_000] {
+            for (largest, loss) in [(1_400, 0.0), (1_250, 0.0), (900, 0.0)] {
+                let mut net = Net::new(7, reliability, &narrow(largest, loss));
+                let about = format!("{len} bytes through {largest}, {reliability:?}");
+                let took = net.fetch(1, len, Duration::from_secs(20));
+                println!("{about}: {took:?}");
+                // Two sizes must be given up for the narrowest path.
+                let bound = Duration::from_secs(if largest < 1_200 { 5 } else { 3 });
+                assert!(took.is_some_and(|took| took < bound), "{about}: {took:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_black_hole_in_mid_transfer_is_left_and_the_path_s_size_is_found() {
+    for reliability in PROFILES {
+        let mut net = Net::new(8, reliability, &narrow(1_500, 0.0));
+        for _ in 0..20 {
+            assert!(net.fetch(10, 4_000, Duration::from_secs(1)).is_some());
+        }
+        assert_eq!((net.falls(), net.probes(), net.mtu()), (0, 0, LIMIT));
+        net.set(1_400);
+        let took = net.fetch(10, 4_000, Duration::from_secs(20));
+        println!("{reliability:?}: the next Data after {took:?}");
+        assert!(
+            took.is_some_and(|took| took < Duration::from_secs(4)),
+            "{took:?}"
+        );
+        assert!(net.fetch(10, 4_000, Duration::from_secs(20)).is_some());
+        net.faces.run_for(10_000);
+        assert_eq!(net.falls(), 1, "{reliability:?}");
+        assert!((1_384..=1_400).contains(&net.mtu()), "{}", net.mtu());
+        let sizes = &net.faces.ends()[0].sizes;
+        assert_eq!(sizes.first(), Some(&1_200), "the owner is told: {sizes:?}");
+        assert_eq!(sizes.last(), Some(&net.mtu()));
+    }
+}
+
+#[test]
+fn full_frames_are_sent_again_when_the_path_is_repaired_and_an_idle_face_is_silent() {
+    let mut net = Net::new(9, Reliability::Auto, &narrow(1_300, 0.0));
+    assert!(net.fetch(4, 4_000, Duration::from_secs(10)).is_some());
+    net.faces.run_for(10_000);
+    assert!(net.mtu() <= 1_300);
+    net.faces.run_for(120_000);
+    net.set(1_500);
+    let probes = net.probes();
+    net.faces.run_for(600_000);
+    assert_eq!(net.probes(), probes, "nobody needs larger frames");
+    for _ in 0..3 {
+        assert!(net.fetch(4, 4_000, Duration::from_secs(10)).is_some());
+    }
+    net.faces.run_for(1_000);
+    assert_eq!(net.mtu(), LIMIT);
+}
+
+#[test]
+fn loss_of_fifteen_percent_is_not_taken_for_a_black_hole() {
+    for reliability in PROFILES {
+        for seed in 0..10 {
+            let mut net = Net::new(seed, reliability, &narrow(1_500, 0.15));
+            for round in 0..60 {
+                // Few frames per round are the hard case.
+                net.fetch(
+                    1 + round % 5,
+                    1_460 + (round as usize % 2) * 2_000,
+                    Duration::from_secs(3),
+                );
+            }
+            assert_eq!(
+                (net.falls(), net.mtu()),
+                (0, LIMIT),
+                "{reliability:?}, {seed}"
+            );
+        }
+    }
+}
+
+#[test]
+fn questions_are_few_on_a_path_without_loss() {
+    let mut net = Net::new(10, Reliability::Off, &narrow(1_500, 0.0));
+    for _ in 0..100 {
+        assert!(net.fetch(20, 1_460, Duration::from_secs(1)).is_some());
+    }
+    let ends = net.faces.ends();
+    let packets = |end: usize| ends[end].service.stats().packets_sent;
+    let others = [0, 1].map(|end| ends[end].service.stats().frames_sent - packets(end));
+    let seconds = net.faces.now().since(Time::ZERO).as_secs();
+    println!("{others:?} frames beside packets in {seconds} s");
+    assert!(
+        others.iter().all(|count| *count <= seconds + 5),
+        "{others:?} in {seconds} s"
+    );
+}
+
+#[test]
+fn small_packets_cause_no_questions_but_the_first() {
+    let mut net = Net::new(11, Reliability::Off, &path(DELAY));
+    for _ in 0..50 {
+        assert!(net.fetch(5, 1_000, Duration::from_secs(1)).is_some());
+        net.faces.run_for(1_000);
+    }
+    let frames = net.faces.ends().map(|end| &end.frames);
+    let questions = |end: usize| {
+        frames[end]
+            .iter()
+            .filter(|(_, frame)| frame.len() < 30)
+            .count()
+    };
+    assert_eq!(
+        [questions(0), questions(1)],
+        [2, 2],
+        "a question and an answer"
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    /// However the path changes, Data arrive, and the size ends at most at what the path takes, just
+    /// below it without loss.
+    #[test]
+    fn the_size_follows_the_path(
+        seed: u64, profile in 0usize..4, loss in prop_oneof![Just(0.0), 0.0..0.15f64],
+        widths in prop::collection::vec(520usize..2_000, 1..4),
+    ) {
+        let mut net = Net::new(seed, PROFILES[profile], &narrow(1_500, loss));
+        for largest in widths {
+            net.set(largest);
+            for _ in 0..4 {
+                prop_assert!(net.fetch(4, 3_000, Duration::from_secs(60)).is_some(), "through {largest}");
+                net.faces.run_for(20_000);
+            }
+            for _ in 0..4 {
+                prop_assert!(net.fetch(4, 3_000, Duration::from_secs(60)).is_some(), "through {largest}");
+                net.faces.run_for(2_000);
+            }
+            let (size, passes) = (net.mtu(), largest.min(LIMIT));
+            prop_assert!(size <= passes, "{size} of {passes}");
+            prop_assert!(size + 16 >= passes || loss > 0.0, "{size} of {passes}");
+        }
+    }
+}
