@@ -62,6 +62,7 @@ impl<A: Application> ProgramFace<A> {
     ) -> ProgramFace<A> {
         let config = LinkServiceConfig {
             marking: false,
+            finds_path_mtu: true,
             ..LinkServiceConfig::datagram(1472)
         };
         let face = LinkedFace {
