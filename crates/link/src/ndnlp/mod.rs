@@ -23,6 +23,7 @@
 //! | `delivery` | the rate at which the peer acknowledges |
 //! | `pacer` | frames at the rate of a modelled device |
 //! | `path` | questions and probes for the path MTU |
+//! | `repeats` | Data that are sent again, as evidence about the path MTU |
 //! | `reassembly` | incomplete packets, bounded |
 
 mod adaptive;
@@ -43,6 +44,7 @@ mod queue;
 mod reassembly;
 mod recent;
 mod recovery;
+mod repeats;
 mod service;
 pub mod stats;
 #[cfg(test)]

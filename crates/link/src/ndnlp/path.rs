@@ -2,8 +2,8 @@
 //!
 //! [`PathMtu`] decides; this part gives it evidence. An end asks the other one how many bytes have
 //! arrived, in a small frame of its own (PathProbe), and probes a size with the same frame, padded.
-//! Both fields are ignored by implementations that do not know them, so a peer that does not answer
-//! is left alone.
+//! Both fields are ignored by implementations that do not know them. Before a peer that does not
+//! answer, [`Repeats`] are the evidence.
 //!
 //! Questions are sent only while large frames are unaccounted for: one a second, and one per round
 //! trip while large frames seem to vanish.
@@ -15,8 +15,9 @@ use whimbrel_core::{RttEstimator, SeededRng, Time};
 use whimbrel_ndn_packet::lp::{self, LinkFields};
 use whimbrel_ndn_packet::{LpHeader, LpPacket, tlv, types};
 
+use super::repeats::Repeats;
 use super::stats::LinkStats;
-use crate::path_mtu::{FLOOR, Mark, PathMtu};
+use crate::path_mtu::{BASE, FLOOR, Mark, PathMtu};
 
 /// Time from a large frame to the question about it, while nothing is suspicious.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -63,6 +64,7 @@ pub(crate) struct PathSearch {
     asks: bool,
     /// The peer has answered once.
     is_answered: bool,
+    repeats: Repeats,
     next_number: u32,
     pending: VecDeque<Asked>,
     /// The time of the next question.
@@ -89,6 +91,7 @@ impl PathSearch {
             rtt: RttEstimator::new(Duration::from_millis(500), MIN_TIMEOUT, MAX_TIMEOUT),
             asks: true,
             is_answered: false,
+            repeats: Repeats::default(),
             // Unpredictable, so that nobody off the path can answer.
             next_number: rng.next_word() as u32,
             pending: VecDeque::new(),
@@ -104,19 +107,34 @@ impl PathSearch {
 
     /// Returns the bytes of the largest frame that may be sent, except probes.
     pub(crate) fn size(&self) -> usize {
-        self.mtu.size()
+        match self.mtu.size() {
+            size if self.repeats.is_hole() => size.min(BASE),
+            size => size,
+        }
+    }
+
+    /// Notes that `packet` is sent. Returns the bytes of the largest frame for it.
+    pub(crate) fn size_for(&mut self, now: Time, packet: &[u8]) -> usize {
+        let size = self.size();
+        // Frames of the base size need no evidence, and a peer that answers gives better one.
+        let is_free = self.is_answered || self.mtu.size() <= BASE;
+        if !is_free && self.repeats.must_cut(now, packet) {
+            return size.min(BASE);
+        }
+        self.size()
     }
 
     /// Returns true if [`PathSearch::size`] has changed since the last call.
     pub(crate) fn has_changed(&mut self) -> bool {
-        core::mem::replace(&mut self.told, self.mtu.size()) != self.mtu.size()
+        let size = self.size();
+        core::mem::replace(&mut self.told, size) != size
     }
 
     /// Sets the limit of the driver.
     pub(crate) fn set_limit(&mut self, limit: usize) {
         // A search that begins is due at once.
         self.mtu.set_limit(Time::ZERO, limit);
-        self.told = self.mtu.size();
+        self.told = self.size();
     }
 
     /// Asks nothing until the peer asks, or [`PathSearch::may_ask`] is called.
@@ -186,6 +204,9 @@ impl PathSearch {
             return;
         };
         let is_first = !core::mem::replace(&mut self.is_answered, true);
+        if is_first {
+            self.repeats = Repeats::default();
+        }
         self.unanswered = 0;
         self.rtt.sample(now.since(asked.at));
         let mark = match asked.what {
