@@ -207,7 +207,8 @@ impl PathMtu {
         received: u64,
         arrived: bool,
     ) -> bool {
-        let excess = received as i64 - mark.small_bytes as i64;
+        // The neighbour may claim anything.
+        let excess = received.wrapping_sub(mark.small_bytes) as i64;
         let grown = match self.excess.replace(excess) {
             Some(before) => excess > before,
             None if self.by_count && mark.sent > self.cleared => {
