@@ -64,6 +64,8 @@ pub(crate) struct PathSearch {
     asks: bool,
     /// The peer has answered once.
     is_answered: bool,
+    /// Large frames of the present size have arrived.
+    is_proven: bool,
     repeats: Repeats,
     next_number: u32,
     pending: VecDeque<Asked>,
@@ -91,6 +93,7 @@ impl PathSearch {
             rtt: RttEstimator::new(Duration::from_millis(500), MIN_TIMEOUT, MAX_TIMEOUT),
             asks: true,
             is_answered: false,
+            is_proven: false,
             repeats: Repeats::default(),
             // Unpredictable, so that nobody off the path can answer.
             next_number: rng.next_word() as u32,
@@ -156,12 +159,16 @@ impl PathSearch {
         self.mtu.frame_sent(len);
         let begins = self.ask_at.is_none() && self.mtu.is_large(len);
         if begins && self.finds_more() && now >= self.quiet_until {
-            let wait = if self.is_answered {
-                INTERVAL
-            } else {
-                Duration::ZERO
-            };
-            self.ask_at = Some(now + wait);
+            self.ask_at = Some(now + self.interval());
+        }
+    }
+
+    /// Returns the time from a large frame to the question about it.
+    fn interval(&self) -> Duration {
+        if self.is_proven {
+            INTERVAL
+        } else {
+            Duration::ZERO
         }
     }
 
@@ -216,11 +223,15 @@ impl PathSearch {
             }
             What::Question(mark) => mark,
         };
-        self.mtu.answered(now, asked.at, mark, received, false);
+        // The first count is the base of the others.
+        let doubted = !is_first && !self.mtu.is_accounted();
+        let fell = self.mtu.answered(now, asked.at, mark, received, false);
+        let suspicious = self.mtu.is_suspicious() || self.mtu.must_check();
+        self.is_proven = !fell && !suspicious && (self.is_proven || doubted);
         self.ask_at = match self.mtu.is_accounted() {
             true => None,
-            false if is_first || self.mtu.is_suspicious() => Some(now),
-            false => Some(now + INTERVAL),
+            false if suspicious => Some(now),
+            false => Some(now + self.interval()),
         };
     }
 
