@@ -25,8 +25,6 @@ pub const FLOOR: usize = 512;
 const HOLE_FRAMES: u64 = 16;
 /// ... while in this many rounds a later small frame was answered.
 const HOLE_ROUNDS: u32 = 3;
-/// Probes that check a size of which nothing is known.
-const FIRST_CHECKS: u32 = 2;
 /// Probes of one size: MAX_PROBES (RFC 8899 §5.1.2).
 const MAX_PROBES: u32 = 3;
 /// A search ends when the largest size that passed and the smallest that failed are this close, in
@@ -80,8 +78,6 @@ pub struct PathMtu {
     round_from: Time,
     // Probes of the present size that must be sent.
     checks: u32,
-    // See `by_count()`.
-    by_count: bool,
 }
 
 impl PathMtu {
@@ -98,17 +94,6 @@ impl PathMtu {
             rounds: 0,
             round_from: Time::ZERO,
             checks: 0,
-            by_count: false,
-        }
-    }
-
-    /// As [`PathMtu::new`], for an owner that learns what arrived only by counts and probes: its
-    /// frames vary in size, and are not always sent again. A single missing frame is checked with
-    /// probes, and so is the smaller size after a fall.
-    pub fn by_count(limit: usize) -> PathMtu {
-        PathMtu {
-            by_count: true,
-            ..PathMtu::new(limit)
         }
     }
 
@@ -125,16 +110,6 @@ impl PathMtu {
     /// Returns the limit of the driver or the neighbour.
     pub fn limit(&self) -> usize {
         self.limit
-    }
-
-    /// Returns true if no large frame was sent whose fate is unknown.
-    pub fn is_accounted(&self) -> bool {
-        self.sent == self.cleared && self.checks == 0
-    }
-
-    /// Returns true if a probe of the present size must be sent.
-    pub fn must_check(&self) -> bool {
-        self.checks > 0
     }
 
     /// Returns true while a size below the limit is kept before a larger one is tried.
@@ -169,7 +144,6 @@ impl PathMtu {
             small_bytes: self.small_bytes,
             sent: self.sent,
             cleared: self.sent,
-            by_count: self.by_count,
             ..PathMtu::new(limit)
         };
     }
@@ -207,18 +181,11 @@ impl PathMtu {
         received: u64,
         arrived: bool,
     ) -> bool {
-        // The neighbour may claim anything.
-        let excess = received.wrapping_sub(mark.small_bytes) as i64;
-        let grown = match self.excess.replace(excess) {
-            Some(before) => excess > before,
-            None if self.by_count && mark.sent > self.cleared => {
-                // The first count says nothing about the frames before it.
-                self.clear(mark.sent);
-                self.checks = FIRST_CHECKS;
-                return false;
-            }
-            None => true,
-        };
+        let excess = received as i64 - mark.small_bytes as i64;
+        let grown = self
+            .excess
+            .replace(excess)
+            .is_none_or(|before| excess > before);
         let mark = mark.sent;
         if arrived || grown {
             self.clear(mark);
@@ -233,7 +200,7 @@ impl PathMtu {
             // frame is sent again anyway, and that serves as a probe: on a thin link, where few are
             // under way, each loss would otherwise cost further large frames.
             self.checks = match missing {
-                1 if !self.by_count => 0,
+                1 => 0,
                 _ => (HOLE_FRAMES.saturating_sub(missing) as u32).min(1 << self.rounds.min(4)),
             };
         }
@@ -245,8 +212,21 @@ impl PathMtu {
         self.clear(self.sent);
     }
 
-    /// Returns the size of a probe that must be sent now. The size falls if the smaller one after a
-    /// fall is not confirmed ([`PathMtu::by_count`]). `timeout` bounds the time for its answer.
+    /// Falls back because the owner knows that frames of the present size do not arrive. Probes
+    /// confirm the smaller size first, and the size falls further if they do not arrive.
+    pub fn leave_size(&mut self, now: Time) {
+        let above = self.size;
+        if self.fall(now) {
+            self.search = Search::Trying {
+                candidate: self.size,
+                above,
+                tries: 0,
+                next_at: now,
+            };
+        }
+    }
+
+    /// Returns the size of a probe that must be sent now. `timeout` bounds the time for its answer.
     pub fn poll_probe(&mut self, now: Time, timeout: Duration) -> Option<usize> {
         if self.checks > 0 {
             self.checks -= 1;
@@ -279,7 +259,9 @@ impl PathMtu {
             }
             if candidate > self.size {
                 self.try_next(now, candidate);
-            } else if !self.fall(now) {
+            } else if below(self.size) > 0 {
+                self.leave_size(now);
+            } else {
                 self.try_next(now, above);
             }
         }
@@ -337,16 +319,7 @@ impl PathMtu {
             return false;
         }
         self.size = below(above);
-        if self.by_count {
-            self.search = Search::Trying {
-                candidate: self.size,
-                above,
-                tries: 0,
-                next_at: now,
-            };
-        } else {
-            self.try_next(now, above);
-        }
+        self.try_next(now, above);
         true
     }
 

@@ -10,6 +10,8 @@ use faces::{Faces, losing, packet, path, tag};
 use proptest::prelude::*;
 use whimbrel_core::Time;
 use whimbrel_link::ndnlp::{LinkServiceConfig, Reliability};
+use whimbrel_ndn_packet::lp::{self, LinkFields};
+use whimbrel_ndn_packet::{LpHeader, LpPacket};
 use whimbrel_sim::link::LinkSpec;
 
 const DELAY: Duration = Duration::from_millis(20);
@@ -149,6 +151,19 @@ fn a_black_hole_in_mid_transfer_is_left_and_the_path_s_size_is_found() {
         let sizes = &net.faces.ends()[0].sizes;
         assert_eq!(sizes.first(), Some(&1_200), "the owner is told: {sizes:?}");
         assert_eq!(sizes.last(), Some(&net.mtu()));
+    }
+}
+
+#[test]
+fn large_frames_that_pass_do_not_hide_larger_ones_that_do_not() {
+    for reliability in PROFILES {
+        let mut net = Net::new(15, reliability, &narrow(1_400, 0.0));
+        // Most Data need frames that pass, some others do not.
+        for _ in 0..40 {
+            net.fetch(9, 1_300, Duration::from_millis(100));
+            net.fetch(1, 1_420, Duration::from_millis(100));
+        }
+        assert!(net.mtu() <= 1_400, "{reliability:?}");
     }
 }
 
@@ -296,6 +311,66 @@ fn small_packets_cause_no_questions_but_the_first() {
         [questions(0), questions(1)],
         [2, 2],
         "a question and an answer"
+    );
+}
+
+fn frame(link: &LinkFields<'_>) -> Vec<u8> {
+    let mut frame = Vec::new();
+    lp::encode(&mut frame, link, &LpHeader::default(), None);
+    frame
+}
+
+fn answer(number: &[u8], bytes: u64) -> Vec<u8> {
+    let value = [number, &bytes.to_be_bytes()].concat();
+    frame(&LinkFields {
+        path_answer: Some(&value),
+        ..LinkFields::default()
+    })
+}
+
+#[test]
+fn a_peer_that_claims_anything_harms_nothing() {
+    let mut net = Net::new(13, Reliability::Off, &path(DELAY));
+    // The true answers are lost.
+    net.faces.cut(1, Duration::from_secs(10_000));
+    let claims = [u64::MAX, 0, 1 << 63, i64::MAX as u64, 1_000_000, 3];
+    let mut seen = 0;
+    for round in 0..200 {
+        net.faces.send(0, packet(true, round, 1_460));
+        net.faces.run_for(100);
+        let sent = net.faces.ends()[0].frames[seen..].to_vec();
+        seen += sent.len();
+        for (_, sent) in &sent {
+            let lp = LpPacket::decode(sent, false).unwrap();
+            if let Some(value) = lp.link.path_probe {
+                let claim = claims[round as usize % claims.len()];
+                net.faces.hand_in(0, &answer(&value[..4], claim));
+            }
+            net.faces.hand_in(0, &answer(&[round as u8; 4], u64::MAX));
+        }
+        assert!((512..=LIMIT).contains(&net.mtu()), "{}", net.mtu());
+    }
+    assert!(seen < 200 * 10, "{seen} frames");
+}
+
+#[test]
+fn a_flood_of_questions_is_answered_in_part() {
+    let mut net = Net::new(14, Reliability::Off, &path(DELAY));
+    net.faces.at(0, |end, now| {
+        for number in 0u32..1_000 {
+            let question = frame(&LinkFields {
+                path_probe: Some(&number.to_be_bytes()),
+                ..LinkFields::default()
+            });
+            end.service.handle_frame(now, &question, &mut |_| {});
+        }
+    });
+    net.faces.run_for(1_000);
+    let frames = &net.faces.ends()[0].frames;
+    assert_eq!(frames.len(), 32);
+    assert!(
+        frames.iter().all(|(_, frame)| frame.len() < 30),
+        "smaller than a question's packet"
     );
 }
 

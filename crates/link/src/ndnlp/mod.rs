@@ -23,6 +23,7 @@
 //! | `delivery` | the rate at which the peer acknowledges |
 //! | `pacer` | frames at the rate of a modelled device |
 //! | `path` | questions and probes for the path MTU |
+//! | `evidence` | what the peer's counts of bytes say about large frames |
 //! | `repeats` | Data that are sent again, as evidence about the path MTU |
 //! | `reassembly` | incomplete packets, bounded |
 
@@ -30,6 +31,7 @@ mod adaptive;
 mod compact;
 pub mod config;
 mod delivery;
+mod evidence;
 mod framing;
 mod marking;
 mod ndnlpv2;

@@ -15,9 +15,10 @@ use whimbrel_core::{RttEstimator, SeededRng, Time};
 use whimbrel_ndn_packet::lp::{self, LinkFields};
 use whimbrel_ndn_packet::{LpHeader, LpPacket, tlv, types};
 
+use super::evidence::{Evidence, Mark};
 use super::repeats::Repeats;
 use super::stats::LinkStats;
-use crate::path_mtu::{BASE, FLOOR, Mark, PathMtu};
+use crate::path_mtu::{BASE, FLOOR, PathMtu};
 
 /// Time from a large frame to the question about it, while nothing is suspicious.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -57,6 +58,7 @@ enum What {
 #[derive(Debug)]
 pub(crate) struct PathSearch {
     mtu: PathMtu,
+    evidence: Evidence,
     /// The size that the owner knows.
     told: usize,
     rtt: RttEstimator,
@@ -88,7 +90,8 @@ impl PathSearch {
     /// Starts with frames of `limit` bytes.
     pub(crate) fn new(limit: usize, rng: &mut SeededRng) -> PathSearch {
         PathSearch {
-            mtu: PathMtu::by_count(limit),
+            mtu: PathMtu::new(limit),
+            evidence: Evidence::default(),
             told: limit,
             rtt: RttEstimator::new(Duration::from_millis(500), MIN_TIMEOUT, MAX_TIMEOUT),
             asks: true,
@@ -137,6 +140,7 @@ impl PathSearch {
     pub(crate) fn set_limit(&mut self, limit: usize) {
         // A search that begins is due at once.
         self.mtu.set_limit(Time::ZERO, limit);
+        self.evidence.settle();
         self.told = self.size();
     }
 
@@ -156,9 +160,9 @@ impl PathSearch {
 
     /// Notes that a frame of `len` bytes was sent that is no question and no probe.
     pub(crate) fn frame_sent(&mut self, now: Time, len: usize) {
-        self.mtu.frame_sent(len);
-        let begins = self.ask_at.is_none() && self.mtu.is_large(len);
-        if begins && self.finds_more() && now >= self.quiet_until {
+        let is_large = self.mtu.is_large(len);
+        self.evidence.frame_sent(len, is_large);
+        if is_large && self.ask_at.is_none() && self.finds_more() && now >= self.quiet_until {
             self.ask_at = Some(now + self.interval());
         }
     }
@@ -218,19 +222,27 @@ impl PathSearch {
         self.rtt.sample(now.since(asked.at));
         let mark = match asked.what {
             What::Probe(len) => {
+                if len >= self.mtu.size() {
+                    self.evidence.settle();
+                    self.is_proven = true;
+                }
                 self.mtu.probe_arrived(now, len);
                 return;
             }
             What::Question(mark) => mark,
         };
         // The first count is the base of the others.
-        let doubted = !is_first && !self.mtu.is_accounted();
-        let fell = self.mtu.answered(now, asked.at, mark, received, false);
-        let suspicious = self.mtu.is_suspicious() || self.mtu.must_check();
-        self.is_proven = !fell && !suspicious && (self.is_proven || doubted);
-        self.ask_at = match self.mtu.is_accounted() {
+        let doubted = !is_first && !self.evidence.is_complete();
+        if self.evidence.answered(now, asked.at, mark, received) {
+            self.evidence.settle();
+            self.mtu.leave_size(now);
+            self.is_proven = false;
+        } else if doubted && !self.evidence.is_doubting() {
+            self.is_proven = true;
+        }
+        self.ask_at = match self.evidence.is_complete() {
             true => None,
-            false if suspicious => Some(now),
+            false if self.evidence.is_doubting() => Some(now),
             false => Some(now + self.interval()),
         };
     }
@@ -250,10 +262,7 @@ impl PathSearch {
         if !self.finds_more() {
             return false;
         }
-        if self.probe_due().is_some_and(|at| at <= now)
-            && let Some(len) = self.mtu.poll_probe(now, self.rtt.timeout())
-        {
-            self.is_wanted = false;
+        if let Some(len) = self.poll_probe(now) {
             stats.mtu_probes += 1;
             let written = self.write_probe(len, out);
             self.expect(now, What::Probe(written));
@@ -264,13 +273,25 @@ impl PathSearch {
         due.is_some_and(|at| at <= now) && self.write_question(now, out)
     }
 
+    /// Returns the size of a probe that must be sent now.
+    fn poll_probe(&mut self, now: Time) -> Option<usize> {
+        if self.evidence.must_check() {
+            self.evidence.check_sent();
+            return Some(self.mtu.size());
+        }
+        self.probe_due().filter(|at| *at <= now)?;
+        let len = self.mtu.poll_probe(now, self.rtt.timeout())?;
+        self.is_wanted = false;
+        Some(len)
+    }
+
     fn write_question(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
         if self.unanswered >= MAX_UNANSWERED {
             (self.unanswered, self.ask_at) = (0, None);
             self.quiet_until = now + QUIET;
             return false;
         }
-        if self.unanswered > 0 && self.mtu.is_accounted() {
+        if self.unanswered > 0 && self.evidence.is_complete() {
             // There is no need to know until a large frame is sent.
             self.ask_at = None;
             return false;
@@ -278,7 +299,7 @@ impl PathSearch {
         let wait = self.rtt.timeout() * (1 << self.unanswered);
         self.ask_at = Some(now + wait.min(MAX_TIMEOUT));
         self.unanswered += 1;
-        let mark = self.mtu.mark();
+        let mark = self.evidence.mark();
         self.write_probe(0, out);
         self.expect(now, What::Question(mark));
         true
@@ -332,12 +353,12 @@ impl PathSearch {
         };
         lp::encode(out, &link, &LpHeader::default(), None);
         // The peer counts it, unlike questions.
-        self.mtu.frame_sent(out.len() - start);
+        self.evidence.frame_sent(out.len() - start, false);
     }
 
     /// Returns the time of the next probe.
     fn probe_due(&self) -> Option<Time> {
-        if self.mtu.must_check() {
+        if self.evidence.must_check() {
             return Some(Time::ZERO);
         }
         if self.mtu.is_resting() && !self.is_wanted {

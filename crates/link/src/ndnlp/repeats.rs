@@ -50,7 +50,7 @@ pub(crate) struct Repeats {
     since: Time,
     /// Data in large frames that were forgotten before it was known whether they arrived.
     unknown: u32,
-    /// The longest time until a Data was asked for again.
+    /// The time after which a Data was last asked for again.
     patience: Duration,
     /// All frames are small until this time.
     hole_until: Option<Time>,
@@ -106,7 +106,7 @@ impl Repeats {
     }
 
     fn repeated(&mut self, now: Time, last: &Sent) {
-        self.patience = self.patience.max(now.since(last.at));
+        self.patience = now.since(last.at);
         if last.is_small {
             // Smaller frames did not help.
             self.helped = self.helped.saturating_sub(1);
@@ -121,7 +121,8 @@ impl Repeats {
         } else {
             HOLE_AGAIN
         };
-        let is_long = now.since(self.since) >= self.patience * 2;
+        // Large frames of then that are not asked for again by now have arrived.
+        let is_long = now.since(self.since) >= self.patience_of_others();
         if self.helped < enough || !is_long || self.unknown > self.helped {
             return;
         }
@@ -150,7 +151,13 @@ impl Repeats {
 
     /// Returns true for a Data in large frames that would have been asked for again by now.
     fn has_arrived(&self, now: Time, sent: &Sent) -> bool {
-        !sent.is_small && sent.at >= self.since && now.since(sent.at) >= self.patience * 2
+        !sent.is_small && sent.at >= self.since && now.since(sent.at) >= self.patience_of_others()
+    }
+
+    /// Returns the time after which other Data would have been asked for again, if they were lost.
+    /// Not much more than for the last one, because consumers double their timeouts.
+    fn patience_of_others(&self) -> Duration {
+        self.patience * 5 / 4
     }
 
     fn start_over(&mut self) {
