@@ -12,7 +12,7 @@ use whimbrel_core::Time;
 use whimbrel_link::ndnlp::{LinkServiceConfig, Reliability};
 use whimbrel_ndn_packet::lp::{self, LinkFields};
 use whimbrel_ndn_packet::{LpHeader, LpPacket};
-use whimbrel_sim::link::LinkSpec;
+use whimbrel_sim::link::{GilbertElliott, LinkSpec, Loss};
 
 const DELAY: Duration = Duration::from_millis(20);
 const LIMIT: usize = 1_472;
@@ -202,6 +202,33 @@ fn loss_of_fifteen_percent_is_not_taken_for_a_black_hole() {
                 (net.falls(), net.mtu()),
                 (0, LIMIT),
                 "{reliability:?}, {seed}"
+            );
+        }
+    }
+}
+
+#[test]
+fn bursts_of_loss_are_not_taken_for_a_black_hole() {
+    for reliability in PROFILES {
+        for (seed, burst) in [
+            (1, 5.0),
+            (2, 10.0),
+            (3, 20.0),
+            (4, 40.0),
+            (5, 10.0),
+            (6, 20.0),
+        ] {
+            let loss = Loss::GilbertElliott(GilbertElliott::bursts(0.15, burst));
+            let path = path(DELAY).with_loss(loss);
+            let mut net = Net::new(seed, reliability, &path);
+            for round in 0..200 {
+                let len = 1_460 + (round as usize % 2) * 2_000;
+                net.fetch(1 + round % 5, len, Duration::from_secs(3));
+            }
+            assert_eq!(
+                (net.falls(), net.mtu()),
+                (0, LIMIT),
+                "{reliability:?}, {burst}"
             );
         }
     }

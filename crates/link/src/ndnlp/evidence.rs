@@ -35,6 +35,9 @@ pub(crate) struct Evidence {
     /// Probes that must be sent now, and those sent in vain.
     checks: u32,
     in_vain: u32,
+    /// The probes of this round, and how often they were sent.
+    batch: u32,
+    attempts: u32,
     /// Answers since the doubt, and the time of the last one.
     rounds: u32,
     round_from: Time,
@@ -76,6 +79,21 @@ impl Evidence {
         self.in_vain += 1;
     }
 
+    /// Sends the probes of this round again before question number `attempt` of the round: the
+    /// question after them was lost too, so that they prove nothing.
+    pub(crate) fn repeat_checks(&mut self, attempt: u32) {
+        if self.is_doubting() && self.checks == 0 && attempt > self.attempts {
+            self.attempts = attempt;
+            self.checks = self.batch;
+            self.in_vain = self.in_vain.saturating_sub(self.batch);
+        }
+    }
+
+    fn check(&mut self, now: Time, probes: u32) {
+        (self.batch, self.checks, self.attempts) = (probes, probes, 0);
+        self.round_from = now;
+    }
+
     /// Notes that a frame of the present size has arrived, or that there is another size.
     pub(crate) fn settle(&mut self) {
         (self.checks, self.in_vain, self.rounds) = (0, 0, 0);
@@ -90,11 +108,11 @@ impl Evidence {
         if self.is_doubting() {
             // A question from before the probes says nothing about them.
             if sent_at >= self.round_from && self.checks == 0 {
-                (self.round_from, self.rounds) = (now, self.rounds + 1);
+                self.rounds += 1;
                 if self.in_vain >= HOLE_PROBES && self.rounds >= HOLE_ROUNDS {
                     return true;
                 }
-                self.checks = self.in_vain + 1;
+                self.check(now, self.in_vain + 1);
             }
             return false;
         }
@@ -113,7 +131,7 @@ impl Evidence {
         };
         if is_missing && (is_all || mark.large_frames - self.doubted_at >= DOUBT_FRAMES) {
             self.doubted_at = mark.large_frames;
-            (self.checks, self.round_from) = (1, now);
+            self.check(now, 1);
         }
         false
     }

@@ -262,6 +262,11 @@ impl PathSearch {
         if !self.finds_more() {
             return false;
         }
+        let due = self.question_due(packets_wait);
+        let asks = due.is_some_and(|at| at <= now);
+        if asks && self.unanswered > 0 {
+            self.evidence.repeat_checks(self.unanswered);
+        }
         if let Some(len) = self.poll_probe(now) {
             stats.mtu_probes += 1;
             let written = self.write_probe(len, out);
@@ -269,8 +274,7 @@ impl PathSearch {
             return true;
         }
         // After the probes of a round, so that its answer accounts for them.
-        let due = self.question_due(packets_wait);
-        due.is_some_and(|at| at <= now) && self.write_question(now, out)
+        asks && self.write_question(now, out)
     }
 
     /// Returns the size of a probe that must be sent now.
@@ -289,6 +293,7 @@ impl PathSearch {
         if self.unanswered >= MAX_UNANSWERED {
             (self.unanswered, self.ask_at) = (0, None);
             self.quiet_until = now + QUIET;
+            self.evidence.settle();
             return false;
         }
         if self.unanswered > 0 && self.evidence.is_complete() {
