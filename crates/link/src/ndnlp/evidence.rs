@@ -136,3 +136,51 @@ impl Evidence {
         false
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sends the probes that must be sent. Returns their number.
+    fn send_checks(evidence: &mut Evidence) -> u32 {
+        let before = evidence.in_vain;
+        while evidence.must_check() {
+            evidence.check_sent();
+        }
+        evidence.in_vain - before
+    }
+
+    /// Returns the probes per round until frames of the present size are found not to arrive; each
+    /// round's first `lost` questions are lost.
+    fn rounds(lost: u32) -> Vec<u32> {
+        let mut evidence = Evidence::default();
+        evidence.answered(Time::ZERO, Time::ZERO, evidence.mark(), 0);
+        evidence.frame_sent(1_400, true);
+        let mut sent = Vec::new();
+        for second in 1..100 {
+            let now = Time::from_secs(second);
+            if evidence.is_doubting() {
+                sent.push(send_checks(&mut evidence));
+                for attempt in 1..=lost {
+                    evidence.repeat_checks(attempt);
+                    assert!(evidence.must_check());
+                    send_checks(&mut evidence);
+                }
+            }
+            if evidence.answered(now, now, evidence.mark(), 0) {
+                return sent;
+            }
+        }
+        panic!("nothing is found");
+    }
+
+    #[test]
+    fn a_black_hole_is_found_after_four_rounds_of_probes() {
+        assert_eq!(rounds(0), [1, 2, 4, 8]);
+    }
+
+    #[test]
+    fn probes_that_are_lost_with_their_question_are_repeated_and_prove_nothing() {
+        assert_eq!(rounds(3), [1, 2, 4, 8]);
+    }
+}
