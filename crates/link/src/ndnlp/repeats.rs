@@ -2,12 +2,15 @@
 //!
 //! Nothing tells what arrives there but consumers, who ask again for Data that did not. Data that
 //! are sent again are cut to [`BASE`] every second time, so each consumer gets on whatever the path
-//! takes. If that helps again and again, and no Data in large frames stays without a repetition,
-//! the path is taken for a black hole, and all frames are small.
+//! takes.
 //!
-//! Data are lost on lossy paths as well, but there most large frames are not asked for again. With
-//! every seventh frame lost, [`HOLE_DATA`] in a row are by chance once in 10^13 times. A consumer
-//! that never asks again is no evidence and gets no help.
+//! If that helps [`SUSPECT_DATA`] times, and no Data in large frames stays without a repetition, the
+//! path is suspected: new Data are cut as well, because consumers double their timeouts with each
+//! loss. If [`SMALL_DATA`] in a row are not asked for again, while large ones were always, the path is
+//! a black hole: with any rate of loss that is the same for both, this happens by chance once in
+//! 10^8 times. If small ones are lost, too, the suspicion ends.
+//!
+//! A consumer that never asks again is no evidence and gets no help.
 
 use core::time::Duration;
 
@@ -16,11 +19,15 @@ use whimbrel_ndn_packet::types;
 
 use crate::path_mtu::BASE;
 
-/// Data that were asked for again after a large frame, and not again after smaller ones, without a
-/// large frame that arrived: these many are a black hole ...
-const HOLE_DATA: u32 = 16;
-/// ... or these, when large frames are tried again on a path that was one.
-const HOLE_AGAIN: u32 = 4;
+/// Data that were asked for again after a large frame, without a large frame that arrived: these
+/// many make a path suspicious.
+const SUSPECT_DATA: u32 = 5;
+/// Data in a row that were cut from the start and not asked for again.
+const SMALL_DATA: u32 = 96;
+/// A suspicion ends if more than one in this many Data that were cut is asked for again ...
+const LOSS_SHARE: u32 = 8;
+/// ... of at least these many.
+const LOSS_DATA: u32 = 16;
 /// Large frames are tried again after this long, doubled after each attempt that fails, ...
 const RAISE_AFTER: Duration = Duration::from_secs(60);
 /// ... up to this (PMTU_RAISE_TIMER, RFC 8899 §5.1.1).
@@ -40,6 +47,19 @@ struct Sent {
     is_small: bool,
 }
 
+/// The comparison of small frames with the large ones that did not arrive.
+#[derive(Clone, Copy, Debug)]
+struct Suspicion {
+    since: Time,
+    /// Data cut from the start, those of them that were asked for again, and those since the last
+    /// one of these.
+    sent: u32,
+    failed: u32,
+    in_row: u32,
+    /// When there were enough in a row.
+    enough_at: Option<Time>,
+}
+
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(crate) struct Repeats {
@@ -52,6 +72,7 @@ pub(crate) struct Repeats {
     unknown: u32,
     /// The time after which a Data was last asked for again.
     patience: Duration,
+    suspicion: Option<Suspicion>,
     /// All frames are small until this time.
     hole_until: Option<Time>,
     /// How long the last hole was kept; zero before the first.
@@ -87,11 +108,11 @@ impl Repeats {
                     return last.is_small;
                 }
                 self.repeated(now, &last);
-                !last.is_small
+                !last.is_small || self.suspicion.is_some()
             }
             other => {
                 other.inspect(|other| self.forgotten(now, other));
-                false
+                self.compare(now)
             }
         };
         if let Some(slot) = self.slots.get_mut(place) {
@@ -110,30 +131,68 @@ impl Repeats {
         if last.is_small {
             // Smaller frames did not help.
             self.helped = self.helped.saturating_sub(1);
+            if let Some(suspicion) = &mut self.suspicion {
+                suspicion.failed += 1;
+                (suspicion.in_row, suspicion.enough_at) = (0, None);
+            }
             return;
         }
         if self.helped == 0 {
             self.since = last.at;
         }
         self.helped += 1;
-        let enough = if self.kept.is_zero() {
-            HOLE_DATA
-        } else {
-            HOLE_AGAIN
-        };
         // Large frames of then that are not asked for again by now have arrived.
         let is_long = now.since(self.since) >= self.patience_of_others();
-        if self.helped < enough || !is_long || self.unknown > self.helped {
+        let enough = self.helped >= SUSPECT_DATA && self.unknown <= self.helped;
+        if !enough || !is_long || self.suspicion.is_some() {
             return;
         }
         let print = last.print;
         let mut others = self.slots.iter().flatten().filter(|it| it.print != print);
         if others.any(|it| self.has_arrived(now, it)) {
             self.kept = Duration::ZERO;
-            return self.start_over();
+            self.start_over();
+        } else if self.kept.is_zero() {
+            self.suspicion = Some(Suspicion {
+                since: now,
+                sent: 0,
+                failed: 0,
+                in_row: 0,
+                enough_at: None,
+            });
+        } else {
+            // It was a black hole before.
+            self.found(now);
         }
+    }
+
+    fn found(&mut self, now: Time) {
         self.kept = (self.kept * 2).clamp(RAISE_AFTER, MAX_RAISE_AFTER);
         self.hole_until = Some(now + self.kept);
+    }
+
+    /// Notes that a Data is sent that was not sent before. Returns true if it must be cut.
+    fn compare(&mut self, now: Time) -> bool {
+        let wait = self.patience_of_others();
+        let Some(suspicion) = &mut self.suspicion else {
+            return false;
+        };
+        if suspicion.enough_at.is_some_and(|at| now.since(at) >= wait) {
+            self.found(now);
+            return true;
+        }
+        let is_lossy =
+            suspicion.sent >= LOSS_DATA && suspicion.failed > suspicion.sent / LOSS_SHARE;
+        if is_lossy || now.since(suspicion.since) >= RAISE_AFTER {
+            self.start_over();
+            return false;
+        }
+        suspicion.sent += 1;
+        suspicion.in_row += 1;
+        if suspicion.in_row >= SMALL_DATA {
+            suspicion.enough_at.get_or_insert(now);
+        }
+        true
     }
 
     /// Handles that a Data is forgotten for another one.
@@ -161,7 +220,7 @@ impl Repeats {
     }
 
     fn start_over(&mut self) {
-        (self.helped, self.unknown) = (0, 0);
+        (self.helped, self.unknown, self.suspicion) = (0, 0, None);
     }
 }
 
