@@ -23,7 +23,7 @@ use crate::path_mtu::BASE;
 /// many make a path suspicious.
 const SUSPECT_DATA: u32 = 5;
 /// Data in a row that were cut from the start and not asked for again.
-const SMALL_DATA: u32 = 96;
+const SMALL_DATA: usize = 96;
 /// A suspicion ends if more than one in this many Data that were cut is asked for again ...
 const LOSS_SHARE: u32 = 8;
 /// ... of at least these many.
@@ -37,7 +37,7 @@ const MIN_REPEAT: Duration = Duration::from_millis(50);
 /// Data are remembered for this long: longer than consumers wait before they ask again.
 const MEMORY: Duration = Duration::from_secs(10);
 /// Number of remembered Data.
-const SLOTS: usize = 256;
+const SLOTS: usize = 512;
 
 /// The last transmission of a Data.
 #[derive(Clone, Copy, Debug)]
@@ -51,13 +51,11 @@ struct Sent {
 #[derive(Clone, Copy, Debug)]
 struct Suspicion {
     since: Time,
-    /// Data cut from the start, those of them that were asked for again, and those since the last
-    /// one of these.
+    /// Data cut from the start, and those of them that were asked for again.
     sent: u32,
     failed: u32,
-    in_row: u32,
-    /// When there were enough in a row.
-    enough_at: Option<Time>,
+    /// When the last of them was asked for again.
+    row_since: Time,
 }
 
 /// See the [module](self).
@@ -133,7 +131,7 @@ impl Repeats {
             self.helped = self.helped.saturating_sub(1);
             if let Some(suspicion) = &mut self.suspicion {
                 suspicion.failed += 1;
-                (suspicion.in_row, suspicion.enough_at) = (0, None);
+                suspicion.row_since = now;
             }
             return;
         }
@@ -157,8 +155,7 @@ impl Repeats {
                 since: now,
                 sent: 0,
                 failed: 0,
-                in_row: 0,
-                enough_at: None,
+                row_since: now,
             });
         } else {
             // It was a black hole before.
@@ -177,7 +174,12 @@ impl Repeats {
         let Some(suspicion) = &mut self.suspicion else {
             return false;
         };
-        if suspicion.enough_at.is_some_and(|at| now.since(at) >= wait) {
+        let has_arrived = |sent: &&Sent| {
+            let in_row = sent.is_small && sent.at >= suspicion.row_since;
+            in_row && now.since(sent.at) >= wait
+        };
+        let arrived = self.slots.iter().flatten().filter(has_arrived).count();
+        if arrived >= SMALL_DATA {
             self.found(now);
             return true;
         }
@@ -188,10 +190,6 @@ impl Repeats {
             return false;
         }
         suspicion.sent += 1;
-        suspicion.in_row += 1;
-        if suspicion.in_row >= SMALL_DATA {
-            suspicion.enough_at.get_or_insert(now);
-        }
         true
     }
 
