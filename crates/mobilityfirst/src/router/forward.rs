@@ -335,6 +335,24 @@ impl Router {
         self.bind_stored(now, content, &answer);
     }
 
+    /// The same for a chunk that has waited for the answer: what a receiver asks for may have come
+    /// meanwhile.
+    pub(super) fn bind_waiting(
+        &mut self,
+        now: Time,
+        mut outgoing: ChunkToSend,
+        name: Guid,
+        answer: &Answer,
+    ) {
+        if let Some(from) = outgoing.from
+            && self.is_under_way(from, &mut outgoing.chunk)
+        {
+            self.effects.counters.requests_absorbed += 1;
+            return;
+        }
+        self.bind(now, outgoing, name, answer);
+    }
+
     /// Handles the name service's answer for `name`, which represents the chunk's destination.
     pub(super) fn bind(
         &mut self,

@@ -283,7 +283,7 @@ impl Router {
         match event {
             ResolverEvent::Resolved { guid, answer } => {
                 for outgoing in self.names.take_waiting(&guid) {
-                    self.bind(now, outgoing, guid, &answer);
+                    self.bind_waiting(now, outgoing, guid, &answer);
                 }
                 self.carry_out(now);
                 self.bind_stored(now, guid, &answer);
