@@ -33,6 +33,8 @@ mod stats;
 mod vectors;
 mod wire;
 
+use core::time::Duration;
+
 use bytes::Bytes;
 use std::collections::VecDeque;
 use whimbrel_core::{Deadline, SeededRng, Time};
@@ -163,6 +165,11 @@ impl Hop {
     /// Bytes per second that the path delivers, as far as that is known.
     pub fn delivery_rate(&self) -> Option<u64> {
         Some(self.sender.rate()).filter(|rate| *rate > 0)
+    }
+
+    /// The round trip of the path without a queue, as far as that is known.
+    pub fn min_rtt(&self) -> Option<Duration> {
+        self.sender.min_rtt()
     }
 
     /// One frame arrived from the neighbour. Bad frames are counted in [`HopStats::drops`].

@@ -274,7 +274,10 @@ impl Router {
     /// from others.
     fn yield_to_others(&mut self, now: Time, outgoing: &ChunkToSend) {
         let Some(from) = outgoing.from else { return };
-        if outgoing.chunk.data().is_some() && self.proxy.tells_to_yield(now, from, outgoing) {
+        let renewal = self.links.renewal(from);
+        if outgoing.chunk.data().is_some()
+            && self.proxy.tells_to_yield(now, from, outgoing, renewal)
+        {
             self.hold(from, outgoing.chunk.flow(), Some(HoldMode::Spare));
         }
     }
