@@ -236,7 +236,8 @@ impl Hop {
 
     /// Handles a deadline of [`Hop::poll_timeout`]. Early or repeated calls do no harm.
     pub fn handle_timeout(&mut self, now: Time, budget: &mut PacketBudget) {
-        self.session.handle_timeout(now, &self.config);
+        let waiting = self.sender.has_work();
+        self.session.handle_timeout(now, &self.config, waiting);
         self.receiver.handle_timeout(now, budget);
         self.receiver.look_at(budget);
         if self.session.peer().is_none() {
@@ -294,7 +295,9 @@ impl Hop {
     ) -> Option<(usize, Option<usize>)> {
         let start = buffer.len();
         let (window, ids) = (self.receiver.window(), self.sender.first_wire_ids());
-        let written = if let Some(hello) = self.session.poll_hello(now, &self.config, window, ids) {
+        let waiting = self.sender.has_work();
+        let hello = (self.session).poll_hello(now, &self.config, window, ids, waiting);
+        let written = if let Some(hello) = hello {
             encode_hello(&hello, buffer);
             (buffer.len() - start, None)
         } else {
