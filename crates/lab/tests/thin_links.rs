@@ -158,3 +158,24 @@ slow = { between = ["router", "client"], rate = "64 kbit/s", delay = "1 s", queu
         assert!(there < 1.09 && back < 0.08, "{at}: {there}, {back} back");
     }
 }
+
+#[test]
+fn links_of_200_to_600_kbit_s_carry_a_file_once() {
+    let network = r#"
+nodes = { server = "host", router = "router", client = "host" }
+loads.film = { from = "server", to = "client", file = "6300 kB" }
+[links]
+wire = { between = ["server", "router"], rate = "100 Mbit/s", delay = "1 ms" }
+thin = { between = ["router", "client"], rate = "200 kbit/s", delay = "50 ms", queue = "32 kB" }
+"#;
+    let sweep = r#"
+"links.thin.rate" = ["200 kbit/s", "256 kbit/s", "300 kbit/s", "400 kbit/s", "600 kbit/s"]
+"links.thin.delay" = ["50 ms", "300 ms"]
+"links.thin.loss" = ["0 %", "5 %"]
+"#;
+    for (at, run) in runs(network, sweep) {
+        let there = run.values["links.thin.forward"] / run.values["film.bytes"];
+        println!("{at}: {there:.3}");
+        assert!(there > 1.0 && there < 1.06, "{at}: {there}");
+    }
+}
