@@ -15,10 +15,10 @@ use crate::chunk::Flow;
 use crate::outbox::flow_of;
 use crate::wire::{Hold, HoldMode, Request};
 
-/// What may wait for a next hop, as time that it takes there, beside two round trips: what is on its
-/// way there counts until the neighbour has acknowledged it, and what is let go again where it comes
-/// from arrives a round trip later. All flows there share it, and it shrinks to nothing as the
-/// second half of the buffer fills.
+/// What may wait for a next hop, as time that it takes there, beside round trips: what is on its way
+/// there counts until the neighbour has acknowledged it (a second round trip if a packet was lost),
+/// and what is let go again where it comes from arrives one of that link later. All flows there
+/// share it, and it shrinks to nothing as the second half of the buffer fills.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 /// Longest round trip that counts for that.
 const MAX_ROUND_TRIP: Duration = Duration::from_secs(5);
@@ -53,7 +53,7 @@ impl Links {
         let half = (self.buffer.capacity() / 2).max(1) as u128;
         let free = self.buffer.capacity().saturating_sub(self.buffer.used()) as u128;
         let from = from.and_then(|from| self.links.get(&from));
-        let time = MAX_WAIT + round_trip(link) + from.map_or(Duration::ZERO, round_trip);
+        let time = MAX_WAIT + round_trip(link) * 2 + from.map_or(Duration::ZERO, round_trip);
         let bytes = u128::from(rate) * time.as_millis() / 1_000 * free.min(half) / half;
         u64::try_from(bytes).unwrap_or(u64::MAX) / link.outbox.flows().max(1) as u64
     }
