@@ -36,6 +36,8 @@ fn reliability(choice: u8) -> Reliability {
 
 fn service(choice: u8, padded: bool, seed: u64) -> LinkService {
     let mut config = LinkServiceConfig::datagram(400);
+    // Only larger frames, of changed MTUs, are searched for.
+    config.finds_path_mtu = choice & 64 != 0;
     config.reliability = reliability(choice);
     config.smallest_frame = if padded { 46 } else { 0 };
     config.max_outstanding = MOST_OUTSTANDING;

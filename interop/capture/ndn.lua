@@ -36,6 +36,8 @@ local LINK_FIELDS = {
   { 0x0348, "TxSequence", "ndn.lp.tx_sequence", "number" },
   { 0x034c, "NonDiscovery", "ndn.lp.non_discovery", "flag" },
   { 0x0350, "PrefixAnnouncement", "ndn.lp.prefix_announcement", "container" },
+  { 0x03b0, "PathProbe", "ndn.lp.path_probe", "octets" },
+  { 0x03b4, "PathAnswer", "ndn.lp.path_answer", "octets" },
   { 0x03bc, "AdaptiveHello", "ndn.lp.adaptive_hello", "octets" },
 }
 -- end of the rows

@@ -1,5 +1,6 @@
 //! One lossy link between two NDN routers, in the simulator and on real sockets in network
-//! namespaces: the losses of the programs behind the routers without link reliability and with it.
+//! namespaces: the losses of the programs behind the routers without link reliability and with it;
+//! and a link that loses large packets only.
 //!
 //! Both ends use it even if only the connecting end is configured: the other router follows the
 //! inbound peer.
@@ -15,7 +16,7 @@ mod support;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use support::{await_that, finished, whimbrel};
@@ -99,7 +100,9 @@ impl<'a> Node<'a> {
             .args(["router", "run", "--quiet", "--ndn", "--config"])
             .arg(&file);
         command.arg("--ndn-socket").arg(folder.join("nfd.sock"));
-        command.stdout(Stdio::null());
+        let log = fs::File::create(folder.join("log")).unwrap();
+        command.env("WHIMBREL_LOG", "info");
+        command.stdout(Stdio::null()).stderr(log);
         let router = host.spawn(command).unwrap();
         let node = Node {
             host,
@@ -228,4 +231,142 @@ fn real_routers_have_the_expected_loss_and_recover_nearly_all() {
         with < unrepaired() / 10.0,
         "{with} with recovery, {without} without"
     );
+}
+
+/// Returns a link that silently drops packets of more than `largest` bytes.
+fn narrow(largest: usize) -> LinkSpec {
+    LinkSpec {
+        largest_frame: Some(largest),
+        ..LinkSpec::new(50_000_000, Duration::from_millis(10))
+    }
+}
+
+/// Two routers with a narrow link between them, and a file at the far one.
+struct Narrow {
+    topology: Topology,
+    folder: tempfile::TempDir,
+}
+
+impl Narrow {
+    const BYTES: usize = 2_000_000;
+
+    fn build() -> Narrow {
+        let topology = TopologyBuilder::new(1)
+            .host("a")
+            .host("b")
+            .link("ab", "a", "b", narrow(1_400), narrow(1_400))
+            .build()
+            .unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let content: Vec<u8> = (0..Narrow::BYTES).map(|at| (at * at >> 8) as u8).collect();
+        fs::write(folder.path().join("content"), content).unwrap();
+        Narrow { topology, folder }
+    }
+
+    fn content(&self) -> Vec<u8> {
+        fs::read(self.folder.path().join("content")).unwrap()
+    }
+
+    fn b_uri(&self) -> String {
+        format!(
+            "udp4://{}:6363",
+            self.topology.address_of("b", "ab").unwrap()
+        )
+    }
+
+    /// Starts the far router and a program that serves the file there.
+    fn far(&self, config: &str) -> (Node<'_>, Process) {
+        let b = Node::start(&self.topology, "b", self.folder.path(), config);
+        let file = self.folder.path().join("content");
+        let mut command = b.command(&["ndn", "serve", "/far/file"]);
+        let serving = b.host.spawn({
+            command
+                .arg(file)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null());
+            command
+        });
+        await_that("the server has registered", || {
+            b.prints(&["route", "list"]).contains("/far")
+        });
+        (b, serving.unwrap())
+    }
+}
+
+/// Returns the MTUs of a router's faces over UDP.
+fn mtus(node: &Node<'_>) -> Vec<u64> {
+    let faces = node.prints(&["face", "list", "scheme", "udp4", "--json"]);
+    let faces: Vec<Value> = serde_json::from_str(&faces).unwrap();
+    faces
+        .iter()
+        .filter_map(|face| face["mtu"].as_u64())
+        .collect()
+}
+
+/// Fetches through a path that drops large packets from the start.
+fn a_narrow_path(reliability: &str) {
+    if !lab_available() {
+        return;
+    }
+    let net = Narrow::build();
+    let config = format!("reliability = \"{reliability}\"\n");
+    let (b, _serving) = net.far(&config);
+    let uri = net.b_uri();
+    let route = format!("{config}[[ndn_route]]\nprefix = \"/far\"\nface = \"{uri}\"\n");
+    let a = Node::start(&net.topology, "a", net.folder.path(), &route);
+    let copy = a.folder.join("copy");
+    let started = Instant::now();
+    a.prints(&[
+        "ndn",
+        "get",
+        "/far/file",
+        "-q",
+        "-o",
+        copy.to_str().unwrap(),
+    ]);
+    let took = started.elapsed();
+    println!("{took:.2?} with reliability {reliability}");
+    assert_eq!(fs::read(copy).unwrap(), net.content());
+    assert!(took < Duration::from_secs(15), "{took:?}");
+    // Without the headers of IPv4 and UDP.
+    await_that("the size of the path is found", || {
+        mtus(&b).iter().any(|mtu| (1_350..=1_372).contains(mtu))
+    });
+    let log = fs::read_to_string(b.folder.join("log")).unwrap();
+    assert!(log.contains("size=1200"), "it is not in the log:\n{log}");
+}
+
+#[test]
+fn a_path_that_drops_large_packets_between_routers_that_recover_losses() {
+    a_narrow_path("auto");
+}
+
+#[test]
+fn a_path_that_drops_large_packets_between_routers_that_do_not() {
+    a_narrow_path("off");
+}
+
+#[test]
+fn a_program_behind_a_path_that_drops_large_packets() {
+    if !lab_available() {
+        return;
+    }
+    let net = Narrow::build();
+    let (b, _serving) = net.far("");
+    let copy = net.folder.path().join("copy");
+    let mut command = b.command(&[
+        "ndn",
+        "get",
+        "/far/file",
+        "-q",
+        "-o",
+        copy.to_str().unwrap(),
+    ]);
+    command.env("NDN_CLIENT_TRANSPORT", net.b_uri());
+    let started = Instant::now();
+    let mut get = net.topology.host("a").unwrap().spawn(command).unwrap();
+    let status = get.wait_for(Duration::from_secs(30)).unwrap();
+    println!("{:.2?}", started.elapsed());
+    assert!(status.is_some_and(|status| status.success()), "{status:?}");
+    assert_eq!(fs::read(copy).unwrap(), net.content());
 }

@@ -13,8 +13,11 @@
 
 mod support;
 
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use serde_json::Value;
 use support::ndn::Router;
@@ -202,6 +205,53 @@ fn both_libraries_work_over_every_transport() {
             assert_eq!(got["content"], "there", "{library:?} by {uplink}");
         }
     }
+}
+
+/// Relays datagrams of up to `largest` bytes between a caller and `to`, for as long as the test's
+/// process lives. Returns its address.
+fn narrow_relay(to: &str, largest: usize) -> String {
+    let inside = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let outside = UdpSocket::bind("127.0.0.1:0").unwrap();
+    outside.connect(to).unwrap();
+    let address = inside.local_addr().unwrap().to_string();
+    let caller = Arc::new(OnceLock::new());
+    let (back, forth) = (inside.try_clone().unwrap(), outside.try_clone().unwrap());
+    let known = Arc::clone(&caller);
+    std::thread::spawn(move || {
+        let mut buffer = [0; 65_536];
+        while let Ok((length, from)) = inside.recv_from(&mut buffer) {
+            let _ = known.set(from);
+            if length <= largest {
+                let _ = forth.send(&buffer[..length]);
+            }
+        }
+    });
+    std::thread::spawn(move || {
+        let mut buffer = [0; 65_536];
+        while let Ok(length) = outside.recv(&mut buffer) {
+            if let Some(caller) = caller.get().filter(|_| length <= largest) {
+                let _ = back.send_to(&buffer[..length], caller);
+            }
+        }
+    });
+    address
+}
+
+#[test]
+fn a_file_reaches_ndnts_through_a_path_that_drops_large_packets() {
+    let Some(interop) = Interop::find() else {
+        return;
+    };
+    let router = Router::configured("mtu = 1500\n", &[]);
+    let arguments = ["/narrow/file", "--size", "200000"];
+    let (_serving, ready) = router.start_program(interop.ndnts("put"), &arguments);
+    let sha256 = ready["sha256"].as_str().unwrap();
+    let relay = narrow_relay(&router.address("udp"), 1_372);
+    let started = Instant::now();
+    let mut get = router.told(interop.ndnts("get"), &format!("udp://{relay}"));
+    let got = outcome(&mut get, &["/narrow/file", "--sha256", sha256]);
+    println!("200,000 bytes after {:.2?}", started.elapsed());
+    assert_eq!(got["bytes"], 200_000);
 }
 
 #[test]

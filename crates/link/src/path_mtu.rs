@@ -107,6 +107,16 @@ impl PathMtu {
         self.rounds > 0
     }
 
+    /// Returns the limit of the driver or the neighbour.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Returns true while a size below the limit is kept before a larger one is tried.
+    pub fn is_resting(&self) -> bool {
+        matches!(self.search, Search::Resting { .. })
+    }
+
     /// Returns true for a frame that may be lost where frames of the next smaller size would pass.
     pub fn is_large(&self, len: usize) -> bool {
         len > below(self.size)
@@ -202,6 +212,20 @@ impl PathMtu {
         self.clear(self.sent);
     }
 
+    /// Falls back because the owner knows that frames of the present size do not arrive. Probes
+    /// confirm the smaller size first, and the size falls further if they do not arrive.
+    pub fn leave_size(&mut self, now: Time) {
+        let above = self.size;
+        if self.fall(now) {
+            self.search = Search::Trying {
+                candidate: self.size,
+                above,
+                tries: 0,
+                next_at: now,
+            };
+        }
+    }
+
     /// Returns the size of a probe that must be sent now. `timeout` bounds the time for its answer.
     pub fn poll_probe(&mut self, now: Time, timeout: Duration) -> Option<usize> {
         if self.checks > 0 {
@@ -233,7 +257,13 @@ impl PathMtu {
                 };
                 return Some(candidate);
             }
-            self.try_next(now, candidate);
+            if candidate > self.size {
+                self.try_next(now, candidate);
+            } else if below(self.size) > 0 {
+                self.leave_size(now);
+            } else {
+                self.try_next(now, above);
+            }
         }
         None
     }
@@ -242,6 +272,15 @@ impl PathMtu {
     pub fn probe_arrived(&mut self, now: Time, len: usize) -> bool {
         if self.is_large(len) {
             self.clear(self.sent);
+        }
+        if let Search::Trying {
+            candidate, above, ..
+        } = self.search
+            && candidate == self.size
+            && len >= candidate
+        {
+            // The smaller size after a fall passes.
+            self.try_next(now, above);
         }
         if len <= self.size || len > self.limit {
             return false;

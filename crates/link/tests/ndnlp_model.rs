@@ -125,6 +125,7 @@ impl Run {
             let mut config = LinkServiceConfig::datagram(1400);
             (config.reliability, config.smallest_frame) = (reliability, smallest_frame);
             config.max_outstanding = 2048;
+            config.finds_path_mtu = true;
             config
         };
         Run {

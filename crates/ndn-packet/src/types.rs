@@ -75,6 +75,11 @@ pub const LP_TX_SEQUENCE: u64 = 0x0348;
 pub const LP_NON_DISCOVERY: u64 = 0x034c;
 pub const LP_PREFIX_ANNOUNCEMENT: u64 = 0x0350;
 
+/// A question about what arrives, and its answer: to find the path MTU. Unassigned: in the range
+/// that a receiver may ignore.
+pub const LP_PATH_PROBE: u64 = 0x03b0;
+pub const LP_PATH_ANSWER: u64 = 0x03b4;
+
 /// The announcement of the adaptive profile of link reliability. Unassigned: in the range that a
 /// receiver may ignore.
 pub const LP_ADAPTIVE_HELLO: u64 = 0x03bc;

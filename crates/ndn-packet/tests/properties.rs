@@ -214,6 +214,7 @@ proptest! {
         tx_sequence in any::<Option<u64>>(),
         acks in prop::collection::vec(any::<u64>(), 0..20),
         hello in prop::option::of(octets(20)),
+        probe in prop::option::of(prop::collection::vec(any::<u8>(), 4..1500)),
         payload in prop::option::of(prop::collection::vec(any::<u8>(), 1..500)),
     ) {
         let link = LinkFields {
@@ -222,6 +223,8 @@ proptest! {
             frag_count: place.map(|(_, count)| count),
             tx_sequence,
             acks: Numbers::Listed(&acks),
+            path_probe: probe.as_deref(),
+            path_answer: None,
             adaptive_hello: hello.as_deref(),
         };
         let mut wire = b"before".to_vec();

@@ -112,6 +112,8 @@ fn a_link_header_keeps_every_field() {
         frag_count: Some(2),
         tx_sequence: Some(5),
         acks: Numbers::Listed(&[7, 8]),
+        path_probe: Some(b"probe"),
+        path_answer: Some(b"answer of 12"),
         adaptive_hello: Some(b"x"),
     };
     let mut wire = Vec::new();

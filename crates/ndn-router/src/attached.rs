@@ -62,6 +62,7 @@ impl Attached {
     /// Sends plain frames until the peer has shown that it supports link reliability.
     pub(crate) fn answer_in_kind(&mut self) {
         self.answers_in_kind = true;
+        self.link.wait_for_peer();
     }
 
     /// True if this frame is the first to show it.
@@ -206,7 +207,7 @@ impl Table {
                 self.ready.push_back(face);
             }
             // Its deadline is read after it has transmitted.
-            drop_undelivered(now, face, attached, forwarder);
+            handle_events(now, face, attached, forwarder);
         }
     }
 
@@ -216,7 +217,7 @@ impl Table {
             if let Some(attached) = self.faces.get_mut(&face) {
                 attached.deadline = None;
                 attached.link.handle_timeout(now);
-                drop_undelivered(now, face, attached, forwarder);
+                handle_events(now, face, attached, forwarder);
             }
             // A link may want to transmit now: its deadline is read after that, or else it would be
             // due again at once.
@@ -245,6 +246,9 @@ impl Table {
                     segment_size: written.segment_size,
                 })
             });
+            if let Some(attached) = self.faces.get_mut(&face) {
+                handle_events(now, face, attached, forwarder);
+            }
             self.note_deadline(face);
             self.note_link_state(now, face, forwarder);
             match sent {
@@ -293,10 +297,18 @@ impl Table {
     }
 }
 
-fn drop_undelivered(now: Time, face: FaceId, attached: &mut Attached, forwarder: &mut Forwarder) {
+/// Handles the events of a face's link: what it abandoned, and what its path takes.
+fn handle_events(now: Time, face: FaceId, attached: &mut Attached, forwarder: &mut Forwarder) {
     while let Some(event) = attached.link.poll_event() {
         match event {
             LinkEvent::GaveUp(packet) => forwarder.handle_dropped(now, face, &packet),
+            LinkEvent::PathMtu(size) => {
+                if let Some(found) = forwarder.face_mut(face) {
+                    found.spec.mtu = Some(size);
+                    let peer = &found.spec.remote_uri;
+                    tracing::info!(face = face.0, %peer, size, "the path MTU has changed");
+                }
+            }
         }
     }
 }

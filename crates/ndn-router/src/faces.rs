@@ -228,6 +228,8 @@ pub fn link_config(
         } else {
             common.smallest_frame
         },
+        // Only the routers of an IP path drop what is too large, and may not say so.
+        finds_path_mtu: common.finds_path_mtu || matches!(info.medium, Medium::Udp { .. }),
         reliability: reliability(configured.unwrap_or(common.reliability), spec),
         marking: spec.flags.congestion_marking,
         marking_interval: spec.base_congestion_interval,
@@ -272,6 +274,8 @@ fn details(stats: &LinkStats) -> Vec<(&'static str, u64)> {
         ("recovered", stats.recovered),
         ("given_up", stats.given_up),
         ("duplicates", stats.duplicates),
+        ("mtu_falls", stats.mtu_falls),
+        ("mtu_probes", stats.mtu_probes),
         ("marks", stats.marks),
         ("loss_per_million", (stats.loss * 1e6) as u64),
         (

@@ -326,15 +326,16 @@ impl NdnRouter {
         }
     }
 
-    /// Sets the frame size of a face to that of its port, or a smaller one if wanted.
+    /// Sets the frame size of a face to that of its port, or a smaller one if wanted; it is smaller
+    /// still if the path takes less.
     fn fit_mtu(&mut self, face: FaceId) {
         if let (Some(attached), Some(found)) =
             (self.table.get_mut(face), self.forwarder.face_mut(face))
             && let Some(told) = &mut found.spec.mtu
         {
             let wanted = attached.wanted_mtu.unwrap_or(usize::MAX);
-            *told = attached.port_mtu.min(wanted);
-            attached.link.set_mtu(*told);
+            attached.link.set_mtu(attached.port_mtu.min(wanted));
+            *told = attached.link.mtu();
         }
     }
 

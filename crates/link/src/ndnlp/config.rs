@@ -51,6 +51,9 @@ pub struct LinkServiceConfig {
     pub frames: FrameKind,
     /// The recovery of lost frames; ignored on streams.
     pub reliability: Reliability,
+    /// Finds the path MTU where the path drops large frames silently, and uses smaller ones; ignored
+    /// on streams.
+    pub finds_path_mtu: bool,
     /// Fragments packets to the MTU. If false, a packet that does not fit is dropped and counted.
     pub fragmentation: bool,
     /// The size in bytes to which the medium pads shorter frames with zeros (Ethernet: 46); 0
@@ -95,6 +98,7 @@ impl LinkServiceConfig {
         LinkServiceConfig {
             frames: FrameKind::Datagram { mtu },
             reliability: Reliability::Off,
+            finds_path_mtu: false,
             fragmentation: true,
             smallest_frame: 0,
             queue_packets: 8192,
@@ -129,6 +133,7 @@ impl LinkServiceConfig {
             FrameKind::Stream { batch } => {
                 *batch = (*batch).min(16 << 20);
                 self.reliability = Reliability::Off;
+                self.finds_path_mtu = false;
                 self.fragmentation = false;
             }
         }

@@ -22,12 +22,16 @@
 //! | `marking` | marking of packets for congestion |
 //! | `delivery` | the rate at which the peer acknowledges |
 //! | `pacer` | frames at the rate of a modelled device |
+//! | `path` | questions and probes for the path MTU |
+//! | `evidence` | what the peer's counts of bytes say about large frames |
+//! | `repeats` | Data that are sent again, as evidence about the path MTU |
 //! | `reassembly` | incomplete packets, bounded |
 
 mod adaptive;
 mod compact;
 pub mod config;
 mod delivery;
+mod evidence;
 mod framing;
 mod marking;
 mod ndnlpv2;
@@ -35,12 +39,14 @@ mod number_set;
 mod outstanding;
 mod pacer;
 mod paper;
+mod path;
 mod piece;
 mod plain;
 mod queue;
 mod reassembly;
 mod recent;
 mod recovery;
+mod repeats;
 mod service;
 pub mod stats;
 #[cfg(test)]

@@ -69,6 +69,10 @@ pub struct LinkStats {
     /// Frames with a malformed header field that was skipped, because it belongs to a feature that
     /// is off here.
     pub fields_skipped: u64,
+    /// Times that large frames were found not to arrive, so that smaller ones are sent.
+    pub mtu_falls: u64,
+    /// Probes of the path MTU sent.
+    pub mtu_probes: u64,
     /// Packets marked here because of congestion.
     pub marks: u64,
     /// Share of frames lost, 0 to 1, smoothed over some hundreds of frames.

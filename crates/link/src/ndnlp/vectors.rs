@@ -80,12 +80,20 @@ fn read(frame: &[u8]) -> Option<(String, Vec<u8>)> {
             let hello = link.adaptive_hello.and_then(Hello::decode);
             let acks: Vec<u64> = link.acks.iter().collect();
             let (index, count) = read.place();
-            let means = format!(
+            let mut means = format!(
                 "Sequence {:?}, fragment {index} of {count}, Acks {acks:?}, TxSequence {:?}, {hello:?}, {} octets",
                 link.sequence,
                 link.tx_sequence,
                 read.fragment.map_or(0, <[u8]>::len)
             );
+            for (name, value) in [
+                ("PathProbe", link.path_probe),
+                ("PathAnswer", link.path_answer),
+            ] {
+                means += &value.map_or(String::new(), |value| {
+                    format!(", {name} {}", hex::encode(value))
+                });
+            }
             let written = hello.map(|hello| hello.encode());
             let adaptive_hello = written.as_ref().map(|written| &written[..]);
             let link = LinkFields {

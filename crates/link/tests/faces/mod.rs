@@ -49,6 +49,8 @@ pub struct End {
     /// Received packets, with their time and header.
     pub received: Vec<(Time, Bytes, LpHeader)>,
     pub given_up: Vec<Bytes>,
+    /// The sizes of frames that the path was found to take.
+    pub sizes: Vec<usize>,
     /// Every sent frame, with its time.
     pub frames: Vec<(Time, Vec<u8>)>,
     mtu: usize,
@@ -68,6 +70,7 @@ impl End {
             config,
             received: Vec::new(),
             given_up: Vec::new(),
+            sizes: Vec::new(),
             frames: Vec::new(),
             mtu,
             port: None,
@@ -153,8 +156,11 @@ impl Machine for End {
     }
 
     fn poll_event(&mut self) -> Option<Self::Event> {
-        while let Some(LinkEvent::GaveUp(packet)) = self.service.poll_event() {
-            self.given_up.push(packet.into());
+        while let Some(event) = self.service.poll_event() {
+            match event {
+                LinkEvent::GaveUp(packet) => self.given_up.push(packet.into()),
+                LinkEvent::PathMtu(size) => self.sizes.push(size),
+            }
         }
         None
     }

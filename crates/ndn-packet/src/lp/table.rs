@@ -306,6 +306,11 @@ header_fields! {
     NonDiscovery = types::LP_NON_DISCOVERY, header non_discovery: bool as Flag, on Interest;
     /// PrefixAnnouncement: a whole Data packet.
     PrefixAnnouncement = types::LP_PREFIX_ANNOUNCEMENT, header prefix_announcement: Option<B> as Packet, on Data;
+    /// A question about what arrives on the link, padded to the size in question; specific to
+    /// Whimbrel.
+    PathProbe = types::LP_PATH_PROBE, link path_probe: Option<&'a [u8]> as Octets<4, 65_507>, on Any;
+    /// The answer to a PathProbe, specific to Whimbrel.
+    PathAnswer = types::LP_PATH_ANSWER, link path_answer: Option<&'a [u8]> as Octets<12, 255>, on Any;
     /// The announcement of the adaptive profile of link reliability, specific to Whimbrel.
     AdaptiveHello = types::LP_ADAPTIVE_HELLO, link adaptive_hello: Option<&'a [u8]> as Octets<0, 255>, on Any;
 }

@@ -140,6 +140,7 @@ fn fields_are_written_in_the_order_that_receivers_require() {
         tx_sequence: Some(2),
         acks: Numbers::Listed(&[9, 3]),
         adaptive_hello: Some(b"x"),
+        ..LinkFields::default()
     };
     let mut out = Vec::new();
     lp::encode(&mut out, &link, &header, Some(b"\x05\x03\x07\x01\x61"));

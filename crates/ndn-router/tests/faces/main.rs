@@ -5,4 +5,5 @@ mod driver;
 mod expiry;
 mod management;
 mod model;
+mod path_mtu;
 mod reopening;

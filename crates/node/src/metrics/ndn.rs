@@ -240,7 +240,7 @@ impl Snapshot {
 
     fn encode_links(&self, family: &mut Families<'_, '_>) -> Result<(), std::fmt::Error> {
         type Count = fn(&LinkStats) -> u64;
-        let counts: [(&str, &str, Count); 12] = [
+        let counts: [(&str, &str, Count); 14] = [
             ("ndn_link_sent_bytes", "Bytes of frames sent", |l| {
                 l.bytes_sent
             }),
@@ -260,6 +260,16 @@ impl Snapshot {
                 |l| l.spurious,
             ),
             ("ndn_link_losses", "Frames found lost", |l| l.losses),
+            (
+                "ndn_link_mtu_falls",
+                "Times that the path was found to drop large frames",
+                |l| l.mtu_falls,
+            ),
+            (
+                "ndn_link_mtu_probes",
+                "Probes of the path MTU sent",
+                |l| l.mtu_probes,
+            ),
             ("ndn_link_timeouts", "Frames found lost by silence", |l| {
                 l.timeouts
             }),

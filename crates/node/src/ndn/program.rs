@@ -7,7 +7,7 @@ use whimbrel_core::{
     Deadline, Endpoint, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, SeededRng,
     Time, Transmit,
 };
-use whimbrel_link::ndnlp::{LinkService, LinkServiceConfig};
+use whimbrel_link::ndnlp::{LinkEvent, LinkService, LinkServiceConfig};
 use whimbrel_transport::{AppFace, Application, FaceNumber};
 
 /// The only port that a program asks for.
@@ -62,6 +62,7 @@ impl<A: Application> ProgramFace<A> {
     ) -> ProgramFace<A> {
         let config = LinkServiceConfig {
             marking: false,
+            finds_path_mtu: true,
             ..LinkServiceConfig::datagram(1472)
         };
         let face = LinkedFace {
@@ -224,13 +225,13 @@ impl<A: Application> Machine for LinkedFace<A> {
             self.link.handle_frame(now, frame, &mut |packet| {
                 application.handle_packet(now, FaceNumber::FIRST, packet)
             });
-            self.forget_given_up();
+            self.handle_events();
         }
     }
 
     fn handle_timeout(&mut self, now: Time) {
         self.link.handle_timeout(now);
-        self.forget_given_up();
+        self.handle_events();
         self.application.handle_timeout(now);
     }
 
@@ -276,8 +277,12 @@ impl<A: Application> LinkedFace<A> {
         self.link.set_blocked(blocked);
     }
 
-    /// Applications have timers of their own for what is lost.
-    fn forget_given_up(&mut self) {
-        while self.link.poll_event().is_some() {}
+    /// Handles what the link tells. Applications have timers of their own for what is lost.
+    fn handle_events(&mut self) {
+        while let Some(event) = self.link.poll_event() {
+            if let LinkEvent::PathMtu(size) = event {
+                tracing::info!(size, "the path MTU has changed");
+            }
+        }
     }
 }

@@ -15,6 +15,7 @@ use super::config::{FrameKind, LinkServiceConfig, MAX_MTU, MIN_MTU, Reliability}
 use super::delivery::DeliveryMeter;
 use super::marking::CongestionMarker;
 use super::pacer::Pacer;
+use super::path::PathSearch;
 use super::piece::Piece;
 use super::queue::{OutQueue, QueuedPacket};
 use super::reassembly::Reassembler;
@@ -37,6 +38,8 @@ pub struct Written {
 pub enum LinkEvent {
     /// This Interest or Data was not acknowledged after all retransmissions.
     GaveUp(SharedPacket),
+    /// The path was found to take frames of at most this many bytes, fewer or more than before.
+    PathMtu(usize),
 }
 
 /// NDNLPv2 and reliability on one face. See the [module](super).
@@ -44,7 +47,10 @@ pub enum LinkEvent {
 pub struct LinkService {
     config: LinkServiceConfig,
     rng: SeededRng,
+    // Largest frame of the driver, and of the path as far as it is known.
+    limit: usize,
     mtu: usize,
+    path: Option<Box<PathSearch>>,
     blocked: bool,
     queue: OutQueue,
     // A packet whose fragments have not all been sent yet.
@@ -77,8 +83,13 @@ impl LinkService {
         // The first Sequence is random, so that a peer does not mistake the first packets of this
         // run for the last ones of another.
         let next_sequence = rng.next_word();
+        let path = config
+            .finds_path_mtu
+            .then(|| Box::new(PathSearch::new(mtu, &mut rng)));
         LinkService {
+            limit: mtu,
             mtu,
+            path,
             blocked: false,
             queue: OutQueue::new(config.queue_packets, config.queue_bytes),
             in_fragments: None,
@@ -247,7 +258,9 @@ impl LinkService {
         }
         let recovering = self.profiles.recovering.iter();
         let control = recovering.filter_map(|profile| profile.control_due());
-        let control = control.min();
+        let waits = !self.queue.is_empty() || self.in_fragments.is_some();
+        let path = self.path.as_ref().and_then(|path| path.due(waits));
+        let control = control.chain(path).min();
         match &self.pacer {
             None => control.map(|at| Deadline::new(at, "news for the peer waited long enough")),
             Some(pacer) => {
@@ -262,13 +275,49 @@ impl LinkService {
     /// accordingly; a lost fragment that no longer fits is abandoned with its packet.
     pub fn set_mtu(&mut self, mtu: usize) {
         if let FrameKind::Datagram { .. } = self.config.frames {
-            self.mtu = mtu.clamp(MIN_MTU, MAX_MTU);
-            self.restart_fragments(|_, mtu| mtu);
-            if self.held_back.len() > self.mtu {
+            self.limit = mtu.clamp(MIN_MTU, MAX_MTU);
+            if let Some(path) = &mut self.path {
+                path.set_limit(self.limit);
+            }
+            self.fit_path();
+            if self.held_back.len() > self.limit {
                 self.held_back.clear();
                 self.stats.drops.too_big += 1;
             }
         }
+    }
+
+    /// Returns the size of the largest frame with a packet: that of [`LinkService::set_mtu`], or
+    /// less if the path takes less.
+    pub fn mtu(&self) -> usize {
+        self.mtu
+    }
+
+    /// Sends the peer nothing about the path MTU until it shows that it understands more than plain
+    /// packets, by a question of its own or [`LinkService::set_reliability`].
+    pub fn wait_for_peer(&mut self) {
+        if let Some(path) = &mut self.path {
+            path.wait_for_peer();
+        }
+    }
+
+    /// Uses frames of the size that the path takes.
+    fn fit_path(&mut self) {
+        let found = self.path.as_ref().map(|path| path.size());
+        self.mtu = found.unwrap_or(self.limit).min(self.limit);
+        self.restart_fragments(|_, mtu| mtu);
+    }
+
+    /// Follows a change of what the path takes.
+    fn check_path(&mut self) {
+        let changed = self.path.as_mut().is_some_and(|path| path.has_changed());
+        if !changed {
+            return;
+        }
+        let before = self.mtu;
+        self.fit_path();
+        self.stats.mtu_falls += u64::from(self.mtu < before);
+        self.events.push_back(LinkEvent::PathMtu(self.mtu));
     }
 
     /// Notes whether the driver can send frames.
@@ -285,6 +334,9 @@ impl LinkService {
             return;
         }
         self.config.reliability = reliability;
+        if let Some(path) = &mut self.path {
+            path.may_ask();
+        }
         self.stats.abandoned += self.stats.outstanding as u64;
         self.stats.abandoned += self.queue.retain_resends(|_| false) as u64;
         self.restart_fragments(|_, _| 0);

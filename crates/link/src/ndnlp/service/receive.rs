@@ -35,6 +35,12 @@ impl LinkService {
         if !lp.skipped.is_empty() && !self.may_skip(&lp) {
             return;
         }
+        let received = self.stats.bytes_received - frame.len() as u64;
+        if let Some(path) = self.path.as_mut().filter(|_| lp.fragment.is_none())
+            && path.handle(now, &lp, frame.len(), received)
+        {
+            return self.check_path();
+        }
         if self.is_plain() || !self.is_repeated(now, &lp) {
             self.deliver_lp(now, &lp, deliver);
         }

@@ -20,6 +20,8 @@ pub(super) struct InFragments {
     next: Piece,
     /// The packet before it was encapsulated.
     original: QueuedPacket,
+    /// Largest frame for it, in bytes.
+    mtu: usize,
     fragment_len: u32,
     profile: ProfileId,
 }
@@ -80,7 +82,7 @@ impl LinkService {
         }
         while frames < max_frames && buffer.len() - start + segment <= MAX_BATCH {
             let at = buffer.len();
-            if !self.write_frame(now, buffer) {
+            if !self.write_next(now, buffer) {
                 break;
             }
             let len = buffer.len() - at;
@@ -103,6 +105,24 @@ impl LinkService {
             size,
             segment_size: (frames > 1).then_some(segment),
         })
+    }
+
+    /// Appends the next frame of any kind. Returns false if there is none.
+    fn write_next(&mut self, now: Time, buffer: &mut Vec<u8>) -> bool {
+        let waits = !self.queue.is_empty() || self.in_fragments.is_some();
+        let stats = &mut self.stats;
+        if let Some(path) = &mut self.path
+            && path.write(now, waits, stats, buffer)
+        {
+            self.check_path();
+            return true;
+        }
+        let start = buffer.len();
+        let written = self.write_frame(now, buffer);
+        if let Some(path) = self.path.as_mut().filter(|_| written) {
+            path.frame_sent(now, buffer.len() - start);
+        }
+        written
     }
 
     /// Appends the next frame. Returns false if there is none.
@@ -154,7 +174,8 @@ impl LinkService {
             self.stats.marks += 1;
             queued.header.get_or_insert_default().congestion_mark = Some(1);
         }
-        if queued.header.is_none() && self.is_plain() && queued.packet.len() <= self.mtu {
+        let mtu = self.mtu_for(now, &queued.packet);
+        if queued.header.is_none() && self.is_plain() && queued.packet.len() <= mtu {
             self.stats.payload_bytes_sent += queued.packet.len() as u64;
             self.stats.packets_sent += 1;
             buffer.extend_from_slice(&queued.packet);
@@ -178,10 +199,13 @@ impl LinkService {
             accepted_at: queued.queued_at,
             queued_at: queued.queued_at,
         };
-        if len <= self.mtu {
+        if len <= mtu {
             piece.identity = self.new_identity(id);
-            self.write_piece(now, id, piece, None, buffer);
+            self.write_piece(now, id, piece, None, mtu, buffer);
             return true;
+        }
+        if let Some(path) = &mut self.path {
+            path.want_more();
         }
         let original = QueuedPacket {
             packet: piece.packet.clone(),
@@ -193,7 +217,7 @@ impl LinkService {
         }
         let overhead = profile.fragment_overhead(piece.header.as_deref());
         let max_fragments = profile.max_fragments();
-        let plan = cut(piece.packet.len(), overhead, self.mtu, max_fragments)
+        let plan = cut(piece.packet.len(), overhead, mtu, max_fragments)
             .filter(|_| self.config.fragmentation);
         let Some((fragment_len, count)) = plan else {
             self.stats.drops.too_big += 1;
@@ -204,6 +228,7 @@ impl LinkService {
         self.in_fragments = Some(InFragments {
             next: piece,
             original,
+            mtu,
             fragment_len,
             profile: id,
         });
@@ -220,14 +245,25 @@ impl LinkService {
             .fragment_len
             .min(piece.packet.len() as u32 - piece.start);
         piece.identity = self.new_identity(id);
+        let mtu = packet.mtu.min(self.mtu);
         packet.next.header = None;
         packet.next.index += 1;
         packet.next.start += piece.len;
         if packet.next.index < packet.next.count {
             self.in_fragments = Some(packet);
         }
-        self.write_piece(now, id, piece, None, buffer);
+        self.write_piece(now, id, piece, None, mtu, buffer);
         true
+    }
+
+    /// Returns the largest frame for a packet that is sent now.
+    fn mtu_for(&mut self, now: Time, packet: &[u8]) -> usize {
+        let Some(path) = &mut self.path else {
+            return self.mtu;
+        };
+        let size = path.size_for(now, packet);
+        self.check_path();
+        size.min(self.mtu)
     }
 
     fn new_identity(&mut self, id: ProfileId) -> u64 {
@@ -296,20 +332,21 @@ impl LinkService {
             return false;
         }
         let start = buffer.len();
-        self.write_piece(now, id, piece, Some(number), buffer);
+        self.write_piece(now, id, piece, Some(number), self.mtu, buffer);
         self.stats.retransmissions += 1;
         self.stats.retransmitted_bytes += (buffer.len() - start) as u64;
         true
     }
 
     /// Appends a frame with the piece and remembers it. `replaces` is the number under which it was
-    /// lost.
+    /// lost; `mtu` bounds the frame.
     fn write_piece(
         &mut self,
         now: Time,
         id: ProfileId,
         piece: Piece,
         replaces: Option<u64>,
+        mtu: usize,
         buffer: &mut Vec<u8>,
     ) {
         let stats = &mut self.stats;
@@ -319,12 +356,12 @@ impl LinkService {
         let plan = FramePlan {
             piece: &piece,
             replaces,
-            mtu: self.mtu,
+            mtu,
             smallest_frame: self.config.smallest_frame,
         };
         if !profile.write_frame(now, &plan, stats, buffer) {
             let number = profile.transmission_number();
-            self.write_lp(now, &piece, number, buffer);
+            self.write_lp(now, &piece, number, mtu, buffer);
         }
         self.profiles
             .get_mut(id)
@@ -333,7 +370,14 @@ impl LinkService {
 
     /// Writes a bare packet if it needs no fields, else an LpPacket with the fields of the
     /// profiles.
-    fn write_lp(&mut self, now: Time, piece: &Piece, number: Option<u64>, buffer: &mut Vec<u8>) {
+    fn write_lp(
+        &mut self,
+        now: Time,
+        piece: &Piece,
+        number: Option<u64>,
+        mtu: usize,
+        buffer: &mut Vec<u8>,
+    ) {
         let none = LpHeader::default();
         let header = piece.header.as_deref().unwrap_or(&none);
         let mut link = LinkFields {
@@ -344,7 +388,7 @@ impl LinkService {
         let frame = LpFrame {
             header,
             payload_len: piece.len as usize,
-            mtu: self.mtu,
+            mtu,
         };
         for profile in &mut self.profiles.recovering {
             profile.add_fields(now, &frame, &mut link, &mut self.stats);
