@@ -6,7 +6,7 @@ use chacha20poly1305::{ChaCha20Poly1305, Nonce};
 use hkdf::Hkdf;
 use hmac::{Hmac, Mac};
 use rand_core::CryptoRng;
-use sha2::Sha256;
+use sha2::{Digest, Sha256};
 use spake2::{Ed25519Group, Identity, Password, Spake2};
 
 use crate::code::Code;
@@ -14,6 +14,17 @@ use crate::message::{SHARE, Session};
 
 /// One side's half of the key exchange. It is good for one peer's share.
 pub(crate) type Half = Spake2<Ed25519Group>;
+
+/// The secret key of the name under which a giver with this number can be reached through routers.
+///
+/// It is no secret: everybody can compute it from the number. Whoever takes the name for himself can
+/// keep the two sides from meeting, and learns nothing.
+pub fn meeting_key(number: u16) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    hash.update(b"whimbrel spoken code v1 meeting");
+    hash.update(number.to_be_bytes());
+    hash.finalize().into()
+}
 
 /// Names of the two sides. Keys of other numbers, and of other uses of the same words, differ.
 fn sides(code: &Code) -> (Identity, Identity) {

@@ -22,6 +22,7 @@ pub mod taker;
 
 pub use code::{Code, CodeError};
 pub use giver::{Given, Giver, MAX_WRONG};
+pub use keys::meeting_key;
 pub use message::{CHANNEL, Message, MessageError, Refusal};
 pub use taker::{Taker, TakerError};
 
