@@ -215,6 +215,11 @@ impl Host {
                 payload,
             } => self.messages.send(destination, channel, payload, effects),
             LocalRequest::Listen { channel } => self.messages.listen(app, channel, effects),
+            LocalRequest::Names { request, prefix } => {
+                let names = self.names_beginning(&prefix);
+                let event = LocalEvent::Names { request, names };
+                self.effects.tell(app, event);
+            }
             LocalRequest::Status { request } => {
                 let json = serde_json::to_string(&self.status(now)).unwrap_or_default();
                 let event = LocalEvent::Status { request, json };
