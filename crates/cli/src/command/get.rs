@@ -29,8 +29,9 @@ const MAX_WARNINGS: usize = 50;
 
 #[derive(Args, Debug)]
 pub(crate) struct Get {
-    /// The name: 64 hexadecimal digits, as `whimbrel serve` prints them; or a ticket, which holds
-    /// the addresses to ask too; or a code, as somebody says it
+    /// The name: 64 hexadecimal digits, as `whimbrel serve` prints them, or the first of them (4 at
+    /// least) of one that the host daemon or an unfinished download here has; or a ticket, which
+    /// holds the addresses to ask too; or a code, as somebody says it
     #[arg(value_name = "NAME|TICKET|CODE", required = true)]
     name: Vec<String>,
     /// Output: a file, a folder, a device, or - for standard output; by default the current folder,
@@ -75,7 +76,7 @@ pub(crate) fn run(arguments: Get) -> Outcome {
     let stop = stop_flag()?;
     let output = Destination::open(&arguments.output, &stop)?;
     let mut report = Report::new(arguments.json, &output);
-    let found = report.find(wanted, &arguments, &stop)?;
+    let found = report.find(wanted, &arguments, &output, &stop)?;
     let options = FetchOptions {
         content: found.content,
         output,
@@ -164,12 +165,19 @@ impl Report {
     }
 
     /// Finds out what to fetch, and says why it cannot be found.
-    fn find(&self, wanted: Wanted, arguments: &Get, stop: &AtomicBool) -> Result<Found, Failure> {
+    fn find(
+        &self,
+        wanted: Wanted,
+        arguments: &Get,
+        output: &Destination,
+        stop: &AtomicBool,
+    ) -> Result<Found, Failure> {
         let line = |value: &serde_json::Value| self.line(value);
         let asking = Asking {
             access: &arguments.access,
             from: arguments.from.as_ref(),
             timeout: arguments.timeout.map(|timeout| timeout.0),
+            output,
             stop,
             json: self.json.then_some(&line),
         };
