@@ -244,7 +244,9 @@ fn meet(
 ) -> Result<Option<(Access, LocalClient, u16)>, Failure> {
     let rows = NUMBERS.iter().flat_map(|max| [*max; TRIES]);
     for max in rows {
-        let Some(router) = ask_until(serving, None, stop, Report::neighbour)? else {
+        // An answer finds a host that its router knows.
+        let attached = |report: &Report| report.neighbour().filter(|_| report.binding.is_some());
+        let Some(router) = ask_until(serving, None, stop, attached)? else {
             return Ok(None);
         };
         let number = rng.random_range(1..=max);
@@ -283,27 +285,29 @@ fn is_taken(
     stop: &AtomicBool,
 ) -> Result<bool, LocalError> {
     let name = meeting_name(number);
-    for destination in [name, router] {
-        client.send(&LocalRequest::Ping {
-            request: QUESTION,
-            destination,
-            sequence: u32::from(number),
-            padding: 0,
-        })?;
-    }
     let mut until = Instant::now() + PATIENCE;
-    while !stop.load(Ordering::Relaxed) {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Ok(false);
+    let mut has_answered = false;
+    while !stop.load(Ordering::Relaxed) && Instant::now() < until {
+        for destination in [name, router] {
+            client.send(&LocalRequest::Ping {
+                request: QUESTION,
+                destination,
+                sequence: u32::from(number),
+                padding: 0,
+            })?;
         }
-        if let Some(LocalEvent::Pong { sequence, from, .. }) = client.receive(left.min(LOOK))?
-            && sequence == u32::from(number)
-        {
-            if from == name {
+        let next = Instant::now() + REPEAT;
+        while let Some(event) = client.receive(next.saturating_duration_since(Instant::now()))? {
+            let LocalEvent::Pong { sequence, from, .. } = event else {
+                continue;
+            };
+            if sequence == u32::from(number) && from == name {
                 return Ok(true);
             }
-            until = until.min(Instant::now() + SILENCE);
+            if from == router && !has_answered {
+                has_answered = true;
+                until = until.min(Instant::now() + SILENCE);
+            }
         }
     }
     Ok(false)
