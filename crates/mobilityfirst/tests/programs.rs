@@ -110,7 +110,7 @@ fn publish(world: &mut World, host: usize, content: Guid) {
 
 /// The names at a host that begin so.
 fn names(world: &mut World, host: usize, prefix: &str) -> Vec<Guid> {
-    let prefix = GuidPrefix::new(prefix).unwrap();
+    let prefix = GuidPrefix::new(prefix).expect("a prefix");
     let names = LocalRequest::Names { request: 3, prefix };
     world.hosts[host].request(world.now, APP, names);
     let mut events = std::iter::from_fn(|| world.hosts[host].poll_event());

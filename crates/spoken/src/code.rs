@@ -83,7 +83,7 @@ impl Code {
     /// behind it that is set apart.
     pub fn is_meant_by(text: &str) -> bool {
         let mut parts = parts(text);
-        let starts = parts.next().is_some_and(|first| is_number(first));
+        let starts = parts.next().is_some_and(is_number);
         starts && parts.next().is_some()
     }
 }

@@ -159,10 +159,8 @@ impl Gift {
         stop: &AtomicBool,
     ) -> Result<(), Failure> {
         let met = match &self.routers {
-            Some(routers) => match meet(&mut serving, routers, &mut rng, stop)? {
-                Some((access, client, number)) => Some((Some(access), client, number)),
-                None => None,
-            },
+            Some(routers) => meet(&mut serving, routers, &mut rng, stop)?
+                .map(|(access, client, number)| (Some(access), client, number)),
             None => Some((None, serving, rng.random_range(1..=NUMBERS[0]))),
         };
         // The host of the meeting lives as long as the code.
