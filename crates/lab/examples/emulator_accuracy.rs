@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use whimbrel_lab::{
-    CongestionControl, DirectionReport, HttpClient, TcpBaseline, Topology, TopologyBuilder,
-    ensure_privileges,
+    CongestionControl, DirectionReport, HttpClient, TcpBaseline, TcpRoute, Topology,
+    TopologyBuilder, ensure_privileges,
 };
 use whimbrel_sim::link::{LinkSpec, QueueLimit};
 
@@ -135,9 +135,7 @@ fn transfer(
     topology.arm(Instant::now())?;
     let address = topology.address_of("a", "ab")?;
     let done = baseline.fetch(
-        topology.host("a")?,
-        address,
-        topology.host("b")?,
+        TcpRoute::direct(topology.host("a")?, address, topology.host("b")?),
         file,
         &mut (),
     )?;

@@ -504,6 +504,14 @@ fn settings_that_do_not_fit_a_load_are_refused() {
             "file = \"5 MB\", over = \"tcp\", nack_timer = \"2 s\"",
             "a.toml:15: loads.film.nack_timer: tcp has no NACK timer",
         ),
+        (
+            "file = \"5 MB\", split = \"router\"",
+            "loads.film.split: mobility-first has no connections to be split",
+        ),
+        (
+            "file = \"5 MB\", over = \"tcp\", split = \"N9\"",
+            "loads.film.split: there is no node 'N9'",
+        ),
         ("file = \"5 MB\", within = \"2\"", "loads.film.within"),
     ] {
         let faults = fault("file = \"5 MB\"", new);

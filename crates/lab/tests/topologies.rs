@@ -15,7 +15,7 @@ use support::{LAST_HOP, SERVER_LINK, fig7};
 use whimbrel_lab::scenario::netns;
 use whimbrel_lab::{
     CongestionControl, DirectionReport, HttpClient, LabError, LinkReport, Namespace, Scheduling,
-    TcpBaseline, Topology, TopologyBuilder, TransferObserver, lab_available,
+    TcpBaseline, TcpRoute, Topology, TopologyBuilder, TransferObserver, lab_available,
 };
 use whimbrel_sim::link::{LinkSpec, Loss, Outage};
 
@@ -312,7 +312,11 @@ fn kernel_tcp_carries_a_file_across_lossy_figure_7_byte_by_byte() {
         let mut watched = Watched::default();
         let (server, receiver) = (topology.host("N1").unwrap(), topology.host("N4").unwrap());
         let transfer = baseline
-            .fetch(server, address, receiver, &file, &mut watched)
+            .fetch(
+                TcpRoute::direct(server, address, receiver),
+                &file,
+                &mut watched,
+            )
             .unwrap();
         assert_eq!(transfer.blake3, hash);
         assert!(transfer.record.completed);
@@ -346,6 +350,33 @@ fn kernel_tcp_carries_a_file_across_lossy_figure_7_byte_by_byte() {
 }
 
 #[test]
+fn a_proxy_in_between_passes_a_file_on_byte_by_byte() {
+    if !lab_available() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (file, hash) = file_of(2_000_000, &directory);
+    let plan = fig7(7, &[("links.N3-N4.loss", "\"1 %\"")]);
+    let topology = netns::topology(&plan, plan.seed).unwrap();
+    let towards_client = |node: &str| {
+        let address = topology.address_towards(node, "N4").unwrap();
+        (topology.host(node).unwrap(), address)
+    };
+    let route = TcpRoute {
+        server: towards_client("N1"),
+        proxy: Some(towards_client("N3")),
+        client: topology.host("N4").unwrap(),
+    };
+    topology.arm(Instant::now()).unwrap();
+    let transfer = TcpBaseline::default().fetch(route, &file, &mut ()).unwrap();
+    assert!(transfer.record.completed);
+    assert_eq!(transfer.blake3, hash);
+    // What the lossy hop lost was sent again by the proxy, not by the server.
+    assert_eq!(transfer.sender.retransmitted_segments, 0);
+    assert!(transfer.record.retransmitted_segments.unwrap() > 0);
+}
+
+#[test]
 fn a_transfer_that_cannot_finish_is_abandoned_and_recorded() {
     if !lab_available() {
         return;
@@ -362,7 +393,7 @@ fn a_transfer_that_cannot_finish_is_abandoned_and_recorded() {
     let address = topology.address_of("a", "ab").unwrap();
     let (server, client) = (topology.host("a").unwrap(), topology.host("b").unwrap());
     let record = baseline
-        .fetch(server, address, client, &file, &mut ())
+        .fetch(TcpRoute::direct(server, address, client), &file, &mut ())
         .unwrap()
         .record;
     assert!(!record.completed);
@@ -399,7 +430,7 @@ fn bbr_can_be_chosen_where_the_kernel_has_it() {
     let address = topology.address_of("a", "ab").unwrap();
     let (server, client) = (topology.host("a").unwrap(), topology.host("b").unwrap());
     let transfer = baseline
-        .fetch(server, address, client, &file, &mut ())
+        .fetch(TcpRoute::direct(server, address, client), &file, &mut ())
         .unwrap();
     assert_eq!(transfer.blake3, hash);
     assert!(

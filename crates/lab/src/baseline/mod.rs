@@ -5,6 +5,7 @@
 
 mod client;
 mod copy;
+mod proxy;
 mod server;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -16,6 +17,8 @@ use serde::{Deserialize, Serialize};
 pub use client::HttpClient;
 pub use copy::{BLOCK, receive, send_file};
 pub use server::{HttpServer, SenderStats};
+
+use proxy::TcpProxy;
 
 use crate::{LabError, Namespace, TransferObserver, TransferRecord};
 
@@ -85,26 +88,54 @@ pub struct TcpTransfer {
     pub sender: SenderStats,
 }
 
+/// Where a fetch over the kernel's TCP goes.
+#[derive(Clone, Copy, Debug)]
+pub struct TcpRoute<'a> {
+    /// The host that has the file, and its address towards the client.
+    pub server: (&'a Namespace, Ipv4Addr),
+    /// A host in between that ends the client's connection and opens one of its own, and its address
+    /// towards the client; `None` for one connection from end to end.
+    pub proxy: Option<(&'a Namespace, Ipv4Addr)>,
+    /// The host that fetches.
+    pub client: &'a Namespace,
+}
+
+impl<'a> TcpRoute<'a> {
+    /// One connection from end to end.
+    pub fn direct(server: &'a Namespace, address: Ipv4Addr, client: &'a Namespace) -> TcpRoute<'a> {
+        TcpRoute {
+            server: (server, address),
+            proxy: None,
+            client,
+        }
+    }
+}
+
 impl TcpBaseline {
-    /// Serves `file` at `address` of `server_host` and fetches it from `client_host`.
+    /// Serves `file` at one end of `route` and fetches it from the other.
     pub fn fetch(
         &self,
-        server_host: &Namespace,
-        address: Ipv4Addr,
-        client_host: &Namespace,
+        route: TcpRoute<'_>,
         file: &Path,
         observer: &mut dyn TransferObserver,
     ) -> Result<TcpTransfer, LabError> {
-        let buffer = self.receive_buffer;
-        client_host.set_sysctl("net.ipv4.tcp_rmem", &format!("4096 {buffer} {buffer}"))?;
-        // The sender must be able to keep the receiver's whole window in flight, and as much again
-        // unsent.
-        let send_buffer = u64::from(buffer).saturating_mul(2).max(4_194_304);
-        server_host.set_sysctl("net.ipv4.tcp_wmem", &format!("4096 65536 {send_buffer}"))?;
-
-        if let Some(rto_max) = self.rto_max {
-            let millis = rto_max.as_millis().to_string();
-            server_host.set_sysctl("net.ipv4.tcp_rto_max_ms", &millis)?;
+        let (server_host, address) = route.server;
+        let proxy_host = route.proxy.map(|(host, _)| host);
+        for receiver in [Some(route.client), proxy_host].into_iter().flatten() {
+            let buffer = self.receive_buffer;
+            receiver.set_sysctl("net.ipv4.tcp_rmem", &format!("4096 {buffer} {buffer}"))?;
+        }
+        for sender in [Some(server_host), proxy_host].into_iter().flatten() {
+            // The sender must be able to keep the receiver's whole window in flight, and as much
+            // again unsent.
+            let send_buffer = u64::from(self.receive_buffer)
+                .saturating_mul(2)
+                .max(4_194_304);
+            sender.set_sysctl("net.ipv4.tcp_wmem", &format!("4096 65536 {send_buffer}"))?;
+            if let Some(rto_max) = self.rto_max {
+                let millis = rto_max.as_millis().to_string();
+                sender.set_sysctl("net.ipv4.tcp_rto_max_ms", &millis)?;
+            }
         }
         let server = HttpServer::start(
             server_host,
@@ -112,18 +143,27 @@ impl TcpBaseline {
             file,
             self.congestion,
         )?;
+        let proxy = route.proxy.map(|(host, address)| {
+            let at = SocketAddrV4::new(address, 0);
+            TcpProxy::start(host, at, server.address(), self.congestion)
+        });
+        let proxy = proxy.transpose()?;
         let deadline = Instant::now() + self.patience;
         let fetched = self.client.fetch(
-            client_host,
-            server.address(),
+            route.client,
+            proxy
+                .as_ref()
+                .map_or_else(|| server.address(), TcpProxy::address),
             server.length(),
             deadline,
             observer,
         )?;
+        let proxied = proxy.map(TcpProxy::stop).unwrap_or_default();
         let sender = server.stop();
         let mut record = fetched.record;
-        record.retransmitted_segments = Some(sender.retransmitted_segments);
-        record.retransmitted_bytes = Some(sender.retransmitted_bytes);
+        record.retransmitted_segments =
+            Some(sender.retransmitted_segments + proxied.retransmitted_segments);
+        record.retransmitted_bytes = Some(sender.retransmitted_bytes + proxied.retransmitted_bytes);
         Ok(TcpTransfer {
             record,
             blake3: fetched.blake3,

@@ -69,18 +69,7 @@ impl HttpServer {
             .and_then(|file| file.metadata())
             .map_err(LabError::system(format!("read '{}'", file.display())))?
             .len();
-        let listener = host
-            .enter(|| listen(address, congestion))?
-            .map_err(LabError::system(format!(
-                "listen at {address} with {}",
-                congestion.name()
-            )))?;
-        let bound = listener
-            .local_addr()
-            .map_err(LabError::system("read a socket's address"))?;
-        let SocketAddr::V4(address) = bound else {
-            return Err(LabError::BadTopology(format!("{bound} is no IPv4 address")));
-        };
+        let (listener, address) = listen(host, address, congestion)?;
         let listener = Arc::new(listener);
         let shared = Arc::new(Shared {
             file: file.to_owned(),
@@ -138,14 +127,33 @@ impl Drop for HttpServer {
     }
 }
 
-fn listen(address: SocketAddrV4, congestion: CongestionControl) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-    socket.set_reuse_address(true)?;
-    // Accepted sockets inherit it.
-    socket.set_tcp_congestion(congestion.name().as_bytes())?;
-    socket.bind(&address.into())?;
-    socket.listen(16)?;
-    Ok(socket.into())
+/// Listens in `host`; each accepted connection has this congestion control. Returns the address
+/// too.
+pub(super) fn listen(
+    host: &Namespace,
+    address: SocketAddrV4,
+    congestion: CongestionControl,
+) -> Result<(TcpListener, SocketAddrV4), LabError> {
+    let listening = || -> io::Result<TcpListener> {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        socket.set_reuse_address(true)?;
+        // Accepted sockets inherit it.
+        socket.set_tcp_congestion(congestion.name().as_bytes())?;
+        socket.bind(&address.into())?;
+        socket.listen(16)?;
+        Ok(socket.into())
+    };
+    let listener = host.enter(listening)?.map_err(LabError::system(format!(
+        "listen at {address} with {}",
+        congestion.name()
+    )))?;
+    let bound = listener
+        .local_addr()
+        .map_err(LabError::system("read a socket's address"))?;
+    let SocketAddr::V4(address) = bound else {
+        return Err(LabError::BadTopology(format!("{bound} is no IPv4 address")));
+    };
+    Ok((listener, address))
 }
 
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
@@ -242,7 +250,7 @@ pub(super) fn read_head(mut stream: impl Read) -> io::Result<Vec<u8>> {
 }
 
 impl SenderStats {
-    fn add(&mut self, info: &libc::tcp_info) {
+    pub(super) fn add(&mut self, info: &libc::tcp_info) {
         self.connections += 1;
         self.retransmitted_segments += u64::from(info.tcpi_total_retrans);
         self.retransmitted_bytes += info.tcpi_bytes_retrans;
@@ -255,7 +263,7 @@ impl SenderStats {
     }
 }
 
-fn tcp_info(stream: &TcpStream) -> io::Result<libc::tcp_info> {
+pub(super) fn tcp_info(stream: &TcpStream) -> io::Result<libc::tcp_info> {
     let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
     let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `length` bytes to `info`, which has that size.

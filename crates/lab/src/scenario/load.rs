@@ -82,6 +82,8 @@ pub struct Load {
     pub congestion: CongestionControl,
     /// Largest retransmission timeout of the kernel's TCP; `None` for its default.
     pub rto_max: Option<Duration>,
+    /// The node with a proxy that splits the TCP connection.
+    pub split: Option<usize>,
     /// The protocol that carries it.
     pub plane: Plane,
     /// The request.
@@ -233,6 +235,7 @@ struct Section {
     congestion: Option<CongestionControl>,
     #[serde(default, with = "units::optional_duration")]
     rto_max: Option<Duration>,
+    split: Option<String>,
     over: Option<Plane>,
     #[serde(default, with = "units::optional_size")]
     file: Option<u64>,
@@ -311,6 +314,11 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
         over,
         ..
     } = section;
+    let split = section
+        .split
+        .as_deref()
+        .map(|node| node_at(document, network, &at.key("split"), node));
+    let split = split.transpose()?;
     let kind = section.kind().map_err(|why| document.fault(&at, why))?;
     let plane = plane(document, network, &at, over, from, &to)?;
     check(&kind, plane).map_err(|(key, why)| document.fault(&at.key(key), why))?;
@@ -330,6 +338,14 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
         let message = "the kernel's largest TCP timeout is from 1 s to 120 s";
         return Err(document.fault(&at.key("rto_max"), message));
     }
+    if split.is_some() && plane != Plane::Tcp {
+        let message = format!("{} has no connections to be split", plane.name());
+        return Err(document.fault(&at.key("split"), message));
+    }
+    if split.is_some_and(|node| node == from || to.contains(&node)) {
+        let message = "the proxy is at a node between the two ends";
+        return Err(document.fault(&at.key("split"), message));
+    }
     if nack_timer.is_some() && plane != Plane::MobilityFirst {
         let message = format!("{} has no NACK timer, mobility-first has", plane.name());
         return Err(document.fault(&at.key("nack_timer"), message));
@@ -343,6 +359,7 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
         nack_timer,
         congestion: congestion.unwrap_or_default(),
         rto_max,
+        split,
         plane,
         kind,
     })

@@ -230,7 +230,8 @@ impl RateModel {
             Phase::Refresh { .. } => 1.0,
         };
         let room = if self.contest.is_blunt() {
-            self.contest.loss().min(MAX_LOSS_ROOM)
+            // All of it would take the link from a BBR, none of it leave the link to one.
+            self.contest.loss().min(MAX_LOSS_ROOM) / 2.0
         } else if self.queued_rounds == 0 {
             self.loss.min(MAX_LOSS_ROOM)
         } else {

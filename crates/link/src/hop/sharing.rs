@@ -261,7 +261,7 @@ impl Contest {
             State::Calm => view.slack,
             _ => self.slack.min(view.slack),
         };
-        let least = FLAT.max(view.base / 32).min(self.slack);
+        let least = FLAT.max(view.base / 16).min(self.slack);
         if self.state != State::Calm && view.rtt > view.base + least {
             self.empty_since = None;
             return false;

@@ -13,7 +13,7 @@ use super::observe::{Fetch, Observer};
 use crate::scenario::Plan;
 use crate::scenario::load::{Kind, Load, Plane};
 use crate::scenario::run::{Exchanges, Run, Schedule};
-use crate::{LabError, Supervisor, TcpBaseline, Topology, TransferRecord};
+use crate::{LabError, Supervisor, TcpBaseline, TcpRoute, Topology, TransferRecord};
 
 /// Seconds from a load's start to a request, and the record of its transfer.
 pub(super) type Files = Vec<(f64, TransferRecord)>;
@@ -154,13 +154,20 @@ impl Receiver<'_> {
             ..TcpBaseline::default()
         };
         let path = &self.served(number).path;
-        let fetched = baseline.fetch(
-            self.topology.host(server)?,
-            self.topology.address_towards(server, client)?,
-            self.topology.host(client)?,
-            path,
-            &mut self.followed(),
-        )?;
+        let towards_client = |node: &str| -> Result<_, LabError> {
+            let address = self.topology.address_towards(node, client)?;
+            Ok((self.topology.host(node)?, address))
+        };
+        let proxy = self
+            .load
+            .split
+            .map(|node| network.nodes[node].name.as_str());
+        let route = TcpRoute {
+            server: towards_client(server)?,
+            proxy: proxy.map(towards_client).transpose()?,
+            client: self.topology.host(client)?,
+        };
+        let fetched = baseline.fetch(route, path, &mut self.followed())?;
         if fetched.record.completed && fetched.blake3 != hash_of(path)?.to_hex().as_str() {
             return Err(changed(path));
         }

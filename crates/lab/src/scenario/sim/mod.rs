@@ -87,6 +87,10 @@ pub(super) fn refusal(plan: &Plan) -> Option<Refusal> {
             let what = format!("play '{}' with another timeout than smoltcp's", load.name);
             return Some(Refusal::new(["loads", &load.name, "rto_max"], what));
         }
+        if load.split.is_some() {
+            let what = format!("split the TCP connection of '{}'", load.name);
+            return Some(Refusal::new(["loads", &load.name, "split"], what));
+        }
     }
     for timed in &plan.timeline {
         if let Action::Crash(node) = timed.action
