@@ -55,10 +55,10 @@ pub(crate) enum Command {
     /// Fetch a file or a folder by its name
     #[command(after_help = format!("Example:\n  whimbrel get 6b1e...c2 -o film.mkv\n\n{}", exit::HELP))]
     Get(get::Get),
-    /// Offer a file or a folder to whoever has the ticket that it prints, until Ctrl-C
+    /// Offer a file or a folder to whoever has the ticket or the code that it prints, until Ctrl-C
     Send(serve::Send),
-    /// Fetch what somebody sends, by the ticket
-    #[command(after_help = format!("Example:\n  whimbrel receive whimbrel1qqq...\n\nThe same as `whimbrel get`.\n\n{}", exit::HELP))]
+    /// Fetch what somebody sends, by the ticket or the code
+    #[command(after_help = format!("Examples:\n  whimbrel receive whimbrel1qqq...\n  whimbrel receive --router 192.0.2.1:4711 7-crusade-hazardous-button\n\nThe same as `whimbrel get`.\n\n{}", exit::HELP))]
     Receive(get::Get),
     /// Ping a host or a router
     Ping(ping::Ping),

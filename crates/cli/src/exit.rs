@@ -45,6 +45,7 @@ pub(crate) const HELP: &str = "Exit codes:\n  \
     7    no new data for as long as --timeout says\n  \
     8    an address or a socket is in use by another program\n  \
     9    done, but for entries of a folder that were refused one by one\n  \
+    10   the code is wrong, or used up\n  \
     130  interrupted (143: by SIGTERM)";
 
 /// Help text of `whimbrel ndn`'s commands. 0 to 4 are those of `ndnpeek`.
@@ -97,6 +98,8 @@ pub(crate) enum Exit {
     Incomplete,
     /// `bench`: something could not be measured.
     NotMeasured,
+    /// A spoken code is wrong, or used up.
+    WrongCode,
     /// `bench --strict`: a target was missed.
     Missed,
     /// Ctrl-C or SIGTERM, as a shell reports them.
@@ -135,7 +138,7 @@ impl Exit {
             Exit::TimedOut | Exit::NotVerified | Exit::NoStrategy => 7,
             Exit::InUse | Exit::NoForwarder => 8,
             Exit::Incomplete | Exit::NotMeasured => 9,
-            Exit::Missed => 10,
+            Exit::Missed | Exit::WrongCode => 10,
             Exit::Interrupted => {
                 let came = CAME.get().map_or(0, |came| came.load(Ordering::Relaxed));
                 if came == SIGTERM as usize { 143 } else { 130 }

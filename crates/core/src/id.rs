@@ -84,6 +84,48 @@ impl FromStr for Guid {
     }
 }
 
+/// The first digits of a name, as people abbreviate it: at least [`GuidPrefix::MIN`] and not all.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GuidPrefix(String);
+
+impl GuidPrefix {
+    /// The fewest digits.
+    pub const MIN: usize = 4;
+
+    /// `None` unless the text is so many hexadecimal digits and nothing else.
+    pub fn new(text: &str) -> Option<GuidPrefix> {
+        let is_part = (GuidPrefix::MIN..2 * Guid::LEN).contains(&text.len());
+        let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        (is_part && is_hex).then(|| GuidPrefix(text.to_ascii_lowercase()))
+    }
+
+    /// The digits, in lower case.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// True if the name begins so.
+    pub fn is_of(&self, name: &Guid) -> bool {
+        name.to_string().starts_with(&self.0)
+    }
+
+    /// The first of the names that begin so; the others follow it in the order of names.
+    pub fn first(&self) -> Guid {
+        let mut bytes = [0; Guid::LEN];
+        for (index, digit) in self.0.chars().enumerate() {
+            let digit = digit.to_digit(16).unwrap_or_default() as u8;
+            bytes[index / 2] |= digit << (4 * (1 - index % 2));
+        }
+        Guid(bytes)
+    }
+}
+
+impl fmt::Display for GuidPrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 impl serde::Serialize for Guid {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -123,9 +165,29 @@ mod tests {
         }
 
         #[test]
+        fn a_prefix_is_of_its_names_and_of_no_other(bytes: [u8; 32], other: [u8; 32], length in GuidPrefix::MIN..64) {
+            let (name, other) = (Guid(bytes), Guid(other));
+            let text = name.to_string()[..length].to_uppercase();
+            let prefix = GuidPrefix::new(&text).unwrap();
+            prop_assert!(prefix.is_of(&name) && prefix.is_of(&prefix.first()));
+            prop_assert!(prefix.first() <= name);
+            prop_assert_eq!(prefix.is_of(&other), other.to_string().starts_with(prefix.as_str()));
+            // Names that begin so are neighbours in the order of names.
+            prop_assert!(prefix.is_of(&other) || other < prefix.first() || other > name);
+        }
+
+        #[test]
         fn any_text_parses_or_is_refused_without_panic(text in ".{0,80}") {
             let _ = text.parse::<Guid>();
         }
+    }
+
+    #[test]
+    fn a_prefix_has_4_to_63_digits() {
+        for wrong in ["", "abc", "xyzw", "abc-d", &"a".repeat(64)] {
+            assert_eq!(GuidPrefix::new(wrong), None, "{wrong}");
+        }
+        assert!(GuidPrefix::new("ABcd").is_some_and(|prefix| prefix.as_str() == "abcd"));
     }
 
     #[test]

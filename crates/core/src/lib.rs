@@ -34,7 +34,7 @@ pub mod timer;
 pub mod units;
 
 pub use estimator::{Gains, RttEstimator, RttOptions, WindowedMax, WindowedMin};
-pub use id::{Guid, ParseGuidError, PortId};
+pub use id::{Guid, GuidPrefix, ParseGuidError, PortId};
 pub use keyed_map::{KeyedMap, KeyedState, keyed_map};
 pub use link_state::LinkState;
 pub use machine::{Deadline, Machine, Transmit};

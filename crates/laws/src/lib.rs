@@ -35,6 +35,7 @@ const EVERYTHING: &[&str] = &[
     "transport",
     "keychain",
     "gnrs",
+    "spoken",
     "sim",
     "io",
     "mobilityfirst",
@@ -61,6 +62,7 @@ pub const LAYERS: &[Layer] = &[
     layer("transport", &["core", "ndn-packet", "ndn-mgmt"], &["sim"]),
     layer("keychain", &["core", "ndn-packet"], &[]),
     layer("gnrs", &["core"], &["sim"]),
+    layer("spoken", &["core"], &[]),
     layer(
         "mobilityfirst",
         &["core", "link", "gnrs", "content"],
@@ -142,6 +144,7 @@ pub const PROTOCOLS: &[&str] = &[
     "ndn-router",
     "transport",
     "gnrs",
+    "spoken",
     "mobilityfirst",
     "sim",
 ];

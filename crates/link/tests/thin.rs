@@ -86,6 +86,9 @@ fn a_slow_link_is_known_before_a_chunk_has_crossed_it_and_a_fast_one_is_no_slow_
     for (rate, expected) in [
         (9_600, Some(1_200.0)),
         (64_000, Some(8_000.0)),
+        (256_000, Some(32_000.0)),
+        (400_000, Some(50_000.0)),
+        (800_000, Some(100_000.0)),
         (2_000_000, None),
     ] {
         let path = thin(rate, Duration::from_millis(600), 0.0);
@@ -121,4 +124,48 @@ fn an_outage_of_a_thin_link_costs_few_probes_and_ends_soon() {
         pair.ends()[1].hop.stats().data_received > got,
         "data flows 8 s after the outage"
     );
+}
+
+#[test]
+fn greetings_leave_a_thin_link_to_what_comes_after_them() {
+    for rate in [9_600, 64_000] {
+        let mut pair = Pair::new(2, thin(rate, Duration::from_secs(2), 0.0));
+        pair.drive(Time::from_secs(30));
+        assert!(pair.ends().iter().all(|end| end.hop.is_up()));
+        for way in [0, 1] {
+            let greetings = pair.link_stats(way).offered_bytes;
+            // Half of it are probes of the rate, and whether the neighbour is there.
+            assert!(greetings < 5_000, "{rate}: {greetings} bytes from {way}");
+        }
+    }
+}
+
+#[test]
+fn a_quiet_link_costs_little_while_its_neighbour_is_away_and_waits_for_what_is_to_go() {
+    let quiet = |name| whimbrel_link::HopConfig {
+        idle_probe_interval: Duration::from_secs(300),
+        ..config(name)
+    };
+    let quiet_pair = || {
+        let path = thin(64_000, Duration::from_millis(600), 0.0);
+        let mut pair = Pair::with(3, path.clone(), path, quiet(0), quiet(1), 1 << 20);
+        pair.drive(Time::from_secs(30));
+        pair
+    };
+    let mut pair = quiet_pair();
+    let day = Duration::from_secs(24 * 3600);
+    pair.cut(day);
+    let before = pair.link_stats(0).offered;
+    pair.drive(Time::from_secs(30) + day);
+    // With 48 bytes of headers each.
+    let cost = (pair.link_stats(0).offered - before) * (24 + 48);
+    assert!(cost > 1_000 && cost < 150_000, "{cost} bytes in a day");
+    // Something waits: asked often again.
+    let mut pair = quiet_pair();
+    pair.cut(Duration::from_secs(7200));
+    pair.send(0, 1, chunk(1, 16 << 10));
+    let back = Time::from_secs(30 + 7200);
+    assert!(pair.drive_until(back + Duration::from_secs(10), |pair| {
+        !pair.ends()[0].delivered.is_empty()
+    }));
 }

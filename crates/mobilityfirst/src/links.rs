@@ -28,7 +28,7 @@ use crate::next_hops::Branch;
 use crate::outbox::{Outbox, SPARE_BELOW, flow_of};
 use crate::room::{Buffer, Room};
 use crate::wire::HoldMode;
-pub(crate) use holds::{LEASE, RENEWAL};
+pub(crate) use holds::RENEWAL;
 
 /// Chunks that hold no room in the buffer and count against no other bound (those that a host
 /// itself originates) wait in the same queues; beyond this many on one port, further ones are
@@ -149,6 +149,8 @@ struct Link {
     moved_at: Option<Time>,
     outbox: Outbox,
     last_progress: Time,
+    // When the neighbour is told again what it is to hold back.
+    renew_at: Time,
     // When to look up the address of an unresponsive neighbour again.
     look_up_at: Time,
 }
@@ -275,6 +277,7 @@ impl Links {
                     moved_at: None,
                     outbox: Outbox::new(),
                     last_progress: now,
+                    renew_at: now,
                     look_up_at: now + LOOK_UP_AGAIN,
                 };
                 if let PortOrigin::Configured(number) = info.origin {

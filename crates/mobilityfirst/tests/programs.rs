@@ -5,9 +5,9 @@ mod world;
 use core::time::Duration;
 
 use bytes::Bytes;
-use whimbrel_core::{Guid, Machine, PortEvent, PortId, PortOrigin, Time};
-use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, greeting};
-use whimbrel_mobilityfirst::wire::MAX_MESSAGE;
+use whimbrel_core::{Guid, GuidPrefix, Machine, PortEvent, PortId, PortOrigin, Time};
+use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, MAX_NAMES, Publish, greeting};
+use whimbrel_mobilityfirst::wire::{ContentKind, MAX_MESSAGE, Reliability};
 
 use world::{World, drain, info};
 
@@ -96,6 +96,67 @@ fn a_message_that_is_too_long_is_not_sent() {
     assert!(world.messages(1).is_empty());
     let drops = world.hosts[0].status(world.now).counters.drops;
     assert_eq!(drops.get("message-too-long"), Some(&1));
+}
+
+fn publish(world: &mut World, host: usize, content: Guid) {
+    let publish = Publish {
+        content,
+        content_len: 1,
+        kind: ContentKind::File,
+        file_name: String::new(),
+    };
+    world.hosts[host].request(world.now, APP, LocalRequest::Publish(publish));
+}
+
+/// The names at a host that begin so.
+fn names(world: &mut World, host: usize, prefix: &str) -> Vec<Guid> {
+    let prefix = GuidPrefix::new(prefix).expect("a prefix");
+    let names = LocalRequest::Names { request: 3, prefix };
+    world.hosts[host].request(world.now, APP, names);
+    let mut events = std::iter::from_fn(|| world.hosts[host].poll_event());
+    let names = events.find_map(|told| match told.event {
+        LocalEvent::Names { request: 3, names } => Some(names),
+        _ => None,
+    });
+    names.expect("an answer")
+}
+
+#[test]
+fn a_host_knows_the_names_that_its_programs_offer_and_fetch_by_their_first_digits() {
+    let mut world = World::new();
+    let name = |first: u8, last: u8| {
+        let mut name = [first; 32];
+        name[31] = last;
+        Guid(name)
+    };
+    let offered = [name(0xab, 1), name(0xab, 2), name(0xac, 1)];
+    for content in offered {
+        publish(&mut world, 0, content);
+    }
+    let fetched = name(0xab, 0);
+    let get = Get {
+        request: 1,
+        content: fetched,
+        chunk_log2: 20,
+        in_order: false,
+        reliability: Reliability::Nack,
+        nack_timeout_ms: 0,
+        credit: 8,
+        resume: Bytes::new(),
+    };
+    world.hosts[0].request(world.now, APP, LocalRequest::Get(get));
+    let both = [fetched, offered[0], offered[1]];
+    assert_eq!(names(&mut world, 0, "ABABA"), both);
+    assert_eq!(names(&mut world, 0, "acac"), [offered[2]]);
+    assert_eq!(names(&mut world, 0, "abac"), []);
+    let whole = offered[1].to_string();
+    assert_eq!(names(&mut world, 0, &whole[..63]), both);
+    // Other hosts' names are theirs.
+    assert_eq!(names(&mut world, 1, "abab"), []);
+    for last in 0..100 {
+        publish(&mut world, 0, name(0xdd, last));
+    }
+    assert_eq!(names(&mut world, 0, "dddd").len(), MAX_NAMES);
 }
 
 /// What a program hears that begins with `first` and then asks for the state.

@@ -7,7 +7,7 @@
 use core::time::Duration;
 
 use bytes::Bytes;
-use whimbrel_core::Guid;
+use whimbrel_core::{Guid, GuidPrefix};
 use whimbrel_mobilityfirst::chunk::{Chunk, Message};
 use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, greeting};
 use whimbrel_mobilityfirst::wire;
@@ -342,11 +342,16 @@ fn local_requests() -> Vec<(&'static str, LocalRequest)> {
         destination: SERVER,
         payload: Bytes::from_static(b"on my way"),
     };
+    let names = LocalRequest::Names {
+        request: 7,
+        prefix: GuidPrefix::new("abab").expect("a prefix"),
+    };
     vec![
         ("get", LocalRequest::Get(get)),
         ("status", LocalRequest::Status { request: 1 }),
         ("message", message),
         ("listen", LocalRequest::Listen { channel: 7 }),
+        ("names", names),
     ]
 }
 
@@ -364,10 +369,15 @@ fn local_events() -> Vec<(&'static str, LocalEvent)> {
         from: CLIENT,
         payload: Bytes::from_static(b"on my way"),
     };
+    let names = LocalEvent::Names {
+        request: 7,
+        names: vec![CONTENT],
+    };
     vec![
         ("complete", complete),
         ("published", published),
         ("message-event", message),
+        ("names-event", names),
     ]
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
 use whimbrel_core::{Guid, Peer, PortOrigin, SeededRng};
 use whimbrel_gnrs::{DiskStore, KeyPair, MemoryStore, Server, ServerConfig, ServerEvent};
@@ -311,22 +311,23 @@ pub struct EmbeddedHost {
     guid: Guid,
     links: BTreeMap<String, SocketAddr>,
     handle: LoopHandle<Node<NameStore>>,
+    programs: Arc<ToPrograms>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl EmbeddedHost {
-    /// Starts a host on the links of `plan`, and gives the connection of its one program. The plan's
+    /// Starts a host on the links of `plan`, and gives the connection of its first program. The plan's
     /// key and socket are not used.
     pub fn start(plan: HostPlan, keys: KeyPair) -> Result<(EmbeddedHost, LocalClient), StartError> {
         let guid = keys.guid();
-        let events = Arc::new(Events::default());
-        let to_program = ToProgram(events.clone());
+        let programs = Arc::new(ToPrograms::default());
+        let told = ToldOfTheEnd(programs.clone());
         let (started, outcome) = mpsc::channel();
         // The loop lives on its thread from its first moment: it cannot be sent there.
         let run = move || match host_loop(&plan, keys) {
             Ok((mut event_loop, links)) => {
                 let _ = started.send(Ok((event_loop.handle(), links)));
-                let ended = event_loop.run(|node, _, event| to_program.pass_on(node, event));
+                let ended = event_loop.run(|node, _, event| told.0.pass_on(node, event));
                 if let Err(error) = ended {
                     tracing::error!(%error, "the embedded host has ended");
                 }
@@ -346,14 +347,21 @@ impl EmbeddedHost {
         let (handle, links) = outcome
             .recv()
             .map_err(|_| no_thread(std::io::Error::other("it ended at once")))??;
-        let client = LocalClient::inner(InnerClient::new(handle.clone(), events));
         let host = EmbeddedHost {
             guid,
             links,
             handle,
+            programs,
             thread: Some(thread),
         };
+        let client = host.connect();
         Ok((host, client))
+    }
+
+    /// The connection of a further program.
+    pub fn connect(&self) -> LocalClient {
+        let (app, events) = self.programs.add();
+        LocalClient::inner(InnerClient::new(self.handle.clone(), app, events))
     }
 
     /// Its name.
@@ -377,26 +385,44 @@ impl Drop for EmbeddedHost {
     }
 }
 
-/// What an embedded host tells its program; the program hears of it when the host ends, however it
-/// does.
-struct ToProgram(Arc<Events>);
+/// What an embedded host tells its programs, which lie here in the order of their numbers.
+#[derive(Debug, Default)]
+struct ToPrograms(Mutex<Vec<Arc<Events>>>);
 
-impl ToProgram {
+impl ToPrograms {
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Events>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self) -> (u32, Arc<Events>) {
+        let events = Arc::new(Events::default());
+        let mut programs = self.lock();
+        programs.push(events.clone());
+        ((programs.len() - 1) as u32, events)
+    }
+
     fn pass_on(&self, node: &mut Node<NameStore>, event: NodeEvent) {
         let NodeEvent::Host(HostEvent { app, event }) = event else {
             return;
         };
-        if !self.0.push(event)
-            && let Some(host) = node.host()
-        {
+        let takes_more = match self.lock().get(app as usize) {
+            Some(events) => events.push(event),
+            None => return,
+        };
+        if !takes_more && let Some(host) = node.host() {
             host.set_blocked(app, true);
         }
     }
 }
 
-impl Drop for ToProgram {
+/// Tells the programs when the host ends, however it does.
+struct ToldOfTheEnd(Arc<ToPrograms>);
+
+impl Drop for ToldOfTheEnd {
     fn drop(&mut self) {
-        self.0.close();
+        for events in self.0.lock().iter() {
+            events.close();
+        }
     }
 }
 

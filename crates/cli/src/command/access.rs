@@ -1,5 +1,6 @@
 //! How a command reaches a host: a daemon's socket, or a host in its own process.
 
+use whimbrel_gnrs::KeyPair;
 use whimbrel_node::config::{Config, Draft, LinkSection};
 use whimbrel_node::keys;
 use whimbrel_node::local_client::{Attachment, LocalError};
@@ -39,6 +40,15 @@ pub(crate) fn reach(access: &HostAccess, direct: Vec<LinkSection>) -> Result<Acc
         Some(path) => keys::load_or_create(path)?,
         None => keys::ephemeral()?,
     };
+    embed(access, direct, keys)
+}
+
+/// Runs a host in this process, with these keys.
+pub(crate) fn embed(
+    access: &HostAccess,
+    direct: Vec<LinkSection>,
+    keys: KeyPair,
+) -> Result<Access, Failure> {
     let links = access
         .router
         .iter()

@@ -1,23 +1,22 @@
 //! `get`.
 
 use std::path::PathBuf;
-use std::str::FromStr;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 use whimbrel_content::ChunkSize;
-use whimbrel_core::Guid;
 use whimbrel_core::units::{ByteSize, Span};
 use whimbrel_mobilityfirst::local::FailReason;
 use whimbrel_node::config::{LinkSection, Remote};
 use whimbrel_node::fetch::{FetchError, FetchOptions, Fetched, Progress, fetch};
 use whimbrel_node::output::{self, Destination};
-use whimbrel_node::ticket::{Ticket, TicketError};
 
 use super::access::{no_host, reach};
 use super::waiting::ToldWait;
+use super::wanted::{Asking, Found, Wanted};
 use super::{Outcome, json_line, out, stop_flag};
 use crate::arguments::HostAccess;
 use crate::exit::{Exit, Failure};
@@ -30,10 +29,11 @@ const MAX_WARNINGS: usize = 50;
 
 #[derive(Args, Debug)]
 pub(crate) struct Get {
-    /// The name: 64 hexadecimal digits, as `whimbrel serve` prints them; or a ticket, which holds
-    /// the addresses to ask too
-    #[arg(value_name = "NAME|TICKET")]
-    name: Wanted,
+    /// The name: 64 hexadecimal digits, as `whimbrel serve` prints them, or the first of them (4 at
+    /// least) of one that the host daemon or an unfinished download here has; or a ticket, which
+    /// holds the addresses to ask too; or a code, as somebody says it
+    #[arg(value_name = "NAME|TICKET|CODE", required = true)]
+    name: Vec<String>,
     /// Output: a file, a folder, a device, or - for standard output; by default the current folder,
     /// under the name that the source suggests
     #[arg(short, long, value_name = "PATH", default_value = ".", hide_default_value = true,
@@ -69,14 +69,16 @@ pub(crate) struct Get {
 }
 
 pub(crate) fn run(arguments: Get) -> Outcome {
+    // Words that are set apart by spaces are arguments of their own.
+    let wanted: Wanted = arguments.name.join(" ").parse()?;
     let chunk_size = ChunkSize::from_bytes(arguments.chunk_size.0)
         .map_err(|error| Failure::new(Exit::Usage, format!("--chunk-size: {error}")))?;
     let stop = stop_flag()?;
     let output = Destination::open(&arguments.output, &stop)?;
     let mut report = Report::new(arguments.json, &output);
-    let (content, mut host_access, mut direct) = arguments.name.found_by(&arguments.access);
+    let found = report.find(wanted, &arguments, &output, &stop)?;
     let options = FetchOptions {
-        content,
+        content: found.content,
         output,
         chunk_size,
         timeout: arguments.timeout.map(|timeout| timeout.0),
@@ -84,19 +86,16 @@ pub(crate) fn run(arguments: Get) -> Outcome {
         limit: arguments.max_size.map_or(u64::MAX, |size| size.0),
         update: arguments.update,
     };
-    if let Some(remote) = arguments.from {
-        // Who says whom to ask means nobody else.
-        (host_access, direct) = (arguments.access, vec![remote]);
-    }
-    report.asked = asked(&host_access, &direct);
-    let direct = direct
+    report.asked = asked(&found.access, &found.direct);
+    let direct = found
+        .direct
         .into_iter()
         .enumerate()
         .map(|(index, remote)| LinkSection {
             remote: Some(remote),
             ..LinkSection::new(format!("from-{index}"))
         });
-    let mut access = reach(&host_access, direct.collect())?;
+    let mut access = reach(&found.access, direct.collect())?;
     let started = Instant::now();
     let fetched = fetch(&mut access.attachment, options, &stop, &mut |progress| {
         report.tell(progress)
@@ -112,46 +111,6 @@ pub(crate) fn run(arguments: Get) -> Outcome {
             }
         }
         Err(error) => Err(report.failed(error)),
-    }
-}
-
-/// What is to be fetched.
-#[derive(Clone, Debug)]
-pub(super) enum Wanted {
-    Name(Guid),
-    Ticket(Ticket),
-}
-
-impl FromStr for Wanted {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Wanted, String> {
-        if Ticket::is_meant_by(text) {
-            let ticket = text.parse().map(Wanted::Ticket);
-            return ticket.map_err(|error: TicketError| error.to_string());
-        }
-        let name = text.parse().map(Wanted::Name);
-        name.map_err(|error| format!("{error}; a ticket begins with whimbrel1"))
-    }
-}
-
-impl Wanted {
-    /// The content, and whom to ask: a ticket's routers and hosts, unless the user names others.
-    fn found_by(&self, access: &HostAccess) -> (Guid, HostAccess, Vec<Remote>) {
-        let mut access = access.clone();
-        match self {
-            Wanted::Name(name) => (*name, access, Vec::new()),
-            Wanted::Ticket(ticket) => {
-                let mut direct = Vec::new();
-                let says_where = !ticket.routers.is_empty() || !ticket.hosts.is_empty();
-                if access.router.is_empty() && says_where {
-                    access.router.clone_from(&ticket.routers);
-                    direct.clone_from(&ticket.hosts);
-                    access.socket = None;
-                }
-                (ticket.content, access, direct)
-            }
-        }
     }
 }
 
@@ -203,6 +162,31 @@ impl Report {
             told: None,
             told_wait: ToldWait::default(),
         }
+    }
+
+    /// Finds out what to fetch, and says why it cannot be found.
+    fn find(
+        &self,
+        wanted: Wanted,
+        arguments: &Get,
+        output: &Destination,
+        stop: &AtomicBool,
+    ) -> Result<Found, Failure> {
+        let line = |value: &serde_json::Value| self.line(value);
+        let asking = Asking {
+            access: &arguments.access,
+            from: arguments.from.as_ref(),
+            timeout: arguments.timeout.map(|timeout| timeout.0),
+            output,
+            stop,
+            json: self.json.then_some(&line),
+        };
+        wanted.find(&asking).inspect_err(|failure| {
+            if self.json {
+                let (error, exit) = (failure.to_string(), failure.exit.code());
+                self.line(&json!({ "event": "failed", "error": error, "exit": exit }));
+            }
+        })
     }
 
     fn tell(&mut self, progress: &Progress) {

@@ -2,6 +2,7 @@
 
 pub(crate) mod access;
 pub(crate) mod bench;
+mod code;
 pub(crate) mod configure;
 pub(crate) mod demo;
 pub(crate) mod doctor;
@@ -19,6 +20,7 @@ pub(crate) mod shell;
 pub(crate) mod status;
 pub(crate) mod study;
 mod waiting;
+mod wanted;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

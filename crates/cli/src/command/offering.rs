@@ -183,6 +183,11 @@ impl Takers {
         self.bar.suspend(|| note(text));
     }
 
+    /// The bar, for who prints from another thread.
+    pub(super) fn bar(&self) -> ProgressBar {
+        self.bar.clone()
+    }
+
     pub(super) fn is_drawn(&self) -> bool {
         !self.bar.is_hidden()
     }

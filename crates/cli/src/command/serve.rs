@@ -18,7 +18,7 @@ use whimbrel_node::shelf::{Shelf, ShelfError, Shelved};
 use super::access::{no_host, reach};
 use super::offering::{self, Takers};
 use super::waiting::ToldWait;
-use super::{Outcome, json_line, out, stop_flag};
+use super::{Outcome, code, json_line, out, stop_flag};
 use crate::arguments::HostAccess;
 use crate::exit::{Exit, Failure};
 use crate::logging::{note, shows_progress};
@@ -66,7 +66,9 @@ impl From<ShelfError> for Failure {
 #[derive(Args, Debug)]
 #[command(
     after_help = "Example:\n  whimbrel send film.mkv\n\nIt prints a command for the other machine, `whimbrel receive TICKET`, and on a terminal \
-                        a picture of the ticket for a camera. Over a router:\n  whimbrel send --router 192.0.2.1:4711 film.mkv"
+                        a picture of the ticket for a camera. Over a router:\n  whimbrel send --router 192.0.2.1:4711 film.mkv\n\nWith a code \
+                        to say aloud as well, such as 7-crusade-hazardous-button:\n  whimbrel send --code --router 192.0.2.1:4711 film.mkv\n  \
+                        whimbrel send --code --listen 192.0.2.7:4711 film.mkv"
 )]
 pub(crate) struct Send {
     /// Files and folders; each gets a ticket
@@ -79,6 +81,11 @@ pub(crate) struct Send {
     /// router which forwards a port to it
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "socket")]
     address: Vec<Remote>,
+    /// Also make a code that can be said aloud: whoever says it gets the ticket. The two sides meet at
+    /// the router, if there is one, or at this machine's address. For one PATH; three wrong guesses use
+    /// it up
+    #[arg(long, conflicts_with = "socket")]
+    code: bool,
     #[command(flatten)]
     access: HostAccess,
     /// Hash files again, and store no hashes for the next start
@@ -90,6 +97,12 @@ pub(crate) struct Send {
 }
 
 pub(crate) fn send(arguments: Send) -> Outcome {
+    if arguments.code && arguments.paths.len() > 1 {
+        return Err(Failure::new(
+            Exit::Usage,
+            "a code stands for one file or folder: send a folder that holds them, or run a command for each",
+        ));
+    }
     let mut listen = arguments.listen;
     if listen.is_none() && arguments.access.router.is_empty() {
         // A daemon knows no ticket: it has listeners and routers of its own.
@@ -109,6 +122,7 @@ pub(crate) fn send(arguments: Send) -> Outcome {
         },
         addresses: arguments.address,
         is_send: true,
+        with_code: arguments.code,
     })
 }
 
@@ -117,6 +131,7 @@ pub(crate) fn run(arguments: Serve) -> Outcome {
         serve: arguments,
         addresses: Vec::new(),
         is_send: false,
+        with_code: false,
     })
 }
 
@@ -126,6 +141,8 @@ struct Offer {
     /// Addresses for tickets that the user knows.
     addresses: Vec<Remote>,
     is_send: bool,
+    /// Makes a code that can be said aloud.
+    with_code: bool,
 }
 
 fn offer(offer: Offer) -> Outcome {
@@ -165,7 +182,9 @@ fn offer(offer: Offer) -> Outcome {
             note(&format!("listening on {address}"));
         }
     }
-    offer.tell_tickets(&offered, listener);
+    let mut hosts = offer.addresses.clone();
+    hosts.extend(listener.into_iter().flat_map(offering::reachable));
+    offer.tell_tickets(&offered, &hosts);
     let mut teller = Teller {
         json: arguments.json,
         wanted: offered.iter().map(|one| one.name).collect(),
@@ -173,8 +192,14 @@ fn offer(offer: Offer) -> Outcome {
         takers: Takers::new(arguments.json, &offered),
         told_wait: ToldWait::default(),
     };
+    let gift = offer.gift(&offered, &hosts, teller.takers.bar());
+    let giving = match (gift, &access.embedded) {
+        (Some(gift), Some(host)) => Some(code::give(gift, host.connect())?),
+        _ => None,
+    };
     let mut observe = |event: ServeEvent| teller.tell(event);
     let served = serve(&mut access.attachment, &mut shelf, &stop, &mut observe);
+    drop(giving);
     teller.takers.end();
     served.map_err(no_host)?;
     Ok(Exit::Done)
@@ -194,12 +219,28 @@ fn shelve(shelf: &mut Shelf, path: &Path, json: bool) -> Result<Shelved, Failure
 }
 
 impl Offer {
+    /// What the code stands for, if there is to be one. `hosts` are the addresses of this one.
+    fn gift(&self, offered: &[Shelved], hosts: &[Remote], bar: ProgressBar) -> Option<code::Gift> {
+        let routers = &self.serve.access.router;
+        let one = offered.first().filter(|_| self.with_code)?;
+        let meet = match (routers.first(), hosts.first()) {
+            (Some(router), _) => format!("--router {router}"),
+            (None, host) => format!("--from {}", host?),
+        };
+        Some(code::Gift {
+            name: one.name,
+            ticket: offering::ticket(one.name, hosts, routers)?,
+            routers: (!routers.is_empty()).then(|| self.serve.access.clone()),
+            meet,
+            json: self.serve.json,
+            bar,
+        })
+    }
+
     /// Prints what to type on the other machine.
-    fn tell_tickets(&self, offered: &[Shelved], listener: Option<SocketAddr>) {
-        let mut hosts = self.addresses.clone();
-        hosts.extend(listener.into_iter().flat_map(offering::reachable));
+    fn tell_tickets(&self, offered: &[Shelved], hosts: &[Remote]) {
         for one in offered {
-            let Some(ticket) = offering::ticket(one.name, &hosts, &self.serve.access.router) else {
+            let Some(ticket) = offering::ticket(one.name, hosts, &self.serve.access.router) else {
                 continue;
             };
             if self.serve.json {

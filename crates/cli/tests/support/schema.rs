@@ -102,13 +102,17 @@ fn has_type(kind: &Value, value: &Value) -> bool {
     }
 }
 
-/// The two patterns of the schemas.
+/// The patterns of the schemas.
 fn fits(pattern: &str, text: &str) -> bool {
     match pattern {
         "^[0-9a-f]{64}$" => {
             text.len() == 64 && text.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'))
         }
         "^whimbrel1[02-9ac-hj-np-z]+$" => text.parse::<whimbrel_node::ticket::Ticket>().is_ok(),
+        "^[1-9][0-9]{0,3}(-[a-z]+){3}$" => {
+            let code = text.parse::<whimbrel_spoken::Code>();
+            code.is_ok_and(|code| code.to_string() == text)
+        }
         other => panic!("the pattern {other} is not checked"),
     }
 }

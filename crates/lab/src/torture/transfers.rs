@@ -217,7 +217,8 @@ impl Program {
             | LocalEvent::Published { .. }
             | LocalEvent::Pong { .. }
             | LocalEvent::Message { .. }
-            | LocalEvent::Status { .. } => Ok(None),
+            | LocalEvent::Status { .. }
+            | LocalEvent::Names { .. } => Ok(None),
         }
     }
 

@@ -143,12 +143,13 @@ impl Liveness {
                 if now < *next_probe {
                     return None;
                 }
-                let patience = if waiting || *broke_off {
+                let waiting = waiting || *broke_off;
+                let patience = if waiting {
                     WAITING_PATIENCE
                 } else {
                     OUTAGE_PATIENCE
                 };
-                let interval = probe_interval(config, now.since(self.heard_at), patience);
+                let interval = probe_interval(config, now.since(self.heard_at), patience, waiting);
                 *next_probe = now + interval.max(rarest);
                 Some(Due::Probe)
             }

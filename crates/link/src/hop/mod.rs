@@ -33,6 +33,8 @@ mod stats;
 mod vectors;
 mod wire;
 
+use core::time::Duration;
+
 use bytes::Bytes;
 use std::collections::VecDeque;
 use whimbrel_core::{Deadline, SeededRng, Time};
@@ -165,6 +167,11 @@ impl Hop {
         Some(self.sender.rate()).filter(|rate| *rate > 0)
     }
 
+    /// The round trip of the path without a queue, as far as that is known.
+    pub fn min_rtt(&self) -> Option<Duration> {
+        self.sender.min_rtt()
+    }
+
     /// One frame arrived from the neighbour. Bad frames are counted in [`HopStats::drops`].
     pub fn handle_frame(&mut self, now: Time, frame: &[u8], budget: &mut PacketBudget) {
         self.receiver.look_at(budget);
@@ -229,7 +236,8 @@ impl Hop {
 
     /// Handles a deadline of [`Hop::poll_timeout`]. Early or repeated calls do no harm.
     pub fn handle_timeout(&mut self, now: Time, budget: &mut PacketBudget) {
-        self.session.handle_timeout(now, &self.config);
+        let waiting = self.sender.has_work();
+        self.session.handle_timeout(now, &self.config, waiting);
         self.receiver.handle_timeout(now, budget);
         self.receiver.look_at(budget);
         if self.session.peer().is_none() {
@@ -287,7 +295,9 @@ impl Hop {
     ) -> Option<(usize, Option<usize>)> {
         let start = buffer.len();
         let (window, ids) = (self.receiver.window(), self.sender.first_wire_ids());
-        let written = if let Some(hello) = self.session.poll_hello(now, &self.config, window, ids) {
+        let waiting = self.sender.has_work();
+        let hello = (self.session).poll_hello(now, &self.config, window, ids, waiting);
+        let written = if let Some(hello) = hello {
             encode_hello(&hello, buffer);
             (buffer.len() - start, None)
         } else {

@@ -9,8 +9,15 @@ use super::wire::{Hello, session_tag};
 
 /// Bound of the HELLOs that answer unauthenticated frames in one [`LIMIT_INTERVAL`].
 const LIMIT_BURST: u32 = 4;
-/// The time for which an absent neighbour is greeted at the shortest interval.
+/// The time for which an absent neighbour is greeted at short intervals: ...
 const GREETING_PATIENCE: Duration = Duration::from_secs(60);
+/// ... a part of the time so far, up to this one. Where an answer takes two seconds, 24 greetings
+/// would be under way until it comes, and on a thin link stand in its way.
+const GREETING_INTERVAL: Duration = Duration::from_millis(250);
+const GREETING_PART: u32 = 4;
+/// The same HELLO is answered again after this time, and then ever later, up to a second.
+const ANSWER_AGAIN: Duration = Duration::from_millis(40);
+const MAX_ANSWER_DOUBLINGS: u32 = 5;
 const LIMIT_INTERVAL: Duration = Duration::from_millis(40);
 
 /// The neighbour's description of itself in an authentic HELLO.
@@ -59,6 +66,8 @@ pub(super) struct Session {
     // The number of HELLOs with the current nonce, and the time of the first one.
     nonce_told: (u32, Time),
     rtt: Option<Duration>,
+    // The neighbour's nonce and this end's in the newest answer, when it went, and how often.
+    answered: Option<(u32, u32, Time, u32)>,
 }
 
 /// A HELLO to send, with its receiver and echo.
@@ -82,6 +91,7 @@ impl Session {
             limit: (now, LIMIT_BURST),
             nonce_told: (0, now),
             rtt: None,
+            answered: None,
         }
     }
 
@@ -126,14 +136,16 @@ impl Session {
         };
         let known = self.peer.is_some_and(|peer| peer.token == hello.token);
         if known && hello.receiver == self.token {
-            if hello.wanted && self.allow(now) {
+            if hello.wanted && self.is_answer_due(now, hello.nonce) && self.allow(now) {
                 self.due = Some(answer);
             }
             self.peer = Some(describe(hello));
             return Greeting::Known;
         }
         if hello.echo != self.nonce {
-            if !self.allow(now) {
+            if !self.is_answer_due(now, hello.nonce) {
+                // What answers it is under way.
+            } else if !self.allow(now) {
                 *limited += 1;
             } else if !known || hello.wanted {
                 self.due = Some(answer);
@@ -168,14 +180,17 @@ impl Session {
         }
     }
 
-    pub(super) fn handle_timeout(&mut self, now: Time, config: &HopConfig) {
+    /// `waiting` is true if a chunk waits for the neighbour.
+    pub(super) fn handle_timeout(&mut self, now: Time, config: &HopConfig, waiting: bool) {
         if self.peer.is_none() && now >= self.next_greeting && self.due.is_none() {
             self.due = Some(Answer {
                 receiver: 0,
                 echo: 0,
             });
-            self.next_greeting =
-                now + probe_interval(config, now.since(self.since), GREETING_PATIENCE);
+            let so_far = now.since(self.since);
+            let interval = probe_interval(config, so_far, GREETING_PATIENCE, waiting);
+            let grown = (so_far / GREETING_PART).min(GREETING_INTERVAL);
+            self.next_greeting = now + interval.max(grown);
         }
     }
 
@@ -193,8 +208,9 @@ impl Session {
         config: &HopConfig,
         window: u32,
         ids: (u32, u32),
+        waiting: bool,
     ) -> Option<Hello> {
-        self.handle_timeout(now, config);
+        self.handle_timeout(now, config, waiting);
         let answer = self.due.take()?;
         self.nonce_told = (
             self.nonce_told.0.saturating_add(1),
@@ -204,6 +220,7 @@ impl Session {
                 self.nonce_told.1
             },
         );
+        self.note_answer(now, answer.echo);
         let known = self.peer.is_some_and(|peer| peer.token == answer.receiver);
         Some(Hello {
             wanted: !known,
@@ -222,6 +239,27 @@ impl Session {
         })
     }
 
+    /// False if this end's answer to a HELLO with `nonce` may still be under way: on a long path the
+    /// neighbour repeats it until the first answer has come.
+    fn is_answer_due(&self, now: Time, nonce: u32) -> bool {
+        self.answered.is_none_or(|(to, own, at, times)| {
+            let again = ANSWER_AGAIN * (1 << times.min(MAX_ANSWER_DOUBLINGS));
+            to != nonce || own != self.nonce || now.since(at) >= again
+        })
+    }
+
+    /// A HELLO goes that answers the one with `nonce`; 0 if it answers none.
+    fn note_answer(&mut self, now: Time, nonce: u32) {
+        if nonce == 0 {
+            return;
+        }
+        let times = match self.answered {
+            Some((to, own, _, times)) if to == nonce && own == self.nonce => times + 1,
+            _ => 0,
+        };
+        self.answered = Some((nonce, self.nonce, now, times));
+    }
+
     fn allow(&mut self, now: Time) -> bool {
         if now.since(self.limit.0) >= LIMIT_INTERVAL {
             self.limit = (now, LIMIT_BURST);
@@ -233,14 +271,21 @@ impl Session {
 }
 
 /// Returns the interval of probes to a neighbour that has been silent for `silence`: the shortest
-/// interval for `patience`, then longer by a hundredth of the time beyond it.
+/// interval for `patience`, then longer by a hundredth of the time beyond it. A hop that is told to
+/// be quiet asks as seldom as it would ask who is there, unless something waits.
 pub(super) fn probe_interval(
     config: &HopConfig,
     silence: Duration,
     patience: Duration,
+    waiting: bool,
 ) -> Duration {
     let growth = silence.saturating_sub(patience) / 100;
-    (config.outage_probe_interval + growth).min(config.slowest_probe_interval)
+    let quiet = config.idle_probe_interval / 2;
+    let slowest = match waiting {
+        true => config.slowest_probe_interval,
+        false => config.slowest_probe_interval.max(quiet),
+    };
+    (config.outage_probe_interval + growth).min(slowest)
 }
 
 fn describe(hello: &Hello) -> Peer {
@@ -268,7 +313,7 @@ mod tests {
     }
 
     fn greet(session: &mut Session, now: Time, name: u8) -> Option<Hello> {
-        session.poll_hello(now, &config(name), 10, (1, 1))
+        session.poll_hello(now, &config(name), 10, (1, 1), false)
     }
 
     fn establish(now: Time, a: &mut Session, b: &mut Session) -> usize {
@@ -308,7 +353,7 @@ mod tests {
             Session::new(SeededRng::new(1), now),
             Session::new(SeededRng::new(2), now),
         );
-        a.poll_hello(now, &config(1), 0, (1, 1));
+        a.poll_hello(now, &config(1), 0, (1, 1), false);
         let first_of_b = greet(&mut b, now, 2).unwrap();
         assert_eq!(a.handle_hello(now, &first_of_b, &mut 0), Greeting::Unproven);
         let answer = greet(&mut a, now, 1).unwrap();
@@ -371,6 +416,7 @@ mod tests {
                 now,
                 &Hello {
                     token: micros as u32 | 1,
+                    nonce: micros as u32 | 1,
                     ..forged
                 },
                 &mut limited,

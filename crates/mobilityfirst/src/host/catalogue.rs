@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use whimbrel_core::Guid;
+use whimbrel_core::{Guid, GuidPrefix};
 
 use super::App;
 use crate::local::Publish;
@@ -34,6 +34,14 @@ impl Catalogue {
 
     pub(super) fn contains(&self, content: &Guid) -> bool {
         self.by_content.contains_key(content)
+    }
+
+    /// The contents whose names begin so, in order.
+    pub(super) fn beginning(&self, prefix: &GuidPrefix) -> impl Iterator<Item = Guid> {
+        let names = self.by_content.range(prefix.first()..);
+        names
+            .map(|(name, _)| *name)
+            .take_while(|name| prefix.is_of(name))
     }
 
     /// The offer to use.

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use whimbrel_core::Guid;
 
-use super::App;
 use super::effects::Effects;
+use super::{App, Way};
 use crate::local::LocalEvent;
 use crate::wire::{MAX_MESSAGE, Message, ServiceId, Transport};
 
@@ -16,6 +16,8 @@ use crate::wire::{MAX_MESSAGE, Message, ServiceId, Transport};
 const MAX_SEEN: usize = 4096;
 /// Channels that programs listen on, of all programs together.
 const MAX_LISTENED: usize = 4096;
+/// Inbound peers' names that are remembered to answer them, the newest.
+const MAX_CALLERS: usize = 1024;
 
 /// Who listens for messages, and which have come.
 #[derive(Debug)]
@@ -24,6 +26,8 @@ pub(super) struct Messages {
     seen: BTreeSet<(Guid, u64)>,
     // Oldest first.
     seen_order: VecDeque<(Guid, u64)>,
+    // Who wrote last under a name on a channel, if that was an inbound peer. Oldest first.
+    callers: VecDeque<((u32, Guid), Way)>,
     next_id: u64,
 }
 
@@ -34,6 +38,7 @@ impl Messages {
             listeners: BTreeMap::new(),
             seen: BTreeSet::new(),
             seen_order: VecDeque::new(),
+            callers: VecDeque::new(),
             next_id: first_id,
         }
     }
@@ -54,6 +59,37 @@ impl Messages {
         });
     }
 
+    /// An inbound peer has another port, or none any more.
+    pub(super) fn note_caller_moved(&mut self, from: Way, to: Option<Way>) {
+        self.callers.retain_mut(|(_, way)| match to {
+            Some(to) if *way == from => {
+                *way = to;
+                true
+            }
+            _ => *way != from,
+        });
+    }
+
+    /// The way back to a name: nobody else knows an inbound peer, so what it is told goes to where it
+    /// calls from. Its name is not proven, so that holds for the channel on which it wrote only.
+    fn way_to(&self, channel: u32, name: Guid) -> Way {
+        let mut callers = self.callers.iter();
+        callers
+            .find(|(key, _)| *key == (channel, name))
+            .map_or(Way::Uplink, |(_, way)| *way)
+    }
+
+    fn note_way(&mut self, channel: u32, name: Guid, way: Way) {
+        let key = (channel, name);
+        self.callers.retain(|(known, _)| *known != key);
+        if way != Way::Uplink {
+            self.callers.push_back((key, way));
+        }
+        if self.callers.len() > MAX_CALLERS {
+            self.callers.pop_front();
+        }
+    }
+
     /// Sends a program's message.
     pub(super) fn send(
         &mut self,
@@ -72,12 +108,12 @@ impl Messages {
             channel,
             payload,
         };
-        let message = Transport::Message(message);
-        effects.send(ServiceId::DELAY_TOLERANT, to, Guid::NONE, message);
+        let (way, message) = (self.way_to(channel, to), Transport::Message(message));
+        effects.send_by(way, ServiceId::DELAY_TOLERANT, to, Guid::NONE, message);
     }
 
     /// A message has come; those who listen on its channel get it.
-    pub(super) fn handle(&mut self, from: Guid, message: Message, effects: &mut Effects) {
+    pub(super) fn handle(&mut self, way: Way, from: Guid, message: Message, effects: &mut Effects) {
         let key = (from, message.id);
         if !self.seen.insert(key) {
             return effects.drop("message-again");
@@ -88,8 +124,12 @@ impl Messages {
         {
             self.seen.remove(&oldest);
         }
-        let Some(apps) = self.listeners.get(&message.channel) else {
+        if !self.listeners.contains_key(&message.channel) {
             return effects.drop("message-nobody-listens-for");
+        }
+        self.note_way(message.channel, from, way);
+        let Some(apps) = self.listeners.get(&message.channel) else {
+            return;
         };
         for app in apps {
             let event = LocalEvent::Message {
@@ -106,6 +146,7 @@ impl Messages {
 mod tests {
     use super::super::effects::Action;
     use super::*;
+    use whimbrel_core::PortId;
 
     fn message(id: u64) -> Message {
         Message {
@@ -130,25 +171,66 @@ mod tests {
         messages.listen(App::Inner(2), 7, &mut effects);
         messages.listen(App::Inner(3), 8, &mut effects);
         for id in [1, 2, 1, 2] {
-            messages.handle(Guid([1; 32]), message(id), &mut effects);
+            messages.handle(Way::Uplink, Guid([1; 32]), message(id), &mut effects);
         }
         assert_eq!(told(&mut effects), 4);
         // The same number from somebody else is another message.
-        messages.handle(Guid([2; 32]), message(1), &mut effects);
+        messages.handle(Way::Uplink, Guid([2; 32]), message(1), &mut effects);
         messages.forget(App::Inner(2));
-        messages.handle(Guid([2; 32]), message(2), &mut effects);
+        messages.handle(Way::Uplink, Guid([2; 32]), message(2), &mut effects);
         assert_eq!(told(&mut effects), 3);
+    }
+
+    /// The way by which a message to a name goes.
+    fn way_of(messages: &mut Messages, channel: u32, name: Guid) -> Way {
+        let mut effects = Effects::default();
+        messages.send(name, channel, bytes::Bytes::new(), &mut effects);
+        match effects.next() {
+            Some(Action::Send { way, .. }) => way,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_inbound_peer_is_answered_where_it_calls_from() {
+        let (mut messages, mut effects) = (Messages::new(0), Effects::default());
+        let (name, here, there) = (
+            Guid([1; 32]),
+            Way::Caller(PortId(3)),
+            Way::Caller(PortId(4)),
+        );
+        // Nobody listens: nobody will answer.
+        messages.handle(here, name, message(1), &mut effects);
+        assert_eq!(way_of(&mut messages, 7, name), Way::Uplink);
+        messages.listen(App::Inner(1), 7, &mut effects);
+        messages.handle(here, name, message(2), &mut effects);
+        assert_eq!(way_of(&mut messages, 7, name), here);
+        // Its name is a claim: on other channels, and for other names, it means nothing.
+        assert_eq!(way_of(&mut messages, 8, name), Way::Uplink);
+        assert_eq!(way_of(&mut messages, 7, Guid([2; 32])), Way::Uplink);
+        messages.note_caller_moved(here, Some(there));
+        assert_eq!(way_of(&mut messages, 7, name), there);
+        messages.handle(Way::Uplink, name, message(3), &mut effects);
+        assert_eq!(way_of(&mut messages, 7, name), Way::Uplink);
+        messages.handle(here, name, message(4), &mut effects);
+        messages.note_caller_moved(here, None);
+        assert_eq!(way_of(&mut messages, 7, name), Way::Uplink);
     }
 
     #[test]
     fn memory_is_bounded_whoever_sends() {
         let (mut messages, mut effects) = (Messages::new(0), Effects::default());
+        messages.listen(App::Inner(1), 7, &mut effects);
         for id in 0..2 * MAX_SEEN as u64 {
-            messages.handle(Guid([1; 32]), message(id), &mut effects);
+            let mut name = [0; 32];
+            name[..8].copy_from_slice(&id.to_be_bytes());
+            let way = Way::Caller(PortId(id as u32));
+            messages.handle(way, Guid(name), message(id), &mut effects);
             messages.listen(App::Inner(1), id as u32, &mut effects);
         }
         assert_eq!(messages.seen.len(), MAX_SEEN);
         assert_eq!(messages.seen_order.len(), MAX_SEEN);
         assert_eq!(messages.listeners.len(), MAX_LISTENED);
+        assert_eq!(messages.callers.len(), MAX_CALLERS);
     }
 }

@@ -215,6 +215,11 @@ impl Host {
                 payload,
             } => self.messages.send(destination, channel, payload, effects),
             LocalRequest::Listen { channel } => self.messages.listen(app, channel, effects),
+            LocalRequest::Names { request, prefix } => {
+                let names = self.names_beginning(&prefix);
+                let event = LocalEvent::Names { request, names };
+                self.effects.tell(app, event);
+            }
             LocalRequest::Status { request } => {
                 let json = serde_json::to_string(&self.status(now)).unwrap_or_default();
                 let event = LocalEvent::Status { request, json };
@@ -371,8 +376,9 @@ impl Host {
             }
             LinkEvent::Moved { from, to } => {
                 self.links.follow(now, from, to);
-                self.uploads
-                    .move_uploads(Way::Caller(from), Way::Caller(to));
+                let (from, to) = (Way::Caller(from), Way::Caller(to));
+                self.uploads.move_uploads(from, to);
+                self.messages.note_caller_moved(from, Some(to));
             }
             // With another router at hand, the host is bound to that alone, so that what is stored
             // for it comes by there.
@@ -385,7 +391,8 @@ impl Host {
             }
             LinkEvent::Responsive(_) => {}
             LinkEvent::Down(port, _) if self.uplinks.forget_caller(port) => {
-                self.uploads.forget_uploads_to(Way::Caller(port))
+                self.uploads.forget_uploads_to(Way::Caller(port));
+                self.messages.note_caller_moved(Way::Caller(port), None);
             }
             LinkEvent::Down(port, returned) => {
                 self.registration.forget_challenge(port, false);

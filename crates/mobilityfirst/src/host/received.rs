@@ -149,7 +149,9 @@ impl Host {
                 self.uploads.upload_dropped(now, notice, reason, effects)
             }
             Transport::Push(_) => effects.drop("push-to-a-host"),
-            Transport::Message(message) => self.messages.handle(header.source, message, effects),
+            Transport::Message(message) => {
+                self.messages.handle(way, header.source, message, effects)
+            }
         }
     }
 }

@@ -1,13 +1,13 @@
 //! What a host reports of itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use whimbrel_core::{Guid, Time};
+use whimbrel_core::{Guid, GuidPrefix, Time};
 
 use super::{ClockDifference, Host};
 use crate::links::LinkStatus;
-use crate::local::TransferState;
+use crate::local::{MAX_NAMES, TransferState};
 use crate::wire::ControlCode;
 
 /// Counts since the start.
@@ -91,6 +91,16 @@ impl Host {
     /// Packets of the back-pressure buffer in use, and all of them.
     pub fn buffer(&self) -> (usize, usize) {
         self.links.buffer()
+    }
+
+    /// The contents with such names that programs offer or fetch.
+    pub(super) fn names_beginning(&self, prefix: &GuidPrefix) -> Vec<Guid> {
+        let offered = self.uploads.catalogue().beginning(prefix);
+        let names: BTreeSet<Guid> = offered
+            .take(MAX_NAMES)
+            .chain(self.downloads.beginning(prefix))
+            .collect();
+        names.into_iter().take(MAX_NAMES).collect()
     }
 
     /// The host's state now.

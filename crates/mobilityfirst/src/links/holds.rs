@@ -5,6 +5,7 @@
 //! slowest of its next hops.
 
 use core::time::Duration;
+use std::collections::BTreeSet;
 
 use whimbrel_content::ChunkSize;
 use whimbrel_core::{Guid, PortId, Time};
@@ -14,30 +15,46 @@ use crate::chunk::Flow;
 use crate::outbox::flow_of;
 use crate::wire::{Hold, HoldMode, Request};
 
-/// What may wait for a next hop, as time that it takes there. All flows there share it, and it
-/// shrinks to nothing as the second half of the buffer fills.
+/// What may wait for a next hop, as time that it takes there, beside round trips: what is on its way
+/// there counts until the neighbour has acknowledged it (a second round trip if a packet was lost),
+/// and what is let go again where it comes from arrives one of that link later. All flows there
+/// share it, and it shrinks to nothing as the second half of the buffer fills.
 const MAX_WAIT: Duration = Duration::from_secs(1);
+/// Longest round trip that counts for that.
+const MAX_ROUND_TRIP: Duration = Duration::from_secs(5);
 /// Bytes per second of a next hop whose rate is not known yet.
 const UNMEASURED: u64 = 2 << 20;
 /// Chunks that take longer than this on a link are too large for it.
 const MAX_CHUNK_TIME: Duration = Duration::from_secs(4);
-/// A hold ends after this time unless it is repeated, ...
-pub(crate) const LEASE: Duration = Duration::from_secs(3);
-/// ... which it is at this interval.
+/// A hold is repeated at this interval, ...
 pub(crate) const RENEWAL: Duration = Duration::from_secs(1);
+/// ... or at a longer one on a link of which that would take more than one part in so many. It ends
+/// when three of them and a round trip have passed without one.
+const RENEWAL_SHARE: u64 = 100;
+const MAX_RENEWAL: Duration = Duration::from_secs(9);
+/// About the bytes of a hold on a link.
+const HOLD_BYTES: u64 = 300;
 /// Longest lease that is believed.
-const MAX_LEASE: Duration = Duration::from_secs(10);
+const MAX_LEASE: Duration = Duration::from_secs(32);
+
+/// The round trip without a queue.
+fn round_trip(link: &Link) -> Duration {
+    let known = link.hop.min_rtt().unwrap_or_default();
+    known.min(MAX_ROUND_TRIP)
+}
 
 impl Links {
-    /// Bytes of a flow that may wait for the neighbour on a port.
-    fn allowance(&self, link: &Link, flow: &Flow) -> u64 {
+    /// Bytes of a flow from `from` that may wait for the neighbour on a port.
+    fn allowance(&self, link: &Link, flow: &Flow, from: Option<PortId>) -> u64 {
         if link.outbox.hold_of(flow).is_some() {
             return 0;
         }
         let rate = link.hop.delivery_rate().unwrap_or(UNMEASURED);
         let half = (self.buffer.capacity() / 2).max(1) as u128;
         let free = self.buffer.capacity().saturating_sub(self.buffer.used()) as u128;
-        let bytes = u128::from(rate) * MAX_WAIT.as_millis() / 1_000 * free.min(half) / half;
+        let from = from.and_then(|from| self.links.get(&from));
+        let time = MAX_WAIT + round_trip(link) * 2 + from.map_or(Duration::ZERO, round_trip);
+        let bytes = u128::from(rate) * time.as_millis() / 1_000 * free.min(half) / half;
         u64::try_from(bytes).unwrap_or(u64::MAX) / link.outbox.flows().max(1) as u64
     }
 
@@ -49,7 +66,8 @@ impl Links {
         };
         let (bytes, chunks) = link.outbox.waiting(&flow);
         // One on its way, and the next one.
-        let is_enough = link.is_up() && chunks >= 2 && bytes > self.allowance(link, &flow);
+        let allowance = self.allowance(link, &flow, Some(from));
+        let is_enough = link.is_up() && chunks >= 2 && bytes > allowance;
         if is_enough
             && let Some(link) = self.links.get_mut(&port)
             && link.outbox.note_told(&flow, from)
@@ -72,7 +90,12 @@ impl Links {
         let is_enough = self.links.get(&port).is_some_and(|link| {
             let (bytes, chunks) = link.outbox.waiting(flow);
             // What comes for a neighbour that is away goes to the storage.
-            link.is_up() && chunks >= 2 && bytes > self.allowance(link, flow) / 4 * 3
+            let told = link.outbox.told(flow);
+            let most = told.map(|from| self.allowance(link, flow, Some(from)));
+            let most = most
+                .max()
+                .unwrap_or_else(|| self.allowance(link, flow, None));
+            link.is_up() && chunks >= 2 && bytes > most / 4 * 3
         });
         if is_enough {
             return;
@@ -107,15 +130,42 @@ impl Links {
         flows.iter().for_each(|flow| self.review_hold(port, flow));
     }
 
-    /// Repeats the holds that go on.
-    pub(crate) fn renew_holds(&mut self) {
+    /// The interval at which the neighbour on a port is told again what it is to hold back.
+    pub(crate) fn renewal(&self, port: PortId) -> Duration {
+        let link = self.links.get(&port);
+        let rate = link.and_then(|it| it.hop.delivery_rate());
+        let fitting = rate.map_or(0, |rate| HOLD_BYTES * RENEWAL_SHARE * 1_000 / rate);
+        Duration::from_millis(fitting).clamp(RENEWAL, MAX_RENEWAL)
+    }
+
+    /// How long the neighbour on a port is to hold back what it is told to.
+    pub(crate) fn lease(&self, port: PortId) -> Duration {
+        let way = self.links.get(&port).map_or(Duration::ZERO, round_trip);
+        self.renewal(port) * 3 + way
+    }
+
+    /// The ports whose neighbours are to be told again.
+    pub(crate) fn take_due_renewals(&mut self, now: Time) -> BTreeSet<PortId> {
+        let ports = self.links.iter().filter(|(_, it)| now >= it.renew_at);
+        let due: BTreeSet<PortId> = ports.map(|(port, _)| *port).collect();
+        for port in &due {
+            let next = now + self.renewal(*port);
+            if let Some(link) = self.links.get_mut(port) {
+                link.renew_at = next;
+            }
+        }
+        due
+    }
+
+    /// Repeats the holds that go on, at these ports. Returns false if there are none at any.
+    pub(crate) fn renew_holds(&mut self, due: &BTreeSet<PortId>) -> bool {
         let crowded: Vec<(PortId, Flow)> = self.crowded.iter().copied().collect();
         for (port, flow) in crowded {
             self.review_hold(port, &flow);
             let Some(link) = self.links.get(&port) else {
                 continue;
             };
-            for from in link.outbox.told(&flow) {
+            for from in link.outbox.told(&flow).filter(|it| due.contains(it)) {
                 let mode = Some(HoldMode::All);
                 self.events.push_back(LinkEvent::Hold {
                     port: from,
@@ -124,6 +174,7 @@ impl Links {
                 });
             }
         }
+        !self.crowded.is_empty()
     }
 
     /// A port goes: nothing waits for it any more.
@@ -216,7 +267,7 @@ impl Links {
         let (bytes, _) = link.outbox.waiting(&flow);
         outgoing.room.is_held()
             && self.buffer.used() * 2 > self.buffer.capacity()
-            && bytes + outgoing.chunk.size() as u64 > self.allowance(link, &flow)
+            && bytes + outgoing.chunk.size() as u64 > self.allowance(link, &flow, outgoing.from)
     }
 
     /// Asks for smaller chunks if those of `request` would take long on `port`, where they will

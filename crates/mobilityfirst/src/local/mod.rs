@@ -8,13 +8,16 @@ mod version;
 
 use bytes::Bytes;
 use whimbrel_content::Verified;
-use whimbrel_core::Guid;
+use whimbrel_core::{Guid, GuidPrefix};
 
 use crate::wire::{
     ContentKind, ControlCode, MAX_MESSAGE, Reader, Reliability, WireError, codes, put_short_text,
 };
 pub use programs::{Frame, Programs};
 pub use version::{LOCAL_VERSION, VersionMismatch, check_greeting, greeting};
+
+/// Maximum of names in one [`LocalEvent::Names`].
+pub const MAX_NAMES: usize = 32;
 
 /// From a program to its host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +78,13 @@ pub enum LocalRequest {
     Status {
         /// Chosen by the program, returned in the answer.
         request: u32,
+    },
+    /// Request the contents with such names that the host's programs offer or fetch.
+    Names {
+        /// Chosen by the program, returned in the answer.
+        request: u32,
+        /// How their names begin.
+        prefix: GuidPrefix,
     },
 }
 
@@ -191,6 +201,13 @@ pub enum LocalEvent {
         request: u32,
         /// A JSON object.
         json: String,
+    },
+    /// The names that begin so.
+    Names {
+        /// The request's number.
+        request: u32,
+        /// In order; if there are [`MAX_NAMES`], there may be more.
+        names: Vec<Guid>,
     },
 }
 
@@ -331,6 +348,10 @@ impl LocalRequest {
                 return payload.clone();
             }
             LocalRequest::Listen { channel } => put_number(out, 9, *channel),
+            LocalRequest::Names { request, prefix } => {
+                put_number(out, 10, *request);
+                put_short_text(out, prefix.as_str());
+            }
         }
         Bytes::new()
     }
@@ -399,6 +420,11 @@ impl LocalRequest {
             9 => LocalRequest::Listen {
                 channel: reader.u32()?,
             },
+            10 => LocalRequest::Names {
+                request: reader.u32()?,
+                prefix: GuidPrefix::new(&reader.short_text()?)
+                    .ok_or(WireError::Invalid("prefix of a name"))?,
+            },
             other => return Err(WireError::MessageType(other)),
         };
         reader.finish()?;
@@ -415,6 +441,7 @@ impl LocalEvent {
                 | LocalEvent::Status { .. }
                 | LocalEvent::Pong { .. }
                 | LocalEvent::Message { .. }
+                | LocalEvent::Names { .. }
         )
     }
 
@@ -487,6 +514,13 @@ impl LocalEvent {
                 out.extend_from_slice(from.as_bytes());
                 return payload.clone();
             }
+            LocalEvent::Names { request, names } => {
+                put_number(out, 9, *request);
+                out.push(names.len().min(MAX_NAMES) as u8);
+                for name in names.iter().take(MAX_NAMES) {
+                    out.extend_from_slice(name.as_bytes());
+                }
+            }
         }
         Bytes::new()
     }
@@ -555,11 +589,23 @@ impl LocalEvent {
                     payload: message_payload(frame, reader)?,
                 });
             }
+            9 => LocalEvent::Names {
+                request: reader.u32()?,
+                names: names(&mut reader)?,
+            },
             other => return Err(WireError::MessageType(other)),
         };
         reader.finish()?;
         Ok(event)
     }
+}
+
+fn names(reader: &mut Reader<'_>) -> Result<Vec<Guid>, WireError> {
+    let count = usize::from(reader.u8()?);
+    if count > MAX_NAMES {
+        return Err(WireError::Invalid("count of names"));
+    }
+    (0..count).map(|_| reader.guid()).collect()
 }
 
 /// The rest of a frame, if it does not exceed a message's limit.
@@ -645,6 +691,10 @@ mod tests {
             ),
             any::<u32>().prop_map(|request| LocalRequest::Status { request }),
             any::<u32>().prop_map(|channel| LocalRequest::Listen { channel }),
+            (any::<u32>(), "[0-9a-f]{4,63}").prop_map(|(request, text)| LocalRequest::Names {
+                request,
+                prefix: GuidPrefix::new(&text).unwrap(),
+            }),
             (any::<u32>(), any::<[u8; 32]>(), bytes()).prop_map(
                 |(channel, destination, payload)| LocalRequest::Message {
                     channel,
@@ -718,6 +768,14 @@ mod tests {
             ),
             (any::<u32>(), "[a-z{}]{0,30}")
                 .prop_map(|(request, json)| LocalEvent::Status { request, json }),
+            (
+                any::<u32>(),
+                prop::collection::vec(any::<[u8; 32]>(), 0..=MAX_NAMES)
+            )
+                .prop_map(|(request, names)| LocalEvent::Names {
+                    request,
+                    names: names.into_iter().map(Guid).collect(),
+                }),
             (any::<u32>(), any::<[u8; 32]>(), bytes()).prop_map(|(channel, from, payload)| {
                 LocalEvent::Message {
                     channel,
@@ -780,7 +838,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_decode_or_are_refused(kind in 0u8..11, bytes in prop::collection::vec(any::<u8>(), 0..150)) {
+        fn any_bytes_decode_or_are_refused(kind in 0u8..12, bytes in prop::collection::vec(any::<u8>(), 0..150)) {
             let mut frame = vec![kind];
             frame.extend_from_slice(&bytes);
             let _ = LocalRequest::decode(&frame.clone().into());

@@ -274,7 +274,10 @@ impl Router {
     /// from others.
     fn yield_to_others(&mut self, now: Time, outgoing: &ChunkToSend) {
         let Some(from) = outgoing.from else { return };
-        if outgoing.chunk.data().is_some() && self.proxy.tells_to_yield(now, from, outgoing) {
+        let renewal = self.links.renewal(from);
+        if outgoing.chunk.data().is_some()
+            && self.proxy.tells_to_yield(now, from, outgoing, renewal)
+        {
             self.hold(from, outgoing.chunk.flow(), Some(HoldMode::Spare));
         }
     }
@@ -333,6 +336,24 @@ impl Router {
         }
         let answer = self.names.look_up_own(now, &content);
         self.bind_stored(now, content, &answer);
+    }
+
+    /// The same for a chunk that has waited for the answer: what a receiver asks for may have come
+    /// meanwhile.
+    pub(super) fn bind_waiting(
+        &mut self,
+        now: Time,
+        mut outgoing: ChunkToSend,
+        name: Guid,
+        answer: &Answer,
+    ) {
+        if let Some(from) = outgoing.from
+            && self.is_under_way(from, &mut outgoing.chunk)
+        {
+            self.effects.counters.requests_absorbed += 1;
+            return;
+        }
+        self.bind(now, outgoing, name, answer);
     }
 
     /// Handles the name service's answer for `name`, which represents the chunk's destination.

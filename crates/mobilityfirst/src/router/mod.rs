@@ -53,7 +53,7 @@ use whimbrel_gnrs::{Lookup, Record, Resolver, ResolverConfig, ResolverEvent};
 use whimbrel_link::Pacing;
 
 use crate::chunk::{Chunk, Flow, Message};
-use crate::links::{LEASE, LEFT_OVER, LinkEvent, Links, MAX_TURNS, RENEWAL};
+use crate::links::{LEFT_OVER, LinkEvent, Links, MAX_TURNS, RENEWAL};
 use crate::local::{Frame, LocalEvent, Programs};
 use crate::next_hops::Divisions;
 use crate::wire::{
@@ -283,7 +283,7 @@ impl Router {
         match event {
             ResolverEvent::Resolved { guid, answer } => {
                 for outgoing in self.names.take_waiting(&guid) {
-                    self.bind(now, outgoing, guid, &answer);
+                    self.bind_waiting(now, outgoing, guid, &answer);
                 }
                 self.carry_out(now);
                 self.bind_stored(now, guid, &answer);
@@ -334,10 +334,16 @@ impl Router {
             Timer::Storage(destination) => self.retry_destination(now, destination),
             Timer::Lifetime => self.proxy.drop_expired(now, &mut self.effects),
             Timer::Holds => {
-                self.links.renew_holds();
+                let due = self.links.take_due_renewals(now);
+                let mut any = self.links.renew_holds(&due);
                 self.proxy.review_slow(&mut self.effects);
                 for (port, flow) in self.proxy.held_back() {
-                    self.hold(port, flow, Some(HoldMode::All));
+                    any = true;
+                    if due.contains(&port) {
+                        self.hold(port, flow, Some(HoldMode::All));
+                    }
+                }
+                if any {
                     self.timers.set_earlier(Timer::Holds, now + RENEWAL);
                 }
             }
@@ -375,7 +381,7 @@ impl Router {
             source: flow.source,
             destination: flow.destination,
             mode,
-            lease: LEASE,
+            lease: self.links.lease(port),
         };
         self.tell(port, &Control::Hold(hold));
     }

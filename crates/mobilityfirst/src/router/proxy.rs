@@ -1,6 +1,7 @@
 //! The in-network transport proxy: stores chunks that cannot be forwarded [MFTP §3.3].
 
 use core::ops::Bound;
+use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_core::{Guid, PortId, SeededRng, Time};
@@ -12,7 +13,7 @@ use super::store::{ENTRY_BYTES, ProxyStore, StoreId, StoreLimits, Stored};
 use super::{ProxyPolicy, Timer};
 use crate::charge::Pool;
 use crate::chunk::{Chunk, Flow};
-use crate::links::{Carried, ChunkToSend, Links, RENEWAL};
+use crate::links::{Carried, ChunkToSend, Links};
 use crate::next_hops::{Branch, Divisions, NextHops, Spread};
 use crate::room::Room;
 use crate::wire::{DropReason, NetworkHeader, Notice, ServiceId};
@@ -280,9 +281,15 @@ impl Proxy {
     }
 
     /// True if the neighbour on `from` is to be told that a flow of its is stored, because it was
-    /// not told lately.
-    pub(super) fn tells_to_yield(&mut self, now: Time, from: PortId, chunk: &ChunkToSend) -> bool {
-        let is_recent = |told: &Time| now.since(*told) < RENEWAL;
+    /// not told for as long as `renewal`.
+    pub(super) fn tells_to_yield(
+        &mut self,
+        now: Time,
+        from: PortId,
+        chunk: &ChunkToSend,
+        renewal: Duration,
+    ) -> bool {
+        let is_recent = |told: &Time| now.since(*told) < renewal;
         let key = (from, chunk.chunk.flow());
         if self.yielding.get(&key).is_some_and(is_recent) {
             return false;

@@ -233,6 +233,23 @@ fn explain(reason: FailReason) -> &'static str {
     }
 }
 
+/// The contents that earlier runs have left unfinished where `output` leads.
+pub fn unfinished_at(output: &Destination) -> Vec<Guid> {
+    let folders = match output {
+        Destination::Stream(_) => [None, None],
+        Destination::Named(target) => [Some(target.folder().to_owned()), None],
+        Destination::Within(within) => {
+            let target = within.as_target();
+            let above = target.map(|target| target.folder().to_owned());
+            [Some(within.folder().to_owned()), above]
+        }
+    };
+    let folders = folders.iter().flatten();
+    folders
+        .flat_map(|folder| part::unfinished(folder))
+        .collect()
+}
+
 /// Fetches a content. The first connection to the host must succeed; if the host goes later, its
 /// return is waited for.
 pub fn fetch(

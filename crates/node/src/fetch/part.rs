@@ -308,6 +308,16 @@ pub(super) fn name_of(target: &Target) -> String {
     name.to_string_lossy().into_owned()
 }
 
+/// The contents of which a part lies in `folder`.
+pub(super) fn unfinished(folder: &Path) -> impl Iterator<Item = Guid> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| {
+        let name = entry.file_name();
+        let stem = name.to_str()?.strip_prefix('.')?.strip_suffix(".part")?;
+        stem.get(..2 * Guid::LEN)?.parse().ok()
+    })
+}
+
 fn create(path: &Path, mode: u32) -> io::Result<File> {
     OpenOptions::new()
         .read(true)
@@ -432,6 +442,23 @@ mod tests {
                 (b"mine".to_vec(), before)
             );
         }
+    }
+
+    #[test]
+    fn parts_say_which_contents_are_unfinished() {
+        let folder = tempfile::tempdir().unwrap();
+        let names = [Guid([1; 32]), Guid([2; 32]), Guid([3; 32])];
+        let hidden = |name: Guid| Hidden::sets(folder.path(), name);
+        fs::write(hidden(names[0]).next().unwrap().part, b"a").unwrap();
+        fs::write(hidden(names[1]).nth(3).unwrap().part, b"b").unwrap();
+        // A record alone, and what others have put there.
+        fs::write(hidden(names[2]).next().unwrap().record, b"c").unwrap();
+        fs::write(folder.path().join(".somebody.part"), b"d").unwrap();
+        fs::write(folder.path().join("film"), b"e").unwrap();
+        let mut found: Vec<Guid> = unfinished(folder.path()).collect();
+        found.sort();
+        assert_eq!(found, names[..2]);
+        assert_eq!(unfinished(&folder.path().join("none")).count(), 0);
     }
 
     #[test]

@@ -12,8 +12,6 @@ use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 use super::{LocalError, WRITE_PATIENCE};
 use crate::{NameStore, Node};
 
-/// The one program of an embedded host.
-const APP: u32 = 0;
 /// Events of so many bytes may wait for the program; its host keeps further ones, as it does while a
 /// socket takes no more. They are given on when half of it is free.
 const MAX_WAITING: usize = 4 << 20;
@@ -99,23 +97,29 @@ fn size_of(event: &LocalEvent) -> usize {
 /// The program's end.
 pub(crate) struct InnerClient {
     host: LoopHandle<Node<NameStore>>,
+    /// The program's number at its host.
+    app: u32,
     events: Arc<Events>,
 }
 
 impl InnerClient {
-    /// To the host on this loop, which pushes its events to `events`.
-    pub(crate) fn new(host: LoopHandle<Node<NameStore>>, events: Arc<Events>) -> InnerClient {
-        InnerClient { host, events }
+    /// To the host on this loop, which pushes the events of program `app` to `events`.
+    pub(crate) fn new(
+        host: LoopHandle<Node<NameStore>>,
+        app: u32,
+        events: Arc<Events>,
+    ) -> InnerClient {
+        InnerClient { host, app, events }
     }
 
     /// Gives the host a request. A host with too much to do is waited for.
     pub(super) fn send(&mut self, request: LocalRequest) -> Result<(), LocalError> {
-        let until = Instant::now() + WRITE_PATIENCE;
+        let (app, until) = (self.app, Instant::now() + WRITE_PATIENCE);
         loop {
             let request = request.clone();
             let posted = self.host.post(move |node, now| {
                 if let Some(host) = node.host() {
-                    host.request(now, APP, request);
+                    host.request(now, app, request);
                 }
             });
             match posted {
@@ -135,10 +139,11 @@ impl InnerClient {
             return Ok(None);
         };
         if is_open_again {
+            let app = self.app;
             // A host that has ended has nothing more to give.
-            let _ = self.host.post(|node, _| {
+            let _ = self.host.post(move |node, _| {
                 if let Some(host) = node.host() {
-                    host.set_blocked(APP, false);
+                    host.set_blocked(app, false);
                 }
             });
         }
@@ -148,10 +153,11 @@ impl InnerClient {
 
 impl Drop for InnerClient {
     fn drop(&mut self) {
+        let app = self.app;
         // A host that has ended has forgotten it already.
-        let _ = self.host.post(|node, _| {
+        let _ = self.host.post(move |node, _| {
             if let Some(host) = node.host() {
-                host.leave(APP);
+                host.leave(app);
             }
         });
     }

@@ -365,6 +365,10 @@ impl Sender {
         self.rtt.smoothed()
     }
 
+    pub(super) fn min_rtt(&self) -> Option<Duration> {
+        self.model.min_rtt()
+    }
+
     pub(super) fn poll_timeout(&self) -> Option<Deadline> {
         if self.suspended {
             return None;

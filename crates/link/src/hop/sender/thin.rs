@@ -20,6 +20,10 @@ const PAIR_BYTES: usize = 256;
 /// Two probes that arrive closer together tell nothing: radio links hold packets back for as long.
 /// 200 kbit/s.
 const SHORTEST_SPREAD: Duration = Duration::from_millis(10);
+/// From this spread on, larger probes may tell more (up to 1 Mbit/s); ...
+const DOUBTFUL_SPREAD: Duration = Duration::from_millis(2);
+/// ... they have as many bytes as pass on every path.
+const LARGE_PAIR_BYTES: usize = 1200;
 /// Probes that are lost are repeated, and a slow pair, which may have been held up, is confirmed
 /// once.
 const MAX_PAIRS: u8 = 4;
@@ -44,13 +48,15 @@ pub(super) struct FirstRate {
     // Probes of the present pair that are yet to be sent, and the numbers of those that were.
     due: usize,
     numbers: [u32; 2],
-    // Bytes of a probe.
+    // Bytes of a probe, and of a large one.
     bytes: usize,
+    large: usize,
     // When the first one arrived, by the neighbour's clock.
     first_at: Option<u64>,
     pairs: u8,
-    // Bytes per second.
+    // Bytes per second; 0 if probes have not shown that the link has at least some.
     rate: Option<u64>,
+    least: u64,
 }
 
 impl FirstRate {
@@ -59,6 +65,7 @@ impl FirstRate {
         *self = FirstRate {
             due: 2,
             bytes: PAIR_BYTES.min(frame),
+            large: LARGE_PAIR_BYTES.min(frame),
             pairs: 1,
             ..FirstRate::default()
         };
@@ -91,11 +98,17 @@ impl FirstRate {
             && let Some(at) = self.first_at
         {
             let spread = Duration::from_nanos(clock.saturating_sub(at));
+            let within = spread.max(DOUBTFUL_SPREAD).as_nanos() as u64;
+            let rate = self.bytes as u64 * 1_000_000_000 / within;
             if spread < SHORTEST_SPREAD {
                 (self.rate, self.numbers) = (None, [0; 2]);
+                self.least = self.least.max(rate);
+                if spread >= DOUBTFUL_SPREAD && self.bytes < self.large {
+                    self.bytes = self.large;
+                    self.again();
+                }
                 return false;
             }
-            let rate = self.bytes as u64 * 1_000_000_000 / spread.as_nanos() as u64;
             let known = self.rate.unwrap_or(SLOWEST);
             let confirmed = self.rate.is_some();
             self.rate = Some(rate.max(known));
@@ -136,6 +149,7 @@ impl Sender {
     pub(super) fn note_pair(&mut self, number: u32, clock: u64) {
         if self.first_rate.answered(number, clock)
             && let Some(rate) = self.first_rate.rate()
+            && rate <= PAIR_BYTES as u64 * 1_000 / SHORTEST_SPREAD.as_millis() as u64
         {
             let least = 2 * self.limits.frame as u64;
             self.model.expect(rate, least);
@@ -145,8 +159,11 @@ impl Sender {
 
     /// Bytes per second: as estimated, or as the first probes showed it. 0 if nothing is known.
     pub(in crate::hop) fn rate(&self) -> u64 {
+        let known = self.first_rate.rate();
         match self.model.bandwidth() as u64 {
-            0 => self.first_rate.rate().unwrap_or(0),
+            0 => known.unwrap_or(0),
+            // Until it grows no further, the estimate is what was asked of the link.
+            rate if self.model.is_starting() => rate.max(known.unwrap_or(self.first_rate.least)),
             rate => rate,
         }
     }
@@ -224,6 +241,39 @@ mod tests {
         it.answered(9, 100 * MS);
         assert!(!it.answered(10, 101 * MS));
         assert_eq!((it.rate(), it.due), (None, 0));
+    }
+
+    #[test]
+    fn a_doubtful_pair_is_followed_by_large_ones_that_tell_rates_up_to_a_megabit() {
+        let mut it = FirstRate {
+            large: 1200,
+            ..pair(7)
+        };
+        it.answered(7, 0);
+        assert!(!it.answered(8, 8 * MS));
+        assert_eq!((it.rate(), it.due, it.bytes), (None, 2, 1200));
+        (it.due, it.numbers) = (0, [9, 10]);
+        it.answered(9, 0);
+        assert!(it.answered(10, 40 * MS));
+        assert_eq!((it.rate(), it.due), (Some(30_000), 2));
+        (it.due, it.numbers) = (0, [11, 12]);
+        it.answered(11, 0);
+        assert!(it.answered(12, 37 * MS + MS / 2));
+        assert_eq!((it.rate(), it.due), (Some(32_000), 0));
+    }
+
+    #[test]
+    fn large_probes_that_arrive_together_prove_no_slow_link() {
+        let mut it = FirstRate {
+            large: 1200,
+            ..pair(7)
+        };
+        it.answered(7, 0);
+        it.answered(8, 3 * MS);
+        (it.due, it.numbers) = (0, [9, 10]);
+        it.answered(9, 0);
+        assert!(!it.answered(10, MS));
+        assert_eq!((it.rate(), it.due, it.least), (None, 0, 600_000));
     }
 
     #[test]

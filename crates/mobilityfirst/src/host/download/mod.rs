@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use core::time::Duration;
 use whimbrel_content::{Assembly, ChunkSize};
-use whimbrel_core::{Guid, Time};
+use whimbrel_core::{Guid, GuidPrefix, Time};
 
 use super::effects::{Effects, Uplink};
 use super::shares::Shares;
@@ -82,6 +82,14 @@ impl Downloads {
     pub(in crate::host) fn status(&self, now: Time) -> Vec<DownloadStatus> {
         let first = self.by_id.values().take(MAX_REPORTED);
         first.map(|download| download.status(now)).collect()
+    }
+
+    /// The contents whose names begin so, in order.
+    pub(in crate::host) fn beginning(&self, prefix: &GuidPrefix) -> impl Iterator<Item = Guid> {
+        let names = self.by_content.range(prefix.first()..);
+        names
+            .map(|(name, _)| *name)
+            .take_while(|name| prefix.is_of(name))
     }
 
     fn find(&self, app: App, request: u32) -> Option<u64> {

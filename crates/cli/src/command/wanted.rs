@@ -1,0 +1,200 @@
+//! What `get` and `receive` are told to fetch: a name or its first digits, a ticket or a code.
+
+use std::collections::BTreeSet;
+use std::str::FromStr;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use whimbrel_core::{Guid, GuidPrefix, ParseGuidError};
+use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
+use whimbrel_node::config::Remote;
+use whimbrel_node::fetch::unfinished_at;
+use whimbrel_node::output::Destination;
+use whimbrel_node::ticket::{Ticket, TicketError};
+use whimbrel_spoken::{Code, CodeError};
+
+use super::access::{no_host, reach};
+use super::code::{self, Told};
+use crate::arguments::HostAccess;
+use crate::exit::{Exit, Failure};
+use crate::logging::note;
+
+/// How long a host daemon has for its answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What is to be fetched.
+#[derive(Debug)]
+pub(super) enum Wanted {
+    Name(Guid),
+    /// The only name that is known here and begins so.
+    Prefix(GuidPrefix),
+    Ticket(Ticket),
+    /// Its ticket is asked of who made it.
+    Code(Code),
+}
+
+impl FromStr for Wanted {
+    type Err = Failure;
+
+    fn from_str(text: &str) -> Result<Wanted, Failure> {
+        let wrong = |what: String| Failure::new(Exit::Usage, what);
+        if Ticket::is_meant_by(text) {
+            let ticket = text.parse().map(Wanted::Ticket);
+            return ticket.map_err(|error: TicketError| wrong(error.to_string()));
+        }
+        if Code::is_meant_by(text) {
+            let code = text.parse().map(Wanted::Code);
+            return code.map_err(|error: CodeError| wrong(error.to_string()));
+        }
+        if let Some(prefix) = GuidPrefix::new(text) {
+            return Ok(Wanted::Prefix(prefix));
+        }
+        let name = text.parse().map(Wanted::Name);
+        name.map_err(|error: ParseGuidError| {
+            wrong(format!(
+                "'{text}': {error}; its first {} suffice where it is known; a ticket begins with whimbrel1, a code with a number",
+                GuidPrefix::MIN
+            ))
+        })
+    }
+}
+
+/// What the user said beside it.
+pub(super) struct Asking<'a> {
+    pub(super) access: &'a HostAccess,
+    /// The host to ask directly.
+    pub(super) from: Option<&'a Remote>,
+    pub(super) timeout: Option<Duration>,
+    pub(super) output: &'a Destination,
+    pub(super) stop: &'a AtomicBool,
+    /// Prints a line, if lines are wanted.
+    pub(super) json: Option<&'a dyn Fn(&Value)>,
+}
+
+/// The content, and whom to ask for it.
+pub(super) struct Found {
+    pub(super) content: Guid,
+    pub(super) access: HostAccess,
+    /// Hosts to ask directly.
+    pub(super) direct: Vec<Remote>,
+}
+
+impl Wanted {
+    /// Finds out which content is meant, and whom to ask.
+    pub(super) fn find(self, asking: &Asking<'_>) -> Result<Found, Failure> {
+        let mut found = Found {
+            content: Guid::NONE,
+            access: asking.access.clone(),
+            direct: asking.from.cloned().into_iter().collect(),
+        };
+        match self {
+            Wanted::Name(name) => found.content = name,
+            Wanted::Prefix(prefix) => found.content = asking.name_beginning(&prefix)?,
+            Wanted::Ticket(ticket) => found.take(ticket, asking),
+            Wanted::Code(code) => {
+                let ticket = asking.ticket_of(code)?;
+                found.content = ticket.content;
+                // Where the two sides met, the content can be had: by a host daemon too.
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Found {
+    /// A ticket's routers and hosts are asked, unless the user names others.
+    fn take(&mut self, ticket: Ticket, asking: &Asking<'_>) {
+        self.content = ticket.content;
+        let says_where = !ticket.routers.is_empty() || !ticket.hosts.is_empty();
+        if asking.from.is_none() && self.access.router.is_empty() && says_where {
+            self.access.router = ticket.routers;
+            self.access.socket = None;
+            self.direct = ticket.hosts;
+        }
+    }
+}
+
+impl Asking<'_> {
+    /// The only name that begins so: of an unfinished download at the output, or known to the host
+    /// daemon.
+    fn name_beginning(&self, prefix: &GuidPrefix) -> Result<Guid, Failure> {
+        let mut known: BTreeSet<Guid> = unfinished_at(self.output)
+            .into_iter()
+            .filter(|name| prefix.is_of(name))
+            .collect();
+        let mut asked = "unfinished downloads at the output".to_owned();
+        if self.from.is_none() && self.access.router.is_empty() {
+            known.extend(self.names_at_daemon(prefix)?);
+            asked += " and the host daemon";
+        }
+        let mut names = known.iter();
+        match (names.next(), names.len()) {
+            (Some(name), 0) => {
+                if self.json.is_none() {
+                    note(&format!("{prefix} is {name}"));
+                }
+                Ok(*name)
+            }
+            (None, _) => Err(Failure::new(
+                Exit::NoSuchName,
+                format!(
+                    "no name that is known here begins with {prefix} (asked {asked}); type the whole name"
+                ),
+            )),
+            (Some(_), _) => {
+                let names: Vec<String> = known.iter().map(Guid::to_string).collect();
+                let names = names.join("\n  ");
+                let text =
+                    format!("several names begin with {prefix}; type more of it:\n  {names}");
+                Err(Failure::new(Exit::Usage, text))
+            }
+        }
+    }
+
+    fn names_at_daemon(&self, prefix: &GuidPrefix) -> Result<Vec<Guid>, Failure> {
+        let mut access = reach(self.access, Vec::new())?;
+        let mut client = access.attachment.connect().map_err(no_host)?;
+        let (request, prefix) = (0, prefix.clone());
+        client.send(&LocalRequest::Names { request, prefix })?;
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match client.receive(left)? {
+                Some(LocalEvent::Names { names, .. }) => return Ok(names),
+                Some(_) => {}
+                None => {
+                    return Err(Failure::new(
+                        Exit::NoDaemon,
+                        "the host daemon does not say which names begin so, as one of an older release would not; type the whole name",
+                    ));
+                }
+            }
+        }
+    }
+
+    /// The ticket of who made this code.
+    fn ticket_of(&self, code: Code) -> Result<Ticket, Failure> {
+        let told = Told {
+            code,
+            access: self.access,
+            from: self.from,
+            timeout: self.timeout,
+        };
+        let is_anywhere = self.from.is_none() && self.access.router.is_empty();
+        let ticket = code::take(&told, self.stop, self.json).map_err(|failure| {
+            if failure.exit != Exit::NoDaemon || !is_anywhere {
+                return failure;
+            }
+            let text = format!("{failure}, or the sender: `--from HOST:PORT`");
+            Failure::new(failure.exit, text)
+        })?;
+        match self.json {
+            Some(json) => json(
+                &json!({ "event": "ticket", "name": ticket.content, "ticket": ticket.to_string() }),
+            ),
+            None => note("the code is right"),
+        }
+        Ok(ticket)
+    }
+}

@@ -1,0 +1,238 @@
+//! The code: a number, by which the two sides meet, and words, which only they know.
+//!
+//! The words are those of the PGP word list (P. Juola and P. Zimmermann, 1995), chosen to be told
+//! apart when they are heard: 256 of two syllables for the odd places, 256 of three for the even
+//! ones, so that a swapped or missing word is noticed.
+
+use core::fmt;
+use core::str::FromStr;
+use std::sync::LazyLock;
+
+use whimbrel_core::suggest;
+
+/// Words of a code. Each is worth 8 bits.
+pub const WORDS: usize = 3;
+/// The largest number of a code.
+pub const MAX_NUMBER: u16 = 9999;
+
+/// Each byte twice, so that it is once at an even index and once at an odd one.
+static PAIRS: [u8; 512] = {
+    let mut pairs = [0; 512];
+    let mut at = 0;
+    while at < pairs.len() {
+        pairs[at] = (at / 2) as u8;
+        at += 1;
+    }
+    pairs
+};
+static LIST: LazyLock<Vec<&'static str>> = LazyLock::new(|| pgp_words::to_words(&PAIRS));
+
+/// The words that may be at a place.
+fn words_at(place: usize) -> impl Iterator<Item = &'static str> + Clone {
+    LIST.iter().skip(place % 2).step_by(2).copied()
+}
+
+/// A code: `7-crusade-hazardous-button`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Code {
+    number: u16,
+    secret: [u8; WORDS],
+}
+
+/// Why a text is no code.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum CodeError {
+    /// It does not begin with a number.
+    #[error("a code is a number from 1 to {MAX_NUMBER} and {WORDS} words; '{0}' is no such number")]
+    Number(String),
+    /// It has more or fewer words.
+    #[error("a code has {WORDS} words after its number; this one has {0}")]
+    Words(usize),
+    /// A word of the list that is never at this place.
+    #[error("'{0}' cannot be word {1} of a code: a word is missing, or two are swapped")]
+    Place(String, usize),
+    /// No word of the list.
+    #[error("'{word}' is no word of a code{hint}")]
+    Unknown {
+        /// What is there.
+        word: String,
+        /// The word that it may be, or nothing.
+        hint: String,
+    },
+}
+
+impl Code {
+    /// A code from random bytes; `None` if there is no such number.
+    pub fn new(number: u16, secret: [u8; WORDS]) -> Option<Code> {
+        (1..=MAX_NUMBER)
+            .contains(&number)
+            .then_some(Code { number, secret })
+    }
+
+    /// The public part: where the two sides meet.
+    pub fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// The secret part.
+    pub(crate) fn words(&self) -> String {
+        pgp_words::to_words(&self.secret).join("-")
+    }
+
+    /// True if the text looks like a code rather than a name or a ticket: a number and something
+    /// behind it that is set apart.
+    pub fn is_meant_by(text: &str) -> bool {
+        let mut parts = parts(text);
+        let starts = parts.next().is_some_and(is_number);
+        starts && parts.next().is_some()
+    }
+}
+
+fn parts(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|character: char| !character.is_alphanumeric())
+        .filter(|part| !part.is_empty())
+}
+
+fn is_number(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The byte that a word stands for.
+fn byte_of(word: &str, place: usize) -> Result<u8, CodeError> {
+    let word = word.to_lowercase();
+    if let Some(byte) = words_at(place).position(|known| known == word) {
+        return Ok(byte as u8);
+    }
+    if words_at(place + 1).any(|known| known == word) {
+        return Err(CodeError::Place(word, place + 1));
+    }
+    let near = suggest::nearest(&word, words_at(place));
+    let hint = near.map_or(String::new(), |near| format!("; did you mean '{near}'?"));
+    Err(CodeError::Unknown { word, hint })
+}
+
+impl FromStr for Code {
+    type Err = CodeError;
+
+    /// Reads a code as people write it: in any case, its parts set apart by anything but letters
+    /// and digits.
+    fn from_str(text: &str) -> Result<Code, CodeError> {
+        let mut parts = parts(text);
+        let first = parts.next().unwrap_or_default();
+        let number = Some(first)
+            .filter(|first| is_number(first))
+            .and_then(|first| first.parse().ok());
+        let words: Vec<&str> = parts.collect();
+        let mut secret = [0; WORDS];
+        let code = number.and_then(|number| Code::new(number, secret));
+        let Some(Code { number, .. }) = code else {
+            return Err(CodeError::Number(first.to_owned()));
+        };
+        // A mistyped word says more than their number.
+        for (place, word) in words.iter().enumerate().take(WORDS) {
+            secret[place] = byte_of(word, place)?;
+        }
+        if words.len() != WORDS {
+            return Err(CodeError::Words(words.len()));
+        }
+        Ok(Code { number, secret })
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.number, self.words())
+    }
+}
+
+impl fmt::Debug for Code {
+    /// Without its words: logs are read by others.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Code({}-...)", self.number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_code() -> impl Strategy<Value = Code> {
+        (1..=MAX_NUMBER, any::<[u8; WORDS]>())
+            .prop_map(|(number, secret)| Code::new(number, secret).unwrap())
+    }
+
+    proptest! {
+        #[test]
+        fn a_code_is_read_however_it_is_written(code in any_code(), gaps in prop::collection::vec("[-_., \t]{1,3}", 3), loud: bool) {
+            let text = code.to_string();
+            prop_assert!(Code::is_meant_by(&text));
+            let mut gaps = gaps.iter();
+            let mut spaced = String::new();
+            for part in text.split('-') {
+                if !spaced.is_empty() {
+                    spaced += gaps.next().unwrap();
+                }
+                spaced += part;
+            }
+            if loud {
+                spaced = spaced.to_uppercase();
+            }
+            prop_assert_eq!(format!(" {spaced}\n").parse::<Code>(), Ok(code));
+        }
+
+        #[test]
+        fn another_word_is_another_code_and_a_slip_is_corrected(code in any_code(), place in 0..WORDS, by in 1u8..) {
+            let mut other = code;
+            other.secret[place] = other.secret[place].wrapping_add(by);
+            prop_assert_ne!(other.to_string().parse::<Code>(), Ok(code));
+            let mut words: Vec<String> = code.to_string().split('-').map(str::to_owned).collect();
+            words[place + 1].insert(2, 'q');
+            let refused = words.join("-").parse::<Code>().unwrap_err();
+            prop_assert!(refused.to_string().contains("did you mean"), "{}", refused);
+        }
+
+        #[test]
+        fn any_text_is_a_code_or_refused(text in ".{0,60}") {
+            let _ = (Code::is_meant_by(&text), text.parse::<Code>());
+        }
+    }
+
+    #[test]
+    fn the_list_has_256_words_for_each_place_and_none_twice() {
+        let all: std::collections::BTreeSet<&str> = LIST.iter().copied().collect();
+        assert_eq!((LIST.len(), all.len()), (512, 512));
+        let plain = |word: &&str| word.bytes().all(|byte| byte.is_ascii_lowercase());
+        assert!(all.iter().all(plain));
+        assert_eq!(words_at(0).next(), Some("aardvark"));
+        assert_eq!(words_at(1).next(), Some("adroitness"));
+        assert_eq!(words_at(2).last(), Some("zulu"));
+        assert_eq!(words_at(3).last(), Some("yucatan"));
+    }
+
+    #[test]
+    fn refusals_say_what_is_wrong() {
+        let refused = |text: &str| text.parse::<Code>().unwrap_err().to_string();
+        let right = Code::new(7, [0x45, 0x6d, 0x2d]).unwrap();
+        assert_eq!(right.to_string(), "7-crusade-hazardous-button");
+        assert_eq!(format!("{right:?}"), "Code(7-...)");
+        assert!(refused("0-crusade-hazardous-button").contains("from 1 to 9999"));
+        assert!(refused("99999-crusade-hazardous-button").contains("'99999'"));
+        assert!(refused("crusade-hazardous-button").contains("'crusade'"));
+        assert!(refused("7-crusade-hazardous").ends_with("this one has 2"));
+        assert!(refused("7-hazardous-crusade-button").contains("two are swapped"));
+        assert!(refused("7-crusade-hazzardous-button").contains("mean 'hazardous'?"));
+        assert_eq!(
+            refused("7-xylophonist-hazardous-button"),
+            "'xylophonist' is no word of a code"
+        );
+    }
+
+    #[test]
+    fn names_and_tickets_are_no_codes() {
+        let name = "7".repeat(64);
+        for other in [name.as_str(), "3fa9c2", "whimbrel1qqq", "7", "", "a-7"] {
+            assert!(!Code::is_meant_by(other), "{other}");
+        }
+    }
+}

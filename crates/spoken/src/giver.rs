@@ -1,0 +1,159 @@
+//! The side that has the secret. It only answers: messages may be lost, come twice or in any order.
+
+use core::fmt;
+use std::collections::VecDeque;
+
+use rand_core::CryptoRng;
+
+use crate::code::Code;
+use crate::keys::{Keys, giver_half};
+use crate::message::{Body, MAX_SEALED, Message, Refusal, SHARE, Session};
+
+/// Wrong guesses after which a code is used up. With words of 24 bits, who tries them all hits with
+/// a chance of 3 in 16.8 million.
+pub const MAX_WRONG: u32 = 3;
+/// Exchanges at one time; the oldest is forgotten to make room.
+const MAX_SESSIONS: usize = 64;
+/// What the encryption adds, bytes.
+const OVERHEAD: usize = 16;
+
+/// What happened, for the person who gave the code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Given {
+    /// Somebody who knows the code got the secret.
+    Taken,
+    /// Somebody tried a wrong code; so many more are let pass.
+    Wrong {
+        /// How many.
+        left: u32,
+    },
+}
+
+/// How far an exchange has come.
+enum Progress {
+    /// Both shares are known. Boxed, as few get here and further.
+    Agreed(Box<Keys>),
+    /// It is over; the last message is repeated for who missed it.
+    Over(Body),
+}
+
+struct Exchange {
+    session: Session,
+    share: [u8; SHARE],
+    progress: Progress,
+}
+
+/// Gives a secret to those who know a code.
+pub struct Giver {
+    code: Code,
+    secret: Vec<u8>,
+    wrong: u32,
+    // Oldest first.
+    exchanges: VecDeque<Exchange>,
+}
+
+impl Giver {
+    /// `None` if the secret is too long to be sent.
+    pub fn new(code: Code, secret: Vec<u8>) -> Option<Giver> {
+        (secret.len() + OVERHEAD <= MAX_SEALED).then_some(Giver {
+            code,
+            secret,
+            wrong: 0,
+            exchanges: VecDeque::new(),
+        })
+    }
+
+    /// True once too many wrong codes were tried: nobody gets the secret any more.
+    pub fn is_used_up(&self) -> bool {
+        self.wrong >= MAX_WRONG
+    }
+
+    /// Handles a message from anybody; the answer goes to where it came from.
+    pub fn handle(
+        &mut self,
+        bytes: &[u8],
+        rng: &mut impl CryptoRng,
+    ) -> (Option<Message>, Option<Given>) {
+        let Ok(Message { session, body }) = Message::decode(bytes) else {
+            return (None, None);
+        };
+        let (answer, given) = match body {
+            Body::Hello { number, share } => (self.begin(session, number, &share, rng), None),
+            Body::Confirmation(tag) => self.end(session, &tag),
+            Body::Answer(_) | Body::Sealed(_) | Body::Refusal(_) => (None, None),
+        };
+        (answer.map(|body| Message { session, body }), given)
+    }
+
+    fn position(&self, session: Session) -> Option<usize> {
+        let mut all = self.exchanges.iter();
+        all.position(|exchange| exchange.session == session)
+    }
+
+    fn begin(
+        &mut self,
+        session: Session,
+        number: u16,
+        share: &[u8; SHARE],
+        rng: &mut impl CryptoRng,
+    ) -> Option<Body> {
+        if let Some(known) = self.position(session) {
+            // The answer was lost. Another share in the same exchange is nobody's who keeps to it.
+            return Some(Body::Answer(self.exchanges[known].share));
+        }
+        if number != self.code.number() {
+            return Some(Body::Refusal(Refusal::Number));
+        }
+        if self.is_used_up() {
+            return Some(Body::Refusal(Refusal::UsedUp));
+        }
+        let (half, own) = giver_half(&self.code, rng);
+        let keys = Keys::agree(half, share, session)?;
+        if self.exchanges.len() >= MAX_SESSIONS {
+            self.exchanges.pop_front();
+        }
+        self.exchanges.push_back(Exchange {
+            session,
+            share: own,
+            progress: Progress::Agreed(Box::new(keys)),
+        });
+        Some(Body::Answer(own))
+    }
+
+    /// The one guess of an exchange: the first confirmation decides it.
+    fn end(&mut self, session: Session, tag: &[u8; 32]) -> (Option<Body>, Option<Given>) {
+        let Some(known) = self.position(session) else {
+            return (Some(Body::Refusal(Refusal::Forgotten)), None);
+        };
+        let keys = match &self.exchanges[known].progress {
+            Progress::Over(body) => return (Some(body.clone()), None),
+            // Before the guess is looked at: several may be under way when the last one fails.
+            Progress::Agreed(_) if self.is_used_up() => {
+                return (Some(Body::Refusal(Refusal::UsedUp)), None);
+            }
+            Progress::Agreed(keys) => keys,
+        };
+        let is_right = keys.is_confirmed_by(tag);
+        let sealed = is_right.then(|| keys.seal(&self.secret)).flatten();
+        let (body, given) = match sealed {
+            Some(sealed) => (Body::Sealed(sealed), Given::Taken),
+            None => {
+                self.wrong += 1;
+                let left = MAX_WRONG - self.wrong;
+                (Body::Refusal(Refusal::Wrong), Given::Wrong { left })
+            }
+        };
+        self.exchanges[known].progress = Progress::Over(body.clone());
+        (Some(body), Some(given))
+    }
+}
+
+impl fmt::Debug for Giver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Giver")
+            .field("code", &self.code)
+            .field("wrong", &self.wrong)
+            .field("exchanges", &self.exchanges.len())
+            .finish_non_exhaustive()
+    }
+}
