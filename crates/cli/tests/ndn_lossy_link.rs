@@ -258,7 +258,9 @@ impl Narrow {
             .build()
             .unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let content: Vec<u8> = (0..Narrow::BYTES).map(|at| (at * at >> 8) as u8).collect();
+        let content: Vec<u8> = (0..Narrow::BYTES)
+            .map(|at| ((at * at) >> 8) as u8)
+            .collect();
         fs::write(folder.path().join("content"), content).unwrap();
         Narrow { topology, folder }
     }

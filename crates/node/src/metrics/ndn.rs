@@ -265,11 +265,9 @@ impl Snapshot {
                 "Times that the path was found to drop large frames",
                 |l| l.mtu_falls,
             ),
-            (
-                "ndn_link_mtu_probes",
-                "Probes of the path MTU sent",
-                |l| l.mtu_probes,
-            ),
+            ("ndn_link_mtu_probes", "Probes of the path MTU sent", |l| {
+                l.mtu_probes
+            }),
             ("ndn_link_timeouts", "Frames found lost by silence", |l| {
                 l.timeouts
             }),
