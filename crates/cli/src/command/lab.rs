@@ -2,9 +2,12 @@
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use whimbrel_core::units::Span;
 use whimbrel_lab::LabError;
 use whimbrel_lab::figure::number;
 use whimbrel_lab::scenario::netns;
@@ -14,7 +17,7 @@ use whimbrel_lab::study::{Backend, Verdict};
 use whimbrel_lab::torture;
 
 use super::study::BackendName;
-use super::{Outcome, json_line, out};
+use super::{Outcome, json_line, out, stop_flag};
 use crate::exit::{Exit, Failure};
 use crate::logging::shows_progress;
 
@@ -32,7 +35,7 @@ pub(crate) enum LabCommand {
     /// Inject random faults into simulated networks of hosts and routers and into NDN sites, and
     /// check that every transfer survives
     #[command(
-        after_help = "Example:\n  whimbrel lab torture --schedules 1000 --seed 7\n\n\
+        after_help = "Example:\n  whimbrel lab torture --schedules 1000 --seed 7\n  whimbrel lab torture --for 1h\n\n\
                       Schedule N has the seed S + N; the same seed gives the same schedule, event by event. \
                       A schedule that loses, duplicates, corrupts or forgets data is shrunk to the acts \
                       that matter and printed."
@@ -79,11 +82,17 @@ pub(crate) struct Check {
     file: PathBuf,
 }
 
+/// Schedules of `torture` if nothing says how many.
+const DEFAULT_SCHEDULES: u64 = 200;
+
 #[derive(Args, Debug)]
 pub(crate) struct Torture {
-    /// Number of schedules
-    #[arg(long, value_name = "NUMBER", default_value_t = 200)]
-    schedules: u64,
+    /// Number of schedules; by default 200, or as many as the time of --for allows
+    #[arg(long, value_name = "NUMBER")]
+    schedules: Option<u64>,
+    /// Begin no more schedules after this time, as 1h
+    #[arg(long = "for", value_name = "DURATION")]
+    time: Option<Span>,
     /// Seed of the first schedule; each following one is one higher
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -95,28 +104,49 @@ pub(crate) struct Torture {
     json: bool,
 }
 
+/// Schedules after which Ctrl-C and `--for` are looked at.
+const TORTURE_BLOCK: u64 = 64;
+
 fn torture(arguments: &Torture) -> Outcome {
     let processors = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    let seeds = arguments.seed..arguments.seed.saturating_add(arguments.schedules);
+    let asked = match (arguments.schedules, arguments.time) {
+        (Some(schedules), _) => schedules,
+        (None, Some(_)) => u64::MAX,
+        (None, None) => DEFAULT_SCHEDULES,
+    };
+    let stop = stop_flag()?;
+    let started = Instant::now();
+    let is_over = || {
+        let in_time = arguments.time.is_none_or(|time| started.elapsed() < time.0);
+        stop.load(Ordering::Relaxed) || !in_time
+    };
     let bar = progress_bar("torture", arguments.json);
-    let ran = torture::run_batch(
-        seeds,
-        arguments.jobs.unwrap_or(processors),
-        &mut |done, all, what| {
-            bar.set_length(all as u64);
-            bar.set_position(done as u64);
-            bar.set_message(what.to_owned());
-        },
-    );
+    if asked < u64::MAX {
+        bar.set_length(asked);
+    }
+    let (mut done, mut report, mut broken) = (0, torture::Report::default(), Vec::new());
+    while done < asked && !is_over() {
+        let first = arguments.seed.saturating_add(done);
+        let block = TORTURE_BLOCK.min(asked - done);
+        let (did, broke) = torture::run_batch(
+            first..first.saturating_add(block),
+            arguments.jobs.unwrap_or(processors),
+            &mut |_, _, what| bar.set_message(what.to_owned()),
+        )
+        .map_err(failure)?;
+        report.add(&did);
+        broken.extend(broke);
+        done += block;
+        bar.set_position(done);
+    }
     bar.finish_and_clear();
-    let (report, broken) = ran.map_err(failure)?;
     if arguments.json {
         let broken: Vec<_> = broken
             .iter()
             .map(|it| serde_json::json!({ "seed": it.seed, "fault": it.breach.to_string() }))
             .collect();
         json_line(&serde_json::json!({
-            "schedules": arguments.schedules,
+            "schedules": done,
             "seed": arguments.seed,
             "report": report,
             "broken": broken,
@@ -130,7 +160,7 @@ fn torture(arguments: &Torture) -> Outcome {
         }
         out(&format!(
             "{} schedules from seed {}: {} requests, {} completed, {} repeated, {} abandoned; {} broken\n",
-            arguments.schedules,
+            done,
             arguments.seed,
             report.requests,
             report.completed,
@@ -139,10 +169,12 @@ fn torture(arguments: &Torture) -> Outcome {
             broken.len(),
         ));
     }
-    Ok(if broken.is_empty() {
-        Exit::Done
-    } else {
+    Ok(if !broken.is_empty() {
         Exit::Other
+    } else if stop.load(Ordering::Relaxed) {
+        Exit::Interrupted
+    } else {
+        Exit::Done
     })
 }
 
