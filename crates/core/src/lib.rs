@@ -39,7 +39,7 @@ pub use keyed_map::{KeyedMap, KeyedState, keyed_map};
 pub use link_state::LinkState;
 pub use machine::{Deadline, Machine, Transmit};
 pub use port::{
-    Endpoint, Family, Medium, OpenRefusal, Peer, PortEvent, PortInfo, PortOrigin, PortRequest,
+    Ecn, Endpoint, Family, Medium, OpenRefusal, Peer, PortEvent, PortInfo, PortOrigin, PortRequest,
     PortToken,
 };
 pub use random::SeededRng;

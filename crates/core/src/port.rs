@@ -29,6 +29,26 @@ pub enum PortEvent {
     /// The peer's machine answers that no program receives there. The port stays, and a program may
     /// be started later.
     Refused,
+    /// So many frames of this port, passed next, carry this codepoint (RFC 3168 §5). Said when it
+    /// changes between [`Ecn::NotCapable`] and the others, and for every batch with marks.
+    Ecn {
+        /// The codepoint.
+        codepoint: Ecn,
+        /// The number of frames.
+        frames: u32,
+    },
+}
+
+/// What the headers of a frame's carrier say of congestion (RFC 3168 §5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ecn {
+    /// Not-ECT: the sender would not understand a mark, or the path clears marks.
+    #[default]
+    NotCapable,
+    /// ECT: a queue may mark the frame instead of dropping it.
+    Capable,
+    /// CE: a queue on the path is too long.
+    Marked,
 }
 
 /// The properties of a port when it comes up.
@@ -195,6 +215,14 @@ pub enum PortRequest {
     /// The peer on this port is unresponsive: if it is known by a host name, look that up again,
     /// and move the port to the new address if it has changed.
     LookUpAgain(PortId),
+    /// Send the frames of this port from now on as [`Ecn::Capable`], or not, where its carrier can
+    /// say so.
+    SetEcn {
+        /// The port.
+        port: PortId,
+        /// True for capable.
+        capable: bool,
+    },
 }
 
 /// The other end of a requested port.

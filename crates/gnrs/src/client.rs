@@ -364,7 +364,7 @@ impl Resolver {
             PortEvent::Down => self.server_down(now, index),
             PortEvent::Blocked => self.outbox.set_blocked(port, true),
             PortEvent::Writable => self.outbox.set_blocked(port, false),
-            PortEvent::Mtu(_) | PortEvent::Refused => {}
+            PortEvent::Mtu(_) | PortEvent::Refused | PortEvent::Ecn { .. } => {}
         }
     }
 

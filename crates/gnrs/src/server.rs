@@ -394,7 +394,7 @@ impl<S: Store> Machine for Server<S> {
             }
             PortEvent::Blocked => self.outbox.set_blocked(port, true),
             PortEvent::Writable => self.outbox.set_blocked(port, false),
-            PortEvent::Mtu(_) | PortEvent::Refused => {}
+            PortEvent::Mtu(_) | PortEvent::Refused | PortEvent::Ecn { .. } => {}
         }
     }
 

@@ -3,6 +3,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use whimbrel_sim::link::{Markable, mark_ip};
+
 /// Bytes that the buffers not in use may take together.
 const MAX_IDLE_BYTES: usize = 64 << 20;
 
@@ -64,6 +66,12 @@ impl AsRef<[u8]> for Packet {
 impl AsMut<[u8]> for Packet {
     fn as_mut(&mut self) -> &mut [u8] {
         &mut self.buffer[..self.length]
+    }
+}
+
+impl Markable for Packet {
+    fn mark(&mut self) -> bool {
+        mark_ip(self.as_mut())
     }
 }
 

@@ -44,8 +44,10 @@ pub struct DirectionReport {
     pub delivered_bytes: u64,
     /// Bytes that took time on the wire, the link's own overhead included.
     pub transmitted_bytes: u64,
-    /// Packets dropped because the link's queue was full.
+    /// Packets dropped because the link's queue was full, or too long for its CoDel.
     pub dropped_queue: u64,
+    /// Packets that CoDel marked instead of dropping them.
+    pub marked: u64,
     /// Packets lost at random.
     pub dropped_loss: u64,
     /// Packets lost in an outage.
@@ -86,6 +88,7 @@ impl DirectionReport {
             delivered_bytes: stats.delivered_bytes,
             transmitted_bytes: stats.transmitted_bytes,
             dropped_queue: stats.dropped_queue,
+            marked: stats.marked,
             dropped_loss: stats.dropped_loss + stats.dropped_too_large,
             dropped_outage: stats.dropped_outage,
             refused,

@@ -25,13 +25,14 @@ const HOST: [&str; 1] = ["resent"];
 const ROUTER: [&str; 4] = ["resent", "stored", "released", "pushed"];
 /// Of a link, both directions together; and the bytes that arrived from its first end and from its
 /// second.
-const LINK: [(&str, &str); 6] = [
+const LINK: [(&str, &str); 7] = [
     ("bytes", "B"),
     ("forward", "B"),
     ("backward", "B"),
     ("packets", ""),
     ("lost", "packets"),
     ("dropped", "packets"),
+    ("marked", "packets"),
 ];
 
 /// The name under which one receiver of a load is measured: the load's, with the receiver's behind

@@ -137,6 +137,7 @@ impl Run {
             packets,
             lost,
             dropped,
+            marked,
         } = counts;
         for (metric, count) in [
             ("bytes", bytes),
@@ -145,6 +146,7 @@ impl Run {
             ("packets", packets),
             ("lost", lost),
             ("dropped", dropped),
+            ("marked", marked),
         ] {
             self.values
                 .insert(format!("links.{name}.{metric}"), count as f64);
@@ -187,8 +189,10 @@ pub(super) struct LinkCounts {
     pub(super) packets: u64,
     /// At random and in outages.
     pub(super) lost: u64,
-    /// Because a queue was full.
+    /// Because a queue was full, or too long for its CoDel.
     pub(super) dropped: u64,
+    /// Marked by CoDel instead.
+    pub(super) marked: u64,
 }
 
 impl LinkCounts {
@@ -201,6 +205,7 @@ impl LinkCounts {
             packets: self.packets - before.packets,
             lost: self.lost - before.lost,
             dropped: self.dropped - before.dropped,
+            marked: self.marked - before.marked,
         }
     }
 }

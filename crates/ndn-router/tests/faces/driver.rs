@@ -241,6 +241,7 @@ impl Driver {
                 }
                 PortRequest::Keep(port) => self.kept.push(port),
                 PortRequest::LookUpAgain(port) => panic!("{port} is looked up again"),
+                PortRequest::SetEcn { port, .. } => panic!("{port} does not answer to marks"),
             }
         }
         let stats = *self.net.sim().stats();

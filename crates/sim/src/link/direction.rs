@@ -6,7 +6,9 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use whimbrel_core::{SeededRng, Time};
 
+use super::codel::Codel;
 use super::delivery_trace::TraceCursor;
+use super::ecn::Markable;
 use super::loss::LossProcess;
 use super::{Change, DropReason, LinkSpec, LinkSpecError, LinkStats, Rate};
 
@@ -27,6 +29,7 @@ pub struct LinkDirection<F> {
     waiting: VecDeque<Waiting<F>>,
     transmitting: Option<Transmission<F>>,
     clock: TransmitClock,
+    codel: Codel,
     in_order: VecDeque<InFlight<F>>,
     fallen_behind: BinaryHeap<Reverse<InFlight<F>>>,
     next_number: u64,
@@ -120,7 +123,7 @@ impl Random {
     }
 }
 
-impl<F: AsRef<[u8]> + AsMut<[u8]> + Clone> LinkDirection<F> {
+impl<F: AsRef<[u8]> + AsMut<[u8]> + Clone + Markable> LinkDirection<F> {
     /// Returns a link with the properties of `spec` and its own randomness.
     pub fn new(spec: &LinkSpec, rng: SeededRng) -> Result<LinkDirection<F>, LinkSpecError> {
         spec.validate()?;
@@ -130,6 +133,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]> + Clone> LinkDirection<F> {
             waiting: VecDeque::new(),
             transmitting: None,
             clock: TransmitClock::default(),
+            codel: Codel::default(),
             in_order: VecDeque::new(),
             fallen_behind: BinaryHeap::new(),
             next_number: 0,
@@ -326,12 +330,30 @@ impl<F: AsRef<[u8]> + AsMut<[u8]> + Clone> LinkDirection<F> {
             };
             let end = transmission.end;
             self.depart(transmission, dropped);
-            if let Some(Waiting { frame, offered }) = self.waiting.pop_front() {
+            while let Some(Waiting { mut frame, offered }) = self.waiting.pop_front() {
                 self.stats.queue_frames -= 1;
                 self.stats.queue_bytes -= self.wire_bytes(&frame);
+                if self.shortens_queue(end, offered) {
+                    if !frame.mark() {
+                        self.drop_frame(end, DropReason::Queue, frame, dropped);
+                        continue;
+                    }
+                    self.stats.marked += 1;
+                }
                 self.transmit(offered, end, frame, dropped);
+                break;
             }
         }
+    }
+
+    /// Returns true if the frame that leaves the queue at `now` must be marked or dropped.
+    #[inline]
+    fn shortens_queue(&mut self, now: Time, offered: Time) -> bool {
+        let Some(target) = self.spec.codel else {
+            return false;
+        };
+        let is_last = self.waiting.is_empty();
+        self.codel.acts(now, now.since(offered), target, is_last)
     }
 
     /// Starts to transmit `frame` at `start`. A transmission that takes no time is complete on

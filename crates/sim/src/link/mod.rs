@@ -24,8 +24,10 @@
 //! Every random feature draws from a generator of its own, in transmission order: the same seed
 //! loses the same frames with and without jitter, and regardless of how often the link is polled.
 
+mod codel;
 mod delivery_trace;
 mod direction;
+mod ecn;
 mod loss;
 mod outage;
 pub mod presets;
@@ -34,6 +36,7 @@ mod stats;
 
 pub use delivery_trace::{DeliveryTrace, TraceError};
 pub use direction::LinkDirection;
+pub use ecn::{Markable, mark_ip};
 pub use loss::{GilbertElliott, Loss};
 pub use outage::Outage;
 pub use spec::{Change, LinkSpec, LinkSpecError, QueueLimit, Rate, Reorder};

@@ -18,6 +18,7 @@ use super::{DeliveryTrace, Loss, Outage, TraceError};
 ///     rate = "54 Mbit/s"
 ///     delay = "25 ms"                  # one way
 ///     queue = "256 KiB"                # or "100 packets"
+///     codel = "5 ms"                   # marks or drops what waits for longer
 ///     loss = "1 %"                     # or { p = 0.01, r = 0.25 } for bursts
 ///     outages = [{ first = "10 s", every = "30 s", duration = "5 s" }]
 ///     changes = [{ at = "20 s", rate = "6 Mbit/s" }]
@@ -37,6 +38,13 @@ pub struct LinkSpec {
     pub jitter: Duration,
     /// Room for frames that wait for the transmitter.
     pub queue: QueueLimit,
+    /// Keeps the time in the queue near this by CoDel (RFC 8289): frames that carry ECN are marked,
+    /// others dropped. 5 ms is usual.
+    #[serde(
+        with = "units::optional_duration",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub codel: Option<Duration>,
     /// Random loss.
     pub loss: Loss,
     /// Frames that arrive late and out of order.
@@ -70,6 +78,7 @@ impl Default for LinkSpec {
             delay: Duration::ZERO,
             jitter: Duration::ZERO,
             queue: QueueLimit::default(),
+            codel: None,
             loss: Loss::None,
             reorder: None,
             duplicate: 0.0,
@@ -140,6 +149,14 @@ impl LinkSpec {
     /// Sets the queue.
     pub fn with_queue(self, queue: QueueLimit) -> LinkSpec {
         LinkSpec { queue, ..self }
+    }
+
+    /// Keeps the time in the queue near `target` by CoDel (RFC 8289).
+    pub fn with_codel(self, target: Duration) -> LinkSpec {
+        LinkSpec {
+            codel: Some(target),
+            ..self
+        }
     }
 
     /// Checks the specification. One that was read from text without trace files can only fail for

@@ -5,7 +5,7 @@ use core::time::Duration;
 /// The reason why a link did not deliver a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DropReason {
-    /// The queue was full.
+    /// The queue was full, or too long for its CoDel.
     Queue,
     /// Random loss.
     Loss,
@@ -28,8 +28,10 @@ pub struct LinkStats {
     pub delivered_bytes: u64,
     /// Bytes that took time on the wire, including overhead, whether delivered or lost afterwards.
     pub transmitted_bytes: u64,
-    /// Frames dropped because the queue was full.
+    /// Frames dropped because the queue was full, or too long for its CoDel.
     pub dropped_queue: u64,
+    /// Frames that CoDel marked instead of dropping them.
+    pub marked: u64,
     /// Frames lost at random.
     pub dropped_loss: u64,
     /// Frames dropped because they exceeded the link's largest size.

@@ -31,6 +31,12 @@ impl<M: Machine> Simulator<M> {
                 }
             }
             PortRequest::Close(port) => self.shut(node, port),
+            PortRequest::SetEcn { port, capable } => {
+                let own = self.ports.get_mut(port.0 as usize);
+                if let Some(own) = own.filter(|own| own.node == node) {
+                    own.sends_ecn = capable;
+                }
+            }
             // Simulated ports neither expire nor change their addresses.
             PortRequest::Keep(_) | PortRequest::LookUpAgain(_) => {}
         }

@@ -70,7 +70,7 @@ impl<M: Machine> Simulator<M> {
         let (node, lane) = (deserted.node, deserted.lane.take());
         let mut info = deserted.info.clone();
         info.peer = format!("{} as {new}", info.peer);
-        let packets = deserted.packets;
+        let (packets, ip) = (deserted.packets, deserted.ip);
         self.ports.push(Port {
             node,
             lane,
@@ -78,6 +78,9 @@ impl<M: Machine> Simulator<M> {
             open: true,
             blocked: false,
             packets,
+            ip,
+            sends_ecn: false,
+            receives_ecn: false,
         });
         self.nodes[node.index()].ports.push(new);
         self.lanes[outgoing].from = new;

@@ -18,6 +18,7 @@
 mod agenda;
 mod doors;
 mod faults;
+mod frame;
 mod run;
 mod scripted;
 mod tlv;
@@ -32,6 +33,7 @@ use whimbrel_core::{
 use crate::link::{LinkDirection, LinkSpecError, LinkStats};
 use crate::trace::{TraceHash, TraceKind, TraceRecord, TraceSink};
 use agenda::{Agenda, Task, Ticket};
+use frame::SimFrame;
 
 pub use topology::{
     Connection, Direction, Door, DuplexLink, DuplexSpec, LinkId, NodeId, UDP_IPV4_HEADERS,
@@ -63,7 +65,7 @@ pub struct Simulator<M: Machine> {
     transmit_buffer: Vec<u8>,
     doors: Vec<Door>,
     // Frames of one delivery; empty between deliveries.
-    arrived: Vec<Vec<u8>>,
+    arrived: Vec<SimFrame>,
     // Requests of nodes with `requests_by_hand`.
     requests: VecDeque<(NodeId, PortRequest)>,
 }
@@ -90,12 +92,16 @@ struct Port {
     open: bool,
     blocked: bool,
     packets: bool,
+    ip: bool,
+    // Its machine asked for ECN; and what the last frame that came said of it.
+    sends_ecn: bool,
+    receives_ecn: bool,
 }
 
 /// One direction of a link. Even numbers lead from the first node to the second; the next number is
 /// the way back.
 struct Lane {
-    link: LinkDirection<Vec<u8>>,
+    link: LinkDirection<SimFrame>,
     from: PortId,
     to: PortId,
     encapsulation: u32,
@@ -251,6 +257,9 @@ impl<M: Machine> Simulator<M> {
                 open: true,
                 blocked: false,
                 packets: link.packets,
+                ip: link.ip,
+                sends_ecn: false,
+                receives_ecn: false,
             });
             self.nodes[node.index()].ports.push(port);
         }

@@ -1,10 +1,11 @@
 //! The event loop.
 
 use smallvec::SmallVec;
-use whimbrel_core::{Deadline, Machine, PortEvent, PortId, Time};
+use whimbrel_core::{Deadline, Ecn, Machine, PortEvent, PortId, Time};
 
 use super::agenda::Task;
-use super::{Node, NodeId, Occurrence, Simulator};
+use super::frame::SimFrame;
+use super::{Node, NodeId, Occurrence, Port, Simulator};
 use crate::link::{DropReason, LinkSpec};
 use crate::trace::TraceKind;
 
@@ -169,9 +170,9 @@ impl<M: Machine> Simulator<M> {
         let mut arrived = core::mem::take(&mut self.arrived);
         while let Some(frame) = lane
             .link
-            .poll_reporting(now, &mut |at, reason, frame: Vec<u8>| {
+            .poll_reporting(now, &mut |at, reason, frame: SimFrame| {
                 stats.dropped_by_links += 1;
-                trace.record(at, sender, from, TraceKind::Drop(reason), &frame);
+                trace.record(at, sender, from, TraceKind::Drop(reason), &frame.bytes);
                 recycle(spare, frame);
             })
         {
@@ -180,7 +181,7 @@ impl<M: Machine> Simulator<M> {
                 (true, false) => TraceKind::NodeDown,
                 (true, true) => TraceKind::Deliver,
             };
-            trace.record(now, node, to, kind, &frame);
+            trace.record(now, node, to, kind, &frame.bytes);
             match kind {
                 TraceKind::Deliver => {
                     stats.delivered += 1;
@@ -192,9 +193,10 @@ impl<M: Machine> Simulator<M> {
             }
             recycle(spare, frame);
         }
+        note_ecn(machine, now, &mut self.ports[to.0 as usize], to, &arrived);
         match &arrived[..] {
             // Usually one frame arrives at a time.
-            [frame] => machine.handle_frames(now, to, &[frame.as_slice()]),
+            [frame] => machine.handle_frames(now, to, &[frame.bytes.as_slice()]),
             frames => hand_in(machine, now, to, frames),
         }
         let got_any = !arrived.is_empty();
@@ -292,8 +294,16 @@ impl<M: Machine> Simulator<M> {
             let kind = TraceKind::Drop(DropReason::Outage);
             return self.trace.record(now, node, port, kind, bytes);
         };
-        let mut frame = self.spare_frames.pop().unwrap_or_default();
-        frame.extend_from_slice(bytes);
+        let codepoint = match from.sends_ecn {
+            true => Ecn::Capable,
+            false => Ecn::NotCapable,
+        };
+        let mut frame = SimFrame {
+            bytes: self.spare_frames.pop().unwrap_or_default(),
+            codepoint,
+            may_be_ip: from.ip,
+        };
+        frame.bytes.extend_from_slice(bytes);
         if self.lanes[lane_number].tap.is_some() {
             return self.offer_through_tap(node, port, lane_number, frame);
         }
@@ -305,27 +315,33 @@ impl<M: Machine> Simulator<M> {
         node: NodeId,
         port: PortId,
         lane_number: usize,
-        frame: Vec<u8>,
+        frame: SimFrame,
     ) {
         let Some(mut tap) = self.lanes[lane_number].tap.take() else {
             return;
         };
-        let frames = tap(self.now, frame);
+        let (codepoint, may_be_ip) = (frame.codepoint, frame.may_be_ip);
+        let frames = tap(self.now, frame.bytes);
         self.lanes[lane_number].tap = Some(tap);
-        for frame in frames {
+        for bytes in frames {
+            let frame = SimFrame {
+                bytes,
+                codepoint,
+                may_be_ip,
+            };
             self.offer(node, port, lane_number, frame);
         }
     }
 
     #[inline]
-    fn offer(&mut self, node: NodeId, port: PortId, lane_number: usize, frame: Vec<u8>) {
+    fn offer(&mut self, node: NodeId, port: PortId, lane_number: usize, frame: SimFrame) {
         let now = self.now;
         let (trace, stats, spare) = (&mut self.trace, &mut self.stats, &mut self.spare_frames);
         self.lanes[lane_number]
             .link
             .enqueue_reporting(now, frame, &mut |at, reason, frame| {
                 stats.dropped_by_links += 1;
-                trace.record(at, node, port, TraceKind::Drop(reason), &frame);
+                trace.record(at, node, port, TraceKind::Drop(reason), &frame.bytes);
                 recycle(spare, frame);
             });
         self.schedule_lane(lane_number);
@@ -338,7 +354,7 @@ impl<M: Machine> Simulator<M> {
         let (trace, stats, spare) = (&mut self.trace, &mut self.stats, &mut self.spare_frames);
         lane.link.catch_up(self.now, &mut |at, reason, frame| {
             stats.dropped_by_links += 1;
-            trace.record(at, node, port, TraceKind::Drop(reason), &frame);
+            trace.record(at, node, port, TraceKind::Drop(reason), &frame.bytes);
             recycle(spare, frame);
         });
     }
@@ -419,14 +435,43 @@ pub(super) fn encapsulated(spec: &LinkSpec, encapsulation: u32) -> LinkSpec {
 
 /// Passes frames to a machine in batches, as the event loop over sockets does.
 #[inline(never)]
-fn hand_in<M: Machine>(machine: &mut M, now: Time, port: PortId, frames: &[Vec<u8>]) {
+fn hand_in<M: Machine>(machine: &mut M, now: Time, port: PortId, frames: &[SimFrame]) {
     for batch in frames.chunks(FRAMES_AT_ONCE) {
-        let batch: SmallVec<[&[u8]; FRAMES_AT_ONCE]> = batch.iter().map(Vec::as_slice).collect();
+        let batch: SmallVec<[&[u8]; FRAMES_AT_ONCE]> = batch.iter().map(SimFrame::as_ref).collect();
         machine.handle_frames(now, port, &batch);
     }
 }
 
-fn recycle(spare: &mut Vec<Vec<u8>>, mut frame: Vec<u8>) {
+/// Tells a machine of marks in the frames that it is about to get, and whether marks can come.
+#[inline]
+fn note_ecn<M: Machine>(
+    machine: &mut M,
+    now: Time,
+    port: &mut Port,
+    id: PortId,
+    frames: &[SimFrame],
+) {
+    let Some(last) = frames.last() else { return };
+    let marks = frames
+        .iter()
+        .filter(|frame| frame.codepoint == Ecn::Marked)
+        .count();
+    let is_capable = last.codepoint != Ecn::NotCapable;
+    let (codepoint, count) = match (marks, last.codepoint) {
+        (0, codepoint) if is_capable != port.receives_ecn => (codepoint, frames.len()),
+        (0, _) => return,
+        (marks, _) => (Ecn::Marked, marks),
+    };
+    port.receives_ecn = is_capable;
+    let event = PortEvent::Ecn {
+        codepoint,
+        frames: count as u32,
+    };
+    machine.handle_port(now, id, event);
+}
+
+fn recycle(spare: &mut Vec<Vec<u8>>, frame: SimFrame) {
+    let mut frame = frame.bytes;
     if spare.len() < MAX_SPARE_FRAMES {
         frame.clear();
         spare.push(frame);

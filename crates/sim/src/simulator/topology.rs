@@ -69,6 +69,9 @@ pub struct DuplexLink {
     /// once, which arrive one by one, as from a socket whose framing is TLV. A remainder that is
     /// not a whole packet arrives unchanged.
     pub packets: bool,
+    /// Set if frames are IPv4 packets, which carry their own ECN codepoint; frames that begin with
+    /// another octet than 0x45 carry none.
+    pub ip: bool,
     /// Largest frame, bytes. A larger one is dropped and counted, as by a socket.
     pub mtu: usize,
     /// Bytes that each frame takes on the wire beyond its own length, on top of
@@ -99,6 +102,7 @@ impl DuplexLink {
             a_medium: Medium::Unaddressed,
             b_medium: Medium::Unaddressed,
             packets: false,
+            ip: false,
             mtu: 1500 - UDP_IPV4_HEADERS as usize,
             encapsulation: UDP_IPV4_HEADERS,
         }
@@ -124,6 +128,7 @@ impl DuplexLink {
     pub fn ip(a_to_b: LinkSpec, b_to_a: LinkSpec, mtu: usize) -> DuplexLink {
         DuplexLink {
             mtu,
+            ip: true,
             encapsulation: 0,
             ..DuplexLink::new(a_to_b, b_to_a)
         }

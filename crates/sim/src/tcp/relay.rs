@@ -38,7 +38,11 @@ impl Machine for Relay {
         match event {
             PortEvent::Up(_) => self.ports.push(port),
             PortEvent::Down => self.ports.retain(|known| *known != port),
-            PortEvent::Mtu(_) | PortEvent::Blocked | PortEvent::Writable | PortEvent::Refused => {}
+            PortEvent::Mtu(_)
+            | PortEvent::Blocked
+            | PortEvent::Writable
+            | PortEvent::Refused
+            | PortEvent::Ecn { .. } => {}
         }
     }
 

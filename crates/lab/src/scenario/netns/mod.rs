@@ -198,6 +198,7 @@ fn count(report: &LinkReport) -> LinkCounts {
         counts.packets += way.delivered;
         counts.lost += way.dropped_loss + way.dropped_outage;
         counts.dropped += way.dropped_queue;
+        counts.marked += way.marked;
     }
     counts
 }

@@ -316,6 +316,7 @@ impl<'p> World<'p> {
                 counts.packets += stats.delivered;
                 counts.lost += stats.dropped_loss + stats.dropped_too_large + stats.dropped_outage;
                 counts.dropped += stats.dropped_queue;
+                counts.marked += stats.marked;
             }
             counts
         };

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
 
 use whimbrel_core::{
-    Deadline, Machine, Medium, OpenRefusal, PortEvent, PortId, PortInfo, PortOrigin, PortRequest,
-    PortToken, Time, Transmit,
+    Deadline, Ecn, Machine, Medium, OpenRefusal, PortEvent, PortId, PortInfo, PortOrigin,
+    PortRequest, PortToken, Time, Transmit,
 };
 use whimbrel_gnrs::MemoryStore;
 use whimbrel_node::ndn::NdnRouter;
@@ -23,10 +23,14 @@ const IPV4: u8 = 0x45;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 /// Offsets in the headers (RFC 791, RFC 768, RFC 9293).
+const TRAFFIC_CLASS: usize = 1;
 const PROTOCOL: usize = 9;
 const SOURCE: usize = 12;
 const DESTINATION: usize = 16;
 const DESTINATION_PORT: usize = 22;
+/// The codepoint ECT(0), and the bits of codepoints (RFC 3168 §5).
+const ECT: u8 = 2;
+const ECN_BITS: u8 = 3;
 /// Numbers of tunnels, beyond those that the simulator gives to ports.
 const FIRST_TUNNEL: u32 = 1 << 30;
 
@@ -53,6 +57,27 @@ struct Tunnel {
     peer: Ipv4Addr,
     /// The link that it is bound to; `None` for whichever leads to the peer.
     link: Option<PortId>,
+    /// The machine asked for ECN; and the last packet could have been marked.
+    sends_ecn: bool,
+    receives_ecn: bool,
+}
+
+impl Tunnel {
+    /// Returns what a machine is told of a packet with this traffic class before it gets it.
+    fn ecn_event(&mut self, class: u8) -> Option<PortEvent> {
+        let codepoint = match class & ECN_BITS {
+            0 => Ecn::NotCapable,
+            ECN_BITS => Ecn::Marked,
+            _ => Ecn::Capable,
+        };
+        let is_capable = codepoint != Ecn::NotCapable;
+        let is_news = codepoint == Ecn::Marked || is_capable != self.receives_ecn;
+        self.receives_ecn = is_capable;
+        is_news.then_some(PortEvent::Ecn {
+            codepoint,
+            frames: 1,
+        })
+    }
 }
 
 /// The machines of a node above IP.
@@ -110,7 +135,13 @@ impl Stack {
         mtu: usize,
     ) -> PortId {
         let port = PortId(FIRST_TUNNEL + self.tunnels.len() as u32);
-        self.tunnels.push(Tunnel { above, peer, link });
+        self.tunnels.push(Tunnel {
+            above,
+            peer,
+            link,
+            sends_ecn: false,
+            receives_ecn: false,
+        });
         let info = PortInfo {
             label: peer.to_string(),
             origin,
@@ -208,8 +239,12 @@ impl Stack {
                 };
                 let frame = &packet[HEADERS..];
                 let port = PortId(FIRST_TUNNEL + index as u32);
+                let event = self.tunnels[index].ecn_event(packet[TRAFFIC_CLASS]);
                 self.hand(self.tunnels[index].above, |machine| {
-                    machine.frame(now, port, frame)
+                    if let Some(event) = event {
+                        machine.port(now, port, event);
+                    }
+                    machine.frame(now, port, frame);
                 });
             }
             _ => {}
@@ -249,6 +284,7 @@ impl Stack {
         let port = tunnel.link.or(self.routes.get(&tunnel.peer).copied());
         let mut header = [0u8; HEADERS];
         (header[0], header[PROTOCOL]) = (IPV4, UDP);
+        header[TRAFFIC_CLASS] = if tunnel.sends_ecn { ECT } else { 0 };
         header[SOURCE..DESTINATION].copy_from_slice(&self.address.octets());
         header[DESTINATION..DESTINATION + 4].copy_from_slice(&tunnel.peer.octets());
         header[DESTINATION_PORT..DESTINATION_PORT + 2]
@@ -423,12 +459,19 @@ impl Machine for Stack {
         None
     }
 
-    /// Requests are dropped: tunnels are part of the scenario.
+    /// Requests other than for ECN are dropped: tunnels are part of the scenario.
     fn poll_port_request(&mut self) -> Option<PortRequest> {
         let planes = &mut self.planes;
         while let Some(node) = &mut planes.mobility_first
-            && node.poll_port_request().is_some()
-        {}
+            && let Some(request) = node.poll_port_request()
+        {
+            if let PortRequest::SetEcn { port, capable } = request
+                && let Some(index) = port.0.checked_sub(FIRST_TUNNEL)
+                && let Some(tunnel) = self.tunnels.get_mut(index as usize)
+            {
+                tunnel.sends_ecn = capable;
+            }
+        }
         while let Some(router) = &mut planes.ndn
             && router.poll_port_request().is_some()
         {}
