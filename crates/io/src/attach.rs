@@ -115,6 +115,15 @@ impl<M: Machine + 'static> EventLoop<M> {
         }
     }
 
+    /// Sends the frames of a UDP port as ECN-capable (RFC 3168) from now on, or not. Other carriers
+    /// have no codepoint.
+    pub(crate) fn set_ecn(&mut self, port: PortId, capable: bool) {
+        let slot = self.side.get(port).map(|port| port.transport);
+        if let Some(Transport::Udp(endpoint)) = slot.and_then(|slot| self.transport(slot)) {
+            endpoint.set_ecn(port, capable);
+        }
+    }
+
     /// Joins a UDP multicast group on one interface. All traffic of the group uses one port; frames
     /// that this machine sends do not come back. Must be called in a thread of the interface's
     /// network namespace.

@@ -63,6 +63,7 @@ impl<M: Machine + 'static> EventLoop<M> {
                 self.keep_caller(port);
             }
             PortRequest::LookUpAgain(port) => self.look_up_again(port),
+            PortRequest::SetEcn { port, capable } => self.set_ecn(port, capable),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
-use whimbrel_core::{Machine, PortEvent, PortId, PortInfo, PortOrigin, Time};
+use whimbrel_core::{Ecn, Machine, PortEvent, PortId, PortInfo, PortOrigin, Time};
 
 use crate::counters::{DropReason, PortCounters, PortSnapshot};
 
@@ -20,6 +20,8 @@ pub(crate) struct Port {
     /// Slot of its transport.
     pub(crate) transport: usize,
     pub(crate) blocked: bool,
+    /// True if the last frame that arrived could have been marked.
+    receives_ecn: bool,
     /// True if one transmit may carry several whole frames of any sizes, so that its size says
     /// nothing about theirs.
     pub(crate) concatenates: bool,
@@ -81,6 +83,7 @@ impl<M: Machine> MachineSide<M> {
             info: info.clone(),
             transport,
             blocked: false,
+            receives_ecn: false,
             concatenates: false,
             counters: PortCounters::default(),
         };
@@ -156,6 +159,24 @@ impl<M: Machine> MachineSide<M> {
             }
             self.machine.handle_frames(now, id, &batch);
         }
+    }
+
+    /// Notes the codepoint of `frames` frames that are delivered next, and reports marks and
+    /// changes of whether marks can come.
+    #[inline]
+    pub(crate) fn note_ecn(&mut self, now: Time, id: PortId, codepoint: Ecn, frames: usize) {
+        let Some(port) = self.ports.get_mut(&id) else {
+            return;
+        };
+        let is_capable = codepoint != Ecn::NotCapable;
+        if codepoint != Ecn::Marked && is_capable == port.receives_ecn {
+            return;
+        }
+        port.receives_ecn = is_capable;
+        self.reports += 1;
+        let frames = u32::try_from(frames).unwrap_or(u32::MAX);
+        let event = PortEvent::Ecn { codepoint, frames };
+        self.machine.handle_port(now, id, event);
     }
 
     /// Reports a change between blocked and writable. Repetitions are not reported.

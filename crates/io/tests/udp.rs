@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use support::{PATIENCE, Script, idle_rounds, pattern, script_loop, until, until_both};
 use whimbrel_core::{
-    Deadline, Machine, OpenRefusal, PortEvent, PortId, PortOrigin, PortRequest, PortToken, Time,
-    Transmit,
+    Deadline, Ecn, Machine, OpenRefusal, PortEvent, PortId, PortOrigin, PortRequest, PortToken,
+    Time, Transmit,
 };
 use whimbrel_io::{CallerLimits, Clock, EventLoop, IoError, Neighbour, UdpConfig};
 
@@ -202,6 +202,29 @@ fn offloaded_segments_arrive_intact_and_in_their_sizes() {
         snapshot.transports[0].counters.send_calls < 20,
         "many frames per call: {snapshot:?}"
     );
+}
+
+#[test]
+fn frames_are_capable_of_ecn_only_when_the_machine_says_so_and_the_peer_hears_of_the_change() {
+    let (mut a, port_a, mut b, port_b) = pair(true);
+    let mut heard = Vec::new();
+    for (round, capable) in [false, true, true, false].into_iter().enumerate() {
+        let port = port_a;
+        a.machine_mut()
+            .requests
+            .push_back(PortRequest::SetEcn { port, capable });
+        a.step(Duration::ZERO, |_, _, _| {}).unwrap();
+        a.machine_mut().send(port_a, vec![vec![1; 1000]; 5]);
+        until_both(&mut a, &mut b, "five frames", |_, b| {
+            b.machine().inbox.len() == 5 * (round + 1)
+        });
+        let reports = b.machine_mut().reports.drain(..);
+        heard.extend(reports.filter_map(|report| match report {
+            (port, PortEvent::Ecn { codepoint, .. }) if port == port_b => Some((round, codepoint)),
+            _ => None,
+        }));
+    }
+    assert_eq!(heard, [(1, Ecn::Capable), (3, Ecn::NotCapable)]);
 }
 
 #[test]

@@ -6,17 +6,17 @@ use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use quinn_udp::{BATCH_SIZE, RecvMeta, TransportErrorPayload, UdpSocketState};
+use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, TransportErrorPayload, UdpSocketState};
 use rustix::io::Errno;
 use socket2::Socket;
 use whimbrel_core::{
-    KeyedMap, Machine, Medium, PortId, PortInfo, PortOrigin, SeededRng, Time, keyed_map,
+    Ecn, KeyedMap, Machine, Medium, PortId, PortInfo, PortOrigin, SeededRng, Time, keyed_map,
 };
 
 use super::callers::{CallerTable, Room};
 use super::group::Group;
 use super::path_mtu::RouteProbe;
-use super::socket::{bind, canonical, enlarge_buffers, for_socket, usable_source};
+use super::socket::{batching, bind, canonical, enlarge_buffers, for_socket, usable_source};
 use super::source::Source;
 use super::{Neighbour, UdpConfig};
 use crate::IoError;
@@ -59,6 +59,8 @@ pub(crate) struct Peer {
     route_mtu: usize,
     /// False while there is no route to it.
     is_routed: bool,
+    /// Frames to it are sent as ECN-capable.
+    pub(super) sends_ecn: bool,
 }
 
 impl Peer {
@@ -69,6 +71,7 @@ impl Peer {
             source: None,
             route_mtu: mtu,
             is_routed: true,
+            sends_ecn: false,
         }
     }
 }
@@ -144,7 +147,7 @@ impl UdpEndpoint {
                 source,
             }
         };
-        let state = UdpSocketState::new((&socket).into()).map_err(failed("configure"))?;
+        let state = batching(&socket).map_err(failed("configure"))?;
         // Without it, packets that are too large for a link further on would be lost silently.
         state
             .enable_transport_errors((&socket).into())
@@ -238,9 +241,17 @@ impl UdpEndpoint {
             source: is_free.then(|| Source::of_neighbour(now, route.source)),
             route_mtu: route.largest_payload(self.config.path_mtu),
             is_routed: route.source.is_some(),
+            sends_ecn: peer.sends_ecn,
         };
         self.last_sender = None;
         true
+    }
+
+    /// Sends the frames of a port as ECN-capable from now on, or not.
+    pub(crate) fn set_ecn(&mut self, port: PortId, capable: bool) {
+        if let Some(peer) = self.peers.get_mut(&port) {
+            peer.sends_ecn = capable;
+        }
     }
 
     /// Returns the address of the neighbour on a port.
@@ -305,6 +316,7 @@ impl UdpEndpoint {
                 source,
                 route_mtu: mtu,
                 is_routed: route.source.is_some(),
+                sends_ecn: false,
             },
         );
         self.by_address.insert(address, port);
@@ -363,6 +375,13 @@ impl UdpEndpoint {
             if let (Some(port), Some(bytes)) =
                 (self.sender(side, now, meta), buffer.get(..meta.len))
             {
+                let codepoint = match meta.ecn {
+                    None => Ecn::NotCapable,
+                    Some(EcnCodepoint::Ce) => Ecn::Marked,
+                    Some(EcnCodepoint::Ect0 | EcnCodepoint::Ect1) => Ecn::Capable,
+                };
+                let frames = bytes.len().div_ceil(meta.stride.max(1));
+                side.note_ecn(now, port, codepoint, frames);
                 side.deliver(now, port, bytes, meta.stride);
             }
         }

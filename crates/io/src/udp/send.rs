@@ -3,12 +3,13 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use quinn_udp::UdpSocketState;
+use quinn_udp::EcnCodepoint;
 use rustix::io::Errno;
 use whimbrel_core::{Machine, PortId, Time};
 
 use super::endpoint::UdpEndpoint;
 use super::path_mtu::{LARGEST_PAYLOAD, next_lower};
+use super::socket::batching;
 use crate::counters::{DropReason, PortCounters};
 use crate::poller::Poller;
 use crate::side::MachineSide;
@@ -92,6 +93,7 @@ impl UdpEndpoint {
         Some(Way {
             destination: peer.destination,
             source,
+            ecn: peer.sends_ecn.then_some(EcnCodepoint::Ect0),
         })
     }
 
@@ -165,7 +167,7 @@ impl UdpEndpoint {
             self.counters.send_calls += 1;
             let transmit = quinn_udp::Transmit {
                 destination: way.destination,
-                ecn: None,
+                ecn: way.ecn,
                 contents,
                 segment_size: (count > 1).then_some(segment),
                 src_ip: way.source,
@@ -220,7 +222,7 @@ impl UdpEndpoint {
     /// `quinn-udp` switches offload off for good at the first EIO or EINVAL. If single frames fail
     /// as well, offload was not the cause (a device whose MTU shrank, an unreachable address).
     fn restore_offload(&mut self) {
-        if let Ok(state) = UdpSocketState::new((&self.socket).into()) {
+        if let Ok(state) = batching(&self.socket) {
             self.state = state;
         }
     }
@@ -231,6 +233,7 @@ impl UdpEndpoint {
 struct Way {
     destination: SocketAddr,
     source: Option<IpAddr>,
+    ecn: Option<EcnCodepoint>,
 }
 
 /// Linux returns `ENETUNREACH` for a datagram from an address that is not its own; an interface

@@ -444,7 +444,7 @@ fn encode_links(families: &mut Families<'_, '_>, links: &[LinkStatus]) -> Result
         })
     };
     type Count = fn(&HopStats) -> u64;
-    let counts: [(&str, &str, Count); 16] = [
+    let counts: [(&str, &str, Count); 18] = [
         ("whimbrel_link_sent_frames", "Frames sent", |h| {
             h.frames_sent
         }),
@@ -473,6 +473,16 @@ fn encode_links(families: &mut Families<'_, '_>, links: &[LinkStatus]) -> Result
             "whimbrel_link_spurious_resends",
             "Resends that proved unnecessary",
             |h| h.spurious_resends,
+        ),
+        (
+            "whimbrel_link_reported_marks",
+            "Frames sent that queues on the path marked (ECN)",
+            |h| h.marks_reported,
+        ),
+        (
+            "whimbrel_link_received_marks",
+            "Frames accepted that queues on the path had marked (ECN)",
+            |h| h.marks_received,
         ),
         (
             "whimbrel_link_delivered_chunks",
