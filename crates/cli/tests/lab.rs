@@ -325,3 +325,37 @@ fn a_load_that_would_start_after_the_limit_never_begins() {
         assert!(begun.elapsed().as_secs() < 60, "{backend}");
     }
 }
+
+/// A queue with CoDel (RFC 8289) marks the frames of hops, which answer by sending less: it has
+/// nothing to drop.
+#[test]
+fn a_queue_that_marks_drops_nothing() {
+    const MARKS: &str = r#"
+nodes = { server = "host", n2 = "router", client = "host" }
+loads.film = { from = "server", to = "client", file = "10 MB" }
+limit = "1 min"
+metrics = ["film.bytes", "film.goodput", "links.wifi.marked", "links.wifi.dropped"]
+[links]
+wire = { between = ["server", "n2"], rate = "100 Mbit/s" }
+wifi = { between = ["n2", "client"], rate = "20 Mbit/s", delay = "20 ms", queue = "500 kB", codel = "2 ms" }
+"#;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("marks.toml");
+    std::fs::write(&file, MARKS).unwrap();
+    let backends = match whimbrel_lab::lab_available() {
+        true => ["sim", "netns"].as_slice(),
+        false => &["sim"],
+    };
+    for backend in backends {
+        let out = folder.path().join(backend);
+        let metric = run(file.to_str().unwrap(), backend, &out);
+        assert_eq!(metric("film.bytes"), 1e7, "{backend}");
+        let (marked, dropped) = (metric("links.wifi.marked"), metric("links.wifi.dropped"));
+        assert!(
+            marked > 0.0 && dropped == 0.0,
+            "{backend}: {marked} marked, {dropped} dropped"
+        );
+        let goodput = metric("film.goodput");
+        println!("{backend}: {marked} marked, {goodput:.2} Mbit/s");
+    }
+}

@@ -101,6 +101,59 @@ fn when_tcp_has_left_the_queue_is_short_again() {
     }
 }
 
+/// CoDel (RFC 8289) with ECN is what many home routers do.
+#[test]
+fn marks_of_a_queue_are_answered_and_nothing_is_lost() {
+    let path = || path(4.0).with_codel(Duration::from_millis(5));
+    let mut net = Shared::new(1, &path(), &[all_along(FAIR)]);
+    let rates = net.rates(at(5), at(65));
+    let (stats, sent) = (*net.link_stats(), net.net[0].hop(0).stats());
+    println!(
+        "alone: {rates:.0?}, {} marked, {} dropped",
+        stats.marked, stats.dropped_queue
+    );
+    assert!(rates[0] > 0.90 * RATE, "{rates:?}");
+    assert!(sent.ecn && sent.marks_reported == stats.marked);
+    assert_eq!((stats.dropped_queue, sent.data_resent), (0, 0));
+    let late = net.queueing(at(65), at(95));
+    assert!(late < Duration::from_millis(12), "{late:?}");
+    for (other, count) in [
+        (Flow::Tcp(Kind::Cubic), 1),
+        (Flow::Tcp(Kind::Cubic), 4),
+        (FAIR, 1),
+    ] {
+        let mut flows = vec![all_along(FAIR)];
+        flows.extend(vec![all_along(other); count]);
+        let mut net = Shared::new(1, &path(), &flows);
+        let rates = net.rates(at(5), at(65));
+        let (sum, stats) = (rates.iter().sum::<f64>(), *net.link_stats());
+        let share = rates[0] / sum * (count + 1) as f64;
+        println!(
+            "beside {count} {other:?}: {share:.2} of an even share of {:.2}, {} marked, {} dropped",
+            sum / RATE,
+            stats.marked,
+            stats.dropped_queue
+        );
+        assert!(sum > 0.88 * RATE, "{other:?}: {rates:?}");
+        assert!((0.7..=1.4).contains(&share), "{other:?}: {rates:?}");
+        assert_eq!(stats.dropped_queue, 0);
+    }
+    let mut net = Shared::new(1, &path(), &[all_along(SCAVENGER), all_along(FAIR)]);
+    let rates = net.rates(at(5), at(65));
+    println!("scavenger: {rates:.0?}");
+    // CoDel takes from a scavenger the queue by which it knows others (RFC 6817 §4.4).
+    assert!(rates[0] < 0.4 * RATE, "{rates:?}");
+}
+
+/// A dedicated rate answers to nothing, so it must not ask for marks.
+#[test]
+fn a_dedicated_rate_is_not_ecn_capable() {
+    let path = path(1.0).with_codel(Duration::from_millis(5));
+    let mut net = Shared::new(1, &path, &[all_along(Flow::Hop(Pacing::Fixed(8_000_000)))]);
+    net.rates(at(1), at(5));
+    assert!(!net.net[0].hop(0).stats().ecn);
+}
+
 #[test]
 fn a_scavenger_takes_what_is_left() {
     let mut net = Shared::new(1, &path(1.0), &[all_along(SCAVENGER)]);
@@ -146,7 +199,7 @@ fn beside_many_flows_of_tcp_a_hop_takes_no_more_than_some_of_them() {
             let rates = net.rates(at(25), at(85));
             let share = rates[0] / rates.iter().sum::<f64>() * (count + 1) as f64;
             table += &format!("{count} from {latest} s, {bdp} BDP: {share:.2} of an even share\n");
-            misses += u32::from(!(0.4..=2.0).contains(&share));
+            misses += u32::from(!(0.3..=2.0).contains(&share));
         }
     }
     println!("{table}");

@@ -19,7 +19,7 @@ use whimbrel_core::{
     Deadline, Guid, LinkState, PortEvent, PortId, PortInfo, PortOrigin, PortRequest, SeededRng,
     Time, TimerQueue, Transmit,
 };
-use whimbrel_link::{Hop, HopConfig, HopStats, Pacing};
+use whimbrel_link::{Hop, HopConfig, HopEvent, HopStats, Pacing};
 
 use crate::charge::Charge;
 use crate::chunk::{Chunk, Flow};
@@ -295,6 +295,12 @@ impl Links {
                 if let Some(link) = self.links.get_mut(&port) {
                     link.refused = true;
                 }
+            }
+            PortEvent::Ecn { codepoint, frames } => {
+                if let Some(link) = self.links.get_mut(&port) {
+                    link.hop.handle_ecn(now, *codepoint, *frames);
+                }
+                return;
             }
             PortEvent::Blocked | PortEvent::Writable => {
                 if let Some(link) = self.links.get_mut(&port) {
@@ -634,6 +640,11 @@ impl Links {
             let neighbour = link.neighbour;
             let mut fewer = BTreeSet::new();
             while let Some(event) = link.hop.poll_event() {
+                if let HopEvent::SetEcn { capable } = event {
+                    let request = PortRequest::SetEcn { port, capable };
+                    self.requests.push_back(request);
+                    continue;
+                }
                 fewer.extend(link.note(now, port, event, &self.buffer, &mut self.events));
             }
             link.feed(now, &mut self.next_tag);

@@ -28,6 +28,13 @@ pub enum Pacing {
     Fixed(u64),
 }
 
+impl Pacing {
+    /// True if less is sent when a queue on the path says that it is too long.
+    pub(crate) fn answers_to_marks(self) -> bool {
+        matches!(self, Pacing::Estimate | Pacing::Scavenger)
+    }
+}
+
 /// The settings of one [`Hop`](crate::Hop). The hop limits all of them to their bounds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HopConfig {
@@ -75,6 +82,9 @@ pub struct HopConfig {
     pub finished_memory: u16,
     /// The rule for the sending times of packets.
     pub pacing: Pacing,
+    /// Ask queues on the path for marks (ECN), and report marks to the neighbour. Frames are sent
+    /// as ECN-capable only if `pacing` answers to marks.
+    pub ecn: bool,
 }
 
 impl HopConfig {
@@ -99,6 +109,7 @@ impl HopConfig {
             reassembly_patience: Duration::from_secs(60),
             finished_memory: 1024,
             pacing: Pacing::Estimate,
+            ecn: true,
         }
     }
 

@@ -46,6 +46,12 @@ pub enum HopEvent {
         /// Bytes of a frame.
         size: usize,
     },
+    /// Frames should be sent as ECN-capable from now on, or no longer; see
+    /// [`PortRequest::SetEcn`](whimbrel_core::PortRequest::SetEcn).
+    SetEcn {
+        /// True for capable.
+        capable: bool,
+    },
     /// The neighbour has stopped answering. Chunks stay queued; the hop keeps probing.
     Unresponsive,
     /// An unresponsive neighbour has answered; sending has resumed.

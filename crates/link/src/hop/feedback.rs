@@ -367,6 +367,7 @@ impl Feedback {
             loss,
             limited,
             round_over,
+            marked: false,
         }
     }
 

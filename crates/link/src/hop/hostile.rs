@@ -7,6 +7,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use whimbrel_core::{Guid, SeededRng, Time};
 
+use super::ecn::EcnReport;
 use super::wire::{
     About, Cack, Csyn, Data, Frame, Hello, Progress, Shape, decode, encode_cack, encode_csyn,
     encode_data, encode_hello, session_tag,
@@ -88,6 +89,14 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
+/// Any report of marks, or none.
+fn report(word: u32) -> Option<EcnReport> {
+    (word & 1 == 0).then_some(EcnReport {
+        capable: word & 2 == 0,
+        marked: word >> 2,
+    })
+}
+
 struct Attacked {
     now: Time,
     hop: Hop,
@@ -144,6 +153,7 @@ impl Attacked {
     ) {
         let hello = Hello {
             wanted,
+            reports_marks: extreme.is_multiple_of(2),
             receiver: if receiver_right { self.token } else { extreme },
             token,
             nonce: 9,
@@ -246,6 +256,7 @@ impl Attacked {
                     received: *received,
                     clock: *clock,
                     spurious: *spurious,
+                    ecn: report(*spurious),
                 };
                 encode_cack(tag, &cack, &mut frame);
             }
@@ -405,7 +416,7 @@ proptest! {
     ) {
         let mut buffer = Vec::new();
         let session = words[0];
-        let hello = Hello {
+        let hello = Hello { reports_marks: words[0] & 1 == 0,
             wanted: flags[0], receiver: words[0], token: words[1] | 1, nonce: words[2] | 1, echo: words[3], incarnation: longs[0],
             guid: Guid([halves[0] as u8; 32]), mtu: words[4], chunk_limit: words[5], window: words[6], first_hop_id: words[7],
             max_chunks: halves[1] | 1, memory: halves[2] | 1,
@@ -431,7 +442,7 @@ proptest! {
         for progress in [Progress::Held { start: halves[1], bitmap: &bytes, cut: flags[1] }, Progress::Complete, Progress::Cancelled, Progress::Refused] {
             buffer.clear();
             let chunk = flags[2].then_some((words[1], progress));
-            let cack = Cack { number: words[3], chunk, window: words[4], received: longs[0], clock: longs[1], spurious: words[5] };
+            let cack = Cack { number: words[3], chunk, window: words[4], received: longs[0], clock: longs[1], spurious: words[5], ecn: report(words[4]) };
             encode_cack(session, &cack, &mut buffer);
             prop_assert_eq!(decode(&buffer), Ok(Frame::Cack { session, cack }));
         }

@@ -13,6 +13,7 @@
 mod bitmap;
 mod budget;
 mod config;
+mod ecn;
 mod event;
 mod feedback;
 mod finished;
@@ -37,7 +38,7 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use std::collections::VecDeque;
-use whimbrel_core::{Deadline, SeededRng, Time};
+use whimbrel_core::{Deadline, Ecn, SeededRng, Time};
 
 pub use budget::PacketBudget;
 pub use config::{HopConfig, MAX_CHUNK, MAX_MTU, MIN_MTU, Pacing};
@@ -234,6 +235,14 @@ impl Hop {
         self.receiver.look_at(budget);
     }
 
+    /// Handles a report of the driver: `frames` frames that are handled next carry this codepoint.
+    pub fn handle_ecn(&mut self, _now: Time, codepoint: Ecn, frames: u32) {
+        self.receiver.note_ecn(codepoint, frames);
+        if codepoint == Ecn::Marked {
+            self.stats.marks_received += u64::from(frames);
+        }
+    }
+
     /// Handles a deadline of [`Hop::poll_timeout`]. Early or repeated calls do no harm.
     pub fn handle_timeout(&mut self, now: Time, budget: &mut PacketBudget) {
         let waiting = self.sender.has_work();
@@ -243,7 +252,8 @@ impl Hop {
         if self.session.peer().is_none() {
             return;
         }
-        self.sender.handle_timeout(now, &mut self.stats);
+        self.sender
+            .handle_timeout(now, &mut self.stats, &mut self.events);
         let sending = Sending {
             attempts: self.sender.attempts(),
             rtt: self.sender.smoothed_rtt(),
@@ -304,7 +314,9 @@ impl Hop {
             let tag = self.session.outgoing_tag()?;
             // A larger answer might be lost by its size each time that it is repeated.
             let largest = self.config.mtu.min(path_mtu::BASE);
-            if self.receiver.poll_answer(tag, largest, buffer) {
+            let peer = self.session.peer();
+            let tells_marks = self.config.ecn && peer.is_some_and(|peer| peer.reports_marks);
+            if (self.receiver).poll_answer(tag, largest, tells_marks, buffer) {
                 (buffer.len() - start, None)
             } else {
                 self.sender.poll_transmit(
@@ -397,6 +409,7 @@ impl Hop {
                     incarnation,
                     restarted,
                 });
+                self.sender.follow_marks(&mut self.events);
                 if let Some(rtt) = self.session.take_rtt() {
                     self.sender.measured(now, rtt);
                 }

@@ -65,6 +65,8 @@ pub(super) struct Sample {
     pub(super) limited: bool,
     /// True if a CSYN that was sent after the start of the last round has been answered.
     pub(super) round_over: bool,
+    /// True if a queue on the path has marked frames (ECN) since the answer before.
+    pub(super) marked: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -319,7 +321,9 @@ impl RateModel {
 
     pub(super) fn sample(&mut self, now: Time, sample: &Sample) {
         self.round_trip(now, sample.rtt);
-        self.late_answers = if self.is_late(sample.rtt) {
+        self.late_answers = if sample.marked {
+            LATE_ANSWERS
+        } else if self.is_late(sample.rtt) {
             self.late_answers.saturating_add(1)
         } else {
             0
@@ -361,7 +365,7 @@ impl RateModel {
         };
         if let Some(scavenger) = &mut self.scavenger {
             let times = (sample.rtt, base, self.grain);
-            scavenger.sample(times, sample.loss, sample.limited, sample.round_over);
+            scavenger.sample(times, sample);
             return;
         }
         let verdict = self.contest.sample(&View {
@@ -372,6 +376,7 @@ impl RateModel {
             acked: sample.acked,
             delivery: sample.delivery,
             loss: sample.loss,
+            marked: sample.marked,
             limited: sample.limited,
             round_over: sample.round_over,
             queued_rounds: self.queued_rounds,
@@ -540,6 +545,7 @@ mod tests {
                 loss: 0.0,
                 limited: false,
                 round_over: true,
+                marked: false,
             };
             model.sample(*now, &sample);
         }

@@ -4,14 +4,17 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::{Bytes, BytesMut};
-use whimbrel_core::{Deadline, Time};
+use whimbrel_core::{Deadline, Ecn, Time};
 
 use super::bitmap::Bitmap;
 use super::budget::PacketBudget;
 use super::config::HopConfig;
+use super::ecn::EcnReport;
 use super::finished::{FinishedWindow, Standing};
 use super::stats::HopStats;
-use super::wire::{About, CACK_LEN, Cack, Csyn, DATA_OVERHEAD, Data, Progress, Shape, encode_cack};
+use super::wire::{
+    About, CACK_LEN, Cack, Csyn, DATA_OVERHEAD, Data, MARKS_LEN, Progress, Shape, encode_cack,
+};
 
 /// Bound of the answers that wait for the driver. The oldest is dropped, and the sender asks again.
 const MAX_ANSWERS: usize = 256;
@@ -62,6 +65,7 @@ pub(super) struct Receiver {
     told_shut: bool,
     received: u64,
     spurious: u32,
+    marks: EcnReport,
     // The number of the last CSYN received.
     last_number: u32,
     // Payload of one of this node's packets: the unit of the budget.
@@ -87,6 +91,7 @@ impl Receiver {
             told_shut: false,
             received: 0,
             spurious: 0,
+            marks: EcnReport::default(),
             last_number: 0,
             unit: (config.mtu - DATA_OVERHEAD) as u32,
             max_chunks: usize::from(config.max_chunks_in_flight),
@@ -103,6 +108,7 @@ impl Receiver {
         self.finished = FinishedWindow::new(self.finished.size() as u16, first_hop_id);
         self.received = 0;
         self.spurious = 0;
+        self.marks = EcnReport::default();
         self.told_shut = false;
     }
 
@@ -115,6 +121,11 @@ impl Receiver {
         self.cancelled.clear();
         self.answers.clear();
         self.next_sweep = None;
+    }
+
+    /// Notes that so many frames, handled next, carry this codepoint.
+    pub(super) fn note_ecn(&mut self, codepoint: Ecn, frames: u32) {
+        self.marks.note(codepoint, frames);
     }
 
     pub(super) fn arriving(&self) -> usize {
@@ -352,8 +363,15 @@ impl Receiver {
             .map(|at| Deadline::new(at, "drop chunks that nobody continues"))
     }
 
-    /// Writes the next answer, of at most `mtu` bytes.
-    pub(super) fn poll_answer(&mut self, session: u32, mtu: usize, buffer: &mut Vec<u8>) -> bool {
+    /// Writes the next answer, of at most `mtu` bytes; with the count of marks if `tells_marks`.
+    pub(super) fn poll_answer(
+        &mut self,
+        session: u32,
+        mtu: usize,
+        tells_marks: bool,
+        buffer: &mut Vec<u8>,
+    ) -> bool {
+        let mtu = if tells_marks { mtu - MARKS_LEN } else { mtu };
         let Some(answer) = self.answers.pop_front() else {
             return false;
         };
@@ -380,6 +398,7 @@ impl Receiver {
             received: answer.received,
             clock: answer.clock.as_nanos(),
             spurious: self.spurious,
+            ecn: tells_marks.then_some(self.marks),
         };
         encode_cack(session, &cack, buffer);
         true

@@ -6,6 +6,8 @@
 
 use core::time::Duration;
 
+use super::rate::Sample;
+
 /// Part of the round trip that may be queue, and the least that counts as one.
 const TARGET_SHARE: u32 = 16;
 const LEAST_TARGET: Duration = Duration::from_millis(1);
@@ -28,6 +30,7 @@ pub(super) struct Scavenger {
     rtt: Duration,
     // Of this round.
     least: Duration,
+    marked: bool,
 }
 
 impl Scavenger {
@@ -38,6 +41,7 @@ impl Scavenger {
             starting: true,
             rtt: Duration::ZERO,
             least: Duration::MAX,
+            marked: false,
         }
     }
 
@@ -67,29 +71,29 @@ impl Scavenger {
     pub(super) fn sample(
         &mut self,
         (rtt, base, grain): (Duration, Duration, Duration),
-        loss: f64,
-        limited: bool,
-        round_over: bool,
+        sample: &Sample,
     ) {
+        self.marked |= sample.marked;
         self.rtt = if self.rtt.is_zero() {
             rtt
         } else {
             (self.rtt * 7 + rtt) / 8
         };
         self.least = self.least.min(rtt);
-        if !round_over {
+        if !sample.round_over {
             return;
         }
         let queue = core::mem::replace(&mut self.least, Duration::MAX).saturating_sub(base);
         let target = (base / TARGET_SHARE).max(LEAST_TARGET).max(grain);
-        let dropped = loss * self.window >= self.packet / 2.0;
-        if queue >= target || (dropped && queue > target / 2) {
+        let marked = core::mem::take(&mut self.marked);
+        let dropped = sample.loss * self.window >= self.packet / 2.0;
+        if marked || queue >= target || (dropped && queue > target / 2) {
             self.starting = false;
             self.window *= match queue >= target * 2 {
                 true => YIELD.1,
                 false => YIELD.0,
             };
-        } else if !limited {
+        } else if !sample.limited {
             let room = 1.0 - queue.as_secs_f64() / target.as_secs_f64();
             self.window += match self.starting {
                 true => self.window,

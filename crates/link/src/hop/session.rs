@@ -30,6 +30,7 @@ pub(super) struct Peer {
     pub(super) chunk_limit: usize,
     pub(super) max_chunks: usize,
     pub(super) memory: u64,
+    pub(super) reports_marks: bool,
 }
 
 /// The effect of a HELLO.
@@ -224,6 +225,7 @@ impl Session {
         let known = self.peer.is_some_and(|peer| peer.token == answer.receiver);
         Some(Hello {
             wanted: !known,
+            reports_marks: config.ecn,
             receiver: answer.receiver,
             token: self.token,
             nonce: self.nonce,
@@ -297,6 +299,7 @@ fn describe(hello: &Hello) -> Peer {
         chunk_limit: (hello.chunk_limit as usize).clamp(1, MAX_CHUNK),
         max_chunks: usize::from(hello.max_chunks),
         memory: u64::from(hello.memory),
+        reports_marks: hello.reports_marks,
     }
 }
 

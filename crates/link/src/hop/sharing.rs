@@ -17,6 +17,9 @@ const SUSPICIOUS_ROUNDS: u32 = 5;
 /// cubic second.
 const BETA: f64 = 0.7;
 const CUBIC: f64 = 0.4;
+/// What the first mark leaves of the window: the queue is short, and may be this hop's own (RFC 8511
+/// §3). Where others are, a mark counts as a loss, as it does for them.
+const MARKED_BETA: f64 = 0.85;
 /// Packets per round trip by which Reno with that `BETA` grows on average (RFC 9438 §4.3).
 const RENO: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 /// Part of what is acknowledged by which the window of a contest that is new grows.
@@ -63,6 +66,8 @@ pub(super) struct View {
     pub(super) acked: u64,
     pub(super) delivery: Option<f64>,
     pub(super) loss: f64,
+    /// A queue on the path has marked frames (ECN).
+    pub(super) marked: bool,
     pub(super) limited: bool,
     pub(super) round_over: bool,
     /// Rounds in a row with a standing queue.
@@ -221,6 +226,15 @@ impl Contest {
         }
         let is_bbr = self.is_emptied_by_bbr(view);
         match self.state {
+            State::Calm if view.marked => {
+                // A queue that says it is too long needs no trial.
+                self.begin(view);
+                self.cut(view, MARKED_BETA);
+                self.state = State::Contending;
+                (self.pause, self.next_trial) = (TRIAL_PAUSE.0, view.now + TRIAL_PAUSE.0);
+                self.deliveries = (f64::MAX, 0.0);
+                Verdict::None
+            }
             State::Calm => {
                 if view.queued_rounds >= SUSPICIOUS_ROUNDS && view.round_over {
                     self.begin_trial(view, false);
@@ -388,9 +402,13 @@ impl Contest {
         let heard = view.now >= self.deaf_until;
         // A loss well below the top of the queue is none of the queue's.
         let full = view.rtt >= view.base + self.peak.saturating_sub(view.base) / 2;
-        if heard && full && view.loss * self.window >= self.packet / 2.0 {
-            self.cut(view);
-            if view.now >= self.next_trial {
+        let lost = full && view.loss * self.window >= self.packet / 2.0;
+        if heard && (lost || view.marked) {
+            self.cut(view, self.left_by_loss(view));
+            if view.marked {
+                // Whoever gets marks keeps the queue short, so that a trial would find none.
+                self.next_trial = view.now + self.pause;
+            } else if view.now >= self.next_trial {
                 self.begin_trial(view, true);
             }
             return;
@@ -410,16 +428,21 @@ impl Contest {
         (gap / (self.packet * CUBIC)).cbrt()
     }
 
-    fn cut(&mut self, view: &View) {
+    /// Returns what a loss leaves of the window: less in a deep queue.
+    fn left_by_loss(&self, view: &View) -> f64 {
+        let queue = view.rtt.saturating_sub(view.base).as_secs_f64();
+        let depth = queue / view.base.as_secs_f64().max(1e-5) - DEEP.0;
+        BETA - DEEP.1 * depth.clamp(0.0, 2.0)
+    }
+
+    fn cut(&mut self, view: &View, left: f64) {
         // Who has less than before leaves more to those who have come (RFC 9438 §4.7).
         self.top = if self.window < self.top && self.epoch.is_some() {
             self.window * (1.0 + BETA) / 2.0
         } else {
             self.window
         };
-        let queue = view.rtt.saturating_sub(view.base).as_secs_f64();
-        let depth = queue / view.base.as_secs_f64().max(1e-5) - DEEP.0;
-        self.left = BETA - DEEP.1 * depth.clamp(0.0, 2.0);
+        self.left = left;
         self.window = (self.window * self.left).max(MIN_WINDOW * self.packet);
         self.reno = self.window;
         self.epoch = Some(view.now);
@@ -469,6 +492,7 @@ mod tests {
                 acked: 20_000,
                 delivery: Some(1e6),
                 loss: 0.0,
+                marked: false,
                 limited: false,
                 round_over: true,
                 queued_rounds: 0,

@@ -50,6 +50,12 @@ pub struct HopStats {
     pub outages: u64,
     /// Frames dropped, by reason.
     pub drops: HopDrops,
+    /// True if frames are sent as ECN-capable and arrive so.
+    pub ecn: bool,
+    /// Sent frames that queues on the path have marked, as reported by the neighbour.
+    pub marks_reported: u64,
+    /// Received frames that queues on the path have marked.
+    pub marks_received: u64,
     /// Smoothed round trip.
     pub rtt: Option<Duration>,
     /// Smallest recent round trip.

@@ -3,6 +3,8 @@
 use bytes::BufMut;
 use whimbrel_core::Guid;
 
+use super::ecn::EcnReport;
+
 /// The version, in the high half of the first byte of each frame.
 pub(super) const VERSION: u8 = 1;
 /// Bytes of a DATA frame beyond its payload: 16 before it, the CRC after it.
@@ -49,6 +51,8 @@ pub(super) enum Frame<'a> {
 pub(super) struct Hello {
     /// The sender has no session with the receiver and wants an answer.
     pub(super) wanted: bool,
+    /// The sender reports marks, and understands reports of them.
+    pub(super) reports_marks: bool,
     /// The receiver's token if the sender knows it, or 0.
     pub(super) receiver: u32,
     /// The sender's token, never 0.
@@ -138,6 +142,8 @@ pub(super) struct Cack<'a> {
     pub(super) clock: u64,
     /// The count of retransmitted DATA that were duplicates, over the session.
     pub(super) spurious: u32,
+    /// The marks of the frames that arrived, if the receiver of this answer wants to know.
+    pub(super) ecn: Option<EcnReport>,
 }
 
 /// The progress of a chunk at its receiver.
@@ -160,6 +166,7 @@ pub(super) enum Progress<'a> {
 }
 
 const HELLO_WANTED: u8 = 1;
+const HELLO_MARKS: u8 = 2;
 const DATA_LAST: u8 = 1;
 const DATA_RESENT: u8 = 2;
 const DATA_ASKS: u8 = 4;
@@ -173,6 +180,10 @@ const CACK_HELD: u8 = 2;
 const CACK_COMPLETE: u8 = 4;
 const CACK_CUT: u8 = 8;
 const CACK_CANCELLED: u8 = 16;
+const CACK_MARKS: u8 = 32;
+const CACK_CAPABLE: u8 = 64;
+/// Bytes of the count of marks before the bitmap.
+pub(super) const MARKS_LEN: usize = 4;
 
 /// Returns the tag of frames other than HELLO. It combines the receiver's token and the sender's,
 /// so that frames of a former incarnation are recognised.
@@ -234,6 +245,7 @@ pub(super) fn decode(frame: &[u8]) -> Result<Frame<'_>, DecodeError> {
 fn decode_hello(flags: u8, body: &[u8]) -> Result<Hello, DecodeError> {
     let hello = Hello {
         wanted: flags & HELLO_WANTED != 0,
+        reports_marks: flags & HELLO_MARKS != 0,
         receiver: u32_at(body, 4),
         token: u32_at(body, 8),
         nonce: u32_at(body, 12),
@@ -285,11 +297,18 @@ fn decode_csyn(flags: u8, body: &[u8]) -> Result<Csyn, DecodeError> {
 }
 
 fn decode_cack(flags: u8, body: &[u8]) -> Result<Cack<'_>, DecodeError> {
+    let has_marks = flags & CACK_MARKS != 0;
+    let bitmap_at = CACK_LEN - CRC_LEN + if has_marks { MARKS_LEN } else { 0 };
+    let bitmap = body.get(bitmap_at..).ok_or(DecodeError::Short)?;
+    let ecn = has_marks.then(|| EcnReport {
+        capable: flags & CACK_CAPABLE != 0,
+        marked: u32_at(body, CACK_LEN - CRC_LEN),
+    });
     let progress = match flags & (CACK_HELD | CACK_COMPLETE | CACK_CANCELLED) {
         0 => Progress::Refused,
         CACK_HELD => Progress::Held {
             start: u16_at(body, 2),
-            bitmap: &body[40..],
+            bitmap,
             cut: flags & CACK_CUT != 0,
         },
         CACK_COMPLETE => Progress::Complete,
@@ -303,6 +322,7 @@ fn decode_cack(flags: u8, body: &[u8]) -> Result<Cack<'_>, DecodeError> {
         received: u64_at(body, 20),
         clock: u64_at(body, 28),
         spurious: u32_at(body, 36),
+        ecn,
     })
 }
 
@@ -327,7 +347,8 @@ pub(super) fn encode_hello(hello: &Hello, buffer: &mut Vec<u8>) {
     let start = open(
         buffer,
         HELLO,
-        if hello.wanted { HELLO_WANTED } else { 0 },
+        if hello.wanted { HELLO_WANTED } else { 0 }
+            | if hello.reports_marks { HELLO_MARKS } else { 0 },
         0,
         hello.receiver,
     );
@@ -408,13 +429,20 @@ pub(super) fn encode_cack(session: u32, cack: &Cack<'_>, buffer: &mut Vec<u8>) {
             bitmap,
         ),
     };
-    let start = open(buffer, CACK, flags, start_byte, session);
+    let marks = match cack.ecn {
+        None => 0,
+        Some(report) => CACK_MARKS | if report.capable { CACK_CAPABLE } else { 0 },
+    };
+    let start = open(buffer, CACK, flags | marks, start_byte, session);
     buffer.put_u32(id);
     buffer.put_u32(cack.number);
     buffer.put_u32(cack.window);
     buffer.put_u64(cack.received);
     buffer.put_u64(cack.clock);
     buffer.put_u32(cack.spurious);
+    if let Some(report) = cack.ecn {
+        buffer.put_u32(report.marked);
+    }
     buffer.extend_from_slice(bitmap);
     seal(buffer, start);
 }

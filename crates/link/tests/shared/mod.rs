@@ -13,8 +13,8 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use whimbrel_core::{
-    Deadline, Guid, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, SeededRng,
-    Time, Transmit,
+    Deadline, Ecn, Guid, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken,
+    SeededRng, Time, Transmit,
 };
 use whimbrel_link::{Hop, HopConfig, HopEvent, Pacing, PacketBudget};
 use whimbrel_sim::link::{LinkSpec, LinkStats};
@@ -47,6 +47,9 @@ pub struct Side {
     turn: usize,
     body: Bytes,
     port: Option<PortId>,
+    // The next frame is.
+    marked: bool,
+    request: Option<PortRequest>,
     /// Bytes of payload that arrived, by flow.
     pub arrived: Vec<u64>,
 }
@@ -84,6 +87,8 @@ impl Side {
             turn: 0,
             body: Bytes::from(vec![7; 256 << 10]),
             port: None,
+            marked: false,
+            request: None,
             arrived: vec![0; flows.len()],
         }
     }
@@ -108,9 +113,16 @@ impl Side {
                 continue;
             };
             while let Some(event) = hop.poll_event() {
-                if let HopEvent::Received { packets, .. } = event {
-                    budget.release(packets);
-                    hop.budget_released(now, budget);
+                match event {
+                    HopEvent::Received { packets, .. } => {
+                        budget.release(packets);
+                        hop.budget_released(now, budget);
+                    }
+                    HopEvent::SetEcn { capable } => {
+                        let port = self.port.unwrap();
+                        self.request = Some(PortRequest::SetEcn { port, capable });
+                    }
+                    _ => {}
                 }
             }
             self.arrived[index] = hop.stats().data_received * 1_432;
@@ -127,9 +139,20 @@ impl Side {
 impl Machine for Side {
     type Event = core::convert::Infallible;
 
-    fn handle_port(&mut self, _: Time, port: PortId, event: PortEvent) {
-        if let PortEvent::Up(_) = event {
-            self.port = Some(port);
+    fn handle_port(&mut self, now: Time, port: PortId, event: PortEvent) {
+        match event {
+            PortEvent::Up(_) => self.port = Some(port),
+            // All flows use one port. What may be marked is news for each of them, a mark for the
+            // flow whose frame has it: frames arrive one at a time.
+            PortEvent::Ecn { codepoint, frames } => {
+                self.marked = codepoint == Ecn::Marked;
+                for (part, ..) in &mut self.parts {
+                    if let (Part::Hop { hop, .. }, false) = (part, self.marked) {
+                        hop.handle_ecn(now, codepoint, frames);
+                    }
+                }
+            }
+            _ => {}
         }
     }
 
@@ -138,12 +161,18 @@ impl Machine for Side {
     fn handle_frames(&mut self, now: Time, _: PortId, frames: &[&[u8]]) {
         for frame in frames {
             let (flow, frame) = (usize::from(frame[0]), &frame[1..]);
+            let marked = core::mem::take(&mut self.marked);
             match &mut self.parts[flow].0 {
-                Part::Hop { hop, budget, .. } => hop.handle_frame(now, frame, budget),
+                Part::Hop { hop, budget, .. } => {
+                    if marked {
+                        hop.handle_ecn(now, Ecn::Marked, 1);
+                    }
+                    hop.handle_frame(now, frame, budget);
+                }
                 Part::Sender(tcp) => tcp.handle_ack(now, frame),
                 Part::Receiver(sink) => {
                     self.arrived[flow] += 1_448;
-                    sink.handle(frame);
+                    sink.handle(frame, marked);
                 }
             }
         }
@@ -191,7 +220,7 @@ impl Machine for Side {
     }
 
     fn poll_port_request(&mut self) -> Option<PortRequest> {
-        None
+        self.request.take()
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {

@@ -195,7 +195,12 @@ impl Tcp {
         self.delivered_at = now;
         let rtt = now.since(sent.at);
         match self.kind {
-            Kind::Cubic => self.cubic(now, rtt, lost, newest_lost),
+            Kind::Cubic => {
+                // A mark counts as the loss of its packet (RFC 3168 §6.1.2).
+                let marked = frame[8] != 0;
+                let newest = if lost > 0 { newest_lost } else { number };
+                self.cubic(now, rtt, lost + u64::from(marked), newest);
+            }
             Kind::Bbr => self.bbr(now, rtt, &sent),
         }
     }
@@ -307,12 +312,14 @@ impl Tcp {
 /// Acknowledges each packet.
 #[derive(Default)]
 pub struct Sink {
-    due: VecDeque<[u8; 8]>,
+    due: VecDeque<[u8; 9]>,
 }
 
 impl Sink {
-    pub fn handle(&mut self, frame: &[u8]) {
-        self.due.push_back(frame[..8].try_into().unwrap());
+    pub fn handle(&mut self, frame: &[u8], marked: bool) {
+        let mut echo = [u8::from(marked); 9];
+        echo[..8].copy_from_slice(&frame[..8]);
+        self.due.push_back(echo);
     }
 
     pub fn write(&mut self, buffer: &mut Vec<u8>) -> bool {

@@ -98,6 +98,8 @@ impl Link {
                     "the path MTU has changed"
                 );
             }
+            // A request about the port, which `Links` passes on.
+            HopEvent::SetEcn { .. } => {}
             HopEvent::Unresponsive => {
                 self.log("the neighbour is silent");
                 events.push_back(LinkEvent::Unresponsive(port));

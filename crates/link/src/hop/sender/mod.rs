@@ -13,6 +13,7 @@ use bytes::Bytes;
 use whimbrel_core::{Deadline, RttEstimator, Time, TimerQueue};
 
 use super::config::{HopConfig, MIN_MTU, Pacing};
+use super::ecn::Marks;
 use super::event::HopEvent;
 use super::feedback::Feedback;
 use super::lanes::{Lane, Sendable, Waiting};
@@ -58,6 +59,9 @@ pub(super) struct Sender {
     feedback: Feedback,
     model: RateModel,
     first_rate: FirstRate,
+    marks: Marks,
+    // What the owner was last told of it.
+    sends_ecn: bool,
     rtt: RttEstimator,
     pacer: Pacer,
     limits: Limits,
@@ -98,6 +102,8 @@ impl Sender {
                 _ => RateModel::new(now, limits::INITIAL_PACKETS * config.mtu as u64),
             },
             first_rate: FirstRate::default(),
+            marks: Marks::new(),
+            sends_ecn: false,
             rtt: RttEstimator::new(
                 config.initial_timeout,
                 config.min_timeout,
@@ -154,6 +160,8 @@ impl Sender {
         self.feedback.restart(now);
         self.path.restart_count();
         self.model.resume();
+        let usable = config.ecn && peer.reports_marks && config.pacing.answers_to_marks();
+        self.marks.restart(now, usable);
         self.limits.chunk = config.chunk_limit.min(peer.chunk_limit);
         self.limits.chunks = usize::from(config.max_chunks_in_flight).min(peer.max_chunks);
         self.limits.memory = u64::from(config.finished_memory).min(peer.memory);
@@ -316,13 +324,27 @@ impl Sender {
         }
     }
 
+    /// Tells the owner if frames should be sent as ECN-capable, when that has changed.
+    pub(super) fn follow_marks(&mut self, events: &mut VecDeque<HopEvent>) {
+        let capable = self.marks.is_wanted();
+        if capable != self.sends_ecn {
+            self.sends_ecn = capable;
+            events.push_back(HopEvent::SetEcn { capable });
+        }
+    }
+
     pub(super) fn measured(&mut self, now: Time, rtt: Duration) {
         self.rtt.sample(rtt);
         self.model.round_trip(now, rtt);
         self.update_pace();
     }
 
-    pub(super) fn handle_timeout(&mut self, now: Time, stats: &mut HopStats) {
+    pub(super) fn handle_timeout(
+        &mut self,
+        now: Time,
+        stats: &mut HopStats,
+        events: &mut VecDeque<HopEvent>,
+    ) {
         while let Some((_, id)) = self.tails.pop_due(now) {
             if !self.suspended && self.active.get(&id).is_some_and(OutboundChunk::is_waiting) {
                 self.csyn_due.insert(id);
@@ -347,6 +369,8 @@ impl Sender {
             self.attempts += 1;
             self.timer_from = now;
             stats.timeouts += 1;
+            self.marks.timed_out(self.attempts);
+            self.follow_marks(events);
             self.probe();
         }
     }
@@ -397,6 +421,7 @@ impl Sender {
         stats.rtt = self.rtt.smoothed();
         stats.min_rtt = self.model.min_rtt();
         stats.bandwidth = self.rate().saturating_mul(8);
+        stats.ecn = self.marks.works();
         stats.loss = self.model.loss();
         stats.window = self.window;
         stats.outstanding = self.outstanding;

@@ -38,6 +38,7 @@ impl Sender {
             match self.answered(now, cack, about.map(|(id, _)| id), stats) {
                 Ok(answered) => {
                     answer = Some(answered);
+                    self.follow_marks(events);
                     self.note_pair(cack.number, cack.clock);
                 }
                 Err(Disbelief::False) => return Err(Disbelief::False),
@@ -127,6 +128,11 @@ impl Sender {
             // A rate measured over the outage says nothing about the path.
             answered.sample.delivery = None;
         }
+        let packets = answered.sample.acked as f64 / self.limits.frame as f64;
+        let report = cack.ecn.unwrap_or_default();
+        let marks = self.marks.answered(answered.sent_at, report, packets);
+        answered.sample.marked = marks > 0;
+        stats.marks_reported += u64::from(marks);
         self.model.sample(now, &answered.sample);
         self.update_pace();
         unheard.into_iter().for_each(|id| self.arrange_query(id));

@@ -1,0 +1,223 @@
+//! Marks of queues on the path (ECN, RFC 3168): whether frames may ask for them, and how many came.
+//!
+//! Frames are sent as capable as soon as the neighbour says that it reports marks. That ends where
+//! the path loses such frames, clears what they say, or marks all of them (RFC 9000 §13.4.2).
+
+use whimbrel_core::{Ecn, Time};
+
+/// Answers without a sign that frames arrive as capable, after which the path is taken to clear it.
+const MAX_SILENT_ANSWERS: u32 = 16;
+/// Timeouts in a row after which the path is taken to lose frames that are capable, as long as none
+/// has arrived.
+const MAX_TIMEOUTS: u32 = 2;
+/// Packets over which the share of marks is judged, and the share above which marks mean nothing.
+const JUDGED_PACKETS: f64 = 64.0;
+const MEANINGLESS_SHARE: f64 = 0.95;
+
+/// What a receiver tells its neighbour of the frames that came from it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct EcnReport {
+    /// The newest frame could have been marked, or was.
+    pub(super) capable: bool,
+    /// Marked frames in this session.
+    pub(super) marked: u32,
+}
+
+impl EcnReport {
+    /// Counts `frames` with this codepoint.
+    pub(super) fn note(&mut self, codepoint: Ecn, frames: u32) {
+        self.capable = codepoint != Ecn::NotCapable;
+        if codepoint == Ecn::Marked {
+            self.marked = self.marked.wrapping_add(frames);
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The neighbour does not report marks, or this hop would not answer to them.
+    Off,
+    /// Frames are capable since then; it is not known whether they arrive so.
+    Trying { since: Time, silent: u32 },
+    /// They arrive as capable; answers in a row that say otherwise.
+    Works { silent: u32 },
+    /// The path loses or changes them.
+    Failed,
+}
+
+/// The sender's side.
+#[derive(Clone, Debug)]
+pub(super) struct Marks {
+    state: State,
+    reported: u32,
+    // Since the share of marks was last judged.
+    packets: f64,
+    marked: f64,
+}
+
+impl Marks {
+    pub(super) fn new() -> Marks {
+        Marks {
+            state: State::Off,
+            reported: 0,
+            packets: 0.0,
+            marked: 0.0,
+        }
+    }
+
+    /// Starts a session; `usable` if both ends answer to marks. What failed is tried again.
+    pub(super) fn restart(&mut self, now: Time, usable: bool) {
+        *self = Marks::new();
+        if usable {
+            self.state = State::Trying {
+                since: now,
+                silent: 0,
+            };
+        }
+    }
+
+    /// True if frames should be sent as capable.
+    pub(super) fn is_wanted(&self) -> bool {
+        matches!(self.state, State::Trying { .. } | State::Works { .. })
+    }
+
+    /// True if frames are known to arrive as capable.
+    pub(super) fn works(&self) -> bool {
+        matches!(self.state, State::Works { .. })
+    }
+
+    /// Handles another timeout in a row.
+    pub(super) fn timed_out(&mut self, in_a_row: u32) {
+        if matches!(self.state, State::Trying { .. }) && in_a_row >= MAX_TIMEOUTS {
+            self.state = State::Failed;
+        }
+    }
+
+    /// Handles the report in the answer to a CSYN that was sent at `sent_at`, by which `packets`
+    /// more are no longer under way. Returns the number of new marks.
+    pub(super) fn answered(&mut self, sent_at: Time, report: EcnReport, packets: f64) -> u32 {
+        let fresh = report.marked.wrapping_sub(self.reported);
+        let fresh = if fresh < 1 << 31 { fresh } else { 0 };
+        self.reported = self.reported.wrapping_add(fresh);
+        self.state = match self.state {
+            State::Trying { .. } | State::Works { .. } if report.capable => {
+                State::Works { silent: 0 }
+            }
+            State::Trying { since, silent } if sent_at >= since => match silent + 1 {
+                MAX_SILENT_ANSWERS => State::Failed,
+                silent => State::Trying { since, silent },
+            },
+            State::Works { silent } => match silent + 1 {
+                MAX_SILENT_ANSWERS => State::Failed,
+                silent => State::Works { silent },
+            },
+            state => state,
+        };
+        if !self.works() {
+            return 0;
+        }
+        self.packets += packets;
+        self.marked += f64::from(fresh);
+        if self.packets >= JUDGED_PACKETS {
+            if self.marked >= MEANINGLESS_SHARE * self.packets {
+                self.state = State::Failed;
+            }
+            (self.packets, self.marked) = (0.0, 0.0);
+        }
+        fresh
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trying() -> Marks {
+        let mut marks = Marks::new();
+        marks.restart(Time::from_secs(1), true);
+        marks
+    }
+
+    fn answer(marks: &mut Marks, capable: bool, marked: u32) -> u32 {
+        let report = EcnReport { capable, marked };
+        marks.answered(Time::from_secs(2), report, 8.0)
+    }
+
+    #[test]
+    fn a_neighbour_that_reports_nothing_gets_no_capable_frames() {
+        let mut marks = Marks::new();
+        marks.restart(Time::ZERO, false);
+        assert!(!marks.is_wanted());
+        assert_eq!(answer(&mut marks, true, 5), 0);
+        assert!(!marks.is_wanted());
+    }
+
+    #[test]
+    fn each_mark_counts_once_and_an_old_report_counts_nothing() {
+        let mut marks = trying();
+        assert!(marks.is_wanted() && !marks.works());
+        assert_eq!(answer(&mut marks, true, 2), 2);
+        assert!(marks.works());
+        assert_eq!(answer(&mut marks, true, 2), 0);
+        assert_eq!(answer(&mut marks, true, 1), 0);
+        assert_eq!(answer(&mut marks, true, 5), 3);
+    }
+
+    #[test]
+    fn a_path_that_clears_the_codepoint_is_given_up() {
+        for worked in [false, true] {
+            let mut marks = trying();
+            if worked {
+                answer(&mut marks, true, 0);
+            }
+            // Answers to what was sent before do not count.
+            let report = EcnReport::default();
+            (0..100).for_each(|_| {
+                if !worked {
+                    marks.answered(Time::ZERO, report, 1.0);
+                }
+            });
+            (1..MAX_SILENT_ANSWERS).for_each(|_| _ = answer(&mut marks, false, 0));
+            assert!(marks.is_wanted());
+            answer(&mut marks, false, 0);
+            assert!(!marks.is_wanted());
+        }
+    }
+
+    #[test]
+    fn a_path_that_loses_capable_frames_is_given_up_and_one_with_an_outage_is_not() {
+        let mut marks = trying();
+        marks.timed_out(1);
+        assert!(marks.is_wanted());
+        marks.timed_out(2);
+        assert!(!marks.is_wanted());
+        let mut marks = trying();
+        answer(&mut marks, true, 0);
+        marks.timed_out(9);
+        assert!(marks.is_wanted());
+    }
+
+    #[test]
+    fn a_path_that_marks_everything_is_given_up_and_one_that_marks_much_is_not() {
+        let mut everything = trying();
+        (1..=8).for_each(|round| _ = answer(&mut everything, true, round * 8));
+        assert!(!everything.is_wanted());
+        let mut much = trying();
+        (1..=80).for_each(|round| _ = answer(&mut much, true, round * 7));
+        assert!(much.is_wanted());
+    }
+
+    #[test]
+    fn the_receiver_counts_marks_and_says_what_came_last() {
+        let mut report = EcnReport::default();
+        report.note(Ecn::Capable, 10);
+        report.note(Ecn::Marked, 3);
+        let marked = EcnReport {
+            capable: true,
+            marked: 3,
+        };
+        assert_eq!(report, marked);
+        report.note(Ecn::NotCapable, 1);
+        assert!(!report.capable && report.marked == 3);
+    }
+}
