@@ -91,6 +91,8 @@ prop_compose! {
         congestion_mark in any::<Option<u64>>(),
         non_discovery in any::<bool>(),
         prefix_announcement in prop::option::of(octets(100)),
+        path_tag in prop::option::of(octets(252)),
+        flags in any::<(bool, bool)>(),
     ) -> LpHeader {
         LpHeader {
             pit_token,
@@ -101,7 +103,9 @@ prop_compose! {
             congestion_mark,
             non_discovery,
             prefix_announcement,
-            ..LpHeader::default()
+            path_tag,
+            path_discovery: flags.0,
+            intermediate: flags.1,
         }
     }
 }

@@ -4,10 +4,12 @@
 //! |---|---|
 //! | [`table`] | the header fields, one row each, and the code generated from them |
 //! | [`kind`] | the kinds of field values |
+//! | [`tag`] | the labels in a PathTag |
 //! | `value` | [`NackReason`] and [`CachePolicy`] |
 
 pub mod kind;
 pub mod table;
+pub mod tag;
 mod value;
 
 use core::fmt;
@@ -21,6 +23,7 @@ pub use table::{
     Carrier, FIELDS, Field, FieldInfo, FieldSet, HeaderFields, LinkFields, LpHeader, LpHeaderRef,
     is_ignorable,
 };
+pub use tag::{Label, Tag};
 pub use value::{CachePolicy, NackReason};
 
 use table::{Both, repeats};
