@@ -32,6 +32,22 @@ impl KeyedState {
     }
 }
 
+impl KeyedState {
+    /// A secret for another purpose, from which this one cannot be computed. Unlike
+    /// [`KeyedState::new`], it leaves the generator as it is.
+    pub fn derive(&self, purpose: &str) -> KeyedState {
+        let part = |half: u8| {
+            let mut hasher = self.build_hasher();
+            hasher.write(&[half]);
+            hasher.write(purpose.as_bytes());
+            hasher.finish()
+        };
+        KeyedState {
+            keys: (part(0), part(1)),
+        }
+    }
+}
+
 impl core::fmt::Debug for KeyedState {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("KeyedState(..)")
@@ -71,5 +87,17 @@ mod tests {
         );
         assert_ne!(a.hasher().hash_one(1u64), b.hasher().hash_one(1u64));
         assert_eq!(a.hasher().hash_one(1u64), a.hasher().hash_one(1u64));
+    }
+
+    #[test]
+    fn a_derived_secret_depends_on_the_purpose_and_on_the_first_one() {
+        let mut rng = SeededRng::new(1);
+        let (a, b) = (KeyedState::new(&mut rng), KeyedState::new(&mut rng));
+        let hashes =
+            [a, a.derive("x"), a.derive("y"), b.derive("x")].map(|state| state.hash_one(1u64));
+        for (at, hash) in hashes.iter().enumerate() {
+            assert!(!hashes[..at].contains(hash), "{hashes:?}");
+        }
+        assert_eq!(a.derive("x").hash_one(1u64), hashes[1]);
     }
 }
