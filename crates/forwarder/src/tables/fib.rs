@@ -35,6 +35,8 @@ pub struct Fib {
     /// Each prefix with the number of its set of next hops.
     prefixes: PrefixMap<u32>,
     sets: NextHopSets,
+    /// Counts changes, so that holders of places of entries know when to look again.
+    changes: u64,
 }
 
 /// Sets of next hops: a million prefixes have few different ones, which stay in the processor's
@@ -96,6 +98,7 @@ impl Fib {
         Fib {
             prefixes: PrefixMap::new(hasher),
             sets: NextHopSets::default(),
+            changes: 0,
         }
     }
 
@@ -138,6 +141,7 @@ impl Fib {
     }
 
     fn set(&mut self, prefix: NameRef<'_>, mut hops: NextHops) -> Result<(), FibError> {
+        self.changes += 1;
         hops.sort_unstable();
         let number = self.prefixes.get_or_insert_with(prefix, || NONE);
         let number = number.ok_or(FibError::TooDeep(prefix.len()))?;
@@ -153,6 +157,7 @@ impl Fib {
             return false;
         };
         self.sets.give_back(number);
+        self.changes += 1;
         true
     }
 
@@ -174,6 +179,7 @@ impl Fib {
         if changed.is_empty() {
             return;
         }
+        self.changes += 1;
         let sets = &mut self.sets;
         self.prefixes.retain(|number| {
             let Some(without) = changed.get(number) else {
@@ -206,6 +212,25 @@ impl Fib {
         sorted
             .map(|(name, number)| (name, self.sets.get(*number).to_vec()))
             .collect()
+    }
+
+    /// The number of changes so far.
+    #[inline]
+    pub(crate) const fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// The place of the longest matching prefix, valid until the next change.
+    pub(crate) fn longest_entry(&self, name: NameRef<'_>) -> Option<u32> {
+        let key = NameKey::of(self.prefixes.hasher(), name);
+        self.prefixes.longest_slot(&key, name.value())
+    }
+
+    /// The next hops of the entry at a place, if its prefix is one of `name`.
+    #[inline]
+    pub(crate) fn entry(&self, place: u32, name: NameRef<'_>) -> Option<&[NextHop]> {
+        let number = self.prefixes.at(place, name.value())?;
+        Some(self.sets.get(*number))
     }
 
     pub(crate) const fn depths(&self) -> Depths {

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `name_key` | the hashes of a name and of its prefixes |
 //! | [`fib`] | the next hops of prefixes |
+//! | `fab` | the FIB entries of flows, for Interests with a path tag |
+//! | `labels` | the names of faces in path tags |
 //! | [`pit`] | pending Interests |
 //! | [`cs`] | Data kept to answer later Interests |
 //! | `dead_nonces` | nonces of Interests that are no longer pending |
@@ -16,8 +18,10 @@
 pub mod cs;
 pub(crate) mod dead_nonces;
 pub(crate) mod expiry;
+pub(crate) mod fab;
 pub mod fib;
 pub(crate) mod index;
+pub(crate) mod labels;
 pub(crate) mod measurements;
 pub(crate) mod name_key;
 pub mod pit;

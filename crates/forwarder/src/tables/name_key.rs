@@ -21,6 +21,11 @@ pub(crate) struct NameHasher {
 }
 
 impl NameHasher {
+    /// A secret for the labels of faces, which packets show.
+    pub(crate) fn label_secret(&self) -> KeyedState {
+        self.state.derive("labels of faces")
+    }
+
     pub(crate) fn new(rng: &mut SeededRng) -> NameHasher {
         let state = KeyedState::new(rng);
         NameHasher {

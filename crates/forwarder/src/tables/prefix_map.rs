@@ -119,6 +119,21 @@ impl<V> PrefixMap<V> {
         None
     }
 
+    /// The slot of the longest matching prefix, for [`PrefixMap::at`].
+    pub(crate) fn longest_slot(&self, key: &NameKey, name: &[u8]) -> Option<u32> {
+        let (depth, _) = self.longest_match(key, name)?;
+        let prefix = name.get(..key.end(depth))?;
+        self.index
+            .find(key.prefix(depth), |slot| self.is(slot, prefix))
+    }
+
+    /// The value in a slot, if its prefix is one of the name (given by its octets).
+    #[inline]
+    pub(crate) fn at(&self, slot: u32, name: &[u8]) -> Option<&V> {
+        let entry = self.entries.get(slot)?;
+        name.starts_with(&entry.prefix).then_some(&entry.value)
+    }
+
     /// Prefetches the cells that [`PrefixMap::longest_match`] will read.
     #[inline]
     pub(crate) fn prefetch_cells(&self, key: &NameKey) {

@@ -1,6 +1,6 @@
 //! The content store: Data kept to answer later Interests.
 
-mod policy;
+pub(super) mod policy;
 mod prefixes;
 #[cfg(test)]
 mod tests;

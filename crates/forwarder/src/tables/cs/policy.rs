@@ -5,7 +5,7 @@ use crate::tables::index::{NONE, Slab};
 
 /// The policy's part of an entry.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Links {
+pub(in crate::tables) struct Links {
     prev: u32,
     next: u32,
     /// In the main queue rather than the small one.
@@ -13,11 +13,11 @@ pub(super) struct Links {
     /// Hits since it last moved, up to 3.
     asked: u8,
     /// The octets that it counts.
-    pub(super) size: u32,
+    pub(in crate::tables) size: u32,
 }
 
 impl Links {
-    pub(super) const fn new(size: u32) -> Links {
+    pub(in crate::tables) const fn new(size: u32) -> Links {
         Links {
             prev: NONE,
             next: NONE,
@@ -29,7 +29,7 @@ impl Links {
 }
 
 /// An entry that a policy can link into its queues.
-pub(super) trait Linked {
+pub(in crate::tables) trait Linked {
     fn links(&self) -> &Links;
     fn links_mut(&mut self) -> &mut Links;
     fn hash(&self) -> u64;
@@ -118,7 +118,7 @@ impl Ghosts {
 
 /// The order of eviction.
 #[derive(Clone, Debug)]
-pub(super) struct Policy {
+pub(in crate::tables) struct Policy {
     kind: CsPolicy,
     /// S3-FIFO: Data requested once. Not used by LRU.
     small: Queue,
@@ -127,7 +127,7 @@ pub(super) struct Policy {
 }
 
 impl Policy {
-    pub(super) fn new(kind: CsPolicy) -> Policy {
+    pub(in crate::tables) fn new(kind: CsPolicy) -> Policy {
         Policy {
             kind,
             small: Queue::new(),
@@ -137,12 +137,12 @@ impl Policy {
     }
 
     /// Octets of all entries.
-    pub(super) const fn bytes(&self) -> usize {
+    pub(in crate::tables) const fn bytes(&self) -> usize {
         self.small.bytes + self.main.bytes
     }
 
     /// A new entry.
-    pub(super) fn insert<T: Linked>(&mut self, entries: &mut Slab<T>, slot: u32) {
+    pub(in crate::tables) fn insert<T: Linked>(&mut self, entries: &mut Slab<T>, slot: u32) {
         let Some(hash) = entries.get(slot).map(Linked::hash) else {
             return;
         };
@@ -165,7 +165,7 @@ impl Policy {
 
     /// Records a hit, or the same Data arriving again.
     #[inline]
-    pub(super) fn touch<T: Linked>(&mut self, entries: &mut Slab<T>, slot: u32) {
+    pub(in crate::tables) fn touch<T: Linked>(&mut self, entries: &mut Slab<T>, slot: u32) {
         match self.kind {
             CsPolicy::S3Fifo => {
                 if let Some(entry) = entries.get_mut(slot) {
@@ -182,7 +182,7 @@ impl Policy {
     }
 
     /// Unlinks an entry from its queue, before it is removed.
-    pub(super) fn remove<T: Linked>(&mut self, entries: &mut Slab<T>, slot: u32) {
+    pub(in crate::tables) fn remove<T: Linked>(&mut self, entries: &mut Slab<T>, slot: u32) {
         let Some(main) = entries.get(slot).map(|entry| entry.links().main) else {
             return;
         };
@@ -194,7 +194,7 @@ impl Policy {
     }
 
     /// The entries that are likely to be evicted next.
-    pub(super) fn next_victims<'a, T: Linked>(
+    pub(in crate::tables) fn next_victims<'a, T: Linked>(
         &self,
         entries: &'a Slab<T>,
     ) -> impl Iterator<Item = &'a T> {
@@ -213,7 +213,7 @@ impl Policy {
 
     /// Selects the entry to evict, and unlinks it; `None` if there is none. The small queue is left
     /// a tenth of the store, as the authors of S3-FIFO found best.
-    pub(super) fn evict<T: Linked>(&mut self, entries: &mut Slab<T>) -> Option<u32> {
+    pub(in crate::tables) fn evict<T: Linked>(&mut self, entries: &mut Slab<T>) -> Option<u32> {
         // Each turn either ends or consumes one of an entry's at most 3 hits.
         loop {
             let from_small = self.small.oldest != NONE
