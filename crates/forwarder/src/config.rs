@@ -36,6 +36,11 @@ pub struct ForwarderConfig {
     /// Acceptable delay in the queue of a face's link (CoDel's target). Its interval is the face's
     /// own: [`crate::FaceSpec::base_congestion_interval`].
     pub congestion_target: Duration,
+    /// Maximum of flows in the forwarding acceleration base, of Interests with a path tag.
+    pub flow_capacity: usize,
+    /// Maximum of Interests per second and face that go past caches to find a path, and as many at
+    /// once; further ones are ordinary Interests. A consumer sends about 10 ([PTP] section 3-A).
+    pub path_probes_per_second: u32,
     /// Maximum of measurements (one per FIB prefix and strategy) of adaptive strategies.
     pub measurements_capacity: usize,
     /// The authorisation and limits of management commands.
@@ -57,6 +62,8 @@ impl Default for ForwarderConfig {
             strategies: Vec::new(),
             queue_capacity: 65_536,
             congestion_target: Duration::from_millis(5),
+            flow_capacity: 65_536,
+            path_probes_per_second: 100,
             measurements_capacity: 16_384,
             management: ManagementConfig::default(),
         }

@@ -19,6 +19,8 @@ pub enum DropReason {
     Loop,
     /// A retransmission too soon after the last forwarded one.
     Suppressed,
+    /// An Interest whose path leads to a face that is down or was removed.
+    PathGone,
     /// An Interest with no next hop, whether or not it was answered by a Nack.
     NoRoute,
     /// A pending name with too many different selectors and forwarding hints.
@@ -37,7 +39,7 @@ pub enum DropReason {
 
 impl DropReason {
     /// All reasons, in order.
-    pub const ALL: [DropReason; 15] = [
+    pub const ALL: [DropReason; 16] = [
         DropReason::Malformed,
         DropReason::UnknownFace,
         DropReason::HeaderField,
@@ -46,6 +48,7 @@ impl DropReason {
         DropReason::Scope,
         DropReason::Loop,
         DropReason::Suppressed,
+        DropReason::PathGone,
         DropReason::NoRoute,
         DropReason::Variants,
         DropReason::PitEvicted,
@@ -66,6 +69,7 @@ impl DropReason {
             DropReason::Scope => "scope",
             DropReason::Loop => "loop",
             DropReason::Suppressed => "suppressed",
+            DropReason::PathGone => "path-gone",
             DropReason::NoRoute => "no-route",
             DropReason::Variants => "variants",
             DropReason::PitEvicted => "pit-evicted",
@@ -102,6 +106,14 @@ pub struct ForwarderCounters {
     pub cs_misses: u64,
     /// Packets that this forwarder itself marked for congestion.
     pub marked: u64,
+    /// Interests forwarded as their path tag says.
+    pub path_followed: u64,
+    /// Interests with a path tag forwarded by name.
+    pub path_by_name: u64,
+    /// Interests that went past caches to find a path.
+    pub path_probes: u64,
+    /// Interests that asked for a path too often.
+    pub path_probes_refused: u64,
     drops: [u64; DropReason::ALL.len()],
 }
 

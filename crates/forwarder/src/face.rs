@@ -6,7 +6,10 @@ use core::time::Duration;
 use whimbrel_core::{LinkState, Time};
 use whimbrel_ndn_mgmt::{LinkType, Persistency, Scope};
 
+use whimbrel_ndn_packet::lp::Label;
+
 use crate::congestion::CongestionMarker;
+use crate::pipeline::Meter;
 use crate::tables::index::{Index, Slab};
 
 /// A face's number. Not reused in one run.
@@ -144,6 +147,10 @@ pub struct Face {
     pub(crate) pit_in_records: u32,
     /// Some Data for it is to be marked: `watch` selects them.
     is_congested: bool,
+    /// Its name in path tags.
+    pub(crate) label: Label,
+    /// Limits its Interests that ask for a path.
+    pub(crate) probes: Meter,
     /// Boxed, because it is rarely used: faces are read for every packet.
     watch: Box<LinkWatch>,
 }
@@ -190,6 +197,11 @@ impl Face {
         self.pit_in_records = self.pit_in_records.saturating_sub(1);
     }
 
+    /// Its name in path tags, which this forwarder alone understands.
+    pub const fn label(&self) -> Label {
+        self.label
+    }
+
     /// True if the other end is on this machine.
     pub fn is_local(&self) -> bool {
         self.spec.scope == Scope::Local
@@ -232,6 +244,8 @@ impl FaceTable {
             counters: FaceCounters::default(),
             pit_in_records: 0,
             is_congested: false,
+            label: Label::ZERO,
+            probes: Meter::default(),
             watch: Box::default(),
         };
         let slot = self.faces.insert(face);

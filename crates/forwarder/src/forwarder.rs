@@ -73,6 +73,7 @@ impl Forwarder {
             ..FaceSpec::local("internal://", "internal://")
         };
         engine.faces.add_reserved(FaceId::INTERNAL, internal);
+        engine.label(FaceId::INTERNAL);
         let mut strategies =
             StrategyChoice::new(engine.hasher, engine.config.measurements_capacity);
         for (prefix, strategy) in &engine.config.strategies {
@@ -95,6 +96,7 @@ impl Forwarder {
     pub fn add_face(&mut self, _now: Time, spec: FaceSpec) -> FaceId {
         let is_page = spec.web_origin.is_some();
         let id = self.engine.faces.add(spec);
+        self.engine.label(id);
         if is_page {
             self.rib.add_page(id);
         }
@@ -108,6 +110,7 @@ impl Forwarder {
         self.engine.fib.remove_face(face);
         self.strategies.forget_face(face);
         if let Some(face) = self.engine.faces.remove(face) {
+            self.engine.labels.retire(face.label);
             self.happened(FaceEvent::Destroyed(Box::new(face)));
         }
     }
@@ -268,6 +271,11 @@ impl Forwarder {
     /// The number of measurements of all strategies.
     pub fn measurements_len(&self) -> usize {
         self.strategies.measurements()
+    }
+
+    /// The number of flows in the forwarding acceleration base, and of its hits.
+    pub fn flows(&self) -> (usize, u64) {
+        (self.engine.fab.len(), self.engine.fab.hits())
     }
 
     /// The number of remembered dead nonces.

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use smallvec::SmallVec;
 use whimbrel_core::Time;
+use whimbrel_ndn_packet::lp::Tag;
 use whimbrel_ndn_packet::{CachePolicy, DataRef, LpHeader, LpPacket, SharedPacket};
 
 use super::{Engine, header, is_localhost, may_return};
@@ -12,6 +13,7 @@ use crate::face::FaceId;
 use crate::forwarder::Forwarder;
 use crate::strategy::{Context, IncomingData};
 use crate::tables::name_key::NameKey;
+use crate::tables::pit::PathRole;
 
 /// A received Data being forwarded.
 struct Arrived<'a> {
@@ -30,6 +32,10 @@ pub(super) struct Answer<'a> {
     pub(super) mark: Option<u64>,
     /// The fields that the strategy has attached.
     pub(super) attached: Option<&'a LpHeader>,
+    /// The path that it has recorded.
+    pub(super) tag: Option<Bytes>,
+    /// It is marked as not from the end of the path.
+    pub(super) intermediate: bool,
 }
 
 /// The faces and tokens already served: a program with two pending Interests for a Data wants it
@@ -160,6 +166,11 @@ impl Engine {
         // that it has not kept.
         let fresh_enough = !entry.must_be_fresh || data.freshness >= self.dead_nonces.lifetime();
         entry.loop_is_answered = arrived.kept && fresh_enough;
+        let asked = entry
+            .out_record(from)
+            .map(|record| (record.asked_for, record.probes));
+        let (asked_for, probes) = asked.unwrap_or_default();
+        let tag = probes.then(|| self.recorded(from, header)).flatten();
         self.end_out_record(now, slot, from);
         let Some(entry) = self.pit.get_mut(slot) else {
             return;
@@ -180,15 +191,37 @@ impl Engine {
                 }
                 served.push(who);
             }
+            let is_own = asked_for == Some(record.face) && !header.intermediate;
             let answer = Answer {
                 packet: arrived.packet.clone(),
                 from,
                 token: record.token.map(Bytes::from),
                 mark: header.congestion_mark,
                 attached,
+                tag: tag.clone().filter(|_| record.path == PathRole::Probing),
+                intermediate: match record.path {
+                    PathRole::None => false,
+                    PathRole::Tagged | PathRole::Probing => !is_own,
+                    PathRole::Refused => true,
+                },
             };
             self.outgoing_data(now, record.face, answer);
         }
+    }
+
+    /// The path of a Data that answers a probing Interest, with the face that it arrived on: "the
+    /// tag is appended with the identifier of the receiving interface when the probing Data packet
+    /// arrives at a router" ([PTP] section 3-A). The last router stands in for a producer that
+    /// knows no tags, which "appends an empty tag". `None` if the Data has not come the whole way,
+    /// or if the tag has no room.
+    fn recorded(&self, from: FaceId, header: &LpPacket<'_>) -> Option<Bytes> {
+        let tag = match header.path_tag {
+            Some(octets) => Tag::new(octets),
+            None if header.intermediate => return None,
+            None => Tag::default(),
+        };
+        tag.hops()?;
+        tag.push(self.faces.get(from)?.label)
     }
 
     /// Ends the out-record of the upstream that answered.
@@ -229,11 +262,13 @@ impl Engine {
             self.counters.marked += u64::from(marks);
             marks.then_some(1)
         });
-        let attached = answer.attached.map(|fields| {
-            Box::new(LpHeader {
-                non_discovery: false,
-                ..fields.clone()
-            })
+        let of_path = answer.intermediate || answer.tag.is_some();
+        let attached = answer.attached.cloned().map(Box::new);
+        let attached = attached.or_else(|| of_path.then(Box::default));
+        let attached = attached.map(|mut fields| {
+            (fields.non_discovery, fields.path_discovery) = (false, false);
+            (fields.path_tag, fields.intermediate) = (answer.tag, answer.intermediate);
+            fields
         });
         let header = header(attached, answer.token, mark, incoming);
         self.queue(to, answer.packet, header);

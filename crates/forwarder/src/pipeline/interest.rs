@@ -8,6 +8,7 @@ use whimbrel_ndn_mgmt::LinkType;
 use whimbrel_ndn_packet::{InterestRef, LpHeader, LpPacket, NackReason, SharedPacket};
 
 use super::data::Answer;
+use super::path::PathWish;
 use super::{Engine, MAX_MANAGEMENT_QUEUE, after, header, is_localhost};
 use crate::counters::DropReason;
 use crate::face::FaceId;
@@ -15,7 +16,7 @@ use crate::forwarder::{Forwarder, ManagementInterest};
 use crate::strategy::Context;
 use crate::tables::cs::CsHit;
 use crate::tables::name_key::NameKey;
-use crate::tables::pit::{Entry, InRecord, Onward, OutRecord, Selectors};
+use crate::tables::pit::{Entry, InRecord, Onward, OutRecord, PathRole, Selectors};
 
 /// An Interest in the pipelines.
 #[derive(Clone, Copy)]
@@ -27,6 +28,7 @@ pub(crate) struct Incoming<'a> {
     pub(crate) lifetime: Duration,
     /// Its link header; its congestion mark is forwarded.
     pub(crate) header: &'a LpPacket<'a>,
+    pub(crate) path: PathWish<'a>,
 }
 
 impl Incoming<'_> {
@@ -85,6 +87,7 @@ impl Forwarder {
             from,
             lifetime: interest.lifetime.min(engine.config.max_interest_lifetime),
             header: lp,
+            path: engine.path_wish(now, from, lp),
         };
         self.pursue(now, lp, &incoming, admitted.one_peer);
     }
@@ -107,8 +110,11 @@ impl Forwarder {
             engine.interest_loop(incoming, one_peer);
             return;
         }
-        // While the entry has downstreams, the store has missed already.
-        if entry.is_none_or(|entry| entry.in_records.is_empty()) {
+        // While the entry has downstreams, the store has missed already. "The probing Interest
+        // packet is always forwarded to a producer, while the cache is ignored" ([PTP] section
+        // 4-A).
+        let probes = incoming.path.role == PathRole::Probing;
+        if !probes && entry.is_none_or(|entry| entry.in_records.is_empty()) {
             if let Some(hit) = engine.cs.find(now, incoming.interest, incoming.key) {
                 engine.content_store_hit(now, lp, incoming, known, hit);
                 return;
@@ -129,14 +135,16 @@ impl Forwarder {
             self.engine.counters.drop(DropReason::Variants);
             return;
         };
-        self.engine
+        let again = self
+            .engine
             .insert_in_record(now, slot, incoming, lp.pit_token);
+        let is_of_path = incoming.path.role != PathRole::None;
         if let Some(face) = lp.next_hop_face_id {
             // "scope control is unnecessary, because privileged app explicitly wants to forward"
             // (NFD): the face only has to exist.
             let mut context = Context::of_interest(&mut self.engine, now, slot, incoming);
             context.send_interest(FaceId(face));
-        } else {
+        } else if !is_of_path || !self.follow_path(now, slot, incoming, again) {
             let strategy = self
                 .strategies
                 .effective(&mut self.engine, slot, Some(incoming.key));
@@ -221,6 +229,8 @@ impl Engine {
             token,
             mark: None,
             attached: None,
+            tag: None,
+            intermediate: incoming.path.role != PathRole::None,
         };
         self.outgoing_data(now, incoming.from, answer);
         // An entry without downstreams that waits for stragglers is finished. Without an entry,
@@ -250,27 +260,30 @@ impl Engine {
         Some(slot)
     }
 
+    /// Returns true if the face already had one.
     fn insert_in_record(
         &mut self,
         now: Time,
         slot: u32,
         incoming: &Incoming<'_>,
         token: Option<&[u8]>,
-    ) {
+    ) -> bool {
         let Some(entry) = self.pit.get_mut(slot) else {
-            return;
+            return false;
         };
         let record = InRecord {
             face: incoming.from,
             nonce: incoming.nonce(),
             expiry: after(now, incoming.lifetime, self.config.max_interest_lifetime),
             token: token.map(Box::from),
+            path: incoming.path.role,
         };
-        match entry
+        let known = entry
             .in_records
             .iter_mut()
-            .find(|known| known.face == incoming.from)
-        {
+            .find(|known| known.face == incoming.from);
+        let again = known.is_some();
+        match known {
             Some(known) => *known = record,
             None => {
                 entry.in_records.push(record);
@@ -286,6 +299,7 @@ impl Engine {
             .map(|record| record.expiry)
             .max()
             .unwrap_or(now);
+        again
     }
 
     /// Sends the Interest of an entry to a face; returns false if it was not sent.
@@ -368,8 +382,12 @@ pub(crate) struct Outbound {
     pub(crate) mark: Option<u64>,
     /// Its incoming face.
     pub(crate) from: Option<FaceId>,
-    /// The fields that the strategy has attached.
+    /// The fields that the strategy has attached, and those of the path.
     pub(crate) attached: Option<Box<LpHeader>>,
+    /// It follows its path tag.
+    pub(crate) follows: bool,
+    /// It asks for a path.
+    pub(crate) probes: bool,
 }
 
 fn insert_out_record(entry: &mut Entry, now: Time, to: FaceId, how: &Outbound) {
@@ -379,6 +397,12 @@ fn insert_out_record(entry: &mut Entry, now: Time, to: FaceId, how: &Outbound) {
         .iter_mut()
         .find(|record| record.face == to)
     {
+        if !record.is_pending(now) {
+            (record.asked_for, record.probes) = (how.from, how.probes);
+        }
+        record.follows = how.follows;
+        // A Data may answer the earlier Interest, which has not collected a path.
+        record.probes &= how.probes;
         (record.nonce, record.sent, record.expiry) = (how.nonce, now, expiry);
         (record.nack, record.given_up) = (None, false);
         return;
@@ -391,5 +415,8 @@ fn insert_out_record(entry: &mut Entry, now: Time, to: FaceId, how: &Outbound) {
         nack: None,
         suppression: Duration::ZERO,
         given_up: false,
+        asked_for: how.from,
+        follows: how.follows,
+        probes: how.probes,
     });
 }

@@ -6,6 +6,7 @@
 //! | `interest` | incoming Interest, Interest loop, content store hit and miss, outgoing Interest |
 //! | `data` | incoming Data, Data unsolicited, outgoing Data |
 //! | `nack` | incoming Nack, outgoing Nack |
+//! | `path` | Interests with a path tag, and those that ask for one |
 //! | `finalize` | the end of a PIT entry, eviction, timers, removal of a face |
 
 mod batch;
@@ -13,8 +14,10 @@ mod data;
 mod finalize;
 mod interest;
 mod nack;
+mod path;
 
 pub(crate) use interest::{Incoming, MAX_DELEGATIONS, Outbound};
+pub(crate) use path::Meter;
 
 use std::collections::VecDeque;
 
@@ -28,6 +31,8 @@ use crate::counters::{DropReason, ForwarderCounters};
 use crate::face::{Face, FaceId, FaceTable};
 use crate::forwarder::{ManagementInterest, OutPacket};
 use crate::tables::dead_nonces::DeadNonces;
+use crate::tables::fab::Fab;
+use crate::tables::labels::Labels;
 use crate::tables::name_key::NameHasher;
 use crate::tables::{Cs, Fib, Pit};
 
@@ -41,6 +46,8 @@ pub(crate) struct Engine {
     pub(crate) rng: SeededRng,
     pub(crate) faces: FaceTable,
     pub(crate) fib: Fib,
+    pub(crate) fab: Fab,
+    pub(crate) labels: Labels,
     pub(crate) cs: Cs,
     pub(crate) pit: Pit,
     pub(crate) dead_nonces: DeadNonces,
@@ -57,6 +64,8 @@ impl Engine {
             rng,
             faces: FaceTable::new(),
             fib: Fib::new(hasher),
+            fab: Fab::new(config.flow_capacity),
+            labels: Labels::new(hasher.label_secret()),
             cs: Cs::new(config.content_store, hasher),
             pit: Pit::new(hasher, config.pit_capacity),
             dead_nonces: DeadNonces::new(config.dead_nonce_lifetime, config.dead_nonce_capacity),
@@ -81,6 +90,7 @@ impl Engine {
 /// The link header of an outgoing Interest or Data; `None` if it needs none. Overwrites the
 /// forwarder's own fields among those that a strategy has attached, and never removes a congestion
 /// mark.
+/// Those of the path are set before.
 #[inline]
 fn header(
     attached: Option<Box<LpHeader>>,

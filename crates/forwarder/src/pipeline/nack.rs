@@ -29,6 +29,14 @@ impl Forwarder {
         {
             entry.expiry = now + self.engine.config.straggler;
         }
+        let entry = self.engine.pit.get(slot);
+        let record = entry.and_then(|entry| entry.out_record(from));
+        if record.is_some_and(|record| record.follows) {
+            // The path is the consumer's choice: it replaces a failed one itself ([PTP] section
+            // 4-C).
+            Context::of_entry(&mut self.engine, now, slot).pass_nacks_on();
+            return self.engine.end_or_arm(now, slot);
+        }
         let strategy = self.strategies.effective(&mut self.engine, slot, None);
         if let Some(strategy) = self.strategies.get_mut(strategy) {
             let mut context = Context::of_entry(&mut self.engine, now, slot);

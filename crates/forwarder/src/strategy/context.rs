@@ -11,7 +11,7 @@ use crate::counters::DropReason;
 use crate::face::{Face, FaceId};
 use crate::pipeline::{Engine, Incoming, MAX_DELEGATIONS, Outbound, is_localhop, is_localhost};
 use crate::tables::NextHop;
-use crate::tables::pit::{Entry, InRecord, OutRecord};
+use crate::tables::pit::{Entry, InRecord, OutRecord, PathRole};
 
 /// A received Data, as a strategy sees it.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +32,8 @@ pub struct Context<'a> {
     incoming: Option<&'a Incoming<'a>>,
     /// Interests sent in this trigger.
     sent: usize,
+    /// They follow the Interest's path tag.
+    follows: bool,
 }
 
 impl<'a> Context<'a> {
@@ -47,6 +49,7 @@ impl<'a> Context<'a> {
             slot,
             incoming: Some(incoming),
             sent: 0,
+            follows: false,
         }
     }
 
@@ -57,6 +60,7 @@ impl<'a> Context<'a> {
             slot,
             incoming: None,
             sent: 0,
+            follows: false,
         }
     }
 
@@ -219,8 +223,22 @@ impl<'a> Context<'a> {
         self.send_last(face, None)
     }
 
+    /// Sends the Interest to the face that its path tag specifies.
+    pub(crate) fn follow(&mut self, face: FaceId) -> bool {
+        self.follows = true;
+        self.send_interest(face)
+    }
+
+    /// An eligible next hop, each with the same probability. Turns would be as even, but those of
+    /// routers in a row can fall into step, so that some paths are never found.
+    pub fn even_hop(&mut self) -> Option<FaceId> {
+        let hops = self.eligible();
+        let chosen = self.rng().below(hops.len() as u64);
+        hops.get(chosen as usize).map(|hop| hop.face)
+    }
+
     /// Sends the Interest to a face with link header fields. The forwarder's own fields (PitToken,
-    /// Nack, IncomingFaceId, NextHopFaceId) and those that Interests cannot have are omitted; of
+    /// Nack, IncomingFaceId, NextHopFaceId, PathTag, PathDiscovery) and those that Interests cannot have are omitted; of
     /// two congestion marks the higher one is used.
     pub fn send_interest_with(&mut self, face: FaceId, fields: LpHeader) -> bool {
         self.send_last(face, Some(Box::new(fields)))
@@ -258,6 +276,10 @@ impl<'a> Context<'a> {
         let remaining = self
             .entry()
             .map_or(Duration::ZERO, |entry| entry.expiry.since(self.now));
+        let path = self
+            .incoming
+            .map(|incoming| incoming.path)
+            .unwrap_or_default();
         let how = Outbound {
             nonce,
             lifetime: self
@@ -269,7 +291,9 @@ impl<'a> Context<'a> {
             from: self
                 .downstream()
                 .or_else(|| self.in_records().first().map(|record| record.face)),
-            attached,
+            attached: path.fields(self.follows, attached),
+            follows: self.follows,
+            probes: path.role == PathRole::Probing,
         };
         let sent = self
             .engine

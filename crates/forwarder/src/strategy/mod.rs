@@ -47,6 +47,16 @@ pub trait Strategy: Send {
     /// Otherwise the entry stays until it expires.
     fn after_receive_interest(&mut self, context: &mut Context<'_>);
 
+    /// An Interest arrived that asks for a path to its name ([PTP]): returns the face to forward it
+    /// to, one of [`Context::eligible`]; `None` if there is none, which is answered with a Nack.
+    ///
+    /// May assume: as for [`Strategy::after_receive_interest`], which is not called for it. Must:
+    /// give every path a chance, "an equal-weight strategy, which distributes packets to different
+    /// interfaces evenly" ([PTP] section 4-A). Must not: send packets.
+    fn choose_probed(&mut self, context: &mut Context<'_>) -> Option<FaceId> {
+        context.even_hop()
+    }
+
     /// A Data arrived that satisfies the entry, which is still unchanged. Afterwards the Data is
     /// sent to all downstreams with the returned link header fields (NFD: afterReceiveData and
     /// beforeSatisfyInterest in one). A Data that satisfies several entries triggers once for each;
@@ -57,8 +67,8 @@ pub trait Strategy: Send {
     /// its scope; the entry ends after this trigger.
     /// May: read the Data and its header, learn from them, and keep the entry for slower upstreams
     /// by [`Context::set_expiry`]; return fields to send with the Data. The forwarder's own fields
-    /// (PitToken, Nack, IncomingFaceId, NextHopFaceId) and those that Data cannot have are omitted;
-    /// of two congestion marks the higher one is used.
+    /// (PitToken, Nack, IncomingFaceId, NextHopFaceId, PathTag, Intermediate) and those that Data
+    /// cannot have are omitted; of two congestion marks the higher one is used.
     /// Must not: send packets, or keep the Data; the strategy does not decide whether a downstream
     /// gets it.
     fn after_receive_data(

@@ -11,6 +11,20 @@ use crate::tables::index::NONE;
 use crate::tables::name_key::NameKey;
 use crate::tables::prefetch;
 
+/// What the latest Interest of a downstream says about paths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PathRole {
+    /// Nothing.
+    #[default]
+    None,
+    /// It has a path tag.
+    Tagged,
+    /// It asks for a path, and may have a tag too.
+    Probing,
+    /// It asks for a path, but its face does so too often.
+    Refused,
+}
+
 /// A downstream that waits for the Data.
 #[derive(Clone, Debug)]
 pub struct InRecord {
@@ -22,6 +36,8 @@ pub struct InRecord {
     pub expiry: Time,
     /// Its PIT token, returned with the Data.
     pub(crate) token: Option<Box<[u8]>>,
+    /// What it says about paths.
+    pub path: PathRole,
 }
 
 /// An upstream that the Interest was sent to.
@@ -42,6 +58,12 @@ pub struct OutRecord {
     pub suppression: Duration,
     /// A strategy has timed it out.
     pub given_up: bool,
+    /// The downstream whose Interest it was, the first one while it is pending.
+    pub(crate) asked_for: Option<FaceId>,
+    /// It follows the Interest's path tag.
+    pub(crate) follows: bool,
+    /// It asks for a path.
+    pub(crate) probes: bool,
 }
 
 impl OutRecord {

@@ -13,7 +13,7 @@ use crate::tables::expiry::Wheel;
 use crate::tables::index::{Index, NONE};
 use crate::tables::name_key::{Depths, MAX_DEPTH, NameHasher, NameKey};
 use entry::Entries;
-pub use entry::{Entry, InRecord, OutRecord};
+pub use entry::{Entry, InRecord, OutRecord, PathRole};
 pub(crate) use entry::{Onward, Selectors};
 
 /// Maximum of pending Interests that have the same name and differ by selectors and forwarding
