@@ -12,5 +12,6 @@ mod interests;
 mod nacks;
 mod node;
 mod own_strategies;
+mod path_tags;
 mod strategies;
 mod topologies;

@@ -89,7 +89,11 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn new(config: ForwarderConfig) -> Node {
-        let forwarder = Forwarder::new(config, WallClock::default(), SeededRng::new(1));
+        Node::seeded(config, 1)
+    }
+
+    pub(crate) fn seeded(config: ForwarderConfig, seed: u64) -> Node {
+        let forwarder = Forwarder::new(config, WallClock::default(), SeededRng::new(seed));
         Node {
             forwarder,
             now: Time::from_secs(1),

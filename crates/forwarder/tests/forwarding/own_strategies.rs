@@ -102,6 +102,9 @@ impl Meddler {
             congestion_mark: Some(1),
             non_discovery: true,
             prefix_announcement: Some(data("/announced")),
+            path_tag: Some(Bytes::from_static(b"\x07")),
+            path_discovery: true,
+            intermediate: true,
         }
     }
 }
