@@ -13,6 +13,7 @@
 //! | [`congestion`] | [`CongestionControl`], the contract of a congestion law; fixed, AIMD and CUBIC windows, and the end of slow start |
 //! | [`rtt`] | `ndnget`'s timeout; summaries of round trips |
 //! | [`fetch`] | [`Fetcher`]: version discovery, segments in order over one path or several, retransmission |
+//! | [`finder`] | [`PathFinder`]: the paths to a name, found by probes |
 //! | [`serve`] | [`Service`], the common part of all producers; [`Producer`] of versioned, segmented content |
 //! | [`register`] | prefix registration with NFD's management protocol |
 //! | [`peek`](mod@peek) | [`Peek`] and [`Poke`]: one Interest, one Data |
@@ -31,6 +32,7 @@ pub mod cbr;
 pub mod congestion;
 pub mod exchange;
 pub mod fetch;
+pub mod finder;
 pub mod ledger;
 pub mod path;
 pub mod peek;
@@ -50,8 +52,9 @@ pub use fetch::{
     Delivery, Discovery, FetchError, FetchEvent, FetchOptions, FetchStats, Fetcher, Verifier,
     Verify,
 };
+pub use finder::{FoundPath, PathFinder, PathFinderEvent, PathFinderOptions, PathFinderStats};
 pub use ledger::Ledger;
-pub use path::{Path, PathId, PathOptions, PathState, PathStats, Paths};
+pub use path::{Path, PathId, PathOptions, PathState, PathStats, PathTag, Paths};
 pub use peek::{Peek, PeekEvent, PeekOptions, Poke, PokeEvent, PokeOptions};
 pub use ping::{Ping, PingEvent, PingOptions, PingServer, PingServerOptions, PingStats};
 pub use register::{RegisterFailure, RegisterOptions, RegistrationEvent};

@@ -8,6 +8,7 @@
 //! the state of all to a coupled law.
 
 mod set;
+mod tag;
 
 use core::time::Duration;
 
@@ -17,6 +18,7 @@ use whimbrel_ndn_packet::LpHeader;
 use crate::application::FaceNumber;
 use crate::congestion::{Congestion, CongestionControl, Delivered, LawPhase, Siblings};
 pub use set::Paths;
+pub use tag::PathTag;
 
 /// Consecutive timeouts after which a path is failing.
 const FAILING: u32 = 2;
