@@ -267,6 +267,7 @@ fn every_command_has_help_with_an_example_and_get_lists_the_exit_codes() {
         "ndn poke",
         "ndn ping",
         "ndn pingserver",
+        "ndn paths",
         "ndn traffic client",
         "ndn traffic server",
         "face create",

@@ -301,3 +301,62 @@ fn every_command_shows_an_example() {
         assert!(code == 0 && out.contains("Example"), "{command}");
     }
 }
+
+/// Four routers: one before two that lead to the one of the producer.
+#[test]
+fn paths_finds_both_ways_round_and_only_one_when_the_other_is_gone() {
+    let last = Router::start();
+    let _serve = last.serve("/film", &support::noise(200_000, 5), &[]);
+    let to = |router: &Router| format!("/film={}", router.tcp());
+    let left = Router::with(&["--ndn-route", &to(&last)]);
+    let right = Router::with(&["--ndn-route", &to(&last)]);
+    let first = Router::with(&["--ndn-route", &to(&left), "--ndn-route", &to(&right)]);
+    let command = [
+        "ndn",
+        "paths",
+        "/film",
+        "--count",
+        "40",
+        "--interval",
+        "10",
+        "--timeout",
+        "20000",
+    ];
+    // Each way is missed once in 2^40 times; until all connections are up, probes are refused.
+    support::await_that("two paths", || {
+        let (code, out, _) = finished(first.command(&command).arg("--json"));
+        let lines: Vec<serde_json::Value> = out
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let Some((summary, paths)) = lines.split_last() else {
+            return false;
+        };
+        if code != 0 || summary["paths"] != 2 || summary["received"] != 40 {
+            return false;
+        }
+        assert!(paths.iter().all(|path| path["hops"] == 3), "{out}");
+        assert_ne!(paths[0]["tag"], paths[1]["tag"]);
+        let probes: u64 = paths
+            .iter()
+            .map(|path| path["probes"].as_u64().unwrap())
+            .sum();
+        let times = paths
+            .iter()
+            .all(|path| path["ms"]["min"].as_f64().unwrap() > 0.0);
+        assert!(probes == 40 && times, "{out}");
+        true
+    });
+    let text = first.prints(&command);
+    assert!(
+        text.starts_with("2 paths to /film\n") && text.contains("40 answered (0 without a path)"),
+        "{text}"
+    );
+    drop(left);
+    support::await_that("one path", || {
+        let (_, out, _) = finished(&mut first.command(&command));
+        out.starts_with("1 path to /film\n")
+    });
+    let (code, _) = first.fails(&["ndn", "paths", "/nowhere", "--count", "2"]);
+    assert_eq!(code, 4, "a Nack");
+}

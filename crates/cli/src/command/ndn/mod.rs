@@ -8,6 +8,7 @@ mod fetch_options;
 mod get;
 mod manage;
 mod output;
+mod paths;
 mod patient;
 mod peek;
 mod ping;
@@ -62,6 +63,12 @@ pub(crate) enum NdnCommand {
          3: a ping was not answered; 4: a ping got a Nack.\n\n{NDN_HELP}"
     ))]
     Ping(ping::Ping),
+    /// Find the paths to a name, and measure their round trips
+    #[command(after_help = format!(
+        "Example:\n  whimbrel ndn paths /example/film\n\nSends probes, which take any path and are answered by \
+         producers, not by caches. Routers record the path: a label for each.\n\n{NDN_HELP}"
+    ))]
+    Paths(paths::Paths),
     /// Answer pings until Ctrl-C
     #[command(after_help = format!("Example:\n  whimbrel ndn pingserver /example\n\n{NDN_HELP}"))]
     Pingserver(pingserver::Pingserver),
@@ -118,6 +125,7 @@ pub(crate) fn run(command: NdnCommand) -> Outcome {
         NdnCommand::Peek(arguments) => peek::run(arguments),
         NdnCommand::Poke(arguments) => poke::run(arguments),
         NdnCommand::Ping(arguments) => ping::run(arguments),
+        NdnCommand::Paths(arguments) => paths::run(arguments),
         NdnCommand::Pingserver(arguments) => pingserver::run(arguments),
         NdnCommand::Traffic(command) => traffic::run(command),
     }
