@@ -1,4 +1,5 @@
 //! The vectors of path tags in `docs/protocols/vectors/ptp.txt`.
+#![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 use std::path::Path;
 
