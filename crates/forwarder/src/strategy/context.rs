@@ -230,9 +230,14 @@ impl<'a> Context<'a> {
     }
 
     /// An eligible next hop, each with the same probability. Turns would be as even, but those of
-    /// routers in a row can fall into step, so that some paths are never found.
+    /// routers in a row can fall into step, so that some paths are never found. Hops that follow
+    /// from a shorter prefix only are used if there are no others: at a producer's router, the
+    /// default route leads away from it.
     pub fn even_hop(&mut self) -> Option<FaceId> {
-        let hops = self.eligible();
+        let mut hops = self.eligible();
+        if hops.iter().any(|hop| !hop.inherited) {
+            hops.retain(|hop| !hop.inherited);
+        }
         let chosen = self.rng().below(hops.len() as u64);
         hops.get(chosen as usize).map(|hop| hop.face)
     }

@@ -1,6 +1,7 @@
 //! Path-specified forwarding ([PTP] sections 3 to 5): what one router does, and routers in a row.
 
 use bytes::Bytes;
+use whimbrel_forwarder::rib::Rank;
 use whimbrel_forwarder::{FaceId, ForwarderConfig};
 use whimbrel_ndn_packet::lp::{Label, Tag};
 use whimbrel_ndn_packet::{LpHeader, NackReason};
@@ -229,6 +230,30 @@ fn probing_packets_are_distributed_to_different_interfaces_evenly() {
     assert!(
         counts.iter().all(|count| (890..1110).contains(count)),
         "{counts:?}"
+    );
+}
+
+#[test]
+fn probes_do_not_leave_the_producer_by_a_default_route() {
+    let mut node = Node::with_faces(3);
+    let rank = |inherited| Rank { cost: 0, inherited };
+    let prefix = crate::node::name("/a");
+    let fib = node.forwarder.fib_mut();
+    fib.add_ranked(prefix.as_ref(), FaceId(257), rank(true))
+        .unwrap();
+    fib.add_ranked(prefix.as_ref(), FaceId(258), rank(false))
+        .unwrap();
+    for nonce in 0..40 {
+        let sent = ask_with(&mut node, 256, &format!("/a/f/{nonce}"), nonce, &probing());
+        assert_eq!(sent[0].face.0, 258);
+    }
+    // Without the producer it is the only way.
+    node.forwarder.remove_face(node.now, FaceId(258));
+    assert_eq!(
+        ask_with(&mut node, 256, "/a/f/50", 50, &probing())[0]
+            .face
+            .0,
+        257
     );
 }
 
