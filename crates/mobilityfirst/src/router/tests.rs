@@ -14,7 +14,9 @@ use whimbrel_sim::link::LinkSpec;
 use whimbrel_sim::{AnyMachine, DuplexLink, testbed};
 
 use super::store::StoreLimits;
-use super::{NextHop, Observer, Passing, ProxyPolicy, Route, Router, RouterConfig, Verdict};
+use super::{
+    NextHop, Observer, Passing, ProxyPolicy, Route, Router, RouterConfig, Verdict, WaitReason,
+};
 use crate::chunk::{Chunk, Message};
 use crate::links::ChunkToSend;
 use crate::wire::{
@@ -460,6 +462,43 @@ fn a_held_flow_that_fills_buffer_and_storage_gives_room_to_a_free_flow() {
         .sum();
     let counted = net.router().effects.counters.drops.get("evicted");
     assert!(dropped > 0 && counted == Some(&dropped), "{dropped}");
+}
+
+#[test]
+fn a_status_says_what_is_stored_for_whom_and_why_it_waits() {
+    let (mut net, [held, _]) = net_with_a_held_flow();
+    let absent = Guid([77; 32]);
+    for index in 0..2 {
+        let mut chunk = data(ServiceId::UNICAST, absent, index, 1000);
+        chunk.header.source = OTHER_SOURCE;
+        net.send(2, chunk);
+    }
+    net.run(Duration::from_secs(1));
+    for index in 0..12 {
+        net.send(1, data(ServiceId::UNICAST, held, index, 100_000));
+    }
+    net.run(Duration::from_secs(1));
+    let status = net.with_router(|it, now| it.status(now));
+    let of = |destination| {
+        let mut all = status.waiting.iter();
+        let found = all.find(|it| it.destination == destination);
+        found.map(|it| (it.chunks, it.bytes, it.reason))
+    };
+    let store = net.router().proxy.store();
+    let bytes_of_absent = store.bytes_for(&absent);
+    assert!(bytes_of_absent > 2 * 1000);
+    let absent = of(absent);
+    assert_eq!(absent, Some((2, bytes_of_absent, WaitReason::NoAddress)));
+    let (chunks, bytes, reason) = of(held).expect("chunks of the held flow");
+    assert_eq!(reason, WaitReason::HeldBack);
+    assert_eq!(bytes + bytes_of_absent, store.bytes());
+    assert_eq!(chunks + 2, store.len());
+    // Most bytes first; the small ones have waited longer.
+    let [first, second] = &status.waiting[..] else {
+        panic!("two destinations");
+    };
+    assert!(first.bytes > second.bytes && first.since_s < second.since_s);
+    assert!((1.5..2.0).contains(&second.since_s), "{}", second.since_s);
 }
 
 /// Stores chunks in transit, and answers requests for one that it has.
