@@ -66,8 +66,18 @@ pub struct FibUpdate {
     pub prefix: Name,
     /// The next hop.
     pub face: FaceId,
-    /// Its cost; `None` removes it.
-    pub cost: Option<u64>,
+    /// Its rank; `None` removes it.
+    pub rank: Option<Rank>,
+}
+
+/// How good a next hop is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rank {
+    /// Lower is preferred.
+    pub cost: u64,
+    /// True if it follows from a route of a shorter prefix only. A default route must not come
+    /// before a program of this machine that serves the name.
+    pub inherited: bool,
 }
 
 /// Why a route is refused.
@@ -109,7 +119,7 @@ impl Default for RibLimits {
 #[derive(Clone, Debug, Default)]
 struct Entry {
     routes: BTreeMap<RouteKey, Route>,
-    hops: BTreeMap<FaceId, u64>,
+    hops: BTreeMap<FaceId, Rank>,
 }
 
 impl Entry {
@@ -126,9 +136,11 @@ impl Entry {
         self.routes.values().any(Route::captures)
     }
 
-    fn hop(&self, face: FaceId, heritage: Option<u64>) -> Option<u64> {
-        self.lowest(face, |_| true)
-            .or(if self.captures() { None } else { heritage })
+    fn hop(&self, face: FaceId, heritage: Option<u64>) -> Option<Rank> {
+        let rank = |inherited| move |cost| Rank { cost, inherited };
+        let own = self.lowest(face, |_| true).map(rank(false));
+        let above = if self.captures() { None } else { heritage };
+        own.or(above.map(rank(true)))
     }
 
     fn heritage(&self, face: FaceId, above: Option<u64>) -> Option<u64> {
@@ -195,7 +207,7 @@ impl Rib {
 
     /// The cost of the next hop at a face, derived from a prefix's own and inherited routes.
     pub fn hop(&self, prefix: &Name, face: FaceId) -> Option<u64> {
-        self.entries.get(prefix)?.hops.get(&face).copied()
+        Some(self.entries.get(prefix)?.hops.get(&face)?.cost)
     }
 
     /// Adds a route, or changes the one with the same prefix, face and origin. A route that is not
@@ -280,7 +292,7 @@ impl Rib {
             let gone = entry.hops.keys().map(|face| FibUpdate {
                 prefix: prefix.clone(),
                 face: *face,
-                cost: None,
+                rank: None,
             });
             self.updates.extend(gone);
         }
@@ -398,16 +410,16 @@ impl Rib {
         let Some(entry) = self.entries.get_mut(prefix) else {
             return;
         };
-        let cost = entry.hop(face, above);
-        let old = match cost {
-            Some(cost) => entry.hops.insert(face, cost),
+        let rank = entry.hop(face, above);
+        let old = match rank {
+            Some(rank) => entry.hops.insert(face, rank),
             None => entry.hops.remove(&face),
         };
-        if old != cost {
+        if old != rank {
             self.updates.push(FibUpdate {
                 prefix: prefix.clone(),
                 face,
-                cost,
+                rank,
             });
         }
     }

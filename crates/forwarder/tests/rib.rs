@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use whimbrel_core::Time;
 use whimbrel_forwarder::FaceId;
-use whimbrel_forwarder::rib::{Rib, RibError, RibLimits, Route, RouteKey};
+use whimbrel_forwarder::rib::{Rank, Rib, RibError, RibLimits, Route, RouteKey};
 use whimbrel_ndn_mgmt::{ROUTE_CAPTURE, ROUTE_CHILD_INHERIT, RouteOrigin};
 use whimbrel_ndn_packet::Name;
 
-type Fib = BTreeMap<Name, BTreeMap<FaceId, u64>>;
+type Fib = BTreeMap<Name, BTreeMap<FaceId, Rank>>;
 
 fn name(text: &str) -> Name {
     text.parse().unwrap()
@@ -35,11 +35,11 @@ fn route(cost: u64, flags: u64) -> Route {
 fn apply(rib: &mut Rib, fib: &mut Fib) {
     for update in rib.take_updates() {
         let hops = fib.entry(update.prefix.clone()).or_default();
-        match update.cost {
-            Some(cost) => {
+        match update.rank {
+            Some(rank) => {
                 assert_ne!(
-                    hops.insert(update.face, cost),
-                    Some(cost),
+                    hops.insert(update.face, rank),
+                    Some(rank),
                     "an update that changes nothing"
                 )
             }
@@ -102,12 +102,12 @@ fn of_several_routes_to_one_face_the_cheapest_counts_and_a_nearer_prefix_comes_f
     rib.register(name("/a/b"), key(300), route(50, ROUTE_CHILD_INHERIT))
         .unwrap();
     apply(&mut rib, &mut fib);
-    assert_eq!(fib[&name("/a")][&FaceId(300)], 10);
-    assert_eq!(fib[&name("/a/b")][&FaceId(300)], 50);
+    assert_eq!(fib[&name("/a")][&FaceId(300)].cost, 10);
+    assert_eq!(fib[&name("/a/b")][&FaceId(300)].cost, 50);
     assert!(rib.unregister(&name("/a"), operator));
     assert!(!rib.unregister(&name("/a"), operator));
     apply(&mut rib, &mut fib);
-    assert_eq!(fib[&name("/a")][&FaceId(300)], 20);
+    assert_eq!(fib[&name("/a")][&FaceId(300)].cost, 20);
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn worked_out_anew(routes: &BTreeMap<(Name, RouteKey), Route>) -> Fib {
     };
     let mut fib = Fib::new();
     for prefix in prefixes {
-        let mut hops: BTreeMap<FaceId, u64> = BTreeMap::new();
+        let mut hops: BTreeMap<FaceId, Rank> = BTreeMap::new();
         for depth in (0..=prefix.len()).rev() {
             let at = prefix.prefix(depth);
             let mut here: BTreeMap<FaceId, u64> = BTreeMap::new();
@@ -184,7 +184,8 @@ fn worked_out_anew(routes: &BTreeMap<(Name, RouteKey), Route>) -> Fib {
                 }
             }
             for (face, cost) in here {
-                hops.entry(face).or_insert(cost);
+                let inherited = depth < prefix.len();
+                hops.entry(face).or_insert(Rank { cost, inherited });
             }
             if captures(&at) {
                 break;

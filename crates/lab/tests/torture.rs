@@ -51,6 +51,15 @@ fn a_request_for_content_of_a_silent_host_does_not_occupy_the_router() {
     assert_eq!((report.requests, report.completed), (3, 3));
 }
 
+/// A host moves while its link loses frames, and its router's clock is set: the router's two
+/// challenges overtook each other, and the host could attach nowhere from then on.
+#[test]
+fn a_host_that_moves_while_its_routers_clock_is_set_attaches_again() {
+    let schedule = Schedule::draw(316_899);
+    let report = schedule.run().expect("the promise is kept");
+    assert!(report.completed > 0);
+}
+
 #[test]
 fn every_transfer_survives_random_faults() {
     let workers = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);

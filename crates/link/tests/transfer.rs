@@ -279,3 +279,14 @@ fn an_idle_hop_sends_little_and_notices_a_dead_neighbour() {
         "{probes} probes in ten minutes: every 80 ms for a minute, later every second"
     );
 }
+
+/// Where every round trip takes as long as the last one, a timeout of just that time comes with
+/// each answer.
+#[test]
+fn round_trips_that_do_not_vary_cause_no_timeouts() {
+    let mut pair = Pair::new(1, path(10));
+    pair.drive(Time::from_secs(600));
+    for end in pair.ends() {
+        assert_eq!(end.hop.stats().timeouts, 0, "{:?}", end.hop.stats());
+    }
+}

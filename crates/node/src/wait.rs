@@ -15,6 +15,8 @@ const ASK_INTERVAL: Duration = Duration::from_secs(1);
 const QUESTION: u32 = u32::MAX;
 /// A wait that is shorter is none: requests take a round trip, and chunks come one by one.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// A chunk that has been arriving for longer may be another transfer's.
+const MAX_ARRIVAL: Duration = Duration::from_secs(30);
 /// A neighbour's GUID is cut to so many digits in a line.
 const SHORT_GUID: usize = 8;
 
@@ -227,11 +229,23 @@ struct LinkReport {
 struct HopReport {
     largest_frame: u64,
     mtu_falls: u64,
+    /// Chunks of which a part has arrived.
+    #[serde(default)]
+    chunks_arriving: u64,
 }
 
 impl Report {
     fn uplinks(&self) -> impl Iterator<Item = &LinkReport> {
         self.links.iter().filter(|link| !link.caller)
+    }
+
+    /// True if a chunk is arriving, which over a thin link takes seconds: a transfer that has been
+    /// without one for `idle` does not wait for anything else.
+    fn is_receiving(&self, idle: Duration) -> bool {
+        let brings = |link: &&LinkReport| {
+            link.up && link.hop.chunks_arriving > 0 && link.silent_s < PATIENCE.as_secs_f64()
+        };
+        idle < MAX_ARRIVAL && self.uplinks().any(|link| brings(&link))
     }
 
     fn mtu_falls(&self) -> u64 {
@@ -327,7 +341,8 @@ pub fn waits_in(report: &str) -> Vec<(Option<Guid>, Wait)> {
     let waiting = report
         .transfers
         .iter()
-        .filter(|transfer| transfer.idle_s >= PATIENCE.as_secs_f64());
+        .filter(|transfer| transfer.idle_s >= PATIENCE.as_secs_f64())
+        .filter(|transfer| !report.is_receiving(Duration::from_secs_f64(transfer.idle_s)));
     waiting
         .map(|transfer| {
             let wait = report.of_transfer(transfer, report.mtu_falls());
@@ -423,7 +438,8 @@ impl Watch {
             .iter()
             .filter(|transfer| is_ours(&transfer.content))
             .min_by(|a, b| a.idle_s.total_cmp(&b.idle_s));
-        let waits = self.since.elapsed() >= PATIENCE;
+        let idle = self.since.elapsed();
+        let waits = idle >= PATIENCE && !report.is_receiving(idle);
         self.wait = match newest {
             Some(transfer) if waits => Some(report.of_transfer(transfer, falls)),
             None if waits => report.of_host().or_else(|| {
@@ -548,6 +564,30 @@ mod tests {
             Some("cannot look up nosuch.invalid: no such name; trying again in 4 s")
         );
         assert_eq!(report(json!([link(true, false)])), None);
+    }
+
+    #[test]
+    fn a_chunk_that_is_arriving_over_a_thin_link_is_no_wait() {
+        let report = |idle_s: f64, silent_s: f64, arriving: u64| {
+            let mut link = link(true, false);
+            link["silent_s"] = json!(silent_s);
+            link["hop"]["chunks_arriving"] = json!(arriving);
+            let mut transfer = transfer("stalled", false);
+            transfer["idle_s"] = json!(idle_s);
+            json!({ "links": [link], "transfers": [transfer] }).to_string()
+        };
+        assert!(waits_in(&report(4.0, 0.2, 1)).is_empty());
+        for (idle_s, silent_s, arriving) in [(4.0, 0.2, 0), (4.0, 3.0, 1), (31.0, 0.2, 1)] {
+            let waits = waits_in(&report(idle_s, silent_s, arriving));
+            assert_eq!(waits.len(), 1, "{idle_s} {silent_s} {arriving}");
+        }
+        let mut watch = Watch::new(Subject::Answer);
+        watch.since -= PATIENCE;
+        for (arriving, waits) in [(1, false), (0, true)] {
+            let report = report(4.0, 0.2, arriving);
+            watch.read(&serde_json::from_str(&report).unwrap(), &|_| true);
+            assert_eq!(watch.wait().is_some(), waits);
+        }
     }
 
     #[test]

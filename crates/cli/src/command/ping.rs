@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use serde::Deserialize;
 use serde_json::json;
 use whimbrel_core::Guid;
 use whimbrel_core::units::Span;
@@ -19,6 +20,24 @@ use crate::exit::Exit;
 
 /// Interval at which the stop flag is checked.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// Pause between two looks at a host that is about to attach.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// The number of those questions.
+const ATTACHED: u32 = 2;
+
+/// What tells that a host is attached, or has nothing to attach to.
+#[derive(Default, Deserialize)]
+struct Attachment {
+    /// What its router last said of it.
+    binding: Option<String>,
+    links: Vec<LinkOfHost>,
+}
+
+#[derive(Deserialize)]
+struct LinkOfHost {
+    caller: bool,
+}
 
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  whimbrel ping -c 3 6b1e...c2\n\nExit code 1: no answer.")]
@@ -80,6 +99,7 @@ impl Session {
         client: &mut LocalClient,
         stop: &AtomicBool,
     ) -> Result<(), crate::exit::Failure> {
+        self.await_attachment(client, stop)?;
         let mut next = Instant::now();
         while !stop.load(Ordering::Relaxed) {
             let now = Instant::now();
@@ -118,6 +138,46 @@ impl Session {
                     self.watch.note(&event, &|_| false);
                 }
                 None => {}
+            }
+            let json: Option<&dyn Fn(&serde_json::Value)> =
+                self.arguments.json.then_some(&|value| json_line(value));
+            self.told_wait.tell(self.watch.wait(), json, false);
+        }
+        Ok(())
+    }
+
+    /// Waits until the host is attached: before that its requests go nowhere, and no answer finds
+    /// it. A host that has just been started, as with `--router`, takes some round trips.
+    fn await_attachment(
+        &mut self,
+        client: &mut LocalClient,
+        stop: &AtomicBool,
+    ) -> Result<(), crate::exit::Failure> {
+        let started = Instant::now();
+        while started.elapsed() < self.arguments.wait.0 && !stop.load(Ordering::Relaxed) {
+            client.send(&LocalRequest::Status { request: ATTACHED })?;
+            let asked = Instant::now();
+            while let Some(left) = LOOK.checked_sub(asked.elapsed()) {
+                match client.receive(left)? {
+                    Some(LocalEvent::Status {
+                        request: ATTACHED,
+                        json,
+                    }) => {
+                        let host: Attachment = serde_json::from_str(&json).unwrap_or_default();
+                        let is_alone = self.arguments.access.router.is_empty()
+                            && !host.links.iter().any(|link| !link.caller);
+                        if host.binding.is_some() || is_alone {
+                            return Ok(());
+                        }
+                        std::thread::sleep(LOOK_AGAIN);
+                        break;
+                    }
+                    Some(event) => _ = self.watch.note(&event, &|_| false),
+                    None => {}
+                }
+            }
+            if let Some(question) = self.watch.question() {
+                client.send(&question)?;
             }
             let json: Option<&dyn Fn(&serde_json::Value)> =
                 self.arguments.json.then_some(&|value| json_line(value));

@@ -231,9 +231,9 @@ impl Forwarder {
     pub(crate) fn follow_rib(&mut self) {
         for update in self.rib.take_updates() {
             let prefix = update.prefix.as_ref();
-            match update.cost {
+            match update.rank {
                 // The RIB refuses prefixes that are too deep for the FIB.
-                Some(cost) => drop(self.engine.fib.add_next_hop(prefix, update.face, cost)),
+                Some(rank) => drop(self.engine.fib.add_ranked(prefix, update.face, rank)),
                 None => drop(self.engine.fib.remove_next_hop(prefix, update.face)),
             }
         }

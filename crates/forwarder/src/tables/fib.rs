@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 use whimbrel_ndn_packet::{Name, NameRef};
 
 use crate::face::FaceId;
+use crate::rib::Rank;
 use crate::tables::index::{NONE, Slab};
 use crate::tables::name_key::{Depths, MAX_DEPTH, NameHasher, NameKey};
 use crate::tables::prefix_map::PrefixMap;
@@ -15,6 +16,8 @@ use crate::tables::prefix_map::PrefixMap;
 pub struct NextHop {
     /// Lower is preferred.
     pub cost: u64,
+    /// True if it follows from a route of a shorter prefix; of equal costs, own ones come first.
+    pub inherited: bool,
     /// The face.
     pub face: FaceId,
 }
@@ -116,9 +119,24 @@ impl Fib {
         face: FaceId,
         cost: u64,
     ) -> Result<(), FibError> {
+        let inherited = false;
+        self.add_ranked(prefix, face, Rank { cost, inherited })
+    }
+
+    /// As [`Fib::add_next_hop`], with what follows from a route of a shorter prefix.
+    pub fn add_ranked(
+        &mut self,
+        prefix: NameRef<'_>,
+        face: FaceId,
+        Rank { cost, inherited }: Rank,
+    ) -> Result<(), FibError> {
         let mut hops = NextHops::from_slice(self.next_hops(prefix).unwrap_or_default());
         hops.retain(|hop| hop.face != face);
-        hops.push(NextHop { cost, face });
+        hops.push(NextHop {
+            cost,
+            inherited,
+            face,
+        });
         self.set(prefix, hops)
     }
 
@@ -315,6 +333,7 @@ mod tests {
                 b,
                 vec![NextHop {
                     face: FaceId(301),
+                    inherited: false,
                     cost: 9
                 }]
             )]

@@ -56,6 +56,24 @@ fn a_program_registers_its_prefix_with_nothing_but_the_name() {
     );
 }
 
+/// A default route is there before any program, and has a lower face number.
+#[test]
+fn a_program_comes_before_a_default_route_of_the_same_cost() {
+    let mut router = Router::new();
+    let upstream = router.neighbour(1);
+    let program = router.program();
+    router.done(program, "rib/register", &at_face("/", upstream));
+    router.done(program, "rib/register", &of_name("/a/b"));
+    let both = [(program.0, 0), (upstream.0, 0)];
+    assert_eq!(router.next_hops("/a/b"), both);
+    assert_eq!(router.next_hops("/"), [(upstream.0, 0)]);
+    // An own route to the upstream is as good as the program's; then the number counts.
+    router.done(program, "rib/register", &at_face("/a/b", upstream));
+    assert_eq!(router.next_hops("/a/b"), [(upstream.0, 0), (program.0, 0)]);
+    router.done(program, "rib/unregister", &at_face("/a/b", upstream));
+    assert_eq!(router.next_hops("/a/b"), both);
+}
+
 #[test]
 fn registrations_as_python_ndn_and_ndnts_send_them_are_carried_out() {
     for (client, interest) in registrations() {

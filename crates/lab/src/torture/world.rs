@@ -367,6 +367,21 @@ impl World {
             if waited >= PATIENCE {
                 let stuck = self.programs.iter().find_map(|it| it.stuck(ended, now));
                 let again = again.map(|it| it.stuck(waited.as_secs()));
+                if std::env::var_os("TORTURE_DEBUG").is_some() {
+                    for node in 0..self.plan.nodes() {
+                        let name = self.plan.name(node);
+                        self.net.with(node, |machine, now| {
+                            let text = match machine.router() {
+                                Some(router) => serde_json::to_string_pretty(&router.status(now)),
+                                None => match machine.host() {
+                                    Some(host) => serde_json::to_string_pretty(&host.status(now)),
+                                    None => Ok(String::new()),
+                                },
+                            };
+                            eprintln!("=== {name}\n{}", text.unwrap_or_default());
+                        });
+                    }
+                }
                 return stuck.or(again).map_or(Ok(()), Err);
             }
             self.run_for(Duration::from_secs(1))?;

@@ -114,18 +114,21 @@ impl Registration {
     }
 
     /// Notes a router's challenge. If its clock has stepped, what was announced there may have
-    /// expired by it, and is announced again.
+    /// expired by it, and is announced again. Returns false for a repetition without news: to
+    /// answer it would repeat what was refused.
     pub(super) fn note_challenge(
         &mut self,
         now: Time,
         port: PortId,
         nonce: [u8; 16],
         unix_ms: u64,
-    ) {
-        self.nonces.insert(port, nonce);
-        if self.clocks.note(now, port, unix_ms) {
+    ) -> bool {
+        let is_new = self.nonces.insert(port, nonce) != Some(nonce);
+        let has_stepped = self.clocks.note(now, port, unix_ms);
+        if has_stepped {
             self.announce_all();
         }
+        is_new || has_stepped
     }
 
     /// Signs by another clock from now on; all records are made anew.

@@ -73,8 +73,9 @@ impl Host {
                 self.effects.drop("challenge-of-a-caller")
             }
             Control::Challenge { nonce, unix_ms } => {
-                self.registration.note_challenge(now, port, nonce, unix_ms);
-                self.renew(now);
+                if self.registration.note_challenge(now, port, nonce, unix_ms) {
+                    self.renew(now);
+                }
                 // A router that keeps names itself knows none after a restart.
                 self.registration.announce_to_new_router(port);
             }

@@ -155,22 +155,24 @@ impl Attachments {
         nonce[..8].copy_from_slice(&rng.next_word().to_be_bytes());
         nonce[8..].copy_from_slice(&rng.next_word().to_be_bytes());
         self.nonces.insert(port, nonce);
-        let unix_ms = self.wall.unix_millis(now);
-        effects.push(Action::Tell(port, Control::Challenge { nonce, unix_ms }));
+        self.repeat_challenge(now, port, effects);
     }
 
-    /// Judges by another clock from now on, and challenges all neighbours anew, which tells them of
+    /// Sends the present challenge with the present time. Challenges are chunks, which may overtake
+    /// each other: who got an older one last could never attach.
+    fn repeat_challenge(&self, now: Time, port: PortId, effects: &mut Effects) {
+        if let Some(nonce) = self.nonces.get(&port).copied() {
+            let unix_ms = self.wall.unix_millis(now);
+            effects.push(Action::Tell(port, Control::Challenge { nonce, unix_ms }));
+        }
+    }
+
+    /// Judges by another clock from now on, and repeats all challenges, which tells neighbours of
     /// it. Attachments stay as long as they would have.
-    pub(super) fn set_wall_clock(
-        &mut self,
-        now: Time,
-        wall: WallClock,
-        rng: &mut SeededRng,
-        effects: &mut Effects,
-    ) {
+    pub(super) fn set_wall_clock(&mut self, now: Time, wall: WallClock, effects: &mut Effects) {
         self.wall = wall;
-        for port in self.nonces.keys().copied().collect::<Vec<_>>() {
-            self.challenge(now, port, rng, effects);
+        for port in self.nonces.keys() {
+            self.repeat_challenge(now, *port, effects);
         }
     }
 
@@ -201,6 +203,9 @@ impl Attachments {
             Ok(()) => ControlCode::Full,
             Err(code) => {
                 effects.drop("refused-attach");
+                if matches!(code, ControlCode::Invalid | ControlCode::Clock) {
+                    self.repeat_challenge(now, port, effects);
+                }
                 code
             }
         };
@@ -340,4 +345,78 @@ pub(super) fn outcome(port: PortId, guid: Guid, version: u64, code: ControlCode)
             code,
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use whimbrel_gnrs::{Address, KeyPair, Statement};
+
+    use super::*;
+
+    const NOW: Time = Time::from_secs(1);
+    const PORT: PortId = PortId(3);
+    const ROUTER: Guid = Guid([1; 32]);
+    const WALL: WallClock = WallClock::new(1_800_000_000_000);
+
+    /// Attaches with an answer to `nonce`, by a clock that is ahead by so many milliseconds.
+    /// Returns what the router says.
+    fn attach(attachments: &mut Attachments, nonce: [u8; 16], ahead: i64) -> Vec<Control> {
+        let keys = KeyPair::from_secret(&[7; 32]);
+        let unix_ms = WALL.shifted(ahead).unix_millis(NOW);
+        let statement = Statement::new(unix_ms, 60_000, vec![Address::new(ROUTER)]);
+        let record = Record::binding(&keys, &statement).unwrap();
+        let signed = attach_statement(&ROUTER, &nonce, statement.version);
+        let signature = keys.sign(ATTACH_CONTEXT, &signed).0;
+        let mut effects = Effects::default();
+        let bytes = Bytes::copy_from_slice(record.as_bytes());
+        attachments.handle_attach(NOW, PORT, bytes, signature, &mut effects);
+        told(&mut effects)
+    }
+
+    fn told(effects: &mut Effects) -> Vec<Control> {
+        let actions = core::iter::from_fn(|| effects.next());
+        let told = actions.filter_map(|action| match action {
+            Action::Tell(PORT, control) => Some(control),
+            _ => None,
+        });
+        told.collect()
+    }
+
+    fn code(control: &Control) -> Option<ControlCode> {
+        match control {
+            Control::Outcome { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+
+    /// A host that got the older of two challenges last answers that one.
+    #[test]
+    fn who_answers_an_old_challenge_or_by_a_wrong_clock_is_told_the_present_one() {
+        let mut attachments = Attachments::new(ROUTER, WALL);
+        let (mut effects, mut rng) = (Effects::default(), SeededRng::new(1));
+        let mut challenge = |attachments: &mut Attachments| {
+            attachments.challenge(NOW, PORT, &mut rng, &mut effects);
+            let [Control::Challenge { nonce, unix_ms }] = told(&mut effects)[..] else {
+                panic!("one challenge");
+            };
+            (nonce, unix_ms)
+        };
+        let (old, _) = challenge(&mut attachments);
+        let (nonce, unix_ms) = challenge(&mut attachments);
+        assert_ne!(old, nonce);
+        let present = Control::Challenge { nonce, unix_ms };
+        for (answered, ahead, expected) in [
+            (old, 0, ControlCode::Invalid),
+            (nonce, 7_200_000, ControlCode::Clock),
+        ] {
+            let said = attach(&mut attachments, answered, ahead);
+            assert!(said.contains(&present), "{said:?}");
+            assert!(said.iter().filter_map(code).eq([expected]), "{said:?}");
+        }
+        let said = attach(&mut attachments, nonce, 0);
+        assert!(said.iter().filter_map(code).eq([ControlCode::Attached]));
+        assert!(!said.contains(&present));
+    }
 }

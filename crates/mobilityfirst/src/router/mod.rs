@@ -157,7 +157,7 @@ impl Router {
         self.config.wall = wall;
         self.names.set_wall_clock(wall);
         self.attachments
-            .set_wall_clock(now, wall, &mut self.rng, &mut self.effects);
+            .set_wall_clock(now, wall, &mut self.effects);
         self.drain(now);
     }
 

@@ -54,7 +54,11 @@ impl Machine for Neighbour {
     type Event = core::convert::Infallible;
 
     fn handle_port(&mut self, _: Time, port: PortId, event: PortEvent) {
-        self.port = matches!(event, PortEvent::Up(_)).then_some(port);
+        match event {
+            PortEvent::Up(_) => self.port = Some(port),
+            PortEvent::Down => self.port = None,
+            _ => {}
+        }
     }
 
     fn handle_refusal(&mut self, _: Time, _: PortToken, _: OpenRefusal) {}

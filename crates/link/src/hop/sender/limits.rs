@@ -26,6 +26,10 @@ const MOST_AHEAD: usize = 64 << 20;
 pub(super) const MAX_LANES_BEGUN: usize = 16;
 /// Round trips of so long are more than any bound of a timeout is meant for.
 const LONG_ROUND_TRIP: Duration = Duration::from_secs(2);
+/// A timeout lies at least this much beyond the smoothed round trip (kGranularity of RFC 9002 §6.1.2):
+/// where round trips do not vary, each answer would come together with its timeout, and each
+/// timeout asks again.
+pub(super) const TIMEOUT_GRANULARITY: Duration = Duration::from_millis(1);
 /// Bounds of the wait before room is asked for again.
 const ASK_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 

@@ -10,7 +10,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
-use whimbrel_core::{Deadline, RttEstimator, Time, TimerQueue};
+use whimbrel_core::{Deadline, RttEstimator, RttOptions, Time, TimerQueue};
 
 use super::config::{HopConfig, MIN_MTU, Pacing};
 use super::ecn::Marks;
@@ -104,11 +104,14 @@ impl Sender {
             first_rate: FirstRate::default(),
             marks: Marks::new(),
             sends_ecn: false,
-            rtt: RttEstimator::new(
-                config.initial_timeout,
-                config.min_timeout,
-                config.max_timeout,
-            ),
+            rtt: RttEstimator::with_options(RttOptions {
+                granularity: limits::TIMEOUT_GRANULARITY,
+                ..RttOptions::rfc6298(
+                    config.initial_timeout,
+                    config.min_timeout,
+                    config.max_timeout,
+                )
+            }),
             pacer: Pacer::new(),
             limits: Limits {
                 frame: config.mtu,
