@@ -91,7 +91,7 @@ struct Link {
     blocked: bool,
     // When the last frame came, and the first one after the last long pause.
     last_frame: Time,
-    // The peer's machine has said since then that nobody receives there.
+    // The peer's machine has said since then that no program receives there.
     refused: bool,
     talking_since: Time,
     // Since when the neighbour is at another port.

@@ -21,7 +21,7 @@ pub(crate) const SPARE_BELOW: usize = 256 << 10;
 const MAX_HOLDS: usize = 4096;
 
 /// The flow of a chunk that waits for its turn; `None` for a message that goes before all others,
-/// because somebody waits for it: control, echoes, requests, notices.
+/// because a node waits for it: control, echoes, requests, notices.
 pub(crate) fn flow_of(chunk: &Chunk) -> Option<Flow> {
     let is_flow = |kind: TransportKind| chunk.message.head.first() == Some(&(kind as u8));
     if chunk.size() > MAX_URGENT {
@@ -408,7 +408,7 @@ impl Outbox {
         held.iter().for_each(|flow| self.classify(flow));
     }
 
-    /// Those who were asked to hold back a flow.
+    /// The ports that were asked to hold back a flow.
     pub(crate) fn told(&self, flow: &Flow) -> impl Iterator<Item = PortId> {
         let told = self.flows.get(flow).into_iter();
         told.flat_map(|it| it.told.iter().copied())
@@ -420,7 +420,7 @@ impl Outbox {
         of_flow.is_some_and(|it| it.told.insert(port))
     }
 
-    /// Those who were asked may go on.
+    /// The ports that were asked may resume.
     pub(crate) fn take_told(&mut self, flow: &Flow) -> BTreeSet<PortId> {
         let of_flow = self.flows.get_mut(flow);
         let told = of_flow.map_or(BTreeSet::new(), |it| core::mem::take(&mut it.told));

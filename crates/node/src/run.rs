@@ -40,7 +40,7 @@ pub enum StartError {
          [[link]] in a configuration file"
     )]
     NothingToDo,
-    /// A host that nobody can reach.
+    /// A host that no other node can reach.
     #[error("a host needs a router: --router HOST:PORT, or [[link]] in a configuration file")]
     NoRouter,
     /// No key.

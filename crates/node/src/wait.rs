@@ -1,4 +1,4 @@
-//! Why somebody waits: one type for all commands, made from what a host reports of itself, and one
+//! Why a program waits: one type for all commands, made from what a host reports of itself, and one
 //! form of it for people.
 
 use core::fmt;
@@ -9,7 +9,7 @@ use whimbrel_core::Guid;
 use whimbrel_core::units::format_duration;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 
-/// Interval of the questions to a host while somebody waits.
+/// Interval of the questions to a host while a program waits.
 const ASK_INTERVAL: Duration = Duration::from_secs(1);
 /// The number of those questions; programs count their own from 0.
 const QUESTION: u32 = u32::MAX;
@@ -20,7 +20,7 @@ const MAX_ARRIVAL: Duration = Duration::from_secs(30);
 /// A neighbour's GUID is cut to so many digits in a line.
 const SHORT_GUID: usize = 8;
 
-/// Why somebody waits.
+/// Why a program waits.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(tag = "why", rename_all = "kebab-case")]
 pub enum Wait {
@@ -50,7 +50,7 @@ pub enum Wait {
     },
     /// The router reaches no name server.
     NameServerSilent,
-    /// A router keeps the request: nobody who has the content can be reached.
+    /// A router keeps the request: no holder of the content can be reached.
     ProviderAway {
         /// The router.
         kept_by: Guid,

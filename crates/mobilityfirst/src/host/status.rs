@@ -50,7 +50,7 @@ pub struct DownloadStatus {
     pub state: TransferState,
     /// Seconds since its last chunk arrived, or since it was requested.
     pub idle_s: f64,
-    /// The router that keeps the request because it reaches nobody who has the content.
+    /// The router that keeps the request because it reaches no holder of the content.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_by: Option<Guid>,
     /// Seconds since that was first said.

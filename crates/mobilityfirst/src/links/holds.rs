@@ -334,8 +334,8 @@ impl Links {
         }
     }
 
-    /// Nobody wants the chunks of this flow any more that `is_meant` picks: what waits for `port`
-    /// of them, or is on its way there, goes no further. Returns how many there were.
+    /// Removes the chunks of this flow that `is_meant` picks and that their receiver no longer wants
+    /// from the queue of `port` and from its hop. Returns how many there were.
     pub(crate) fn purge(
         &mut self,
         now: Time,

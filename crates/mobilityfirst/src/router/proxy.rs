@@ -316,7 +316,7 @@ impl Proxy {
         true
     }
 
-    /// Nobody wants a content of a flow any more: what is stored of it goes.
+    /// No receiver of a flow wants a content any more: its stored chunks are removed.
     pub(super) fn purge(&mut self, flow: &Flow, content: &Guid, effects: &mut Effects) {
         for id in self.store.ids_of(flow) {
             let stored = self.store.get(id).and_then(|(chunk, _)| chunk.data());
