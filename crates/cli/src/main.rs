@@ -19,6 +19,7 @@ mod arguments;
 mod command;
 mod exit;
 mod logging;
+mod progress;
 
 use std::process::ExitCode;
 

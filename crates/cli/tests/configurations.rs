@@ -175,6 +175,39 @@ fn all_errors_are_reported_at_once_in_the_order_of_the_file() {
 }
 
 #[test]
+fn a_value_of_the_wrong_kind_hides_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("router.toml");
+    let text = "[router]\nname_servers = \"10.9.0.1\"\nmetrics = 9363\n[hop]\nbufer_packets = 9\n\
+                [storage]\ntotal = \"lots\"\n[[link]]\nlabel = \"a\"\nremote = 7\nmtu = \"big\"\n";
+    fs::write(&file, text).unwrap();
+    let (code, err) = said(&["config", "check"], &file);
+    let expected = [
+        (2, "router.name_servers", "write [\"10.9.0.1\"]"),
+        (
+            3,
+            "router.metrics",
+            "9363 is no address; write an address and a port",
+        ),
+        (5, "hop.bufer_packets", "did you mean 'buffer_packets'?"),
+        (7, "storage.total", "64 MiB"),
+        (10, "link[0].remote", ""),
+        (11, "link[0].mtu", ""),
+    ];
+    assert_eq!((code, err.lines().count()), (2, expected.len()), "{err}");
+    for (line, (number, key, message)) in err.lines().zip(expected) {
+        let place = format!("router.toml:{number}:");
+        assert!(
+            line.contains(&place) && line.contains(key) && line.contains(message),
+            "{line}"
+        );
+    }
+    fs::write(&file, "[[link]]\nlabel = north\n").unwrap();
+    let (_, err) = said(&["config", "check"], &file);
+    assert!(err.contains("text stands in quotes: \"north\""), "{err}");
+}
+
+#[test]
 fn an_error_in_a_flag_names_the_flag() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("router.toml");

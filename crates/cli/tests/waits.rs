@@ -35,6 +35,23 @@ fn await_reason(running: &Running, why: &str) -> Value {
     line
 }
 
+/// A forwarder that never answers.
+#[test]
+fn an_ndn_fetch_without_an_answer_says_whom_it_asked() {
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let at = format!("udp://{}", silent.local_addr().unwrap());
+    let mut command = whimbrel();
+    command.args(["ndn", "get", "--json", "--transport", &at, "/nowhere", "-o"]);
+    let folder = tempfile::tempdir().unwrap();
+    let running = Running::start(command.arg(folder.path().join("out")));
+    let line = await_reason(&running, "no-answer");
+    let asked = line["wait"]["asked"][0].as_str().unwrap().to_owned();
+    assert!(
+        asked.ends_with(&silent.local_addr().unwrap().to_string()),
+        "{line}"
+    );
+}
+
 struct Site {
     folder: tempfile::TempDir,
     at: String,

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use whimbrel_core::units::Span;
 use whimbrel_lab::LabError;
 use whimbrel_lab::figure::number;
@@ -19,7 +18,7 @@ use whimbrel_lab::torture;
 use super::study::BackendName;
 use super::{Outcome, json_line, out, stop_flag};
 use crate::exit::{Exit, Failure};
-use crate::logging::shows_progress;
+use crate::progress::Progress;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum LabCommand {
@@ -68,7 +67,8 @@ pub(crate) struct Run {
     /// Maximum of parallel runs; by default one on each processor, in namespaces one
     #[arg(long, value_name = "NUMBER")]
     jobs: Option<NonZeroUsize>,
-    /// Folder for the results; by default whimbrel-lab/NAME of the scenario
+    /// Folder for the results; by default whimbrel-lab/NAME/BACKEND of the scenario;
+    /// earlier results there are replaced
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// Print the result as JSON
@@ -120,10 +120,8 @@ fn torture(arguments: &Torture) -> Outcome {
         let in_time = arguments.time.is_none_or(|time| started.elapsed() < time.0);
         stop.load(Ordering::Relaxed) || !in_time
     };
-    let bar = progress_bar("torture", arguments.json);
-    if asked < u64::MAX {
-        bar.set_length(asked);
-    }
+    let mut progress = Progress::new("torture", arguments.json);
+    let all = (asked < u64::MAX).then_some(asked);
     let (mut done, mut report, mut broken) = (0, torture::Report::default(), Vec::new());
     while done < asked && !is_over() {
         let first = arguments.seed.saturating_add(done);
@@ -131,15 +129,14 @@ fn torture(arguments: &Torture) -> Outcome {
         let (did, broke) = torture::run_batch(
             first..first.saturating_add(block),
             arguments.jobs.unwrap_or(processors),
-            &mut |_, _, what| bar.set_message(what.to_owned()),
+            &mut |within, _, what| progress.set(done + within as u64, all, what),
         )
         .map_err(failure)?;
         report.add(&did);
         broken.extend(broke);
         done += block;
-        bar.set_position(done);
     }
-    bar.finish_and_clear();
+    progress.end();
     if arguments.json {
         let broken: Vec<_> = broken
             .iter()
@@ -233,16 +230,14 @@ fn run_scenario(arguments: &Run) -> Outcome {
         jobs: arguments.jobs.map(usize::from),
         program: std::env::current_exe()?,
     };
-    let bar = progress_bar(&scenario.title, arguments.json);
+    let mut progress = Progress::new(&scenario.title, arguments.json);
     let ran = scenario.run(&options, &mut |done, all, what| {
-        bar.set_length(all as u64);
-        bar.set_position(done as u64);
-        bar.set_message(what.to_owned());
+        progress.set(done as u64, Some(all as u64), what);
     });
-    bar.finish_and_clear();
+    progress.end();
     let batch = ran.map_err(failure)?;
     let name = arguments.file.file_stem().unwrap_or_default();
-    let default = || Path::new("whimbrel-lab").join(name);
+    let default = || Path::new("whimbrel-lab").join(name).join(backend.name());
     let folder = arguments.output.clone().unwrap_or_else(default);
     let report = report::write(&scenario, &batch, &folder, &command(arguments)).map_err(failure)?;
     if arguments.json {
@@ -261,21 +256,6 @@ fn consumer(order: &str) -> Outcome {
 }
 
 /// A bar on a terminal, none elsewhere.
-fn progress_bar(title: &str, quiet: bool) -> ProgressBar {
-    let target = if !quiet && shows_progress() {
-        ProgressDrawTarget::stderr_with_hz(4)
-    } else {
-        ProgressDrawTarget::hidden()
-    };
-    let bar = ProgressBar::with_draw_target(None, target);
-    let template = "{prefix} [{bar:30}] {pos} of {len}, {elapsed}, {eta} left: {wide_msg}";
-    bar.set_style(
-        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),
-    );
-    bar.set_prefix(title.to_owned());
-    bar
-}
-
 /// The command that repeats a run.
 fn command(arguments: &Run) -> String {
     let mut command = format!(

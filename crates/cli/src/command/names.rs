@@ -68,7 +68,7 @@ pub(crate) struct NameServer {
 pub(crate) struct Lookup {
     /// The name of a host, a router or a content
     name: Guid,
-    /// The name server; give several in the order of preference
+    /// The name server, by default port 4720 of this machine; give several in the order of preference
     #[arg(
         long,
         env = "WHIMBREL_NAME_SERVER",
@@ -126,13 +126,23 @@ fn server_draft(arguments: NameServer) -> Result<Draft, Failure> {
     Ok(draft)
 }
 
-fn client(arguments: &Lookup) -> Result<NameClient, Failure> {
+/// The name servers to ask: by default that of this machine.
+fn servers(arguments: &Lookup) -> Vec<Remote> {
     let mut servers = arguments.server.clone();
     if servers.is_empty() {
         let local = format!("127.0.0.1:{GNRS_PORT}");
         servers.extend(local.parse::<Remote>().ok());
     }
-    Ok(NameClient::new(&servers)?)
+    servers
+}
+
+fn client(arguments: &Lookup) -> Result<NameClient, Failure> {
+    Ok(NameClient::new(&servers(arguments))?)
+}
+
+fn asked(arguments: &Lookup) -> String {
+    let asked: Vec<String> = servers(arguments).iter().map(Remote::to_string).collect();
+    asked.join(", ")
 }
 
 fn lookup(arguments: &Lookup) -> Outcome {
@@ -157,7 +167,10 @@ fn lookup(arguments: &Lookup) -> Outcome {
         )),
         Resolution::Unreachable | Resolution::Pending => Err(Failure::new(
             Exit::TimedOut,
-            "no name server responds; check --server",
+            format!(
+                "no name server responds; asked: {}; --server names others",
+                asked(arguments)
+            ),
         )),
     }
 }

@@ -50,7 +50,7 @@ pub(super) fn show(status: &Status, path: PathBuf, what: &str, command: &str) ->
         Silence::Cannot(LocalError::Nobody(path)) => Failure::new(
             Exit::NoDaemon,
             format!(
-                "no {what} listens on {}; start one with `whimbrel {command}`",
+                "no {what} listens on {}; start one with `whimbrel {command}`; `whimbrel status` shows what runs",
                 path.display()
             ),
         ),
@@ -155,6 +155,13 @@ pub(crate) fn run(arguments: &StatusOfAll) -> Outcome {
         {
             None
         }
+        Err(failure)
+            if matches!(failure.exit, Exit::NoForwarder | Exit::NoDaemon)
+                && !arguments.ndn.is_asked_for() =>
+        {
+            let text = format!("nothing runs here: no router, host or name server; {failure}");
+            return Err(Failure::new(failure.exit, text));
+        }
         Err(failure) => return Err(failure),
     };
     if arguments.ndn.json() {
@@ -237,6 +244,10 @@ fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Null => "-".to_owned(),
+        Value::Number(number) if number.is_f64() => {
+            let rounded = number.as_f64().unwrap_or_default() * 1e3;
+            (rounded.round() / 1e3).to_string()
+        }
         other => other.to_string(),
     }
 }

@@ -4,7 +4,6 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use whimbrel_lab::LabError;
 use whimbrel_lab::study::{
     Backend, STUDIES, Study, StudyOptions, StudyResult, Verdict, write_pages, write_result,
@@ -12,7 +11,7 @@ use whimbrel_lab::study::{
 
 use super::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure};
-use crate::logging::shows_progress;
+use crate::progress::Progress;
 
 const DEFAULT_FOLDER: &str = "whimbrel-studies";
 
@@ -165,24 +164,11 @@ fn run_study(arguments: Run) -> Outcome {
         jobs: arguments.jobs.map(usize::from),
         program: std::env::current_exe()?,
     };
-    let shown = !arguments.json && shows_progress();
-    let target = if shown {
-        ProgressDrawTarget::stderr_with_hz(4)
-    } else {
-        ProgressDrawTarget::hidden()
-    };
-    let bar = ProgressBar::with_draw_target(None, target);
-    let template = "{prefix} [{bar:30}] {pos} of {len}, {elapsed}, {eta} left: {wide_msg}";
-    bar.set_style(
-        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),
-    );
-    bar.set_prefix(study.name);
+    let mut progress = Progress::new(study.name, arguments.json);
     let ran = study.run(&options, &mut |done, all, what| {
-        bar.set_length(all as u64);
-        bar.set_position(done as u64);
-        bar.set_message(what.to_owned());
+        progress.set(done as u64, Some(all as u64), what);
     });
-    bar.finish_and_clear();
+    progress.end();
     let result = ran.map_err(failure)?;
     let folder = write_result(&result, &arguments.output).map_err(failure)?;
     let pages = write_pages(&arguments.output).map_err(failure)?;

@@ -7,7 +7,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::fault::Place;
-use super::key_path::{key_at, line_of};
+use super::key_path::{entry_at, key_at, line_of};
 
 /// The text of a configuration file.
 #[derive(Clone, Debug)]
@@ -22,6 +22,11 @@ impl Document {
             path: path.to_owned(),
             text: text.to_owned(),
         }
+    }
+
+    /// True if the text is no TOML.
+    pub(super) fn is_unreadable(&self) -> bool {
+        self.table().is_none()
     }
 
     /// Its text is no TOML: there are no keys.
@@ -83,6 +88,19 @@ impl Document {
             line: line_of(&self.text, offset),
             column: before[line_start..].chars().count() + 1,
         }
+    }
+
+    /// The text without the key and value around a byte: spaces stand there. `None` if that is no
+    /// key with a value.
+    pub(super) fn without(&self, offset: usize) -> Option<String> {
+        let entry = entry_at(self.table()?.get_ref(), offset)?;
+        let blank = self.text.get(entry.clone())?.chars();
+        let blank: String = blank
+            .flat_map(|c| core::iter::repeat_n(if c == '\n' { c } else { ' ' }, c.len_utf8()))
+            .collect();
+        let mut text = self.text.clone();
+        text.replace_range(entry, &blank);
+        Some(text)
     }
 
     /// The innermost key whose name or value was written at a byte; empty if there is none.

@@ -108,6 +108,22 @@ pub fn key_at(table: &DeTable<'_>, offset: usize) -> KeyPath {
     best.1
 }
 
+/// The bytes of the key and value around a byte, of those whose value is no table; `None` if there
+/// are none.
+pub fn entry_at(table: &DeTable<'_>, offset: usize) -> Option<Range<usize>> {
+    table.iter().find_map(|(key, value)| match value.get_ref() {
+        DeValue::Table(inner) => entry_at(inner, offset),
+        DeValue::Array(elements) if elements.iter().any(|it| it.get_ref().is_table()) => elements
+            .iter()
+            .filter_map(|element| element.get_ref().as_table())
+            .find_map(|inner| entry_at(inner, offset)),
+        _ => {
+            let entry = key.span().start..value.span().end;
+            entry.contains(&offset).then_some(entry)
+        }
+    })
+}
+
 /// The length of the shortest text around the byte, and the key that it belongs to.
 type Best = (usize, KeyPath);
 

@@ -118,6 +118,43 @@ impl From<Config> for Draft {
     }
 }
 
+/// Maximum of faults found while a file is read.
+const MAX_SCHEMA_FAULTS: usize = 50;
+
+fn without(document: &Document, error: &toml::de::Error) -> Option<String> {
+    document.without(error.span()?.start)
+}
+
+/// What is no TOML, an unknown key, or a value of the wrong kind.
+fn schema_fault(document: &Document, text: &str, error: &toml::de::Error) -> Fault {
+    let span = error.span().unwrap_or_default();
+    let offset = span.start;
+    let written = text.get(span).unwrap_or_default();
+    let message = suggest::in_parse_error(error.message(), &[]);
+    let word = text.get(offset..).unwrap_or_default();
+    let word = word.split(|c: char| c.is_whitespace() || c == ',').next();
+    let word = word.unwrap_or_default();
+    // The libraries' words name neither what was read nor what would do.
+    let message = if message == "invalid socket address syntax"
+        || message.ends_with("expected socket address")
+    {
+        format!(
+            "{written} is no address; write an address and a port, as \"0.0.0.0:4711\" or \"[::]:4711\""
+        )
+    } else if message.ends_with("expected a sequence") {
+        format!("{written} is no list; write [{written}]")
+    } else if document.is_unreadable() && word.starts_with(|c: char| c.is_alphabetic()) {
+        format!("{message}; text stands in quotes: \"{word}\"")
+    } else {
+        message
+    };
+    Fault {
+        place: document.place_at(offset),
+        key: document.key_at(offset),
+        message,
+    }
+}
+
 impl Draft {
     /// Reads a file.
     pub fn read(path: &Path) -> Result<Draft, ConfigError> {
@@ -133,22 +170,18 @@ impl Draft {
     pub fn parse(path: &Path, text: &str) -> Result<Draft, ConfigError> {
         let document = Document::new(path, text);
         let config = toml::from_str(text).map_err(|error| {
-            let span = error.span().unwrap_or_default();
-            let offset = span.start;
-            let mut message = suggest::in_parse_error(error.message(), &[]);
-            // The standard library's words name neither what was read nor what would do.
-            if message == "invalid socket address syntax" {
-                let written = text.get(span).unwrap_or_default();
-                message = format!(
-                    "{written} is no address; write an address and a port, as \"0.0.0.0:4711\" or \"[::]:4711\""
-                );
+            // Each fault hides those behind it: the rest is read without the key that has it.
+            let mut faults = vec![schema_fault(&document, text, &error)];
+            let mut rest = without(&document, &error);
+            while let Some(text) = rest.take().filter(|_| faults.len() < MAX_SCHEMA_FAULTS) {
+                if let Err(error) = toml::from_str::<Config>(&text) {
+                    let document = Document::new(path, &text);
+                    faults.push(schema_fault(&document, &text, &error));
+                    rest = without(&document, &error);
+                }
             }
-            let fault = Fault {
-                place: document.place_at(offset),
-                key: document.key_at(offset),
-                message,
-            };
-            ConfigError::Faults(fault.into())
+            let first = faults[0].clone();
+            ConfigError::Faults(Faults::of(faults).unwrap_or_else(|| first.into()))
         })?;
         Ok(Draft {
             config,

@@ -408,21 +408,16 @@ fn labels(links: &[LinkSection]) -> impl Iterator<Item = &str> {
 
 /// A key file that is there must be one.
 fn check_key(found: &mut Found<'_>, key: &str, path: &Path) {
+    let at = path.display();
     let fault = match std::fs::read_to_string(path) {
         Ok(text) => KeyPair::from_pem(&text)
             .err()
-            .map(|error| error.to_string()),
+            .map(|error| format!("{at} is no key file: {error}; `whimbrel id new` makes one")),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-        Err(error) => Some(error.to_string()),
+        Err(error) => Some(format!("cannot read the key {at}: {error}")),
     };
     if let Some(fault) = fault {
-        found.add(
-            key,
-            format!(
-                "{} is no key file: {fault}; `whimbrel id new` makes one",
-                path.display()
-            ),
-        );
+        found.add(key, fault);
     }
 }
 

@@ -15,16 +15,18 @@ use whimbrel_io::Clock;
 use whimbrel_ndn_packet::Name;
 use whimbrel_node::ndn::client::seeded;
 use whimbrel_node::output::Destination;
+use whimbrel_node::wait::Wait;
 use whimbrel_transport::exchange::ExchangeFailure;
 use whimbrel_transport::fetch::SegmentFailure;
 use whimbrel_transport::{FetchError, FetchEvent, FetchStats, Fetcher};
 
 use super::fetch_options::FetchArguments;
 use super::output::{Output, log_file};
-use super::patient::Patient;
+use super::patient::{Patient, PatientEvent};
 use super::verify::VerifyArguments;
 use super::{Loss, Reach, converse, in_millis, millis, name};
 use crate::command::get::{output_help, style};
+use crate::command::waiting::ToldWait;
 use crate::command::{Outcome, json_line, stop_flag};
 use crate::exit::{Exit, Failure};
 use crate::logging::{is_quiet, shows_progress};
@@ -45,7 +47,8 @@ pub(crate) struct Get {
     verify: VerifyArguments,
     #[command(flatten)]
     fetch: FetchArguments,
-    /// Give up after this long without new data; by default --retries decides
+    /// Give up after this long without new data; without it, --retries decides how often each
+    /// Interest is repeated, and without an answer at all the command waits
     #[arg(long, value_name = "TIME", value_parser = millis)]
     timeout: Option<Duration>,
     /// Write each change of the window to a file: seconds and segments
@@ -93,6 +96,7 @@ fn fetch(
     let mut options = fetching.options(verify)?;
     options.log_window = logs.window.is_some();
     options.log_rtt = logs.rtt.is_some();
+    let forwarder = arguments.reach.uplink()?.to_string();
     let clock = Clock::start();
     let now = clock.now();
     let fetcher = Fetcher::new(arguments.name.clone(), options, seeded()?, now);
@@ -109,8 +113,15 @@ fn fetch(
         if output.has_failed() {
             return ControlFlow::Break(Ok(End::OutputFailed));
         }
-        let Some(event) = event else {
-            return ControlFlow::Break(Ok(End::Silence));
+        let event = match event {
+            PatientEvent::Fetch(event) => event,
+            PatientEvent::Waits(waits) => {
+                let bytes = application.fetcher.stats().bytes;
+                let wait = waits.then(|| wait_for(&forwarder, bytes));
+                report.waits(wait.as_ref());
+                return ControlFlow::Continue(());
+            }
+            PatientEvent::Exhausted => return ControlFlow::Break(Ok(End::Silence)),
         };
         match event {
             FetchEvent::Segment { content, .. } => {
@@ -164,6 +175,17 @@ fn conclude(
             Exit::Interrupted,
             format!("interrupted after {} bytes", stats.bytes),
         )),
+    }
+}
+
+/// The wait of a fetch that has got so many bytes, by a forwarder.
+fn wait_for(forwarder: &str, bytes: u64) -> Wait {
+    match bytes {
+        0 => Wait::NoAnswer {
+            asked: vec![forwarder.to_owned()],
+            for_s: 1,
+        },
+        _ => Wait::Stalled { for_s: 1 },
     }
 }
 
@@ -277,6 +299,7 @@ struct Report {
     to_stdout: bool,
     bar: ProgressBar,
     started: Instant,
+    told_wait: ToldWait,
 }
 
 impl Report {
@@ -294,6 +317,7 @@ impl Report {
             to_stdout,
             bar,
             started: Instant::now(),
+            told_wait: ToldWait::default(),
         }
     }
 
@@ -311,6 +335,15 @@ impl Report {
         }
         tracing::info!(%name, "fetching");
         self.bar.set_message(name.to_string());
+    }
+
+    /// Says why nothing comes, or that something comes again.
+    fn waits(&mut self, wait: Option<&Wait>) {
+        let mut told = std::mem::take(&mut self.told_wait);
+        let line = |value: &Value| self.line(value);
+        let json: Option<&dyn Fn(&Value)> = if self.json { Some(&line) } else { None };
+        self.bar.suspend(|| told.tell(wait, json, false));
+        self.told_wait = told;
     }
 
     fn progress(&self, stats: &FetchStats) {

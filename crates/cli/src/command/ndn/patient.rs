@@ -7,6 +7,19 @@ use whimbrel_ndn_packet::LpPacket;
 use whimbrel_transport::application::Outgoing;
 use whimbrel_transport::{Application, FaceNumber, FetchEvent, Fetcher};
 
+/// A wait that is shorter is none.
+const NOTICED: Duration = Duration::from_secs(1);
+
+/// What a [`Patient`] says.
+pub(super) enum PatientEvent {
+    /// Of the fetcher.
+    Fetch(FetchEvent),
+    /// Nothing has come for [`NOTICED`], or something comes again.
+    Waits(bool),
+    /// Nothing has come for as long as `--timeout` says.
+    Exhausted,
+}
+
 /// A fetcher with the user's `--timeout`.
 pub(super) struct Patient {
     pub(super) fetcher: Fetcher,
@@ -14,6 +27,8 @@ pub(super) struct Patient {
     heard: Time,
     /// The timeout has passed: `Some(true)` once it has been reported.
     exhausted: Option<bool>,
+    /// Whether it waits, and whether that has been reported.
+    waits: (bool, bool),
 }
 
 impl Patient {
@@ -24,6 +39,7 @@ impl Patient {
             patience,
             heard: now,
             exhausted: None,
+            waits: (false, true),
         }
     }
 
@@ -35,8 +51,7 @@ impl Patient {
 }
 
 impl Application for Patient {
-    /// `None`: no new data for as long as the user's patience.
-    type Event = Option<FetchEvent>;
+    type Event = PatientEvent;
 
     fn handle_face(&mut self, now: Time, face: FaceNumber, up: bool) {
         self.fetcher.handle_face(now, face, up);
@@ -45,6 +60,9 @@ impl Application for Patient {
     fn handle_packet(&mut self, now: Time, face: FaceNumber, packet: &LpPacket<'_>) {
         if packet.nack.is_none() {
             self.heard = now;
+            if self.waits.0 {
+                self.waits = (false, false);
+            }
         }
         self.fetcher.handle_packet(now, face, packet);
     }
@@ -52,6 +70,9 @@ impl Application for Patient {
     fn handle_timeout(&mut self, now: Time) {
         if self.until().is_some_and(|until| until <= now) {
             self.exhausted = Some(false);
+        }
+        if !self.waits.0 && now >= self.heard + NOTICED {
+            self.waits = (true, false);
         }
         self.fetcher.handle_timeout(now);
     }
@@ -67,15 +88,21 @@ impl Application for Patient {
     fn poll_event(&mut self) -> Option<Self::Event> {
         if self.exhausted == Some(false) {
             self.exhausted = Some(true);
-            return Some(None);
+            return Some(PatientEvent::Exhausted);
         }
-        self.fetcher.poll_event().map(Some)
+        if !self.waits.1 {
+            self.waits.1 = true;
+            return Some(PatientEvent::Waits(self.waits.0));
+        }
+        self.fetcher.poll_event().map(PatientEvent::Fetch)
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {
         let own = self
             .until()
             .map(|until| Deadline::new(until, "nothing has come for too long"));
+        let noticed = Deadline::new(self.heard + NOTICED, "nothing has come for a while");
+        let own = Deadline::earlier(own, (!self.waits.0).then_some(noticed));
         Deadline::earlier(own, self.fetcher.poll_timeout())
     }
 }
