@@ -430,8 +430,12 @@ struct Ends {
     neighbour: String,
 }
 
+/// A name, what it means, and how to read it.
+type LinkCount = (&'static str, &'static str, fn(&HopStats) -> u64);
+type LinkLevel = (&'static str, &'static str, fn(&LinkStatus) -> f64);
+
 /// Counters of a hop.
-const LINK_COUNTS: [(&str, &str, fn(&HopStats) -> u64); 18] = [
+const LINK_COUNTS: [LinkCount; 18] = [
     ("whimbrel_link_sent_frames", "Frames sent", |h| {
         h.frames_sent
     }),
@@ -517,7 +521,7 @@ const LINK_COUNTS: [(&str, &str, fn(&HopStats) -> u64); 18] = [
 ];
 
 /// States of a link.
-const LINK_LEVELS: [(&str, &str, fn(&LinkStatus) -> f64); 8] = [
+const LINK_LEVELS: [LinkLevel; 8] = [
     (
         "whimbrel_link_up",
         "1 while the neighbour is responsive",

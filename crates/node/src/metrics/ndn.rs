@@ -34,8 +34,12 @@ struct FaceSnapshot {
     link: LinkStats,
 }
 
+/// A name, what it means, and how to read it.
+type LinkCount = (&'static str, &'static str, fn(&LinkStats) -> u64);
+type LinkLevel = (&'static str, &'static str, fn(&LinkStats) -> f64);
+
 /// Counters of a face's link.
-const LINK_COUNTS: [(&str, &str, fn(&LinkStats) -> u64); 14] = [
+const LINK_COUNTS: [LinkCount; 14] = [
     ("ndn_link_sent_bytes", "Bytes of frames sent", |l| {
         l.bytes_sent
     }),
@@ -85,7 +89,7 @@ const LINK_COUNTS: [(&str, &str, fn(&LinkStats) -> u64); 14] = [
 ];
 
 /// States of a face's link.
-const LINK_LEVELS: [(&str, &str, fn(&LinkStats) -> f64); 4] = [
+const LINK_LEVELS: [LinkLevel; 4] = [
     (
         "ndn_link_loss_ratio",
         "Share of frames lost, smoothed",
