@@ -65,7 +65,7 @@ pub enum LocalRequest {
         channel: u32,
         /// The receiver.
         destination: Guid,
-        /// At most [`MAX_MESSAGE`] bytes.
+        /// At most [`MAX_MESSAGE`](crate::wire::MAX_MESSAGE) bytes.
         payload: Bytes,
     },
     /// Deliver the messages of a channel to this program.
