@@ -136,6 +136,23 @@ impl<'a> Node<'a> {
     }
 }
 
+/// Asserts that a link of this router has recovered lost frames.
+fn assert_recovers(node: &Node, name: &str) {
+    let status: Value =
+        serde_json::from_str(&node.prints(&["status", "--faces", "--json"])).unwrap();
+    let links = status["links"]
+        .as_array()
+        .unwrap_or_else(|| panic!("{status}"));
+    let recovered = links
+        .iter()
+        .filter_map(|link| link["link"]["recovered"].as_u64())
+        .max();
+    assert!(
+        recovered > Some(u64::from(EXCHANGES) / 50),
+        "{name}: {links:?}"
+    );
+}
+
 /// Returns the loss rate of exchanges between programs that do not retransmit.
 fn lost_between_namespaces(reliability: &str) -> f64 {
     let link = LinkSpec {
@@ -194,21 +211,8 @@ fn lost_between_namespaces(reliability: &str) -> f64 {
     let last: Value = serde_json::from_str(out.lines().last().expect(&errors)).unwrap();
     if reliability == "auto" {
         // One router recovers Interests, the other Data.
-        for (node, name) in [(&a, "a"), (&b, "b")] {
-            let status: Value =
-                serde_json::from_str(&node.prints(&["status", "--faces", "--json"])).unwrap();
-            let links = status["links"]
-                .as_array()
-                .unwrap_or_else(|| panic!("{status}"));
-            let recovered = links
-                .iter()
-                .filter_map(|link| link["link"]["recovered"].as_u64())
-                .max();
-            assert!(
-                recovered > Some(u64::from(EXCHANGES) / 50),
-                "{name}: {links:?}"
-            );
-        }
+        assert_recovers(&a, "a");
+        assert_recovers(&b, "b");
     }
     let number = |key: &str| {
         last[key]

@@ -152,6 +152,40 @@ fn a_port_that_is_silent_is_named_and_not_called_refused() {
     assert!(lines.contains("\"why\":\"not-connected\""), "{lines}");
 }
 
+/// RFC 6761 §6.4: no name in `invalid.` has an address.
+#[test]
+fn a_router_whose_name_cannot_be_looked_up_is_named_and_looked_up_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let router = "nosuch.invalid:4711";
+    let is_said = |text: &str| {
+        text.contains("cannot look up nosuch.invalid: ") && text.contains("; trying again in ")
+    };
+    let getting = Running::start(&mut get(
+        &name_of(b"anything"),
+        &folder.path().join("none"),
+        &["--router", router, "--json"],
+    ));
+    let line = await_reason(&getting, "no-address");
+    assert!(is_said(line["text"].as_str().unwrap()), "{line}");
+    assert_eq!(line["wait"]["host"], "nosuch.invalid");
+    let socket = folder.path().join("host.sock");
+    let host = Running::start(
+        whimbrel()
+            .args(["host", "run", "--json", "--router", router, "--key"])
+            .arg(folder.path().join("key"))
+            .arg("--socket")
+            .arg(&socket),
+    );
+    host.await_json(|line| line.get("guid").is_some());
+    await_that("the host's status says why it waits", || {
+        let (code, out, err) =
+            finished(whimbrel().args(["host", "status", "--socket"]).arg(&socket));
+        assert_eq!(code, 0, "{err}");
+        out.lines()
+            .any(|line| line.starts_with("waiting: ") && is_said(line))
+    });
+}
+
 #[test]
 fn an_absent_name_says_who_was_asked() {
     let site = Site::start(None);
@@ -191,6 +225,18 @@ fn a_provider_that_is_gone_is_away() {
             .starts_with("provider away for"),
         "{line}"
     );
+    let status = ["router", "status", "--json", "--socket"];
+    let (code, out, err) = finished(
+        whimbrel()
+            .args(status)
+            .arg(site.folder.path().join("socket")),
+    );
+    assert_eq!(code, 0, "{err}");
+    let status: Value = serde_json::from_str(&out).unwrap();
+    let waiting = &status["waiting"][0];
+    assert_eq!(waiting["destination"], name_of(&bytes), "{status}");
+    assert_eq!(waiting["reason"], "provider-away", "{status}");
+    assert_eq!(waiting["chunks"], 1, "{status}");
 }
 
 #[test]

@@ -39,8 +39,8 @@ pub use keyed_map::{KeyedMap, KeyedState, keyed_map};
 pub use link_state::LinkState;
 pub use machine::{Deadline, Machine, Transmit};
 pub use port::{
-    Ecn, Endpoint, Family, Medium, OpenRefusal, Peer, PortEvent, PortInfo, PortOrigin, PortRequest,
-    PortToken,
+    Ecn, Endpoint, Family, LookUpFailure, Medium, OpenRefusal, Peer, PortEvent, PortInfo,
+    PortOrigin, PortRequest, PortToken,
 };
 pub use random::SeededRng;
 pub use time::{Time, WallClock};

@@ -8,7 +8,7 @@ use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use crate::PortId;
+use crate::{PortId, Time};
 
 /// A driver's report about a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +37,20 @@ pub enum PortEvent {
         /// The number of frames.
         frames: u32,
     },
+}
+
+/// A driver's report that it cannot look up the host name of a configured peer, which therefore has
+/// no port yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LookUpFailure {
+    /// The origin of the port that the peer will have.
+    pub origin: PortOrigin,
+    /// The host name.
+    pub host: String,
+    /// The system's error.
+    pub error: String,
+    /// When the name is looked up again.
+    pub again_at: Time,
 }
 
 /// What the headers of a frame's carrier say of congestion (RFC 3168 §5).

@@ -14,7 +14,7 @@ pub struct Drops {
     pub blocked: u64,
     /// Too long for the path by the kernel's answer (EMSGSIZE); the MTU was lowered.
     pub path_too_narrow: u64,
-    /// Nobody listens at the peer (ECONNREFUSED).
+    /// No program listens at the peer (ECONNREFUSED).
     pub refused: u64,
     /// No route, no such host, or the network is down (ENETUNREACH, EHOSTUNREACH, ENETDOWN, ...).
     pub unreachable: u64,

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::rand::{GetRandomFlags, getrandom};
-use whimbrel_core::{Machine, PortId, PortInfo, SeededRng, Time, TimerQueue, WallClock};
+use whimbrel_core::{
+    LookUpFailure, Machine, PortId, PortInfo, SeededRng, Time, TimerQueue, WallClock,
+};
 
 use crate::clock::WallWatch;
 use crate::counters::{LoopCounters, Snapshot, TransportCounters};
@@ -40,6 +42,9 @@ pub(crate) type Outcome<M> = Box<dyn FnOnce(&mut M, Time, Result<PortId, IoError
 /// Tells the machine a new wall clock.
 pub(crate) type OnWallClock<M> = Box<dyn FnMut(&mut M, Time, WallClock)>;
 
+/// Tells the machine that a configured neighbour's host name cannot be looked up.
+pub(crate) type OnLookUpFailure<M> = Box<dyn FnMut(&mut M, Time, LookUpFailure)>;
+
 /// Drives one machine over real sockets, on the thread that calls [`EventLoop::run`].
 pub struct EventLoop<M: Machine> {
     pub(crate) clock: Clock,
@@ -70,6 +75,7 @@ pub struct EventLoop<M: Machine> {
     /// The last deadline that was handed to the machine.
     pub(crate) handed_deadline: Option<Time>,
     pub(crate) wall_watch: Option<(WallWatch, OnWallClock<M>)>,
+    pub(crate) on_look_up_failure: Option<OnLookUpFailure<M>>,
 }
 
 impl<M: Machine> EventLoop<M> {
@@ -109,12 +115,22 @@ impl<M: Machine> EventLoop<M> {
             undrained: true,
             handed_deadline: None,
             wall_watch: None,
+            on_look_up_failure: None,
         })
     }
 
     /// Calls `on_change` within seconds of a step of the system's wall clock.
     pub fn follow_wall_clock(&mut self, on_change: impl FnMut(&mut M, Time, WallClock) + 'static) {
         self.wall_watch = Some((WallWatch::new(&self.clock), Box::new(on_change)));
+    }
+
+    /// Calls `on_failure` whenever the host name of a configured neighbour cannot be looked up. The
+    /// end of that is the neighbour's port, which comes up.
+    pub fn follow_look_ups(
+        &mut self,
+        on_failure: impl FnMut(&mut M, Time, LookUpFailure) + 'static,
+    ) {
+        self.on_look_up_failure = Some(Box::new(on_failure));
     }
 
     /// Returns the clock given at construction.

@@ -6,7 +6,7 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
-use whimbrel_core::{Family, Machine, OpenRefusal, Peer, PortId, Time, TimerQueue};
+use whimbrel_core::{Family, LookUpFailure, Machine, OpenRefusal, Peer, PortId, Time, TimerQueue};
 
 use crate::opening::{Wish, remote_of};
 use crate::transport::Transport;
@@ -197,7 +197,18 @@ impl<M: Machine + 'static> EventLoop<M> {
                     label = %neighbour.label, host = %name.host, %error,
                     again_in_s = pause.as_secs(), "cannot look up a neighbour"
                 );
-                let at = self.clock.now() + pause;
+                let now = self.clock.now();
+                let at = now + pause;
+                if let Some(on_failure) = &mut self.on_look_up_failure {
+                    let failure = LookUpFailure {
+                        origin: neighbour.origin,
+                        host: name.host.clone(),
+                        error: error.to_string(),
+                        again_at: at,
+                    };
+                    on_failure(&mut self.side.machine, now, failure);
+                    self.undrained = true;
+                }
                 let pause = (pause * 2).min(SLOWEST_RETRY);
                 let purpose = Purpose::Neighbour {
                     link,

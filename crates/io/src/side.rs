@@ -211,7 +211,7 @@ impl<M: Machine> MachineSide<M> {
         self.machine.handle_port(now, id, PortEvent::Mtu(mtu));
     }
 
-    /// Reports that nobody receives at the peer's end of a port.
+    /// Reports that no program receives at the peer's end of a port.
     pub(crate) fn refused(&mut self, now: Time, id: PortId) {
         if self.ports.contains_key(&id) {
             self.reports += 1;

@@ -82,173 +82,176 @@ fn a_valid_scenario_has_all_settings_of_its_sweep() {
     assert_eq!(scenario.metrics.len(), 6);
 }
 
+/// What is replaced in the sound scenario, by what, and how the error begins.
+const FAULTS: &[(&str, &str, &str)] = &[
+    (
+        "runs = 2",
+        "ruins = 2",
+        "a.toml:3: ruins: unknown key 'ruins'; did you mean 'runs'?",
+    ),
+    (
+        "[loads]",
+        "[laods]",
+        "a.toml:14: laods: unknown key 'laods'; did you mean 'loads'?",
+    ),
+    ("runs = 2", "runs = 0", "a.toml:3: runs: at least one run"),
+    (
+        "server = \"host\"",
+        "server = \"hots\"",
+        "a.toml:6: nodes.server: unknown value 'hots'; did you mean 'host'?",
+    ),
+    (
+        "storage",
+        "sotrage",
+        "a.toml:7: nodes.router.sotrage: unknown key 'sotrage'; did you mean 'storage'?",
+    ),
+    (
+        "\"10 MB\"",
+        "\"10 PB\"",
+        "a.toml:7: nodes.router.storage: 'PB' is no unit",
+    ),
+    (
+        "\"100 Mbit/s\"",
+        "\"0 Mbit/s\"",
+        "a.toml:10: defaults.link.rate: a rate of 0",
+    ),
+    (
+        "\"20 ms\"",
+        "\"-20 ms\"",
+        "a.toml:12: links.wire.delay: '-20 ms' is no duration: it does not begin with a number",
+    ),
+    (
+        "\"1 %\", backward",
+        "\"101 %\", backward",
+        "a.toml:13: links.wifi.loss: '101 %' is no probability",
+    ),
+    (
+        "[\"0 %\", \"1 %\"]",
+        "[\"0 %\", \"101 %\"]",
+        "a.toml:25: sweep.\"links.wifi.loss\"[1]: '101 %' is no probability",
+    ),
+    (
+        "between = [\"server\", \"router\"]",
+        "between = [\"server\", \"ruoter\"]",
+        "a.toml:12: links.wire.between[1]: there is no node 'ruoter'; did you mean 'router'?",
+    ),
+    (
+        "between = [\"server\", \"router\"]",
+        "between = [\"server\", \"server\"]",
+        "a.toml:12: links.wire.between: link 'wire' leads back",
+    ),
+    (
+        "delay = \"20 ms\"",
+        "dealy = \"20 ms\"",
+        "a.toml:12: links.wire.dealy: unknown key 'dealy'; did you mean 'delay'?",
+    ),
+    ("wifi = {", "wire = {", "a.toml:13: "),
+    (
+        "backward = {",
+        "preset = \"lt\", backward = {",
+        "a.toml:13: links.wifi.preset: there is no preset 'lt'; did you mean 'lte'?",
+    ),
+    (
+        "backward = {",
+        "mtu = 3, backward = {",
+        "a.toml:13: links.wifi.mtu: an MTU of 3",
+    ),
+    (
+        "file = \"5 MB\"",
+        "fiel = \"5 MB\"",
+        "a.toml:15: loads.film.fiel: unknown key 'fiel'; did you mean 'file'?",
+    ),
+    (
+        ", file = \"5 MB\"",
+        "",
+        "a.toml:15: loads.film: a load says what is asked for",
+    ),
+    (
+        "file = \"5 MB\"",
+        "file = \"5 MB\", bulk = true",
+        "a.toml:15: loads.film: a load has only one",
+    ),
+    (
+        "from = \"server\"",
+        "from = \"sever\"",
+        "a.toml:15: loads.film.from: there is no node 'sever'; did you mean 'server'?",
+    ),
+    (
+        "from = \"server\"",
+        "from = \"router\"",
+        "a.toml:15: loads.film: router, client have no role in common",
+    ),
+    (
+        "to = \"client\"",
+        "to = \"server\"",
+        "a.toml:15: loads.film.to: 'server' is to be asked by another",
+    ),
+    (
+        "file = \"5 MB\"",
+        "cbr = { rate = 1, count = 1 }",
+        "a.toml:15: loads.film.cbr: Interests go over ndn",
+    ),
+    (
+        "outage = \"wifi\"",
+        "outage = \"wlan\"",
+        "a.toml:18: events[0].outage: there is no link 'wlan'; there are wire, wifi",
+    ),
+    (
+        "at = \"1 s\"",
+        "at = \"1\"",
+        "a.toml:17: events[0].at: '1' has no unit",
+    ),
+    (
+        "outage = \"wifi\"\n",
+        "outage = \"wifi\"\ncrash = \"router\"\n",
+        "a.toml:16: events[0]: an event has exactly one of",
+    ),
+    (
+        "duration = \"2 s\"",
+        "gap = \"2 s\"",
+        "a.toml:19: events[0].gap: gap goes with move, not with outage",
+    ),
+    (
+        "set = { loss",
+        "set = { lost",
+        "a.toml:23: events[1].set.lost: unknown key 'lost'; did you mean 'loss'?",
+    ),
+    (
+        "[\"0 %\", \"1 %\"]",
+        "[]",
+        "a.toml:25: sweep.\"links.wifi.loss\": a sweep is a list",
+    ),
+    (
+        "\"links.wire.delay\"",
+        "\"links.wire.daley\"",
+        "a.toml:26: sweep.\"links.wire.daley\"[0]: unknown key 'daley'",
+    ),
+    (
+        "film.*",
+        "flim.*",
+        "a.toml:4: metrics[0]: there is no metric 'flim.*'",
+    ),
+    (
+        "\"film.goodput\"",
+        "\"film.godput\"",
+        "a.toml:30: statements[0].metric: there is no metric 'film.godput'; did you mean 'film.goodput'?",
+    ),
+    (
+        "at = { \"links.wifi.loss\" = \"1 %\" }",
+        "at = { \"links.wifi.loss\" = \"2 %\" }",
+        "a.toml:31: statements[0].at.\"links.wifi.loss\": the sweep has no setting",
+    ),
+    (
+        "tolerance = \"5 %\"",
+        "tolerance = \"wide\"",
+        "a.toml:34: statements[0].tolerance: a tolerance is",
+    ),
+    ("[nodes]", "[nodes", "a.toml:5: "),
+];
+
 #[test]
 fn errors_name_line_and_key_and_say_what_would_be_right() {
-    for (old, new, said) in [
-        (
-            "runs = 2",
-            "ruins = 2",
-            "a.toml:3: ruins: unknown key 'ruins'; did you mean 'runs'?",
-        ),
-        (
-            "[loads]",
-            "[laods]",
-            "a.toml:14: laods: unknown key 'laods'; did you mean 'loads'?",
-        ),
-        ("runs = 2", "runs = 0", "a.toml:3: runs: at least one run"),
-        (
-            "server = \"host\"",
-            "server = \"hots\"",
-            "a.toml:6: nodes.server: unknown value 'hots'; did you mean 'host'?",
-        ),
-        (
-            "storage",
-            "sotrage",
-            "a.toml:7: nodes.router.sotrage: unknown key 'sotrage'; did you mean 'storage'?",
-        ),
-        (
-            "\"10 MB\"",
-            "\"10 PB\"",
-            "a.toml:7: nodes.router.storage: 'PB' is no unit",
-        ),
-        (
-            "\"100 Mbit/s\"",
-            "\"0 Mbit/s\"",
-            "a.toml:10: defaults.link.rate: a rate of 0",
-        ),
-        (
-            "\"20 ms\"",
-            "\"-20 ms\"",
-            "a.toml:12: links.wire.delay: '-20 ms' is no duration: it does not begin with a number",
-        ),
-        (
-            "\"1 %\", backward",
-            "\"101 %\", backward",
-            "a.toml:13: links.wifi.loss: '101 %' is no probability",
-        ),
-        (
-            "[\"0 %\", \"1 %\"]",
-            "[\"0 %\", \"101 %\"]",
-            "a.toml:25: sweep.\"links.wifi.loss\"[1]: '101 %' is no probability",
-        ),
-        (
-            "between = [\"server\", \"router\"]",
-            "between = [\"server\", \"ruoter\"]",
-            "a.toml:12: links.wire.between[1]: there is no node 'ruoter'; did you mean 'router'?",
-        ),
-        (
-            "between = [\"server\", \"router\"]",
-            "between = [\"server\", \"server\"]",
-            "a.toml:12: links.wire.between: link 'wire' leads back",
-        ),
-        (
-            "delay = \"20 ms\"",
-            "dealy = \"20 ms\"",
-            "a.toml:12: links.wire.dealy: unknown key 'dealy'; did you mean 'delay'?",
-        ),
-        ("wifi = {", "wire = {", "a.toml:13: "),
-        (
-            "backward = {",
-            "preset = \"lt\", backward = {",
-            "a.toml:13: links.wifi.preset: there is no preset 'lt'; did you mean 'lte'?",
-        ),
-        (
-            "backward = {",
-            "mtu = 3, backward = {",
-            "a.toml:13: links.wifi.mtu: an MTU of 3",
-        ),
-        (
-            "file = \"5 MB\"",
-            "fiel = \"5 MB\"",
-            "a.toml:15: loads.film.fiel: unknown key 'fiel'; did you mean 'file'?",
-        ),
-        (
-            ", file = \"5 MB\"",
-            "",
-            "a.toml:15: loads.film: a load says what is asked for",
-        ),
-        (
-            "file = \"5 MB\"",
-            "file = \"5 MB\", bulk = true",
-            "a.toml:15: loads.film: a load has only one",
-        ),
-        (
-            "from = \"server\"",
-            "from = \"sever\"",
-            "a.toml:15: loads.film.from: there is no node 'sever'; did you mean 'server'?",
-        ),
-        (
-            "from = \"server\"",
-            "from = \"router\"",
-            "a.toml:15: loads.film: router, client have no role in common",
-        ),
-        (
-            "to = \"client\"",
-            "to = \"server\"",
-            "a.toml:15: loads.film.to: 'server' is to be asked by another",
-        ),
-        (
-            "file = \"5 MB\"",
-            "cbr = { rate = 1, count = 1 }",
-            "a.toml:15: loads.film.cbr: Interests go over ndn",
-        ),
-        (
-            "outage = \"wifi\"",
-            "outage = \"wlan\"",
-            "a.toml:18: events[0].outage: there is no link 'wlan'; there are wire, wifi",
-        ),
-        (
-            "at = \"1 s\"",
-            "at = \"1\"",
-            "a.toml:17: events[0].at: '1' has no unit",
-        ),
-        (
-            "outage = \"wifi\"\n",
-            "outage = \"wifi\"\ncrash = \"router\"\n",
-            "a.toml:16: events[0]: an event has exactly one of",
-        ),
-        (
-            "duration = \"2 s\"",
-            "gap = \"2 s\"",
-            "a.toml:19: events[0].gap: gap goes with move, not with outage",
-        ),
-        (
-            "set = { loss",
-            "set = { lost",
-            "a.toml:23: events[1].set.lost: unknown key 'lost'; did you mean 'loss'?",
-        ),
-        (
-            "[\"0 %\", \"1 %\"]",
-            "[]",
-            "a.toml:25: sweep.\"links.wifi.loss\": a sweep is a list",
-        ),
-        (
-            "\"links.wire.delay\"",
-            "\"links.wire.daley\"",
-            "a.toml:26: sweep.\"links.wire.daley\"[0]: unknown key 'daley'",
-        ),
-        (
-            "film.*",
-            "flim.*",
-            "a.toml:4: metrics[0]: there is no metric 'flim.*'",
-        ),
-        (
-            "\"film.goodput\"",
-            "\"film.godput\"",
-            "a.toml:30: statements[0].metric: there is no metric 'film.godput'; did you mean 'film.goodput'?",
-        ),
-        (
-            "at = { \"links.wifi.loss\" = \"1 %\" }",
-            "at = { \"links.wifi.loss\" = \"2 %\" }",
-            "a.toml:31: statements[0].at.\"links.wifi.loss\": the sweep has no setting",
-        ),
-        (
-            "tolerance = \"5 %\"",
-            "tolerance = \"wide\"",
-            "a.toml:34: statements[0].tolerance: a tolerance is",
-        ),
-        ("[nodes]", "[nodes", "a.toml:5: "),
-    ] {
+    for (old, new, said) in FAULTS {
         let faults = fault(old, new);
         assert!(
             faults.starts_with(said),

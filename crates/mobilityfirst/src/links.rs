@@ -6,29 +6,33 @@
 //! is full the hops accept no new chunk and close their windows, which propagates the back-pressure
 //! upstream.
 
+mod event;
 mod holds;
 mod link;
 mod moves;
+mod ports;
+mod report;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use bytes::Bytes;
 use core::ops::Bound;
 use core::time::Duration;
 use whimbrel_core::{
-    Deadline, Guid, LinkState, PortEvent, PortId, PortInfo, PortOrigin, PortRequest, SeededRng,
-    Time, TimerQueue, Transmit,
+    Deadline, Guid, LookUpFailure, PortId, PortInfo, PortOrigin, PortRequest, SeededRng, Time,
+    TimerQueue, Transmit,
 };
-use whimbrel_link::{Hop, HopConfig, HopEvent, HopStats, Pacing};
+use whimbrel_link::{Hop, HopConfig, HopEvent, Pacing};
 
 use crate::charge::Charge;
 use crate::chunk::{Chunk, Flow};
-use crate::handed::{HandedOver, Handovers};
+use crate::handed::Handovers;
 use crate::next_hops::Branch;
 use crate::outbox::{Outbox, SPARE_BELOW, flow_of};
 use crate::room::{Buffer, Room};
 use crate::wire::HoldMode;
+pub use event::LinkEvent;
 pub(crate) use holds::RENEWAL;
+pub use report::{LinkStatus, UnresolvedStatus};
 
 /// Chunks that hold no room in the buffer and count against no other bound (those that a host
 /// itself originates) wait in the same queues; beyond this many on one port, further ones are
@@ -78,61 +82,6 @@ pub struct Carried {
     pub tag: u64,
 }
 
-/// An event of the hops.
-#[derive(Debug)]
-pub enum LinkEvent {
-    /// A neighbour is up, for the first time or after it or this node restarted.
-    Up {
-        /// Its port.
-        port: PortId,
-        /// The GUID that it claims.
-        neighbour: Guid,
-        /// Another neighbour, or another run of its process, than this port had before: what it was
-        /// told is forgotten.
-        new_run: bool,
-    },
-    /// A neighbour has restarted: the chunks that it had accepted and not forwarded are lost.
-    Restarted(PortId, Vec<HandedOver>),
-    /// A whole chunk has arrived.
-    Received {
-        /// The port.
-        port: PortId,
-        /// Its bytes.
-        bytes: Bytes,
-        /// Its room in the buffer, freed when the node drops it.
-        room: Room,
-    },
-    /// The neighbour has the whole chunk.
-    Delivered(Carried, Option<Chunk>),
-    /// The chunk exceeds the neighbour's limit.
-    TooLarge(PortId, ChunkToSend),
-    /// An inbound peer has come back on another port, in the same run of its process: its address has
-    /// changed. Who it is, its greeting alone says; that it has left the former port, the silence
-    /// there.
-    Moved {
-        /// Where it was.
-        from: PortId,
-        /// Where it is.
-        to: PortId,
-    },
-    /// Enough of a flow waits for its next hop, or may come again: the neighbour on this port, from
-    /// which it comes, is to be told.
-    Hold {
-        /// Where it comes from.
-        port: PortId,
-        /// The flow.
-        flow: Flow,
-        /// How it is to be held back; `None`: not any more.
-        mode: Option<HoldMode>,
-    },
-    /// The neighbour has become unresponsive.
-    Unresponsive(PortId),
-    /// The neighbour responds again.
-    Responsive(PortId),
-    /// The port is closed; these chunks were not delivered.
-    Down(PortId, Vec<ChunkToSend>),
-}
-
 struct Link {
     hop: Hop,
     info: PortInfo,
@@ -142,7 +91,7 @@ struct Link {
     blocked: bool,
     // When the last frame came, and the first one after the last long pause.
     last_frame: Time,
-    // The peer's machine has said since then that nobody receives there.
+    // The peer's machine has said since then that no program receives there.
     refused: bool,
     talking_since: Time,
     // Since when the neighbour is at another port.
@@ -153,31 +102,6 @@ struct Link {
     renew_at: Time,
     // When to look up the address of an unresponsive neighbour again.
     look_up_at: Time,
-}
-
-/// One neighbour, for reports.
-#[derive(Clone, Debug, serde::Serialize)]
-pub struct LinkStatus {
-    /// The port's number.
-    pub port: u32,
-    /// The link's name in the configuration.
-    pub label: String,
-    /// The other end's address.
-    pub peer: String,
-    /// The neighbour's GUID, once it is known.
-    pub neighbour: Option<Guid>,
-    /// True for an inbound peer.
-    pub caller: bool,
-    /// True while it is responsive.
-    pub up: bool,
-    /// Seconds since its last frame, or since the link was opened.
-    pub silent_s: f64,
-    /// True if its machine has answered since then that no program receives there.
-    pub refused: bool,
-    /// Chunks queued for the hop.
-    pub chunks_waiting: usize,
-    /// The hop's counters and estimates.
-    pub hop: HopStats,
 }
 
 /// All hops of a node.
@@ -198,6 +122,8 @@ pub struct Links {
     // the others.
     served: PortId,
     own_dropped: u64,
+    // Configured neighbours whose host names are not known yet.
+    unresolved: BTreeMap<PortOrigin, LookUpFailure>,
     // Ports by the names that their neighbours claim.
     by_neighbour: BTreeMap<Guid, BTreeSet<PortId>>,
     by_link: BTreeMap<u32, PortId>,
@@ -231,6 +157,7 @@ impl Links {
             next_tag: 0,
             served: PortId(0),
             own_dropped: 0,
+            unresolved: BTreeMap::new(),
             by_neighbour: BTreeMap::new(),
             by_link: BTreeMap::new(),
             short_of_room: BTreeSet::new(),
@@ -246,100 +173,6 @@ impl Links {
     /// paced so.
     pub fn set_pacing(&mut self, number: u32, pacing: Pacing) {
         self.pacing.insert(number, pacing);
-    }
-
-    /// Handles a change of a neighbour's or inbound peer's port.
-    pub fn handle_port(&mut self, now: Time, port: PortId, event: &PortEvent) {
-        match event {
-            PortEvent::Up(info) => {
-                let own = match info.origin {
-                    PortOrigin::Configured(number) | PortOrigin::Accepted(number) => {
-                        self.pacing.get(&number).copied()
-                    }
-                    PortOrigin::Opened(_) | PortOrigin::Local => None,
-                };
-                let config = HopConfig {
-                    mtu: info.mtu,
-                    pacing: own.unwrap_or(self.template.pacing),
-                    ..self.template.clone()
-                };
-                let rng = SeededRng::new(self.rng.next_word());
-                let link = Link {
-                    hop: Hop::new(config, rng, now),
-                    info: info.clone(),
-                    neighbour: None,
-                    incarnation: 0,
-                    handovers: Handovers::default(),
-                    blocked: false,
-                    last_frame: now,
-                    refused: false,
-                    talking_since: now,
-                    moved_at: None,
-                    outbox: Outbox::new(),
-                    last_progress: now,
-                    renew_at: now,
-                    look_up_at: now + LOOK_UP_AGAIN,
-                };
-                if let PortOrigin::Configured(number) = info.origin {
-                    self.by_link.insert(number, port);
-                }
-                self.links.insert(port, link);
-            }
-            PortEvent::Down => self.close(now, port),
-            PortEvent::Mtu(mtu) => {
-                if let Some(link) = self.links.get_mut(&port) {
-                    link.hop.set_mtu(now, *mtu);
-                }
-            }
-            PortEvent::Refused => {
-                if let Some(link) = self.links.get_mut(&port) {
-                    link.refused = true;
-                }
-            }
-            PortEvent::Ecn { codepoint, frames } => {
-                if let Some(link) = self.links.get_mut(&port) {
-                    link.hop.handle_ecn(now, *codepoint, *frames);
-                }
-                return;
-            }
-            PortEvent::Blocked | PortEvent::Writable => {
-                if let Some(link) = self.links.get_mut(&port) {
-                    link.blocked = matches!(event, PortEvent::Blocked);
-                }
-            }
-        }
-        if self.links.contains_key(&port) {
-            self.touched.insert(port);
-        }
-    }
-
-    fn close(&mut self, now: Time, port: PortId) {
-        let Some(mut link) = self.links.remove(&port) else {
-            return;
-        };
-        if let PortOrigin::Configured(number) = link.info.origin
-            && self.by_link.get(&number) == Some(&port)
-        {
-            self.by_link.remove(&number);
-        }
-        if link.neighbour.is_some() {
-            link.log("neighbour is down: its port is closed");
-        }
-        self.note_neighbour(port, link.neighbour, None);
-        self.forget_holds(port, &mut link);
-        link.hop.close(now, self.buffer.budget());
-        let returned = link.outbox.take_all();
-        self.timers.cancel(&port);
-        self.short_of_room.remove(&port);
-        self.gained.remove(&port);
-        self.touched.remove(&port);
-        self.events.push_back(LinkEvent::Down(port, returned));
-        self.offer_room(now);
-    }
-
-    /// True if `port` has a hop here.
-    pub fn has(&self, port: PortId) -> bool {
-        self.links.contains_key(&port)
     }
 
     /// Handles a frame from a neighbour.
@@ -429,68 +262,6 @@ impl Links {
     /// True while the neighbour on `port` is known and responsive.
     pub fn is_up(&self, port: PortId) -> bool {
         self.links.get(&port).is_some_and(Link::is_up)
-    }
-
-    /// The GUID that the neighbour on `port` claims.
-    pub fn neighbour(&self, port: PortId) -> Option<Guid> {
-        self.links.get(&port)?.neighbour
-    }
-
-    /// The port's properties.
-    pub fn info(&self, port: PortId) -> Option<&PortInfo> {
-        self.links.get(&port).map(|link| &link.info)
-    }
-
-    /// All ports, in the order of their numbers.
-    pub fn ports(&self) -> impl Iterator<Item = PortId> + '_ {
-        self.links.keys().copied()
-    }
-
-    /// The measured state of `port`'s link. A chunk counts as waiting until the neighbour has taken
-    /// it over.
-    pub fn state(&self, port: PortId) -> LinkState {
-        self.links.get(&port).map_or(LinkState::default(), |link| {
-            let stats = link.hop.stats();
-            LinkState {
-                // 0 stands for no estimate yet.
-                delivery_rate: (stats.bandwidth >= 8).then_some(stats.bandwidth / 8),
-                queue_bytes: link.outbox.bytes() as usize,
-                queue_packets: link.outbox.queued() + link.outbox.carried(),
-                rtt: stats.rtt,
-                ..LinkState::default()
-            }
-        })
-    }
-
-    /// The ports whose neighbour claims `guid`, in the order of their numbers.
-    pub fn ports_of(&self, guid: &Guid) -> impl Iterator<Item = PortId> {
-        self.by_neighbour.get(guid).into_iter().flatten().copied()
-    }
-
-    fn note_neighbour(&mut self, port: PortId, was: Option<Guid>, is: Option<Guid>) {
-        if let Some(was) = was
-            && let Some(ports) = self.by_neighbour.get_mut(&was)
-        {
-            ports.remove(&port);
-            if ports.is_empty() {
-                self.by_neighbour.remove(&was);
-            }
-        }
-        if let Some(is) = is {
-            self.by_neighbour.entry(is).or_default().insert(port);
-        }
-    }
-
-    /// The first port whose neighbour is `guid`; a responsive one is preferred.
-    pub fn port_of(&self, guid: &Guid) -> Option<PortId> {
-        self.ports_of(guid)
-            .find(|port| self.is_up(*port))
-            .or_else(|| self.ports_of(guid).next())
-    }
-
-    /// The port of a configured link.
-    pub fn port_of_link(&self, link: u32) -> Option<PortId> {
-        self.by_link.get(&link).copied()
     }
 
     /// The chunks that the hop of `port` carries. They share the hop's memory.
@@ -587,37 +358,6 @@ impl Links {
     /// The next request about ports.
     pub fn poll_port_request(&mut self) -> Option<PortRequest> {
         self.requests.pop_front()
-    }
-
-    /// Packets of the buffer in use, and B.
-    pub fn buffer(&self) -> (usize, usize) {
-        (self.buffer.used(), self.buffer.capacity())
-    }
-
-    /// Memory of chunks that are arriving or hold room in the buffer, wherever in the node they
-    /// are, in bytes.
-    pub fn buffered_bytes(&self) -> u64 {
-        let arriving = self.links.values().map(|link| link.hop.arriving_bytes());
-        arriving.sum::<usize>() as u64 + self.buffer.bytes()
-    }
-
-    /// All neighbours, for reports.
-    pub fn status(&self, now: Time) -> Vec<LinkStatus> {
-        self.links
-            .iter()
-            .map(|(port, link)| LinkStatus {
-                port: port.0,
-                label: link.info.label.clone(),
-                peer: link.info.peer.clone(),
-                neighbour: link.neighbour,
-                caller: link.info.origin.is_caller(),
-                up: link.is_up(),
-                silent_s: now.since(link.last_frame).as_secs_f64(),
-                refused: link.refused,
-                chunks_waiting: link.outbox.queued(),
-                hop: link.hop.stats(),
-            })
-            .collect()
     }
 
     /// The next event, in order. Call it until `None` after every input and before

@@ -21,7 +21,7 @@ pub(crate) const SPARE_BELOW: usize = 256 << 10;
 const MAX_HOLDS: usize = 4096;
 
 /// The flow of a chunk that waits for its turn; `None` for a message that goes before all others,
-/// because somebody waits for it: control, echoes, requests, notices.
+/// because a node waits for it: control, echoes, requests, notices.
 pub(crate) fn flow_of(chunk: &Chunk) -> Option<Flow> {
     let is_flow = |kind: TransportKind| chunk.message.head.first() == Some(&(kind as u8));
     if chunk.size() > MAX_URGENT {
@@ -62,6 +62,7 @@ struct OfFlow {
 #[derive(Clone, Copy, Debug)]
 struct Held {
     mode: HoldMode,
+    since: Time,
     until: Time,
 }
 
@@ -293,12 +294,22 @@ impl Outbox {
 
     /// The neighbour asks to hold back a flow, or not to any more (`None`). Returns false if it
     /// holds too many.
-    pub(crate) fn hold(&mut self, flow: Flow, mode: Option<HoldMode>, until: Time) -> bool {
+    pub(crate) fn hold(
+        &mut self,
+        now: Time,
+        flow: Flow,
+        mode: Option<HoldMode>,
+        until: Time,
+    ) -> bool {
         match mode {
             Some(_) if self.held.len() >= MAX_HOLDS && !self.held.contains_key(&flow) => {
                 return false;
             }
-            Some(mode) => drop(self.held.insert(flow, Held { mode, until })),
+            Some(mode) => {
+                let before = self.held.get(&flow).filter(|held| held.mode == mode);
+                let since = before.map_or(now, |held| held.since);
+                self.held.insert(flow, Held { mode, since, until });
+            }
             None => drop(self.held.remove(&flow)),
         }
         self.classify(&flow);
@@ -362,6 +373,27 @@ impl Outbox {
         self.held.keys()
     }
 
+    /// The flows of which nothing has been sent since `before` because the neighbour holds them
+    /// back, with the bytes that are queued of each.
+    pub(crate) fn stuck(&self, before: Time) -> impl Iterator<Item = (Flow, u64)> {
+        let held = self.held.iter();
+        let held = held.filter(move |(_, it)| it.mode == HoldMode::All && it.since <= before);
+        held.filter_map(|(flow, _)| Some((*flow, bytes_of(&self.flows.get(flow)?.queued))))
+            .filter(|(_, bytes)| *bytes > 0)
+    }
+
+    /// Removes and returns the newest queued chunk of a flow.
+    pub(crate) fn take_newest(&mut self, flow: &Flow) -> Option<ChunkToSend> {
+        let of_flow = self.flows.get_mut(flow)?;
+        let outgoing = of_flow.queued.pop_back()?;
+        let bytes = outgoing.chunk.size() as u64;
+        of_flow.bytes -= bytes;
+        self.bytes -= bytes;
+        self.queued -= 1;
+        self.classify(flow);
+        Some(outgoing)
+    }
+
     /// A hold that was not repeated ends.
     pub(crate) fn end_hold(&mut self, now: Time, flow: &Flow) {
         if self.held.get(flow).is_some_and(|held| held.until <= now) {
@@ -376,7 +408,7 @@ impl Outbox {
         held.iter().for_each(|flow| self.classify(flow));
     }
 
-    /// Those who were asked to hold back a flow.
+    /// The ports that were asked to hold back a flow.
     pub(crate) fn told(&self, flow: &Flow) -> impl Iterator<Item = PortId> {
         let told = self.flows.get(flow).into_iter();
         told.flat_map(|it| it.told.iter().copied())
@@ -388,7 +420,7 @@ impl Outbox {
         of_flow.is_some_and(|it| it.told.insert(port))
     }
 
-    /// Those who were asked may go on.
+    /// The ports that were asked may resume.
     pub(crate) fn take_told(&mut self, flow: &Flow) -> BTreeSet<PortId> {
         let of_flow = self.flows.get_mut(flow);
         let told = of_flow.map_or(BTreeSet::new(), |it| core::mem::take(&mut it.told));
@@ -559,7 +591,7 @@ mod tests {
                     }
                     6 if number > 0 => {
                         let mode = [None, Some(HoldMode::All), Some(HoldMode::Spare)][size % 3];
-                        prop_assert!(outbox.hold(flow(number), mode, Time::ZERO));
+                        prop_assert!(outbox.hold(Time::ZERO, flow(number), mode, Time::ZERO));
                         match mode {
                             Some(mode) => drop(model.held.insert(number, mode)),
                             None => drop(model.held.remove(&number)),

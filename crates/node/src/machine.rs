@@ -4,8 +4,8 @@
 use core::convert::Infallible;
 
 use whimbrel_core::{
-    Deadline, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, Time, Transmit,
-    WallClock,
+    Deadline, LookUpFailure, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, Time,
+    Transmit, WallClock,
 };
 use whimbrel_gnrs::{Server, ServerEvent, Store};
 use whimbrel_mobilityfirst::host::{Host, HostEvent};
@@ -61,6 +61,16 @@ impl<S: Store> Node<S> {
             Node::Router(router) => router.set_wall_clock(now, wall),
             Node::Host(host) => host.set_wall_clock(now, wall),
             Node::NameServer(node) => node.server_mut().set_wall_clock(wall),
+        }
+    }
+
+    /// Notes that a configured neighbour's host name cannot be looked up, for status reports.
+    pub fn note_look_up_failure(&mut self, _: Time, failure: LookUpFailure) {
+        match self {
+            Node::Router(router) => router.note_look_up_failure(failure),
+            Node::Host(host) => host.note_look_up_failure(failure),
+            // It has no configured neighbours.
+            Node::NameServer(_) => {}
         }
     }
 

@@ -40,7 +40,7 @@ pub enum StartError {
          [[link]] in a configuration file"
     )]
     NothingToDo,
-    /// A host that nobody can reach.
+    /// A host that no other node can reach.
     #[error("a host needs a router: --router HOST:PORT, or [[link]] in a configuration file")]
     NoRouter,
     /// No key.
@@ -270,10 +270,11 @@ fn with_programs(
     Ok(Running::new(Some(event_loop), opened))
 }
 
-/// A loop whose node is told when the system's clock is set.
+/// A loop whose node is told when the system's clock is set and when a host name is not found.
 fn node_loop(clock: Clock, node: Node<NameStore>) -> Result<NodeLoop, StartError> {
     let mut event_loop = EventLoop::new(clock, node)?;
     event_loop.follow_wall_clock(Node::set_wall_clock);
+    event_loop.follow_look_ups(Node::note_look_up_failure);
     Ok(event_loop)
 }
 

@@ -26,7 +26,7 @@ pub enum ServeEvent {
         /// What the name service, or the way to it, said.
         code: ControlCode,
     },
-    /// A chunk was read for somebody.
+    /// A chunk was read for a receiver.
     Sent {
         /// The content.
         content: Guid,

@@ -1,4 +1,4 @@
-//! Why somebody waits: one type for all commands, made from what a host reports of itself, and one
+//! Why a program waits: one type for all commands, made from what a host reports of itself, and one
 //! form of it for people.
 
 use core::fmt;
@@ -9,7 +9,7 @@ use whimbrel_core::Guid;
 use whimbrel_core::units::format_duration;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 
-/// Interval of the questions to a host while somebody waits.
+/// Interval of the questions to a host while a program waits.
 const ASK_INTERVAL: Duration = Duration::from_secs(1);
 /// The number of those questions; programs count their own from 0.
 const QUESTION: u32 = u32::MAX;
@@ -20,7 +20,7 @@ const MAX_ARRIVAL: Duration = Duration::from_secs(30);
 /// A neighbour's GUID is cut to so many digits in a line.
 const SHORT_GUID: usize = 8;
 
-/// Why somebody waits.
+/// Why a program waits.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(tag = "why", rename_all = "kebab-case")]
 pub enum Wait {
@@ -33,6 +33,15 @@ pub enum Wait {
         /// Seconds since one of them was last heard, or since the start.
         for_s: u64,
     },
+    /// No router has an address yet: their host names cannot be looked up.
+    NoAddress {
+        /// A host name.
+        host: String,
+        /// Why it cannot be looked up.
+        error: String,
+        /// Seconds until it is looked up again.
+        again_in_s: u64,
+    },
     /// A router, or the name service behind it, does not accept records by this host's clock.
     ClockRefused {
         /// Milliseconds by which the router's clock is ahead; negative if it is behind.
@@ -41,7 +50,7 @@ pub enum Wait {
     },
     /// The router reaches no name server.
     NameServerSilent,
-    /// A router keeps the request: nobody who has the content can be reached.
+    /// A router keeps the request: no holder of the content can be reached.
     ProviderAway {
         /// The router.
         kept_by: Guid,
@@ -83,7 +92,8 @@ impl Wait {
     pub fn is_same_reason(&self, other: &Wait) -> bool {
         match (self, other) {
             (Wait::NotConnected { to: one, .. }, Wait::NotConnected { to: two, .. }) => one == two,
-            (Wait::Mtu { peer: one, .. }, Wait::Mtu { peer: two, .. }) => one == two,
+            (Wait::Mtu { peer: one, .. }, Wait::Mtu { peer: two, .. })
+            | (Wait::NoAddress { host: one, .. }, Wait::NoAddress { host: two, .. }) => one == two,
             (one, two) => core::mem::discriminant(one) == core::mem::discriminant(two),
         }
     }
@@ -117,6 +127,15 @@ impl fmt::Display for Wait {
                     to.join("; ")
                 )
             }
+            Wait::NoAddress {
+                host,
+                error,
+                again_in_s,
+            } => write!(
+                f,
+                "cannot look up {host}: {error}; trying again in {}",
+                seconds(again_in_s)
+            ),
             Wait::ClockRefused {
                 router_ahead_ms: Some(ahead),
             } => {
@@ -171,6 +190,15 @@ struct Report {
     #[serde(default)]
     transfers: Vec<TransferReport>,
     links: Vec<LinkReport>,
+    #[serde(default)]
+    unresolved: Vec<Unresolved>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Unresolved {
+    host: String,
+    error: String,
+    again_in_s: f64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -224,8 +252,22 @@ impl Report {
         self.uplinks().map(|link| link.hop.mtu_falls).sum()
     }
 
+    /// True if a router or another host is configured.
+    fn has_neighbours(&self) -> bool {
+        self.uplinks().next().is_some() || !self.unresolved.is_empty()
+    }
+
     /// Why a host with these links gets nothing done, whatever it is.
     fn of_host(&self) -> Option<Wait> {
+        if self.uplinks().next().is_none()
+            && let Some(unresolved) = self.unresolved.first()
+        {
+            return Some(Wait::NoAddress {
+                host: unresolved.host.clone(),
+                error: unresolved.error.clone(),
+                again_in_s: unresolved.again_in_s.ceil() as u64,
+            });
+        }
         if !self.uplinks().any(|link| link.up) {
             let silent = self.uplinks().map(|link| link.silent_s);
             let to = self.uplinks().map(|link| Tried {
@@ -248,7 +290,7 @@ impl Report {
 
     /// Why a transfer waits that has begun, or has not.
     fn of_transfer(&self, transfer: &TransferReport, mtu_falls: u64) -> Wait {
-        if let Some(wait @ Wait::NotConnected { .. }) = self.of_host() {
+        if let Some(wait @ (Wait::NotConnected { .. } | Wait::NoAddress { .. })) = self.of_host() {
             return wait;
         }
         if let Some(kept_by) = transfer.kept_by
@@ -293,9 +335,7 @@ pub fn waits_in(report: &str) -> Vec<(Option<Guid>, Wait)> {
         return Vec::new();
     };
     if report.transfers.is_empty() {
-        let wait = report
-            .of_host()
-            .filter(|_| report.uplinks().next().is_some());
+        let wait = report.of_host().filter(|_| report.has_neighbours());
         return wait.map(|wait| (None, wait)).into_iter().collect();
     }
     let waiting = report
@@ -388,9 +428,7 @@ impl Watch {
         let inbound = report.links.iter().filter(|link| link.caller && link.up);
         self.inbound = inbound.count();
         if self.subject == Subject::Host {
-            self.wait = report
-                .of_host()
-                .filter(|_| report.uplinks().next().is_some());
+            self.wait = report.of_host().filter(|_| report.has_neighbours());
             return;
         }
         let falls = *self.mtu_falls.get_or_insert(report.mtu_falls());
@@ -509,6 +547,23 @@ mod tests {
         for (binding, links, transfers, line) in cases {
             assert_eq!(text(binding, links, transfers), line);
         }
+    }
+
+    #[test]
+    fn a_host_name_that_cannot_be_looked_up_is_the_reason_until_another_neighbour_is_known() {
+        let report = |links: Value| {
+            let unresolved = json!([{
+                "host": "nosuch.invalid", "error": "no such name", "again_in_s": 3.2,
+            }]);
+            let report = json!({ "links": links, "unresolved": unresolved });
+            let waits = waits_in(&report.to_string());
+            waits.first().map(|(_, wait)| wait.to_string())
+        };
+        assert_eq!(
+            report(json!([])).as_deref(),
+            Some("cannot look up nosuch.invalid: no such name; trying again in 4 s")
+        );
+        assert_eq!(report(json!([link(true, false)])), None);
     }
 
     #[test]

@@ -20,9 +20,9 @@ const OVERHEAD: usize = 16;
 /// What happened, for the person who gave the code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Given {
-    /// Somebody who knows the code got the secret.
+    /// A taker that knows the code got the secret.
     Taken,
-    /// Somebody tried a wrong code; so many more are let pass.
+    /// A taker tried a wrong code; so many more attempts are accepted.
     Wrong {
         /// How many.
         left: u32,
@@ -63,12 +63,12 @@ impl Giver {
         })
     }
 
-    /// True once too many wrong codes were tried: nobody gets the secret any more.
+    /// True once too many wrong codes were tried: no taker gets the secret any more.
     pub fn is_used_up(&self) -> bool {
         self.wrong >= MAX_WRONG
     }
 
-    /// Handles a message from anybody; the answer goes to where it came from.
+    /// Handles a message from any sender; the answer goes to where it came from.
     pub fn handle(
         &mut self,
         bytes: &[u8],

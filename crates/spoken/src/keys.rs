@@ -17,7 +17,7 @@ pub(crate) type Half = Spake2<Ed25519Group>;
 
 /// The secret key of the name under which a giver with this number can be reached through routers.
 ///
-/// It is no secret: everybody can compute it from the number. Whoever takes the name for himself can
+/// It is no secret: any node can compute it from the number. Whoever takes the name for himself can
 /// keep the two sides from meeting, and learns nothing.
 pub fn meeting_key(number: u16) -> [u8; 32] {
     let mut hash = Sha256::new();

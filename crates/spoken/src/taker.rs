@@ -14,7 +14,7 @@ pub enum TakerError {
     /// The giver says so.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// Whoever answered does not know the code.
+    /// The node that answered does not know the code.
     #[error(
         "whoever answered does not know the code: another sender uses this number, or somebody interferes; \
          ask the sender for a new code"

@@ -197,11 +197,9 @@ fn errors_while_opening_are_reported_in_words() {
     );
 }
 
-#[test]
-fn invalid_creations_are_refused_before_a_face_is_requested() {
-    let mut router = Router::new();
-    let program = router.program();
-    let refusals = [
+/// Invalid parameters, and the status code of the refusal.
+fn invalid_creations() -> Vec<(ControlParameters, u64)> {
+    vec![
         (of_uri("192.0.2.1"), 400),
         (of_uri("udp4://192.0.2.1:70000"), 400),
         (of_uri("udp6://192.0.2.1"), 400),
@@ -266,7 +264,14 @@ fn invalid_creations_are_refused_before_a_face_is_requested() {
             },
             400,
         ),
-    ];
+    ]
+}
+
+#[test]
+fn invalid_creations_are_refused_before_a_face_is_requested() {
+    let mut router = Router::new();
+    let program = router.program();
+    let refusals = invalid_creations();
     for (wanted, code) in refusals {
         assert_eq!(
             router.refused(program, "faces/create", &wanted),

@@ -61,7 +61,7 @@ pub(crate) fn bind(label: &str, address: SocketAddr) -> Result<Socket, IoError> 
 /// Configures a socket for sending and receiving in batches.
 pub(super) fn batching(socket: &Socket) -> io::Result<UdpSocketState> {
     let state = UdpSocketState::new(socket.into())?;
-    // Nobody reads the times at which the kernel got the datagrams, and with them the rest of what
+    // No code reads the times at which the kernel got the datagrams, and with them the rest of what
     // it says of a batch does not fit: quinn-udp 0.6.3 has room for 96 octets, and loses ECN first.
     setsockopt(socket, ReceiveTimestampns, &false)?;
     Ok(state)

@@ -315,7 +315,7 @@ impl Victim for Site {
         for host in 0..self.plan.hosts {
             self.pause(host, false);
         }
-        // A slow reader holds up nobody.
+        // A slow reader delays no other transfer.
         self.await_fetches(true)?;
         for node in self.fetches.keys().copied().collect::<Vec<_>>() {
             self.with_reader(node, |reader| reader.stalled = false);

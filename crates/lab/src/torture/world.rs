@@ -30,7 +30,7 @@ const APP: u32 = 1;
 const PATIENCE: Duration = Duration::from_secs(450);
 /// Hosts take the time from their routers if it is off by no more than a day.
 const MAX_SKEW_OF_HOSTS: Duration = Duration::from_secs(20_000);
-/// How long a router keeps a chunk that nobody takes.
+/// How long a router keeps a chunk that no receiver takes.
 const LIFETIME: Duration = Duration::from_secs(120);
 /// In idleness, memory returns to what it was within this time: stored chunks expire.
 const IDLE: Duration = Duration::from_secs(300);
@@ -252,7 +252,7 @@ impl Victim for World {
         for host in 0..self.plan.hosts {
             self.pause(host, false);
         }
-        // A slow reader holds up nobody.
+        // A slow reader delays no other transfer.
         self.await_downloads(true)?;
         for host in 0..self.plan.hosts {
             let said = self.programs[host].hurry();

@@ -17,10 +17,10 @@ pub const MAX_MTU: usize = 65_507;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pacing {
-    /// From a model of the path: delivery rate, smallest round trip, standing queue. Beside others
-    /// who fill the queue it takes a share as theirs.
+    /// From a model of the path: delivery rate, smallest round trip, standing queue. Beside
+    /// loss-based flows the hop takes a share like theirs.
     Estimate,
-    /// What others leave: any queue of theirs makes it give way (after RFC 6817).
+    /// Unused bandwidth only: the hop yields to the queue of any other flow (after RFC 6817).
     Scavenger,
     /// Everything that the neighbour's window allows goes at once, as in the paper [MFTP §3.4.1].
     Unpaced,

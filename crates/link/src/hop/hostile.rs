@@ -226,40 +226,7 @@ impl Attacked {
                     &mut frame,
                 );
             }
-            Act::Cack {
-                back,
-                id_back,
-                kind,
-                start,
-                bitmap,
-                cut,
-                window,
-                received,
-                clock,
-                spurious,
-                bare,
-            } => {
-                let progress = match kind {
-                    0 => Progress::Held {
-                        start: *start,
-                        bitmap,
-                        cut: *cut,
-                    },
-                    1 => Progress::Complete,
-                    2 => Progress::Cancelled,
-                    _ => Progress::Refused,
-                };
-                let cack = Cack {
-                    number: self.newest_number.wrapping_sub(*back),
-                    chunk: (!bare).then_some((self.newest_id.wrapping_sub(*id_back), progress)),
-                    window: *window,
-                    received: *received,
-                    clock: *clock,
-                    spurious: *spurious,
-                    ecn: report(*spurious),
-                };
-                encode_cack(tag, &cack, &mut frame);
-            }
+            Act::Cack { .. } => self.write_cack(tag, act, &mut frame),
             Act::Hello {
                 token,
                 wanted,
@@ -270,25 +237,8 @@ impl Attacked {
                 self.greet(*token, *wanted, *echo_right, *receiver_right, *extreme);
             }
             Act::Raw(bytes) => frame.clone_from(bytes),
-            Act::Send { len } => {
-                let mut bytes = vec![0; (*len).max(8)];
-                bytes[..8].copy_from_slice(&self.next_tag.to_be_bytes());
-                self.hop
-                    .send(self.now, self.next_tag, Bytes::from(bytes), Bytes::new());
-                self.next_tag += 1;
-            }
-            Act::Wait { millis } => {
-                let end = self.now + Duration::from_millis(*millis);
-                for _ in 0..10_000 {
-                    let Some(due) = self.hop.poll_timeout().filter(|due| due.at <= end) else {
-                        break;
-                    };
-                    self.now = self.now.max(due.at);
-                    self.hop.handle_timeout(self.now, &mut self.budget);
-                    self.drain();
-                }
-                self.now = self.now.max(end);
-            }
+            Act::Send { len } => self.send(*len),
+            Act::Wait { millis } => self.wait(*millis),
             Act::Release => {
                 self.budget.release(core::mem::take(&mut self.held));
                 self.hop.budget_released(self.now, &mut self.budget);
@@ -297,6 +247,67 @@ impl Attacked {
         if !frame.is_empty() {
             self.hop.handle_frame(self.now, &frame, &mut self.budget);
         }
+    }
+
+    fn write_cack(&self, tag: u32, act: &Act, frame: &mut Vec<u8>) {
+        let Act::Cack {
+            back,
+            id_back,
+            kind,
+            start,
+            bitmap,
+            cut,
+            window,
+            received,
+            clock,
+            spurious,
+            bare,
+        } = act
+        else {
+            return;
+        };
+        let progress = match kind {
+            0 => Progress::Held {
+                start: *start,
+                bitmap,
+                cut: *cut,
+            },
+            1 => Progress::Complete,
+            2 => Progress::Cancelled,
+            _ => Progress::Refused,
+        };
+        let cack = Cack {
+            number: self.newest_number.wrapping_sub(*back),
+            chunk: (!bare).then_some((self.newest_id.wrapping_sub(*id_back), progress)),
+            window: *window,
+            received: *received,
+            clock: *clock,
+            spurious: *spurious,
+            ecn: report(*spurious),
+        };
+        encode_cack(tag, &cack, frame);
+    }
+
+    fn send(&mut self, len: usize) {
+        let mut bytes = vec![0; len.max(8)];
+        bytes[..8].copy_from_slice(&self.next_tag.to_be_bytes());
+        self.hop
+            .send(self.now, self.next_tag, Bytes::from(bytes), Bytes::new());
+        self.next_tag += 1;
+    }
+
+    /// Time passes, with each deadline on its way.
+    fn wait(&mut self, millis: u64) {
+        let end = self.now + Duration::from_millis(millis);
+        for _ in 0..10_000 {
+            let Some(due) = self.hop.poll_timeout().filter(|due| due.at <= end) else {
+                break;
+            };
+            self.now = self.now.max(due.at);
+            self.hop.handle_timeout(self.now, &mut self.budget);
+            self.drain();
+        }
+        self.now = self.now.max(end);
     }
 
     fn drain(&mut self) {

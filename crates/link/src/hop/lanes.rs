@@ -10,7 +10,7 @@ use crate::turns::Turns;
 /// Chunks of one lane are begun in their order; lanes take turns by bytes, packet by packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lane {
-    /// Short messages that somebody waits for. They are sent before all others, up to a quarter of
+    /// Short messages that a node waits for. They are sent before all others, up to a quarter of
     /// the link.
     Urgent,
     /// One of the flows, with a number chosen by the owner.

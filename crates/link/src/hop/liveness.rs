@@ -26,7 +26,7 @@ enum State {
 
 /// A pause in the middle of a chunk counts as that of a slow link up to this length.
 const LONGEST_GAP: Duration = Duration::from_secs(2);
-/// How long nobody waits for a first answer whose round trip is not known: satellites take two
+/// Wait for the first answer, while the round trip is not known: over satellites it takes two
 /// seconds.
 const FIRST_PATIENCE: Duration = Duration::from_secs(3);
 

@@ -19,7 +19,7 @@ const RATE_ROUNDS: u32 = 10;
 const PROBE_ROUNDS: u32 = 8;
 /// The time for which the smallest round trip stays valid without being measured again.
 const MIN_RTT_AGE: Duration = Duration::from_secs(10);
-/// The same for a hop that takes only what others leave, and sees nothing else while they send.
+/// The same for a scavenger, which measures only queued round trips while other flows send.
 const SCAVENGED_RTT_AGE: Duration = Duration::from_secs(120);
 /// A queue that stands for so many rounds, although the sender makes room, is no queue: the path
 /// has become longer.
@@ -115,7 +115,7 @@ pub(super) struct RateModel {
     // The first round after an outage is sent at half the remembered rate.
     resuming: bool,
     contest: Contest,
-    // Rules instead of all this where only what others leave is to be taken.
+    // Replaces all of the above in a scavenger.
     scavenger: Option<Scavenger>,
 }
 
@@ -144,7 +144,7 @@ impl RateModel {
         }
     }
 
-    /// The same for a hop that takes only what others leave.
+    /// The same for a scavenger.
     pub(super) fn scavenging(now: Time) -> RateModel {
         RateModel {
             phase: Phase::Cruise {
@@ -232,7 +232,8 @@ impl RateModel {
             Phase::Refresh { .. } => 1.0,
         };
         let room = if self.contest.is_blunt() {
-            // All of it would take the link from a BBR, none of it leave the link to one.
+            // The whole share would take the link from a BBR flow, no share would leave the link to
+            // it.
             self.contest.loss().min(MAX_LOSS_ROOM) / 2.0
         } else if self.queued_rounds == 0 {
             self.loss.min(MAX_LOSS_ROOM)
@@ -358,7 +359,7 @@ impl RateModel {
         self.share(now, sample);
     }
 
-    /// Looks for others in the queue, and lets their contest rule while there are some.
+    /// Looks for competing flows in the queue; while there are some, the contest's window rules.
     fn share(&mut self, now: Time, sample: &Sample) {
         let Some(base) = self.min_rtt.filter(|_| !self.is_starting()) else {
             return;
@@ -429,7 +430,7 @@ impl RateModel {
         }
         let age = now.since(self.min_rtt_seen);
         if self.scavenger.is_some() {
-            // To take the queue of others for the path would be to join them.
+            // A hop that took the queue of competing flows for a longer path would add to it.
             self.forget_rtt |= age >= SCAVENGED_RTT_AGE;
             return;
         }
@@ -468,7 +469,7 @@ impl RateModel {
             .is_some_and(|least| rtt > least + self.slack(least))
     }
 
-    /// Part of a round trip beyond the smallest one, `least`, that is no queue of others.
+    /// Part of a round trip beyond the smallest one, `least`, that is no queue of competing flows.
     fn slack(&self, least: Duration) -> Duration {
         (least / 8).max(QUEUE_SLACK).max(self.grain)
     }

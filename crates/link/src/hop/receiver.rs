@@ -26,7 +26,7 @@ const SHUT: usize = 32;
 
 struct Arriving {
     // Has room for the whole chunk from the start, and grows as packets come: packets in order are
-    // copied to memory that nobody has cleared.
+    // copied to memory that was not cleared.
     bytes: BytesMut,
     shape: Shape,
     present: Bitmap,
@@ -360,7 +360,7 @@ impl Receiver {
 
     pub(super) fn poll_timeout(&self) -> Option<Deadline> {
         self.next_sweep
-            .map(|at| Deadline::new(at, "drop chunks that nobody continues"))
+            .map(|at| Deadline::new(at, "drop chunks that the neighbour does not continue"))
     }
 
     /// Writes the next answer, of at most `mtu` bytes; with the count of marks if `tells_marks`.

@@ -1,8 +1,8 @@
-//! A hop that takes only what others leave.
+//! A hop that uses only the bandwidth that other flows leave unused.
 //!
-//! As in LEDBAT (RFC 6817) a window grows while the path has no queue to speak of, and shrinks with
-//! one. What it tolerates is half of what the model of the path calls a queue, so that it gives way
-//! to other hops too, not only to who fills queues.
+//! As in LEDBAT (RFC 6817) the window grows while the path has nearly no queue, and shrinks with
+//! one. The tolerated queue is half of the one that the model of the path tolerates, so that a
+//! scavenger yields to other hops as well as to loss-based senders.
 
 use core::time::Duration;
 

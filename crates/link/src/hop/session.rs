@@ -36,7 +36,7 @@ pub(super) struct Peer {
 /// The effect of a HELLO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Greeting {
-    /// The HELLO is not authentic: it may be old, or forged by somebody who cannot see this end's
+    /// The HELLO is not authentic: it may be old, or forged by a sender that cannot see this end's
     /// frames.
     Unproven,
     /// The HELLO has nothing new.

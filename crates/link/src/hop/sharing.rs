@@ -1,11 +1,11 @@
-//! How a hop shares a queue that others fill.
+//! Sharing of a bottleneck queue with loss-based senders.
 //!
-//! The model of the path keeps the queue short by making room for it. Somebody who answers only to
-//! losses takes that room at once, so a sender that always makes room is left with what remains.
-//! [`Contest`] notices a queue that stays although this hop withdraws from it, and from then on
-//! holds a window as CUBIC does (RFC 9438): no more than one flow of a kernel's TCP. A trial, a few
-//! round trips with little under way, tells whether there is still somebody: it begins right after
-//! a loss, because others of this kind have seen that one too and withdraw at the same time.
+//! The model of the path keeps the queue short by draining it. A loss-based sender fills the drained
+//! queue at once, so a sender that always drains is left with the remaining bandwidth. [`Contest`]
+//! detects a queue that stands although this hop drains its part of it, and from then on holds a
+//! window as CUBIC does (RFC 9438): no more than one flow of a kernel's TCP. A trial, a few round
+//! trips with little in flight, tells whether a competing flow is still there. It begins right after
+//! a loss, because competing hops have detected that loss as well and drain at the same time.
 
 use core::time::Duration;
 
@@ -18,7 +18,7 @@ const SUSPICIOUS_ROUNDS: u32 = 5;
 const BETA: f64 = 0.7;
 const CUBIC: f64 = 0.4;
 /// What the first mark leaves of the window: the queue is short, and may be this hop's own (RFC 8511
-/// §3). Where others are, a mark counts as a loss, as it does for them.
+/// §3). Beside competing flows a mark counts as a loss, as RFC 3168 §5 requires of them.
 const MARKED_BETA: f64 = 0.85;
 /// Packets per round trip by which Reno with that `BETA` grows on average (RFC 9438 §4.3).
 const RENO: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
@@ -26,14 +26,14 @@ const RENO: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 const APPROACH: f64 = 0.25;
 /// Share of what the path holds that is under way in a trial.
 const TRIAL_SHARE: f64 = 0.75;
-/// Time between two trials; each that finds somebody makes it longer.
+/// Time between two trials; each trial that finds a competing flow makes it longer.
 const TRIAL_PAUSE: (Duration, Duration) = (Duration::from_secs(4), Duration::from_secs(30));
 /// A trial comes without a loss to begin it after so many pauses.
 const LONGEST_PAUSES: u32 = 3;
 /// How long the window of a contest is remembered.
 const MEMORY: Duration = Duration::from_secs(30);
-/// Smoothed loss at which somebody else does not answer to losses: to answer to them would leave
-/// him everything. And the time until that is tried again.
+/// Smoothed loss at which a competing flow evidently does not react to losses: a hop that reacted
+/// to them would leave the whole link to that flow. And the time until the hop tries again.
 const BLUNT_LOSS: f64 = 0.02;
 const BLUNT_TIME: Duration = Duration::from_secs(15);
 /// BBR empties the queue every 10 s for 200 ms, to see the round trip without one, and all its
@@ -46,10 +46,10 @@ const BBR_EMPTY: Duration = Duration::from_millis(120);
 const BBR_TIME: Duration = Duration::from_millis(12_500);
 /// Round trips that differ by less than this show no queue at all.
 const FLAT: Duration = Duration::from_millis(1);
-/// If the slowest round delivered this share of what the fastest did, nobody else took anything.
+/// If the slowest round delivered this share of what the fastest did, there was no competing flow.
 const STEADY: f64 = 0.85;
 /// How much less is left where the queue holds four times what the path does, and so much less for
-/// each time beyond two: a queue that deep keeps everybody waiting.
+/// each time beyond two: a queue that deep delays all flows.
 const DEEP: (f64, f64) = (2.0, 0.05);
 /// Fewest packets of a window.
 const MIN_WINDOW: f64 = 4.0;
@@ -81,7 +81,7 @@ pub(super) struct View {
 pub(super) enum Verdict {
     /// Nothing.
     None,
-    /// The queue is gone: it was this hop's own, or the others have left.
+    /// The queue is gone: it was this hop's own, or the competing flows have ended.
     Alone,
     /// No queue, but a longer path with this round trip.
     Longer(Duration),
@@ -100,7 +100,8 @@ enum State {
     },
     /// The window rules.
     Contending,
-    /// Others do not answer to losses: the model of the path rules, and makes no room, until then.
+    /// A competing flow does not react to losses: until then the model of the path rules, and does
+    /// not drain the queue.
     Blunt { until: Time },
 }
 
@@ -182,7 +183,7 @@ impl Contest {
         matches!(self.state, State::Blunt { .. })
     }
 
-    /// Share of what is sent that is lost, while there are others.
+    /// Share of the sent bytes that are lost beside competing flows.
     pub(super) fn loss(&self) -> f64 {
         self.loss
     }
@@ -207,7 +208,7 @@ impl Contest {
         Some(1.2 * window / self.rtt.as_secs_f64().max(1e-5))
     }
 
-    /// The path is another one, or was away: what is known of others is void.
+    /// The path has changed, or was out: what is known of competing flows is void.
     pub(super) fn forget(&mut self) {
         self.state = State::Calm;
         self.ended = None;
@@ -406,7 +407,7 @@ impl Contest {
         if heard && (lost || view.marked) {
             self.cut(view, self.left_by_loss(view));
             if view.marked {
-                // Whoever gets marks keeps the queue short, so that a trial would find none.
+                // Senders that react to marks keep the queue short, so that a trial would find none.
                 self.next_trial = view.now + self.pause;
             } else if view.now >= self.next_trial {
                 self.begin_trial(view, true);

@@ -98,7 +98,7 @@ impl PathSearch {
             is_answered: false,
             is_proven: false,
             repeats: Repeats::default(),
-            // Unpredictable, so that nobody off the path can answer.
+            // Unpredictable, so that no node off the path can answer.
             next_number: rng.next_word() as u32,
             pending: VecDeque::new(),
             ask_at: Some(Time::ZERO),

@@ -73,7 +73,7 @@ impl Catalogue {
         true
     }
 
-    /// Takes an offer back; true if it was there and nobody else offers the content.
+    /// Takes an offer back; true if it was there and no other program offers the content.
     pub(super) fn remove(&mut self, app: App, content: &Guid) -> bool {
         let Some(offers) = self.by_content.get_mut(content) else {
             return false;
@@ -88,7 +88,7 @@ impl Catalogue {
         nobody
     }
 
-    /// Takes all offers of a program back; gives the contents that nobody offers any more.
+    /// Takes all offers of a program back; gives the contents that no program offers any more.
     pub(super) fn remove_all_of(&mut self, app: App) -> Vec<Guid> {
         let offered = |offers: &Vec<Offer>| offers.iter().any(|offer| offer.app == app);
         let contents: Vec<Guid> = self

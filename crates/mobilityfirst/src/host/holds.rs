@@ -1,5 +1,5 @@
 //! What goes now and what does not: room in the links, flows that a router holds back, chunks that
-//! nobody wants any more.
+//! no receiver wants any more.
 
 use whimbrel_core::{PortId, Time};
 
@@ -33,7 +33,7 @@ impl Host {
             .read_ahead(now, is_held, has_room, &mut self.effects)
     }
 
-    /// The neighbour on a port says how to go on with what this host sends to somebody by there.
+    /// The neighbour on a port says how to go on with what this host sends through it.
     pub(super) fn handle_hold(&mut self, now: Time, port: PortId, hold: &Hold) {
         if !self.links.hold(now, port, hold) {
             self.effects.drop("too-many-holds");

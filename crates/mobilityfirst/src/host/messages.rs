@@ -70,7 +70,7 @@ impl Messages {
         });
     }
 
-    /// The way back to a name: nobody else knows an inbound peer, so what it is told goes to where it
+    /// The way back to a name: no other node knows an inbound peer, so what it is told goes to where it
     /// calls from. Its name is not proven, so that holds for the channel on which it wrote only.
     fn way_to(&self, channel: u32, name: Guid) -> Way {
         let mut callers = self.callers.iter();
@@ -174,7 +174,7 @@ mod tests {
             messages.handle(Way::Uplink, Guid([1; 32]), message(id), &mut effects);
         }
         assert_eq!(told(&mut effects), 4);
-        // The same number from somebody else is another message.
+        // The same number from another sender is another message.
         messages.handle(Way::Uplink, Guid([2; 32]), message(1), &mut effects);
         messages.forget(App::Inner(2));
         messages.handle(Way::Uplink, Guid([2; 32]), message(2), &mut effects);
@@ -199,7 +199,7 @@ mod tests {
             Way::Caller(PortId(3)),
             Way::Caller(PortId(4)),
         );
-        // Nobody listens: nobody will answer.
+        // No program listens, so none will answer.
         messages.handle(here, name, message(1), &mut effects);
         assert_eq!(way_of(&mut messages, 7, name), Way::Uplink);
         messages.listen(App::Inner(1), 7, &mut effects);

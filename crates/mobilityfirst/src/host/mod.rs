@@ -262,7 +262,7 @@ impl Host {
                     address,
                     message,
                 } => {
-                    // Whoever misses it asks again.
+                    // A receiver that misses it asks again.
                     self.send_transport(way, service, to, address, &message);
                 }
                 Action::Echo {
@@ -465,7 +465,7 @@ impl Host {
     }
 
     /// Sends a chunk of this host's own by as many next hops as its service asks for; false if
-    /// nobody answers on that way.
+    /// no node answers on that way.
     fn send(&mut self, way: Way, chunk: Chunk) -> bool {
         let hops = self.uplinks.hops(way, &self.links);
         let spread = Spread::of(chunk.header.service);

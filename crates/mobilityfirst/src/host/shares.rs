@@ -1,8 +1,8 @@
 //! Which part of the back-pressure buffer each program and each of its downloads may hold.
 //!
 //! A chunk holds room until its program has it. Programs that do not read would fill the buffer, and
-//! a host whose buffer is full is deaf to everybody. So programs have shares that shrink as more of
-//! them hold something, and a quarter of the buffer is nobody's: it is for what only passes through.
+//! a host whose buffer is full accepts no chunk from any neighbour. So programs have shares that shrink as more of
+//! them hold something, and a quarter of the buffer belongs to no program: it is for chunks in transit.
 
 use std::collections::BTreeMap;
 

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use whimbrel_core::{Guid, GuidPrefix, Time};
+use whimbrel_core::{Guid, GuidPrefix, LookUpFailure, Time};
 
 use super::{ClockDifference, Host};
-use crate::links::LinkStatus;
+use crate::links::{LinkStatus, UnresolvedStatus};
 use crate::local::{MAX_NAMES, TransferState};
 use crate::wire::ControlCode;
 
@@ -50,7 +50,7 @@ pub struct DownloadStatus {
     pub state: TransferState,
     /// Seconds since its last chunk arrived, or since it was requested.
     pub idle_s: f64,
-    /// The router that keeps the request because it reaches nobody who has the content.
+    /// The router that keeps the request because it reaches no holder of the content.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_by: Option<Guid>,
     /// Seconds since that was first said.
@@ -83,11 +83,19 @@ pub struct HostStatus {
     pub uploads: usize,
     /// The links to access routers.
     pub links: Vec<LinkStatus>,
+    /// Configured neighbours without a port, because their host names are not known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unresolved: Vec<UnresolvedStatus>,
     /// Counts since the start.
     pub counters: HostCounters,
 }
 
 impl Host {
+    /// Notes that a configured neighbour's host name cannot be looked up.
+    pub fn note_look_up_failure(&mut self, failure: LookUpFailure) {
+        self.links.note_look_up_failure(failure);
+    }
+
     /// Packets of the back-pressure buffer in use, and all of them.
     pub fn buffer(&self) -> (usize, usize) {
         self.links.buffer()
@@ -116,6 +124,7 @@ impl Host {
             published: self.uploads.catalogue().len(),
             uploads: self.uploads.len(),
             links: self.links.status(now),
+            unresolved: self.links.unresolved(now),
             counters: self.effects.counters.clone(),
         }
     }

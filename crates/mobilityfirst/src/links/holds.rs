@@ -214,7 +214,7 @@ impl Links {
             destination: hold.destination,
         };
         let until = now + hold.lease.min(MAX_LEASE);
-        let known = link.outbox.hold(flow, hold.mode, until);
+        let known = link.outbox.hold(now, flow, hold.mode, until);
         if known
             && hold.mode.is_some()
             && let Some(lane) = link.outbox.lane_of(&flow)
@@ -233,6 +233,38 @@ impl Links {
         }
         self.touched.insert(port);
         true
+    }
+
+    /// Takes chunks of flows that neighbours have held back since `before` out of their queues
+    /// until half of the buffer is free: of the flow with the most bytes in a queue first, its
+    /// newest chunk first. Returns them from old to new.
+    pub(crate) fn take_stuck(&mut self, before: Time) -> Vec<ChunkToSend> {
+        let mut stuck: BTreeSet<(u64, PortId, Flow)> = BTreeSet::new();
+        for (port, link) in &self.links {
+            let of_link = link.outbox.stuck(before);
+            stuck.extend(of_link.map(|(flow, bytes)| (bytes, *port, flow)));
+        }
+        let mut taken = Vec::new();
+        let mut reviewed = BTreeSet::new();
+        let mut packets = 0;
+        while (self.buffer.used().saturating_sub(packets)) * 2 >= self.buffer.capacity()
+            && let Some((bytes, port, flow)) = stuck.pop_last()
+        {
+            let link = self.links.get_mut(&port);
+            let Some(outgoing) = link.and_then(|it| it.outbox.take_newest(&flow)) else {
+                continue;
+            };
+            packets += outgoing.room.packets() as usize;
+            let left = bytes.saturating_sub(outgoing.chunk.size() as u64);
+            taken.push(outgoing);
+            stuck.insert((left, port, flow));
+            reviewed.insert((port, flow));
+        }
+        for (port, flow) in reviewed {
+            self.review_hold(port, &flow);
+        }
+        taken.reverse();
+        taken
     }
 
     pub(super) fn end_holds(&mut self, now: Time) {
@@ -302,8 +334,8 @@ impl Links {
         }
     }
 
-    /// Nobody wants the chunks of this flow any more that `is_meant` picks: what waits for `port`
-    /// of them, or is on its way there, goes no further. Returns how many there were.
+    /// Removes the chunks of this flow that `is_meant` picks and that their receiver no longer wants
+    /// from the queue of `port` and from its hop. Returns how many there were.
     pub(crate) fn purge(
         &mut self,
         now: Time,

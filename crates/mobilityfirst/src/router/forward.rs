@@ -54,8 +54,9 @@ impl Router {
     }
 
     /// Takes from a receiver's Request or Nack the chunks that wait here for the port that it came
-    /// from, and asks for smaller ones if that port's link is slow. True if there are no others: its source would send them for nothing, at each of the
-    /// many times that a receiver behind a slow link loses patience.
+    /// from, and asks for smaller ones if that port's link is slow. True if no chunks remain: a
+    /// receiver behind a slow link repeats its request often, and each time its source would send
+    /// them in vain.
     fn is_under_way(&self, from: PortId, chunk: &mut Chunk) -> bool {
         let Some(mut asked) = chunk.asks_again() else {
             return false;
@@ -130,8 +131,9 @@ impl Router {
         }
     }
 
-    /// A host that no longer serves what it announced here says so to whoever asks; its record may
-    /// have been withdrawn at another router. It is asked no more until it announces again.
+    /// A host that no longer serves what it announced here says so to each client that asks; its
+    /// record may have been withdrawn at another router. It is asked no more until it announces
+    /// again.
     fn note_not_served(&mut self, chunk: &Chunk) {
         let Some((host, content)) = chunk.not_served() else {
             return;
@@ -183,7 +185,7 @@ impl Router {
 
     /// Forwards a chunk: to an attached host, towards its address, or to be bound.
     pub(super) fn forward(&mut self, now: Time, mut outgoing: ChunkToSend) {
-        // Meant for one neighbour that is gone, and for nobody behind another one.
+        // Meant for one neighbour that is gone, and for no node behind another one.
         if outgoing.chunk.header.service.has(ServiceId::NEIGHBOUR) {
             return self.effects.drop("neighbour-gone");
         }
@@ -292,7 +294,7 @@ impl Router {
     /// chunks that wait for one name share one lookup.
     fn ask_for_binding(&mut self, now: Time, mut outgoing: ChunkToSend) {
         let header = &outgoing.chunk.header;
-        // Anybody may announce any name as a content's: only requests go to who announced it.
+        // Any host may announce any name as a content's: only requests go to its provider.
         if header.extensions.via.is_none()
             && header.service.has(ServiceId::CONTENT_REQUEST)
             && let Some(provider) = self.own_provider(now, &outgoing.chunk.header.destination)

@@ -66,7 +66,7 @@ use names::Names;
 use proxy::Proxy;
 use routes::Routes;
 use said::Said;
-pub use status::{RouterCounters, RouterMemory, RouterStatus};
+pub use status::{RouterCounters, RouterMemory, RouterStatus, WaitReason, WaitingStatus};
 pub use transit::{Observer, Passing, Verdict};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -139,8 +139,7 @@ impl Proxy {
             Stored::Held(id, evicted) => {
                 effects.counters.chunks_stored += 1;
                 for (id, chunk) in evicted {
-                    self.recall(id, effects);
-                    self.note_drop(&chunk, DropReason::Evicted, effects);
+                    self.note_evicted(id, &chunk, effects);
                 }
                 if let Some((key, index)) = notice {
                     self.notices.note(key, index, effects);
@@ -161,6 +160,11 @@ impl Proxy {
                 None
             }
         }
+    }
+
+    fn note_evicted(&mut self, id: StoreId, chunk: &Chunk, effects: &mut Effects) {
+        self.recall(id, effects);
+        self.note_drop(chunk, DropReason::Evicted, effects);
     }
 
     /// Watches the destination's name and sets its storage timer.
@@ -225,6 +229,11 @@ impl Proxy {
         is_open
     }
 
+    /// The next hops of an open destination.
+    pub(super) fn next_hops(&self, destination: &Guid) -> Option<&NextHops> {
+        self.open.get(destination)
+    }
+
     fn close(&mut self, destination: Guid) {
         for branch in self
             .open
@@ -238,12 +247,16 @@ impl Proxy {
 
     /// True if a chunk may be stored, and none is evicted for it.
     pub(super) fn takes(&self, chunk: &Chunk) -> bool {
-        let (size, limits) = (chunk.size() as u64 + ENTRY_BYTES, self.store.limits());
-        let stored = self.store.bytes() + self.released.amount();
+        let size = chunk.size() as u64 + ENTRY_BYTES;
         chunk.header.service.has(ServiceId::DELAY_TOLERANT)
             && self.policy.proactive
-            && stored + size <= limits.total
-            && self.store.flow_bytes(&chunk.flow()) + size <= limits.per_flow
+            && self.has_room_for(size)
+            && self.store.flow_bytes(&chunk.flow()) + size <= self.store.limits().per_flow
+    }
+
+    /// True if so many bytes fit into the storage, and nothing is evicted for them.
+    fn has_room_for(&self, size: u64) -> bool {
+        self.store.bytes() + self.released.amount() + size <= self.store.limits().total
     }
 
     /// A flow that comes in on `from` is held back until nothing of it is stored.
@@ -303,7 +316,7 @@ impl Proxy {
         true
     }
 
-    /// Nobody wants a content of a flow any more: what is stored of it goes.
+    /// No receiver of a flow wants a content any more: its stored chunks are removed.
     pub(super) fn purge(&mut self, flow: &Flow, content: &Guid, effects: &mut Effects) {
         for id in self.store.ids_of(flow) {
             let stored = self.store.get(id).and_then(|(chunk, _)| chunk.data());
@@ -563,8 +576,14 @@ impl Proxy {
     ) {
         let next = now + self.policy.held_back_patience;
         effects.push(Action::Set(Timer::HeldBack, next));
-        let (used, capacity) = links.buffer();
-        if used * 2 < capacity {
+        let is_half_used = |links: &Links| {
+            let (used, capacity) = links.buffer();
+            used * 2 >= capacity
+        };
+        if is_half_used(links) {
+            self.relieve_stuck(now, links, effects);
+        }
+        if !is_half_used(links) {
             return;
         }
         for port in links.held_back(now, self.policy.held_back_patience) {
@@ -577,6 +596,41 @@ impl Proxy {
                 }
             }
         }
+    }
+
+    /// Frees the half of the buffer that flows which their next hops hold back have filled. Their
+    /// chunks move to the storage; where that is full, the flow with the most bytes loses a chunk
+    /// first.
+    ///
+    /// Nothing of these flows is sent as long as the hold lasts, so that the room which they use
+    /// would be lost to the flows that can go on.
+    fn relieve_stuck(&mut self, now: Time, links: &mut Links, effects: &mut Effects) {
+        let before = now - self.policy.held_back_patience;
+        for outgoing in links.take_stuck(before) {
+            let chunk = outgoing.chunk;
+            if !chunk.header.service.has(ServiceId::DELAY_TOLERANT) {
+                self.note_drop(&chunk, DropReason::Unreachable, effects);
+            } else if self.make_room(&chunk, effects) {
+                effects.counters.held_back += 1;
+                self.store_chunk(now, chunk, effects);
+            } else {
+                self.note_drop(&chunk, DropReason::Evicted, effects);
+            }
+        }
+    }
+
+    /// Evicts chunks of flows with more bytes in the storage than the chunk's flow would have.
+    /// Returns false if the chunk does not fit after that.
+    fn make_room(&mut self, chunk: &Chunk, effects: &mut Effects) -> bool {
+        let size = chunk.size() as u64 + ENTRY_BYTES;
+        let of_flow = self.store.flow_bytes(&chunk.flow()) + size;
+        while !self.has_room_for(size) {
+            let Some((id, evicted)) = self.store.evict_from_largest(of_flow) else {
+                return false;
+            };
+            self.note_evicted(id, &evicted, effects);
+        }
+        true
     }
 
     pub(super) fn drop_expired(&mut self, now: Time, effects: &mut Effects) {

@@ -1,13 +1,15 @@
 //! A router's status report.
 
+use core::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use whimbrel_core::{Guid, Time};
+use whimbrel_core::{Guid, LookUpFailure, Time};
 use whimbrel_gnrs::NameServerStatus;
 
 use super::Router;
-use crate::links::LinkStatus;
+use crate::chunk::Chunk;
+use crate::links::{LinkStatus, UnresolvedStatus};
 
 /// Counters since the start.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -50,6 +52,42 @@ impl RouterCounters {
     }
 }
 
+/// Maximum of destinations in a report; the ones with the most bytes are in it.
+const MAX_WAITING: usize = 64;
+
+/// Why stored chunks wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WaitReason {
+    /// The name service knows no address of the destination.
+    NoAddress,
+    /// The destination is a content, and none of its providers can be reached.
+    ProviderAway,
+    /// The next hop does not respond.
+    NextHopSilent,
+    /// The next hop has asked to hold back the flow.
+    HeldBack,
+    /// The next hop has no room yet; chunks leave as it gets some.
+    NextHopBusy,
+    /// The router is configured to wait for a Push of the source.
+    Push,
+}
+
+/// The chunks stored for one destination.
+#[derive(Clone, Debug, Serialize)]
+pub struct WaitingStatus {
+    /// The destination: a host, or the content that is asked for.
+    pub destination: Guid,
+    /// Its stored chunks.
+    pub chunks: usize,
+    /// Their bytes, as they count against the storage.
+    pub bytes: u64,
+    /// Seconds since the oldest of them was stored.
+    pub since_s: f64,
+    /// Why they wait.
+    pub reason: WaitReason,
+}
+
 /// A router's status, for people and programs.
 #[derive(Clone, Debug, Serialize)]
 pub struct RouterStatus {
@@ -65,12 +103,17 @@ pub struct RouterStatus {
     pub stored_bytes: (u64, u64),
     /// Destinations of stored chunks.
     pub waiting_destinations: usize,
+    /// What is stored, most bytes first: 64 destinations at most.
+    pub waiting: Vec<WaitingStatus>,
     /// Attached GUIDs.
     pub attachments: usize,
     /// The name servers, the preferred one first.
     pub name_servers: Vec<NameServerStatus>,
     /// The neighbours.
     pub links: Vec<LinkStatus>,
+    /// Configured neighbours without a port, because their host names are not known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unresolved: Vec<UnresolvedStatus>,
     /// Counters since the start.
     pub counters: RouterCounters,
 }
@@ -97,6 +140,11 @@ impl RouterMemory {
 }
 
 impl Router {
+    /// Notes that a configured neighbour's host name cannot be looked up.
+    pub fn note_look_up_failure(&mut self, failure: LookUpFailure) {
+        self.links.note_look_up_failure(failure);
+    }
+
     /// The current memory of its chunks.
     pub fn memory(&self) -> RouterMemory {
         RouterMemory {
@@ -104,6 +152,60 @@ impl Router {
             stored_bytes: self.proxy.store().bytes(),
             released_bytes: self.proxy.released_bytes(),
             said_bytes: self.said.bytes(),
+        }
+    }
+
+    fn waiting_status(&self, now: Time) -> Vec<WaitingStatus> {
+        let store = self.proxy.store();
+        let waiting = self.proxy.waiting().iter();
+        let mut waiting: Vec<(u64, Guid)> = waiting
+            .map(|destination| (store.bytes_for(destination), *destination))
+            .filter(|(bytes, _)| *bytes > 0)
+            .collect();
+        waiting.sort_by_key(|(bytes, destination)| (Reverse(*bytes), *destination));
+        waiting.truncate(MAX_WAITING);
+        let status = waiting.into_iter().filter_map(|(bytes, destination)| {
+            let (oldest, stored_at) = store.get(store.oldest_for(&destination)?)?;
+            Some(WaitingStatus {
+                destination,
+                chunks: store.ids_for(&destination).len(),
+                bytes,
+                since_s: now.since(stored_at).as_secs_f64(),
+                reason: self.wait_reason(now, oldest),
+            })
+        });
+        status.collect()
+    }
+
+    /// Why this chunk is stored still.
+    fn wait_reason(&self, now: Time, chunk: &Chunk) -> WaitReason {
+        let destination = chunk.header.destination;
+        if !self.config.proxy.proactive {
+            return WaitReason::Push;
+        }
+        if let Some(hops) = self.proxy.next_hops(&destination) {
+            let flow = chunk.flow();
+            let mut up = hops.iter().filter(|branch| self.links.is_up(branch.port));
+            return match up.next() {
+                None => WaitReason::NextHopSilent,
+                Some(first) if self.links.is_held(first.port, &flow) => {
+                    match up.all(|branch| self.links.is_held(branch.port, &flow)) {
+                        true => WaitReason::HeldBack,
+                        false => WaitReason::NextHopBusy,
+                    }
+                }
+                Some(_) => WaitReason::NextHopBusy,
+            };
+        }
+        if self.attachments.contains(&destination) {
+            return WaitReason::NextHopSilent;
+        }
+        match self.names.known(now, &destination) {
+            Some(answer) if self.routes.towards_binding(&answer, &self.links).is_some() => {
+                WaitReason::NextHopSilent
+            }
+            Some(answer) if !answer.providers.is_empty() => WaitReason::ProviderAway,
+            _ => WaitReason::NoAddress,
         }
     }
 
@@ -117,9 +219,11 @@ impl Router {
             stored_chunks: store.len(),
             stored_bytes: (store.bytes(), store.limits().total),
             waiting_destinations: self.proxy.waiting().len(),
+            waiting: self.waiting_status(now),
             attachments: self.attachments.len(),
             name_servers: self.names.resolver.server_status(),
             links: self.links.status(now),
+            unresolved: self.links.unresolved(now),
             counters: self.effects.counters.clone(),
         }
     }

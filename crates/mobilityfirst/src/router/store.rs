@@ -2,9 +2,11 @@
 //!
 //! "Each (source GUID, destination GUID) pair is limited to have stored content up to a size S."
 //! Beyond the total, chunks of the least recently used flow make room. Storing, taking and evicting
-//! are O(1) (hash tables and linked lists); only the lifetime index is O(log n).
+//! are O(1) (hash tables and linked lists); only the indexes of lifetimes and of the flows' bytes are
+//! O(log n).
 
 use core::time::Duration;
+use std::collections::BTreeSet;
 
 use hashlink::LinkedHashMap;
 use whimbrel_core::{Guid, KeyedMap, KeyedState, SeededRng, Time, TimerQueue, keyed_map};
@@ -67,6 +69,8 @@ pub struct ProxyStore {
     parts: KeyedMap<(Flow, Part), StoreId>,
     // Least recently used first.
     flows: LinkedHashMap<Flow, StoredFlow, KeyedState>,
+    // The same by their bytes.
+    by_bytes: BTreeSet<(u64, Flow)>,
     by_destination: KeyedMap<Guid, IdList>,
     lifetimes: TimerQueue<StoreId>,
     hasher: KeyedState,
@@ -87,6 +91,7 @@ impl ProxyStore {
             entries: keyed_map(rng),
             parts: keyed_map(rng),
             flows: LinkedHashMap::with_hasher(hasher),
+            by_bytes: BTreeSet::new(),
             by_destination: keyed_map(rng),
             lifetimes: TimerQueue::new(),
             hasher,
@@ -137,7 +142,9 @@ impl ProxyStore {
             bytes: 0,
         });
         stored.ids.insert(id, ());
+        self.by_bytes.remove(&(stored.bytes, flow));
         stored.bytes += size;
+        self.by_bytes.insert((stored.bytes, flow));
         self.flows.to_back(&flow);
         self.by_destination
             .entry(flow.destination)
@@ -168,6 +175,14 @@ impl ProxyStore {
         Some((id, self.remove(id)?))
     }
 
+    /// Evicts the oldest chunk of the flow with the most bytes here, if those are more than `bytes`.
+    pub fn evict_from_largest(&mut self, bytes: u64) -> Option<(StoreId, Chunk)> {
+        let (_, flow) = self.by_bytes.last().filter(|(most, _)| *most > bytes)?;
+        let (id, ()) = self.flows.get(flow)?.ids.front()?;
+        let id = *id;
+        Some((id, self.remove(id)?))
+    }
+
     /// Removes a chunk; its flow counts as used now.
     pub fn take(&mut self, id: StoreId) -> Option<Chunk> {
         let chunk = self.remove(id)?;
@@ -184,10 +199,13 @@ impl ProxyStore {
             self.parts.remove(&(flow, part));
         }
         if let Some(stored) = self.flows.get_mut(&flow) {
+            self.by_bytes.remove(&(stored.bytes, flow));
             stored.bytes -= size;
             stored.ids.remove(&id);
             if stored.ids.is_empty() {
                 self.flows.remove(&flow);
+            } else {
+                self.by_bytes.insert((stored.bytes, flow));
             }
         }
         if let Some(ids) = self.by_destination.get_mut(&flow.destination) {
@@ -228,6 +246,14 @@ impl ProxyStore {
     /// The stored part of a flow's content, if it is stored.
     pub fn find(&self, flow: Flow, content: Guid, index: u32) -> Option<StoreId> {
         self.parts.get(&(flow, (content, index))).copied()
+    }
+
+    /// Bytes stored for a destination. O(its chunks).
+    pub fn bytes_for(&self, destination: &Guid) -> u64 {
+        let ids = self.by_destination.get(destination).into_iter();
+        let entries = ids.flat_map(IdList::keys);
+        let entries = entries.filter_map(|id| self.entries.get(id));
+        entries.map(|entry| charge_of(&entry.chunk)).sum()
     }
 
     /// The chunks stored for a flow, oldest first.

@@ -14,17 +14,20 @@ use whimbrel_sim::link::LinkSpec;
 use whimbrel_sim::{AnyMachine, DuplexLink, testbed};
 
 use super::store::StoreLimits;
-use super::{NextHop, Observer, Passing, ProxyPolicy, Route, Router, RouterConfig, Verdict};
-use crate::chunk::Chunk;
+use super::{
+    NextHop, Observer, Passing, ProxyPolicy, Route, Router, RouterConfig, Verdict, WaitReason,
+};
+use crate::chunk::{Chunk, Message};
 use crate::links::ChunkToSend;
 use crate::wire::{
-    ChunkRanges, ContentKind, Data, NetworkHeader, Reliability, Request, ServiceId, Transport,
-    UpperProtocol,
+    ChunkRanges, ContentKind, Control, Data, DropReason, Hold, HoldMode, NetworkHeader,
+    Reliability, Request, ServiceId, Transport, UpperProtocol,
 };
 
 const UNIX_MS: u64 = 1_767_225_600_000;
 const ROUTER: Guid = Guid([1; 32]);
 const SOURCE: Guid = Guid([2; 32]);
+const OTHER_SOURCE: Guid = Guid([5; 32]);
 const STEP: Duration = Duration::from_millis(1);
 
 /// A neighbour's hop, and the chunks that it has received whole.
@@ -101,6 +104,24 @@ struct Net {
     bed: testbed::Net<AnyMachine<()>>,
 }
 
+fn config() -> RouterConfig {
+    RouterConfig {
+        guid: ROUTER,
+        wall: WallClock::new(UNIX_MS),
+        hop: HopConfig::new(ROUTER, 1472),
+        buffer_packets: 4096,
+        store: StoreLimits {
+            total: 64 << 20,
+            per_flow: 64 << 20,
+            lifetime: Duration::from_secs(60),
+        },
+        routes: Vec::new(),
+        default_route: None,
+        name_servers: Vec::new(),
+        proxy: ProxyPolicy::default(),
+    }
+}
+
 /// The router's port to a neighbour.
 fn port(neighbour: usize) -> PortId {
     PortId(2 * (neighbour as u32 - 1))
@@ -114,21 +135,10 @@ impl Net {
 
     /// The same with static routes.
     fn with_routes(names: &[Guid], routes: Vec<Route>) -> Net {
-        let config = RouterConfig {
-            guid: ROUTER,
-            wall: WallClock::new(UNIX_MS),
-            hop: HopConfig::new(ROUTER, 1472),
-            buffer_packets: 4096,
-            store: StoreLimits {
-                total: 64 << 20,
-                per_flow: 64 << 20,
-                lifetime: Duration::from_secs(60),
-            },
-            routes,
-            default_route: None,
-            name_servers: Vec::new(),
-            proxy: ProxyPolicy::default(),
-        };
+        Net::with_config(names, RouterConfig { routes, ..config() })
+    }
+
+    fn with_config(names: &[Guid], config: RouterConfig) -> Net {
         let mut bed = testbed::Net::new(1);
         let router = Router::new(config, SeededRng::new(1));
         bed.add_mortal("router", AnyMachine::new(router, |_| ()));
@@ -383,6 +393,116 @@ fn static_routes_to_one_router_divide_a_flow_by_weight_and_keep_the_worse_one_in
         net.bed.sim_mut().close_port(router, port(neighbour));
     }
     assert_eq!(send(&mut net, ServiceId::MULTIHOMING, 50..55), [40, 10, 5]);
+}
+
+/// A router with little room, the neighbours 1 and 2 that send to the hosts at 3 and 4, and a hold
+/// of the flow from 1 to 3 by the neighbour 3.
+fn net_with_a_held_flow() -> (Net, [Guid; 2]) {
+    let hosts = [Guid([8; 32]), Guid([9; 32])];
+    let small = RouterConfig {
+        buffer_packets: 1024,
+        store: StoreLimits {
+            total: 1 << 20,
+            ..config().store
+        },
+        ..config()
+    };
+    let mut net = Net::with_config(&[SOURCE, OTHER_SOURCE, Guid([3; 32]), Guid([4; 32])], small);
+    let all = [SOURCE, OTHER_SOURCE, hosts[0], hosts[1]];
+    for (host, neighbour) in all.into_iter().zip(1..) {
+        assert!(net.with_router(|it, _| it.attachments.insert(host, port(neighbour), 1)));
+    }
+    let hold = Control::Hold(Hold {
+        source: SOURCE,
+        destination: hosts[0],
+        mode: Some(HoldMode::All),
+        lease: Duration::from_secs(32),
+    });
+    let (service, upper) = (ServiceId::NEIGHBOUR, UpperProtocol::Control);
+    let header = NetworkHeader::new(service, upper, Guid([3; 32]), ROUTER);
+    let mut head = Vec::new();
+    hold.encode(&mut head);
+    let (head, body) = (head.into(), Bytes::new());
+    net.send(
+        3,
+        Chunk {
+            header,
+            message: Message { head, body },
+        },
+    );
+    net.run(Duration::from_millis(100));
+    (net, hosts)
+}
+
+/// "Head-of-line blocking" [MFTP §3.4.3]: the flow that is held fills the queue and the storage.
+#[test]
+fn a_held_flow_that_fills_buffer_and_storage_gives_room_to_a_free_flow() {
+    let (mut net, [held, free]) = net_with_a_held_flow();
+    for index in 0..60 {
+        net.send(1, data(ServiceId::UNICAST, held, index, 100_000));
+    }
+    net.run(Duration::from_secs(1));
+    // Nothing more fits: neither into the buffer nor into the storage.
+    let chunk = 100_000;
+    let (used, capacity) = net.router().links.buffer();
+    assert!((capacity - used) * 1472 < 2 * chunk, "{used}");
+    let stored = net.router().proxy.store().bytes();
+    assert!(stored + chunk as u64 > 1 << 20, "{stored}");
+    for index in 0..10 {
+        let mut chunk = data(ServiceId::UNICAST, free, index, 100_000);
+        chunk.header.source = OTHER_SOURCE;
+        net.send(2, chunk);
+    }
+    net.run(Duration::from_secs(10));
+    assert_eq!(net.received(4).len(), 10);
+    assert!(net.received(3).is_empty());
+    // The source of what was dropped has been told.
+    let told = net.chunks(1).iter().filter_map(|it| it.transport().ok());
+    let dropped: u64 = told
+        .map(|it| match it {
+            Transport::Drop(notice, DropReason::Evicted) => notice.chunks.count(),
+            _ => 0,
+        })
+        .sum();
+    let counted = net.router().effects.counters.drops.get("evicted");
+    assert!(dropped > 0 && counted == Some(&dropped), "{dropped}");
+}
+
+#[test]
+fn a_status_says_what_is_stored_for_whom_and_why_it_waits() {
+    let (mut net, [held, _]) = net_with_a_held_flow();
+    let absent = Guid([77; 32]);
+    for index in 0..2 {
+        let mut chunk = data(ServiceId::UNICAST, absent, index, 1000);
+        chunk.header.source = OTHER_SOURCE;
+        net.send(2, chunk);
+    }
+    net.run(Duration::from_secs(1));
+    for index in 0..12 {
+        net.send(1, data(ServiceId::UNICAST, held, index, 100_000));
+    }
+    net.run(Duration::from_secs(1));
+    let status = net.with_router(|it, now| it.status(now));
+    let of = |destination| {
+        let mut all = status.waiting.iter();
+        let found = all.find(|it| it.destination == destination);
+        found.map(|it| (it.chunks, it.bytes, it.reason))
+    };
+    let store = net.router().proxy.store();
+    let bytes_of_absent = store.bytes_for(&absent);
+    assert!(bytes_of_absent > 2 * 1000);
+    let absent = of(absent);
+    assert_eq!(absent, Some((2, bytes_of_absent, WaitReason::NoAddress)));
+    let (chunks, bytes, reason) = of(held).expect("chunks of the held flow");
+    assert_eq!(reason, WaitReason::HeldBack);
+    assert_eq!(bytes + bytes_of_absent, store.bytes());
+    assert_eq!(chunks + 2, store.len());
+    // Most bytes first; the small ones have waited longer.
+    let [first, second] = &status.waiting[..] else {
+        panic!("two destinations");
+    };
+    assert!(first.bytes > second.bytes && first.since_s < second.since_s);
+    assert!((1.5..2.0).contains(&second.since_s), "{}", second.since_s);
 }
 
 /// Stores chunks in transit, and answers requests for one that it has.

@@ -37,7 +37,7 @@ const MAX_PIT_ENTRIES: u64 = 1 << 28;
 pub struct NdnPlan {
     /// The Unix socket for programs, if it is not to be searched for.
     pub socket: Option<PathBuf>,
-    /// Where UDP packets are taken from anybody.
+    /// Where UDP packets are accepted from any address.
     pub udp: Vec<SocketAddr>,
     /// Where TCP connections are taken.
     pub tcp: Vec<SocketAddr>,
@@ -57,7 +57,7 @@ pub struct NdnPlan {
     pub mtu: usize,
     /// Most faces.
     pub max_faces: usize,
-    /// Faces that nobody configured end after this silence.
+    /// Faces that are not configured end after this silence.
     pub idle_timeout: Duration,
     /// Where Prometheus asks.
     pub metrics: Option<SocketAddr>,

@@ -31,15 +31,7 @@ pub fn sample(kind: Kind) -> String {
         ),
     );
     let about = descriptions::<Config>();
-    let section = |out: &mut String, name: &str, list: bool| {
-        out.push('\n');
-        comment(out, about.get(name).map_or("", String::as_str));
-        out.push_str(&if list {
-            format!("#[[{name}]]\n")
-        } else {
-            format!("[{name}]\n")
-        });
-    };
+    let section = |out: &mut String, name, list| section(out, &about, name, list);
     match kind {
         Kind::Router => {
             section(&mut out, "router", false);
@@ -75,38 +67,59 @@ pub fn sample(kind: Kind) -> String {
     if kind == Kind::Router {
         section(&mut out, "storage", false);
         keys(&mut out, &StorageSection::default());
-        section(&mut out, "ndn", false);
-        keys(&mut out, &NdnSection::default());
-        section(&mut out, "ndn_face", true);
-        let uri = String::new();
-        keys(
-            &mut out,
-            &NdnFaceSection {
-                uri,
-                local: None,
-                reliability: None,
-                mtu: None,
-            },
-        );
-        section(&mut out, "ndn_route", true);
-        keys(
-            &mut out,
-            &NdnRouteSection {
-                prefix: String::new(),
-                face: String::new(),
-                cost: 0,
-            },
-        );
-        section(&mut out, "ndn_strategy", true);
-        keys(
-            &mut out,
-            &NdnStrategySection {
-                prefix: String::new(),
-                strategy: String::new(),
-            },
-        );
+        ndn_sections(&mut out, &about);
     }
     out
+}
+
+/// The head of a section: its description and its name.
+fn section(
+    out: &mut String,
+    about: &std::collections::BTreeMap<String, String>,
+    name: &str,
+    list: bool,
+) {
+    out.push('\n');
+    comment(out, about.get(name).map_or("", String::as_str));
+    out.push_str(&if list {
+        format!("#[[{name}]]\n")
+    } else {
+        format!("[{name}]\n")
+    });
+}
+
+/// The sections of a router's NDN plane.
+fn ndn_sections(out: &mut String, about: &std::collections::BTreeMap<String, String>) {
+    section(out, about, "ndn", false);
+    keys(out, &NdnSection::default());
+    section(out, about, "ndn_face", true);
+    let uri = String::new();
+    keys(
+        out,
+        &NdnFaceSection {
+            uri,
+            local: None,
+            reliability: None,
+            mtu: None,
+        },
+    );
+    section(out, about, "ndn_route", true);
+    keys(
+        out,
+        &NdnRouteSection {
+            prefix: String::new(),
+            face: String::new(),
+            cost: 0,
+        },
+    );
+    section(out, about, "ndn_strategy", true);
+    keys(
+        out,
+        &NdnStrategySection {
+            prefix: String::new(),
+            strategy: String::new(),
+        },
+    );
 }
 
 fn properties<T: JsonSchema>() -> Map<String, Value> {

@@ -16,7 +16,7 @@ use whimbrel_mobilityfirst::wire::ContentKind;
 use super::FetchError;
 use crate::output::{Place, Target};
 
-/// Sets of hidden files that are tried while somebody else's files are in the way.
+/// Sets of hidden files that are tried while files of another program are in the way.
 const MAX_SETS: u32 = 8;
 
 /// What a content said of itself with its first chunk.
@@ -65,7 +65,7 @@ impl Hidden {
         })
     }
 
-    /// Opens the part file, or makes it; `None` if any of the files is somebody else's.
+    /// Opens the part file, or makes it; `None` if any of the files belongs to another program.
     fn open(&self) -> io::Result<Option<File>> {
         let is_taken =
             |path: &Path| fs::symlink_metadata(path).is_ok() && open_own(path, false).is_none();
@@ -129,7 +129,7 @@ impl PartFile {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(FetchError::InUse(hidden.part)),
-            // A file system without locks: nobody can be kept out.
+            // A file system without locks: no program can be kept out.
             Err(TryLockError::Error(_)) => {}
         }
         let failed = |source| FetchError::Disk {

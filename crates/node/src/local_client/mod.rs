@@ -20,7 +20,7 @@ const WRITE_PATIENCE: Duration = Duration::from_secs(30);
 /// Why there is no talking to a daemon.
 #[derive(Debug, thiserror::Error)]
 pub enum LocalError {
-    /// No socket, or nobody behind it.
+    /// No socket, or no program behind it.
     #[error("no daemon answers on {}", .0.display())]
     Nobody(PathBuf),
     /// The file permissions forbid it.

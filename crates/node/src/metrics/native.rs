@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
-use whimbrel_gnrs::ServerStatus;
+use whimbrel_gnrs::{ServerCounters, ServerStatus};
 use whimbrel_io::TransportCounters;
 use whimbrel_link::HopStats;
 use whimbrel_mobilityfirst::host::HostStatus;
 use whimbrel_mobilityfirst::links::LinkStatus;
-use whimbrel_mobilityfirst::router::RouterStatus;
+use whimbrel_mobilityfirst::router::{RouterCounters, RouterStatus};
 
 use super::family::{Families, Labels, flag};
 use crate::Node;
@@ -124,9 +124,8 @@ fn encode_drops<'s>(
     families.counters(name, "What the node dropped", members)
 }
 
-fn encode_router(families: &mut Families<'_, '_>, router: &RouterStatus) -> Result<(), Error> {
-    let c = &router.counters;
-    let counts: [Count; 13] = [
+fn router_counts(c: &RouterCounters) -> [Count; 13] {
+    [
         (
             "whimbrel_router_chunks_received",
             "Chunks that neighbours delivered whole",
@@ -192,7 +191,12 @@ fn encode_router(families: &mut Families<'_, '_>, router: &RouterStatus) -> Resu
             "Inputs after which work was left over",
             c.unsettled,
         ),
-    ];
+    ]
+}
+
+fn encode_router(families: &mut Families<'_, '_>, router: &RouterStatus) -> Result<(), Error> {
+    let c = &router.counters;
+    let counts = router_counts(&router.counters);
     encode_counts(families, &counts)?;
     encode_drops(families, "whimbrel_router_drops", &c.drops)?;
     let (stored, capacity) = router.stored_bytes;
@@ -306,9 +310,8 @@ fn encode_host(families: &mut Families<'_, '_>, host: &HostStatus) -> Result<(),
     encode_levels(families, &levels)
 }
 
-fn encode_name_server(families: &mut Families<'_, '_>, server: &ServerStatus) -> Result<(), Error> {
-    let c = &server.counters;
-    let counts: [Count; 15] = [
+fn name_server_counts(c: &ServerCounters) -> [Count; 15] {
+    [
         ("whimbrel_gnrs_frames_received", "Frames received", c.frames),
         (
             "whimbrel_gnrs_frames_damaged",
@@ -372,7 +375,12 @@ fn encode_name_server(families: &mut Families<'_, '_>, server: &ServerStatus) ->
             "Answers dropped because the client's queue was full",
             c.answers_dropped,
         ),
-    ];
+    ]
+}
+
+fn encode_name_server(families: &mut Families<'_, '_>, server: &ServerStatus) -> Result<(), Error> {
+    let c = &server.counters;
+    let counts = name_server_counts(&server.counters);
     encode_counts(families, &counts)?;
     let refused: Vec<(String, u64)> = c
         .refused
@@ -422,6 +430,140 @@ struct Ends {
     neighbour: String,
 }
 
+/// A name, what it means, and how to read it.
+type LinkCount = (&'static str, &'static str, fn(&HopStats) -> u64);
+type LinkLevel = (&'static str, &'static str, fn(&LinkStatus) -> f64);
+
+/// Counters of a hop.
+const LINK_COUNTS: [LinkCount; 18] = [
+    ("whimbrel_link_sent_frames", "Frames sent", |h| {
+        h.frames_sent
+    }),
+    ("whimbrel_link_sent_bytes", "Bytes of frames sent", |h| {
+        h.bytes_sent
+    }),
+    ("whimbrel_link_received_frames", "Frames accepted", |h| {
+        h.frames_received
+    }),
+    (
+        "whimbrel_link_received_bytes",
+        "Bytes of frames accepted",
+        |h| h.bytes_received,
+    ),
+    (
+        "whimbrel_link_sent_data_frames",
+        "DATA frames sent, resent ones included",
+        |h| h.data_sent,
+    ),
+    (
+        "whimbrel_link_resent_data_frames",
+        "DATA frames found missing and sent again",
+        |h| h.data_resent,
+    ),
+    (
+        "whimbrel_link_spurious_resends",
+        "Resends that proved unnecessary",
+        |h| h.spurious_resends,
+    ),
+    (
+        "whimbrel_link_reported_marks",
+        "Frames sent that queues on the path marked (ECN)",
+        |h| h.marks_reported,
+    ),
+    (
+        "whimbrel_link_received_marks",
+        "Frames accepted that queues on the path had marked (ECN)",
+        |h| h.marks_received,
+    ),
+    (
+        "whimbrel_link_delivered_chunks",
+        "Chunks that the neighbour acknowledged",
+        |h| h.chunks_delivered,
+    ),
+    (
+        "whimbrel_link_delivered_chunk_bytes",
+        "Bytes of chunks that the neighbour acknowledged",
+        |h| h.chunk_bytes_delivered,
+    ),
+    (
+        "whimbrel_link_received_chunks",
+        "Chunks that came whole",
+        |h| h.chunks_received,
+    ),
+    (
+        "whimbrel_link_received_chunk_bytes",
+        "Bytes of chunks that came whole",
+        |h| h.chunk_bytes_received,
+    ),
+    (
+        "whimbrel_link_refusals_sent",
+        "Chunks refused here for want of room",
+        |h| h.refusals_sent,
+    ),
+    (
+        "whimbrel_link_refusals_received",
+        "Chunks that the neighbour refused for want of room",
+        |h| h.refusals_received,
+    ),
+    (
+        "whimbrel_link_timeouts",
+        "Retransmission time-outs that expired",
+        |h| h.timeouts,
+    ),
+    ("whimbrel_link_sessions", "Sessions established", |h| {
+        h.sessions
+    }),
+    (
+        "whimbrel_link_outages",
+        "Times that the neighbour became unresponsive",
+        |h| h.outages,
+    ),
+];
+
+/// States of a link.
+const LINK_LEVELS: [LinkLevel; 8] = [
+    (
+        "whimbrel_link_up",
+        "1 while the neighbour is responsive",
+        |l| flag(l.up),
+    ),
+    (
+        "whimbrel_link_waiting_chunks",
+        "Chunks queued for the hop",
+        |l| l.chunks_waiting as f64,
+    ),
+    (
+        "whimbrel_link_flight_chunks",
+        "Chunks under way to the neighbour",
+        |l| l.hop.chunks_in_flight as f64,
+    ),
+    (
+        "whimbrel_link_flight_bytes",
+        "Bytes under way to the neighbour",
+        |l| l.hop.inflight as f64,
+    ),
+    (
+        "whimbrel_link_window_packets",
+        "Packets that the neighbour lets be outstanding",
+        |l| f64::from(l.hop.window),
+    ),
+    (
+        "whimbrel_link_loss_ratio",
+        "Share of DATA bytes that do not arrive, smoothed",
+        |l| l.hop.loss,
+    ),
+    (
+        "whimbrel_link_rate_bits_per_second",
+        "Estimated rate of the path; 0 before the first estimate",
+        |l| l.hop.bandwidth as f64,
+    ),
+    (
+        "whimbrel_link_largest_frame_bytes",
+        "Largest frame that is sent; 0 before there is a session",
+        |l| l.hop.largest_frame as f64,
+    ),
+];
+
 fn encode_links(families: &mut Families<'_, '_>, links: &[LinkStatus]) -> Result<(), Error> {
     let ends: Vec<Ends> = links
         .iter()
@@ -443,92 +585,7 @@ fn encode_links(families: &mut Families<'_, '_>, links: &[LinkStatus]) -> Result
             (labels, link)
         })
     };
-    type Count = fn(&HopStats) -> u64;
-    let counts: [(&str, &str, Count); 18] = [
-        ("whimbrel_link_sent_frames", "Frames sent", |h| {
-            h.frames_sent
-        }),
-        ("whimbrel_link_sent_bytes", "Bytes of frames sent", |h| {
-            h.bytes_sent
-        }),
-        ("whimbrel_link_received_frames", "Frames accepted", |h| {
-            h.frames_received
-        }),
-        (
-            "whimbrel_link_received_bytes",
-            "Bytes of frames accepted",
-            |h| h.bytes_received,
-        ),
-        (
-            "whimbrel_link_sent_data_frames",
-            "DATA frames sent, resent ones included",
-            |h| h.data_sent,
-        ),
-        (
-            "whimbrel_link_resent_data_frames",
-            "DATA frames found missing and sent again",
-            |h| h.data_resent,
-        ),
-        (
-            "whimbrel_link_spurious_resends",
-            "Resends that proved unnecessary",
-            |h| h.spurious_resends,
-        ),
-        (
-            "whimbrel_link_reported_marks",
-            "Frames sent that queues on the path marked (ECN)",
-            |h| h.marks_reported,
-        ),
-        (
-            "whimbrel_link_received_marks",
-            "Frames accepted that queues on the path had marked (ECN)",
-            |h| h.marks_received,
-        ),
-        (
-            "whimbrel_link_delivered_chunks",
-            "Chunks that the neighbour acknowledged",
-            |h| h.chunks_delivered,
-        ),
-        (
-            "whimbrel_link_delivered_chunk_bytes",
-            "Bytes of chunks that the neighbour acknowledged",
-            |h| h.chunk_bytes_delivered,
-        ),
-        (
-            "whimbrel_link_received_chunks",
-            "Chunks that came whole",
-            |h| h.chunks_received,
-        ),
-        (
-            "whimbrel_link_received_chunk_bytes",
-            "Bytes of chunks that came whole",
-            |h| h.chunk_bytes_received,
-        ),
-        (
-            "whimbrel_link_refusals_sent",
-            "Chunks refused here for want of room",
-            |h| h.refusals_sent,
-        ),
-        (
-            "whimbrel_link_refusals_received",
-            "Chunks that the neighbour refused for want of room",
-            |h| h.refusals_received,
-        ),
-        (
-            "whimbrel_link_timeouts",
-            "Retransmission time-outs that expired",
-            |h| h.timeouts,
-        ),
-        ("whimbrel_link_sessions", "Sessions established", |h| {
-            h.sessions
-        }),
-        (
-            "whimbrel_link_outages",
-            "Times that the neighbour became unresponsive",
-            |h| h.outages,
-        ),
-    ];
-    for (name, help, count) in counts {
+    for (name, help, count) in LINK_COUNTS {
         let members = each().map(|(labels, link)| (labels, count(&link.hop)));
         families.counters(name, help, members)?;
     }
@@ -542,51 +599,8 @@ fn encode_links(families: &mut Families<'_, '_>, links: &[LinkStatus]) -> Result
             })
     });
     families.counters("whimbrel_link_drops", "Frames that the hop dropped", drops)?;
-    type Level = fn(&LinkStatus) -> f64;
     let seconds = |time: Option<Duration>| time.unwrap_or_default().as_secs_f64();
-    let levels: [(&str, &str, Level); 8] = [
-        (
-            "whimbrel_link_up",
-            "1 while the neighbour is responsive",
-            |l| flag(l.up),
-        ),
-        (
-            "whimbrel_link_waiting_chunks",
-            "Chunks queued for the hop",
-            |l| l.chunks_waiting as f64,
-        ),
-        (
-            "whimbrel_link_flight_chunks",
-            "Chunks under way to the neighbour",
-            |l| l.hop.chunks_in_flight as f64,
-        ),
-        (
-            "whimbrel_link_flight_bytes",
-            "Bytes under way to the neighbour",
-            |l| l.hop.inflight as f64,
-        ),
-        (
-            "whimbrel_link_window_packets",
-            "Packets that the neighbour lets be outstanding",
-            |l| f64::from(l.hop.window),
-        ),
-        (
-            "whimbrel_link_loss_ratio",
-            "Share of DATA bytes that do not arrive, smoothed",
-            |l| l.hop.loss,
-        ),
-        (
-            "whimbrel_link_rate_bits_per_second",
-            "Estimated rate of the path; 0 before the first estimate",
-            |l| l.hop.bandwidth as f64,
-        ),
-        (
-            "whimbrel_link_largest_frame_bytes",
-            "Largest frame that is sent; 0 before there is a session",
-            |l| l.hop.largest_frame as f64,
-        ),
-    ];
-    for (name, help, level) in levels {
+    for (name, help, level) in LINK_LEVELS {
         let members = each().map(|(labels, link)| (labels, level(link)));
         families.gauges(name, help, members)?;
     }

@@ -34,6 +34,82 @@ struct FaceSnapshot {
     link: LinkStats,
 }
 
+/// A name, what it means, and how to read it.
+type LinkCount = (&'static str, &'static str, fn(&LinkStats) -> u64);
+type LinkLevel = (&'static str, &'static str, fn(&LinkStats) -> f64);
+
+/// Counters of a face's link.
+const LINK_COUNTS: [LinkCount; 14] = [
+    ("ndn_link_sent_bytes", "Bytes of frames sent", |l| {
+        l.bytes_sent
+    }),
+    ("ndn_link_received_bytes", "Bytes of frames received", |l| {
+        l.bytes_received
+    }),
+    ("ndn_link_sent_frames", "Frames sent", |l| l.frames_sent),
+    ("ndn_link_received_frames", "Frames received", |l| {
+        l.frames_received
+    }),
+    ("ndn_link_retransmissions", "Frames sent again", |l| {
+        l.retransmissions
+    }),
+    (
+        "ndn_link_spurious",
+        "Retransmissions in vain: the frame had arrived",
+        |l| l.spurious,
+    ),
+    ("ndn_link_losses", "Frames found lost", |l| l.losses),
+    (
+        "ndn_link_mtu_falls",
+        "Times that the path was found to drop large frames",
+        |l| l.mtu_falls,
+    ),
+    ("ndn_link_mtu_probes", "Probes of the path MTU sent", |l| {
+        l.mtu_probes
+    }),
+    ("ndn_link_timeouts", "Frames found lost by silence", |l| {
+        l.timeouts
+    }),
+    (
+        "ndn_link_recovered",
+        "Lost frames that a retransmission brought",
+        |l| l.recovered,
+    ),
+    (
+        "ndn_link_given_up",
+        "Lost frames that no retransmission brought",
+        |l| l.given_up,
+    ),
+    ("ndn_link_duplicates", "Frames received twice", |l| {
+        l.duplicates
+    }),
+    ("ndn_link_marks", "Packets marked for congestion", |l| {
+        l.marks
+    }),
+];
+
+/// States of a face's link.
+const LINK_LEVELS: [LinkLevel; 4] = [
+    (
+        "ndn_link_loss_ratio",
+        "Share of frames lost, smoothed",
+        |l| l.loss,
+    ),
+    (
+        "ndn_link_rtt_seconds",
+        "Smoothed round trip of the link; 0 if unknown",
+        |l| l.rtt.unwrap_or_default().as_secs_f64(),
+    ),
+    ("ndn_link_queue_bytes", "Bytes that wait to be sent", |l| {
+        l.queue_bytes as f64
+    }),
+    (
+        "ndn_link_outstanding_frames",
+        "Frames sent and not acknowledged",
+        |l| l.outstanding as f64,
+    ),
+];
+
 impl Snapshot {
     /// Of a router and its sockets, now.
     pub(super) fn of(event_loop: &NdnLoop) -> Snapshot {
@@ -133,23 +209,12 @@ impl Snapshot {
             "Callers turned away because there were too many faces",
             [(Vec::new(), self.refused_callers)],
         )?;
-        let management = [
-            ("carried-out", self.management.commands),
-            ("failed", self.management.failures),
-            ("refused", self.management.refusals),
-        ];
-        let management = management.map(|(outcome, value)| (vec![("outcome", outcome)], value));
-        family.counters(
-            "ndn_management_commands",
-            "Commands to management",
-            management,
-        )?;
-        family.counters(
-            "ndn_management_wrong_digests",
-            "Commands allowed although their digest does not fit, because none needs a signature",
-            [(Vec::new(), self.management.wrong_digests)],
-        )?;
+        self.encode_management(family)?;
         self.encode_sockets(family)?;
+        self.encode_tables(family)
+    }
+
+    fn encode_tables(&self, family: &mut Families<'_, '_>) -> Result<(), std::fmt::Error> {
         let sizes = [
             ("pit", self.pit_entries as f64),
             ("fib", self.fib_entries as f64),
@@ -165,6 +230,25 @@ impl Snapshot {
             "ndn_content_store_bytes",
             "Memory of the content store",
             [(Vec::new(), self.cs_bytes as f64)],
+        )
+    }
+
+    fn encode_management(&self, family: &mut Families<'_, '_>) -> Result<(), std::fmt::Error> {
+        let management = [
+            ("carried-out", self.management.commands),
+            ("failed", self.management.failures),
+            ("refused", self.management.refusals),
+        ];
+        let management = management.map(|(outcome, value)| (vec![("outcome", outcome)], value));
+        family.counters(
+            "ndn_management_commands",
+            "Commands to management",
+            management,
+        )?;
+        family.counters(
+            "ndn_management_wrong_digests",
+            "Commands allowed although their digest does not fit, because none needs a signature",
+            [(Vec::new(), self.management.wrong_digests)],
         )
     }
 
@@ -239,56 +323,7 @@ impl Snapshot {
     }
 
     fn encode_links(&self, family: &mut Families<'_, '_>) -> Result<(), std::fmt::Error> {
-        type Count = fn(&LinkStats) -> u64;
-        let counts: [(&str, &str, Count); 14] = [
-            ("ndn_link_sent_bytes", "Bytes of frames sent", |l| {
-                l.bytes_sent
-            }),
-            ("ndn_link_received_bytes", "Bytes of frames received", |l| {
-                l.bytes_received
-            }),
-            ("ndn_link_sent_frames", "Frames sent", |l| l.frames_sent),
-            ("ndn_link_received_frames", "Frames received", |l| {
-                l.frames_received
-            }),
-            ("ndn_link_retransmissions", "Frames sent again", |l| {
-                l.retransmissions
-            }),
-            (
-                "ndn_link_spurious",
-                "Retransmissions in vain: the frame had arrived",
-                |l| l.spurious,
-            ),
-            ("ndn_link_losses", "Frames found lost", |l| l.losses),
-            (
-                "ndn_link_mtu_falls",
-                "Times that the path was found to drop large frames",
-                |l| l.mtu_falls,
-            ),
-            ("ndn_link_mtu_probes", "Probes of the path MTU sent", |l| {
-                l.mtu_probes
-            }),
-            ("ndn_link_timeouts", "Frames found lost by silence", |l| {
-                l.timeouts
-            }),
-            (
-                "ndn_link_recovered",
-                "Lost frames that a retransmission brought",
-                |l| l.recovered,
-            ),
-            (
-                "ndn_link_given_up",
-                "Lost frames that no retransmission brought",
-                |l| l.given_up,
-            ),
-            ("ndn_link_duplicates", "Frames received twice", |l| {
-                l.duplicates
-            }),
-            ("ndn_link_marks", "Packets marked for congestion", |l| {
-                l.marks
-            }),
-        ];
-        for (name, help, count) in counts {
+        for (name, help, count) in LINK_COUNTS {
             family.counters(name, help, self.each(move |face| count(&face.link)))?;
         }
         let drops = self.faces.iter().flat_map(|face| {
@@ -305,28 +340,7 @@ impl Snapshot {
             "Packets and frames that the link dropped",
             drops,
         )?;
-        type Level = fn(&LinkStats) -> f64;
-        let levels: [(&str, &str, Level); 4] = [
-            (
-                "ndn_link_loss_ratio",
-                "Share of frames lost, smoothed",
-                |l| l.loss,
-            ),
-            (
-                "ndn_link_rtt_seconds",
-                "Smoothed round trip of the link; 0 if unknown",
-                |l| l.rtt.unwrap_or_default().as_secs_f64(),
-            ),
-            ("ndn_link_queue_bytes", "Bytes that wait to be sent", |l| {
-                l.queue_bytes as f64
-            }),
-            (
-                "ndn_link_outstanding_frames",
-                "Frames sent and not acknowledged",
-                |l| l.outstanding as f64,
-            ),
-        ];
-        for (name, help, level) in levels {
+        for (name, help, level) in LINK_LEVELS {
             family.gauges(name, help, self.each(move |face| level(&face.link)))?;
         }
         Ok(())

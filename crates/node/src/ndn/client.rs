@@ -18,7 +18,7 @@ type ProgramLoop<A> = EventLoop<ProgramFace<A>>;
 /// Why a program does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody answers there.
+    /// No program answers there.
     #[error(
         "no forwarder answers on {uplink} ({source}); start one with `whimbrel router run`, or name another by --transport or \
          NDN_CLIENT_TRANSPORT"
@@ -29,7 +29,7 @@ pub enum ClientError {
         /// The system's answer.
         source: OpenRefusal,
     },
-    /// The socket belongs to somebody else.
+    /// The socket belongs to another user.
     #[error("{source}")]
     NotPermitted {
         /// What the socket says.

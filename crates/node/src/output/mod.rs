@@ -59,7 +59,7 @@ pub enum OutputError {
         /// The system's answer.
         source: io::Error,
     },
-    /// The caller was told to stop before somebody read the FIFO.
+    /// The caller was told to stop before a program read the FIFO.
     #[error("interrupted")]
     Interrupted,
 }
@@ -119,7 +119,7 @@ impl Drop for MadeFolder {
 
 impl Destination {
     /// Looks at what is at `path`; `-` is standard output. A device is opened. A FIFO is opened
-    /// once somebody reads it, which is waited for until `stop` is set.
+    /// once a program reads it, which is waited for until `stop` is set.
     pub fn open(path: &Path, stop: &AtomicBool) -> Result<Destination, OutputError> {
         if path.as_os_str() == "-" {
             return Ok(Destination::Stream(Stream::stdout()));

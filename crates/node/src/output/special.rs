@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::{OutputError, Stream};
 
-/// How often a FIFO is looked at until somebody reads it.
+/// How often a FIFO is looked at until a program reads it.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Opens what is no regular file for writing. Creates and truncates nothing.

@@ -145,10 +145,20 @@ fn fetch(
     report.end();
     logs.finish()?;
     let stats = client.application().fetcher.stats();
+    conclude(end, output, &arguments.name, report, &stats)
+}
+
+fn conclude(
+    end: Option<End>,
+    output: Output,
+    name: &Name,
+    report: &mut Report,
+    stats: &FetchStats,
+) -> Outcome {
     match end {
         Some(End::Whole) => {
             let path = output.finish()?;
-            report.done(&arguments.name, path.as_deref(), &stats);
+            report.done(name, path.as_deref(), stats);
             Ok(Exit::Done)
         }
         // `finish` returns the reason.

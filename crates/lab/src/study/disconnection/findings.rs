@@ -99,10 +99,7 @@ fn compare(
     case: &str,
     distributions: &[&Distribution<'_>],
 ) -> Result<Vec<Comparison>, LabError> {
-    let find = |off_s, client| {
-        let mut found = distributions.iter();
-        found.find(|known| known.group.off_s == off_s && known.group.client == client)
-    };
+    let find = |off_s, client| find(distributions, off_s, client);
     let mut comparisons = Vec::new();
     let mut saved = |id: &str, case: &str, off_s, percent, agrees: &dyn Fn(f64) -> bool, slow| {
         if let (Some(fast), Some(slow)) = (find(off_s, Client::NetworkProactive), find(off_s, slow))
@@ -163,6 +160,31 @@ fn compare(
         let case = case.trim_start_matches(", ");
         comparisons.extend(find(10, client).map(|slow| proxy_use(input, case, slow)));
     }
+    comparisons.extend(saved_when_hit(input, case, distributions));
+    if let Some(mftp) = find(10, Client::NetworkProactive) {
+        comparisons.push(untouched(input, setup, case, mftp)?);
+    }
+    Ok(comparisons)
+}
+
+/// The distribution of a client's times with outages of so many seconds.
+fn find<'d, 's>(
+    distributions: &'d [&'d Distribution<'s>],
+    off_s: u64,
+    client: Client,
+) -> Option<&'d &'d Distribution<'s>> {
+    let mut found = distributions.iter();
+    found.find(|known| known.group.off_s == off_s && known.group.client == client)
+}
+
+/// What is saved in runs that an outage hit.
+fn saved_when_hit(
+    input: &StudyInput<'_>,
+    case: &str,
+    distributions: &[&Distribution<'_>],
+) -> Vec<Comparison> {
+    let find = |off_s, client| find(distributions, off_s, client);
+    let mut comparisons = Vec::new();
     for (id, off_s) in [("saves-when-hit-10s", 10), ("saves-when-hit-30s", 30)] {
         if let (Some(fast), Some(tcp)) = (
             find(off_s, Client::NetworkProactive),
@@ -179,10 +201,7 @@ fn compare(
             comparisons.push(input.compare_numbers(id, case, fast < tcp, 1, &numbers));
         }
     }
-    if let Some(mftp) = find(10, Client::NetworkProactive) {
-        comparisons.push(untouched(input, setup, case, mftp)?);
-    }
-    Ok(comparisons)
+    comparisons
 }
 
 /// To a tenth, without "-0.0".

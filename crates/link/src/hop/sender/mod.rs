@@ -268,7 +268,7 @@ impl Sender {
         self.queue.bytes() + self.unsent_bytes
     }
 
-    /// Returns true if `lane` has no chunk here and may have one although others wait.
+    /// Returns true if `lane` has no chunk here and may have one although other lanes wait.
     pub(super) fn has_turn(&self, lane: Lane) -> bool {
         !self.suspended
             && self.refused == 0

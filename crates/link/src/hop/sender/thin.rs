@@ -35,7 +35,7 @@ const LONGEST_FEEDBACK: Duration = Duration::from_millis(500);
 const MAX_LOSS: f64 = 0.15;
 /// Bytes of a question and its answer in UDP over IPv6.
 const QUESTION: u64 = 24 + 44 + 2 * 48;
-/// Questions that nobody waits for take at most one part in so many of a link ...
+/// Periodic CSYNs take at most one part in so many of a link ...
 const QUESTION_SHARE: u64 = 16;
 /// ... and come at least this often.
 const MAX_QUESTION_INTERVAL: Duration = Duration::from_secs(5);
@@ -195,8 +195,7 @@ impl Sender {
         )
     }
 
-    /// The shortest interval of questions that nobody waits for, so that they leave a thin link to
-    /// what it is there for.
+    /// The shortest interval of periodic CSYNs, so that they leave a thin link to chunks.
     pub(in crate::hop) fn question_interval(&self) -> Duration {
         match self.rate() {
             0 => Duration::ZERO,

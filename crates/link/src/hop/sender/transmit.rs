@@ -68,13 +68,7 @@ impl Sender {
         let cap = self.cap_now();
         let room = cap.saturating_sub(self.feedback.inflight());
         if room == 0 {
-            // Only answers make room, so packets in flight need a CSYN.
-            if self.feedback.since_csyn().0 > 0 {
-                let about = Some(self.last_data).filter(|id| self.active.contains_key(id));
-                self.write_csyn(now, session, about, buffer, stats);
-                return Some((buffer.len() - start, None));
-            }
-            return None;
+            return self.write_question_of_flight(now, session, buffer, stats);
         }
         let allowance = self.pacer.allowance(now)?.min(room);
         let (mut segment, mut frames, mut aligned) = (0, 0, true);
@@ -133,6 +127,23 @@ impl Sender {
             frames += 1;
         }
         Some((buffer.len() - start, (frames > 1).then_some(segment)))
+    }
+
+    /// Writes a CSYN about the packets in flight, unless one has been sent: only answers make room.
+    fn write_question_of_flight(
+        &mut self,
+        now: Time,
+        session: u32,
+        buffer: &mut Vec<u8>,
+        stats: &mut HopStats,
+    ) -> Option<(usize, Option<usize>)> {
+        if self.feedback.since_csyn().0 == 0 {
+            return None;
+        }
+        let start = buffer.len();
+        let about = Some(self.last_data).filter(|id| self.active.contains_key(id));
+        self.write_csyn(now, session, about, buffer, stats);
+        Some((buffer.len() - start, None))
     }
 
     /// Writes a due probe of the path MTU.

@@ -15,15 +15,15 @@ use crate::wire::{
 
 /// Requests without any answer before a name is given up that is known but not served.
 const MAX_UNSERVED: u32 = 3;
-/// After the first chunk that nobody here wants, its source is told; then not again for this long.
+/// After the first chunk that no program here wants, its source is told; then not again for this long.
 const STOP_INTERVAL: Duration = Duration::from_secs(1);
-/// A router's restart is acted upon once in this time: anybody can say that one has restarted.
+/// A router's restart is acted upon once in this time: any node can claim that one has restarted.
 const RESEND_INTERVAL: Duration = Duration::from_secs(1);
 /// Sources remembered as told to stop.
 const MAX_STOPPED: usize = 1024;
 
 impl Downloads {
-    /// Sends a request (nobody has answered yet, or the source has gone silent) or a NACK to the
+    /// Sends a request (no holder has answered yet, or the source has gone silent) or a NACK to the
     /// source.
     pub(super) fn ask(&mut self, now: Time, id: u64, uplink: &Uplink, effects: &mut Effects) {
         let Some(download) = self.by_id.get_mut(&id) else {
@@ -138,7 +138,7 @@ impl Downloads {
         self.ask(now, id, uplink, effects);
     }
 
-    /// Chunks come that nobody here wants: a program has gone, or this host has restarted.
+    /// Chunks come that no program here wants: a program has gone, or this host has restarted.
     pub(super) fn stop_source(
         &mut self,
         now: Time,
@@ -201,7 +201,7 @@ impl Downloads {
         of_request && self.by_content.contains_key(&dropped.content)
     }
 
-    /// A router keeps a request because it reaches nobody who has the content. False if the notice
+    /// A router keeps a request because it reaches no holder of the content. False if the notice
     /// is about something else.
     pub(in crate::host) fn note_stored(
         &mut self,

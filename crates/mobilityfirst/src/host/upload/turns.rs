@@ -42,7 +42,7 @@ impl Turns {
         queue.push_back(key);
     }
 
-    /// The programs that are to read for somebody.
+    /// The programs that are to read chunks for a receiver.
     pub(super) fn apps(&self) -> Vec<App> {
         self.by_app.keys().copied().collect()
     }

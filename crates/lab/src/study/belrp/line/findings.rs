@@ -163,11 +163,7 @@ fn trends(
     input: &StudyInput<'_>,
     matrix: &Matrix,
 ) -> Result<Vec<Comparison>, LabError> {
-    let line = |variant: Variant, of: &dyn Fn(&Outcome) -> f64| -> Vec<f64> {
-        (0..matrix.steps.len())
-            .map(|step| matrix.spread(step, variant, of).mean)
-            .collect()
-    };
+    let line = |variant: Variant, of: &dyn Fn(&Outcome) -> f64| line(matrix, variant, of);
     let said = |values: &[f64]| {
         let parts = values
             .iter()
@@ -219,6 +215,20 @@ fn trends(
         let title = Variant::Paper3.title();
         comparisons.push(input.compare("ratio-falls", title, said(&values), falling(&values)));
     }
+    comparisons.extend(powers(input, matrix)?);
+    Ok(comparisons)
+}
+
+/// The mean of a metric at each step of the matrix.
+fn line(matrix: &Matrix, variant: Variant, of: &dyn Fn(&Outcome) -> f64) -> Vec<f64> {
+    (0..matrix.steps.len())
+        .map(|step| matrix.spread(step, variant, of).mean)
+        .collect()
+}
+
+/// Loss that remains, compared with the link's loss to the power of the limit.
+fn powers(input: &StudyInput<'_>, matrix: &Matrix) -> Result<Vec<Comparison>, LabError> {
+    let mut comparisons = Vec::new();
     let power = input.tolerance("power")?;
     for (variant, most) in [
         (Variant::Paper1, 1),
@@ -228,7 +238,7 @@ fn trends(
         if !matrix.variants.contains(&variant) {
             continue;
         }
-        let unrecovered: Vec<f64> = line(variant, RECOVERED.of)
+        let unrecovered: Vec<f64> = line(matrix, variant, RECOVERED.of)
             .iter()
             .map(|percent| 100.0 - percent)
             .collect();

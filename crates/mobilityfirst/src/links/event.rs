@@ -1,0 +1,65 @@
+//! What the hops tell the node.
+
+use bytes::Bytes;
+use whimbrel_core::{Guid, PortId};
+
+use super::{Carried, ChunkToSend};
+use crate::chunk::{Chunk, Flow};
+use crate::handed::HandedOver;
+use crate::room::Room;
+use crate::wire::HoldMode;
+
+/// An event of the hops.
+#[derive(Debug)]
+pub enum LinkEvent {
+    /// A neighbour is up, for the first time or after it or this node restarted.
+    Up {
+        /// Its port.
+        port: PortId,
+        /// The GUID that it claims.
+        neighbour: Guid,
+        /// Another neighbour, or another run of its process, than this port had before: what it was
+        /// told is forgotten.
+        new_run: bool,
+    },
+    /// A neighbour has restarted: the chunks that it had accepted and not forwarded are lost.
+    Restarted(PortId, Vec<HandedOver>),
+    /// A whole chunk has arrived.
+    Received {
+        /// The port.
+        port: PortId,
+        /// Its bytes.
+        bytes: Bytes,
+        /// Its room in the buffer, freed when the node drops it.
+        room: Room,
+    },
+    /// The neighbour has the whole chunk.
+    Delivered(Carried, Option<Chunk>),
+    /// The chunk exceeds the neighbour's limit.
+    TooLarge(PortId, ChunkToSend),
+    /// An inbound peer has come back on another port, in the same run of its process: its address has
+    /// changed. Who it is, its greeting alone says; that it has left the former port, the silence
+    /// there.
+    Moved {
+        /// Where it was.
+        from: PortId,
+        /// Where it is.
+        to: PortId,
+    },
+    /// Enough of a flow waits for its next hop, or may come again: the neighbour on this port, from
+    /// which it comes, is to be told.
+    Hold {
+        /// Where it comes from.
+        port: PortId,
+        /// The flow.
+        flow: Flow,
+        /// How it is to be held back; `None`: not any more.
+        mode: Option<HoldMode>,
+    },
+    /// The neighbour has become unresponsive.
+    Unresponsive(PortId),
+    /// The neighbour responds again.
+    Responsive(PortId),
+    /// The port is closed; these chunks were not delivered.
+    Down(PortId, Vec<ChunkToSend>),
+}

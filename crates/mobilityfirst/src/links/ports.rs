@@ -1,0 +1,151 @@
+//! The ports of the hops: their life, and the neighbours behind them.
+
+use whimbrel_core::{Guid, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Time};
+use whimbrel_link::{Hop, HopConfig};
+
+use super::{LOOK_UP_AGAIN, Link, LinkEvent, Links};
+use crate::handed::Handovers;
+use crate::outbox::Outbox;
+
+impl Links {
+    /// Handles a change of a neighbour's or inbound peer's port.
+    pub fn handle_port(&mut self, now: Time, port: PortId, event: &PortEvent) {
+        match event {
+            PortEvent::Up(info) => {
+                let own = match info.origin {
+                    PortOrigin::Configured(number) | PortOrigin::Accepted(number) => {
+                        self.pacing.get(&number).copied()
+                    }
+                    PortOrigin::Opened(_) | PortOrigin::Local => None,
+                };
+                let config = HopConfig {
+                    mtu: info.mtu,
+                    pacing: own.unwrap_or(self.template.pacing),
+                    ..self.template.clone()
+                };
+                let rng = SeededRng::new(self.rng.next_word());
+                let link = Link {
+                    hop: Hop::new(config, rng, now),
+                    info: info.clone(),
+                    neighbour: None,
+                    incarnation: 0,
+                    handovers: Handovers::default(),
+                    blocked: false,
+                    last_frame: now,
+                    refused: false,
+                    talking_since: now,
+                    moved_at: None,
+                    outbox: Outbox::new(),
+                    last_progress: now,
+                    renew_at: now,
+                    look_up_at: now + LOOK_UP_AGAIN,
+                };
+                if let PortOrigin::Configured(number) = info.origin {
+                    self.by_link.insert(number, port);
+                }
+                self.unresolved.remove(&info.origin);
+                self.links.insert(port, link);
+            }
+            PortEvent::Down => self.close(now, port),
+            PortEvent::Mtu(mtu) => {
+                if let Some(link) = self.links.get_mut(&port) {
+                    link.hop.set_mtu(now, *mtu);
+                }
+            }
+            PortEvent::Refused => {
+                if let Some(link) = self.links.get_mut(&port) {
+                    link.refused = true;
+                }
+            }
+            PortEvent::Ecn { codepoint, frames } => {
+                if let Some(link) = self.links.get_mut(&port) {
+                    link.hop.handle_ecn(now, *codepoint, *frames);
+                }
+                return;
+            }
+            PortEvent::Blocked | PortEvent::Writable => {
+                if let Some(link) = self.links.get_mut(&port) {
+                    link.blocked = matches!(event, PortEvent::Blocked);
+                }
+            }
+        }
+        if self.links.contains_key(&port) {
+            self.touched.insert(port);
+        }
+    }
+
+    fn close(&mut self, now: Time, port: PortId) {
+        let Some(mut link) = self.links.remove(&port) else {
+            return;
+        };
+        if let PortOrigin::Configured(number) = link.info.origin
+            && self.by_link.get(&number) == Some(&port)
+        {
+            self.by_link.remove(&number);
+        }
+        if link.neighbour.is_some() {
+            link.log("neighbour is down: its port is closed");
+        }
+        self.note_neighbour(port, link.neighbour, None);
+        self.forget_holds(port, &mut link);
+        link.hop.close(now, self.buffer.budget());
+        let returned = link.outbox.take_all();
+        self.timers.cancel(&port);
+        self.short_of_room.remove(&port);
+        self.gained.remove(&port);
+        self.touched.remove(&port);
+        self.events.push_back(LinkEvent::Down(port, returned));
+        self.offer_room(now);
+    }
+
+    /// True if `port` has a hop here.
+    pub fn has(&self, port: PortId) -> bool {
+        self.links.contains_key(&port)
+    }
+
+    /// The GUID that the neighbour on `port` claims.
+    pub fn neighbour(&self, port: PortId) -> Option<Guid> {
+        self.links.get(&port)?.neighbour
+    }
+
+    /// The port's properties.
+    pub fn info(&self, port: PortId) -> Option<&PortInfo> {
+        self.links.get(&port).map(|link| &link.info)
+    }
+
+    /// All ports, in the order of their numbers.
+    pub fn ports(&self) -> impl Iterator<Item = PortId> + '_ {
+        self.links.keys().copied()
+    }
+
+    /// The ports whose neighbour claims `guid`, in the order of their numbers.
+    pub fn ports_of(&self, guid: &Guid) -> impl Iterator<Item = PortId> {
+        self.by_neighbour.get(guid).into_iter().flatten().copied()
+    }
+
+    pub(super) fn note_neighbour(&mut self, port: PortId, was: Option<Guid>, is: Option<Guid>) {
+        if let Some(was) = was
+            && let Some(ports) = self.by_neighbour.get_mut(&was)
+        {
+            ports.remove(&port);
+            if ports.is_empty() {
+                self.by_neighbour.remove(&was);
+            }
+        }
+        if let Some(is) = is {
+            self.by_neighbour.entry(is).or_default().insert(port);
+        }
+    }
+
+    /// The first port whose neighbour is `guid`; a responsive one is preferred.
+    pub fn port_of(&self, guid: &Guid) -> Option<PortId> {
+        self.ports_of(guid)
+            .find(|port| self.is_up(*port))
+            .or_else(|| self.ports_of(guid).next())
+    }
+
+    /// The port of a configured link.
+    pub fn port_of_link(&self, link: u32) -> Option<PortId> {
+        self.by_link.get(&link).copied()
+    }
+}

@@ -1,0 +1,107 @@
+//! The state of the hops, for reports and for the choice of next hops.
+
+use whimbrel_core::{Guid, LinkState, LookUpFailure, PortId, Time};
+use whimbrel_link::HopStats;
+
+use super::Links;
+
+/// One neighbour, for reports.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct LinkStatus {
+    /// The port's number.
+    pub port: u32,
+    /// The link's name in the configuration.
+    pub label: String,
+    /// The other end's address.
+    pub peer: String,
+    /// The neighbour's GUID, once it is known.
+    pub neighbour: Option<Guid>,
+    /// True for an inbound peer.
+    pub caller: bool,
+    /// True while it is responsive.
+    pub up: bool,
+    /// Seconds since its last frame, or since the link was opened.
+    pub silent_s: f64,
+    /// True if its machine has answered since then that no program receives there.
+    pub refused: bool,
+    /// Chunks queued for the hop.
+    pub chunks_waiting: usize,
+    /// The hop's counters and estimates.
+    pub hop: HopStats,
+}
+
+/// A configured neighbour without a port.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct UnresolvedStatus {
+    /// Its host name.
+    pub host: String,
+    /// Why the name cannot be looked up.
+    pub error: String,
+    /// Seconds until it is looked up again.
+    pub again_in_s: f64,
+}
+
+impl Links {
+    /// The measured state of `port`'s link. A chunk counts as waiting until the neighbour has taken
+    /// it over.
+    pub fn state(&self, port: PortId) -> LinkState {
+        self.links.get(&port).map_or(LinkState::default(), |link| {
+            let stats = link.hop.stats();
+            LinkState {
+                // 0 stands for no estimate yet.
+                delivery_rate: (stats.bandwidth >= 8).then_some(stats.bandwidth / 8),
+                queue_bytes: link.outbox.bytes() as usize,
+                queue_packets: link.outbox.queued() + link.outbox.carried(),
+                rtt: stats.rtt,
+                ..LinkState::default()
+            }
+        })
+    }
+
+    /// Packets of the buffer in use, and B.
+    pub fn buffer(&self) -> (usize, usize) {
+        (self.buffer.used(), self.buffer.capacity())
+    }
+
+    /// Memory of chunks that are arriving or hold room in the buffer, wherever in the node they
+    /// are, in bytes.
+    pub fn buffered_bytes(&self) -> u64 {
+        let arriving = self.links.values().map(|link| link.hop.arriving_bytes());
+        arriving.sum::<usize>() as u64 + self.buffer.bytes()
+    }
+
+    /// All neighbours, for reports.
+    pub fn status(&self, now: Time) -> Vec<LinkStatus> {
+        self.links
+            .iter()
+            .map(|(port, link)| LinkStatus {
+                port: port.0,
+                label: link.info.label.clone(),
+                peer: link.info.peer.clone(),
+                neighbour: link.neighbour,
+                caller: link.info.origin.is_caller(),
+                up: link.is_up(),
+                silent_s: now.since(link.last_frame).as_secs_f64(),
+                refused: link.refused,
+                chunks_waiting: link.outbox.queued(),
+                hop: link.hop.stats(),
+            })
+            .collect()
+    }
+
+    /// Notes that a configured neighbour's host name cannot be looked up.
+    pub(crate) fn note_look_up_failure(&mut self, failure: LookUpFailure) {
+        self.unresolved.insert(failure.origin, failure);
+    }
+
+    /// The configured neighbours whose host names are not known.
+    pub(crate) fn unresolved(&self, now: Time) -> Vec<UnresolvedStatus> {
+        let all = self.unresolved.values();
+        all.map(|failure| UnresolvedStatus {
+            host: failure.host.clone(),
+            error: failure.error.clone(),
+            again_in_s: failure.again_at.since(now).as_secs_f64(),
+        })
+        .collect()
+    }
+}

@@ -1,0 +1,566 @@
+//! Requests and events as frames (`docs/protocols/local.md`).
+
+use bytes::Bytes;
+use whimbrel_core::{Guid, GuidPrefix};
+
+use super::{
+    FailReason, Get, LocalChunk, LocalEvent, LocalRequest, MAX_NAMES, Publish, ReadChunk,
+    TransferState,
+};
+use crate::wire::{
+    ContentKind, ControlCode, MAX_MESSAGE, Reader, Reliability, WireError, put_short_text,
+};
+
+fn flag(code: u8) -> Result<bool, WireError> {
+    match code {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(WireError::Invalid("flag")),
+    }
+}
+
+impl LocalRequest {
+    /// Appends the content of its frame, except for a chunk's bytes, which follow uncopied.
+    pub fn encode_head(&self, out: &mut Vec<u8>) -> Bytes {
+        match self {
+            LocalRequest::Get(get) => {
+                out.push(0);
+                out.extend_from_slice(&get.request.to_be_bytes());
+                out.extend_from_slice(get.content.as_bytes());
+                out.extend_from_slice(&[get.chunk_log2, u8::from(get.in_order)]);
+                out.push(get.reliability.code());
+                out.extend_from_slice(&get.nack_timeout_ms.to_be_bytes());
+                out.extend_from_slice(&get.credit.to_be_bytes());
+                return get.resume.clone();
+            }
+            LocalRequest::Cancel { request } => put_number(out, 1, *request),
+            LocalRequest::Consumed { request } => put_number(out, 2, *request),
+            LocalRequest::Publish(publish) => {
+                out.push(3);
+                out.extend_from_slice(publish.content.as_bytes());
+                out.extend_from_slice(&publish.content_len.to_be_bytes());
+                out.push(publish.kind.code());
+                put_short_text(out, &publish.file_name);
+            }
+            LocalRequest::Withdraw { content } => {
+                out.push(4);
+                out.extend_from_slice(content.as_bytes());
+            }
+            LocalRequest::ReadDone { read, chunk } => {
+                out.push(5);
+                out.extend_from_slice(&read.to_be_bytes());
+                out.push(u8::from(chunk.is_some()));
+                if let Some(chunk) = chunk {
+                    out.extend_from_slice(&(chunk.proof.len() as u16).to_be_bytes());
+                    out.extend_from_slice(&chunk.proof);
+                    return chunk.data.clone();
+                }
+            }
+            LocalRequest::Ping {
+                request,
+                destination,
+                sequence,
+                padding,
+            } => {
+                put_number(out, 6, *request);
+                out.extend_from_slice(destination.as_bytes());
+                out.extend_from_slice(&sequence.to_be_bytes());
+                out.extend_from_slice(&padding.to_be_bytes());
+            }
+            LocalRequest::Status { request } => put_number(out, 7, *request),
+            LocalRequest::Message {
+                channel,
+                destination,
+                payload,
+            } => {
+                put_number(out, 8, *channel);
+                out.extend_from_slice(destination.as_bytes());
+                return payload.clone();
+            }
+            LocalRequest::Listen { channel } => put_number(out, 9, *channel),
+            LocalRequest::Names { request, prefix } => {
+                put_number(out, 10, *request);
+                put_short_text(out, prefix.as_str());
+            }
+        }
+        Bytes::new()
+    }
+
+    /// Decodes the content of a frame.
+    pub fn decode(frame: &Bytes) -> Result<LocalRequest, WireError> {
+        let mut reader = Reader(frame);
+        let request = match reader.u8()? {
+            0 => {
+                return Ok(LocalRequest::Get(Get {
+                    request: reader.u32()?,
+                    content: reader.guid()?,
+                    chunk_log2: reader.u8()?,
+                    in_order: flag(reader.u8()?)?,
+                    reliability: Reliability::from_code(reader.u8()?)?,
+                    nack_timeout_ms: reader.u32()?,
+                    credit: reader.u16()?,
+                    resume: frame.slice_ref(reader.0),
+                }));
+            }
+            1 => LocalRequest::Cancel {
+                request: reader.u32()?,
+            },
+            2 => LocalRequest::Consumed {
+                request: reader.u32()?,
+            },
+            3 => LocalRequest::Publish(Publish {
+                content: reader.guid()?,
+                content_len: reader.u64()?,
+                kind: ContentKind::from_code(reader.u8()?)?,
+                file_name: reader.short_text()?,
+            }),
+            4 => LocalRequest::Withdraw {
+                content: reader.guid()?,
+            },
+            5 => {
+                let read = reader.u64()?;
+                if !flag(reader.u8()?)? {
+                    LocalRequest::ReadDone { read, chunk: None }
+                } else {
+                    let proof_len = usize::from(reader.u16()?);
+                    let proof = frame.slice_ref(reader.take(proof_len)?);
+                    let data = frame.slice_ref(reader.0);
+                    return Ok(LocalRequest::ReadDone {
+                        read,
+                        chunk: Some(ReadChunk { proof, data }),
+                    });
+                }
+            }
+            6 => LocalRequest::Ping {
+                request: reader.u32()?,
+                destination: reader.guid()?,
+                sequence: reader.u32()?,
+                padding: reader.u16()?,
+            },
+            7 => LocalRequest::Status {
+                request: reader.u32()?,
+            },
+            8 => {
+                return Ok(LocalRequest::Message {
+                    channel: reader.u32()?,
+                    destination: reader.guid()?,
+                    payload: message_payload(frame, reader)?,
+                });
+            }
+            9 => LocalRequest::Listen {
+                channel: reader.u32()?,
+            },
+            10 => LocalRequest::Names {
+                request: reader.u32()?,
+                prefix: GuidPrefix::new(&reader.short_text()?)
+                    .ok_or(WireError::Invalid("prefix of a name"))?,
+            },
+            other => return Err(WireError::MessageType(other)),
+        };
+        reader.finish()?;
+        Ok(request)
+    }
+}
+
+impl LocalEvent {
+    /// Appends the content of its frame, except for a chunk's bytes, which follow uncopied.
+    pub fn encode_head(&self, out: &mut Vec<u8>) -> Bytes {
+        match self {
+            LocalEvent::Chunk(chunk) => {
+                put_number(out, 0, chunk.request);
+                out.extend_from_slice(&chunk.index.to_be_bytes());
+                out.push(chunk.chunk_log2);
+                out.extend_from_slice(&chunk.content_len.to_be_bytes());
+                out.push(u8::from(chunk.len_proven));
+                out.push(chunk.kind.code());
+                put_short_text(out, &chunk.file_name);
+                out.extend_from_slice(&(chunk.proof.len() as u16).to_be_bytes());
+                out.extend_from_slice(&chunk.proof);
+                return chunk.data.clone();
+            }
+            LocalEvent::State { request, state } => {
+                put_number(out, 1, *request);
+                out.push(state.code());
+            }
+            LocalEvent::Complete {
+                request,
+                content_len,
+            } => {
+                put_number(out, 2, *request);
+                out.extend_from_slice(&content_len.to_be_bytes());
+            }
+            LocalEvent::Failed { request, reason } => {
+                put_number(out, 3, *request);
+                out.push(reason.code());
+            }
+            LocalEvent::Published { content, code } => {
+                out.push(4);
+                out.extend_from_slice(content.as_bytes());
+                out.push(code.code());
+            }
+            LocalEvent::Read {
+                read,
+                content,
+                index,
+                chunk_log2,
+            } => {
+                out.push(5);
+                out.extend_from_slice(&read.to_be_bytes());
+                out.extend_from_slice(content.as_bytes());
+                out.extend_from_slice(&index.to_be_bytes());
+                out.push(*chunk_log2);
+            }
+            LocalEvent::Pong {
+                request,
+                sequence,
+                from,
+            } => {
+                put_number(out, 6, *request);
+                out.extend_from_slice(&sequence.to_be_bytes());
+                out.extend_from_slice(from.as_bytes());
+            }
+            LocalEvent::Status { request, json } => {
+                put_number(out, 7, *request);
+                out.extend_from_slice(json.as_bytes());
+            }
+            LocalEvent::Message {
+                channel,
+                from,
+                payload,
+            } => {
+                put_number(out, 8, *channel);
+                out.extend_from_slice(from.as_bytes());
+                return payload.clone();
+            }
+            LocalEvent::Names { request, names } => {
+                put_number(out, 9, *request);
+                out.push(names.len().min(MAX_NAMES) as u8);
+                for name in names.iter().take(MAX_NAMES) {
+                    out.extend_from_slice(name.as_bytes());
+                }
+            }
+        }
+        Bytes::new()
+    }
+
+    /// Decodes the content of a frame.
+    pub fn decode(frame: &Bytes) -> Result<LocalEvent, WireError> {
+        let mut reader = Reader(frame);
+        let event = match reader.u8()? {
+            0 => {
+                return Ok(LocalEvent::Chunk(LocalChunk {
+                    request: reader.u32()?,
+                    index: reader.u32()?,
+                    chunk_log2: reader.u8()?,
+                    content_len: reader.u64()?,
+                    len_proven: flag(reader.u8()?)?,
+                    kind: ContentKind::from_code(reader.u8()?)?,
+                    file_name: reader.short_text()?,
+                    proof: {
+                        let proof_len = usize::from(reader.u16()?);
+                        frame.slice_ref(reader.take(proof_len)?)
+                    },
+                    verified: None,
+                    data: frame.slice_ref(reader.0),
+                }));
+            }
+            1 => LocalEvent::State {
+                request: reader.u32()?,
+                state: TransferState::from_code(reader.u8()?)?,
+            },
+            2 => LocalEvent::Complete {
+                request: reader.u32()?,
+                content_len: reader.u64()?,
+            },
+            3 => LocalEvent::Failed {
+                request: reader.u32()?,
+                reason: FailReason::from_code(reader.u8()?)?,
+            },
+            4 => LocalEvent::Published {
+                content: reader.guid()?,
+                code: ControlCode::from_code(reader.u8()?)?,
+            },
+            5 => LocalEvent::Read {
+                read: reader.u64()?,
+                content: reader.guid()?,
+                index: reader.u32()?,
+                chunk_log2: reader.u8()?,
+            },
+            6 => LocalEvent::Pong {
+                request: reader.u32()?,
+                sequence: reader.u32()?,
+                from: reader.guid()?,
+            },
+            7 => {
+                let request = reader.u32()?;
+                let text =
+                    core::str::from_utf8(reader.0).map_err(|_| WireError::Invalid("text"))?;
+                return Ok(LocalEvent::Status {
+                    request,
+                    json: text.to_owned(),
+                });
+            }
+            8 => {
+                return Ok(LocalEvent::Message {
+                    channel: reader.u32()?,
+                    from: reader.guid()?,
+                    payload: message_payload(frame, reader)?,
+                });
+            }
+            9 => LocalEvent::Names {
+                request: reader.u32()?,
+                names: names(&mut reader)?,
+            },
+            other => return Err(WireError::MessageType(other)),
+        };
+        reader.finish()?;
+        Ok(event)
+    }
+}
+
+fn names(reader: &mut Reader<'_>) -> Result<Vec<Guid>, WireError> {
+    let count = usize::from(reader.u8()?);
+    if count > MAX_NAMES {
+        return Err(WireError::Invalid("count of names"));
+    }
+    (0..count).map(|_| reader.guid()).collect()
+}
+
+/// The rest of a frame, if it does not exceed a message's limit.
+fn message_payload(frame: &Bytes, reader: Reader<'_>) -> Result<Bytes, WireError> {
+    if reader.0.len() > MAX_MESSAGE {
+        return Err(WireError::Invalid("message length"));
+    }
+    Ok(frame.slice_ref(reader.0))
+}
+
+fn put_number(out: &mut Vec<u8>, kind: u8, number: u32) {
+    out.push(kind);
+    out.extend_from_slice(&number.to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use whimbrel_content::{Assembly, ChunkSize, ChunkTree, Offer, Proof};
+
+    fn bytes() -> impl Strategy<Value = Bytes> {
+        prop::collection::vec(any::<u8>(), 0..60).prop_map(Bytes::from)
+    }
+
+    fn any_request() -> impl Strategy<Value = LocalRequest> {
+        prop_oneof![
+            (
+                any::<u32>(),
+                any::<[u8; 32]>(),
+                any::<u8>(),
+                any::<bool>(),
+                0usize..3,
+                any::<u32>(),
+                bytes()
+            )
+                .prop_map(
+                    |(
+                        request,
+                        content,
+                        chunk_log2,
+                        in_order,
+                        reliability,
+                        nack_timeout_ms,
+                        resume,
+                    )| {
+                        LocalRequest::Get(Get {
+                            request,
+                            content: Guid(content),
+                            chunk_log2,
+                            in_order,
+                            reliability: Reliability::ALL[reliability],
+                            nack_timeout_ms,
+                            credit: 8,
+                            resume,
+                        })
+                    }
+                ),
+            any::<u32>().prop_map(|request| LocalRequest::Cancel { request }),
+            any::<u32>().prop_map(|request| LocalRequest::Consumed { request }),
+            (any::<[u8; 32]>(), any::<u64>(), 0usize..2, "[a-zäß]{0,20}").prop_map(
+                |(content, content_len, kind, file_name)| LocalRequest::Publish(Publish {
+                    content: Guid(content),
+                    content_len,
+                    kind: ContentKind::ALL[kind],
+                    file_name
+                })
+            ),
+            any::<[u8; 32]>().prop_map(|content| LocalRequest::Withdraw {
+                content: Guid(content)
+            }),
+            (any::<u64>(), prop::option::of((bytes(), bytes()))).prop_map(|(read, chunk)| {
+                let chunk = chunk.map(|(proof, data)| ReadChunk { proof, data });
+                LocalRequest::ReadDone { read, chunk }
+            }),
+            (any::<u32>(), any::<[u8; 32]>(), any::<u32>(), any::<u16>()).prop_map(
+                |(request, destination, sequence, padding)| LocalRequest::Ping {
+                    request,
+                    destination: Guid(destination),
+                    sequence,
+                    padding
+                }
+            ),
+            any::<u32>().prop_map(|request| LocalRequest::Status { request }),
+            any::<u32>().prop_map(|channel| LocalRequest::Listen { channel }),
+            (any::<u32>(), "[0-9a-f]{4,63}").prop_map(|(request, text)| LocalRequest::Names {
+                request,
+                prefix: GuidPrefix::new(&text).unwrap(),
+            }),
+            (any::<u32>(), any::<[u8; 32]>(), bytes()).prop_map(
+                |(channel, destination, payload)| LocalRequest::Message {
+                    channel,
+                    destination: Guid(destination),
+                    payload
+                }
+            ),
+        ]
+    }
+
+    fn any_event() -> impl Strategy<Value = LocalEvent> {
+        prop_oneof![
+            (
+                any::<u32>(),
+                any::<u32>(),
+                any::<u64>(),
+                any::<bool>(),
+                0usize..2,
+                "[a-zäß]{0,20}",
+                bytes()
+            )
+                .prop_map(
+                    |(request, index, content_len, len_proven, kind, file_name, data)| {
+                        let kind = ContentKind::ALL[kind];
+                        LocalEvent::Chunk(LocalChunk {
+                            request,
+                            index,
+                            chunk_log2: 20,
+                            content_len,
+                            len_proven,
+                            kind,
+                            file_name,
+                            proof: Bytes::from_static(b"proof"),
+                            verified: None,
+                            data,
+                        })
+                    }
+                ),
+            (any::<u32>(), 0usize..4).prop_map(|(request, at)| LocalEvent::State {
+                request,
+                state: TransferState::ALL[at]
+            }),
+            (any::<u32>(), any::<u64>()).prop_map(|(request, content_len)| LocalEvent::Complete {
+                request,
+                content_len
+            }),
+            (any::<u32>(), 0usize..5).prop_map(|(request, at)| LocalEvent::Failed {
+                request,
+                reason: FailReason::ALL[at]
+            }),
+            (any::<[u8; 32]>(), 0usize..6).prop_map(|(content, at)| LocalEvent::Published {
+                content: Guid(content),
+                code: ControlCode::ALL[at]
+            }),
+            (any::<u64>(), any::<[u8; 32]>(), any::<u32>(), any::<u8>()).prop_map(
+                |(read, content, index, chunk_log2)| LocalEvent::Read {
+                    read,
+                    content: Guid(content),
+                    index,
+                    chunk_log2
+                }
+            ),
+            (any::<u32>(), any::<u32>(), any::<[u8; 32]>()).prop_map(
+                |(request, sequence, from)| {
+                    LocalEvent::Pong {
+                        request,
+                        sequence,
+                        from: Guid(from),
+                    }
+                }
+            ),
+            (any::<u32>(), "[a-z{}]{0,30}")
+                .prop_map(|(request, json)| LocalEvent::Status { request, json }),
+            (
+                any::<u32>(),
+                prop::collection::vec(any::<[u8; 32]>(), 0..=MAX_NAMES)
+            )
+                .prop_map(|(request, names)| LocalEvent::Names {
+                    request,
+                    names: names.into_iter().map(Guid).collect(),
+                }),
+            (any::<u32>(), any::<[u8; 32]>(), bytes()).prop_map(|(channel, from, payload)| {
+                LocalEvent::Message {
+                    channel,
+                    from: Guid(from),
+                    payload,
+                }
+            }),
+        ]
+    }
+
+    #[test]
+    fn no_frame_says_that_its_chunk_is_verified() {
+        let data = Bytes::from_static(b"bytes");
+        let tree = ChunkTree::from_reader(&data[..], ChunkSize::GROUP, &mut |_| {}).unwrap();
+        let verified = Assembly::new(tree.root(), 5).check(&Offer {
+            chunk_size: ChunkSize::GROUP,
+            index: 0,
+            claimed_len: 5,
+            data: &data,
+            proof: &Proof::default(),
+        });
+        let sent = LocalChunk {
+            request: 1,
+            index: 0,
+            chunk_log2: 16,
+            content_len: 5,
+            len_proven: true,
+            kind: ContentKind::File,
+            file_name: String::new(),
+            proof: Bytes::from_static(&[0]),
+            verified: Some(verified.unwrap()),
+            data,
+        };
+        let mut head = Vec::new();
+        let tail = LocalEvent::Chunk(sent.clone()).encode_head(&mut head);
+        let arrived = LocalEvent::decode(&whole(head, tail)).unwrap();
+        let verified = None;
+        let expected = LocalChunk { verified, ..sent };
+        assert_eq!(arrived, LocalEvent::Chunk(expected));
+    }
+
+    fn whole(mut head: Vec<u8>, tail: Bytes) -> Bytes {
+        head.extend_from_slice(&tail);
+        head.into()
+    }
+
+    proptest! {
+        #[test]
+        fn requests_round_trip(request in any_request()) {
+            let mut head = Vec::new();
+            let tail = request.encode_head(&mut head);
+            prop_assert_eq!(LocalRequest::decode(&whole(head, tail)), Ok(request));
+        }
+
+        #[test]
+        fn events_round_trip(event in any_event()) {
+            let mut head = Vec::new();
+            let tail = event.encode_head(&mut head);
+            prop_assert_eq!(LocalEvent::decode(&whole(head, tail)), Ok(event));
+        }
+
+        #[test]
+        fn any_bytes_decode_or_are_refused(kind in 0u8..12, bytes in prop::collection::vec(any::<u8>(), 0..150)) {
+            let mut frame = vec![kind];
+            frame.extend_from_slice(&bytes);
+            let _ = LocalRequest::decode(&frame.clone().into());
+            let _ = LocalEvent::decode(&frame.into());
+        }
+    }
+}
