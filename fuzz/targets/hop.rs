@@ -65,7 +65,8 @@ impl Neighbour {
 
     /// An authentic HELLO (docs/protocols/hop.md, section 1).
     fn greet(&mut self) {
-        let mut hello = vec![0x10, 1, 0, 0];
+        // It asks for an answer, and reports marks.
+        let mut hello = vec![0x10, 3, 0, 0];
         for word in [self.token, OUR_TOKEN, 9, self.nonce, 0, 7] {
             hello.extend_from_slice(&word.to_be_bytes());
         }
@@ -127,6 +128,7 @@ impl Neighbour {
                 }
                 HopEvent::Up { .. }
                 | HopEvent::PathMtu { .. }
+                | HopEvent::SetEcn { .. }
                 | HopEvent::Unresponsive
                 | HopEvent::Responsive => {}
             }
