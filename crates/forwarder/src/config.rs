@@ -39,7 +39,7 @@ pub struct ForwarderConfig {
     /// Maximum of flows in the forwarding acceleration base, of Interests with a path tag.
     pub flow_capacity: usize,
     /// Maximum of Interests per second and face that go past caches to find a path, and as many at
-    /// once; further ones are ordinary Interests. A consumer sends about 10 ([PTP] section 3-A).
+    /// once; further ones are ordinary Interests. A consumer sends about 10 ([PTP §3-A]).
     pub path_probes_per_second: u32,
     /// Maximum of measurements (one per FIB prefix and strategy) of adaptive strategies.
     pub measurements_capacity: usize,

@@ -1,5 +1,5 @@
-//! Consumers that find paths and follow them, over real forwarders in virtual time ([PTP] sections
-//! 3 and 4).
+//! Consumers that find paths and follow them, over real forwarders in virtual time ([PTP
+//! §3] and 4).
 //!
 //! Each link has a delay of its own power of two, so that a round trip says which links it crossed.
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
@@ -40,7 +40,7 @@ struct Graph {
 }
 
 impl Graph {
-    /// The diamond of [PTP] figure 15, its nodes 1 to 7 as 0 to 6.
+    /// The diamond of [PTP figure 15], its nodes 1 to 7 as 0 to 6.
     fn diamond() -> Graph {
         let links = [
             (1, 2),

@@ -1,4 +1,4 @@
-//! Finding the paths to a name: the probing stage of [PTP].
+//! Finding the paths to a name: the probing stage of [PTP §1].
 //!
 //! "The consumer periodically sends path probing Interest packets to the network" (section 3-A);
 //! each brings back Data and the tag of the path that it took. Routers choose next hops evenly, so
@@ -29,7 +29,7 @@ pub struct PathFinderOptions {
     /// The name, or a prefix of it. If a segment answers, further probes are for its siblings.
     pub name: Name,
     /// Interval of probes; at least 1 ms. "The frequency of probing is configured to a low value,
-    /// e.g. 10 probing packets every second" ([PTP] section 3-A).
+    /// e.g. 10 probing packets every second" ([PTP §3-A]).
     pub interval: Duration,
     /// Lifetime of each probe.
     pub timeout: Duration,

@@ -211,7 +211,7 @@ impl Engine {
 
     /// The path of a Data that answers a probing Interest, with the face that it arrived on: "the
     /// tag is appended with the identifier of the receiving interface when the probing Data packet
-    /// arrives at a router" ([PTP] section 3-A). The last router stands in for a producer that
+    /// arrives at a router" ([PTP §3-A]). The last router stands in for a producer that
     /// knows no tags, which "appends an empty tag". `None` if the Data has not come the whole way,
     /// or if the tag has no room.
     fn recorded(&self, from: FaceId, header: &LpPacket<'_>) -> Option<Bytes> {

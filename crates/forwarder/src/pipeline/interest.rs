@@ -111,8 +111,8 @@ impl Forwarder {
             return;
         }
         // While the entry has downstreams, the store has missed already. "The probing Interest
-        // packet is always forwarded to a producer, while the cache is ignored" ([PTP] section
-        // 4-A).
+        // packet is always forwarded to a producer, while the cache is ignored" ([PTP
+        // §4-A]).
         let probes = incoming.path.role == PathRole::Probing;
         if !probes && entry.is_none_or(|entry| entry.in_records.is_empty()) {
             if let Some(hit) = engine.cs.find(now, incoming.interest, incoming.key) {

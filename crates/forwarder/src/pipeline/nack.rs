@@ -32,8 +32,8 @@ impl Forwarder {
         let entry = self.engine.pit.get(slot);
         let record = entry.and_then(|entry| entry.out_record(from));
         if record.is_some_and(|record| record.follows) {
-            // The path is the consumer's choice: it replaces a failed one itself ([PTP] section
-            // 4-C).
+            // The path is the consumer's choice: it replaces a failed one itself ([PTP
+            // §4-C]).
             Context::of_entry(&mut self.engine, now, slot).pass_nacks_on();
             return self.engine.end_or_arm(now, slot);
         }

@@ -1,7 +1,7 @@
 //! Path-specified forwarding: Interests with a path tag, and those that ask for one.
 //!
-//! "The router forwards the received Interest packets to the interface as specified" ([PTP]
-//! section 3-B) if that is valid for the name, "otherwise, the name-based routing scheme is
+//! "The router forwards the received Interest packets to the interface as specified" ([PTP
+//! §3-B]) if that is valid for the name, "otherwise, the name-based routing scheme is
 //! applied" (section 1). `docs/protocols/ptp.md` lists what the paper leaves open.
 
 use core::time::Duration;
@@ -123,7 +123,7 @@ impl Engine {
     }
 
     /// True if a face is a next hop of the Interest's name. "The router must check if the specified
-    /// interface is working before forwarding the Interest packet" ([PTP] section 4-B).
+    /// interface is working before forwarding the Interest packet" ([PTP §4-B]).
     fn is_next_hop(&mut self, slot: u32, face: FaceId) -> bool {
         let Some(entry) = self.pit.get(slot).filter(|entry| entry.hint().is_empty()) else {
             let context = Context::of_entry(self, Time::ZERO, slot);
@@ -174,7 +174,7 @@ impl Forwarder {
                 }
             }
             // "In some cases, such as a link (a hop) in an in-use path fails, the router will
-            // proactively return NACK packets" ([PTP] section 4-C).
+            // proactively return NACK packets" ([PTP §4-C]).
             Some(Labelled::Face(_) | Labelled::Gone) => {
                 engine.counters.drop(DropReason::PathGone);
                 let mut context = Context::of_interest(engine, now, slot, incoming);

@@ -47,12 +47,12 @@ pub trait Strategy: Send {
     /// Otherwise the entry stays until it expires.
     fn after_receive_interest(&mut self, context: &mut Context<'_>);
 
-    /// An Interest arrived that asks for a path to its name ([PTP]): returns the face to forward it
+    /// An Interest arrived that asks for a path to its name ([PTP §1]): returns the face to forward it
     /// to, one of [`Context::eligible`]; `None` if there is none, which is answered with a Nack.
     ///
     /// May assume: as for [`Strategy::after_receive_interest`], which is not called for it. Must:
     /// give every path a chance, "an equal-weight strategy, which distributes packets to different
-    /// interfaces evenly" ([PTP] section 4-A). Must not: send packets.
+    /// interfaces evenly" ([PTP §4-A]). Must not: send packets.
     fn choose_probed(&mut self, context: &mut Context<'_>) -> Option<FaceId> {
         context.even_hop()
     }

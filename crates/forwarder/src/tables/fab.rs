@@ -1,7 +1,7 @@
 //! The forwarding acceleration base: from names of flows to entries of the FIB.
 //!
 //! "The design principle of FAB is to create the low-complexity one-to-one mapping from the flow
-//! name to the FIB entry to replace LPM" ([PTP] section 4-B): a hash table, and a list in the order
+//! name to the FIB entry to replace LPM" ([PTP §4-B]): a hash table, and a list in the order
 //! of use whose last flow is evicted. The flow name is the Interest's name "without the packet's
 //! postfix", its last component.
 
@@ -16,7 +16,7 @@ use crate::tables::name_key::{MAX_DEPTH, NameHasher};
 #[derive(Clone, Debug)]
 struct Flow {
     /// Of the flow's name. "FAB can compare the input flow name and the flow prefix (in the
-    /// FIB-entry) without storing the key" ([PTP] section 4-B).
+    /// FIB-entry) without storing the key" ([PTP §4-B]).
     hash: u64,
     /// Its place in the FIB, as of this number of changes of the FIB.
     entry: u32,

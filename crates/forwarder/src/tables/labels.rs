@@ -1,6 +1,6 @@
 //! The labels of this router's faces in path tags.
 //!
-//! "Each item is the identifier of a forwarding interface" ([PTP] section 4-A). Labels are keyed
+//! "Each item is the identifier of a forwarding interface" ([PTP §4-A]). Labels are keyed
 //! hashes, not the faces' numbers: one that was not recorded on a path of one's own can only be
 //! guessed, and the labels of one face say nothing about the next one's. After a restart all are
 //! different, so an old tag names no face.

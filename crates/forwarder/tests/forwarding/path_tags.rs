@@ -1,4 +1,4 @@
-//! Path-specified forwarding ([PTP] sections 3 to 5): what one router does, and routers in a row.
+//! Path-specified forwarding ([PTP §3 to 5]): what one router does, and routers in a row.
 
 use bytes::Bytes;
 use whimbrel_forwarder::rib::Rank;

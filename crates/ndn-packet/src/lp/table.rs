@@ -307,13 +307,13 @@ header_fields! {
     /// PrefixAnnouncement: a whole Data packet.
     PrefixAnnouncement = types::LP_PREFIX_ANNOUNCEMENT, header prefix_announcement: Option<B> as Packet, on Data;
     /// The labels of a path, the next router's first: on an Interest those left to follow, on a
-    /// Data those recorded. Specific to Whimbrel ([PTP] section 4-A).
+    /// Data those recorded. Specific to Whimbrel ([PTP §4-A]).
     PathTag = types::LP_PATH_TAG, header path_tag: Option<B> as Octets<0, 252>, on Any;
-    /// The Interest is to go past caches and bring back a PathTag, specific to Whimbrel ([PTP]
-    /// section 4-A).
+    /// The Interest is to go past caches and bring back a PathTag, specific to Whimbrel ([PTP
+    /// §4-A]).
     PathDiscovery = types::LP_PATH_DISCOVERY, header path_discovery: bool as Flag, on Interest;
     /// The Data comes from a cache, or from the Interest of another consumer, specific to Whimbrel
-    /// ("the router labels the Data packet using a 1-bit flag", [PTP] section 5-D).
+    /// ("the router labels the Data packet using a 1-bit flag", [PTP §5-D]).
     Intermediate = types::LP_INTERMEDIATE, header intermediate: bool as Flag, on Data;
     /// A question about what arrives on the link, padded to the size in question; specific to
     /// Whimbrel.

@@ -1,7 +1,7 @@
-//! The path tag of [PTP]: a stack of labels, each of which names a face of one router.
+//! The path tag of [PTP §1]: a stack of labels, each of which names a face of one router.
 //!
 //! "The consensual tag used in PTP is a stack, where each item is the identifier of a forwarding
-//! interface" ([PTP] section 4-A). The top of the stack is first. The two highest bits of a label's
+//! interface" ([PTP §4-A]). The top of the stack is first. The two highest bits of a label's
 //! first octet are the binary logarithm of its length (1, 2, 4 or 8 octets), all other bits its
 //! number, most significant first: every router chooses the length of its own labels, and none has
 //! to know those of the others. `docs/protocols/ptp.md` has vectors.

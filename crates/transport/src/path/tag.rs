@@ -10,7 +10,7 @@ use super::{Path, PathOptions};
 use crate::application::FaceNumber;
 
 /// A path as routers have recorded it in a Data. "Each unique tag corresponds to a unique path"
-/// ([PTP] section 3-A). Only routers can read its labels.
+/// ([PTP §3-A]). Only routers can read its labels.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PathTag {
     octets: Bytes,
