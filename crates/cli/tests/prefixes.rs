@@ -8,9 +8,10 @@
 mod support;
 
 use std::fs;
+use std::os::unix::fs::DirEntryExt;
 use std::path::Path;
 
-use support::{Network, finished, name_of, noise, whimbrel};
+use support::{Network, await_that, finished, name_of, noise, whimbrel};
 
 fn get(socket: &Path, name: &str, target: &Path) -> (i32, String, String) {
     let mut get = whimbrel();
@@ -68,12 +69,23 @@ fn the_first_digits_of_a_name_suffice_where_it_is_known() {
 #[test]
 fn an_unfinished_download_goes_on_by_its_first_digits() {
     // Slow enough that the first run is ended in its midst.
-    let network = Network::start(Some("40 Mbit/s"));
+    let network = Network::start(Some("10 Mbit/s"));
     let bytes = noise(6 << 20, 81);
     let (source, target) = (network.path("film"), network.path("got"));
     fs::write(&source, &bytes).unwrap();
     let (_serving, names) = network.serve(&[&source]);
-    let mut first = network.get_until(&names[0], &target, bytes.len(), 0.4);
+    let mut first = network.get_until(&names[0], &target, bytes.len(), 0.1);
+    // What has arrived counts once the record of it is on disk, which replaces the first one.
+    let record = || {
+        let files = fs::read_dir(target.parent().unwrap()).unwrap().flatten();
+        let mut records = files.filter(|file| file.path().extension() == Some("resume".as_ref()));
+        records.next().map(|file| file.ino())
+    };
+    await_that("a first record", || record().is_some());
+    let begun = record();
+    await_that("a record of what has arrived", || {
+        record().is_some_and(|now| Some(now) != begun) && begun.is_some()
+    });
     first.kill();
     assert!(!target.exists());
     let router = format!("127.0.0.1:{}", network.ports[1]);
