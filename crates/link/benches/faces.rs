@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use whimbrel_core::{SeededRng, Time};
-use whimbrel_link::ndnlp::{LinkService, LinkServiceConfig, Reliability};
+use whimbrel_link::ndnlp::{LinkService, LinkServiceConfig, PaperOptions, Reliability};
 
 fn packet(typ: u8, len: usize) -> Bytes {
     let mut packet = Vec::new();
@@ -35,12 +35,7 @@ fn bench(c: &mut Criterion) {
     group.measurement_time(Duration::from_secs(3));
     for (label, reliability) in [
         ("off", Reliability::Off),
-        (
-            "paper",
-            Reliability::Paper {
-                max_retransmissions: 3,
-            },
-        ),
+        ("paper", Reliability::Paper(PaperOptions::default())),
         ("ndnlpv2", Reliability::Ndnlpv2),
         ("adaptive", Reliability::Adaptive),
     ] {

@@ -10,11 +10,9 @@
 mod chain;
 
 use chain::{Chain, Outcome, Scenario};
-use whimbrel_link::ndnlp::Reliability;
+use whimbrel_link::ndnlp::{PaperOptions, Reliability};
 
-const PAPER: Reliability = Reliability::Paper {
-    max_retransmissions: 3,
-};
+const PAPER: Reliability = Reliability::Paper(PaperOptions::retransmitting(3));
 
 fn interests() -> u64 {
     std::env::var("WHIMBREL_BELRP_INTERESTS")

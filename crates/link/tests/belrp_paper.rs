@@ -4,13 +4,15 @@
 
 use bytes::Bytes;
 use whimbrel_core::{SeededRng, Time};
-use whimbrel_link::ndnlp::{LinkEvent, LinkService, LinkServiceConfig, Reliability};
+use whimbrel_link::ndnlp::{LinkEvent, LinkService, LinkServiceConfig, PaperOptions, Reliability};
 
 fn service(max_retransmissions: u8) -> LinkService {
+    service_with(PaperOptions::retransmitting(max_retransmissions))
+}
+
+fn service_with(options: PaperOptions) -> LinkService {
     let mut config = LinkServiceConfig::datagram(1500);
-    config.reliability = Reliability::Paper {
-        max_retransmissions,
-    };
+    config.reliability = Reliability::Paper(options);
     LinkService::new(config, SeededRng::new(1))
 }
 
@@ -195,6 +197,79 @@ fn an_ack_that_reports_a_gap_in_the_previous_3_frames_goes_immediately_if_the_qu
         [5, 5, 2, 0],
         "the ones sent alone were one copy of three"
     );
+}
+
+#[test]
+fn all_waiting_acks_go_with_the_one_that_reports_a_gap_where_that_is_set() {
+    let mut service = service_with(PaperOptions {
+        acks_together: true,
+        ..PaperOptions::default()
+    });
+    receive(&mut service, &frame(100, 0));
+    assert_eq!(frames(&mut service, Time::ZERO), []);
+    // 101 is lost.
+    for (number, together) in [(102, vec![100, 102]), (103, vec![100, 102, 103])] {
+        receive(&mut service, &frame(number, number));
+        let alone = frames(&mut service, Time::ZERO);
+        assert_eq!(alone.len(), 1);
+        assert_eq!((alone[0].numbers, &alone[0].acks), (None, &together));
+    }
+    assert_eq!(service.stats().ack_frames, 2);
+    let carried: Vec<Vec<u32>> = send(&mut service, Time::ZERO, 0..3)
+        .into_iter()
+        .map(|frame| frame.acks)
+        .collect();
+    // The frames of ACKs were two of the three copies of 100 and 102, one of 103.
+    assert_eq!(
+        carried,
+        [vec![100, 102, 103], vec![103], vec![]],
+        "three copies of each in all"
+    );
+}
+
+#[test]
+fn a_frame_of_acks_alone_keeps_to_the_smallest_mtu() {
+    let mut service = service_with(PaperOptions {
+        acks_together: true,
+        ..PaperOptions::default()
+    });
+    for number in 0..1000 {
+        receive(&mut service, &frame(number, number));
+    }
+    receive(&mut service, &frame(1001, 1001));
+    let mut buffer = Vec::new();
+    while service.poll_transmit(Time::ZERO, 1, &mut buffer).is_some() {
+        assert!(buffer.len() <= 128, "{} octets", buffer.len());
+        buffer.clear();
+    }
+    assert!(service.stats().ack_frames > 0);
+}
+
+#[test]
+fn a_frame_is_lost_after_the_first_later_ack_where_that_is_set() {
+    let mut service = service_with(PaperOptions {
+        later_acks: 1,
+        ..PaperOptions::default()
+    });
+    let sent = send(&mut service, Time::ZERO, 0..2);
+    receive(&mut service, &acks(&[sent[1].numbers.unwrap().0]));
+    let resent = frames(&mut service, Time::ZERO);
+    assert_eq!(resent.len(), 1);
+    assert_eq!(resent[0].value, sent[0].value);
+    assert_eq!(service.stats().losses, 1);
+}
+
+#[test]
+fn no_later_acks_at_all_are_taken_as_one() {
+    let mut service = service_with(PaperOptions {
+        later_acks: 0,
+        ..PaperOptions::default()
+    });
+    let sent = send(&mut service, Time::ZERO, 0..2);
+    receive(&mut service, &acks(&[sent[0].numbers.unwrap().0]));
+    assert_eq!(frames(&mut service, Time::ZERO), [], "nothing is lost");
+    receive(&mut service, &acks(&[sent[1].numbers.unwrap().0]));
+    assert_eq!(service.stats().losses, 0);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use faces::{Faces, losing};
 use whimbrel_core::{LinkState, SeededRng, Time};
-use whimbrel_link::ndnlp::{LinkService, LinkServiceConfig, Mode, Reliability};
+use whimbrel_link::ndnlp::{LinkService, LinkServiceConfig, Mode, PaperOptions, Reliability};
 
 const DELAY: Duration = Duration::from_millis(5);
 
@@ -40,12 +40,7 @@ fn busy_link(reliability: Reliability, loss: f64) -> Faces {
 #[test]
 fn a_profile_with_acknowledgements_measures_rate_loss_and_round_trip() {
     for (reliability, mode) in [
-        (
-            Reliability::Paper {
-                max_retransmissions: 3,
-            },
-            Mode::Paper,
-        ),
+        (Reliability::Paper(PaperOptions::default()), Mode::Paper),
         (Reliability::Ndnlpv2, Mode::Ndnlpv2),
         (Reliability::Adaptive, Mode::Adaptive),
     ] {

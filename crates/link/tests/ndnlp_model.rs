@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use faces::{Faces, packet, reordering, tag};
 use proptest::prelude::*;
-use whimbrel_link::ndnlp::{LinkServiceConfig, Mode, Reliability};
+use whimbrel_link::ndnlp::{LinkServiceConfig, Mode, PaperOptions, Reliability};
 use whimbrel_sim::link::LinkSpec;
 
 #[derive(Clone, Debug)]
@@ -50,7 +50,9 @@ enum Act {
 fn reliability() -> impl Strategy<Value = Reliability> {
     prop_oneof![
         1 => Just(Reliability::Off),
-        2 => (1u8..4).prop_map(|max_retransmissions| Reliability::Paper { max_retransmissions }),
+        2 => (1u8..4, 1u8..4, any::<bool>()).prop_map(|(max_retransmissions, later_acks, acks_together)| {
+            Reliability::Paper(PaperOptions { max_retransmissions, later_acks, acks_together })
+        }),
         3 => Just(Reliability::Ndnlpv2),
         4 => Just(Reliability::Adaptive),
         4 => Just(Reliability::Auto),
@@ -204,7 +206,7 @@ impl Run {
         assert!(self.faces.run_for(120_000), "it does not become idle");
         for end in self.faces.ends() {
             let stats = end.service.stats();
-            let paper = matches!(end.config.reliability, Reliability::Paper { .. });
+            let paper = matches!(end.config.reliability, Reliability::Paper(_));
             assert!(paper || stats.outstanding == 0, "{stats:?}");
             assert_eq!((stats.queue_packets, stats.queue_bytes), (0, 0));
         }

@@ -6,7 +6,9 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use whimbrel_core::{SeededRng, Time};
-use whimbrel_link::ndnlp::{LinkEvent, LinkService, LinkServiceConfig, Mode, Reliability};
+use whimbrel_link::ndnlp::{
+    LinkEvent, LinkService, LinkServiceConfig, Mode, PaperOptions, Reliability,
+};
 use whimbrel_ndn_packet::lp::{self, LinkFields, Numbers};
 use whimbrel_ndn_packet::{LpHeader, LpPacket, tlv, types};
 
@@ -401,9 +403,7 @@ fn with_short_field(typ: u64) -> Vec<u8> {
 
 #[test]
 fn a_malformed_field_of_reliability_drops_a_frame_only_where_it_is_used() {
-    let paper = Reliability::Paper {
-        max_retransmissions: 3,
-    };
+    let paper = Reliability::Paper(PaperOptions::default());
     for (reliability, delivered) in [
         (Reliability::Off, true),
         (paper, true),

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::DeTable;
+use whimbrel_link::ndnlp::PaperOptions;
 use whimbrel_node::config::key_path::{KeyPath, Step};
 use whimbrel_node::ndn::faces::ModelledDevice;
 use whimbrel_sim::link::presets::{preset, presets};
@@ -33,6 +34,10 @@ pub struct Link {
     pub cost: Option<u64>,
     /// Recovery of lost frames between NDN routers.
     pub recovery: Recovery,
+    /// [`PaperOptions::later_acks`] of the paper's BELRP.
+    pub later_acks: u8,
+    /// [`PaperOptions::acks_together`] of the paper's BELRP.
+    pub acks_together: bool,
     /// The carrier of frames between NDN routers.
     pub carrier: Carrier,
     /// Whether NDN routers see the queues of its devices; see [`Link::device`].
@@ -137,6 +142,10 @@ struct Own {
     cost: Option<u64>,
     #[serde(default)]
     recovery: Recovery,
+    #[serde(default = "later_acks")]
+    later_acks: u8,
+    #[serde(default)]
+    acks_together: bool,
     #[serde(default)]
     carrier: Carrier,
     #[serde(default)]
@@ -154,12 +163,26 @@ fn ethernet() -> usize {
     ETHERNET
 }
 
+fn later_acks() -> u8 {
+    PaperOptions::default().later_acks
+}
+
 fn yes() -> bool {
     true
 }
 
-const OWN: [&str; 9] = [
-    "between", "preset", "mtu", "cost", "recovery", "carrier", "device", "marking", "emulated",
+const OWN: [&str; 11] = [
+    "between",
+    "preset",
+    "mtu",
+    "cost",
+    "recovery",
+    "later_acks",
+    "acks_together",
+    "carrier",
+    "device",
+    "marking",
+    "emulated",
 ];
 const DIRECTIONS: [&str; 2] = ["forward", "backward"];
 /// IPv4's least, and the largest packet there is.
@@ -257,6 +280,10 @@ impl<'t> Layers<'t> {
             return Err(document.fault(&path, message));
         }
         let own: Own = document.decode(table_value(span.clone(), own), &[])?;
+        if own.later_acks == 0 {
+            let message = "a frame is lost after at least 1 later ACK";
+            return Err(document.fault(&path.key("later_acks"), message));
+        }
         if !MTUS.contains(&own.mtu) {
             let message = format!(
                 "an MTU of {} is not within {} to {} bytes",
@@ -300,6 +327,8 @@ impl<'t> Layers<'t> {
             mtu: own.mtu,
             cost: own.cost,
             recovery: own.recovery,
+            later_acks: own.later_acks,
+            acks_together: own.acks_together,
             carrier: own.carrier,
             device: own.device,
             marking: own.marking,

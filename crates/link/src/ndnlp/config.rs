@@ -30,10 +30,7 @@ pub enum Reliability {
     /// No recovery.
     Off,
     /// The paper's protocol [BELRP §III]. Both ends must be set to it.
-    Paper {
-        /// Maximum of retransmissions per frame: 1, 2 or 3 in the paper.
-        max_retransmissions: u8,
-    },
+    Paper(PaperOptions),
     /// NDNLPv2's reliability feature, as in NFD. A peer that never acknowledges is detected.
     Ndnlpv2,
     /// Between Whimbrel routers. A peer that does not support it gets plain frames.
@@ -41,6 +38,37 @@ pub enum Reliability {
     /// [`Reliability::Adaptive`] if the peer supports it, else [`Reliability::Ndnlpv2`] if the peer
     /// acknowledges, else off.
     Auto,
+}
+
+/// What the paper varies, and what its text leaves to the reader. The default is the text's letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PaperOptions {
+    /// Maximum of retransmissions per frame: 1, 2 or 3 in the paper.
+    pub max_retransmissions: u8,
+    /// Distinct ACKs of later frames after which a frame is lost; at least 1. "only after receiving
+    /// 3 distinct ACKs, each with a sequence number greater than m" [BELRP §III-D].
+    pub later_acks: u8,
+    /// A frame sent for an ACK that reports a gap carries one copy of all ACKs that wait. "the
+    /// receiver will transmit this ACK immediately" [BELRP §III-D] is that one alone.
+    pub acks_together: bool,
+}
+
+impl PaperOptions {
+    /// The paper's protocol with at most this many retransmissions per frame.
+    pub const fn retransmitting(max_retransmissions: u8) -> PaperOptions {
+        PaperOptions {
+            max_retransmissions,
+            later_acks: 3,
+            acks_together: false,
+        }
+    }
+}
+
+impl Default for PaperOptions {
+    /// At most 3 retransmissions: the most that the paper tried [BELRP §IV].
+    fn default() -> PaperOptions {
+        PaperOptions::retransmitting(3)
+    }
 }
 
 /// The settings of one [`LinkService`](super::LinkService), which limits all of them to their
@@ -146,6 +174,9 @@ impl LinkServiceConfig {
             .report_delay
             .clamp(Duration::from_millis(1), Duration::from_millis(250));
         self.reassembly_packets = self.reassembly_packets.max(1);
+        if let Reliability::Paper(options) = &mut self.reliability {
+            options.later_acks = options.later_acks.max(1);
+        }
         self
     }
 }

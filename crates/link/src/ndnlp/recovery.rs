@@ -43,13 +43,9 @@ impl Profiles {
         let max_outstanding = config.max_outstanding;
         let recovering: Vec<Box<dyn Recovery>> = match config.reliability {
             Reliability::Off => Vec::new(),
-            Reliability::Paper {
-                max_retransmissions,
-            } => vec![Box::new(Paper::new(
-                rng,
-                max_retransmissions,
-                max_outstanding,
-            ))],
+            Reliability::Paper(options) => {
+                vec![Box::new(Paper::new(rng, options, max_outstanding))]
+            }
             Reliability::Ndnlpv2 => vec![Box::new(Ndnlpv2::new(rng, max_outstanding))],
             Reliability::Adaptive => vec![Box::new(Adaptive::new(config, rng))],
             Reliability::Auto => {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use whimbrel_core::{Endpoint, Medium, Peer, PortId, PortOrigin, PortToken, Time};
 use whimbrel_forwarder::{FaceId, Persistency};
-use whimbrel_link::ndnlp::Reliability;
+use whimbrel_link::ndnlp::{PaperOptions, Reliability};
 use whimbrel_ndn_mgmt::{ControlParameters, client};
 use whimbrel_ndn_packet::{Data, DataRef, DigestSigner, InterestRef, Name};
 
@@ -633,9 +633,7 @@ fn of_face(face: FaceId) -> ControlParameters {
 fn reliability() -> impl Strategy<Value = Reliability> {
     prop_oneof![
         Just(Reliability::Off),
-        Just(Reliability::Paper {
-            max_retransmissions: 3
-        }),
+        Just(Reliability::Paper(PaperOptions::default())),
         Just(Reliability::Ndnlpv2),
         Just(Reliability::Adaptive),
         Just(Reliability::Auto),

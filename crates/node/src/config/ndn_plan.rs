@@ -15,7 +15,7 @@ use whimbrel_forwarder::{
 };
 use whimbrel_io::{AllowedOrigins, Interface};
 use whimbrel_link::ndnlp::config::{MAX_MTU, MIN_MTU};
-use whimbrel_link::ndnlp::{LinkServiceConfig, Reliability as LinkReliability};
+use whimbrel_link::ndnlp::{LinkServiceConfig, PaperOptions, Reliability as LinkReliability};
 use whimbrel_ndn_packet::{Certificate, Name};
 use whimbrel_ndn_router::endpoint::endpoint;
 use whimbrel_ndn_router::faces::FaceSettings;
@@ -368,10 +368,7 @@ fn link_reliability(reliability: Reliability) -> LinkReliability {
         Reliability::Auto => LinkReliability::Auto,
         Reliability::Adaptive => LinkReliability::Adaptive,
         Reliability::Ndnlpv2 => LinkReliability::Ndnlpv2,
-        // The most that the paper tried [BELRP §IV].
-        Reliability::Paper => LinkReliability::Paper {
-            max_retransmissions: 3,
-        },
+        Reliability::Paper => LinkReliability::Paper(PaperOptions::default()),
         Reliability::Off => LinkReliability::Off,
     }
 }

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use whimbrel_link::ndnlp::PaperOptions;
 use whimbrel_sim::link::LinkSpec;
 
 use super::Plan;
@@ -75,6 +76,11 @@ pub(super) fn refusal(plan: &Plan) -> Option<Refusal> {
         if matches!(link.recovery, Recovery::Paper1 | Recovery::Paper2) {
             let what = format!("bound the retransmissions of the link '{name}'");
             return refuse("recovery", what);
+        }
+        let text = PaperOptions::default();
+        if (link.later_acks, link.acks_together) != (text.later_acks, text.acks_together) {
+            let what = format!("read the paper otherwise than its text on the link '{name}'");
+            return refuse("later_acks", what);
         }
         if !link.marking {
             let what = format!("switch off marking on the link '{name}'");

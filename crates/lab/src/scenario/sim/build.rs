@@ -8,7 +8,7 @@ use whimbrel_core::{Endpoint, PortId, PortOrigin, SeededRng, Time, WallClock};
 use whimbrel_forwarder::{CsConfig, FaceFlags, ForwarderConfig, Persistency};
 use whimbrel_gnrs::{KeyPair, MemoryStore, Server, ServerConfig, StoreLimits as RecordLimits};
 use whimbrel_link::HopConfig;
-use whimbrel_link::ndnlp::{LinkServiceConfig, Reliability};
+use whimbrel_link::ndnlp::{LinkServiceConfig, PaperOptions, Reliability};
 use whimbrel_mobilityfirst::host::{Host, HostConfig};
 use whimbrel_mobilityfirst::router::{
     NextHop, ProxyPolicy, Route, Router, RouterConfig, store::StoreLimits,
@@ -249,11 +249,15 @@ fn ndn_config(settings: &NodeSettings) -> NdnRouterConfig {
     }
 }
 
-fn reliability(recovery: Recovery) -> Reliability {
-    let paper = |max_retransmissions| Reliability::Paper {
-        max_retransmissions,
+fn reliability(link: &Link) -> Reliability {
+    let paper = |max_retransmissions| {
+        Reliability::Paper(PaperOptions {
+            max_retransmissions,
+            later_acks: link.later_acks,
+            acks_together: link.acks_together,
+        })
     };
-    match recovery {
+    match link.recovery {
         Recovery::Off => Reliability::Off,
         Recovery::Paper1 => paper(1),
         Recovery::Paper2 => paper(2),
@@ -336,7 +340,7 @@ impl World<'_> {
     }
 
     fn open_face(&mut self, node: usize, peer: usize, link: &Link, port: PortId) -> PortId {
-        let reliability = reliability(link.recovery);
+        let reliability = reliability(link);
         let settings = FaceSettings {
             persistency: Persistency::Permanent,
             mtu: None,

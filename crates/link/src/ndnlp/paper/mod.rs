@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use whimbrel_core::{RttEstimator, SeededRng, Time};
 
+use super::config::{MIN_MTU, PaperOptions};
 use super::number_set::NumberSet;
 use super::outstanding::{Acknowledged, Outstanding};
 use super::recent::RecentNumbers;
@@ -14,9 +15,6 @@ use super::recovery::Turn;
 use super::stats::{LinkStats, LossMeter};
 use wire::{MAX_ACKS, Numbers};
 
-/// "a sender interprets that a frame F(m, n) is lost only after receiving 3 distinct ACKs, each
-/// with a sequence number greater than m."
-const LATER_ACKS: u8 = 3;
 /// "BELRP lets the receiver send each ACK 3 times for every received frame."
 const ACK_COPIES: u8 = 3;
 /// "an ACK reports a gap to the sender if the receiver has not received one of the previous 3
@@ -34,7 +32,7 @@ const FIRST: u64 = 1 << 32;
 
 #[derive(Debug)]
 pub(crate) struct Paper {
-    max_retransmissions: u8,
+    options: PaperOptions,
     outstanding: Outstanding,
     next_packet: u64,
     rtt: RttEstimator,
@@ -53,32 +51,23 @@ pub(crate) struct Paper {
 }
 
 impl Paper {
-    pub(crate) fn new(
-        rng: &mut SeededRng,
-        max_retransmissions: u8,
-        max_outstanding: usize,
-    ) -> Paper {
+    pub(crate) fn new(rng: &mut SeededRng, options: PaperOptions, max_outstanding: usize) -> Paper {
         // The first number is random, so that packets of a restarted sender are not mistaken for
         // earlier ones.
         let first = rng.next_word();
-        Paper::starting(
-            (first >> 32) as u32,
-            first as u32,
-            max_retransmissions,
-            max_outstanding,
-        )
+        Paper::starting((first >> 32) as u32, first as u32, options, max_outstanding)
     }
 
     /// Returns a profile with these first numbers.
     pub(crate) fn starting(
         frame: u32,
         packet: u32,
-        max_retransmissions: u8,
+        options: PaperOptions,
         max_outstanding: usize,
     ) -> Paper {
         let zero = core::time::Duration::ZERO;
         Paper {
-            max_retransmissions,
+            options,
             outstanding: Outstanding::new(FIRST + u64::from(frame), max_outstanding),
             next_packet: u64::from(packet),
             // The estimate serves statistics only: there is no timer.
@@ -121,7 +110,7 @@ impl Paper {
             }
         }
         self.outstanding
-            .count_later(number, LATER_ACKS, &mut self.overtaken);
+            .count_later(number, self.options.later_acks, &mut self.overtaken);
         while let Some(earlier) = self.overtaken.pop() {
             stats.losses += 1;
             if let Some(piece) = self
@@ -185,9 +174,18 @@ impl Paper {
 
     /// "When the outgoing queue is empty, but an ACK needs to be sent back to the sender to report
     /// a gap in received frame sequence numbers ..., the receiver will transmit this ACK
-    /// immediately." Must be called when there is nothing else to send.
-    fn take_gap(&mut self) -> Option<u32> {
-        let gap = self.gaps.pop_front()?;
+    /// immediately." Must be called when there is nothing else to send. The ACKs to send go to
+    /// `self.taken`: that one alone, or all that wait. Returns false if there is none.
+    fn take_gap(&mut self) -> bool {
+        let Some(gap) = self.gaps.pop_front() else {
+            return false;
+        };
+        if self.options.acks_together {
+            self.take_acks(MIN_MTU - wire::ACKS_HEADER_LEN);
+            return true;
+        }
+        self.taken.clear();
+        self.taken.push(gap);
         if let Some((_, copies)) = self
             .acks
             .iter_mut()
@@ -196,7 +194,7 @@ impl Paper {
             *copies -= 1;
         }
         self.drop_sent_acks();
-        Some(gap)
+        true
     }
 
     fn drop_sent_acks(&mut self) {

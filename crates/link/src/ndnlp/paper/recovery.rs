@@ -81,14 +81,14 @@ impl Recovery for Paper {
         }
     }
 
-    /// Writes an ACK that reports a gap and has no packet to carry it.
+    /// Writes an ACK that reports a gap and has no packet to carry it, perhaps with others that wait.
     fn write_idle(&mut self, _now: Time, stats: &mut LinkStats, out: &mut Vec<u8>) -> bool {
-        let Some(gap) = self.take_gap() else {
+        if !self.take_gap() {
             return false;
-        };
-        wire::encode_acks(out, &[gap]);
+        }
+        wire::encode_acks(out, &self.taken);
         stats.ack_frames += 1;
-        stats.acks_alone += 1;
+        stats.acks_alone += self.taken.len() as u64;
         true
     }
 
@@ -126,7 +126,7 @@ impl Recovery for Paper {
     /// "If a frame is lost more than a pre-configured number of times across a link, BELRP stops
     /// trying" [BELRP §III].
     fn may_resend(&self, _now: Time, piece: &Piece) -> bool {
-        piece.retransmissions < self.max_retransmissions
+        piece.retransmissions < self.options.max_retransmissions
     }
 
     /// Lost pieces queue behind waiting packets, as in a device driver.

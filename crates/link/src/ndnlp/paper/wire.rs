@@ -19,6 +19,8 @@ pub(crate) const MAX_ACKS: usize = 255;
 pub(crate) const ACK_LEN: usize = 4;
 /// Octets of a frame beyond an Interest or Data and its ACKs.
 pub(crate) const NUMBERS_LEN: usize = 8;
+/// Octets of a frame of ACKs alone beyond its ACKs.
+pub(crate) const ACKS_HEADER_LEN: usize = 2;
 
 /// The two numbers of a frame with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use super::*;
+use crate::ndnlp::PaperOptions;
 use crate::ndnlp::adaptive::Adaptive;
 use crate::ndnlp::ndnlpv2::Ndnlpv2;
 use crate::ndnlp::paper::Paper;
@@ -13,7 +14,12 @@ fn service(reliability: Reliability, seed: u64) -> LinkService {
     let mut service = LinkService::new(config.clone(), SeededRng::new(seed));
     service.next_sequence = u64::MAX - 3;
     service.profiles.recovering[0] = match reliability {
-        Reliability::Paper { .. } => Box::new(Paper::starting(u32::MAX - 3, u32::MAX - 5, 3, 1000)),
+        Reliability::Paper(_) => Box::new(Paper::starting(
+            u32::MAX - 3,
+            u32::MAX - 5,
+            PaperOptions::default(),
+            1000,
+        )),
         Reliability::Ndnlpv2 => Box::new(Ndnlpv2::starting(u64::MAX - 3, 1000)),
         Reliability::Adaptive => {
             let mut adaptive = Adaptive::new(&config, &mut SeededRng::new(seed));
@@ -76,9 +82,7 @@ fn exchange(reliability: Reliability) {
 
 #[test]
 fn numbers_wrap() {
-    exchange(Reliability::Paper {
-        max_retransmissions: 3,
-    });
+    exchange(Reliability::Paper(PaperOptions::default()));
     exchange(Reliability::Ndnlpv2);
     exchange(Reliability::Adaptive);
 }
