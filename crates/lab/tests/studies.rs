@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use whimbrel_lab::study::{
-    Backend, STUDIES, Study, StudyOptions, StudyResult, write_pages, write_result,
+    Backend, Comparison, STUDIES, Study, StudyOptions, StudyResult, write_pages, write_result,
 };
 
 const LAST_HOP: &str =
@@ -273,6 +273,98 @@ fn the_studies_of_recovery_on_links_leave_the_same_files_each_time() {
             "a hash of each kind of run: {hashes}"
         );
     }
+}
+
+/// Runs the small study of a line with this text at its end.
+fn run_line(more: &str, folder: &Path) -> Result<StudyResult, String> {
+    let file = folder.join("line.toml");
+    let sweep = "adaptive = { \"defaults.link.recovery\" = \"adaptive\" }\n";
+    let own = "paper-3-first-ack = { \"defaults.link.recovery\" = \"paper-3\", \"defaults.link.later_acks\" = 1 }\n";
+    let text = belrp_scenario("belrp-linear").replace(sweep, &format!("{sweep}{own}"));
+    fs::write(&file, text + more).unwrap();
+    let options = StudyOptions {
+        backend: Backend::Sim,
+        scenario: Some(file),
+        runs: None,
+        seed: 1,
+        jobs: Some(2),
+        program: "whimbrel".into(),
+    };
+    let ran = Study::find("belrp-linear")
+        .unwrap()
+        .run(&options, &mut |_, _, _| {});
+    ran.map_err(|error| error.to_string())
+}
+
+const READINGS: &str = "\n[[study.readings]]\nname = \"first-ack\"\ntitle = \"<one> ACK\"\nevidence = \"Fig. 3\"\n\
+     [[study.readings]]\nname = \"ideal\"\ntitle = \"20 octets\"\nevidence = \"Table II\"\nideal_octets = 20\nshown = true\n";
+
+#[test]
+fn a_reading_changes_what_it_says_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let result = run_line(READINGS, folder.path()).unwrap();
+    let [first_ack, ideal] = result.readings.as_slice() else {
+        panic!("{:?}", result.readings);
+    };
+    let ours = |rows: &[Comparison], id: &str, case: &str| -> Vec<f64> {
+        let row = rows.iter().find(|row| row.id == id && row.case == case);
+        let points = &row.unwrap_or_else(|| panic!("{id} {case}")).points;
+        points.iter().map(|point| point.ours).collect()
+    };
+    let (text, three) = (&result.comparisons, "paper, at most 3");
+    for reading in [first_ack, ideal] {
+        assert_eq!(reading.comparisons.len(), text.len());
+        for case in ["end to end only", "paper, at most 1"] {
+            let read = ours(&reading.comparisons, "retransmissions", case);
+            assert_eq!(read, ours(text, "retransmissions", case), "{case}");
+        }
+    }
+    // Runs of its own, for the one kind that has some.
+    let time = |rows: &[Comparison], case| ours(rows, "retrieval", case);
+    assert!(time(&first_ack.comparisons, three) != time(text, three));
+    let one = "paper, at most 1";
+    assert_eq!(time(&first_ack.comparisons, one), time(text, one));
+    // The same runs, divided by 20 octets more in each of the two frames of each of the two hops,
+    // at 10 Mbit/s.
+    let bare = 2.0 * (10.0 + f64::from((28 + 1061 + 4) * 8) / 1e4);
+    let wide = bare + 2.0 * f64::from(2 * 20 * 8) / 1e4;
+    for case in [three, one] {
+        let pairs = time(&ideal.comparisons, case)
+            .into_iter()
+            .zip(time(text, case));
+        for (read, text) in pairs {
+            assert!((read / text - bare / wide).abs() < 1e-9, "{read} {text}");
+        }
+    }
+    let all = "end to end only";
+    assert_eq!(time(&ideal.comparisons, all), time(text, all));
+    write_result(&result, folder.path()).unwrap();
+    assert!(
+        folder
+            .path()
+            .join("belrp-linear/sim/retrieval-times-ideal.csv")
+            .exists()
+    );
+    let pages = write_pages(folder.path()).unwrap();
+    let page = fs::read_to_string(&pages.studies[0].1).unwrap();
+    for shown in [
+        "&lt;one&gt; ACK",
+        "Table II",
+        "<th scope=\"col\">ideal</th>",
+    ] {
+        assert!(page.contains(shown), "{shown}");
+    }
+}
+
+#[test]
+fn a_reading_that_has_no_runs_to_replace_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    // The sweep has runs of a reading that is not described.
+    let error = run_line("", folder.path()).unwrap_err();
+    assert!(
+        error.contains("sweep.recovery.paper-3-first-ack") && error.contains("study.readings"),
+        "{error}"
+    );
 }
 
 #[test]

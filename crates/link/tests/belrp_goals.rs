@@ -9,7 +9,7 @@
 
 mod chain;
 
-use chain::{Chain, Outcome, Scenario};
+use chain::{Chain, DATA_LEN, INTEREST_LEN, Outcome, PPP, Scenario};
 use whimbrel_link::ndnlp::{PaperOptions, Reliability};
 
 const PAPER: Reliability = Reliability::Paper(PaperOptions::retransmitting(3));
@@ -79,6 +79,12 @@ fn adaptive_costs_less_than_the_paper_and_than_no_recovery_and_is_no_slower() {
         print("ndnlpv2", loss, &ndnlpv2);
         print("adaptive", loss, &adaptive);
         for outcome in [&none, &paper, &ndnlpv2, &adaptive] {
+            // Five hops of 5 ms each way, and an Interest and its Data on each wire; `adaptive` leaves
+            // out at most two octets of a frame.
+            let octets = INTEREST_LEN + DATA_LEN + 2 * PPP as usize - 4;
+            let wires = octets as f64 * 8.0 / 10e6;
+            let fastest = outcome.delays.iter().min().unwrap().as_secs_f64();
+            assert!(fastest >= 5.0 * (0.010 + wires), "{fastest} s");
             assert_eq!(
                 (outcome.unsatisfied, outcome.delays.len() as u64),
                 (0, interests())

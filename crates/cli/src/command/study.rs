@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use whimbrel_lab::LabError;
 use whimbrel_lab::study::{
-    Backend, STUDIES, Study, StudyOptions, StudyResult, Verdict, write_pages, write_result,
+    Backend, Comparison, STUDIES, Study, StudyOptions, StudyResult, Verdict, write_pages,
+    write_result,
 };
 
 use super::{Outcome, json_line, out};
@@ -202,6 +203,18 @@ fn summary(result: &StudyResult) -> String {
         if row.verdict == Verdict::Differs && !row.explanation.is_empty() {
             text.push_str(&format!("         {}\n", row.explanation));
         }
+    }
+    let agreeing = |rows: &[Comparison]| {
+        let agreeing = rows.iter().filter(|row| row.verdict == Verdict::Agrees);
+        format!("{} of {} statements agree", agreeing.count(), rows.len())
+    };
+    text.push_str(&format!("\n{}\n", agreeing(&result.comparisons)));
+    for reading in &result.readings {
+        let agreeing = agreeing(&reading.comparisons);
+        text.push_str(&format!(
+            "  read as \"{}\" ({}): {agreeing}\n",
+            reading.name, reading.title
+        ));
     }
     text
 }

@@ -124,6 +124,7 @@ mod tests {
             command: "whimbrel study run mftp-fig8".into(),
             scenario: String::new(),
             comparisons: Vec::new(),
+            readings: Vec::new(),
             tables: Vec::new(),
             charts: Vec::new(),
             has_transfers: true,

@@ -25,7 +25,9 @@ use crate::scenario::statement::{Range, Tolerance};
 use crate::scenario::{Overrides, Scenario};
 pub use archive::{read_results, write_result};
 pub use page::{Pages, write_pages};
-pub use result::{Comparison, NamedChart, Point, StudyResult, Table, Transfer, Verdict};
+pub use result::{
+    Comparison, NamedChart, Point, ReadingResult, StudyResult, Table, Transfer, Verdict,
+};
 
 /// The back end of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -157,6 +159,9 @@ struct Statement {
     note_sim: String,
     #[serde(default)]
     note_netns: String,
+    /// The reason for a difference that is left under another reading of the paper, by its name.
+    #[serde(default)]
+    notes: BTreeMap<String, String>,
 }
 
 impl Statement {
@@ -402,6 +407,12 @@ impl StudyInput<'_> {
             .find(|statement| statement.id == id)
     }
 
+    /// The reason for what differs under another reading of the paper.
+    fn note(&self, id: &str, reading: &str) -> Option<&str> {
+        let note = self.statement(id)?.notes.get(reading)?;
+        Some(note)
+    }
+
     /// The tolerance of a statement.
     fn tolerance(&self, id: &str) -> Result<Tolerance, LabError> {
         self.statement(id)
@@ -460,6 +471,7 @@ impl StudyInput<'_> {
             command: self.study.command(self.options),
             scenario,
             comparisons,
+            readings: Vec::new(),
             tables,
             charts,
             has_transfers: !transfers.is_empty(),

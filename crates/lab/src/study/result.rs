@@ -83,6 +83,21 @@ pub struct NamedChart {
     pub chart: LineChart,
 }
 
+/// The statements under another reading of the paper than its text's letter.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReadingResult {
+    /// Names it in the scenario's sweep.
+    pub name: String,
+    /// What it assumes.
+    pub title: String,
+    /// Why one may think so.
+    pub evidence: String,
+    /// Whether its numbers stand beside those of the text's letter.
+    pub shown: bool,
+    /// The same statements as those of the text's letter.
+    pub comparisons: Vec<Comparison>,
+}
+
 /// One transfer that a study made.
 #[derive(Clone, Debug)]
 pub struct Transfer {
@@ -111,6 +126,9 @@ pub struct StudyResult {
     pub scenario: String,
     /// Ours beside the paper's.
     pub comparisons: Vec<Comparison>,
+    /// The same under other readings of the paper, for studies that try some.
+    #[serde(default)]
+    pub readings: Vec<ReadingResult>,
     /// The numbers.
     pub tables: Vec<Table>,
     /// The figures.

@@ -15,11 +15,13 @@ use whimbrel_core::{
 };
 use whimbrel_link::ndnlp::{LinkService, LinkServiceConfig, LinkStats, Reliability};
 use whimbrel_sim::DuplexLink;
-use whimbrel_sim::link::{LinkSpec, Loss, QueueLimit, Rate};
+use whimbrel_sim::link::{LinkSpec, Loss, QueueLimit};
 use whimbrel_sim::testbed::Net;
 
 pub(crate) const INTEREST_LEN: usize = 28;
 pub(crate) const DATA_LEN: usize = 1061;
+/// Octets that PPP adds to each frame on the wire.
+pub(crate) const PPP: u32 = 2;
 
 /// The parameters of a run. The default is Table I of the paper.
 #[derive(Clone, Debug)]
@@ -29,8 +31,6 @@ pub(crate) struct Scenario {
     pub(crate) interests: u64,
     pub(crate) rate: f64,
     pub(crate) reliability: Reliability,
-    /// True if the queue is the link service's (`drain_rate`), rather than the link's.
-    pub(crate) own_queue: bool,
     pub(crate) seed: u64,
 }
 
@@ -42,7 +42,6 @@ impl Scenario {
             interests: 20_000,
             rate: 900.0,
             reliability,
-            own_queue: true,
             seed: 1,
         }
     }
@@ -342,16 +341,17 @@ impl Chain {
         let mut net = Net::new(scenario.seed);
         let rate = 10_000_000;
         let delay = Duration::from_millis(5);
+        // The queue is the device's, so that acknowledgements go with what waits: the link service
+        // releases frames at the link's rate, and the link then takes the time that each has on it.
         let mut spec = LinkSpec::new(rate, delay)
             .with_loss(Loss::Independent(scenario.loss))
             .with_queue(QueueLimit::Packets(80));
+        spec.overhead = PPP;
         let mut config = LinkServiceConfig::datagram(1500);
         config.reliability = scenario.reliability;
-        if scenario.own_queue {
-            config.drain_rate = Some(rate);
-            config.queue_packets = 80;
-            spec.rate = Rate::Unlimited;
-        }
+        config.drain_rate = Some(rate);
+        config.drain_overhead = PPP;
+        config.queue_packets = 80;
         let nodes = scenario.hops + 1;
         for number in 0..nodes {
             let (config, rate, interests) = (config.clone(), scenario.rate, scenario.interests);

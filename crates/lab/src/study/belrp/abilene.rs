@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::super::{Progress, StudyInput, StudyResult};
 use super::matrix::Matrix;
+use super::reading::Reading;
 use crate::LabError;
 
 /// The section `[study]`.
@@ -14,6 +15,8 @@ use crate::LabError;
 struct Section {
     /// The ends of the link that Figs. 4 and 5 and Table V are about.
     observed: (String, String),
+    #[serde(default)]
+    readings: Vec<Reading>,
 }
 
 /// Figs. 4 to 7, Tables IV and V.
@@ -23,6 +26,8 @@ pub(in super::super) fn run(
 ) -> Result<StudyResult, LabError> {
     let scenario = input.scenario()?;
     let section: Section = scenario.study()?;
-    let matrix = Matrix::run("loss on each link", &scenario, false, input, progress)?;
-    findings::result(input, &section, &scenario, &matrix)
+    let readings = &section.readings;
+    let axis = "loss on each link";
+    let runs = Matrix::run(axis, &scenario, readings, false, input, progress)?;
+    findings::result(input, &section, &scenario, &runs)
 }

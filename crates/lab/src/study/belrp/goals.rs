@@ -19,11 +19,11 @@ pub(super) fn verdicts(input: &StudyInput<'_>, matrix: &Matrix) -> Vec<Compariso
         return verdicts;
     }
     let megabytes: &dyn Fn(&Outcome) -> f64 = &|run| run.wire_bytes() as f64 / 1e6;
-    let delay: &dyn Fn(&Outcome) -> f64 = &|run| run.percent().mean();
+    let delay: &dyn Fn(&Outcome) -> f64 = &|run| run.retrieval().mean();
     if has(Variant::Paper3) {
         let (said, met) = against(matrix, Variant::Paper3, "MB", 2, 0.0, megabytes);
         verdicts.push(input.compare("goal-fewer-bytes", "", said, met));
-        let (said, met) = against(matrix, Variant::Paper3, "% of the ideal", 2, 0.0, delay);
+        let (said, met) = against(matrix, Variant::Paper3, "ms", 2, 0.0, delay);
         verdicts.push(input.compare("goal-no-slower", "", said, met));
     }
     if has(Variant::None) {

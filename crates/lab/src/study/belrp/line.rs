@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::super::{Progress, StudyInput, StudyResult};
 use super::matrix::Matrix;
+use super::reading::Reading;
 use crate::LabError;
 
 /// The section `[study]`.
@@ -14,6 +15,8 @@ use crate::LabError;
 struct Section {
     /// The rate of loss of the distribution (Fig. 3), if it is to be drawn: a step of the sweep.
     distribution: Option<String>,
+    #[serde(default)]
+    readings: Vec<Reading>,
 }
 
 /// The variable of a study of a line.
@@ -58,7 +61,7 @@ fn run(
         Axis::Loss => "loss on each link",
         Axis::Hops => "hops",
     };
-    let matrix = Matrix::run(name, &scenario, true, input, progress)?;
+    let runs = Matrix::run(name, &scenario, &section.readings, true, input, progress)?;
     let distribution = section.distribution.as_deref();
-    findings::result(axis, distribution, input, &scenario, &matrix)
+    findings::result(axis, distribution, input, &scenario, &runs)
 }

@@ -1,5 +1,7 @@
 //! All runs of a study by step and variant, and tables that show the paper's numbers beside ours.
 
+use std::rc::Rc;
+
 use whimbrel_sim::link::Loss;
 
 use super::super::jobs::{Job, run_all};
@@ -7,6 +9,7 @@ use super::super::{Comparison, NamedChart, Point, Progress, StudyInput, Table};
 use super::Variant;
 use super::losses::is_watched;
 use super::network::{Look, Outcome};
+use super::reading::{Reading, Runs};
 use super::statistics::Spread;
 use crate::LabError;
 use crate::figure::{LineChart, Series};
@@ -45,6 +48,7 @@ impl Job for Trial<'_> {
 }
 
 /// The variable of a study.
+#[derive(Clone)]
 pub(super) struct Step {
     /// The value on the x axis.
     pub(super) x: f64,
@@ -54,14 +58,14 @@ pub(super) struct Step {
     pub(super) loss_percent: f64,
 }
 
-/// All runs.
+/// All runs under one reading of the paper.
 pub(super) struct Matrix {
     /// The quantity `x`, with its unit.
     pub(super) axis: String,
     pub(super) steps: Vec<Step>,
     pub(super) variants: Vec<Variant>,
     /// By step, then variant; all runs of one in each.
-    pub(super) cells: Vec<Vec<Outcome>>,
+    pub(super) cells: Vec<Rc<[Outcome]>>,
 }
 
 /// A quantity that a run has.
@@ -77,27 +81,33 @@ pub(super) struct Quantity<'a> {
 
 impl Matrix {
     /// Runs every setting of a scenario. It has two sweeps: what is on the x axis, and then
-    /// `recovery`, whose labels are the keys of variants.
-    pub(super) fn run(
+    /// `recovery`, whose labels are the keys of variants, with `-READING` behind them where a reading
+    /// has runs of its own.
+    pub(super) fn run<'r>(
         axis: &str,
         scenario: &Scenario,
+        readings: &'r [Reading],
         delays_kept: bool,
         input: &StudyInput<'_>,
         progress: Progress<'_>,
-    ) -> Result<Matrix, LabError> {
-        let (steps, variants) = sweeps(scenario).map_err(|reason| input.bad(reason))?;
+    ) -> Result<Runs<'r>, LabError> {
+        let Sweeps { steps, columns } =
+            sweeps(scenario, readings).map_err(|reason| input.bad(reason))?;
         let runs = scenario.runs;
         let each = steps
             .iter()
-            .flat_map(|step| variants.iter().map(move |variant| (step, variant)));
+            .flat_map(|step| columns.iter().map(move |column| (step, column)));
         let mut trials = Vec::new();
-        for ((step, variant), setting) in each.zip(&scenario.settings) {
+        for ((step, column), setting) in each.zip(&scenario.settings) {
+            let reading = column.reading.map_or(String::new(), |reading| {
+                format!(" ({})", readings[reading].name)
+            });
             trials.extend((0..runs).map(|run| Trial {
                 title: format!(
-                    "{} {}, {}, run {}",
+                    "{} {}, {}{reading}, run {}",
                     step.label,
                     axis,
-                    variant.title(),
+                    column.variant.title(),
                     run + 1
                 ),
                 plan: &setting.plan,
@@ -109,15 +119,41 @@ impl Matrix {
             }));
         }
         let mut outcomes = run_all(&trials, input, progress)?.into_iter();
-        let each = steps.len() * variants.len();
-        let cells = (0..each)
-            .map(|_| outcomes.by_ref().take(runs as usize).collect())
-            .collect();
-        Ok(Matrix {
-            axis: axis.to_owned(),
-            steps,
-            variants,
-            cells,
+        let each = steps.len() * columns.len();
+        let cells = (0..each).map(|_| outcomes.by_ref().take(runs as usize).collect());
+        let cells: Vec<Rc<[Outcome]>> = cells.collect();
+        let matrix = |reading: Option<usize>| {
+            let text = columns.iter().filter(|column| column.reading.is_none());
+            let variants: Vec<Variant> = text.map(|column| column.variant).collect();
+            let column_of = |variant: Variant| {
+                let at = |reading| {
+                    let column = Column { variant, reading };
+                    columns.iter().position(|known| *known == column)
+                };
+                at(reading).or_else(|| at(None)).unwrap_or_default()
+            };
+            let mut taken = Vec::new();
+            for step in 0..steps.len() {
+                taken.extend(variants.iter().map(|variant| {
+                    let cell = &cells[step * columns.len() + column_of(*variant)];
+                    reading.map_or_else(
+                        || cell.clone(),
+                        |reading| readings[reading].read(*variant, cell),
+                    )
+                }));
+            }
+            Matrix {
+                axis: axis.to_owned(),
+                steps: steps.clone(),
+                variants,
+                cells: taken,
+            }
+        };
+        let others = readings.iter().enumerate();
+        let others = others.map(|(index, reading)| (reading, matrix(Some(index))));
+        Ok(Runs {
+            text: matrix(None),
+            readings: others.collect(),
         })
     }
 
@@ -125,7 +161,7 @@ impl Matrix {
     pub(super) fn cell(&self, step: usize, variant: Variant) -> &[Outcome] {
         let at = self.variants.iter().position(|known| *known == variant);
         at.and_then(|at| self.cells.get(step * self.variants.len() + at))
-            .map_or(&[], Vec::as_slice)
+            .map_or(&[], |runs| runs)
     }
 
     pub(super) fn spread(
@@ -428,26 +464,54 @@ impl Matrix {
     }
 }
 
-/// Steps and variants of a scenario's sweeps.
-fn sweeps(scenario: &Scenario) -> Result<(Vec<Step>, Vec<Variant>), String> {
-    let (mut steps, mut variants) = (Vec::<Step>::new(), Vec::new());
+/// The runs of a label of the sweep `recovery`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Column {
+    variant: Variant,
+    /// The reading whose own they are.
+    reading: Option<usize>,
+}
+
+impl Column {
+    /// `VARIANT` or `VARIANT-READING`.
+    fn of(label: &str, readings: &[Reading]) -> Option<Column> {
+        let column = |variant, reading| Column { variant, reading };
+        Variant::ALL.into_iter().find_map(|variant| {
+            let rest = label.strip_prefix(variant.key())?;
+            if rest.is_empty() {
+                return Some(column(variant, None));
+            }
+            let name = rest.strip_prefix('-')?;
+            let reading = readings.iter().position(|known| known.name == name)?;
+            Some(column(variant, Some(reading)))
+        })
+    }
+}
+
+struct Sweeps {
+    steps: Vec<Step>,
+    columns: Vec<Column>,
+}
+
+/// Steps and columns of a scenario's sweeps.
+fn sweeps(scenario: &Scenario, readings: &[Reading]) -> Result<Sweeps, String> {
+    let (mut steps, mut columns) = (Vec::<Step>::new(), Vec::new());
     for setting in &scenario.settings {
-        let [(_, step), (key, variant)] = setting.values.as_slice() else {
+        let [(_, step), (key, label)] = setting.values.as_slice() else {
             return Err(String::from(
                 "this study sweeps one key, and then recovery = { paper-3 = { ... }, ... }",
             ));
         };
-        let known = Variant::ALL
-            .into_iter()
-            .find(|known| known.key() == variant);
-        let Some(known) = known.filter(|_| key == "recovery") else {
+        let column = Column::of(label, readings);
+        let Some(column) = column.filter(|_| key == "recovery") else {
             let keys = Variant::ALL.map(Variant::key).join(", ");
             return Err(format!(
-                "sweep.{key}.{variant}: the second sweep is recovery, whose sets this study knows as {keys}"
+                "sweep.{key}.{label}: the second sweep is recovery, whose sets this study knows as {keys}, \
+                 with the name of a reading behind it (paper-3-NAME) if [[study.readings]] has that reading"
             ));
         };
-        if !variants.contains(&known) {
-            variants.push(known);
+        if !columns.contains(&column) {
+            columns.push(column);
         }
         if steps.iter().all(|known| known.label != *step) {
             let x = step.split(' ').next().unwrap_or_default().parse();
@@ -467,7 +531,19 @@ fn sweeps(scenario: &Scenario) -> Result<(Vec<Step>, Vec<Variant>), String> {
             }
         }
     }
-    Ok((steps, variants))
+    for column in &columns {
+        let text = Column {
+            reading: None,
+            ..*column
+        };
+        if !columns.contains(&text) {
+            let key = column.variant.key();
+            return Err(format!(
+                "sweep.recovery.{key}: missing, while a reading has runs of it"
+            ));
+        }
+    }
+    Ok(Sweeps { steps, columns })
 }
 
 /// Of the first link: all are alike.

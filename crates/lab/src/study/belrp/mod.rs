@@ -11,6 +11,7 @@
 //! | [`losses`] | the real losses, by watching the links |
 //! | [`matrix`] | all runs of a study by step and variant; tables with the paper's numbers beside ours |
 //! | [`goals`] | the goals of the `adaptive` profile |
+//! | [`reading`] | other readings of the paper than its text's letter |
 //! | [`statistics`] | means, spreads, percentiles |
 
 pub(super) mod abilene;
@@ -19,6 +20,7 @@ mod line;
 mod losses;
 mod matrix;
 mod network;
+mod reading;
 mod statistics;
 
 pub(super) use line::{hops, linear};
@@ -78,6 +80,11 @@ impl Variant {
             Variant::Ndnlpv2 => "NDNLPv2",
             Variant::Adaptive => "adaptive",
         }
+    }
+
+    /// The paper's protocol.
+    const fn is_papers(self) -> bool {
+        matches!(self, Variant::Paper3 | Variant::Paper2 | Variant::Paper1)
     }
 
     const fn recovers(self) -> bool {

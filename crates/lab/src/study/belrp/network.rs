@@ -52,11 +52,15 @@ pub(super) struct FlowOutcome {
     pub(super) stats: CbrStats,
     /// Data retrieval times, ms, in order of arrival; empty unless they are kept.
     pub(super) delays: Vec<f32>,
-    /// Of the retrieval times in per cent of the ideal one.
-    pub(super) percent: Moments,
+    /// Of the retrieval times, ms.
+    pub(super) retrieval: Moments,
     /// Ms: propagation and transmission of a bare Interest and its Data over all hops, and no
     /// queue.
     pub(super) ideal: f64,
+    /// Ms by which one octet more in every frame lengthens `ideal`.
+    pub(super) octet: f64,
+    /// Of the consumer: Interests sent again, or what a reading counts as such.
+    pub(super) retransmissions: u64,
     /// Mean octets of an Interest and of a Data at the consumer.
     pub(super) sizes: [f64; 2],
 }
@@ -72,17 +76,20 @@ impl Outcome {
     }
 
     pub(super) fn retransmissions(&self) -> u64 {
-        self.flows
-            .iter()
-            .map(|flow| flow.stats.retransmissions)
-            .sum()
+        self.flows.iter().map(|flow| flow.retransmissions).sum()
     }
 
     /// Of all exchanges, in per cent of the ideal.
     pub(super) fn percent(&self) -> Moments {
-        self.flows
-            .iter()
-            .fold(Moments::default(), |all, flow| all.join(flow.percent))
+        self.flows.iter().fold(Moments::default(), |all, flow| {
+            all.join(flow.retrieval.scaled(100.0 / flow.ideal))
+        })
+    }
+
+    /// Of all exchanges, ms.
+    pub(super) fn retrieval(&self) -> Moments {
+        let flows = self.flows.iter();
+        flows.fold(Moments::default(), |all, flow| all.join(flow.retrieval))
     }
 
     /// Retransmissions of consumers that the network had not lost anything for, in per cent of all:
@@ -121,7 +128,7 @@ impl Observer for Watcher {
     fn exchanged(&mut self, load: usize, _receiver: usize, exchanged: &Exchanged) {
         let delay = exchanged.answered.since(exchanged.first_sent).as_secs_f64() * 1e3;
         let flow = &mut self.flows[load];
-        flow.percent.add(100.0 * delay / flow.ideal);
+        flow.retrieval.add(delay);
         if self.look.delays_kept {
             flow.delays.push(delay as f32);
         }
@@ -130,12 +137,17 @@ impl Observer for Watcher {
 
 /// Runs the plan.
 pub(super) fn run(plan: &Plan, look: Look) -> Result<Outcome, LabError> {
-    let flows = plan.loads.iter().map(|load| FlowOutcome {
-        stats: CbrStats::default(),
-        delays: Vec::new(),
-        percent: Moments::default(),
-        ideal: ideal(plan, load),
-        sizes: [0.0; 2],
+    let flows = plan.loads.iter().map(|load| {
+        let (ideal, octet) = ideal(plan, load);
+        FlowOutcome {
+            stats: CbrStats::default(),
+            delays: Vec::new(),
+            retrieval: Moments::default(),
+            ideal,
+            octet,
+            retransmissions: 0,
+            sizes: [0.0; 2],
+        }
     });
     let mut watcher = Watcher {
         look,
@@ -149,6 +161,7 @@ pub(super) fn run(plan: &Plan, look: Look) -> Result<Outcome, LabError> {
     for consumer in &observed.consumers {
         let (flow, face) = (&mut flows[consumer.load], &consumer.face);
         flow.stats = consumer.stats;
+        flow.retransmissions = consumer.stats.retransmissions;
         flow.sizes = [
             face.out_bytes as f64 / face.out_packets as f64,
             face.in_bytes as f64 / face.in_packets as f64,
@@ -179,17 +192,18 @@ pub(super) fn path(plan: &Plan, load: &Load) -> Vec<usize> {
     path
 }
 
-/// Ms for an Interest of 28 octets and its Data over the path without any queue.
-fn ideal(plan: &Plan, load: &Load) -> f64 {
+/// Ms for an Interest of 28 octets and its Data over the path without any queue, and for one octet
+/// more in each of these frames.
+fn ideal(plan: &Plan, load: &Load) -> (f64, f64) {
     const INTEREST: u32 = 28;
     /// Beyond the content: names, signature, type and length (see
     /// `whimbrel_transport::cbr::PlaceholderSigner`).
     const DATA_HEADERS: u32 = 37;
     let Kind::Requests(requests) = &load.kind else {
-        return f64::NAN;
+        return (f64::NAN, f64::NAN);
     };
     let data = requests.payload as u32 + DATA_HEADERS;
-    let mut total = 0.0;
+    let (mut total, mut octet) = (0.0, 0.0);
     for hop in path(plan, load).windows(2) {
         let link = plan.network.at(hop[0]).find(|(_, peer)| *peer == hop[1]);
         let Some((link, _)) = link else {
@@ -199,7 +213,8 @@ fn ideal(plan: &Plan, load: &Load) -> f64 {
         total += 2.0 * spec.delay.as_secs_f64() * 1e3;
         if let Rate::Fixed(rate) = spec.rate {
             total += f64::from((INTEREST + data + 2 * spec.overhead) * 8) / rate as f64 * 1e3;
+            octet += 2.0 * 8.0 / rate as f64 * 1e3;
         }
     }
-    total
+    (total, octet)
 }

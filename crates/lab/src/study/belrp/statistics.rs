@@ -66,6 +66,15 @@ impl Moments {
         }
     }
 
+    /// Of the same values in another unit.
+    pub(super) fn scaled(self, factor: f64) -> Moments {
+        Moments {
+            count: self.count,
+            sum: self.sum * factor,
+            squares: self.squares * factor.powi(2),
+        }
+    }
+
     /// `NaN` of nothing.
     pub(super) fn mean(&self) -> f64 {
         self.sum / self.count
@@ -121,6 +130,9 @@ mod tests {
         let all = moments[0].join(moments[1]);
         assert_eq!(all.mean(), 3.0);
         assert!((all.deviation() - 3.5f64.sqrt()).abs() < 1e-12);
+        let scaled = all.scaled(2.0);
+        assert_eq!(scaled.mean(), 6.0);
+        assert!((scaled.deviation() - 14f64.sqrt()).abs() < 1e-12);
     }
 
     #[test]

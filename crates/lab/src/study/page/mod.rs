@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::{Backend, STUDIES, Study, StudyResult, Verdict, read_results};
+use super::{Backend, Comparison, STUDIES, Study, StudyResult, Verdict, read_results};
 use crate::LabError;
 
 const STYLE: &str = include_str!("style.css");
@@ -73,6 +73,7 @@ fn study_page(study: &Study, results: &[StudyResult]) -> Result<Markup, LabError
         }
         (sections::verdict(study, results)?)
         (sections::comparison(study, results)?)
+        (sections::readings(results))
         (sections::beside(results))
         (figures::section(results)?)
         (sections::assumptions(study))
@@ -123,7 +124,7 @@ fn index_row(study: &Study, results: &[StudyResult]) -> Markup {
             @for backend in Backend::ALL {
                 td role="cell" data-label=(backend.title()) {
                     @match of(results, backend) {
-                        Some(result) => (agreement(result)),
+                        Some(result) => (agreement(&result.comparisons)),
                         None if !study.runs_on(backend) => span.quiet { "simulator only" },
                         None => span.quiet { "not run yet: " code { (run_command(study.name, backend)) } },
                     }
@@ -134,13 +135,12 @@ fn index_row(study: &Study, results: &[StudyResult]) -> Markup {
 }
 
 /// "4 of 5".
-fn agreement(result: &StudyResult) -> String {
-    let agreed = result
-        .comparisons
+fn agreement(comparisons: &[Comparison]) -> String {
+    let agreed = comparisons
         .iter()
         .filter(|row| row.verdict == Verdict::Agrees)
         .count();
-    format!("{agreed} of {}", result.comparisons.len())
+    format!("{agreed} of {}", comparisons.len())
 }
 
 fn of(results: &[StudyResult], backend: Backend) -> Option<&StudyResult> {

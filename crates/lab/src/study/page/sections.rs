@@ -3,7 +3,9 @@
 use maud::{Markup, PreEscaped, html};
 use pulldown_cmark::{Event, HeadingLevel, Parser, Tag, TagEnd};
 
-use super::super::{Backend, Comparison, Point, Statement, Study, StudyResult, Table, Verdict};
+use super::super::{
+    Backend, Comparison, Point, ReadingResult, Statement, Study, StudyResult, Table, Verdict,
+};
 use super::{agreement, of, run_command};
 use crate::LabError;
 
@@ -27,7 +29,7 @@ pub(super) fn verdict(study: &Study, results: &[StudyResult]) -> Result<Markup, 
             "Statements of the paper that we saw too: "
             @for (index, result) in results.iter().enumerate() {
                 @if index > 0 { ", " }
-                strong { (agreement(result)) } " (" (result.backend.title().to_lowercase()) ")"
+                strong { (agreement(&result.comparisons)) } " (" (result.backend.title().to_lowercase()) ")"
             }
             "."
         }
@@ -47,6 +49,65 @@ pub(super) fn verdict(study: &Study, results: &[StudyResult]) -> Result<Markup, 
             }
         }
     })
+}
+
+/// Other readings of the paper: what each assumes, and how many statements agree under it.
+pub(super) fn readings(results: &[StudyResult]) -> Markup {
+    html! {
+        @for result in results.iter().filter(|result| !result.readings.is_empty()) {
+            section aria-labelledby="readings" {
+                h2 #readings { "Other readings of the paper" }
+                p {
+                    "The numbers above are of the letter of the paper's text, with which "
+                    strong { (agreement(&result.comparisons)) } " statements agree. Each reading below changes what its row says and "
+                    "nothing else."
+                }
+                table.cards role="table" {
+                    thead role="rowgroup" {
+                        tr role="row" {
+                            @for column in ["Reading", "It assumes", "Evidence", "Statements that agree"] {
+                                th scope="col" role="columnheader" { (column) }
+                            }
+                        }
+                    }
+                    tbody role="rowgroup" {
+                        @for reading in &result.readings {
+                            tr role="row" {
+                                th scope="row" role="rowheader" { (reading.name) }
+                                td role="cell" data-label="It assumes" { (reading.title) }
+                                td role="cell" data-label="Evidence" { (reading.evidence) }
+                                td role="cell" data-label="Statements that agree" { (agreement(&reading.comparisons)) }
+                            }
+                        }
+                    }
+                }
+                @for reading in result.readings.iter().filter(|reading| reading.shown) { (left(reading)) }
+            }
+        }
+    }
+}
+
+/// What differs under a reading still.
+fn left(reading: &ReadingResult) -> Markup {
+    let differing = reading.comparisons.iter();
+    let differing: Vec<&Comparison> = differing
+        .filter(|row| row.verdict == Verdict::Differs)
+        .collect();
+    html! {
+        @if !differing.is_empty() {
+            p { "What differs under the reading \"" (reading.name) "\" still:" }
+            ul.verdicts {
+                @for row in differing {
+                    li {
+                        span class="verdict no" { (row.quantity) }
+                        @if !row.case.is_empty() { span.quiet { " (" (row.case) ")" } }
+                        @if row.points.is_empty() { ": " (row.ours) }
+                        @if !row.explanation.is_empty() { ": " (row.explanation) }
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// The paper's numbers and ours, a row for each setting.
@@ -82,6 +143,19 @@ fn beside_table(result: &StudyResult, rows: &[&Comparison]) -> Markup {
         }
     }
     let caption = format!("{}: {}", result.backend.title(), rows[0].quantity);
+    let shown: Vec<&ReadingResult> = result.readings.iter().filter(|r| r.shown).collect();
+    // Of each row: the paper's letter, then its shown readings.
+    let groups: Vec<Vec<&Comparison>> = rows
+        .iter()
+        .map(|row| {
+            let read = shown.iter().filter_map(|reading| {
+                let mut known = reading.comparisons.iter();
+                known.find(|known| known.id == row.id && known.case == row.case)
+            });
+            std::iter::once(*row).chain(read).collect()
+        })
+        .collect();
+    let names: Vec<&str> = shown.iter().map(|reading| reading.name.as_str()).collect();
     html! {
         div.wide tabindex="0" role="region" aria-label=(caption) {
             table {
@@ -89,11 +163,23 @@ fn beside_table(result: &StudyResult, rows: &[&Comparison]) -> Markup {
                 thead {
                     tr {
                         th rowspan="2" scope="col" { "setting" }
-                        @for row in rows { th colspan="3" scope="colgroup" { (row.case) " " (badge(row.verdict)) } }
+                        @for group in &groups {
+                            th colspan=(1 + 2 * group.len()) scope="colgroup" {
+                                (group[0].case)
+                                @for (index, row) in group.iter().enumerate() {
+                                    " " @if index > 0 { span.quiet { (names[index - 1]) ": " } }
+                                    (badge(row.verdict))
+                                }
+                            }
+                        }
                     }
                     tr {
-                        @for _ in rows {
-                            @for column in ["paper", "ours", "difference"] { th scope="col" { (column) } }
+                        @for group in &groups {
+                            th scope="col" { "paper" }
+                            @for index in 0..group.len() {
+                                th scope="col" { @if index == 0 { "ours" } @else { (names[index - 1]) } }
+                                th scope="col" { "difference" }
+                            }
                         }
                     }
                 }
@@ -101,9 +187,7 @@ fn beside_table(result: &StudyResult, rows: &[&Comparison]) -> Markup {
                     @for setting in settings {
                         tr {
                             th scope="row" { (setting) }
-                            @for row in rows {
-                                (beside_cells(row.points.iter().find(|point| point.at == setting)))
-                            }
+                            @for group in &groups { (beside_cells(group, setting)) }
                         }
                     }
                 }
@@ -112,20 +196,27 @@ fn beside_table(result: &StudyResult, rows: &[&Comparison]) -> Markup {
     }
 }
 
-fn beside_cells(point: Option<&Point>) -> Markup {
+/// The paper's number at a setting, and each of ours with its difference.
+fn beside_cells(group: &[&Comparison], setting: &str) -> Markup {
+    let at = |row: &Comparison| row.points.iter().find(|point| point.at == setting).cloned();
+    let points: Vec<Option<Point>> = group.iter().map(|row| at(row)).collect();
+    let paper = points.iter().flatten().next();
     html! {
-        @match point {
-            Some(Point { paper: Some(paper), ours, digits, .. }) => {
-                td { (format!("{paper:.digits$}")) }
-                td { (format!("{ours:.digits$}")) }
-                td { (format!("{:+.digits$}", ours - paper)) }
-            },
-            Some(Point { paper: None, ours, digits, .. }) => {
-                td { "-" }
-                td { (format!("{ours:.digits$}")) }
-                td { "-" }
-            },
-            None => { td {} td {} td {} },
+        td {
+            @match paper {
+                Some(Point { paper: Some(paper), digits, .. }) => (format!("{paper:.digits$}")),
+                Some(_) => "-",
+                None => {},
+            }
+        }
+        @for point in &points {
+            @match point {
+                Some(Point { paper, ours, digits, .. }) => {
+                    td { (format!("{ours:.digits$}")) }
+                    td { (paper.map_or(String::from("-"), |paper| format!("{:+.digits$}", ours - paper))) }
+                },
+                None => { td {} td {} },
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ use super::super::Variant;
 use super::super::goals;
 use super::super::matrix::{Matrix, Quantity, detection};
 use super::super::network::{LinkEnd, Look, Outcome, path, run};
+use super::super::reading::Runs;
 use super::super::statistics::{Moments, Z95};
 use super::Section;
 use crate::LabError;
@@ -176,11 +177,38 @@ pub(super) fn result(
     input: &StudyInput<'_>,
     section: &Section,
     scenario: &Scenario,
-    matrix: &Matrix,
+    runs: &Runs<'_>,
 ) -> Result<StudyResult, LabError> {
     let plan = &scenario.settings[0].plan;
     let observed = Observed::of(section, plan).map_err(|reason| input.bad(reason))?;
     let link = LinkQuantities::of(observed, section);
+    let ideal = ideal_buffer(plan, observed)?;
+    let (mut tables, mut charts, mut readings) = (
+        tables(input, &runs.text, &link),
+        charts(input, section, &runs.text, &link),
+        Vec::new(),
+    );
+    for (reading, matrix) in &runs.readings {
+        let comparisons = comparisons(input, matrix, &link, ideal)?;
+        readings.push(reading.result(input, comparisons));
+        if reading.shown {
+            tables.extend(reading.tables(self::tables(input, matrix, &link)));
+            charts.extend(reading.charts(self::charts(input, section, matrix, &link)));
+        }
+    }
+    let comparisons = comparisons(input, &runs.text, &link, ideal)?;
+    let text = scenario.text.clone();
+    let result = input.result(text, comparisons, tables, charts, Vec::new())?;
+    Ok(StudyResult { readings, ..result })
+}
+
+/// `ideal` is the buffer's use without losses and with a constant rate, in packets.
+fn comparisons(
+    input: &StudyInput<'_>,
+    matrix: &Matrix,
+    link: &LinkQuantities,
+    ideal: f64,
+) -> Result<Vec<Comparison>, LabError> {
     let mut comparisons = matrix.agreements(
         input,
         &[
@@ -193,14 +221,10 @@ pub(super) fn result(
         ],
     )?;
     comparisons.extend(words(input, matrix, &link.spurious.get())?);
-    let ideal = ideal_buffer(plan, observed)?;
     let agrees = input.range("buffer-ideal")?.admits(ideal);
     comparisons.push(input.compare("buffer-ideal", "", format!("{ideal} packets"), agrees));
     comparisons.extend(goals::verdicts(input, matrix));
-    let tables = tables(input, matrix, &link);
-    let charts = charts(input, section, matrix, &link);
-    let text = scenario.text.clone();
-    input.result(text, comparisons, tables, charts, Vec::new())
+    Ok(comparisons)
 }
 
 fn tables(input: &StudyInput<'_>, matrix: &Matrix, link: &LinkQuantities) -> Vec<Table> {

@@ -5,6 +5,7 @@ use super::super::Variant;
 use super::super::goals;
 use super::super::matrix::{Matrix, Quantity};
 use super::super::network::Outcome;
+use super::super::reading::Runs;
 use super::super::statistics::{percentile, share_within};
 use super::Axis;
 use crate::LabError;
@@ -53,43 +54,91 @@ pub(super) fn result(
     distribution: Option<&str>,
     input: &StudyInput<'_>,
     scenario: &Scenario,
-    matrix: &Matrix,
+    runs: &Runs<'_>,
 ) -> Result<StudyResult, LabError> {
-    let retrieval = Retrieval::of(matrix);
-    let mut comparisons = matrix.agreements(
-        input,
-        &[
-            ("retrieval", &RETRIEVAL),
-            ("retransmissions", &RETRANSMISSIONS),
-            ("spurious", &SPURIOUS),
-            ("given-up", &GIVEN_UP),
-        ],
-    )?;
-    comparisons.extend(trends(axis, input, matrix)?);
-    let distribution =
-        distribution.and_then(|at| matrix.steps.iter().position(|step| step.label == at));
-    if let Some(at) = distribution {
-        comparisons.extend(distribution_statements(input, matrix, &retrieval, at)?);
+    let line = Line::of(axis, distribution, input, &runs.text);
+    let (mut tables, mut charts) = (line.tables(), line.charts());
+    let mut readings = Vec::new();
+    for (reading, matrix) in &runs.readings {
+        let read = Line::of(axis, distribution, input, matrix);
+        readings.push(reading.result(input, read.comparisons()?));
+        if reading.shown {
+            tables.extend(reading.tables(read.tables()));
+            charts.extend(reading.charts(read.charts()));
+        }
     }
-    comparisons.extend(goals::verdicts(input, matrix));
-    let tables = vec![
-        matrix.table(input, &RETRANSMISSIONS, |_| true),
-        matrix.table(input, &SPURIOUS, Variant::recovers),
-        retrieval.table(input, matrix),
-        matrix.table(input, &GIVEN_UP, Variant::recovers),
-        matrix.table(input, &RECOVERED, Variant::recovers),
-        matrix.table(input, &TRAFFIC, |_| true),
-        matrix.link_table(),
-        bounds(matrix),
-        matrix.hashes(),
-    ];
-    input.result(
-        scenario.text.clone(),
-        comparisons,
-        tables,
-        charts(axis, distribution, input, matrix, &retrieval),
-        Vec::new(),
-    )
+    let text = scenario.text.clone();
+    let comparisons = line.comparisons()?;
+    let result = input.result(text, comparisons, tables, charts, Vec::new())?;
+    Ok(StudyResult { readings, ..result })
+}
+
+/// All runs on the line under one reading of the paper.
+struct Line<'a> {
+    axis: Axis,
+    /// The step of Fig. 3.
+    distribution: Option<usize>,
+    input: &'a StudyInput<'a>,
+    matrix: &'a Matrix,
+    retrieval: Retrieval,
+}
+
+impl<'a> Line<'a> {
+    fn of(
+        axis: Axis,
+        distribution: Option<&str>,
+        input: &'a StudyInput<'_>,
+        matrix: &'a Matrix,
+    ) -> Line<'a> {
+        let is_drawn = |at| matrix.steps.iter().position(|step| step.label == at);
+        Line {
+            axis,
+            distribution: distribution.and_then(is_drawn),
+            input,
+            matrix,
+            retrieval: Retrieval::of(matrix),
+        }
+    }
+
+    fn comparisons(&self) -> Result<Vec<Comparison>, LabError> {
+        let (input, matrix) = (self.input, self.matrix);
+        let mut comparisons = matrix.agreements(
+            input,
+            &[
+                ("retrieval", &RETRIEVAL),
+                ("retransmissions", &RETRANSMISSIONS),
+                ("spurious", &SPURIOUS),
+                ("given-up", &GIVEN_UP),
+            ],
+        )?;
+        comparisons.extend(trends(self.axis, input, matrix)?);
+        if let Some(at) = self.distribution {
+            let retrieval = &self.retrieval;
+            comparisons.extend(distribution_statements(input, matrix, retrieval, at)?);
+        }
+        comparisons.extend(goals::verdicts(input, matrix));
+        Ok(comparisons)
+    }
+
+    fn tables(&self) -> Vec<Table> {
+        let (input, matrix) = (self.input, self.matrix);
+        vec![
+            matrix.table(input, &RETRANSMISSIONS, |_| true),
+            matrix.table(input, &SPURIOUS, Variant::recovers),
+            self.retrieval.table(input, matrix),
+            matrix.table(input, &GIVEN_UP, Variant::recovers),
+            matrix.table(input, &RECOVERED, Variant::recovers),
+            matrix.table(input, &TRAFFIC, |_| true),
+            matrix.link_table(),
+            bounds(matrix),
+            matrix.hashes(),
+        ]
+    }
+
+    fn charts(&self) -> Vec<NamedChart> {
+        let (input, matrix) = (self.input, self.matrix);
+        charts(self.axis, self.distribution, input, matrix, &self.retrieval)
+    }
 }
 
 fn charts(
