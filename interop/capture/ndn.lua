@@ -36,6 +36,7 @@ local LINK_FIELDS = {
   { 0x0348, "TxSequence", "ndn.lp.tx_sequence", "number" },
   { 0x034c, "NonDiscovery", "ndn.lp.non_discovery", "flag" },
   { 0x0350, "PrefixAnnouncement", "ndn.lp.prefix_announcement", "container" },
+  { 0x03a0, "RouteLabel", "ndn.lp.route_label", "number" },
   { 0x03a4, "PathTag", "ndn.lp.path_tag", "octets" },
   { 0x03a8, "PathDiscovery", "ndn.lp.path_discovery", "flag" },
   { 0x03ac, "Intermediate", "ndn.lp.intermediate", "flag" },

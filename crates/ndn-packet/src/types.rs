@@ -75,6 +75,10 @@ pub const LP_TX_SEQUENCE: u64 = 0x0348;
 pub const LP_NON_DISCOVERY: u64 = 0x034c;
 pub const LP_PREFIX_ANNOUNCEMENT: u64 = 0x0350;
 
+/// The route that a Data has taken, for consumers that tell routes apart. Unassigned: in the range
+/// that a receiver may ignore.
+pub const LP_ROUTE_LABEL: u64 = 0x03a0;
+
 /// [PTP §1]: a path tag, the wish for one, and the mark of Data that has not travelled the whole path.
 /// Unassigned: in the range that a receiver may ignore.
 pub const LP_PATH_TAG: u64 = 0x03a4;

@@ -93,6 +93,7 @@ prop_compose! {
         prefix_announcement in prop::option::of(octets(100)),
         path_tag in prop::option::of(octets(252)),
         flags in any::<(bool, bool)>(),
+        route_label in any::<Option<u64>>(),
     ) -> LpHeader {
         LpHeader {
             pit_token,
@@ -103,6 +104,7 @@ prop_compose! {
             congestion_mark,
             non_discovery,
             prefix_announcement,
+            route_label,
             path_tag,
             path_discovery: flags.0,
             intermediate: flags.1,

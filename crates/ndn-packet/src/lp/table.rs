@@ -306,6 +306,9 @@ header_fields! {
     NonDiscovery = types::LP_NON_DISCOVERY, header non_discovery: bool as Flag, on Interest;
     /// PrefixAnnouncement: a whole Data packet.
     PrefixAnnouncement = types::LP_PREFIX_ANNOUNCEMENT, header prefix_announcement: Option<B> as Packet, on Data;
+    /// The route of a Data, changed by each router whose strategy labels routes; specific to
+    /// Whimbrel ("Data packets to record the routing information", [PTP §7-A]).
+    RouteLabel = types::LP_ROUTE_LABEL, header route_label: Option<u64> as Integer, on Data;
     /// The labels of a path, the next router's first: on an Interest those left to follow, on a
     /// Data those recorded. Specific to Whimbrel ([PTP §4-A]).
     PathTag = types::LP_PATH_TAG, header path_tag: Option<B> as Octets<0, 252>, on Any;
