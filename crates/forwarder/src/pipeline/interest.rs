@@ -331,7 +331,9 @@ impl Engine {
             return true;
         }
         let attached = how.attached.map(|mut fields| {
+            // Those of Data.
             (fields.cache_policy, fields.prefix_announcement) = (None, None);
+            fields.route_label = None;
             fields
         });
         self.queue(to, packet, header(attached, None, how.mark, incoming))
@@ -415,6 +417,7 @@ fn insert_out_record(entry: &mut Entry, now: Time, to: FaceId, how: &Outbound) {
         nack: None,
         suppression: Duration::ZERO,
         given_up: false,
+        counted: false,
         asked_for: how.from,
         follows: how.follows,
         probes: how.probes,

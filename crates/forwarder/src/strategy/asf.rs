@@ -6,23 +6,48 @@
 use core::time::Duration;
 
 use smallvec::SmallVec;
-use whimbrel_core::{SeededRng, Time};
+use whimbrel_core::{RttEstimator, SeededRng, Time};
 use whimbrel_ndn_packet::{LpHeader, NackReason, Name};
 
 use super::best_route::retransmission_face;
+use super::choice::Memory;
 use super::parameters::Parameters;
 use super::suppression::{Suppression, Verdict};
 use super::{Context, IncomingData, Strategy, StrategyError};
 use crate::face::FaceId;
 use crate::tables::NextHop;
-use crate::tables::measurements::{FaceMeasurement, Measurements};
-use crate::tables::name_key::NameHasher;
+use crate::tables::measurements::Measurements;
 
 /// How long an entry is kept after its Data for a slower upstream that is being probed.
 const PROBE_GRACE: Duration = Duration::from_millis(50);
 /// The first probe of a prefix is sent at a random time within this, so that probes do not
 /// coincide.
 const FIRST_PROBE_WITHIN: u64 = 5_000_000_000;
+
+/// Timeout before the first sample, and the bounds of timeouts.
+const INITIAL_TIMEOUT: Duration = Duration::from_secs(1);
+const MIN_TIMEOUT: Duration = Duration::from_millis(200);
+const MAX_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How well a face answers.
+#[derive(Clone, Debug)]
+struct Reach {
+    rtt: RttEstimator,
+    /// Consecutive Interests without an answer in time.
+    timeouts: u32,
+    /// The face counts as failed, after too many timeouts.
+    failed: bool,
+}
+
+impl Default for Reach {
+    fn default() -> Reach {
+        Reach {
+            rtt: RttEstimator::new(INITIAL_TIMEOUT, MIN_TIMEOUT, MAX_TIMEOUT),
+            timeouts: 0,
+            failed: false,
+        }
+    }
+}
 
 /// Adaptive forwarding by round-trip times.
 #[derive(Debug)]
@@ -31,15 +56,11 @@ pub(super) struct Asf {
     probing_interval: Duration,
     /// Consecutive timeouts after which a face counts as failed.
     max_timeouts: u32,
-    measurements: Measurements,
+    measurements: Measurements<Reach>,
 }
 
 impl Asf {
-    pub(super) fn new(
-        mut parameters: Parameters,
-        hasher: NameHasher,
-        capacity: usize,
-    ) -> Result<Asf, StrategyError> {
+    pub(super) fn new(mut parameters: Parameters, memory: Memory) -> Result<Asf, StrategyError> {
         let suppression = parameters.suppression()?;
         let probing_interval = parameters.millis("probing-interval", 60_000, 1000)?;
         let max_timeouts = parameters.number("max-timeouts", 3)?;
@@ -55,7 +76,7 @@ impl Asf {
             ));
         }
         parameters.finish()?;
-        let measurements = Measurements::new(hasher, lifetime, capacity);
+        let measurements = Measurements::new(memory.hasher, lifetime, memory.capacity);
         Ok(Asf {
             suppression,
             probing_interval,
@@ -192,7 +213,7 @@ impl Asf {
     }
 }
 
-fn standing(face: Option<&FaceMeasurement>) -> (u8, Duration) {
+fn standing(face: Option<&Reach>) -> (u8, Duration) {
     match face {
         Some(face) if face.failed => (2, Duration::ZERO),
         Some(face) => face

@@ -6,9 +6,12 @@ use whimbrel_ndn_packet::{Component, Name, NameRef, types};
 use super::Strategy;
 use super::asf::Asf;
 use super::best_route::BestRoute;
+use super::chopcop::Chopcop;
 use super::multicast::Multicast;
+use super::paf::Paf;
 use super::parameters::Parameters;
 use super::random::Random;
+use super::rfa::Rfa;
 use super::weighted::Weighted;
 use crate::face::FaceId;
 use crate::pipeline::Engine;
@@ -39,14 +42,25 @@ pub enum StrategyError {
 }
 
 /// Names and versions of all strategies.
-const STRATEGIES: [(&str, u64); 5] = [
+const STRATEGIES: [(&str, u64); 8] = [
     ("best-route", 5),
     ("multicast", 4),
     ("asf", 5),
     ("random", 1),
     ("weighted", 1),
+    ("rfa", 1),
+    ("paf", 1),
+    ("chopcop", 1),
 ];
 const PREFIX: [&str; 3] = ["localhost", "nfd", "strategy"];
+
+/// The bounds and the hash of a strategy's measurements.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Memory {
+    pub(super) hasher: NameHasher,
+    /// Maximum of measured prefixes.
+    pub(super) capacity: usize,
+}
 
 struct Instance {
     name: Name,
@@ -205,16 +219,19 @@ impl StrategyChoice {
         let parameters = given.suffix(PREFIX.len() + 2);
         let full = named(name, *version).join(parameters);
         let parameters = Parameters::read(parameters)?;
+        let memory = Memory {
+            hasher: self.hasher,
+            capacity: self.measurements_capacity,
+        };
         let strategy: Box<dyn Strategy> = match *name {
             "best-route" => Box::new(BestRoute::new(parameters)?),
             "multicast" => Box::new(Multicast::new(parameters)?),
-            "asf" => Box::new(Asf::new(
-                parameters,
-                self.hasher,
-                self.measurements_capacity,
-            )?),
+            "asf" => Box::new(Asf::new(parameters, memory)?),
             "random" => Box::new(Random::new(parameters)?),
-            _ => Box::new(Weighted::new(parameters)?),
+            "weighted" => Box::new(Weighted::new(parameters)?),
+            "rfa" => Box::new(Rfa::new(parameters, memory)?),
+            "paf" => Box::new(Paf::new(parameters, memory)?),
+            _ => Box::new(Chopcop::new(parameters, memory)?),
         };
         Ok(Instance {
             name: full,

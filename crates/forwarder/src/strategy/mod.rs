@@ -11,14 +11,22 @@
 //! | `asf` | `/localhost/nfd/strategy/asf/v=5`: the fastest next hop, others are probed now and then |
 //! | `random` | `/localhost/nfd/strategy/random/v=1`: any next hop |
 //! | `weighted` | `/localhost/nfd/strategy/weighted/v=1`: next hops by their weights |
+//! | `rfa` | `/localhost/nfd/strategy/rfa/v=1`: next hops by how few Interests are pending at them |
+//! | `paf` | `/localhost/nfd/strategy/paf/v=1`: next hops by probabilities that round trips reinforce |
+//! | `chopcop` | `/localhost/nfd/strategy/chopcop/v=1`: Interests shaped to fair shares, Data marked early |
+//! | `pending` | the pending Interests of a face, counted |
 
 mod asf;
 mod best_route;
 pub mod choice;
+mod chopcop;
 pub mod context;
 mod multicast;
+mod paf;
 mod parameters;
+mod pending;
 mod random;
+mod rfa;
 mod suppression;
 mod weighted;
 

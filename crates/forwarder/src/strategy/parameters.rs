@@ -54,6 +54,16 @@ impl Parameters {
             .map_err(|_| wrong(format!("{key}~{value}"), "the value is not a valid number"))
     }
 
+    /// A share: above 0, at most 1.
+    pub(super) fn share(&mut self, key: &str, default: f64) -> Result<f64, StrategyError> {
+        let share: f64 = self.number(key, default)?;
+        if share > 0.0 && share <= 1.0 {
+            return Ok(share);
+        }
+        let why = "must be above 0 and at most 1";
+        Err(Parameters::wrong(key, &share.to_string(), why))
+    }
+
     /// A number of milliseconds, at least `least`.
     pub(super) fn millis(
         &mut self,

@@ -1,63 +1,63 @@
-//! Measurements of faces by adaptive strategies, by FIB prefix.
+//! Measurements of faces by adaptive strategies, by FIB prefix. What is measured is the strategy's
+//! own type.
 
 use core::time::Duration;
 use std::collections::VecDeque;
 
 use smallvec::SmallVec;
-use whimbrel_core::{RttEstimator, Time};
+use whimbrel_core::Time;
 use whimbrel_ndn_packet::{Name, NameRef};
 
 use crate::face::FaceId;
 use crate::tables::name_key::NameHasher;
 use crate::tables::prefix_map::PrefixMap;
 
-/// The measurements of one face for one prefix.
+/// What a strategy has measured of one face for one prefix.
 #[derive(Clone, Debug)]
-pub(crate) struct FaceMeasurement {
-    pub(crate) face: FaceId,
-    pub(crate) rtt: RttEstimator,
-    /// Consecutive Interests without an answer in time.
-    pub(crate) timeouts: u32,
-    /// The face counts as failed, after too many timeouts.
-    pub(crate) failed: bool,
+struct FaceMeasurement<T> {
+    face: FaceId,
+    measured: T,
     used: Time,
 }
 
 /// The measurements of one prefix.
 #[derive(Clone, Debug)]
-pub(crate) struct Measurement {
-    faces: SmallVec<[FaceMeasurement; 4]>,
+pub(crate) struct Measurement<T> {
+    faces: SmallVec<[FaceMeasurement<T>; 4]>,
     /// When to try a face other than the best; `None` before the first Interest.
     pub(crate) next_probe: Option<Time>,
     used: Time,
 }
 
-impl Measurement {
-    pub(crate) fn face(&self, face: FaceId) -> Option<&FaceMeasurement> {
-        self.faces.iter().find(|known| known.face == face)
+impl<T> Measurement<T> {
+    pub(crate) fn face(&self, face: FaceId) -> Option<&T> {
+        let known = self.faces.iter().find(|known| known.face == face)?;
+        Some(&known.measured)
+    }
+
+    /// All measured faces.
+    pub(crate) fn faces_mut(&mut self) -> impl Iterator<Item = (FaceId, &mut T)> {
+        let faces = self.faces.iter_mut();
+        faces.map(|known| (known.face, &mut known.measured))
     }
 }
 
-/// Timeout before the first sample, and the bounds of timeouts.
-const INITIAL_TIMEOUT: Duration = Duration::from_secs(1);
-const MIN_TIMEOUT: Duration = Duration::from_millis(200);
-const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum of measured faces per prefix: with more next hops, only those in use are measured.
 const MAX_FACES: usize = 64;
 
 /// Measurements of one strategy's prefixes. Unused ones expire after their lifetime; beyond the
 /// capacity, the oldest is evicted.
 #[derive(Clone, Debug)]
-pub(crate) struct Measurements {
-    prefixes: PrefixMap<Measurement>,
+pub(crate) struct Measurements<T> {
+    prefixes: PrefixMap<Measurement<T>>,
     /// Prefixes in the order of insertion, with the time to check them again.
     queue: VecDeque<(Name, Time)>,
     lifetime: Duration,
     capacity: usize,
 }
 
-impl Measurements {
-    pub(crate) fn new(hasher: NameHasher, lifetime: Duration, capacity: usize) -> Measurements {
+impl<T: Default> Measurements<T> {
+    pub(crate) fn new(hasher: NameHasher, lifetime: Duration, capacity: usize) -> Measurements<T> {
         Measurements {
             prefixes: PrefixMap::new(hasher),
             queue: VecDeque::new(),
@@ -70,7 +70,7 @@ impl Measurements {
         self.prefixes.len()
     }
 
-    pub(crate) fn get(&self, prefix: NameRef<'_>) -> Option<&Measurement> {
+    pub(crate) fn get(&self, prefix: NameRef<'_>) -> Option<&Measurement<T>> {
         self.prefixes.get(prefix)
     }
 
@@ -79,7 +79,7 @@ impl Measurements {
         &mut self,
         now: Time,
         prefix: NameRef<'_>,
-    ) -> Option<&mut Measurement> {
+    ) -> Option<&mut Measurement<T>> {
         self.expire(now);
         if self.prefixes.get(prefix).is_none() {
             while self.prefixes.len() >= self.capacity {
@@ -100,12 +100,7 @@ impl Measurements {
     }
 
     /// Returns the measurements of a face for a prefix, new ones if it has none.
-    pub(crate) fn face(
-        &mut self,
-        now: Time,
-        prefix: NameRef<'_>,
-        face: FaceId,
-    ) -> Option<&mut FaceMeasurement> {
+    pub(crate) fn face(&mut self, now: Time, prefix: NameRef<'_>, face: FaceId) -> Option<&mut T> {
         let lifetime = self.lifetime;
         let measurement = self.get_or_insert(now, prefix)?;
         measurement
@@ -119,12 +114,9 @@ impl Measurements {
             Some(at) => at,
             None if measurement.faces.len() >= MAX_FACES => return None,
             None => {
-                let rtt = RttEstimator::new(INITIAL_TIMEOUT, MIN_TIMEOUT, MAX_TIMEOUT);
                 measurement.faces.push(FaceMeasurement {
                     face,
-                    rtt,
-                    timeouts: 0,
-                    failed: false,
+                    measured: T::default(),
                     used: now,
                 });
                 measurement.faces.len() - 1
@@ -132,7 +124,7 @@ impl Measurements {
         };
         let known = measurement.faces.get_mut(at)?;
         known.used = now;
-        Some(known)
+        Some(&mut known.measured)
     }
 
     /// Checks the oldest prefixes: those used since are kept for another lifetime.
@@ -166,7 +158,7 @@ mod tests {
 
     use super::*;
 
-    fn measurements(capacity: usize) -> Measurements {
+    fn measurements(capacity: usize) -> Measurements<u32> {
         let hasher = NameHasher::new(&mut SeededRng::new(1));
         Measurements::new(hasher, Duration::from_secs(300), capacity)
     }

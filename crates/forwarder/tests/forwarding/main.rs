@@ -13,5 +13,6 @@ mod nacks;
 mod node;
 mod own_strategies;
 mod path_tags;
+mod rivals;
 mod strategies;
 mod topologies;

@@ -102,6 +102,7 @@ impl Meddler {
             congestion_mark: Some(1),
             non_discovery: true,
             prefix_announcement: Some(data("/announced")),
+            route_label: Some(9),
             path_tag: Some(Bytes::from_static(b"\x07")),
             path_discovery: true,
             intermediate: true,
@@ -243,6 +244,7 @@ fn fields_of_a_strategy_do_not_replace_those_of_the_forwarder() {
         cache_policy: Some(CachePolicy::NoCache),
         congestion_mark: Some(1),
         prefix_announcement: Meddler::fields().prefix_announcement,
+        route_label: Some(9),
         ..LpHeader::default()
     };
     assert_eq!(sent[0].header, of_data);

@@ -335,6 +335,9 @@ fn strategies() -> Vec<Name> {
     names.push(name(
         "/localhost/nfd/strategy/best-route/v=5/retx-suppression-initial~1/retx-suppression-max~2",
     ));
+    names.push(name(
+        "/localhost/nfd/strategy/chopcop/v=1/by~best-route/min~0/max~1/probability~1/weight~1/patience~1000",
+    ));
     names
 }
 

@@ -58,6 +58,8 @@ pub struct OutRecord {
     pub suppression: Duration,
     /// A strategy has timed it out.
     pub given_up: bool,
+    /// A strategy counts it among the pending Interests of its face.
+    pub(crate) counted: bool,
     /// The downstream whose Interest it was, the first one while it is pending.
     pub(crate) asked_for: Option<FaceId>,
     /// It follows the Interest's path tag.
