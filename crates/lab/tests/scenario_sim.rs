@@ -134,6 +134,57 @@ fn unsupported_events_are_refused_by_name() {
     );
 }
 
+/// A consumer with two paths to a file, the upper one four times as fast.
+fn two_paths(strategy: &str, pipeline: &str) -> Run {
+    run(&format!(
+        r#"
+limit = "5 min"
+loads.film = {{ from = "d", to = "a", file = "5 MB", pipeline = "{pipeline}" }}
+routes = {{ choose = "equal", by = "hops" }}
+[nodes]
+a = {{ role = "ndn-router", strategy = "{strategy}" }}
+b = "ndn-router"
+c = "ndn-router"
+d = "ndn-router"
+[links]
+ab = {{ between = ["a", "b"], rate = "100 Mbit/s" }}
+ac = {{ between = ["a", "c"], rate = "100 Mbit/s" }}
+bd = {{ between = ["b", "d"], rate = "20 Mbit/s", delay = "5 ms" }}
+cd = {{ between = ["c", "d"], rate = "5 Mbit/s", delay = "15 ms" }}
+"#
+    ))
+}
+
+#[test]
+fn the_rivals_of_ptp_use_both_paths_and_best_route_uses_one() {
+    let upper = |run: &Run| {
+        assert_eq!(run.values["film.bytes"], 5e6, "{:?}", run.values);
+        let [bd, cd] = ["bd", "cd"].map(|link| run.values[&format!("links.{link}.bytes")]);
+        bd / (bd + cd)
+    };
+    let best = upper(&two_paths("best-route", "cubic"));
+    assert!(!(0.1..0.9).contains(&best), "{best}");
+    for (strategy, pipeline) in [
+        ("rfa", "raaqm"),
+        ("rfa", "aimd"),
+        ("paf", "aimd"),
+        ("chopcop", "aimd"),
+    ] {
+        let share = upper(&two_paths(strategy, pipeline));
+        assert!((0.3..0.98).contains(&share), "{strategy}: {share}");
+    }
+}
+
+#[test]
+fn the_window_of_a_consumer_is_only_for_loads_that_have_one() {
+    let text = LINE.replace("file = ", "pipeline = \"aimd\", file = ");
+    let faults = Scenario::parse(Path::new("a.toml"), &text, Overrides::default()).unwrap_err();
+    assert!(
+        faults.to_string().contains("loads.film.pipeline"),
+        "{faults}"
+    );
+}
+
 #[test]
 fn an_ndn_router_that_serves_restarts_and_serves_again() {
     let text = r#"

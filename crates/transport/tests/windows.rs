@@ -50,6 +50,7 @@ impl Window {
             newest: 0,
             in_flight: usize::MAX,
             marked: false,
+            route: None,
             limit,
         });
     }
@@ -65,6 +66,7 @@ impl Window {
             newest,
             in_flight: 0,
             marked: false,
+            route: None,
             limit: f64::INFINITY,
         });
     }

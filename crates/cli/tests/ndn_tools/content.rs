@@ -120,6 +120,7 @@ fn content_is_found_by_version_by_prefix_and_without_discovery() {
         &["ndn", "get", "/versions/v=42"],
         &["ndn", "get", "/versions/v=42", "-D"],
         &["ndn", "get", "/versions", "--discovery", "prefix"],
+        &["ndn", "get", "/versions", "-p", "raaqm"],
     ] {
         let (code, out, errors) = with_input(router.command(arguments), b"");
         assert!(code == 0 && out == content, "{arguments:?} {code} {errors}");

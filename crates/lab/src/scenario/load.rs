@@ -17,6 +17,30 @@ use super::network::{Network, node_at};
 use super::node::{Names, Role, check_name};
 use crate::CongestionControl;
 
+/// How a consumer of NDN changes its window, as `ndn get --pipeline-type` names it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pipeline {
+    /// CUBIC.
+    #[default]
+    Cubic,
+    /// Additive increase, multiplicative decrease.
+    Aimd,
+    /// RAAQM.
+    Raaqm,
+}
+
+impl Pipeline {
+    /// Its name in a scenario and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Pipeline::Cubic => "cubic",
+            Pipeline::Aimd => "aimd",
+            Pipeline::Raaqm => "raaqm",
+        }
+    }
+}
+
 /// The protocol that carries a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -80,6 +104,8 @@ pub struct Load {
     pub nack_timer: Option<Duration>,
     /// Of the kernel's TCP.
     pub congestion: CongestionControl,
+    /// Of the consumers of NDN.
+    pub pipeline: Pipeline,
     /// Largest retransmission timeout of the kernel's TCP; `None` for its default.
     pub rto_max: Option<Duration>,
     /// The node with a proxy that splits the TCP connection.
@@ -233,6 +259,7 @@ struct Section {
     #[serde(default, with = "units::optional_duration")]
     nack_timer: Option<Duration>,
     congestion: Option<CongestionControl>,
+    pipeline: Option<Pipeline>,
     #[serde(default, with = "units::optional_duration")]
     rto_max: Option<Duration>,
     split: Option<String>,
@@ -310,6 +337,7 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
         within,
         nack_timer,
         congestion,
+        pipeline,
         rto_max,
         over,
         ..
@@ -329,6 +357,11 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
     if congestion.is_some() && plane != Plane::Tcp {
         let message = format!("{} has a congestion control of its own", plane.name());
         return Err(document.fault(&at.key("congestion"), message));
+    }
+    let fetches = plane == Plane::Ndn && !matches!(kind, Kind::Requests(_));
+    if pipeline.is_some() && !fetches {
+        let message = "it is the window of a load over NDN that is no Interests at a rate";
+        return Err(document.fault(&at.key("pipeline"), message));
     }
     if rto_max.is_some() && plane != Plane::Tcp {
         let message = format!("{} has no TCP timeout", plane.name());
@@ -358,6 +391,7 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
         within,
         nack_timer,
         congestion: congestion.unwrap_or_default(),
+        pipeline: pipeline.unwrap_or_default(),
         rto_max,
         split,
         plane,

@@ -14,6 +14,7 @@
 mod aimd;
 mod cubic;
 mod fixed;
+mod raaqm;
 pub mod slow_start;
 
 use core::fmt::Debug;
@@ -25,6 +26,8 @@ use crate::path::{PathId, PathState};
 use aimd::Aimd;
 use cubic::Cubic;
 use fixed::Fixed;
+use raaqm::Raaqm;
+pub use raaqm::RaaqmOptions;
 
 /// A congestion law for one path.
 pub trait CongestionControl: Debug + Send {
@@ -83,6 +86,8 @@ pub struct Delivered {
     pub in_flight: usize,
     /// It has a congestion mark, and marks are not ignored.
     pub marked: bool,
+    /// The label of the route that it took, if the routers label routes.
+    pub route: Option<u64>,
     /// Maximum of the window in segments.
     pub limit: f64,
 }
@@ -145,6 +150,8 @@ pub enum WindowKind {
         /// Fast convergence (RFC 9438 section 4.7).
         fast_convergence: bool,
     },
+    /// RAAQM: decreases at random, by the position of a round trip among the latest of its route.
+    Raaqm(RaaqmOptions),
 }
 
 impl WindowKind {
@@ -202,6 +209,7 @@ impl WindowOptions {
                 beta,
                 fast_convergence,
             } => Box::new(Cubic::new(self, beta, fast_convergence, now)),
+            WindowKind::Raaqm(options) => Box::new(Raaqm::new(self, options)),
         }
     }
 }

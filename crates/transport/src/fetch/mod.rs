@@ -31,7 +31,7 @@ use crate::path::{Path, Paths};
 use discovery::Discovered;
 pub use event::{FetchError, FetchEvent, FetchStats, SegmentFailure};
 pub use options::{Delivery, Discovery, FetchOptions, Verifier, Verify};
-use pipeline::Pipeline;
+use pipeline::{Pipeline, Signs};
 
 enum Phase {
     /// Discovery of the segments' name.
@@ -191,7 +191,7 @@ impl Fetcher {
         }
     }
 
-    fn on_data(&mut self, now: Time, data: &DataRef<'_>, marked: bool) {
+    fn on_data(&mut self, now: Time, data: &DataRef<'_>, signs: Signs) {
         match &mut self.phase {
             Phase::Discovering(exchange) => match exchange.handle_data(data) {
                 crate::exchange::Progress::Answered => self.on_discovered(now, data),
@@ -207,7 +207,7 @@ impl Fetcher {
                     pipeline.handle_data(
                         now,
                         data,
-                        marked,
+                        signs,
                         &mut self.options.verify,
                         &mut self.events,
                     );
@@ -268,7 +268,11 @@ impl Application for Fetcher {
     fn handle_packet(&mut self, now: Time, _face: FaceNumber, packet: &LpPacket<'_>) {
         match Arrival::decode(packet) {
             Ok(Arrival::Data(data)) => {
-                self.on_data(now, &data, packet.congestion_mark.unwrap_or(0) > 0)
+                let signs = Signs {
+                    marked: packet.congestion_mark.unwrap_or(0) > 0,
+                    route: packet.route_label,
+                };
+                self.on_data(now, &data, signs);
             }
             Ok(Arrival::Nack(reason, interest)) => {
                 match &mut self.phase {

@@ -31,6 +31,15 @@ struct Last {
     said_by: u64,
 }
 
+/// What a Data's link header says about its way.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Signs {
+    /// It has a congestion mark.
+    pub(super) marked: bool,
+    /// The label of its route.
+    pub(super) route: Option<u64>,
+}
+
 pub(super) struct Pipeline {
     template: InterestTemplate,
     lifetime: Duration,
@@ -169,7 +178,7 @@ impl Pipeline {
         &mut self,
         now: Time,
         data: &DataRef<'_>,
-        marked: bool,
+        signs: Signs,
         verify: &mut Verify,
         events: &mut VecDeque<FetchEvent>,
     ) {
@@ -199,7 +208,7 @@ impl Pipeline {
         };
         self.highest_data = self.highest_data.max(number);
         self.congestion_nacks = 0;
-        self.govern(now, number, &entry, data.content.len(), marked, events);
+        self.govern(now, number, &entry, data.content.len(), signs, events);
         self.stats.skipped_retransmissions += u64::from(entry.status != Status::InFlight);
         self.accept(now, number, data);
         self.report_progress(now, events);
@@ -264,7 +273,7 @@ impl Pipeline {
         number: u64,
         entry: &Entry<()>,
         bytes: usize,
-        marked: bool,
+        signs: Signs,
         events: &mut VecDeque<FetchEvent>,
     ) {
         let Entry { sent, status, .. } = entry;
@@ -275,10 +284,11 @@ impl Pipeline {
             bytes,
             rtt,
             in_flight: *status == Status::InFlight,
-            marked: marked && !self.ignore_marks,
+            marked: signs.marked && !self.ignore_marks,
+            route: signs.route,
             limit: self.max_segments as f64,
         };
-        self.stats.marks += u64::from(marked);
+        self.stats.marks += u64::from(signs.marked);
         let decreased = self.paths.on_answer(sent.path, &answer);
         self.stats.mark_decreases += u64::from(decreased);
         if let Some(rtt) = rtt {

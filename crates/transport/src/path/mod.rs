@@ -100,6 +100,8 @@ pub struct Answer {
     pub in_flight: bool,
     /// It has a congestion mark, and marks are not ignored.
     pub marked: bool,
+    /// The label of the route that it took, if the routers label routes.
+    pub route: Option<u64>,
     /// Maximum of the window in segments.
     pub limit: f64,
 }
@@ -277,6 +279,7 @@ impl Path {
             newest: self.newest.unwrap_or(0),
             in_flight: self.in_flight,
             marked: answer.marked,
+            route: answer.route,
             limit: answer.limit,
         };
         let siblings = Siblings {

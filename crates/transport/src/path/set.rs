@@ -220,6 +220,7 @@ mod tests {
             rtt: Some(rtt),
             in_flight: true,
             marked: false,
+            route: None,
             limit: 1000.0,
         }
     }

@@ -5,8 +5,11 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use whimbrel_core::{Gains, RttOptions};
 use whimbrel_ndn_packet::Name;
+use whimbrel_node::ndn::client::seeded;
 use whimbrel_transport::rtt::NDNGET;
-use whimbrel_transport::{Delivery, Discovery, FetchOptions, Verify, WindowKind, WindowOptions};
+use whimbrel_transport::{
+    Delivery, Discovery, FetchOptions, RaaqmOptions, Verify, WindowKind, WindowOptions,
+};
 
 use super::{millis, name};
 use crate::exit::{Exit, Failure};
@@ -19,6 +22,8 @@ enum Pipeline {
     Aimd,
     /// CUBIC
     Cubic,
+    /// RAAQM: shrinks at random, the more the higher a round trip stands among those of its route
+    Raaqm,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -167,6 +172,12 @@ impl FetchArguments {
                 beta: share("cubic-beta", self.cubic_beta)?,
                 fast_convergence: self.fast_conv,
             },
+            Pipeline::Raaqm => WindowKind::Raaqm(RaaqmOptions {
+                seed: seeded()
+                    .map_err(|error| Failure::new(Exit::Other, error.to_string()))?
+                    .next_word(),
+                ..RaaqmOptions::default()
+            }),
         };
         Ok(FetchOptions {
             discovery: self.discovery(),

@@ -11,7 +11,7 @@ use super::daemons::{Daemons, socket_of};
 use super::get::watch_get;
 use super::observe::{Fetch, Observer};
 use crate::scenario::Plan;
-use crate::scenario::load::{Kind, Load, Plane};
+use crate::scenario::load::{Kind, Load, Pipeline, Plane};
 use crate::scenario::run::{Exchanges, Run, Schedule};
 use crate::{LabError, Supervisor, TcpBaseline, TcpRoute, Topology, TransferRecord};
 
@@ -195,6 +195,9 @@ impl Receiver<'_> {
         );
         if let Some(timer) = self.load.nack_timer {
             command.args(["--nack-timeout", &format!("{} ms", timer.as_millis())]);
+        }
+        if self.load.pipeline != Pipeline::default() {
+            command.args(["--pipeline-type", self.load.pipeline.name()]);
         }
         let supervisor = Supervisor::new(self.folder).on(self.topology.host(node)?);
         let log = format!("get of {}-{number} on {node}", self.load.name);

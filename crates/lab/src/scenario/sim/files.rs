@@ -14,13 +14,14 @@ use whimbrel_sim::tcp::{FetchId, ServerStats, TcpEvent, TcpServer};
 use whimbrel_sim::{AnyMachine, NodeId};
 use whimbrel_transport::serve::{ProducerOptions, SegmentResponder};
 use whimbrel_transport::{
-    AppFace, FetchEvent, FetchOptions, Fetcher, RegisterOptions, Service, register::Registrar,
+    AppFace, FetchEvent, FetchOptions, Fetcher, RaaqmOptions, RegisterOptions, Service, WindowKind,
+    WindowOptions, register::Registrar,
 };
 
 use super::build::{address, load_name};
 use super::{World, WorldEvent};
 use crate::scenario::Plan;
-use crate::scenario::load::Plane;
+use crate::scenario::load::{Pipeline, Plane};
 use crate::scenario::run::{Run, Schedule};
 use crate::simulated::{ORIGIN_UNIX_MS, RepeatingContent};
 use crate::transfer::SAMPLE_INTERVAL;
@@ -305,11 +306,24 @@ impl World<'_> {
         let known = &self.plan.loads[load];
         let name = load_name(&known.name).child_generic(number.to_string().as_bytes());
         let label = format!("consumer {} {number} {receiver}", known.name);
+        let mut rng = SeededRng::stream(self.seed, &label);
+        let defaults = FetchOptions::default();
+        let kind = match known.pipeline {
+            Pipeline::Cubic => defaults.window.kind,
+            Pipeline::Aimd => WindowKind::AIMD,
+            Pipeline::Raaqm => WindowKind::Raaqm(RaaqmOptions {
+                seed: rng.next_word(),
+                ..RaaqmOptions::default()
+            }),
+        };
         let options = FetchOptions {
             retries: None,
-            ..FetchOptions::default()
+            window: WindowOptions {
+                kind,
+                ..defaults.window
+            },
+            ..defaults
         };
-        let rng = SeededRng::stream(self.seed, &label);
         let fetcher = Fetcher::new(name, options, rng, self.sim.now());
         let program = AnyMachine::new(AppFace::new(fetcher), WorldEvent::Fetch);
         let program = self.sim.add_node(&label, program);
