@@ -47,7 +47,9 @@ pub use application::{AppFace, AppFaceCounters, Application, FaceNumber, Outgoin
 pub use cbr::{
     CbrConfig, CbrConsumer, CbrEvent, CbrStats, Echo, EchoProducer, Gaps, PlaceholderSigner,
 };
-pub use congestion::{CongestionControl, RaaqmOptions, WindowKind, WindowOptions};
+pub use congestion::{
+    CongestionControl, Coupling, MpccpOptions, RaaqmOptions, WindowKind, WindowOptions,
+};
 pub use fetch::{
     Delivery, Discovery, FetchError, FetchEvent, FetchOptions, FetchStats, Fetcher, Verifier,
     Verify,

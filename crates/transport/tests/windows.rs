@@ -51,6 +51,7 @@ impl Window {
             in_flight: usize::MAX,
             marked: false,
             route: None,
+            intermediate: false,
             limit,
         });
     }
@@ -67,6 +68,7 @@ impl Window {
             in_flight: 0,
             marked: false,
             route: None,
+            intermediate: false,
             limit: f64::INFINITY,
         });
     }

@@ -14,8 +14,10 @@
 mod aimd;
 mod cubic;
 mod fixed;
+mod mpccp;
 mod raaqm;
 pub mod slow_start;
+mod weighted_vegas;
 
 use core::fmt::Debug;
 use core::time::Duration;
@@ -26,8 +28,11 @@ use crate::path::{PathId, PathState};
 use aimd::Aimd;
 use cubic::Cubic;
 use fixed::Fixed;
+use mpccp::Mpccp;
+pub use mpccp::{Coupling, MpccpOptions};
 use raaqm::Raaqm;
 pub use raaqm::RaaqmOptions;
+use weighted_vegas::WeightedVegas;
 
 /// A congestion law for one path.
 pub trait CongestionControl: Debug + Send {
@@ -44,6 +49,12 @@ pub trait CongestionControl: Debug + Send {
 
     /// Slow-start threshold in segments, for traces.
     fn threshold(&self) -> f64;
+
+    /// True if the law itself tells losses of one window from those of the next: it is then told of
+    /// each, and only timeouts lengthen the path's timeout.
+    fn counts_each_loss(&self) -> bool {
+        false
+    }
 
     /// A Data arrived.
     fn on_delivered(&mut self, delivered: &Delivered, siblings: &Siblings<'_>);
@@ -65,6 +76,8 @@ pub enum LawPhase {
     SlowStart,
     /// The window grows slowly, to probe for more capacity.
     Avoidance,
+    /// As in avoidance, less than a window of Data after a loss.
+    Recovery,
 }
 
 /// A received Data.
@@ -88,6 +101,8 @@ pub struct Delivered {
     pub marked: bool,
     /// The label of the route that it took, if the routers label routes.
     pub route: Option<u64>,
+    /// It came from a cache or an aggregated Interest, not from the end of the path.
+    pub intermediate: bool,
     /// Maximum of the window in segments.
     pub limit: f64,
 }
@@ -152,6 +167,10 @@ pub enum WindowKind {
     },
     /// RAAQM: decreases at random, by the position of a round trip among the latest of its route.
     Raaqm(RaaqmOptions),
+    /// MPCCP: windows that are coupled over the paths of a consumer.
+    Mpccp(MpccpOptions),
+    /// Weighted Vegas: by delay, coupled.
+    WeightedVegas,
 }
 
 impl WindowKind {
@@ -210,6 +229,8 @@ impl WindowOptions {
                 fast_convergence,
             } => Box::new(Cubic::new(self, beta, fast_convergence, now)),
             WindowKind::Raaqm(options) => Box::new(Raaqm::new(self, options)),
+            WindowKind::Mpccp(options) => Box::new(Mpccp::new(self, options)),
+            WindowKind::WeightedVegas => Box::new(WeightedVegas::new(self)),
         }
     }
 }

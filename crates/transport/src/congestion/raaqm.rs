@@ -199,6 +199,7 @@ mod tests {
             in_flight: usize::MAX,
             marked: false,
             route,
+            intermediate: false,
             limit: 1000.0,
         };
         law.on_delivered(&delivered, &Siblings::NONE);

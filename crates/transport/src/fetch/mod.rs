@@ -271,6 +271,7 @@ impl Application for Fetcher {
                 let signs = Signs {
                     marked: packet.congestion_mark.unwrap_or(0) > 0,
                     route: packet.route_label,
+                    intermediate: packet.intermediate,
                 };
                 self.on_data(now, &data, signs);
             }

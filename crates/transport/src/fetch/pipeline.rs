@@ -38,6 +38,8 @@ pub(super) struct Signs {
     pub(super) marked: bool,
     /// The label of its route.
     pub(super) route: Option<u64>,
+    /// It came from a cache or an aggregated Interest, as routers say to Interests with a path tag.
+    pub(super) intermediate: bool,
 }
 
 pub(super) struct Pipeline {
@@ -286,6 +288,7 @@ impl Pipeline {
             in_flight: *status == Status::InFlight,
             marked: signs.marked && !self.ignore_marks,
             route: signs.route,
+            intermediate: signs.intermediate,
             limit: self.max_segments as f64,
         };
         self.stats.marks += u64::from(signs.marked);

@@ -102,6 +102,8 @@ pub struct Answer {
     pub marked: bool,
     /// The label of the route that it took, if the routers label routes.
     pub route: Option<u64>,
+    /// It came from a cache or an aggregated Interest, not from the end of the path.
+    pub intermediate: bool,
     /// Maximum of the window in segments.
     pub limit: f64,
 }
@@ -267,7 +269,8 @@ impl Path {
         self.stats.delivered += 1;
         self.stats.bytes += answer.bytes as u64;
         let others = self.in_flight.saturating_sub(usize::from(answer.in_flight));
-        if let Some(rtt) = answer.rtt {
+        // "They are ignored for checking the arriving order and updating the RTO" [PTP §5.C.1].
+        if let Some(rtt) = answer.rtt.filter(|_| !answer.intermediate) {
             self.rtt.sample_of(rtt, others.div_ceil(2).max(1) as u64);
         }
         let delivered = Delivered {
@@ -280,6 +283,7 @@ impl Path {
             in_flight: self.in_flight,
             marked: answer.marked,
             route: answer.route,
+            intermediate: answer.intermediate,
             limit: answer.limit,
         };
         let siblings = Siblings {
@@ -317,7 +321,8 @@ impl Path {
         if sign == Congestion::Timeout {
             self.timeouts_in_row = self.timeouts_in_row.saturating_add(1);
         }
-        if self.fixed || !self.reacts_to(highest) {
+        let each = sign == Congestion::Loss && self.law.counts_each_loss();
+        if self.fixed || !(each || self.reacts_to(highest)) {
             return false;
         }
         self.recovery_point = self.newest;
@@ -327,7 +332,9 @@ impl Path {
         };
         self.law.on_congestion(now, sign, &siblings);
         self.window = self.law.window();
-        self.rtt.back_off();
+        if !each {
+            self.rtt.back_off();
+        }
         self.stats.loss_decreases += 1;
         true
     }

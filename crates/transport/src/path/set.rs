@@ -221,6 +221,7 @@ mod tests {
             in_flight: true,
             marked: false,
             route: None,
+            intermediate: false,
             limit: 1000.0,
         }
     }
