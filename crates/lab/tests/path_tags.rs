@@ -4,7 +4,9 @@
 //! Each link has a delay of its own power of two, so that a round trip says which links it crossed.
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,15 +16,16 @@ use whimbrel_forwarder::{FaceId, ForwarderConfig};
 use whimbrel_link::ndnlp::LinkServiceConfig;
 use whimbrel_ndn_packet::{DigestSigner, Name};
 use whimbrel_node::ndn::{NdnRouter, NdnRouterConfig};
-use whimbrel_sim::link::LinkSpec;
+use whimbrel_sim::link::{LinkSpec, Rate};
 use whimbrel_sim::testbed::Net;
 use whimbrel_sim::{AnyMachine, Connection, DuplexLink};
 use whimbrel_transport::register::Registrar;
 use whimbrel_transport::rtt::NDNGET;
 use whimbrel_transport::serve::SegmentResponder;
 use whimbrel_transport::{
-    AppFace, Application, BytesSource, FaceNumber, FetchEvent, FetchOptions, Fetcher, PathFinder,
-    PathFinderOptions, PathOptions, PathTag, ProducerOptions, RegisterOptions, Service,
+    AppFace, Application, BytesSource, FaceNumber, FetchEvent, FetchOptions, Fetcher, MpccpOptions,
+    Multipath, PathFinder, PathFinderOptions, PathLeft, PathOptions, PathTag, ProducerOptions,
+    RegisterOptions, Selection, Service, WindowKind, WindowOptions,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -96,6 +99,25 @@ impl Graph {
     }
 }
 
+/// What a fetch that finds its paths has told.
+#[derive(Default)]
+struct Heard {
+    received: Vec<u8>,
+    used: Vec<PathTag>,
+    left: Vec<(PathTag, PathLeft)>,
+    done: bool,
+}
+
+/// Often enough for a test.
+fn multipath(most: u16, select: Selection) -> Multipath {
+    Multipath {
+        most,
+        review: Duration::from_secs(5),
+        probing: 20 * MS,
+        select,
+    }
+}
+
 fn name(text: &str) -> Name {
     text.parse().unwrap()
 }
@@ -113,6 +135,11 @@ struct World {
 
 impl World {
     fn new(graph: &Graph, seed: u64) -> World {
+        World::with(graph, seed, 40, || Rate::Unlimited)
+    }
+
+    /// Content of so many segments, behind links of this rate.
+    fn with(graph: &Graph, seed: u64, segments: usize, rate: impl Fn() -> Rate) -> World {
         let mut net = Net::new(seed);
         for number in 0..graph.len {
             let config = NdnRouterConfig {
@@ -130,11 +157,12 @@ impl World {
             net,
             graph: graph.clone(),
             connections: Vec::new(),
-            content: (0..40 * SEGMENT).map(|n| (n % 251) as u8).collect(),
+            content: (0..segments * SEGMENT).map(|n| (n % 251) as u8).collect(),
         };
         for (link, (a, b)) in graph.links.iter().enumerate() {
             let spec = DuplexLink::symmetric(LinkSpec {
                 delay: Graph::delay(link),
+                rate: rate(),
                 ..LinkSpec::default()
             });
             let connection = world.net.connect(*a, *b, &spec).unwrap();
@@ -261,6 +289,54 @@ impl World {
         fetcher.paths().unwrap().iter().map(of).collect()
     }
 
+    /// Starts a fetch that finds its paths itself. Returns its node, and what it tells.
+    fn start(&mut self, multipath: Multipath) -> (usize, Rc<RefCell<Heard>>) {
+        let options = FetchOptions {
+            multipath: Some(multipath),
+            lost_after: Some(1),
+            retries: None,
+            window: WindowOptions {
+                kind: WindowKind::Mpccp(MpccpOptions::default()),
+                ..WindowOptions::default()
+            },
+            ..FetchOptions::default()
+        };
+        let fetcher = Fetcher::new(name("/f/v=1"), options, SeededRng::new(2), self.net.now());
+        let heard = Rc::new(RefCell::new(Heard::default()));
+        let sink = Rc::clone(&heard);
+        let machine = AnyMachine::new(AppFace::new(fetcher), move |event| {
+            let mut heard = sink.borrow_mut();
+            match event {
+                FetchEvent::Segment { content, .. } => heard.received.extend_from_slice(&content),
+                FetchEvent::PathUsed { tag, .. } => heard.used.push(tag),
+                FetchEvent::PathLeft { tag, reason, .. } => heard.left.push((tag, reason)),
+                FetchEvent::Done(_) => heard.done = true,
+                FetchEvent::Failed { error, .. } => panic!("{error}"),
+                _ => {}
+            }
+        });
+        let node = self.net.add_mortal("fetcher", machine);
+        let link = DuplexLink {
+            mtu: 65_536,
+            packets: true,
+            ..DuplexLink::local()
+        };
+        self.net.connect(0, node, &link).unwrap();
+        (node, heard)
+    }
+
+    /// Both directions of a link fail or come back, as its routers see it.
+    fn set_link(&mut self, link: usize, up: bool) {
+        let (a, b) = self.graph.links[link];
+        for (router, port) in [(a, self.connections[link].a), (b, self.connections[link].b)] {
+            self.net.with(router, |machine, now| {
+                let router = machine.get_mut::<NdnRouter>().unwrap();
+                let face: FaceId = router.face_of(port).unwrap();
+                router.forwarder_mut().set_face_up(now, face, up);
+            });
+        }
+    }
+
     /// Forgets all cached Data.
     fn empty_caches(&mut self) {
         for number in 0..self.graph.len {
@@ -334,6 +410,104 @@ fn a_path_whose_link_fails_is_refused_and_the_file_comes_over_the_others() {
     let used = world.fetch(&tags);
     let without: Vec<_> = used.iter().filter(|(segments, _)| *segments == 0).collect();
     assert_eq!(without.len(), 1, "{used:?}");
+}
+
+#[test]
+fn a_fetch_finds_the_paths_of_the_diamond_by_itself_and_uses_them_all() {
+    let mut world = World::with(&Graph::diamond(), 7, 20_000, || Rate::Unlimited);
+    let (node, heard) = world.start(multipath(10, Selection::Bandwidth));
+    world.net.run_for(Duration::from_secs(300));
+    let heard = heard.borrow();
+    assert!(heard.done && heard.received == world.content);
+    assert_eq!(
+        (heard.used.len(), heard.left.len()),
+        (4, 0),
+        "{:?}",
+        heard.left
+    );
+    let fetcher = world.program::<Fetcher>(node);
+    let paths = fetcher.paths().unwrap();
+    let delivered =
+        |path: &whimbrel_transport::Path| (path.tag().is_some(), path.stats().delivered);
+    let used: Vec<_> = paths.iter().map(delivered).collect();
+    let tagged = used.iter().filter(|(tagged, _)| *tagged);
+    assert!(
+        tagged.clone().count() == 4 && tagged.clone().all(|(_, got)| *got > 20),
+        "{used:?}"
+    );
+}
+
+#[test]
+fn no_more_paths_than_allowed_are_used_and_others_are_tried_in_turn() {
+    let mut world = World::with(&Graph::diamond(), 7, 20_000, || Rate::Unlimited);
+    let (_, heard) = world.start(multipath(2, Selection::Bandwidth));
+    world.net.run_for(Duration::from_secs(600));
+    let heard = heard.borrow();
+    assert!(heard.done && heard.received == world.content);
+    assert!(heard.used.len() > 2, "one was replaced: {:?}", heard.used);
+    assert_eq!(heard.used.len() - heard.left.len(), 2);
+    assert!(
+        heard
+            .left
+            .iter()
+            .all(|(_, reason)| *reason == PathLeft::Replaced)
+    );
+}
+
+#[test]
+fn the_shortest_paths_are_kept_where_latency_or_hops_decide() {
+    for select in [Selection::Latency, Selection::Hops] {
+        let mut world = World::with(&Graph::diamond(), 7, 20_000, || Rate::Unlimited);
+        let (node, heard) = world.start(multipath(2, select));
+        world.net.run_for(Duration::from_secs(600));
+        assert!(heard.borrow().done && heard.borrow().received == world.content);
+        let fetcher = world.program::<Fetcher>(node);
+        let paths = fetcher.paths().unwrap().iter();
+        let tags: Vec<PathTag> = paths.filter_map(whimbrel_transport::Path::tag).collect();
+        let mut hops: Vec<usize> = tags.iter().map(PathTag::hops).collect();
+        hops.sort();
+        // Two of the four have a router less. The delays of one of these and of a longer one are
+        // the shortest: 325 and 339 ms.
+        let expected = if select == Selection::Hops {
+            [5, 5]
+        } else {
+            [5, 6]
+        };
+        assert_eq!(hops, expected, "{select:?}");
+    }
+}
+
+#[test]
+fn a_path_that_dies_is_left_and_all_paths_may_die_and_return() {
+    let mut world = World::with(&Graph::diamond(), 7, 60_000, || Rate::Fixed(10_000_000));
+    let (_, heard) = world.start(multipath(10, Selection::Bandwidth));
+    world.net.run_for(Duration::from_secs(30));
+    assert!(
+        !heard.borrow().done,
+        "{} bytes",
+        heard.borrow().received.len()
+    );
+    // Link 3-5 of the figure, of one path only.
+    world.set_link(5, false);
+    world.net.run_for(Duration::from_secs(10));
+    let reasons: Vec<PathLeft> = heard.borrow().left.iter().map(|(_, why)| *why).collect();
+    assert_eq!(reasons, [PathLeft::Failed]);
+    // The last link, of all paths, without a word: the producer's router is silent.
+    assert!(!heard.borrow().done);
+    world.set_link(8, false);
+    world.net.run_for(Duration::from_secs(20));
+    let before = heard.borrow().received.len();
+    world.net.run_for(Duration::from_secs(20));
+    assert_eq!(heard.borrow().received.len(), before, "nothing comes");
+    world.set_link(5, true);
+    world.set_link(8, true);
+    world.net.run_for(Duration::from_secs(1200));
+    let heard = heard.borrow();
+    assert!(
+        heard.done && heard.received == world.content,
+        "{}",
+        heard.received.len()
+    );
 }
 
 fn graphs() -> impl Strategy<Value = Graph> {

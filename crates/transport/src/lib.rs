@@ -51,8 +51,8 @@ pub use congestion::{
     CongestionControl, Coupling, MpccpOptions, RaaqmOptions, WindowKind, WindowOptions,
 };
 pub use fetch::{
-    Delivery, Discovery, FetchError, FetchEvent, FetchOptions, FetchStats, Fetcher, Verifier,
-    Verify,
+    Delivery, Discovery, FetchError, FetchEvent, FetchOptions, FetchStats, Fetcher, Multipath,
+    PathLeft, Selection, Verifier, Verify,
 };
 pub use finder::{FoundPath, PathFinder, PathFinderEvent, PathFinderOptions, PathFinderStats};
 pub use ledger::Ledger;

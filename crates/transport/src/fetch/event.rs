@@ -7,7 +7,7 @@ use whimbrel_core::Time;
 use whimbrel_ndn_packet::{NackReason, Name};
 
 use crate::exchange::{ExchangeFailure, nack_text};
-use crate::path::PathId;
+use crate::path::{PathId, PathStats, PathTag};
 
 /// An event of a [`super::Fetcher`].
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +25,22 @@ pub enum FetchEvent {
         offset: u64,
         /// Its content.
         content: Bytes,
+    },
+    /// A path is used from now on.
+    PathUsed {
+        /// The path.
+        path: PathId,
+        /// Its tag.
+        tag: PathTag,
+    },
+    /// A path is not used any more.
+    PathLeft {
+        /// Its tag.
+        tag: PathTag,
+        /// Its counters.
+        stats: PathStats,
+        /// The reason.
+        reason: PathLeft,
     },
     /// A path's window changed.
     Window {
@@ -61,6 +77,25 @@ pub enum FetchEvent {
         /// Progress so far.
         stats: FetchStats,
     },
+}
+
+/// Why a path is not used any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathLeft {
+    /// It makes room for another one.
+    Replaced,
+    /// It did not answer, or a router refused an Interest on it.
+    Failed,
+}
+
+impl PathLeft {
+    /// In a word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            PathLeft::Replaced => "replaced",
+            PathLeft::Failed => "failed",
+        }
+    }
 }
 
 /// Counters of a fetch.

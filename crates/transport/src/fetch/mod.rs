@@ -29,8 +29,8 @@ use crate::application::{Application, Arrival, FaceNumber, Outgoing};
 use crate::exchange::Exchange;
 use crate::path::{Path, Paths};
 use discovery::Discovered;
-pub use event::{FetchError, FetchEvent, FetchStats, SegmentFailure};
-pub use options::{Delivery, Discovery, FetchOptions, Verifier, Verify};
+pub use event::{FetchError, FetchEvent, FetchStats, PathLeft, SegmentFailure};
+pub use options::{Delivery, Discovery, FetchOptions, Multipath, Selection, Verifier, Verify};
 use pipeline::{Pipeline, Signs};
 
 enum Phase {
@@ -191,7 +191,7 @@ impl Fetcher {
         }
     }
 
-    fn on_data(&mut self, now: Time, data: &DataRef<'_>, signs: Signs) {
+    fn on_data(&mut self, now: Time, data: &DataRef<'_>, signs: Signs<'_>) {
         match &mut self.phase {
             Phase::Discovering(exchange) => match exchange.handle_data(data) {
                 crate::exchange::Progress::Answered => self.on_discovered(now, data),
@@ -272,6 +272,7 @@ impl Application for Fetcher {
                     marked: packet.congestion_mark.unwrap_or(0) > 0,
                     route: packet.route_label,
                     intermediate: packet.intermediate,
+                    tag: packet.path_tag,
                 };
                 self.on_data(now, &data, signs);
             }

@@ -87,6 +87,52 @@ impl fmt::Debug for Verify {
     }
 }
 
+/// The choice of paths among those found, where more are known than may be used ([PTP §5.D] and
+/// its appendix).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Selection {
+    /// In each interval the path with the least bandwidth makes room for a random one.
+    Bandwidth,
+    /// A random one makes room for a random one.
+    Random,
+    /// The fewest hops.
+    Hops,
+    /// The shortest round trips.
+    Latency,
+    /// The steadiest round trips.
+    Steadiness,
+    /// Short and steady: the sum of round trip and variation.
+    Hybrid,
+}
+
+/// Several paths, found by probing: a consumer of PTP.
+///
+/// A share of the Interests for segments are probes; routers that know tags answer with the path
+/// that each took. Until a path is known, and if none is ever found, Interests go by name.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Multipath {
+    /// Maximum of paths in use, 1 to 64; "at most N paths" ([PTP §3-B]), 10 in its evaluation.
+    pub most: u16,
+    /// Interval at which a path may be replaced.
+    pub review: Duration,
+    /// Interval of probes, at least 1 ms.
+    pub probing: Duration,
+    /// The choice among known paths.
+    pub select: Selection,
+}
+
+impl Default for Multipath {
+    /// The paper's: 10 paths, 10 probes a second, one replacement each 10 s by bandwidth.
+    fn default() -> Multipath {
+        Multipath {
+            most: 10,
+            review: Duration::from_secs(10),
+            probing: Duration::from_millis(100),
+            select: Selection::Bandwidth,
+        }
+    }
+}
+
 /// Options of a [`super::Fetcher`]; the defaults are `ndnget`'s if it has the option.
 #[derive(Debug)]
 pub struct FetchOptions {
@@ -100,6 +146,14 @@ pub struct FetchOptions {
     pub retries: Option<u32>,
     /// The paths; if empty, one on the first face.
     pub paths: Vec<PathOptions>,
+    /// Find paths by probing and use several; see [`Multipath`].
+    pub multipath: Option<Multipath>,
+    /// Of the random choices among paths.
+    pub path_seed: u64,
+    /// An Interest is lost after so many Data of later Interests on its path, 1 or 2; `None`: only
+    /// timeouts tell, as in `ndnget`. Data of caches do not count ([PTP §5.C.1]; two are the
+    /// extension of section 5.E for networks that reorder).
+    pub lost_after: Option<u8>,
     /// Congestion window of each path.
     pub window: WindowOptions,
     /// Retransmission timeout of each path. Unused with a fixed window.
@@ -134,6 +188,9 @@ impl Default for FetchOptions {
             lifetime: Duration::from_secs(4),
             retries: Some(15),
             paths: Vec::new(),
+            multipath: None,
+            path_seed: 1,
+            lost_after: None,
             window: WindowOptions::default(),
             rto: NDNGET,
             ignore_marks: false,

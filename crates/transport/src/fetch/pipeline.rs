@@ -1,5 +1,6 @@
 //! Interests for segments over one path or several, until all segments have arrived.
 
+mod paths;
 mod sending;
 
 use core::time::Duration;
@@ -18,10 +19,12 @@ use crate::ledger::{DenseLedger, Entry, Ledger, MAX_SPAN, Status};
 use crate::path::{Answer, Path, PathId, Paths};
 use crate::rtt::RttSummary;
 use crate::template::InterestTemplate;
+use paths::{Chooser, Order};
 
 /// Maximum of queued events of `log_window` and `log_rtt`; later ones are dropped.
 const MAX_LOG_EVENTS: usize = 65_536;
-/// Maximum pause of retransmissions after Nacks for congestion with a fixed window.
+/// Maximum pause of retransmissions after Nacks for congestion with a fixed window, or Nacks while no
+/// path leads to the content.
 const MAX_PAUSE: Duration = Duration::from_secs(10);
 
 /// The last segment, and the segment whose FinalBlockId names it.
@@ -33,13 +36,15 @@ struct Last {
 
 /// What a Data's link header says about its way.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Signs {
+pub(super) struct Signs<'a> {
     /// It has a congestion mark.
     pub(super) marked: bool,
     /// The label of its route.
     pub(super) route: Option<u64>,
     /// It came from a cache or an aggregated Interest, as routers say to Interests with a path tag.
     pub(super) intermediate: bool,
+    /// The path that it took, if it answers a probe.
+    pub(super) tag: Option<&'a [u8]>,
 }
 
 pub(super) struct Pipeline {
@@ -58,6 +63,10 @@ pub(super) struct Pipeline {
     /// Interests by their segment.
     pending: DenseLedger<()>,
     paths: Paths,
+    /// The choice of paths, if there is one.
+    chooser: Option<Chooser>,
+    /// Losses by the order of Data.
+    order: Order,
     rtt: RttSummary,
     highest_data: u64,
     last: Option<Last>,
@@ -87,7 +96,7 @@ pub(super) struct Pipeline {
 impl Pipeline {
     pub(super) fn new(name: Name, options: &FetchOptions, now: Time) -> Pipeline {
         let fresh = options.must_be_fresh;
-        Pipeline {
+        let mut pipeline = Pipeline {
             template: InterestTemplate::new(
                 &name,
                 types::SEGMENT,
@@ -113,6 +122,8 @@ impl Pipeline {
                 options.once_per_round_trip,
                 now,
             ),
+            chooser: None,
+            order: Order::new(options.lost_after),
             rtt: RttSummary::default(),
             highest_data: 0,
             last: None,
@@ -129,7 +140,11 @@ impl Pipeline {
             paused_until: now,
             congestion_nacks: 0,
             stats: FetchStats::default(),
-        }
+        };
+        pipeline.chooser = options
+            .multipath
+            .map(|multipath| Chooser::new(multipath, options, &mut pipeline.paths, now));
+        pipeline
     }
 
     pub(super) fn name(&self) -> &Name {
@@ -140,7 +155,12 @@ impl Pipeline {
         FetchStats {
             elapsed: self.last_data_at.since(self.started_at),
             total_segments: self.last.map(|last| last.number.saturating_add(1)),
-            window: self.paths.iter().map(Path::window).sum(),
+            window: self
+                .paths
+                .iter()
+                .filter(|path| !path.is_resting() && !path.is_probing())
+                .map(Path::window)
+                .sum(),
             smoothed_rtt: self
                 .paths
                 .iter()
@@ -180,7 +200,7 @@ impl Pipeline {
         &mut self,
         now: Time,
         data: &DataRef<'_>,
-        signs: Signs,
+        signs: Signs<'_>,
         verify: &mut Verify,
         events: &mut VecDeque<FetchEvent>,
     ) {
@@ -213,6 +233,8 @@ impl Pipeline {
         self.govern(now, number, &entry, data.content.len(), signs, events);
         self.stats.skipped_retransmissions += u64::from(entry.status != Status::InFlight);
         self.accept(now, number, data);
+        self.lose_overtaken(now, &entry, &signs, events);
+        self.learn_path(now, &entry, &signs, events);
         self.report_progress(now, events);
     }
 
@@ -275,7 +297,7 @@ impl Pipeline {
         number: u64,
         entry: &Entry<()>,
         bytes: usize,
-        signs: Signs,
+        signs: Signs<'_>,
         events: &mut VecDeque<FetchEvent>,
     ) {
         let Entry { sent, status, .. } = entry;
@@ -440,20 +462,30 @@ impl Pipeline {
             NackReason::Congestion => {
                 self.lose(number, true);
                 if self.paths.get(path).is_some_and(Path::is_fixed) {
-                    let pause =
-                        Duration::from_millis(1 << self.congestion_nacks.min(14)).min(MAX_PAUSE);
-                    self.congestion_nacks += 1;
-                    self.paused_until = now + pause;
+                    self.pause(now);
                 }
                 self.record_loss(now, path, number, Congestion::Loss, events);
             }
             // Another path may lead to the content.
-            _ if self.paths.has_other(path) => {
+            _ if self.paths.has_other(path) || self.is_chosen(path) => {
                 self.lose(number, true);
                 self.paths.with(path, |path, _| path.on_refused());
             }
+            // All paths are gone, and there was one: it may come back.
+            _ if self.chooser.is_some() && self.stats.segments > 0 => {
+                self.lose(number, true);
+                self.pause(now);
+            }
             reason => self.give_up(number, SegmentFailure::Nack(reason)),
         }
+        self.review_paths(now, events);
+    }
+
+    /// Pauses retransmissions, each time for longer until a Data arrives.
+    fn pause(&mut self, now: Time) {
+        let pause = Duration::from_millis(1 << self.congestion_nacks.min(14)).min(MAX_PAUSE);
+        self.congestion_nacks += 1;
+        self.paused_until = now + pause;
     }
 
     fn record_loss(
@@ -475,6 +507,7 @@ impl Pipeline {
         for id in self.paths.ids() {
             self.expire(now, id, events);
         }
+        self.review_paths(now, events);
         self.report_progress(now, events);
     }
 
@@ -500,7 +533,7 @@ impl Pipeline {
 
     /// The timeout of Interests on a path; `None` while it is down.
     fn patience(&self, path: PathId) -> Option<Duration> {
-        let path = self.paths.get(path).filter(|path| path.is_up())?;
+        let path = self.paths.get(path).filter(|path| path.may_answer())?;
         Some(path.patience(self.lifetime))
     }
 
@@ -610,6 +643,8 @@ impl Pipeline {
         } else {
             due(self.paused_until, self.seen, "congestion is over")
         };
+        let review = self.poll_review();
+        let lost = Deadline::earlier(lost, review);
         let progress = (!self.progress_interval.is_zero())
             .then(|| Deadline::new(self.next_progress, "progress is due"));
         Deadline::earlier(Deadline::earlier(lost, resume), progress)

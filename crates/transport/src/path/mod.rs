@@ -50,7 +50,7 @@ pub struct PathOptions {
 pub struct PathState {
     /// The path.
     pub id: PathId,
-    /// Its face is up.
+    /// Its face is up, and it is in use for more than probes.
     pub up: bool,
     /// Window in segments.
     pub window: f64,
@@ -122,6 +122,10 @@ pub struct Path {
     /// One reaction per window of losses; else one for each loss.
     once_per_window: bool,
     up: bool,
+    /// No Interests are sent on it for now.
+    resting: bool,
+    /// Its few Interests find other paths.
+    probing: bool,
     in_flight: usize,
     /// The highest segment whose first transmission was on this path.
     newest: Option<u64>,
@@ -153,6 +157,8 @@ impl Path {
             rtt: RttEstimator::with_options(rtt),
             once_per_window,
             up: false,
+            resting: false,
+            probing: false,
             in_flight: 0,
             newest: None,
             highest_data: 0,
@@ -207,14 +213,40 @@ impl Path {
         self.in_flight
     }
 
-    /// True while its face is up.
+    /// True while its face is up and it does not rest.
     pub const fn is_up(&self) -> bool {
+        self.up && !self.resting
+    }
+
+    /// Whether no further Interests are sent on it. Those in flight are answered or time out.
+    pub const fn set_resting(&mut self, resting: bool) {
+        self.resting = resting;
+    }
+
+    /// True if no further Interests are sent on it for now.
+    pub const fn is_resting(&self) -> bool {
+        self.resting
+    }
+
+    /// True while answers may arrive: its face is up.
+    pub const fn may_answer(&self) -> bool {
         self.up
+    }
+
+    /// True if its Interests only find other paths.
+    pub const fn is_probing(&self) -> bool {
+        self.probing
+    }
+
+    /// A path for probes: no other path's law takes it into account.
+    pub const fn probing(mut self) -> Path {
+        self.probing = true;
+        self
     }
 
     /// True if it is up and its window has room for one more Interest.
     pub fn has_room(&self) -> bool {
-        self.up && self.in_flight < self.window as usize
+        self.is_up() && self.in_flight < self.window as usize
     }
 
     /// True after two consecutive timeouts, or a refusal, until a Data arrives: its lost Interests
@@ -232,7 +264,7 @@ impl Path {
     pub fn state(&self) -> PathState {
         PathState {
             id: self.id,
-            up: self.up,
+            up: self.is_up() && !self.probing,
             window: self.window,
             threshold: self.law.threshold(),
             phase: self.law.phase(),
@@ -245,7 +277,7 @@ impl Path {
 
     /// How long to wait for an answer: at most the Interest's lifetime.
     pub fn patience(&self, lifetime: Duration) -> Duration {
-        if self.fixed {
+        if self.fixed && !self.probing {
             lifetime
         } else {
             self.rtt.timeout().min(lifetime)

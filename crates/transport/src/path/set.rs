@@ -46,6 +46,20 @@ impl Paths {
         }
     }
 
+    /// Adds a path, or puts it in place of one; `None` beyond 65,535. Interests in flight on the
+    /// replaced one must have been removed.
+    pub fn put(&mut self, path: Path) -> Option<PathId> {
+        let (id, len) = (path.id(), self.paths.len());
+        match self.paths.get_mut(id.index()) {
+            Some(known) => *known = path,
+            None if id.index() == len => self.paths.push(path),
+            None => return None,
+        }
+        let several = self.paths.iter().filter(|_| self.paths.len() > 1);
+        self.states = several.map(Path::state).collect();
+        Some(id)
+    }
+
     /// All paths, by number.
     pub fn iter(&self) -> impl Iterator<Item = &Path> {
         self.paths.iter()
@@ -149,9 +163,9 @@ impl Paths {
 
     /// True if a path other than `id` is up and not failing.
     pub fn has_other(&self, id: PathId) -> bool {
-        self.paths
-            .iter()
-            .any(|other| other.id() != id && other.is_up() && !other.is_failing())
+        self.paths.iter().any(|other| {
+            other.id() != id && other.is_up() && !other.is_failing() && !other.is_probing()
+        })
     }
 }
 

@@ -8,7 +8,8 @@ use whimbrel_ndn_packet::Name;
 use whimbrel_node::ndn::client::seeded;
 use whimbrel_transport::rtt::NDNGET;
 use whimbrel_transport::{
-    Delivery, Discovery, FetchOptions, RaaqmOptions, Verify, WindowKind, WindowOptions,
+    Coupling, Delivery, Discovery, FetchOptions, MpccpOptions, Multipath, RaaqmOptions, Selection,
+    Verify, WindowKind, WindowOptions,
 };
 
 use super::{millis, name};
@@ -34,6 +35,36 @@ enum Find {
     Prefix,
     /// The name is followed by segment numbers
     None,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Select {
+    /// The one with the least bandwidth makes room for a random one
+    Bandwidth,
+    /// A random one makes room for a random one
+    Random,
+    /// The fewest hops
+    Hops,
+    /// The shortest round trips
+    Latency,
+    /// The steadiest round trips
+    Steadiness,
+    /// Short and steady round trips
+    Hybrid,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Law {
+    /// Linked Increases: all paths together as aggressive as one flow on the best one
+    Lia,
+    /// Equally weighted TCP
+    Ewtcp,
+    /// Fully coupled
+    Coupled,
+    /// Each path is a flow of its own
+    Uncoupled,
+    /// Weighted Vegas, by delay
+    Wvegas,
 }
 
 /// The arguments.
@@ -113,6 +144,30 @@ pub(super) struct FetchArguments {
     /// CUBIC: fast convergence
     #[arg(long)]
     fast_conv: bool,
+    /// Find paths by probing and use up to N at once, if routers on the way know path tags (PTP)
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    paths: u16,
+    /// --paths: the choice where more are known than may be used
+    #[arg(long, value_enum, value_name = "HOW", default_value = "bandwidth")]
+    select: Select,
+    /// --paths: how the windows of the paths are coupled
+    #[arg(
+        long,
+        value_enum,
+        value_name = "LAW",
+        default_value = "lia",
+        conflicts_with = "pipeline_type"
+    )]
+    law: Law,
+    /// --paths: the interval at which a path may be replaced
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = millis)]
+    path_interval: Duration,
+    /// --paths: the interval of probes
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = millis)]
+    probe_interval: Duration,
+    /// --paths: how many Data of later Interests on a path show a loss: 1 or 2, or 0 for time-outs only
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=2))]
+    lost_after: u8,
     /// A forwarding hint: where routers may find the content if they have no route for its name;
     /// may be given several times
     #[arg(long, value_name = "NAME", value_parser = name)]
@@ -126,6 +181,43 @@ impl FetchArguments {
             Find::Metadata => Discovery::Metadata,
             Find::Prefix => Discovery::Prefix,
             Find::None => Discovery::None,
+        }
+    }
+
+    /// True if the fetch looks for several paths.
+    pub(super) const fn uses_paths(&self) -> bool {
+        self.paths > 1
+    }
+
+    fn multipath(&self) -> Multipath {
+        Multipath {
+            most: self.paths,
+            review: self.path_interval,
+            probing: self.probe_interval,
+            select: match self.select {
+                Select::Bandwidth => Selection::Bandwidth,
+                Select::Random => Selection::Random,
+                Select::Hops => Selection::Hops,
+                Select::Latency => Selection::Latency,
+                Select::Steadiness => Selection::Steadiness,
+                Select::Hybrid => Selection::Hybrid,
+            },
+        }
+    }
+
+    fn coupled(&self) -> WindowKind {
+        let coupling = |coupling| {
+            WindowKind::Mpccp(MpccpOptions {
+                coupling,
+                ..MpccpOptions::default()
+            })
+        };
+        match self.law {
+            Law::Lia => coupling(Coupling::Linked),
+            Law::Ewtcp => coupling(Coupling::Ewtcp),
+            Law::Coupled => coupling(Coupling::Coupled),
+            Law::Uncoupled => coupling(Coupling::Uncoupled),
+            Law::Wvegas => WindowKind::WeightedVegas,
         }
     }
 
@@ -161,7 +253,13 @@ impl FetchArguments {
                 "--max-rto is shorter than --min-rto",
             ));
         }
+        let random = || {
+            let rng = seeded();
+            rng.map(|mut rng| rng.next_word())
+                .map_err(|error| Failure::new(Exit::Other, error.to_string()))
+        };
         let kind = match self.pipeline_type {
+            _ if self.uses_paths() => self.coupled(),
             Pipeline::Fixed => WindowKind::Fixed(self.pipeline_size),
             Pipeline::Aimd => WindowKind::Aimd {
                 step: at_least("aimd-step", self.aimd_step, 0.0)?,
@@ -173,9 +271,7 @@ impl FetchArguments {
                 fast_convergence: self.fast_conv,
             },
             Pipeline::Raaqm => WindowKind::Raaqm(RaaqmOptions {
-                seed: seeded()
-                    .map_err(|error| Failure::new(Exit::Other, error.to_string()))?
-                    .next_word(),
+                seed: random()?,
                 ..RaaqmOptions::default()
             }),
         };
@@ -202,6 +298,9 @@ impl FetchArguments {
                 k: at_least("rto-k", self.rto_k, 0.0)?,
                 ..NDNGET
             },
+            multipath: self.uses_paths().then(|| self.multipath()),
+            path_seed: random()?,
+            lost_after: Some(self.lost_after).filter(|data| self.uses_paths() && *data > 0),
             ignore_marks: self.ignore_marks,
             once_per_round_trip: !self.disable_cwa,
             delivery: Delivery::InOrder,

@@ -18,10 +18,12 @@ use whimbrel_node::output::Destination;
 use whimbrel_node::wait::Wait;
 use whimbrel_transport::exchange::ExchangeFailure;
 use whimbrel_transport::fetch::SegmentFailure;
-use whimbrel_transport::{FetchError, FetchEvent, FetchStats, Fetcher};
+use whimbrel_transport::path::{PathStats, Paths};
+use whimbrel_transport::{FetchError, FetchEvent, FetchStats, Fetcher, PathLeft, PathTag};
 
 use super::fetch_options::FetchArguments;
 use super::output::{Output, log_file};
+use super::path_report::PathReport;
 use super::patient::{Patient, PatientEvent};
 use super::verify::VerifyArguments;
 use super::{Loss, Reach, converse, in_millis, millis, name};
@@ -67,7 +69,8 @@ pub(crate) struct Get {
 pub(crate) fn run(arguments: Get) -> Outcome {
     let stop = stop_flag()?;
     let destination = Destination::open(&arguments.output, &stop)?;
-    let mut report = Report::new(arguments.json, destination.is_stdout());
+    let several = arguments.fetch.uses_paths();
+    let mut report = Report::new(arguments.json, destination.is_stdout(), several);
     match fetch(&arguments, destination, &stop, &mut report) {
         Ok(outcome) => Ok(outcome),
         Err(failure) => {
@@ -130,12 +133,14 @@ fn fetch(
                 }
             }
             FetchEvent::Started { name } => report.started(name),
+            FetchEvent::PathUsed { tag, .. } => report.path_used(&tag),
+            FetchEvent::PathLeft { tag, stats, reason } => report.path_left(tag, stats, reason),
             FetchEvent::Window { at, size, .. } => logs.window(at, size),
             FetchEvent::Rtt { .. } => logs.rtt(&event),
             FetchEvent::Progress(stats) => {
                 // Let a reader of the output see the bytes so far.
                 output.flush();
-                report.progress(&stats);
+                report.progress(&stats, application.fetcher.paths());
             }
             FetchEvent::Done(_) => return ControlFlow::Break(Ok(End::Whole)),
             FetchEvent::Failed { error, .. } => return ControlFlow::Break(Ok(End::Failed(error))),
@@ -144,8 +149,8 @@ fn fetch(
     })?;
     report.end();
     logs.finish()?;
-    let stats = client.application().fetcher.stats();
-    conclude(end, output, &arguments.name, report, &stats)
+    let fetcher = &client.application().fetcher;
+    conclude(end, output, &arguments.name, report, fetcher)
 }
 
 fn conclude(
@@ -153,12 +158,13 @@ fn conclude(
     output: Output,
     name: &Name,
     report: &mut Report,
-    stats: &FetchStats,
+    fetcher: &Fetcher,
 ) -> Outcome {
+    let stats = &fetcher.stats();
     match end {
         Some(End::Whole) => {
             let path = output.finish()?;
-            report.done(name, path.as_deref(), stats);
+            report.done(name, path.as_deref(), stats, fetcher.paths());
             Ok(Exit::Done)
         }
         // `finish` returns the reason.
@@ -300,10 +306,12 @@ struct Report {
     bar: ProgressBar,
     started: Instant,
     told_wait: ToldWait,
+    /// Of `--paths`.
+    paths: Option<PathReport>,
 }
 
 impl Report {
-    fn new(json: bool, to_stdout: bool) -> Report {
+    fn new(json: bool, to_stdout: bool, several: bool) -> Report {
         let bar = if !json && shows_progress() {
             ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10))
         } else {
@@ -318,7 +326,36 @@ impl Report {
             bar,
             started: Instant::now(),
             told_wait: ToldWait::default(),
+            paths: several.then(PathReport::default),
         }
+    }
+
+    fn path_used(&self, tag: &PathTag) {
+        tracing::info!(%tag, hops = tag.hops(), "path in use");
+        if self.json {
+            self.line(&json!({ "event": "path-used", "tag": tag.to_string(), "hops": tag.hops() }));
+        }
+    }
+
+    fn path_left(&mut self, tag: PathTag, stats: PathStats, reason: PathLeft) {
+        tracing::info!(%tag, reason = reason.name(), bytes = stats.bytes, "path left");
+        if self.json {
+            self.line(&json!({
+                "event": "path-left", "tag": tag.to_string(), "reason": reason.name(),
+                "bytes": stats.bytes, "lost": stats.lost,
+            }));
+        }
+        if let Some(paths) = &mut self.paths {
+            paths.left(tag, stats, reason);
+        }
+    }
+
+    fn stats_in_json(&self, stats: &FetchStats, paths: Option<&Paths>) -> Value {
+        let mut value = in_json(stats);
+        if let (Some(report), Some(paths)) = (&self.paths, paths) {
+            value["paths"] = report.json(paths).into();
+        }
+        value
     }
 
     fn line(&self, value: &Value) {
@@ -346,10 +383,15 @@ impl Report {
         self.told_wait = told;
     }
 
-    fn progress(&self, stats: &FetchStats) {
+    fn progress(&self, stats: &FetchStats, paths: Option<&Paths>) {
         if self.json {
-            self.line(&json!({ "event": "progress", "stats": in_json(stats) }));
+            let stats = self.stats_in_json(stats, paths);
+            self.line(&json!({ "event": "progress", "stats": stats }));
             return;
+        }
+        if let (Some(report), Some(paths)) = (&self.paths, paths) {
+            let table = report.table(paths, stats.elapsed);
+            self.bar.set_message(format!("\n{}", table.trim_end()));
         }
         // The last segment may be shorter; assume the size of the others until it arrives.
         if let Some(total) = stats.total_segments
@@ -368,19 +410,28 @@ impl Report {
         self.bar.finish_and_clear();
     }
 
-    fn done(&self, name: &Name, path: Option<&std::path::Path>, stats: &FetchStats) {
+    fn done(
+        &self,
+        name: &Name,
+        path: Option<&std::path::Path>,
+        stats: &FetchStats,
+        paths: Option<&Paths>,
+    ) {
         if self.json {
             let line = json!({
                 "event": "done",
                 "name": name.to_string(),
                 "path": path.map(|path| path.display().to_string()),
                 "seconds": self.started.elapsed().as_secs_f64(),
-                "stats": in_json(stats),
+                "stats": self.stats_in_json(stats, paths),
             });
             return self.line(&line);
         }
         if !is_quiet() {
             eprint!("{}", summary(name, path, stats));
+            if let (Some(report), Some(paths)) = (&self.paths, paths) {
+                eprint!("{}", report.table(paths, stats.elapsed));
+            }
         }
     }
 

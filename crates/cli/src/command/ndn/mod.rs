@@ -8,6 +8,7 @@ mod fetch_options;
 mod get;
 mod manage;
 mod output;
+mod path_report;
 mod paths;
 mod patient;
 mod peek;

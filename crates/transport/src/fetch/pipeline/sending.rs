@@ -20,11 +20,18 @@ impl Pipeline {
         if self.failure.is_some() {
             return None;
         }
-        let sends = |path: &Path| path.face() == face && self.paths.has_room(path);
-        let best = self.paths.best(sends)?.id();
+        let sends =
+            |path: &Path| path.face() == face && self.paths.has_room(path) && !path.is_probing();
+        let best = match self.due_probe(now, face) {
+            Some(probe) if self.may_send_next() && !paused => Some(probe),
+            _ => self.paths.best(sends).map(Path::id),
+        };
+        let best = best?;
         let nonce = rng.next_word() as u32;
         self.rescue_last();
+        let probes = self.paths.get(best).is_some_and(Path::is_probing);
         while now >= self.paused_until
+            && !probes
             && let Some((path, number)) = self.next_lost(face)
         {
             let (status, retries) = self
@@ -52,6 +59,9 @@ impl Pipeline {
         if self.stats.interests == 0 {
             (self.started_at, self.last_data_at) = (now, now);
         }
+        if probes {
+            self.probed(now);
+        }
         let number = self.segments.ask_next();
         self.pending
             .send(number, Sent::first(now, best, nonce, None), ());
@@ -73,7 +83,8 @@ impl Pipeline {
     /// Lost segments are retransmitted on their own path ([PTP §5.C.1]), unless it is down or
     /// failing.
     fn first_lost_for(&self, path: &Path) -> Option<u64> {
-        let gone = |path: &Path| !path.is_up() || self.paths.is_abandoned(path);
+        let gone =
+            |path: &Path| !path.is_up() || path.is_probing() || self.paths.is_abandoned(path);
         let others = self.paths.iter().filter(|other| other.id() != path.id());
         if gone(path) {
             return None;
@@ -109,7 +120,7 @@ impl Pipeline {
         (self.template.interest(number, nonce), header.map(Box::new))
     }
 
-    fn may_send_next(&self) -> bool {
+    pub(super) fn may_send_next(&self) -> bool {
         let next = self.segments.next();
         let bytes = self.segments.buffered_bytes()
             + (self.pending.len() + 1).saturating_mul(self.typical_size);

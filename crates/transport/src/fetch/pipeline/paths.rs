@@ -1,0 +1,418 @@
+//! Which paths are used, of those that probes have found; and losses by the order of Data on each.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+
+use whimbrel_core::{Deadline, RttOptions, SeededRng, Time};
+use whimbrel_ndn_packet::LpHeader;
+
+use super::{Pipeline, Signs};
+use crate::application::{FaceNumber, due};
+use crate::congestion::{Congestion, WindowKind, WindowOptions};
+use crate::fetch::event::{FetchEvent, PathLeft};
+use crate::fetch::options::{FetchOptions, Multipath, Selection};
+use crate::ledger::Entry;
+use crate::path::{Path, PathId, PathOptions, PathTag, Paths};
+use crate::rtt::RttSummary;
+
+/// Maximum of known paths; further ones are ignored.
+const MAX_KNOWN: usize = 256;
+/// Maximum of paths in use.
+const MAX_USED: u16 = 64;
+/// Probes without an answer at once.
+const PROBES: u32 = 8;
+/// The path by name, which rests while another one is in use.
+const BY_NAME: PathId = PathId::FIRST;
+
+/// The Data of a path that came from its end, by the order of their Interests.
+#[derive(Clone, Copy, Debug, Default)]
+struct Latest {
+    /// One more than the order of the latest Interest, and of the second latest.
+    orders: [u64; 2],
+}
+
+/// Losses by the order of Data: "all the previous Data packets are expected to be received"
+/// ([PTP §5.C.1]).
+pub(super) struct Order {
+    /// Data of later Interests after which one is lost.
+    lost_after: Option<usize>,
+    /// By path.
+    latest: Vec<Latest>,
+}
+
+impl Order {
+    pub(super) fn new(lost_after: Option<u8>) -> Order {
+        Order {
+            lost_after: lost_after.map(|data| usize::from(data).clamp(1, 2)),
+            latest: Vec::new(),
+        }
+    }
+
+    /// Takes in a Data that came from the end of a path; Interests of lower orders are lost.
+    fn arrived(&mut self, path: PathId, order: u64) -> Option<u64> {
+        let lost_after = self.lost_after?;
+        if self.latest.len() <= path.index() {
+            self.latest.resize(path.index() + 1, Latest::default());
+        }
+        let [first, second] = &mut self.latest.get_mut(path.index())?.orders;
+        let order = order + 1;
+        if order > *first {
+            (*first, *second) = (order, *first);
+        } else if order > *second && order != *first {
+            *second = order;
+        }
+        let bound = if lost_after == 1 { *first } else { *second };
+        bound.checked_sub(1)
+    }
+
+    fn forget(&mut self, path: PathId) {
+        if let Some(latest) = self.latest.get_mut(path.index()) {
+            *latest = Latest::default();
+        }
+    }
+}
+
+/// What is known of a path.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    /// In use.
+    path: Option<PathId>,
+    /// Round trips of probes.
+    rtt: RttSummary,
+    /// Mean deviation of these from their mean, in seconds.
+    variation: f64,
+    /// It failed: it is not used before this time.
+    avoided_until: Time,
+}
+
+/// The choice of paths.
+pub(super) struct Chooser {
+    options: Multipath,
+    window: WindowOptions,
+    rto: RttOptions,
+    once_per_window: bool,
+    face: FaceNumber,
+    prober: PathId,
+    next_probe: Time,
+    next_review: Time,
+    known: BTreeMap<PathTag, Known>,
+    /// Octets of each path at the last review.
+    reviewed: BTreeMap<PathId, u64>,
+    rng: SeededRng,
+}
+
+impl Chooser {
+    pub(super) fn new(
+        multipath: Multipath,
+        options: &FetchOptions,
+        paths: &mut Paths,
+        now: Time,
+    ) -> Chooser {
+        let face = options.paths.first().map_or(FaceNumber::FIRST, |p| p.face);
+        let prober = PathId(paths.len() as u16);
+        let header = LpHeader {
+            path_discovery: true,
+            ..LpHeader::default()
+        };
+        let law = WindowOptions {
+            kind: WindowKind::Fixed(PROBES),
+            ..options.window
+        };
+        let probes = PathOptions { face, header };
+        paths.put(Path::new(prober, probes, law.law(now), options.rto, true).probing());
+        Chooser {
+            options: Multipath {
+                most: multipath.most.clamp(1, MAX_USED),
+                probing: multipath.probing.max(Duration::from_millis(1)),
+                review: multipath.review.max(Duration::from_millis(1)),
+                ..multipath
+            },
+            window: options.window,
+            rto: options.rto,
+            once_per_window: options.once_per_round_trip,
+            face,
+            prober,
+            next_probe: now,
+            next_review: now + multipath.review,
+            known: BTreeMap::new(),
+            reviewed: BTreeMap::new(),
+            rng: SeededRng::stream(options.path_seed, "paths"),
+        }
+    }
+
+    /// Takes in the path of a probe. Returns the tag if it may be used at once.
+    fn learn(&mut self, now: Time, octets: &[u8], rtt: Option<Duration>) -> Option<PathTag> {
+        let tag = PathTag::new(octets.to_vec())?;
+        if !self.known.contains_key(&tag) && self.known.len() >= MAX_KNOWN {
+            return None;
+        }
+        let known = self.known.entry(tag.clone()).or_default();
+        if let Some(rtt) = rtt {
+            known.rtt.add(rtt);
+            let mean = known.rtt.range().map_or(rtt, |(_, mean, _)| mean);
+            let apart = (rtt.as_secs_f64() - mean.as_secs_f64()).abs();
+            known.variation += (apart - known.variation) / 4.0;
+        }
+        (known.path.is_none() && known.avoided_until <= now).then_some(tag)
+    }
+
+    fn used(&self) -> usize {
+        self.known
+            .values()
+            .filter(|known| known.path.is_some())
+            .count()
+    }
+
+    /// Paths that are known, work, and are not in use.
+    fn unused(&self, now: Time) -> Vec<PathTag> {
+        let free = self.known.iter();
+        free.filter(|(_, known)| known.path.is_none() && known.avoided_until <= now)
+            .map(|(tag, _)| tag.clone())
+            .collect()
+    }
+
+    /// A cost by which known paths compare, where the choice is by what probes measure.
+    fn cost(&self, tag: &PathTag) -> Option<f64> {
+        let known = self.known.get(tag)?;
+        let mean = known.rtt.range().map(|(_, mean, _)| mean.as_secs_f64());
+        match self.options.select {
+            Selection::Bandwidth | Selection::Random => None,
+            Selection::Hops => Some(tag.hops() as f64),
+            Selection::Latency => mean,
+            Selection::Steadiness => mean.map(|_| known.variation),
+            Selection::Hybrid => mean.map(|mean| mean + known.variation),
+        }
+    }
+
+    /// The path to leave and the one to take instead, if any.
+    fn exchange(&mut self, now: Time, paths: &Paths) -> Option<(PathId, PathTag)> {
+        let free = self.unused(now);
+        let used: Vec<(PathTag, PathId)> = self
+            .known
+            .iter()
+            .filter_map(|(tag, known)| Some((tag.clone(), known.path?)))
+            .collect();
+        if free.is_empty() || used.len() < usize::from(self.options.most) {
+            return None;
+        }
+        match self.options.select {
+            Selection::Bandwidth | Selection::Random => {
+                let gained = |id: &PathId| {
+                    let bytes = paths.get(*id).map_or(0, |path| path.stats().bytes);
+                    bytes - self.reviewed.get(id).copied().unwrap_or(0).min(bytes)
+                };
+                let leaves = match self.options.select {
+                    Selection::Bandwidth => used.iter().map(|(_, id)| *id).min_by_key(gained)?,
+                    _ => used[self.rng.below(used.len() as u64) as usize].1,
+                };
+                let comes = self.rng.below(free.len() as u64) as usize;
+                Some((leaves, free[comes].clone()))
+            }
+            _ => {
+                let costs = |tag: &PathTag| self.cost(tag).unwrap_or(f64::INFINITY);
+                let worst = used
+                    .iter()
+                    .max_by(|a, b| costs(&a.0).total_cmp(&costs(&b.0)))?;
+                let best = free.iter().min_by(|a, b| costs(a).total_cmp(&costs(b)))?;
+                (costs(best) < costs(&worst.0)).then(|| (worst.1, best.clone()))
+            }
+        }
+    }
+}
+
+impl Pipeline {
+    /// Declares Interests lost whose Data later ones on their path have overtaken. Data of caches
+    /// and of repeated Interests say nothing about the order.
+    pub(super) fn lose_overtaken(
+        &mut self,
+        now: Time,
+        entry: &Entry<()>,
+        signs: &Signs<'_>,
+        events: &mut VecDeque<FetchEvent>,
+    ) {
+        let sent = &entry.sent;
+        if signs.intermediate || sent.transmissions != 1 {
+            return;
+        }
+        let Some(bound) = self.order.arrived(sent.path, sent.order) else {
+            return;
+        };
+        let mut highest = None;
+        while let Some((number, earlier)) = self.pending.oldest(sent.path)
+            && earlier.order < bound
+        {
+            let number = *number;
+            self.lose(number, true);
+            highest = highest.max(Some(number));
+        }
+        if let Some(highest) = highest {
+            self.record_loss(now, sent.path, highest, Congestion::Loss, events);
+        }
+    }
+
+    /// Takes in the path of a Data that answers a probe.
+    pub(super) fn learn_path(
+        &mut self,
+        now: Time,
+        entry: &Entry<()>,
+        signs: &Signs<'_>,
+        events: &mut VecDeque<FetchEvent>,
+    ) {
+        let Some(chooser) = &mut self.chooser else {
+            return;
+        };
+        let Some(octets) = signs.tag.filter(|_| entry.sent.path == chooser.prober) else {
+            return;
+        };
+        let rtt = (entry.sent.transmissions == 1 && !signs.intermediate)
+            .then(|| now.since(entry.sent.at));
+        let found = chooser.learn(now, octets, rtt);
+        if let Some(tag) = found.filter(|_| chooser.used() < usize::from(chooser.options.most)) {
+            let id = chooser.vacant(&self.paths);
+            self.use_path(now, id, tag, events);
+        }
+    }
+
+    fn use_path(&mut self, now: Time, id: PathId, tag: PathTag, events: &mut VecDeque<FetchEvent>) {
+        let Some(chooser) = &mut self.chooser else {
+            return;
+        };
+        let options = PathOptions::tagged(chooser.face, &tag);
+        let law = chooser.window.law(now);
+        let mut path = Path::new(id, options, law, chooser.rto, chooser.once_per_window);
+        path.set_up(true);
+        if self.paths.put(path).is_none() {
+            return;
+        }
+        if let Some(known) = chooser.known.get_mut(&tag) {
+            known.path = Some(id);
+        }
+        chooser.reviewed.remove(&id);
+        self.order.forget(id);
+        events.push_back(FetchEvent::PathUsed { path: id, tag });
+        self.rest_by_name();
+    }
+
+    /// Stops using a path; its Interests go to others.
+    fn leave_path(
+        &mut self,
+        id: PathId,
+        reason: PathLeft,
+        avoided_until: Time,
+        events: &mut VecDeque<FetchEvent>,
+    ) {
+        while let Some(number) = self.pending.oldest(id).map(|(number, _)| *number) {
+            self.lose(number, false);
+        }
+        let left = self.paths.with(id, |path, _| {
+            path.set_resting(true);
+            *path.stats()
+        });
+        let Some(chooser) = &mut self.chooser else {
+            return;
+        };
+        let user = chooser
+            .known
+            .iter_mut()
+            .find(|(_, known)| known.path == Some(id));
+        if let (Some((tag, known)), Some(stats)) = (user, left) {
+            (known.path, known.avoided_until) = (None, avoided_until);
+            events.push_back(FetchEvent::PathLeft {
+                tag: tag.clone(),
+                stats,
+                reason,
+            });
+        }
+        self.rest_by_name();
+    }
+
+    /// Interests go by name only while no path is in use.
+    fn rest_by_name(&mut self) {
+        let Some(used) = self.chooser.as_ref().map(Chooser::used) else {
+            return;
+        };
+        self.paths
+            .with(BY_NAME, |path, _| path.set_resting(used > 0));
+    }
+
+    /// True if the path was found by a probe: without it there is another one, by name at least.
+    pub(super) fn is_chosen(&self, path: PathId) -> bool {
+        let chooser = self.chooser.as_ref();
+        chooser.is_some_and(|chooser| path.index() >= chooser.prober.index())
+    }
+
+    /// Leaves failing paths at once, and exchanges one in each interval.
+    pub(super) fn review_paths(&mut self, now: Time, events: &mut VecDeque<FetchEvent>) {
+        let Some(chooser) = &self.chooser else {
+            return;
+        };
+        let review = chooser.options.review;
+        let used = chooser.known.values().filter_map(|known| known.path);
+        let failing: Vec<PathId> = used
+            .filter(|id| self.paths.get(*id).is_some_and(Path::is_failing))
+            .collect();
+        for id in failing {
+            self.leave_path(id, PathLeft::Failed, now + review, events);
+            self.fill(now, id, events);
+        }
+        let Some(chooser) = self.chooser.as_mut().filter(|it| it.next_review <= now) else {
+            return;
+        };
+        chooser.next_review = now + review;
+        let exchange = chooser.exchange(now, &self.paths);
+        let bytes = |path: &Path| (path.id(), path.stats().bytes);
+        chooser.reviewed = self.paths.iter().map(bytes).collect();
+        if let Some((id, tag)) = exchange {
+            self.leave_path(id, PathLeft::Replaced, now, events);
+            self.use_path(now, id, tag, events);
+        }
+    }
+
+    /// Uses a known path in place of one that was left.
+    fn fill(&mut self, now: Time, id: PathId, events: &mut VecDeque<FetchEvent>) {
+        let Some(chooser) = &mut self.chooser else {
+            return;
+        };
+        let free = chooser.unused(now);
+        if !free.is_empty() {
+            let at = chooser.rng.below(free.len() as u64) as usize;
+            self.use_path(now, id, free[at].clone(), events);
+        }
+    }
+
+    /// The path for a probe, if one is due on this face.
+    pub(super) fn due_probe(&self, now: Time, face: FaceNumber) -> Option<PathId> {
+        let chooser = self.chooser.as_ref()?;
+        let prober = self.paths.get(chooser.prober)?;
+        let is_due = chooser.next_probe <= now && prober.face() == face && prober.has_room();
+        is_due.then_some(chooser.prober)
+    }
+
+    pub(super) fn probed(&mut self, now: Time) {
+        if let Some(chooser) = &mut self.chooser {
+            chooser.next_probe = now + chooser.options.probing;
+        }
+    }
+
+    /// When paths are reviewed, or a probe is due.
+    pub(super) fn poll_review(&self) -> Option<Deadline> {
+        let chooser = self.chooser.as_ref()?;
+        let review = Deadline::new(chooser.next_review, "paths are reviewed");
+        let room =
+            self.may_send_next() && self.paths.get(chooser.prober).is_some_and(Path::has_room);
+        let probe = due(chooser.next_probe, self.seen, "a probe of paths is due");
+        Deadline::earlier(Some(review), probe.filter(|_| room))
+    }
+}
+
+impl Chooser {
+    /// A place for one more path: a left one's, or a new one.
+    fn vacant(&self, paths: &Paths) -> PathId {
+        let taken: Vec<PathId> = self.known.values().filter_map(|known| known.path).collect();
+        let first = self.prober.index() + 1;
+        let free = (first..paths.len()).map(|id| PathId(id as u16));
+        free.into_iter()
+            .find(|id| !taken.contains(id))
+            .unwrap_or(PathId(paths.len() as u16))
+    }
+}
