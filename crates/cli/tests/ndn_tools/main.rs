@@ -360,3 +360,61 @@ fn paths_finds_both_ways_round_and_only_one_when_the_other_is_gone() {
     let (code, _) = first.fails(&["ndn", "paths", "/nowhere", "--count", "2"]);
     assert_eq!(code, 4, "a Nack");
 }
+
+#[test]
+fn a_file_comes_over_two_paths_and_over_the_other_one_when_one_is_gone() {
+    let last = Router::start();
+    let content = support::noise(30_000_000, 6);
+    let _serve = last.serve("/film/v=1", &content, &[]);
+    let to = |router: &Router| format!("/film={}", router.tcp());
+    let left = Router::with(&["--ndn-route", &to(&last)]);
+    let right = Router::with(&["--ndn-route", &to(&last)]);
+    let first = Router::with(&["--ndn-route", &to(&left), "--ndn-route", &to(&right)]);
+    let find = ["ndn", "paths", "/film", "--count", "40", "--interval", "10"];
+    support::await_that("two paths", || {
+        let (_, out, _) = finished(&mut first.command(&find));
+        out.starts_with("2 paths")
+    });
+    let target = first.path("got");
+    let get = |law: &str| {
+        let arguments = [
+            "ndn",
+            "get",
+            "/film/v=1",
+            "-o",
+            target.to_str().unwrap(),
+            "--paths",
+            "4",
+            "--law",
+            law,
+            "--probe-interval",
+            "1",
+        ];
+        let done = first.json(&arguments);
+        assert!(std::fs::read(&target).unwrap() == content, "{law}: {done}");
+        done
+    };
+    let done = get("lia");
+    let rows = done["stats"]["paths"].as_array().unwrap();
+    let used = rows
+        .iter()
+        .filter(|row| row["use"] == "path" && row["segments"].as_u64() > Some(0));
+    assert_eq!(used.count(), 2, "{done}");
+    assert!(rows.iter().any(|row| row["use"] == "probes"), "{done}");
+    for law in ["ewtcp", "coupled", "uncoupled", "wvegas"] {
+        get(law);
+    }
+    drop(left);
+    first.prints(&["cs", "erase", "/"]);
+    right.prints(&["cs", "erase", "/"]);
+    let done = get("lia");
+    let segments: u64 = done["stats"]["paths"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["segments"].as_u64().unwrap())
+        .sum();
+    assert!(segments > 0, "{done}");
+    let (code, errors) = first.fails(&["ndn", "get", "/film", "--paths", "0"]);
+    assert!(code == 2 && errors.contains("--paths"), "{errors}");
+}
