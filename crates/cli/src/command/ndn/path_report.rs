@@ -44,8 +44,13 @@ impl PathReport {
 
     /// A table for people; `elapsed` is the time of the fetch.
     pub(super) fn table(&self, paths: &Paths, elapsed: Duration) -> String {
-        let mut text = String::from(
-            "  path                  hops     Mbit/s  segments  lost  window  round trip ms\n",
+        let used = paths.iter().filter(|path| path.stats().sent > 0);
+        let names = used.map(name_of);
+        let names = names.chain(self.left.iter().map(|(tag, ..)| tag.to_string()));
+        let width = names.map(|name| name.len()).max().unwrap_or(0);
+        let mut text = format!(
+            "  {:<width$}  hops     Mbit/s  segments  lost  window  round trip ms\n",
+            "path"
         );
         let seconds = elapsed.as_secs_f64().max(1e-9);
         let mut line = |name: &str, hops: String, stats: &PathStats, rest: String| {
@@ -53,7 +58,7 @@ impl PathReport {
             let (segments, lost) = (stats.delivered, stats.lost);
             let _ = writeln!(
                 text,
-                "  {name:<20}  {hops:>4}  {rate:>9.3}  {segments:>8}  {lost:>4}  {rest}"
+                "  {name:<width$}  {hops:>4}  {rate:>9.3}  {segments:>8}  {lost:>4}  {rest}"
             );
         };
         for path in paths.iter().filter(|path| path.stats().sent > 0) {
