@@ -236,7 +236,8 @@ fn a_provider_that_is_gone_is_away() {
     let waiting = &status["waiting"][0];
     assert_eq!(waiting["destination"], name_of(&bytes), "{status}");
     assert_eq!(waiting["reason"], "provider-away", "{status}");
-    assert_eq!(waiting["chunks"], 1, "{status}");
+    // The request, and on a slow machine its repetition.
+    assert!(waiting["chunks"].as_u64() >= Some(1), "{status}");
 }
 
 #[test]

@@ -30,6 +30,9 @@ pub(super) fn verdict(study: &Study, results: &[StudyResult]) -> Result<Markup, 
             @for (index, result) in results.iter().enumerate() {
                 @if index > 0 { ", " }
                 strong { (agreement(&result.comparisons)) } " (" (result.backend.title().to_lowercase()) ")"
+                @for reading in result.readings.iter().filter(|reading| reading.shown) {
+                    ", " (agreement(&reading.comparisons)) " as read under \"" (reading.name) "\" (" a href="#readings" { "below" } ")"
+                }
             }
             "."
         }
