@@ -13,6 +13,7 @@ use whimbrel_transport::{CbrConfig, Gaps};
 
 use super::document::Document;
 use super::fault::{Fault, Faults, Found};
+use super::multipath::SeveralPaths;
 use super::network::{Network, node_at};
 use super::node::{Names, Role, check_name};
 use crate::CongestionControl;
@@ -92,6 +93,8 @@ pub struct Load {
     pub name: String,
     /// The node that has the content.
     pub from: usize,
+    /// Further nodes that have it, over NDN.
+    pub mirrors: Vec<usize>,
     /// The nodes that request it.
     pub to: Vec<usize>,
     /// The time of their first request, counted from the run's origin.
@@ -106,6 +109,8 @@ pub struct Load {
     pub congestion: CongestionControl,
     /// Of the consumers of NDN.
     pub pipeline: Pipeline,
+    /// Of consumers of NDN that use several paths.
+    pub multipath: Option<SeveralPaths>,
     /// Largest retransmission timeout of the kernel's TCP; `None` for its default.
     pub rto_max: Option<Duration>,
     /// The node with a proxy that splits the TCP connection.
@@ -114,6 +119,13 @@ pub struct Load {
     pub plane: Plane,
     /// The request.
     pub kind: Kind,
+}
+
+impl Load {
+    /// The nodes that have the content.
+    pub fn sources(&self) -> impl Iterator<Item = usize> {
+        std::iter::once(self.from).chain(self.mirrors.iter().copied())
+    }
 }
 
 /// A kind of request.
@@ -251,6 +263,8 @@ fn parallel() -> u32 {
 #[serde(deny_unknown_fields)]
 struct Section {
     from: String,
+    #[serde(default)]
+    mirrors: Vec<String>,
     to: Names,
     #[serde(default, with = "units::duration")]
     start: Duration,
@@ -260,6 +274,7 @@ struct Section {
     nack_timer: Option<Duration>,
     congestion: Option<CongestionControl>,
     pipeline: Option<Pipeline>,
+    multipath: Option<SeveralPaths>,
     #[serde(default, with = "units::optional_duration")]
     rto_max: Option<Duration>,
     split: Option<String>,
@@ -328,6 +343,17 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
         .iter()
         .map(|(at, name)| node_at(document, network, at, name));
     let to: Vec<usize> = to.collect::<Result<_, _>>()?;
+    let mirrors = section.mirrors.iter().enumerate();
+    let mirrors = mirrors
+        .map(|(index, name)| node_at(document, network, &at.key("mirrors").index(index), name));
+    let mirrors: Vec<usize> = mirrors.collect::<Result<_, _>>()?;
+    if let Some(index) = mirrors
+        .iter()
+        .position(|node| *node == from || to.contains(node))
+    {
+        let message = "a mirror is neither the source nor a receiver";
+        return Err(document.fault(&at.key("mirrors").index(index), message));
+    }
     if to.is_empty() || to.contains(&from) {
         let message = format!("'{}' is to be asked by another node", section.from);
         return Err(document.fault(&at.key("to"), message));
@@ -338,6 +364,7 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
         nack_timer,
         congestion,
         pipeline,
+        multipath,
         rto_max,
         over,
         ..
@@ -363,6 +390,17 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
         let message = "it is the window of a load over NDN that is no Interests at a rate";
         return Err(document.fault(&at.key("pipeline"), message));
     }
+    if !mirrors.is_empty() && !fetches {
+        let message = "files over NDN have mirrors";
+        return Err(document.fault(&at.key("mirrors"), message));
+    }
+    if multipath.is_some() && (!fetches || pipeline.is_some()) {
+        let message = "it is for loads over NDN that are no Interests at a rate, and has a law of its own in place of a pipeline";
+        return Err(document.fault(&at.key("multipath"), message));
+    }
+    if let Some((key, why)) = multipath.as_ref().and_then(SeveralPaths::fault) {
+        return Err(document.fault(&at.key("multipath").key(key), why));
+    }
     if rto_max.is_some() && plane != Plane::Tcp {
         let message = format!("{} has no TCP timeout", plane.name());
         return Err(document.fault(&at.key("rto_max"), message));
@@ -386,12 +424,14 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
     Ok(Load {
         name,
         from,
+        mirrors,
         to,
         start,
         within,
         nack_timer,
         congestion: congestion.unwrap_or_default(),
         pipeline: pipeline.unwrap_or_default(),
+        multipath,
         rto_max,
         split,
         plane,

@@ -60,6 +60,7 @@ pub mod judge;
 pub mod link;
 pub mod load;
 pub mod metric;
+pub mod multipath;
 pub mod netns;
 pub mod network;
 pub mod node;

@@ -151,15 +151,46 @@ impl Routes {
                 Choice::KShortest => first_hops(&net.paths(node, destination, self.k)),
             })
             .collect();
+        // Several given paths through a node are several next hops.
+        let mut given_hops: Vec<Vec<Hop>> = vec![Vec::new(); all.len()];
         let given = self.given.iter();
         for path in given.filter(|path| path.nodes.last() == Some(&destination)) {
             for (hop, link) in path.nodes.windows(2).zip(&path.links) {
-                all[hop[0]] = vec![Hop {
+                given_hops[hop[0]].push(Hop {
                     link: *link,
                     to: hop[1],
                     cost: 0,
-                }];
+                });
             }
+        }
+        for (hops, mut given) in all.iter_mut().zip(given_hops) {
+            given.sort_by_key(|hop| hop.link);
+            given.dedup_by_key(|hop| hop.link);
+            if !given.is_empty() {
+                *hops = given;
+            }
+        }
+        all
+    }
+
+    /// At each node the next hops towards any of these, each at its lowest cost.
+    pub fn towards_any(
+        &self,
+        network: &Network,
+        destinations: impl Iterator<Item = usize>,
+        through: Role,
+    ) -> Vec<Vec<Hop>> {
+        let mut all: Vec<Vec<Hop>> = vec![Vec::new(); network.nodes.len()];
+        for destination in destinations {
+            let hops = self.towards(network, destination, through);
+            for (known, hops) in all.iter_mut().zip(hops) {
+                known.extend(hops);
+            }
+        }
+        for hops in &mut all {
+            hops.sort_by_key(|hop| (hop.link, hop.cost));
+            hops.dedup_by_key(|hop| hop.link);
+            hops.sort_by_key(|hop| hop.cost);
         }
         all
     }

@@ -167,7 +167,7 @@ impl Daemons<'_> {
             let hops = self
                 .plan
                 .routes
-                .towards(network, load.from, Role::NdnRouter);
+                .towards_any(network, load.sources(), Role::NdnRouter);
             for hop in &hops[node] {
                 config.ndn_route.push(NdnRouteSection {
                     prefix: format!("/{}", load.name),

@@ -199,6 +199,9 @@ impl Receiver<'_> {
         if self.load.pipeline != Pipeline::default() {
             command.args(["--pipeline-type", self.load.pipeline.name()]);
         }
+        if let Some(several) = &self.load.multipath {
+            command.args(several.arguments());
+        }
         let supervisor = Supervisor::new(self.folder).on(self.topology.host(node)?);
         let log = format!("get of {}-{number} on {node}", self.load.name);
         let mut program = supervisor.speaker(&log, command)?;
@@ -258,6 +261,9 @@ impl Daemons<'_> {
                     Plane::Tcp => String::new(),
                     Plane::Ndn => {
                         let name = format!("/{}/{number}", load.name);
+                        for node in &load.mirrors {
+                            self.serve_ndn(*node, name.clone(), &path)?;
+                        }
                         self.serve_ndn(load.from, name, &path)?
                     }
                     Plane::MobilityFirst => self.serve_content(load.from, &path)?,

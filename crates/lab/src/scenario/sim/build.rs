@@ -303,7 +303,7 @@ impl World<'_> {
         for load in plan.loads.iter().filter(|load| load.plane == Plane::Ndn) {
             let hops = plan
                 .routes
-                .towards(&plan.network, load.from, Role::NdnRouter);
+                .towards_any(&plan.network, load.sources(), Role::NdnRouter);
             for hop in &hops[node] {
                 let face = faces.iter().find(|(link, _)| *link == hop.link);
                 let Some((_, port)) = face.copied() else {

@@ -22,6 +22,7 @@ use super::build::{address, load_name};
 use super::{World, WorldEvent};
 use crate::scenario::Plan;
 use crate::scenario::load::{Pipeline, Plane};
+use crate::scenario::multipath::SeveralPaths;
 use crate::scenario::run::{Run, Schedule};
 use crate::simulated::{ORIGIN_UNIX_MS, RepeatingContent};
 use crate::transfer::SAMPLE_INTERVAL;
@@ -170,6 +171,20 @@ impl World<'_> {
             self.request(known.from, SERVER_APP, publish);
             return Ok(());
         }
+        for node in known.sources() {
+            self.serve_ndn(load, number, node, content)?;
+        }
+        Ok(())
+    }
+
+    fn serve_ndn(
+        &mut self,
+        load: usize,
+        number: usize,
+        node: usize,
+        content: &RepeatingContent,
+    ) -> Result<(), LabError> {
+        let known = &self.plan.loads[load];
         let wall = WallClock::new(ORIGIN_UNIX_MS);
         let name = load_name(&known.name).child_generic(number.to_string().as_bytes());
         let options = ProducerOptions::new(wall, self.sim.now());
@@ -179,7 +194,10 @@ impl World<'_> {
             Arc::new(DigestSigner),
             options,
         );
-        let label = format!("producer {} {number}", known.name);
+        let label = match node == known.from {
+            true => format!("producer {} {number}", known.name),
+            false => format!("producer {} {number} {node}", known.name),
+        };
         let service = Service::new(
             responder,
             Registrar::new(RegisterOptions::new(wall), []),
@@ -187,7 +205,7 @@ impl World<'_> {
         );
         let program = AnyMachine::new(AppFace::new(service), |_| WorldEvent::Nothing);
         let program = self.sim.add_node(&label, program);
-        self.serve_name(known.from, name, program)
+        self.serve_name(node, name, program)
     }
 
     fn request(&mut self, node: usize, app: u32, request: LocalRequest) {
@@ -309,6 +327,10 @@ impl World<'_> {
         let mut rng = SeededRng::stream(self.seed, &label);
         let defaults = FetchOptions::default();
         let kind = match known.pipeline {
+            _ if known.multipath.is_some() => known
+                .multipath
+                .as_ref()
+                .map_or(defaults.window.kind, SeveralPaths::window),
             Pipeline::Cubic => defaults.window.kind,
             Pipeline::Aimd => WindowKind::AIMD,
             Pipeline::Raaqm => WindowKind::Raaqm(RaaqmOptions {
@@ -318,6 +340,15 @@ impl World<'_> {
         };
         let options = FetchOptions {
             retries: None,
+            multipath: known.multipath.as_ref().map(SeveralPaths::options),
+            lost_after: known
+                .multipath
+                .map(|several| several.lost_after)
+                .filter(|data| *data > 0),
+            path_seed: match known.multipath {
+                Some(_) => rng.next_word(),
+                None => defaults.path_seed,
+            },
             window: WindowOptions {
                 kind,
                 ..defaults.window
