@@ -86,6 +86,10 @@ impl Plane {
 /// Values of Linux's `net.ipv4.tcp_rto_max_ms`.
 const RTO_MAX: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(120);
 
+/// Octets of a segment of NDN, if a load does not say: those of `ndn serve`.
+const SEGMENT: usize = 8_000;
+const SEGMENTS: RangeInclusive<u64> = 1..=SEGMENT as u64;
+
 /// A request for content.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
@@ -107,6 +111,8 @@ pub struct Load {
     pub nack_timer: Option<Duration>,
     /// Of the kernel's TCP.
     pub congestion: CongestionControl,
+    /// Octets of a segment over NDN.
+    pub segment: usize,
     /// Of the consumers of NDN.
     pub pipeline: Pipeline,
     /// Of consumers of NDN that use several paths.
@@ -273,6 +279,8 @@ struct Section {
     #[serde(default, with = "units::optional_duration")]
     nack_timer: Option<Duration>,
     congestion: Option<CongestionControl>,
+    #[serde(default, with = "units::optional_size")]
+    segment: Option<u64>,
     pipeline: Option<Pipeline>,
     multipath: Option<SeveralPaths>,
     #[serde(default, with = "units::optional_duration")]
@@ -363,6 +371,7 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
         within,
         nack_timer,
         congestion,
+        segment,
         pipeline,
         multipath,
         rto_max,
@@ -393,6 +402,10 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
     if !mirrors.is_empty() && !fetches {
         let message = "files over NDN have mirrors";
         return Err(document.fault(&at.key("mirrors"), message));
+    }
+    if segment.is_some_and(|octets| !fetches || !SEGMENTS.contains(&octets)) {
+        let message = "segments of files over NDN have 1 to 8,000 B";
+        return Err(document.fault(&at.key("segment"), message));
     }
     if multipath.is_some() && (!fetches || pipeline.is_some()) {
         let message = "it is for loads over NDN that are no Interests at a rate, and has a law of its own in place of a pipeline";
@@ -430,6 +443,7 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
         within,
         nack_timer,
         congestion: congestion.unwrap_or_default(),
+        segment: segment.map_or(SEGMENT, |octets| octets as usize),
         pipeline: pipeline.unwrap_or_default(),
         multipath,
         rto_max,

@@ -262,9 +262,9 @@ impl Daemons<'_> {
                     Plane::Ndn => {
                         let name = format!("/{}/{number}", load.name);
                         for node in &load.mirrors {
-                            self.serve_ndn(*node, name.clone(), &path)?;
+                            self.serve_ndn(*node, name.clone(), &path, load.segment)?;
                         }
-                        self.serve_ndn(load.from, name, &path)?
+                        self.serve_ndn(load.from, name, &path, load.segment)?
                     }
                     Plane::MobilityFirst => self.serve_content(load.from, &path)?,
                 };
@@ -291,11 +291,18 @@ impl Daemons<'_> {
         })
     }
 
-    fn serve_ndn(&mut self, node: usize, name: String, file: &Path) -> Result<String, LabError> {
+    fn serve_ndn(
+        &mut self,
+        node: usize,
+        name: String,
+        file: &Path,
+        segment: usize,
+    ) -> Result<String, LabError> {
         let socket = socket_of(self.folder, Plane::Ndn, self.name(node));
         let mut command = self.command(&["ndn", "serve", "--json", &name]);
         let uri = format!("unix://{}", socket.display());
         command.arg(file).args(["--transport", &uri]);
+        command.args(["--size", &segment.to_string()]);
         self.serving(node, command, |line| {
             let line: Value = serde_json::from_str(line).ok()?;
             (line["event"] == "registered").then(|| name.clone())

@@ -34,8 +34,6 @@ const CLIENT_APP: u32 = 2;
 /// announcement takes a round trip to the name server.
 const AHEAD: u64 = 16 << 20;
 const MAX_AHEAD: u64 = 16;
-/// Bytes of content in an NDN segment, as `whimbrel ndn serve` has it.
-const SEGMENT: usize = 8_000;
 const CHUNK_LOG2: u8 = 20;
 
 /// The progress of one receiver of one load.
@@ -190,7 +188,7 @@ impl World<'_> {
         let options = ProducerOptions::new(wall, self.sim.now());
         let responder = SegmentResponder::new(
             name.clone(),
-            content.segments(SEGMENT),
+            content.segments(known.segment),
             Arc::new(DigestSigner),
             options,
         );
