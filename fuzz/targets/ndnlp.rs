@@ -9,7 +9,7 @@ use core::time::Duration;
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use whimbrel_core::{SeededRng, Time};
-use whimbrel_link::ndnlp::{LinkService, LinkServiceConfig, Reliability};
+use whimbrel_link::ndnlp::{LinkService, LinkServiceConfig, PaperOptions, Reliability};
 use whimbrel_ndn_packet::{LpHeader, NackReason};
 
 const MOST_OUTSTANDING: usize = 64;
@@ -25,9 +25,11 @@ struct Pair {
 fn reliability(choice: u8) -> Reliability {
     match choice % 6 {
         0 => Reliability::Off,
-        1 => Reliability::Paper {
+        1 => Reliability::Paper(PaperOptions {
             max_retransmissions: choice / 6,
-        },
+            later_acks: choice / 12 % 4,
+            acks_together: choice % 4 == 1,
+        }),
         2 => Reliability::Ndnlpv2,
         3 | 4 => Reliability::Adaptive,
         _ => Reliability::Auto,

@@ -36,7 +36,9 @@ fuzz_target!(|data: &[u8]| {
     // Each message: a length, whom it goes to and how it begins, and its bytes.
     let mut rest = data;
     for _ in 0..MAX_MESSAGES {
-        let [length, manner, behind @ ..] = rest else { break };
+        let [length, manner, behind @ ..] = rest else {
+            break;
+        };
         let (bytes, behind) = behind.split_at(behind.len().min(usize::from(*length)));
         rest = behind;
         let message = match manner >> 1 {

@@ -157,6 +157,26 @@ const FAULTS: &[(&str, &str, &str)] = &[
         "a.toml:13: links.wifi.mtu: an MTU of 3",
     ),
     (
+        "backward = {",
+        "later_acks = 0, backward = {",
+        "a.toml:13: links.wifi.later_acks: a frame is lost after at least 1",
+    ),
+    (
+        "backward = {",
+        "acks_together = true, backward = {",
+        "a.toml:13: links.wifi.acks_together: only recovery = \"paper\"",
+    ),
+    (
+        "file = \"5 MB\"",
+        "multipath = { paths = 4 }, file = \"5 MB\"",
+        "a.toml:15: loads.film.multipath: it is for loads over NDN",
+    ),
+    (
+        "file = \"5 MB\"",
+        "mirrors = [\"server\"], file = \"5 MB\"",
+        "loads.film.mirrors",
+    ),
+    (
         "file = \"5 MB\"",
         "fiel = \"5 MB\"",
         "a.toml:15: loads.film.fiel: unknown key 'fiel'; did you mean 'file'?",

@@ -284,6 +284,20 @@ impl<'t> Layers<'t> {
             let message = "a frame is lost after at least 1 later ACK";
             return Err(document.fault(&path.key("later_acks"), message));
         }
+        let is_papers = matches!(
+            own.recovery,
+            Recovery::Paper1 | Recovery::Paper2 | Recovery::Paper3
+        );
+        let letter = PaperOptions::default();
+        for (key, is_set) in [
+            ("later_acks", own.later_acks != letter.later_acks),
+            ("acks_together", own.acks_together != letter.acks_together),
+        ] {
+            if is_set && !is_papers {
+                let message = "only recovery = \"paper\" has this";
+                return Err(document.fault(&path.key(key), message));
+            }
+        }
         if !MTUS.contains(&own.mtu) {
             let message = format!(
                 "an MTU of {} is not within {} to {} bytes",
