@@ -138,7 +138,7 @@ impl Chopcop {
     fn send(&mut self, context: &mut Context<'_>, face: FaceId, downstream: Option<FaceId>) {
         // What was sent to that face before is counted again.
         let ended = self.balance.end(context, |known| known == face);
-        self.ended(context.now(), &ended);
+        self.ended(context, &ended);
         let sent = self.balance.send(context, face);
         if let Some(downstream) = downstream.filter(|_| sent) {
             let downstream = self.downstreams.entry(downstream).or_default();
@@ -146,10 +146,14 @@ impl Chopcop {
         }
     }
 
-    fn ended(&mut self, now: Time, ended: &EndedAll) {
+    fn ended(&mut self, context: &Context<'_>, ended: &EndedAll) {
+        let now = context.now();
+        // A delayed Interest was sent for its first downstream.
+        let first = context.in_records().first().map(|record| record.face);
         for ended in ended {
             let asked_for = ended
                 .asked_for
+                .or(first)
                 .and_then(|face| self.downstreams.get_mut(&face));
             if let Some(downstream) = asked_for {
                 downstream.pending.remove(now, ended.sent);
@@ -159,7 +163,7 @@ impl Chopcop {
 
     fn end(&mut self, context: &mut Context<'_>, of: impl Fn(FaceId) -> bool) {
         let ended = self.balance.end(context, of);
-        self.ended(context.now(), &ended);
+        self.ended(context, &ended);
     }
 
     /// How long an Interest of a downstream waits for its flow's share of the link.
@@ -278,7 +282,11 @@ impl Strategy for Chopcop {
             return;
         }
         let downstream = context.in_records().first().map(|record| record.face);
-        match self.choose(context) {
+        let chosen = match context.out_records().is_empty() {
+            true => self.choose(context),
+            false => retransmission_face(context),
+        };
+        match chosen {
             Some(face) => self.send(context, face, downstream),
             None => {
                 let downstreams: Vec<FaceId> = context

@@ -161,6 +161,46 @@ fn chopcop_sends_the_interests_of_each_flow_at_its_share_of_the_link() {
 }
 
 #[test]
+fn chopcop_forgets_a_delayed_interest_when_its_data_comes() {
+    let mut node = Node::with_faces(2);
+    node.route("/", 257, 0);
+    node.strategy("/localhost/nfd/strategy/chopcop/v=1/min~0/max~8/patience~1000");
+    // Every Interest but the first is delayed, and answered at once: never more than one is pending.
+    for number in 0..200u32 {
+        queue(&mut node, 256, 50, 110_000);
+        let name = format!("/a/{number}");
+        let mut sent = node.ask(256, &interest(&name, number + 1));
+        if sent.is_empty() {
+            sent = node.wait(100);
+        }
+        assert_eq!(lines(&sent), [format!("257 interest {name}")]);
+        node.receive(257, &data(&name));
+    }
+    // The queue is empty and nothing is pending, so nothing is delayed.
+    queue(&mut node, 256, 0, 110_000);
+    node.wait(100);
+    for number in 1000..1004u32 {
+        let name = format!("/a/{number}");
+        let sent = node.ask(256, &interest(&name, number));
+        assert_eq!(lines(&sent), [format!("257 interest {name}")]);
+    }
+}
+
+#[test]
+fn strategies_stay_alive_when_nothing_answers_and_when_a_face_goes() {
+    for strategy in [RFA, PAF, "/localhost/nfd/strategy/chopcop"] {
+        let mut node = two_ways(strategy);
+        run(&mut node, 500, |_| None);
+        node.wait(5000);
+        let counts = run(&mut node, 500, |_| Some(5));
+        assert!(counts.len() == 2, "{strategy}: {counts:?}");
+        node.forwarder.remove_face(node.now, FaceId(257));
+        let counts = run(&mut node, 200, |_| Some(5));
+        assert_eq!(counts.keys().collect::<Vec<_>>(), [&258], "{strategy}");
+    }
+}
+
+#[test]
 fn chopcop_refuses_what_would_wait_too_long_and_shapes_nothing_without_a_rate() {
     let mut node = Node::with_faces(2);
     node.route("/", 257, 0);
