@@ -174,7 +174,7 @@ const FAULTS: &[(&str, &str, &str)] = &[
     (
         "file = \"5 MB\"",
         "mirrors = [\"server\"], file = \"5 MB\"",
-        "loads.film.mirrors",
+        "a.toml:15: loads.film.mirrors[0]: a mirror is neither",
     ),
     (
         "file = \"5 MB\"",
