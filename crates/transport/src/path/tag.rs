@@ -68,6 +68,12 @@ impl PathOptions {
 }
 
 impl Path {
+    /// True if its Interests have a tag.
+    pub fn is_tagged(&self) -> bool {
+        self.header()
+            .is_some_and(|header| header.path_tag.is_some())
+    }
+
     /// Its tag; `None` if routers choose the way.
     pub fn tag(&self) -> Option<PathTag> {
         PathTag::new(self.header()?.path_tag.clone()?)

@@ -83,6 +83,8 @@ struct Known {
     variation: f64,
     /// It failed: it is not used before this time.
     avoided_until: Time,
+    /// The latest probe that took it.
+    last: Time,
 }
 
 /// The choice of paths.
@@ -144,9 +146,10 @@ impl Chooser {
     fn learn(&mut self, now: Time, octets: &[u8], rtt: Option<Duration>) -> Option<PathTag> {
         let tag = PathTag::new(octets.to_vec())?;
         if !self.known.contains_key(&tag) && self.known.len() >= MAX_KNOWN {
-            return None;
+            self.forget_oldest();
         }
         let known = self.known.entry(tag.clone()).or_default();
+        known.last = now;
         if let Some(rtt) = rtt {
             known.rtt.add(rtt);
             let mean = known.rtt.range().map_or(rtt, |(_, mean, _)| mean);
@@ -154,6 +157,15 @@ impl Chooser {
             known.variation += (apart - known.variation) / 4.0;
         }
         (known.path.is_none() && known.avoided_until <= now).then_some(tag)
+    }
+
+    /// Makes room: labels change when routers restart, and a producer may invent tags.
+    fn forget_oldest(&mut self) {
+        let unused = self.known.iter().filter(|(_, known)| known.path.is_none());
+        let oldest = unused.min_by_key(|(_, known)| known.last);
+        if let Some(tag) = oldest.map(|(tag, _)| tag.clone()) {
+            self.known.remove(&tag);
+        }
     }
 
     fn used(&self) -> usize {
@@ -201,8 +213,10 @@ impl Chooser {
                     let bytes = paths.get(*id).map_or(0, |path| path.stats().bytes);
                     bytes - self.reviewed.get(id).copied().unwrap_or(0).min(bytes)
                 };
+                // A path that came in this interval has not had its time yet.
+                let whole = used.iter().filter(|(_, id)| self.reviewed.contains_key(id));
                 let leaves = match self.options.select {
-                    Selection::Bandwidth => used.iter().map(|(_, id)| *id).min_by_key(gained)?,
+                    Selection::Bandwidth => whole.map(|(_, id)| *id).min_by_key(gained)?,
                     _ => used[self.rng.below(used.len() as u64) as usize].1,
                 };
                 let comes = self.rng.below(free.len() as u64) as usize;
@@ -222,7 +236,8 @@ impl Chooser {
 
 impl Pipeline {
     /// Declares Interests lost whose Data later ones on their path have overtaken. Data of caches
-    /// and of repeated Interests say nothing about the order.
+    /// and of repeated Interests say nothing about the order, nor do probes and Interests by name,
+    /// each of which may take another way.
     pub(super) fn lose_overtaken(
         &mut self,
         now: Time,
@@ -231,7 +246,8 @@ impl Pipeline {
         events: &mut VecDeque<FetchEvent>,
     ) {
         let sent = &entry.sent;
-        if signs.intermediate || sent.transmissions != 1 {
+        let is_one_way = self.paths.get(sent.path).is_some_and(Path::is_tagged);
+        if signs.intermediate || sent.transmissions != 1 || !is_one_way {
             return;
         }
         let Some(bound) = self.order.arrived(sent.path, sent.order) else {
@@ -301,7 +317,10 @@ impl Pipeline {
         avoided_until: Time,
         events: &mut VecDeque<FetchEvent>,
     ) {
-        while let Some(number) = self.pending.oldest(id).map(|(number, _)| *number) {
+        // What is on its way over a path that works still arrives.
+        while reason == PathLeft::Failed
+            && let Some(number) = self.pending.oldest(id).map(|(number, _)| *number)
+        {
             self.lose(number, false);
         }
         let left = self.paths.with(id, |path, _| {
@@ -364,7 +383,10 @@ impl Pipeline {
         chooser.reviewed = self.paths.iter().map(bytes).collect();
         if let Some((id, tag)) = exchange {
             self.leave_path(id, PathLeft::Replaced, now, events);
-            self.use_path(now, id, tag, events);
+            let vacant = self.chooser.as_ref().map(|it| it.vacant(&self.paths));
+            vacant
+                .into_iter()
+                .for_each(|id| self.use_path(now, id, tag.clone(), events));
         }
     }
 
@@ -411,8 +433,9 @@ impl Chooser {
         let taken: Vec<PathId> = self.known.values().filter_map(|known| known.path).collect();
         let first = self.prober.index() + 1;
         let free = (first..paths.len()).map(|id| PathId(id as u16));
+        let is_drained = |id: &PathId| paths.get(*id).is_some_and(|path| path.in_flight() == 0);
         free.into_iter()
-            .find(|id| !taken.contains(id))
+            .find(|id| !taken.contains(id) && is_drained(id))
             .unwrap_or(PathId(paths.len() as u16))
     }
 }
