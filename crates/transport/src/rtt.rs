@@ -16,7 +16,9 @@ pub const NDNGET: RttOptions = RttOptions {
         beta: 0.25,
     },
     k: 8.0,
-    granularity: Duration::ZERO,
+    // `ndnget` looks at its timeouts every 10 ms. Without this, a path whose round trips do not vary
+    // would time out at the very moment at which its Data comes.
+    granularity: Duration::from_millis(10),
     backoff: 2.0,
     // Beyond any bounds.
     max_backoff: 4_294_967_296.0,
