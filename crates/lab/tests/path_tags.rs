@@ -463,7 +463,8 @@ fn the_shortest_paths_are_kept_where_latency_or_hops_decide() {
         assert!(heard.borrow().done && heard.borrow().received == world.content);
         let fetcher = world.program::<Fetcher>(node);
         let paths = fetcher.paths().unwrap().iter();
-        let tags: Vec<PathTag> = paths.filter_map(whimbrel_transport::Path::tag).collect();
+        let used = paths.filter(|path| path.is_up());
+        let tags: Vec<PathTag> = used.filter_map(whimbrel_transport::Path::tag).collect();
         let mut hops: Vec<usize> = tags.iter().map(PathTag::hops).collect();
         hops.sort();
         // Two of the four have a router less. The delays of one of these and of a longer one are

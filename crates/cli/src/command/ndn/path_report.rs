@@ -32,7 +32,7 @@ impl PathReport {
 
     /// A row for each path in use, and for each that was left.
     pub(super) fn json(&self, paths: &Paths) -> Vec<Value> {
-        let in_use = paths.iter().filter(|path| path.stats().sent > 0).map(row);
+        let in_use = paths.iter().filter(|path| is_shown(path)).map(row);
         let left = self.left.iter().map(|(tag, stats, reason)| {
             json!({
                 "use": reason.name(), "tag": tag.to_string(), "hops": tag.hops(),
@@ -44,7 +44,7 @@ impl PathReport {
 
     /// A table for people; `elapsed` is the time of the fetch.
     pub(super) fn table(&self, paths: &Paths, elapsed: Duration) -> String {
-        let used = paths.iter().filter(|path| path.stats().sent > 0);
+        let used = paths.iter().filter(|path| is_shown(path));
         let names = used.map(name_of);
         let names = names.chain(self.left.iter().map(|(tag, ..)| tag.to_string()));
         let width = names.map(|name| name.len()).max().unwrap_or(0);
@@ -61,7 +61,7 @@ impl PathReport {
                 "  {name:<width$}  {hops:>4}  {rate:>9.3}  {segments:>8}  {lost:>4}  {rest}"
             );
         };
-        for path in paths.iter().filter(|path| path.stats().sent > 0) {
+        for path in paths.iter().filter(|path| is_shown(path)) {
             let tag = path.tag();
             let hops = tag
                 .as_ref()
@@ -82,6 +82,11 @@ impl PathReport {
         }
         text
     }
+}
+
+/// A path that was left has a row of its own.
+fn is_shown(path: &Path) -> bool {
+    path.stats().sent > 0 && !(path.is_resting() && path.is_tagged())
 }
 
 fn name_of(path: &Path) -> String {
