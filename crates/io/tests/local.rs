@@ -9,7 +9,7 @@ mod support;
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -20,6 +20,8 @@ use whimbrel_core::{PortEvent, PortId, PortOrigin, PortRequest};
 use whimbrel_io::{EventLoop, IoError, StreamLimits, UnixListenerConfig};
 
 const LARGE: usize = 4 << 20;
+/// `nogroup` of Debian.
+const NOBODYS_GROUP: u32 = 65_534;
 
 fn framed(frame: &[u8]) -> Vec<u8> {
     let mut bytes = (frame.len() as u32).to_be_bytes().to_vec();
@@ -345,6 +347,25 @@ fn the_socket_file_has_the_mode_asked_for_and_goes_with_the_loop() {
         drop(server);
         assert!(!path.exists());
     }
+}
+
+/// Only root may give a file to a group that it is not in; for other users the group is one of their own, and the
+/// mode alone tells.
+#[test]
+fn the_socket_file_has_the_group_asked_for() {
+    let root = rustix::process::geteuid().is_root();
+    let group = if root {
+        NOBODYS_GROUP
+    } else {
+        rustix::process::getegid().as_raw()
+    };
+    let (_server, path, _directory) = server(|config| {
+        config.mode = 0o660;
+        config.group = Some(group);
+    });
+    let metadata = fs::metadata(&path).unwrap();
+    assert_eq!(metadata.gid(), group);
+    assert_eq!(metadata.permissions().mode() & 0o777, 0o660);
 }
 
 #[test]

@@ -14,15 +14,20 @@ pub struct Places {
 }
 
 impl Places {
+    /// Those of the system's daemons, and of root.
+    pub fn of_the_system() -> Places {
+        Places {
+            run: "/run/whimbrel".into(),
+            state: "/var/lib/whimbrel".into(),
+            cache: "/var/cache/whimbrel".into(),
+        }
+    }
+
     /// Those of the user who runs this process, by the XDG base directory specification.
     pub fn of_this_user() -> Places {
         let user = rustix::process::geteuid();
         if user.is_root() {
-            return Places {
-                run: "/run/whimbrel".into(),
-                state: "/var/lib/whimbrel".into(),
-                cache: "/var/cache/whimbrel".into(),
-            };
+            return Places::of_the_system();
         }
         let named = |variable: &str| {
             let path = PathBuf::from(std::env::var_os(variable)?);
@@ -54,6 +59,24 @@ impl Places {
     }
 }
 
+/// The socket that a program uses if it names none: that of this user's daemon, or of the system's
+/// if this user has none. `socket` is the kind of daemon, as [`Places::host_socket`].
+pub fn daemon_socket(socket: fn(&Places) -> PathBuf) -> PathBuf {
+    first_present(
+        socket(&Places::of_this_user()),
+        socket(&Places::of_the_system()),
+    )
+}
+
+/// `own` if neither is there: it is the one to report.
+fn first_present(own: PathBuf, other: PathBuf) -> PathBuf {
+    if !own.exists() && other.exists() {
+        other
+    } else {
+        own
+    }
+}
+
 /// Makes the folder that `file` is to lie in, for this user only, if it is not there.
 pub fn make_folder_of(file: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
@@ -72,4 +95,21 @@ pub(crate) fn serialize_path<S: serde::Serializer>(
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_systems_daemon_serves_who_runs_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let [own, other] = ["own.sock", "other.sock"].map(|name| folder.path().join(name));
+        let first = || first_present(own.clone(), other.clone());
+        assert_eq!(first(), own);
+        std::fs::write(&other, "").unwrap();
+        assert_eq!(first(), other);
+        std::fs::write(&own, "").unwrap();
+        assert_eq!(first(), own);
+    }
 }

@@ -238,7 +238,13 @@ fn router(plan: &MobilityFirstPlan) -> Result<Running, StartError> {
         open_neighbour(&mut event_loop, &mut links, server)?;
     }
     open_links(&mut event_loop, &mut links, &plan.links)?;
-    with_programs(event_loop, guid, links, &plan.socket, &plan.key)
+    with_programs(
+        event_loop,
+        guid,
+        links,
+        (&plan.socket, plan.socket_group),
+        &plan.key,
+    )
 }
 
 fn host(plan: &HostPlan) -> Result<Running, StartError> {
@@ -248,7 +254,13 @@ fn host(plan: &HostPlan) -> Result<Running, StartError> {
     let keys = keys::load_or_create(&plan.key)?;
     let guid = keys.guid();
     let (event_loop, links) = host_loop(plan, keys)?;
-    with_programs(event_loop, guid, links, &plan.socket, &plan.key)
+    with_programs(
+        event_loop,
+        guid,
+        links,
+        (&plan.socket, plan.socket_group),
+        &plan.key,
+    )
 }
 
 /// A node to which local programs attach.
@@ -256,10 +268,10 @@ fn with_programs(
     mut event_loop: NodeLoop,
     guid: Guid,
     links: BTreeMap<String, SocketAddr>,
-    socket: &Path,
+    (socket, group): (&Path, Option<u32>),
     key: &Path,
 ) -> Result<Running, StartError> {
-    open_socket(&mut event_loop, socket)?;
+    open_socket(&mut event_loop, socket, group)?;
     let opened = Opened {
         guid: Some(guid),
         links,
@@ -470,7 +482,7 @@ fn name_server_socket(
     event_loop: &mut NodeLoop,
     plan: &NameServerPlan,
 ) -> Result<Option<PathBuf>, StartError> {
-    match open_socket(event_loop, &plan.socket) {
+    match open_socket(event_loop, &plan.socket, plan.socket_group) {
         Ok(()) => Ok(Some(plan.socket.clone())),
         Err(error) if plan.socket_is_wanted => Err(error),
         Err(error) => {
@@ -563,12 +575,24 @@ fn open_links(
     Ok(())
 }
 
-fn open_socket(event_loop: &mut NodeLoop, path: &Path) -> Result<(), StartError> {
+/// Permissions of a socket whose group may use it too.
+pub(crate) const GROUP_SOCKET_MODE: u32 = 0o660;
+
+fn open_socket(
+    event_loop: &mut NodeLoop,
+    path: &Path,
+    group: Option<u32>,
+) -> Result<(), StartError> {
     make_folder_of(path).map_err(|source| StartError::Folder {
         path: path.to_owned(),
         source,
     })?;
-    event_loop.add_unix_listener(UnixListenerConfig::new("local", path))?;
+    let owner_only = UnixListenerConfig::new("local", path);
+    event_loop.add_unix_listener(UnixListenerConfig {
+        mode: group.map_or(owner_only.mode, |_| GROUP_SOCKET_MODE),
+        group,
+        ..owner_only
+    })?;
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use whimbrel_gnrs::KeyPair;
 use whimbrel_node::config::{Config, Draft, LinkSection};
 use whimbrel_node::keys;
 use whimbrel_node::local_client::{Attachment, LocalError};
-use whimbrel_node::place::Places;
+use whimbrel_node::place::{Places, daemon_socket};
 use whimbrel_node::run::EmbeddedHost;
 
 use crate::arguments::HostAccess;
@@ -30,7 +30,7 @@ pub(crate) fn reach(access: &HostAccess, direct: Vec<LinkSection>) -> Result<Acc
         let path = access
             .socket
             .clone()
-            .unwrap_or_else(|| Places::of_this_user().host_socket());
+            .unwrap_or_else(|| daemon_socket(Places::host_socket));
         return Ok(Access {
             attachment: Attachment::Socket(path),
             embedded: None,

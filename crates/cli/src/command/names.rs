@@ -12,7 +12,7 @@ use whimbrel_core::units::Span;
 use whimbrel_gnrs::{Answer, Record, ResolverEvent};
 use whimbrel_node::config::{Draft, GNRS_PORT, Kind, Remote, listen_address};
 use whimbrel_node::name_client::{NameClient, Resolution};
-use whimbrel_node::place::Places;
+use whimbrel_node::place::{Places, daemon_socket};
 
 use super::status::{self, Status};
 use super::{Outcome, json_line, out, stop_flag};
@@ -91,7 +91,7 @@ pub(crate) fn run(command: GnrsCommand) -> Outcome {
         GnrsCommand::Watch(arguments) => watch(&arguments),
         GnrsCommand::Status(arguments) => status::show(
             &arguments,
-            Places::of_this_user().gnrs_socket(),
+            daemon_socket(Places::gnrs_socket),
             "name server",
             "gnrs serve",
         ),

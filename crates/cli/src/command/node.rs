@@ -10,7 +10,7 @@ use whimbrel_node::config::{
     Config, Draft, Kind, LinkSection, NdnRouteSection, Plan, Remote, Via, listen_address,
 };
 use whimbrel_node::ndn::open::{NFD_SOCKET, NdnOpened};
-use whimbrel_node::place::Places;
+use whimbrel_node::place::{Places, daemon_socket};
 use whimbrel_node::reload::{Reloaded, Reloader};
 use whimbrel_node::run::{self, Opened};
 
@@ -130,7 +130,7 @@ pub(crate) fn router(command: RouterCommand) -> Outcome {
     match command {
         RouterCommand::Run(run) => run_router(run),
         RouterCommand::Status(status) => {
-            let path = Places::of_this_user().router_socket();
+            let path = daemon_socket(Places::router_socket);
             status::show(&status, path, "router", "router run")
         }
     }
@@ -140,7 +140,7 @@ pub(crate) fn host(command: HostCommand) -> Outcome {
     match command {
         HostCommand::Run(run) => run_host(run),
         HostCommand::Status(status) => {
-            let path = Places::of_this_user().host_socket();
+            let path = daemon_socket(Places::host_socket);
             status::show(&status, path, "host", "host run")
         }
     }

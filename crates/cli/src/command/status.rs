@@ -140,12 +140,21 @@ fn nodes_in(folder: &Path) -> Vec<Node> {
     found.collect()
 }
 
+/// Returns the daemons of this user, and the system's.
+fn nodes_here() -> Vec<Node> {
+    let mut folders = vec![Places::of_this_user().run, Places::of_the_system().run];
+    folders.dedup();
+    folders.iter().flat_map(|folder| nodes_in(folder)).collect()
+}
+
 pub(crate) fn run(arguments: &StatusOfAll) -> Outcome {
     let nodes = if arguments.ndn.is_asked_for() {
         Vec::new()
     } else {
-        let folder = arguments.folder.clone();
-        nodes_in(&folder.unwrap_or_else(|| Places::of_this_user().run))
+        match &arguments.folder {
+            Some(folder) => nodes_in(folder),
+            None => nodes_here(),
+        }
     };
     let forwarder = match arguments.ndn.ask() {
         Ok(forwarder) => Some(forwarder),

@@ -21,6 +21,9 @@ pub struct UnixListenerConfig {
     /// Permissions of the socket file: the users that may connect. Default 0o600, its owner only;
     /// 0o666 admits every user.
     pub mode: u32,
+    /// If set, the group of the socket file, by number. The process must be a member of it, or may
+    /// change owners of files.
+    pub group: Option<u32>,
     /// If set, missing folders above the socket file are created with these permissions (less the
     /// umask).
     pub folder_mode: Option<u32>,
@@ -39,6 +42,7 @@ impl UnixListenerConfig {
             label: label.into(),
             path: path.into(),
             mode: 0o600,
+            group: None,
             folder_mode: None,
             max_connections: 64,
             limits: StreamLimits::default(),

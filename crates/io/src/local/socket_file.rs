@@ -156,9 +156,18 @@ fn probe(path: &Path) -> io::Result<()> {
 fn listen(config: &UnixListenerConfig) -> io::Result<Socket> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     // Linux gives the socket file the mode of the socket, less the umask. Setting it before bind
-    // leaves no moment in which more users may connect than configured.
-    rustix::fs::fchmod(&socket, Mode::from_raw_mode(config.mode))?;
+    // leaves no moment in which more users may connect than configured; until the file has its
+    // group, its mode would admit another one.
+    let first = if config.group.is_some() {
+        config.mode & 0o700
+    } else {
+        config.mode
+    };
+    rustix::fs::fchmod(&socket, Mode::from_raw_mode(first))?;
     socket.bind(&SockAddr::unix(&config.path)?)?;
+    if config.group.is_some() {
+        std::os::unix::fs::chown(&config.path, None, config.group)?;
+    }
     // The umask may have removed configured bits.
     std::fs::set_permissions(&config.path, std::fs::Permissions::from_mode(config.mode))?;
     socket.set_nonblocking(true)?;

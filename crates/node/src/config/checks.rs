@@ -102,6 +102,31 @@ impl<'a> Found<'a> {
         }
     }
 
+    /// The number of a group that this machine has, by its name or number.
+    pub(super) fn group(&mut self, key: &str, group: Option<&str>) -> Option<u32> {
+        let group = group?;
+        if let Ok(number) = group.parse() {
+            return Some(number);
+        }
+        match nix::unistd::Group::from_name(group) {
+            Ok(Some(found)) => Some(found.gid.as_raw()),
+            Ok(None) => {
+                let message = format!(
+                    "this machine has no group \"{group}\"; make it (groupadd {group}), or write another"
+                );
+                self.add(key, message);
+                None
+            }
+            Err(error) => {
+                self.add(
+                    key,
+                    format!("cannot look up the group \"{group}\": {error}"),
+                );
+                None
+            }
+        }
+    }
+
     /// Addresses that sockets of one transport bind: no two may want the same port.
     pub(super) fn distinct(&mut self, listeners: &[(String, SocketAddr)]) {
         for (index, (key, address)) in listeners.iter().enumerate() {

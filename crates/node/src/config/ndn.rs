@@ -28,6 +28,11 @@ pub struct NdnSection {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"/run/nfd/nfd.sock")]
     pub socket: Option<PathBuf>,
+    /// The group whose members, besides the user that runs the router, may use that socket, by name
+    /// or number. Default: none, every user of this machine may.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"ndn")]
+    pub socket_group: Option<String>,
     /// Addresses to listen on for UDP.
     #[schemars(with = "Vec<String>")]
     pub udp: Vec<SocketAddr>,
@@ -99,6 +104,7 @@ impl Default for NdnSection {
         NdnSection {
             enabled: None,
             socket: None,
+            socket_group: None,
             udp: any(NDN_PORT),
             tcp: any(NDN_PORT),
             websocket: any(NDN_WEBSOCKET_PORT),

@@ -37,6 +37,8 @@ const MAX_PIT_ENTRIES: u64 = 1 << 28;
 pub struct NdnPlan {
     /// The Unix socket for programs, if it is not to be searched for.
     pub socket: Option<PathBuf>,
+    /// The group, by number, that alone may use the socket.
+    pub socket_group: Option<u32>,
     /// Where UDP packets are accepted from any address.
     pub udp: Vec<SocketAddr>,
     /// Where TCP connections are taken.
@@ -77,6 +79,7 @@ pub struct NdnPlan {
 pub(super) fn check(found: &mut Found<'_>, config: &Config) -> Option<NdnPlan> {
     let section = &config.ndn;
     found.socket_path("ndn.socket", section.socket.as_deref());
+    let socket_group = found.group("ndn.socket_group", section.socket_group.as_deref());
     check_listeners(found, config);
     check_bounds(found, section);
     check_interfaces(found, section);
@@ -86,6 +89,7 @@ pub(super) fn check(found: &mut Found<'_>, config: &Config) -> Option<NdnPlan> {
     let forwarder = forwarder(found, config)?;
     Some(NdnPlan {
         socket: section.socket.clone(),
+        socket_group,
         udp: section.udp.clone(),
         tcp: section.tcp.clone(),
         websocket: section.websocket.clone(),

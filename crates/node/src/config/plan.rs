@@ -58,6 +58,8 @@ pub struct MobilityFirstPlan {
     pub key: PathBuf,
     /// The socket for `whimbrel router status`.
     pub socket: PathBuf,
+    /// The group, by number, whose members may use the socket too.
+    pub socket_group: Option<u32>,
     /// Name servers, the preferred one first.
     pub name_servers: Vec<Peer>,
     /// Static routes.
@@ -81,6 +83,8 @@ pub struct HostPlan {
     pub key: PathBuf,
     /// The socket for local programs.
     pub socket: PathBuf,
+    /// The group, by number, whose members may use the socket too.
+    pub socket_group: Option<u32>,
     /// Numbers of links, the preferred one first.
     pub preference: Vec<u32>,
     /// How long the host's binding holds that is not renewed.
@@ -116,6 +120,8 @@ pub struct NameServerPlan {
     pub max_watches: usize,
     /// The socket for `whimbrel gnrs status`.
     pub socket: PathBuf,
+    /// The group, by number, whose members may use the socket too.
+    pub socket_group: Option<u32>,
     /// True if the configuration names the socket: the server does not start without it.
     pub socket_is_wanted: bool,
     /// Where Prometheus asks.
@@ -151,6 +157,7 @@ impl Draft {
             check_key(&mut found, "router.key", &key);
         }
         found.socket_path("router.socket", section.socket.as_deref());
+        let socket_group = found.group("router.socket_group", section.socket_group.as_deref());
         let routes = self.routes(&mut found);
         let default_route = section
             .default_route
@@ -170,6 +177,7 @@ impl Draft {
                 .socket
                 .clone()
                 .unwrap_or_else(|| places.router_socket()),
+            socket_group,
             name_servers: section
                 .name_servers
                 .iter()
@@ -213,6 +221,7 @@ impl Draft {
         check_links(&mut found, &config.link);
         let section = &config.host;
         found.socket_path("host.socket", section.socket.as_deref());
+        let socket_group = found.group("host.socket_group", section.socket_group.as_deref());
         for (key, value) in [
             ("host.binding_lifetime", section.binding_lifetime),
             ("host.announcement_lifetime", section.announcement_lifetime),
@@ -256,6 +265,7 @@ impl Draft {
                 .socket
                 .clone()
                 .unwrap_or_else(|| Places::of_this_user().host_socket()),
+            socket_group,
             preference,
             binding_lifetime: section.binding_lifetime.0,
             announcement_lifetime: section.announcement_lifetime.0,
@@ -299,6 +309,7 @@ impl Draft {
             "",
         );
         found.socket_path("gnrs.socket", section.socket.as_deref());
+        let socket_group = found.group("gnrs.socket_group", section.socket_group.as_deref());
         let store = section
             .store
             .clone()
@@ -317,6 +328,7 @@ impl Draft {
                 .socket
                 .clone()
                 .unwrap_or_else(|| Places::of_this_user().gnrs_socket()),
+            socket_group,
             socket_is_wanted: section.socket.is_some(),
             metrics: section.metrics,
         })

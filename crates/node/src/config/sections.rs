@@ -72,6 +72,11 @@ pub struct RouterSection {
     /// The socket for `whimbrel router status`. Default: router.sock in the run-time folder.
     #[schemars(example = &"/run/whimbrel/router.sock")]
     pub socket: Option<PathBuf>,
+    /// The group whose members may use that socket too, by name or number. Default: none, only the
+    /// user that runs this node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"whimbrel")]
+    pub socket_group: Option<String>,
     /// Name servers, the preferred one first. Without any, only hosts attached here and their
     /// contents can be found.
     #[schemars(example = example_name_servers())]
@@ -97,6 +102,11 @@ pub struct HostSection {
     /// The socket for local programs. Default: host.sock in the run-time folder.
     #[schemars(example = &"/run/whimbrel/host.sock")]
     pub socket: Option<PathBuf>,
+    /// The group whose members may use that socket too, by name or number. Default: none, only the
+    /// user that runs this node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"whimbrel")]
+    pub socket_group: Option<String>,
     /// Labels of links, the preferred one first; links that are not listed come last.
     #[schemars(example = example_preference())]
     pub preference: Vec<String>,
@@ -125,6 +135,7 @@ impl Default for HostSection {
         HostSection {
             key: None,
             socket: None,
+            socket_group: None,
             preference: Vec::new(),
             binding_lifetime: Span(Duration::from_secs(60)),
             announcement_lifetime: Span(Duration::from_secs(600)),
@@ -160,6 +171,11 @@ pub struct GnrsSection {
     /// The socket for `whimbrel gnrs status`. Default: gnrs.sock in the run-time folder.
     #[schemars(example = &"/run/whimbrel/gnrs.sock")]
     pub socket: Option<PathBuf>,
+    /// The group whose members may use that socket too, by name or number. Default: none, only the
+    /// user that runs this node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"whimbrel")]
+    pub socket_group: Option<String>,
     /// Address to listen on for Prometheus (http://ADDRESS/metrics). Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", example = &"127.0.0.1:9365")]
@@ -189,6 +205,7 @@ impl Default for GnrsSection {
             max_clients: 4096,
             max_watches: whimbrel_gnrs::ServerConfig::default().max_watches,
             socket: None,
+            socket_group: None,
             metrics: None,
         }
     }

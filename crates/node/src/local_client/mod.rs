@@ -24,7 +24,10 @@ pub enum LocalError {
     #[error("no daemon answers on {}", .0.display())]
     Nobody(PathBuf),
     /// The file permissions forbid it.
-    #[error("no permission to use the socket {}", .0.display())]
+    #[error(
+        "no permission to use the socket {}: its owner may, and the group that the daemon's `socket_group` names",
+        .0.display()
+    )]
     NotPermitted(PathBuf),
     /// The daemon has ended, or has closed the connection.
     #[error("the daemon has closed the connection")]

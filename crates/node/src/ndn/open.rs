@@ -15,7 +15,7 @@ use whimbrel_ndn_router::endpoint::ETHER_TYPE;
 
 use crate::config::NdnPlan;
 use crate::place::Places;
-use crate::run::StartError;
+use crate::run::{GROUP_SOCKET_MODE, StartError};
 
 /// The loop of an NDN router.
 pub type NdnLoop = EventLoop<NdnRouter>;
@@ -76,7 +76,11 @@ impl NdnOpened {
 pub fn open_listeners(event_loop: &mut NdnLoop, plan: &NdnPlan) -> Result<NdnOpened, StartError> {
     event_loop.set_opened_limits(opened_limits());
     let mut opened = NdnOpened {
-        socket: Some(open_socket(event_loop, plan.socket.as_deref())?),
+        socket: Some(open_socket(
+            event_loop,
+            plan.socket.as_deref(),
+            plan.socket_group,
+        )?),
         ..NdnOpened::default()
     };
     for address in &plan.udp {
@@ -151,10 +155,15 @@ fn on_this_machine<T>(
 }
 
 /// The socket for programs: the one that is asked for, or NFD's, or one of this user's.
-fn open_socket(event_loop: &mut NdnLoop, asked: Option<&Path>) -> Result<PathBuf, StartError> {
+fn open_socket(
+    event_loop: &mut NdnLoop,
+    asked: Option<&Path>,
+    group: Option<u32>,
+) -> Result<PathBuf, StartError> {
     let listen = |event_loop: &mut NdnLoop, path: &Path| {
         let config = UnixListenerConfig {
-            mode: SOCKET_MODE,
+            mode: group.map_or(SOCKET_MODE, |_| GROUP_SOCKET_MODE),
+            group,
             folder_mode: Some(0o755),
             max_connections: MAX_CONNECTIONS,
             limits: packet_stream(),
