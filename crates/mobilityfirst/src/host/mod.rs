@@ -319,7 +319,7 @@ impl Host {
                 return;
             }
         }
-        self.effects.counters.unsettled += 1;
+        self.effects.counters.left_over += 1;
         self.left_over = Some(now);
     }
 

@@ -30,7 +30,7 @@ pub struct HostCounters {
     /// Pushes sent to proxies.
     pub pushes_sent: u64,
     /// Times that work was left over after one input, to stay open to the next. It should be 0.
-    pub unsettled: u64,
+    pub left_over: u64,
     /// What was dropped, by reason.
     pub drops: BTreeMap<&'static str, u64>,
 }
