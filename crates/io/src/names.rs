@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use whimbrel_core::{Family, LookUpFailure, Machine, OpenRefusal, Peer, PortId, Time, TimerQueue};
 
-use crate::opening::{Wish, remote_of};
+use crate::opening::{OpenRequest, remote_of};
 use crate::transport::Transport;
 use crate::{EventLoop, IoError, Neighbour, TransportId};
 
@@ -20,7 +20,7 @@ const SLOWEST_RETRY: Duration = Duration::from_secs(60);
 /// Bound of the threads that look up names: a program may ask for face after face.
 const MAX_ASKING: usize = 16;
 /// Bound of the look-ups for a machine that run or wait; further ones are refused.
-const MAX_WISHES: usize = 1024;
+const MAX_REQUESTED: usize = 1024;
 
 /// A peer named by its host name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl HostPort {
 #[derive(Debug)]
 enum Purpose {
     /// The machine asked for a port.
-    Wish(Wish),
+    Request(OpenRequest),
     /// A configured neighbour has no port yet.
     Neighbour {
         link: TransportId,
@@ -94,13 +94,13 @@ impl Names {
 
 impl<M: Machine + 'static> EventLoop<M> {
     /// Looks up the name of a peer for a port that the machine asked for.
-    pub(crate) fn look_up_wish(&mut self, wish: Wish) {
-        if self.names.waiting.len() >= MAX_WISHES {
+    pub(crate) fn look_up_request(&mut self, request: OpenRequest) {
+        if self.names.waiting.len() >= MAX_REQUESTED {
             let why = String::from("too many host names are being looked up");
-            return self.refuse(wish.token, OpenRefusal::Failed(why));
+            return self.refuse(request.token, OpenRefusal::Failed(why));
         }
-        if let Some(name) = remote_of(&wish.endpoint).and_then(HostPort::of) {
-            self.look_up(name, Purpose::Wish(wish));
+        if let Some(name) = remote_of(&request.endpoint).and_then(HostPort::of) {
+            self.look_up(name, Purpose::Request(request));
         }
     }
 
@@ -170,14 +170,14 @@ impl<M: Machine + 'static> EventLoop<M> {
             return;
         };
         match (purpose, found) {
-            (Purpose::Wish(wish), Ok(address)) => {
-                if let Some(port) = self.open_at(wish, address) {
+            (Purpose::Request(request), Ok(address)) => {
+                if let Some(port) = self.open_at(request, address) {
                     self.names.by_port.insert(port, name);
                 }
             }
-            (Purpose::Wish(wish), Err(error)) => {
+            (Purpose::Request(request), Err(error)) => {
                 let refusal = OpenRefusal::Failed(format!("cannot look up {}: {error}", name.host));
-                self.refuse(wish.token, refusal);
+                self.refuse(request.token, refusal);
             }
             (
                 Purpose::Neighbour {

@@ -41,7 +41,7 @@ impl RouteWatch {
     pub(crate) fn open(now: Time) -> RouteWatch {
         let socket = open()
             .inspect_err(|error| {
-                tracing::info!(%error, "the kernel does not tell of changed routes; they are asked every second");
+                tracing::info!(%error, "the kernel does not report changed routes; they are looked up every second");
             })
             .ok();
         RouteWatch {

@@ -1,20 +1,20 @@
-//! Where things lie that the configuration does not place.
+//! Default places of files that the configuration does not place.
 
 use std::path::{Path, PathBuf};
 
 /// Folders for one user, or for the system if the user is root.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Places {
-    /// Sockets; gone after a restart of the machine.
+    /// Sockets; lost when the system restarts.
     pub run: PathBuf,
     /// Keys and name stores.
     pub state: PathBuf,
-    /// What can be made again.
+    /// Files that can be made again.
     pub cache: PathBuf,
 }
 
 impl Places {
-    /// Those of the user who runs this process, by the XDG base directory specification.
+    /// Returns the folders of this process's user, by the XDG base directory specification.
     pub fn of_this_user() -> Places {
         let user = rustix::process::geteuid();
         if user.is_root() {
@@ -38,23 +38,23 @@ impl Places {
         }
     }
 
-    /// The socket of a host.
+    /// Returns the socket of a host.
     pub fn host_socket(&self) -> PathBuf {
         self.run.join("host.sock")
     }
 
-    /// The socket of a name server.
+    /// Returns the socket of a name server.
     pub fn gnrs_socket(&self) -> PathBuf {
         self.run.join("gnrs.sock")
     }
 
-    /// The socket of a router.
+    /// Returns the socket of a router.
     pub fn router_socket(&self) -> PathBuf {
         self.run.join("router.sock")
     }
 }
 
-/// Makes the folder that `file` is to lie in, for this user only, if it is not there.
+/// Makes the folder of `file`, for this user only, if it does not exist.
 pub fn make_folder_of(file: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     match file.parent() {
@@ -66,7 +66,7 @@ pub fn make_folder_of(file: &Path) -> std::io::Result<()> {
     }
 }
 
-/// A path for JSON, which has no bytes that are not text: those become U+FFFD.
+/// Serializes a path as text for JSON; bytes that are not UTF-8 become U+FFFD.
 pub(crate) fn serialize_path<S: serde::Serializer>(
     path: &Path,
     serializer: S,
