@@ -170,7 +170,7 @@ fn pages_show_both_back_ends_beside_the_paper() {
         // Every study's paper has numbers, which appear in a figure, too.
         assert!(page.contains("circles: the paper"), "{name}");
         assert!(!page.contains(" (paper "), "{name}: numbers in a sentence");
-        for column in ["The paper", "Simulator", "Why they differ"] {
+        for column in ["The paper", "Simulator", "Reasons for differences"] {
             assert!(
                 page.contains(&format!("role=\"columnheader\">{column}")),
                 "{name}: {column}"
