@@ -12,7 +12,7 @@ use whimbrel_lab::study::{
 const LAST_HOP: &str =
     "rate = \"54 Mbit/s\"\ndelay = \"1 us\"\nqueue = \"2000 packets\"\noverhead = 1156\n";
 
-/// A small one of the studies of recovery on links.
+/// A small instance of a study of recovery on links.
 fn belrp_scenario(study: &str) -> String {
     let load = |name: &str, from: &str, to: &str, rate: u32| {
         format!(

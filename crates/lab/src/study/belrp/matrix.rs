@@ -420,7 +420,7 @@ impl Matrix {
             "abandoned",
             "found lost after, ms",
             "dropped by full queues",
-            "false time-outs of consumers, %",
+            "false timeouts of consumers, %",
         ];
         let row = |(index, step, variant): (usize, &Step, Variant)| {
             let mean = |of: &dyn Fn(&Outcome) -> f64| self.spread(index, variant, of).mean;
