@@ -12,14 +12,14 @@ use crate::opening::{OpenRequest, remote_of};
 use crate::transport::Transport;
 use crate::{EventLoop, IoError, Neighbour, TransportId};
 
-/// The pause before a failed look-up of a configured neighbour is repeated. It doubles up to
+/// The pause before a failed lookup of a configured neighbour is repeated. It doubles up to
 /// [`SLOWEST_RETRY`].
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const SLOWEST_RETRY: Duration = Duration::from_secs(60);
 
 /// Bound of the threads that look up names: a program may ask for face after face.
 const MAX_ASKING: usize = 16;
-/// Bound of the look-ups for a machine that run or wait; further ones are refused.
+/// Bound of the lookups for a machine that run or wait; further ones are refused.
 const MAX_REQUESTED: usize = 1024;
 
 /// A peer named by its host name.
@@ -52,7 +52,7 @@ impl HostPort {
     }
 }
 
-/// The reason for a look-up.
+/// The reason for a lookup.
 #[derive(Debug)]
 enum Purpose {
     /// The machine asked for a port.
@@ -67,7 +67,7 @@ enum Purpose {
     Move(PortId),
 }
 
-/// Running look-ups, and the host names of ports' peers.
+/// Running lookups, and the host names of ports' peers.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     next: u64,
@@ -81,7 +81,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Returns the time at which the next failed look-up is repeated.
+    /// Returns the time at which the next failed lookup is repeated.
     pub(crate) fn next_retry(&self) -> Option<Time> {
         self.again.next().map(|(at, _)| at)
     }
@@ -153,7 +153,7 @@ impl<M: Machine + 'static> EventLoop<M> {
         }
     }
 
-    /// Repeats look-ups whose pause is over.
+    /// Repeats lookups whose pause is over.
     pub(crate) fn retry_names(&mut self, now: Time) {
         let mut pass = self.names.again.pass(now);
         while let Some((_, ticket)) = pass.next(&mut self.names.again) {

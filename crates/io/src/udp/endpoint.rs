@@ -27,7 +27,7 @@ use crate::side::MachineSide;
 const RECEIVE_BUFFER: usize = 65_536;
 /// ICMP errors read per round.
 const ERRORS_PER_ROUND: usize = 64;
-/// The shortest interval between look-ups of the routes because of ICMP messages, which may be
+/// The shortest interval between lookups of the routes because of ICMP messages, which may be
 /// forged.
 const RECHECK_INTERVAL: std::time::Duration = std::time::Duration::from_secs(1);
 
@@ -55,7 +55,7 @@ pub(crate) struct Peer {
     pub(super) destination: SocketAddr,
     /// Set if the socket is bound to all addresses of this machine.
     pub(super) source: Option<Source>,
-    /// The MTU of the route at the last look-up.
+    /// The MTU of the route at the last lookup.
     route_mtu: usize,
     /// False while there is no route to it.
     is_routed: bool,
