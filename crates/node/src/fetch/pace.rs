@@ -28,7 +28,8 @@ impl Pace {
         if seconds <= 0.0 {
             return 0;
         }
-        ((received - before) as f64 * 8.0 / seconds) as u64
+        // The list of a folder stops counting once it is complete, so the bytes can decrease.
+        (received.saturating_sub(*before) as f64 * 8.0 / seconds) as u64
     }
 }
 
@@ -49,5 +50,6 @@ mod tests {
         assert_eq!(pace.note(at(125), 10_000_000), 4_000_000);
         assert_eq!(pace.note(at(160), 10_000_000), 0);
         assert!(pace.0.len() < 60);
+        assert_eq!(pace.note(at(161), 9_000_000), 0);
     }
 }
