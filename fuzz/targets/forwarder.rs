@@ -177,7 +177,7 @@ impl World {
         }
     }
 
-    fn settle(&mut self) {
+    fn run_due(&mut self) {
         self.forwarder.handle_timeout(self.now);
         while let Some((face, out)) = self.forwarder.poll_send() {
             assert!(
@@ -247,13 +247,13 @@ fuzz_target!(|data: &[u8]| {
         } else {
             world.step(*code, *a, *b, *c);
         }
-        world.settle();
+        world.run_due();
     }
     // Nothing outlives its time.
     world.now += Duration::from_secs(4000);
-    world.settle();
+    world.run_due();
     world.now += Duration::from_secs(10);
-    world.settle();
+    world.run_due();
     assert!(world.forwarder.pit().is_empty() && world.forwarder.dead_nonces_len() == 0);
     assert!(
         world

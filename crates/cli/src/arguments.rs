@@ -55,9 +55,9 @@ pub(crate) enum Command {
     /// Fetch a file or a folder by its name
     #[command(after_help = format!("Example:\n  whimbrel get 6b1e...c2 -o film.mkv\n\n{}", exit::HELP))]
     Get(get::Get),
-    /// Offer a file or a folder to whoever has the ticket or the code that it prints, until Ctrl-C
+    /// Offer a file or a folder by a ticket or a code, which it prints, until Ctrl-C
     Send(serve::Send),
-    /// Fetch what somebody sends, by the ticket or the code
+    /// Fetch what another machine sends, by its ticket or code
     #[command(after_help = format!("Examples:\n  whimbrel receive whimbrel1qqq...\n  whimbrel receive --router 192.0.2.1:4711 7-crusade-hazardous-button\n\nThe same as `whimbrel get`.\n\n{}", exit::HELP))]
     Receive(get::Get),
     /// Ping a host or a router
@@ -77,7 +77,7 @@ pub(crate) enum Command {
     /// The content store of an NDN forwarder: show, configure, erase
     #[command(subcommand)]
     Cs(ndn::cs::CsCommand),
-    /// Show the status of whatever runs here: routers, hosts, name servers, an NDN forwarder
+    /// Show the status of everything that runs here: routers, hosts, name servers, an NDN forwarder
     Status(status::StatusOfAll),
     /// Keys and certificates of NDN identities
     #[command(subcommand)]
@@ -85,7 +85,7 @@ pub(crate) enum Command {
     /// Print a sample configuration, or check one
     #[command(subcommand)]
     Config(configure::ConfigCommand),
-    /// List what works on this machine and what does not, with remedies
+    /// Check what works on this machine, with remedies for what does not
     Doctor(doctor::Doctor),
     /// Fetch one file over one bad path with the kernel's TCP and with Whimbrel, side by side
     #[command(
@@ -136,8 +136,8 @@ pub(crate) struct HostAccess {
     /// The key of a host in this process; by default a new one for this run
     #[arg(long, value_name = "FILE", conflicts_with = "socket")]
     pub(crate) key: Option<PathBuf>,
-    /// Largest IP packet that the way takes, in bytes, where that is known; without it, what the
-    /// system's routes say, and less where larger ones are found to vanish
+    /// Largest IP packet that the path to the router carries, in bytes, if known; by default that of
+    /// the system's routes, lowered where larger packets are lost
     #[arg(long, value_name = "BYTES", conflicts_with = "socket", value_parser = clap::value_parser!(u16).range(576..))]
     pub(crate) mtu: Option<u16>,
 }

@@ -81,7 +81,7 @@ const BAD: &[Row] = &[
     (HOST, "[host]\nkey = \"/etc/hosts\"\n", "host.key", 2, "whimbrel id new"),
     (HOST, "[host]\nsocket = \"/a/path/that/is/much/longer/than/the/hundred/and/seven/bytes/that/the/kernel/has/for/the/path/of/a/unix/socket\"\n", "host.socket", 2, "at most 107 bytes"),
     // [gnrs].
-    (NAME_SERVER, "[gnrs]\nlisten = \"4720\"\n", "gnrs.listen", 2, "\"4720\" is no address"),
+    (NAME_SERVER, "[gnrs]\nlisten = \"4720\"\n", "gnrs.listen", 2, "\"4720\" is not an address"),
     (NAME_SERVER, "[gnrs]\nmax_clients = 0\n", "gnrs.max_clients", 2, "write 1 to"),
     (NAME_SERVER, "[gnrs]\nmax_records = 0\n", "gnrs.max_records", 2, "write 1 to"),
     (NAME_SERVER, "[gnrs]\nmax_bytes = \"0 B\"\n", "gnrs.max_bytes", 2, "bytes"),
@@ -189,7 +189,7 @@ fn a_value_of_the_wrong_kind_hides_no_other() {
         (
             3,
             "router.metrics",
-            "9363 is no address; write an address and a port",
+            "9363 is not an address; write an address and a port",
         ),
         (5, "hop.bufer_packets", "did you mean 'buffer_packets'?"),
         (7, "storage.total", "64 MiB"),

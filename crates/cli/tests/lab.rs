@@ -253,7 +253,7 @@ flows = { from = "a", to = "b", flows = { size = "100 kB", per_second = 10, coun
     let refused = whimbrel(&["lab", "run", path, "--backend", "netns"]);
     let said = self::text(&refused.stderr);
     assert!(
-        said.contains("loads.toml:10: loads.page.bulk: the back end 'netns' does not play 'page'"),
+        said.contains("loads.toml:10: loads.page.bulk: the back end 'netns' does not run 'page'"),
         "{said}"
     );
     assert_eq!(refused.status.code(), Some(2));

@@ -15,7 +15,7 @@ use support::{PATIENCE, Running, finished, noise, whimbrel};
 /// A name server that receives lookups and answers none.
 fn silent() -> (UdpSocket, String) {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
-    socket.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let port = socket.local_addr().expect("an address").port().to_string();
     (socket, port)
 }

@@ -16,7 +16,7 @@ use rustix::time::{ClockId, clock_gettime};
 use whimbrel_core::{
     Deadline, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, Time, Transmit,
 };
-use whimbrel_io::{CallerLimits, Clock, EventLoop, LoopHandle, Snapshot, StreamLimits, UdpConfig};
+use whimbrel_io::{Clock, EventLoop, InboundLimits, LoopHandle, Snapshot, StreamLimits, UdpConfig};
 
 const ACK_EVERY: u64 = 32;
 /// Frames in flight count as lost after this long without an acknowledgement.
@@ -254,7 +254,7 @@ fn udp(name: &str, path_mtu: usize, offload: bool, bytes: u64) -> Result<(), Box
             path_mtu,
             ..UdpConfig::new("blast", free)
         };
-        if let Err(error) = receiving.add_udp(config.listen(CallerLimits::default())) {
+        if let Err(error) = receiving.add_udp(config.listen(InboundLimits::default())) {
             eprintln!("{error}");
         }
     })

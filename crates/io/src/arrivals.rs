@@ -55,7 +55,7 @@ impl<M: Machine + 'static> EventLoop<M> {
                 path,
                 limits,
             } => {
-                let peer = caller_of(&stream);
+                let peer = program_on(&stream);
                 let attached = UnixEnds {
                     label,
                     origin: PortOrigin::Local,
@@ -335,7 +335,7 @@ fn ends_of(
 }
 
 /// Describes the connected program by what the kernel knows of it.
-fn caller_of(stream: &Socket) -> String {
+fn program_on(stream: &Socket) -> String {
     match rustix::net::sockopt::socket_peercred(stream) {
         Ok(credentials) => format!("process {}", credentials.pid.as_raw_nonzero()),
         Err(_) => "local program".to_owned(),

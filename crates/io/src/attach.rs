@@ -28,7 +28,7 @@ use crate::{
 };
 
 impl<M: Machine + 'static> EventLoop<M> {
-    /// Binds a UDP socket. Configured neighbours are up at once, inbound peers (callers) when they
+    /// Binds a UDP socket. Configured neighbours are up at once, inbound peers when they
     /// send their first datagram.
     pub fn add_udp(&mut self, mut config: UdpConfig) -> Result<UdpLink, IoError> {
         self.watch_routes();
@@ -66,7 +66,7 @@ impl<M: Machine + 'static> EventLoop<M> {
         })
     }
 
-    /// Adds a neighbour to a UDP link. If it is a caller already, that port goes down first.
+    /// Adds a neighbour to a UDP link. If it is an inbound peer already, that port goes down first.
     /// Returns `None` while its host name is looked up.
     pub fn add_neighbour(
         &mut self,
@@ -102,15 +102,15 @@ impl<M: Machine + 'static> EventLoop<M> {
         }
     }
 
-    /// Makes a caller permanent: it neither expires nor is evicted any more, and it keeps its port.
-    /// Returns false if `port` is not a caller of a UDP or Ethernet link.
-    pub fn keep_caller(&mut self, port: PortId) -> bool {
+    /// Makes an inbound peer permanent: it neither expires nor is evicted any more, and it keeps
+    /// its port. Returns false if `port` is not an inbound peer of a UDP or Ethernet link.
+    pub fn keep_inbound(&mut self, port: PortId) -> bool {
         let Some(slot) = self.side.get(port).map(|port| port.transport) else {
             return false;
         };
         match self.transport(slot) {
-            Some(Transport::Udp(endpoint)) => endpoint.keep_caller(port),
-            Some(Transport::Ethernet(endpoint)) => endpoint.keep_caller(port),
+            Some(Transport::Udp(endpoint)) => endpoint.keep_inbound(port),
+            Some(Transport::Ethernet(endpoint)) => endpoint.keep_inbound(port),
             _ => false,
         }
     }
@@ -160,9 +160,9 @@ impl<M: Machine + 'static> EventLoop<M> {
         })
     }
 
-    /// Opens a packet socket on an interface. The group and the neighbours are up at once, callers
-    /// when they send their first frame. Needs the capability `CAP_NET_RAW`; must be called in a
-    /// thread of the interface's network namespace.
+    /// Opens a packet socket on an interface. The group and the neighbours are up at once, inbound
+    /// peers when they send their first frame. Needs the capability `CAP_NET_RAW`; must be called
+    /// in a thread of the interface's network namespace.
     pub fn add_ethernet(&mut self, mut config: EthernetConfig) -> Result<EthernetLink, IoError> {
         let id = self.reserve();
         let neighbours = std::mem::take(&mut config.neighbours);
@@ -207,7 +207,8 @@ impl<M: Machine + 'static> EventLoop<M> {
         }
     }
 
-    /// Adds a neighbour to an Ethernet link. If it is a caller already, that port goes down first.
+    /// Adds a neighbour to an Ethernet link. If it is an inbound peer already, that port goes down
+    /// first.
     pub fn add_ethernet_neighbour(
         &mut self,
         link: TransportId,

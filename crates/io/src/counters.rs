@@ -147,15 +147,15 @@ pub struct TransportCounters {
     pub receive_errors: u64,
     /// Times that segmentation offload failed and frames were sent one by one instead.
     pub offload_failures: u64,
-    /// Datagrams from unknown addresses on a socket that admits no callers.
+    /// Datagrams from unknown addresses on a socket that admits no inbound peers.
     pub strangers: u64,
-    /// Callers (datagrams) or connections (streams) that were admitted.
+    /// Inbound peers (datagrams) or connections (streams) that were admitted.
     pub accepted: u64,
-    /// Callers closed after the idle time.
+    /// Inbound peers closed after the idle time.
     pub expired: u64,
-    /// Callers closed to make room for new ones.
+    /// Inbound peers closed to make room for new ones.
     pub evicted: u64,
-    /// Callers or connections refused because the table was full.
+    /// Inbound peers or connections refused because the table was full.
     pub refused: u64,
     /// Connections closed because the peer announced a frame beyond the limit.
     pub oversize_closed: u64,

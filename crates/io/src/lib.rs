@@ -9,7 +9,7 @@
 //! | [`clock`] | [`Clock`]: monotonic time since the start of the process, and the Unix time of that start |
 //! | [`event_loop`] | [`EventLoop`]: construction, rounds, graceful stop |
 //! | [`handle`] | [`LoopHandle`]: posts work and stops the loop from other threads |
-//! | [`udp`] | UDP links: neighbours and callers; batches, offload, path MTU; multicast groups |
+//! | [`udp`] | UDP links: neighbours and inbound peers; batches, offload, path MTU; multicast groups |
 //! | [`ethernet`] | Ethernet links: stations and groups, without IP |
 //! | [`stream`] | frames in streams of bytes: length prefixes or TLV packets |
 //! | [`local`] | Unix stream sockets for programs on this machine |
@@ -22,7 +22,7 @@
 //!
 //! ```no_run
 //! use whimbrel_core::{Machine, PortId, Time};
-//! use whimbrel_io::{CallerLimits, Clock, EventLoop, IoError, UdpConfig, UnixListenerConfig};
+//! use whimbrel_io::{InboundLimits, Clock, EventLoop, IoError, UdpConfig, UnixListenerConfig};
 //!
 //! fn serve<M: Machine + 'static>(
 //!     machine: impl FnOnce(whimbrel_core::WallClock) -> M,
@@ -33,7 +33,7 @@
 //!     let link = event_loop.add_udp(
 //!         UdpConfig::new("uplink", ([0, 0, 0, 0], 6363).into())
 //!             .neighbour("ship", ([192, 0, 2, 7], 6363).into())
-//!             .listen(CallerLimits::default()),
+//!             .listen(InboundLimits::default()),
 //!     )?;
 //!     let _ship: PortId = link.ports[0];
 //!     event_loop.add_unix_listener(UnixListenerConfig::new("programs", "/run/whimbrel/router.sock"))?;
@@ -62,7 +62,7 @@
 //! the port down.
 //!
 //! The memory that peers can make the loop hold is bounded. A UDP or Ethernet link holds one
-//! transmit and [`CallerLimits::max`] ports. A connection holds one frame being read
+//! transmit and [`InboundLimits::max`] ports. A connection holds one frame being read
 //! ([`StreamLimits::max_frame`]), and [`StreamLimits::max_unsent`] bytes plus one transmit being
 //! written; there are at most `max_connections` of them.
 #![deny(unsafe_code)]
@@ -112,7 +112,7 @@ pub use stream::{BlockTypes, Framing, StreamLimits};
 pub use tcp::{TcpClientConfig, TcpListenerConfig};
 pub use transport::{Listening, TransportId};
 pub use tun::TunDevice;
-pub use udp::{CallerLimits, Neighbour, UdpConfig, UdpLink, UdpMulticastConfig, UdpMulticastLink};
+pub use udp::{InboundLimits, Neighbour, UdpConfig, UdpLink, UdpMulticastConfig, UdpMulticastLink};
 pub use websocket::{
     AllowedOrigins, OriginError, WebOrigin, WebSocketClientConfig, WebSocketLimits,
     WebSocketListenerConfig,

@@ -8,19 +8,19 @@ use std::time::Duration;
 
 use whimbrel_core::{Family, LookUpFailure, Machine, OpenRefusal, Peer, PortId, Time, TimerQueue};
 
-use crate::opening::{Wish, remote_of};
+use crate::opening::{OpenRequest, remote_of};
 use crate::transport::Transport;
 use crate::{EventLoop, IoError, Neighbour, TransportId};
 
-/// The pause before a failed look-up of a configured neighbour is repeated. It doubles up to
+/// The pause before a failed lookup of a configured neighbour is repeated. It doubles up to
 /// [`SLOWEST_RETRY`].
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const SLOWEST_RETRY: Duration = Duration::from_secs(60);
 
 /// Bound of the threads that look up names: a program may ask for face after face.
 const MAX_ASKING: usize = 16;
-/// Bound of the look-ups for a machine that run or wait; further ones are refused.
-const MAX_WISHES: usize = 1024;
+/// Bound of the lookups for a machine that run or wait; further ones are refused.
+const MAX_REQUESTED: usize = 1024;
 
 /// A peer named by its host name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,11 +52,11 @@ impl HostPort {
     }
 }
 
-/// The reason for a look-up.
+/// The reason for a lookup.
 #[derive(Debug)]
 enum Purpose {
     /// The machine asked for a port.
-    Wish(Wish),
+    Request(OpenRequest),
     /// A configured neighbour has no port yet.
     Neighbour {
         link: TransportId,
@@ -67,7 +67,7 @@ enum Purpose {
     Move(PortId),
 }
 
-/// Running look-ups, and the host names of ports' peers.
+/// Running lookups, and the host names of ports' peers.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     next: u64,
@@ -81,7 +81,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Returns the time at which the next failed look-up is repeated.
+    /// Returns the time at which the next failed lookup is repeated.
     pub(crate) fn next_retry(&self) -> Option<Time> {
         self.again.next().map(|(at, _)| at)
     }
@@ -94,13 +94,13 @@ impl Names {
 
 impl<M: Machine + 'static> EventLoop<M> {
     /// Looks up the name of a peer for a port that the machine asked for.
-    pub(crate) fn look_up_wish(&mut self, wish: Wish) {
-        if self.names.waiting.len() >= MAX_WISHES {
+    pub(crate) fn look_up_request(&mut self, request: OpenRequest) {
+        if self.names.waiting.len() >= MAX_REQUESTED {
             let why = String::from("too many host names are being looked up");
-            return self.refuse(wish.token, OpenRefusal::Failed(why));
+            return self.refuse(request.token, OpenRefusal::Failed(why));
         }
-        if let Some(name) = remote_of(&wish.endpoint).and_then(HostPort::of) {
-            self.look_up(name, Purpose::Wish(wish));
+        if let Some(name) = remote_of(&request.endpoint).and_then(HostPort::of) {
+            self.look_up(name, Purpose::Request(request));
         }
     }
 
@@ -153,7 +153,7 @@ impl<M: Machine + 'static> EventLoop<M> {
         }
     }
 
-    /// Repeats look-ups whose pause is over.
+    /// Repeats lookups whose pause is over.
     pub(crate) fn retry_names(&mut self, now: Time) {
         let mut pass = self.names.again.pass(now);
         while let Some((_, ticket)) = pass.next(&mut self.names.again) {
@@ -170,14 +170,14 @@ impl<M: Machine + 'static> EventLoop<M> {
             return;
         };
         match (purpose, found) {
-            (Purpose::Wish(wish), Ok(address)) => {
-                if let Some(port) = self.open_at(wish, address) {
+            (Purpose::Request(request), Ok(address)) => {
+                if let Some(port) = self.open_at(request, address) {
                     self.names.by_port.insert(port, name);
                 }
             }
-            (Purpose::Wish(wish), Err(error)) => {
+            (Purpose::Request(request), Err(error)) => {
                 let refusal = OpenRefusal::Failed(format!("cannot look up {}: {error}", name.host));
-                self.refuse(wish.token, refusal);
+                self.refuse(request.token, refusal);
             }
             (
                 Purpose::Neighbour {

@@ -34,7 +34,7 @@ impl Default for OpenedLimits {
 
 /// A request of the machine for a port.
 #[derive(Clone, Debug)]
-pub(crate) struct Wish {
+pub(crate) struct OpenRequest {
     pub(crate) token: PortToken,
     pub(crate) label: String,
     pub(crate) endpoint: Endpoint,
@@ -53,38 +53,38 @@ impl<M: Machine + 'static> EventLoop<M> {
                 token,
                 label,
                 endpoint,
-            } => self.open(Wish {
+            } => self.open(OpenRequest {
                 token,
                 label,
                 endpoint,
             }),
             PortRequest::Close(port) => self.close_port(port),
             PortRequest::Keep(port) => {
-                self.keep_caller(port);
+                self.keep_inbound(port);
             }
             PortRequest::LookUpAgain(port) => self.look_up_again(port),
             PortRequest::SetEcn { port, capable } => self.set_ecn(port, capable),
         }
     }
 
-    fn open(&mut self, wish: Wish) {
-        match remote_of(&wish.endpoint) {
-            Some(Peer::Named { .. }) => self.look_up_wish(wish),
+    fn open(&mut self, request: OpenRequest) {
+        match remote_of(&request.endpoint) {
+            Some(Peer::Named { .. }) => self.look_up_request(request),
             Some(Peer::Address(address)) => {
                 let address = *address;
-                self.open_at(wish, address);
+                self.open_at(request, address);
             }
-            None => self.open_here(wish),
+            None => self.open_here(request),
         }
     }
 
     /// Opens a port to a peer whose address is known. Returns the port if it is up at once.
-    pub(crate) fn open_at(&mut self, wish: Wish, address: SocketAddr) -> Option<PortId> {
-        let Wish {
+    pub(crate) fn open_at(&mut self, request: OpenRequest, address: SocketAddr) -> Option<PortId> {
+        let OpenRequest {
             token,
             label,
             endpoint,
-        } = wish;
+        } = request;
         let origin = PortOrigin::Opened(token);
         let outcome = refusing::<M>(token);
         let opened = match endpoint {
@@ -123,12 +123,12 @@ impl<M: Machine + 'static> EventLoop<M> {
     }
 
     /// Opens a port to a local program, a station or a group.
-    fn open_here(&mut self, wish: Wish) {
-        let Wish {
+    fn open_here(&mut self, request: OpenRequest) {
+        let OpenRequest {
             token,
             label,
             endpoint,
-        } = wish;
+        } = request;
         let origin = PortOrigin::Opened(token);
         let opened = match endpoint {
             Endpoint::Unix { path } => self
@@ -185,8 +185,8 @@ impl<M: Machine + 'static> EventLoop<M> {
         added
     }
 
-    /// Returns the first UDP link that admits callers and reaches the address. Prefers links of the
-    /// address's family to links of both families.
+    /// Returns the first UDP link that admits inbound peers and reaches the address. Prefers links
+    /// of the address's family to links of both families.
     fn listening_link(&self, address: SocketAddr) -> Option<TransportId> {
         let bound = |slot: &crate::event_loop::Slot| match &slot.transport {
             Some(Transport::Udp(endpoint)) if endpoint.listens() => Some(endpoint.local()),

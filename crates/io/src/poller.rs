@@ -74,14 +74,14 @@ impl Poller {
         if let Err(error) =
             epoll::modify(&self.set, source, epoll::EventData::new_u64(token), flags)
         {
-            tracing::error!(%error, token, "cannot change what is waited for");
+            tracing::error!(%error, token, "cannot change the watched conditions");
         }
     }
 
     pub(crate) fn remove(&mut self, source: impl AsFd) {
         self.control_calls += 1;
         if let Err(error) = epoll::delete(&self.set, source) {
-            tracing::error!(%error, "cannot stop waiting for a descriptor");
+            tracing::error!(%error, "cannot stop watching a descriptor");
         }
     }
 

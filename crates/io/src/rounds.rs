@@ -52,7 +52,7 @@ impl<M: Machine + 'static> EventLoop<M> {
                 WAKE_TOKEN => self.run_posted(),
                 SIGNAL_TOKEN => {
                     if self.signals.as_mut().is_some_and(|signals| signals.came()) {
-                        tracing::info!("stopping, as a signal asked");
+                        tracing::info!("stopping because of a signal");
                         self.mailbox.stop();
                     }
                 }
@@ -80,7 +80,7 @@ impl<M: Machine + 'static> EventLoop<M> {
         if let Some(wall) = watch.look(now) {
             tracing::warn!(
                 unix_ms = wall.unix_millis(now),
-                "the system's clock was set, or the machine was suspended: records are made anew"
+                "the system's clock was set, or the system was suspended: records are made anew"
             );
             on_change(&mut self.side.machine, now, wall);
             self.undrained = true;
@@ -98,7 +98,7 @@ impl<M: Machine + 'static> EventLoop<M> {
                 if self.counters.stalled_deadlines == 0 {
                     tracing::warn!(
                         reason = deadline.reason,
-                        "the machine leaves a deadline standing"
+                        "the machine left a past deadline unchanged"
                     );
                 }
                 self.counters.stalled_deadlines += 1;

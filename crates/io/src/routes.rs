@@ -21,14 +21,14 @@ use crate::transport::Transport;
 const GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x100 | 0x400;
 /// Messages read per round. Further messages keep the socket ready.
 const MESSAGES_PER_ROUND: usize = 256;
-/// The shortest interval between look-ups of the peers' routes: a machine with a routing daemon may
+/// The shortest interval between lookups of the peers' routes: a machine with a routing daemon may
 /// see thousands of changes a second.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
-/// The interval between look-ups when the kernel sends no notifications (a sandbox may forbid
+/// The interval between lookups when the kernel sends no notifications (a sandbox may forbid
 /// netlink).
 const FALLBACK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Schedules the look-ups of the peers' routes.
+/// Schedules the lookups of the peers' routes.
 #[derive(Debug)]
 pub(crate) struct RouteWatch {
     socket: Option<OwnedFd>,
@@ -41,7 +41,7 @@ impl RouteWatch {
     pub(crate) fn open(now: Time) -> RouteWatch {
         let socket = open()
             .inspect_err(|error| {
-                tracing::info!(%error, "the kernel does not tell of changed routes; they are asked every second");
+                tracing::info!(%error, "the kernel does not report changed routes; they are looked up every second");
             })
             .ok();
         RouteWatch {

@@ -204,7 +204,7 @@ impl<M: Machine> MachineSide<M> {
             return;
         };
         if mtu != port.info.mtu {
-            tracing::info!(port = id.0, peer = %port.info.peer, from = port.info.mtu, to = mtu, "path MTU of another way");
+            tracing::info!(port = id.0, peer = %port.info.peer, from = port.info.mtu, to = mtu, "the route to a peer has changed");
         }
         port.info.mtu = mtu;
         self.reports += 1;

@@ -21,7 +21,7 @@ use namespaces::{Wire, in_new_namespace, ip, skipped};
 use support::{PATIENCE, Script, idle_rounds, pattern, script_loop, until};
 use whimbrel_core::{Endpoint, Medium, PortEvent, PortOrigin, PortRequest, PortToken};
 use whimbrel_io::{
-    CallerLimits, EventLoop, Interface, IoError, Neighbour, StreamLimits, TcpClientConfig,
+    EventLoop, InboundLimits, Interface, IoError, Neighbour, StreamLimits, TcpClientConfig,
     TunDevice, UdpConfig,
 };
 
@@ -291,7 +291,7 @@ fn one_udp_socket_serves_many_peers_and_knows_its_source_address_for_each() {
         let Some(wire) = Wire::lay() else { return };
         let mut a = script_loop();
         let config =
-            UdpConfig::new("wire", "[::]:6363".parse().unwrap()).listen(CallerLimits::default());
+            UdpConfig::new("wire", "[::]:6363".parse().unwrap()).listen(InboundLimits::default());
         let link = a.add_udp(config).unwrap();
         let add = |a: &mut whimbrel_io::EventLoop<support::Script>, address: &str| {
             let at: std::net::SocketAddr = address.parse().unwrap();
@@ -317,13 +317,13 @@ fn one_udp_socket_serves_many_peers_and_knows_its_source_address_for_each() {
         wire.enter(1);
         let peer = UdpSocket::bind("10.77.0.2:6363").unwrap();
         peer.set_read_timeout(Some(PATIENCE)).unwrap();
-        let caller = UdpSocket::bind("10.77.0.2:0").unwrap();
-        caller.set_read_timeout(Some(PATIENCE)).unwrap();
+        let inbound = UdpSocket::bind("10.77.0.2:0").unwrap();
+        inbound.set_read_timeout(Some(PATIENCE)).unwrap();
         peer.send_to(b"neighbour", "10.77.0.1:6363").unwrap();
         until(&mut a, "the frame", |a| {
             a.machine().frames_from(far) == [b"neighbour".to_vec()]
         });
-        caller.send_to(b"caller", "10.77.0.1:6363").unwrap();
+        inbound.send_to(b"inbound", "10.77.0.1:6363").unwrap();
         until(&mut a, "the call", |a| a.machine().inbox.len() == 2);
         let called = a.machine().inbox[1].0;
         let info = a.machine().ports[&called].clone();
@@ -332,10 +332,10 @@ fn one_udp_socket_serves_many_peers_and_knows_its_source_address_for_each() {
             ends(&info),
             (
                 "10.77.0.1:6363".parse().unwrap(),
-                caller.local_addr().unwrap()
+                inbound.local_addr().unwrap()
             )
         );
-        for (port, socket) in [(far, &peer), (called, &caller)] {
+        for (port, socket) in [(far, &peer), (called, &inbound)] {
             a.machine_mut().send(port, vec![b"to you".to_vec()]);
             idle_rounds(&mut a);
             let mut buffer = [0; 10];

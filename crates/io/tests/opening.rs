@@ -12,7 +12,7 @@ use support::{Script, idle_rounds, script_loop, until};
 use whimbrel_core::{
     Endpoint, Family, Medium, OpenRefusal, Peer, PortInfo, PortOrigin, PortRequest, PortToken,
 };
-use whimbrel_io::{CallerLimits, EventLoop, Neighbour, UdpConfig};
+use whimbrel_io::{EventLoop, InboundLimits, Neighbour, UdpConfig};
 
 fn ask(event_loop: &mut EventLoop<Script>, token: u64, endpoint: Endpoint) {
     event_loop
@@ -154,7 +154,7 @@ fn a_configured_neighbour_with_an_unknown_name_delays_nothing() {
 fn a_shared_port_uses_the_socket_that_listens() {
     let mut event_loop = script_loop();
     let bind: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
-    let config = UdpConfig::new("listener", bind).listen(CallerLimits::default());
+    let config = UdpConfig::new("listener", bind).listen(InboundLimits::default());
     let link = event_loop.add_udp(config).unwrap();
     let peer = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     ask(&mut event_loop, 1, udp(peer.local_addr().unwrap(), true));
@@ -174,12 +174,12 @@ fn every_look_up_has_its_turn() {
         family: Some(Family::V4),
     };
     let mut event_loop = script_loop();
-    let wishes = 60;
-    for token in 0..wishes {
+    let requests = 60;
+    for token in 0..requests {
         ask(&mut event_loop, token, udp(remote.clone(), false));
     }
     until(&mut event_loop, "all ports", |it| {
-        it.machine().ports.len() as u64 == wishes
+        it.machine().ports.len() as u64 == requests
     });
     assert!(event_loop.machine().refusals.is_empty());
 }

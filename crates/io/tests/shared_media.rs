@@ -18,7 +18,7 @@ use namespaces::{Wire, in_new_namespace, ip};
 use support::{Script, block, idle_rounds, pattern, script_loop, until, until_both};
 use whimbrel_core::{Medium, PortId, PortOrigin};
 use whimbrel_io::{
-    CallerLimits, EthernetConfig, EthernetLink, EthernetNeighbour, EventLoop, Interface, IoError,
+    EthernetConfig, EthernetLink, EthernetNeighbour, EventLoop, InboundLimits, Interface, IoError,
     UdpMulticastConfig,
 };
 
@@ -218,10 +218,10 @@ fn ethernet(
 }
 
 #[test]
-fn ethernet_frames_pass_between_stations_and_callers_get_ports() {
+fn ethernet_frames_pass_between_stations_and_inbound_peers_get_ports() {
     in_new_namespace(|| {
         let Some(wire) = Wire::lay() else { return };
-        let (mut a, link_a) = ethernet("e0", |config| config.listen(CallerLimits::default()));
+        let (mut a, link_a) = ethernet("e0", |config| config.listen(InboundLimits::default()));
         assert_eq!(link_a.group, None);
         wire.enter(1);
         let (mut b, link_b) = ethernet("e1", |config| config.neighbour("a", link_a.local));
@@ -241,15 +241,15 @@ fn ethernet_frames_pass_between_stations_and_callers_get_ports() {
         until_both(&mut b, &mut a, "the frames", |_, a| {
             a.machine().inbox.len() == 50
         });
-        let caller = a.machine().inbox[0].0;
-        assert!(a.machine().frames_from(caller) == frames);
-        let info = &a.machine().ports[&caller];
+        let inbound = a.machine().inbox[0].0;
+        assert!(a.machine().frames_from(inbound) == frames);
+        let info = &a.machine().ports[&inbound];
         assert_eq!(info.origin, PortOrigin::Accepted(0));
         assert_eq!(
             info.peer,
             link_b.local.map(|octet| format!("{octet:02x}")).join(":")
         );
-        a.machine_mut().send(caller, vec![b"answer".to_vec()]);
+        a.machine_mut().send(inbound, vec![b"answer".to_vec()]);
         until_both(&mut a, &mut b, "the answer", |_, b| {
             !b.machine().inbox.is_empty()
         });
@@ -258,7 +258,8 @@ fn ethernet_frames_pass_between_stations_and_callers_get_ports() {
         idle_rounds(&mut a);
         assert_eq!(a.machine().inbox.len(), 50, "own frames do not come back");
 
-        // A caller that is configured comes back as a neighbour. A second configuration is refused.
+        // An inbound peer that is configured comes back as a neighbour. A second configuration is
+        // refused.
         let neighbour = EthernetNeighbour {
             label: "b".into(),
             address: link_b.local,
@@ -268,7 +269,7 @@ fn ethernet_frames_pass_between_stations_and_callers_get_ports() {
         let port = a
             .add_ethernet_neighbour(link_a.transport, neighbour.clone())
             .unwrap();
-        assert!(a.machine().down(caller));
+        assert!(a.machine().down(inbound));
         let error = a
             .add_ethernet_neighbour(link_a.transport, neighbour)
             .unwrap_err();

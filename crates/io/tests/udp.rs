@@ -11,7 +11,7 @@ use whimbrel_core::{
     Deadline, Ecn, Machine, OpenRefusal, PortEvent, PortId, PortOrigin, PortRequest, PortToken,
     Time, Transmit,
 };
-use whimbrel_io::{CallerLimits, Clock, EventLoop, IoError, Neighbour, UdpConfig};
+use whimbrel_io::{Clock, EventLoop, InboundLimits, IoError, Neighbour, UdpConfig};
 
 const LOOPBACK: &str = "127.0.0.1:0";
 
@@ -140,7 +140,7 @@ impl Machine for LossyEcho {
 fn a_ping_pong_that_retransmits_lost_frames_completes() {
     let mut echo = EventLoop::new(Clock::start(), LossyEcho::default()).unwrap();
     let server = echo
-        .add_udp(UdpConfig::new("server", any_port()).listen(CallerLimits::default()))
+        .add_udp(UdpConfig::new("server", any_port()).listen(InboundLimits::default()))
         .unwrap();
     let pinger = Pinger {
         port: PortId(0),
@@ -158,7 +158,7 @@ fn a_ping_pong_that_retransmits_lost_frames_completes() {
         ping.machine().next == 100
     });
     assert!(ping.machine().resent > 100, "lost frames were sent again");
-    assert_eq!(echo.snapshot().ports.len(), 1, "one caller, one port");
+    assert_eq!(echo.snapshot().ports.len(), 1, "one inbound peer, one port");
     assert_eq!(echo.snapshot().ports[0].kind, "caller");
 }
 
@@ -237,9 +237,9 @@ fn without_offload_the_same_frames_arrive_one_call_each() {
 }
 
 #[test]
-fn a_full_table_closes_the_caller_idle_for_longest() {
+fn a_full_table_closes_the_inbound_peer_idle_for_longest() {
     let mut server = script_loop();
-    let limits = CallerLimits {
+    let limits = InboundLimits {
         max: 2,
         idle: Some(PATIENCE * 2),
         evict_after: Duration::ZERO,
@@ -280,9 +280,9 @@ fn a_full_table_closes_the_caller_idle_for_longest() {
 }
 
 #[test]
-fn a_full_table_of_active_callers_refuses_new_ones() {
+fn a_full_table_of_active_inbound_peers_refuses_new_ones() {
     let mut server = script_loop();
-    let limits = CallerLimits {
+    let limits = InboundLimits {
         max: 2,
         idle: Some(PATIENCE * 2),
         evict_after: PATIENCE * 2,
@@ -302,11 +302,11 @@ fn a_full_table_of_active_callers_refuses_new_ones() {
 }
 
 #[test]
-fn an_idle_caller_goes_down_and_may_call_again() {
+fn an_idle_inbound_peer_goes_down_and_may_come_back() {
     let mut server = script_loop();
-    let limits = CallerLimits {
+    let limits = InboundLimits {
         idle: Some(Duration::from_millis(30)),
-        ..CallerLimits::default()
+        ..InboundLimits::default()
     };
     let link = server
         .add_udp(UdpConfig::new("server", any_port()).listen(limits))
@@ -326,9 +326,9 @@ fn an_idle_caller_goes_down_and_may_call_again() {
 }
 
 #[test]
-fn callers_that_never_expire_stay_until_the_machine_closes_them_and_kept_ones_make_no_room() {
+fn inbound_peers_that_never_expire_stay_until_the_machine_closes_them_and_kept_ones_make_no_room() {
     let mut server = script_loop();
-    let limits = CallerLimits {
+    let limits = InboundLimits {
         max: 2,
         idle: None,
         evict_after: Duration::ZERO,
@@ -343,8 +343,11 @@ fn callers_that_never_expire_stay_until_the_machine_closes_them_and_kept_ones_ma
             server.machine().inbox.len() == number + 1
         });
         if number == 0 {
-            assert!(server.keep_caller(PortId(0)));
-            assert!(!server.keep_caller(PortId(0)), "it is no longer a caller");
+            assert!(server.keep_inbound(PortId(0)));
+            assert!(
+                !server.keep_inbound(PortId(0)),
+                "it is no longer an inbound peer"
+            );
         }
     }
     // The first is kept and no longer in the table. Of the three others, the longest idle was
@@ -388,10 +391,10 @@ fn unknown_senders_are_counted_without_a_listener_and_empty_datagrams_are_droppe
 }
 
 #[test]
-fn a_closed_caller_gets_a_new_port_number_when_it_calls_again() {
+fn a_closed_inbound_peer_gets_a_new_port_number_when_it_comes_back() {
     let mut server = script_loop();
     let link = server
-        .add_udp(UdpConfig::new("server", any_port()).listen(CallerLimits::default()))
+        .add_udp(UdpConfig::new("server", any_port()).listen(InboundLimits::default()))
         .unwrap();
     let client = test_socket();
     client.send_to(b"1", link.local).unwrap();
@@ -415,10 +418,10 @@ fn a_closed_caller_gets_a_new_port_number_when_it_calls_again() {
 }
 
 #[test]
-fn a_caller_that_is_configured_comes_back_as_a_neighbour_and_only_once() {
+fn an_inbound_peer_that_is_configured_comes_back_as_a_neighbour_and_only_once() {
     let mut server = script_loop();
     let link = server
-        .add_udp(UdpConfig::new("server", any_port()).listen(CallerLimits::default()))
+        .add_udp(UdpConfig::new("server", any_port()).listen(InboundLimits::default()))
         .unwrap();
     let client = test_socket();
     client.send_to(b"1", link.local).unwrap();
@@ -501,7 +504,7 @@ fn replies_come_from_the_address_that_the_peer_sent_to() {
     let mut server = script_loop();
     server.machine_mut().echo = true;
     let config =
-        UdpConfig::new("all", "0.0.0.0:0".parse().unwrap()).listen(CallerLimits::default());
+        UdpConfig::new("all", "0.0.0.0:0".parse().unwrap()).listen(InboundLimits::default());
     let port = server.add_udp(config).unwrap().local.port();
     let client = test_socket();
     // A connected socket accepts datagrams only from the address that it sent to.
@@ -518,7 +521,7 @@ fn replies_come_from_the_address_that_the_peer_sent_to() {
 fn a_socket_bound_to_all_of_ipv6_accepts_ipv4_and_shows_the_peer_s_ipv4_address() {
     let mut server = script_loop();
     server.machine_mut().echo = true;
-    let config = UdpConfig::new("all", "[::]:0".parse().unwrap()).listen(CallerLimits::default());
+    let config = UdpConfig::new("all", "[::]:0".parse().unwrap()).listen(InboundLimits::default());
     let port = server.add_udp(config).unwrap().local.port();
     let client = test_socket();
     client.connect(("127.0.0.1", port)).unwrap();

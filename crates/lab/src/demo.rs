@@ -35,7 +35,7 @@ pub struct DemoOptions {
     pub outage_after: Duration,
     /// Rate of the last hop in bits per second.
     pub rate: u64,
-    /// Of everything random in the link model.
+    /// Seed of everything random in the link model.
     pub seed: u64,
     /// Congestion control of the kernel's TCP.
     pub congestion: CongestionControl,
@@ -75,7 +75,7 @@ pub enum Side {
 /// The results of one side.
 #[derive(Clone, Debug, Serialize)]
 pub struct DemoRun {
-    /// Which side.
+    /// The side.
     pub side: Side,
     /// The transfer.
     pub record: TransferRecord,
@@ -99,7 +99,7 @@ pub struct DemoReport {
 }
 
 impl DemoReport {
-    /// TCP's time over Whimbrel's; a lower bound if TCP was cut off, `None` if Whimbrel
+    /// Returns TCP's time over Whimbrel's; a lower bound if TCP was cut off, `None` if Whimbrel
     /// was.
     pub fn speedup(&self) -> Option<f64> {
         self.whimbrel
@@ -108,7 +108,7 @@ impl DemoReport {
             .then(|| self.tcp.record.finished / self.whimbrel.record.finished)
     }
 
-    /// Goodput over time as SVG and PNG.
+    /// Draws goodput over time as SVG and PNG.
     pub fn draw(&self, stem: &Path) -> Result<(), LabError> {
         let line = |run: &DemoRun, label: &str| Series {
             label: label.to_owned(),
@@ -160,7 +160,8 @@ pub trait DemoObserver: Send + Sync {
     fn preparing(&self, what: &str);
 }
 
-/// Runs it. `program` is the whimbrel binary, `folder` holds keys, sockets, logs and received files.
+/// Runs the demonstration. `program` is the whimbrel binary, `folder` holds keys, sockets, logs and
+/// received files.
 pub fn run(
     options: &DemoOptions,
     program: &Path,
@@ -199,7 +200,7 @@ pub fn run(
         };
         let observed = netns::observe(plan, options.seed, program, &watch)?;
         let fetched = observed.run.transfers.first().ok_or_else(|| {
-            LabError::daemon("get", "fetched nothing in the time that it has", folder)
+            LabError::daemon("get", "fetched nothing within its time limit", folder)
         })?;
         let mut record = fetched.record.clone();
         if side == Side::Whimbrel {
@@ -228,7 +229,7 @@ pub fn run(
     })
 }
 
-/// The scenario with the options' path.
+/// Returns the scenario with the options' path.
 fn scenario(options: &DemoOptions, file_len: u64) -> Result<Scenario, LabError> {
     let duration = units::format_duration;
     let mut text = format!(
@@ -260,7 +261,7 @@ fn scenario(options: &DemoOptions, file_len: u64) -> Result<Scenario, LabError> 
     Ok(Scenario::parse(Path::new("demo.toml"), &text, overrides)?)
 }
 
-/// Passes progress on.
+/// Reports progress to the observer.
 struct Watch<'a> {
     side: Side,
     file: &'a Path,

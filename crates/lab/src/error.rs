@@ -75,7 +75,7 @@ pub enum LabError {
     /// One of Whimbrel's own programs failed.
     #[error("'{name}' {what}; logs are in {logs}")]
     Daemon {
-        /// Which program, on which host.
+        /// The program and its host.
         name: String,
         /// Its failure.
         what: String,
@@ -92,7 +92,7 @@ pub enum LabError {
         /// The end of its log.
         said: String,
     },
-    /// The network of a simulation said that a transfer cannot be.
+    /// The simulated network reported that a transfer is impossible.
     #[error("the simulated transfer failed: {0}")]
     Simulated(String),
     /// A scenario with faults.
@@ -127,13 +127,13 @@ pub enum LabError {
     /// A transfer of a study ended without its file.
     #[error("{transfer}: {reason}")]
     TransferFailed {
-        /// Which one.
+        /// The transfer.
         transfer: String,
         /// The cause.
         reason: String,
     },
     /// A study's result cannot be read back.
-    #[error("{path} is no study result of this version ({reason}); run the study again")]
+    #[error("{path} is not a study result of this version ({reason}); run the study again")]
     BadResult {
         /// The file.
         path: String,
@@ -182,7 +182,7 @@ impl LabError {
     }
 }
 
-/// The error of a program that could not be started, told apart from one that is not there at all.
+/// Returns the error of a program that could not be started; distinguishes a missing program.
 pub(crate) fn spawn_error(program: &str, source: io::Error) -> LabError {
     if source.kind() != io::ErrorKind::NotFound {
         return LabError::System {

@@ -18,31 +18,31 @@ use crate::LabError;
 /// One line of a chart.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// As the legend says it.
+    /// Its text in the legend.
     pub label: String,
     /// Points in order of x.
     pub points: Vec<(f64, f64)>,
-    /// A paper's own points of it, drawn in the line's colour.
+    /// A paper's own points of this line, drawn in its colour.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paper: Vec<(f64, f64)>,
     /// Lower and upper end of each point's error bar; empty without error bars.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bars: Vec<(f64, f64)>,
-    /// Whether points are drawn as such, without a line between them.
+    /// True if points are drawn as such, without a line between them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dots: bool,
 }
 
 impl Series {
-    /// Leaves out the points of which nothing is known: JSON has no word for them, and a chart is
-    /// read back from it.
+    /// Removes the points without a value: JSON cannot represent them, and charts are read back
+    /// from JSON.
     pub(crate) fn keep_finite(&mut self) {
         let finite = |(x, y): &(f64, f64)| x.is_finite() && y.is_finite();
         if !self.bars.is_empty() {
             let bars = self.points.iter().zip(&self.bars);
             let bars = bars.filter(|(point, _)| finite(point));
             self.bars = bars
-                // The spread of one run is unknown.
+                // The spread of a single run is unknown.
                 .map(|(point, bar)| {
                     if finite(bar) {
                         *bar
@@ -60,13 +60,13 @@ impl Series {
 /// Lines over a common pair of axes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LineChart {
-    /// Above the picture.
+    /// The text above the picture.
     pub title: String,
-    /// Below the x axis, with its unit.
+    /// The text below the x axis, with its unit.
     pub x_label: String,
-    /// Beside the y axis, with its unit.
+    /// The text beside the y axis, with its unit.
     pub y_label: String,
-    /// At most six, so that they can be told apart.
+    /// At most six, so that they can be distinguished.
     pub series: Vec<Series>,
     /// Shaded spans of x, with their labels.
     pub shaded: Vec<(f64, f64, String)>,
@@ -75,7 +75,7 @@ pub struct LineChart {
     pub origin: (f64, f64),
 }
 
-// Okabe and Ito's colours, which people who see colours differently can tell apart.
+// Okabe and Ito's colours, which colour-blind people can distinguish.
 const COLOURS: [RGBColor; 6] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -84,15 +84,15 @@ const COLOURS: [RGBColor; 6] = [
     RGBColor(230, 159, 0),
     RGBColor(86, 180, 233),
 ];
-/// Pixels of a picture in a file of its own.
+/// Size of a picture in a file of its own, in pixels.
 const SIZE: (u32, u32) = (960, 480);
-/// Pixels of a picture in a page: its text can still be read on a telephone.
+/// Size of a picture in a page, in pixels: its text is still legible on a telephone.
 const INLINE_SIZE: (u32, u32) = (520, 390);
 /// The size of a legend, as shares of the picture's width and height.
 const LEGEND: (f64, f64) = (0.45, 0.3);
 /// The width of a letter, as a share of the width of a picture in a page.
 const LETTER: f64 = 0.02;
-/// Points of lines that the legend may cover rather than a letter.
+/// The legend may cover up to this many points of lines to avoid covering a letter.
 const MUCH: usize = 1000;
 
 impl LineChart {
@@ -112,7 +112,7 @@ impl LineChart {
             .map_err(failed(&png))
     }
 
-    /// The picture as SVG text without its title, for a page that has its own.
+    /// Returns the picture as SVG text without its title, for a page that has its own.
     pub fn svg(&self) -> Result<String, LabError> {
         use_bundled_font();
         let mut text = String::new();
@@ -122,7 +122,8 @@ impl LineChart {
         Ok(text)
     }
 
-    /// Points that can be drawn, the upper ends of error bars too; the mean of no values is not one.
+    /// Returns the points that can be drawn, with the upper ends of error bars; the mean of no
+    /// values cannot.
     fn points(&self) -> impl Iterator<Item = (f64, f64)> {
         let points = self.series.iter().flat_map(|series| {
             let ends = series
@@ -136,14 +137,14 @@ impl LineChart {
         points.filter(|(x, y)| x.is_finite() && y.is_finite())
     }
 
-    /// The lower left corner: the origin, or further out where values lie beyond it.
+    /// Returns the lower left corner: the origin, or further out where values lie beyond it.
     fn lower_corner(&self) -> (f64, f64) {
         self.points().fold(self.origin, |(left, bottom), (x, y)| {
             (left.min(x), bottom.min(y))
         })
     }
 
-    /// The upper right corner: a little room beyond the points.
+    /// Returns the upper right corner: a little room beyond the points.
     fn corner(&self) -> (f64, f64) {
         let (left, bottom) = self.lower_corner();
         let max = |values: &mut dyn Iterator<Item = f64>, min: f64| {
@@ -268,7 +269,7 @@ impl LineChart {
         Ok(())
     }
 
-    /// The place at which the legend covers least of the lines, and no word.
+    /// Returns the place at which the legend covers least of the lines, and no word.
     fn emptiest_place(&self, right: f64, top: f64) -> SeriesLabelPosition {
         use SeriesLabelPosition::{
             LowerLeft, LowerRight, MiddleLeft, MiddleRight, UpperLeft, UpperRight,
@@ -302,7 +303,7 @@ impl LineChart {
         best.map_or(UpperRight, |(place, ..)| place)
     }
 
-    /// Places that the labels of shaded spans take.
+    /// Returns the places that the labels of shaded spans take.
     fn words(&self, right: f64, top: f64) -> impl Iterator<Item = (f64, f64)> {
         let (left, bottom) = self.lower_corner();
         let letter = (right - left) * LETTER;
@@ -315,7 +316,8 @@ impl LineChart {
 
 type Canvas<'a, B> = ChartContext<'a, B, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
-/// Points along a line, ten between each two of it, so that a long straight part counts too.
+/// Returns points along a line, ten between each two of its own, so that a long straight part
+/// counts too.
 fn dense(series: &Series) -> impl Iterator<Item = (f64, f64)> {
     series.points.windows(2).flat_map(|pair| {
         let [(x0, y0), (x1, y1)] = [pair[0], pair[1]];
@@ -326,7 +328,7 @@ fn dense(series: &Series) -> impl Iterator<Item = (f64, f64)> {
     })
 }
 
-/// A number for people: four significant digits, and no more than it has.
+/// Returns a number for people: four significant digits, and no more than it has.
 pub fn number(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return value.to_string();

@@ -1,16 +1,16 @@
-//! Runs jobs that have nothing in common, several at a time.
+//! Runs independent jobs, several at a time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 use crate::LabError;
 
-/// Told how far a batch is: jobs done, all jobs, and the title of the last one.
+/// Called with the progress of a batch: jobs done, all jobs, and the title of the last one.
 pub type Progress<'a> = &'a mut dyn FnMut(usize, usize, &str);
 
-/// Runs every job on `workers` threads and answers in their order. The last one is begun first:
-/// scenarios end with what takes longest, which would otherwise run on alone. After a failure no
-/// further job is begun.
+/// Runs every job on `workers` threads. Returns the results in the order of the jobs. The last job
+/// begins first: scenarios end with their longest settings, which would otherwise run on alone.
+/// After a failure no further job begins.
 pub(crate) fn run_all<J: Sync, F: Send>(
     jobs: &[J],
     workers: usize,
@@ -22,7 +22,7 @@ pub(crate) fn run_all<J: Sync, F: Send>(
     let (sender, finished) = mpsc::channel();
     let mut outcomes: Vec<Option<F>> = jobs.iter().map(|_| None).collect();
     std::thread::scope(|scope| {
-        // Dropped on the way out, so that the threads see that no more results are wanted.
+        // Dropped on the way out, so that the threads stop when no more results are wanted.
         let finished = finished;
         for _ in 0..workers.clamp(1, jobs.len().max(1)) {
             let (sender, next, run) = (sender.clone(), &next, &run);

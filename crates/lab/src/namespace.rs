@@ -91,13 +91,13 @@ impl Namespace {
         self.set_sysctl("net.ipv4.tcp_no_metrics_save", "1")
     }
 
-    /// The name given at construction.
+    /// Returns the name given at construction.
     pub fn name(&self) -> &str {
         &self.inner.name
     }
 
-    /// A path under which another program (such as `ip link ... netns PATH`) can find the network
-    /// namespace while this process lives.
+    /// Returns a path under which another program (such as `ip link ... netns PATH`) can find the
+    /// network namespace while this process lives.
     pub fn path(&self) -> String {
         format!(
             "/proc/{}/fd/{}",

@@ -1,4 +1,4 @@
-//! Privileges of this process, and how it gets those of a lab without being root.
+//! Privileges of this process, and their acquisition without being root.
 
 use std::io;
 
@@ -10,15 +10,15 @@ use crate::{LabError, tun};
 /// The way in which this process may create network namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Privileges {
-    /// It already was: root, or with the capability CAP_SYS_ADMIN.
+    /// It already had the privilege: as root, or by the capability CAP_SYS_ADMIN.
     Administrator,
     /// It now runs in a user namespace of its own, where it is root over what it creates and
     /// nothing else.
     UserNamespace,
 }
 
-/// Makes sure that this process may create hosts, entering an unprivileged user namespace if it
-/// must.
+/// Makes sure that this process may create hosts. Enters an unprivileged user namespace if
+/// necessary.
 ///
 /// Call it first in `main`: the kernel lets only a process with a single thread enter a user
 /// namespace. In one, the process appears as uid 0; the files that it makes still belong to the
@@ -43,7 +43,7 @@ pub fn ensure_privileges() -> Result<Privileges, LabError> {
         .map(|()| Privileges::UserNamespace)
 }
 
-/// Whether hosts with emulated links can be made by this process as it is now, and if not, why.
+/// Checks that this process can make hosts with emulated links; the error says why not.
 pub fn check_lab() -> Result<(), LabError> {
     try_network_namespace().map_err(|source| LabError::NotPermitted {
         advice: advice(&source),
@@ -55,8 +55,8 @@ pub fn check_lab() -> Result<(), LabError> {
 /// Set where tests that need the lab must not be skipped.
 const REQUIRED: &str = "WHIMBREL_LAB";
 
-/// For tests: false, with the reason on standard error, where this machine allows no lab. Panics
-/// instead where the environment variable `WHIMBREL_LAB` says that the machine has one.
+/// For tests: returns false, with the reason on standard error, if this machine allows no lab.
+/// Panics instead if the environment variable `WHIMBREL_LAB` says that the machine has one.
 pub fn lab_available() -> bool {
     match check_lab() {
         Ok(()) => true,
@@ -70,7 +70,7 @@ pub fn lab_available() -> bool {
     }
 }
 
-/// Tries on a thread of its own, so that nothing of this process changes.
+/// Tries it on a thread of its own, so that this process does not change.
 fn try_network_namespace() -> io::Result<()> {
     let attempt = std::thread::Builder::new()
         .name("privileges".to_owned())
@@ -113,7 +113,7 @@ fn enter_user_namespace() -> Result<(), LabError> {
     map("gid_map", &format!("0 {gid} 1"))
 }
 
-/// Advice about a refusal, from the settings with which kernels and distributions refuse.
+/// Returns advice about a refusal, from the settings by which kernels and distributions refuse.
 pub(crate) fn advice(refusal: &io::Error) -> String {
     let setting = |path: &str| {
         std::fs::read_to_string(path)

@@ -13,7 +13,7 @@ const ECHO_REPLY: u8 = 0;
 const ECHO_REQUEST: u8 = 8;
 const ICMP_HEADER: usize = 8;
 
-/// The replies to a row of echo requests.
+/// The replies to a series of echo requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PingReport {
     /// Requests sent.
@@ -23,28 +23,28 @@ pub struct PingReport {
 }
 
 impl PingReport {
-    /// Requests that were answered in time.
+    /// Returns the number of requests that were answered in time.
     pub fn received(&self) -> u64 {
         self.round_trips.len() as u64
     }
 
-    /// The shortest round trip, in seconds.
+    /// Returns the shortest round trip, in seconds.
     pub fn min(&self) -> Option<f64> {
         self.round_trips.iter().copied().reduce(f64::min)
     }
 
-    /// The longest round trip, in seconds.
+    /// Returns the longest round trip, in seconds.
     pub fn max(&self) -> Option<f64> {
         self.round_trips.iter().copied().reduce(f64::max)
     }
 
-    /// The mean round trip, in seconds.
+    /// Returns the mean round trip, in seconds.
     pub fn mean(&self) -> Option<f64> {
         let count = self.round_trips.len();
         (count > 0).then(|| self.round_trips.iter().sum::<f64>() / count as f64)
     }
 
-    /// The standard deviation of the round trips, in seconds.
+    /// Returns the standard deviation of the round trips, in seconds.
     pub fn deviation(&self) -> Option<f64> {
         let mean = self.mean()?;
         let squares: f64 = self
@@ -66,7 +66,7 @@ pub(crate) fn ping(
     let mut socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::ICMPV4))?;
     socket.set_nonblocking(true)?;
     socket.connect(&SocketAddrV4::new(target, 0).into())?;
-    // Tells this row's answers from those to another row that runs in the same host.
+    // Distinguishes this series from another one in the same host.
     let identifier = (std::process::id() as u16) ^ (Instant::now().elapsed().subsec_nanos() as u16);
     let mut report = PingReport::default();
     for sequence in 0..count {
@@ -74,7 +74,7 @@ pub(crate) fn ping(
         report.sent += 1;
         match socket.send(&echo_request(identifier, sequence)) {
             Ok(_) => {}
-            // The way there is down: that request is lost, as on any other broken link.
+            // The way is down: that request is lost, as on any other broken link.
             Err(error) if unreachable(&error) => {}
             Err(error) => return Err(error),
         }
@@ -128,7 +128,7 @@ fn echo_request(identifier: u16, sequence: u16) -> Vec<u8> {
     message
 }
 
-/// Whether an IPv4 packet is the answer to that request.
+/// Returns true if an IPv4 packet is the answer to that request.
 fn is_reply(packet: &[u8], identifier: u16, sequence: u16) -> bool {
     let header = packet
         .first()
@@ -145,7 +145,7 @@ fn is_reply(packet: &[u8], identifier: u16, sequence: u16) -> bool {
         && checksum(message) == 0
 }
 
-/// The Internet checksum (RFC 1071).
+/// Returns the Internet checksum (RFC 1071).
 fn checksum(bytes: &[u8]) -> u16 {
     let words = bytes
         .chunks(2)
@@ -168,7 +168,7 @@ mod tests {
             let mut packet = vec![0x45; 20];
             let mut reply = echo_request(identifier, sequence);
             packet.extend(&reply);
-            prop_assert!(!is_reply(&packet, identifier, sequence), "a request is no reply");
+            prop_assert!(!is_reply(&packet, identifier, sequence), "a request is not a reply");
             reply[0] = ECHO_REPLY;
             reply[2..4].fill(0);
             let sum = checksum(&reply);

@@ -19,7 +19,7 @@ pub struct Process {
     program: String,
     child: Child,
     status: Option<ExitStatus>,
-    /// `None` on this machine itself.
+    /// `None` for this machine itself.
     namespace: Option<Namespace>,
 }
 
@@ -42,27 +42,28 @@ impl Process {
         Ok(Process::new(program, child, None))
     }
 
-    /// The process number as this process sees it; in a host the program itself sees another one.
+    /// Returns the process number as this process sees it; in a host the program itself sees
+    /// another one.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// The program's standard input, if it was started with a pipe there; once.
+    /// Returns the program's standard input, if it was started with a pipe there; once.
     pub fn take_stdin(&mut self) -> Option<ChildStdin> {
         self.child.stdin.take()
     }
 
-    /// The program's standard output, if it was started with a pipe there; once.
+    /// Returns the program's standard output, if it was started with a pipe there; once.
     pub fn take_stdout(&mut self) -> Option<ChildStdout> {
         self.child.stdout.take()
     }
 
-    /// The program's standard error, if it was started with a pipe there; once.
+    /// Returns the program's standard error, if it was started with a pipe there; once.
     pub fn take_stderr(&mut self) -> Option<ChildStderr> {
         self.child.stderr.take()
     }
 
-    /// Its exit status, or `None` while it runs.
+    /// Returns its exit status, or `None` while it runs.
     pub fn try_wait(&mut self) -> Result<Option<ExitStatus>, LabError> {
         if self.status.is_none() {
             self.status = self.child.try_wait().map_err(self.failed("look after"))?;
@@ -102,13 +103,13 @@ impl Process {
         kill_process_group(self.pid(), signal).map_err(|error| self.failed("signal")(error.into()))
     }
 
-    /// Ends it as `kill -9` does, and waits for it.
+    /// Kills it with SIGKILL, and waits for it.
     pub fn kill(&mut self) -> Result<ExitStatus, LabError> {
         self.signal(Signal::KILL)?;
         self.wait()
     }
 
-    /// Asks it to end (SIGTERM), and ends it by force if it has not within `patience`.
+    /// Asks it to end (SIGTERM), and kills it if it has not ended within `patience`.
     pub fn terminate(&mut self, patience: Duration) -> Result<ExitStatus, LabError> {
         self.signal(Signal::TERM)?;
         match self.wait_for(patience)? {
@@ -117,13 +118,13 @@ impl Process {
         }
     }
 
-    /// Writes `input` (no more than a pipe holds), then collects everything until the program ends.
+    /// Writes `input` (no more than a pipe holds), then collects all output until the program ends.
     pub(crate) fn finish_with_input(
         mut self,
         input: &[u8],
     ) -> io::Result<(ExitStatus, String, String)> {
         if let Some(mut stdin) = self.take_stdin() {
-            // A program that does not read its input has closed the pipe; its status tells whether
+            // A program that does not read its input has closed the pipe; its status shows whether
             // that was right.
             match stdin.write_all(input) {
                 Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error),
@@ -159,7 +160,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if let Err(error) = self.kill() {
-            tracing::warn!(program = self.program, %error, "a program of the lab could not be ended");
+            tracing::warn!(program = self.program, %error, "cannot end a program of the lab");
         }
     }
 }
@@ -172,8 +173,8 @@ fn read_all(stream: Option<impl Read>) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Waits until `file` can be read (or has ended), or until `deadline`; false if the deadline came
-/// first.
+/// Waits until `file` is readable (or has ended), or until `deadline`. Returns false if the
+/// deadline came first.
 pub(crate) fn wait_readable(file: &impl AsFd, deadline: Instant) -> io::Result<bool> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());

@@ -36,17 +36,17 @@ pub struct Program {
 pub struct Line {
     /// The time at which it was read.
     pub at: Instant,
-    /// Without its end.
+    /// The text, without its line end.
     pub text: String,
 }
 
 impl<'a> Supervisor<'a> {
-    /// Starts programs on this machine itself. Logs are files in `folder`.
+    /// Returns a supervisor of programs on this machine itself. Logs are files in `folder`.
     pub fn new(folder: &'a Path) -> Supervisor<'a> {
         Supervisor { folder, host: None }
     }
 
-    /// Starts programs in a host of the lab instead.
+    /// Returns a supervisor of programs in a host of the lab.
     pub fn on(self, host: &'a Namespace) -> Supervisor<'a> {
         Supervisor {
             host: Some(host),
@@ -90,7 +90,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Appending keeps what a program said before it was killed and started again.
+    /// Opens the log. Appending keeps the output of a program that was killed and started again.
     fn log(&self, name: &str) -> Result<(PathBuf, File), LabError> {
         let file_name: String = name
             .chars()
@@ -104,23 +104,23 @@ impl<'a> Supervisor<'a> {
 }
 
 impl Program {
-    /// Its name, which is also its log's.
+    /// Returns its name, which is also its log's.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The process itself: to signal it, or to wait for it.
+    /// Returns the process, for signals and waits.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
     }
 
-    /// The process number as this process sees it.
+    /// Returns the process number as this process sees it.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// The next line, within `patience`; `None` if there was none. An error if the program has
-    /// closed its output.
+    /// Returns the next line within `patience`, or `None` if there was none. Fails if the program
+    /// has closed its output.
     pub fn line(&self, patience: Duration) -> Result<Option<Line>, LabError> {
         let ended = || self.fault("ended early");
         let lines = self.lines.as_ref().ok_or_else(ended)?;
@@ -131,7 +131,7 @@ impl Program {
         }
     }
 
-    /// Every line until the program closes its output, or until `deadline`; then the iterator ends.
+    /// Iterates over the lines until the program closes its output, or until `deadline`.
     pub fn lines_until(&self, deadline: Instant) -> impl Iterator<Item = Line> + '_ {
         std::iter::from_fn(move || {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -139,8 +139,8 @@ impl Program {
         })
     }
 
-    /// Returns `find`'s value of the first line that has one, within `patience`; `wanted` names that
-    /// line in the error.
+    /// Returns `find`'s value of the first line that has one, within `patience`; `wanted` describes
+    /// that line in the error.
     pub fn find_line<T>(
         &self,
         patience: Duration,
@@ -157,19 +157,19 @@ impl Program {
         Err(self.fault(&format!("did not say {wanted} within {seconds} s")))
     }
 
-    /// The first line that holds `word`, within `patience`.
+    /// Returns the first line that holds `word`, within `patience`.
     pub fn await_word(&self, word: &str, patience: Duration) -> Result<String, LabError> {
         self.find_line(patience, &format!("\"{word}\""), |line| {
             line.contains(word).then(|| line.to_owned())
         })
     }
 
-    /// The first line that holds `word`, within [`START_PATIENCE`].
+    /// Returns the first line that holds `word`, within [`START_PATIENCE`].
     pub fn ready(&self, word: &str) -> Result<String, LabError> {
         self.await_word(word, START_PATIENCE)
     }
 
-    /// An error that names the program and quotes the end of its log.
+    /// Returns an error that names the program and quotes the end of its log.
     pub fn fault(&self, what: &str) -> LabError {
         LabError::Program {
             name: self.name.clone(),
@@ -183,7 +183,7 @@ fn opening(log: &Path) -> impl FnOnce(std::io::Error) -> LabError + use<> {
     LabError::system(format!("open the log {}", log.display()))
 }
 
-/// Reads on until the program ends, so that it never waits for its reader, whatever becomes of the
+/// Reads on until the program ends, so that it never waits for its reader, whatever happens to the
 /// lines.
 fn read_lines(output: ChildStdout) -> Result<Receiver<Line>, LabError> {
     let (sender, lines) = channel();
@@ -201,7 +201,7 @@ fn read_lines(output: ChildStdout) -> Result<Receiver<Line>, LabError> {
     Ok(lines)
 }
 
-/// The end of a log.
+/// Returns the end of a log.
 pub fn last_words(log: &Path) -> String {
     const MAX_BYTES: usize = 600;
     let text = std::fs::read(log).unwrap_or_default();

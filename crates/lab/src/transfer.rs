@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// (b).
 pub const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// One transfer as its receiver saw it. All durations are in seconds from the request.
+/// One transfer, measured by its receiver. All durations are in seconds from the request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TransferRecord {
     /// Time of the request, in milliseconds since the Unix epoch.
@@ -26,12 +26,12 @@ pub struct TransferRecord {
     pub retransmitted_segments: Option<u64>,
     /// Bytes of these; `None` if they were not counted.
     pub retransmitted_bytes: Option<u64>,
-    /// Whether everything arrived.
+    /// True if everything arrived.
     pub completed: bool,
 }
 
 impl TransferRecord {
-    /// Bits per second over the whole transfer; 0 if it took no time.
+    /// Returns the bits per second over the whole transfer; 0 if it took no time.
     pub fn goodput(&self) -> f64 {
         if self.finished > 0.0 {
             self.bytes as f64 * 8.0 / self.finished
@@ -40,10 +40,10 @@ impl TransferRecord {
         }
     }
 
-    /// Bits per second in each interval of `width` seconds (at least one sample long), as (end,
-    /// rate). What is left at the end has an interval of its own if it is at least half as long;
-    /// else it belongs to the one before, because a chunk that arrives in the last milliseconds
-    /// would look like a burst.
+    /// Returns the bits per second in each interval of `width` seconds (at least one sample long),
+    /// as (end, rate). A remainder of at least half an interval has one of its own; a shorter one
+    /// belongs to the interval before, because a chunk that arrives in the last milliseconds would
+    /// look like a burst.
     pub fn goodput_series(&self, width: f64) -> Vec<(f64, f64)> {
         let mut series = Vec::new();
         let (mut before, mut from) = ((0.0, 0), (0.0, 0));
@@ -67,15 +67,15 @@ impl TransferRecord {
 /// Follows a transfer while it runs, for schedules that begin with the request and for progress
 /// bars.
 pub trait TransferObserver {
-    /// The request is about to be made: the moment that every time of the record counts from.
+    /// Called right before the request, from which all times of the record count.
     fn started(&mut self, _at: Instant) {}
 
-    /// `bytes` have arrived by now.
+    /// Called when `bytes` have arrived in all.
     fn progress(&mut self, elapsed: Duration, bytes: u64) {
         let _ = (elapsed, bytes);
     }
 
-    /// Whether the transfer goes on; it is cut off otherwise.
+    /// Returns true if the transfer goes on; it is cut off otherwise.
     fn goes_on(&self) -> bool {
         true
     }
@@ -96,7 +96,7 @@ pub struct TransferMeter {
 }
 
 impl TransferMeter {
-    /// Of a transfer whose request is made at `started`, which is about now.
+    /// Returns a meter for a transfer whose request is made at `started`, which is about now.
     pub fn new(started: Instant) -> TransferMeter {
         let since_epoch = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -111,7 +111,7 @@ impl TransferMeter {
         }
     }
 
-    /// `bytes` more arrived at `at`.
+    /// Notes that `bytes` more arrived at `at`.
     pub fn arrived(&mut self, at: Instant, bytes: u64) {
         let elapsed = at.saturating_duration_since(self.started);
         self.sample_before(elapsed);
@@ -120,18 +120,18 @@ impl TransferMeter {
         self.bytes += bytes;
     }
 
-    /// Bytes that have arrived.
+    /// Returns the bytes that have arrived.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Time since the request.
+    /// Returns the time since the request.
     pub fn elapsed(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.started)
     }
 
-    /// The record. A transfer that `completed` ended with its last byte; another one ends now, at
-    /// `at`.
+    /// Returns the record. A transfer that `completed` ended with its last byte; any other one ends
+    /// at `at`.
     pub fn finish(mut self, at: Instant, completed: bool) -> TransferRecord {
         let finished = if completed {
             self.last_arrival
@@ -153,7 +153,7 @@ impl TransferMeter {
         }
     }
 
-    /// Takes the samples that are due before something happens at `elapsed`.
+    /// Takes the samples that are due before an event at `elapsed`.
     fn sample_before(&mut self, elapsed: Duration) {
         loop {
             let due = SAMPLE_INTERVAL * u32::try_from(self.samples.len()).unwrap_or(u32::MAX);
@@ -238,7 +238,7 @@ mod tests {
             (series[0].0 - 0.51).abs() < 1e-9 && (series[0].1 - 2400.0 / 0.51).abs() < 1e-6,
             "{series:?}"
         );
-        // Alone it is all there is.
+        // A remainder without an interval before it is one.
         let series = record(&[(10, 100)], None).goodput_series(0.5);
         assert_eq!(series.len(), 1);
     }

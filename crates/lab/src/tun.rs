@@ -42,7 +42,7 @@ impl Tun {
         })
     }
 
-    /// Reads one packet; `Ok(None)` when there is none now.
+    /// Reads one packet, or returns `Ok(None)` if there is none now.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match rustix::io::read(&self.device, buffer) {
             Ok(length) => Ok(Some(length)),
@@ -51,7 +51,7 @@ impl Tun {
         }
     }
 
-    /// Hands one packet to the host's kernel. A packet that the kernel finds malformed is an error.
+    /// Passes one packet to the host's kernel. Fails for a packet that the kernel finds malformed.
     pub(crate) fn send(&self, packet: &[u8]) -> io::Result<()> {
         rustix::io::write(&self.device, packet)?;
         Ok(())

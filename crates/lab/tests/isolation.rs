@@ -55,7 +55,7 @@ fn passed(what: &str) {
     println!("test {what} ... ok");
 }
 
-/// Runs a lab with programs in it that does nothing more.
+/// Runs a lab with programs in it, and nothing else.
 fn victim() {
     let topology = netns::topology(&fig7(1, &[]), 1).unwrap();
     let host = topology.host("N3").unwrap();

@@ -1,7 +1,8 @@
 //! Consumers that find paths and follow them, over real forwarders in virtual time ([PTP
 //! §3] and 4).
 //!
-//! Each link has a delay of its own power of two, so that a round trip says which links it crossed.
+//! Each link has a delay of its own power of two, so that a round-trip time shows which links it
+//! crossed.
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 use std::cell::RefCell;

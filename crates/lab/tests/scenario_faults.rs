@@ -164,7 +164,7 @@ const FAULTS: &[(&str, &str, &str)] = &[
     (
         "backward = {",
         "acks_together = true, backward = {",
-        "a.toml:13: links.wifi.acks_together: only recovery = \"paper\"",
+        "a.toml:13: links.wifi.acks_together: this key is for recovery = \"paper\" only",
     ),
     (
         "file = \"5 MB\"",
@@ -184,7 +184,7 @@ const FAULTS: &[(&str, &str, &str)] = &[
     (
         ", file = \"5 MB\"",
         "",
-        "a.toml:15: loads.film: a load says what is asked for",
+        "a.toml:15: loads.film: a load needs its request",
     ),
     (
         "file = \"5 MB\"",
@@ -199,12 +199,12 @@ const FAULTS: &[(&str, &str, &str)] = &[
     (
         "from = \"server\"",
         "from = \"router\"",
-        "a.toml:15: loads.film: router, client have no role in common",
+        "a.toml:15: loads.film: router, client have no common role",
     ),
     (
         "to = \"client\"",
         "to = \"server\"",
-        "a.toml:15: loads.film.to: 'server' is to be asked by another",
+        "a.toml:15: loads.film.to: 'server' must be requested by another",
     ),
     (
         "file = \"5 MB\"",
@@ -394,7 +394,7 @@ fn defaults_apply_to_nodes_without_settings_and_strategies_are_checked() {
         (
             "n2 = {",
             "\"../n2\" = {",
-            "a.toml:3: nodes.\"../n2\": '../n2' is no name",
+            "a.toml:3: nodes.\"../n2\": '../n2' is not a name",
         ),
     ] {
         let fault = read(&text.replace(old, new)).err().unwrap_or_default();
@@ -469,7 +469,7 @@ fn links_of_ndn_routers_alone_are_checked() {
         (
             "\"defaults.link.recovery\" = \"paper-2\"",
             "\"sweep.x\" = 1",
-            "sweep.recovery.twice.\"sweep.x\": 'sweep.x' is no key",
+            "sweep.recovery.twice.\"sweep.x\": 'sweep.x' is not a key",
         ),
         (
             "{ \"defaults.link.recovery\" = \"paper-2\" }",
@@ -529,7 +529,7 @@ fn settings_that_do_not_fit_a_load_are_refused() {
         ),
         (
             "file = \"5 MB\", split = \"router\"",
-            "loads.film.split: mobility-first has no connections to be split",
+            "loads.film.split: mobility-first has no connections to split",
         ),
         (
             "file = \"5 MB\", over = \"tcp\", split = \"N9\"",
@@ -553,12 +553,12 @@ fn a_host_attaches_only_to_routers_and_a_link_without_emulation_has_no_propertie
         (
             "client = \"host\"",
             "client = { role = \"host\", router = [\"router\", \"server\"] }",
-            "a.toml:8: nodes.client.router[1]: 'server' is no router",
+            "a.toml:8: nodes.client.router[1]: 'server' is not a router",
         ),
         (
             "storage = \"10 MB\"",
             "router = \"client\"",
-            "a.toml:7: nodes.router.router: 'router' is no host",
+            "a.toml:7: nodes.router.router: 'router' is not a host",
         ),
         (
             "delay = \"20 ms\"",
@@ -617,7 +617,7 @@ film = { from = "n1", to = "n3", file = "1 MB" }
             Backend::Netns,
             ndn.replace("recovery = \"paper-1\"\n", "")
                 .replace("file = \"1 MB\"", "bulk = true"),
-            "a.toml:6: loads.film.bulk: the back end 'netns' does not play 'film', whose repeated \
+            "a.toml:6: loads.film.bulk: the back end 'netns' does not run 'film', whose repeated \
              files caches would answer, yet",
         ),
         (

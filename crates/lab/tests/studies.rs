@@ -12,7 +12,7 @@ use whimbrel_lab::study::{
 const LAST_HOP: &str =
     "rate = \"54 Mbit/s\"\ndelay = \"1 us\"\nqueue = \"2000 packets\"\noverhead = 1156\n";
 
-/// A small one of the studies of recovery on links.
+/// A small instance of a study of recovery on links.
 fn belrp_scenario(study: &str) -> String {
     let load = |name: &str, from: &str, to: &str, rate: u32| {
         format!(
@@ -170,7 +170,7 @@ fn pages_show_both_back_ends_beside_the_paper() {
         // Every study's paper has numbers, which appear in a figure, too.
         assert!(page.contains("circles: the paper"), "{name}");
         assert!(!page.contains(" (paper "), "{name}: numbers in a sentence");
-        for column in ["The paper", "Simulator", "Why they differ"] {
+        for column in ["The paper", "Simulator", "Reasons for differences"] {
             assert!(
                 page.contains(&format!("role=\"columnheader\">{column}")),
                 "{name}: {column}"

@@ -1,4 +1,4 @@
-//! What crosses a thin link for a file: the rows of `docs/scenarios/thin-links.toml`, as
+//! The bytes that a file costs on a thin link: the rows of `docs/scenarios/thin-links.toml`, as
 //! `whimbrel lab run` has them. The table in `docs/thin-links.md` is printed by
 //! `cargo test -p whimbrel-lab --test thin_links -- --nocapture --test-threads 1`.
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
@@ -11,8 +11,8 @@ use whimbrel_lab::scenario::{Overrides, Scenario, Setting, sim};
 
 const TEXT: &str = include_str!("../../../docs/scenarios/thin-links.toml");
 
-/// The bytes that came over the thin link in the file's direction, and those that came back, over
-/// the bytes of the file.
+/// Returns the bytes over the thin link in the file's direction, and those in the other direction,
+/// both divided by the bytes of the file.
 fn ratios(way: &str, run: &Run) -> (f64, f64) {
     let value = |name: &str| run.values[name];
     assert_eq!(value("film.files"), 1.0, "{:?}", run.values);
@@ -24,11 +24,11 @@ fn ratios(way: &str, run: &Run) -> (f64, f64) {
     }
 }
 
-/// Runs and prints the rows of one rate: two ways, two round trips, three losses. None takes more
-/// than `most` times the file's bytes in its direction; where one packet in twenty is lost, a little
-/// more may cross twice.
+/// Runs and prints the rows of one rate: two ways, two round trips, three losses. No row takes more
+/// than `most` times the file's bytes in the file's direction; a loss of one packet in twenty allows
+/// slightly more.
 fn assert_rows(rate: &str, label: &str, most: f64) {
-    // The line of the test's name ends here.
+    // Ends the line on which the test harness has printed the test's name.
     println!();
     let read = Scenario::parse(Path::new("thin-links.toml"), TEXT, Overrides::default());
     let read = read.unwrap_or_else(|faults| panic!("{faults}"));

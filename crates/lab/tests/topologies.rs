@@ -68,7 +68,7 @@ fn adds_up(report: &DirectionReport) {
 }
 
 /// Waits until no packet is under way. Returns the reports.
-fn settled(topology: &Topology) -> Vec<LinkReport> {
+fn final_reports(topology: &Topology) -> Vec<LinkReport> {
     loop {
         let reports = topology.link_reports().unwrap();
         if reports
@@ -103,7 +103,7 @@ fn a_ping_crosses_the_topology_of_figure_7_and_takes_at_least_the_configured_tim
         .unwrap();
     assert_eq!(report.received(), 5);
     assert!(report.min().unwrap() >= 0.026, "{report:?}");
-    let reports = settled(&topology);
+    let reports = final_reports(&topology);
     assert_eq!(reports.len(), 3);
     for link in &reports {
         adds_up(&link.forward);
@@ -166,7 +166,7 @@ fn an_outage_loses_packets_and_its_end_lets_them_through_again() {
     assert_eq!(ping(3, millis(50)), 0);
     topology.set_outage("ab", false).unwrap();
     assert_eq!(ping(3, PATIENCE), 3);
-    let reports = settled(&topology);
+    let reports = final_reports(&topology);
     assert_eq!(reports[0].forward.dropped_outage, 3);
     adds_up(&reports[0].forward);
 }
@@ -203,7 +203,7 @@ fn a_schedule_begins_when_it_is_armed_and_at_no_other_time() {
         a.ping(target, 2, millis(1), PATIENCE).unwrap().received(),
         2
     );
-    let report = &settled(&topology)[0];
+    let report = &final_reports(&topology)[0];
     assert_eq!(
         (report.forward.dropped_outage, report.forward.delivered),
         (2, 2)
@@ -237,7 +237,7 @@ fn the_same_seed_loses_the_same_packets() {
         while topology.link_reports().unwrap()[0].forward.offered < 100 {
             std::thread::sleep(millis(5));
         }
-        let delivered = settled(topology)[0].forward.delivered;
+        let delivered = final_reports(topology)[0].forward.delivered;
         receiver.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut buffer = [0];
         (0..delivered)
@@ -333,7 +333,7 @@ fn kernel_tcp_carries_a_file_across_lossy_figure_7_byte_by_byte() {
             "{:?}",
             transfer.sender
         );
-        let reports = settled(&topology);
+        let reports = final_reports(&topology);
         let last = reports.iter().find(|report| report.link == LAST_HOP);
         let hop = &last.unwrap().forward;
         adds_up(hop);
@@ -462,7 +462,7 @@ fn corrupted_packets_reach_the_kernel_or_are_counted_as_refused() {
     while topology.link_reports().unwrap()[0].forward.offered < 1000 {
         std::thread::sleep(millis(5));
     }
-    let forward = &settled(&topology)[0].forward;
+    let forward = &final_reports(&topology)[0].forward;
     assert_eq!((forward.corrupted, forward.delivered), (1000, 1000));
     // Three of the 232 bits of such a packet make its version neither 4 nor 6.
     assert!(forward.refused > 0 && forward.refused < 100, "{forward:?}");

@@ -520,8 +520,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// However the path changes, the size ends just below its MTU, and never falls below what
-        /// was needed.
+        /// For any changes of the path, the size ends just below its MTU, and never falls below
+        /// what was needed.
         #[test]
         fn the_size_follows_the_path(
             seed in any::<u64>(), paths in prop::collection::vec(520usize..2_000, 1..5), loss in 0.0..0.15f64,

@@ -39,7 +39,7 @@ fn narrow(largest: usize, loss: f64) -> LinkSpec {
     }
 }
 
-/// A producer at end 0 and a consumer at end 1, which asks again for what has not arrived.
+/// A producer at end 0 and a consumer at end 1, which requests missing Data again.
 struct Net {
     faces: Faces,
     next: u64,
@@ -55,7 +55,7 @@ impl Net {
         Net { faces, next: 0 }
     }
 
-    /// Returns a net whose consumer does not know the questions, as an NFD.
+    /// Returns a net whose consumer, like NFD, ignores the questions of probes.
     fn foreign(seed: u64, reliability: Reliability, path: &LinkSpec) -> Net {
         let consumer = LinkServiceConfig {
             finds_path_mtu: false,
@@ -177,7 +177,7 @@ fn full_frames_are_sent_again_when_the_path_is_repaired_and_an_idle_face_is_sile
     net.set(1_500);
     let probes = net.probes();
     net.faces.run_for(600_000);
-    assert_eq!(net.probes(), probes, "nobody needs larger frames");
+    assert_eq!(net.probes(), probes, "no packet needs larger frames");
     for _ in 0..3 {
         assert!(net.fetch(4, 4_000, Duration::from_secs(10)).is_some());
     }
@@ -413,8 +413,8 @@ fn a_flood_of_questions_is_answered_in_part() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
-    /// However the path changes, Data arrive, and the size ends at most at what the path takes, just
-    /// below it without loss.
+    /// For any changes of the path, Data arrive, and the final size is at most what the path takes,
+    /// just below it without loss.
     #[test]
     fn the_size_follows_the_path(
         seed: u64, profile in 0usize..4, loss in prop_oneof![Just(0.0), 0.0..0.15f64],

@@ -39,8 +39,8 @@ fn one_flow_of_tcp_leaves_and_gets_a_share() {
             let rates = net.rates(at(5), at(65));
             let (both, share) = (rates[0] + rates[1], rates[0] / (rates[0] + rates[1]));
             table += &format!("{other:?}, {bdp} BDP: {share:.2} of {:.2}\n", both / RATE);
-            // BBR is known by the time at which it first empties the queue, until when it takes
-            // most of a short one; it leaves a deep queue to whatever fills it.
+            // A hop recognises BBR when BBR first empties the queue; until then BBR takes most of a
+            // short queue. It leaves a deep queue to any flow that fills it.
             let bounds = match other {
                 Kind::Bbr if bdp > 2.0 => 0.35..=0.80,
                 Kind::Bbr => 0.30..=0.65,

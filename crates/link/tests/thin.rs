@@ -18,8 +18,8 @@ fn thin(bits_per_second: u64, round_trip: Duration, loss: f64) -> LinkSpec {
     }
 }
 
-/// Sends `chunks` of 16 KiB and returns when all are delivered; also the bytes that came, over
-/// those of the chunks.
+/// Sends `chunks` of 16 KiB. Returns when all are delivered, and the ratio of the bytes that
+/// crossed the link to those of the chunks.
 fn transfer(pair: &mut Pair, chunks: u64) -> (Time, f64) {
     let before = pair.link_stats(0).delivered_bytes;
     for tag in 0..chunks {
@@ -134,7 +134,7 @@ fn greetings_leave_a_thin_link_to_what_comes_after_them() {
         assert!(pair.ends().iter().all(|end| end.hop.is_up()));
         for way in [0, 1] {
             let greetings = pair.link_stats(way).offered_bytes;
-            // Half of it are probes of the rate, and whether the neighbour is there.
+            // Half of it is probes: of the rate, and of the neighbour's presence.
             assert!(greetings < 5_000, "{rate}: {greetings} bytes from {way}");
         }
     }
@@ -160,7 +160,7 @@ fn a_quiet_link_costs_little_while_its_neighbour_is_away_and_waits_for_what_is_t
     // With 48 bytes of headers each.
     let cost = (pair.link_stats(0).offered - before) * (24 + 48);
     assert!(cost > 1_000 && cost < 150_000, "{cost} bytes in a day");
-    // Something waits: asked often again.
+    // If a chunk waits, probes are frequent again.
     let mut pair = quiet_pair();
     pair.cut(Duration::from_secs(7200));
     pair.send(0, 1, chunk(1, 16 << 10));

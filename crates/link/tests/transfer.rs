@@ -280,8 +280,7 @@ fn an_idle_hop_sends_little_and_notices_a_dead_neighbour() {
     );
 }
 
-/// Where every round trip takes as long as the last one, a timeout of just that time comes with
-/// each answer.
+/// If all round trips are equal, a timeout of exactly that time would expire with each answer.
 #[test]
 fn round_trips_that_do_not_vary_cause_no_timeouts() {
     let mut pair = Pair::new(1, path(10));

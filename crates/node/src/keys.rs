@@ -10,26 +10,26 @@ use whimbrel_gnrs::{KeyFileError, KeyPair};
 
 use crate::place::make_folder_of;
 
-/// Why there is no key.
+/// An error of a key file.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// The file is not there, or cannot be read.
+    /// The file does not exist or cannot be read.
     #[error("cannot read the key {}: {source}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// The file is no key.
-    #[error("{} is no key file: {source}", path.display())]
+    /// The file is not a key file.
+    #[error("{} is not a key file: {source}", path.display())]
     Format {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         source: KeyFileError,
     },
-    /// There is a file already: it is never overwritten.
+    /// The file exists; a key file is never overwritten.
     #[error("{} exists; a key is never overwritten: name another file, or move this one away", .0.display())]
     Exists(PathBuf),
     /// The file cannot be written.
@@ -37,15 +37,15 @@ pub enum KeyError {
     Write {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// The system gives no random bytes.
-    #[error("the system gives no random bytes: {0}")]
+    /// The system provides no random bytes.
+    #[error("the system provides no random bytes: {0}")]
     Random(io::Error),
 }
 
-/// Random bytes from the operating system.
+/// Returns random bytes from the operating system.
 pub fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     let mut filled = 0;
@@ -55,7 +55,7 @@ pub fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// A key that lives in memory only.
+/// Makes a key that lives in memory only.
 pub fn ephemeral() -> Result<KeyPair, KeyError> {
     let mut secret = random_bytes().map_err(KeyError::Random)?;
     Ok(KeyPair::generate(&mut secret))
@@ -70,7 +70,7 @@ pub fn load(path: &Path) -> Result<KeyPair, KeyError> {
     if let Ok(metadata) = path.metadata()
         && metadata.permissions().mode() & 0o077 != 0
     {
-        tracing::warn!(path = %path.display(), "others may read this key; `chmod 600` it");
+        tracing::warn!(path = %path.display(), "other users can read this key; `chmod 600` it");
     }
     KeyPair::from_pem(&text).map_err(|source| KeyError::Format {
         path: path.to_owned(),
@@ -78,7 +78,7 @@ pub fn load(path: &Path) -> Result<KeyPair, KeyError> {
     })
 }
 
-/// Makes a key and writes it where nothing is, for this user only.
+/// Makes a key and writes it to a new file, for this user only.
 pub fn create(path: &Path) -> Result<KeyPair, KeyError> {
     let write_error = |source: io::Error| match source.kind() {
         io::ErrorKind::AlreadyExists => KeyError::Exists(path.to_owned()),
@@ -102,7 +102,7 @@ pub fn create(path: &Path) -> Result<KeyPair, KeyError> {
     file.write_all(pem.as_bytes())
         .and_then(|()| file.sync_all())
         .map_err(|error| {
-            // Half a key would be in the way at the next start.
+            // A partial key would be in the way at the next start.
             let _ = std::fs::remove_file(path);
             write_error(error)
         })?;

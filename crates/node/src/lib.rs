@@ -1,28 +1,28 @@
-//! One host, router or name server from one configuration, ready for a driver, and what local
-//! programs need to use a host. No protocol of its own.
+//! A host, router or name server made from one configuration, ready for a driver, and what local
+//! programs need to use a host. It has no protocol of its own.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`machine`] | [`Node`], the three kinds of node as one machine |
-//! | [`config`] | [`Config`](config::Config), the TOML schema, and its sample; [`Plan`](config::Plan), what a start takes of it |
+//! | [`config`] | [`Config`](config::Config), the TOML schema, and its sample; [`Plan`](config::Plan), the input of a start |
 //! | [`run`] | a node behind real sockets, from a plan |
-//! | [`reload`] | what a node takes over from its configuration while it runs |
-//! | [`keys`], [`place`] | key files, and where things lie by default |
-//! | [`metrics`] | what a node counts, for Prometheus |
-//! | [`name_server`] | a name server with the local programs that ask for its state |
+//! | [`reload`] | changes of the configuration that a running node applies |
+//! | [`keys`], [`place`] | key files, and the default places of files |
+//! | [`metrics`] | a node's counters, for Prometheus |
+//! | [`name_server`] | a name server, and the local programs that ask for its state |
 //! | [`name_store`] | a name server's records on disk or in memory |
-//! | [`name_client`] | asking name servers, for programs that are neither host nor router |
+//! | [`name_client`] | queries to name servers, for programs that are neither host nor router |
 //! | [`ndn`] | a router's NDN plane: machine, sockets |
-//! | [`local_client`] | a program's way to its host, by a socket or in the same process |
+//! | [`local_client`] | a program's connection to its host, by a socket or in the same process |
 //! | [`shelf`], [`serve`] | the publishing side: files hashed once, read and proven chunk by chunk |
-//! | [`fetch`] | the receiving side: verified chunks to disk, and the record to go on from |
-//! | [`output`] | where fetched content goes, and what becomes of what is there |
+//! | [`fetch`] | the receiving side: verified chunks to disk, and the record by which a fetch resumes |
+//! | [`output`] | the places of fetched content, and the treatment of files that are there |
 //! | [`ticket`] | a content's name and where to ask for it, in one string |
-//! | [`wait`] | why a program waits, as its host knows |
+//! | [`wait`] | the reason why a program waits, as its host reports it |
 #![forbid(unsafe_code)]
 #![allow(
     clippy::disallowed_methods,
-    reason = "what drives machines over real sockets and files owns a clock"
+    reason = "code that drives machines over real sockets and files owns a clock"
 )]
 
 pub mod config;

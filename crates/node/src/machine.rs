@@ -13,7 +13,7 @@ use whimbrel_mobilityfirst::router::Router;
 
 use crate::name_server::NameServer;
 
-/// A node. `S` is where a name server keeps its records.
+/// A node. `S` is the store of a name server's records.
 pub enum Node<S> {
     /// A router.
     Router(Box<Router>),
@@ -23,7 +23,7 @@ pub enum Node<S> {
     NameServer(Box<NameServer<S>>),
 }
 
-/// What a node tells the program around it.
+/// An event of a node for the program around it.
 #[derive(Clone, PartialEq, Debug)]
 pub enum NodeEvent {
     /// From a host, for a program in this process.
@@ -39,7 +39,7 @@ impl<S: Store> From<Server<S>> for Node<S> {
 }
 
 impl<S: Store> Node<S> {
-    /// The router, if it is one.
+    /// Returns the router, if it is one.
     pub fn router(&mut self) -> Option<&mut Router> {
         match self {
             Node::Router(router) => Some(router),
@@ -47,7 +47,7 @@ impl<S: Store> Node<S> {
         }
     }
 
-    /// The host, if it is one.
+    /// Returns the host, if it is one.
     pub fn host(&mut self) -> Option<&mut Host> {
         match self {
             Node::Host(host) => Some(host),
@@ -55,7 +55,7 @@ impl<S: Store> Node<S> {
         }
     }
 
-    /// Replaces the wall clock after a step of the system's.
+    /// Replaces the wall clock after a step of the system's clock.
     pub fn set_wall_clock(&mut self, now: Time, wall: WallClock) {
         match self {
             Node::Router(router) => router.set_wall_clock(now, wall),
@@ -69,12 +69,12 @@ impl<S: Store> Node<S> {
         match self {
             Node::Router(router) => router.note_look_up_failure(failure),
             Node::Host(host) => host.note_look_up_failure(failure),
-            // It has no configured neighbours.
+            // A name server has no configured neighbours.
             Node::NameServer(_) => {}
         }
     }
 
-    /// The name server, if it is one.
+    /// Returns the name server, if it is one.
     pub fn name_server(&mut self) -> Option<&mut Server<S>> {
         match self {
             Node::NameServer(node) => Some(node.server_mut()),

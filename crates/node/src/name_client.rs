@@ -1,4 +1,4 @@
-//! LoneResolver name servers from a program that is neither host nor router.
+//! Queries to name servers, from a program that is neither host nor router.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::config::Remote;
 use crate::keys::random_bytes;
 use crate::run::{StartError, any_address_towards};
 
-/// What a look-up has led to so far.
+/// The state of a lookup.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Resolution {
     /// No answer yet.
@@ -33,7 +33,7 @@ pub struct NameClient {
 }
 
 impl NameClient {
-    /// For these servers, the preferred one first.
+    /// Returns a client of these servers, the preferred one first.
     pub fn new(servers: &[Remote]) -> Result<NameClient, StartError> {
         let clock = Clock::start();
         let seed = random_bytes().map_err(|source| StartError::System {
@@ -59,7 +59,7 @@ impl NameClient {
         })
     }
 
-    /// Asks for a name.
+    /// Looks up a name.
     pub fn look_up(&mut self, name: Guid) -> Result<Resolution, IoError> {
         let now = self.event_loop.clock().now();
         Ok(match self.event_loop.machine_mut().0.lookup(now, name) {
@@ -90,13 +90,13 @@ impl NameClient {
         Ok(outcome.unwrap_or(Resolution::Pending))
     }
 
-    /// Follows a name: [`NameClient::events`] tells its changes.
+    /// Follows a name: [`NameClient::events`] returns its changes.
     pub fn watch(&mut self, name: Guid) -> Result<bool, IoError> {
         let now = self.event_loop.clock().now();
         Ok(self.event_loop.machine_mut().0.watch(now, name))
     }
 
-    /// What has happened; waits for about `patience` for the first thing.
+    /// Returns the events; waits for about `patience` for the first one.
     pub fn events(&mut self, patience: Duration) -> Result<Vec<ResolverEvent>, IoError> {
         let until = self.event_loop.clock().now() + patience;
         loop {

@@ -6,8 +6,8 @@ use whimbrel_core::{
 use whimbrel_gnrs::{Server, ServerEvent, Store};
 use whimbrel_mobilityfirst::local::{Frame, LocalEvent, Programs};
 
-/// A name server to which local programs attach as to a router. The server itself knows nothing of
-/// them: what comes from their ports is no packet of its protocol.
+/// A name server to which local programs attach as to a router. The server itself does not know
+/// them: frames from their ports are not packets of its protocol.
 #[derive(Debug)]
 pub struct NameServer<S> {
     server: Server<S>,
@@ -15,7 +15,7 @@ pub struct NameServer<S> {
 }
 
 impl<S: Store> NameServer<S> {
-    /// Without programs, as yet.
+    /// Returns a name server without programs.
     pub fn new(server: Server<S>) -> NameServer<S> {
         NameServer {
             server,
@@ -23,18 +23,18 @@ impl<S: Store> NameServer<S> {
         }
     }
 
-    /// The server.
+    /// Returns the server.
     pub fn server(&self) -> &Server<S> {
         &self.server
     }
 
-    /// The server, to change it.
+    /// Returns the server, for changes.
     pub fn server_mut(&mut self) -> &mut Server<S> {
         &mut self.server
     }
 
     fn handle_program(&mut self, now: Time, port: PortId, frame: &[u8]) {
-        // A status is all that may be asked.
+        // Programs may request only the status.
         let Frame::Status(request) = self.programs.read(port, frame) else {
             return;
         };

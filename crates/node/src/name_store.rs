@@ -1,4 +1,4 @@
-//! The two places where a name server keeps its records, as one type.
+//! A name server's store of records: on disk or in memory, as one type.
 
 use whimbrel_core::Guid;
 use whimbrel_gnrs::store::PutResult;
@@ -9,7 +9,7 @@ use whimbrel_gnrs::{DiskStore, MemoryStore, Record, RecordKey, Store, StoreError
 pub enum NameStore {
     /// Records survive the process.
     Disk(DiskStore),
-    /// They do not.
+    /// Records are lost when the process ends.
     Memory(MemoryStore),
 }
 

@@ -1,20 +1,20 @@
-//! Where things lie that the configuration does not place.
+//! Default places of files that the configuration does not place.
 
 use std::path::{Path, PathBuf};
 
 /// Folders for one user, or for the system if the user is root.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Places {
-    /// Sockets; gone after a restart of the machine.
+    /// Sockets; lost when the system restarts.
     pub run: PathBuf,
     /// Keys and name stores.
     pub state: PathBuf,
-    /// What can be made again.
+    /// Files that can be made again.
     pub cache: PathBuf,
 }
 
 impl Places {
-    /// Those of the system's daemons, and of root.
+    /// Returns the folders of the system's daemons, and of root.
     pub fn of_the_system() -> Places {
         Places {
             run: "/run/whimbrel".into(),
@@ -23,7 +23,7 @@ impl Places {
         }
     }
 
-    /// Those of the user who runs this process, by the XDG base directory specification.
+    /// Returns the folders of this process's user, by the XDG base directory specification.
     pub fn of_this_user() -> Places {
         let user = rustix::process::geteuid();
         if user.is_root() {
@@ -43,23 +43,23 @@ impl Places {
         }
     }
 
-    /// The socket of a host.
+    /// Returns the socket of a host.
     pub fn host_socket(&self) -> PathBuf {
         self.run.join("host.sock")
     }
 
-    /// The socket of a name server.
+    /// Returns the socket of a name server.
     pub fn gnrs_socket(&self) -> PathBuf {
         self.run.join("gnrs.sock")
     }
 
-    /// The socket of a router.
+    /// Returns the socket of a router.
     pub fn router_socket(&self) -> PathBuf {
         self.run.join("router.sock")
     }
 }
 
-/// The socket that a program uses if it names none: that of this user's daemon, or of the system's
+/// Returns the socket of a program that names none: that of this user's daemon, or of the system's
 /// if this user has none. `socket` is the kind of daemon, as [`Places::host_socket`].
 pub fn daemon_socket(socket: fn(&Places) -> PathBuf) -> PathBuf {
     first_present(
@@ -68,7 +68,7 @@ pub fn daemon_socket(socket: fn(&Places) -> PathBuf) -> PathBuf {
     )
 }
 
-/// `own` if neither is there: it is the one to report.
+/// Returns `own` if neither is there: it is the one to report.
 fn first_present(own: PathBuf, other: PathBuf) -> PathBuf {
     if !own.exists() && other.exists() {
         other
@@ -77,7 +77,7 @@ fn first_present(own: PathBuf, other: PathBuf) -> PathBuf {
     }
 }
 
-/// Makes the folder that `file` is to lie in, for this user only, if it is not there.
+/// Makes the folder of `file`, for this user only, if it does not exist.
 pub fn make_folder_of(file: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     match file.parent() {
@@ -89,7 +89,7 @@ pub fn make_folder_of(file: &Path) -> std::io::Result<()> {
     }
 }
 
-/// A path for JSON, which has no bytes that are not text: those become U+FFFD.
+/// Serializes a path as text for JSON; bytes that are not UTF-8 become U+FFFD.
 pub(crate) fn serialize_path<S: serde::Serializer>(
     path: &Path,
     serializer: S,

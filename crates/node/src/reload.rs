@@ -1,4 +1,4 @@
-//! What a node takes over from its configuration while it runs.
+//! Changes of the configuration that a running node applies.
 
 use std::collections::BTreeSet;
 
@@ -18,28 +18,28 @@ const RELOADABLE: [&str; 4] = [
     "ndn.content_store",
 ];
 
-/// Brings a changed configuration to a node that runs.
+/// Applies a changed configuration to a running node.
 #[derive(Debug)]
 pub struct Reloader {
-    /// What is in force.
+    /// The configuration in force.
     config: Config,
     ndn: Option<RunningNdn>,
 }
 
-/// An NDN router, and the strategies that its configuration has given it; commands may have given
-/// it others, which stay.
+/// An NDN router, and the strategies that its configuration has set. Strategies that commands have
+/// set stay.
 #[derive(Debug)]
 struct RunningNdn {
     handle: LoopHandle<NdnRouter>,
     strategies: Vec<(Name, Name)>,
 }
 
-/// What has become of the keys that have changed.
+/// The changed keys, by outcome.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Reloaded {
-    /// In force.
+    /// They are in force.
     pub taken: Vec<String>,
-    /// In force after a restart.
+    /// They take effect after a restart.
     pub restart: Vec<String>,
 }
 
@@ -53,8 +53,8 @@ impl Reloader {
         Reloader { config, ndn }
     }
 
-    /// Takes over what can be, of a configuration and the plan that it makes. Certificates of anchors
-    /// are those that are in their files now.
+    /// Applies what can be changed of a configuration and its plan. The anchors' certificates are
+    /// read from their files again.
     pub fn reload(&mut self, config: &Config, plan: Plan) -> Reloaded {
         let ndn = match plan {
             Plan::Router(plan) => plan.ndn,
@@ -70,9 +70,9 @@ impl Reloader {
             let task = move |router: &mut NdnRouter, _| apply(router, plan, &before);
             let posted = running.handle.post(task);
             if let Err(error) = posted {
-                tracing::error!(%error, "the NDN router takes nothing over");
+                tracing::error!(%error, "the NDN router did not apply the changes");
             }
-            // The rest stays as it was at the start, and so does what is told of it the next time.
+            // The rest stays as it was at the start, and is reported again the next time.
             self.config.ndn.strategy.clone_from(&config.ndn.strategy);
             self.config.ndn_strategy.clone_from(&config.ndn_strategy);
             self.config.ndn.anchors.clone_from(&config.ndn.anchors);
@@ -88,12 +88,12 @@ fn apply(router: &mut NdnRouter, plan: NdnPlan, before: &[(Name, Name)]) {
     let strategies = forwarder.strategies_mut();
     for (prefix, _) in before {
         if !wanted.iter().any(|(kept, _)| kept == prefix) {
-            // The root's, which cannot be unset, is always wanted.
+            // The root's strategy cannot be unset; it is always among the wanted ones.
             let _ = strategies.unset(prefix.as_ref());
         }
     }
     for choice in wanted.iter().filter(|choice| !before.contains(choice)) {
-        // A plan has only strategies that there are.
+        // A plan contains only strategies that exist.
         let _ = strategies.set(choice.0.as_ref(), choice.1.as_ref());
     }
     let store = plan.forwarder.content_store;
@@ -103,7 +103,7 @@ fn apply(router: &mut NdnRouter, plan: NdnPlan, before: &[(Name, Name)]) {
     forwarder.set_command_verifier(Box::new(plan.anchors));
 }
 
-/// The keys whose values differ: `section.key`, or the section where it is a list.
+/// Returns the keys whose values differ: `section.key`, or the section where it is a list.
 fn changes(old: &Config, new: &Config) -> Vec<String> {
     let mut changed = Vec::new();
     for ((section, old), (_, new)) in sections(old).into_iter().zip(sections(new)) {

@@ -1,4 +1,4 @@
-//! From a plan to a node behind real sockets.
+//! A node behind real sockets, made from a plan.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use whimbrel_core::{Guid, Peer, PortOrigin, SeededRng};
 use whimbrel_gnrs::{DiskStore, KeyPair, MemoryStore, Server, ServerConfig, ServerEvent};
 use whimbrel_io::{
-    CallerLimits, Clock, EventLoop, IoError, LoopHandle, Neighbour, UdpConfig, UnixListenerConfig,
+    Clock, EventLoop, InboundLimits, IoError, LoopHandle, Neighbour, UdpConfig, UnixListenerConfig,
 };
 use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent};
 use whimbrel_mobilityfirst::router::{Router, RouterConfig};
@@ -28,13 +28,13 @@ use crate::place::make_folder_of;
 use crate::reload::Reloader;
 use crate::{Node, NodeEvent};
 
-/// The loop of any node.
+/// The event loop of any node.
 pub type NodeLoop = EventLoop<Node<NameStore>>;
 
-/// Why a node cannot start.
+/// The reason why a node cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Neither plane of a router is on.
+    /// Neither plane of the router is on.
     #[error(
         "nothing to do: [ndn] enabled = false, and no links: --listen ADDRESS:PORT, --neighbour HOST:PORT, or \
          [[link]] in a configuration file"
@@ -43,7 +43,7 @@ pub enum StartError {
     /// A host that no other node can reach.
     #[error("a host needs a router: --router HOST:PORT, or [[link]] in a configuration file")]
     NoRouter,
-    /// No key.
+    /// The key cannot be used.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// A socket cannot be opened.
@@ -54,38 +54,38 @@ pub enum StartError {
     NameStore {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The fault.
         source: whimbrel_gnrs::StoreError,
     },
     /// A folder cannot be made.
     #[error("cannot make the folder of {}: {source}", path.display())]
     Folder {
-        /// What was to lie in it.
+        /// The file in it.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// Prometheus cannot ask there.
+    /// The address for Prometheus cannot be bound.
     #[error(
         "cannot listen for Prometheus on {address}: {source}; choose another address (--metrics)"
     )]
     Metrics {
         /// The address.
         address: SocketAddr,
-        /// The system's answer.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The system gives no random bytes or threads.
-    #[error("the system gives no {what}: {source}")]
+    /// The system provides no random bytes or threads.
+    #[error("the system provides no {what}: {source}")]
     System {
-        /// What was asked for.
+        /// What was requested.
         what: &'static str,
-        /// Its answer.
+        /// The system's error.
         source: std::io::Error,
     },
 }
 
-/// What a node has opened, for its user and for scripts.
+/// The sockets and files that a node has opened, for people and scripts.
 #[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize)]
 pub struct Opened {
     /// The node's name; a name server has none.
@@ -102,25 +102,25 @@ pub struct Opened {
     /// The name server's store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub store: Option<PathBuf>,
-    /// What the NDN plane has opened.
+    /// The sockets of the NDN plane.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ndn: Option<NdnOpened>,
-    /// Where Prometheus asks.
+    /// The address for Prometheus.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<SocketAddr>,
 }
 
 /// A node with all its sockets open.
 pub struct Running {
-    /// Of a router that forwards NDN only there is none.
+    /// `None` in a router that forwards NDN only.
     event_loop: Option<NodeLoop>,
     ndn: Option<NdnThread>,
-    /// That the NDN plane was given.
+    /// The strategies with which the NDN plane was started.
     strategies: Vec<(Name, Name)>,
     opened: Opened,
 }
 
-/// Opens all sockets of a node. It works as soon as it [runs](Running::run).
+/// Opens all sockets of a node. The node works once it [runs](Running::run).
 pub fn start(plan: Plan) -> Result<Running, StartError> {
     let (metrics, mut running) = match plan {
         Plan::Router(plan) => (plan.metrics, router_of_planes(*plan)?),
@@ -167,13 +167,13 @@ impl Running {
             .collect()
     }
 
-    /// Brings it another configuration than `config`, which it was started with.
+    /// Returns a reloader for changes of `config`, with which the node was started.
     pub fn reloader(&self, config: Config) -> Reloader {
         let handle = self.ndn.as_ref().map(NdnThread::handle);
         Reloader::new(config, handle, self.strategies.clone())
     }
 
-    /// What was opened.
+    /// Returns the opened sockets and files.
     pub fn opened(&self) -> &Opened {
         &self.opened
     }
@@ -263,7 +263,7 @@ fn host(plan: &HostPlan) -> Result<Running, StartError> {
     )
 }
 
-/// A node to which local programs attach.
+/// Returns a node to which local programs attach.
 fn with_programs(
     mut event_loop: NodeLoop,
     guid: Guid,
@@ -282,7 +282,8 @@ fn with_programs(
     Ok(Running::new(Some(event_loop), opened))
 }
 
-/// A loop whose node is told when the system's clock is set and when a host name is not found.
+/// Returns a loop whose node is told when the system's clock is set and when a host name is not
+/// found.
 fn node_loop(clock: Clock, node: Node<NameStore>) -> Result<NodeLoop, StartError> {
     let mut event_loop = EventLoop::new(clock, node)?;
     event_loop.follow_wall_clock(Node::set_wall_clock);
@@ -290,7 +291,7 @@ fn node_loop(clock: Clock, node: Node<NameStore>) -> Result<NodeLoop, StartError
     Ok(event_loop)
 }
 
-/// A host with its links, as yet without programs.
+/// Returns a host with its links, without programs.
 fn host_loop(
     plan: &HostPlan,
     keys: KeyPair,
@@ -318,7 +319,7 @@ fn host_loop(
     Ok((event_loop, links))
 }
 
-/// A host inside this process, on a thread of its own: for a command that finds no daemon.
+/// A host inside this process, on a thread of its own, for a command that finds no daemon.
 #[derive(Debug)]
 pub struct EmbeddedHost {
     guid: Guid,
@@ -329,14 +330,14 @@ pub struct EmbeddedHost {
 }
 
 impl EmbeddedHost {
-    /// Starts a host on the links of `plan`, and gives the connection of its first program. The plan's
-    /// key and socket are not used.
+    /// Starts a host on the links of `plan`, and gives the connection of its first program. The
+    /// plan's key and socket are not used.
     pub fn start(plan: HostPlan, keys: KeyPair) -> Result<(EmbeddedHost, LocalClient), StartError> {
         let guid = keys.guid();
         let programs = Arc::new(ToPrograms::default());
         let told = ToldOfTheEnd(programs.clone());
         let (started, outcome) = mpsc::channel();
-        // The loop lives on its thread from its first moment: it cannot be sent there.
+        // The loop cannot be sent to another thread, so it is made on its own.
         let run = move || match host_loop(&plan, keys) {
             Ok((mut event_loop, links)) => {
                 let _ = started.send(Ok((event_loop.handle(), links)));
@@ -371,18 +372,18 @@ impl EmbeddedHost {
         Ok((host, client))
     }
 
-    /// The connection of a further program.
+    /// Returns the connection of a further program.
     pub fn connect(&self) -> LocalClient {
         let (app, events) = self.programs.add();
         LocalClient::inner(InnerClient::new(self.handle.clone(), app, events))
     }
 
-    /// Its name.
+    /// Returns the host's name.
     pub fn guid(&self) -> Guid {
         self.guid
     }
 
-    /// Label and bound address of each of its sockets.
+    /// Returns the label and bound address of each socket.
     pub fn links(&self) -> &BTreeMap<String, SocketAddr> {
         &self.links
     }
@@ -392,13 +393,13 @@ impl Drop for EmbeddedHost {
     fn drop(&mut self) {
         self.handle.stop();
         if let Some(thread) = self.thread.take() {
-            // A panic in it has been reported by its thread.
+            // Its thread has reported a panic.
             let _ = thread.join();
         }
     }
 }
 
-/// What an embedded host tells its programs, which lie here in the order of their numbers.
+/// The queues from an embedded host to its programs, in the order of their numbers.
 #[derive(Debug, Default)]
 struct ToPrograms(Mutex<Vec<Arc<Events>>>);
 
@@ -428,7 +429,7 @@ impl ToPrograms {
     }
 }
 
-/// Tells the programs when the host ends, however it does.
+/// Tells the programs when the host ends, for whatever reason.
 struct ToldOfTheEnd(Arc<ToPrograms>);
 
 impl Drop for ToldOfTheEnd {
@@ -462,9 +463,9 @@ fn name_server(plan: &NameServerPlan) -> Result<Running, StartError> {
     let secret = random_bytes().map_err(no_random)?;
     let node = Node::from(Server::new(server, clock.wall_clock(), secret, store));
     let mut event_loop = node_loop(clock, node)?;
-    let limits = CallerLimits {
+    let limits = InboundLimits {
         max: plan.max_clients,
-        ..CallerLimits::default()
+        ..InboundLimits::default()
     };
     let link = event_loop.add_udp(UdpConfig::new("gnrs", plan.listen).listen(limits))?;
     let opened = Opened {
@@ -476,8 +477,8 @@ fn name_server(plan: &NameServerPlan) -> Result<Running, StartError> {
     Ok(Running::new(Some(event_loop), opened))
 }
 
-/// Opens the socket for programs. Several name servers may run on one machine: the default one is
-/// the first one's, and the others do without.
+/// Opens the socket for programs. If several name servers run on one machine, the first one has the
+/// default socket, and the others do without.
 fn name_server_socket(
     event_loop: &mut NodeLoop,
     plan: &NameServerPlan,
@@ -494,8 +495,8 @@ fn name_server_socket(
     }
 }
 
-/// Any address of the family of `peer`, and a port that the system chooses. A host known by name
-/// may have addresses of both families: a socket of IPv6 speaks IPv4 as well, where there is IPv6.
+/// Returns any address of the family of `peer`, with an ephemeral port. A host known by name may
+/// have addresses of both families; an IPv6 socket carries IPv4 as well, where IPv6 exists.
 pub(crate) fn any_address_towards(peer: &Peer) -> SocketAddr {
     match peer {
         Peer::Address(SocketAddr::V6(_)) => (Ipv6Addr::UNSPECIFIED, 0).into(),
@@ -516,7 +517,7 @@ fn open_neighbour(
     Ok(())
 }
 
-/// The modes that links have of their own, by the links' numbers.
+/// Returns the modes of links that have one of their own, by link number.
 fn modes(sections: &[LinkSection]) -> impl Iterator<Item = (u32, LinkMode)> + '_ {
     (0..)
         .zip(sections)
@@ -559,12 +560,12 @@ fn open_links(
         socket.neighbours.extend(neighbour);
         socket.path_mtu = socket.path_mtu.min(link.mtu);
         if link.listen {
-            // Callers get the label of the link that listens.
+            // Inbound peers get the label of the link that listens.
             socket.label = link.label.clone();
             socket.listener = number;
-            socket.callers = Some(CallerLimits {
+            socket.inbound = Some(InboundLimits {
                 max: link.max_callers,
-                ..CallerLimits::default()
+                ..InboundLimits::default()
             });
         }
     }

@@ -1,4 +1,5 @@
-//! Serving a shelf through a host: publishing, answering its reads, coming back when it restarts.
+//! Serving a shelf through a host: publishing, reading chunks, and returning when the host
+//! restarts.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,33 +13,33 @@ use crate::local_client::{Attachment, LocalClient, LocalError};
 use crate::shelf::{ReadError, Shelf};
 use crate::wait::{Subject, Wait, Watch};
 
-/// How often a flag that asks to stop is looked at, and a daemon that has gone is tried.
+/// Interval at which the stop flag is checked, and a daemon that has gone is called.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// What serving has to say.
+/// An event of serving.
 #[derive(Debug)]
 pub enum ServeEvent {
-    /// The name service knows that this content can be had here (or does not; then it is tried
-    /// again).
+    /// The name service knows that this content is available here (or does not know it yet; then
+    /// the announcement is repeated).
     Announced {
         /// The content.
         content: Guid,
-        /// What the name service, or the way to it, said.
+        /// The answer of the name service, or of a router on the way to it.
         code: ControlCode,
     },
     /// A chunk was read for a receiver.
     Sent {
         /// The content.
         content: Guid,
-        /// Where the chunk begins in it.
+        /// The chunk's offset in the content.
         offset: u64,
-        /// Its bytes.
+        /// The chunk's bytes.
         bytes: usize,
     },
-    /// What a host says of itself, each second: why nobody can find it through a router, if so, and
-    /// how many hosts are connected to its listener.
+    /// A host's state, each second: why nobody can find it through a router, if so, and how many
+    /// hosts are connected to its listener.
     Host {
-        /// Why it waits.
+        /// The reason why it waits.
         wait: Option<Wait>,
         /// Hosts that are connected to the listener.
         connected: usize,
@@ -47,16 +48,16 @@ pub enum ServeEvent {
     Unreadable {
         /// The content.
         content: Guid,
-        /// Why.
+        /// The reason.
         why: ReadError,
     },
-    /// The daemon has gone; it is tried again until it is back.
+    /// The daemon has gone; it is called until it is back.
     DaemonGone,
-    /// It is back, and everything is published again.
+    /// The daemon is back, and everything is published again.
     DaemonBack,
 }
 
-/// Serves until `stop` is set. The first connection must succeed; later ones are waited for.
+/// Serves until `stop` is set. The first connection must succeed; later ones are tried repeatedly.
 pub fn serve(
     attachment: &mut Attachment,
     shelf: &mut Shelf,

@@ -25,40 +25,40 @@ const MAX_CACHED: usize = 4096;
 /// Longest file name that is suggested to receivers, in bytes.
 const MAX_FILE_NAME: usize = 255;
 
-/// Why something cannot be published.
+/// The reason why something cannot be published.
 #[derive(Debug, thiserror::Error)]
 pub enum ShelfError {
-    /// Not there, or not to be read.
+    /// It does not exist or cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// What was to be read.
+        /// The path.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
     /// A device, a pipe or a socket.
     #[error("{} is neither a file nor a folder", .0.display())]
     NoFile(PathBuf),
     /// It changed while it was hashed.
-    #[error("{} changes while it is read; publish it when nobody writes to it", .0.display())]
+    #[error("{} changed while it was read; publish it when no program writes to it", .0.display())]
     Changing(PathBuf),
     /// Too many files.
     #[error("{} cannot be published as a folder: {source}", path.display())]
     Folder {
         /// The folder.
         path: PathBuf,
-        /// Why.
+        /// The fault.
         source: FolderError,
     },
 }
 
-/// Why a chunk cannot be had.
+/// The reason why a chunk cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The host asks for what was never published.
+    /// The host requests a content that was never published.
     #[error("{0} is not published here")]
     Unknown(Guid),
-    /// The file is not what was hashed.
+    /// The file is not the one that was hashed.
     #[error("{} has changed since it was published and is no longer served", .0.display())]
     Changed(PathBuf),
     /// The system cannot read it.
@@ -66,10 +66,10 @@ pub enum ReadError {
     Read {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// No such chunk.
+    /// The content has no such chunk.
     #[error("chunk {index} of {content} does not exist")]
     NoSuchChunk {
         /// The content.
@@ -79,7 +79,8 @@ pub enum ReadError {
     },
 }
 
-/// What a file looked like when it was hashed. If this is the same, its bytes are taken to be.
+/// The metadata of a file when it was hashed. While they are unchanged, its bytes are assumed to
+/// be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Stamp {
     length: u64,
@@ -98,7 +99,7 @@ impl Stamp {
         }
     }
 
-    /// Names the hashes in the cache.
+    /// Returns the name of the hashes in the cache.
     fn cache_key(&self, path: &Path) -> String {
         use std::os::unix::ffi::OsStrExt;
         let mut hasher = blake3::Hasher::new_derive_key("whimbrel 2026 cache of content trees");
@@ -124,7 +125,7 @@ enum Source {
         stamp: Stamp,
     },
     Memory(Bytes),
-    /// Files one after the other: the first byte of each, and where it lies.
+    /// Consecutive files: the offset of each one's first byte, its path and its stamp.
     Packed(Vec<(u64, PathBuf, Stamp)>),
 }
 
@@ -135,29 +136,29 @@ struct Item {
     file_name: String,
 }
 
-/// Something that was put on the shelf.
+/// Something on the shelf.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct Shelved {
-    /// Its name: what `get` wants.
+    /// Its name, for `get`.
     pub name: Guid,
-    /// Where it lies.
+    /// Its path.
     #[serde(serialize_with = "crate::place::serialize_path")]
     pub path: PathBuf,
-    /// Bytes; of all files together for a folder.
+    /// Its length in bytes; for a folder, that of all its files.
     pub length: u64,
-    /// Files; 1 unless it is a folder.
+    /// The number of its files; 1 unless it is a folder.
     pub files: usize,
-    /// What was left out of a folder.
+    /// Entries that were left out of a folder.
     pub skipped: Vec<Skipped>,
 }
 
-/// Something that was left out of a folder.
+/// An entry that was left out of a folder.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct Skipped {
-    /// Where it lies.
+    /// Its path.
     #[serde(serialize_with = "crate::place::serialize_path")]
     pub path: PathBuf,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
@@ -166,16 +167,16 @@ pub struct Skipped {
 pub struct Shelf {
     items: BTreeMap<Guid, Item>,
     cache: Option<PathBuf>,
-    /// Bytes of packs that are held in memory.
+    /// The bytes of packs held in memory.
     held: usize,
 }
 
-/// Told how many bytes of which file have been hashed.
+/// Called with a file and the number of its bytes that have been hashed.
 pub type HashProgress<'a> = &'a mut dyn FnMut(&Path, u64);
 
 impl Shelf {
-    /// An empty shelf that keeps hashes of large files in the folder `cache`, so that a restart is
-    /// quick.
+    /// Returns an empty shelf that keeps the hashes of large files in the folder `cache`, so that a
+    /// restart is quick.
     pub fn new(cache: Option<PathBuf>) -> Shelf {
         if let Some(folder) = &cache {
             prune(folder);
@@ -262,13 +263,13 @@ impl Shelf {
         if let Some(file) = cached {
             let kept = make_folder_of(&file).and_then(|()| fs::write(&file, tree.encode()));
             if let Err(error) = kept {
-                tracing::info!(path = %file.display(), %error, "hashes are not kept for the next start");
+                tracing::info!(path = %file.display(), %error, "cannot keep hashes for the next start");
             }
         }
         Ok((tree, stamp))
     }
 
-    /// What to tell a host: everything on the shelf.
+    /// Returns the requests that publish everything on the shelf.
     pub fn offers(&self) -> impl Iterator<Item = LocalRequest> {
         self.items.iter().map(|(name, item)| {
             LocalRequest::Publish(Publish {
@@ -295,22 +296,22 @@ impl Shelf {
         name
     }
 
-    /// How many contents there are; a folder counts with its packs and each of its larger files.
+    /// Returns the number of contents; a folder counts with its packs and each of its larger files.
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// True if there is nothing.
+    /// Returns true if nothing is on the shelf.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// Takes a content off the shelf.
+    /// Removes a content from the shelf.
     pub fn remove(&mut self, content: &Guid) {
         self.items.remove(content);
     }
 
-    /// A chunk with its proof.
+    /// Returns a chunk with its proof.
     pub fn read(
         &self,
         content: Guid,
@@ -326,7 +327,7 @@ impl Shelf {
             .range(index.into(), item.tree.content_len())
             .ok_or_else(no_such_chunk)?;
         let (tree, length) = (&item.tree, item.tree.content_len());
-        // What is smaller than a group is proven with the group's bytes.
+        // A chunk smaller than a group is proven with the group's bytes.
         let group = tree.group().max(chunk_size);
         let within = group
             .range(group.index_of(range.start), length)
@@ -354,7 +355,7 @@ impl Shelf {
     }
 }
 
-/// Appends the bytes `range` of a file to `data`, if the file is what was hashed.
+/// Appends the bytes `range` of a file to `data`, if the file is the one that was hashed.
 fn read_file(
     path: &Path,
     stamp: &Stamp,
@@ -375,7 +376,7 @@ fn read_file(
         return Err(ReadError::Changed(path.to_owned()));
     }
     append_exactly(&file, range, data).map_err(failed)?;
-    // Somebody may have written meanwhile.
+    // Another program may have written to it in the meantime.
     if same(&file)? {
         Ok(())
     } else {
@@ -401,7 +402,7 @@ fn append_exactly(file: &File, range: Range<u64>, data: &mut Vec<u8>) -> io::Res
     Ok(())
 }
 
-/// Reads the bytes from `start` to `end` of files that lie one after the other.
+/// Reads the bytes from `start` to `end` of consecutive files.
 fn read_packed(
     files: &[(u64, PathBuf, Stamp)],
     start: u64,
@@ -425,7 +426,7 @@ fn read_error(path: &Path, source: io::Error) -> ShelfError {
     }
 }
 
-/// A name that a receiver may store it under; empty if there is none that can be sent.
+/// Returns the name that is suggested to receivers; empty if it cannot be sent.
 fn suggested_name(path: &Path) -> String {
     let name = path
         .file_name()
@@ -438,8 +439,7 @@ fn suggested_name(path: &Path) -> String {
     }
 }
 
-/// Removes the oldest hashes beyond [`MAX_CACHED`]. A cache that cannot be pruned is used all the
-/// same.
+/// Removes the oldest hashes beyond [`MAX_CACHED`]. A cache that cannot be pruned is still used.
 fn prune(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else {
         return;
@@ -529,7 +529,7 @@ mod tests {
         let (changed, bytes) = hashed();
         assert_eq!(bytes, 6_000_000);
         assert_ne!(changed, name);
-        // A damaged cache is no cache.
+        // A damaged cache is ignored.
         for entry in fs::read_dir(&cache).unwrap() {
             fs::write(entry.unwrap().path(), b"damaged").unwrap();
         }
@@ -609,13 +609,13 @@ mod tests {
             b"twin",
         ];
         assert_eq!(paths, expected);
-        // The list, the large file, and what two of the others have in common.
+        // The list, the large file, and the pack of the two different small ones.
         assert_eq!((shelf.len(), shelf.offers().count()), (3, 3));
         assert_eq!(listed.packs()[0].length, 3);
     }
 
-    /// What was packed is served as it was; beyond what is held in memory, it is served if it is
-    /// still the same.
+    /// Packed files are served as they were published; beyond the memory for packs, they are served
+    /// only while they are unchanged.
     #[test]
     fn a_pack_is_never_half_old_and_half_new() {
         let folder = tempfile::tempdir().unwrap();

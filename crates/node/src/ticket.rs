@@ -26,10 +26,10 @@ use whimbrel_core::{Guid, Peer};
 
 use crate::config::Remote;
 
-/// The human-readable part: what a ticket begins with.
+/// The human-readable part, with which a ticket begins.
 const PREFIX: &str = "whimbrel";
 const VERSION: u8 = 0;
-/// Maximum of addresses in a ticket: who has one asks them all.
+/// Bound of the addresses in a ticket: a receiver asks all of them.
 const MAX_ADDRESSES: usize = 16;
 
 /// A content's name, and where to ask for it.
@@ -39,24 +39,24 @@ pub struct Ticket {
     pub content: Guid,
     /// Hosts that serve it, to be asked directly.
     pub hosts: Vec<Remote>,
-    /// Routers that know who serves it.
+    /// Routers that know its holders.
     pub routers: Vec<Remote>,
 }
 
-/// Why a text is no ticket.
+/// The reason why a text is not a ticket.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TicketError {
-    /// It does not begin like one.
+    /// It does not begin like a ticket.
     #[error("a ticket begins with \"whimbrel1\"")]
     NotOne,
     /// Its checksum does not fit.
     #[error("the ticket is mistyped or cut off: its checksum does not fit; copy it again")]
     Mistyped,
     /// It is of a later version.
-    #[error("the ticket is of version {0}, which this program does not know; update it")]
+    #[error("the ticket is of version {0}, which this program does not know; update this program")]
     Version(u8),
     /// It contradicts its format.
-    #[error("the ticket has no valid content, though its checksum fits; make a new one")]
+    #[error("the ticket has no valid content, although its checksum fits; make a new one")]
     Malformed,
     /// Its addresses do not fit into a string with this checksum.
     #[error("too many addresses, or too long ones, for a ticket")]
@@ -64,7 +64,7 @@ pub enum TicketError {
 }
 
 impl Ticket {
-    /// The string.
+    /// Returns the ticket as text.
     pub fn encode(&self) -> Result<String, TicketError> {
         let mut bytes = vec![VERSION];
         put(&mut bytes, 0, self.content.as_bytes())?;
@@ -80,7 +80,7 @@ impl Ticket {
         bech32::encode::<Bech32m>(prefix, &bytes).map_err(|_| TicketError::TooLong)
     }
 
-    /// True if the text looks like a ticket rather than a name.
+    /// Returns true if the text looks like a ticket rather than a name.
     pub fn is_meant_by(text: &str) -> bool {
         let start = text.get(..PREFIX.len());
         start.is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))

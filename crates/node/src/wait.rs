@@ -1,5 +1,5 @@
-//! Why a program waits: one type for all commands, made from what a host reports of itself, and one
-//! form of it for people.
+//! The reasons why programs wait: one type for all commands, made from a host's report, and its
+//! text for people.
 
 use core::fmt;
 use std::time::{Duration, Instant};
@@ -9,18 +9,18 @@ use whimbrel_core::Guid;
 use whimbrel_core::units::format_duration;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 
-/// Interval of the questions to a host while a program waits.
+/// Interval of the queries to a host while a program waits.
 const ASK_INTERVAL: Duration = Duration::from_secs(1);
-/// The number of those questions; programs count their own from 0.
+/// The number of those queries; programs count their own from 0.
 const QUESTION: u32 = u32::MAX;
-/// A wait that is shorter is none: requests take a round trip, and chunks come one by one.
+/// Shorter waits are not reported: requests take a round trip, and chunks come one by one.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// A chunk that has been arriving for longer may be another transfer's.
 const MAX_ARRIVAL: Duration = Duration::from_secs(30);
-/// A neighbour's GUID is cut to so many digits in a line.
+/// The number of digits of a neighbour's GUID in a line.
 const SHORT_GUID: usize = 8;
 
-/// Why a program waits.
+/// The reason why a program waits.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(tag = "why", rename_all = "kebab-case")]
 pub enum Wait {
@@ -28,7 +28,7 @@ pub enum Wait {
     NoHost,
     /// No router, or no host that is asked directly, responds.
     NotConnected {
-        /// What was tried.
+        /// The neighbours that were tried.
         to: Vec<Tried>,
         /// Seconds since one of them was last heard, or since the start.
         for_s: u64,
@@ -37,7 +37,7 @@ pub enum Wait {
     NoAddress {
         /// A host name.
         host: String,
-        /// Why it cannot be looked up.
+        /// The reason why it cannot be looked up.
         error: String,
         /// Seconds until it is looked up again.
         again_in_s: u64,
@@ -64,14 +64,14 @@ pub enum Wait {
         /// Bytes of the largest frame that is sent now.
         largest_frame: u64,
     },
-    /// Asked for, and nothing has come yet.
+    /// Requested, and nothing has arrived yet.
     NoAnswer {
-        /// Whom: the neighbours that respond.
+        /// The neighbours that respond.
         asked: Vec<String>,
-        /// Seconds since it was asked.
+        /// Seconds since the request.
         for_s: u64,
     },
-    /// Some of it has come, and then nothing more.
+    /// A part has arrived, and then nothing more.
     Stalled {
         /// Seconds since the last chunk.
         for_s: u64,
@@ -88,7 +88,7 @@ pub struct Tried {
 }
 
 impl Wait {
-    /// True if both are the same reason, be it at different times.
+    /// Returns true if both are the same reason, even at different times.
     pub fn is_same_reason(&self, other: &Wait) -> bool {
         match (self, other) {
             (Wait::NotConnected { to: one, .. }, Wait::NotConnected { to: two, .. }) => one == two,
@@ -182,7 +182,7 @@ impl fmt::Display for Wait {
     }
 }
 
-/// What this module reads of a host's report (`HostStatus` of `mobilityfirst`).
+/// The part of a host's report that this module reads (`HostStatus` of `mobilityfirst`).
 #[derive(Debug, Deserialize)]
 struct Report {
     binding: Option<String>,
@@ -239,8 +239,8 @@ impl Report {
         self.links.iter().filter(|link| !link.caller)
     }
 
-    /// True if a chunk is arriving, which over a thin link takes seconds: a transfer that has been
-    /// without one for `idle` does not wait for anything else.
+    /// Returns true if a chunk is arriving, which over a thin link takes seconds: a transfer that
+    /// has been without a whole one for `idle` does not wait for anything else.
     fn is_receiving(&self, idle: Duration) -> bool {
         let brings = |link: &&LinkReport| {
             link.up && link.hop.chunks_arriving > 0 && link.silent_s < PATIENCE.as_secs_f64()
@@ -252,12 +252,12 @@ impl Report {
         self.uplinks().map(|link| link.hop.mtu_falls).sum()
     }
 
-    /// True if a router or another host is configured.
+    /// Returns true if a router or another host is configured.
     fn has_neighbours(&self) -> bool {
         self.uplinks().next().is_some() || !self.unresolved.is_empty()
     }
 
-    /// Why a host with these links gets nothing done, whatever it is.
+    /// Returns the reason why a host with these links cannot do anything, if there is one.
     fn of_host(&self) -> Option<Wait> {
         if self.uplinks().next().is_none()
             && let Some(unresolved) = self.unresolved.first()
@@ -288,7 +288,7 @@ impl Report {
         }
     }
 
-    /// Why a transfer waits that has begun, or has not.
+    /// Returns the reason why a transfer waits, begun or not.
     fn of_transfer(&self, transfer: &TransferReport, mtu_falls: u64) -> Wait {
         if let Some(wait @ (Wait::NotConnected { .. } | Wait::NoAddress { .. })) = self.of_host() {
             return wait;
@@ -329,7 +329,7 @@ impl Report {
     }
 }
 
-/// The reasons in a host's report: of the host itself, or of each transfer that waits.
+/// Returns the reasons in a host's report: of the host itself, or of each transfer that waits.
 pub fn waits_in(report: &str) -> Vec<(Option<Guid>, Wait)> {
     let Ok(report) = serde_json::from_str::<Report>(report) else {
         return Vec::new();
@@ -351,29 +351,29 @@ pub fn waits_in(report: &str) -> Vec<(Option<Guid>, Wait)> {
         .collect()
 }
 
-/// Finds out why a program waits, by questions to its host.
+/// Finds the reason why a program waits, by queries to its host.
 #[derive(Debug)]
 pub struct Watch {
     subject: Subject,
     since: Instant,
     asked: Option<Instant>,
-    // Black holes for large packets that were known when something last came.
+    // The number of black holes for large packets at the last progress.
     mtu_falls: Option<u64>,
     wait: Option<Wait>,
     inbound: usize,
 }
 
-/// What is waited for.
+/// The subject of a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Subject {
     /// An answer or a content from others.
     Answer,
-    /// The host's own connection: others shall find what it has.
+    /// The host's own connection: others must find what it has.
     Host,
 }
 
 impl Watch {
-    /// For something that is waited for from now on.
+    /// Begins a wait for `subject`.
     pub fn new(subject: Subject) -> Watch {
         Watch {
             subject,
@@ -385,20 +385,20 @@ impl Watch {
         }
     }
 
-    /// What was waited for goes on.
+    /// Notes progress.
     pub fn progressed(&mut self) {
         self.since = Instant::now();
         self.wait = None;
         self.mtu_falls = None;
     }
 
-    /// The host daemon has ended, or is asked anew once it is back.
+    /// Notes that the host daemon has ended, or is asked anew once it is back.
     pub fn host_gone(&mut self, gone: bool) {
         self.wait = gone.then_some(Wait::NoHost);
         self.asked = None;
     }
 
-    /// The question to send to the host now, if there is one.
+    /// Returns the query to send to the host now, if one is due.
     pub fn question(&mut self) -> Option<LocalRequest> {
         let is_due = self.asked.is_none_or(|at| at.elapsed() >= ASK_INTERVAL);
         if !is_due || self.subject == Subject::Answer && self.since.elapsed() < PATIENCE {
@@ -408,8 +408,8 @@ impl Watch {
         Some(LocalRequest::Status { request: QUESTION })
     }
 
-    /// Reads the host's answer. False if the event is none. `is_ours` tells which of its transfers
-    /// are this program's.
+    /// Reads the host's answer. Returns false if the event is not an answer to a query. `is_ours`
+    /// returns true for the transfers of this program.
     pub fn note(&mut self, event: &LocalEvent, is_ours: &dyn Fn(&Guid) -> bool) -> bool {
         let LocalEvent::Status {
             request: QUESTION,
@@ -432,7 +432,7 @@ impl Watch {
             return;
         }
         let falls = *self.mtu_falls.get_or_insert(report.mtu_falls());
-        // Files of a folder wait for the same thing; the one that came last says it best.
+        // Files of a folder wait for the same thing; the newest transfer describes it best.
         let newest = report
             .transfers
             .iter()
@@ -450,12 +450,12 @@ impl Watch {
         };
     }
 
-    /// Why the program waits, as far as it is known.
+    /// Returns the reason why the program waits, as far as it is known.
     pub fn wait(&self) -> Option<&Wait> {
         self.wait.as_ref()
     }
 
-    /// Hosts that are connected to this one's listener, at the last answer.
+    /// Returns the number of hosts connected to this one's listener, at the last answer.
     pub fn inbound(&self) -> usize {
         self.inbound
     }

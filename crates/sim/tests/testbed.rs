@@ -270,8 +270,8 @@ fn port_requests_can_be_answered_by_hand() {
             path: "/run/more".into(),
         },
     };
-    net.with(0, |probe, _| probe.wish(open.clone()));
-    net.with(0, |probe, _| probe.wish(PortRequest::Close(port)));
+    net.with(0, |probe, _| probe.request(open.clone()));
+    net.with(0, |probe, _| probe.request(PortRequest::Close(port)));
     assert_eq!(net.sim_mut().poll_request(), Some((id, open)));
     assert_eq!(
         net.sim_mut().poll_request(),

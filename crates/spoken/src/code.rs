@@ -1,8 +1,8 @@
 //! The code: a number, by which the two sides meet, and words, which only they know.
 //!
-//! The words are those of the PGP word list (P. Juola and P. Zimmermann, 1995), chosen to be told
-//! apart when they are heard: 256 of two syllables for the odd places, 256 of three for the even
-//! ones, so that a swapped or missing word is noticed.
+//! The words are those of the PGP word list (P. Juola and P. Zimmermann, 1995), chosen to be easily
+//! distinguished by ear: 256 of two syllables for the odd places, 256 of three for the even ones,
+//! so that a swapped or missing word is noticed.
 
 use core::fmt;
 use core::str::FromStr;
@@ -10,12 +10,12 @@ use std::sync::LazyLock;
 
 use whimbrel_core::suggest;
 
-/// Words of a code. Each is worth 8 bits.
+/// The number of words in a code. Each is worth 8 bits.
 pub const WORDS: usize = 3;
-/// The largest number of a code.
+/// The largest number that begins a code.
 pub const MAX_NUMBER: u16 = 9999;
 
-/// Each byte twice, so that it is once at an even index and once at an odd one.
+/// Each byte twice: once at an even index and once at an odd one.
 static PAIRS: [u8; 512] = {
     let mut pairs = [0; 512];
     let mut at = 0;
@@ -27,7 +27,7 @@ static PAIRS: [u8; 512] = {
 };
 static LIST: LazyLock<Vec<&'static str>> = LazyLock::new(|| pgp_words::to_words(&PAIRS));
 
-/// The words that may be at a place.
+/// Returns the words that may be at a place.
 fn words_at(place: usize) -> impl Iterator<Item = &'static str> + Clone {
     LIST.iter().skip(place % 2).step_by(2).copied()
 }
@@ -39,11 +39,13 @@ pub struct Code {
     secret: [u8; WORDS],
 }
 
-/// Why a text is no code.
+/// The reason why a text is not a code.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CodeError {
     /// It does not begin with a number.
-    #[error("a code is a number from 1 to {MAX_NUMBER} and {WORDS} words; '{0}' is no such number")]
+    #[error(
+        "a code is a number from 1 to {MAX_NUMBER} and {WORDS} words; '{0}' is not such a number"
+    )]
     Number(String),
     /// It has more or fewer words.
     #[error("a code has {WORDS} words after its number; this one has {0}")]
@@ -51,36 +53,36 @@ pub enum CodeError {
     /// A word of the list that is never at this place.
     #[error("'{0}' cannot be word {1} of a code: a word is missing, or two are swapped")]
     Place(String, usize),
-    /// No word of the list.
-    #[error("'{word}' is no word of a code{hint}")]
+    /// A word that is not in the list.
+    #[error("'{word}' is not a word of any code{hint}")]
     Unknown {
-        /// What is there.
+        /// The word.
         word: String,
-        /// The word that it may be, or nothing.
+        /// A suggestion of the word that was meant, or an empty text.
         hint: String,
     },
 }
 
 impl Code {
-    /// A code from random bytes; `None` if there is no such number.
+    /// Returns a code from random bytes, or `None` if the number is out of range.
     pub fn new(number: u16, secret: [u8; WORDS]) -> Option<Code> {
         (1..=MAX_NUMBER)
             .contains(&number)
             .then_some(Code { number, secret })
     }
 
-    /// The public part: where the two sides meet.
+    /// Returns the public part, by which the two sides meet.
     pub fn number(&self) -> u16 {
         self.number
     }
 
-    /// The secret part.
+    /// Returns the secret part.
     pub(crate) fn words(&self) -> String {
         pgp_words::to_words(&self.secret).join("-")
     }
 
-    /// True if the text looks like a code rather than a name or a ticket: a number and something
-    /// behind it that is set apart.
+    /// Returns true if the text looks like a code rather than a name or a ticket: a number and
+    /// something after a separator.
     pub fn is_meant_by(text: &str) -> bool {
         let mut parts = parts(text);
         let starts = parts.next().is_some_and(is_number);
@@ -97,7 +99,7 @@ fn is_number(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The byte that a word stands for.
+/// Returns the byte that a word stands for.
 fn byte_of(word: &str, place: usize) -> Result<u8, CodeError> {
     let word = word.to_lowercase();
     if let Some(byte) = words_at(place).position(|known| known == word) {
@@ -128,7 +130,7 @@ impl FromStr for Code {
         let Some(Code { number, .. }) = code else {
             return Err(CodeError::Number(first.to_owned()));
         };
-        // A mistyped word says more than their number.
+        // A mistyped word is a more useful error than the number of words.
         for (place, word) in words.iter().enumerate().take(WORDS) {
             secret[place] = byte_of(word, place)?;
         }
@@ -146,7 +148,7 @@ impl fmt::Display for Code {
 }
 
 impl fmt::Debug for Code {
-    /// Without its words: logs are read by others.
+    /// Omits the words, because other people read logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Code({}-...)", self.number)
     }
@@ -224,7 +226,7 @@ mod tests {
         assert!(refused("7-crusade-hazzardous-button").contains("mean 'hazardous'?"));
         assert_eq!(
             refused("7-xylophonist-hazardous-button"),
-            "'xylophonist' is no word of a code"
+            "'xylophonist' is not a word of any code"
         );
     }
 

@@ -1,4 +1,4 @@
-//! The side that has the secret. It only answers: messages may be lost, come twice or in any order.
+//! The side that has the secret. It only answers; messages may be lost, duplicated or reordered.
 
 use core::fmt;
 use std::collections::VecDeque;
@@ -9,31 +9,31 @@ use crate::code::Code;
 use crate::keys::{Keys, giver_half};
 use crate::message::{Body, MAX_SEALED, Message, Refusal, SHARE, Session};
 
-/// Wrong guesses after which a code is used up. With words of 24 bits, who tries them all hits with
-/// a chance of 3 in 16.8 million.
+/// Wrong guesses after which a code is used up. With words of 24 bits, an attacker that makes all
+/// of these guesses succeeds with a probability of 3 in 16.8 million.
 pub const MAX_WRONG: u32 = 3;
-/// Exchanges at one time; the oldest is forgotten to make room.
+/// Bound of the exchanges at one time; the oldest is forgotten to make room.
 const MAX_SESSIONS: usize = 64;
-/// What the encryption adds, bytes.
+/// Bytes that the encryption adds.
 const OVERHEAD: usize = 16;
 
-/// What happened, for the person who gave the code.
+/// A result of an exchange, for the person who gave the code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Given {
-    /// A taker that knows the code got the secret.
+    /// A taker that knows the code has got the secret.
     Taken,
-    /// A taker tried a wrong code; so many more attempts are accepted.
+    /// A taker has tried a wrong code.
     Wrong {
-        /// How many.
+        /// The number of further attempts that are accepted.
         left: u32,
     },
 }
 
-/// How far an exchange has come.
+/// The state of an exchange.
 enum Progress {
-    /// Both shares are known. Boxed, as few get here and further.
+    /// Both shares are known. Boxed, because few exchanges get this far.
     Agreed(Box<Keys>),
-    /// It is over; the last message is repeated for who missed it.
+    /// The exchange is over; the last message is repeated if the taker missed it.
     Over(Body),
 }
 
@@ -43,7 +43,7 @@ struct Exchange {
     progress: Progress,
 }
 
-/// Gives a secret to those who know a code.
+/// Gives a secret to takers that know a code.
 pub struct Giver {
     code: Code,
     secret: Vec<u8>,
@@ -53,7 +53,7 @@ pub struct Giver {
 }
 
 impl Giver {
-    /// `None` if the secret is too long to be sent.
+    /// Returns a giver, or `None` if the secret is too long to be sent.
     pub fn new(code: Code, secret: Vec<u8>) -> Option<Giver> {
         (secret.len() + OVERHEAD <= MAX_SEALED).then_some(Giver {
             code,
@@ -63,12 +63,12 @@ impl Giver {
         })
     }
 
-    /// True once too many wrong codes were tried: no taker gets the secret any more.
+    /// Returns true once too many wrong codes were tried: no taker gets the secret any more.
     pub fn is_used_up(&self) -> bool {
         self.wrong >= MAX_WRONG
     }
 
-    /// Handles a message from any sender; the answer goes to where it came from.
+    /// Handles a message from any sender. The answer goes to that sender.
     pub fn handle(
         &mut self,
         bytes: &[u8],
@@ -98,7 +98,7 @@ impl Giver {
         rng: &mut impl CryptoRng,
     ) -> Option<Body> {
         if let Some(known) = self.position(session) {
-            // The answer was lost. Another share in the same exchange is nobody's who keeps to it.
+            // The answer was lost. A taker that keeps to the protocol does not send another share.
             return Some(Body::Answer(self.exchanges[known].share));
         }
         if number != self.code.number() {
@@ -120,14 +120,15 @@ impl Giver {
         Some(Body::Answer(own))
     }
 
-    /// The one guess of an exchange: the first confirmation decides it.
+    /// Handles the one guess of an exchange: its first confirmation decides it.
     fn end(&mut self, session: Session, tag: &[u8; 32]) -> (Option<Body>, Option<Given>) {
         let Some(known) = self.position(session) else {
             return (Some(Body::Refusal(Refusal::Forgotten)), None);
         };
         let keys = match &self.exchanges[known].progress {
             Progress::Over(body) => return (Some(body.clone()), None),
-            // Before the guess is looked at: several may be under way when the last one fails.
+            // This precedes the check of the guess: several may be under way when the last one
+            // fails.
             Progress::Agreed(_) if self.is_used_up() => {
                 return (Some(Body::Refusal(Refusal::UsedUp)), None);
             }

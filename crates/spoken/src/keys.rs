@@ -1,5 +1,5 @@
-//! What both sides compute: the key exchange's parameters, and the keys that are taken from its
-//! result.
+//! The computations of both sides: the parameters of the key exchange, and the keys that are
+//! derived from its result.
 
 use chacha20poly1305::aead::{Aead, KeyInit as _, Payload};
 use chacha20poly1305::{ChaCha20Poly1305, Nonce};
@@ -12,13 +12,14 @@ use spake2::{Ed25519Group, Identity, Password, Spake2};
 use crate::code::Code;
 use crate::message::{SHARE, Session};
 
-/// One side's half of the key exchange. It is good for one peer's share.
+/// One side's half of the key exchange, which is used with one share of the peer.
 pub(crate) type Half = Spake2<Ed25519Group>;
 
-/// The secret key of the name under which a giver with this number can be reached through routers.
+/// Returns the secret key of the name under which a giver with this number is reached through
+/// routers.
 ///
-/// It is no secret: any node can compute it from the number. Whoever takes the name for himself can
-/// keep the two sides from meeting, and learns nothing.
+/// The key is not a secret: any node can compute it from the number. An attacker that takes the
+/// name can keep the two sides from meeting, and learns nothing.
 pub fn meeting_key(number: u16) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update(b"whimbrel spoken code v1 meeting");
@@ -26,7 +27,7 @@ pub fn meeting_key(number: u16) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// Names of the two sides. Keys of other numbers, and of other uses of the same words, differ.
+/// Returns the names of the two sides. Other numbers, and other uses of the words, give other keys.
 fn sides(code: &Code) -> (Identity, Identity) {
     let side = |side: &str| {
         Identity::new(format!("whimbrel spoken code v1 {side} {}", code.number()).as_bytes())
@@ -46,24 +47,24 @@ pub(crate) fn giver_half(code: &Code, rng: &mut impl CryptoRng) -> (Half, [u8; S
     (half, sized(&share))
 }
 
-/// The crate gives a side octet and a compressed point in a vector.
+/// Converts a share from the vector that the crate returns: a side octet and a compressed point.
 fn sized(share: &[u8]) -> [u8; SHARE] {
     let mut sized = [0; SHARE];
     sized.copy_from_slice(share);
     sized
 }
 
-/// The keys of one exchange. Who guessed the code wrongly has others.
+/// The keys of one exchange. A side with a wrong code has other keys.
 pub(crate) struct Keys {
-    /// Binds everything to this exchange.
+    /// Binds the keys to this exchange.
     session: Session,
     confirmation: [u8; 32],
     sealing: [u8; 32],
 }
 
 impl Keys {
-    /// From the other side's share; `None` if that is none. The result of SPAKE2 binds the words,
-    /// the sides and both shares.
+    /// Derives the keys from the other side's share; returns `None` if the share is invalid. The
+    /// result of SPAKE2 binds the words, the sides and both shares.
     pub(crate) fn agree(half: Half, share: &[u8; SHARE], session: Session) -> Option<Keys> {
         let shared = half.finish(share).ok()?;
         let derivation = Hkdf::<Sha256>::new(Some(&session), &shared);
@@ -84,18 +85,18 @@ impl Keys {
         Some(keyed.chain_update(self.session))
     }
 
-    /// The taker's proof that it has the key.
+    /// Returns the taker's proof that it has the key.
     pub(crate) fn confirm(&self) -> Option<[u8; 32]> {
         Some(self.authenticator()?.finalize().into_bytes().into())
     }
 
-    /// True if a proof is right, in constant time.
+    /// Returns true if a proof is right; takes constant time.
     pub(crate) fn is_confirmed_by(&self, tag: &[u8; 32]) -> bool {
         self.authenticator()
             .is_some_and(|authenticator| authenticator.verify_slice(tag).is_ok())
     }
 
-    /// Encrypts the one message for which the key is used: so its nonce need not differ.
+    /// Encrypts the only message for which the key is used, so a constant nonce is safe.
     pub(crate) fn seal(&self, secret: &[u8]) -> Option<Vec<u8>> {
         let (msg, aad) = (secret, &self.session[..]);
         let cipher = ChaCha20Poly1305::new(&self.sealing.into());

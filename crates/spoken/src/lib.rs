@@ -1,8 +1,10 @@
 //! A code that two people can say aloud, and the exchange by which it opens a secret.
 //!
-//! The one invariant: **nothing that is sent tells whether a guess at the code is right, but to who
-//! has made that one guess.** Whoever listens, carries the messages or answers in another's name
-//! learns nothing by which he could try guesses for himself; the giver counts wrong ones and stops.
+//! The one invariant: **a message reveals whether a guess at the code is right only to the side
+//! that
+//! made this one guess.** An attacker that listens, carries the messages or answers in another's
+//! name learns nothing by which it could test further guesses; the giver counts wrong ones and
+//! stops.
 //!
 //! | module | holds | text it follows |
 //! |---|---|---|

@@ -12,13 +12,13 @@
 /// The channel of these messages: "spok".
 pub const CHANNEL: u32 = 0x7370_6f6b;
 const VERSION: u8 = 1;
-/// A group element and the side that it is from.
+/// Bytes of a share: a group element, and the side that it is from.
 pub(crate) const SHARE: usize = 33;
 const TAG: usize = 32;
-/// Maximum of a sealed secret, bytes.
+/// Bound of a sealed secret, in bytes.
 pub(crate) const MAX_SEALED: usize = 2048;
 
-/// Numbers of one exchange; drawn by the taker.
+/// The identity of an exchange, drawn by the taker.
 pub type Session = [u8; 16];
 
 /// A message of the exchange.
@@ -26,11 +26,11 @@ pub type Session = [u8; 16];
 pub struct Message {
     /// The exchange.
     pub session: Session,
-    /// What it says.
+    /// Its content.
     pub body: Body,
 }
 
-/// What a message says.
+/// The content of a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Body {
     /// The taker begins.
@@ -40,30 +40,30 @@ pub enum Body {
         /// Its share of the key.
         share: [u8; SHARE],
     },
-    /// The giver's share of the key.
+    /// The giver sends its share of the key.
     Answer([u8; SHARE]),
     /// The taker proves that it has the key.
     Confirmation([u8; TAG]),
-    /// The secret, for who has the key.
+    /// The secret, encrypted for a taker that has the key.
     Sealed(Vec<u8>),
-    /// The giver does not go on.
+    /// The giver ends the exchange.
     Refusal(Refusal),
 }
 
-/// Why the giver does not go on.
+/// The reason why the giver ends the exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
     /// The words are not those of the code.
     #[error("the code is wrong: its words are not those of the sender's code")]
     Wrong,
-    /// Too many were wrong already.
+    /// Too many wrong codes were tried.
     #[error("the code is used up: too many wrong ones were tried; the sender must make a new one")]
     UsedUp,
-    /// Its code has another number.
+    /// The giver's code has another number.
     #[error("the code is wrong: the sender's has another number")]
     Number,
-    /// It does not know of this exchange any more.
-    #[error("the sender has lost track of this exchange, as too many were begun; try again")]
+    /// The giver has forgotten this exchange.
+    #[error("the sender has forgotten this exchange, because too many were begun; try again")]
     Forgotten,
 }
 
@@ -76,19 +76,19 @@ impl Refusal {
     ];
 }
 
-/// Why bytes are no message.
+/// The reason why bytes are not a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MessageError {
-    /// Of another version.
-    #[error("version {0} of the exchange, which this program does not know")]
+    /// The version is unknown.
+    #[error("version {0} of the exchange is unknown to this program")]
     Version(u8),
-    /// It contradicts its format.
-    #[error("no message of the exchange")]
+    /// The bytes contradict the format.
+    #[error("not a message of the exchange")]
     Malformed,
 }
 
 impl Message {
-    /// The bytes.
+    /// Returns the encoded message.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![VERSION, 0];
         bytes.extend_from_slice(&self.session);
@@ -118,7 +118,7 @@ impl Message {
         bytes
     }
 
-    /// Reads the bytes.
+    /// Decodes a message.
     pub fn decode(bytes: &[u8]) -> Result<Message, MessageError> {
         let read = || {
             let (kind, rest) = bytes.get(1..)?.split_first()?;

@@ -1,4 +1,4 @@
-//! The side that was told the code. It makes one guess: a new one is a new exchange.
+//! The side that was told the code. It makes one guess: another guess is another exchange.
 
 use core::fmt;
 
@@ -8,28 +8,28 @@ use crate::code::Code;
 use crate::keys::{Half, Keys, taker_half};
 use crate::message::{Body, Message, Refusal, Session};
 
-/// Why there is no secret.
+/// The reason why the taker has no secret.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TakerError {
-    /// The giver says so.
+    /// The giver refuses.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The node that answered does not know the code.
     #[error(
-        "whoever answered does not know the code: another sender uses this number, or somebody interferes; \
+        "the answer came from a node without the code: another sender uses this number, or an attacker interferes; \
          ask the sender for a new code"
     )]
     Impostor,
 }
 
 enum Progress {
-    /// A share was sent. `None` for a moment, while the key is computed.
+    /// The share was sent. `None` only while the key is computed.
     Begun(Option<Half>),
     /// The proof was sent.
     Confirmed(Box<Keys>),
 }
 
-/// Takes the secret that belongs to a code.
+/// Takes the secret that a code opens.
 pub struct Taker {
     session: Session,
     progress: Progress,
@@ -48,7 +48,7 @@ impl Taker {
         }
     }
 
-    /// What to send to the giver, again and again until the exchange is over.
+    /// Returns the message to send to the giver, repeatedly until the exchange is over.
     pub fn message(&self) -> Message {
         Message {
             session: self.session,
@@ -69,7 +69,7 @@ impl Taker {
                 let agreed = half
                     .take()
                     .and_then(|half| Keys::agree(half, &share, self.session));
-                // A share that is none is nobody's who keeps to the exchange.
+                // A giver that keeps to the protocol does not send an invalid share.
                 let Some((tag, keys)) = agreed.and_then(|keys| Some((keys.confirm()?, keys)))
                 else {
                     return Some(Err(TakerError::Impostor));
@@ -81,7 +81,7 @@ impl Taker {
             (Body::Sealed(sealed), Progress::Confirmed(keys)) => {
                 Some(keys.open(&sealed).ok_or(TakerError::Impostor))
             }
-            // Copies, and what is for the giver.
+            // Duplicates, and messages for the giver.
             _ => None,
         }
     }

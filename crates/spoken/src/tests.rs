@@ -17,7 +17,7 @@ fn giver() -> Giver {
     Giver::new(code(1), SECRET.to_vec()).unwrap()
 }
 
-/// An exchange to its end, over a network without faults.
+/// Completes an exchange over a network without faults.
 fn take(
     giver: &mut Giver,
     code: &Code,
@@ -37,7 +37,7 @@ fn take(
 }
 
 #[test]
-fn who_knows_the_code_gets_the_secret_and_nobody_else_does() {
+fn only_a_taker_with_the_code_gets_the_secret() {
     let (mut giver, mut rng) = (giver(), ChaCha20Rng::seed_from_u64(1));
     let (end, given) = take(&mut giver, &code(1), 1, &mut rng);
     assert_eq!((end, given), (Ok(SECRET.to_vec()), vec![Given::Taken]));
@@ -52,9 +52,9 @@ fn who_knows_the_code_gets_the_secret_and_nobody_else_does() {
 }
 
 #[test]
-fn a_guesser_has_few_guesses_whatever_he_holds_open() {
+fn open_exchanges_give_an_attacker_no_more_guesses() {
     let (mut giver, mut rng) = (giver(), ChaCha20Rng::seed_from_u64(2));
-    // He begins as many exchanges as he likes, of which one would be right, and then confirms all.
+    // The attacker begins many exchanges, of which one has the right code, and then confirms all.
     let guesses = (0..60).map(|guess| (code(100 - guess), guess));
     let mut takers: Vec<Taker> = guesses
         .chain([(code(1), 99)])
@@ -100,9 +100,9 @@ fn a_repeated_guess_counts_once_and_cannot_be_replaced() {
 }
 
 #[test]
-fn who_answers_without_the_code_is_found_out() {
+fn an_answer_without_the_code_is_detected() {
     let (mut rng, right) = (ChaCha20Rng::seed_from_u64(6), code(1));
-    // He has a code of the same number, and says what he likes where he should refuse.
+    // The impostor has a code of the same number, and answers where it should refuse.
     let mut impostor = Giver::new(code(9), b"another".to_vec()).unwrap();
     let mut taker = Taker::new(&right, [1; 16], &mut rng);
     let (answer, _) = impostor.handle(&taker.message().encode(), &mut rng);
@@ -111,7 +111,7 @@ fn who_answers_without_the_code_is_found_out() {
     let session = [1; 16];
     let end = taker.handle(&Message { session, body }.encode());
     assert_eq!(end, Some(Err(TakerError::Impostor)));
-    // He returns the taker's own share.
+    // The impostor returns the taker's own share.
     let mut taker = Taker::new(&right, [1; 16], &mut rng);
     let Body::Hello { share, .. } = taker.message().body else {
         panic!("a taker begins")
@@ -122,7 +122,7 @@ fn who_answers_without_the_code_is_found_out() {
 }
 
 #[test]
-fn memory_is_bounded_and_who_was_forgotten_hears_so() {
+fn memory_is_bounded_and_a_forgotten_taker_is_told() {
     let (mut giver, mut rng) = (giver(), ChaCha20Rng::seed_from_u64(7));
     let mut first = Taker::new(&code(1), [0; 16], &mut rng);
     let (answer, _) = giver.handle(&first.message().encode(), &mut rng);

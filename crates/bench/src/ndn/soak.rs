@@ -19,7 +19,7 @@ const WINDOW: usize = 512;
 const SOAK_WINDOW: usize = 2_048;
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 /// Memory may grow in the first minute, or the first third of a short soak.
-const SETTLING: Duration = Duration::from_secs(60);
+const WARM_UP: Duration = Duration::from_secs(60);
 /// Growth that counts as noise: this fraction, and at least this many bytes.
 const NOISE: f64 = 0.01;
 const NOISE_BYTES: f64 = 1024.0 * 1024.0;
@@ -50,8 +50,8 @@ pub struct SoakReport {
     pub lost: u64,
     /// Interests answered with a Nack.
     pub nacks: u64,
-    /// The router's resident memory: the maximum in the settling time.
-    pub settled_bytes: u64,
+    /// The router's resident memory: the maximum in the warm-up.
+    pub warm_up_bytes: u64,
     /// The maximum after it.
     pub max_bytes: u64,
     /// Samples per second, from the beginning of the load on.
@@ -75,14 +75,14 @@ impl SoakReport {
         format!(
             "peak     {:.0} exchanges/s of {DATA_SIZE} bytes\n\
              load     {:.0} exchanges/s requested, {:.0} reached, for {:.0} s\n\
-             memory   {:.1} MiB at most while it settled, {:.1} MiB at most afterwards: holds: {}\n\
+             memory   {:.1} MiB at most in the warm-up, {:.1} MiB at most afterwards: holds: {}\n\
              loss     {} of {} lost, {} Nacks: complete: {}\n\
              verdict  {}\n",
             self.peak_exchanges_per_s,
             self.rate_exchanges_per_s,
             self.reached_exchanges_per_s,
             self.seconds,
-            mebi(self.settled_bytes),
+            mebi(self.warm_up_bytes),
             mebi(self.max_bytes),
             word(self.memory_holds),
             self.lost,
@@ -142,10 +142,10 @@ pub fn soak(
         ));
     }
     let consumed = finished(&consumer)?;
-    let settling = SETTLING.min(options.duration / 3).as_secs() as usize + 1;
-    let (settled, rest) = samples.split_at(settling.min(samples.len().saturating_sub(1)));
+    let warm_up = WARM_UP.min(options.duration / 3).as_secs() as usize + 1;
+    let (early, rest) = samples.split_at(warm_up.min(samples.len().saturating_sub(1)));
     let most = |samples: &[u64]| samples.iter().max().copied().unwrap_or(0);
-    let (settled_bytes, max_bytes) = (most(settled), most(rest));
+    let (warm_up_bytes, max_bytes) = (most(early), most(rest));
     let reached = consumed.rate();
     Ok(SoakReport {
         peak_exchanges_per_s: peak,
@@ -155,11 +155,11 @@ pub fn soak(
         sent: consumed.sent,
         lost: consumed.lost,
         nacks: consumed.nacks,
-        settled_bytes,
+        warm_up_bytes,
         max_bytes,
         samples_bytes: samples,
         memory_holds: (max_bytes as f64)
-            <= settled_bytes as f64 + (settled_bytes as f64 * NOISE).max(NOISE_BYTES),
+            <= warm_up_bytes as f64 + (warm_up_bytes as f64 * NOISE).max(NOISE_BYTES),
         complete: consumed.lost + consumed.nacks == 0 && reached >= rate * 0.9,
     })
 }

@@ -41,14 +41,14 @@ pub(crate) const HELP: &str = "Example:\n  whimbrel bench loss outage --backend 
 pub(crate) struct Bench {
     #[command(subcommand)]
     end: Option<End>,
-    /// What to measure; by default everything
+    /// The parts to measure; by default all
     #[arg(value_enum, value_name = "PART", hide_possible_values = true)]
     parts: Vec<PartName>,
-    /// What runs the parts with a choice: virtual time with smoltcp, or real daemons beside the
-    /// kernel's TCP
+    /// The back end of the parts that have a choice: virtual time with smoltcp, or real daemons
+    /// beside the kernel's TCP
     #[arg(long, value_enum, default_value = "both")]
     backend: BackendName,
-    /// Measure less of everything: for a quick look, not for the record
+    /// Run a shorter version of every part: for a quick look, not for the record
     #[arg(long)]
     quick: bool,
     /// Seed of all randomness

@@ -103,7 +103,7 @@ fn ask_until<T>(
     Ok(None)
 }
 
-/// What a sender gives to whoever says the code.
+/// The value that a sender gives to a receiver with the right code.
 pub(super) struct Gift {
     pub(super) name: Guid,
     pub(super) ticket: String,

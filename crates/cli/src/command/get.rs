@@ -31,7 +31,7 @@ const MAX_WARNINGS: usize = 50;
 pub(crate) struct Get {
     /// The name: 64 hexadecimal digits, as `whimbrel serve` prints them, or the first of them (4 at
     /// least) of one that the host daemon or an unfinished download here has; or a ticket, which
-    /// holds the addresses to ask too; or a code, as somebody says it
+    /// also holds the addresses to ask; or a code, as the sender said it
     #[arg(value_name = "NAME|TICKET|CODE", required = true)]
     name: Vec<String>,
     /// Output: a file, a folder, a device, or - for standard output; by default the current folder,
@@ -56,8 +56,8 @@ pub(crate) struct Get {
     /// Unit of transfer: a power of two from 16 KiB to 4 MiB
     #[arg(long, value_name = "SIZE", default_value = "1 MiB")]
     chunk_size: ByteSize,
-    /// PATH is an older version of this folder: bring it up to date once all of the new one is here. What the
-    /// new one does not have stays
+    /// PATH is an older version of this folder: bring it up to date once all of the new one is here. Files
+    /// that the new one lacks stay
     #[arg(long)]
     update: bool,
     /// Refuse a file that is longer

@@ -55,7 +55,7 @@ pub(crate) enum LabCommand {
 pub(crate) struct Run {
     /// The scenario
     file: PathBuf,
-    /// What runs it: virtual time with the machines that ship, or real daemons and the kernel's TCP
+    /// The back end: virtual time with the machines that ship, or real daemons and the kernel's TCP
     #[arg(long, value_enum, default_value = "sim")]
     backend: BackendName,
     /// Runs of each setting, overrides the scenario; each has a seed of its own

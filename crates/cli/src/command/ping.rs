@@ -44,7 +44,7 @@ struct LinkOfHost {
 pub(crate) struct Ping {
     /// The name of a host or a router
     name: Guid,
-    /// Stop after so many requests
+    /// Stop after this many requests
     #[arg(short, long, value_name = "N", default_value_t = u32::MAX, hide_default_value = true)]
     count: u32,
     /// Time between two requests

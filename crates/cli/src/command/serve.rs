@@ -74,14 +74,14 @@ pub(crate) struct Send {
     /// Files and folders; each gets a ticket
     #[arg(required = true)]
     paths: Vec<PathBuf>,
-    /// Where to listen; by default all addresses and a free port, unless there is a router
+    /// Address to listen on; by default all addresses and a free port, unless there is a router
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address, conflicts_with = "socket")]
     listen: Option<SocketAddr>,
     /// An address by which others reach this machine, in addition to its own; such as that of a
     /// router which forwards a port to it
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "socket")]
     address: Vec<Remote>,
-    /// Also make a code that can be said aloud: whoever says it gets the ticket. The two sides meet at
+    /// Also make a code that can be said aloud: anyone who enters it gets the ticket. The two sides meet at
     /// the router, if there is one, or at this machine's address. For one PATH; three wrong guesses use
     /// it up
     #[arg(long, conflicts_with = "socket")]

@@ -40,7 +40,7 @@ pub(crate) struct List {
 pub(crate) struct Run {
     /// The study's name
     name: String,
-    /// What runs it: virtual time with smoltcp, or real daemons beside the kernel's TCP
+    /// The back end: virtual time with smoltcp, or real daemons beside the kernel's TCP
     #[arg(long, value_enum, default_value = "sim")]
     backend: BackendName,
     /// A scenario file instead of the study's own (studies/NAME/scenario.toml)

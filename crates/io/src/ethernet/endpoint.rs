@@ -14,7 +14,7 @@ use crate::counters::{TransportCounters, TransportSnapshot};
 use crate::interface::{current_mtu, exists};
 use crate::side::MachineSide;
 use crate::transport::Progress;
-use crate::udp::{CallerTable, Room};
+use crate::udp::{InboundTable, Room};
 
 /// Frames read per round, one system call each.
 const FRAMES_PER_ROUND: usize = 64;
@@ -31,7 +31,7 @@ pub(crate) struct EthernetEndpoint {
     pub(super) token: u64,
     pub(super) peers: BTreeMap<PortId, [u8; 6]>,
     by_address: BTreeMap<[u8; 6], PortId>,
-    callers: Option<CallerTable>,
+    inbound: Option<InboundTable>,
     pub(super) unsent: Option<Unsent>,
     pub(super) counters: TransportCounters,
 }
@@ -74,7 +74,7 @@ impl EthernetEndpoint {
             token,
             peers: BTreeMap::new(),
             by_address: BTreeMap::new(),
-            callers: config.callers.map(CallerTable::new),
+            inbound: config.inbound.map(InboundTable::new),
             unsent: None,
             counters: TransportCounters::default(),
             config,
@@ -119,12 +119,12 @@ impl EthernetEndpoint {
             origin,
         } = neighbour;
         match self.by_address.get(&address).copied() {
-            // The caller that was configured now comes back as a neighbour.
+            // The inbound peer that was configured now comes back as a neighbour.
             Some(port)
                 if self
-                    .callers
+                    .inbound
                     .as_mut()
-                    .is_some_and(|callers| callers.heard(now, port)) =>
+                    .is_some_and(|inbound| inbound.heard(now, port)) =>
             {
                 self.close_port(side, now, port);
             }
@@ -140,11 +140,11 @@ impl EthernetEndpoint {
             .ok_or(IoError::OutOfPorts { label })
     }
 
-    /// Makes a caller permanent. Returns false if the port is not a caller.
-    pub(crate) fn keep_caller(&mut self, port: PortId) -> bool {
-        self.callers
+    /// Makes an inbound peer permanent. Returns false if the port is not an inbound peer.
+    pub(crate) fn keep_inbound(&mut self, port: PortId) -> bool {
+        self.inbound
             .as_mut()
-            .is_some_and(|callers| callers.remove(port))
+            .is_some_and(|inbound| inbound.remove(port))
     }
 
     fn open_port<M: Machine>(
@@ -191,8 +191,8 @@ impl EthernetEndpoint {
         if let Some(address) = self.peers.remove(&port) {
             self.by_address.remove(&address);
         }
-        if let Some(callers) = &mut self.callers {
-            callers.remove(port);
+        if let Some(inbound) = &mut self.inbound {
+            inbound.remove(port);
         }
         side.close(now, port);
     }
@@ -240,8 +240,8 @@ impl EthernetEndpoint {
         }
     }
 
-    /// Returns the port that a frame belongs to. Opens one for a new caller if callers are
-    /// admitted.
+    /// Returns the port that a frame belongs to. Opens one for a new inbound peer if inbound peers
+    /// are admitted.
     fn port_of<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
@@ -272,8 +272,8 @@ impl EthernetEndpoint {
             }
             None => self.admit(side, now, from)?,
         };
-        if let Some(callers) = &mut self.callers {
-            callers.heard(now, port);
+        if let Some(inbound) = &mut self.inbound {
+            inbound.heard(now, port);
         }
         Some(port)
     }
@@ -284,11 +284,11 @@ impl EthernetEndpoint {
         now: Time,
         from: [u8; 6],
     ) -> Option<PortId> {
-        let Some(callers) = &mut self.callers else {
+        let Some(inbound) = &mut self.inbound else {
             self.counters.strangers += 1;
             return None;
         };
-        match callers.room(now) {
+        match inbound.room(now) {
             Room::Free => {}
             Room::After(idle) => {
                 self.counters.evicted += 1;
@@ -306,22 +306,22 @@ impl EthernetEndpoint {
             return None;
         };
         self.counters.accepted += 1;
-        if let Some(callers) = &mut self.callers {
-            callers.insert(now, port);
+        if let Some(inbound) = &mut self.inbound {
+            inbound.insert(now, port);
         }
         Some(port)
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Time> {
-        self.callers.as_ref().and_then(CallerTable::next_expiry)
+        self.inbound.as_ref().and_then(InboundTable::next_expiry)
     }
 
-    /// Closes callers that exceed the idle time.
+    /// Closes inbound peers that exceed the idle time.
     pub(crate) fn expire<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time) {
         while let Some(port) = self
-            .callers
+            .inbound
             .as_mut()
-            .and_then(|callers| callers.expired(now))
+            .and_then(|inbound| inbound.expired(now))
         {
             self.counters.expired += 1;
             self.close_port(side, now, port);

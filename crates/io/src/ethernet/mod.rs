@@ -12,15 +12,15 @@ mod socket;
 
 use whimbrel_core::{PortId, PortOrigin};
 
-use crate::{CallerLimits, Interface, TransportId};
+use crate::{InboundLimits, Interface, TransportId};
 
 pub(crate) use endpoint::EthernetEndpoint;
 
 /// The configuration of an Ethernet link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EthernetConfig {
-    /// The link's name: in [`whimbrel_core::PortInfo`] of the group and of callers, in logs and in
-    /// errors.
+    /// The link's name: in [`whimbrel_core::PortInfo`] of the group and of inbound peers, in logs
+    /// and in errors.
     pub label: String,
     /// The interface, as returned by [`Interface::all`] or [`Interface::find`].
     pub interface: Interface,
@@ -31,13 +31,13 @@ pub struct EthernetConfig {
     /// Stations that have a port from the start.
     pub neighbours: Vec<EthernetNeighbour>,
     /// Bounds of the ports for stations that are not configured; `None` admits none of them.
-    pub callers: Option<CallerLimits>,
-    /// The listener number in the origin of callers' ports.
+    pub inbound: Option<InboundLimits>,
+    /// The listener number in the origin of inbound peers' ports.
     pub listener: u32,
 }
 
 impl EthernetConfig {
-    /// Returns a link with no group, no neighbours and no callers.
+    /// Returns a link with no group, no neighbours and no inbound peers.
     pub fn new(label: impl Into<String>, interface: Interface, ether_type: u16) -> EthernetConfig {
         EthernetConfig {
             label: label.into(),
@@ -45,7 +45,7 @@ impl EthernetConfig {
             ether_type,
             group: None,
             neighbours: Vec::new(),
-            callers: None,
+            inbound: None,
             listener: 0,
         }
     }
@@ -66,15 +66,15 @@ impl EthernetConfig {
         self
     }
 
-    /// Sets the listener number in the origin of callers' ports. Default 0.
+    /// Sets the listener number in the origin of inbound peers' ports. Default 0.
     pub fn listener(mut self, number: u32) -> EthernetConfig {
         self.listener = number;
         self
     }
 
-    /// Admits callers within `limits`.
-    pub fn listen(mut self, limits: CallerLimits) -> EthernetConfig {
-        self.callers = Some(limits);
+    /// Admits inbound peers within `limits`.
+    pub fn listen(mut self, limits: InboundLimits) -> EthernetConfig {
+        self.inbound = Some(limits);
         self
     }
 }

@@ -137,10 +137,12 @@ impl StreamConnection {
                             &mut self.counters.oversize_closed,
                             "a frame beyond the limit",
                         ),
-                        Refused::BadType(_) => (&mut self.counters.malformed_closed, "no block"),
+                        Refused::BadType(_) => {
+                            (&mut self.counters.malformed_closed, "an invalid block")
+                        }
                         Refused::ForeignType(_) => (
                             &mut self.counters.foreign_closed,
-                            "a block of a type that is not spoken here",
+                            "a block of a type that this stream does not carry",
                         ),
                     };
                     *counter += 1;

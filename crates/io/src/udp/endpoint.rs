@@ -13,8 +13,8 @@ use whimbrel_core::{
     Ecn, KeyedMap, Machine, Medium, PortId, PortInfo, PortOrigin, SeededRng, Time, keyed_map,
 };
 
-use super::callers::{CallerTable, Room};
 use super::group::Group;
+use super::inbound::{InboundTable, Room};
 use super::path_mtu::RouteProbe;
 use super::socket::{batching, bind, canonical, enlarge_buffers, for_socket, usable_source};
 use super::source::Source;
@@ -27,7 +27,7 @@ use crate::side::MachineSide;
 const RECEIVE_BUFFER: usize = 65_536;
 /// ICMP errors read per round.
 const ERRORS_PER_ROUND: usize = 64;
-/// The shortest interval between look-ups of the routes because of ICMP messages, which may be
+/// The shortest interval between lookups of the routes because of ICMP messages, which may be
 /// forged.
 const RECHECK_INTERVAL: std::time::Duration = std::time::Duration::from_secs(1);
 
@@ -55,7 +55,7 @@ pub(crate) struct Peer {
     pub(super) destination: SocketAddr,
     /// Set if the socket is bound to all addresses of this machine.
     pub(super) source: Option<Source>,
-    /// The MTU of the route at the last look-up.
+    /// The MTU of the route at the last lookup.
     route_mtu: usize,
     /// False while there is no route to it.
     is_routed: bool,
@@ -99,7 +99,7 @@ pub(crate) struct UdpEndpoint {
     by_address: KeyedMap<SocketAddr, PortId>,
     /// The sender of the last batch: bulk traffic comes from the same peer again and again.
     last_sender: Option<(SocketAddr, PortId)>,
-    callers: Option<CallerTable>,
+    inbound: Option<InboundTable>,
     /// Set if the socket is in a multicast group; all datagrams then belong to one port.
     pub(super) group: Option<Group>,
     pub(super) probe: RouteProbe,
@@ -162,7 +162,7 @@ impl UdpEndpoint {
             peers: BTreeMap::new(),
             by_address: keyed_map(rng),
             last_sender: None,
-            callers: config.callers.map(CallerTable::new),
+            inbound: config.inbound.map(InboundTable::new),
             group: None,
             probe: RouteProbe::default(),
             recheck_allowed_at: Time::ZERO,
@@ -204,12 +204,12 @@ impl UdpEndpoint {
             });
         }
         match self.by_address.get(&address).copied() {
-            // The caller that was configured now comes back as a neighbour.
+            // The inbound peer that was configured now comes back as a neighbour.
             Some(port)
                 if self
-                    .callers
+                    .inbound
                     .as_mut()
-                    .is_some_and(|callers| callers.heard(now, port)) =>
+                    .is_some_and(|inbound| inbound.heard(now, port)) =>
             {
                 self.close_port(side, now, port);
             }
@@ -259,16 +259,16 @@ impl UdpEndpoint {
         self.peers.get(&port).map(|peer| peer.address)
     }
 
-    /// Returns true if the socket admits callers.
+    /// Returns true if the socket admits inbound peers.
     pub(crate) fn listens(&self) -> bool {
-        self.callers.is_some()
+        self.inbound.is_some()
     }
 
-    /// Makes a caller permanent. Returns false if the port is not a caller.
-    pub(crate) fn keep_caller(&mut self, port: PortId) -> bool {
-        self.callers
+    /// Makes an inbound peer permanent. Returns false if the port is not an inbound peer.
+    pub(crate) fn keep_inbound(&mut self, port: PortId) -> bool {
+        self.inbound
             .as_mut()
-            .is_some_and(|callers| callers.remove(port))
+            .is_some_and(|inbound| inbound.remove(port))
     }
 
     fn open_port<M: Machine>(
@@ -305,7 +305,7 @@ impl UdpEndpoint {
         let destination = for_socket(address, self.local.is_ipv6());
         let source = match origin {
             _ if !own.ip().is_unspecified() => None,
-            PortOrigin::Accepted(_) => Some(Source::of_caller(now)),
+            PortOrigin::Accepted(_) => Some(Source::of_inbound(now)),
             _ => Some(Source::of_neighbour(now, route.source)),
         };
         self.peers.insert(
@@ -336,8 +336,8 @@ impl UdpEndpoint {
         if let Some(peer) = self.peers.remove(&port) {
             self.by_address.remove(&peer.address);
         }
-        if let Some(callers) = &mut self.callers {
-            callers.remove(port);
+        if let Some(inbound) = &mut self.inbound {
+            inbound.remove(port);
         }
         self.last_sender = None;
         side.close(now, port);
@@ -387,7 +387,8 @@ impl UdpEndpoint {
         }
     }
 
-    /// Returns the port of a batch's sender. Opens one for a new caller if callers are admitted.
+    /// Returns the port of a batch's sender. Opens one for a new inbound peer if inbound peers are
+    /// admitted.
     fn sender<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
@@ -407,8 +408,8 @@ impl UdpEndpoint {
             None => self.admit(side, now, address, meta.dst_ip.and_then(usable_source))?,
         };
         self.last_sender = Some((address, port));
-        if let Some(callers) = &mut self.callers {
-            callers.heard(now, port);
+        if let Some(inbound) = &mut self.inbound {
+            inbound.heard(now, port);
         }
         if let Some(Peer {
             source: Some(source),
@@ -427,9 +428,9 @@ impl UdpEndpoint {
         address: SocketAddr,
         called: Option<IpAddr>,
     ) -> Option<PortId> {
-        let room = match &mut self.callers {
+        let room = match &mut self.inbound {
             // Port 0 cannot be a destination, so a datagram from it is forged.
-            Some(callers) if address.port() != 0 => callers.room(now),
+            Some(inbound) if address.port() != 0 => inbound.room(now),
             _ => {
                 self.counters.strangers += 1;
                 return None;
@@ -453,8 +454,8 @@ impl UdpEndpoint {
             return None;
         };
         self.counters.accepted += 1;
-        if let Some(callers) = &mut self.callers {
-            callers.insert(now, port);
+        if let Some(inbound) = &mut self.inbound {
+            inbound.insert(now, port);
         }
         Some(port)
     }
@@ -494,8 +495,8 @@ impl UdpEndpoint {
         }
     }
 
-    /// Returns the port of the peer at `ip`, unless there are several: an ICMP message, as it is read
-    /// here, does not say which port number it is about.
+    /// Returns the port of the peer at `ip`, unless there are several: an ICMP message, as it is
+    /// read here, does not say which port number it is about.
     fn only_peer_at(&self, ip: IpAddr) -> Option<PortId> {
         let mut there = self
             .peers
@@ -507,8 +508,8 @@ impl UdpEndpoint {
         }
     }
 
-    /// Looks up the routes to all neighbours again. Callers are not looked up: replies to a caller
-    /// leave from the address that it sent to, by any route.
+    /// Looks up the routes to all neighbours again. Inbound peers are not looked up: replies to an
+    /// inbound peer leave from the address that it sent to, by any route.
     pub(crate) fn recheck_routes<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time) {
         for (port, peer) in &mut self.peers {
             let chosen = side
@@ -561,15 +562,15 @@ impl UdpEndpoint {
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Time> {
-        self.callers.as_ref().and_then(CallerTable::next_expiry)
+        self.inbound.as_ref().and_then(InboundTable::next_expiry)
     }
 
-    /// Closes callers that exceed the idle time.
+    /// Closes inbound peers that exceed the idle time.
     pub(crate) fn expire<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time) {
         while let Some(port) = self
-            .callers
+            .inbound
             .as_mut()
-            .and_then(|callers| callers.expired(now))
+            .and_then(|inbound| inbound.expired(now))
         {
             self.counters.expired += 1;
             self.close_port(side, now, port);

@@ -1,9 +1,9 @@
-//! UDP links: one socket with its configured neighbours and, if it listens, its inbound peers
-//! (callers); or one multicast group.
+//! UDP links: one socket with its configured neighbours and, if it listens, its inbound peers; or
+//! one multicast group.
 
-mod callers;
 mod endpoint;
 mod group;
+mod inbound;
 mod path_mtu;
 mod send;
 mod socket;
@@ -15,10 +15,10 @@ use whimbrel_core::{Peer, PortId, PortOrigin};
 
 use crate::TransportId;
 
-pub use callers::CallerLimits;
-pub(crate) use callers::{CallerTable, Room};
 pub(crate) use endpoint::{ReceiveBuffers, UdpEndpoint};
 pub use group::{UdpMulticastConfig, UdpMulticastLink};
+pub use inbound::InboundLimits;
+pub(crate) use inbound::{InboundTable, Room};
 pub(crate) use socket::canonical;
 
 /// Wanted size of each kernel buffer, bytes: at 1 Gbit/s, 64 ms of traffic.
@@ -27,15 +27,15 @@ const WANTED_BUFFER: usize = 8 << 20;
 /// The configuration of a UDP link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UdpConfig {
-    /// The link's name: in [`whimbrel_core::PortInfo`] of callers, in logs and errors.
+    /// The link's name: in [`whimbrel_core::PortInfo`] of inbound peers, in logs and errors.
     pub label: String,
     /// Address and port to bind. Port 0 lets the kernel choose; `[::]` includes IPv4.
     pub bind: SocketAddr,
     /// Peers that have a port from the start.
     pub neighbours: Vec<Neighbour>,
     /// Bounds of the ports for peers that are not configured; `None` admits none of them.
-    pub callers: Option<CallerLimits>,
-    /// The listener number in the origin of callers' ports.
+    pub inbound: Option<InboundLimits>,
+    /// The listener number in the origin of inbound peers' ports.
     pub listener: u32,
     /// Assumed path MTU, bytes of IP packet; a smaller MTU of the kernel's route takes precedence.
     /// Default 1500.
@@ -49,13 +49,13 @@ pub struct UdpConfig {
 }
 
 impl UdpConfig {
-    /// Returns a socket with no neighbours, no callers, and defaults for the rest.
+    /// Returns a socket with no neighbours, no inbound peers, and defaults for the rest.
     pub fn new(label: impl Into<String>, bind: SocketAddr) -> UdpConfig {
         UdpConfig {
             label: label.into(),
             bind,
             neighbours: Vec::new(),
-            callers: None,
+            inbound: None,
             listener: 0,
             path_mtu: 1500,
             receive_buffer: WANTED_BUFFER,
@@ -71,15 +71,15 @@ impl UdpConfig {
         self
     }
 
-    /// Sets the listener number in the origin of callers' ports. Default 0.
+    /// Sets the listener number in the origin of inbound peers' ports. Default 0.
     pub fn listener(mut self, number: u32) -> UdpConfig {
         self.listener = number;
         self
     }
 
-    /// Admits callers within `limits`.
-    pub fn listen(mut self, limits: CallerLimits) -> UdpConfig {
-        self.callers = Some(limits);
+    /// Admits inbound peers within `limits`.
+    pub fn listen(mut self, limits: InboundLimits) -> UdpConfig {
+        self.inbound = Some(limits);
         self
     }
 }

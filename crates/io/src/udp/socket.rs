@@ -61,8 +61,8 @@ pub(crate) fn bind(label: &str, address: SocketAddr) -> Result<Socket, IoError> 
 /// Configures a socket for sending and receiving in batches.
 pub(super) fn batching(socket: &Socket) -> io::Result<UdpSocketState> {
     let state = UdpSocketState::new(socket.into())?;
-    // No code reads the times at which the kernel got the datagrams, and with them the rest of what
-    // it says of a batch does not fit: quinn-udp 0.6.3 has room for 96 octets, and loses ECN first.
+    // No code reads the kernel's time stamps. With them, the control messages of a batch do not fit
+    // into the 96 octets of quinn-udp 0.6.3, and ECN is lost first.
     setsockopt(socket, ReceiveTimestampns, &false)?;
     Ok(state)
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use whimbrel_core::Time;
 
-/// After this long a silence, a neighbour that was answered from the address it had sent to is sent
-/// frames by the routes' choice again.
+/// After this long a silence, frames to a neighbour leave by the routes' choice again, rather than
+/// from the address that the neighbour sent to.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Bound of the remembered addresses that routes chose before.
 const MAX_FORMER: usize = 4;
@@ -42,8 +42,9 @@ impl Source {
         }
     }
 
-    /// Returns the source for a caller, which is always answered from the address that it sent to.
-    pub(super) fn of_caller(now: Time) -> Source {
+    /// Returns the source for an inbound peer, which is always answered from the address that it
+    /// sent to.
+    pub(super) fn of_inbound(now: Time) -> Source {
         Source {
             by_route: false,
             ..Source::of_neighbour(now, None)
@@ -104,15 +105,15 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_is_answered_from_the_address_it_sent_to_until_the_kernel_refuses() {
+    fn an_inbound_peer_is_answered_from_the_address_it_sent_to_until_the_kernel_refuses() {
         let now = Time::ZERO;
-        let mut source = Source::of_caller(now);
+        let mut source = Source::of_inbound(now);
         source.heard(now, ip(2));
         assert_eq!(source.choose(now), ip(2));
         assert_eq!(
             source.rerouted(ip(3)),
             None,
-            "routes do not matter to a caller"
+            "routes do not matter to an inbound peer"
         );
         assert_eq!(source.choose(now + Duration::from_secs(60)), ip(2));
         source.refused();

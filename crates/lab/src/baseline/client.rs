@@ -16,7 +16,7 @@ use crate::{LabError, Namespace, TransferMeter, TransferObserver, TransferRecord
 /// Interval of reports to an observer while nothing arrives.
 const IDLE_REPORT: Duration = Duration::from_millis(100);
 
-/// Which HTTP client fetches.
+/// The HTTP client of a fetch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HttpClient {
@@ -99,7 +99,7 @@ fn curl(
             .receive(&mut output)
             .map_err(LabError::system("read from curl"))?;
     }
-    // The record counts; the reason of curl's failure is logged.
+    // The record counts; the reason for curl's failure is logged.
     if receiver.short() && process.try_wait()?.is_some() {
         let mut said = String::new();
         if let Some(errors) = process.take_stderr() {
@@ -151,7 +151,7 @@ fn get(
     receiver.receive(&mut stream)
 }
 
-/// Takes the bytes in, measures and hashes them.
+/// Receives, measures and hashes the bytes.
 struct Receiver<'a> {
     meter: TransferMeter,
     hasher: blake3::Hasher,
@@ -172,7 +172,7 @@ impl<'a> Receiver<'a> {
         }
     }
 
-    /// The request is made now.
+    /// Notes the request, which is made now.
     fn start(&mut self) {
         let now = Instant::now();
         self.meter = TransferMeter::new(now);

@@ -9,7 +9,7 @@ use rustix::fs::sendfile;
 /// Bytes that a receiver takes from its socket with one system call. `std::io::copy` takes 8 KiB at
 /// a time, with which a receiver on a fast link spends most of its time in system calls.
 pub const BLOCK: usize = 1 << 20;
-/// The most that Linux sends with one call (sendfile(2)).
+/// Bound of the bytes that Linux sends with one call (sendfile(2)).
 const MAX_SENDFILE: usize = 0x7fff_f000;
 
 /// Sends a whole file from its start, without a copy through this process. Returns its length.
@@ -24,7 +24,7 @@ pub fn send_file(stream: &TcpStream, file: &File) -> io::Result<u64> {
     }
 }
 
-/// Passes on all received bytes, up to the end of the stream. Returns their number.
+/// Passes all received bytes to `sink`, up to the end of the stream. Returns their number.
 pub fn receive(
     mut stream: impl Read,
     mut take: impl FnMut(&[u8]) -> io::Result<()>,

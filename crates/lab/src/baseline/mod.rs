@@ -36,7 +36,7 @@ pub enum CongestionControl {
 }
 
 impl CongestionControl {
-    /// The kernel's name for it.
+    /// Returns the kernel's name for it.
     pub fn name(self) -> &'static str {
         match self {
             CongestionControl::Cubic => "cubic",
@@ -49,7 +49,7 @@ impl CongestionControl {
 /// The settings of a fetch over the kernel's TCP.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TcpBaseline {
-    /// Of the sender. Default cubic.
+    /// The congestion control of the sender. Default cubic.
     pub congestion: CongestionControl,
     /// The sender's largest retransmission timeout, from 1 s to 2 min; `None` for the kernel's
     /// default of 2 min. After an outage, TCP waits for up to as long again.
@@ -88,7 +88,7 @@ pub struct TcpTransfer {
     pub sender: SenderStats,
 }
 
-/// Where a fetch over the kernel's TCP goes.
+/// The route of a fetch over the kernel's TCP.
 #[derive(Clone, Copy, Debug)]
 pub struct TcpRoute<'a> {
     /// The host that has the file, and its address towards the client.
@@ -101,7 +101,7 @@ pub struct TcpRoute<'a> {
 }
 
 impl<'a> TcpRoute<'a> {
-    /// One connection from end to end.
+    /// Returns the route of one connection from end to end.
     pub fn direct(server: &'a Namespace, address: Ipv4Addr, client: &'a Namespace) -> TcpRoute<'a> {
         TcpRoute {
             server: (server, address),

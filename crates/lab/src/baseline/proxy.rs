@@ -1,5 +1,5 @@
-//! A proxy that ends TCP connections and goes on with connections of its own: split TCP, as mobile
-//! networks and satellite links use it (RFC 3135 §2.4).
+//! A proxy that ends TCP connections and continues with connections of its own: split TCP, as in
+//! mobile networks and over satellite links (RFC 3135 §2.4).
 
 use std::io::{self, Write};
 use std::net::{Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
@@ -13,8 +13,8 @@ use super::copy::receive;
 use super::server::{SenderStats, listen, tcp_info};
 use crate::{LabError, Namespace};
 
-/// Passes on what either side sends until it is stopped or dropped. What waits for the slower side
-/// is held by the kernel's socket buffers alone.
+/// Forwards the bytes of either side until it is stopped or dropped. Only the kernel's socket
+/// buffers hold bytes for the slower side.
 #[derive(Debug)]
 pub(super) struct TcpProxy {
     address: SocketAddrV4,
@@ -100,7 +100,9 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             }
             match tcp_info(&client) {
                 Ok(info) => locked(&shared.stats).add(&info),
-                Err(error) => tracing::warn!(%error, "the kernel does not tell about a connection"),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot read the kernel's counters of a connection")
+                }
             }
         }));
     }
@@ -131,7 +133,7 @@ fn pass_on(client: &TcpStream, shared: &Shared) -> io::Result<()> {
     })
 }
 
-/// Copies up to the end of the stream, and then ends the other one.
+/// Copies up to the end of the stream, and then ends the other stream.
 fn copy(from: &TcpStream, mut to: &TcpStream) -> io::Result<()> {
     let copied = receive(from, |block| to.write_all(block));
     // The other direction may have ended first.

@@ -34,8 +34,7 @@ pub struct SenderStats {
     pub segments: u64,
     /// Shortest round-trip time that any connection saw, in microseconds.
     pub min_rtt_micros: u32,
-    /// Retransmission time-outs in the last row of them without an answer, at the end of a
-    /// connection.
+    /// Retransmission timeouts in a row without an answer, at the end of a connection.
     pub pending_timeouts: u64,
 }
 
@@ -92,7 +91,7 @@ impl HttpServer {
         })
     }
 
-    /// Its address.
+    /// Returns its address.
     pub fn address(&self) -> SocketAddrV4 {
         self.address
     }
@@ -127,7 +126,7 @@ impl Drop for HttpServer {
     }
 }
 
-/// Listens in `host`; each accepted connection has this congestion control. Returns the address
+/// Listens in `host` with this congestion control for each accepted connection. Returns the address
 /// too.
 pub(super) fn listen(
     host: &Namespace,
@@ -203,7 +202,7 @@ fn serve(stream: &TcpStream, shared: &Shared) {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .add(&info),
-        Err(error) => tracing::warn!(%error, "the kernel does not tell about a connection"),
+        Err(error) => tracing::warn!(%error, "cannot read the kernel's counters of a connection"),
     }
 }
 
@@ -230,8 +229,8 @@ fn answer(mut stream: &TcpStream, path: &Path) -> io::Result<()> {
     receive(stream, |_| Ok(())).map(drop)
 }
 
-/// The bytes up to the empty line that ends a request's or a response's head, without it.
-/// Reads nothing behind it.
+/// Returns the bytes up to the empty line that ends a request's or a response's head, without it.
+/// Reads nothing after it.
 pub(super) fn read_head(mut stream: impl Read) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     let mut byte = [0];

@@ -36,7 +36,7 @@ pub enum Direction {
 /// A link to emulate.
 #[derive(Debug)]
 pub struct EmulatedLink {
-    /// For reports; the link's random streams are drawn by this name too.
+    /// For reports; the link's random streams depend on this name.
     pub name: String,
     /// The interfaces at its first and its second end.
     pub ends: [Tun; 2],
@@ -117,7 +117,7 @@ impl Emulator {
         })
     }
 
-    /// Counters of each link since the last [`Emulator::arm`], in the order given to
+    /// Returns the counters of each link since the last [`Emulator::arm`], in the order given to
     /// [`Emulator::start`].
     pub fn report(&self) -> Result<Vec<LinkReport>, LabError> {
         let (answer, answered) = channel();

@@ -1,14 +1,14 @@
-//! Packet buffers that are used again.
+//! Packet buffers, which are used repeatedly.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use whimbrel_sim::link::{Markable, mark_ip};
 
-/// Bytes that the buffers not in use may take together.
+/// Bound of the bytes of the unused buffers together.
 const MAX_IDLE_BYTES: usize = 64 << 20;
 
-/// Buffers of one size that are not in use.
+/// Unused buffers of one size.
 #[derive(Clone, Debug)]
 pub(super) struct PacketPool {
     idle: Rc<RefCell<Vec<Box<[u8]>>>>,
@@ -25,7 +25,7 @@ pub(super) struct Packet {
 }
 
 impl PacketPool {
-    /// Of buffers of `size` bytes.
+    /// Returns a pool of buffers of `size` bytes.
     pub(super) fn new(size: usize) -> PacketPool {
         PacketPool {
             idle: Rc::default(),
@@ -33,7 +33,7 @@ impl PacketPool {
         }
     }
 
-    /// A packet with a length of zero; the contents of its buffer are arbitrary.
+    /// Returns a packet with a length of zero; the contents of its buffer are arbitrary.
     pub(super) fn take(&self) -> Packet {
         let idle = self.idle.borrow_mut().pop();
         let buffer = idle.unwrap_or_else(|| vec![0; self.size].into());
@@ -46,12 +46,12 @@ impl PacketPool {
 }
 
 impl Packet {
-    /// The whole buffer, to read a packet into.
+    /// Returns the whole buffer, to read a packet into.
     pub(super) fn buffer(&mut self) -> &mut [u8] {
         &mut self.buffer
     }
 
-    /// Says how much of the buffer is the packet.
+    /// Sets the length of the packet in the buffer.
     pub(super) fn set_length(&mut self, length: usize) {
         self.length = length.min(self.buffer.len());
     }

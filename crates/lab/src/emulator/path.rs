@@ -12,7 +12,7 @@ use super::report::{DirectionReport, Lateness};
 pub(super) struct Path {
     spec: LinkSpec,
     current: Clocked,
-    // From before the schedule began: takes no more packets and delivers those it has.
+    // The model from before the schedule began: it takes no more packets and delivers those it has.
     retired: Option<Clocked>,
     armed: bool,
     refused: u64,
@@ -36,7 +36,7 @@ impl Clocked {
 }
 
 impl Path {
-    /// A path whose schedule has not begun.
+    /// Returns a path whose schedule has not begun.
     pub(super) fn new(spec: LinkSpec, rng: SeededRng, now: Instant) -> Result<Path, LinkSpecError> {
         let model = LinkDirection::new(&unscheduled(&spec), rng)?;
         let current = Clocked { origin: now, model };
@@ -50,7 +50,7 @@ impl Path {
         })
     }
 
-    /// Starts over with the schedule's origin at `origin`.
+    /// Starts anew with the schedule's origin at `origin`.
     pub(super) fn arm(&mut self, origin: Instant, rng: SeededRng) -> Result<(), LinkSpecError> {
         let mut model = LinkDirection::new(&self.spec, rng)?;
         model.set_up(Time::ZERO, self.current.model.is_up());
@@ -86,11 +86,11 @@ impl Path {
         self.current.model.enqueue(time, packet);
     }
 
-    /// Hands every packet that is due to `send`.
+    /// Passes every packet that is due to `send`.
     pub(super) fn deliver(&mut self, send: impl Fn(&[u8]) -> io::Result<()>) {
         if let Some(retired) = &mut self.retired {
             while let Some(packet) = retired.model.poll(retired.time(Instant::now())) {
-                // Not of this run: no counter of it changes.
+                // Packets from before this run change none of its counters.
                 let _ = send(packet.as_ref());
             }
             if retired.model.next_time().is_none() {
@@ -113,7 +113,7 @@ impl Path {
         }
     }
 
-    /// The time at which [`Path::deliver`] is due next.
+    /// Returns the time at which [`Path::deliver`] is due next.
     pub(super) fn next_time(&self) -> Option<Instant> {
         let retired = self.retired.as_ref().and_then(Clocked::next_time);
         [retired, self.current.next_time()]
@@ -127,7 +127,7 @@ impl Path {
     }
 }
 
-/// The behaviour of a link before a run starts its schedule.
+/// Returns the behaviour of a link before a run starts its schedule.
 fn unscheduled(spec: &LinkSpec) -> LinkSpec {
     LinkSpec {
         outages: Vec::new(),

@@ -9,7 +9,7 @@ use whimbrel_sim::link::LinkStats;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scheduling {
-    /// Before every ordinary program (SCHED_FIFO).
+    /// Before all ordinary programs (SCHED_FIFO).
     RealTime,
     /// With a negative nice value.
     Raised,
@@ -75,7 +75,7 @@ pub struct DirectionReport {
 }
 
 impl DirectionReport {
-    /// Packets that the link did not deliver.
+    /// Returns the packets that the link did not deliver.
     pub fn dropped(&self) -> u64 {
         self.dropped_queue + self.dropped_loss + self.dropped_outage
     }

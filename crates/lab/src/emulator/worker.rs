@@ -19,7 +19,7 @@ use crate::tun::Tun;
 
 /// Packets read from one device before the others get their turn.
 const BATCH: usize = 64;
-/// A deadline nearer than this is not slept for: to sleep and wake takes longer.
+/// The thread does not sleep for nearer deadlines: sleeping and waking takes longer.
 const TOO_SHORT_TO_SLEEP: Duration = Duration::from_micros(20);
 
 pub(super) enum Command {
@@ -43,7 +43,7 @@ pub(super) struct Worker {
     pool: PacketPool,
     wake: Arc<OwnedFd>,
     inbox: Receiver<Command>,
-    // A start that has been announced and has not come yet.
+    // An announced start that has not come yet.
     arm_at: Option<Instant>,
     scheduling: Scheduling,
 }
@@ -55,7 +55,7 @@ struct Link {
     paths: [Path; 2],
 }
 
-/// Why the loop ends.
+/// The reason why the loop ends.
 enum Ended {
     Asked,
     Failed(io::Error),
@@ -101,7 +101,7 @@ impl Worker {
 
     /// Runs until it is told to stop, its owner is gone, or a device fails.
     pub(super) fn run(&mut self) {
-        // Of each link's two ends, whether there may be more to read. The first entry is the
+        // For each end of each link, true if it may have more to read. The first entry is the
         // wake-up.
         let mut readable = vec![false; 1 + 2 * self.links.len()];
         loop {
@@ -232,7 +232,7 @@ impl Worker {
     }
 }
 
-/// Reads one batch; true if there may be more.
+/// Reads one batch. Returns true if there may be more.
 fn take_in(path: &mut Path, from: &Tun, pool: &PacketPool) -> io::Result<bool> {
     for _ in 0..BATCH {
         let mut packet = pool.take();
@@ -255,7 +255,7 @@ fn stream(seed: u64, link: &str, end: usize) -> SeededRng {
     SeededRng::stream(seed, &format!("link {link} from end {end}"))
 }
 
-/// Lets the calling thread run as soon as it can, as far as this process may.
+/// Lets the calling thread run as soon as possible, as far as this process may.
 fn raise_priority() -> Scheduling {
     // The default slack would make every timer up to 50 us late.
     if let Err(error) = rustix::thread::set_current_timer_slack(NonZeroU64::new(1)) {

@@ -1,4 +1,5 @@
-//! All runs of a scenario: every setting of its sweep, as often as it says, several at a time.
+//! All runs of a scenario: every setting of its sweep, as many runs of each as it states, several
+//! at a time.
 
 use std::path::PathBuf;
 
@@ -17,7 +18,7 @@ use crate::study::Backend;
 pub struct BatchOptions {
     /// The back end.
     pub backend: Backend,
-    /// Maximum of parallel runs; `None` for one on each processor, in namespaces one in all.
+    /// Bound of the parallel runs; `None` for one on each processor, in namespaces one in all.
     pub jobs: Option<usize>,
     /// The whimbrel binary, for daemons in namespaces.
     pub program: PathBuf,
@@ -39,7 +40,7 @@ pub struct Outcome {
     pub setting: usize,
     /// From 0.
     pub run: u32,
-    /// Of everything random in it.
+    /// The seed of everything random in it.
     pub seed: u64,
     /// Its results.
     pub found: Run,
@@ -68,7 +69,7 @@ impl Scenario {
         Err(document.fault(&key, refusal.message(backend)).into())
     }
 
-    /// Runs it.
+    /// Runs the scenario.
     pub fn run(&self, options: &BatchOptions, progress: Progress<'_>) -> Result<Batch, LabError> {
         self.check(options.backend)?;
         let mut jobs = Vec::new();
@@ -111,7 +112,7 @@ impl Scenario {
 }
 
 impl Batch {
-    /// The values of a metric at the settings that `fits` picks, in the order of the runs.
+    /// Returns the values of a metric at the settings that `fits` picks, in the order of the runs.
     pub fn values(&self, metric: &str, fits: impl Fn(usize) -> bool) -> Vec<f64> {
         let outcomes = self.outcomes.iter().filter(|outcome| fits(outcome.setting));
         outcomes

@@ -1,8 +1,8 @@
 //! A scenario's text as a tree whose values know where they were written.
 //!
 //! Everything is read from this tree with serde, piece by piece. A piece that was inherited
-//! (defaults) or replaced (sweeps) keeps the place it was written at, so that a fault names the
-//! line that a person has to mend.
+//! (defaults) or replaced (sweeps) keeps the place at which it was written, so that a fault names
+//! the line to correct.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -16,12 +16,12 @@ use whimbrel_node::config::key_path::{KeyPath, Step, key_at, line_of};
 
 use super::fault::Fault;
 
-/// A value and where it was written.
+/// A value and the place at which it was written.
 pub(super) type Value<'t> = Spanned<DeValue<'t>>;
 /// Keys and values in the order of the file.
 pub(super) type Table<'t> = DeTable<'t>;
 
-/// A scenario's file as it was parsed, possibly with some values replaced.
+/// A scenario's file as parsed, possibly with some values replaced.
 #[derive(Clone, Debug)]
 pub(super) struct Document<'t> {
     file: PathBuf,
@@ -49,12 +49,12 @@ impl<'t> Document<'t> {
         })
     }
 
-    /// The folder that the file's own paths count from.
+    /// Returns the folder that the file's paths are relative to.
     pub(super) fn folder(&self) -> &Path {
         self.file.parent().unwrap_or(Path::new(""))
     }
 
-    /// The value at `path`.
+    /// Returns the value at `path`.
     pub(super) fn get(&self, path: &KeyPath) -> Option<&Value<'t>> {
         path.0
             .iter()
@@ -65,18 +65,18 @@ impl<'t> Document<'t> {
             })
     }
 
-    /// The table at `path`, if there is one.
+    /// Returns the table at `path`, if there is one.
     pub(super) fn table(&self, path: &KeyPath) -> Option<&Table<'t>> {
         self.get(path)?.get_ref().as_table()
     }
 
-    /// The keys of the table at `path`, in the order of the file.
+    /// Returns the keys of the table at `path`, in the order of the file.
     pub(super) fn keys(&self, path: &KeyPath) -> Vec<String> {
         let keys = self.table(path).into_iter().flat_map(Table::keys);
         keys.map(|key| key.get_ref().to_string()).collect()
     }
 
-    /// The same with `value` at `path`; tables on the way that are not there are made.
+    /// Returns the same document with `value` at `path`; makes missing tables on the way.
     pub(super) fn with(&self, path: &KeyPath, value: &Value<'t>) -> Result<Document<'t>, Fault> {
         let mut changed = self.clone();
         match put(&mut changed.root, &path.0, value) {
@@ -111,7 +111,7 @@ impl<'t> Document<'t> {
         })
     }
 
-    /// A fault of the value that stands at `path`, or would stand there.
+    /// Returns a fault of the value at `path`, or of the place where it would be.
     pub(super) fn fault(&self, path: &KeyPath, message: impl Into<String>) -> Fault {
         let known = (0..=path.0.len()).rev().find_map(|length| {
             let known = KeyPath(path.0[..length].to_vec());
@@ -128,7 +128,7 @@ impl<'t> Document<'t> {
         }
     }
 
-    /// The line of a byte, and the innermost key whose name or value was written there.
+    /// Returns the line of a byte, and the innermost key whose name or value was written there.
     fn place(&self, offset: usize) -> (usize, KeyPath) {
         let written = self.written.get_ref().as_table();
         let key = written.map_or_else(KeyPath::default, |table| key_at(table, offset));
@@ -136,17 +136,17 @@ impl<'t> Document<'t> {
     }
 }
 
-/// An empty table, written nowhere.
+/// Returns an empty table that was written nowhere.
 pub(super) fn empty_table<'t>() -> Table<'t> {
     Table::new()
 }
 
-/// Puts a table where its span says.
+/// Returns a table as a value at the given span.
 pub(super) fn table_value(span: Range<usize>, table: Table<'_>) -> Value<'_> {
     Spanned::new(span, DeValue::Table(table))
 }
 
-/// `over` upon `base`: tables are merged, anything else is replaced.
+/// Returns `over` merged into `base`: tables are merged, other values replaced.
 pub(super) fn merged<'t>(base: &Table<'t>, over: &Table<'t>) -> Table<'t> {
     let mut all = base.clone();
     for (key, value) in over {

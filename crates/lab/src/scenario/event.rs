@@ -1,4 +1,4 @@
-//! Events: changes to a network while it runs. Each is lowered to [`Action`]s; a back end
+//! Events: changes to a network while it runs. Each is lowered to [`Action`]s, and a back end
 //! implements only those. To add an event: a field of `Section`, an arm of `lower`.
 
 use std::time::Duration;
@@ -30,12 +30,12 @@ pub enum Action {
     EmptyCache(usize),
 }
 
-/// An action and when it is taken, counted from the run's origin.
+/// An action and its time, counted from the run's origin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timed {
-    /// When.
+    /// Its time.
     pub at: Duration,
-    /// What.
+    /// The action.
     pub action: Action,
     /// The number of the event in the file, from 0.
     pub event: usize,
@@ -71,7 +71,7 @@ struct Section {
     duration: Option<Duration>,
 }
 
-/// Reads `events`: all actions in the order in which they are taken.
+/// Reads `events`. Returns all actions in the order of their times.
 pub(super) fn timeline(
     document: &Document<'_>,
     network: &Network,
@@ -155,7 +155,7 @@ fn lower(
         _ => {
             let node = node(object)?;
             if !network.nodes[node].is(Role::NdnRouter) {
-                let message = format!("'{object}' is no ndn-router, so it has no cache");
+                let message = format!("'{object}' is not an ndn-router, so it has no cache");
                 return Err(document.fault(&key, message));
             }
             vec![(when, Action::EmptyCache(node))]
@@ -163,7 +163,7 @@ fn lower(
     })
 }
 
-/// The link that `path` names, if events can change it.
+/// Returns the link that `path` names, if events can change it.
 fn link_at(
     document: &Document<'_>,
     network: &Network,
@@ -178,7 +178,7 @@ fn link_at(
     Err(document.fault(path, message))
 }
 
-/// Refuses keys that say nothing to this verb: they were meant for something else.
+/// Refuses keys that this verb does not use: they were meant for another one.
 fn unused(
     document: &Document<'_>,
     at: &KeyPath,
@@ -202,7 +202,7 @@ fn unused(
     Ok(())
 }
 
-/// The link's two directions after the keys of the event's `set` are applied.
+/// Returns the link's two directions after the keys of the event's `set` are applied.
 fn changed(
     document: &Document<'_>,
     at: &KeyPath,
@@ -213,7 +213,7 @@ fn changed(
     let at = at.key("set");
     let keys = document.keys(&at);
     if keys.is_empty() {
-        return Err(document.fault(&at, "a change says what: set = { loss = \"5 %\" }"));
+        return Err(document.fault(&at, "a change needs its keys: set = { loss = \"5 %\" }"));
     }
     let mut other = document.clone();
     for key in keys {

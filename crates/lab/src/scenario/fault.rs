@@ -103,18 +103,18 @@ impl Refusal {
         Refusal { key, what }
     }
 
-    /// Of a key of an event.
+    /// Returns the refusal of a key of an event.
     pub(super) fn event(number: usize, key: &str, what: String) -> Refusal {
         let key = KeyPath::from(["events"]).index(number).key(key);
         Refusal { key, what }
     }
 
-    /// As the error of a plan, which knows no file.
+    /// Returns the refusal as the error of a plan, which has no file.
     pub(super) fn of(self, backend: Backend) -> LabError {
         LabError::not_played(backend, self.what)
     }
 
-    /// The message of the fault.
+    /// Returns the message of the fault.
     pub(super) fn message(&self, backend: Backend) -> String {
         format!(
             "the back end '{}' does not {} yet",

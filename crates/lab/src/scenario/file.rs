@@ -1,4 +1,4 @@
-//! A whole scenario: read from a file, with its sweeps spread out.
+//! A whole scenario: read from a file, with its sweeps expanded.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::study::Backend;
 /// Settings that a command may replace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
-    /// Of everything random.
+    /// The seed of everything random.
     pub seed: Option<u64>,
     /// Runs of each setting.
     pub runs: Option<u32>,
@@ -40,7 +40,7 @@ pub struct Scenario {
     pub file: PathBuf,
     /// Its text.
     pub text: String,
-    /// For people; the file's name by default.
+    /// Its title, for people; the file's name by default.
     pub title: String,
     /// A description, for people.
     pub about: String,
@@ -48,7 +48,7 @@ pub struct Scenario {
     pub runs: u32,
     /// The settings of its sweep, in order; one if it has no sweep.
     pub settings: Vec<Setting>,
-    /// Names of metrics that are wanted.
+    /// The names of the wanted metrics.
     pub metrics: Vec<String>,
     /// Statements of a paper.
     pub statements: Vec<Statement>,
@@ -63,7 +63,7 @@ pub struct Setting {
     pub plan: Plan,
 }
 
-/// A back end's input for a run, but for the seed.
+/// The input of a back end for a run, except for the seed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Nodes and links.
@@ -80,11 +80,11 @@ pub struct Plan {
     pub limit: Duration,
     /// Time that a run continues after the last load's end; bytes that arrive in it count.
     pub linger: Duration,
-    /// From the run's origin to the moment from which links are counted.
+    /// Time from the run's origin until links are counted.
     pub warm_up: Duration,
 }
 
-/// The keys of the root that are no tables.
+/// The keys of the root that are not tables.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Head {
@@ -116,7 +116,7 @@ fn ten_minutes() -> Duration {
     Duration::from_secs(600)
 }
 
-/// All but those of links and nodes.
+/// Returns all metrics but those of links and nodes.
 fn transfers() -> Vec<String> {
     Vec::new()
 }
@@ -125,11 +125,11 @@ const TABLES: [&str; 11] = [
     "defaults", "nodes", "graph", "links", "routes", "loads", "events", "sweep", "study", "sim",
     "netns",
 ];
-/// Settings of a sweep: more were hardly meant.
+/// Bound of the settings of a sweep: more are likely a mistake.
 const MAX_SETTINGS: usize = 10_000;
 
 impl Setting {
-    /// The value of a swept key here, or the name of the set of keys.
+    /// Returns the value of a swept key here, or the name of the set of keys.
     pub fn value(&self, key: &str) -> Option<&str> {
         let (_, value) = self.values.iter().find(|(known, _)| known == key)?;
         Some(value)
@@ -148,7 +148,7 @@ impl Scenario {
         Scenario::parse(path, &text, overrides)
     }
 
-    /// Reads a text; `file` is for messages, and files that it names are sought beside it.
+    /// Reads a text; `file` is for messages. Files that it names are relative to `file`.
     pub fn parse(file: &Path, text: &str, overrides: Overrides) -> Result<Scenario, Faults> {
         let mut document = Document::parse(file, text)?;
         match overrides.backend {
@@ -165,7 +165,7 @@ impl Scenario {
         let swept = sweep(&document)?;
         let mut settings: Vec<Setting> = Vec::with_capacity(swept.len());
         for (values, document) in swept {
-            // The first setting with faults is enough: the others have the same ones.
+            // The first setting with faults is enough: the others have the same faults.
             let plan = plan(&document, overrides)?;
             settings.push(Setting { values, plan });
         }
@@ -191,7 +191,7 @@ impl Scenario {
         })
     }
 
-    /// The section `[study]`, which only the code of a study uses.
+    /// Reads the section `[study]`, which only the code of a study uses.
     pub fn study<T: DeserializeOwned>(&self) -> Result<T, Faults> {
         let document = Document::parse(&self.file, &self.text)?;
         let at = KeyPath::from(["study"]);
@@ -201,14 +201,14 @@ impl Scenario {
     }
 }
 
-/// The document with the keys that hold on one back end only.
+/// Returns the document with the keys that apply to one back end only.
 fn of_backend<'t>(document: &Document<'t>, backend: Backend) -> Result<Document<'t>, Fault> {
     let at = KeyPath::from([backend.name()]);
     let mut changed = document.clone();
     for (key, value) in document.table(&at).into_iter().flatten() {
         let place = at.key(key.get_ref());
         let path = KeyPath::parse(key.get_ref()).filter(|path| *path != at);
-        let path = path.ok_or_else(|| document.fault(&place, "this is no key of a scenario"))?;
+        let path = path.ok_or_else(|| document.fault(&place, "this is not a key of a scenario"))?;
         changed = changed
             .with(&path, value)
             .map_err(|_| document.fault(&place, format!("there is no key '{path}'")))?;
@@ -265,7 +265,7 @@ fn fits(document: &Document<'_>, plan: &Plan) -> Result<(), Fault> {
     link::check(document, network)?;
     if plan.loads.is_empty() {
         let message =
-            "nothing is asked for: loads.NAME = { from = \"a\", to = \"b\", file = \"10 MB\" }";
+            "a scenario needs a load: loads.NAME = { from = \"a\", to = \"b\", file = \"10 MB\" }";
         return Err(document.fault(&KeyPath::from(["loads"]), message));
     }
     let routers = network.with_role(Role::Router).count();
@@ -294,7 +294,7 @@ fn fits(document: &Document<'_>, plan: &Plan) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The documents of all settings of the sweep, with the values that make each.
+/// The documents of all settings of the sweep, with the values of each.
 type Swept<'t> = Vec<(Vec<(String, String)>, Document<'t>)>;
 
 fn sweep<'t>(document: &Document<'t>) -> Result<Swept<'t>, Fault> {
@@ -315,7 +315,7 @@ fn sweep<'t>(document: &Document<'t>) -> Result<Swept<'t>, Fault> {
                     document.clone(),
                     |document, (path, value, place)| {
                         document.with(path, value).map_err(|_| {
-                            let message = format!("there is no key '{path}' to be swept");
+                            let message = format!("there is no key '{path}' to sweep");
                             document.fault(place, message)
                         })
                     },
@@ -331,12 +331,12 @@ fn sweep<'t>(document: &Document<'t>) -> Result<Swept<'t>, Fault> {
 /// One value of a sweep.
 struct Step<'t> {
     label: String,
-    /// Keys, their values, and where these were written.
+    /// Keys, their values, and the places at which these were written.
     changes: Vec<(KeyPath, Value<'t>, KeyPath)>,
 }
 
-/// The steps of `sweep.KEY`: values of the key of that name, or tables of several keys each, with a
-/// label: `recovery = { none = { "defaults.link.recovery" = "off" } }`.
+/// Returns the steps of `sweep.KEY`: values of the key of that name, or tables of several keys
+/// each, with a label: `recovery = { none = { "defaults.link.recovery" = "off" } }`.
 fn steps<'t>(document: &Document<'t>, key: &str) -> Result<Vec<Step<'t>>, Fault> {
     let at = KeyPath::from(["sweep", key]);
     let wrong = || {
@@ -347,7 +347,7 @@ fn steps<'t>(document: &Document<'t>, key: &str) -> Result<Vec<Step<'t>>, Fault>
     let path = |place: &KeyPath, key: &str| {
         KeyPath::parse(key)
             .filter(|path| path.0.first() != KeyPath::from(["sweep"]).0.first())
-            .ok_or_else(|| document.fault(place, format!("'{key}' is no key")))
+            .ok_or_else(|| document.fault(place, format!("'{key}' is not a key")))
     };
     let mut steps = Vec::new();
     match document.get(&at).map(Spanned::get_ref) {
@@ -380,7 +380,7 @@ fn steps<'t>(document: &Document<'t>, key: &str) -> Result<Vec<Step<'t>>, Fault>
     Ok(steps)
 }
 
-/// A value as people read it.
+/// Returns a value as people read it.
 fn text_of(value: &Value<'_>) -> String {
     match value.get_ref() {
         DeValue::String(text) => text.to_string(),
@@ -401,7 +401,7 @@ fn text_of(value: &Value<'_>) -> String {
     }
 }
 
-/// The metrics that the patterns mean, in the order of all.
+/// Returns the metrics that match the patterns, in the order of all metrics.
 fn metrics(
     document: &Document<'_>,
     head: &Head,

@@ -1,4 +1,4 @@
-//! Ours beside a paper's statements.
+//! Our measurements beside a paper's statements.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,19 @@ use crate::study::Verdict;
 /// A statement and our measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judged {
-    /// Of the statement.
+    /// The source of the statement.
     pub source: String,
-    /// Of the statement.
+    /// The statement in words.
     pub says: String,
     /// The paper's number.
     pub paper: f64,
-    /// Ours: the mean over the runs; `None` if nothing was measured.
+    /// Our number: the mean over the runs; `None` if nothing was measured.
     pub ours: Option<f64>,
     /// The unit of both; empty for a ratio or a count.
     pub unit: String,
-    /// Whether the two agree within the tolerance.
+    /// The agreement within the tolerance.
     pub verdict: Verdict,
-    /// Why they may differ.
+    /// The likely reason for a difference.
     pub note: String,
 }
 
@@ -77,7 +77,7 @@ fn ours(scenario: &Scenario, batch: &Batch, statement: &Statement) -> Option<f64
     }
 }
 
-/// Arithmetic mean; `None` of nothing.
+/// Returns the arithmetic mean, or `None` without values.
 pub(super) fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }

@@ -22,7 +22,7 @@ use super::node::{Role, check_name};
 pub struct Link {
     /// Its name.
     pub name: String,
-    /// Indices of nodes.
+    /// The indices of its nodes.
     pub ends: (usize, usize),
     /// From the first end to the second.
     pub forward: LinkSpec,
@@ -30,7 +30,7 @@ pub struct Link {
     pub backward: LinkSpec,
     /// Largest IP packet, bytes.
     pub mtu: usize,
-    /// For routes by cost.
+    /// The cost, for routes by cost.
     pub cost: Option<u64>,
     /// Recovery of lost frames between NDN routers.
     pub recovery: Recovery,
@@ -40,16 +40,16 @@ pub struct Link {
     pub acks_together: bool,
     /// The carrier of frames between NDN routers.
     pub carrier: Carrier,
-    /// Whether NDN routers see the queues of its devices; see [`Link::device`].
+    /// True if NDN routers see the queues of its devices; see [`Link::device`].
     pub device: bool,
-    /// Whether NDN routers mark congestion on it.
+    /// True if NDN routers mark congestion on it.
     pub marking: bool,
-    /// Whether namespaces emulate it; else it is a veth pair, as fast as the kernel.
+    /// True if namespaces emulate it; else it is a veth pair, as fast as the kernel.
     pub emulated: bool,
 }
 
 impl Link {
-    /// The other end, if `node` is one of its ends.
+    /// Returns the other end, if `node` is one of its ends.
     pub fn other_end(&self, node: usize) -> Option<usize> {
         match self.ends {
             (a, b) if a == node => Some(b),
@@ -58,9 +58,10 @@ impl Link {
         }
     }
 
-    /// The device by which frames of NDN leave `node`, if its router is to see the queue: what waits
-    /// there can still take acknowledgements with it. The link has the same rate, so that nothing
-    /// waits twice. `None` also of a link without a constant rate, which a file cannot ask for.
+    /// Returns the device by which frames of NDN leave `node`, if its router sees the queue, so
+    /// that waiting frames can still take acknowledgements. The link has the same rate, so that
+    /// nothing waits twice. Returns `None` also for a link without a constant rate, which a file
+    /// cannot ask for.
     pub fn device(&self, node: usize) -> Option<ModelledDevice> {
         let spec = self.from(node);
         match (self.device, &spec.rate) {
@@ -76,7 +77,7 @@ impl Link {
         }
     }
 
-    /// The direction of packets that leave `node`.
+    /// Returns the direction of packets that leave `node`.
     pub fn from(&self, node: usize) -> &LinkSpec {
         if self.ends.0 == node {
             &self.forward
@@ -90,20 +91,20 @@ impl Link {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Recovery {
-    /// Nothing.
+    /// No recovery.
     Off,
     /// The paper's BELRP with at most one retransmission of a frame.
     #[serde(rename = "paper-1")]
     Paper1,
-    /// The same with at most two.
+    /// The paper's BELRP with at most two retransmissions of a frame.
     #[serde(rename = "paper-2")]
     Paper2,
-    /// The same with at most three, as the paper has it.
+    /// The paper's BELRP with at most three, as in the paper.
     #[serde(rename = "paper", alias = "paper-3")]
     Paper3,
-    /// NDNLPv2's.
+    /// NDNLPv2's recovery.
     Ndnlpv2,
-    /// Whimbrel's.
+    /// Whimbrel's adaptive recovery.
     #[default]
     Adaptive,
 }
@@ -115,12 +116,12 @@ pub enum Carrier {
     /// UDP over IPv4. TCP and MobilityFirst share the link.
     #[default]
     Udp,
-    /// Nothing: the link belongs to two NDN routers alone.
+    /// No carrier: the link belongs to two NDN routers alone.
     Bare,
 }
 
 impl Carrier {
-    /// Bytes that it adds to a frame.
+    /// Returns the bytes that it adds to a frame.
     pub const fn headers(self) -> u32 {
         match self {
             Carrier::Udp => UDP_IPV4_HEADERS,
@@ -185,7 +186,7 @@ const OWN: [&str; 11] = [
     "emulated",
 ];
 const DIRECTIONS: [&str; 2] = ["forward", "backward"];
-/// IPv4's least, and the largest packet there is.
+/// The smallest MTU of IPv4, and the largest packet.
 const MTUS: core::ops::RangeInclusive<usize> = 576..=65_535;
 
 /// The keys of a link, merged layer by layer; a later layer overrides an earlier one.
@@ -203,7 +204,7 @@ impl<'t> Layers<'t> {
         }
     }
 
-    /// Merges the table at `path`, if there is one, over the present keys.
+    /// Merges the table at `path`, if it exists, over the present keys.
     pub(super) fn lay(&mut self, document: &Document<'t>, path: &KeyPath) -> Result<(), Fault> {
         let Some(value) = document.get(path) else {
             return Ok(());
@@ -218,7 +219,7 @@ impl<'t> Layers<'t> {
             let name = name
                 .get_ref()
                 .as_str()
-                .ok_or_else(|| document.fault(&at, "a preset is named in quotes"))?;
+                .ok_or_else(|| document.fault(&at, "the name of a preset is a string in quotes"))?;
             let ways = preset_tables(name).ok_or_else(|| {
                 let known: Vec<&str> = presets().iter().map(|preset| preset.name).collect();
                 document.fault(
@@ -255,7 +256,7 @@ impl<'t> Layers<'t> {
         }
     }
 
-    /// Reads the link. `ends` are its nodes if a graph has made it; `node` finds one by name.
+    /// Reads the link. `ends` are its nodes if a graph has made it; `node` finds a node by name.
     pub(super) fn read(
         self,
         document: &Document<'t>,
@@ -294,7 +295,7 @@ impl<'t> Layers<'t> {
             ("acks_together", own.acks_together != letter.acks_together),
         ] {
             if is_set && !is_papers {
-                let message = "only recovery = \"paper\" has this";
+                let message = "this key is for recovery = \"paper\" only";
                 return Err(document.fault(&path.key(key), message));
             }
         }
@@ -363,7 +364,7 @@ pub(super) fn check(document: &Document<'_>, network: &Network) -> Result<(), Fa
             && let Some(odd) = ends.iter().find(|end| !end.is(Role::NdnRouter))
         {
             let message = format!(
-                "a bare link joins two NDN routers, and '{}' is none",
+                "a bare link joins two NDN routers, and '{}' is not one",
                 odd.name
             );
             return refuse("carrier", message);
@@ -391,7 +392,7 @@ pub(super) fn check(document: &Document<'_>, network: &Network) -> Result<(), Fa
     Ok(())
 }
 
-/// The key of a link, or of its defaults, that an error is about.
+/// Returns the key of a link, or of its defaults, that an error is about.
 fn at_fault(document: &Document<'_>, link: &KeyPath, error: &LinkSpecError) -> KeyPath {
     let key = match error {
         LinkSpecError::OverlappingOutage => "outages",
@@ -401,7 +402,7 @@ fn at_fault(document: &Document<'_>, link: &KeyPath, error: &LinkSpecError) -> K
     place_of(document, &link.key(key))
 }
 
-/// The place at which a key was written; one of a link may be inherited.
+/// Returns the place at which a key was written, which a link may have inherited.
 pub(super) fn place_of(document: &Document<'_>, key: &KeyPath) -> KeyPath {
     let [Step::Key(links), link, Step::Key(name)] = key.0.as_slice() else {
         return key.clone();
@@ -427,7 +428,7 @@ fn text_value<'t>(text: String) -> Value<'t> {
     Spanned::new(0..0, toml::de::DeValue::String(text.into()))
 }
 
-/// The uplink and the downlink of a preset; its first end is the subscriber.
+/// Returns the uplink and the downlink of a preset; the first end of the link is the subscriber.
 fn preset_tables(name: &str) -> Option<[DeTable<'static>; 2]> {
     static TEXTS: OnceLock<Vec<(&'static str, [String; 2])>> = OnceLock::new();
     let texts = TEXTS.get_or_init(|| {

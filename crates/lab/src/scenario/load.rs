@@ -18,7 +18,7 @@ use super::network::{Network, node_at};
 use super::node::{Names, Role, check_name};
 use crate::CongestionControl;
 
-/// How a consumer of NDN changes its window, as `ndn get --pipeline-type` names it.
+/// The window control of an NDN consumer, with the names of `ndn get --pipeline-type`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pipeline {
@@ -32,7 +32,7 @@ pub enum Pipeline {
 }
 
 impl Pipeline {
-    /// Its name in a scenario and on the command line.
+    /// Returns its name in a scenario and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Pipeline::Cubic => "cubic",
@@ -50,12 +50,12 @@ pub enum Plane {
     MobilityFirst,
     /// Interests and Data.
     Ndn,
-    /// The kernel's in namespaces, smoltcp's in the simulator.
+    /// The kernel's TCP in namespaces, smoltcp's in the simulator.
     Tcp,
 }
 
 impl Plane {
-    /// Its name in a scenario.
+    /// Returns its name in a scenario.
     pub const fn name(self) -> &'static str {
         match self {
             Plane::MobilityFirst => "mobility-first",
@@ -64,7 +64,7 @@ impl Plane {
         }
     }
 
-    /// The role that forwards it; TCP's packets pass every node.
+    /// Returns the role that forwards it; TCP's packets pass every node.
     pub const fn passes(self) -> Option<Role> {
         match self {
             Plane::MobilityFirst => Some(Role::Router),
@@ -73,7 +73,7 @@ impl Plane {
         }
     }
 
-    /// The role that a node needs to serve or receive on it.
+    /// Returns the role that a node needs to serve or receive on it.
     const fn role(self) -> Role {
         match self {
             Plane::MobilityFirst => Role::Host,
@@ -83,10 +83,10 @@ impl Plane {
     }
 }
 
-/// Values of Linux's `net.ipv4.tcp_rto_max_ms`.
+/// Accepted values of Linux's `net.ipv4.tcp_rto_max_ms`.
 const RTO_MAX: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(120);
 
-/// Octets of a segment of NDN, if a load does not say: those of `ndn serve`.
+/// Default octets of a segment of NDN: those of `ndn serve`.
 const SEGMENT: usize = 8_000;
 const SEGMENTS: RangeInclusive<u64> = 1..=SEGMENT as u64;
 
@@ -103,19 +103,19 @@ pub struct Load {
     pub to: Vec<usize>,
     /// The time of their first request, counted from the run's origin.
     pub start: Duration,
-    /// They request first at a random moment in this time after `start`: the same one in every
+    /// The first request comes at a random moment in this time after `start`, the same one in every
     /// setting.
     pub within: Duration,
     /// Time after which a receiver of MobilityFirst requests missing chunks again;
     /// `None` for the host's default.
     pub nack_timer: Option<Duration>,
-    /// Of the kernel's TCP.
+    /// The congestion control of the kernel's TCP.
     pub congestion: CongestionControl,
     /// Octets of a segment over NDN.
     pub segment: usize,
-    /// Of the consumers of NDN.
+    /// The window control of NDN consumers.
     pub pipeline: Pipeline,
-    /// Of consumers of NDN that use several paths.
+    /// The options of NDN consumers that use several paths.
     pub multipath: Option<SeveralPaths>,
     /// Largest retransmission timeout of the kernel's TCP; `None` for its default.
     pub rto_max: Option<Duration>,
@@ -128,7 +128,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// The nodes that have the content.
+    /// Returns the nodes that have the content.
     pub fn sources(&self) -> impl Iterator<Item = usize> {
         std::iter::once(self.from).chain(self.mirrors.iter().copied())
     }
@@ -141,11 +141,11 @@ pub enum Kind {
     File(u64),
     /// Interests at a rate, each for its own Data.
     Requests(Requests),
-    /// Files asked for at random moments, however many are under way.
+    /// Files requested at random moments, however many are under way.
     Flows(Flows),
-    /// Files of which some are asked for at a time.
+    /// Files of which several are requested at a time.
     Page(Page),
-    /// As many bytes as get through until the run ends, which does not wait for them.
+    /// As many bytes as can be carried until the run ends, which does not wait for them.
     Bulk,
 }
 
@@ -153,7 +153,7 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Requests {
-    /// Interests a second, repeated ones included.
+    /// Interests per second, including repeated ones.
     pub rate: f64,
     /// Number of Data.
     pub count: u64,
@@ -166,13 +166,13 @@ pub struct Requests {
     /// The retransmission timeout of Interests.
     #[serde(default)]
     pub timeout: Timeout,
-    /// Whether gaps are exponential, not all the same.
+    /// True if gaps are exponential, rather than all equal.
     #[serde(skip)]
     pub random: bool,
 }
 
 impl Requests {
-    /// The consumer that sends them below `prefix`.
+    /// Returns the configuration of the consumer that sends them below `prefix`.
     pub(super) fn consumer(&self, prefix: Name) -> CbrConfig {
         CbrConfig {
             count: self.count,
@@ -196,11 +196,11 @@ impl Requests {
 }
 
 /// `timeout = { initial = "20 ms", min = "20 ms", variation_factor = 8, check = "5 ms" }`: a
-/// consumer's time-out is ndnSIM's, `multiplier x max(min, SRTT + variation_factor x RTTVAR)`.
+/// consumer's timeout is ndnSIM's, `multiplier x max(min, SRTT + variation_factor x RTTVAR)`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Timeout {
-    /// Before the first measurement.
+    /// The timeout before the first measurement.
     #[serde(with = "units::duration")]
     pub initial: Duration,
     /// Its minimum.
@@ -214,7 +214,7 @@ pub struct Timeout {
 }
 
 impl Default for Timeout {
-    /// As in [BELRP §IV], looked at often.
+    /// Returns the timeout of [BELRP §IV], with frequent checks.
     fn default() -> Timeout {
         Timeout {
             initial: BELRP.initial,
@@ -237,10 +237,10 @@ fn lifetime() -> Duration {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Flows {
-    /// Of each file, bytes.
+    /// Bytes of each file.
     #[serde(with = "units::size")]
     pub size: u64,
-    /// Mean of the Poisson process by which they are asked for.
+    /// Mean rate of the Poisson process of requests.
     pub per_second: f64,
     /// Number of files.
     pub count: u32,
@@ -252,7 +252,7 @@ pub struct Flows {
 pub struct Page {
     /// Number of files.
     pub objects: u32,
-    /// Of each, bytes.
+    /// Bytes of each file.
     #[serde(with = "units::size")]
     pub size: u64,
     /// Number of parallel requests; six, as in browsers.
@@ -324,7 +324,7 @@ impl Section {
         match (kinds.next(), kinds.next()) {
             (Some(kind), None) => Ok(kind),
             (None, _) => Err(
-                "a load says what is asked for: file = \"10 MB\", or cbr, poisson, flows, page, bulk",
+                "a load needs its request: file = \"10 MB\", or cbr, poisson, flows, page, bulk",
             ),
             _ => Err("a load has only one of file, cbr, poisson, flows, page and bulk"),
         }
@@ -363,7 +363,7 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
         return Err(document.fault(&at.key("mirrors").index(index), message));
     }
     if to.is_empty() || to.contains(&from) {
-        let message = format!("'{}' is to be asked by another node", section.from);
+        let message = format!("'{}' must be requested by another node", section.from);
         return Err(document.fault(&at.key("to"), message));
     }
     let Section {
@@ -396,11 +396,11 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
     }
     let fetches = plane == Plane::Ndn && !matches!(kind, Kind::Requests(_));
     if pipeline.is_some() && !fetches {
-        let message = "it is the window of a load over NDN that is no Interests at a rate";
+        let message = "this is the window of a load over NDN other than Interests at a rate";
         return Err(document.fault(&at.key("pipeline"), message));
     }
     if !mirrors.is_empty() && !fetches {
-        let message = "files over NDN have mirrors";
+        let message = "only files over NDN have mirrors";
         return Err(document.fault(&at.key("mirrors"), message));
     }
     if segment.is_some_and(|octets| !fetches || !SEGMENTS.contains(&octets)) {
@@ -408,7 +408,7 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
         return Err(document.fault(&at.key("segment"), message));
     }
     if multipath.is_some() && (!fetches || pipeline.is_some()) {
-        let message = "it is for loads over NDN that are no Interests at a rate, and has a law of its own in place of a pipeline";
+        let message = "this is for loads over NDN other than Interests at a rate, and its law replaces a pipeline";
         return Err(document.fault(&at.key("multipath"), message));
     }
     if let Some((key, why)) = multipath.as_ref().and_then(SeveralPaths::fault) {
@@ -423,15 +423,15 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
         return Err(document.fault(&at.key("rto_max"), message));
     }
     if split.is_some() && plane != Plane::Tcp {
-        let message = format!("{} has no connections to be split", plane.name());
+        let message = format!("{} has no connections to split", plane.name());
         return Err(document.fault(&at.key("split"), message));
     }
     if split.is_some_and(|node| node == from || to.contains(&node)) {
-        let message = "the proxy is at a node between the two ends";
+        let message = "the proxy must be at a node between the two ends";
         return Err(document.fault(&at.key("split"), message));
     }
     if nack_timer.is_some() && plane != Plane::MobilityFirst {
-        let message = format!("{} has no NACK timer, mobility-first has", plane.name());
+        let message = format!("{} has no NACK timer; mobility-first has one", plane.name());
         return Err(document.fault(&at.key("nack_timer"), message));
     }
     Ok(Load {
@@ -453,7 +453,7 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
     })
 }
 
-/// The plane that `over` names, or else the first plane that all the nodes are on.
+/// Returns the plane that `over` names, or else the first plane that all the nodes support.
 fn plane(
     document: &Document<'_>,
     network: &Network,
@@ -472,7 +472,7 @@ fn plane(
             let odd = all().find(|node| !network.nodes[**node].is(plane.role()));
             odd.map_or(Ok(plane), |node| {
                 let message = format!(
-                    "'{}' has not the role '{}' that {} needs",
+                    "'{}' lacks the role '{}' that {} needs",
                     name(node),
                     plane.role().name(),
                     plane.name()
@@ -484,7 +484,7 @@ fn plane(
             let planes = [Plane::MobilityFirst, Plane::Ndn, Plane::Tcp];
             planes.into_iter().find(|plane| fits(*plane)).ok_or_else(|| {
                 let message = format!(
-                    "{} have no role in common by which a load could go: host, ndn-router or tcp-host",
+                    "{} have no common role that could carry a load: host, ndn-router or tcp-host",
                     all().map(name).collect::<Vec<_>>().join(", ")
                 );
                 document.fault(at, message)

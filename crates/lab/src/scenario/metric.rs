@@ -4,7 +4,7 @@ use super::load::{Kind, Load};
 use super::network::Network;
 use super::node::Role;
 
-/// Of a load that fetches files.
+/// Metrics of a load that fetches files.
 const TRANSFER: [(&str, &str); 5] = [
     ("completion", "s"),
     ("goodput", "Mbit/s"),
@@ -12,19 +12,19 @@ const TRANSFER: [(&str, &str); 5] = [
     ("bytes", "B"),
     ("files", ""),
 ];
-/// Of a load of Interests.
+/// Metrics of a load of Interests.
 const REQUESTS: [(&str, &str); 4] = [
     ("answered", ""),
     ("retransmissions", ""),
     ("delay", "ms"),
     ("completion", "s"),
 ];
-/// Of a MobilityFirst host: frames of contents that it sent again.
+/// Metrics of a MobilityFirst host: the retransmitted frames of contents.
 const HOST: [&str; 1] = ["resent"];
-/// Of a MobilityFirst router: the same, and chunks of its proxy.
+/// Metrics of a MobilityFirst router: the same, and the chunks of its proxy.
 const ROUTER: [&str; 4] = ["resent", "stored", "released", "pushed"];
-/// Of a link, both directions together; and the bytes that arrived from its first end and from its
-/// second.
+/// Metrics of a link, both directions together; and the bytes that arrived from its first end and
+/// from its second.
 const LINK: [(&str, &str); 7] = [
     ("bytes", "B"),
     ("forward", "B"),
@@ -35,8 +35,8 @@ const LINK: [(&str, &str); 7] = [
     ("marked", "packets"),
 ];
 
-/// The name under which one receiver of a load is measured: the load's, with the receiver's behind
-/// it where there are several.
+/// Returns the name under which one receiver of a load is measured: the load's, followed by the
+/// receiver's if there are several.
 pub(super) fn prefix(network: &Network, load: &Load, receiver: usize) -> String {
     match load.to.len() {
         1 => load.name.clone(),
@@ -44,7 +44,7 @@ pub(super) fn prefix(network: &Network, load: &Load, receiver: usize) -> String 
     }
 }
 
-/// Every metric of a run, with its unit.
+/// Returns every metric of a run, with its unit.
 pub(super) fn all(network: &Network, loads: &[Load]) -> Vec<(String, &'static str)> {
     let mut names = Vec::new();
     for load in loads {
@@ -81,7 +81,7 @@ pub(super) fn all(network: &Network, loads: &[Load]) -> Vec<(String, &'static st
     names
 }
 
-/// The unit of a metric; empty for a count.
+/// Returns the unit of a metric; empty for a count.
 pub fn unit(name: &str) -> &'static str {
     let last = name.rsplit('.').next().unwrap_or(name);
     let table: &[_] = if name.starts_with("nodes.") {
@@ -98,7 +98,7 @@ pub fn unit(name: &str) -> &'static str {
     known.map_or("", |(_, unit)| unit)
 }
 
-/// Whether a name is meant by a pattern, in which `*` stands for anything.
+/// Returns true if a pattern, in which `*` stands for anything, matches a name.
 pub(super) fn matches(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,

@@ -33,19 +33,19 @@
 //! | `nodes` | [`node`] | names and roles |
 //! | `links`, `defaults.link` | [`link`] | ends, and the `whimbrel_sim::link::LinkSpec` of each direction |
 //! | `graph` | [`graph`], [`network`] | nodes and links that are generated or imported |
-//! | `routes` | [`route`] | how paths are chosen, and the ones that are given |
+//! | `routes` | [`route`] | the choice of paths, and given paths |
 //! | `loads` | [`load`] | requests for content |
 //! | `events` | [`event`] | changes during the run |
 //! | `sweep` | [`mod@file`] | values of any other key, each with each |
 //! | `statements` | [`statement`] | a paper's statements |
-//! | `sim`, `netns` | [`mod@file`] | keys that hold on that back end only |
+//! | `sim`, `netns` | [`mod@file`] | keys that apply to that back end only |
 //! | `study` | a study's code | its figures |
 //!
 //! | module | does |
 //! |---|---|
 //! | [`sim`], [`netns`] | run one plan: virtual time, namespaces |
 //! | [`batch`] | all settings and runs, in parallel |
-//! | [`judge`], [`report`] | statements beside ours; tables, pictures, a page |
+//! | [`judge`], [`report`] | statements beside our measurements; tables, pictures, a page |
 //!
 //! Quantities have units, as everywhere (`whimbrel_core::units`). A fault names file, line and key
 //! ([`Fault`]).

@@ -10,11 +10,11 @@ use whimbrel_transport::{Coupling, MpccpOptions, Multipath, Selection, WindowKin
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SeveralPaths {
-    /// Maximum of paths in use.
+    /// Bound of the paths in use.
     pub paths: u16,
-    /// The choice among known ones.
+    /// The choice among known paths.
     pub select: Select,
-    /// How their windows are coupled.
+    /// The coupling of their windows.
     pub law: Law,
     /// Interval at which a path may be replaced.
     #[serde(with = "units::duration")]
@@ -22,12 +22,12 @@ pub struct SeveralPaths {
     /// Interval of probes.
     #[serde(with = "units::duration")]
     pub probing: Duration,
-    /// Data of later Interests after which one is lost, 0 for time-outs only.
+    /// The number of Data of later Interests after which an Interest is lost; 0 for timeouts only.
     pub lost_after: u8,
 }
 
 impl Default for SeveralPaths {
-    /// The paper's.
+    /// Returns the paper's values.
     fn default() -> SeveralPaths {
         let paper = Multipath::default();
         SeveralPaths {
@@ -45,7 +45,7 @@ impl Default for SeveralPaths {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Select {
-    /// By what each has brought.
+    /// By the bandwidth measured so far.
     Bandwidth,
     /// At random.
     Random,
@@ -76,7 +76,7 @@ pub enum Law {
 }
 
 impl SeveralPaths {
-    /// Why these values cannot be used, with the key.
+    /// Returns the key of a value that cannot be used, and the reason.
     pub(super) fn fault(&self) -> Option<(&'static str, &'static str)> {
         if !(2..=64).contains(&self.paths) {
             return Some(("paths", "2 to 64 paths are used"));
@@ -121,7 +121,7 @@ impl SeveralPaths {
         })
     }
 
-    /// The options of `ndn get` that say the same.
+    /// Returns the equivalent options of `ndn get`.
     pub(super) fn arguments(&self) -> Vec<String> {
         let select = match self.select {
             Select::Bandwidth => "bandwidth",

@@ -10,7 +10,7 @@ use super::graph::{Edge, Graph, Shape};
 use super::link::{Layers, Link};
 use super::node::{Node, NodeSettings, Role, Roles, read, settings};
 
-/// A sound network.
+/// A network without faults.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Network {
     /// In the order of the file; a graph's nodes come first.
@@ -20,23 +20,23 @@ pub struct Network {
 }
 
 impl Network {
-    /// The node of that name.
+    /// Returns the node of that name.
     pub fn node(&self, name: &str) -> Option<usize> {
         self.nodes.iter().position(|node| node.name == name)
     }
 
-    /// The link of that name.
+    /// Returns the link of that name.
     pub fn link(&self, name: &str) -> Option<usize> {
         self.links.iter().position(|link| link.name == name)
     }
 
-    /// The links at a node, each with the node at its other end.
+    /// Returns the links at a node, each with the node at its other end.
     pub fn at(&self, node: usize) -> impl Iterator<Item = (usize, usize)> {
         let links = self.links.iter().enumerate();
         links.filter_map(move |(index, link)| Some((index, link.other_end(node)?)))
     }
 
-    /// The routers that a host attaches to: the ones that it names, or those at its links.
+    /// Returns the routers that a host attaches to: the ones that it names, or those at its links.
     pub fn access_routers(&self, host: usize) -> Vec<usize> {
         match self.nodes[host].routers.as_slice() {
             [] => {
@@ -49,8 +49,8 @@ impl Network {
         }
     }
 
-    /// Whether the link between two neighbours is one of MobilityFirst: hosts speak with their
-    /// routers, and routers with each other.
+    /// Returns true if the link between two neighbours is one of MobilityFirst: between a host and
+    /// its router, or between routers.
     pub fn attach(&self, a: usize, b: usize) -> bool {
         let [first, second] = [&self.nodes[a], &self.nodes[b]];
         let routed = |host: &Node| host.is(Role::Host) && host.routers.is_empty();
@@ -62,13 +62,13 @@ impl Network {
         }
     }
 
-    /// The largest IP packet that every link carries, in bytes.
+    /// Returns the largest IP packet that every link carries, in bytes.
     pub fn mtu(&self) -> usize {
         let mtus = self.links.iter().map(|link| link.mtu);
         mtus.min().unwrap_or(super::link::ETHERNET)
     }
 
-    /// The nodes with a role.
+    /// Returns the nodes with a role.
     pub fn with_role(&self, role: Role) -> impl Iterator<Item = usize> {
         let nodes = self.nodes.iter().enumerate();
         nodes.filter_map(move |(index, node)| node.is(role).then_some(index))
@@ -79,15 +79,15 @@ impl Network {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GraphSection {
-    /// Of every node.
+    /// The role of every node.
     role: Roles,
-    /// Of nodes with one link, instead.
+    /// The role of nodes with one link, instead.
     #[serde(default)]
     leaf_role: Option<Roles>,
-    /// Begins the names of nodes that have none.
+    /// The beginning of the names of nodes that have none.
     #[serde(default = "prefix")]
     prefix: String,
-    /// The graph's own, so that it stays while runs differ; else the scenario's.
+    /// The graph's own seed, so that the graph is the same in all runs; by default the scenario's.
     #[serde(default)]
     seed: Option<u64>,
 }
@@ -106,7 +106,7 @@ pub(super) fn network(document: &Document<'_>, seed: u64) -> Result<Network, Fau
         Some(_) => found.keep(generated(document, seed)),
         None => None,
     };
-    // A mistyped default is reported even where nothing uses it.
+    // A mistyped default is reported even if nothing uses it.
     let defaults = known_defaults(document).and_then(|()| {
         let at = KeyPath::from(["defaults", "node"]);
         settings(document, &at, empty_table())
@@ -173,7 +173,7 @@ pub(super) fn network(document: &Document<'_>, seed: u64) -> Result<Network, Fau
         found.add(document.fault(&KeyPath::default(), message));
     }
     found.keep_all(attach_hosts(document, &mut network));
-    // Links of nodes that could not be read would be blamed for them.
+    // Otherwise links would be blamed for nodes that could not be read.
     found.or(Some(()))?;
     all.or(Some(network))
 }
@@ -188,7 +188,7 @@ fn attach_hosts(document: &Document<'_>, network: &mut Network) -> Result<(), Fa
     found.or(Some(()))
 }
 
-/// The routers that a node's key `router` names.
+/// Returns the routers that a node's key `router` names.
 fn named_routers(
     document: &Document<'_>,
     network: &Network,
@@ -205,7 +205,10 @@ fn named_routers(
         if !is_own {
             return Ok(Vec::new());
         }
-        let message = format!("'{}' is no host, so it attaches to no router", known.name);
+        let message = format!(
+            "'{}' is not a host, so it attaches to no router",
+            known.name
+        );
         return Err(document.fault(&own, message).into());
     }
     let at = match is_own {
@@ -219,7 +222,7 @@ fn named_routers(
             continue;
         };
         if !network.nodes[router].is(Role::Router) {
-            found.add(document.fault(&at, format!("'{name}' is no router")));
+            found.add(document.fault(&at, format!("'{name}' is not a router")));
         } else if routers.contains(&router) {
             found.add(document.fault(&at, format!("'{name}' is named twice")));
         } else {
@@ -268,7 +271,7 @@ fn generated(document: &Document<'_>, seed: u64) -> Result<(GraphSection, Graph)
     Ok((section, graph))
 }
 
-/// Links named after their ends, `a-b`; parallel ones `a-b-2` and so on.
+/// Returns links named after their ends, `a-b`; parallel ones `a-b-2` and so on.
 fn named_edges(graph: &Graph) -> Vec<(String, Edge)> {
     let mut named: Vec<(String, Edge)> = Vec::with_capacity(graph.edges.len());
     let mut times = std::collections::BTreeMap::new();
@@ -286,7 +289,7 @@ fn named_edges(graph: &Graph) -> Vec<(String, Edge)> {
     named
 }
 
-/// The node that `path` names, or a fault that says which there are.
+/// Returns the node that `path` names, or a fault that lists the existing ones.
 pub(super) fn node_at(
     document: &Document<'_>,
     network: &Network,
@@ -302,7 +305,7 @@ pub(super) fn node_at(
     })
 }
 
-/// The link that `path` names, or a fault that says which there are.
+/// Returns the link that `path` names, or a fault that lists the existing ones.
 pub(super) fn link_at(
     document: &Document<'_>,
     network: &Network,

@@ -28,7 +28,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// Its name in a scenario.
+    /// Returns its name in a scenario.
     pub const fn name(self) -> &'static str {
         match self {
             Role::Host => "host",
@@ -39,7 +39,7 @@ impl Role {
         }
     }
 
-    /// Whether it forwards packets of others.
+    /// Returns true if it forwards packets of others.
     pub const fn forwards(self) -> bool {
         matches!(self, Role::Router | Role::NdnRouter)
     }
@@ -81,17 +81,17 @@ pub struct Node {
     pub roles: Roles,
     /// Its settings beyond the defaults.
     pub settings: NodeSettings,
-    /// A host's routers, over whatever path leads to them; empty for those at its links.
+    /// A host's routers, reached by any path; empty for those at its links.
     pub routers: Vec<usize>,
 }
 
 impl Node {
-    /// Whether it has this role.
+    /// Returns true if it has this role.
     pub fn is(&self, role: Role) -> bool {
         self.roles.0.contains(&role)
     }
 
-    /// Whether it forwards packets of others.
+    /// Returns true if it forwards packets of others.
     pub fn forwards(&self) -> bool {
         self.roles.0.iter().any(|role| role.forwards())
     }
@@ -106,7 +106,7 @@ pub(super) enum Names {
 }
 
 impl Names {
-    /// Each name with the path at which it was written, below `at`.
+    /// Returns each name with the path at which it was written, below `at`.
     pub(super) fn at(&self, at: &KeyPath) -> Vec<(KeyPath, &str)> {
         match self {
             Names::One(one) => vec![(at.clone(), one.as_str())],
@@ -132,8 +132,8 @@ pub struct NodeSettings {
     /// Bytes that a router stores for destinations that are away.
     #[serde(default, with = "whimbrel_core::units::optional_size")]
     pub storage: Option<u64>,
-    /// Whether a router's proxy forwards stored chunks as soon as it can; else it waits for a Push
-    /// from the source.
+    /// True if a router's proxy forwards stored chunks as soon as it can; otherwise it waits for a
+    /// Push from the source.
     #[serde(default)]
     pub proactive: Option<bool>,
     /// Bytes of an NDN router's content store; 0 for none.
@@ -144,7 +144,7 @@ pub struct NodeSettings {
     pub strategy: Option<Strategy>,
 }
 
-/// A forwarding strategy that there is.
+/// An existing forwarding strategy.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Strategy(pub Name);
@@ -167,7 +167,7 @@ impl TryFrom<String> for Strategy {
     }
 }
 
-/// Refuses a name that could not name files, hosts and components of NDN names.
+/// Refuses a name that cannot name files, hosts and components of NDN names.
 pub(super) fn check_name(document: &Document<'_>, path: &KeyPath, name: &str) -> Result<(), Fault> {
     const MAX: usize = 64;
     let plain = |c: char| c.is_alphanumeric() || "-_.".contains(c);
@@ -176,7 +176,7 @@ pub(super) fn check_name(document: &Document<'_>, path: &KeyPath, name: &str) ->
         return Ok(());
     }
     let message = format!(
-        "'{name}' is no name: letters, digits, '-', '_' and '.', the first a letter or digit, at most {MAX} bytes"
+        "'{name}' is not a name: letters, digits, '-', '_' and '.', the first a letter or digit, at most {MAX} bytes"
     );
     Err(document.fault(path, message))
 }
@@ -209,7 +209,7 @@ pub(super) fn read(document: &Document<'_>, name: &str) -> Result<Node, Fault> {
     })
 }
 
-/// The settings of a node: its own upon the defaults.
+/// Returns the settings of a node: its own over the defaults.
 pub(super) fn settings<'t>(
     document: &Document<'t>,
     at: &KeyPath,

@@ -18,10 +18,10 @@ use super::node::Role;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Choice {
-    /// One next hop: the shortest path's; of equal ones the link that was named first.
+    /// One next hop: that of the shortest path; among equal ones the first named link.
     #[default]
     Shortest,
-    /// Every next hop that a shortest path begins with.
+    /// Every next hop of a shortest path.
     Equal,
     /// The next hops of the `k` shortest paths.
     KShortest,
@@ -31,12 +31,12 @@ pub enum Choice {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Weight {
-    /// The sum of one-way delays; of equal ones fewer hops.
+    /// The sum of one-way delays; among equal ones the fewest hops.
     #[default]
     Delay,
     /// The number of links.
     Hops,
-    /// The sum of the times that a bit takes at each link's rate.
+    /// The sum of the times of a bit at each link's rate.
     Rate,
     /// The sum of the links' `cost`, by default 1.
     Cost,
@@ -75,12 +75,12 @@ pub struct Hop {
     pub link: usize,
     /// The node at its other end.
     pub to: usize,
-    /// Of the whole path by it.
+    /// The cost of the whole path by it.
     pub cost: u64,
 }
 
-/// Each next node once with its preference as a static route has it: equal for equal costs, lower
-/// for lower ones. `hops` are sorted, best first.
+/// Returns each next node once, with its preference as in a static route: equal for equal costs,
+/// lower for lower ones. `hops` are sorted, best first.
 pub(super) fn preferences(hops: &[Hop]) -> Vec<(usize, u16)> {
     let mut nodes: Vec<(usize, u16)> = Vec::new();
     let mut costs: Vec<u64> = hops.iter().map(|hop| hop.cost).collect();
@@ -116,19 +116,19 @@ pub struct Tree {
     pub links: BTreeSet<usize>,
 }
 
-/// The rule by which routes are derived, and the given ones.
+/// The rule of deriving routes, and the given ones.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Routes {
     choice: Choice,
     weight: Weight,
     k: usize,
     given: Vec<Path>,
-    /// By name.
+    /// The trees, by name.
     pub trees: BTreeMap<String, Tree>,
 }
 
 impl Routes {
-    /// Derived routes of one kind; `k` is for [`Choice::KShortest`].
+    /// Returns derived routes of one kind; `k` is for [`Choice::KShortest`].
     pub fn derived(choice: Choice, weight: Weight, k: usize) -> Routes {
         Routes {
             choice,
@@ -138,8 +138,9 @@ impl Routes {
         }
     }
 
-    /// At each node the next hops towards `destination`, best first; none at the destination itself
-    /// and where no path leads. Only nodes with the role `through` are passed through.
+    /// Returns for each node the next hops towards `destination`, best first; none at the
+    /// destination itself and where no path leads. Paths pass only through nodes with the role
+    /// `through`.
     pub fn towards(&self, network: &Network, destination: usize, through: Role) -> Vec<Vec<Hop>> {
         let net = View::new(network, self.weight, Some(through));
         let distances = net.distances(destination);
@@ -173,7 +174,7 @@ impl Routes {
         all
     }
 
-    /// At each node the next hops towards any of these, each at its lowest cost.
+    /// Returns for each node the next hops towards any of these, each at its lowest cost.
     pub fn towards_any(
         &self,
         network: &Network,
@@ -195,7 +196,7 @@ impl Routes {
         all
     }
 
-    /// Whether requests of a load's receiver can reach its source.
+    /// Returns true if requests of a load's receiver can reach its source.
     pub(super) fn connect(&self, network: &Network, load: &Load, receiver: usize) -> bool {
         let Some(passes) = load.plane.passes() else {
             return true;
@@ -214,7 +215,7 @@ impl Routes {
     }
 }
 
-/// Up to `k` loopless paths, shortest first.
+/// Returns up to `k` loopless paths, shortest first.
 pub fn shortest_paths(
     network: &Network,
     weight: Weight,
@@ -225,7 +226,8 @@ pub fn shortest_paths(
     View::new(network, weight, None).paths(from, to, k)
 }
 
-/// The union of the shortest paths from `from` to each of `to`; `None` if one cannot be reached.
+/// Returns the union of the shortest paths from `from` to each of `to`; `None` if one cannot be
+/// reached.
 pub fn multicast_tree(
     network: &Network,
     weight: Weight,
@@ -233,7 +235,7 @@ pub fn multicast_tree(
     to: &[usize],
 ) -> Option<Tree> {
     let net = View::new(network, weight, None);
-    // Parents by one search, so that paths that meet stay together.
+    // One search gives all parents, so that paths that meet stay together.
     let parents = net.parents(from);
     let mut links = BTreeSet::new();
     for member in to {
@@ -268,8 +270,8 @@ fn first_hops(paths: &[Path]) -> Vec<Hop> {
     hops
 }
 
-/// A network as a search sees it. Vertices are its nodes, and after them both directions of each
-/// link, so that parallel links make different paths.
+/// A network as a search sees it. Its vertices are the nodes, and after them both directions of
+/// each link, so that parallel links make different paths.
 struct View<'a> {
     network: &'a Network,
     weight: Weight,
@@ -289,7 +291,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The cost of leaving `node` by `link`; never 0, so that every loop costs something.
+    /// Returns the cost of leaving `node` by `link`; never 0, so that every loop has a cost.
     fn cost(&self, node: usize, link: usize) -> u64 {
         let known = &self.network.links[link];
         let spec = known.from(node);
@@ -311,7 +313,7 @@ impl<'a> View<'a> {
         node == end || self.through.map_or(known.forwards(), |role| known.is(role))
     }
 
-    /// From every node to `destination`.
+    /// Returns the distance of every node from `destination`.
     fn distances(&self, destination: usize) -> BTreeMap<usize, u64> {
         let before = |node: &usize| {
             let node = *node;
@@ -397,7 +399,7 @@ impl<'a> View<'a> {
         found.into_iter().map(path).collect()
     }
 
-    /// For each node its parent on the shortest path from `root`, and the link to it.
+    /// Returns for each node its parent on the shortest path from `root`, and the link to it.
     fn parents(&self, root: usize) -> BTreeMap<usize, (usize, usize)> {
         let after = |node: &usize| {
             let node = *node;

@@ -18,14 +18,14 @@ use crate::TransferRecord;
 pub struct Run {
     /// Metrics by name. Those without a value (completion of an incomplete load) are left out.
     pub values: BTreeMap<String, f64>,
-    /// Every file that was fetched or begun.
+    /// Every file whose fetch began.
     pub transfers: Vec<Fetched>,
 }
 
-/// A file that was fetched or begun.
+/// A file whose fetch began.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fetched {
-    /// Of its load and receiver.
+    /// The name of its load and receiver.
     pub name: String,
     /// The time of the request, in seconds from the run's origin.
     pub asked: f64,
@@ -34,8 +34,8 @@ pub struct Fetched {
 }
 
 impl Run {
-    /// Frames of contents that hosts and routers on the way of a load sent again: all of them, so
-    /// that it is of use where a plan has one load.
+    /// Returns the frames of contents that hosts and routers on the way of a load sent again, for
+    /// any load: useful if a plan has one load.
     pub fn resent(&self, plan: &Plan, load: &Load) -> Option<u64> {
         let nodes = plan.network.nodes.iter().enumerate();
         let senders = nodes.filter(|(index, node)| {
@@ -154,7 +154,7 @@ impl Run {
     }
 }
 
-/// DATA frames that a node has sent again, from its status.
+/// Returns the DATA frames that a node has sent again, from its status.
 fn frames_resent(status: &Value) -> Option<u64> {
     let links = status["links"].as_array()?;
     links
@@ -170,33 +170,33 @@ pub struct Exchanges {
     pub answered: u64,
     /// Interests that were sent again.
     pub retransmissions: u64,
-    /// The sum of the times from an Interest's first sending to its answer.
+    /// The sum of the times from an Interest's first transmission to its answer.
     pub delay: f64,
     /// From the start to the last answer.
     pub last: f64,
-    /// Whether all were answered.
+    /// True if all were answered.
     pub finished: bool,
 }
 
 /// Counters of a link, as `metric` names them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LinkCounts {
-    /// Put on the wire.
+    /// Bytes on the wire.
     pub(super) bytes: u64,
     /// Bytes that arrived, forward and backward.
     pub(super) delivered: [u64; 2],
-    /// Delivered.
+    /// Packets delivered.
     pub(super) packets: u64,
-    /// At random and in outages.
+    /// Packets lost at random and in outages.
     pub(super) lost: u64,
-    /// Because a queue was full, or too long for its CoDel.
+    /// Packets dropped because a queue was full, or too long for its CoDel.
     pub(super) dropped: u64,
-    /// Marked by CoDel instead.
+    /// Packets that CoDel marked instead.
     pub(super) marked: u64,
 }
 
 impl LinkCounts {
-    /// The counts since `before`.
+    /// Returns the counts since `before`.
     pub(super) fn since(self, before: LinkCounts) -> LinkCounts {
         let since = |at: usize| self.delivered[at] - before.delivered[at];
         LinkCounts {
@@ -213,11 +213,11 @@ impl LinkCounts {
 /// The times at which a load's files are requested.
 #[derive(Clone, Debug)]
 pub(super) struct Schedule {
-    /// Of each file.
+    /// Bytes of each file.
     pub(super) size: u64,
-    /// Seconds from the load's start, in order: asked for then, whatever is under way.
+    /// Seconds from the load's start, in order, of requests that do not wait for others.
     pub(super) at: Vec<f64>,
-    /// Asked for one by one as others complete; `None` without end.
+    /// The number of requests that wait for others to complete; `None` without end.
     pub(super) then: Option<usize>,
 }
 
@@ -225,7 +225,7 @@ pub(super) struct Schedule {
 const BULK_FILE: u64 = 16 << 20;
 
 impl Schedule {
-    /// `None` of a load that asks for no files.
+    /// Returns the schedule of a load, or `None` for a load without files.
     pub(super) fn of(load: &Load, seed: u64) -> Option<Schedule> {
         // The same moment for every load and setting, so that they meet the same events.
         let moment = SeededRng::stream(seed, "time of the request").unit();
@@ -255,12 +255,12 @@ impl Schedule {
         }
     }
 
-    /// Whether files are asked for until the run ends, which does not wait for them.
+    /// Returns true if files are requested until the run ends, which does not wait for them.
     pub(super) fn is_endless(&self) -> bool {
         self.then.is_none()
     }
 
-    /// Number of files; `None` without end.
+    /// Returns the number of files; `None` without end.
     pub(super) fn total(&self) -> Option<usize> {
         self.then.map(|then| then + self.at.len())
     }

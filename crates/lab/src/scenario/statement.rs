@@ -15,19 +15,19 @@ pub struct Statement {
     pub source: String,
     /// The statement in words.
     pub says: String,
-    /// The metric that it is about, as `film.goodput`.
+    /// The metric, as `film.goodput`.
     pub metric: String,
     /// The setting of the sweep; keys that are left out are averaged over.
     #[serde(default)]
     pub at: BTreeMap<String, toml::Value>,
-    /// The metric there is divided by the metric here, where this is given.
+    /// The setting of a divisor: the metric at `at` is divided by the metric here.
     #[serde(default)]
     pub relative_to: Option<BTreeMap<String, toml::Value>>,
     /// The paper's number, in the metric's unit (or a ratio).
     pub value: f64,
-    /// The largest difference with which ours agrees.
+    /// The largest accepted difference.
     pub tolerance: Tolerance,
-    /// Why ours may differ.
+    /// The likely reason for a difference.
     #[serde(default)]
     pub note: String,
 }
@@ -37,7 +37,7 @@ pub struct Statement {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(try_from = "toml::Value")]
 pub struct Tolerance {
-    /// Of the paper's number.
+    /// As a share of the paper's number.
     share: f64,
     /// In the metric's unit.
     absolute: f64,
@@ -88,15 +88,15 @@ impl Tolerance {
         }
     }
 
-    /// Whether `ours` is near enough to `theirs`.
+    /// Returns true if `ours` is near enough to `theirs`.
     pub fn admits(self, theirs: f64, ours: f64) -> bool {
         let room = (theirs.abs() * self.share).max(self.absolute);
-        // A number that was computed may miss its bound by its last bit.
+        // A computed number may miss its bound by its last bit.
         (ours - theirs).abs() <= room * (1.0 + 1e-9) + f64::EPSILON
     }
 }
 
-/// "within 10 % or 5".
+/// As "within 10 % or 5".
 impl fmt::Display for Tolerance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Tolerance { share, absolute } = *self;
@@ -119,7 +119,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// Whether `ours` is within all bounds.
+    /// Returns true if `ours` is within all bounds.
     pub fn admits(self, ours: f64) -> bool {
         self.from.is_none_or(|from| ours >= from)
             && self.above.is_none_or(|above| ours > above)
@@ -128,7 +128,7 @@ impl Range {
     }
 }
 
-/// "from 48, below 58".
+/// As "from 48, below 58".
 impl fmt::Display for Range {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bounds = [
@@ -144,7 +144,7 @@ impl fmt::Display for Range {
     }
 }
 
-/// A value of a sweep, or of a statement's `at`, as people read it.
+/// Returns a value of a sweep, or of a statement's `at`, as people read it.
 pub(super) fn shown(value: &toml::Value) -> String {
     match value {
         toml::Value::String(text) => text.clone(),

@@ -1,4 +1,4 @@
-//! Content for simulated transfers: as large as a study wants, in the memory of one block.
+//! Content for simulated transfers, of any size in the memory of one block.
 
 use std::io::Read;
 
@@ -18,7 +18,7 @@ pub struct RepeatingContent {
 }
 
 impl RepeatingContent {
-    /// `len` bytes, the same ones for the same seed.
+    /// Returns `len` bytes, the same ones for the same seed.
     pub fn new(len: u64, seed: u64) -> RepeatingContent {
         let period = ChunkSize::MAX.bytes() as usize;
         let mut rng = SeededRng::stream(seed, "content");
@@ -34,7 +34,7 @@ impl RepeatingContent {
             at: 0,
         }
         .take(len);
-        // Memory never fails to be read.
+        // Reading memory never fails.
         let tree = match ChunkTree::from_reader(&mut reader, ChunkSize::MIN, &mut |_| {}) {
             Ok(tree) => tree,
             Err(fault) => unreachable!("reading from memory: {fault}"),
@@ -48,28 +48,28 @@ impl RepeatingContent {
         RepeatingContent { tree, block }
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> Guid {
         self.tree.root()
     }
 
-    /// Its length in bytes.
+    /// Returns its length in bytes.
     pub fn len(&self) -> u64 {
         self.tree.content_len()
     }
 
-    /// True if it has no bytes.
+    /// Returns true if it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The bytes from `start` to `end`, which are at most a chunk.
+    /// Returns the bytes from `start` to `end`, which are at most a chunk.
     pub fn bytes(&self, start: u64, end: u64) -> Bytes {
         let begin = (start % ChunkSize::MAX.bytes()) as usize;
         self.block.slice(begin..begin + (end - start) as usize)
     }
 
-    /// Its segments of `segment` bytes each.
+    /// Returns its segments of `segment` bytes each.
     pub(crate) fn segments(&self, segment: usize) -> Segments {
         Segments {
             content: self.clone(),
@@ -77,7 +77,7 @@ impl RepeatingContent {
         }
     }
 
-    /// A chunk and its proof; `None` if there is no such chunk.
+    /// Returns a chunk and its proof; `None` if there is no such chunk.
     pub fn read(&self, index: u32, chunk_log2: u8) -> Option<ReadChunk> {
         let chunk_size = ChunkSize::from_code(chunk_log2)?;
         let range = chunk_size.range(index.into(), self.len())?;

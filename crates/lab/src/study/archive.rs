@@ -1,7 +1,7 @@
 //! A results folder: the files of every run of a study, and their reading.
 //!
 //! ```text
-//! DIR/STUDY/BACKEND/result.json         all that pages are made of
+//! DIR/STUDY/BACKEND/result.json         the input of all pages
 //! DIR/STUDY/BACKEND/TABLE.csv
 //! DIR/STUDY/BACKEND/CHART.svg, .png
 //! DIR/STUDY/BACKEND/flent/RUN.flent.gz  each transfer over time
@@ -21,8 +21,8 @@ fn folder_of(root: &Path, study: &str, backend: Backend) -> PathBuf {
     root.join(study).join(backend.name())
 }
 
-/// Writes all but the pages below `root`, in place of an earlier run on the same back end. Answers
-/// with the folder.
+/// Writes all but the pages below `root`, in place of an earlier run on the same back end. Returns
+/// the folder.
 pub fn write_result(result: &StudyResult, root: &Path) -> Result<PathBuf, LabError> {
     let folder = folder_of(root, &result.study, result.backend);
     let failed = |path: &Path| LabError::system(format!("write {}", path.display()));
@@ -54,7 +54,7 @@ pub fn write_result(result: &StudyResult, root: &Path) -> Result<PathBuf, LabErr
     Ok(folder)
 }
 
-/// An earlier run may have had more transfers than this one.
+/// Removes the files of an earlier run, which may have had more transfers than this one.
 fn remove_flent_files(folder: &Path) -> Result<(), LabError> {
     let failed = || LabError::system(format!("clear {}", folder.display()));
     let entries = match std::fs::read_dir(folder) {
@@ -71,7 +71,7 @@ fn remove_flent_files(folder: &Path) -> Result<(), LabError> {
     Ok(())
 }
 
-/// The results of `study` below `root`, for each back end that ran it.
+/// Returns the results of `study` below `root`, for each back end that ran it.
 pub fn read_results(root: &Path, study: &str) -> Result<Vec<StudyResult>, LabError> {
     let mut results = Vec::new();
     for backend in Backend::ALL {
@@ -93,7 +93,7 @@ pub fn read_results(root: &Path, study: &str) -> Result<Vec<StudyResult>, LabErr
 }
 
 fn csv(table: &Table) -> String {
-    // Cells are numbers and labels of this program: a comma in a label is the one thing to mind.
+    // Cells are numbers and labels of this program, so only a comma in a label needs care.
     let line = |cells: &[String]| {
         let cells: Vec<String> = cells
             .iter()

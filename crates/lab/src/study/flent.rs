@@ -18,8 +18,8 @@ use crate::LabError;
 use crate::transfer::{SAMPLE_INTERVAL, TransferRecord};
 
 const VERSION: u32 = 4;
-/// flent draws a file by the plots of the test that `NAME` says, and knows no other tests than its
-/// own: this is the one of a single download, whatever carried it.
+/// flent draws a file by the plots of the test in `NAME`, and knows only its own tests: this is the
+/// one of a single download, whatever carried it.
 const TEST: &str = "tcp_download";
 const SERIES: &str = "TCP download";
 /// Seconds; as in [MFTP §5.1], Fig. 8 (b).
@@ -63,7 +63,7 @@ fn document(result: &StudyResult, transfer: &Transfer) -> Value {
     })
 }
 
-/// flent plots these where it can: points in Unix time.
+/// Returns the points in Unix time that flent plots if it can.
 fn raw_values(record: &TransferRecord) -> Vec<Value> {
     let begin = record.started_unix_ms as f64 / 1e3;
     let mut from = 0.0;

@@ -4,15 +4,15 @@ use super::trial::{Outcome, Trial};
 use super::{Progress, StudyInput};
 use crate::LabError;
 
-/// Something that a study does many times, each with a network of its own.
+/// A task that a study repeats, each time with a network of its own.
 pub(super) trait Job: Sync {
     /// Its result.
     type Found: Send;
 
-    /// Names it to people.
+    /// Returns its title, for people.
     fn title(&self) -> &str;
 
-    /// Does it.
+    /// Runs it.
     fn run(&self, input: &StudyInput<'_>) -> Result<Self::Found, LabError>;
 }
 
@@ -28,8 +28,8 @@ impl Job for Trial<'_> {
     }
 }
 
-/// Runs every job and answers in their order; what runs beside one only shares the processor with
-/// it.
+/// Runs every job and returns the results in their order; jobs that run at the same time share only
+/// the processors.
 pub(super) fn run_all<J: Job>(
     jobs: &[J],
     input: &StudyInput<'_>,

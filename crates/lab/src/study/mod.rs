@@ -33,14 +33,14 @@ pub use result::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Backend {
-    /// Virtual time, smoltcp as the rival.
+    /// Virtual time; the rival is smoltcp.
     Sim,
     /// Real daemons, the kernel's TCP, emulated links in real time.
     Netns,
 }
 
 impl Backend {
-    /// As the command line says it.
+    /// Returns its name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Backend::Sim => "sim",
@@ -48,7 +48,7 @@ impl Backend {
         }
     }
 
-    /// As pages say it.
+    /// Returns its name in pages.
     pub const fn title(self) -> &'static str {
         match self {
             Backend::Sim => "Simulator",
@@ -56,7 +56,7 @@ impl Backend {
         }
     }
 
-    /// In the order in which they are shown.
+    /// All back ends, in the order in which they are shown.
     pub const ALL: [Backend; 2] = [Backend::Sim, Backend::Netns];
 }
 
@@ -69,9 +69,9 @@ pub struct StudyOptions {
     pub scenario: Option<PathBuf>,
     /// Replaces the scenario's number of runs.
     pub runs: Option<u32>,
-    /// Of everything random.
+    /// The seed of everything random.
     pub seed: u64,
-    /// Maximum of parallel transfers; `None` for as many as the machine's processors carry.
+    /// Bound of the parallel transfers; `None` for as many as the machine's processors can carry.
     pub jobs: Option<usize>,
     /// The whimbrel binary, for daemons in namespaces.
     pub program: PathBuf,
@@ -81,9 +81,9 @@ pub use crate::jobs::Progress;
 
 /// A study that this program knows.
 pub struct Study {
-    /// As on the command line.
+    /// Its name on the command line.
     pub name: &'static str,
-    /// One line.
+    /// A title of one line.
     pub title: &'static str,
     /// The paper and its section.
     pub source: &'static str,
@@ -121,11 +121,11 @@ struct Paper {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Numbers {
-    /// Names the quantity for the study's code.
+    /// The quantity, by the name in the study's code.
     id: String,
-    /// Their place in the paper.
+    /// The place of the numbers in the paper.
     source: String,
-    /// One row of numbers, in order of the steps, for each of the paper's variants.
+    /// One row of numbers, in the order of the steps, for each of the paper's variants.
     rows: BTreeMap<String, Vec<f64>>,
 }
 
@@ -133,7 +133,7 @@ struct Numbers {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Statement {
-    /// Names the quantity for the study's code.
+    /// The quantity, by the name in the study's code.
     id: String,
     /// The quantity.
     quantity: String,
@@ -145,7 +145,7 @@ struct Statement {
     /// The range in which ours agrees with the paper's words.
     #[serde(default)]
     range: Option<Range>,
-    /// Of the range and the value.
+    /// The unit of the range and the value.
     #[serde(default)]
     unit: String,
     /// The paper's own number, where its words have one.
@@ -159,13 +159,13 @@ struct Statement {
     note_sim: String,
     #[serde(default)]
     note_netns: String,
-    /// The reason for a difference that is left under another reading of the paper, by its name.
+    /// The remaining reason for a difference under another reading of the paper, by its name.
     #[serde(default)]
     notes: BTreeMap<String, String>,
 }
 
 impl Statement {
-    /// The quantity, and when ours agrees.
+    /// Returns the quantity, and the condition of agreement.
     fn judged(&self) -> String {
         let by = [
             self.tolerance.map(|tolerance| tolerance.to_string()),
@@ -180,7 +180,7 @@ impl Statement {
     }
 }
 
-/// Papers by their titles, as people who read a page know them; keys are for code.
+/// Papers by their titles, which readers of a page know; keys are for code.
 macro_rules! mftp {
     () => {
         "Su et al., \"MFTP: A Clean-Slate Transport Protocol for the Information Centric MobilityFirst \
@@ -271,12 +271,12 @@ pub const STUDIES: [Study; 6] = [
 ];
 
 impl Study {
-    /// The study of this name.
+    /// Returns the study of this name.
     pub fn find(name: &str) -> Option<&'static Study> {
         STUDIES.iter().find(|study| study.name == name)
     }
 
-    /// Runs it.
+    /// Runs the study.
     pub fn run(
         &self,
         options: &StudyOptions,
@@ -306,7 +306,7 @@ impl Study {
         )
     }
 
-    /// Whether this back end can run it.
+    /// Returns true if this back end can run it.
     pub fn runs_on(&self, backend: Backend) -> bool {
         self.backends.contains(&backend)
     }
@@ -317,7 +317,7 @@ impl Study {
 }
 
 impl StudyInput<'_> {
-    /// The scenario, as its back end has it.
+    /// Returns the scenario for its back end.
     fn scenario(&self) -> Result<Scenario, LabError> {
         let file = self.options.scenario.clone();
         let file = file.unwrap_or_else(|| {
@@ -333,7 +333,7 @@ impl StudyInput<'_> {
         Ok(Scenario::parse(&file, &self.scenario, overrides)?)
     }
 
-    /// A scenario that this study's code cannot work from.
+    /// Returns the error for a scenario that this study's code cannot use.
     fn bad(&self, reason: String) -> LabError {
         LabError::BadScenario {
             study: self.study.name.to_owned(),
@@ -341,7 +341,7 @@ impl StudyInput<'_> {
         }
     }
 
-    /// The paper's statement beside ours. `case` says for which of the scenario's assumptions.
+    /// Returns the paper's statement beside ours. `case` names the assumption of the scenario.
     fn compare(&self, id: &str, case: &str, ours: String, agrees: bool) -> Comparison {
         let statement = self.statement(id).cloned().unwrap_or_default();
         let quantity = statement.judged();
@@ -365,9 +365,9 @@ impl StudyInput<'_> {
         }
     }
 
-    /// The same with numbers: each is named, and has digits behind the point that mean something.
-    /// The first `stated` ones are compared with the statement's own value; unmeasured numbers are
-    /// left out.
+    /// Returns a comparison of numbers, each with a name and its significant digits after the
+    /// point. The first `stated` ones are compared with the statement's own value; unmeasured
+    /// numbers are left out.
     fn compare_numbers(
         &self,
         id: &str,
@@ -395,7 +395,7 @@ impl StudyInput<'_> {
         }
     }
 
-    /// The paper's own number of a statement.
+    /// Returns the paper's own number of a statement.
     fn value(&self, id: &str) -> Option<f64> {
         self.statement(id)?.value
     }
@@ -407,27 +407,28 @@ impl StudyInput<'_> {
             .find(|statement| statement.id == id)
     }
 
-    /// The reason for what differs under another reading of the paper.
+    /// Returns the reason for differences under another reading of the paper.
     fn note(&self, id: &str, reading: &str) -> Option<&str> {
         let note = self.statement(id)?.notes.get(reading)?;
         Some(note)
     }
 
-    /// The tolerance of a statement.
+    /// Returns the tolerance of a statement.
     fn tolerance(&self, id: &str) -> Result<Tolerance, LabError> {
         self.statement(id)
             .and_then(|statement| statement.tolerance)
             .ok_or_else(|| self.bad(format!("paper.toml: the statement '{id}' has no tolerance")))
     }
 
-    /// The range of a statement.
+    /// Returns the range of a statement.
     fn range(&self, id: &str) -> Result<Range, LabError> {
         self.statement(id)
             .and_then(|statement| statement.range)
             .ok_or_else(|| self.bad(format!("paper.toml: the statement '{id}' has no range")))
     }
 
-    /// The paper's number of this quantity, for one of its variants at one step of its scenario.
+    /// Returns the paper's number of this quantity, for one of its variants at one step of its
+    /// scenario.
     fn published(&self, id: &str, variant: &str, step: f64) -> Option<f64> {
         let step = self.paper.steps.iter().position(|known| *known == step)?;
         let numbers = self.paper.numbers.iter().find(|numbers| numbers.id == id)?;
@@ -440,7 +441,7 @@ impl StudyInput<'_> {
             .filter(|number| number.is_finite())
     }
 
-    /// The place of these numbers in the paper.
+    /// Returns the place of these numbers in the paper.
     fn published_in(&self, id: &str) -> &str {
         self.paper
             .numbers
@@ -449,7 +450,7 @@ impl StudyInput<'_> {
             .map_or("", |numbers| &numbers.source)
     }
 
-    /// The result, with everything that its repetition needs.
+    /// Returns the result, with everything that is needed to repeat it.
     fn result(
         &self,
         scenario: String,
@@ -489,7 +490,7 @@ impl Study {
         })
     }
 
-    /// The command that repeats a run with these options.
+    /// Returns the command that repeats a run with these options.
     fn command(&self, options: &StudyOptions) -> String {
         let (backend, seed) = (options.backend.name(), options.seed);
         let mut command = format!(
@@ -500,7 +501,7 @@ impl Study {
             command += &format!(" --runs {runs}");
         }
         if options.backend == Backend::Netns {
-            // Transfers side by side share the processors, which virtual time does not notice.
+            // Parallel transfers share the processors, which does not matter in virtual time.
             command += &format!(" --jobs {}", self.jobs(options));
         }
         if let Some(scenario) = options.scenario.as_deref().and_then(Path::file_name) {
@@ -510,7 +511,7 @@ impl Study {
     }
 }
 
-/// The machine, on which measurements in real time depend.
+/// Describes the machine, on which measurements in real time depend.
 fn machine() -> String {
     let kernel = rustix::system::uname();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);

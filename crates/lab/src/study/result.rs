@@ -6,18 +6,18 @@ use super::Backend;
 use crate::TransferRecord;
 use crate::figure::LineChart;
 
-/// Whether ours agrees with the paper's statement.
+/// The agreement of ours with the paper's statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// As the paper.
+    /// Ours agrees with the paper.
     Agrees,
-    /// Not as the paper.
+    /// Ours differs from the paper.
     Differs,
 }
 
 impl Verdict {
-    /// As tables say it.
+    /// Returns its name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Verdict::Agrees => "agrees",
@@ -29,9 +29,9 @@ impl Verdict {
 /// One statement of the paper, and our measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// Names the statement in the study's `paper.toml`.
+    /// The statement's name in the study's `paper.toml`.
     pub id: String,
-    /// Which of the scenario's assumptions ours holds for; empty if it makes but one.
+    /// The assumption of the scenario under which ours holds; empty if there is only one.
     pub case: String,
     /// The compared quantity.
     pub quantity: String,
@@ -39,10 +39,10 @@ pub struct Comparison {
     pub paper: String,
     /// Ours, with its unit.
     pub ours: String,
-    /// The same as numbers, where the paper has numbers.
+    /// The same as numbers, if the paper has numbers.
     #[serde(default)]
     pub points: Vec<Point>,
-    /// Whether the two agree.
+    /// The agreement of the two.
     pub verdict: Verdict,
     /// The reason for a difference.
     pub explanation: String,
@@ -51,13 +51,13 @@ pub struct Comparison {
 /// One of our numbers, and the paper's of the same if it has one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// The setting, as "0.5 %", or the quantity where a statement has several.
+    /// The setting, as "0.5 %", or the quantity if a statement has several.
     pub at: String,
-    /// The paper's; `None` where it has words only.
+    /// The paper's number; `None` if it has words only.
     pub paper: Option<f64>,
     /// The mean of ours.
     pub ours: f64,
-    /// Digits behind the point that mean something.
+    /// Significant digits after the point.
     pub digits: usize,
 }
 
@@ -70,7 +70,7 @@ pub struct Table {
     pub title: String,
     /// Headings, with units.
     pub columns: Vec<String>,
-    /// As many cells in each as there are headings.
+    /// The cells; each row has as many as there are headings.
     pub rows: Vec<Vec<String>>,
 }
 
@@ -83,27 +83,27 @@ pub struct NamedChart {
     pub chart: LineChart,
 }
 
-/// The statements under another reading of the paper than its text's letter.
+/// The statements under a reading of the paper other than its literal text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReadingResult {
-    /// Names it in the scenario's sweep.
+    /// Its name in the scenario's sweep.
     pub name: String,
-    /// What it assumes.
+    /// Its assumption.
     pub title: String,
-    /// Why one may think so.
+    /// The reason for the assumption.
     pub evidence: String,
-    /// Whether its numbers stand beside those of the text's letter.
+    /// True if its numbers stand beside those of the literal text.
     pub shown: bool,
-    /// The same statements as those of the text's letter.
+    /// The same statements as those of the literal text.
     pub comparisons: Vec<Comparison>,
 }
 
 /// One transfer that a study made.
 #[derive(Clone, Debug)]
 pub struct Transfer {
-    /// Names it within its study, fit for a file name.
+    /// Its name within the study, fit for a file name.
     pub label: String,
-    /// Names it to people.
+    /// Its name for people.
     pub title: String,
     /// The receiver's measurements.
     pub record: TransferRecord,
@@ -120,7 +120,7 @@ pub struct StudyResult {
     pub version: String,
     /// Kernel and processors, where the run depends on them.
     pub machine: Option<String>,
-    /// The command that repeats it.
+    /// The command that repeats the run.
     pub command: String,
     /// The scenario as it was run, in TOML.
     pub scenario: String,
@@ -133,7 +133,7 @@ pub struct StudyResult {
     pub tables: Vec<Table>,
     /// The figures.
     pub charts: Vec<NamedChart>,
-    /// Whether there are files of transfers.
+    /// True if there are files of transfers.
     #[serde(default = "has_transfers")]
     pub has_transfers: bool,
     /// Every transfer; kept in files of their own.
@@ -141,12 +141,12 @@ pub struct StudyResult {
     pub transfers: Vec<Transfer>,
 }
 
-/// Earlier versions knew no studies without them.
+/// Results of earlier versions always have files of transfers.
 fn has_transfers() -> bool {
     true
 }
 
-/// Arithmetic mean; `NaN` of nothing.
+/// Returns the arithmetic mean; `NaN` without values.
 pub(super) fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
     let (sum, count) = values
         .into_iter()

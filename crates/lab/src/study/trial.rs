@@ -10,16 +10,16 @@ use crate::{LabError, TransferRecord};
 /// Counters of the access router's proxy, in chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ProxyUse {
-    /// Pushed up to it.
+    /// Chunks stored in it.
     pub(super) stored: u64,
-    /// Sent on because their way was open again.
+    /// Chunks forwarded because their destination was open again.
     pub(super) released: u64,
-    /// Sent on because their source said Push.
+    /// Chunks forwarded because of their source's Push.
     pub(super) pushed: u64,
 }
 
 impl ProxyUse {
-    /// Of the router nearest to the receiver; `None` of TCP.
+    /// Returns the counters of the router nearest to the receiver; `None` for TCP.
     fn of(plan: &Plan, run: &Run) -> Option<ProxyUse> {
         let network = &plan.network;
         let receiver = *plan.loads.first()?.to.first()?;
@@ -41,25 +41,25 @@ impl ProxyUse {
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     pub(super) record: TransferRecord,
-    /// `None` of TCP.
+    /// `None` for TCP.
     pub(super) proxy: Option<ProxyUse>,
 }
 
 /// A transfer on the testbed of [MFTP §5], Fig. 7.
 #[derive(Clone, Debug)]
 pub(super) struct Trial<'a> {
-    /// Names it within its study: letters, digits and hyphens, fit for a file name.
+    /// Its name within the study: letters, digits and hyphens, fit for a file name.
     pub(super) label: String,
-    /// Names it to people.
+    /// Its name for people.
     pub(super) title: String,
-    /// Its first load is the file.
+    /// The plan, whose first load is the file.
     pub(super) plan: &'a Plan,
-    /// Of everything random.
+    /// The seed of everything random.
     pub(super) seed: u64,
 }
 
 impl Trial<'_> {
-    /// Runs it on the back end that the options name.
+    /// Runs the trial on the back end of the options.
     pub(super) fn run(&self, options: &StudyOptions) -> Result<Outcome, LabError> {
         let run = match options.backend {
             Backend::Sim => sim::run(self.plan, self.seed)?,
@@ -69,7 +69,7 @@ impl Trial<'_> {
         let mut record = fetched
             .ok_or_else(|| LabError::TransferFailed {
                 transfer: self.title.clone(),
-                reason: String::from("it was not asked for within the scenario's limit"),
+                reason: String::from("it was not requested within the scenario's limit"),
             })?
             .record
             .clone();

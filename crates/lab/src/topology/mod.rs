@@ -14,7 +14,7 @@ use plan::{Carrier, Plan, PlannedLink, address, interface, network};
 
 /// The largest packet of a link, in bytes.
 const DEFAULT_MTU: usize = 1500;
-/// Packets that the kernel keeps for the emulator. The link's own queue is to be the bottleneck,
+/// Packets that the kernel keeps for the emulator. The link's own queue must be the bottleneck,
 /// never this one.
 const DEVICE_QUEUE: u32 = 10_000;
 
@@ -27,7 +27,7 @@ pub struct TopologyBuilder {
 }
 
 impl TopologyBuilder {
-    /// Nothing yet. Every random draw of the emulated links comes from `seed`.
+    /// Returns an empty topology. Every random draw of the emulated links comes from `seed`.
     pub fn new(seed: u64) -> TopologyBuilder {
         TopologyBuilder {
             plan: Plan::default(),
@@ -68,7 +68,7 @@ impl TopologyBuilder {
         self.add(name, first, second, Carrier::Veth)
     }
 
-    /// The largest IP packet of every link, in bytes. Default 1500.
+    /// Sets the largest IP packet of every link, in bytes. Default 1500.
     #[must_use]
     pub fn mtu(self, mtu: usize) -> TopologyBuilder {
         TopologyBuilder { mtu, ..self }
@@ -84,7 +84,7 @@ impl TopologyBuilder {
         self
     }
 
-    /// Builds it: namespaces, interfaces, addresses, routes, and the emulator.
+    /// Builds the topology: namespaces, interfaces, addresses, routes, and the emulator.
     pub fn build(self) -> Result<Topology, LabError> {
         let TopologyBuilder { plan, seed, mtu } = self;
         plan.check()?;
@@ -146,7 +146,7 @@ fn connect(first: &Namespace, second: &Namespace, device: &str) -> Result<(), La
     Ok(())
 }
 
-/// Gives a host its addresses and routes, and lets it pass packets on.
+/// Gives a host its addresses and routes, and lets it forward packets.
 fn configure(plan: &Plan, host: usize, namespace: &Namespace, mtu: usize) -> Result<(), LabError> {
     namespace.set_sysctl("net.ipv4.ip_forward", "1")?;
     let mut batch = String::new();
@@ -175,43 +175,43 @@ fn configure(plan: &Plan, host: usize, namespace: &Namespace, mtu: usize) -> Res
     Ok(())
 }
 
-/// Hosts that can talk to each other. Dropping it ends every program in it and removes every trace
-/// of it.
+/// Connected hosts. Dropping it ends every program in it and removes all traces of it.
 #[derive(Debug)]
 pub struct Topology {
-    // First: it stops before the hosts at the ends of its links go.
+    // First: it must stop before the hosts at the ends of its links go.
     emulator: Emulator,
     plan: Plan,
-    // For each link its number in the emulator; `None` for a veth pair.
+    // The number of each link in the emulator; `None` for a veth pair.
     emulator_index: Vec<Option<usize>>,
     hosts: Vec<Namespace>,
 }
 
 impl Topology {
-    /// The host of that name.
+    /// Returns the host of that name.
     pub fn host(&self, name: &str) -> Result<&Namespace, LabError> {
         Ok(&self.hosts[self.plan.host(name)?])
     }
 
-    /// The hosts' names, in the order in which they were added.
+    /// Returns the hosts' names, in the order in which they were added.
     pub fn host_names(&self) -> impl Iterator<Item = &str> {
         self.plan.hosts.iter().map(String::as_str)
     }
 
-    /// The address of `host` on `link`.
+    /// Returns the address of `host` on `link`.
     pub fn address_of(&self, host: &str, link: &str) -> Result<Ipv4Addr, LabError> {
         let link = self.plan.link(link)?;
         Ok(address(link, self.plan.end(link, host)?))
     }
 
-    /// The name of `host`'s interface to `link`.
+    /// Returns the name of `host`'s interface to `link`.
     pub fn interface_of(&self, host: &str, link: &str) -> Result<String, LabError> {
         let link = self.plan.link(link)?;
         self.plan.end(link, host)?;
         Ok(interface(link))
     }
 
-    /// The address of `host` on the first link of its shortest path to `other`: the one that
+    /// Returns the address of `host` on the first link of its shortest path to `other`: the one
+    /// that
     /// `other`'s packets reach on the straightest way.
     pub fn address_towards(&self, host: &str, other: &str) -> Result<Ipv4Addr, LabError> {
         let (from, to) = (self.plan.host(host)?, self.plan.host(other)?);
@@ -242,7 +242,8 @@ impl Topology {
             .set_spec(self.emulated(link)?, direction, spec)
     }
 
-    /// Counters of the emulated links since the last [`Topology::arm`], in the order in which
+    /// Returns the counters of the emulated links since the last [`Topology::arm`], in the order in
+    /// which
     /// they were added.
     pub fn link_reports(&self) -> Result<Vec<LinkReport>, LabError> {
         self.emulator.report()
@@ -256,7 +257,7 @@ impl Topology {
 
 impl Drop for Topology {
     fn drop(&mut self) {
-        // A `Process` or a clone of a host may outlive this; nothing runs in it any more.
+        // A `Process` or a clone of a host may outlive this; no program runs in it any more.
         self.hosts.iter().for_each(Namespace::shut_down);
     }
 }

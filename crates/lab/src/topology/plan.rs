@@ -1,4 +1,4 @@
-//! Which address and which routes every host gets. Nothing here touches the machine.
+//! The addresses and routes of every host. Nothing here touches the machine.
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
@@ -44,7 +44,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Refuses names that are missing, used twice or lead nowhere.
+    /// Refuses missing names, repeated names and links that lead nowhere.
     pub(super) fn check(&self) -> Result<(), LabError> {
         let twice = |names: Vec<&String>, what: &str| {
             let mut sorted = names;
@@ -89,7 +89,7 @@ impl Plan {
         found.ok_or_else(|| LabError::UnknownLink(name.to_owned(), String::new()))
     }
 
-    /// Which end of a link a host is: 0 or 1.
+    /// Returns the end of a link at which a host is: 0 or 1.
     pub(super) fn end(&self, link: usize, host: &str) -> Result<usize, LabError> {
         self.host(host)?;
         let planned = &self.links[link];
@@ -99,14 +99,14 @@ impl Plan {
         })
     }
 
-    /// The link that the shortest path from one host to another begins with, the one named first if
-    /// several do.
+    /// Returns the link that the shortest path from one host to another begins with, the one named
+    /// first if several do.
     pub(super) fn first_link(&self, from: usize, to: usize) -> Option<usize> {
         self.reach(from)[to].map(|reached| reached.out)
     }
 
-    /// One route for each network that is not the host's own and can be reached, by the shortest
-    /// path.
+    /// Returns one route, by the shortest path, for each network that is reachable and not the
+    /// host's own.
     pub(super) fn routes(&self, host: usize) -> Vec<Route> {
         let reach = self.reach(host);
         let mut routes = Vec::new();
@@ -131,8 +131,8 @@ impl Plan {
         routes
     }
 
-    /// For each host, how far it is from `from` and by which link of `from`; `None` for `from`
-    /// itself and for unreachable hosts.
+    /// Returns the distance of each host from `from`, and the link of `from` towards it; `None` for
+    /// `from` itself and for unreachable hosts.
     fn reach(&self, from: usize) -> Vec<Option<Reached>> {
         let mut reached: Vec<Option<Reached>> = vec![None; self.hosts.len()];
         let mut next = VecDeque::from([from]);
@@ -168,23 +168,23 @@ impl Plan {
 #[derive(Clone, Copy, Debug)]
 struct Reached {
     distance: usize,
-    // The link of the start that the path begins with.
+    // The first link of the path.
     out: usize,
 }
 
-/// The address of the first (0) or second (1) end of a link.
+/// Returns the address of the first (0) or second (1) end of a link.
 pub(super) fn address(link: usize, end: usize) -> Ipv4Addr {
     let [.., high, low] = (link as u32).to_be_bytes();
     Ipv4Addr::new(10, high, low, end as u8 + 1)
 }
 
-/// The network of a link, as `ip` writes it.
+/// Returns the network of a link, as `ip` writes it.
 pub(super) fn network(link: usize) -> String {
     let [.., high, low] = (link as u32).to_be_bytes();
     format!("10.{high}.{low}.0/30")
 }
 
-/// The name of a link's interface, the same at both ends.
+/// Returns the name of a link's interface, the same at both ends.
 pub(super) fn interface(link: usize) -> String {
     format!("link{link}")
 }
@@ -258,8 +258,8 @@ mod tests {
     }
 
     proptest! {
-        /// Follows routes hop by hop: they arrive, and as fast as a search over all hosts says is
-        /// possible.
+        /// Routes are followed hop by hop: they arrive, and as fast as a search over all hosts
+        /// finds possible.
         #[test]
         fn packets_reach_every_network_by_a_shortest_path(
             hosts in 2usize..8, pairs in prop::collection::vec((0usize..8, 0usize..8), 1..14),

@@ -1,4 +1,4 @@
-//! Requests that programs make again later.
+//! Requests that programs repeat later.
 
 use std::collections::BTreeMap;
 
@@ -6,17 +6,17 @@ use whimbrel_core::Time;
 
 use super::{Breach, library};
 
-/// A request that a program makes again.
+/// A request that a program repeats.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Again {
     pub(super) host: usize,
     pub(super) content: usize,
-    // How often it has been made in vain.
+    // The number of vain attempts.
     pub(super) repeated: u64,
 }
 
 impl Again {
-    /// The breach if it must be made still, `waited_s` seconds after the last fault.
+    /// Returns the breach if the request is still waiting `waited_s` seconds after the last fault.
     pub(super) fn stuck(&self, waited_s: u64) -> Breach {
         Breach::Stuck {
             host: self.host,
@@ -29,7 +29,7 @@ impl Again {
     }
 }
 
-/// The requests to be made again, by time.
+/// The requests to repeat, by time.
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
     due: BTreeMap<(Time, u64), Again>,
@@ -42,7 +42,7 @@ impl Agenda {
         self.due.insert((at, self.next_number), again);
     }
 
-    /// Takes the first one if it is due by `end`.
+    /// Takes the first request if it is due by `end`.
     pub(super) fn take(&mut self, end: Time) -> Option<(Time, Again)> {
         let entry = self.due.first_entry().filter(|it| it.key().0 <= end)?;
         let ((at, _), again) = entry.remove_entry();

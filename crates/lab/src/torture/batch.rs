@@ -7,22 +7,22 @@ use super::{Breach, Report, Schedule};
 use crate::LabError;
 use crate::jobs::{Progress, run_all};
 
-/// Schedules that one thread carries out before it says how far it is.
+/// Schedules that one thread runs before it reports progress.
 const PER_JOB: u64 = 16;
 
-/// A schedule that broke the promise.
+/// A schedule that broke a promise.
 #[derive(Clone, Debug)]
 pub struct Broken {
-    /// As it was drawn.
+    /// The seed of the schedule as drawn.
     pub seed: u64,
-    /// The acts that matter.
+    /// The schedule with only the acts that matter.
     pub smallest: Schedule,
-    /// What it breaks.
+    /// The promise that it breaks.
     pub breach: Breach,
 }
 
-/// Carries out the schedules of these seeds on `workers` threads. Returns what all of them did
-/// together, and the shrunk form of each that broke the promise.
+/// Runs the schedules of these seeds on `workers` threads. Returns the sum of their reports, and
+/// the shrunk form of each that broke a promise.
 pub fn run_batch(
     seeds: Range<u64>,
     workers: NonZeroUsize,

@@ -14,7 +14,7 @@ static CONTENTS: LazyLock<Vec<RepeatingContent>> = LazyLock::new(|| {
         .collect()
 });
 
-/// All contents. Host `n` of `hosts` publishes each `n + k * hosts`-th.
+/// Returns all contents. Host `n` of `hosts` publishes each `n + k * hosts`-th.
 pub(super) fn contents() -> &'static [RepeatingContent] {
     &CONTENTS
 }

@@ -1,11 +1,11 @@
 //! Random faults upon networks of hosts, routers and name servers, on the test bed
 //! ([`whimbrel_sim::testbed`]).
 //!
-//! The promise that is tried: what was acknowledged is delivered, once and intact; when the faults
+//! The promises: what was acknowledged is delivered, once and intact; when the faults
 //! end, every transfer that is still wanted completes; then the memory of every node is as it was
-//! before. A [`Schedule`] is drawn from a seed and carried out upon a network of hosts and routers, or
-//! upon an NDN site, where nothing may pend at a router in the end; a schedule that
-//! breaks the promise is shrunk to the acts that matter.
+//! before. A [`Schedule`] is drawn from a seed and run on a network of hosts and routers, or
+//! on an NDN site, where nothing may be pending at a router in the end; a schedule that
+//! breaks a promise is shrunk to the acts that matter.
 
 use core::time::Duration;
 
@@ -27,7 +27,7 @@ pub use schedule::{Act, Layout, Schedule};
 pub use verdict::{Breach, Report};
 use world::World;
 
-/// A network that a schedule is carried out upon, with a program on each of its hosts.
+/// A network on which a schedule runs, with a program on each of its hosts.
 trait Victim: Sized {
     fn hosts(&self) -> usize;
 
@@ -37,27 +37,27 @@ trait Victim: Sized {
 
     fn report(&mut self) -> &mut Report;
 
-    /// Lets time go on to `end`, and checks what programs are told.
+    /// Advances time to `end`, and checks the events of programs.
     fn run_until(&mut self, end: Time) -> Result<(), Breach>;
 
-    /// Has a host's program ask for a content, which it has asked for `repeated` times in vain.
+    /// Has a host's program request a content, after `repeated` vain attempts.
     fn ask(&mut self, host: usize, content: usize, repeated: u64);
 
-    /// Gives up the oldest request of a host. False if there is none.
+    /// Cancels the oldest request of a host. Returns false if there is none.
     fn cancel(&mut self, host: usize) -> bool;
 
-    /// Has a host's program stop or start to take what comes.
+    /// Has a host's program stop or resume reading.
     fn pause(&mut self, host: usize, paused: bool);
 
-    /// Has a program stop to take one of its downloads, or go on with it.
+    /// Has a program stop or resume reading one of its downloads.
     fn stall(&mut self, host: usize, which: usize);
 
     fn strike(&mut self, fault: Fault);
 
-    /// Ends all faults, and checks that everything comes to its end.
+    /// Ends all faults, and checks that all transfers end.
     fn conclude(self) -> Result<Report, Breach>;
 
-    /// Lets time go on, and has programs ask again when that is due.
+    /// Advances time, and repeats requests when they are due.
     fn run_for(&mut self, duration: Duration) -> Result<(), Breach> {
         let end = self.now() + duration;
         while let Some((at, again)) = self.agenda().take(end) {
@@ -67,7 +67,7 @@ trait Victim: Sized {
         self.run_until(end)
     }
 
-    /// Carries out one act of a schedule.
+    /// Performs one act of a schedule.
     fn perform(&mut self, act: &Act) -> Result<(), Breach> {
         let hosts = self.hosts();
         let host = |number: u8| usize::from(number) % hosts;

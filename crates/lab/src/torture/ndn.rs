@@ -26,27 +26,27 @@ use crate::simulated::ORIGIN_UNIX_MS;
 
 /// Bytes of a segment.
 const SEGMENT: usize = 4_000;
-/// Bytes of a frame between routers: a segment goes in fragments.
+/// Bytes of a frame between routers: segments are fragmented.
 const MTU: usize = 1_472;
 /// Bytes of a frame between a program and its router.
 const LOCAL_FRAME: usize = 9_000;
-/// Transfers must end this long after the last fault: Interests are asked for again, registrations
-/// repeated and lost callers' faces forgotten well within it.
+/// Transfers must end this long after the last fault. Interests are repeated, registrations renewed
+/// and faces of lost peers forgotten well within it.
 const PATIENCE: Duration = Duration::from_secs(450);
-/// In idleness, nothing pends after this time: Interests live for 4 s, nonces of the dead for 6 s.
+/// When idle, nothing is pending after this time: Interests live for 4 s, dead nonces for 6 s.
 const IDLE: Duration = Duration::from_secs(60);
-/// A fetch that failed is made again after this time.
+/// Pause before a failed fetch is repeated.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
 type Party = AnyMachine<Said>;
 
-/// What a site's nodes tell.
+/// An event of a site's node.
 enum Said {
     Fetch(FetchEvent),
     Nothing,
 }
 
-/// Which routers there are and what they are like.
+/// The routers of a site, and their properties.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     layout: Layout,
@@ -76,14 +76,14 @@ impl Plan {
         }
     }
 
-    /// The links between routers.
+    /// Returns the links between routers.
     fn links(&self) -> Vec<(usize, usize)> {
         let line = (1..self.routers).map(|router| (router - 1, router));
         let closing = self.layout == Layout::NdnRing && self.routers > 2;
         line.chain(closing.then(|| (self.routers - 1, 0))).collect()
     }
 
-    /// The router that a content's producer is at.
+    /// Returns the router that a content's producer is at.
     fn home(&self, content: usize) -> usize {
         content % self.routers
     }
@@ -111,8 +111,8 @@ impl Plan {
         AnyMachine::new(NdnRouter::new(config, life.rng()), |_| Said::Nothing)
     }
 
-    /// How far a content's producer is from a router by one of its links: its hops, or `None` if
-    /// the link leads elsewhere.
+    /// Returns the hops from a router to a content's producer by one of its links, or `None` if the
+    /// link leads elsewhere.
     fn cost(&self, router: usize, peer: usize, content: usize) -> Option<u64> {
         let (count, home) = (self.routers, self.home(content));
         if home == router {
@@ -156,14 +156,14 @@ struct Program {
 struct Fetch {
     host: usize,
     content: usize,
-    // How often it had been tried before in vain.
+    // The number of vain attempts before.
     repeated: u64,
     parts: Parts,
 }
 
 /// An NDN site in virtual time.
 pub(super) struct Site {
-    // Routers, then one producer for each content, then fetches as they come.
+    // Routers, then one producer for each content, then fetches as they begin.
     net: Net<Party>,
     plan: Plan,
     // Connections between routers: the first router, the second, and their ports.
@@ -270,7 +270,7 @@ impl Victim for Site {
         }
     }
 
-    /// Faults meet routers and producers, and the links between routers: no connection within a
+    /// Applies a fault to a router, a producer or a link between routers: no connection within a
     /// machine loses anything, and a machine has one clock.
     fn strike(&mut self, fault: Fault) {
         let routers = self.plan.routers;
@@ -367,7 +367,7 @@ impl Site {
         for content in 0..library::contents().len() {
             site.start_program(plan.routers + content, plan.home(content));
         }
-        // Nothing can break in a site without faults; what does is found by the first step.
+        // A site without faults cannot break a promise; if it does, the first step finds it.
         let _ = site.run_for(Duration::from_secs(2));
         site
     }
@@ -385,7 +385,7 @@ impl Site {
         self.attach(node);
     }
 
-    /// Has a program call its router, if both run and it has not done so.
+    /// Has a program connect to its router, if both run and it has not done so.
     fn attach(&mut self, node: usize) {
         let Some(program) = self.programs.get(&node) else {
             return;
@@ -416,7 +416,7 @@ impl Site {
         }
     }
 
-    /// A router's static routes.
+    /// Adds a router's static routes.
     fn route(&mut self, router: usize) {
         let mut hops: Vec<(PortId, usize)> = Vec::new();
         for (a, b, connection) in &self.links {
@@ -446,7 +446,7 @@ impl Site {
         });
     }
 
-    /// A program itself, or the programs of a router.
+    /// Returns a program itself, or the programs of a router.
     fn programs_of(&self, node: usize) -> Vec<usize> {
         let programs = self.programs.iter();
         programs
@@ -457,7 +457,7 @@ impl Site {
 
     fn handle(&mut self, node: usize, event: FetchEvent) -> Result<(), Breach> {
         let Some(fetch) = self.fetches.get_mut(&node) else {
-            return Ok(()); // Given up.
+            return Ok(()); // Cancelled.
         };
         let (host, content) = (fetch.host, fetch.content);
         let known = &library::contents()[content];
@@ -504,7 +504,7 @@ impl Site {
         Ok(())
     }
 
-    /// A fetch's program is gone.
+    /// Ends a fetch whose program is gone.
     fn end(&mut self, node: usize) {
         self.fetches.remove(&node);
         self.detach(node);
@@ -525,7 +525,7 @@ impl Site {
         reader.is_some_and(|reader| reader.stalled)
     }
 
-    /// Waits for all fetches to end; of stalled ones only if that is wanted.
+    /// Waits for all fetches to end; for stalled ones only unless `only_fast`.
     fn await_fetches(&mut self, only_fast: bool) -> Result<(), Breach> {
         let ended = self.net.now();
         loop {
@@ -554,8 +554,8 @@ impl Site {
         }
     }
 
-    /// Frames between NDN routers have no checksum of their own: what UDP's would find wrong is
-    /// lost.
+    /// Frames between NDN routers have no checksum of their own: frames that UDP's checksum would
+    /// reject are lost.
     fn impair(&mut self, link: usize, percent: u8) {
         for direction in Direction::BOTH {
             let spec = LinkSpec {
@@ -570,7 +570,8 @@ impl Site {
         }
     }
 
-    /// In idleness, nothing pends at a router, and it has the faces that it had at the start.
+    /// Checks that nothing is pending at an idle router, and that it has as many faces as at the
+    /// start.
     fn check_router(&self, router: usize) -> Result<(), Breach> {
         let Some(machine) = self.net[router].get::<NdnRouter>() else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What happens to a network, drawn from a seed.
+//! Schedules: the acts upon a network, drawn from a seed.
 
 use core::fmt;
 use core::time::Duration;
@@ -25,13 +25,13 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// Whether its routers are NDN's.
+    /// Returns true if its routers are NDN's.
     pub fn is_ndn(self) -> bool {
         matches!(self, Layout::NdnChain | Layout::NdnRing)
     }
 }
 
-/// One thing that happens. Numbers select a host or a content modulo how many there are.
+/// One act. Numbers select a host or a content modulo their count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Act {
     /// A host asks for a content.
@@ -41,33 +41,33 @@ pub enum Act {
         /// The content.
         content: u8,
     },
-    /// A host gives up the oldest of its requests.
+    /// A host cancels its oldest request.
     Cancel {
         /// The host.
         host: u8,
     },
-    /// A program stops or starts to take what its host hands over and to answer its reads.
+    /// A program stops or resumes taking chunks from its host and answering its reads.
     Pause {
         /// The host.
         host: u8,
         /// True to stop.
         paused: bool,
     },
-    /// A program stops to take one of its downloads, or goes on with it, while it takes the others.
+    /// A program stops or resumes one of its downloads, while it takes the others.
     Stall {
         /// The host.
         host: u8,
-        /// Which of those under way.
+        /// Its place among those under way.
         which: u8,
     },
     /// Something goes wrong with a node (hosts first, then routers, then the name server) or a link.
     Fault(Fault),
 }
 
-/// A world and what happens to it.
+/// A world and the acts upon it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
-    /// The seed that it was drawn from, and of all randomness in the world.
+    /// The seed of the schedule, and of all randomness in the world.
     pub seed: u64,
     /// The network.
     pub layout: Layout,
@@ -75,15 +75,15 @@ pub struct Schedule {
     pub routers: usize,
     /// Hosts.
     pub hosts: usize,
-    /// What happens, in order.
+    /// The acts, in order.
     pub steps: Vec<Step<Act>>,
 }
 
-/// The most acts of a schedule.
+/// Bound of the acts of a schedule.
 const MAX_STEPS: u64 = 40;
 
 impl Schedule {
-    /// The schedule of a seed.
+    /// Returns the schedule of a seed.
     pub fn draw(seed: u64) -> Schedule {
         let mut rng = SeededRng::stream(seed, "torture");
         let layout = [
@@ -115,7 +115,7 @@ impl Schedule {
         }
     }
 
-    /// Carries it out.
+    /// Runs the schedule.
     pub fn run(&self) -> Result<Report, Breach> {
         if self.layout.is_ndn() {
             return self.run_upon(Site::new(self));
@@ -131,8 +131,8 @@ impl Schedule {
         world.conclude()
     }
 
-    /// This schedule, which breaks the promise, with the steps alone that matter, and what those
-    /// break.
+    /// Returns this schedule, which breaks a promise, with only the steps that matter, and the
+    /// breach that they cause.
     pub fn shrink(&self, breach: Breach) -> (Schedule, Breach) {
         let with = |steps: &[Step<Act>]| Schedule {
             steps: steps.to_vec(),

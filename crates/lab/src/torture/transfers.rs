@@ -1,4 +1,4 @@
-//! The programs of a world's hosts, and the model of what they must be told.
+//! The programs of a world's hosts, and the model of their events.
 
 use std::collections::BTreeMap;
 
@@ -21,12 +21,12 @@ const CHUNK_LOG2: u8 = 16;
 pub(super) struct Parts(BTreeMap<u64, u64>);
 
 impl Parts {
-    /// Bytes handed over.
+    /// Returns the bytes handed over.
     pub(super) fn got(&self) -> u64 {
         self.0.iter().map(|(start, end)| end - start).sum()
     }
 
-    /// Notes a part; false if some of it has been handed over before.
+    /// Notes a part. Returns false if some of it has been handed over before.
     pub(super) fn add(&mut self, start: u64, end: u64) -> bool {
         let before = self.0.range(..end.max(start + 1)).next_back();
         if before.is_some_and(|(_, known_end)| *known_end > start) {
@@ -41,12 +41,12 @@ impl Parts {
 #[derive(Debug)]
 pub(super) struct Download {
     pub(super) content: usize,
-    /// How often the content had been asked for before in vain.
+    /// The number of vain attempts before.
     pub(super) repeated: u64,
     parts: Parts,
-    // Its program takes nothing of it for now.
+    // True while its program takes nothing of it.
     stalled: bool,
-    // Chunks that its program has yet to use.
+    // Chunks that its program has not used yet.
     unused: usize,
 }
 
@@ -62,24 +62,24 @@ impl Download {
     }
 }
 
-/// What a program wants of the world after an event.
+/// The consequence of an event for the world.
 #[derive(Debug, PartialEq)]
 pub(super) enum Consequence {
-    /// Say this to the host.
+    /// Pass this request to the host.
     Request(LocalRequest),
     /// A request has completed.
     Completed,
-    /// A request was refused; ask for this content again later.
+    /// A request was refused; repeat it later.
     AskAgain { content: usize, repeated: u64 },
 }
 
-/// The one program of a host: it serves its share of the library and fetches what it is told to.
+/// The one program of a host: it serves its share of the library and fetches on request.
 #[derive(Debug)]
 pub(super) struct Program {
     host: usize,
     hosts: usize,
     paused: bool,
-    // What it will say when it is no longer paused.
+    // Requests that it makes when it is no longer paused.
     held: Vec<LocalRequest>,
     pub(super) downloads: BTreeMap<u32, Download>,
 }
@@ -95,7 +95,7 @@ impl Program {
         }
     }
 
-    /// What it says when its host starts.
+    /// Returns its requests when its host starts.
     pub(super) fn greetings(&self) -> Vec<LocalRequest> {
         let mine = library::contents().iter().enumerate();
         mine.filter(|(number, _)| number % self.hosts == self.host)
@@ -110,7 +110,7 @@ impl Program {
             .collect()
     }
 
-    /// Asks for a content under a fresh number.
+    /// Requests a content under a fresh number.
     pub(super) fn get(&mut self, request: u32, content: usize, repeated: u64) -> LocalRequest {
         self.downloads
             .insert(request, Download::new(content, repeated));
@@ -126,13 +126,13 @@ impl Program {
         })
     }
 
-    /// Gives up the oldest request.
+    /// Cancels the oldest request.
     pub(super) fn cancel(&mut self) -> Option<LocalRequest> {
         let (request, _) = self.downloads.pop_first()?;
         Some(LocalRequest::Cancel { request })
     }
 
-    /// Stops to answer its host, or starts again with all that it owes.
+    /// Stops answering its host, or resumes and returns all that it owes.
     pub(super) fn pause(&mut self, paused: bool) -> Vec<LocalRequest> {
         self.paused = paused;
         if paused {
@@ -142,7 +142,7 @@ impl Program {
         }
     }
 
-    /// Stops to take one of its downloads, or goes on with it.
+    /// Stops or resumes one of its downloads.
     pub(super) fn stall(&mut self, which: usize) -> Vec<LocalRequest> {
         let Some(which) = which.checked_rem(self.downloads.len()) else {
             return Vec::new();
@@ -158,7 +158,7 @@ impl Program {
         said.into_iter().filter_map(|it| self.say(it)).collect()
     }
 
-    /// Goes on with all its downloads.
+    /// Resumes all its downloads.
     pub(super) fn hurry(&mut self) -> Vec<LocalRequest> {
         let mut said = Vec::new();
         for (request, download) in &mut self.downloads {
@@ -168,12 +168,12 @@ impl Program {
         said.into_iter().filter_map(|it| self.say(it)).collect()
     }
 
-    /// Whether it has downloads; but for the stalled ones, if only fast ones count.
+    /// Returns true if it has downloads; stalled ones do not count if `only_fast`.
     pub(super) fn is_busy(&self, only_fast: bool) -> bool {
         self.downloads.values().any(|it| !(only_fast && it.stalled))
     }
 
-    /// What its host tells it.
+    /// Handles an event of its host.
     pub(super) fn handle(&mut self, event: LocalEvent) -> Result<Option<Consequence>, Breach> {
         match event {
             LocalEvent::Read {
@@ -232,7 +232,7 @@ impl Program {
 
     fn check(&mut self, chunk: &LocalChunk) -> Result<(), Breach> {
         let Some(download) = self.downloads.get_mut(&chunk.request) else {
-            return Ok(()); // Given up; its host may not know yet.
+            return Ok(()); // Cancelled; its host may not know yet.
         };
         let (host, content) = (self.host, download.content);
         let known = &library::contents()[content];
@@ -265,7 +265,7 @@ impl Program {
         Ok(Some(Consequence::Completed))
     }
 
-    /// What keeps the world from being done.
+    /// Returns the breach that a download still under way means.
     pub(super) fn stuck(&self, ended: Time, now: Time) -> Option<Breach> {
         let mut downloads = self.downloads.values();
         let download = downloads.find(|it| !it.stalled)?;
@@ -280,7 +280,7 @@ impl Program {
     }
 }
 
-/// The chunks of a download that its program has used all at once.
+/// Returns the reports for the chunks of a download that its program has used all at once.
 fn consumed(request: u32, download: &mut Download) -> Vec<LocalRequest> {
     let unused = core::mem::take(&mut download.unused);
     (0..unused)

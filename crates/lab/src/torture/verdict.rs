@@ -1,17 +1,17 @@
-//! What a schedule led to.
+//! The outcome of a schedule.
 
 use serde::Serialize;
 
-/// What happened in a schedule that kept the promise.
+/// The report of a schedule that kept the promises.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
     /// Requests for contents.
     pub requests: u64,
-    /// Of those, completed with all bytes right.
+    /// Requests that completed with all bytes right.
     pub completed: u64,
-    /// Requests that were refused and made again.
+    /// Requests that were refused and repeated.
     pub repeated: u64,
-    /// Requests that ended with their host's crash or were given up by their program.
+    /// Requests that ended with their host's crash or were cancelled by their program.
     pub abandoned: u64,
     /// Events of the simulation.
     pub events: u64,
@@ -31,7 +31,7 @@ impl Report {
     }
 }
 
-/// How a schedule broke the promise.
+/// The breach of a promise.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Breach {
     /// A program was handed other bytes than the content has.
@@ -78,35 +78,35 @@ pub enum Breach {
         len: u64,
         /// Seconds since the end of the faults.
         waited_s: u64,
-        /// How often the request was refused and made again.
+        /// Times that the request was refused and repeated.
         repeated: u64,
     },
-    /// A node holds memory for chunks though there is nothing to do.
-    #[error("{node} still holds {bytes} bytes of chunks in idleness: {detail}")]
+    /// An idle node holds memory for chunks.
+    #[error("{node} still holds {bytes} bytes of chunks when idle: {detail}")]
     Memory {
         /// The node's name.
         node: String,
         /// Bytes.
         bytes: u64,
-        /// What holds them.
+        /// The holders.
         detail: String,
     },
-    /// A router has something left though there is nothing to do.
-    #[error("{node} has in idleness: {what} ({count})")]
+    /// An idle router has something left.
+    #[error("{node} has when idle: {what} ({count})")]
     Left {
         /// The node's name.
         node: String,
         /// What is left.
         what: &'static str,
-        /// How many.
+        /// The count.
         count: usize,
     },
-    /// One input kept a node busy with itself.
+    /// One input caused more work than a round may do.
     #[error("{node} had work left over {times} times after one input")]
-    Unsettled {
+    LeftOver {
         /// The node's name.
         node: String,
-        /// How often.
+        /// The number of times.
         times: u64,
     },
 }

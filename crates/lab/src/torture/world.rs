@@ -1,4 +1,4 @@
-//! A network of real protocol machines, and what is done to it.
+//! A network of real protocol machines, and the acts upon it.
 
 use core::time::Duration;
 
@@ -32,12 +32,12 @@ const PATIENCE: Duration = Duration::from_secs(450);
 const MAX_SKEW_OF_HOSTS: Duration = Duration::from_secs(20_000);
 /// How long a router keeps a chunk that no receiver takes.
 const LIFETIME: Duration = Duration::from_secs(120);
-/// In idleness, memory returns to what it was within this time: stored chunks expire.
+/// When idle, memory returns to its initial value within this time: stored chunks expire.
 const IDLE: Duration = Duration::from_secs(300);
-/// How often memory is looked at in idleness, and the time between two looks.
+/// Number of checks of memory when idle, and the time between two of them.
 const IDLE_LOOKS: u32 = 20;
 const IDLE_PAUSE: Duration = Duration::from_millis(130);
-/// A refused request is made again after this time.
+/// Pause before a refused request is repeated.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
 /// A network in virtual time with programs on its hosts.
@@ -55,7 +55,7 @@ fn perfect() -> LinkSpec {
     LinkSpec::new(20_000_000, Duration::from_millis(5)).with_queue(QueueLimit::Packets(100))
 }
 
-/// Which nodes there are and how they are connected.
+/// The nodes of a world, and their connections.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     layout: Layout,
@@ -82,7 +82,7 @@ impl Plan {
         KeyPair::from_secret(&[node as u8 + 1; 32])
     }
 
-    /// A fresh machine for a node.
+    /// Returns a fresh machine for a node.
     fn build(&self, life: &Life) -> Machine {
         let node = life.node;
         let (wall, rng) = (life.wall(ORIGIN_UNIX_MS), life.rng());
@@ -125,7 +125,7 @@ impl Plan {
         Node::Router(Box::new(Router::new(config, rng)))
     }
 
-    /// Static routes of a router: along the chain, or the shorter way round the ring.
+    /// Returns static routes of a router: along the chain, or the shorter way round the ring.
     fn routes(&self, router: usize) -> Vec<Route> {
         let count = self.routers;
         let guid = |router: usize| Self::keys(self.hosts + router).guid();
@@ -143,12 +143,12 @@ impl Plan {
             .collect()
     }
 
-    /// The links, from their first node to their second.
+    /// Returns the links, from their first node to their second.
     fn links(&self) -> Vec<(usize, usize, DuplexLink)> {
         let link = DuplexLink::symmetric(perfect());
         let router = |number: usize| self.hosts + number % self.routers;
         let mut links: Vec<(usize, usize, DuplexLink)> = Vec::new();
-        // Hosts call their routers, so that they may move.
+        // Hosts connect to their routers, so that they may move.
         for host in 0..self.hosts {
             let uplink = |number| {
                 let (own, listener) = (PortOrigin::Configured(number), PortOrigin::Accepted(0));
@@ -302,7 +302,7 @@ impl World {
         for host in 0..hosts {
             world.greet(host);
         }
-        // Nothing can break in a world without faults; what does is found by the first step.
+        // A world without faults cannot break a promise; if it does, the first step finds it.
         let _ = world.run_for(Duration::from_secs(2));
         world
     }
@@ -345,7 +345,7 @@ impl World {
         }
     }
 
-    /// A host's program goes with it.
+    /// Removes a host's program together with it.
     fn lose_program(&mut self, node: usize) {
         if let Some(program) = self.programs.get_mut(node) {
             self.report.abandoned += program.downloads.len() as u64;
@@ -353,7 +353,7 @@ impl World {
         }
     }
 
-    /// Waits for all downloads to end; of stalled ones only if that is wanted.
+    /// Waits for all downloads to end; stalled ones do not count if `only_fast`.
     fn await_downloads(&mut self, only_fast: bool) -> Result<(), Breach> {
         let ended = self.net.now();
         loop {
@@ -390,8 +390,8 @@ impl World {
         }
     }
 
-    /// Hosts renew their bindings in idleness too, so a router now and then has a message on its
-    /// way: it must be without one at some moment.
+    /// Checks that an idle network holds no memory. Idle hosts renew their bindings too, so a
+    /// router may have a message on its way: it must be without one at some moment.
     fn check_idle(&mut self) -> Result<(), Breach> {
         let mut checked = self.check_nodes();
         for _ in 0..IDLE_LOOKS {
@@ -424,14 +424,14 @@ fn check_node(name: &str, machine: &mut Machine, now: Time) -> Result<(), Breach
                 detail: format!("{memory:?}"),
             });
         }
-        router.status(now).counters.unsettled
+        router.status(now).counters.left_over
     } else if let Some(host) = machine.host() {
-        host.status(now).counters.unsettled
+        host.status(now).counters.left_over
     } else {
         0
     };
     if times > 0 {
-        return Err(Breach::Unsettled { node, times });
+        return Err(Breach::LeftOver { node, times });
     }
     Ok(())
 }

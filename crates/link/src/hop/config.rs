@@ -29,7 +29,7 @@ pub enum Pacing {
 }
 
 impl Pacing {
-    /// True if less is sent when a queue on the path says that it is too long.
+    /// Returns true if this pacing sends less when a queue on the path reports that it is too long.
     pub(crate) fn answers_to_marks(self) -> bool {
         matches!(self, Pacing::Estimate | Pacing::Scavenger)
     }

@@ -1,23 +1,24 @@
-//! Marks of queues on the path (ECN, RFC 3168): whether frames may ask for them, and how many came.
+//! ECN marks of queues on the path (RFC 3168): whether the path carries them, and their counts.
 //!
-//! Frames are sent as capable as soon as the neighbour says that it reports marks. That ends where
-//! the path loses such frames, clears what they say, or marks all of them (RFC 9000 §13.4.2).
+//! Frames are sent as ECN-capable once the neighbour says that it reports marks. This ends if the
+//! path loses such frames, clears their codepoint, or marks all of them (RFC 9000 §13.4.2).
 
 use whimbrel_core::{Ecn, Time};
 
-/// Answers without a sign that frames arrive as capable, after which the path is taken to clear it.
+/// After this many answers in a row that report no capable frame, the path is taken to clear the
+/// codepoint.
 const MAX_SILENT_ANSWERS: u32 = 16;
-/// Timeouts in a row after which the path is taken to lose frames that are capable, as long as none
-/// has arrived.
+/// After this many timeouts in a row before any capable frame has arrived, the path is taken to
+/// lose capable frames.
 const MAX_TIMEOUTS: u32 = 2;
-/// Packets over which the share of marks is judged, and the share above which marks mean nothing.
+/// Packets over which the share of marks is judged, and the share from which marks mean nothing.
 const JUDGED_PACKETS: f64 = 64.0;
 const MEANINGLESS_SHARE: f64 = 0.95;
 
-/// What a receiver tells its neighbour of the frames that came from it.
+/// A receiver's report about the marks on its neighbour's frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct EcnReport {
-    /// The newest frame could have been marked, or was.
+    /// The newest frame arrived as capable or marked.
     pub(super) capable: bool,
     /// Marked frames in this session.
     pub(super) marked: u32,
@@ -37,11 +38,11 @@ impl EcnReport {
 enum State {
     /// The neighbour does not report marks, or this hop would not answer to them.
     Off,
-    /// Frames are capable since then; it is not known whether they arrive so.
+    /// Frames have been sent as capable since `since`; no answer has shown yet that they arrive so.
     Trying { since: Time, silent: u32 },
-    /// They arrive as capable; answers in a row that say otherwise.
+    /// Frames arrive as capable; `silent` answers in a row said otherwise.
     Works { silent: u32 },
-    /// The path loses or changes them.
+    /// The path loses capable frames or changes their codepoint.
     Failed,
 }
 
@@ -65,7 +66,8 @@ impl Marks {
         }
     }
 
-    /// Starts a session; `usable` if both ends answer to marks. What failed is tried again.
+    /// Starts a session; `usable` is true if both ends answer to marks. A path that failed is tried
+    /// again.
     pub(super) fn restart(&mut self, now: Time, usable: bool) {
         *self = Marks::new();
         if usable {
@@ -76,12 +78,12 @@ impl Marks {
         }
     }
 
-    /// True if frames should be sent as capable.
+    /// Returns true if frames should be sent as capable.
     pub(super) fn is_wanted(&self) -> bool {
         matches!(self.state, State::Trying { .. } | State::Works { .. })
     }
 
-    /// True if frames are known to arrive as capable.
+    /// Returns true if frames are known to arrive as capable.
     pub(super) fn works(&self) -> bool {
         matches!(self.state, State::Works { .. })
     }
@@ -93,8 +95,8 @@ impl Marks {
         }
     }
 
-    /// Handles the report in the answer to a CSYN that was sent at `sent_at`, by which `packets`
-    /// more are no longer under way. Returns the number of new marks.
+    /// Handles the report in the answer to a CSYN that was sent at `sent_at`; the answer takes
+    /// `packets` packets out of flight. Returns the number of new marks.
     pub(super) fn answered(&mut self, sent_at: Time, report: EcnReport, packets: f64) -> u32 {
         let fresh = report.marked.wrapping_sub(self.reported);
         let fresh = if fresh < 1 << 31 { fresh } else { 0 };
@@ -170,7 +172,7 @@ mod tests {
             if worked {
                 answer(&mut marks, true, 0);
             }
-            // Answers to what was sent before do not count.
+            // Answers to CSYNs from before the restart do not count.
             let report = EcnReport::default();
             (0..100).for_each(|_| {
                 if !worked {

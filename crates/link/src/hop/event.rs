@@ -40,8 +40,8 @@ pub enum HopEvent {
         /// Its second part.
         body: Bytes,
     },
-    /// The path MTU to the neighbour has decreased or increased without a report of the driver:
-    /// frames are lost by their size, or no longer are.
+    /// The path MTU to the neighbour has changed without a report of the driver: frames are lost
+    /// because of their size, or no longer are.
     PathMtu {
         /// Bytes of a frame.
         size: usize,

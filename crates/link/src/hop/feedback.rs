@@ -1,4 +1,4 @@
-//! The CSYNs that were sent, the path's state by their answers, and the CSYNs that must be lost.
+//! Sent CSYNs, the state of the path as their answers show it, and the CSYNs that must be lost.
 
 use core::time::Duration;
 use std::collections::VecDeque;

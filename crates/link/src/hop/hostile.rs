@@ -89,7 +89,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// Any report of marks, or none.
+/// Returns an arbitrary report of marks, or `None`.
 fn report(word: u32) -> Option<EcnReport> {
     (word & 1 == 0).then_some(EcnReport {
         capable: word & 2 == 0,
@@ -296,7 +296,7 @@ impl Attacked {
         self.next_tag += 1;
     }
 
-    /// Time passes, with each deadline on its way.
+    /// Advances time by `millis`, and handles each deadline on the way.
     fn wait(&mut self, millis: u64) {
         let end = self.now + Duration::from_millis(millis);
         for _ in 0..10_000 {

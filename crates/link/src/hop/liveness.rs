@@ -1,4 +1,4 @@
-//! Tells whether the neighbour answers.
+//! Decides whether the neighbour is responsive.
 
 use core::time::Duration;
 
@@ -26,7 +26,7 @@ enum State {
 
 /// A pause in the middle of a chunk counts as that of a slow link up to this length.
 const LONGEST_GAP: Duration = Duration::from_secs(2);
-/// Wait for the first answer, while the round trip is not known: over satellites it takes two
+/// Time to wait for the first answer, while the round trip is unknown: over satellites it takes two
 /// seconds.
 const FIRST_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -93,7 +93,7 @@ impl Liveness {
         back
     }
 
-    /// DATA has come; `within` a chunk of which some was here.
+    /// Notes DATA; `within` is true if a part of its chunk had arrived before.
     pub(super) fn note_data(&mut self, now: Time, within: bool) {
         if within {
             let gap = now.since(self.data_at).min(LONGEST_GAP);
@@ -156,9 +156,9 @@ impl Liveness {
         }
     }
 
-    /// A neighbour that breaks off in the middle of a chunk is asked as often as in an outage: if
-    /// the link has failed, the first frame over it from either side ends the outage, half a round
-    /// trip earlier than an answer would.
+    /// Returns when an idle neighbour is probed. One that falls silent in the middle of a chunk is
+    /// probed as often as in an outage: if the link has failed, the first frame over it from either
+    /// side ends the outage, half a round trip earlier than an answer would.
     fn next_idle_probe(
         &self,
         config: &HopConfig,

@@ -21,21 +21,21 @@ const PROBE_ROUNDS: u32 = 8;
 const MIN_RTT_AGE: Duration = Duration::from_secs(10);
 /// The same for a scavenger, which measures only queued round trips while other flows send.
 const SCAVENGED_RTT_AGE: Duration = Duration::from_secs(120);
-/// A queue that stands for so many rounds, although the sender makes room, is no queue: the path
-/// has become longer.
+/// A queue that stands for this many rounds, although the sender makes room, is taken for a longer
+/// path.
 const QUEUE_ROUNDS: u32 = 10;
-/// Pace in start-up, over the estimate. That lags by half a round; BBR's 2.885 (= 2 / ln 2) would
-/// fill a whole further round's buffer before it is noticed.
+/// Pace in start-up, as a multiple of the estimate, which lags by half a round. BBR's 2.885 (= 2 /
+/// ln 2) would fill the buffer for a further round before the queue is noticed.
 const START_UP_GAIN: f64 = 2.4;
-/// Cruising is a little faster than the estimate: a sender that is woken late would otherwise leave
-/// a gap that nothing fills. The queue that this builds is noticed, and drained, before it stands
-/// for more than some milliseconds.
+/// Pace while cruising, slightly above the estimate: otherwise a sender that wakes late leaves a
+/// gap that nothing fills. The queue that this builds is noticed, and drained, before it stands for
+/// more than some milliseconds.
 const CRUISE_GAIN: f64 = 1.03;
-/// Pace in a probe for more bandwidth; a round of it builds so much of a round's queue.
+/// Pace in a probe for more bandwidth; a round of it queues 15 % of a round's bytes.
 const PROBE_GAIN: f64 = 1.15;
-/// Most rounds in which a queue that was seen drains, and in which one makes way for a probe.
+/// Bound of the rounds that drain a detected queue, and of those that make way for a probe.
 const DRAIN_ROUNDS: u32 = 4;
-/// So many late answers in a row are a growing queue in start-up; fewer may be jitter.
+/// In start-up this many late answers in a row show a growing queue; fewer may be jitter.
 const LATE_ANSWERS: u32 = 2;
 /// Smoothed loss at which start-up has filled a queue, provided that it has seen one.
 const OVERFLOW_LOSS: f64 = 0.05;
@@ -44,7 +44,7 @@ const OVERFLOW_LOSS: f64 = 0.05;
 const MAX_LOSS_ROOM: f64 = 0.10;
 /// Queueing delay that never counts as a standing queue: timers and batches cause as much.
 const QUEUE_SLACK: Duration = Duration::from_millis(2);
-/// The minimum of a round trip when a rate is computed from a window.
+/// Lower bound of the round trip by which a window is divided to compute a rate.
 const SHORTEST_ROUND: Duration = Duration::from_micros(10);
 /// Largest plausible rate, in bytes per second.
 const MAX_RATE: f64 = 1e12;
@@ -77,9 +77,9 @@ enum Phase {
     Drain { rounds: u32 },
     /// Sends at the estimated rate.
     Cruise { rounds: u32 },
-    /// A little less, so that a probe finds no queue.
-    Settle { rounds: u32 },
-    /// A round with a little more, to find new bandwidth.
+    /// Sends a little less, so that a probe finds no queue.
+    MakeWay { rounds: u32 },
+    /// Sends a little more for a round, to find new bandwidth.
     Probe,
     /// Sends a little less for a round, because of the queue that a probe built.
     ProbeDown,
@@ -98,7 +98,7 @@ pub(super) struct RateModel {
     // Smallest round trip of this round and of the last three.
     round_rtt: Duration,
     queued_rounds: u32,
-    // Rounds for a queue that has stood to drain.
+    // Rounds left in which a queue that has stood is drained.
     drains: u32,
     // Answers in a row that were late.
     late_answers: u32,
@@ -144,7 +144,7 @@ impl RateModel {
         }
     }
 
-    /// The same for a scavenger.
+    /// Starts the model of a scavenger.
     pub(super) fn scavenging(now: Time) -> RateModel {
         RateModel {
             phase: Phase::Cruise {
@@ -173,8 +173,8 @@ impl RateModel {
         matches!(self.phase, Phase::StartUp)
     }
 
-    /// The path is known to be slow before it has carried a chunk: start-up begins with what it
-    /// takes in two round trips, and `least` bytes at least.
+    /// Prepares for a path that is known to be slow before it has carried a chunk: start-up begins
+    /// with the bytes of two round trips at `rate`, and at least `least` bytes.
     pub(super) fn expect(&mut self, rate: u64, least: u64) {
         if self.is_starting() && self.bandwidth() <= 0.0 {
             let holds = bytes_in(self.min_rtt.unwrap_or_default(), rate);
@@ -182,12 +182,12 @@ impl RateModel {
         }
     }
 
-    /// True while little is sent, so that the smallest round trip shows.
+    /// Returns true while little is sent, so that the smallest round trip shows.
     pub(super) fn is_refreshing(&self) -> bool {
         matches!(self.phase, Phase::Refresh { .. })
     }
 
-    /// What the path holds without a queue, in bytes.
+    /// Returns the bandwidth-delay product, in bytes.
     pub(super) fn bandwidth_delay(&self) -> u64 {
         bytes_in(self.min_rtt.unwrap_or_default(), self.bandwidth() as u64)
     }
@@ -225,15 +225,15 @@ impl RateModel {
             Phase::ProbeDown => 0.8,
             Phase::Probe if self.contest.is_blunt() => 1.25,
             Phase::Probe => PROBE_GAIN,
-            Phase::Settle { .. } => 0.9,
+            Phase::MakeWay { .. } => 0.9,
             Phase::Cruise { .. } if self.drains > 0 => 0.9,
             Phase::Cruise { .. } if self.contest.is_blunt() => 1.0,
             Phase::Cruise { .. } => CRUISE_GAIN,
             Phase::Refresh { .. } => 1.0,
         };
         let room = if self.contest.is_blunt() {
-            // The whole share would take the link from a BBR flow, no share would leave the link to
-            // it.
+            // With the whole share this sender would take the link from a BBR flow, with none it
+            // would leave the link to it.
             self.contest.loss().min(MAX_LOSS_ROOM) / 2.0
         } else if self.queued_rounds == 0 {
             self.loss.min(MAX_LOSS_ROOM)
@@ -258,7 +258,7 @@ impl RateModel {
         }
         let share = match self.phase {
             Phase::StartUp | Phase::Drain { .. } => 1.25,
-            Phase::ProbeDown | Phase::Settle { .. } => 1.25,
+            Phase::ProbeDown | Phase::MakeWay { .. } => 1.25,
             Phase::Probe => 2.0,
             Phase::Cruise { .. } if self.queued_rounds > 0 => 1.0,
             Phase::Cruise { .. } if self.contest.is_blunt() => 2.0,
@@ -293,7 +293,7 @@ impl RateModel {
         }
     }
 
-    /// The sender's bursts have `bytes`, its largest frame `frame`.
+    /// Sets the bytes of the sender's bursts and of its largest frame.
     pub(super) fn set_burst(&mut self, bytes: u64, frame: usize) {
         self.contest.set_packet(frame);
         if let Some(scavenger) = &mut self.scavenger {
@@ -417,7 +417,7 @@ impl RateModel {
             // A sender that gets its chunks as fast as the path carries them is always limited, and
             // each of its bursts overflows the path's queue.
             Phase::StartUp if queue || !sample.limited || overflows => self.judge_growth(queue),
-            Phase::Drain { rounds } | Phase::Cruise { rounds } | Phase::Settle { rounds } => {
+            Phase::Drain { rounds } | Phase::Cruise { rounds } | Phase::MakeWay { rounds } => {
                 *rounds = rounds.saturating_sub(1);
             }
             Phase::Probe => self.phase = Phase::ProbeDown,
@@ -451,25 +451,26 @@ impl RateModel {
         self.round_rtt != Duration::MAX && self.is_late(self.round_rtt)
     }
 
-    /// True if the fastest round trip of the round shows next to no queue.
+    /// Returns true if the fastest round trip of the round shows next to no queue.
     fn is_drained(&self) -> bool {
         self.round_rtt == Duration::MAX || self.is_prompt(self.round_rtt)
     }
 
-    /// True if a round trip of `rtt` shows next to no queue.
+    /// Returns true if a round trip of `rtt` shows next to no queue.
     fn is_prompt(&self, rtt: Duration) -> bool {
         self.min_rtt
             .is_none_or(|least| rtt <= least + (least / 32).max(QUEUE_SLACK / 2).max(self.grain))
     }
 
-    /// True if a round trip of `rtt` shows a queue: it is longer than the smallest one by more than
-    /// the bursts of the sender itself explain.
+    /// Returns true if a round trip of `rtt` shows a queue: it exceeds the smallest one by more
+    /// than the sender's own bursts explain.
     fn is_late(&self, rtt: Duration) -> bool {
         self.min_rtt
             .is_some_and(|least| rtt > least + self.slack(least))
     }
 
-    /// Part of a round trip beyond the smallest one, `least`, that is no queue of competing flows.
+    /// Returns the part of a round trip beyond the smallest one, `least`, that no competing flow
+    /// need have caused.
     fn slack(&self, least: Duration) -> Duration {
         (least / 8).max(QUEUE_SLACK).max(self.grain)
     }
@@ -516,10 +517,10 @@ impl RateModel {
             Phase::Drain { rounds } if rounds == 0 || drained => Phase::Cruise {
                 rounds: PROBE_ROUNDS,
             },
-            Phase::Cruise { rounds: 0 } if self.drains == 0 => Phase::Settle {
+            Phase::Cruise { rounds: 0 } if self.drains == 0 => Phase::MakeWay {
                 rounds: DRAIN_ROUNDS,
             },
-            Phase::Settle { rounds } if rounds == 0 || prompt => Phase::Probe,
+            Phase::MakeWay { rounds } if rounds == 0 || prompt => Phase::Probe,
             Phase::ProbeDown if drained => Phase::Cruise {
                 rounds: PROBE_ROUNDS,
             },

@@ -16,7 +16,7 @@ use super::wire::{
     About, CACK_LEN, Cack, Csyn, DATA_OVERHEAD, Data, MARKS_LEN, Progress, Shape, encode_cack,
 };
 
-/// Bound of the answers that wait for the driver. The oldest is dropped, and the sender asks again.
+/// Bound of the answers that wait for the driver. The oldest is dropped; the sender asks again.
 const MAX_ANSWERS: usize = 256;
 /// Smallest payload of a packet other than a chunk's last: the state of smaller ones would exceed
 /// their content.
@@ -541,7 +541,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// In whichever order its packets come, and whichever of them come twice.
+        /// Packets may come in any order, and repeatedly.
         #[test]
         fn packets_in_any_order_are_the_chunk(
             len in 1usize..600, size in 1usize..70, order in prop::collection::vec(any::<prop::sample::Index>(), 0..40),

@@ -8,17 +8,18 @@ use core::time::Duration;
 
 use super::rate::Sample;
 
-/// Part of the round trip that may be queue, and the least that counts as one.
+/// The tolerated queue: this part of the round trip, and at least this time.
 const TARGET_SHARE: u32 = 16;
 const LEAST_TARGET: Duration = Duration::from_millis(1);
-/// What a round with more queue than that, and with twice as much, leaves of the window.
+/// Factors of the window after a round with a larger queue, and with one of at least twice the
+/// size.
 const YIELD: (f64, f64) = (0.7, 0.5);
 /// Part of the window by which it grows in a round without a queue.
 const GROWTH: f64 = 1.0 / 16.0;
-/// Packets of the first window, and of the smallest.
+/// First and smallest window, in packets.
 const FIRST: f64 = 4.0;
 const LEAST: f64 = 2.0;
-/// Largest window, bytes.
+/// Largest window, in bytes.
 const MOST: f64 = 1e12;
 
 #[derive(Clone, Debug)]
@@ -28,7 +29,7 @@ pub(super) struct Scavenger {
     // Doubles each round until there is a queue.
     starting: bool,
     rtt: Duration,
-    // Of this round.
+    // Smallest round trip of this round.
     least: Duration,
     marked: bool,
 }
@@ -49,25 +50,25 @@ impl Scavenger {
         self.packet = bytes.max(1) as f64;
     }
 
-    /// Most bytes under way.
+    /// Returns the bound of the bytes in flight.
     pub(super) fn window(&self) -> u64 {
         self.window as u64
     }
 
-    /// Bytes per second.
+    /// Returns the pace in bytes per second.
     pub(super) fn pace(&self) -> Option<f64> {
         (!self.rtt.is_zero()).then(|| self.window / self.rtt.as_secs_f64())
     }
 
-    /// The path is another one, or was away.
+    /// Starts anew on another path, or after an outage.
     pub(super) fn restart(&mut self) {
         self.starting = true;
         self.window = FIRST * self.packet;
         self.least = Duration::MAX;
     }
 
-    /// An answer after `rtt`, on a path that takes `base` without a queue; `grain` of queue are the
-    /// hop's own bursts.
+    /// Handles an answer after `rtt`; `base` is the round trip without a queue, and `grain` the
+    /// part of the queue that the hop's own bursts make up.
     pub(super) fn sample(
         &mut self,
         (rtt, base, grain): (Duration, Duration, Duration),

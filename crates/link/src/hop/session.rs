@@ -9,13 +9,13 @@ use super::wire::{Hello, session_tag};
 
 /// Bound of the HELLOs that answer unauthenticated frames in one [`LIMIT_INTERVAL`].
 const LIMIT_BURST: u32 = 4;
-/// The time for which an absent neighbour is greeted at short intervals: ...
+/// For this long an absent neighbour is greeted at short intervals: ...
 const GREETING_PATIENCE: Duration = Duration::from_secs(60);
-/// ... a part of the time so far, up to this one. Where an answer takes two seconds, 24 greetings
-/// would be under way until it comes, and on a thin link stand in its way.
+/// ... a quarter of the time so far, at most this. Where an answer takes two seconds, 24 greetings
+/// would otherwise be in flight before it comes, and would block a thin link.
 const GREETING_INTERVAL: Duration = Duration::from_millis(250);
 const GREETING_PART: u32 = 4;
-/// The same HELLO is answered again after this time, and then ever later, up to a second.
+/// Pause before the same HELLO is answered again; it doubles with each answer, up to 1.28 s.
 const ANSWER_AGAIN: Duration = Duration::from_millis(40);
 const MAX_ANSWER_DOUBLINGS: u32 = 5;
 const LIMIT_INTERVAL: Duration = Duration::from_millis(40);
@@ -145,7 +145,7 @@ impl Session {
         }
         if hello.echo != self.nonce {
             if !self.is_answer_due(now, hello.nonce) {
-                // What answers it is under way.
+                // An answer to it is in flight.
             } else if !self.allow(now) {
                 *limited += 1;
             } else if !known || hello.wanted {
@@ -181,7 +181,7 @@ impl Session {
         }
     }
 
-    /// `waiting` is true if a chunk waits for the neighbour.
+    /// Handles a deadline. `waiting` is true if a chunk waits for the neighbour.
     pub(super) fn handle_timeout(&mut self, now: Time, config: &HopConfig, waiting: bool) {
         if self.peer.is_none() && now >= self.next_greeting && self.due.is_none() {
             self.due = Some(Answer {
@@ -241,8 +241,8 @@ impl Session {
         })
     }
 
-    /// False if this end's answer to a HELLO with `nonce` may still be under way: on a long path the
-    /// neighbour repeats it until the first answer has come.
+    /// Returns false if this end's answer to a HELLO with `nonce` may still be in flight: on a long
+    /// path the neighbour repeats the HELLO until the first answer has come.
     fn is_answer_due(&self, now: Time, nonce: u32) -> bool {
         self.answered.is_none_or(|(to, own, at, times)| {
             let again = ANSWER_AGAIN * (1 << times.min(MAX_ANSWER_DOUBLINGS));
@@ -250,7 +250,7 @@ impl Session {
         })
     }
 
-    /// A HELLO goes that answers the one with `nonce`; 0 if it answers none.
+    /// Notes that a HELLO is sent which answers the one with `nonce`, or answers none if that is 0.
     fn note_answer(&mut self, now: Time, nonce: u32) {
         if nonce == 0 {
             return;
@@ -273,8 +273,8 @@ impl Session {
 }
 
 /// Returns the interval of probes to a neighbour that has been silent for `silence`: the shortest
-/// interval for `patience`, then longer by a hundredth of the time beyond it. A hop that is told to
-/// be quiet asks as seldom as it would ask who is there, unless something waits.
+/// interval for `patience`, then longer by a hundredth of the time beyond it. If nothing waits, it
+/// may grow up to half of the interval of idle probes.
 pub(super) fn probe_interval(
     config: &HopConfig,
     silence: Duration,

@@ -4,54 +4,54 @@
 //! queue at once, so a sender that always drains is left with the remaining bandwidth. [`Contest`]
 //! detects a queue that stands although this hop drains its part of it, and from then on holds a
 //! window as CUBIC does (RFC 9438): no more than one flow of a kernel's TCP. A trial, a few round
-//! trips with little in flight, tells whether a competing flow is still there. It begins right after
+//! trips with little in flight, shows whether a competing flow is still there. It begins right after
 //! a loss, because competing hops have detected that loss as well and drain at the same time.
 
 use core::time::Duration;
 
 use whimbrel_core::Time;
 
-/// Rounds that a queue stands, although this hop makes room, before a trial.
+/// A trial begins after a queue has stood for this many rounds although this hop makes room.
 const SUSPICIOUS_ROUNDS: u32 = 5;
-/// What a loss leaves of the window, and the growth after it (RFC 9438 §4.1 and §4.6), packets per
-/// cubic second.
+/// Factor of the window after a loss, and its growth afterwards in packets per cubic second (RFC
+/// 9438 §4.1 and §4.6).
 const BETA: f64 = 0.7;
 const CUBIC: f64 = 0.4;
-/// What the first mark leaves of the window: the queue is short, and may be this hop's own (RFC 8511
-/// §3). Beside competing flows a mark counts as a loss, as RFC 3168 §5 requires of them.
+/// Factor of the window after the first mark: the queue is short, and may be this hop's own (RFC
+/// 8511 §3). Beside competing flows a mark counts as a loss, as RFC 3168 §5 requires.
 const MARKED_BETA: f64 = 0.85;
 /// Packets per round trip by which Reno with that `BETA` grows on average (RFC 9438 §4.3).
 const RENO: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
-/// Part of what is acknowledged by which the window of a contest that is new grows.
+/// Growth of the window of a new contest, as a part of the acknowledged bytes.
 const APPROACH: f64 = 0.25;
-/// Share of what the path holds that is under way in a trial.
+/// Bytes in flight during a trial, as a share of the bandwidth-delay product.
 const TRIAL_SHARE: f64 = 0.75;
 /// Time between two trials; each trial that finds a competing flow makes it longer.
 const TRIAL_PAUSE: (Duration, Duration) = (Duration::from_secs(4), Duration::from_secs(30));
-/// A trial comes without a loss to begin it after so many pauses.
+/// After this many pauses a trial begins even without a loss.
 const LONGEST_PAUSES: u32 = 3;
-/// How long the window of a contest is remembered.
+/// Time for which the window of a contest is remembered.
 const MEMORY: Duration = Duration::from_secs(30);
 /// Smoothed loss at which a competing flow evidently does not react to losses: a hop that reacted
-/// to them would leave the whole link to that flow. And the time until the hop tries again.
+/// would leave the whole link to that flow. After the time below, the hop tries again.
 const BLUNT_LOSS: f64 = 0.02;
 const BLUNT_TIME: Duration = Duration::from_secs(15);
-/// BBR empties the queue every 10 s for 200 ms, to see the round trip without one, and all its
-/// flows at once. Flows that answer to losses never empty a queue of a round trip or more, and
-/// shorter ones after every loss. So a queue that stood for a time between these bounds and is then
-/// empty for [`BBR_EMPTY`] is BBR's.
+/// All BBR flows of a queue empty it every 10 s for 200 ms, to measure the round trip without a
+/// queue. Flows that react to losses never empty a queue of a round trip or more, and shorter ones
+/// after every loss. So a queue that stood for a time between these bounds and is then empty for
+/// [`BBR_EMPTY`] is BBR's.
 const BBR_STANDS: (Duration, Duration) = (Duration::from_secs(8), Duration::from_secs(11));
 const BBR_EMPTY: Duration = Duration::from_millis(120);
-/// BBR is taken to be there for this long after it emptied the queue.
+/// After it has emptied the queue, BBR is taken to be present for this long.
 const BBR_TIME: Duration = Duration::from_millis(12_500);
 /// Round trips that differ by less than this show no queue at all.
 const FLAT: Duration = Duration::from_millis(1);
-/// If the slowest round delivered this share of what the fastest did, there was no competing flow.
+/// If the slowest round delivered at least this share of the fastest, there was no competing flow.
 const STEADY: f64 = 0.85;
-/// How much less is left where the queue holds four times what the path does, and so much less for
-/// each time beyond two: a queue that deep delays all flows.
+/// In a queue of more than this many bandwidth-delay products, a loss leaves less of the window, by
+/// this much for each of two further products: a queue that deep delays all flows.
 const DEEP: (f64, f64) = (2.0, 0.05);
-/// Fewest packets of a window.
+/// Smallest window, in packets.
 const MIN_WINDOW: f64 = 4.0;
 
 /// What the model of the path knows when an answer arrives.
@@ -66,7 +66,7 @@ pub(super) struct View {
     pub(super) acked: u64,
     pub(super) delivery: Option<f64>,
     pub(super) loss: f64,
-    /// A queue on the path has marked frames (ECN).
+    /// True if a queue on the path has marked frames (ECN).
     pub(super) marked: bool,
     pub(super) limited: bool,
     pub(super) round_over: bool,
@@ -89,19 +89,19 @@ pub(super) enum Verdict {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
-    /// The model of the path rules.
+    /// The model of the path sets pace and window.
     Calm,
-    /// Little is under way until then; the round trips seen.
+    /// Few bytes are in flight until `until`; `least` and `most` are the round trips seen.
     Trial {
         until: Time,
         least: Duration,
         most: Duration,
         contending: bool,
     },
-    /// The window rules.
+    /// The contest's window applies.
     Contending,
-    /// A competing flow does not react to losses: until then the model of the path rules, and does
-    /// not drain the queue.
+    /// A competing flow does not react to losses: until `until` the model of the path sets the
+    /// pace, and does not drain the queue.
     Blunt { until: Time },
 }
 
@@ -109,15 +109,15 @@ enum State {
 pub(super) struct Contest {
     state: State,
     packet: f64,
-    // Bytes; what CUBIC and Reno would have.
+    // The windows of CUBIC and of Reno, in bytes.
     window: f64,
     reno: f64,
     top: f64,
     // The window with which the contest began.
     entry: f64,
-    // What the last loss left of the top.
+    // The factor that the last loss applied to the top.
     left: f64,
-    // Of this growth of the window; none while it approaches the first loss.
+    // When this growth of the window began; `None` while the window approaches the first loss.
     epoch: Option<Time>,
     deaf_until: Time,
     rtt: Duration,
@@ -125,15 +125,15 @@ pub(super) struct Contest {
     peak: Duration,
     loss: f64,
     next_trial: Time,
-    // The least that own bursts explained since this began: at a rate that falls, they seem to
-    // explain ever more.
+    // The smallest slack since the contest began: at a falling rate, the hop's own bursts seem to
+    // explain more and more.
     slack: Duration,
-    // When the queue was last empty for [`BBR_EMPTY`], and since when it is.
+    // When the queue was last empty for [`BBR_EMPTY`], and since when it has been empty now.
     stood_since: Time,
     empty_since: Option<Time>,
     pause: Duration,
     ended: Option<Time>,
-    // Slowest and fastest round since the last trial.
+    // Delivery rates of the slowest and the fastest round since the last trial.
     deliveries: (f64, f64),
     trial_window: f64,
 }
@@ -168,27 +168,27 @@ impl Contest {
         self.packet = bytes.max(1) as f64;
     }
 
-    /// True while the model of the path does not rule.
+    /// Returns true unless the model of the path rules alone.
     pub(super) fn is_on(&self) -> bool {
         self.state != State::Calm
     }
 
-    /// True while the window of the contest rules.
+    /// Returns true while the contest's window applies.
     pub(super) fn is_contending(&self) -> bool {
         self.state == State::Contending
     }
 
-    /// True while the model of the path rules, but makes no room.
+    /// Returns true while the model of the path rules, but makes no room.
     pub(super) fn is_blunt(&self) -> bool {
         matches!(self.state, State::Blunt { .. })
     }
 
-    /// Share of the sent bytes that are lost beside competing flows.
+    /// Returns the share of the sent bytes that is lost beside competing flows.
     pub(super) fn loss(&self) -> f64 {
         self.loss
     }
 
-    /// Most bytes under way, where this rules.
+    /// Returns the bound of the bytes in flight, unless the model of the path sets it.
     pub(super) fn cap(&self) -> Option<u64> {
         match self.state {
             State::Calm | State::Blunt { .. } => None,
@@ -197,8 +197,8 @@ impl Contest {
         }
     }
 
-    /// Bytes per second, where this rules. The window is what limits; this is so that what it
-    /// permits goes evenly.
+    /// Returns the pace in bytes per second, unless the model of the path sets it. The window is
+    /// the limit; the pace spreads its bytes evenly.
     pub(super) fn pace(&self) -> Option<f64> {
         let window = match self.state {
             State::Calm | State::Blunt { .. } => return None,
@@ -208,7 +208,7 @@ impl Contest {
         Some(1.2 * window / self.rtt.as_secs_f64().max(1e-5))
     }
 
-    /// The path has changed, or was out: what is known of competing flows is void.
+    /// Forgets all competing flows: the path has changed, or was out.
     pub(super) fn forget(&mut self) {
         self.state = State::Calm;
         self.ended = None;
@@ -228,7 +228,7 @@ impl Contest {
         let is_bbr = self.is_emptied_by_bbr(view);
         match self.state {
             State::Calm if view.marked => {
-                // A queue that says it is too long needs no trial.
+                // A queue that marks frames has been shown to be too long, so no trial is needed.
                 self.begin(view);
                 self.cut(view, MARKED_BETA);
                 self.state = State::Contending;
@@ -303,8 +303,9 @@ impl Contest {
         }
     }
 
-    /// Many times what a window like this loses by its own growth (1.5 / W^2, RFC 5348 §3.1), and no
-    /// less than [`BLUNT_LOSS`]: many small windows together lose much.
+    /// Returns the loss at which competitors count as blunt: many times what the growth of a window
+    /// like this one causes (1.5 / W^2, RFC 5348 §3.1), and at least [`BLUNT_LOSS`], because many
+    /// small windows together lose much.
     fn blunt_loss(&self) -> f64 {
         let packets = self.entry / self.packet;
         BLUNT_LOSS.max(24.0 / (packets * packets))
@@ -401,13 +402,14 @@ impl Contest {
 
     fn contend(&mut self, view: &View) {
         let heard = view.now >= self.deaf_until;
-        // A loss well below the top of the queue is none of the queue's.
+        // A loss well below the top of the queue was not caused by the queue.
         let full = view.rtt >= view.base + self.peak.saturating_sub(view.base) / 2;
         let lost = full && view.loss * self.window >= self.packet / 2.0;
         if heard && (lost || view.marked) {
             self.cut(view, self.left_by_loss(view));
             if view.marked {
-                // Senders that react to marks keep the queue short, so that a trial would find none.
+                // Senders that react to marks keep the queue short, so a trial would find no
+                // competing flow.
                 self.next_trial = view.now + self.pause;
             } else if view.now >= self.next_trial {
                 self.begin_trial(view, true);
@@ -423,13 +425,13 @@ impl Contest {
         }
     }
 
-    /// Seconds in which the window grows back to where it was cut.
+    /// Returns the seconds in which the window grows back to the size before the cut.
     fn rise(&self) -> f64 {
         let gap = (1.0 - self.left) * self.top;
         (gap / (self.packet * CUBIC)).cbrt()
     }
 
-    /// Returns what a loss leaves of the window: less in a deep queue.
+    /// Returns the factor of the window after a loss: less in a deep queue.
     fn left_by_loss(&self, view: &View) -> f64 {
         let queue = view.rtt.saturating_sub(view.base).as_secs_f64();
         let depth = queue / view.base.as_secs_f64().max(1e-5) - DEEP.0;
@@ -437,7 +439,7 @@ impl Contest {
     }
 
     fn cut(&mut self, view: &View, left: f64) {
-        // Who has less than before leaves more to those who have come (RFC 9438 §4.7).
+        // A flow with less than before leaves more to those that have joined (RFC 9438 §4.7).
         self.top = if self.window < self.top && self.epoch.is_some() {
             self.window * (1.0 + BETA) / 2.0
         } else {
@@ -460,7 +462,7 @@ impl Contest {
         let ahead = (view.now.since(epoch) + view.rtt).as_secs_f64() - self.rise();
         let cubic = self.top + units * ahead.powi(3);
         self.reno += RENO * self.packet * acked / self.window;
-        // No faster than by half in a round trip (RFC 9438 §4.4).
+        // At most 1.5 times as much in a round trip (RFC 9438 §4.4).
         let most = self.window + acked / 2.0;
         self.window = cubic.max(self.reno).clamp(self.window, most);
     }
@@ -472,8 +474,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Whatever the answers say: a trial ends in time, window and pace stay within bounds, and
-        /// an empty path ends every contest.
+        /// For any answers, a trial ends in time, window and pace stay within bounds, and an empty
+        /// path ends every contest.
         #[test]
         fn no_answers_lock_it_or_drive_it_out_of_bounds(
             answers in proptest::collection::vec(
@@ -513,7 +515,7 @@ mod tests {
                 }
                 if let Some(cap) = contest.cap() {
                     prop_assert!(cap as f64 >= MIN_WINDOW * 1_400.0 - 1.0);
-                    // What grows is bounded by what is acknowledged.
+                    // Acknowledged bytes bound the growth.
                     prop_assert!(cap < 1 << 36, "{}", cap);
                     prop_assert!(contest.pace().is_some_and(|pace| pace > 0.0 && pace.is_finite()));
                 }

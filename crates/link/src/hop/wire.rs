@@ -25,11 +25,11 @@ const CACK: u8 = 3;
 /// The reason why a frame is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum DecodeError {
-    #[error("shorter than its type needs")]
+    #[error("too short for its type")]
     Short,
-    #[error("version {0} is not spoken here")]
+    #[error("unsupported version {0}")]
     Version(u8),
-    #[error("there is no frame type {0}")]
+    #[error("unknown frame type {0}")]
     Type(u8),
     #[error("the CRC-32C does not match")]
     Crc,
@@ -142,7 +142,7 @@ pub(super) struct Cack<'a> {
     pub(super) clock: u64,
     /// The count of retransmitted DATA that were duplicates, over the session.
     pub(super) spurious: u32,
-    /// The marks of the frames that arrived, if the receiver of this answer wants to know.
+    /// The marks of the frames that arrived, if the receiver of this answer can use them.
     pub(super) ecn: Option<EcnReport>,
 }
 

@@ -1,8 +1,8 @@
-//! What a peer's counts of bytes say about large frames.
+//! Conclusions about large frames from a peer's counts of bytes.
 //!
 //! A count tells how many bytes are missing, not of which frames; frames of a face vary in size,
 //! and a path may take some of them. So missing bytes only raise a doubt, and probes of the largest
-//! size settle it: one that arrives ends it. With every seventh frame lost in either direction,
+//! size decide it: one that arrives ends it. With every seventh frame lost in either direction,
 //! none of [`HOLE_PROBES`] is answered by chance once in 10^8 doubts.
 
 use whimbrel_core::Time;
@@ -94,8 +94,8 @@ impl Evidence {
         self.round_from = now;
     }
 
-    /// Notes that a frame of the present size has arrived, or that there is another size.
-    pub(crate) fn settle(&mut self) {
+    /// Ends the doubt: a frame of the present size has arrived, or there is another size.
+    pub(crate) fn clear_doubt(&mut self) {
         (self.checks, self.in_vain, self.rounds) = (0, 0, 0);
     }
 

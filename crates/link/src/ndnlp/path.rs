@@ -140,7 +140,7 @@ impl PathSearch {
     pub(crate) fn set_limit(&mut self, limit: usize) {
         // A search that begins is due at once.
         self.mtu.set_limit(Time::ZERO, limit);
-        self.evidence.settle();
+        self.evidence.clear_doubt();
         self.told = self.size();
     }
 
@@ -223,7 +223,7 @@ impl PathSearch {
         let mark = match asked.what {
             What::Probe(len) => {
                 if len >= self.mtu.size() {
-                    self.evidence.settle();
+                    self.evidence.clear_doubt();
                     self.is_proven = true;
                 }
                 self.mtu.probe_arrived(now, len);
@@ -234,7 +234,7 @@ impl PathSearch {
         // The first count is the base of the others.
         let doubted = !is_first && !self.evidence.is_complete();
         if self.evidence.answered(now, asked.at, mark, received) {
-            self.evidence.settle();
+            self.evidence.clear_doubt();
             self.mtu.leave_size(now);
             self.is_proven = false;
         } else if doubted && !self.evidence.is_doubting() {
@@ -293,7 +293,7 @@ impl PathSearch {
         if self.unanswered >= MAX_UNANSWERED {
             (self.unanswered, self.ask_at) = (0, None);
             self.quiet_until = now + QUIET;
-            self.evidence.settle();
+            self.evidence.clear_doubt();
             return false;
         }
         if self.unanswered > 0 && self.evidence.is_complete() {

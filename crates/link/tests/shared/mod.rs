@@ -47,7 +47,7 @@ pub struct Side {
     turn: usize,
     body: Bytes,
     port: Option<PortId>,
-    // The next frame is.
+    // True if the next frame is marked.
     marked: bool,
     request: Option<PortRequest>,
     /// Bytes of payload that arrived, by flow.
@@ -142,8 +142,8 @@ impl Machine for Side {
     fn handle_port(&mut self, now: Time, port: PortId, event: PortEvent) {
         match event {
             PortEvent::Up(_) => self.port = Some(port),
-            // All flows use one port. What may be marked is news for each of them, a mark for the
-            // flow whose frame has it: frames arrive one at a time.
+            // All flows use one port. Each hears that frames may be marked; a mark goes to the flow
+            // of the marked frame only, as frames arrive one at a time.
             PortEvent::Ecn { codepoint, frames } => {
                 self.marked = codepoint == Ecn::Marked;
                 for (part, ..) in &mut self.parts {
@@ -274,7 +274,7 @@ impl Shared {
         delays[delays.len() * 95 / 100]
     }
 
-    /// What arrived of each flow between both times, bits per second.
+    /// Returns the rate at which each flow's bytes arrived between both times, in bits per second.
     pub fn rates(&mut self, from: Time, to: Time) -> Vec<f64> {
         while self.net.step(from) {}
         self.net.with(1, |side, now| side.tend(now));
@@ -289,7 +289,7 @@ impl Shared {
     }
 }
 
-/// A path of 20 Mbit/s and 50 ms with a queue of so many products of both.
+/// Returns a path of 20 Mbit/s and 50 ms with a queue of `bdp` times the product of both.
 pub fn path(bdp: f64) -> LinkSpec {
     let queue = (125_000.0 * bdp) as u64;
     LinkSpec::new(20_000_000, Duration::from_millis(25))

@@ -142,7 +142,7 @@ impl Tcp {
 
     pub fn write(&mut self, now: Time, end: Time, buffer: &mut Vec<u8>) -> bool {
         if now >= end {
-            // Never again.
+            // It is not asked again.
             (self.paid, self.heard) = (end, end);
             return false;
         }

@@ -1,4 +1,4 @@
-//! The host's bindings: to its access routers, and of the contents that it offers.
+//! Registration: the host's binding to its access routers, and its announcements of contents.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -15,21 +15,21 @@ use crate::local::LocalEvent;
 use crate::next_hops::{Branch, NextHops};
 use crate::wire::{ATTACH_CONTEXT, Control, ControlCode, attach_statement};
 
-/// When an announcement could not be made, it is tried again after this long.
+/// Pause after which a failed announcement is tried again.
 const ANNOUNCE_AGAIN: Duration = Duration::from_secs(5);
-/// About the bytes that a renewal and its answer take on a link, ...
+/// Approximate bytes of a renewal and its answer on a link, ...
 const RENEWAL_BYTES: u64 = 1_000;
-/// ... which are to be at most one part in so many of what it carries.
+/// ... which may take at most one part in this many of the link's rate.
 const RENEWAL_SHARE: u64 = 200;
-/// For the sake of a slow link no binding holds longer than this.
+/// Bound of a lifetime that is extended because of a slow link.
 const MAX_SLOW_LIFETIME: Duration = Duration::from_secs(600);
-/// An hour of microseconds: a host whose clock ran ahead once starts so far above the version that
-/// was refused.
+/// One hour in microseconds. A host whose version was refused, because its clock once ran ahead,
+/// goes on this far above that version.
 const VERSION_LEAP: u64 = 3_600_000_000;
-/// Ten years.
+/// Ten years in microseconds.
 const MAX_VERSION_LEAP: u64 = 87_600 * VERSION_LEAP;
 
-/// With what a host signs its records, and for how long.
+/// The keys that sign a host's records, and the lifetimes of the records.
 #[derive(Debug)]
 pub(super) struct Terms {
     pub(super) keys: KeyPair,
@@ -37,7 +37,7 @@ pub(super) struct Terms {
     pub(super) announcement_lifetime: Duration,
 }
 
-/// What the host has told its routers.
+/// The state of a host's registration with its routers.
 #[derive(Debug)]
 pub(super) struct Registration {
     // The host's GUID.
@@ -50,13 +50,12 @@ pub(super) struct Registration {
     // Ports named in the newest record.
     announced: BTreeSet<PortId>,
     version: u64,
-    // What is added to the version when one is refused as too old.
+    // The next step of the version after a refusal as too old.
     leap: u64,
     registered: bool,
-    // What a router last said of the binding.
+    // The routers' latest answer about the binding.
     outcome: Option<ControlCode>,
-    // Contents whose announcement is to be made as soon as there is room, and when the others' are
-    // due.
+    // Contents to announce as soon as there is room, and the times of the other announcements.
     to_announce: VecDeque<Guid>,
     due: BTreeMap<Guid, Time>,
 }
@@ -89,8 +88,9 @@ impl Registration {
 }
 
 impl Registration {
-    /// A router has come up: its challenge follows, and the answer to the last one is worth nothing
-    /// to it any more. If it is another one, or was restarted, so is what was announced there.
+    /// Forgets the challenge of a router that has come up: its next challenge follows, and an
+    /// answer to the last one is void. After `new_run` (another router, or a restart) so are the
+    /// announcements there.
     pub(super) fn forget_challenge(&mut self, port: PortId, new_run: bool) {
         self.nonces.remove(&port);
         if new_run {
@@ -100,8 +100,8 @@ impl Registration {
         }
     }
 
-    /// The router on `port` is attached to: one that has restarted is told of all contents again.
-    /// Without that it would say of each, until its next renewal, that there is no such name.
+    /// Announces all contents again if the router on `port`, to which the host is attached now, has
+    /// restarted. Otherwise it would not know the names of the contents until their next renewal.
     pub(super) fn announce_to_new_router(&mut self, port: PortId) {
         if self.new_routers.remove(&port) {
             self.announce_all();
@@ -113,9 +113,9 @@ impl Registration {
             .extend(core::mem::take(&mut self.due).into_keys());
     }
 
-    /// Notes a router's challenge. If its clock has stepped, what was announced there may have
-    /// expired by it, and is announced again. Returns false for a repetition without news: to
-    /// answer it would repeat what was refused.
+    /// Notes a router's challenge. If the router's clock has stepped, announcements there may have
+    /// expired, and are made again. Returns false for a repetition without news: an answer would
+    /// repeat what was refused.
     pub(super) fn note_challenge(
         &mut self,
         now: Time,
@@ -131,13 +131,13 @@ impl Registration {
         is_new || has_stepped
     }
 
-    /// Signs by another clock from now on; all records are made anew.
+    /// Replaces the clock by which records are signed; all records are made anew.
     pub(super) fn set_wall_clock(&mut self, wall: WallClock) {
         self.clocks.set(wall);
         self.announce_all();
     }
 
-    /// How the host's clock differs from its routers', if it agrees with none.
+    /// Returns the difference between the host's clock and its routers' if it agrees with none.
     pub(super) fn clock_difference(
         &self,
         now: Time,
@@ -146,7 +146,7 @@ impl Registration {
         self.clocks.difference(now, &self.attachable(uplinks))
     }
 
-    /// A router has said what became of a record. True if a new one is to be made.
+    /// Handles a router's answer about a record. Returns true if a new record must be made.
     pub(super) fn handle_outcome(
         &mut self,
         now: Time,
@@ -168,7 +168,7 @@ impl Registration {
         code: ControlCode,
         effects: &mut Effects,
     ) -> bool {
-        // "Attached" says only that the name service has not answered yet.
+        // "Attached" means only that the name service has not answered yet.
         if code != ControlCode::Attached || self.outcome.is_none() {
             self.outcome = Some(code);
         }
@@ -188,21 +188,21 @@ impl Registration {
         false
     }
 
-    /// Leaves out versions, twice as many each time: a clock that was wrong by years is overtaken
-    /// within some twenty refusals.
+    /// Skips versions, twice as many each time: a clock that was wrong by years is overtaken within
+    /// some twenty refusals.
     fn leap(&mut self) {
         self.version = self.version.saturating_add(self.leap);
         self.leap = self.leap.saturating_mul(2).min(MAX_VERSION_LEAP);
     }
 
-    /// Routers that answer and have sent a challenge.
+    /// Returns the ports of the routers that answer and have sent a challenge.
     fn attachable(&self, uplinks: &NextHops) -> Vec<PortId> {
         let ready = |branch: &&Branch| branch.up && self.nonces.contains_key(&branch.port);
         let ready = uplinks.iter().filter(ready);
         ready.map(|branch| branch.port).collect()
     }
 
-    /// Attaches anew if the routers at hand are others than the newest record names.
+    /// Attaches anew if the routers that answer are not those of the newest record.
     pub(super) fn renew_if_changed(
         &mut self,
         now: Time,
@@ -216,7 +216,7 @@ impl Registration {
         }
     }
 
-    /// Signs a new record that names all routers at hand, and gives it to each of them.
+    /// Signs a new record that names all routers that answer, and sends it to each of them.
     pub(super) fn renew(
         &mut self,
         now: Time,
@@ -260,8 +260,8 @@ impl Registration {
         self.announced = ports.into_iter().collect();
     }
 
-    /// How long a binding is to hold: longer than asked for if one of the links is so slow that
-    /// renewals would be a noticeable part of it.
+    /// Returns the lifetime of a binding: longer than configured if a link is so slow that renewals
+    /// would take a noticeable part of it.
     fn lifetime_on(&self, ports: &[PortId], links: &Links) -> Duration {
         let rates = ports
             .iter()
@@ -273,7 +273,7 @@ impl Registration {
         self.terms.binding_lifetime.max(renewals * 3)
     }
 
-    /// A statement whose version is above all that this host has made.
+    /// Returns a statement with a higher version than all that this host has made.
     fn statement(
         &mut self,
         unix_ms: u64,
@@ -286,19 +286,18 @@ impl Registration {
         statement
     }
 
-    /// A content is to be announced as soon as there is a router with room.
+    /// Schedules an announcement, for as soon as a router has room.
     pub(super) fn announce(&mut self, content: Guid) {
         self.due.remove(&content);
         self.to_announce.push_back(content);
     }
 
-    /// True if an announcement waits for room.
+    /// Returns true if an announcement waits for room.
     pub(super) fn has_to_announce(&self) -> bool {
         !self.to_announce.is_empty()
     }
 
-    /// Makes the announcements that wait, as far as the link by which the host sends has room. True
-    /// if any went.
+    /// Sends the first waiting announcement if the uplink has room. Returns true if it was sent.
     pub(super) fn send_announcements(
         &mut self,
         now: Time,
@@ -308,7 +307,7 @@ impl Registration {
         effects: &mut Effects,
     ) -> bool {
         let mut sent = false;
-        // One for each look at the room: a control message is one small chunk.
+        // One for each check of the room: a control message is one small chunk.
         if let Some(content) = self.to_announce.front().copied() {
             let Some(port) = uplink.filter(|port| links.has_room(*port)) else {
                 return false;
@@ -374,7 +373,7 @@ impl Registration {
         self.due.remove(&content);
     }
 
-    /// Contents of a program that has left are no longer announced; a removal is.
+    /// Replaces the announcements of a program that has left by removals.
     pub(super) fn withdraw_announcements(&mut self, contents: Vec<Guid>) {
         for content in contents {
             self.forget_announcement(content);

@@ -1,4 +1,4 @@
-//! Which local programs offer which contents.
+//! The contents that local programs offer.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use whimbrel_core::{Guid, GuidPrefix};
 use super::App;
 use crate::local::Publish;
 
-/// Offers at one time, of all programs together.
+/// Bound of the offers of all programs together.
 const MAX_OFFERS: usize = 1 << 20;
 
 /// A program's offer of a content.
@@ -17,17 +17,17 @@ pub(super) struct Offer {
     pub(super) publish: Publish,
 }
 
-/// Several programs may offer the same content: the newest offer is used, and when its program
-/// leaves, the one before it.
+/// The offers. Several programs may offer the same content: the newest offer is used, and when its
+/// program leaves, the one before it.
 #[derive(Debug, Default)]
 pub(super) struct Catalogue {
-    // The newest offer of each content is the last one; none is empty.
+    // The offers of each content, the newest last; no list is empty.
     by_content: BTreeMap<Guid, Vec<Offer>>,
     offers: usize,
 }
 
 impl Catalogue {
-    /// Contents on offer.
+    /// Returns the number of contents on offer.
     pub(super) fn len(&self) -> usize {
         self.by_content.len()
     }
@@ -36,7 +36,7 @@ impl Catalogue {
         self.by_content.contains_key(content)
     }
 
-    /// The contents whose names begin so, in order.
+    /// Returns the contents whose names begin with `prefix`, in order.
     pub(super) fn beginning(&self, prefix: &GuidPrefix) -> impl Iterator<Item = Guid> {
         let names = self.by_content.range(prefix.first()..);
         names
@@ -44,12 +44,12 @@ impl Catalogue {
             .take_while(|name| prefix.is_of(name))
     }
 
-    /// The offer to use.
+    /// Returns the offer to use.
     pub(super) fn get(&self, content: &Guid) -> Option<&Offer> {
         self.by_content.get(content)?.last()
     }
 
-    /// All programs that offer `content`.
+    /// Returns all programs that offer `content`.
     pub(super) fn publishers(&self, content: &Guid) -> Vec<App> {
         self.by_content
             .get(content)
@@ -59,7 +59,7 @@ impl Catalogue {
             .collect()
     }
 
-    /// Adds an offer, or renews that of the same program; false if there are too many.
+    /// Adds an offer, or renews that of the same program. Returns false if there are too many.
     pub(super) fn add(&mut self, offer: Offer) -> bool {
         self.remove(offer.app, &offer.publish.content);
         if self.offers >= MAX_OFFERS {
@@ -73,7 +73,7 @@ impl Catalogue {
         true
     }
 
-    /// Takes an offer back; true if it was there and no other program offers the content.
+    /// Removes an offer. Returns true if it existed and no other program offers the content.
     pub(super) fn remove(&mut self, app: App, content: &Guid) -> bool {
         let Some(offers) = self.by_content.get_mut(content) else {
             return false;
@@ -88,7 +88,7 @@ impl Catalogue {
         nobody
     }
 
-    /// Takes all offers of a program back; gives the contents that no program offers any more.
+    /// Removes all offers of a program. Returns the contents that no program offers any more.
     pub(super) fn remove_all_of(&mut self, app: App) -> Vec<Guid> {
         let offered = |offers: &Vec<Offer>| offers.iter().any(|offer| offer.app == app);
         let contents: Vec<Guid> = self

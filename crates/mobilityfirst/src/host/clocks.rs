@@ -1,13 +1,13 @@
-//! The time by which a host signs its records.
+//! The clock by which a host signs its records.
 //!
 //! Records carry the time of their signing and of their end, and routers judge them by their own
 //! clocks. A host learns each router's clock from its challenge. Where its own clock agrees with
 //! no router's, it signs by that of the first, so that a machine without a battery for its clock
 //! can attach before it knows the time.
 //!
-//! A lying router may thereby get a record that holds at another time, at most [`MAX_ADOPTED`]
-//! away, or any until 2056 if the host's clock was never set. It names that router, which the host is
-//! attached to, and versions above it replace it.
+//! A lying router may thereby get a record that is valid at another time: at most [`MAX_ADOPTED`]
+//! away, or at any time until 2056 if the host's clock was never set. The record names that router,
+//! which the host is attached to, and higher versions replace it.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -15,18 +15,18 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use whimbrel_core::{PortId, Time, WallClock};
 
-/// Clocks that differ by at most this agree: half of a binding's default lifetime.
+/// Clocks agree if they differ by at most this: half of a binding's default lifetime.
 pub(super) const MAX_DIFFERENCE: Duration = Duration::from_secs(30);
 /// A router's clock is adopted if it differs by at most this.
 const MAX_ADOPTED: Duration = Duration::from_secs(86_400);
-/// Differences that change by more than this are new ones; less is the time of the way.
+/// A difference that changes by more than this is a new one; less is the delay of the challenge.
 const MAX_JITTER: Duration = Duration::from_secs(5);
-/// A clock that shows an earlier time (2026-01-01) was never set; any router's is better.
+/// A clock before this time (2026-01-01) was never set; any router's is better.
 const EARLIEST_UNIX_MS: u64 = 1_767_225_600_000;
-/// No router's clock that shows a later time (2056) is believed.
+/// A router's clock after this time (2056) is not believed.
 const LATEST_UNIX_MS: u64 = EARLIEST_UNIX_MS + 30 * 365 * 86_400_000;
 
-/// How a host's clock differs from a router's.
+/// The difference between a host's clock and a router's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ClockDifference {
     /// Milliseconds by which the router's clock is ahead; negative if it is behind.
@@ -51,7 +51,7 @@ impl Clocks {
         }
     }
 
-    /// Notes the time by a router's clock. True if it is another clock than before.
+    /// Notes the time by a router's clock. Returns true if that clock has stepped.
     pub(super) fn note(&mut self, now: Time, port: PortId, unix_ms: u64) -> bool {
         let ahead = unix_ms
             .wrapping_sub(self.own.unix_millis(now))
@@ -69,7 +69,8 @@ impl Clocks {
         }
     }
 
-    /// How the clock differs from that of the first of `routers`, if it agrees with none.
+    /// Returns the difference from the clock of the first of `routers`, if the clock agrees with
+    /// none.
     pub(super) fn difference(&self, now: Time, routers: &[PortId]) -> Option<ClockDifference> {
         let known = || routers.iter().filter_map(|port| self.ahead.get(port));
         if known().any(|ahead| is_within(*ahead, MAX_DIFFERENCE)) {
@@ -86,7 +87,7 @@ impl Clocks {
         })
     }
 
-    /// Milliseconds since the Unix epoch for a record that is shown to `routers`.
+    /// Returns the Unix time in milliseconds for a record that is sent to `routers`.
     pub(super) fn unix_millis(&self, now: Time, routers: &[PortId]) -> u64 {
         let adopted = self.difference(now, routers).filter(|it| it.adopted);
         let ahead = adopted.map_or(0, |it| it.router_ahead_ms);
@@ -119,7 +120,7 @@ mod tests {
         let clocks = at_noon(&[(A, 400_000), (B, 29_000)]);
         assert_eq!(clocks.difference(Time::ZERO, &[A, B]), None);
         assert_eq!(clocks.unix_millis(Time::ZERO, &[A, B]), UNIX_MS);
-        // By A alone it cannot be known.
+        // With A alone, nothing shows that the host's clock is right.
         assert_eq!(clocks.unix_millis(Time::ZERO, &[A]), UNIX_MS + 400_000);
     }
 

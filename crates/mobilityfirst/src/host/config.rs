@@ -1,4 +1,4 @@
-//! What a host is told at the start.
+//! The configuration of a host.
 
 use core::time::Duration;
 
@@ -11,30 +11,31 @@ use whimbrel_link::HopConfig;
 pub struct HostConfig {
     /// The host's key, whose hash is its GUID.
     pub keys: KeyPair,
-    /// What Unix time the run's origin was; records expire by it.
+    /// The Unix time of the run's origin; records expire by it.
     pub wall: WallClock,
-    /// Every hop's configuration but for the MTU, which each port states.
+    /// The configuration of every hop, except for the MTU, which each port states.
     pub hop: HopConfig,
     /// Capacity of the back-pressure buffer, in packets.
     pub buffer_packets: usize,
     /// Numbers of the configured links to access routers, best first: the order of the addresses
     /// in the host's record, and of the links that it sends by. Links not named here come last.
     pub preference: Vec<u32>,
-    /// How long a binding holds that is not renewed; it is renewed three times as often.
+    /// Lifetime of a binding; it is renewed three times as often.
     pub binding_lifetime: Duration,
-    /// How long an announcement of content holds that is not renewed; it is renewed three times as
-    /// often.
+    /// Lifetime of an announcement; it is renewed three times as often.
     pub announcement_lifetime: Duration,
-    /// How long chunks may be missing before their source is told, unless a request says otherwise.
+    /// Time for which chunks may be missing before their source is told, unless a request says
+    /// otherwise.
     pub nack_timeout: Duration,
     /// Longest content that is fetched, in bytes.
     pub content_limit: u64,
-    /// Requests of local programs at one time, and contents that are served to others at one time.
+    /// Bound of the requests of local programs at one time, and of the contents that are served to
+    /// others at one time.
     pub max_transfers: usize,
 }
 
 impl HostConfig {
-    /// The defaults for a host with these keys.
+    /// Returns the defaults for a host with these keys.
     pub fn new(keys: KeyPair, wall: WallClock) -> HostConfig {
         let hop = HopConfig::new(keys.guid(), 1472);
         HostConfig {

@@ -1,4 +1,4 @@
-//! What the parts of a host want done: each part owns its state, and the host carries out what is
+//! Actions of the parts of a host: each part owns its state, and the host carries out what goes
 //! beyond it.
 
 use std::collections::VecDeque;
@@ -10,16 +10,16 @@ use super::{App, HostCounters, Timer, Way};
 use crate::local::{LocalChunk, LocalEvent};
 use crate::wire::{Control, Echo, ServiceId, Transport};
 
-/// How a host is connected now.
+/// The state of a host's uplink.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Uplink {
     /// True if a router answers.
     pub(super) is_up: bool,
-    /// The router that it sends by.
+    /// The router to which the host sends.
     pub(super) router: Option<Guid>,
 }
 
-/// Something that a part of the host cannot do itself.
+/// An action that a part of the host cannot carry out itself.
 #[derive(Debug)]
 pub(super) enum Action {
     /// Send a transport message.
@@ -41,7 +41,7 @@ pub(super) enum Action {
     Control(PortId, Control),
     /// Announce a content.
     Announce(Guid),
-    /// Take back the announcements of contents.
+    /// Withdraw the announcements of contents.
     Withdraw(Vec<Guid>),
     /// Tell a program.
     Tell(App, LocalEvent),
@@ -55,7 +55,7 @@ pub(super) enum Action {
     Cancel(Timer),
 }
 
-/// Actions in the order in which they are to be carried out, and what was counted.
+/// Actions in the order in which they are carried out, and counters.
 #[derive(Debug, Default)]
 pub(super) struct Effects {
     actions: VecDeque<Action>,
@@ -71,7 +71,7 @@ impl Effects {
         self.actions.pop_front()
     }
 
-    /// Counts something dropped.
+    /// Counts a drop.
     pub(super) fn drop(&mut self, reason: &'static str) {
         self.counters.drop(reason);
     }

@@ -1,5 +1,5 @@
-//! What goes now and what does not: room in the links, flows that a router holds back, chunks that
-//! no receiver wants any more.
+//! What may be sent now: room in the links, flows that a router holds back, chunks that no
+//! receiver wants any more.
 
 use whimbrel_core::{PortId, Time};
 
@@ -8,7 +8,8 @@ use crate::chunk::{Chunk, Flow};
 use crate::wire::Hold;
 
 impl Host {
-    /// Has programs read as many chunks as the links will take soon. True if any was asked for.
+    /// Has programs read as many chunks as the links will take soon. Returns true if any was
+    /// requested.
     pub(super) fn read_ahead(&mut self, now: Time) -> bool {
         if self.links.take_resumed() {
             self.uploads.go_on_with_held();
@@ -33,14 +34,14 @@ impl Host {
             .read_ahead(now, is_held, has_room, &mut self.effects)
     }
 
-    /// The neighbour on a port says how to go on with what this host sends through it.
+    /// Handles a neighbour's message Hold about flows that this host sends through it.
     pub(super) fn handle_hold(&mut self, now: Time, port: PortId, hold: &Hold) {
         if !self.links.hold(now, port, hold) {
             self.effects.drop("too-many-holds");
         }
     }
 
-    /// A client takes back its request: what is on its way to it goes no further.
+    /// Purges the chunks on their way to a client that takes back its request.
     pub(super) fn purge_unwanted(&mut self, now: Time, from: PortId, chunk: &Chunk) {
         if let Some((flow, content)) = chunk.stops() {
             let is_meant = |chunk: &Chunk| chunk.data().is_some_and(|it| it.content == content);

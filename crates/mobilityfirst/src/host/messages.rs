@@ -1,8 +1,8 @@
 //! Small messages from GUID to GUID, without a content name.
 //!
 //! A message is delivered at most once while the receiving host runs and remembers it, in no order,
-//! and its sender hears nothing of it (`docs/protocols/mobilityfirst.md`).
-
+//! A message is delivered at most once while the receiving host runs and remembers it, in no order,
+//! and without a confirmation to its sender (`docs/protocols/mobilityfirst.md`).
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use whimbrel_core::Guid;
@@ -12,27 +12,27 @@ use super::{App, Way};
 use crate::local::LocalEvent;
 use crate::wire::{MAX_MESSAGE, Message, ServiceId, Transport};
 
-/// Messages that are remembered, so that a copy of one is not delivered again.
+/// Bound of the remembered messages, copies of which are not delivered.
 const MAX_SEEN: usize = 4096;
-/// Channels that programs listen on, of all programs together.
+/// Bound of the channels that programs listen on, of all programs together.
 const MAX_LISTENED: usize = 4096;
-/// Inbound peers' names that are remembered to answer them, the newest.
+/// Bound of the remembered names of inbound peers, to which answers may go; the newest are kept.
 const MAX_CALLERS: usize = 1024;
 
-/// Who listens for messages, and which have come.
+/// The listeners for messages, and the messages that have come.
 #[derive(Debug)]
 pub(super) struct Messages {
     listeners: BTreeMap<u32, BTreeSet<App>>,
     seen: BTreeSet<(Guid, u64)>,
     // Oldest first.
     seen_order: VecDeque<(Guid, u64)>,
-    // Who wrote last under a name on a channel, if that was an inbound peer. Oldest first.
+    // The inbound peer that wrote last under a name on a channel. Oldest first.
     callers: VecDeque<((u32, Guid), Way)>,
     next_id: u64,
 }
 
 impl Messages {
-    /// `first_id` is random: the numbers of an earlier run of this host are others.
+    /// `first_id` must be random, so that ids differ from those of an earlier run of this host.
     pub(super) fn new(first_id: u64) -> Messages {
         Messages {
             listeners: BTreeMap::new(),
@@ -43,7 +43,7 @@ impl Messages {
         }
     }
 
-    /// A program wants the messages of a channel.
+    /// Adds a program that listens on a channel.
     pub(super) fn listen(&mut self, app: App, channel: u32, effects: &mut Effects) {
         let listened: usize = self.listeners.values().map(BTreeSet::len).sum();
         if listened >= MAX_LISTENED {
@@ -59,7 +59,7 @@ impl Messages {
         });
     }
 
-    /// An inbound peer has another port, or none any more.
+    /// Notes that an inbound peer has another port, or (`None`) no port any more.
     pub(super) fn note_caller_moved(&mut self, from: Way, to: Option<Way>) {
         self.callers.retain_mut(|(_, way)| match to {
             Some(to) if *way == from => {
@@ -70,8 +70,9 @@ impl Messages {
         });
     }
 
-    /// The way back to a name: no other node knows an inbound peer, so what it is told goes to where it
-    /// calls from. Its name is not proven, so that holds for the channel on which it wrote only.
+    /// Returns the way back to a name. No other node knows an inbound peer, so messages to it go to
+    /// the port on which it wrote. Its name is not proven, so this holds only for the channel on
+    /// which it wrote.
     fn way_to(&self, channel: u32, name: Guid) -> Way {
         let mut callers = self.callers.iter();
         callers
@@ -112,7 +113,7 @@ impl Messages {
         effects.send_by(way, ServiceId::DELAY_TOLERANT, to, Guid::NONE, message);
     }
 
-    /// A message has come; those who listen on its channel get it.
+    /// Delivers a message to the programs that listen on its channel.
     pub(super) fn handle(&mut self, way: Way, from: Guid, message: Message, effects: &mut Effects) {
         let key = (from, message.id);
         if !self.seen.insert(key) {
@@ -174,14 +175,14 @@ mod tests {
             messages.handle(Way::Uplink, Guid([1; 32]), message(id), &mut effects);
         }
         assert_eq!(told(&mut effects), 4);
-        // The same number from another sender is another message.
+        // The same id from another sender is another message.
         messages.handle(Way::Uplink, Guid([2; 32]), message(1), &mut effects);
         messages.forget(App::Inner(2));
         messages.handle(Way::Uplink, Guid([2; 32]), message(2), &mut effects);
         assert_eq!(told(&mut effects), 3);
     }
 
-    /// The way by which a message to a name goes.
+    /// Returns the way by which a message to a name goes.
     fn way_of(messages: &mut Messages, channel: u32, name: Guid) -> Way {
         let mut effects = Effects::default();
         messages.send(name, channel, bytes::Bytes::new(), &mut effects);
@@ -205,7 +206,7 @@ mod tests {
         messages.listen(App::Inner(1), 7, &mut effects);
         messages.handle(here, name, message(2), &mut effects);
         assert_eq!(way_of(&mut messages, 7, name), here);
-        // Its name is a claim: on other channels, and for other names, it means nothing.
+        // Its name is a claim: it means nothing on other channels, and for other names.
         assert_eq!(way_of(&mut messages, 8, name), Way::Uplink);
         assert_eq!(way_of(&mut messages, 7, Guid([2; 32])), Way::Uplink);
         messages.note_caller_moved(here, Some(there));

@@ -1,10 +1,11 @@
-//! The host stack: what local programs attach to.
+//! The host stack, which local programs attach to.
 //!
 //! Its parts own their state: `Registration` keeps the host bound to its access routers, `Downloads`
-//! fetches content for local programs, `Uploads` sends the content that they publish, `Messages` and
-//! `Pings` are what their names say, `Uplinks` knows by which links the host sends, and `Programs`
-//! holds the events that wait for programs. End-to-end recovery is "parsimonious" [MFTP §3.2.2]:
-//! hops are reliable, so the receiver speaks up only when chunks have been missing for long.
+//! fetches content for local programs, `Uploads` sends the content that they publish, `Messages`
+//! and
+//! `Pings` do what their names say, `Uplinks` orders the links by which the host sends, and
+//! `Programs` holds the events that wait for programs. End-to-end recovery is "parsimonious" [MFTP
+//! §3.2.2]: hops are reliable, so the receiver asks only when chunks have been missing for long.
 
 mod attach;
 mod catalogue;
@@ -76,17 +77,17 @@ enum Timer {
     Uploads,
 }
 
-/// How something leaves this host.
+/// The way by which a chunk leaves this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Way {
-    /// By the preferred router that answers, or the host that this one was told to ask.
+    /// By the preferred router that answers, or to the host that this one was told to ask.
     Uplink,
-    /// Back to who called on this port, whatever name it gives itself: a name in a greeting or a
-    /// header proves nothing, so what goes to that name by the uplink is another matter.
+    /// Back to the inbound peer on this port, whatever name it claims: a name in a greeting or a
+    /// header proves nothing, so what is sent to that name by the uplink is independent of it.
     Caller(PortId),
 }
 
-/// A MobilityFirst host as a state machine: parts that own their state, and what ties them together.
+/// A MobilityFirst host as a state machine, which connects parts that own their state.
 pub struct Host {
     guid: Guid,
     links: Links,
@@ -99,13 +100,13 @@ pub struct Host {
     messages: Messages,
     programs: Programs,
     timers: TimerQueue<Timer>,
-    // When work was left over in `drain`.
+    // Set if work was left over in `drain`.
     left_over: Option<Time>,
     effects: Effects,
 }
 
 impl Host {
-    /// A host without ports. Everything random in it comes from `rng`.
+    /// Returns a host without ports. `rng` is its only source of randomness.
     pub fn new(config: HostConfig, mut rng: SeededRng) -> Host {
         let guid = config.keys.guid();
         let links = Links::new(
@@ -141,13 +142,13 @@ impl Host {
         }
     }
 
-    /// The hops of link `number` that come up from now on are paced so, not as the configuration of
-    /// all says.
+    /// Sets the pacing of the hops of link `number` that come up from now on, in place of the
+    /// configured one.
     pub fn set_pacing(&mut self, number: u32, pacing: Pacing) {
         self.links.set_pacing(number, pacing);
     }
 
-    /// The host's GUID.
+    /// Returns the host's GUID.
     pub fn guid(&self) -> Guid {
         self.guid
     }
@@ -159,18 +160,18 @@ impl Host {
         self.drain(now);
     }
 
-    /// A request of a program in this process; what comes of it is told by [`Machine::poll_event`].
+    /// Handles a request of a program in this process; [`Machine::poll_event`] returns its outcome.
     pub fn request(&mut self, now: Time, app: u32, request: LocalRequest) {
         self.handle_request(now, App::Inner(app), request);
     }
 
-    /// A program in this process takes no more events for now, or does again: what a blocked socket
-    /// is to other programs.
+    /// Stops or resumes events for a program in this process, as a blocked socket does for other
+    /// programs.
     pub fn set_blocked(&mut self, app: u32, blocked: bool) {
         self.note_blocked(App::Inner(app), blocked);
     }
 
-    /// A program in this process has gone: its requests are cancelled, its contents withdrawn.
+    /// Removes a program in this process: cancels its requests and withdraws its contents.
     pub fn leave(&mut self, app: u32) {
         self.programs.forget_inner(app);
         self.forget_app(App::Inner(app));
@@ -229,7 +230,7 @@ impl Host {
         self.carry_out();
     }
 
-    /// A program has read a chunk: it goes, or waits for a router.
+    /// Sends a chunk that a program has read, or keeps it until a router answers.
     fn finish_read(&mut self, now: Time, app: App, read: u64, chunk: Option<ReadChunk>) {
         let ready = self
             .uploads
@@ -251,7 +252,7 @@ impl Host {
         self.carry_out();
     }
 
-    /// Does what the parts want done, until they want nothing more.
+    /// Carries out the actions of the parts until there are none left.
     fn carry_out(&mut self) {
         while let Some(action) = self.effects.next() {
             match action {
@@ -302,7 +303,7 @@ impl Host {
 
     /// Drains hop events until the hops are quiet, and sends what there is room for.
     ///
-    /// As with a router, what is left after [`MAX_TURNS`] waits for the driver's next round.
+    /// As in a router, what is left after [`MAX_TURNS`] waits for the driver's next round.
     fn drain(&mut self, now: Time) {
         self.left_over = None;
         let mut turns = 0..MAX_TURNS;
@@ -318,7 +319,7 @@ impl Host {
                 return;
             }
         }
-        self.effects.counters.unsettled += 1;
+        self.effects.counters.left_over += 1;
         self.left_over = Some(now);
     }
 
@@ -344,17 +345,17 @@ impl Host {
                 self.downloads
                     .resume_transfers(now, &uplink, &mut self.effects);
             }
-            // A caller asks when it wants something.
+            // An inbound peer asks when it wants something.
             LinkEvent::Up { .. } => {}
             LinkEvent::Restarted(port, handed) if self.uplinks.has(port) => {
-                // Their receivers know what of this host's uploads has not come.
+                // The receivers know which chunks of this host's uploads are missing.
                 for notice in handed.into_iter().map(HandedOver::into_lost) {
                     let to = notice.destination;
                     let (service, lost) = (ServiceId::DELAY_TOLERANT, Transport::Lost(notice));
                     self.effects.send(service, to, Guid::NONE, lost);
                 }
             }
-            // A caller that restarts has forgotten what it asked for.
+            // An inbound peer that restarts has forgotten its requests.
             LinkEvent::Restarted(..) => {}
             LinkEvent::Received { port, bytes, room } => self.handle_chunk(now, port, &bytes, room),
             // A host forwards nothing.
@@ -380,8 +381,8 @@ impl Host {
                 self.uploads.move_uploads(from, to);
                 self.messages.note_caller_moved(from, Some(to));
             }
-            // With another router at hand, the host is bound to that alone, so that what is stored
-            // for it comes by there.
+            // If another router answers, the host is bound to that one alone, so that chunks stored
+            // for it come by that way.
             LinkEvent::Unresponsive(_) => self.note_lost_router(now),
             LinkEvent::Responsive(port) if self.uplinks.has(port) => {
                 self.renew_if_changed(now);
@@ -398,8 +399,8 @@ impl Host {
                 self.registration.forget_challenge(port, false);
                 self.note_lost_router(now);
                 self.carry_out();
-                // Another link takes them; without one, content waits with its program, and the rest
-                // is for recovery end to end.
+                // Another link takes the chunks. Without one, content waits with its program, and
+                // the rest is left to end-to-end recovery.
                 for outgoing in returned {
                     let (client, data) = (outgoing.chunk.header.destination, outgoing.chunk.data());
                     if self.send(Way::Uplink, outgoing.chunk) {
@@ -437,7 +438,7 @@ impl Host {
             .renew(now, &uplinks, &self.links, &mut self.effects);
     }
 
-    /// How this host is connected now.
+    /// Returns the state of the uplink.
     fn uplink(&self) -> Uplink {
         let port = self.uplinks.port_by(Way::Uplink, &self.links);
         Uplink {
@@ -464,8 +465,8 @@ impl Host {
         header
     }
 
-    /// Sends a chunk of this host's own by as many next hops as its service asks for; false if
-    /// no node answers on that way.
+    /// Sends a chunk of this host by as many next hops as its service asks for. Returns false if no
+    /// node answers on that way.
     fn send(&mut self, way: Way, chunk: Chunk) -> bool {
         let hops = self.uplinks.hops(way, &self.links);
         let spread = Spread::of(chunk.header.service);
@@ -495,7 +496,7 @@ impl Host {
         self.send(way, Chunk::of_transport(header, message))
     }
 
-    /// Sends a control message to the router on a port; a port that is gone needs none.
+    /// Sends a control message to the router on a port, unless the port is gone.
     fn send_control(&mut self, port: PortId, control: &Control) {
         let Some(router) = self.links.neighbour(port) else {
             return;
@@ -514,7 +515,7 @@ impl Host {
     }
 }
 
-/// A chunk with a short message.
+/// Returns a chunk with a short message.
 fn small(header: NetworkHeader, head: Vec<u8>) -> Chunk {
     let message = Message {
         head: head.into(),
@@ -609,10 +610,10 @@ impl Machine for Host {
             Deadline::new(
                 at,
                 match timer {
-                    Timer::Renewal => "binding to be renewed",
-                    Timer::Announcements => "announcement to be renewed",
-                    Timer::Download(_) => "chunks missing for long",
-                    Timer::Uploads => "paused or idle uploads",
+                    Timer::Renewal => "renew the binding",
+                    Timer::Announcements => "renew an announcement",
+                    Timer::Download(_) => "ask for missing chunks",
+                    Timer::Uploads => "check paused and idle uploads",
                 },
             )
         });

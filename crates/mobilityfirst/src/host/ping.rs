@@ -9,9 +9,9 @@ use super::{App, Way};
 use crate::local::LocalEvent;
 use crate::wire::{Echo, NetworkHeader};
 
-/// Requests whose answer is awaited; the oldest is forgotten to make room.
+/// Bound of the requests that await an answer; the oldest is forgotten to make room.
 const MAX_AWAITED: usize = 4096;
-/// Padding of one request, in bytes.
+/// Bound of the padding of one request, in bytes.
 const MAX_PADDING: usize = 32 * 1024;
 
 /// Echo requests whose answers are awaited.

@@ -8,7 +8,7 @@ use super::shares::Load;
 use super::{App, HostEvent};
 use crate::local::{LocalEvent, check_greeting, greeting};
 
-/// Events that wait for one program; beyond, those that it can do without are dropped.
+/// Bound of the events that wait for one program; beyond it, reports are dropped.
 const MAX_QUEUED_EVENTS: usize = 256;
 
 #[derive(Default)]
@@ -19,11 +19,11 @@ struct LocalPort {
     greeting: Greeting,
 }
 
-/// How far a program and the host know which protocol the other speaks.
+/// Progress of the agreement between a program and the host on the protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Greeting {
     is_sent: bool,
-    // What the program's first frame came to.
+    // Whether the program's first frame was accepted.
     accepted: Option<bool>,
 }
 
@@ -65,13 +65,13 @@ impl Programs {
         }
     }
 
-    /// A program in this process has gone.
+    /// Forgets a program in this process that has gone.
     pub(super) fn forget_inner(&mut self, app: u32) {
         self.blocked.remove(&app);
         self.inner.retain(|(waiting, _)| waiting.app != app);
     }
 
-    /// A frame of a program: true if it is a request, of a program that speaks this protocol.
+    /// Returns true if a frame is a request of a program that speaks this protocol.
     pub(super) fn is_request(&mut self, port: PortId, frame: &[u8]) -> bool {
         let Some(local) = self.ports.get_mut(&port) else {
             return false;
@@ -82,19 +82,19 @@ impl Programs {
         let greeted = check_greeting(frame);
         local.greeting.accepted = Some(greeted.is_ok());
         if let Err(mismatch) = greeted {
-            tracing::warn!(%port, "a local program is refused: {mismatch}");
+            tracing::warn!(%port, "refused a local program: {mismatch}");
         }
         false
     }
 
-    /// True if a program's first frame was not what this host understands.
+    /// Returns true if a program's first frame was not understood.
     pub(super) fn is_refused(&self, port: PortId) -> bool {
         let local = self.ports.get(&port);
         local.is_some_and(|local| local.greeting.accepted == Some(false))
     }
 
-    /// True if a program takes at once what it is told: its socket has room, and nothing waits that
-    /// would fill it.
+    /// Returns true if a program takes an event at once: its socket has room, and no queue that
+    /// would fill it waits.
     pub(super) fn is_ready(&self, app: App) -> bool {
         match app {
             App::Inner(app) => {
@@ -107,8 +107,8 @@ impl Programs {
         }
     }
 
-    /// Queues an event for a program; false if it is dropped. What a program asked for is bounded by
-    /// what it may ask; only reports are dropped when it does not read.
+    /// Queues an event for a program. Returns false if it is dropped. A program's own requests
+    /// bound the events that answer them; only reports are dropped when it does not read.
     pub(super) fn tell(&mut self, app: App, event: LocalEvent, load: Load) -> bool {
         let port = match app {
             App::Inner(app) => {
@@ -131,7 +131,7 @@ impl Programs {
         true
     }
 
-    /// The next event for a program in this process.
+    /// Returns the next event for a program in this process.
     pub(super) fn poll_inner(&mut self) -> Option<HostEvent> {
         let takes = |(waiting, _): &(HostEvent, Load)| !self.blocked.contains(&waiting.app);
         let next = self.inner.iter().position(takes)?;

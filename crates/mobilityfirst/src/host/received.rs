@@ -1,4 +1,4 @@
-//! What a host does with each chunk that its hops deliver.
+//! Handling of the chunks that the hops deliver.
 
 use bytes::Bytes;
 use whimbrel_core::{PortId, Time};
@@ -43,8 +43,8 @@ impl Host {
         }
     }
 
-    /// A receiver asks for chunks, or for none any more. What is still on its way there is not sent
-    /// again.
+    /// Handles a receiver's request for chunks, or for none any more. Chunks that are still on
+    /// their way there are not sent again.
     fn handle_request_of(
         &mut self,
         now: Time,
@@ -53,7 +53,7 @@ impl Host {
         mut request: Request,
     ) {
         let wants_none = request.chunks.is_empty();
-        // What is stuck on a link that is down, or on another one than is used now, is not under way.
+        // Chunks stuck on a link that is down, or is no longer used, are not under way.
         if let Some(port) = self.uplinks.port_by(way, &self.links) {
             self.links.fit_to_rate(port, &mut request);
             self.links
@@ -76,7 +76,7 @@ impl Host {
                 if self.registration.note_challenge(now, port, nonce, unix_ms) {
                     self.renew(now);
                 }
-                // A router that keeps names itself knows none after a restart.
+                // A router that keeps names itself knows no names after a restart.
                 self.registration.announce_to_new_router(port);
             }
             Control::Outcome {
@@ -117,13 +117,13 @@ impl Host {
             {
                 effects.drop("not-for-a-caller-to-say")
             }
-            // The chunk's room in the buffer goes with it until a program has taken it.
+            // The chunk keeps its room in the buffer until a program has taken it.
             Transport::Data(data) => {
                 let is_ready = |app| self.programs.is_ready(app);
                 self.downloads
                     .handle_data(now, header, data, room, is_ready, effects)
             }
-            // Taken out before this.
+            // Handled above.
             Transport::Request(_) | Transport::Nack(_) => {}
             Transport::Resend(request) => {
                 self.uploads

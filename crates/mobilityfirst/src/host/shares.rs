@@ -1,4 +1,4 @@
-//! Which part of the back-pressure buffer each program and each of its downloads may hold.
+//! Shares of the back-pressure buffer, of each program and each of its downloads.
 //!
 //! A chunk holds room until its program has it. Programs that do not read would fill the buffer, and
 //! a host whose buffer is full accepts no chunk from any neighbour. So programs have shares that shrink as more of
@@ -13,30 +13,30 @@ use crate::room::Room;
 /// A program may hold a third of what others leave: alone a quarter of the buffer.
 const PARTS: u64 = 3;
 
-/// What a chunk on its way to a program takes, until it is dropped.
+/// The room of a chunk on its way to a program, until it is dropped.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Load {
     _room: Room,
     _charge: Charge,
 }
 
-/// What the downloads of one program hold.
+/// The packets held by the downloads of one program.
 #[derive(Debug)]
 struct Holder {
     held: Pool,
     downloads: u64,
 }
 
-/// Who holds how much of the buffer, in packets.
+/// The packets of the buffer that programs hold.
 #[derive(Debug)]
 pub(super) struct Shares {
-    // Of the whole buffer.
+    // Of the whole buffer, in packets.
     capacity: u64,
     held: Pool,
     holders: BTreeMap<App, Holder>,
 }
 
-/// What one download holds.
+/// The packets held by one download.
 #[derive(Debug)]
 pub(super) struct Share(Pool);
 
@@ -49,7 +49,7 @@ impl Shares {
         }
     }
 
-    /// A program has one more download.
+    /// Adds a download of a program, and returns its share.
     pub(super) fn open(&mut self, app: App) -> Share {
         let holder = self.holders.entry(app).or_insert_with(|| Holder {
             held: self.held.part(),
@@ -59,7 +59,7 @@ impl Shares {
         Share(holder.held.part())
     }
 
-    /// One of its downloads has ended.
+    /// Removes a download of a program.
     pub(super) fn close(&mut self, app: App) {
         if let Some(holder) = self.holders.get_mut(&app) {
             holder.downloads -= 1;
@@ -69,7 +69,7 @@ impl Shares {
         }
     }
 
-    /// Packets that one of the downloads of `app` may hold.
+    /// Returns the packets that each download of `app` may hold.
     pub(super) fn limit(&self, app: App) -> u64 {
         let downloads = self.holders.get(&app).map_or(1, |holder| holder.downloads);
         self.limit_of_program() / downloads.max(1)
@@ -79,7 +79,7 @@ impl Shares {
         self.capacity.saturating_sub(self.held.amount()) / PARTS
     }
 
-    /// True if a download of `app` may hold `packets` more.
+    /// Returns true if a download of `app` may hold `packets` more.
     pub(super) fn admits(&self, app: App, share: &Share, packets: u32) -> bool {
         let packets = u64::from(packets);
         let by_program = self.holders.get(&app).map_or(0, |it| it.held.amount());
@@ -90,12 +90,12 @@ impl Shares {
 }
 
 impl Share {
-    /// Packets held.
+    /// Returns the packets held.
     pub(super) fn held(&self) -> u64 {
         self.0.amount()
     }
 
-    /// Counts the room of a chunk to this share for as long as the load lives.
+    /// Counts the room of a chunk towards this share until the load is dropped.
     pub(super) fn load(&self, room: Room) -> Load {
         Load {
             _charge: self.0.charge(room.packets().into()),
@@ -149,7 +149,7 @@ mod tests {
         shares.close(app);
         shares.close(app);
         assert!(shares.holders.is_empty());
-        // What is still on its way to the program counts all the same.
+        // Chunks on their way to the program count as well.
         assert_eq!(shares.held.amount(), loads.len() as u64);
     }
 }

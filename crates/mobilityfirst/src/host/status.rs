@@ -1,4 +1,4 @@
-//! What a host reports of itself.
+//! A host's report of its state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ pub struct HostCounters {
     pub chunks_sent: u64,
     /// Verified chunks handed to local programs.
     pub chunks_handed_over: u64,
-    /// Chunks that were here already.
+    /// Verified chunks that had been received before.
     pub duplicates: u64,
     /// Chunks that did not belong to the content that they claimed.
     pub unproven: u64,
@@ -29,8 +29,8 @@ pub struct HostCounters {
     pub nacks_sent: u64,
     /// Pushes sent to proxies.
     pub pushes_sent: u64,
-    /// How often work was left over after one input, to stay open to the next. It should be 0.
-    pub unsettled: u64,
+    /// Times that work was left over after one input, to stay open to the next. It should be 0.
+    pub left_over: u64,
     /// What was dropped, by reason.
     pub drops: BTreeMap<&'static str, u64>,
 }
@@ -53,12 +53,12 @@ pub struct DownloadStatus {
     /// The router that keeps the request because it reaches no holder of the content.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_by: Option<Guid>,
-    /// Seconds since that was first said.
+    /// Seconds since the router first said so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_s: Option<f64>,
 }
 
-/// A host's state for a person or a program to read.
+/// A host's state, for people and programs.
 #[derive(Clone, Debug, Serialize)]
 pub struct HostStatus {
     /// The host's GUID.
@@ -67,12 +67,13 @@ pub struct HostStatus {
     pub uptime_s: f64,
     /// True once the name service has the host's binding.
     pub registered: bool,
-    /// What its routers last said of its binding.
+    /// The routers' latest answer about the binding.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub binding: Option<ControlCode>,
     /// Requests of local programs that are under way.
     pub downloads: usize,
-    /// How the host's clock differs from that of its first router, if it agrees with none.
+    /// The difference between the host's clock and that of its first router, if it agrees with
+    /// none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock: Option<ClockDifference>,
     /// The oldest of those requests.
@@ -96,12 +97,12 @@ impl Host {
         self.links.note_look_up_failure(failure);
     }
 
-    /// Packets of the back-pressure buffer in use, and all of them.
+    /// Returns the used packets of the back-pressure buffer, and its capacity.
     pub fn buffer(&self) -> (usize, usize) {
         self.links.buffer()
     }
 
-    /// The contents with such names that programs offer or fetch.
+    /// Returns the contents with names like this that programs offer or fetch.
     pub(super) fn names_beginning(&self, prefix: &GuidPrefix) -> Vec<Guid> {
         let offered = self.uploads.catalogue().beginning(prefix);
         let names: BTreeSet<Guid> = offered
@@ -111,7 +112,7 @@ impl Host {
         names.into_iter().take(MAX_NAMES).collect()
     }
 
-    /// The host's state now.
+    /// Returns the host's state at `now`.
     pub fn status(&self, now: Time) -> HostStatus {
         HostStatus {
             guid: self.guid,

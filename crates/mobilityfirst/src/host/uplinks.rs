@@ -8,13 +8,13 @@ use super::Way;
 use crate::links::Links;
 use crate::next_hops::{Branch, NextHops};
 
-/// Which links lead to routers, and in what order they are preferred.
+/// The links that lead to routers, and their order of preference.
 #[derive(Debug)]
 pub(super) struct Uplinks {
     // Numbers of configured links, best first.
     preference: Vec<u32>,
-    // Ports on which another host called that wants something of this one, whatever it says of
-    // itself: it neither binds this host nor carries what this host sends to others.
+    // Ports of inbound peers, which want something of this host. Whatever names they claim, they
+    // neither bind this host nor carry what it sends to others.
     callers: BTreeSet<PortId>,
 }
 
@@ -30,17 +30,17 @@ impl Uplinks {
         self.callers.insert(port);
     }
 
-    /// Forgets a port that is down; true if it was a caller's.
+    /// Forgets a port that is down. Returns true if it was an inbound peer's.
     pub(super) fn forget_caller(&mut self, port: PortId) -> bool {
         self.callers.remove(&port)
     }
 
-    /// True if this host opened the link of `port`.
+    /// Returns true if this host opened the link of `port`.
     pub(super) fn has(&self, port: PortId) -> bool {
         !self.callers.contains(&port)
     }
 
-    /// The way by which an answer to what came in on a port goes.
+    /// Returns the way of an answer to something that came in on a port.
     pub(super) fn way_back(&self, from: PortId) -> Way {
         if self.has(from) {
             Way::Uplink
@@ -49,8 +49,8 @@ impl Uplinks {
         }
     }
 
-    /// The next hops of a way. Uplinks lead to routers, or to the host that this one was told to ask
-    /// directly; those without a configured preference come last.
+    /// Returns the next hops of a way. Uplinks lead to routers, or to the host that this one was
+    /// told to ask directly; those without a configured preference come last.
     pub(super) fn hops(&self, way: Way, links: &Links) -> NextHops {
         if let Way::Caller(port) = way {
             return NextHops::from_iter([Branch::over(port, links)]);
@@ -72,7 +72,7 @@ impl Uplinks {
             .map_or(u32::MAX, |rank| rank as u32)
     }
 
-    /// The port of the best of these next hops, found without measuring them.
+    /// Returns the port of the best of these next hops, found without measuring them.
     pub(super) fn port_by(&self, way: Way, links: &Links) -> Option<PortId> {
         if let Way::Caller(port) = way {
             return Some(port).filter(|port| links.is_up(*port));

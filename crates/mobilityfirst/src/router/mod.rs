@@ -197,7 +197,7 @@ impl Router {
                 return;
             }
         }
-        self.effects.counters.unsettled += 1;
+        self.effects.counters.left_over += 1;
         self.left_over = Some(now);
     }
 

@@ -41,7 +41,7 @@ pub struct RouterCounters {
     /// Hosts' attachments accepted.
     pub attachments: u64,
     /// Inputs after which work was left over, to accept the next input. Should be 0.
-    pub unsettled: u64,
+    pub left_over: u64,
     /// Drops by reason.
     pub drops: BTreeMap<&'static str, u64>,
 }

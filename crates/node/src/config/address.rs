@@ -18,32 +18,32 @@ use whimbrel_core::{Guid, Peer};
 use whimbrel_io::Interface;
 use whimbrel_mobilityfirst::router::NextHop;
 
-/// Why a text is no address.
+/// The reason why a text is not an address.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RemoteError {
-    /// Not of the form that a peer has.
+    /// Not in the form of a peer's address.
     #[error(
-        "'{0}' is no address; write host:port, as in \"192.0.2.7:4711\", \"[2001:db8::7]:4711\" or \"a.example:4711\", or the \
+        "'{0}' is not an address; write host:port, as in \"192.0.2.7:4711\", \"[2001:db8::7]:4711\" or \"a.example:4711\", or the \
          port alone for this machine"
     )]
     Peer(String),
-    /// Not of the form that a listening address has.
+    /// Not in the form of a listening address.
     #[error(
-        "'{0}' is no address to listen on; write an address of this machine and a port, as in \"192.0.2.7:4711\" or \
+        "'{0}' is not an address to listen on; write an address of this machine and a port, as in \"192.0.2.7:4711\" or \
          \"[::1]:4711\", or the port alone for all addresses"
     )]
     Listen(String),
-    /// The interface of a link-local address is not there.
+    /// The interface of a link-local address does not exist.
     #[error("'{text}': there is no interface '{zone}'; write one that `ip link` shows")]
     Zone {
-        /// What was read.
+        /// The text.
         text: String,
-        /// The part behind the percent sign.
+        /// The part after the percent sign.
         zone: String,
     },
 }
 
-/// A host and a port as they were typed.
+/// A host and a port, as typed.
 enum Typed<'a> {
     /// The port alone.
     Port(u16),
@@ -51,11 +51,11 @@ enum Typed<'a> {
     Address(SocketAddr),
     /// A name of the domain name system.
     Name(&'a str, u16),
-    /// A link-local address of an interface that is not there.
+    /// A link-local address of an interface that does not exist.
     NoZone(&'a str),
 }
 
-/// `None` if it has none of the forms.
+/// Returns `None` if the text has none of the forms.
 fn read(text: &str) -> Option<Typed<'_>> {
     if let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse() {
         return Some(Typed::Port(port));
@@ -90,7 +90,7 @@ fn index_of(zone: &str) -> Option<u32> {
     Interface::find(zone).ok().map(|interface| interface.index)
 }
 
-/// Where to listen, as a person types it.
+/// Reads an address to listen on, as people type it.
 pub fn listen_address(text: &str) -> Result<SocketAddr, RemoteError> {
     let text = text.trim();
     match read(text) {
@@ -104,7 +104,7 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, RemoteError> {
     }
 }
 
-/// All addresses of this machine: a socket of IPv6 takes IPv4 as well, where there is IPv6.
+/// Returns all addresses of this machine: an IPv6 socket takes IPv4 as well, where IPv6 exists.
 pub(crate) fn any_address() -> IpAddr {
     if UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok() {
         Ipv6Addr::UNSPECIFIED.into()
@@ -113,7 +113,7 @@ pub(crate) fn any_address() -> IpAddr {
     }
 }
 
-/// Where a peer is: an address, or a name of the domain name system.
+/// The address of a peer: an IP address, or a name of the domain name system, with a port.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
@@ -123,7 +123,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// For a port, which looks a host name up without holding up anything else.
+    /// Returns the peer for a port, which looks up a host name without delaying anything else.
     pub fn peer(&self) -> Peer {
         self.peer.clone()
     }
@@ -182,14 +182,14 @@ impl fmt::Display for Remote {
     }
 }
 
-/// A neighbour by its GUID or by the label of the link to it: 64 hexadecimal digits are a GUID.
+/// A neighbour, by its GUID or by the label of the link to it: 64 hexadecimal digits are a GUID.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Via(pub String);
 
 impl Via {
-    /// As the router takes it; `labels` are those of the configured links, in order. `None` if it
-    /// is neither a GUID nor one of them.
+    /// Returns the router's form; `labels` are those of the configured links, in order. Returns
+    /// `None` if it is neither a GUID nor one of them.
     pub fn next_hop<'a>(&self, labels: impl IntoIterator<Item = &'a str>) -> Option<NextHop> {
         if let Ok(guid) = self.0.parse::<Guid>() {
             return Some(NextHop::Neighbour(guid));

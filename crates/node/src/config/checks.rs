@@ -1,4 +1,4 @@
-//! What the checks of all sections share: collecting faults, and the bounds of plain values.
+//! Shared parts of all checks: collecting faults, and the bounds of plain values.
 
 use core::fmt::Display;
 use core::ops::RangeInclusive;
@@ -10,11 +10,11 @@ use whimbrel_core::units::Span;
 
 use super::{ConfigError, Draft, Fault, Faults};
 
-/// Longer times are slips: what they wait for would never come.
+/// The longest accepted time; longer ones are slips, which would never pass.
 const LONGEST: Span = Span(Duration::from_secs(3650 * 86_400));
-/// Shortest time that a timer of a hop keeps.
+/// The shortest time of a hop's timers.
 pub(super) const TICK: Span = Span(Duration::from_millis(1));
-/// Shortest time of anything that must not be zero.
+/// The shortest time where zero is not accepted.
 pub(super) const ANY: Span = Span(Duration::from_nanos(1));
 /// Longest path of a Unix socket, in bytes (unix(7): 108 with the zero that ends it).
 const SOCKET_PATH: usize = 107;
@@ -42,7 +42,7 @@ impl<'a> Found<'a> {
         });
     }
 
-    /// The value; or keeps the fault and gives nothing.
+    /// Returns the value, or records the fault and returns `None`.
     pub(super) fn keep<T, E: Display>(
         &mut self,
         key: impl Into<String>,
@@ -53,12 +53,12 @@ impl<'a> Found<'a> {
             .ok()
     }
 
-    /// `plan` if there was no fault.
+    /// Returns `plan` if there was no fault.
     pub(super) fn or<T>(self, plan: T) -> Result<T, ConfigError> {
         Faults::of(self.faults).map_or(Ok(plan), |faults| Err(ConfigError::Faults(faults)))
     }
 
-    /// A count within its bounds.
+    /// Checks a count against its bounds.
     pub(super) fn count(
         &mut self,
         key: &str,
@@ -76,7 +76,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// A time that is not zero, or so long that it would never pass.
+    /// Checks that a time is neither shorter than `least` nor so long that it would never pass.
     pub(super) fn time(&mut self, key: &str, value: Span, least: Span) {
         if value < least {
             let least = if least == ANY {
@@ -102,7 +102,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// The number of a group that this machine has, by its name or number.
+    /// Returns the number of a group that this machine has, by its name or number.
     pub(super) fn group(&mut self, key: &str, group: Option<&str>) -> Option<u32> {
         let group = group?;
         if let Ok(number) = group.parse() {
@@ -127,7 +127,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// Addresses that sockets of one transport bind: no two may want the same port.
+    /// Checks that no two sockets of one transport bind the same port.
     pub(super) fn distinct(&mut self, listeners: &[(String, SocketAddr)]) {
         for (index, (key, address)) in listeners.iter().enumerate() {
             let earlier = listeners[..index]
@@ -145,7 +145,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Whether both cannot be bound at a time. A wildcard of IPv6 takes IPv4 as well.
+/// Returns true if both cannot be bound at a time. An IPv6 wildcard takes IPv4 as well.
 fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
     let takes = |all: IpAddr, one: IpAddr| all.is_unspecified() && (all.is_ipv6() || one.is_ipv4());
     let (one, other) = (a.ip(), b.ip());

@@ -1,4 +1,4 @@
-//! Where in a file a key was written.
+//! The places of keys in a file.
 
 use core::ops::Range;
 use std::path::{Path, PathBuf};
@@ -24,17 +24,17 @@ impl Document {
         }
     }
 
-    /// True if the text is no TOML.
+    /// Returns true if the text is not TOML.
     pub(super) fn is_unreadable(&self) -> bool {
         self.table().is_none()
     }
 
-    /// Its text is no TOML: there are no keys.
+    /// Returns the root table, or `None` if the text is not TOML.
     fn table(&self) -> Option<Spanned<DeTable<'_>>> {
         DeTable::parse(&self.text).ok()
     }
 
-    /// The sections, in the order of the file.
+    /// Returns the sections, in the order of the file.
     pub(super) fn sections(&self) -> Vec<String> {
         let Some(table) = self.table() else {
             return Vec::new();
@@ -48,7 +48,7 @@ impl Document {
         sections.into_iter().map(|(_, name)| name).collect()
     }
 
-    /// Whether a section is there and says anything besides `ignored`, which is a key of a section.
+    /// Returns true if a section exists and has other keys than `ignored`.
     pub(super) fn has_keys(&self, section: &str, ignored: &str) -> bool {
         let ignored = ignored
             .split_once('.')
@@ -66,7 +66,7 @@ impl Document {
         })
     }
 
-    /// Where `key` stands, or else the section that it would stand in.
+    /// Returns the place of `key`, or else of the section in which it would be.
     pub(super) fn place_of(&self, key: &str) -> Place {
         let Some(table) = self.table() else {
             return self.place_at(0);
@@ -79,7 +79,7 @@ impl Document {
         self.place_at(found.map_or(0, |span| span.start))
     }
 
-    /// The line and the column of a byte.
+    /// Returns the line and the column of a byte.
     pub(super) fn place_at(&self, offset: usize) -> Place {
         let before = self.text.get(..offset).unwrap_or(&self.text);
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
@@ -90,8 +90,8 @@ impl Document {
         }
     }
 
-    /// The text without the key and value around a byte: spaces stand there. `None` if that is no
-    /// key with a value.
+    /// Returns the text with spaces in place of the key and value around a byte, or `None` if there
+    /// are none.
     pub(super) fn without(&self, offset: usize) -> Option<String> {
         let entry = entry_at(self.table()?.get_ref(), offset)?;
         let blank = self.text.get(entry.clone())?.chars();
@@ -103,7 +103,7 @@ impl Document {
         Some(text)
     }
 
-    /// The innermost key whose name or value was written at a byte; empty if there is none.
+    /// Returns the innermost key whose name or value was written at a byte; empty if there is none.
     pub(super) fn key_at(&self, offset: usize) -> String {
         let table = self.table();
         table.map_or_else(String::new, |table| {
@@ -112,7 +112,7 @@ impl Document {
     }
 }
 
-/// The place of a key's name, or of an element of an array.
+/// Returns the place of a key's name, or of an element of an array.
 fn locate(table: &Spanned<DeTable<'_>>, key: &str) -> Option<Range<usize>> {
     let mut at: Option<&DeValue<'_>> = None;
     let mut span = None;

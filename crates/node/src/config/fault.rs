@@ -1,9 +1,9 @@
-//! Faults of a configuration: where each is, its key, and what would be accepted.
+//! Faults of a configuration: place, key, and what would be accepted.
 
 use core::fmt;
 use std::path::PathBuf;
 
-/// Where a fault was written.
+/// The place of a fault.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Place {
     /// In a file.
@@ -59,14 +59,14 @@ impl From<Fault> for Faults {
 }
 
 impl Faults {
-    /// `faults` in the order in which they were written, each once; `None` if there are none.
+    /// Returns `faults` in the order of the file, each once, or `None` if there are none.
     pub(super) fn of(mut faults: Vec<Fault>) -> Option<Faults> {
         faults.sort();
         faults.dedup();
         (!faults.is_empty()).then_some(Faults(faults))
     }
 
-    /// One after the other.
+    /// Iterates over the faults in order.
     pub fn iter(&self) -> impl Iterator<Item = &Fault> {
         self.0.iter()
     }

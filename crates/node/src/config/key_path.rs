@@ -1,5 +1,4 @@
-//! Where a value stands in a TOML file: `links.wifi.between[1]`, and which key was written at a
-//! byte.
+//! The path of a value in a TOML file, as `links.wifi.between[1]`, and the key at a byte.
 
 use core::fmt;
 use core::ops::Range;
@@ -51,14 +50,14 @@ impl KeyPath {
         }
     }
 
-    /// The path of `key` below this one.
+    /// Returns the path of `key` below this one.
     pub fn key(&self, key: &str) -> KeyPath {
         let mut steps = self.0.clone();
         steps.push(Step::Key(key.to_owned()));
         KeyPath(steps)
     }
 
-    /// The path of entry `index` below this one.
+    /// Returns the path of entry `index` below this one.
     pub fn index(&self, index: usize) -> KeyPath {
         let mut steps = self.0.clone();
         steps.push(Step::Index(index));
@@ -95,21 +94,21 @@ impl fmt::Display for KeyPath {
     }
 }
 
-/// The line of a byte, from 1.
+/// Returns the line of a byte, from 1.
 pub fn line_of(text: &str, offset: usize) -> usize {
     let before = text.get(..offset).unwrap_or(text);
     before.matches('\n').count() + 1
 }
 
-/// The innermost key whose name or value was written at a byte; the root if there is none.
+/// Returns the innermost key whose name or value was written at a byte; the root if there is none.
 pub fn key_at(table: &DeTable<'_>, offset: usize) -> KeyPath {
     let mut best = (usize::MAX, KeyPath::default());
     search_table(table, &KeyPath::default(), offset, &mut best);
     best.1
 }
 
-/// The bytes of the key and value around a byte, of those whose value is no table; `None` if there
-/// are none.
+/// Returns the bytes of the innermost key and value around a byte whose value is not a table, or
+/// `None` if there are none.
 pub fn entry_at(table: &DeTable<'_>, offset: usize) -> Option<Range<usize>> {
     table.iter().find_map(|(key, value)| match value.get_ref() {
         DeValue::Table(inner) => entry_at(inner, offset),

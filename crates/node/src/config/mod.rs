@@ -2,12 +2,13 @@
 //!
 //! | type | is |
 //! |---|---|
-//! | [`Config`] | what is written: the schema |
+//! | [`Config`] | the schema, as written |
 //! | [`Draft`] | a file, and the flags of a command that override it; it knows where each key was written |
-//! | [`Plan`] | what a start takes: names, addresses, FaceUris, strategies and policies, parsed and checked |
+//! | [`Plan`] | the input of a start: names, addresses, FaceUris, strategies and policies, parsed and checked |
 //!
-//! A plan is only made of a draft without faults, and only a plan can be started: whatever would
-//! stop or silently change a start is found here, and `whimbrel config check` finds the same.
+//! A plan is made only from a draft without faults, and only a plan can be started: every fault
+//! that would stop or silently change a start is found here, and `whimbrel config check` finds the
+//! same.
 
 mod address;
 mod checks;
@@ -41,10 +42,10 @@ pub use sections::{
     RouteSection, RouterSection, StorageSection,
 };
 
-/// The key of a section of the MobilityFirst plane that is for a router's other plane as well.
+/// The key of a section of the MobilityFirst plane that serves a router's other plane as well.
 const OF_BOTH_PLANES: &str = "router.metrics";
 
-/// Which node a configuration is for.
+/// The kind of node that a configuration is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// `whimbrel router run`
@@ -56,7 +57,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The sections that this kind of node reads.
+    /// Returns the sections that this kind of node reads.
     const fn sections(self) -> &'static [&'static str] {
         match self {
             Kind::Router => &[
@@ -84,7 +85,7 @@ impl Kind {
     }
 }
 
-/// Why a configuration cannot be used.
+/// The reason why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
@@ -92,18 +93,18 @@ pub enum ConfigError {
     Read {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// It has faults.
+    /// The configuration has faults.
     #[error("{0}")]
     Faults(Faults),
 }
 
-/// A configuration as it was written: a file, and the flags that override it.
+/// A configuration as written: a file, and the flags that override it.
 #[derive(Clone, Debug, Default)]
 pub struct Draft {
-    /// What they say together. What a command changes here it claims with [`Draft::set_by`].
+    /// Both together. A command that changes a value here claims its key with [`Draft::set_by`].
     pub config: Config,
     document: Option<Document>,
     flags: Vec<(String, &'static str)>,
@@ -118,14 +119,14 @@ impl From<Config> for Draft {
     }
 }
 
-/// Maximum of faults found while a file is read.
+/// Bound of the faults found while a file is read.
 const MAX_SCHEMA_FAULTS: usize = 50;
 
 fn without(document: &Document, error: &toml::de::Error) -> Option<String> {
     document.without(error.span()?.start)
 }
 
-/// What is no TOML, an unknown key, or a value of the wrong kind.
+/// Describes text that is not TOML, an unknown key, or a value of the wrong kind.
 fn schema_fault(document: &Document, text: &str, error: &toml::de::Error) -> Fault {
     let span = error.span().unwrap_or_default();
     let offset = span.start;
@@ -134,15 +135,15 @@ fn schema_fault(document: &Document, text: &str, error: &toml::de::Error) -> Fau
     let word = text.get(offset..).unwrap_or_default();
     let word = word.split(|c: char| c.is_whitespace() || c == ',').next();
     let word = word.unwrap_or_default();
-    // The libraries' words name neither what was read nor what would do.
+    // The library's message names neither the value nor an accepted one.
     let message = if message == "invalid socket address syntax"
         || message.ends_with("expected socket address")
     {
         format!(
-            "{written} is no address; write an address and a port, as \"0.0.0.0:4711\" or \"[::]:4711\""
+            "{written} is not an address; write an address and a port, as \"0.0.0.0:4711\" or \"[::]:4711\""
         )
     } else if message.ends_with("expected a sequence") {
-        format!("{written} is no list; write [{written}]")
+        format!("{written} is not a list; write [{written}]")
     } else if document.is_unreadable() && word.starts_with(|c: char| c.is_alphabetic()) {
         format!("{message}; text stands in quotes: \"{word}\"")
     } else {
@@ -165,12 +166,12 @@ impl Draft {
         Draft::parse(path, &text)
     }
 
-    /// Reads a text; `path` is for messages. Finds what is no TOML, unknown keys and values of the
-    /// wrong kind; [`Draft::plan`] finds the rest.
+    /// Reads a text; `path` is for messages. Finds text that is not TOML, unknown keys and values
+    /// of the wrong kind; [`Draft::plan`] finds the rest.
     pub fn parse(path: &Path, text: &str) -> Result<Draft, ConfigError> {
         let document = Document::new(path, text);
         let config = toml::from_str(text).map_err(|error| {
-            // Each fault hides those behind it: the rest is read without the key that has it.
+            // Each fault hides those behind it, so the rest is read without the faulty key.
             let mut faults = vec![schema_fault(&document, text, &error)];
             let mut rest = without(&document, &error);
             while let Some(text) = rest.take().filter(|_| faults.len() < MAX_SCHEMA_FAULTS) {
@@ -190,13 +191,13 @@ impl Draft {
         })
     }
 
-    /// Says that `flag` has written what stands at `key`, so that a fault there names the flag.
+    /// Notes that `flag` has written `key`, so that a fault there names the flag.
     pub fn set_by(&mut self, key: impl Into<String>, flag: &'static str) {
         self.flags.push((key.into(), flag));
     }
 
-    /// The kind of node that the file is for: that of its first section that only one kind reads. A
-    /// router's if there is none.
+    /// Returns the kind of node that the file is for: that of its first section that only one kind
+    /// reads, or a router if there is none.
     pub fn kind(&self) -> Kind {
         let sections = self.document.as_ref().map(Document::sections);
         let only_of = |section: &String| {
@@ -209,8 +210,8 @@ impl Draft {
         sections.iter().find_map(only_of).unwrap_or(Kind::Router)
     }
 
-    /// A key that a flag has written in `section`, or the section itself if the file says anything
-    /// there.
+    /// Returns a key that a flag has written in `section`, or the section itself if the file has
+    /// keys there.
     fn said_of(&self, section: &str) -> Option<String> {
         let inside = |key: &&(String, &'static str)| {
             key.0 != OF_BOTH_PLANES
@@ -227,7 +228,7 @@ impl Draft {
         }
     }
 
-    /// The flag that has written `key`, or what it is part of.
+    /// Returns the flag that has written `key`, or a key that contains it.
     fn flag_of(&self, key: &str) -> Option<&'static str> {
         let covers = |written: &str| {
             key.strip_prefix(written)

@@ -1,4 +1,4 @@
-//! What the start of a router's NDN plane takes: `[ndn]` and its lists, parsed and checked.
+//! The plan of a router's NDN plane: `[ndn]` and its lists, parsed and checked.
 
 use core::fmt::Display;
 use core::time::Duration;
@@ -24,58 +24,59 @@ use super::checks::{Found, TICK};
 use super::plan::{HEADERS, MAX_PACKET, MOST, bound_by_links};
 use super::{CommandRights, Config, NdnFaceSection, NdnSection, Reliability};
 
-/// Datagram size that a link assumes until its port says more, bytes.
+/// Datagram size that a link assumes until its port reports another one, bytes.
 const ANY_MTU: usize = 1472;
-/// Most packets in the content store, beside its bytes: what `cs/info` tells must be a number that
-/// clients can hold.
+/// Bound of the packets in the content store, beside its bytes: clients must be able to hold the
+/// numbers of `cs/info`.
 const MAX_CS_PACKETS: usize = 1 << 24;
-/// Most Interests that a forwarder can be told to remember: their table alone is many gigabytes.
+/// Bound of the Interests that a forwarder can be configured to remember: the table alone takes
+/// many gigabytes.
 const MAX_PIT_ENTRIES: u64 = 1 << 28;
 
 /// A router's NDN plane.
 #[derive(Clone, Debug)]
 pub struct NdnPlan {
-    /// The Unix socket for programs, if it is not to be searched for.
+    /// The Unix socket for programs; `None` searches for one.
     pub socket: Option<PathBuf>,
     /// The group, by number, that alone may use the socket.
     pub socket_group: Option<u32>,
-    /// Where UDP packets are accepted from any address.
+    /// Addresses that accept UDP packets.
     pub udp: Vec<SocketAddr>,
-    /// Where TCP connections are taken.
+    /// Addresses that accept TCP connections.
     pub tcp: Vec<SocketAddr>,
-    /// Where WebSocket connections are taken.
+    /// Addresses that accept WebSocket connections.
     pub websocket: Vec<SocketAddr>,
-    /// Pages that may connect there.
+    /// Web pages that may connect.
     pub allowed_origins: AllowedOrigins,
     /// Whether to join the multicast group.
     pub multicast: bool,
     /// The group.
     pub multicast_group: SocketAddr,
-    /// Interfaces for multicast; empty for all that can.
+    /// Interfaces for multicast; empty for all suitable ones.
     pub interfaces: Vec<String>,
     /// Interfaces on which the Ethernet group is joined.
     pub ethernet: Vec<String>,
     /// Largest UDP datagram with its headers, bytes.
     pub mtu: usize,
-    /// Most faces.
+    /// Bound of the faces.
     pub max_faces: usize,
     /// Faces that are not configured end after this silence.
     pub idle_timeout: Duration,
-    /// Where Prometheus asks.
+    /// The address for Prometheus.
     pub metrics: Option<SocketAddr>,
     /// The forwarder, with its policies and strategies.
     pub forwarder: ForwarderConfig,
-    /// The link service of a face.
+    /// The configuration of a face's link service.
     pub link: LinkServiceConfig,
-    /// Who may command by signature.
+    /// The keys that may sign commands.
     pub anchors: Anchors,
-    /// Faces that are made, each once.
+    /// The faces to create, each once.
     pub faces: Vec<(Endpoint, FaceSettings)>,
     /// Routes: prefix, face and cost.
     pub routes: Vec<(Name, Endpoint, u64)>,
 }
 
-/// The plan, if the faults that `found` takes note of leave one.
+/// Returns the plan, if the faults in `found` leave one.
 pub(super) fn check(found: &mut Found<'_>, config: &Config) -> Option<NdnPlan> {
     let section = &config.ndn;
     found.socket_path("ndn.socket", section.socket.as_deref());
@@ -151,7 +152,7 @@ fn check_bounds(found: &mut Found<'_>, section: &NdnSection) {
         found.add(
             "ndn.multicast_group",
             format!(
-                "{group} is no multicast group; write an address such as \"224.0.23.170:56363\""
+                "{group} is not a multicast group; write an address such as \"224.0.23.170:56363\""
             ),
         );
     }
@@ -197,11 +198,11 @@ fn allowed_origins(found: &mut Found<'_>, section: &NdnSection) -> AllowedOrigin
             );
         }
     }
-    // Of a list with a fault there will be no start.
+    // A list with a fault prevents the start.
     AllowedOrigins::parse(section.allowed_origins.iter().map(String::as_str)).unwrap_or_default()
 }
 
-/// The certificates whose keys may command this router.
+/// Reads the certificates whose keys may command this router.
 fn anchors(found: &mut Found<'_>, section: &NdnSection) -> Anchors {
     let mut anchors = Anchors::new();
     for (index, path) in section.anchors.iter().enumerate() {
@@ -222,7 +223,7 @@ fn certificate(path: &Path) -> Result<Certificate, String> {
     })?;
     let wrong = |fault: &dyn Display| {
         format!(
-            "{} is no NDN certificate: {fault}; `whimbrel key cert-dump` and `ndnsec cert-dump` write one",
+            "{} is not an NDN certificate: {fault}; `whimbrel key cert-dump` and `ndnsec cert-dump` write one",
             path.display()
         )
     };
@@ -273,7 +274,7 @@ fn forwarder(found: &mut Found<'_>, config: &Config) -> Option<ForwarderConfig> 
     })
 }
 
-/// Prefixes and their strategies: of `/`, then of the parts that have their own.
+/// Returns prefixes and their strategies: `/` first, then the prefixes with their own.
 fn strategies(found: &mut Found<'_>, config: &Config) -> Vec<(Name, Name)> {
     let root = found.keep(
         "ndn.strategy",
@@ -302,7 +303,7 @@ fn strategies(found: &mut Found<'_>, config: &Config) -> Vec<(Name, Name)> {
     strategies
 }
 
-/// The full name of a strategy that is given by its name, or by the word that tells it from others.
+/// Returns the full name of a strategy that is given by its name, or by its distinguishing word.
 fn strategy(prefix: &Name, text: &str) -> Result<Name, String> {
     let known: Vec<String> = StrategyChoice::available()
         .iter()
@@ -333,15 +334,15 @@ fn name(text: &str) -> Result<Name, String> {
     let path = text.strip_prefix("ndn:").unwrap_or(text);
     if !path.starts_with('/') {
         return Err(format!(
-            "'{text}' is no name; write one that begins with '/', as \"/{path}\""
+            "'{text}' is not a name; write one that begins with '/', as \"/{path}\""
         ));
     }
     path.parse().map_err(|fault| {
-        format!("'{text}' is no name: {fault}; write one such as \"/example/site\"")
+        format!("'{text}' is not a name: {fault}; write one such as \"/example/site\"")
     })
 }
 
-/// What one of several words stands for.
+/// Returns the value of one of several words.
 fn word<T: Copy>(text: &str, known: &[(&str, T)]) -> Result<T, String> {
     let found = known.iter().find(|(word, _)| *word == text);
     found.map(|(_, value)| *value).ok_or_else(|| {
@@ -380,7 +381,7 @@ fn link_reliability(reliability: Reliability) -> LinkReliability {
 type Faces = Vec<(Endpoint, FaceSettings)>;
 type Routes = Vec<(Name, Endpoint, u64)>;
 
-/// Every face that the configuration or one of its routes names, once; and the routes.
+/// Returns every face that the configuration or a route names, once, and the routes.
 fn faces_and_routes(found: &mut Found<'_>, config: &Config) -> (Faces, Routes) {
     let section = &config.ndn;
     let mut faces: Faces = Vec::new();
@@ -396,7 +397,7 @@ fn faces_and_routes(found: &mut Found<'_>, config: &Config) -> (Faces, Routes) {
         if faces.iter().any(|(earlier, _)| *earlier == endpoint) {
             found.add(
                 key("uri"),
-                format!("the face {} is there twice; write it once", face.uri),
+                format!("the face {} is listed twice; write it once", face.uri),
             );
         }
         faces.push((endpoint, settings(section, face.reliability, face.mtu)));

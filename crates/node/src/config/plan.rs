@@ -1,4 +1,4 @@
-//! What a start takes: a configuration parsed and checked.
+//! The input of a start: a configuration, parsed and checked.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -20,11 +20,11 @@ use crate::place::Places;
 
 /// Largest back-pressure buffer, in packets: 25 GB of Ethernet's size.
 const MAX_BUFFER_PACKETS: u64 = 1 << 24;
-/// Smallest limit of a chunk, in bytes: contents are cut no smaller.
+/// Smallest limit of a chunk, in bytes: contents are never cut into smaller ones.
 const MIN_CHUNK_LIMIT: u64 = 16 << 10;
-/// Most of what is counted one by one: callers, transfers, clients.
+/// Bound of things that are counted one by one: inbound peers, transfers, clients.
 pub(super) const MOST: u64 = 1 << 20;
-/// IPv6's and UDP's headers.
+/// Bytes of the headers of IPv6 and UDP.
 pub(super) const HEADERS: u64 = 48;
 /// Largest IP packet.
 pub(super) const MAX_PACKET: u64 = 65_535;
@@ -43,11 +43,11 @@ pub enum Plan {
 /// A router: one plane or both.
 #[derive(Clone, Debug)]
 pub struct RouterPlan {
-    /// Where there are links for it.
+    /// Present if there are links for it.
     pub mobility_first: Option<MobilityFirstPlan>,
-    /// Unless only links were asked for.
+    /// Present unless only links are configured.
     pub ndn: Option<NdnPlan>,
-    /// Where Prometheus asks for both planes.
+    /// The address for Prometheus, for both planes.
     pub metrics: Option<SocketAddr>,
 }
 
@@ -64,15 +64,15 @@ pub struct MobilityFirstPlan {
     pub name_servers: Vec<Peer>,
     /// Static routes.
     pub routes: Vec<Route>,
-    /// Where chunks go without one.
+    /// The next hop of chunks without a route.
     pub default_route: Option<NextHop>,
     /// Storage.
     pub storage: ChunkLimits,
-    /// How stored chunks are tried again.
+    /// The policy of retrying stored chunks.
     pub proxy: ProxyPolicy,
-    /// How chunks cross links.
+    /// The settings of hops.
     pub hop: HopSection,
-    /// Links, as they are numbered.
+    /// The links, in the order of their numbers.
     pub links: Vec<LinkSection>,
 }
 
@@ -87,36 +87,36 @@ pub struct HostPlan {
     pub socket_group: Option<u32>,
     /// Numbers of links, the preferred one first.
     pub preference: Vec<u32>,
-    /// How long the host's binding holds that is not renewed.
+    /// Lifetime of the host's binding without renewal.
     pub binding_lifetime: Duration,
-    /// How long an announcement holds that is not renewed.
+    /// Lifetime of an announcement without renewal.
     pub announcement_lifetime: Duration,
-    /// How long chunks may be missing before their source is told.
+    /// Time for which chunks may be missing before their source is told.
     pub nack_timeout: Duration,
     /// Longest content, in bytes.
     pub content_limit: u64,
-    /// Most contents at a time.
+    /// Bound of the contents in transfer at a time.
     pub max_transfers: usize,
-    /// Where Prometheus asks.
+    /// The address for Prometheus.
     pub metrics: Option<SocketAddr>,
-    /// How chunks cross links.
+    /// The settings of hops.
     pub hop: HopSection,
-    /// Links, as they are numbered.
+    /// The links, in the order of their numbers.
     pub links: Vec<LinkSection>,
 }
 
 /// A name server.
 #[derive(Clone, Debug)]
 pub struct NameServerPlan {
-    /// Where routers ask.
+    /// The address for routers.
     pub listen: SocketAddr,
     /// The file of the records; `None` keeps them in memory.
     pub store: Option<PathBuf>,
-    /// How much is kept.
+    /// The limits of the store.
     pub limits: StoreLimits,
-    /// Most clients at a time.
+    /// Bound of the clients at a time.
     pub max_clients: usize,
-    /// Most names that are watched.
+    /// Bound of the watched names.
     pub max_watches: usize,
     /// The socket for `whimbrel gnrs status`.
     pub socket: PathBuf,
@@ -124,13 +124,13 @@ pub struct NameServerPlan {
     pub socket_group: Option<u32>,
     /// True if the configuration names the socket: the server does not start without it.
     pub socket_is_wanted: bool,
-    /// Where Prometheus asks.
+    /// The address for Prometheus.
     pub metrics: Option<SocketAddr>,
 }
 
 impl Draft {
-    /// The plan for a node of `kind`; or every fault that would stop its start, or change it
-    /// silently.
+    /// Returns the plan for a node of `kind`, or every fault that would stop its start or silently
+    /// change it.
     pub fn plan(&self, kind: Kind) -> Result<Plan, ConfigError> {
         match kind {
             Kind::Router => self.router().map(Box::new).map(Plan::Router),
@@ -139,7 +139,7 @@ impl Draft {
         }
     }
 
-    /// The plan for a router.
+    /// Returns the plan for a router.
     pub fn router(&self) -> Result<RouterPlan, ConfigError> {
         let config = &self.config;
         let mut found = Found::new(self);
@@ -165,7 +165,7 @@ impl Draft {
             .and_then(|via| self.next_hop(&mut found, "router.default_route", via));
         let ndn_on = config.ndn.enabled.unwrap_or(config.link.is_empty());
         self.check_planes(&mut found, ndn_on);
-        // Where NDN is off, what stands there waits for the day that it is on.
+        // If NDN is off, its sections are not checked until it is on.
         let ndn = if ndn_on {
             super::ndn_plan::check(&mut found, config)
         } else {
@@ -197,7 +197,7 @@ impl Draft {
         })
     }
 
-    /// The plan for a host.
+    /// Returns the plan for a host.
     pub fn host(&self) -> Result<HostPlan, ConfigError> {
         let section = &self.config.host;
         let mut found = Found::new(self);
@@ -209,7 +209,7 @@ impl Draft {
         self.plan_host(found, key)
     }
 
-    /// The plan for a host inside a program that has a key of its own.
+    /// Returns the plan for a host inside a program that has a key of its own.
     pub fn embedded_host(&self) -> Result<HostPlan, ConfigError> {
         self.plan_host(Found::new(self), PathBuf::new())
     }
@@ -248,7 +248,7 @@ impl Draft {
                 Some(number) => preference.push(number as u32),
                 None if number.is_some() => found.add(
                     format!("host.preference[{index}]"),
-                    format!("\"{label}\" is there twice; name each link once"),
+                    format!("\"{label}\" is listed twice; name each link once"),
                 ),
                 None => {
                     let hint = suggest::hint(label, labels(&config.link));
@@ -278,7 +278,7 @@ impl Draft {
         })
     }
 
-    /// The plan for a name server.
+    /// Returns the plan for a name server.
     pub fn name_server(&self) -> Result<NameServerPlan, ConfigError> {
         let section = &self.config.gnrs;
         let mut found = Found::new(self);
@@ -334,7 +334,7 @@ impl Draft {
         })
     }
 
-    /// A section that another kind of node reads would be ignored.
+    /// Reports sections that another kind of node reads, which would be ignored.
     fn check_sections(&self, found: &mut Found<'_>, kind: Kind) {
         let written = self.document.as_ref().map(super::Document::sections);
         for section in written.unwrap_or_default() {
@@ -351,7 +351,7 @@ impl Draft {
         }
     }
 
-    /// What is said of a plane that is off would be ignored.
+    /// Reports keys of a plane that is off, which would be ignored.
     fn check_planes(&self, found: &mut Found<'_>, ndn_on: bool) {
         let config = &self.config;
         if config.ndn.enabled.is_none() && !ndn_on {
@@ -418,13 +418,13 @@ fn labels(links: &[LinkSection]) -> impl Iterator<Item = &str> {
     links.iter().map(|link| link.label.as_str())
 }
 
-/// A key file that is there must be one.
+/// Reports a key file that exists and is not one.
 fn check_key(found: &mut Found<'_>, key: &str, path: &Path) {
     let at = path.display();
     let fault = match std::fs::read_to_string(path) {
         Ok(text) => KeyPair::from_pem(&text)
             .err()
-            .map(|error| format!("{at} is no key file: {error}; `whimbrel id new` makes one")),
+            .map(|error| format!("{at} is not a key file: {error}; `whimbrel id new` makes one")),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
         Err(error) => Some(format!("cannot read the key {at}: {error}")),
     };
@@ -442,7 +442,7 @@ fn check_links(found: &mut Found<'_>, links: &[LinkSection]) {
             found.add(
                 key("label"),
                 format!(
-                    "\"{label}\" is no label; write one that is not empty and begins with neither \"gnrs:\" nor \"local\""
+                    "\"{label}\" is not a label; write one that is not empty and begins with neither \"gnrs:\" nor \"local\""
                 ),
             );
         }
@@ -450,7 +450,7 @@ fn check_links(found: &mut Found<'_>, links: &[LinkSection]) {
         if before.iter().any(|earlier| earlier.label == *label) {
             found.add(
                 key("label"),
-                format!("\"{label}\" is there twice; write another label"),
+                format!("\"{label}\" is used twice; write another label"),
             );
         }
         if let Some(LinkMode::Dedicated(rate)) = link.mode
@@ -505,7 +505,7 @@ fn check_links(found: &mut Found<'_>, links: &[LinkSection]) {
     found.distinct(&bound_by_links(links));
 }
 
-/// What the links' sockets bind. Links that say the same share one.
+/// Returns the addresses that the links' sockets bind. Links with the same address share one.
 pub(super) fn bound_by_links(links: &[LinkSection]) -> Vec<(String, SocketAddr)> {
     let mut bound: Vec<(String, SocketAddr)> = Vec::new();
     for (index, link) in links.iter().enumerate() {
@@ -518,7 +518,8 @@ pub(super) fn bound_by_links(links: &[LinkSection]) -> Vec<(String, SocketAddr)>
     bound
 }
 
-/// A neighbour must be reachable from the address that its link binds, and be there once.
+/// Checks that a neighbour is reachable from the address that its link binds, and is configured
+/// once.
 fn check_ends(found: &mut Found<'_>, before: &[LinkSection], link: &LinkSection, key: &str) {
     let (Some(bind), Some(remote)) = (link.bind, &link.remote) else {
         return;

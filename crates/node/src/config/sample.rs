@@ -72,7 +72,7 @@ pub fn sample(kind: Kind) -> String {
     out
 }
 
-/// The head of a section: its description and its name.
+/// Writes the head of a section: its description and its name.
 fn section(
     out: &mut String,
     about: &std::collections::BTreeMap<String, String>,
@@ -88,7 +88,7 @@ fn section(
     });
 }
 
-/// The sections of a router's NDN plane.
+/// Writes the sections of a router's NDN plane.
 fn ndn_sections(out: &mut String, about: &std::collections::BTreeMap<String, String>) {
     section(out, about, "ndn", false);
     keys(out, &NdnSection::default());
@@ -147,8 +147,8 @@ fn descriptions<T: JsonSchema>() -> std::collections::BTreeMap<String, String> {
         .collect()
 }
 
-/// Every key of a section: its explanation, then the key with its default, or with an example if it
-/// has none.
+/// Writes every key of a section: its explanation, then the key with its default, or with an
+/// example if it has none.
 fn keys<T: JsonSchema + Serialize>(out: &mut String, defaults: &T) {
     let defaults = serde_json::to_value(defaults).unwrap_or_default();
     let is_empty = |value: &Value| match value {
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    /// The sample with every key in force.
+    /// Returns the sample with every key in force.
     fn in_force(kind: Kind) -> String {
         let uncomment = |line: &str| match line.strip_prefix('#') {
             Some(key) if !key.starts_with(' ') => format!("{key}\n"),

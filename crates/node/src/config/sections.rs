@@ -251,7 +251,7 @@ fn ethernet_mtu() -> usize {
 }
 
 impl LinkSection {
-    /// A link with the defaults, without a neighbour.
+    /// Returns a link with the defaults, without a neighbour.
     pub fn new(label: impl Into<String>) -> LinkSection {
         LinkSection {
             label: label.into(),
@@ -286,7 +286,7 @@ impl TryFrom<String> for LinkMode {
             "fair" => Ok(LinkMode::Fair),
             "scavenger" => Ok(LinkMode::Scavenger),
             _ => dedicated().map(LinkMode::Dedicated).ok_or_else(|| {
-                format!("'{text}' is no mode of a link; write \"fair\", \"scavenger\" or \"dedicated\" and a rate, as \"dedicated 20 Mbit/s\"")
+                format!("'{text}' is not a mode of a link; write \"fair\", \"scavenger\" or \"dedicated\" and a rate, as \"dedicated 20 Mbit/s\"")
             }),
         }
     }
@@ -392,7 +392,7 @@ impl Default for HopSection {
 }
 
 impl HopSection {
-    /// The configuration of the hops of node `local`; each port has its own MTU.
+    /// Returns the configuration of the hops of node `local`; each port has its own MTU.
     pub fn hop_config(&self, local: Guid, incarnation: u64) -> HopConfig {
         HopConfig {
             incarnation,
@@ -431,7 +431,7 @@ impl TryFrom<String> for Pacing {
             "estimate" => Ok(Pacing::Estimate),
             "unpaced" => Ok(Pacing::Unpaced),
             rate => rate.parse().map(Pacing::Fixed).map_err(|_| {
-                format!("'{rate}' is no pacing; write \"estimate\", \"unpaced\" or a rate as \"100 Mbit/s\"")
+                format!("'{rate}' is not a pacing; write \"estimate\", \"unpaced\" or a rate as \"100 Mbit/s\"")
             }),
         }
     }
@@ -498,7 +498,7 @@ impl Default for StorageSection {
 }
 
 impl StorageSection {
-    /// How stored chunks are retried.
+    /// Returns the policy of retrying stored chunks.
     pub fn policy(&self) -> ProxyPolicy {
         ProxyPolicy {
             storage_timer: self.storage_timer.0,
@@ -507,7 +507,7 @@ impl StorageSection {
         }
     }
 
-    /// The limits for the router's storage.
+    /// Returns the limits of the router's storage.
     pub fn limits(&self) -> StoreLimits {
         StoreLimits {
             total: self.total.0,

@@ -1,4 +1,4 @@
-//! What is complete gets its place; the files of a folder follow one after the other.
+//! The end of transfers: a complete content gets its place, and the files of a folder follow.
 
 use whimbrel_content::folder::MAX_PACK_LEN;
 use whimbrel_content::{Assembly, ChunkSize, Folder};
@@ -6,31 +6,32 @@ use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::local::{FailReason, LocalRequest};
 
 use super::FetchError;
+use super::file_destination::FileDestination;
 use super::folder::{FolderPlan, Goal, Job, is_part_of};
 use super::part::{Manner, PartFile};
 use super::session::Fetch;
 use super::transfer::{Purpose, Sink, Transfer, stream_failed};
-use super::wish::Wish;
 use crate::output::safe_name;
 
-/// Files and packs of a folder that are under way at the same time.
+/// Bound of the files and packs of a folder that are under way at the same time.
 const MAX_AT_ONCE: usize = 8;
 
 /// Failures in a row after which the source counts as gone.
 const MAX_FAILURES: usize = 2 * MAX_AT_ONCE;
 
-/// What of a folder its source does not give.
+/// The files of a folder that its source does not give.
 #[derive(Debug, Default)]
 pub(super) struct Missing {
-    /// Files, the first one's path, and why.
+    /// Their number, the path of the first one, and the reason.
     files: Option<(usize, String, FailReason)>,
-    /// Failures since anything was finished.
+    /// Failures since the last completed file.
     in_a_row: usize,
 }
 
 impl Fetch {
-    /// The host gives up a request. Other files of a folder may still be had: a file that has changed
-    /// at its source must not keep them back, in this run and in every later one.
+    /// Notes that the host gives up a request. Other files of a folder may still be available: a
+    /// file that has changed at its source must not keep them back, in this run and in every later
+    /// one.
     pub(super) fn note_failure(
         &mut self,
         request: u32,
@@ -64,7 +65,7 @@ impl Fetch {
         self.advance()
     }
 
-    /// Finishes what is complete and starts what there is room for; answers with the new requests.
+    /// Finishes what is complete and starts what there is room for. Returns the new requests.
     pub(super) fn advance(&mut self) -> Result<Vec<LocalRequest>, FetchError> {
         let mut due = Vec::new();
         loop {
@@ -101,7 +102,7 @@ impl Fetch {
             }
             plan.finish()?;
         }
-        // What was complete at once needs no request.
+        // A content that was complete at once needs no request.
         due.retain(|request| match request {
             LocalRequest::Get(get) => self.transfers.contains_key(&get.request),
             _ => true,
@@ -115,7 +116,7 @@ impl Fetch {
     }
 
     pub(super) fn finish(&mut self, number: u32) -> Result<(), FetchError> {
-        // A record that is written late would come back after it was removed.
+        // A record that is written late would come back after its removal.
         self.keeper.wait();
         let Some(transfer) = self.transfers.remove(&number) else {
             return Ok(());
@@ -123,8 +124,8 @@ impl Fetch {
         self.missing.in_a_row = 0;
         let length = transfer.assembly.confirmed_len().unwrap_or_default();
         let mut manner = transfer.manner.clone().unwrap_or_default();
-        let (part, wish) = match (transfer.sink, &self.wanted) {
-            (Sink::Part(part), Some(wish)) => (part, wish.clone()),
+        let (part, wanted) = match (transfer.sink, &self.wanted) {
+            (Sink::Part(part), Some(wanted)) => (part, wanted.clone()),
             (Sink::Stream(mut stream), _) => {
                 let flushed = stream.writer.flush();
                 self.done = stream.path.clone();
@@ -134,16 +135,16 @@ impl Fetch {
         };
         match transfer.purpose {
             Purpose::Whole if manner.is_folder => {
-                self.begin_folder(part, &transfer.assembly, &mut manner, &wish, length)?;
+                self.begin_folder(part, &transfer.assembly, &mut manner, &wanted, length)?;
             }
             Purpose::Whole => {
-                let place = wish.place_of_file(&name_for(&manner.file_name, transfer.content));
+                let place = wanted.place_of_file(&name_for(&manner.file_name, transfer.content));
                 self.progress.bytes = length;
                 self.progress.length = Some(length);
                 self.done = Some(part.finish(length, &place)?);
             }
             Purpose::Member(entries) => {
-                // A folder's smaller files are many: the disk is not waited for each time.
+                // A folder has many small files: the fetch does not wait for the disk each time.
                 let durable = length > ChunkSize::DEFAULT.bytes();
                 let (file, from) = part.end(length, durable)?;
                 let placed = match &mut self.plan {
@@ -166,7 +167,7 @@ impl Fetch {
         Ok(())
     }
 
-    /// The bytes of a content were counted as they came; from here on those of its files count.
+    /// Replaces the bytes of a content, which were counted as they came, by those of its files.
     fn count(&mut self, length: u64, (files, bytes): (usize, u64)) {
         let progress = &mut self.progress;
         progress.bytes = progress.bytes.saturating_sub(length) + bytes;
@@ -175,33 +176,33 @@ impl Fetch {
         }
     }
 
-    /// The list of a folder is here: its files are due.
+    /// Begins the files of a folder, whose list is complete.
     fn begin_folder(
         &mut self,
         part: PartFile,
         assembly: &Assembly,
         manner: &mut Manner,
-        wish: &Wish,
+        wanted: &FileDestination,
         length: u64,
     ) -> Result<(), FetchError> {
         let content = assembly.root();
         let listing = Folder::decode(&part.read_all(length)?)?;
-        let top = wish.top_of_folder(
+        let top = wanted.top_of_folder(
             &name_for(&manner.file_name, content),
             manner.top.as_deref(),
             |top| is_part_of(top, &listing.folder, content),
         );
-        // A later run of the same command goes on in the same folder, whatever is in it by then.
+        // A later run of the same command resumes in the same folder, whatever it contains by then.
         manner.top = top
             .file_name()
             .map(|name| name.to_string_lossy().into_owned());
         let kept = part.snapshot(assembly, manner)?.keep();
         if let Err(error) = kept {
-            tracing::warn!(%error, "the folder's list could not be kept for a later run");
+            tracing::warn!(%error, "cannot keep the folder's list for a later run");
         }
         let staging = self
             .update
-            .then(|| wish.folder().join(format!(".{content}.new")));
+            .then(|| wanted.folder().join(format!(".{content}.new")));
         let goal = Goal {
             listing: content,
             staging: staging.filter(|_| top.is_dir()),
@@ -218,19 +219,19 @@ impl Fetch {
             self.progress.resumed,
         ) = (bytes, 0, bytes);
         self.progress.files = Some((files, plan.files));
-        self.done = Some(match wish {
-            Wish::Named(target) => target.named().to_owned(),
-            Wish::Within(_) => goal.top,
+        self.done = Some(match wanted {
+            FileDestination::Named(target) => target.named().to_owned(),
+            FileDestination::Within(_) => goal.top,
         });
         self.plan = Some(plan);
         self.list = Some(part);
         Ok(())
     }
 
-    /// Begins with a file or a pack of a folder.
+    /// Begins a file or a pack of a folder.
     fn start_job(&mut self, job: Job) -> Result<Option<Transfer>, FetchError> {
-        // Beside the folder, not in it: there a listing could put a false record.
-        let Some(folder) = self.wanted.as_ref().map(Wish::folder) else {
+        // Beside the folder, not in it: there a listing could plant a false record.
+        let Some(folder) = self.wanted.as_ref().map(FileDestination::folder) else {
             return Ok(None);
         };
         let limit = if job.is_pack {
@@ -239,7 +240,7 @@ impl Fetch {
             self.limit
         };
         let (part, assembly, manner) = PartFile::open(folder, job.content, limit)?;
-        // Only some of its files may be for everybody.
+        // Some of its files may be private.
         part.keep_private()?;
         self.progress.bytes += assembly.verified_bytes();
         self.progress.resumed += assembly.verified_bytes();
@@ -258,7 +259,7 @@ impl Fetch {
     }
 }
 
-/// The name that a content gets in a folder.
+/// Returns the name that a content gets in a folder.
 pub(super) fn name_for(suggested: &str, content: Guid) -> String {
     safe_name(suggested).unwrap_or_else(|| content.to_string())
 }

@@ -1,4 +1,4 @@
-//! A folder under way: what of it is still to be fetched, and where everything goes.
+//! A folder under way: the contents still to be fetched, and the places of its entries.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
@@ -13,27 +13,27 @@ use whimbrel_core::Guid;
 use super::tree::{Landing, Tree};
 use super::{FetchError, RefusedEntry};
 
-/// Something to be fetched, and the entries that it is for, by their place in the folder.
+/// A content to fetch, and the entries that it is for, by their place in the folder.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Job {
     pub(super) content: Guid,
-    /// As far as the list knows.
+    /// As stated in the list.
     pub(super) length: u64,
     pub(super) entries: Vec<usize>,
-    /// It is a pack: each entry has its own part of it.
+    /// True for a pack: each entry has its own part of it.
     pub(super) is_pack: bool,
 }
 
-/// Where a folder goes.
+/// The target of a folder.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Goal {
     /// The list's own name.
     pub(super) listing: Guid,
     /// The folder that it becomes.
     pub(super) top: PathBuf,
-    /// Where a new version waits until it is whole, if it is to take the place of an older one.
+    /// The place of a new version until it is whole, if it replaces an older one.
     pub(super) staging: Option<PathBuf>,
-    /// The longest file that is taken, in bytes.
+    /// The longest accepted file, in bytes.
     pub(super) limit: u64,
 }
 
@@ -41,23 +41,23 @@ pub(super) struct Goal {
 #[derive(Debug)]
 pub(super) struct FolderPlan {
     folder: Folder,
-    /// What is written to.
+    /// The folder that is written to.
     tree: Tree,
-    /// The older version, if there is one to be replaced: untouched until the end.
+    /// The older version, if one is to be replaced; untouched until the end.
     older: Option<Tree>,
-    /// Of each entry: whether it is in its place in the older version already.
+    /// For each entry, true if it is in its place in the older version already.
     stays: Vec<bool>,
     pub(super) queue: VecDeque<Job>,
     pub(super) length: u64,
     pub(super) files: usize,
-    /// Files and bytes that are there already.
+    /// Files and bytes that existed already.
     pub(super) present: (usize, u64),
     pub(super) refused: Vec<RefusedEntry>,
     pub(super) is_finished: bool,
 }
 
 impl FolderPlan {
-    /// Makes what needs no network, and looks at what is there already.
+    /// Makes all that needs no network, and examines what exists already.
     pub(super) fn begin(goal: &Goal, listing: Listing) -> Result<FolderPlan, FetchError> {
         let failed = |path: &Path| {
             let path = path.to_owned();
@@ -90,7 +90,7 @@ impl FolderPlan {
         Ok(plan)
     }
 
-    /// Makes folders and empty files, and puts into the queue what is missing.
+    /// Makes folders and empty files, and queues the missing contents.
     fn survey(&mut self, limit: u64) -> Result<(), FetchError> {
         let empty = Guid(*blake3::hash(b"").as_bytes());
         let mut contents: BTreeMap<Guid, Job> = BTreeMap::new();
@@ -169,23 +169,23 @@ impl FolderPlan {
         self.tree.has(&entry.path, content, length)
     }
 
-    /// Whether something else is where a file should go, or a link or a file on the way to it.
+    /// Returns true if something else is in a file's place, or a link or a file on the way to it.
     fn is_in_the_way(&mut self, path: &RelativePath) -> bool {
         self.tree.stat(path).map_or(true, |found| found.is_some())
     }
 
-    /// The path of an entry, quoted for a terminal.
+    /// Returns the path of an entry, quoted for a terminal.
     pub(super) fn path_of(&self, index: usize) -> String {
         format!("{:?}", self.folder.entries()[index].path)
     }
 
-    /// The folder that it becomes.
+    /// Returns the folder that it becomes.
     pub(super) fn top(&self) -> &Path {
         self.older.as_ref().unwrap_or(&self.tree).top()
     }
 
-    /// What became of an entry: a disk that fails ends the fetch, anything else is the entry's own
-    /// misfortune.
+    /// Notes the outcome of an entry: a disk that fails ends the fetch, any other error concerns
+    /// the entry alone.
     fn note(&mut self, index: usize, outcome: io::Result<()>) -> Result<(), FetchError> {
         let Err(error) = outcome else {
             return Ok(());
@@ -222,7 +222,7 @@ impl FolderPlan {
         Ok(())
     }
 
-    /// Gives a finished file its places; answers with the number of files and their bytes.
+    /// Moves a finished file to its places. Returns the number of files and their bytes.
     pub(super) fn place_file(
         &mut self,
         file: &File,
@@ -246,7 +246,7 @@ impl FolderPlan {
         Ok((entries.len(), bytes))
     }
 
-    /// Writes the files of a pack; answers with their number and their bytes.
+    /// Writes the files of a pack. Returns their number and their bytes.
     pub(super) fn place_pack(
         &mut self,
         pack: &[u8],
@@ -279,8 +279,8 @@ impl FolderPlan {
         Ok((entries.len(), bytes))
     }
 
-    /// All files are there: a newer version takes the place of the older one, links are made, and
-    /// folders get their times.
+    /// Completes the folder when all files are there: a newer version takes the place of the older
+    /// one, links are made, and folders get their times.
     pub(super) fn finish(&mut self) -> Result<(), FetchError> {
         self.is_finished = true;
         let entries = self.folder.entries().to_vec();
@@ -304,7 +304,7 @@ impl FolderPlan {
         } else {
             self.make_links(&entries, Landing::Free)?;
         }
-        // From the inside out: what is made in a folder changes its time.
+        // From the inside out: a change inside a folder changes its time.
         for (index, entry) in entries.iter().enumerate().rev() {
             if entry.kind == Kind::Folder {
                 match self.tree.finish_folder(entry) {
@@ -331,8 +331,8 @@ impl FolderPlan {
     }
 }
 
-/// Whether everything in the folder at `top` is in `folder` too, byte for byte: then it is a part of
-/// the same version. False if it cannot be read.
+/// Returns true if everything in the folder at `top` is in `folder` too, byte for byte, so that it
+/// is a part of the same version. Returns false if it cannot be read.
 pub(super) fn is_part_of(top: &Path, folder: &Folder, listing: Guid) -> bool {
     let Ok(mut tree) = Tree::open(top, listing) else {
         return false;

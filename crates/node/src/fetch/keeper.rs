@@ -1,4 +1,4 @@
-//! Keeps records on disk without holding up the transfer: a disk that syncs is slow.
+//! Keeps records on disk without delaying the transfer while the disk syncs.
 
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
 use std::thread::JoinHandle;
@@ -20,7 +20,7 @@ impl Keeper {
             for (snapshots, done) in jobs {
                 for snapshot in snapshots {
                     if let Err(error) = snapshot.keep() {
-                        tracing::warn!(%error, "the record of the download could not be kept");
+                        tracing::warn!(%error, "cannot keep the record of the download");
                     }
                 }
                 let _ = done.send(());
@@ -38,7 +38,7 @@ impl Keeper {
         }
     }
 
-    /// True while the last batch is being written.
+    /// Returns true while the last batch is being written.
     pub(super) fn is_busy(&mut self) -> bool {
         let done = self
             .busy
@@ -50,7 +50,7 @@ impl Keeper {
         !done
     }
 
-    /// Writes a batch in the background. Not to be called while busy.
+    /// Writes a batch in the background. Must not be called while busy.
     pub(super) fn keep(&mut self, snapshots: Vec<Snapshot>) {
         let (done, busy) = channel();
         if let Some(work) = &self.work
@@ -60,7 +60,8 @@ impl Keeper {
         }
     }
 
-    /// Waits until nothing is being written: before a record is removed or written by another hand.
+    /// Waits until nothing is being written. Must precede every other change or removal of a
+    /// record.
     pub(super) fn wait(&mut self) {
         if let Some(busy) = self.busy.take() {
             let _ = busy.recv();

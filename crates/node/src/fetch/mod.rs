@@ -1,17 +1,18 @@
-//! The receiving side: `get`. Verified chunks go to their places on disk as they arrive, a record
-//! beside them says which; so a transfer goes on after `kill -9` of this program, of the host and
-//! of any router.
+//! The receiving side: `get`. Verified chunks go to their places on disk as they arrive, and a
+//! record beside them says which ones, so a transfer resumes after `kill -9` of this program, of
+//! the host and of any router.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `session` | a fetch from its first request to its end |
-//! | `finishing` | what becomes of what is complete |
+//! | `finishing` | the end of transfers |
 //! | `transfer` | one content under way |
-//! | `pace` | how fast it comes |
+//! | `pace` | the rate |
 //! | `part`, `keeper` | its bytes on disk, and the record of them |
-//! | `folder`, `wish` | which files of a folder are due, and where what was fetched goes |
+//! | `folder`, `file_destination` | the files of a folder that are due, and the places of fetched content |
 //! | `tree` | the folder that is written to |
 
+mod file_destination;
 mod finishing;
 mod folder;
 mod keeper;
@@ -20,7 +21,6 @@ mod part;
 mod session;
 mod transfer;
 mod tree;
-mod wish;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -37,95 +37,95 @@ use crate::output::{Destination, OutputError};
 use crate::wait::Wait;
 use session::Fetch;
 
-/// What to fetch, and where to.
+/// The content to fetch, and its destination.
 pub struct FetchOptions {
     /// The content's name.
     pub content: Guid,
-    /// Where it goes. Into a folder, a content that is a folder becomes one in it; to a path where
-    /// nothing is, it becomes that path.
+    /// The destination. If that is a folder, a fetched folder becomes one in it; if nothing exists
+    /// there, the content gets that path.
     pub output: Destination,
     /// The unit of transfer to ask for.
     pub chunk_size: ChunkSize,
-    /// Give up when nothing new has come for so long.
+    /// Give up after this long without new data.
     pub timeout: Option<Duration>,
-    /// How long chunks may be missing before their source is told; `None` for the host's own.
+    /// Time for which chunks may be missing before their source is told; `None` for the host's own.
     pub nack_timeout: Option<Duration>,
-    /// Longest content that is taken, in bytes.
+    /// The longest accepted content, in bytes.
     pub limit: u64,
-    /// A folder that is at the output is an older version of the one that comes: that takes its place
-    /// once it is whole. What it does not have stays.
+    /// A folder at the output is an older version of the fetched one, which takes its place once it
+    /// is whole. Entries that only the older one has stay.
     pub update: bool,
 }
 
-/// How it stands.
+/// The progress of a fetch.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Progress {
-    /// What it is doing, or waiting for.
+    /// Its state.
     pub state: State,
-    /// Why nothing comes, if nothing has come for a second.
+    /// The reason why nothing arrives, if nothing has arrived for a second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait: Option<Wait>,
-    /// The name that its source suggests, once something has come.
+    /// The name that its source suggests, once something has arrived.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file_name: Option<String>,
-    /// Bytes that are here, those of earlier runs too.
+    /// The bytes that are here, those of earlier runs too.
     pub bytes: u64,
-    /// Bytes of it all, once known.
+    /// The length of the whole in bytes, once known.
     pub length: Option<u64>,
-    /// Of `bytes`: from earlier runs.
+    /// The part of `bytes` that is from earlier runs.
     pub resumed: u64,
-    /// Of `bytes`: from this run.
+    /// The part of `bytes` that is from this run.
     pub received: u64,
-    /// Bits per second that came in the last seconds.
+    /// Bits per second over the last seconds.
     pub rate: u64,
     /// Seconds left at that rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_s: Option<u64>,
-    /// Files that are complete, and files of it all, if it is a folder.
+    /// Complete files and all files, if it is a folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<(usize, usize)>,
 }
 
-/// What a fetch is doing, or waiting for.
+/// The state of a fetch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// Asked for; nothing has come yet.
+    /// Requested; nothing has arrived yet.
     Requested,
-    /// Chunks are coming.
+    /// Chunks arrive.
     Flowing,
-    /// Nothing has come for a while.
+    /// Nothing has arrived for a while.
     Stalled,
     /// The host reaches no router.
     Disconnected,
-    /// The host itself has gone.
+    /// The host has gone.
     NoHost,
 }
 
-/// What was fetched.
+/// The result of a fetch.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Fetched {
-    /// Where it is; `None` for standard output.
+    /// Its path; `None` for standard output.
     #[serde(serialize_with = "serialize_path")]
     pub path: Option<PathBuf>,
-    /// Bytes.
+    /// Its length in bytes.
     pub length: u64,
-    /// Of them: fetched by this run.
+    /// The part that this run has fetched.
     pub received: u64,
-    /// Of them: there from earlier runs.
+    /// The part from earlier runs.
     pub resumed: u64,
-    /// Files.
+    /// The number of files.
     pub files: usize,
-    /// What of a folder could not be had, one by one.
+    /// Entries of a folder that could not be fetched or made.
     pub refused: Vec<RefusedEntry>,
 }
 
-/// Something that a folder's list has and the folder that was made of it has not.
+/// An entry of a folder's list that is missing from the folder made of it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct RefusedEntry {
     /// Its path, quoted for a terminal.
     pub path: String,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
@@ -139,57 +139,57 @@ fn serialize_path<S: serde::Serializer>(
     }
 }
 
-/// Why there is no content. All but the first three leave what has come, and the same command goes
-/// on from there.
+/// The reason why a fetch ends without the content. All but the first three keep the received data,
+/// and the same command resumes from there.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// The host, or a router, gives up.
+    /// The host, or a router, has given up.
     #[error("{content}: {}", explain(*reason))]
     Failed {
-        /// The content; of a folder's file if that is missing.
+        /// The content; if a folder's file is missing, that file.
         content: Guid,
-        /// Why.
+        /// The reason.
         reason: FailReason,
     },
-    /// Some of a folder's files cannot be had; the others are there.
-    #[error("{count} of the folder's files, {first} among them, cannot be had: {}", explain(*reason))]
+    /// Some of a folder's files are unavailable; the others are there.
+    #[error("{count} of the folder's files, {first} among them, cannot be fetched: {}", explain(*reason))]
     FilesMissing {
-        /// How many.
+        /// The number of files.
         count: usize,
         /// The path of one, quoted for a terminal.
         first: String,
-        /// Why.
+        /// The reason.
         reason: FailReason,
     },
-    /// A folder has no order of bytes.
+    /// A folder cannot be written as a stream.
     #[error(
         "this is a folder, which cannot be written to a pipe or a device; name a folder for it with -o"
     )]
     FolderToStream,
-    /// Its list is no list.
+    /// The folder's list is invalid.
     #[error("the folder's list is not valid: {0}")]
     BadFolder(#[from] FolderError),
-    /// It is longer than was allowed.
+    /// The content exceeds the limit.
     #[error("it is {length} bytes long, the limit is {limit}")]
     TooLong {
-        /// Its length, as its source says.
+        /// Its length, as its source states it.
         length: u64,
         /// The limit.
         limit: u64,
     },
-    /// Another process fetches the same to the same place.
+    /// Another process fetches the same content to the same place.
     #[error("another process is fetching this to the same place ({} is locked)", .0.display())]
     InUse(PathBuf),
-    /// Others have put files where this user's hidden files should be.
+    /// Files of others are in the place of this user's hidden files.
     #[error(
         "{} and others like it were put there by somebody else: remove them, or fetch to another folder",
         .0.display()
     )]
     PartsTaken(PathBuf),
-    /// Nothing can be written there.
+    /// The output cannot be written.
     #[error(transparent)]
     Output(#[from] OutputError),
-    /// Something is where a folder should be.
+    /// Something else is in the place of a folder.
     #[error("{} is in the way: it is not a folder", .0.display())]
     InTheWay(PathBuf),
     /// The disk is full, or a file cannot be written.
@@ -197,24 +197,24 @@ pub enum FetchError {
     Disk {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// Whoever reads the pipe has gone, or a device is full.
+    /// The reader of the pipe has gone, or a device is full.
     #[error("cannot write to {}: {source}", path.as_deref().unwrap_or(Path::new("standard output")).display())]
     Stream {
         /// The device or FIFO; `None` for standard output.
         path: Option<PathBuf>,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
     /// The host cannot be reached.
     #[error(transparent)]
     Host(#[from] LocalError),
-    /// Nothing new has come for as long as the user allowed.
+    /// Nothing new has arrived for as long as the user allowed.
     #[error("nothing has come for {} s", .0.as_secs_f64())]
     TimedOut(Duration),
-    /// The user has had enough.
+    /// The user has interrupted the fetch.
     #[error("interrupted")]
     Interrupted,
 }
@@ -222,18 +222,20 @@ pub enum FetchError {
 fn explain(reason: FailReason) -> &'static str {
     match reason {
         FailReason::NoSuchName => {
-            "the name service knows nobody who has it; is the name right, is it still served?"
+            "the name service knows no holder of it; check the name, and whether it is still served"
         }
-        FailReason::NotServed => "those who announced it no longer serve it",
-        FailReason::TooLarge => "even the smallest chunks are too large for a hop on their way",
+        FailReason::NotServed => "the hosts that announced it no longer serve it",
+        FailReason::TooLarge => "even the smallest chunks are too large for a hop on the way",
         FailReason::Busy => {
             "the host has as many transfers as its configuration allows (max_transfers)"
         }
-        FailReason::Invalid => "the host does not understand the request; is it another version?",
+        FailReason::Invalid => {
+            "the host does not understand the request; it may be of another version"
+        }
     }
 }
 
-/// The contents that earlier runs have left unfinished where `output` leads.
+/// Returns the contents that earlier runs have left unfinished at `output`.
 pub fn unfinished_at(output: &Destination) -> Vec<Guid> {
     let folders = match output {
         Destination::Stream(_) => [None, None],
@@ -250,8 +252,8 @@ pub fn unfinished_at(output: &Destination) -> Vec<Guid> {
         .collect()
 }
 
-/// Fetches a content. The first connection to the host must succeed; if the host goes later, its
-/// return is waited for.
+/// Fetches a content. The first connection to the host must succeed; if the host goes later, the
+/// fetch waits for its return.
 pub fn fetch(
     attachment: &mut Attachment,
     options: FetchOptions,

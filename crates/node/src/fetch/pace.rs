@@ -1,17 +1,17 @@
-//! How fast a fetch goes: by what came in the last seconds. Bytes of an earlier run do not count.
+//! The rate of a fetch over the last seconds. Bytes of an earlier run do not count.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// The time that counts.
+/// The time over which the rate is measured.
 const WINDOW: Duration = Duration::from_secs(5);
 
-/// What had come at which time, within the window and once before it.
+/// The bytes received at each time, within the window and once before it.
 #[derive(Debug, Default)]
 pub(super) struct Pace(VecDeque<(Instant, u64)>);
 
 impl Pace {
-    /// Notes the bytes received so far; answers with the rate in bits per second.
+    /// Notes the bytes received so far. Returns the rate in bits per second.
     pub(super) fn note(&mut self, now: Instant, received: u64) -> u64 {
         self.0.push_back((now, received));
         while self
@@ -28,7 +28,8 @@ impl Pace {
         if seconds <= 0.0 {
             return 0;
         }
-        ((received - before) as f64 * 8.0 / seconds) as u64
+        // The list of a folder stops counting once it is complete, so the bytes can decrease.
+        (received.saturating_sub(*before) as f64 * 8.0 / seconds) as u64
     }
 }
 
@@ -45,9 +46,10 @@ mod tests {
             pace.note(at(tenth), 100_000 * tenth);
         }
         assert_eq!(pace.note(at(100), 10_000_000), 8_000_000);
-        // Half of the window later half of it counts, and none once all of it has passed.
+        // After half of the window half of the bytes count, and none after all of it.
         assert_eq!(pace.note(at(125), 10_000_000), 4_000_000);
         assert_eq!(pace.note(at(160), 10_000_000), 0);
         assert!(pace.0.len() < 60);
+        assert_eq!(pace.note(at(161), 9_000_000), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! A file under way: its bytes at their offsets, beside it the record by which it goes on after
+//! A file under way: its bytes at their offsets, and beside it the record by which it resumes after
 //! `kill -9`.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -16,10 +16,10 @@ use whimbrel_mobilityfirst::wire::ContentKind;
 use super::FetchError;
 use crate::output::{Place, Target};
 
-/// Sets of hidden files that are tried while files of another program are in the way.
+/// Bound of the sets of hidden names that are tried while files of another program are in the way.
 const MAX_SETS: u32 = 8;
 
-/// What a content said of itself with its first chunk.
+/// What the first chunk of a content states about it.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Manner {
     pub(super) file_name: String,
@@ -39,7 +39,7 @@ impl Manner {
     }
 }
 
-/// Where the hidden files of one content are.
+/// The paths of the hidden files of one content.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Hidden {
     part: PathBuf,
@@ -49,7 +49,7 @@ struct Hidden {
 }
 
 impl Hidden {
-    /// All sets of names that are tried, in the order of trying: a later run finds the same one.
+    /// Returns all sets of names in the order of trying, so that a later run finds the same one.
     fn sets(folder: &Path, content: Guid) -> impl Iterator<Item = Hidden> {
         (1..=MAX_SETS).map(move |number| {
             let stem = match number {
@@ -81,7 +81,7 @@ impl Hidden {
     }
 }
 
-/// The hidden files of one content in the folder of its output. Only one process has them at a
+/// The hidden files of one content in the folder of its output. Only one process uses them at a
 /// time.
 #[derive(Debug)]
 pub(super) struct PartFile {
@@ -90,7 +90,7 @@ pub(super) struct PartFile {
     reserved: bool,
 }
 
-/// A record to be kept, and the file whose bytes must be on disk before.
+/// A record to keep, and the file whose bytes must be on disk before it.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     file: File,
@@ -100,7 +100,7 @@ pub(super) struct Snapshot {
 
 impl PartFile {
     /// Opens what an earlier run has left in `folder`, or begins anew. In a folder that others may
-    /// write to, what they have put there is not used.
+    /// write to, files of others are not used.
     pub(super) fn open(
         folder: &Path,
         content: Guid,
@@ -129,7 +129,7 @@ impl PartFile {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(FetchError::InUse(hidden.part)),
-            // A file system without locks: no program can be kept out.
+            // Without locks in the file system, no other program can be kept out.
             Err(TryLockError::Error(_)) => {}
         }
         let failed = |source| FetchError::Disk {
@@ -159,12 +159,12 @@ impl PartFile {
         Ok((part, assembly, manner))
     }
 
-    /// Nobody may read it who may not read what it will replace.
+    /// Hides the file from all who may not read the file that it will replace.
     pub(super) fn withhold(&self, place: &Place) -> Result<(), FetchError> {
         Ok(place.withhold(&self.file)?)
     }
 
-    /// Nobody but its owner may read it while it is under way.
+    /// Makes the file readable by its owner alone while it is under way.
     pub(super) fn keep_private(&self) -> Result<(), FetchError> {
         use std::os::unix::fs::PermissionsExt;
         let private = fs::Permissions::from_mode(0o600);
@@ -201,12 +201,12 @@ impl PartFile {
                     source,
                 })
             }
-            // Not every file system can.
+            // Not every file system can do this.
             _ => Ok(()),
         }
     }
 
-    /// What is to be kept of the transfer as it stands.
+    /// Returns the record of the transfer as it stands.
     pub(super) fn snapshot(
         &self,
         assembly: &Assembly,
@@ -226,7 +226,7 @@ impl PartFile {
         })
     }
 
-    /// All bytes, for a content that is small and complete.
+    /// Returns all bytes of a small and complete content.
     pub(super) fn read_all(&self, length: u64) -> Result<Vec<u8>, FetchError> {
         let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
         self.file
@@ -246,8 +246,8 @@ impl PartFile {
         Ok(path)
     }
 
-    /// The finished file and where it lies, for a place in a folder; `durable` waits until the disk
-    /// has it. What is not moved away goes when the part is discarded.
+    /// Returns the finished file and its path, for a place in a folder; `durable` waits until the
+    /// disk has it. If it is not moved away, it is removed when the part is discarded.
     pub(super) fn end(&self, length: u64, durable: bool) -> Result<(&File, &Path), FetchError> {
         let prepare = || {
             self.file.set_len(length)?;
@@ -263,9 +263,9 @@ impl PartFile {
         Ok((&self.file, &self.hidden.part))
     }
 
-    /// Removes everything: the content lies elsewhere now.
+    /// Removes all hidden files, because the content lies elsewhere now.
     pub(super) fn discard(self) {
-        // What cannot be removed does no harm.
+        // A file that cannot be removed does no harm.
         let _ = fs::remove_file(&self.hidden.part);
         self.remove_record();
     }
@@ -277,7 +277,7 @@ impl PartFile {
 }
 
 impl Snapshot {
-    /// Puts the bytes on disk, then the record, whole or not at all.
+    /// Writes the bytes to disk, then the record, whole or not at all.
     pub(super) fn keep(self) -> io::Result<()> {
         self.file.sync_data()?;
         let next = &self.hidden.next_record;
@@ -294,7 +294,8 @@ impl Snapshot {
     }
 }
 
-/// True if an earlier run was making `target` from the folder `content`, and has not finished.
+/// Returns true if an earlier run was making `target` from the folder `content`, and has not
+/// finished.
 pub(super) fn is_under_way(target: &Target, content: Guid) -> bool {
     let name = name_of(target);
     Hidden::sets(target.folder(), content)
@@ -302,13 +303,13 @@ pub(super) fn is_under_way(target: &Target, content: Guid) -> bool {
         .any(|(assembly, manner)| assembly.root() == content && manner.top.as_ref() == Some(&name))
 }
 
-/// The name of a target as a record has it.
+/// Returns the name of a target in a record.
 pub(super) fn name_of(target: &Target) -> String {
     let name = target.path().file_name().unwrap_or_default();
     name.to_string_lossy().into_owned()
 }
 
-/// The contents of which a part lies in `folder`.
+/// Returns the contents of which `folder` holds a part.
 pub(super) fn unfinished(folder: &Path) -> impl Iterator<Item = Guid> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(|entry| {
@@ -327,8 +328,9 @@ fn create(path: &Path, mode: u32) -> io::Result<File> {
         .open(path)
 }
 
-/// Opens a file that is this user's and has no other name; `None` for anything else. A link would
-/// be written through, a FIFO waited at, and who owns a file can change it after it was verified.
+/// Opens a file that belongs to this user and has no other name; returns `None` for anything else.
+/// A link would be written through, opening a FIFO would block, and the owner of a file can change
+/// it after its verification.
 fn open_own(path: &Path, write: bool) -> Option<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = OpenOptions::new()
@@ -345,8 +347,8 @@ fn open_own(path: &Path, write: bool) -> Option<File> {
     (found.is_file() && found.nlink() == 1 && is_own()).then_some(file)
 }
 
-/// The owner that a new file in `folder` gets: another one than this process where the file system
-/// knows no owners (FAT), or where the server of a network file system maps them.
+/// Returns the owner that a new file in `folder` gets. It is not the user of this process where the
+/// file system knows no owners (FAT), or where the server of a network file system maps them.
 fn uid_in(folder: &Path) -> Option<u32> {
     let file = tempfile::NamedTempFile::new_in(folder).ok()?;
     Some(file.as_file().metadata().ok()?.uid())
@@ -384,7 +386,7 @@ mod tests {
         let found = part.file.metadata().unwrap();
         assert_eq!(found.len(), 1 << 20);
         assert!(found.blocks() * 512 >= 3 << 20, "{found:?}");
-        // Far more than there is, but room is claimed once.
+        // Far more than the disk has, but room is claimed only once.
         part.reserve(0..1 << 60).unwrap();
         drop(part);
 
@@ -398,8 +400,8 @@ mod tests {
         mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
     }
 
-    /// A FIFO holds up whoever opens it, a link and a second name lead to another file, and a
-    /// stranger can change his file after it was verified.
+    /// Opening a FIFO blocks, a link and a second name lead to another file, and a stranger can
+    /// change its own file after the verification.
     #[test]
     fn what_is_not_this_users_is_passed_over_and_stays() {
         let content = Guid([1; 32]);
@@ -451,7 +453,7 @@ mod tests {
         let hidden = |name: Guid| Hidden::sets(folder.path(), name);
         fs::write(hidden(names[0]).next().unwrap().part, b"a").unwrap();
         fs::write(hidden(names[1]).nth(3).unwrap().part, b"b").unwrap();
-        // A record alone, and what others have put there.
+        // A record alone, and files of others.
         fs::write(hidden(names[2]).next().unwrap().record, b"c").unwrap();
         fs::write(folder.path().join(".somebody.part"), b"d").unwrap();
         fs::write(folder.path().join("film"), b"e").unwrap();
@@ -471,7 +473,7 @@ mod tests {
         assert!(matches!(refused, Err(FetchError::PartsTaken(_))));
     }
 
-    /// Of a run that was killed while it wrote one, a record may be left half written.
+    /// A run that was killed while it wrote a record may leave a partial one.
     #[test]
     fn a_record_left_half_written_is_replaced() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! A fetch from its first request to its end: what the host says, and what it is told.
+//! A fetch from its first request to its end: the host's events, and the requests to the host.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,23 +10,23 @@ use whimbrel_content::{Assembly, ChunkSize};
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, TransferState};
 
+use super::file_destination::FileDestination;
 use super::finishing::Missing;
 use super::folder::FolderPlan;
 use super::keeper::Keeper;
 use super::pace::Pace;
 use super::part::{self, PartFile};
 use super::transfer::{Purpose, Sink, Transfer};
-use super::wish::Wish;
 use super::{FetchError, FetchOptions, Fetched, Progress, State};
 use crate::local_client::{Attachment, LocalError};
 use crate::output::{Destination, MadeFolder};
 use crate::wait::{Subject, Watch};
 
-/// How often the stop flag is looked at, and a daemon that has gone is tried again.
+/// Interval at which the stop flag is checked, and a daemon that has gone is called again.
 const LOOK: Duration = Duration::from_millis(200);
-/// How often records are kept.
+/// Interval at which records are kept.
 const KEEP_INTERVAL: Duration = Duration::from_secs(1);
-/// How often progress is told, at most.
+/// Shortest interval of progress reports.
 const TELL_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(super) struct Fetch {
@@ -34,17 +34,17 @@ pub(super) struct Fetch {
     pub(super) timeout: Option<Duration>,
     pub(super) nack_timeout_ms: u32,
     pub(super) limit: u64,
-    /// A folder takes the place of an older version.
+    /// True if a folder takes the place of an older version.
     pub(super) update: bool,
-    /// Where the user wants it; `None` for a stream.
-    pub(super) wanted: Option<Wish>,
+    /// The destination; `None` for a stream.
+    pub(super) wanted: Option<FileDestination>,
     pub(super) _made: Option<MadeFolder>,
     pub(super) transfers: BTreeMap<u32, Transfer>,
     pub(super) next_request: u32,
     pub(super) plan: Option<FolderPlan>,
     pub(super) missing: Missing,
-    /// The list of a folder stays until all its files are there: a later run needs no network for
-    /// it.
+    /// The list of a folder. It stays until all its files are there, so that a later run needs no
+    /// network for it.
     pub(super) list: Option<PartFile>,
     pub(super) done: Option<PathBuf>,
     pub(super) keeper: Keeper,
@@ -65,19 +65,19 @@ impl Fetch {
             update,
             ..
         } = options;
-        let (wish, made) = match output {
-            Destination::Named(target) => (Ok(Wish::Named(target)), None),
+        let (wanted, made) = match output {
+            Destination::Named(target) => (Ok(FileDestination::Named(target)), None),
             Destination::Within(within) => {
-                let wish = Wish::within(&within, content, update);
-                (Ok(wish), within.make()?)
+                let wanted = FileDestination::within(&within, content, update);
+                (Ok(wanted), within.make()?)
             }
             Destination::Stream(stream) => (Err(stream), None),
         };
-        let (wish, sink, assembly, manner) = match wish {
-            Ok(wish) => {
-                let (part, assembly, manner) = PartFile::open(wish.folder(), content, limit)?;
-                part.withhold(&wish.place_of_file(""))?;
-                (Some(wish), Sink::Part(part), assembly, manner)
+        let (wanted, sink, assembly, manner) = match wanted {
+            Ok(wanted) => {
+                let (part, assembly, manner) = PartFile::open(wanted.folder(), content, limit)?;
+                part.withhold(&wanted.place_of_file(""))?;
+                (Some(wanted), Sink::Part(part), assembly, manner)
             }
             Err(stream) => {
                 let assembly = Assembly::new(content, limit);
@@ -102,7 +102,7 @@ impl Fetch {
                 .map_or(0, |time| time.as_millis().clamp(1, 1 << 31) as u32),
             limit,
             update,
-            wanted: wish,
+            wanted,
             _made: made,
             transfers: BTreeMap::from([(0, root)]),
             next_request: 1,
@@ -147,8 +147,8 @@ impl Fetch {
         loop {
             due.extend(self.watch.question());
             let step = match due.drain(..).try_for_each(|request| client.send(&request)) {
-                // What it has sent before it left is still to be read, and the end of it is noticed
-                // there.
+                // Events that the host sent before it left are still to be read, and its end is
+                // noticed there.
                 Err(LocalError::Closed) => Ok(()),
                 sent => sent,
             };
@@ -234,7 +234,7 @@ impl Fetch {
             .collect()
     }
 
-    /// Works off an event of the host; answers with what to tell the host.
+    /// Handles an event of the host. Returns the requests to send to it.
     pub(super) fn handle(&mut self, event: LocalEvent) -> Result<Vec<LocalRequest>, FetchError> {
         let transfers = &self.transfers;
         let is_ours = |content: &Guid| transfers.values().any(|one| one.content == *content);
@@ -276,7 +276,7 @@ impl Fetch {
         }
     }
 
-    /// What the content itself has told of the whole.
+    /// Notes what the first chunk of the content states about the whole.
     pub(super) fn note_root(&mut self) {
         let Some(root) = self
             .transfers
@@ -294,7 +294,7 @@ impl Fetch {
         }
     }
 
-    /// A folder that cannot be taken is refused with its first chunk.
+    /// Refuses a folder that cannot be stored, with its first chunk.
     pub(super) fn refuse_early(&self) -> Result<(), FetchError> {
         let Some(root) = self
             .transfers
@@ -308,7 +308,9 @@ impl Fetch {
         }
         match &self.wanted {
             None => return Err(FetchError::FolderToStream),
-            Some(Wish::Named(target)) if target.path().exists() && !target.path().is_dir() => {
+            Some(FileDestination::Named(target))
+                if target.path().exists() && !target.path().is_dir() =>
+            {
                 return Err(FetchError::InTheWay(target.named().to_owned()));
             }
             Some(_) => {}
@@ -322,7 +324,7 @@ impl Fetch {
         }
     }
 
-    /// Keeps what has changed, now and then, in the background.
+    /// Keeps changed records now and then, in the background.
     pub(super) fn keep_records(&mut self) -> Result<(), FetchError> {
         if self.last_kept.elapsed() < KEEP_INTERVAL || self.keeper.is_busy() {
             return Ok(());
@@ -350,14 +352,14 @@ impl Fetch {
         Ok(snapshots)
     }
 
-    /// The end without the content: what has come is kept for the next run.
+    /// Ends without the content; the received data is kept for the next run.
     pub(super) fn leave(&mut self) {
         for (_, transfer) in core::mem::take(&mut self.transfers) {
             self.leave_one(transfer);
         }
     }
 
-    /// Keeps what has come of one content.
+    /// Keeps the received data of one content.
     pub(super) fn leave_one(&mut self, transfer: Transfer) {
         self.keeper.wait();
         let Sink::Part(part) = transfer.sink else {
@@ -372,7 +374,7 @@ impl Fetch {
         let kept = part.snapshot(&transfer.assembly, manner);
         let kept = kept.map(|snapshot| snapshot.keep());
         if let Ok(Err(error)) = kept {
-            tracing::warn!(%error, "the record of the download could not be kept; an older one may be there");
+            tracing::warn!(%error, "cannot keep the record of the download; an older one may exist");
         }
     }
 }

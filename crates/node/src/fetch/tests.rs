@@ -1,4 +1,4 @@
-//! Fetches against a host that the test plays.
+//! Fetches from a host that the test simulates.
 
 use std::fs;
 use std::io::Write;
@@ -16,12 +16,12 @@ use crate::local_client::LocalClient;
 use crate::output::Stream;
 use crate::shelf::Shelf;
 
-/// What the host that the test plays does.
+/// The behaviour of the simulated host.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Manners {
     /// Serves everything.
     Good,
-    /// Closes the connection after so many chunks in all.
+    /// Closes the connection after this many chunks in all.
     LeavesAfter(usize),
     /// Sends a false byte in each chunk first, then the chunk.
     LiesFirst,
@@ -41,7 +41,7 @@ fn read_request(stream: &mut UnixStream) -> Option<LocalRequest> {
     Some(LocalRequest::decode(&Bytes::from(body)).unwrap())
 }
 
-/// Reads a program's greeting, and greets it.
+/// Reads a program's greeting, and answers it.
 fn greet(stream: &mut UnixStream) -> Option<()> {
     let frame = read_frame(stream)?;
     assert_eq!(frame[..], greeting());
@@ -79,7 +79,7 @@ fn chunk_of(shelf: &Shelf, get: &Get, index: u32) -> LocalChunk {
     }
 }
 
-/// Serves gets from `shelf`; gives the chunks sent.
+/// Serves requests from `shelf`. Returns the number of chunks sent.
 fn play_host(mut stream: UnixStream, shelf: &Shelf, manners: Manners) -> usize {
     let mut sent = 0;
     if greet(&mut stream).is_none() {
@@ -359,7 +359,7 @@ fn a_folder_arrives_with_odd_names_copies_empty_files_and_programs() {
     };
     assert!(runs("run.sh") && !runs("-rf"));
     assert_eq!(hidden_files(&scene.out()), [] as [PathBuf; 0]);
-    // Once more: everything is there, nothing but the list is fetched.
+    // The second time everything is there: only the list is fetched.
     let (again, sent) = scene.get(name, to(&scene.out()), Manners::Good);
     let again = again.unwrap();
     assert_eq!(
@@ -428,8 +428,8 @@ fn asking_to_stop_keeps_what_has_come_and_patience_has_an_end() {
     drop(theirs);
 }
 
-/// In a folder that an earlier run has made, and not finished, the same command goes on; in one
-/// that is whole, the folder goes into it.
+/// The same command resumes in a folder that an earlier run has left unfinished; it puts the
+/// fetched folder into one that is whole.
 #[test]
 fn a_named_folder_goes_on_where_it_was_broken_off() {
     let mut scene = Scene::new();
@@ -443,7 +443,7 @@ fn a_named_folder_goes_on_where_it_was_broken_off() {
     let (broken, first) = scene.get(name, to(&copy), Manners::LeavesAfter(6));
     assert!(broken.is_err());
     assert!(copy.is_dir());
-    // A folder that was there before, beside it, is not mistaken for it.
+    // Another folder, which existed before, is not mistaken for it.
     fs::create_dir(&other).unwrap();
     let (fetched, _) = scene.get(name, to(&other), Manners::Good);
     assert_eq!(fetched.unwrap().path, Some(other.join("photos")));

@@ -10,10 +10,10 @@ use super::FetchError;
 use super::part::{Manner, PartFile};
 use crate::output::Stream;
 
-/// Chunks that a host may hand over before it hears that the first was written.
+/// Chunks that a host may hand over before the program confirms the first one.
 const CREDIT: u16 = 16;
 
-/// Where the bytes go.
+/// The destination of the bytes.
 pub(super) enum Sink {
     /// To a file, in any order.
     Part(PartFile),
@@ -21,10 +21,10 @@ pub(super) enum Sink {
     Stream(Stream),
 }
 
-/// What is to be done with a content once it is complete.
+/// The use of a content once it is complete.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Purpose {
-    /// It is what the user asked for: a file, or a folder's list.
+    /// The user asked for it: a file, or a folder's list.
     Whole,
     /// It is a file of a folder, for these entries.
     Member(Vec<usize>),
@@ -38,12 +38,12 @@ pub(super) struct Transfer {
     pub(super) manner: Option<Manner>,
     pub(super) purpose: Purpose,
     pub(super) sink: Sink,
-    /// Whether anything was committed since the last record.
+    /// True if anything was committed since the last record.
     pub(super) unrecorded: bool,
 }
 
 impl Transfer {
-    /// The request that asks for what is missing.
+    /// Returns the request for the missing chunks.
     pub(super) fn request(
         &self,
         request: u32,
@@ -67,7 +67,7 @@ impl Transfer {
         })
     }
 
-    /// Takes a verified chunk, or verifies it, and writes it. Answers with the bytes that were new.
+    /// Verifies a chunk if necessary, and writes it. Returns the number of new bytes.
     pub(super) fn take(&mut self, chunk: &LocalChunk) -> Result<u64, FetchError> {
         let Some(checked) = self.check(chunk) else {
             tracing::warn!(content = %self.content, index = chunk.index, "the host handed over a chunk without proof");
@@ -112,8 +112,8 @@ impl Transfer {
         Ok(self.assembly.verified_bytes() - before)
     }
 
-    /// Checks a chunk, by its bytes unless the host in this process has done so; `None` if it has no
-    /// proof.
+    /// Verifies a chunk by its bytes, unless the host in this process has done so. Returns `None`
+    /// if it has no proof.
     fn check(&self, chunk: &LocalChunk) -> Option<Result<Verified, Refusal>> {
         if let Some(verified) = &chunk.verified {
             return Some(self.assembly.check_again(verified));
@@ -131,7 +131,7 @@ impl Transfer {
         }))
     }
 
-    /// Claims room for what is missing, once the length is proven.
+    /// Claims room for the missing bytes, once the length is proven.
     pub(super) fn reserve(&mut self) -> Result<(), FetchError> {
         match (&mut self.sink, self.assembly.confirmed_len()) {
             (Sink::Part(part), Some(length)) => {

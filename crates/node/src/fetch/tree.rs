@@ -1,4 +1,4 @@
-//! The folder that is written to, by handles: no link in it is followed, whoever made it and when.
+//! The folder that is written to, by handles: no link in it is ever followed, whoever made it.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -15,29 +15,31 @@ use rustix::io::Errno;
 use whimbrel_content::{Entry, Modified, RelativePath};
 use whimbrel_core::Guid;
 
-/// A folder, and whatever is made in it.
+/// A folder and its contents.
 #[derive(Debug)]
 pub(super) struct Tree {
     top: PathBuf,
     root: OwnedFd,
-    /// The folder that was used last: neighbours follow each other.
+    /// The folder that was used last, because neighbouring entries follow each other.
     last: Option<(Box<[u8]>, OwnedFd)>,
-    /// The name of a file on its way to its place. One that a killed run has left is in the way of the
-    /// same file in the next run, and goes then. No listing can name it: it has the listing's name.
+    /// The name of a file on its way to its place. A file that a killed run has left there is
+    /// removed by the next run. No listing can contain this name, because it includes the listing's
+    /// own name.
     hidden: Vec<u8>,
 }
 
-/// How a new thing takes its place.
+/// The way in which a new entry takes its place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Landing {
-    /// Nothing may be there.
+    /// Nothing may exist there.
     Free,
-    /// In place of a file or a link.
+    /// It replaces a file or a link.
     Replacing,
 }
 
 impl Tree {
-    /// Makes the folder if it is not there. It may be a link's target: the user has named it.
+    /// Makes the folder if it does not exist. It may be the target of a link, because the user has
+    /// named it.
     pub(super) fn make(top: &Path, listing: Guid) -> io::Result<Tree> {
         fs::create_dir_all(top)?;
         Tree::open(top, listing)
@@ -57,7 +59,8 @@ impl Tree {
         &self.top
     }
 
-    /// The folder at `path`, empty for the topmost; its missing folders are made if `make`.
+    /// Returns the folder at `path`, the topmost one if that is empty; makes missing folders if
+    /// `make`.
     fn folder(&mut self, path: &[u8], make: bool) -> io::Result<BorrowedFd<'_>> {
         if path.is_empty() {
             return Ok(self.root.as_fd());
@@ -89,7 +92,7 @@ impl Tree {
             .map_or(self.root.as_fd(), |(_, folder)| folder.as_fd()))
     }
 
-    /// Makes a folder that can be written to while it is filled. One that is there will do.
+    /// Makes a folder that is writable while it is filled. Accepts an existing one.
     pub(super) fn make_folder(&mut self, path: &RelativePath, mode: u16) -> io::Result<()> {
         let (parent, name) = path.split();
         let parent = self.folder(parent, true)?;
@@ -142,7 +145,7 @@ impl Tree {
         })
     }
 
-    /// Makes a file on its way to its place, lets `fill` write it, and gives it its place.
+    /// Makes a file under a temporary name, lets `fill` write it, and moves it to its place.
     fn put(
         &mut self,
         entry: &Entry,
@@ -206,7 +209,7 @@ impl Tree {
         placed
     }
 
-    /// Moves what is at `path` in `from` to the same path here.
+    /// Moves the entry at `path` in `from` to the same path here.
     pub(super) fn take_over(&mut self, from: &mut Tree, path: &RelativePath) -> io::Result<()> {
         let (parent, name) = path.split();
         let there = from.folder(parent, false)?;
@@ -214,7 +217,7 @@ impl Tree {
         move_to(there, name, here, name, Landing::Replacing)
     }
 
-    /// Gives a file that has the right bytes its permissions and time.
+    /// Gives a file with the right bytes its permissions and time.
     pub(super) fn touch(&mut self, entry: &Entry) -> io::Result<()> {
         let file = self.read(&entry.path)?;
         self.set_mode(&file, entry)?;
@@ -222,14 +225,15 @@ impl Tree {
         Ok(())
     }
 
-    /// Gives a file the permissions of the entry, less what the user's mask takes from a new file.
+    /// Gives a file the permissions of the entry, less those that the user's mask denies to a new
+    /// file.
     fn set_mode(&mut self, file: &File, entry: &Entry) -> io::Result<()> {
         let mode = |stat: Stat| stat.st_mode & 0o777;
         let now = mode(fstat(file)?);
         if now == RawMode::from(entry.mode) {
             return Ok(());
         }
-        // The system knows the mask, and tells it to nobody without changing it.
+        // The system does not reveal the mask without changing it.
         let probe = self.hidden.clone();
         let folder = self.folder(entry.path.split().0, true)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
@@ -249,7 +253,7 @@ impl Tree {
         Ok(())
     }
 
-    /// What is at `path`; `None` if nothing is.
+    /// Returns the metadata of the entry at `path`, or `None` if there is none.
     pub(super) fn stat(&mut self, path: &RelativePath) -> io::Result<Option<Stat>> {
         let (parent, name) = path.split();
         let folder = match self.folder(parent, false) {
@@ -266,7 +270,7 @@ impl Tree {
         Ok(openat(folder, name, flags, Mode::empty())?.into())
     }
 
-    /// Whether the file at `path` has these bytes.
+    /// Returns true if the file at `path` has these bytes.
     pub(super) fn has(&mut self, path: &RelativePath, content: Guid, length: u64) -> bool {
         let is_file = |stat: Stat| {
             FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
@@ -289,7 +293,7 @@ impl Tree {
         file.read_to_end(&mut bytes).is_ok() && blake3::hash(&bytes) == content.0
     }
 
-    /// Whether the link at `path` leads to `target`.
+    /// Returns true if the link at `path` leads to `target`.
     pub(super) fn has_link(&mut self, path: &RelativePath, target: &[u8]) -> bool {
         let (parent, name) = path.split();
         self.folder(parent, false).is_ok_and(|folder| {
@@ -314,7 +318,7 @@ fn kind_at(folder: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<FileType>> 
     Ok(stat_at(folder, name)?.map(|found| FileType::from_raw_mode(found.st_mode)))
 }
 
-/// Gives what is at `from` its name, in one step.
+/// Renames the entry at `from` in one step.
 fn move_to(
     from_folder: BorrowedFd<'_>,
     from: &[u8],
@@ -326,7 +330,7 @@ fn move_to(
         return Ok(renameat(from_folder, from, folder, name)?);
     }
     match renameat_with(from_folder, from, folder, name, RenameFlags::NOREPLACE) {
-        // Not every file system can; then there is a moment in which somebody may be faster.
+        // Not every file system can do this; another process may then be faster.
         Err(Errno::INVAL) if stat_at(folder, name)?.is_none() => {
             Ok(renameat(from_folder, from, folder, name)?)
         }
@@ -335,7 +339,7 @@ fn move_to(
     }
 }
 
-/// Makes something under a hidden name, in place of what a killed run has left there.
+/// Makes something under the hidden name, in place of what a killed run has left there.
 fn afresh<T>(
     folder: BorrowedFd<'_>,
     name: &[u8],
@@ -350,7 +354,7 @@ fn afresh<T>(
     }
 }
 
-/// Sets the time of modification. Not every file system keeps it, or lets this user set it: a file
+/// Sets the time of modification. Not every file system keeps it, or lets this user set it; a file
 /// without its time is better than no file.
 fn set_time(file: impl AsFd, modified: Modified) {
     let _ = futimens(file, &times(modified));

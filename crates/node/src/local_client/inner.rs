@@ -12,12 +12,12 @@ use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 use super::{LocalError, WRITE_PATIENCE};
 use crate::{NameStore, Node};
 
-/// Events of so many bytes may wait for the program; its host keeps further ones, as it does while a
-/// socket takes no more. They are given on when half of it is free.
+/// Bound of the bytes of events that wait for the program; its host keeps further ones, as it does
+/// while a socket is full. The host goes on when half of it is free.
 const MAX_WAITING: usize = 4 << 20;
-/// What an event without a chunk takes, bytes.
+/// Bytes counted for an event without a chunk.
 const EVENT_BYTES: usize = 256;
-/// Between two tries to give a host a request that it is too busy to take.
+/// Pause between two attempts to pass a request to a busy host.
 const TRY_AGAIN: Duration = Duration::from_millis(1);
 
 /// Events on their way from a host's thread to its program.
@@ -31,9 +31,9 @@ pub(crate) struct Events {
 struct Waiting {
     events: VecDeque<LocalEvent>,
     bytes: usize,
-    // The host was told to keep further events.
+    // True if the host was told to keep further events.
     is_full: bool,
-    // The host has ended.
+    // True if the host has ended.
     is_closed: bool,
 }
 
@@ -42,7 +42,8 @@ impl Events {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds an event; false if the host is to keep further ones until the program has taken some.
+    /// Adds an event. Returns false if the host must keep further ones until the program has taken
+    /// some.
     pub(crate) fn push(&self, event: LocalEvent) -> bool {
         let mut waiting = self.lock();
         waiting.bytes += size_of(&event);
@@ -54,13 +55,13 @@ impl Events {
         takes_more
     }
 
-    /// The host has ended: what it has said before can still be had.
+    /// Notes that the host has ended; its earlier events can still be taken.
     pub(crate) fn close(&self) {
         self.lock().is_closed = true;
         self.arrived.notify_one();
     }
 
-    /// The next event, and whether the host may give further ones now that it was to keep.
+    /// Returns the next event, and whether the host may go on with events that it had to keep.
     fn pop(&self, patience: Duration) -> Result<Option<(LocalEvent, bool)>, LocalError> {
         let until = Instant::now() + patience;
         let mut waiting = self.lock();
@@ -103,7 +104,8 @@ pub(crate) struct InnerClient {
 }
 
 impl InnerClient {
-    /// To the host on this loop, which pushes the events of program `app` to `events`.
+    /// Returns a client of the host on this loop, which pushes the events of program `app` to
+    /// `events`.
     pub(crate) fn new(
         host: LoopHandle<Node<NameStore>>,
         app: u32,
@@ -112,7 +114,7 @@ impl InnerClient {
         InnerClient { host, app, events }
     }
 
-    /// Gives the host a request. A host with too much to do is waited for.
+    /// Passes a request to the host. Waits while the host is too busy.
     pub(super) fn send(&mut self, request: LocalRequest) -> Result<(), LocalError> {
         let (app, until) = (self.app, Instant::now() + WRITE_PATIENCE);
         loop {
@@ -133,14 +135,14 @@ impl InnerClient {
         }
     }
 
-    /// The next event, or `None` if none has come within `patience`.
+    /// Returns the next event, or `None` if none has come within `patience`.
     pub(super) fn receive(&mut self, patience: Duration) -> Result<Option<LocalEvent>, LocalError> {
         let Some((event, is_open_again)) = self.events.pop(patience)? else {
             return Ok(None);
         };
         if is_open_again {
             let app = self.app;
-            // A host that has ended has nothing more to give.
+            // A host that has ended has no more events.
             let _ = self.host.post(move |node, _| {
                 if let Some(host) = node.host() {
                     host.set_blocked(app, false);

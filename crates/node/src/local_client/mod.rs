@@ -1,5 +1,5 @@
-//! A program's way to its host or router (`docs/protocols/local.md`): by a socket, or by values where
-//! the host is in the same process.
+//! A program's connection to its host or router (`docs/protocols/local.md`): by a socket, or by
+//! values if the host is in the same process.
 
 mod inner;
 mod socket;
@@ -14,13 +14,13 @@ use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, VersionMismatch};
 pub(crate) use inner::{Events, InnerClient};
 use socket::SocketClient;
 
-/// How long a daemon may take to read what is written to it before it counts as gone.
+/// Time in which a daemon must read what is written to it; afterwards it counts as gone.
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Why there is no talking to a daemon.
+/// The reason why a daemon cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LocalError {
-    /// No socket, or no program behind it.
+    /// No socket, or no program that listens on it.
     #[error("no daemon answers on {}", .0.display())]
     Nobody(PathBuf),
     /// The file permissions forbid it.
@@ -32,8 +32,8 @@ pub enum LocalError {
     /// The daemon has ended, or has closed the connection.
     #[error("the daemon has closed the connection")]
     Closed,
-    /// What came is not what a daemon says.
-    #[error("the daemon says something that this program does not understand: {0}")]
+    /// A frame is not one that a daemon sends.
+    #[error("the daemon sent something that this program does not understand: {0}")]
     Protocol(String),
     /// The daemon speaks another version of the protocol.
     #[error("the daemon cannot be used: {0}")]
@@ -61,13 +61,12 @@ impl LocalClient {
             .map(LocalClient)
     }
 
-    /// Over a stream that is connected. A daemon of another version is found out by
-    /// [`LocalClient::receive`].
+    /// Uses a connected stream. [`LocalClient::receive`] detects a daemon of another version.
     pub fn over(stream: UnixStream) -> Result<LocalClient, LocalError> {
         SocketClient::over(stream).map(Way::Socket).map(LocalClient)
     }
 
-    /// To a host in this process.
+    /// Uses a host in this process.
     pub(crate) fn inner(client: InnerClient) -> LocalClient {
         LocalClient(Way::Inner(client))
     }
@@ -80,7 +79,7 @@ impl LocalClient {
         }
     }
 
-    /// The next event, or `None` if none has come within `patience`.
+    /// Returns the next event, or `None` if none has come within `patience`.
     pub fn receive(&mut self, patience: Duration) -> Result<Option<LocalEvent>, LocalError> {
         match &mut self.0 {
             Way::Socket(client) => client.receive(patience),
@@ -89,8 +88,7 @@ impl LocalClient {
     }
 }
 
-/// How a program reaches its host: by a socket file, to which it can come back, or a host in its
-/// own process.
+/// The way to a host: a socket file, to which a program can return, or a host in its own process.
 #[derive(Debug)]
 pub enum Attachment {
     /// A daemon's socket.
@@ -100,7 +98,7 @@ pub enum Attachment {
 }
 
 impl Attachment {
-    /// A connection.
+    /// Connects.
     pub fn connect(&mut self) -> Result<LocalClient, LocalError> {
         match self {
             Attachment::Socket(path) => LocalClient::connect(path),
@@ -108,7 +106,7 @@ impl Attachment {
         }
     }
 
-    /// Whether it makes sense to connect again after the daemon has gone.
+    /// Returns true if a new connection may succeed after the daemon has gone.
     pub fn can_return(&self) -> bool {
         matches!(self, Attachment::Socket(_))
     }

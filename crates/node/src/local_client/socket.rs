@@ -1,4 +1,4 @@
-//! A program's end of the socket of its host or router. Blocking, with time-outs.
+//! A program's end of the socket of its host or router. Blocking, with timeouts.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -45,8 +45,7 @@ impl SocketClient {
         SocketClient::over(stream)
     }
 
-    /// Over a stream that is connected. A daemon of another version is found out by
-    /// [`SocketClient::receive`].
+    /// Uses a connected stream. [`SocketClient::receive`] detects a daemon of another version.
     pub(super) fn over(stream: UnixStream) -> Result<SocketClient, LocalError> {
         stream
             .set_write_timeout(Some(WRITE_PATIENCE))
@@ -71,7 +70,7 @@ impl SocketClient {
         self.write_frame(&tail)
     }
 
-    /// Writes the frame whose content is in `head`, behind room for its length, and in `tail`.
+    /// Writes the frame whose content is in `head`, after room for its length, and in `tail`.
     fn write_frame(&mut self, tail: &[u8]) -> Result<(), LocalError> {
         let length = (self.head.len() - 4 + tail.len()) as u32;
         self.head[..4].copy_from_slice(&length.to_be_bytes());
@@ -94,7 +93,7 @@ impl SocketClient {
         Ok(())
     }
 
-    /// The next event, or `None` if none has come within `patience`.
+    /// Returns the next event, or `None` if none has come within `patience`.
     pub(super) fn receive(&mut self, patience: Duration) -> Result<Option<LocalEvent>, LocalError> {
         let until = Instant::now() + patience;
         loop {
@@ -119,7 +118,7 @@ impl SocketClient {
                 Ok(count) => self.incoming.filled(count),
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => return Ok(None),
-                    // A signal: the caller looks at its flags.
+                    // A signal: the program checks its flags.
                     io::ErrorKind::Interrupted => return Ok(None),
                     _ => return Err(broken(error)),
                 },
@@ -152,7 +151,7 @@ impl Incoming {
         }
     }
 
-    /// The frame, if it is whole.
+    /// Returns the frame, if it is whole.
     fn take_frame(&mut self) -> Result<Option<Bytes>, LocalError> {
         if self.prefix_filled < 4 {
             return Ok(None);
@@ -181,7 +180,7 @@ mod tests {
         [&(content.len() as u32).to_be_bytes()[..], content].concat()
     }
 
-    /// A client, and a daemon that has read its greeting and written one.
+    /// Returns a client, and a daemon that has read its greeting and written one.
     fn pair() -> (SocketClient, UnixStream) {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let client = SocketClient::over(ours).unwrap();

@@ -10,7 +10,7 @@ use prometheus_client::metrics::{MetricType, TypedMetric};
 /// The labels of one member of a family.
 pub(super) type Labels<'a> = Vec<(&'static str, &'a str)>;
 
-/// Writes families: a name, what it means, and its members.
+/// Writes families: a name, its meaning, and its members.
 pub(super) struct Families<'a, 'b> {
     encoder: &'a mut DescriptorEncoder<'b>,
 }
@@ -49,18 +49,18 @@ impl<'a, 'b> Families<'a, 'b> {
         Ok(())
     }
 
-    /// A counter without labels.
+    /// Writes a counter without labels.
     pub(super) fn counter(&mut self, name: &str, help: &str, value: u64) -> Result<(), Error> {
         self.counters(name, help, [(Vec::new(), value)])
     }
 
-    /// A gauge without labels.
+    /// Writes a gauge without labels.
     pub(super) fn gauge(&mut self, name: &str, help: &str, value: f64) -> Result<(), Error> {
         self.gauges(name, help, [(Vec::new(), value)])
     }
 }
 
-/// 1 for true.
+/// Returns 1 for true, 0 for false.
 pub(super) fn flag(value: bool) -> f64 {
     f64::from(u8::from(value))
 }

@@ -1,7 +1,7 @@
-//! What a node counts, as OpenMetrics over HTTP: `GET /metrics` for Prometheus.
+//! A node's counters, as OpenMetrics over HTTP: `GET /metrics` for Prometheus.
 //!
-//! One listener serves every plane of a node: the page is put together from snapshots that each
-//! plane's loop takes of itself.
+//! One listener serves every plane of a node: the page is made of snapshots that each plane's loop
+//! takes of itself.
 
 mod family;
 mod native;
@@ -24,7 +24,7 @@ use crate::name_store::NameStore;
 use crate::ndn::NdnRouter;
 use crate::run::StartError;
 
-/// How long a busy node may take to count itself.
+/// Time in which a busy node must take its snapshot.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 type Taken = Box<dyn Collector>;
@@ -40,14 +40,14 @@ impl Clone for Source {
 }
 
 impl Source {
-    /// A host, a name server, or a router's MobilityFirst plane.
+    /// Returns the source of a host, a name server, or a router's MobilityFirst plane.
     pub fn native(node: LoopHandle<Node<NameStore>>) -> Source {
         Source::of(node, |event_loop| {
             Box::new(native::Snapshot::of(event_loop))
         })
     }
 
-    /// A router's NDN plane.
+    /// Returns the source of a router's NDN plane.
     pub fn ndn(router: LoopHandle<NdnRouter>) -> Source {
         Source::of(router, |event_loop| Box::new(ndn::Snapshot::of(event_loop)))
     }
@@ -59,7 +59,7 @@ impl Source {
         Source(Arc::new(move || {
             let (sender, snapshot) = mpsc::channel();
             let task = move |event_loop: &mut EventLoop<M>| {
-                // Who asked may have gone.
+                // The asking thread may have given up.
                 let _ = sender.send(take(event_loop));
             };
             handle.post_to_loop(task).ok().map(|()| snapshot)
@@ -67,8 +67,7 @@ impl Source {
     }
 }
 
-/// Answers `GET /metrics` on `address` for as long as the process lives. Answers with the bound
-/// address.
+/// Answers `GET /metrics` on `address` for as long as the process lives. Returns the bound address.
 pub fn serve(address: SocketAddr, sources: Vec<Source>) -> Result<SocketAddr, StartError> {
     let failed = |source| StartError::System {
         what: "socket for metrics",
@@ -117,7 +116,7 @@ async fn answer(sources: Vec<Source>) -> Response {
     }
 }
 
-/// A snapshot of every source, or nothing: half a page would look like counters that are gone.
+/// Returns a snapshot of every source, or `None`: a partial page would look like vanished counters.
 fn gathered(sources: &[Source]) -> Option<Vec<Taken>> {
     let until = Instant::now() + PATIENCE;
     let asked: Vec<_> = sources.iter().map(|Source(ask)| ask()).collect();
@@ -128,7 +127,7 @@ fn gathered(sources: &[Source]) -> Option<Vec<Taken>> {
     taken.collect()
 }
 
-/// The text that Prometheus reads.
+/// Returns the text of the page.
 fn page(taken: Vec<Taken>) -> Result<String, std::fmt::Error> {
     let mut registry = Registry::default();
     for snapshot in taken {

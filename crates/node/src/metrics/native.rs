@@ -1,5 +1,4 @@
-//! What a host, a name server, or a router's MobilityFirst plane counts: the values that its status
-//! shows.
+//! Counters of a host, a name server, or a router's MobilityFirst plane: the values in its status.
 
 use std::fmt::Error;
 use std::time::Duration;
@@ -17,11 +16,11 @@ use super::family::{Families, Labels, flag};
 use crate::Node;
 use crate::run::NodeLoop;
 
-/// Everything that is told of one node at one moment.
+/// A snapshot of one node.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     status: Status,
-    // Packets of the back-pressure buffer in use, and all of them, of a node with hops.
+    // Used packets of the back-pressure buffer, and its capacity, in a node with hops.
     buffer: Option<(usize, usize)>,
     sockets: TransportCounters,
 }
@@ -34,7 +33,7 @@ enum Status {
 }
 
 impl Snapshot {
-    /// Of a node and its sockets, now.
+    /// Takes a snapshot of a node and its sockets.
     pub(super) fn of(event_loop: &mut NodeLoop) -> Snapshot {
         let now = event_loop.clock().now();
         let (status, buffer) = match event_loop.machine() {
@@ -97,7 +96,7 @@ impl Collector for Snapshot {
     }
 }
 
-/// A name, what it means, and its value.
+/// A name, its meaning, and its value.
 type Count = (&'static str, &'static str, u64);
 type Level = (&'static str, &'static str, f64);
 
@@ -121,7 +120,7 @@ fn encode_drops<'s>(
     let members = drops
         .into_iter()
         .map(|(reason, count)| (vec![("reason", *reason)], *count));
-    families.counters(name, "What the node dropped", members)
+    families.counters(name, "Chunks and messages that the node dropped", members)
 }
 
 fn router_counts(c: &RouterCounters) -> [Count; 13] {
@@ -133,7 +132,7 @@ fn router_counts(c: &RouterCounters) -> [Count; 13] {
         ),
         (
             "whimbrel_router_chunks_forwarded",
-            "Chunks that the next neighbour has",
+            "Chunks that the next neighbour acknowledged",
             c.chunks_forwarded,
         ),
         (
@@ -158,7 +157,7 @@ fn router_counts(c: &RouterCounters) -> [Count; 13] {
         ),
         (
             "whimbrel_router_chunks_unwanted",
-            "Chunks that their receiver wants no more",
+            "Chunks that their receiver no longer wants",
             c.chunks_unwanted,
         ),
         (
@@ -187,9 +186,9 @@ fn router_counts(c: &RouterCounters) -> [Count; 13] {
             c.attachments,
         ),
         (
-            "whimbrel_router_unsettled",
+            "whimbrel_router_left_over",
             "Inputs after which work was left over",
-            c.unsettled,
+            c.left_over,
         ),
     ]
 }
@@ -248,7 +247,7 @@ fn encode_host(families: &mut Families<'_, '_>, host: &HostStatus) -> Result<(),
         ),
         (
             "whimbrel_host_chunks_sent",
-            "Chunks that a router has",
+            "Chunks that a router acknowledged",
             c.chunks_sent,
         ),
         (
@@ -258,7 +257,7 @@ fn encode_host(families: &mut Families<'_, '_>, host: &HostStatus) -> Result<(),
         ),
         (
             "whimbrel_host_chunks_duplicate",
-            "Chunks that were here already",
+            "Chunks that had been received before",
             c.duplicates,
         ),
         (
@@ -278,9 +277,9 @@ fn encode_host(families: &mut Families<'_, '_>, host: &HostStatus) -> Result<(),
             c.pushes_sent,
         ),
         (
-            "whimbrel_host_unsettled",
+            "whimbrel_host_left_over",
             "Inputs after which work was left over",
-            c.unsettled,
+            c.left_over,
         ),
     ];
     encode_counts(families, &counts)?;
@@ -424,13 +423,13 @@ fn encode_name_server(families: &mut Families<'_, '_>, server: &ServerStatus) ->
     encode_levels(families, &levels)
 }
 
-/// One link's labels. The port's number tells apart callers of one listener.
+/// The labels of one link. The port's number distinguishes inbound peers of one listener.
 struct Ends {
     port: String,
     neighbour: String,
 }
 
-/// A name, what it means, and how to read it.
+/// A name, its meaning, and its accessor.
 type LinkCount = (&'static str, &'static str, fn(&HopStats) -> u64);
 type LinkLevel = (&'static str, &'static str, fn(&LinkStatus) -> f64);
 
@@ -452,17 +451,17 @@ const LINK_COUNTS: [LinkCount; 18] = [
     ),
     (
         "whimbrel_link_sent_data_frames",
-        "DATA frames sent, resent ones included",
+        "DATA frames sent, including retransmissions",
         |h| h.data_sent,
     ),
     (
         "whimbrel_link_resent_data_frames",
-        "DATA frames found missing and sent again",
+        "DATA frames declared lost and retransmitted",
         |h| h.data_resent,
     ),
     (
         "whimbrel_link_spurious_resends",
-        "Resends that proved unnecessary",
+        "Retransmissions that proved spurious",
         |h| h.spurious_resends,
     ),
     (
@@ -487,12 +486,12 @@ const LINK_COUNTS: [LinkCount; 18] = [
     ),
     (
         "whimbrel_link_received_chunks",
-        "Chunks that came whole",
+        "Chunks received whole",
         |h| h.chunks_received,
     ),
     (
         "whimbrel_link_received_chunk_bytes",
-        "Bytes of chunks that came whole",
+        "Bytes of chunks received whole",
         |h| h.chunk_bytes_received,
     ),
     (
@@ -507,7 +506,7 @@ const LINK_COUNTS: [LinkCount; 18] = [
     ),
     (
         "whimbrel_link_timeouts",
-        "Retransmission time-outs that expired",
+        "Retransmission timeouts that expired",
         |h| h.timeouts,
     ),
     ("whimbrel_link_sessions", "Sessions established", |h| {
@@ -534,17 +533,17 @@ const LINK_LEVELS: [LinkLevel; 8] = [
     ),
     (
         "whimbrel_link_flight_chunks",
-        "Chunks under way to the neighbour",
+        "Chunks in flight to the neighbour",
         |l| l.hop.chunks_in_flight as f64,
     ),
     (
         "whimbrel_link_flight_bytes",
-        "Bytes under way to the neighbour",
+        "Bytes in flight to the neighbour",
         |l| l.hop.inflight as f64,
     ),
     (
         "whimbrel_link_window_packets",
-        "Packets that the neighbour lets be outstanding",
+        "Packets that the neighbour accepts",
         |l| f64::from(l.hop.window),
     ),
     (
@@ -634,27 +633,27 @@ fn encode_sockets(
     let counts: [Count; 7] = [
         (
             "whimbrel_sockets_strangers",
-            "Datagrams from no neighbour, where nobody listens",
+            "Datagrams from unknown addresses to links that do not listen",
             sockets.strangers,
         ),
         (
             "whimbrel_sockets_callers_accepted",
-            "Callers and local programs that came in",
+            "Inbound peers and local programs that were accepted",
             sockets.accepted,
         ),
         (
             "whimbrel_sockets_callers_expired",
-            "Callers closed for their silence",
+            "Inbound peers closed because they were idle",
             sockets.expired,
         ),
         (
             "whimbrel_sockets_callers_evicted",
-            "Callers closed to make room for new ones",
+            "Inbound peers closed to make room for new ones",
             sockets.evicted,
         ),
         (
             "whimbrel_sockets_callers_refused",
-            "Callers refused because there were too many",
+            "Inbound peers refused because there were too many",
             sockets.refused,
         ),
         (

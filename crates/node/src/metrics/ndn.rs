@@ -1,4 +1,4 @@
-//! What a router's NDN plane counts.
+//! Counters of a router's NDN plane.
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
@@ -11,7 +11,7 @@ use whimbrel_ndn_router::faces;
 use super::family::{Families, Labels, flag};
 use crate::ndn::open::NdnLoop;
 
-/// Everything that is told of one router at one moment.
+/// A snapshot of one router.
 #[derive(Clone, Debug)]
 pub(super) struct Snapshot {
     forwarder: ForwarderCounters,
@@ -34,7 +34,7 @@ struct FaceSnapshot {
     link: LinkStats,
 }
 
-/// A name, what it means, and how to read it.
+/// A name, its meaning, and its accessor.
 type LinkCount = (&'static str, &'static str, fn(&LinkStats) -> u64);
 type LinkLevel = (&'static str, &'static str, fn(&LinkStats) -> f64);
 
@@ -50,15 +50,15 @@ const LINK_COUNTS: [LinkCount; 14] = [
     ("ndn_link_received_frames", "Frames received", |l| {
         l.frames_received
     }),
-    ("ndn_link_retransmissions", "Frames sent again", |l| {
+    ("ndn_link_retransmissions", "Frames retransmitted", |l| {
         l.retransmissions
     }),
     (
         "ndn_link_spurious",
-        "Retransmissions in vain: the frame had arrived",
+        "Spurious retransmissions: the frame had arrived",
         |l| l.spurious,
     ),
-    ("ndn_link_losses", "Frames found lost", |l| l.losses),
+    ("ndn_link_losses", "Frames declared lost", |l| l.losses),
     (
         "ndn_link_mtu_falls",
         "Times that the path was found to drop large frames",
@@ -67,17 +67,19 @@ const LINK_COUNTS: [LinkCount; 14] = [
     ("ndn_link_mtu_probes", "Probes of the path MTU sent", |l| {
         l.mtu_probes
     }),
-    ("ndn_link_timeouts", "Frames found lost by silence", |l| {
-        l.timeouts
-    }),
+    (
+        "ndn_link_timeouts",
+        "Frames declared lost by a timeout",
+        |l| l.timeouts,
+    ),
     (
         "ndn_link_recovered",
-        "Lost frames that a retransmission brought",
+        "Lost frames that a retransmission recovered",
         |l| l.recovered,
     ),
     (
         "ndn_link_given_up",
-        "Lost frames that no retransmission brought",
+        "Lost frames that no retransmission recovered",
         |l| l.given_up,
     ),
     ("ndn_link_duplicates", "Frames received twice", |l| {
@@ -111,7 +113,7 @@ const LINK_LEVELS: [LinkLevel; 4] = [
 ];
 
 impl Snapshot {
-    /// Of a router and its sockets, now.
+    /// Takes a snapshot of a router and its sockets.
     pub(super) fn of(event_loop: &NdnLoop) -> Snapshot {
         let router = event_loop.machine();
         let forwarder = router.forwarder();
@@ -170,7 +172,7 @@ impl Snapshot {
         let received = [counters.in_interests, counters.in_data, counters.in_nacks];
         family.counters(
             "ndn_packets_received",
-            "Network-layer packets that came in",
+            "Network-layer packets received",
             kinds(received),
         )?;
         let sent = [
@@ -180,7 +182,7 @@ impl Snapshot {
         ];
         family.counters(
             "ndn_packets_sent",
-            "Network-layer packets that went out",
+            "Network-layer packets sent",
             kinds(sent),
         )?;
         let outcomes = [
@@ -197,7 +199,7 @@ impl Snapshot {
         let answers = answers.map(|(answer, value)| (vec![("answer", answer)], value));
         family.counters(
             "ndn_content_store_lookups",
-            "Interests that the content store was asked for",
+            "Interests looked up in the content store",
             answers,
         )?;
         let drops = counters
@@ -206,7 +208,7 @@ impl Snapshot {
         family.counters("ndn_drops", "Packets that the forwarder dropped", drops)?;
         family.counters(
             "ndn_callers_refused",
-            "Callers turned away because there were too many faces",
+            "Inbound peers refused because there were too many faces",
             [(Vec::new(), self.refused_callers)],
         )?;
         self.encode_management(family)?;
@@ -247,7 +249,7 @@ impl Snapshot {
         )?;
         family.counters(
             "ndn_management_wrong_digests",
-            "Commands allowed although their digest does not fit, because none needs a signature",
+            "Commands accepted although their digest does not match, because no signature is required",
             [(Vec::new(), self.management.wrong_digests)],
         )
     }
@@ -263,12 +265,12 @@ impl Snapshot {
         ];
         family.counters(
             "ndn_connections_ended",
-            "Streams and WebSockets that the router ended",
+            "Streams and WebSockets that the router closed",
             ended.map(|(reason, value)| (vec![("reason", reason)], value)),
         )?;
         family.counters(
             "ndn_handshakes_refused",
-            "WebSocket handshakes of web pages that may not connect",
+            "WebSocket handshakes refused because of the page's origin",
             [(vec![("reason", "origin")], sockets.origins_refused)],
         )
     }
@@ -292,7 +294,7 @@ impl Snapshot {
         let directions: [(&str, &str, Kinds); 2] = [
             (
                 "ndn_face_packets_received",
-                "Network-layer packets that came in by the face",
+                "Network-layer packets received by the face",
                 [
                     ("interest", |c| c.in_interests),
                     ("data", |c| c.in_data),
@@ -301,7 +303,7 @@ impl Snapshot {
             ),
             (
                 "ndn_face_packets_sent",
-                "Network-layer packets that went out by the face",
+                "Network-layer packets sent by the face",
                 [
                     ("interest", |c| c.out_interests),
                     ("data", |c| c.out_data),

@@ -1,4 +1,4 @@
-//! How a program runs: its application in a loop, with one face to a forwarder.
+//! A program's application in a loop, with one face to a forwarder.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -15,58 +15,58 @@ use crate::run::{StartError, random_number};
 
 type ProgramLoop<A> = EventLoop<ProgramFace<A>>;
 
-/// Why a program does not run.
+/// The reason why a program does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// No program answers there.
+    /// No program answers.
     #[error(
         "no forwarder answers on {uplink} ({source}); start one with `whimbrel router run`, or name another by --transport or \
          NDN_CLIENT_TRANSPORT"
     )]
     Nobody {
-        /// Where it should be.
+        /// The place of the forwarder.
         uplink: Uplink,
-        /// The system's answer.
+        /// The system's error.
         source: OpenRefusal,
     },
     /// The socket belongs to another user.
     #[error("{source}")]
     NotPermitted {
-        /// What the socket says.
+        /// The socket's error.
         source: OpenRefusal,
     },
-    /// The loop does not run.
+    /// The loop has failed.
     #[error(transparent)]
     Loop(IoError),
-    /// No random bytes.
+    /// No random bytes are available.
     #[error(transparent)]
     System(#[from] StartError),
 }
 
-/// How an application is run.
+/// The end of an application's run.
 #[derive(Debug)]
 pub enum End<T> {
-    /// The program had enough.
+    /// The program has finished.
     Done(T),
     /// Ctrl-C, or SIGTERM.
     Interrupted,
 }
 
-/// An application, and a loop that runs it.
+/// An application, and the loop that runs it.
 pub struct Client<A: Application> {
     event_loop: ProgramLoop<A>,
     uplink: Uplink,
 }
 
-/// Randomness for one application of this process.
+/// Returns randomness for one application of this process.
 pub fn seeded() -> Result<SeededRng, ClientError> {
     Ok(SeededRng::new(random_number()?))
 }
 
 impl<A: Application + 'static> Client<A> {
-    /// An application that calls the forwarder at `uplink` as soon as it runs, and again each second
-    /// while it is away; [`Told`] says what came of it. Of UDP nothing is known before a packet
-    /// comes back.
+    /// Returns a client whose application connects to the forwarder at `uplink` as soon as it runs,
+    /// and again each second while it is away; [`Told`] reports the outcome. Over UDP nothing is
+    /// known before a packet comes back.
     pub fn new(uplink: Uplink, clock: Clock, application: A) -> Result<Client<A>, ClientError> {
         let endpoint = uplink.endpoint();
         let face = match &uplink {
@@ -104,7 +104,7 @@ impl<A: Application + 'static> Client<A> {
         Ok(end.map_or(End::Interrupted, End::Done))
     }
 
-    /// One round of at most `wait`, for programs that ask and wait for the answer.
+    /// Runs one round of at most `wait`, for programs that wait for the answers to their requests.
     pub fn step(
         &mut self,
         wait: Duration,
@@ -117,32 +117,32 @@ impl<A: Application + 'static> Client<A> {
             .map_err(ClientError::Loop)
     }
 
-    /// How other threads reach the application while it runs.
+    /// Returns access to the application for other threads.
     pub fn poster(&self) -> Poster<A> {
         Poster(self.event_loop.handle())
     }
 
-    /// The application.
+    /// Returns the application.
     pub fn application(&self) -> &A {
         self.event_loop.machine().application()
     }
 
-    /// The application, to be told something between rounds.
+    /// Returns the application, for changes between rounds.
     pub fn application_mut(&mut self) -> &mut A {
         self.event_loop.machine_mut().application_mut()
     }
 
-    /// Where its forwarder is.
+    /// Returns the place of its forwarder.
     pub fn uplink(&self) -> &Uplink {
         &self.uplink
     }
 
-    /// What this process calls time.
+    /// Returns the clock of this process.
     pub fn clock(&self) -> Clock {
         self.event_loop.clock()
     }
 
-    /// The error for a forwarder that was told to be unreachable.
+    /// Returns the error for a forwarder that was reported to be unreachable.
     pub fn nobody(&self, source: OpenRefusal) -> ClientError {
         failed(&self.uplink, source)
     }
@@ -152,7 +152,7 @@ impl<A: Application + 'static> Client<A> {
 pub struct Poster<A: Application>(LoopHandle<ProgramFace<A>>);
 
 impl<A: Application + 'static> Poster<A> {
-    /// Runs `task` with the application on the thread that runs it; not at all if it has ended.
+    /// Runs `task` with the application on its thread; does nothing if the application has ended.
     pub fn post(&self, task: impl FnOnce(&mut A, Time) + Send + 'static) {
         let _ = self
             .0
@@ -160,7 +160,7 @@ impl<A: Application + 'static> Poster<A> {
     }
 }
 
-/// The error for a forwarder that cannot be reached.
+/// Returns the error for a forwarder that cannot be reached.
 pub fn failed(uplink: &Uplink, source: OpenRefusal) -> ClientError {
     match source {
         OpenRefusal::NotPermitted(_) => ClientError::NotPermitted { source },

@@ -1,4 +1,4 @@
-//! A program that manages a forwarder: asks and waits for the answer.
+//! Management of a forwarder by a program: requests that wait for their answers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use whimbrel_transport::{Application, FaceNumber, SharedSigner};
 
 use super::client::{Client, ClientError, Told, Uplink, seeded};
 
-/// How long one answer is waited for: forwarders open TCP faces before they answer.
+/// Time to wait for one answer: forwarders open TCP faces before they answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a part of a dataset is waited for before it is asked for again.
+/// Time to wait for a part of a dataset before it is requested again.
 const PART: Duration = Duration::from_secs(2);
 
-/// Why management did not do what it was asked.
+/// The reason why management did not do what was requested.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     /// There is no forwarder.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// It went away.
+    /// It has closed the connection.
     #[error("the forwarder on {0} closed the connection")]
     Gone(Uplink),
     /// It does not answer.
@@ -39,36 +39,36 @@ pub enum ControlError {
     Silent {
         /// Where it is.
         uplink: Uplink,
-        /// What it was asked.
+        /// The request.
         asked: String,
     },
-    /// It does not know what was asked.
+    /// It does not know the request.
     #[error("the forwarder answered {asked} with a Nack ({reason:?}); is its management enabled?")]
     Nack {
-        /// What it was asked.
+        /// The request.
         asked: String,
-        /// Why.
+        /// The reason.
         reason: NackReason,
     },
     /// It refused.
     #[error("the forwarder refused {asked}: {response}")]
     Refused {
-        /// What it was asked.
+        /// The request.
         asked: String,
         /// Its answer.
         response: ControlResponse,
     },
-    /// Its answer is none.
+    /// Its answer cannot be read.
     #[error("the forwarder's answer to {asked} cannot be read: {reason}")]
     Malformed {
-        /// What it was asked.
+        /// The request.
         asked: String,
-        /// Why.
+        /// The fault.
         reason: String,
     },
 }
 
-/// A way to manage a forwarder.
+/// A connection by which a forwarder is managed.
 pub struct Control {
     client: Client<Asker>,
     signer: SharedSigner,
@@ -77,7 +77,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Calls the forwarder at `uplink`; commands are signed by `signer`.
+    /// Connects to the forwarder at `uplink`; `signer` signs the commands.
     pub fn new(uplink: Uplink, signer: SharedSigner) -> Result<Control, ControlError> {
         let client = Client::new(uplink, Clock::start(), Asker::default())?;
         Ok(Control {
@@ -88,7 +88,7 @@ impl Control {
         })
     }
 
-    /// Has a command carried out; answers with the parameters that hold now.
+    /// Executes a command. Returns the parameters that hold now.
     pub fn command(
         &mut self,
         module: &str,
@@ -118,7 +118,7 @@ impl Control {
         Ok(answered.unwrap_or_default())
     }
 
-    /// The items of a dataset.
+    /// Returns the items of a dataset.
     pub fn list<T: DatasetItem>(
         &mut self,
         module: &str,
@@ -129,7 +129,7 @@ impl Control {
         items(&asked, &content)
     }
 
-    /// Faces that a filter picks.
+    /// Returns the faces that match a filter.
     pub fn faces(&mut self, filter: &FaceQueryFilter) -> Result<Vec<FaceStatus>, ControlError> {
         if *filter == FaceQueryFilter::default() {
             return self.list("faces", "list");
@@ -141,7 +141,7 @@ impl Control {
         items("faces/query", &content)
     }
 
-    /// The whole content of a dataset.
+    /// Returns the whole content of a dataset.
     pub fn content(&mut self, module: &str, dataset: &str) -> Result<Vec<u8>, ControlError> {
         let fetch = DatasetFetch::new(Target::Local.name(module, dataset));
         self.fetch(&format!("{module}/{dataset}"), fetch)
@@ -164,7 +164,7 @@ impl Control {
             };
             match fetch.handle_data(&data) {
                 Ok(Some(content)) => return Ok(content),
-                // The answer to an earlier question.
+                // The answer to an earlier request.
                 Ok(None) | Err(AnswerError::Name(_)) => {}
                 Err(AnswerError::Refused(response)) => {
                     return Err(ControlError::Refused {
@@ -204,7 +204,7 @@ impl Control {
         }
     }
 
-    /// The next Data that comes within `patience`.
+    /// Returns the next Data that comes within `patience`.
     fn answer(&mut self, asked: &str, patience: Duration) -> Result<Option<Bytes>, ControlError> {
         let until = Instant::now() + patience;
         loop {
@@ -256,7 +256,7 @@ enum Answer {
     Nack(NackReason),
 }
 
-/// Sends what it is given, and keeps what comes back until it is asked for.
+/// Sends packets, and keeps the answers until they are requested.
 #[derive(Default)]
 struct Asker {
     outbox: VecDeque<Bytes>,
@@ -264,7 +264,7 @@ struct Asker {
     up: bool,
 }
 
-/// Answers that wait; a forwarder that sends more unasked is not listened to.
+/// Bound of the answers that wait; further ones are dropped.
 const MOST_ANSWERS: usize = 1024;
 
 impl Asker {

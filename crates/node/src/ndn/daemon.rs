@@ -24,7 +24,7 @@ impl NdnThread {
     pub fn start(plan: NdnPlan) -> Result<NdnThread, StartError> {
         let (started, outcome) = mpsc::channel();
         let metrics = plan.metrics;
-        // The loop lives on its thread from its first moment: it cannot be sent there.
+        // The loop cannot be sent to another thread, so it is made on its own.
         let run = move || {
             let (mut event_loop, opened) = prepare(plan)?;
             event_loop.stop_on_signals()?;
@@ -58,19 +58,19 @@ impl NdnThread {
                     thread,
                 })
             }
-            // It has ended without a word: its result says why.
+            // It has ended without a report; its result has the reason.
             Err(mpsc::RecvError) => Err(joined(thread)
                 .err()
                 .unwrap_or_else(|| no_thread(std::io::Error::other("it ended at once")))),
         }
     }
 
-    /// What it has opened.
+    /// Returns the opened sockets.
     pub fn opened(&self) -> &NdnOpened {
         &self.opened
     }
 
-    /// For metrics, and to look at it.
+    /// Returns a handle, for metrics and inspection.
     pub fn handle(&self) -> LoopHandle<NdnRouter> {
         self.handle.clone()
     }
@@ -96,7 +96,7 @@ fn joined(thread: std::thread::JoinHandle<Result<(), StartError>>) -> Result<(),
     })
 }
 
-/// A loop with all sockets open, its configured faces asked for.
+/// Returns a loop with all sockets open, which has requested its configured faces.
 fn prepare(plan: NdnPlan) -> Result<(NdnLoop, NdnOpened), StartError> {
     let clock = Clock::start();
     let router = NdnRouterConfig {

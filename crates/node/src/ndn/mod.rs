@@ -4,7 +4,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`client`] | [`client::Client`]: an application with a face to a forwarder, and how programs find it |
-//! | [`control`] | [`control::Control`]: managing a forwarder, one question after the other |
+//! | [`control`] | [`control::Control`]: managing a forwarder, one request after the other |
 //! | [`daemon`] | [`NdnThread`]: the router of a plan, running |
 //! | [`open`] | listening sockets of a plan |
 

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use whimbrel_io::{
-    CallerLimits, EthernetConfig, EventLoop, Interface, IoError, OpenedLimits, StreamLimits,
+    EthernetConfig, EventLoop, InboundLimits, Interface, IoError, OpenedLimits, StreamLimits,
     TcpListenerConfig, UdpConfig, UdpMulticastConfig, UnixListenerConfig, WebSocketLimits,
     WebSocketListenerConfig,
 };
@@ -20,16 +20,16 @@ use crate::run::{GROUP_SOCKET_MODE, StartError};
 /// The loop of an NDN router.
 pub type NdnLoop = EventLoop<NdnRouter>;
 
-/// Where NFD's programs look for a forwarder.
+/// The socket at which NFD's programs look for a forwarder.
 pub const NFD_SOCKET: &str = "/run/nfd/nfd.sock";
 /// Programs of every user may attach, as with NFD.
 const SOCKET_MODE: u32 = 0o666;
 /// NDN's Ethernet group, as NFD has it.
 const ETHERNET_GROUP: [u8; 6] = [0x01, 0x00, 0x5e, 0x00, 0x17, 0xaa];
-/// Most programs and peers on one listener.
+/// Bound of the programs and peers on one listener.
 const MAX_CONNECTIONS: usize = 1024;
 
-/// What an NDN router has opened, for its user and for scripts.
+/// The sockets that an NDN router has opened, for people and scripts.
 #[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize)]
 pub struct NdnOpened {
     /// The socket for programs.
@@ -40,17 +40,17 @@ pub struct NdnOpened {
     pub tcp: Vec<SocketAddr>,
     /// Bound WebSocket addresses.
     pub websocket: Vec<SocketAddr>,
-    /// Interfaces on which multicast is heard: by UDP, by Ethernet.
+    /// Interfaces that receive multicast: by UDP, by Ethernet.
     pub multicast: Vec<String>,
     /// See [`NdnOpened::multicast`].
     pub ethernet: Vec<String>,
-    /// Where Prometheus asks for this plane alone.
+    /// The address for Prometheus, for this plane alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<SocketAddr>,
 }
 
 impl NdnOpened {
-    /// What it listens on, as FaceUris.
+    /// Returns its listening addresses, as FaceUris.
     pub fn channels(&self) -> Vec<String> {
         let unix = self
             .socket
@@ -72,7 +72,7 @@ impl NdnOpened {
     }
 }
 
-/// Opens what `plan` names. The rest comes up as others call or management asks.
+/// Opens the sockets of `plan`. Other ports open when peers connect or management requests them.
 pub fn open_listeners(event_loop: &mut NdnLoop, plan: &NdnPlan) -> Result<NdnOpened, StartError> {
     event_loop.set_opened_limits(opened_limits());
     let mut opened = NdnOpened {
@@ -86,16 +86,16 @@ pub fn open_listeners(event_loop: &mut NdnLoop, plan: &NdnPlan) -> Result<NdnOpe
     for address in &plan.udp {
         let link = on_this_machine(*address, |address| {
             // The router ends faces itself when they have been silent for too long.
-            let callers = CallerLimits {
+            let inbound = InboundLimits {
                 max: plan.max_faces,
                 idle: None,
-                ..CallerLimits::default()
+                ..InboundLimits::default()
             };
             let config = UdpConfig {
                 path_mtu: plan.mtu,
                 ..UdpConfig::new("udp", address)
             };
-            event_loop.add_udp(config.listen(callers))
+            event_loop.add_udp(config.listen(inbound))
         })?;
         opened.udp.push(link.local);
     }
@@ -122,7 +122,7 @@ pub fn open_listeners(event_loop: &mut NdnLoop, plan: &NdnPlan) -> Result<NdnOpe
 
 /// Largest LpPacket on a stream: a packet and its header fields.
 const STREAM_PACKET: usize = MAX_PACKET + 512;
-/// What a stream carries. All else, an HTTP request for example, ends it.
+/// The types of blocks that a stream carries. Any other, such as an HTTP request, ends it.
 const PACKET_TYPES: &[u64] = &[types::INTEREST, types::DATA, types::LP_PACKET];
 
 /// Framing and limits of a stream of NDN packets.
@@ -138,8 +138,7 @@ pub(super) fn opened_limits() -> OpenedLimits {
     }
 }
 
-/// A machine without IPv6 still has IPv4: where all addresses are meant, those that there are will
-/// do.
+/// On a machine without IPv6, IPv4 stands for all addresses.
 fn on_this_machine<T>(
     address: SocketAddr,
     mut open: impl FnMut(SocketAddr) -> Result<T, IoError>,
@@ -154,7 +153,7 @@ fn on_this_machine<T>(
     }
 }
 
-/// The socket for programs: the one that is asked for, or NFD's, or one of this user's.
+/// Opens the socket for programs: the configured one, or NFD's, or one of this user's.
 fn open_socket(
     event_loop: &mut NdnLoop,
     asked: Option<&Path>,
@@ -177,10 +176,10 @@ fn open_socket(
     }
     match listen(event_loop, Path::new(NFD_SOCKET)) {
         Ok(_) => return Ok(NFD_SOCKET.into()),
-        // Another forwarder runs: to take its clients elsewhere unasked would surprise everybody.
+        // Another forwarder runs: taking its programs away unasked would surprise their users.
         Err(error @ IoError::SocketPathInUse { .. }) => return Err(error.into()),
         Err(error) => {
-            tracing::info!(%error, "no socket at {NFD_SOCKET}, so there will be one of this user")
+            tracing::info!(%error, "cannot open {NFD_SOCKET}; using a socket of this user")
         }
     }
     let own = Places::of_this_user().run.join("nfd.sock");
@@ -209,19 +208,19 @@ fn join_groups(
         let config = UdpMulticastConfig::new("multicast", plan.multicast_group, interface);
         match event_loop.add_udp_multicast(config) {
             Ok(_) => opened.multicast.push(name),
-            // Who named it wants it; where all are meant, those will do that can.
+            // A configured interface must work; of all interfaces, those that work suffice.
             Err(error) if !plan.interfaces.is_empty() => return Err(error.into()),
             Err(error) => tracing::warn!(%error, "no multicast on {name}"),
         }
     }
     for name in &plan.ethernet {
-        let callers = CallerLimits {
+        let inbound = InboundLimits {
             max: plan.max_faces,
             idle: None,
-            ..CallerLimits::default()
+            ..InboundLimits::default()
         };
         let config = EthernetConfig::new("ethernet", Interface::find(name)?, ETHER_TYPE);
-        event_loop.add_ethernet(config.group(ETHERNET_GROUP).listen(callers))?;
+        event_loop.add_ethernet(config.group(ETHERNET_GROUP).listen(inbound))?;
         opened.ethernet.push(name.clone());
     }
     Ok(())

@@ -10,19 +10,19 @@ use whimbrel_core::{
 use whimbrel_link::ndnlp::{LinkEvent, LinkService, LinkServiceConfig};
 use whimbrel_transport::{AppFace, Application, FaceNumber};
 
-/// The only port that a program asks for.
+/// The token of the only port that a program requests.
 const FORWARDER: PortToken = PortToken(0);
 /// Pause before a lost forwarder is called again.
 const RECONNECT: Duration = Duration::from_secs(1);
 /// Bytes of packets that a datagram link holds before the application is asked for more.
 const LINK_QUEUE: usize = 256 * 1024;
 
-/// What a program is told.
+/// An event for a program.
 #[derive(Debug)]
 pub enum Told<E> {
-    /// By its application.
+    /// From its application.
     Event(E),
-    /// The forwarder is there.
+    /// The forwarder is connected.
     Connected,
     /// The forwarder has gone. It will be called again every second until it is back.
     Gone,
@@ -30,7 +30,7 @@ pub enum Told<E> {
     Unreachable(OpenRefusal),
 }
 
-/// The application on what carries its packets.
+/// The application, with the carrier of its packets.
 enum Face<A: Application> {
     Stream(AppFace<A>),
     Datagrams(Box<LinkedFace<A>>),
@@ -43,18 +43,18 @@ pub(super) struct ProgramFace<A: Application> {
     events: VecDeque<Told<A::Event>>,
     port: Option<PortId>,
     request: Option<PortRequest>,
-    // Requested, and neither up nor refused yet.
+    // True if the port was requested, and is neither up nor refused yet.
     calling: bool,
     call_at: Option<Time>,
 }
 
 impl<A: Application> ProgramFace<A> {
-    /// Over a stream, which carries packets of all sizes.
+    /// Returns an application over a stream, which carries packets of all sizes.
     pub(super) fn on_stream(endpoint: Endpoint, application: A) -> ProgramFace<A> {
         ProgramFace::new(endpoint, Face::Stream(AppFace::new(application)))
     }
 
-    /// Over datagrams: larger packets are fragmented.
+    /// Returns an application over datagrams, in which larger packets are fragmented.
     pub(super) fn on_datagrams(
         endpoint: Endpoint,
         application: A,
@@ -178,7 +178,7 @@ impl<A: Application> Machine for ProgramFace<A> {
     fn poll_timeout(&self) -> Option<Deadline> {
         let own = self
             .call_at
-            .map(|at| Deadline::new(at, "the forwarder is to be called again"));
+            .map(|at| Deadline::new(at, "call the forwarder again"));
         let inner = match &self.face {
             Face::Stream(face) => face.poll_timeout(),
             Face::Datagrams(face) => face.poll_timeout(),
@@ -277,7 +277,7 @@ impl<A: Application> LinkedFace<A> {
         self.link.set_blocked(blocked);
     }
 
-    /// Handles what the link tells. Applications have timers of their own for what is lost.
+    /// Handles the link's events. Applications have timers of their own for losses.
     fn handle_events(&mut self) {
         while let Some(event) = self.link.poll_event() {
             if let LinkEvent::PathMtu(size) = event {

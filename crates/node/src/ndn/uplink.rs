@@ -1,7 +1,7 @@
-//! Where a program finds its forwarder.
+//! The search for a program's forwarder.
 //!
-//! Facts: ndn-cxx client configuration: `NDN_CLIENT_TRANSPORT`, then `transport=` in the first of
-//! `~/.ndn/client.conf` and `/etc/ndn/client.conf` that is there, then `unix:///run/nfd/nfd.sock`.
+//! As in ndn-cxx's client configuration: `NDN_CLIENT_TRANSPORT`, then `transport=` in the first of
+//! `~/.ndn/client.conf` and `/etc/ndn/client.conf` that exists, then `unix:///run/nfd/nfd.sock`.
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -13,7 +13,7 @@ use whimbrel_ndn_mgmt::FaceUri;
 use super::open::NFD_SOCKET;
 use crate::place::Places;
 
-/// The environment variable that all NDN programs look at.
+/// The environment variable that all NDN programs read.
 const VARIABLE: &str = "NDN_CLIENT_TRANSPORT";
 /// Configuration for all users.
 const SYSTEM_FILES: [&str; 2] = ["/etc/ndn/client.conf", "/usr/local/etc/ndn/client.conf"];
@@ -39,19 +39,19 @@ impl fmt::Display for Uplink {
     }
 }
 
-/// Why there is no way to a forwarder.
+/// The reason why no forwarder can be found.
 #[derive(Debug, thiserror::Error)]
 pub enum UplinkError {
-    /// The FaceUri is none that a program can use.
+    /// Programs cannot use the FaceUri.
     #[error(
         "{origin} says \"{text}\": {reason}; programs reach a forwarder by unix:///PATH, tcp://HOST[:PORT] or udp://HOST[:PORT]"
     )]
     Uri {
-        /// Who says so.
+        /// The source of the FaceUri.
         origin: String,
-        /// What it says.
+        /// The FaceUri.
         text: String,
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
     /// A configuration file is there but cannot be read.
@@ -59,13 +59,13 @@ pub enum UplinkError {
     File {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: std::io::Error,
     },
 }
 
 impl Uplink {
-    /// The port that a program asks for.
+    /// Returns the endpoint of the port that a program requests.
     pub(super) fn endpoint(&self) -> Endpoint {
         match self {
             Uplink::Unix(path) => Endpoint::Unix { path: path.clone() },
@@ -79,8 +79,8 @@ impl Uplink {
         }
     }
 
-    /// The forwarder that `asked` names (of a command line); without it the one of the environment,
-    /// of the configuration files, of NFD's place, of this user's router.
+    /// Returns the forwarder that `asked` (of a command line) names, or else the one of the
+    /// environment, of the configuration files, at NFD's socket, or this user's router.
     pub fn find(asked: Option<&str>) -> Result<Uplink, UplinkError> {
         if let Some(text) = asked {
             return Uplink::parse(text, "--transport");
@@ -110,7 +110,7 @@ impl Uplink {
         }))
     }
 
-    /// From a FaceUri; host names are looked up. `origin` is who says so, for errors.
+    /// Parses a FaceUri and looks up its host name. `origin` names its source, for errors.
     pub fn parse(text: &str, origin: &str) -> Result<Uplink, UplinkError> {
         let wrong = |reason: String| UplinkError::Uri {
             origin: origin.to_owned(),
@@ -131,13 +131,13 @@ impl Uplink {
                 SocketAddr::new(endpoint.address, endpoint.port),
             )),
             _ => Err(wrong(String::from(
-                "no program reaches a forwarder that way",
+                "programs cannot reach a forwarder by it",
             ))),
         }
     }
 }
 
-/// Why a FaceUri has no canonical form.
+/// The reason why a FaceUri has no canonical form.
 #[derive(Debug, thiserror::Error)]
 pub enum CanonicalError {
     /// The name could not be looked up.
@@ -145,7 +145,7 @@ pub enum CanonicalError {
     Lookup {
         /// The name.
         host: String,
-        /// The system's answer.
+        /// The system's error.
         source: std::io::Error,
     },
     /// It has addresses, but none that the FaceUri allows.
@@ -153,12 +153,12 @@ pub enum CanonicalError {
     NoAddress {
         /// The name.
         host: String,
-        /// What was asked for.
+        /// The FaceUri.
         uri: String,
     },
 }
 
-/// The canonical form: host names are replaced by the first of their addresses that fits.
+/// Returns the canonical form, in which the first suitable address replaces a host name.
 pub fn canonical(uri: &FaceUri) -> Result<FaceUri, CanonicalError> {
     let FaceUri::Named { host, .. } = uri else {
         return Ok(uri.clone());
@@ -181,7 +181,7 @@ pub fn canonical(uri: &FaceUri) -> Result<FaceUri, CanonicalError> {
     })
 }
 
-/// What `transport` is set to in a client configuration.
+/// Returns the value of `transport` in a client configuration.
 fn transport_of(text: &str) -> Option<&str> {
     text.lines()
         .map(str::trim)
@@ -221,7 +221,7 @@ mod tests {
             ("tcp://localhost:1", "tcp4://127.0.0.1:1"),
         ] {
             let uplink = Uplink::parse(text, "a test").map(|uplink| uplink.to_string());
-            // Where localhost is looked up, it may be either.
+            // A lookup of localhost may give either.
             let uplink = uplink.unwrap().replace("tcp6://[::1]", "tcp4://127.0.0.1");
             assert_eq!(uplink, expected);
         }

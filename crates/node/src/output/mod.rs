@@ -1,6 +1,6 @@
-//! Where fetched content goes, for every command that fetches. What is at the output already is
-//! looked at once, before anything is fetched: a device or a FIFO is written into, a link is
-//! followed, a file is replaced when the new one is whole, and a folder takes what comes.
+//! The destination of fetched content, for every command that fetches. An existing output is
+//! examined once, before anything is fetched: a device or a FIFO is written into, a link is
+//! followed, a file is replaced when the new one is whole, and a folder takes the content.
 
 mod place;
 mod special;
@@ -18,7 +18,7 @@ pub use place::{Place, namesake};
 /// Links in a row that are followed, as many as the kernel does (`path_resolution(7)`).
 const MAX_LINKS: usize = 40;
 
-/// What is said of an output where a user asks what `-o` does.
+/// The help text about `-o`.
 pub const HELP: &str = "\
 A file appears when it is whole. It replaces one that is there, whose permissions it keeps (not the set-user-ID and \
 set-group-ID bits), for root also the owner. A write-protected file is refused before anything is fetched; root \
@@ -28,17 +28,17 @@ FIFO is written into as the content arrives, and is never replaced or removed.
 Into an existing folder, or a path that ends in /, the content goes under its own name, be it a file or a folder. \
 A folder is merged with one of its name. Nothing there is replaced: a file whose name is taken becomes name-2.";
 
-/// Why nothing can be written there.
+/// The reason why an output cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputError {
-    /// It is a file that this user may not write to.
+    /// This user may not write to the file.
     #[error("{} is write-protected: it stays as it is", .0.display())]
     WriteProtected(PathBuf),
     /// A socket cannot be opened as a file.
     #[error("{} is a socket, which cannot be written to as a file", .0.display())]
     Socket(PathBuf),
-    /// A link in a folder such as /tmp that belongs to another user than the caller and the folder.
-    #[error("{} is a link that somebody else has made in a folder that all may write to: it is not followed", .0.display())]
+    /// A link in a folder such as /tmp that belongs neither to this user nor to the folder's owner.
+    #[error("{} is another user's link in a folder that all may write to: it is not followed", .0.display())]
     StrangersLink(PathBuf),
     /// The folder for it does not exist.
     #[error("cannot write {}: there is no folder {}", path.display(), folder.display())]
@@ -48,7 +48,7 @@ pub enum OutputError {
         /// Its folder.
         folder: PathBuf,
     },
-    /// While the content was fetched, something else than a file has come there.
+    /// During the fetch, something other than a file has come there.
     #[error("{} is no longer a file: it stays as it is", .0.display())]
     NoLongerAFile(PathBuf),
     /// The system refuses.
@@ -56,10 +56,10 @@ pub enum OutputError {
     System {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// The caller was told to stop before a program read the FIFO.
+    /// The program was told to stop before another one read the FIFO.
     #[error("interrupted")]
     Interrupted,
 }
@@ -71,17 +71,17 @@ impl OutputError {
     }
 }
 
-/// Where a content goes.
+/// The destination of a content.
 pub enum Destination {
     /// In order, as it arrives.
     Stream(Stream),
-    /// To a file that appears when it is whole, or to a folder of this name if a folder comes.
+    /// A file that appears when it is whole, or a folder of this name if the content is a folder.
     Named(Target),
-    /// Into a folder, under a name that is known later. Replaces nothing.
+    /// A place in a folder, under a name that is known later. Replaces nothing.
     Within(Within),
 }
 
-/// An output that takes bytes in order and keeps no place for what is missing.
+/// An output that takes bytes in order and cannot leave room for missing ones.
 pub struct Stream {
     /// Takes the bytes.
     pub writer: Box<dyn Write + Send>,
@@ -92,34 +92,34 @@ pub struct Stream {
 /// A path that holds a file, or nothing yet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Target {
-    /// As the user has named it.
+    /// The path as the user named it.
     named: PathBuf,
-    /// Where that leads: no link.
+    /// The path that it leads to, which is not a link.
     path: PathBuf,
 }
 
-/// A folder that takes what comes.
+/// A folder that takes the content.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Within {
     folder: PathBuf,
-    /// It is still to be made.
+    /// True if it does not exist yet.
     is_new: bool,
 }
 
-/// A folder that was made for an output. Dropped while it is empty, it goes again.
+/// A folder that was made for an output. It is removed on drop if it is empty.
 #[derive(Debug)]
 pub struct MadeFolder(PathBuf);
 
 impl Drop for MadeFolder {
     fn drop(&mut self) {
-        // One that is not empty stays.
+        // A folder that is not empty stays.
         let _ = fs::remove_dir(&self.0);
     }
 }
 
 impl Destination {
-    /// Looks at what is at `path`; `-` is standard output. A device is opened. A FIFO is opened
-    /// once a program reads it, which is waited for until `stop` is set.
+    /// Examines `path`; `-` is standard output. Opens a device. Opens a FIFO once a program reads
+    /// it, and waits for that until `stop` is set.
     pub fn open(path: &Path, stop: &AtomicBool) -> Result<Destination, OutputError> {
         if path.as_os_str() == "-" {
             return Ok(Destination::Stream(Stream::stdout()));
@@ -145,19 +145,19 @@ impl Destination {
         }
     }
 
-    /// True for what takes bytes in order and cannot go on from where it was broken off.
+    /// Returns true for an output that takes bytes in order and cannot resume.
     pub fn is_stream(&self) -> bool {
         matches!(self, Destination::Stream(_))
     }
 
-    /// True for standard output: messages must not go there too.
+    /// Returns true for standard output: messages must not go there too.
     pub fn is_stdout(&self) -> bool {
         matches!(self, Destination::Stream(stream) if stream.path.is_none())
     }
 }
 
 impl Stream {
-    /// Standard output.
+    /// Returns standard output.
     pub fn stdout() -> Stream {
         Stream {
             writer: Box::new(io::stdout()),
@@ -169,7 +169,7 @@ impl Stream {
 impl Target {
     fn existing(named: &Path, found: &Metadata) -> Result<Target, OutputError> {
         let path = followed(named)?;
-        // What a name in /proc leads to can have no name of its own.
+        // The target of a name in /proc need not have a name of its own.
         let there = fs::symlink_metadata(&path).map_err(OutputError::system(named))?;
         if !is_same(&there, found) {
             return Err(OutputError::system(named)(ErrorKind::NotFound.into()));
@@ -199,30 +199,30 @@ impl Target {
         Ok(target)
     }
 
-    /// As the user has named it.
+    /// Returns the path as the user named it.
     pub fn named(&self) -> &Path {
         &self.named
     }
 
-    /// Where that leads: no link.
+    /// Returns the path that it leads to, which is not a link.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The folder that it is in, where files on their way to it belong.
+    /// Returns its folder, where files on their way to it belong.
     pub fn folder(&self) -> &Path {
         folder_of(&self.path)
     }
 }
 
 impl Within {
-    /// The folder that takes what comes.
+    /// Returns the folder that takes the content.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The same path as a target, for what may be a folder that an earlier run has made; `None` for
-    /// one that has no name, such as `.` and `/`.
+    /// Returns the same path as a target, for a folder that an earlier run may have made; `None`
+    /// for a path without a name, such as `.` and `/`.
     pub fn as_target(&self) -> Option<Target> {
         let path = followed(&self.folder).ok()?;
         path.file_name()?;
@@ -232,7 +232,7 @@ impl Within {
         })
     }
 
-    /// Makes the folder if it is still to be made; what is returned lasts as long as the fetch.
+    /// Makes the folder if it does not exist. The returned value lasts as long as the fetch.
     pub fn make(&self) -> Result<Option<MadeFolder>, OutputError> {
         if !self.is_new {
             return Ok(None);
@@ -242,8 +242,8 @@ impl Within {
     }
 }
 
-/// A suggested name that is safe to create: one component, visible, no control characters; `None`
-/// if nothing is left of it.
+/// Returns a suggested name in a form that is safe to create: one component, visible, no control
+/// characters; `None` if nothing is left of it.
 pub fn safe_name(suggested: &str) -> Option<String> {
     let mut name: String = suggested
         .chars()
@@ -255,7 +255,7 @@ pub fn safe_name(suggested: &str) -> Option<String> {
     Some(name).filter(|name| !name.is_empty() && name.len() <= 255)
 }
 
-/// Where the links at the end of `path` lead; something need not be there.
+/// Returns the path to which the links at the end of `path` lead; it need not exist.
 fn followed(path: &Path) -> Result<PathBuf, OutputError> {
     // Without a slash at the end, which would hide a link.
     let mut at: PathBuf = path.components().collect();
@@ -274,8 +274,8 @@ fn followed(path: &Path) -> Result<PathBuf, OutputError> {
     Err(OutputError::system(path)(rustix::io::Errno::LOOP.into()))
 }
 
-/// Holds to the kernel's rule of `fs.protected_symlinks` where it is switched off: in a folder that
-/// all may write to and that is sticky, a link is followed if it belongs to the caller or to the
+/// Applies the kernel's rule `fs.protected_symlinks` even where it is switched off: in a sticky
+/// folder that all may write to, a link is followed only if it belongs to this user or to the
 /// folder's owner.
 fn check_link(link: &Path, found: &Metadata) -> Result<(), OutputError> {
     let folder = fs::metadata(folder_of(link)).map_err(OutputError::system(link))?;
@@ -287,7 +287,7 @@ fn check_link(link: &Path, found: &Metadata) -> Result<(), OutputError> {
     Ok(())
 }
 
-/// A file without write permission stays as it is, though a new one could be renamed over it.
+/// Refuses a file without write permission, although a new one could be renamed over it.
 fn check_writable(path: &Path) -> Result<(), OutputError> {
     use rustix::io::Errno;
     match accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS) {
@@ -308,8 +308,8 @@ fn is_same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// `/dev/stdout` and whatever else is what standard output is: opened anew, a redirected file would
-/// be replaced while the shell's redirection writes to the old one.
+/// Returns true for `/dev/stdout` and every other name of standard output: opened anew, a
+/// redirected file would be replaced while the shell's redirection writes to the old one.
 fn is_stdout(found: &Metadata) -> bool {
     rustix::fs::fstat(io::stdout())
         .is_ok_and(|stdout| (stdout.st_dev, stdout.st_ino) == (found.dev(), found.ino()))

@@ -1,4 +1,4 @@
-//! How a finished file gets its name.
+//! The naming of finished files.
 
 use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, ErrorKind};
@@ -11,24 +11,24 @@ use tempfile::NamedTempFile;
 
 use super::{OutputError, Target, check_writable, folder_of};
 
-/// Numbered names that are tried before a name counts as taken.
+/// Bound of the numbered names that are tried.
 const MAX_NAMESAKES: u32 = 10_000;
 /// The extended attribute that holds a POSIX access control list (`acl(5)`, `xattr(7)`).
 const ACL: &str = "system.posix_acl_access";
-/// The most that the kernel keeps in an extended attribute, in bytes (`xattr(7)`).
+/// The kernel's limit of an extended attribute, in bytes (`xattr(7)`).
 const MAX_ACL_LEN: usize = 65_536;
 
-/// Where a finished file goes.
+/// The place of a finished file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// Here, in place of a file that is there: the user has named it.
+    /// This path, in place of a file that exists: the user has named it.
     Replacing(Target),
-    /// Here, or under a numbered name if there is something: somebody else has named it.
+    /// This path, or a numbered one if it exists: the source has named it.
     Beside(PathBuf),
 }
 
 impl Place {
-    /// The folder that the file is to be in.
+    /// Returns the folder of the file.
     pub fn folder(&self) -> &Path {
         match self {
             Place::Replacing(target) => target.folder(),
@@ -36,7 +36,7 @@ impl Place {
         }
     }
 
-    /// The path that is wanted, as the user knows it.
+    /// Returns the wanted path, as the user knows it.
     pub fn wanted(&self) -> &Path {
         match self {
             Place::Replacing(target) => target.named(),
@@ -44,8 +44,8 @@ impl Place {
         }
     }
 
-    /// A new file in that folder, hidden and under a name that nobody can foresee. It is removed
-    /// when it is dropped.
+    /// Creates a hidden file with an unpredictable name in that folder. It is removed when it is
+    /// dropped.
     pub fn temporary(&self) -> Result<NamedTempFile, OutputError> {
         let name = match self {
             Place::Replacing(target) => target.path.file_name(),
@@ -54,7 +54,7 @@ impl Place {
         let file = tempfile::Builder::new()
             .prefix(&format!(".{}.", name.unwrap_or_default().to_string_lossy()))
             .suffix(".part")
-            // The system takes away what the user's mask says.
+            // The system applies the user's mask.
             .permissions(Permissions::from_mode(0o666))
             .tempfile_in(self.folder())
             .map_err(OutputError::system(self.folder()))?;
@@ -62,7 +62,7 @@ impl Place {
         Ok(file)
     }
 
-    /// While `file` is on its way, nobody may read it who may not read what it will replace.
+    /// Hides `file` on its way from all who may not read the file that it will replace.
     pub fn withhold(&self, file: &File) -> Result<(), OutputError> {
         let Place::Replacing(target) = self else {
             return Ok(());
@@ -105,8 +105,8 @@ fn adopt(file: &File, path: &Path, old: &Metadata) -> io::Result<()> {
         || fchown(file, Some(old.uid()), Some(old.gid())).is_ok()
         || fchown(file, None, Some(old.gid())).is_ok();
     if !has_group || !copy_acl(path, file) {
-        // The group is another one, or the bits mean the most that any entry of the list allows:
-        // it gets no more than all others.
+        // The group is another one, or its bits are the most that any entry of the list allows: the
+        // group gets no more than all others.
         mode = mode & 0o707 | (mode & 0o007) << 3;
     }
     set_mode(file, mode)
@@ -120,17 +120,17 @@ fn set_mode(file: &File, mode: u32) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(mode))
 }
 
-/// Gives `to` the access control list of the file at `from`, or none if that has none. False if
-/// that fails.
+/// Gives `to` the access control list of the file at `from`, or removes it if that has none.
+/// Returns false if that fails.
 fn copy_acl(from: &Path, to: &File) -> bool {
     let mut list = vec![0; MAX_ACL_LEN];
     match lgetxattr(from, ACL, &mut list[..]) {
         Ok(length) => fsetxattr(to, ACL, &list[..length], XattrFlags::empty()).is_ok(),
         Err(Errno::NODATA) => {
-            // The folder may have given it one.
+            // The folder may have given it a default list.
             matches!(fremovexattr(to, ACL), Ok(()) | Err(Errno::NODATA))
         }
-        // There are none on this file system.
+        // This file system has no such lists.
         Err(Errno::OPNOTSUPP) => true,
         Err(_) => false,
     }
@@ -143,7 +143,7 @@ fn rename_beside(from: &Path, wanted: &Path) -> Result<PathBuf, OutputError> {
         match renameat_with(CWD, from, CWD, &to, RenameFlags::NOREPLACE) {
             Ok(()) => return Ok(to),
             Err(Errno::EXIST) => {}
-            // Not every file system can; then there is a moment in which somebody may be faster.
+            // Not every file system can do this; another process may then be faster.
             Err(Errno::INVAL) if fs::symlink_metadata(&to).is_err() => {
                 fs::rename(from, &to).map_err(OutputError::system(&to))?;
                 return Ok(to);
@@ -155,7 +155,7 @@ fn rename_beside(from: &Path, wanted: &Path) -> Result<PathBuf, OutputError> {
     Err(OutputError::system(wanted)(ErrorKind::AlreadyExists.into()))
 }
 
-/// `dir/name.ext` as `dir/name-2.ext`; the name itself for 1.
+/// Returns `dir/name-2.ext` for `dir/name.ext` and 2; the name itself for 1.
 pub fn namesake(path: &Path, number: u32) -> PathBuf {
     if number <= 1 {
         return path.to_owned();

@@ -11,10 +11,10 @@ use rustix::io::Errno;
 
 use super::{OutputError, Stream};
 
-/// How often a FIFO is looked at until a program reads it.
+/// Interval of the attempts to open a FIFO until a program reads it.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Opens what is no regular file for writing. Creates and truncates nothing.
+/// Opens a file that is not regular for writing. Creates and truncates nothing.
 pub(super) fn open(
     path: &Path,
     found: &Metadata,
@@ -24,8 +24,8 @@ pub(super) fn open(
         return Err(OutputError::Socket(path.to_owned()));
     }
     let is_fifo = found.file_type().is_fifo();
-    // A FIFO without a reader refuses at once instead of holding up the signals' flag. A terminal
-    // does not become the one that controls this process.
+    // Opening a FIFO without a reader fails at once, so that signals are noticed. A terminal does
+    // not become the controlling terminal of this process.
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let mut told = false;
     let file = loop {
@@ -40,14 +40,14 @@ pub(super) fn open(
                     return Err(OutputError::Interrupted);
                 }
                 if !core::mem::replace(&mut told, true) {
-                    tracing::info!(fifo = %path.display(), "waiting until somebody reads the output");
+                    tracing::info!(fifo = %path.display(), "waiting for a reader of the output");
                 }
                 std::thread::sleep(LOOK);
             }
             Err(error) => return Err(OutputError::system(path)(error)),
         }
     };
-    // A file that was put there since would be overwritten in place.
+    // A file that was put there in the meantime would be overwritten in place.
     let is_file = file.metadata().is_ok_and(|opened| opened.is_file());
     if is_file {
         return Err(OutputError::NoLongerAFile(path.to_owned()));

@@ -1,4 +1,4 @@
-//! What is at an output already, and what becomes of it.
+//! Existing outputs, and their treatment.
 
 use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
@@ -142,7 +142,7 @@ fn a_fifo_is_opened_when_somebody_reads_it_and_gets_all_bytes() {
             panic!("a FIFO is a stream");
         };
         assert_eq!(stream.path.as_ref(), Some(&path));
-        // More than the kernel keeps: a writer that does not wait would fail here.
+        // More than the kernel buffers: a writer that does not wait would fail here.
         stream.writer.write_all(&bytes).unwrap();
         drop(stream);
         reader.join().unwrap()
@@ -191,7 +191,7 @@ fn a_strangers_link_in_a_shared_folder_is_not_followed() {
     std::os::unix::fs::lchown(&link, Some(65_534), Some(65_534)).unwrap();
     assert_eq!(target(&link).path(), folder.path().join("file"));
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777)).unwrap();
-    // Where the kernel holds to the rule itself, its refusal comes first.
+    // Where the kernel applies the rule itself, its refusal comes first.
     let refused = refusal(&link);
     assert!(
         matches!(

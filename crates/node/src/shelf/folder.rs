@@ -1,4 +1,4 @@
-//! Publishing a folder: what is in it, and small files gathered in packs.
+//! Publishing a folder: its entries, and small files gathered in packs.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, FileType, Metadata, OpenOptions};
@@ -21,13 +21,13 @@ use super::{
     suggested_name,
 };
 
-/// Folders within folders.
+/// Bound of the depth of folders.
 const MAX_DEPTH: usize = 128;
-/// Bytes of packs that are held in memory: what they hold is served as it was when it was published,
-/// whatever becomes of the files. Further packs are read from the files.
+/// Bytes of packs that are held in memory: their files are served as they were published, whatever
+/// happens to them later. Further packs are read from the files.
 const MAX_HELD: usize = 64 << 20;
 
-/// What a walk through a folder has met.
+/// The entries met in a walk through a folder.
 #[derive(Default)]
 struct Walk {
     found: Vec<(RelativePath, PathBuf, Metadata)>,
@@ -42,8 +42,8 @@ impl Walk {
         });
     }
 
-    /// Visits what is in `folder`, which lies at `below` the folder that is published. What cannot
-    /// be published is left out, and nothing else with it.
+    /// Visits the entries of `folder`, which lies at `below` in the published folder. An entry that
+    /// cannot be published is left out alone.
     fn visit(&mut self, folder: &Path, below: &[u8], depth: usize) -> io::Result<()> {
         for item in fs::read_dir(folder)? {
             let item = item?;
@@ -87,10 +87,10 @@ impl Walk {
 #[derive(Default)]
 struct Packing {
     packs: Vec<Pack>,
-    /// Of the pack that is being filled.
+    /// Bytes of the pack that is being filled.
     bytes: Vec<u8>,
     files: Vec<(u64, PathBuf, Stamp)>,
-    /// Where the bytes of each content are: they travel once.
+    /// The place of each content's bytes, which are sent once.
     spots: BTreeMap<Guid, Spot>,
 }
 
@@ -153,7 +153,8 @@ impl Shelf {
         })
     }
 
-    /// What an entry is, once its bytes are on the shelf; or why it is left out.
+    /// Returns the kind of an entry once its bytes are on the shelf, or the reason why it is left
+    /// out.
     fn kind_of(
         &mut self,
         relative: &RelativePath,
@@ -182,7 +183,7 @@ impl Shelf {
                 progress(path, bytes.len() as u64);
                 return Ok(self.pack(path, stamp, &bytes, packing));
             }
-            return Err("it changes while it is read".to_owned());
+            return Err("it changed while it was read".to_owned());
         }
         let (content, length) = self
             .add_file(path.to_owned(), progress)
@@ -202,7 +203,7 @@ impl Shelf {
             content,
             packed,
         };
-        // Nobody has to send nothing.
+        // An empty file needs no bytes.
         if bytes.is_empty() {
             return file(None);
         }
@@ -258,9 +259,9 @@ fn tree_of(bytes: &[u8]) -> ChunkTree {
     ChunkTree::from_reader(bytes, ChunkSize::GROUP, &mut |_| {}).expect("memory can be read")
 }
 
-/// A small file and its bytes; `None` if it changes meanwhile.
+/// Reads a small file. Returns `None` if it changes meanwhile.
 fn read_small(path: &Path) -> io::Result<Option<(Stamp, Vec<u8>)>> {
-    // It was no link and no FIFO a moment ago.
+    // It was neither a link nor a FIFO a moment ago.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let mut file: File = OpenOptions::new()
         .read(true)

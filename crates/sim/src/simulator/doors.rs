@@ -54,9 +54,11 @@ impl<M: Machine> Simulator<M> {
             .iter()
             .find(|door| leads_to(&door.endpoint, endpoint))
             .cloned()
-            .ok_or_else(|| OpenRefusal::Failed(format!("nobody listens on {endpoint}")))?;
+            .ok_or_else(|| OpenRefusal::Failed(format!("nothing listens on {endpoint}")))?;
         if needs_an_answer(endpoint) && !self.is_running(door.node) {
-            return Err(OpenRefusal::Failed(format!("nobody answers on {endpoint}")));
+            return Err(OpenRefusal::Failed(format!(
+                "no program answers on {endpoint}"
+            )));
         }
         let link = DuplexLink {
             a_label: label,

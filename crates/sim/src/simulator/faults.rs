@@ -9,7 +9,7 @@ use super::{Direction, LinkId, NodeId, Port, Simulator, lane_index};
 use crate::link::{LinkSpec, LinkSpecError};
 
 /// How long a port of an inbound peer stays open after its peer has moved, as over sockets.
-const IDLE_CALLER: Duration = Duration::from_secs(60);
+const IDLE_INBOUND: Duration = Duration::from_secs(60);
 
 impl<M: Machine> Simulator<M> {
     /// Cuts a link in both directions. Frames sent from now on are lost; frames that propagate
@@ -53,11 +53,11 @@ impl<M: Machine> Simulator<M> {
         }
     }
 
-    /// Changes the address of the peer that called over this link, as a move or a NAT does: its
+    /// Changes the address of the inbound peer on this link, as a move or a NAT does: its
     /// frames come in on a new port of the listener. Frames to the old port are lost, and it closes
     /// after a minute of idleness, as over sockets. Returns the new port; `None` if no end of the
     /// link is a listener's.
-    pub fn move_caller(&mut self, link: LinkId) -> Option<PortId> {
+    pub fn move_inbound(&mut self, link: LinkId) -> Option<PortId> {
         let lanes = Direction::BOTH.map(|direction| lane_index(link, direction));
         let listens = |lane: &usize| {
             let from = &self.ports[self.lanes[*lane].from.0 as usize];
@@ -86,7 +86,7 @@ impl<M: Machine> Simulator<M> {
         self.lanes[outgoing].from = new;
         self.lanes[outgoing ^ 1].to = new;
         self.announce(node, new);
-        self.schedule(self.now + IDLE_CALLER, move |sim| {
+        self.schedule(self.now + IDLE_INBOUND, move |sim| {
             if sim.is_running(node) {
                 sim.close_port(node, old);
             }
@@ -126,7 +126,7 @@ impl<M: Machine> Simulator<M> {
         restarted.running = true;
         restarted.wake = None;
         let ports = restarted.ports.clone();
-        // A listener that starts knows no callers of its former life.
+        // A listener that starts has no inbound peers of its former life.
         for port in &ports {
             let port = &mut self.ports[port.0 as usize];
             port.open &= port.lane.is_some();

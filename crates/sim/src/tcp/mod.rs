@@ -9,15 +9,15 @@
 //! * **No recovery from SACK.** The receiver reports blocks, the sender does not use them. Fast
 //!   retransmit repeats one segment on the third duplicate ACK and recovery ends with the first ACK
 //!   of new data, so that a second loss in the same window needs three more duplicate ACKs or a
-//!   time-out. No RACK, no tail loss probe, no limited transmit, no F-RTO, no proportional rate
-//!   reduction. So **a bottleneck queue that is shorter than the receive window costs a time-out at
+//!   timeout. No RACK, no tail loss probe, no limited transmit, no F-RTO, no proportional rate
+//!   reduction. So **a bottleneck queue that is shorter than the receive window costs a timeout at
 //!   each overflow**: over 10 Mbit/s and 20 ms a queue of 100 packets leaves about 70 % of the
 //!   rate, one of 2,000 packets 96 % (`cargo test -p whimbrel-sim --test tcp` holds both). A
 //!   comparison that is fair to TCP gives the bottleneck a queue of at least
 //!   [`TcpConfig::receive_buffer`].
-//! * **The retransmission time-out is at least 1 s** (RFC 6298; Linux: 200 ms), at most 60 s
+//! * **The retransmission timeout is at least 1 s** (RFC 6298; Linux: 200 ms), at most 60 s
 //!   (Linux: 120 s), and after it everything unacknowledged is sent again (go-back-N). After an
-//!   outage the next attempt can be as far away as the time-out has grown, as with Linux but from a
+//!   outage the next attempt can be as far away as the timeout has grown, as with Linux but from a
 //!   larger start.
 //! * **The initial window is 2 KiB** (Linux: 10 segments), and slow start has no HyStart: it ends
 //!   with a loss.

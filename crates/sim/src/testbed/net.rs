@@ -363,7 +363,7 @@ impl<M: Machine> Net<M> {
             }
             Fault::Move { link: number } => {
                 let link = self.wires[wire(number)].id;
-                self.sim.move_caller(link);
+                self.sim.move_inbound(link);
             }
             Fault::Outage {
                 link: number,

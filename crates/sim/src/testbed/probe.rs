@@ -24,7 +24,7 @@ pub struct Probe {
     pub heard: Vec<(Time, Heard)>,
     outgoing: VecDeque<(PortId, Vec<u8>)>,
     last_words: VecDeque<(PortId, Vec<u8>)>,
-    wishes: VecDeque<PortRequest>,
+    requests: VecDeque<PortRequest>,
 }
 
 impl Probe {
@@ -39,8 +39,8 @@ impl Probe {
     }
 
     /// Sends a request about ports to its driver.
-    pub fn wish(&mut self, request: PortRequest) {
-        self.wishes.push_back(request);
+    pub fn request(&mut self, request: PortRequest) {
+        self.requests.push_back(request);
     }
 
     /// Returns the received frames in order.
@@ -88,7 +88,7 @@ impl Machine for Probe {
     }
 
     fn poll_port_request(&mut self) -> Option<PortRequest> {
-        self.wishes.pop_front()
+        self.requests.pop_front()
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {

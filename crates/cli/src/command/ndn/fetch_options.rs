@@ -165,7 +165,7 @@ pub(super) struct FetchArguments {
     /// --paths: the interval of probes
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = millis)]
     probe_interval: Duration,
-    /// --paths: how many Data of later Interests on a path show a loss: 1 or 2, or 0 for time-outs only
+    /// --paths: how many Data of later Interests on a path show a loss: 1 or 2, or 0 for timeouts only
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=2))]
     lost_after: u8,
     /// A forwarding hint: where routers may find the content if they have no route for its name;

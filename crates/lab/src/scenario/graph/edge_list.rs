@@ -3,7 +3,7 @@
 use super::{Edge, Graph};
 use whimbrel_core::units::{self, UnitError};
 
-/// Reads lines of two names and what is known of their link: `a b`, `a b 7` (a cost), `a b
+/// Reads lines of two names and the properties of their link: `a b`, `a b 7` (a cost), `a b
 /// rate=10Mbit/s delay=5ms cost=7`. Commas count as spaces, `#` begins a comment. The error begins
 /// with the line.
 pub(super) fn read(text: &str) -> Result<Graph, String> {
@@ -45,12 +45,12 @@ fn attribute(edge: &mut Edge, word: &str) -> Result<(), String> {
         "cost" => {
             let cost = value
                 .parse()
-                .map_err(|_| format!("'{value}' is no whole cost"))?;
+                .map_err(|_| format!("'{value}' is not a whole cost"))?;
             edge.cost = Some(cost);
         }
         other => {
             return Err(format!(
-                "'{other}' is not known of a link; write rate=, delay= or cost="
+                "'{other}' is not a property of a link; write rate=, delay= or cost="
             ));
         }
     }
@@ -83,9 +83,9 @@ mod tests {
         for (text, said) in [
             ("a b\nc\n", "2: a link has two ends"),
             ("a a\n", "1: 'a' is linked with itself"),
-            ("a b speed=3\n", "1: 'speed' is not known"),
+            ("a b speed=3\n", "1: 'speed' is not a property"),
             ("a b rate=3\n", "1: '3' has no unit"),
-            ("a b x\n", "1: 'x' is no whole cost"),
+            ("a b x\n", "1: 'x' is not a whole cost"),
         ] {
             let error = read(text).unwrap_err();
             assert!(error.starts_with(said), "{error}");

@@ -7,7 +7,7 @@ use roxmltree::{Document, Node};
 
 use super::{Edge, Graph};
 
-/// Light in fibre: two thirds of its speed in the void.
+/// Light in fibre: two thirds of its speed in vacuum.
 const METRES_PER_SECOND: f64 = 2.0e8;
 const EARTH_RADIUS: f64 = 6.371e6;
 
@@ -16,7 +16,7 @@ const EARTH_RADIUS: f64 = 6.371e6;
 /// circle. Loops are left out. The error begins with the line.
 pub(super) fn read(text: &str) -> Result<Graph, String> {
     let document = Document::parse(text)
-        .map_err(|error| format!("{}: this is no XML: {error}", error.pos().row))?;
+        .map_err(|error| format!("{}: this is not XML: {error}", error.pos().row))?;
     let line = |node: &Node<'_, '_>| document.text_pos_at(node.range().start).row;
     let elements = |name: &'static str| {
         let all = document.descendants();
@@ -62,7 +62,7 @@ pub(super) fn read(text: &str) -> Result<Graph, String> {
         graph.edges.push(Edge {
             rate: speed.filter(|rate| *rate >= 1.0).map(|rate| rate as u64),
             delay: metres.map(|metres| {
-                // Whole microseconds: a place is known to some kilometres.
+                // Whole microseconds: a place is accurate to some kilometres.
                 Duration::from_micros((metres / METRES_PER_SECOND * 1e6).round() as u64)
             }),
             ..Edge::new(a, b)
@@ -82,7 +82,8 @@ fn data_of<'a>(node: &Node<'a, 'a>, keys: &BTreeMap<&str, &'a str>) -> BTreeMap<
     .collect()
 }
 
-/// The label as a name without spaces; with the node's id behind it where it is there already.
+/// Returns the label as a name without spaces, followed by the node's id if that name exists
+/// already.
 fn unused_name(graph: &Graph, label: &str, id: &str) -> String {
     let plain = |c: char| if c.is_alphanumeric() { c } else { '-' };
     let name: String = label.chars().map(plain).collect();
@@ -94,7 +95,8 @@ fn unused_name(graph: &Graph, label: &str, id: &str) -> String {
     }
 }
 
-/// Metres between two places given in degrees of latitude and longitude, by the haversine formula.
+/// Returns the metres between two places in degrees of latitude and longitude, by the haversine
+/// formula.
 fn great_circle(a: (f64, f64), b: (f64, f64)) -> f64 {
     let half = |from: f64, to: f64| ((to - from).to_radians() / 2.0).sin().powi(2);
     let (lat_a, lat_b) = (a.0.to_radians(), b.0.to_radians());
@@ -140,6 +142,6 @@ mod tests {
         let error = read(&MADE_UP.replace("source=\"1\"", "source=\"9\"")).unwrap_err();
         assert_eq!(error, "12: there is no node '9' for source");
         let error = read("<graphml>\n<node>").unwrap_err();
-        assert!(error.contains("no XML"), "{error}");
+        assert!(error.contains("not XML"), "{error}");
     }
 }

@@ -29,16 +29,16 @@ pub struct Graph {
 pub struct Edge {
     /// Indices of nodes.
     pub ends: (usize, usize),
-    /// Bits per second, if the graph has it.
+    /// Bits per second, if known.
     pub rate: Option<u64>,
-    /// One way, if the graph has it.
+    /// The one-way delay, if known.
     pub delay: Option<Duration>,
-    /// For routes by cost, if the graph has it.
+    /// The cost, for routes by cost, if known.
     pub cost: Option<u64>,
 }
 
 impl Edge {
-    /// A link of which nothing else is known.
+    /// Returns a link without further properties.
     pub fn new(a: usize, b: usize) -> Edge {
         Edge {
             ends: (a, b),
@@ -48,7 +48,7 @@ impl Edge {
 }
 
 impl Graph {
-    /// Nodes `PREFIX1` to `PREFIXn`, without links.
+    /// Returns nodes `PREFIX1` to `PREFIXn`, without links.
     fn numbered(prefix: &str, nodes: usize) -> Graph {
         Graph {
             nodes: (1..=nodes).map(|n| format!("{prefix}{n}")).collect(),
@@ -60,7 +60,7 @@ impl Graph {
         self.edges.push(Edge::new(a, b));
     }
 
-    /// The nodes that each node has links to, once for each link.
+    /// Returns the nodes that each node has links to, once for each link.
     pub fn neighbours(&self) -> Vec<Vec<usize>> {
         let mut all = vec![Vec::new(); self.nodes.len()];
         for edge in &self.edges {
@@ -70,7 +70,7 @@ impl Graph {
         all
     }
 
-    /// The parts that no link joins, largest first, each in order of its nodes.
+    /// Returns the parts between which there is no link, largest first, each in order of its nodes.
     pub fn parts(&self) -> Vec<Vec<usize>> {
         let mut groups: Vec<Vec<usize>> = self
             .neighbours()
@@ -95,7 +95,7 @@ impl Graph {
         parts
     }
 
-    /// The graph of some of the nodes.
+    /// Returns the graph of some of the nodes.
     fn restricted_to(&self, kept: &[usize]) -> Graph {
         let place = |node: usize| kept.iter().position(|known| *known == node);
         let edges = self.edges.iter().filter_map(|edge| {
@@ -134,16 +134,16 @@ pub struct Shape {
     pub barabasi_albert: Option<BarabasiAlbert>,
     /// Random, with as many links at every node.
     pub random_regular: Option<RandomRegular>,
-    /// A file as the Internet Topology Zoo has them.
+    /// A file in the format of the Internet Topology Zoo.
     pub graphml: Option<PathBuf>,
-    /// A file with one link a line.
+    /// A file with one link per line.
     pub edge_list: Option<PathBuf>,
-    /// Of an imported graph in several parts only the largest is kept.
+    /// True to keep only the largest part of an imported graph that is in several.
     pub largest_part: bool,
 }
 
 impl Shape {
-    /// The keys of which exactly one is to be there.
+    /// The keys of which exactly one must be given.
     pub const KINDS: [&str; 11] = [
         "line",
         "ring",
@@ -158,8 +158,8 @@ impl Shape {
         "edge_list",
     ];
 
-    /// Builds it: connected, and the same for the same seed. `folder` is what file names count
-    /// from. The error is the key that is wrong, and why.
+    /// Builds the graph: connected, and the same for the same seed. File names are relative to
+    /// `folder`. The error is the faulty key, and the fault.
     pub fn build(
         &self,
         prefix: &str,
@@ -214,7 +214,7 @@ impl Shape {
         }
     }
 
-    /// An imported graph if it is in one part, or its largest part where that is asked for.
+    /// Returns an imported graph if it is in one part, or its largest part if that is wanted.
     fn whole(&self, graph: Graph) -> Result<Graph, String> {
         let parts = graph.parts();
         match parts.as_slice() {
@@ -229,12 +229,12 @@ impl Shape {
     }
 }
 
-/// Refuses a number that is too small or larger than a link of a laboratory can be numbered.
+/// Refuses a number that is too small, or larger than links of a lab can be numbered.
 fn at_least(least: usize, count: usize, what: &str) -> Result<(), String> {
     const MAX: usize = 10_000;
     match count {
         _ if count < least => Err(format!("{count} {what} are too few; write {least} or more")),
-        _ if count > MAX => Err(format!("{count} {what} are too many; {MAX} are the most")),
+        _ if count > MAX => Err(format!("{count} {what} are too many; write at most {MAX}")),
         _ => Ok(()),
     }
 }

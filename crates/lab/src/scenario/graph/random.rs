@@ -1,6 +1,6 @@
 //! Random graphs, each the same for the same generator.
 //!
-//! They are made here and not by a library, because a scenario's seed is to give the same graph
+//! They are made here and not by a library, because a scenario's seed must give the same graph
 //! with every version of every dependency.
 
 use std::collections::BTreeSet;
@@ -13,17 +13,17 @@ use whimbrel_core::units;
 use super::{Edge, Graph, at_least};
 
 /// B. Waxman, "Routing of multipoint connections", IEEE JSAC 6(9), 1988: nodes at random places on
-/// a square, linked with the probability `alpha * exp(-distance / (beta * diagonal))`. Parts that
-/// stay alone are joined by the shortest link that joins them.
+/// a square, linked with the probability `alpha * exp(-distance / (beta * diagonal))`. Unconnected
+/// parts are joined by the shortest possible link.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Waxman {
     /// Number of nodes.
     pub nodes: usize,
-    /// More of it: more links.
+    /// Larger values give more links.
     #[serde(with = "units::probability", default = "often")]
     pub alpha: f64,
-    /// More of it: more long links.
+    /// Larger values give more long links.
     #[serde(with = "units::probability", default = "often")]
     pub beta: f64,
     /// One-way delay along a side of the square; without it, links have the delay that the graph's
@@ -40,7 +40,7 @@ impl Waxman {
     pub(super) fn build(self, prefix: &str, rng: &mut SeededRng) -> Result<Graph, String> {
         at_least(2, self.nodes, "nodes")?;
         if self.beta == 0.0 {
-            return Err("beta is above 0".to_owned());
+            return Err("beta must be above 0".to_owned());
         }
         let places: Vec<(f64, f64)> = (0..self.nodes).map(|_| (rng.unit(), rng.unit())).collect();
         let distance = |a: usize, b: usize| {
@@ -93,7 +93,7 @@ impl BarabasiAlbert {
         at_least(1, self.links, "links")?;
         at_least(self.links + 1, self.nodes, "nodes")?;
         let mut graph = Graph::numbered(prefix, self.nodes);
-        // Every end of every link: a draw from it is a draw by degree.
+        // Every end of every link, so that a draw from it is a draw by degree.
         let mut ends = Vec::new();
         for node in 1..self.nodes {
             let mut chosen = BTreeSet::new();
@@ -158,7 +158,7 @@ impl RandomRegular {
         ))
     }
 
-    /// One attempt; `None` when the ends that are left cannot be paired.
+    /// Makes one attempt. Returns `None` if the remaining ends cannot be paired.
     fn pairing(self, rng: &mut SeededRng) -> Option<BTreeSet<(usize, usize)>> {
         let mut free: Vec<usize> = (0..self.nodes)
             .flat_map(|node| core::iter::repeat_n(node, self.degree))
@@ -166,7 +166,7 @@ impl RandomRegular {
         let mut pairs = BTreeSet::new();
         while !free.is_empty() {
             let before = free.len();
-            // A few draws find a fit while there are many ends; else each pair is looked at.
+            // While there are many ends, a few draws find a fit; afterwards each pair is tried.
             for _ in 0..before.max(16) {
                 let (i, j) = (rng.below(before as u64), rng.below(before as u64));
                 let (i, j) = (i.min(j) as usize, i.max(j) as usize);

@@ -115,7 +115,7 @@ pub struct Grid {
     pub columns: usize,
     /// Nodes in a column.
     pub rows: usize,
-    /// Whether the ends of each row and of each column are joined too.
+    /// True if the ends of each row and of each column are joined too.
     #[serde(default)]
     pub torus: bool,
 }

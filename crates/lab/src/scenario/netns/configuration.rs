@@ -89,7 +89,7 @@ impl Daemons<'_> {
             ..LinkSection::new("listen")
         });
         for (link, peer) in network.at(node) {
-            // One of the two calls.
+            // One of the two connects.
             if network.nodes[peer].is(Role::Router) && peer < node {
                 config.link.push(self.link_to(peer, link)?);
             }

@@ -19,7 +19,7 @@ use crate::{LabError, Program, Supervisor, Topology};
 /// Time limit for daemons to find each other and attach.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
-/// The socket on which a node's daemon is reached.
+/// Returns the socket on which a node's daemon is reached.
 pub(super) fn socket_of(folder: &Path, plane: Plane, node: &str) -> PathBuf {
     folder.join(format!(
         "{node}.{}",
@@ -34,16 +34,16 @@ pub struct Daemons<'a> {
     program: &'a Path,
     pub(super) folder: &'a Path,
     pub(super) topology: &'a Topology,
-    /// Of routers, for routes between them.
+    /// The names of routers, for routes between them.
     pub(super) guids: BTreeMap<usize, Guid>,
-    // Held for their lives: a process that is dropped is killed.
+    // Kept alive: a process that is dropped is killed.
     running: Vec<(usize, Program)>,
     serving: Vec<Program>,
 }
 
 impl<'a> Daemons<'a> {
-    /// Starts all daemons and waits until hosts are registered and sockets answer. Keys, sockets and
-    /// logs are kept in `folder`.
+    /// Starts all daemons and waits until hosts are registered and sockets answer. `folder` holds
+    /// keys, sockets and logs.
     pub fn start(
         plan: &'a Plan,
         seed: u64,
@@ -97,8 +97,8 @@ impl<'a> Daemons<'a> {
         command
     }
 
-    /// Starts a node's daemons (again), one for each plane that it is on; does nothing where a node
-    /// has none.
+    /// Starts a node's daemons (again), one for each of its planes; does nothing for a node without
+    /// daemons.
     pub fn run(&mut self, node: usize) -> Result<(), LabError> {
         let known = &self.plan.network.nodes[node];
         let name = self.name(node);
@@ -145,7 +145,7 @@ impl<'a> Daemons<'a> {
         Ok(command)
     }
 
-    /// The address of a node at one of its links.
+    /// Returns the address of a node at one of its links.
     pub(super) fn address(&self, node: usize, link: usize) -> Result<Ipv4Addr, LabError> {
         let link = &self.plan.network.links[link].name;
         self.topology.address_of(self.name(node), link)
@@ -162,7 +162,7 @@ impl<'a> Daemons<'a> {
         Ok(())
     }
 
-    /// The socket on which a node's daemon of MobilityFirst answers.
+    /// Returns the socket on which a node's daemon of MobilityFirst answers.
     pub fn socket(&self, node: usize) -> PathBuf {
         socket_of(self.folder, Plane::MobilityFirst, self.name(node))
     }
@@ -186,7 +186,7 @@ impl<'a> Daemons<'a> {
         Ok(())
     }
 
-    /// Copies the logs to where they outlive the run.
+    /// Copies the logs to a place that outlives the run.
     fn keep(&self) -> PathBuf {
         let kept = std::env::temp_dir().join(format!("whimbrel-lab-{}", std::process::id()));
         let copy = || -> std::io::Result<()> {
@@ -204,7 +204,7 @@ impl<'a> Daemons<'a> {
             Ok(())
         };
         if let Err(error) = copy() {
-            tracing::warn!(%error, "the logs of the run cannot be kept");
+            tracing::warn!(%error, "cannot keep the logs of the run");
         }
         kept
     }
@@ -220,7 +220,7 @@ impl<'a> Daemons<'a> {
             && (!known.is(Role::Router) || mobility_first.exists())
     }
 
-    /// The status of a node's daemon; null if it does not answer.
+    /// Returns the status of a node's daemon; null if it does not answer.
     pub(super) fn status(&self, kind: &str, node: usize) -> Value {
         let mut command = self.command(&[kind, "status", "--json", "--socket"]);
         command.arg(socket_of(
@@ -234,7 +234,7 @@ impl<'a> Daemons<'a> {
             .unwrap_or_default()
     }
 
-    /// Starts a program and reads its lines until one says that it serves.
+    /// Starts a program and reads its lines until one reports that it serves.
     pub(super) fn serving(
         &mut self,
         node: usize,

@@ -1,4 +1,5 @@
-//! Files on the nodes of a plan: made, served, fetched by the commands that a user runs, compared.
+//! Files on the nodes of a plan: made, served, fetched by the commands that users run, and
+//! compared.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -37,17 +38,17 @@ pub struct Served {
 pub(super) struct Receiver<'a> {
     pub(super) plan: &'a Plan,
     pub(super) observer: &'a dyn Observer,
-    /// Of its load.
+    /// The index in its load.
     pub(super) index: usize,
     pub(super) load: &'a Load,
     pub(super) node: usize,
-    /// `None` of a load of Interests.
+    /// `None` for a load of Interests.
     pub(super) schedule: Option<Schedule>,
-    /// Of everything random.
+    /// The seed of everything random.
     pub(super) seed: u64,
-    /// Set when all that is waited for has ended.
+    /// Set when all other receivers have ended.
     pub(super) over: &'a AtomicBool,
-    /// By number; a load without end repeats them.
+    /// The served files by number; a load without end repeats them.
     pub(super) served: &'a [Served],
     pub(super) origin: Instant,
     pub(super) program: &'a Path,
@@ -56,7 +57,7 @@ pub(super) struct Receiver<'a> {
 }
 
 impl Receiver<'_> {
-    /// Whether the run does not wait for it.
+    /// Returns true if the run does not wait for it.
     pub(super) fn is_endless(&self) -> bool {
         self.schedule.as_ref().is_some_and(Schedule::is_endless)
     }
@@ -83,14 +84,14 @@ impl Receiver<'_> {
         }
     }
 
-    /// Whether the run has ended for a load without end.
+    /// Returns true if the run has ended for a load without end.
     fn is_over(&self) -> bool {
         self.is_endless()
             && (self.over.load(Ordering::Relaxed)
                 || Instant::now() >= self.origin + self.plan.limit)
     }
 
-    /// Waits for a moment; false if the run's limit comes first.
+    /// Waits until a moment. Returns false if the run's limit comes first.
     pub(super) fn wait_until(&self, moment: Instant) -> bool {
         let end = self.origin + self.plan.limit;
         std::thread::sleep(moment.min(end).saturating_duration_since(Instant::now()));
@@ -99,7 +100,7 @@ impl Receiver<'_> {
 
     fn fetch_all(&self, schedule: &Schedule) -> Result<Files, LabError> {
         let begun = schedule.at.len();
-        // Of those that wait for others.
+        // The next of the requests that wait for others.
         let next = AtomicUsize::new(begun);
         let start = self.origin + self.load.start;
         let slot = |number: usize, at: Duration| -> Result<Files, LabError> {
@@ -310,7 +311,7 @@ impl Daemons<'_> {
     }
 }
 
-/// The command with which a user on `node` fetches `name`.
+/// Returns the command with which a user on `node` fetches `name`.
 fn get(
     program: &Path,
     folder: &Path,
@@ -333,7 +334,7 @@ fn get(
     command
 }
 
-/// Makes a file of zeros that no transfer comes to the end of; it takes no room.
+/// Makes a file of zeros that no transfer comes to the end of; it takes no disk space.
 fn make_endless(path: &Path) -> Result<(), LabError> {
     const LENGTH: u64 = 1 << 40;
     std::fs::File::create(path)
@@ -341,7 +342,7 @@ fn make_endless(path: &Path) -> Result<(), LabError> {
         .map_err(LabError::system(format!("make {}", path.display())))
 }
 
-/// Refuses a file that arrived with other bytes.
+/// Refuses a file that arrived with wrong bytes.
 fn compare(sent: &Path, arrived: &Path) -> Result<(), LabError> {
     if hash_of(sent)? == hash_of(arrived)? {
         return Ok(());
@@ -352,7 +353,7 @@ fn compare(sent: &Path, arrived: &Path) -> Result<(), LabError> {
 fn changed(file: &Path) -> LabError {
     LabError::TransferFailed {
         transfer: file.display().to_string(),
-        reason: "it arrived with other bytes".to_owned(),
+        reason: "it arrived with wrong bytes".to_owned(),
     }
 }
 

@@ -32,11 +32,11 @@ struct GetFetched {
     received: u64,
 }
 
-/// Interval of the question to the observer whether the transfer goes on.
+/// Interval at which the observer is asked whether the transfer goes on.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Follows a `get --json` or `ndn get --json` that was `started` until it ends; at the end of
-/// `patience`, or on the observer's order, it is killed. The inner error is the program's own.
+/// Follows a `get --json` or `ndn get --json` that has `started` until it ends; kills it at the end
+/// of `patience`, or on the observer's order. The inner error is the program's own.
 pub(super) fn watch_get(
     program: &mut Program,
     started: Instant,
@@ -64,7 +64,7 @@ pub(super) fn watch_get(
         // The very last line counts the bytes since the last line of progress.
         let here = line.fetched.map(|fetched| fetched.received).or(progress);
         if let Some(here) = here.or(line.stats.map(|stats| stats.bytes)) {
-            // A line may speak of a state alone; only bytes end a stall.
+            // A line may report a state alone; only bytes end a stall.
             let more = here.saturating_sub(meter.bytes());
             if more > 0 {
                 meter.arrived(at, more);

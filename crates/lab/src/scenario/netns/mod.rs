@@ -33,7 +33,7 @@ pub use daemons::Daemons;
 pub use files::Served;
 pub use requests::Consumer;
 
-/// Files of a load: each takes programs that serve and fetch it.
+/// Bound of the files of a load: each takes programs that serve and fetch it.
 const MAX_FILES: usize = 200;
 
 /// Refuses a plan with a feature that this back end lacks.
@@ -41,7 +41,7 @@ pub fn check(plan: &Plan) -> Result<(), LabError> {
     refusal(plan).map_or(Ok(()), |refusal| Err(refusal.of(Backend::Netns)))
 }
 
-/// The first feature that this back end lacks, and the key that asks for it.
+/// Returns the first feature that this back end lacks, and the key that asks for it.
 pub(super) fn refusal(plan: &Plan) -> Option<Refusal> {
     for load in &plan.loads {
         let name = &load.name;
@@ -53,11 +53,11 @@ pub(super) fn refusal(plan: &Plan) -> Option<Refusal> {
                 Kind::Page(_) => "page",
                 _ => "flows",
             };
-            let what = format!("play more than {MAX_FILES} files of the load '{name}'");
+            let what = format!("run more than {MAX_FILES} files of the load '{name}'");
             return refuse(key, what);
         }
         if load.kind == Kind::Bulk && load.plane == Plane::Ndn {
-            let what = format!("play '{name}', whose repeated files caches would answer,");
+            let what = format!("run '{name}', whose repeated files caches would answer,");
             return refuse("bulk", what);
         }
     }
@@ -148,7 +148,7 @@ pub fn observe(
     };
     let fetched = stage.play_all(&fetches, &over)?;
     std::thread::sleep(plan.linger);
-    // Before daemons are asked for their status, which takes its time.
+    // Before the status of daemons is requested, which takes time.
     let links = topology.link_reports()?;
     let mut run = Run::default();
     // A run that ended in its warm-up has counted nothing.
@@ -171,7 +171,7 @@ pub fn observe(
     Ok(Observed { run, links })
 }
 
-/// The nodes and links of a plan, with no program on them.
+/// Returns the nodes and links of a plan, with no program on them.
 pub fn topology(plan: &Plan, seed: u64) -> Result<Topology, LabError> {
     let network = &plan.network;
     let mut builder = TopologyBuilder::new(seed).mtu(network.mtu());
@@ -209,7 +209,7 @@ fn count(report: &LinkReport) -> LinkCounts {
     counts
 }
 
-/// A network on which the timeline is played.
+/// A network on which the timeline is performed.
 struct Stage<'a, 'd> {
     plan: &'a Plan,
     origin: Instant,
@@ -220,7 +220,7 @@ struct Stage<'a, 'd> {
 }
 
 impl Stage<'_, '_> {
-    /// Plays the timeline while all receivers run, each in a thread of its own.
+    /// Performs the timeline while all receivers run, each in a thread of its own.
     fn play_all(
         &mut self,
         receivers: &[Receiver<'_>],
@@ -237,7 +237,7 @@ impl Stage<'_, '_> {
             let played = self.play(&ended, &endless, over);
             if played.is_err() {
                 over.store(true, Ordering::Relaxed);
-                // The scope would wait for the other receivers until their patience ends.
+                // Otherwise the scope would wait for the other receivers until their patience ends.
                 let hosts = self.topology.host_names();
                 let hosts = hosts.filter_map(|name| self.topology.host(name).ok());
                 hosts.for_each(crate::Namespace::shut_down);
@@ -246,7 +246,7 @@ impl Stage<'_, '_> {
         })
     }
 
-    /// Plays the timeline until all receivers have ended. Those without an end are told to when
+    /// Performs the timeline until all receivers have ended. Those without an end are stopped when
     /// the others have ended; if there are no others, they end with the run's limit.
     fn play(
         &mut self,

@@ -9,19 +9,19 @@ use crate::{LinkReport, TransferObserver};
 
 /// Follows a run, from as many threads as there are fetches.
 pub trait Observer: Sync {
-    /// A file that a load of one file serves; else one is made.
+    /// Returns the file that a load of one file serves; by default one is made.
     fn file(&self, load: usize) -> Option<&Path> {
         let _ = load;
         None
     }
 
-    /// All is served, and time counts from `origin`. `socket` answers with where a MobilityFirst
-    /// daemon listens for programs, by the number of its node.
+    /// Called when all is served; time counts from `origin`. `socket` returns the path at which a
+    /// MobilityFirst daemon listens for programs, by the number of its node.
     fn begins(&self, origin: Instant, socket: &dyn Fn(usize) -> PathBuf) {
         let _ = (origin, socket);
     }
 
-    /// `bytes` of a file of a load have arrived.
+    /// Called when `bytes` of a file of a load have arrived.
     fn progress(&self, load: usize, bytes: u64) {
         let _ = (load, bytes);
     }
@@ -43,7 +43,7 @@ pub struct Observed {
 pub(super) struct Fetch<'a> {
     pub(super) observer: &'a dyn Observer,
     pub(super) load: usize,
-    /// Set when a transfer of a load without end is to end.
+    /// Set when a transfer of a load without end must end.
     pub(super) over: Option<&'a AtomicBool>,
 }
 

@@ -20,7 +20,7 @@ use crate::scenario::load::{Kind, Load, Plane, Requests};
 use crate::scenario::run::Exchanges;
 use crate::{LabError, Supervisor};
 
-/// The least time between two lines of a consumer, but for the last.
+/// Shortest interval of a consumer's lines, except for the last.
 const SAY_EVERY: Duration = Duration::from_millis(50);
 /// FreshnessPeriod of the Data, in milliseconds, as in the simulator.
 const FRESHNESS_MS: u64 = 100;
@@ -30,17 +30,17 @@ const FRESHNESS_MS: u64 = 100;
 pub struct Consumer {
     /// The Unix socket of its router.
     socket: PathBuf,
-    /// The name that its Interests begin with.
+    /// The prefix of its Interests.
     prefix: String,
     requests: Requests,
-    /// Whether gaps are exponential.
+    /// True if gaps are exponential.
     random: bool,
     seed: u64,
 }
 
 impl Consumer {
-    /// Sends the Interests until all are answered. `say` hears of the progress now and then, and of
-    /// the end.
+    /// Sends the Interests until all are answered. Calls `say` with the progress now and then, and
+    /// at the end.
     pub fn run(&self, mut say: impl FnMut(&Exchanges)) -> Result<(), ClientError> {
         let requests = Requests {
             random: self.random,

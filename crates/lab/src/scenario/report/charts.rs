@@ -8,12 +8,12 @@ use super::super::statement::shown;
 use super::super::{Scenario, Setting};
 use crate::figure::{LineChart, Series, number};
 
-/// Lines in one picture, so that they can be told apart.
+/// Bound of the lines in one picture, so that they can be distinguished.
 const MAX_LINES: usize = 6;
-/// Pictures of a page.
+/// Bound of the pictures of a page.
 const MAX_CHARTS: usize = 12;
 
-/// File names and charts: a metric over the first swept key, or transfers over time.
+/// Returns file names and charts: a metric over the first swept key, or transfers over time.
 pub(super) fn all(scenario: &Scenario, batch: &Batch) -> Vec<(String, LineChart)> {
     let swept = scenario
         .settings
@@ -28,7 +28,8 @@ pub(super) fn all(scenario: &Scenario, batch: &Batch) -> Vec<(String, LineChart)
     charts.take(MAX_CHARTS).collect()
 }
 
-/// A metric over the first swept key; a line for each combination of the others.
+/// Returns the chart of a metric over the first swept key, with a line for each combination of the
+/// others.
 fn swept_chart(scenario: &Scenario, batch: &Batch, name: &str) -> Option<LineChart> {
     let (key, _) = scenario.settings.first()?.values.first()?;
     let mut series: Vec<Series> = Vec::new();
@@ -72,7 +73,7 @@ fn swept_chart(scenario: &Scenario, batch: &Batch, name: &str) -> Option<LineCha
     })
 }
 
-/// The paper's own numbers of a metric, as dots over ours.
+/// Returns the paper's own numbers of a metric, as dots over ours.
 fn published(scenario: &Scenario, name: &str, key: &str) -> Option<Series> {
     let statements = scenario.statements.iter();
     let about = statements.filter(|known| known.metric == name && known.relative_to.is_none());
@@ -96,7 +97,7 @@ fn with_unit(name: &str) -> String {
     }
 }
 
-/// The other swept values of a setting.
+/// Returns the other swept values of a setting.
 fn others(setting: &Setting) -> String {
     let others = setting.values.iter().skip(1);
     let texts: Vec<String> = others
@@ -108,8 +109,8 @@ fn others(setting: &Setting) -> String {
     }
 }
 
-/// The place of a swept value on the axis: its number if all values have one and the same unit, or else
-/// its place in the sweep.
+/// Returns the place of a swept value on the axis: its number if all values have the same unit, or
+/// else its place in the sweep.
 fn place(scenario: &Scenario, value: &str) -> f64 {
     let swept = || {
         scenario
@@ -135,14 +136,14 @@ fn place(scenario: &Scenario, value: &str) -> f64 {
     }
 }
 
-/// "12.5 ms" as "12.5" and "ms".
+/// Splits "12.5 ms" into "12.5" and "ms".
 fn split(value: &str) -> (&str, &str) {
     let digit = |c: char| c.is_ascii_digit() || c == '.';
     let end = value.find(|c| !digit(c)).unwrap_or(value.len());
     (&value[..end], value[end..].trim())
 }
 
-/// Progress of the first run's transfers over time, with the outages shaded.
+/// Returns the progress of the first run's transfers over time, with the outages shaded.
 fn transfers(scenario: &Scenario, batch: &Batch) -> Option<(String, LineChart)> {
     let first = batch.outcomes.first()?;
     let series: Vec<Series> = first

@@ -50,8 +50,7 @@ impl Setting {
     }
 }
 
-/// Writes everything to `folder`, in place of an earlier run's files. `command` repeats
-/// it.
+/// Writes everything to `folder`, in place of an earlier run's files. `command` repeats the run.
 pub fn write(
     scenario: &Scenario,
     batch: &Batch,

@@ -11,7 +11,7 @@ use crate::LabError;
 use crate::figure::{LineChart, number};
 use crate::study::{Verdict, page::document};
 
-/// The page as HTML; nothing in it comes from elsewhere.
+/// Returns the page as HTML without external resources.
 pub(super) fn page(
     scenario: &Scenario,
     batch: &Batch,
@@ -65,7 +65,7 @@ fn count(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// The verdict on top, then a row for each statement.
+/// Returns the verdict, then a row for each statement.
 fn beside(statements: &[Judged]) -> Markup {
     let agreed = statements
         .iter()

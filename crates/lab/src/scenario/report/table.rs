@@ -15,17 +15,17 @@ pub struct Row {
     pub metric: String,
     /// Its unit; empty for a count.
     pub unit: &'static str,
-    /// Runs that have it.
+    /// The number of runs that have it.
     pub runs: usize,
-    /// Over these.
+    /// The mean over these.
     pub mean: f64,
-    /// Over these.
+    /// The minimum over these.
     pub min: f64,
-    /// Over these.
+    /// The maximum over these.
     pub max: f64,
 }
 
-/// A row for each setting and metric that is wanted and was measured.
+/// Returns a row for each setting and wanted metric that was measured.
 pub fn summary(scenario: &Scenario, batch: &Batch) -> Vec<Row> {
     let mut rows = Vec::new();
     for (index, setting) in scenario.settings.iter().enumerate() {
@@ -67,7 +67,7 @@ pub(super) fn summary_csv(scenario: &Scenario, rows: &[Row]) -> String {
     text
 }
 
-/// A row for each run, a column for each metric; cells without a measurement are empty.
+/// Returns a row for each run, a column for each metric; cells without a measurement are empty.
 pub(super) fn runs(scenario: &Scenario, batch: &Batch) -> String {
     let mut header = swept(scenario);
     header.extend(["run".to_owned(), "seed".to_owned()]);
@@ -99,7 +99,7 @@ fn swept(scenario: &Scenario) -> Vec<String> {
         .collect()
 }
 
-/// RFC 4180, but for the line's end.
+/// Formats a line as in RFC 4180, except for the line's end.
 fn line(cells: &[String]) -> String {
     let quoted = cells.iter().map(|cell| {
         if cell.contains([',', '"', '\n']) {

@@ -1,4 +1,4 @@
-//! A picture of a network: where nodes are drawn, and the drawing.
+//! A picture of a network: the places of nodes, and the drawing.
 
 use std::path::Path;
 
@@ -11,29 +11,30 @@ use super::super::node::{Node, Role};
 use crate::LabError;
 use crate::figure::use_bundled_font;
 
-/// Pixels.
+/// Size of the picture, in pixels.
 const SIZE: (u32, u32) = (760, 480);
 const MARGIN: f64 = 56.0;
-/// Maximum of nodes with names: more would cover each other.
+/// Bound of the nodes with names: more would overlap.
 const MAX_NAMES: usize = 60;
 const STEPS: usize = 300;
 
-/// A network and where its nodes are, each coordinate within 0 and 1.
+/// A network and the places of its nodes, each coordinate within 0 and 1.
 pub(super) struct Picture<'a> {
     network: &'a Network,
     places: Vec<(f64, f64)>,
 }
 
 impl<'a> Picture<'a> {
-    /// T. Fruchterman and E. Reingold, "Graph drawing by force-directed placement", Software:
-    /// Practice and Experience 21, 1991, from a circle on: the same picture every time.
+    /// Places the nodes, from a circle on, so that the picture is always the same. T. Fruchterman
+    /// and E. Reingold, "Graph drawing by force-directed placement", Software: Practice and
+    /// Experience 21, 1991.
     pub(super) fn of(network: &'a Network) -> Picture<'a> {
         let count = network.nodes.len();
         let ideal = (1.0 / count.max(1) as f64).sqrt();
         let mut places: Vec<(f64, f64)> = (0..count)
             .map(|node| {
                 let angle = node as f64 / count as f64 * core::f64::consts::TAU;
-                // A little off the circle, so that a line does not stay folded.
+                // Slightly off the circle, so that a line does not stay folded.
                 let radius = 0.4 + 0.02 * (node % 3) as f64;
                 (0.5 - radius * angle.cos(), 0.5 - radius * angle.sin())
             })
@@ -78,7 +79,7 @@ impl<'a> Picture<'a> {
             .map_err(|reason| failed(&png, reason))
     }
 
-    /// The picture as SVG text.
+    /// Returns the picture as SVG text.
     pub(super) fn svg(&self) -> Result<String, LabError> {
         use_bundled_font();
         let mut text = String::new();
@@ -122,7 +123,7 @@ impl<'a> Picture<'a> {
     }
 }
 
-/// From `b` towards `a` as a direction of length 1, and how far they are from each other.
+/// Returns the direction from `b` towards `a`, of length 1, and their distance.
 fn between(a: (f64, f64), b: (f64, f64)) -> (f64, f64, f64) {
     let (x, y) = (a.0 - b.0, a.1 - b.1);
     let distance = x.hypot(y).max(1e-6);
@@ -152,7 +153,7 @@ fn spread(places: &mut [(f64, f64)]) {
     fit(|place| &mut place.1, places);
 }
 
-/// The colour of a node's first role, from the charts' palette.
+/// Returns the colour of a node's first role, from the charts' palette.
 fn colour(node: &Node) -> RGBColor {
     match node.roles.0.first() {
         Some(Role::Host) => RGBColor(0, 114, 178),

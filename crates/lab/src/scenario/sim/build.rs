@@ -36,13 +36,13 @@ use crate::transfer::SAMPLE_INTERVAL;
 /// Largest NDN packet between a program and the router on its node, with its link header.
 const LOCAL_FRAME: usize = 9_000;
 
-/// The address of a node.
+/// Returns the address of a node.
 pub(super) fn address(node: usize) -> Ipv4Addr {
     let [.., high, low] = (node as u32 + 1).to_be_bytes();
     Ipv4Addr::new(10, 0, high, low)
 }
 
-/// The key of a node, the same in every run.
+/// Returns the key of a node, the same in every run.
 fn keys(node: usize) -> KeyPair {
     let [high @ .., low] = (node as u64 + 1).to_be_bytes();
     let mut secret = [low; 32];
@@ -52,12 +52,12 @@ fn keys(node: usize) -> KeyPair {
     KeyPair::from_secret(&secret)
 }
 
-/// The name under which a load's content is found in NDN.
+/// Returns the name under which a load's content is found in NDN.
 pub(super) fn load_name(load: &str) -> Name {
     Name::root().child_generic(load.as_bytes())
 }
 
-/// A network whose nodes are connected and whose machines know their neighbours.
+/// Returns a network whose nodes are connected and whose machines know their neighbours.
 pub(super) fn build<'p>(
     plan: &'p Plan,
     seed: u64,
@@ -96,7 +96,7 @@ pub(super) fn machine(stack: Stack) -> AnyMachine<WorldEvent> {
     AnyMachine::new(stack, WorldEvent::Stack)
 }
 
-/// A link's own schedule begins at the run's origin, which is later than the simulator's.
+/// Shifts a link's schedule, which begins at the run's origin, to the simulator's time.
 pub(super) fn shifted(spec: &LinkSpec, origin: Time) -> LinkSpec {
     let start_up = origin.since(Time::ZERO);
     let later = |outage: &Outage| match *outage {
@@ -123,7 +123,7 @@ pub(super) fn shifted(spec: &LinkSpec, origin: Time) -> LinkSpec {
     shifted
 }
 
-/// A node as it starts; `life` counts its starts.
+/// Returns a node as it starts; `life` counts its starts.
 pub(super) fn stack(plan: &Plan, seed: u64, node: usize, life: u64) -> Stack {
     let known = &plan.network.nodes[node];
     let rng = |label: &str| SeededRng::stream(seed.wrapping_add(life << 32), label);
@@ -217,7 +217,8 @@ fn proxy(settings: &NodeSettings) -> ProxyPolicy {
     }
 }
 
-/// The number of a port to a node that no link needs to lead to, above those of links.
+/// Returns the number of a port to a node without a direct link; such numbers are above those of
+/// links.
 fn distant_link(peer: usize) -> u32 {
     1_000_000 + peer as u32
 }
@@ -314,8 +315,8 @@ impl World<'_> {
         }
     }
 
-    /// Opens ports to peers that are reached over any path: between routers and name servers, and
-    /// between hosts and the routers that they name.
+    /// Opens ports to peers over any path: between routers and name servers, and between hosts and
+    /// the routers that they name.
     fn open_distant(&mut self, node: usize) {
         let network = &self.plan.network;
         let known = &network.nodes[node];
@@ -412,8 +413,8 @@ impl World<'_> {
     }
 }
 
-/// For every other node that can be reached, the link by which packets for it leave: the first of
-/// the paths with the fewest hops, as in namespaces.
+/// Returns for every other reachable node the link by which packets for it leave: the first of the
+/// paths with the fewest hops, as in namespaces.
 fn ip_routes(plan: &Plan, node: usize) -> Vec<(usize, usize)> {
     let mut out: Vec<Option<usize>> = vec![None; plan.network.nodes.len()];
     let mut next = VecDeque::from([node]);

@@ -1,4 +1,4 @@
-//! Loads that fetch files: asked for in time, served, and measured as they arrive.
+//! Loads that fetch files: requested in time, served, and measured as they arrive.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::{LabError, TransferMeter, TransferRecord};
 
 const SERVER_APP: u32 = 1;
 const CLIENT_APP: u32 = 2;
-/// Bytes of contents that are published before they are asked for, and contents at most: an
+/// Bounds of the bytes and the number of contents that are published before they are requested: an
 /// announcement takes a round trip to the name server.
 const AHEAD: u64 = 16 << 20;
 const MAX_AHEAD: u64 = 16;
@@ -41,9 +41,9 @@ pub(super) struct Asked {
     load: usize,
     receiver: usize,
     schedule: Schedule,
-    /// Files that were asked for.
+    /// The number of requested files.
     count: usize,
-    /// Files that ended.
+    /// The number of files that ended.
     ended: usize,
 }
 
@@ -105,8 +105,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Publishes the contents of a receiver's load below number `end` and some more, as far as
-    /// there are so many.
+    /// Publishes the contents of a receiver's load below number `end` and some more, as far as they
+    /// exist.
     fn publish(&mut self, asked: usize, end: usize) -> Result<(), LabError> {
         let Asked { load, schedule, .. } = &self.asked[asked];
         let (load, size) = (*load, schedule.size);
@@ -127,7 +127,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Serves again what a restarted node served before.
+    /// Serves again what a node served before its restart.
     pub(super) fn serve_again(&mut self, node: usize) {
         let loads = &self.plan.loads;
         let published = self.contents.iter().filter(|((load, _), _)| {
@@ -144,7 +144,7 @@ impl World<'_> {
         }
     }
 
-    /// Puts a producer on a node and routes its name to it.
+    /// Adds a producer to a node and routes its name to it.
     pub(super) fn serve_name(
         &mut self,
         node: usize,
@@ -232,15 +232,15 @@ impl World<'_> {
         Ok(())
     }
 
-    /// The time of the next request for a file.
+    /// Returns the time of the next request for a file.
     pub(super) fn next_ask(&self, origin: Time) -> Option<Time> {
         (0..self.asked.len())
             .filter_map(|index| self.due(index, origin))
             .min()
     }
 
-    /// The time at which a receiver requests its next file; `None` if it never does or waits for another file
-    /// first.
+    /// Returns the time at which a receiver requests its next file; `None` if it never does or
+    /// waits for another file first.
     fn due(&self, index: usize, origin: Time) -> Option<Time> {
         let asked = &self.asked[index];
         let start = origin + self.plan.loads[asked.load].start;
@@ -292,7 +292,7 @@ impl World<'_> {
                 )
             }
         };
-        // Before it is asked for: the answer may come at once.
+        // Before the request: the answer may come at once.
         self.transfers.push(Transfer {
             asked: index,
             started,
@@ -435,7 +435,7 @@ impl World<'_> {
         true
     }
 
-    /// TCP's client measures for itself.
+    /// Takes over the measurements of TCP's client.
     fn take_goodput(&mut self, index: usize, now: Time) {
         let transfer = &mut self.transfers[index];
         let By::Tcp(node, server, id) = transfer.by else {
@@ -474,7 +474,7 @@ impl World<'_> {
         }
     }
 
-    /// The counters of a TCP server of one file alone: it does not tell files apart.
+    /// Returns the counters of a TCP server of a single file: it does not distinguish files.
     fn sender(&self, server: Ipv4Addr) -> Option<ServerStats> {
         let of = |known: &&Transfer| matches!(known.by, By::Tcp(_, at, _) if at == server);
         let mut served = self.transfers.iter().filter(of);

@@ -28,10 +28,10 @@ use observe::{Observed, Observer};
 use requests::Exchange;
 use stack::{Stack, StackEvent};
 
-/// Time of publication, when hosts have attached; and as long again to the run's origin, for the
+/// Time of publication, when hosts have attached. The run's origin is as long after it, for the
 /// announcement of contents.
 const START_UP: Duration = Duration::from_secs(1);
-/// What either takes at most on a slow link: so many one-way delays, and so many bytes.
+/// Bounds of either on a slow link, in one-way delays and in bytes.
 const START_UP_DELAYS: u32 = 12;
 const START_UP_BYTES: f64 = 4_000.0;
 
@@ -62,7 +62,7 @@ struct World<'p> {
     contents: BTreeMap<(usize, usize), RepeatingContent>,
     asked: Vec<Asked>,
     transfers: Vec<Transfer>,
-    /// Which transfer each NDN consumer makes.
+    /// The transfer of each NDN consumer.
     fetchers: BTreeMap<NodeId, usize>,
     /// Names that producers serve, with their node and the router's port to each.
     served: Vec<(usize, Name, PortId)>,
@@ -76,15 +76,15 @@ pub fn check(plan: &Plan) -> Result<(), LabError> {
     refusal(plan).map_or(Ok(()), |refusal| Err(refusal.of(Backend::Sim)))
 }
 
-/// The first feature that this back end lacks, and the key that asks for it.
+/// Returns the first feature that this back end lacks, and the key that asks for it.
 pub(super) fn refusal(plan: &Plan) -> Option<Refusal> {
     for load in &plan.loads {
         if load.congestion != CongestionControl::default() {
-            let what = format!("play '{}' with another TCP than smoltcp's Cubic", load.name);
+            let what = format!("run '{}' with another TCP than smoltcp's Cubic", load.name);
             return Some(Refusal::new(["loads", &load.name, "congestion"], what));
         }
         if load.rto_max.is_some() {
-            let what = format!("play '{}' with another timeout than smoltcp's", load.name);
+            let what = format!("run '{}' with another timeout than smoltcp's", load.name);
             return Some(Refusal::new(["loads", &load.name, "rto_max"], what));
         }
         if load.split.is_some() {
@@ -154,9 +154,8 @@ pub fn observe(plan: &Plan, seed: u64, observer: &mut dyn Observer) -> Result<Ob
     })
 }
 
-/// Time of publication, and a run's origin. Hosts take their time to attach and to announce
-/// contents, and TCP has as much, so that it begins at the same moment; of NDN nothing has to
-/// settle.
+/// Returns the time of publication, and a run's origin. Hosts need time to attach and to announce
+/// contents; TCP waits for as long, so that it begins at the same moment; NDN alone needs no time.
 fn phases(plan: &Plan) -> (Time, Time) {
     let is_host = |node: &Node| node.is(Role::Host) || node.is(Role::TcpHost);
     if !plan.network.nodes.iter().any(is_host) {
@@ -208,7 +207,7 @@ impl<'p> World<'p> {
         }
     }
 
-    /// Calls into a node's stack.
+    /// Calls `call` with a node's stack.
     fn stack<R>(&mut self, node: usize, call: impl FnOnce(&mut Stack, Time) -> R) -> R {
         self.sim.with_node(self.nodes[node], |machine, now| {
             match machine.get_mut::<Stack>() {
@@ -225,7 +224,7 @@ impl<'p> World<'p> {
         Ok(())
     }
 
-    /// Goes on to the next event, and no further than `end`.
+    /// Advances to the next event, but not beyond `end`.
     fn advance(&mut self, end: Time) -> Result<(), LabError> {
         self.sim.schedule(end, |_| {});
         while self.sim.now() < end && self.sim.step() {
@@ -284,7 +283,8 @@ impl<'p> World<'p> {
         Ok(())
     }
 
-    /// Whether all that is waited for has ended; loads without end alone last to the run's limit.
+    /// Returns true if all awaited loads have ended; loads without end alone last to the run's
+    /// limit.
     fn is_done(&self) -> bool {
         if self.exchanges.is_empty() && self.asked.iter().all(Asked::is_endless) {
             return false;
@@ -293,7 +293,7 @@ impl<'p> World<'p> {
             && self.exchanges.iter().all(|exchange| exchange.finished)
     }
 
-    /// The status of a MobilityFirst host or router, as with `--json`.
+    /// Returns the status of a MobilityFirst host or router, as with `--json`.
     fn status(&mut self, node: usize) -> serde_json::Value {
         let status = self.stack(node, |stack, now| {
             let machine = stack.planes.mobility_first.as_mut()?;
@@ -305,7 +305,7 @@ impl<'p> World<'p> {
         status.unwrap_or_default()
     }
 
-    /// Counters of each link.
+    /// Returns the counters of each link.
     fn link_counts(&self) -> Vec<LinkCounts> {
         let count = |link: &Connection| {
             let mut counts = LinkCounts::default();

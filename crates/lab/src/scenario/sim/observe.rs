@@ -1,4 +1,4 @@
-//! Observers of a run, and its results beyond metrics, for studies that look closer.
+//! Observers of a run, and results beyond metrics, for studies with further questions.
 
 use std::time::Duration;
 
@@ -15,24 +15,24 @@ use crate::scenario::run::Run;
 
 /// Follows a run.
 pub trait Observer {
-    /// A sink for the events of every frame. The run's time counts from `origin`; `links` are the
-    /// ports of each link's ends, in the order of the plan.
+    /// Returns a sink for the events of every frame. The run's time counts from `origin`; `links`
+    /// are the ports of each link's ends, in the order of the plan.
     fn trace(&mut self, origin: Time, links: &[(PortId, PortId)]) -> Option<Box<dyn TraceSink>> {
         let _ = (origin, links);
         None
     }
 
-    /// Whether every frame is hashed, to prove that the run can be repeated.
+    /// Returns true if every frame must be hashed, to prove that the run can be repeated.
     fn hashes(&self) -> bool {
         false
     }
 
-    /// Bytes of a file of a load have arrived, so long after the run's origin.
+    /// Called when bytes of a file of a load have arrived, `at` after the run's origin.
     fn arrived(&mut self, load: usize, receiver: usize, at: Duration, bytes: u64) {
         let _ = (load, receiver, at, bytes);
     }
 
-    /// An Interest of a load was answered, at one of its receivers.
+    /// Called when an Interest of a load was answered, at one of its receivers.
     fn exchanged(&mut self, load: usize, receiver: usize, exchanged: &Exchanged) {
         let _ = (load, receiver, exchanged);
     }
@@ -54,22 +54,22 @@ pub struct Observed {
     pub hash: Option<[u8; 32]>,
 }
 
-/// A consumer of Interests when the run ended.
+/// A consumer of Interests at the end of the run.
 #[derive(Clone, Copy, Debug)]
 pub struct Consumer {
     /// Index of the load.
     pub load: usize,
     /// Index of the node.
     pub receiver: usize,
-    /// Its own counters.
+    /// The consumer's counters.
     pub stats: CbrStats,
-    /// Those of its face.
+    /// The counters of its face.
     pub face: AppFaceCounters,
-    /// Whether all its Interests were answered.
+    /// True if all its Interests were answered.
     pub finished: bool,
 }
 
-/// One end of a link when the run ended.
+/// One end of a link at the end of the run.
 #[derive(Clone, Debug)]
 pub struct LinkEnd {
     /// The link service of the NDN router there; all zero at other nodes.

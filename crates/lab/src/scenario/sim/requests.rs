@@ -30,7 +30,7 @@ pub(super) struct Exchange {
 }
 
 impl World<'_> {
-    /// Puts producers in place, and consumers that start when their loads do.
+    /// Adds producers, and consumers that start when their loads do.
     pub(super) fn begin(&mut self, origin: Time) -> Result<(), LabError> {
         for (load, known) in self.plan.loads.iter().enumerate() {
             let Kind::Requests(requests) = &known.kind else {
@@ -98,7 +98,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// The start of the next consumer.
+    /// Returns the start of the next consumer.
     pub(super) fn next_consumer(&self) -> Option<Time> {
         let waiting = self
             .exchanges

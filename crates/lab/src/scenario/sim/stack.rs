@@ -1,8 +1,8 @@
-//! A node of the simulator: an IP host with whatever its roles put on top.
+//! A node of the simulator: an IP host, and the machines of its roles.
 //!
 //! Frames on links are IPv4 packets, as in namespaces: TCP's own, and those of MobilityFirst and
-//! NDN with the 28 bytes of IPv4 and UDP before them. So the planes share links, and a node passes
-//! on packets that are for others, as the kernel does.
+//! NDN with the 28 bytes of IPv4 and UDP before them. So the planes share links, and a node
+//! forwards packets for others, as the kernel does.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
@@ -16,7 +16,7 @@ use whimbrel_node::ndn::NdnRouter;
 use whimbrel_node::{Node, NodeEvent};
 use whimbrel_sim::tcp::{SERVER_PORT, TcpClient, TcpEvent, TcpServer};
 
-/// Of IPv4 and UDP (RFC 791 without options, RFC 768).
+/// Bytes of the headers of IPv4 and UDP (RFC 791 without options, RFC 768).
 const HEADERS: usize = 28;
 /// IPv4 without options; the protocol numbers of TCP and UDP.
 const IPV4: u8 = 0x45;
@@ -43,7 +43,7 @@ pub(super) enum StackEvent {
     Tcp(Ipv4Addr, TcpEvent),
 }
 
-/// Which machine a UDP packet is for; its number is the packet's destination port.
+/// The machine that a UDP packet is for; its number is the packet's destination port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Above {
     MobilityFirst = 4711,
@@ -55,15 +55,15 @@ pub(super) enum Above {
 struct Tunnel {
     above: Above,
     peer: Ipv4Addr,
-    /// The link that it is bound to; `None` for whichever leads to the peer.
+    /// The link that it is bound to; `None` for any that leads to the peer.
     link: Option<PortId>,
-    /// The machine asked for ECN; and the last packet could have been marked.
+    /// True if the machine asked for ECN; and true if the last packet could have been marked.
     sends_ecn: bool,
     receives_ecn: bool,
 }
 
 impl Tunnel {
-    /// Returns what a machine is told of a packet with this traffic class before it gets it.
+    /// Returns the event for a machine that precedes a packet with this traffic class.
     fn ecn_event(&mut self, class: u8) -> Option<PortEvent> {
         let codepoint = match class & ECN_BITS {
             0 => Ecn::NotCapable,
@@ -86,7 +86,7 @@ pub(super) struct Planes {
     pub(super) mobility_first: Option<Node<MemoryStore>>,
     pub(super) ndn: Option<Box<NdnRouter>>,
     pub(super) tcp_server: Option<Box<TcpServer>>,
-    /// By the address of the server.
+    /// The clients, by the address of the server.
     pub(super) tcp_clients: BTreeMap<Ipv4Addr, TcpClient>,
 }
 
@@ -119,7 +119,7 @@ impl Stack {
         }
     }
 
-    /// Packets for `to` leave by `port`.
+    /// Routes packets for `to` by `port`.
     pub(super) fn route(&mut self, to: Ipv4Addr, port: PortId) {
         self.routes.insert(to, port);
     }
@@ -155,7 +155,8 @@ impl Stack {
         port
     }
 
-    /// Gives a link to the NDN router: its frames are the link's. Returns the port's number.
+    /// Gives a link to the NDN router, so that its frames are the link's. Returns the port's
+    /// number.
     pub(super) fn open_bare(
         &mut self,
         now: Time,
@@ -178,7 +179,7 @@ impl Stack {
         port
     }
 
-    /// Whether a port's frames are the NDN router's own, without IP.
+    /// Returns true if a port's frames are the NDN router's own, without IP.
     fn belongs_to_ndn(&self, port: PortId) -> bool {
         self.bare.contains(&port) || self.locals.contains(&port)
     }
@@ -198,13 +199,13 @@ impl Stack {
         }
     }
 
-    /// A packet that came by a link.
+    /// Handles a packet that came by a link.
     fn packet(&mut self, now: Time, port: PortId, packet: &[u8]) {
         let word = |at: usize| -> Option<[u8; 4]> { packet.get(at..at + 4)?.try_into().ok() };
         let (Some(&IPV4), Some(source), Some(destination)) =
             (packet.first(), word(SOURCE), word(DESTINATION))
         else {
-            // A bit of the header flipped; the kernel drops it too.
+            // A bit of the header was flipped; the kernel would drop the packet too.
             return;
         };
         let (source, destination) = (Ipv4Addr::from(source), Ipv4Addr::from(destination));
@@ -251,7 +252,7 @@ impl Stack {
         }
     }
 
-    /// The next packets of a machine above, with their headers. `None` if it has none.
+    /// Returns the next packets of a machine above, with their headers, or `None` if it has none.
     fn wrapped(
         &mut self,
         above: Above,
@@ -295,14 +296,14 @@ impl Stack {
             out.extend_from_slice(frame);
         }
         Some(Transmit {
-            // Without a route the packets go to a port that is not there, which counts them.
+            // Without a route the packets go to a port that does not exist, which counts them.
             port: port.unwrap_or(sent.port),
             size: out.len() - before,
             segment_size: sent.segment_size.map(|size| size + HEADERS),
         })
     }
 
-    /// A packet of TCP.
+    /// Returns a packet of TCP.
     fn segment(&mut self, now: Time, max: usize, out: &mut Vec<u8>) -> Option<Transmit> {
         let before = out.len();
         let planes = &mut self.planes;
@@ -372,7 +373,7 @@ impl Machine for Stack {
                 self.hand(Above::Ndn, |machine| machine.port(now, port, event));
             }
             PortEvent::Up(_) if !self.linked => {
-                // TCP sends by routes; it only has to know that there is a port.
+                // TCP sends by routes; it must only know that a port exists.
                 self.linked = true;
                 let planes = &mut self.planes;
                 if let Some(server) = &mut planes.tcp_server {
@@ -386,7 +387,7 @@ impl Machine for Stack {
         }
     }
 
-    /// Nothing is asked for: tunnels are part of the scenario.
+    /// Does nothing: tunnels are part of the scenario.
     fn handle_refusal(&mut self, _: Time, _: PortToken, _: OpenRefusal) {}
 
     fn handle_frames(&mut self, now: Time, port: PortId, frames: &[&[u8]]) {

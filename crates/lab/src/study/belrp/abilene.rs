@@ -13,13 +13,13 @@ use crate::LabError;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Section {
-    /// The ends of the link that Figs. 4 and 5 and Table V are about.
+    /// The ends of the link of Figs. 4 and 5 and Table V.
     observed: (String, String),
     #[serde(default)]
     readings: Vec<Reading>,
 }
 
-/// Figs. 4 to 7, Tables IV and V.
+/// Runs the study of Figs. 4 to 7 and Tables IV and V.
 pub(in super::super) fn run(
     input: &StudyInput<'_>,
     progress: Progress<'_>,

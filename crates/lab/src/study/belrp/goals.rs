@@ -8,10 +8,10 @@ use super::Variant;
 use super::matrix::Matrix;
 use super::network::Outcome;
 
-/// The rate of loss in per cent from which on recovery on links must pay for itself.
+/// The rate of loss in per cent from which recovery on links must pay for itself.
 const PAYS_FROM: f64 = 2.0;
 
-/// The goals' verdicts; none where a variant was not run.
+/// Returns the verdicts on the goals; none if a variant was not run.
 pub(super) fn verdicts(input: &StudyInput<'_>, matrix: &Matrix) -> Vec<Comparison> {
     let has = |variant| matrix.variants.contains(&variant);
     let mut verdicts = Vec::new();
@@ -33,8 +33,8 @@ pub(super) fn verdicts(input: &StudyInput<'_>, matrix: &Matrix) -> Vec<Compariso
     verdicts
 }
 
-/// Ours beside another variant's at each step from this rate of loss on, and whether ours is
-/// nowhere more.
+/// Compares ours with another variant at each step from this rate of loss on, and whether ours is
+/// never more.
 fn against(
     matrix: &Matrix,
     rival: Variant,

@@ -13,7 +13,7 @@ use crate::LabError;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Section {
-    /// The rate of loss of the distribution (Fig. 3), if it is to be drawn: a step of the sweep.
+    /// The rate of loss of the distribution (Fig. 3), if it is wanted: a step of the sweep.
     distribution: Option<String>,
     #[serde(default)]
     readings: Vec<Reading>,
@@ -29,7 +29,7 @@ enum Axis {
 pub(in super::super) mod linear {
     use super::{Axis, LabError, Progress, StudyInput, StudyResult};
 
-    /// Figs. 2 (a), 2 (c) and 3, Table II.
+    /// Runs the study of Figs. 2 (a), 2 (c) and 3 and Table II.
     pub(in super::super::super) fn run(
         input: &StudyInput<'_>,
         progress: Progress<'_>,
@@ -41,7 +41,7 @@ pub(in super::super) mod linear {
 pub(in super::super) mod hops {
     use super::{Axis, LabError, Progress, StudyInput, StudyResult};
 
-    /// Figs. 2 (b), 2 (d) and 6 (a), Table III.
+    /// Runs the study of Figs. 2 (b), 2 (d) and 6 (a) and Table III.
     pub(in super::super::super) fn run(
         input: &StudyInput<'_>,
         progress: Progress<'_>,

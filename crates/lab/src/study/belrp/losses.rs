@@ -1,5 +1,5 @@
-//! The real losses, counted by the links themselves, not inferred by the protocol that is
-//! studied.
+//! The real losses, counted by the links themselves rather than inferred by the protocol under
+//! study.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,12 +11,13 @@ use whimbrel_sim::trace::{TraceKind, TraceRecord, TraceSink};
 /// Octets of a load's name, `prefix-a` to `prefix-z`: no payload of zeros and no header looks like
 /// it, and Interests for numbers below it have the paper's 28 octets.
 pub(super) const NAME_LEN: usize = 8;
-/// Bytes of a frame in which the name is sought: it follows the acknowledgements that a frame may carry.
+/// Bytes of a frame that are searched for the name, which follows any acknowledgements in the
+/// frame.
 const SEARCHED: usize = 512;
-/// A frame with more octets carries a Data: Interests are small.
+/// A frame with more octets carries a Data, because Interests are small.
 const LARGEST_INTEREST: usize = 600;
 
-/// Whether a [`LossWatch`] finds packets of the load of that name.
+/// Returns true if a [`LossWatch`] finds packets of the load of that name.
 pub(super) fn is_watched(load: &str) -> bool {
     load.len() == NAME_LEN
         && load.starts_with("prefix-")
@@ -38,12 +39,12 @@ pub(super) struct LossWatch {
     directions: BTreeMap<PortId, Ends>,
     /// Packets of which a frame was lost and none has arrived since.
     missing: Vec<BTreeSet<Packet>>,
-    /// Lost frames of each exchange that lost any.
+    /// The number of lost frames of each exchange that lost any.
     exchanges: BTreeMap<(u8, u32), u32>,
     counts: LossCounts,
 }
 
-/// The directions that a port's frames leave by and come by.
+/// The directions of the frames that leave and arrive by a port.
 #[derive(Clone, Copy, Debug)]
 struct Ends {
     out: usize,
@@ -53,8 +54,8 @@ struct Ends {
 /// The counts of a [`LossWatch`], over all links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LossCounts {
-    /// Interests and Data that were lost on a link; retransmissions of the link that were lost too
-    /// count no more.
+    /// Interests and Data that were lost on a link; lost retransmissions of the link do not count
+    /// again.
     pub(super) packets: u64,
     /// Lost frames of all kinds.
     pub(super) frames: u64,
@@ -81,7 +82,7 @@ impl LossWatch {
         self.counts
     }
 
-    /// Exchanges that lost at least this many frames.
+    /// Returns the number of exchanges that lost at least this many frames.
     pub(super) fn exchanges_with(&self, losses: u32) -> u64 {
         self.exchanges
             .values()
@@ -118,7 +119,7 @@ impl TraceSink for LossWatch {
     }
 }
 
-/// The packet in a frame of any profile: all of them carry the name as it is.
+/// Returns the packet in a frame of any profile: all of them carry the name unchanged.
 fn packet_in(frame: &[u8]) -> Option<Packet> {
     let marker = &[NAME_LEN as u8, b'p', b'r', b'e', b'f', b'i', b'x', b'-'];
     let searched = frame.get(..SEARCHED).unwrap_or(frame);

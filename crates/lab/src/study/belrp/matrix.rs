@@ -40,7 +40,7 @@ impl Job for Trial<'_> {
         if !outcome.complete {
             let limit = self.plan.limit.as_secs();
             return Err(failed(&format!(
-                "a consumer had not all its Data after {limit} s of virtual time"
+                "a consumer lacked Data after {limit} s of virtual time"
             )));
         }
         Ok(outcome)
@@ -52,36 +52,36 @@ impl Job for Trial<'_> {
 pub(super) struct Step {
     /// The value on the x axis.
     pub(super) x: f64,
-    /// As tables have it.
+    /// Its text in tables.
     pub(super) label: String,
-    /// Of each direction of each link, in per cent.
+    /// The loss of each direction of each link, in per cent.
     pub(super) loss_percent: f64,
 }
 
 /// All runs under one reading of the paper.
 pub(super) struct Matrix {
-    /// The quantity `x`, with its unit.
+    /// The quantity of `x`, with its unit.
     pub(super) axis: String,
     pub(super) steps: Vec<Step>,
     pub(super) variants: Vec<Variant>,
-    /// By step, then variant; all runs of one in each.
+    /// By step, then variant; each cell has all runs.
     pub(super) cells: Vec<Rc<[Outcome]>>,
 }
 
-/// A quantity that a run has.
+/// A quantity of a run.
 pub(super) struct Quantity<'a> {
-    /// Names it in `paper.toml` and in file names.
+    /// Its name in `paper.toml` and in file names.
     pub(super) id: &'a str,
-    /// For people, with its unit.
+    /// Its title for people, with its unit.
     pub(super) title: &'a str,
-    /// Digits behind the point.
+    /// Digits after the point.
     pub(super) digits: usize,
     pub(super) of: &'a dyn Fn(&Outcome) -> f64,
 }
 
 impl Matrix {
-    /// Runs every setting of a scenario. It has two sweeps: what is on the x axis, and then
-    /// `recovery`, whose labels are the keys of variants, with `-READING` behind them where a reading
+    /// Runs every setting of a scenario. It has two sweeps: that of the x axis, and then
+    /// `recovery`, whose labels are the keys of variants, followed by `-READING` where a reading
     /// has runs of its own.
     pub(super) fn run<'r>(
         axis: &str,
@@ -157,7 +157,7 @@ impl Matrix {
         })
     }
 
-    /// The runs of a variant at a step.
+    /// Returns the runs of a variant at a step.
     pub(super) fn cell(&self, step: usize, variant: Variant) -> &[Outcome] {
         let at = self.variants.iter().position(|known| *known == variant);
         at.and_then(|at| self.cells.get(step * self.variants.len() + at))
@@ -179,7 +179,7 @@ impl Matrix {
         Spread::of(&values)
     }
 
-    /// Every step with every variant that `which` picks.
+    /// Returns every step with every variant that `which` selects.
     pub(super) fn each(&self, which: impl Fn(Variant) -> bool) -> Vec<(usize, &Step, Variant)> {
         let mut each = Vec::new();
         for (index, step) in self.steps.iter().enumerate() {
@@ -193,7 +193,7 @@ impl Matrix {
         each
     }
 
-    /// The quantity in every cell, beside the paper's where it has one.
+    /// Returns a table of the quantity in every cell, beside the paper's if it has one.
     pub(super) fn table(
         &self,
         input: &StudyInput<'_>,
@@ -253,7 +253,7 @@ impl Matrix {
         }
     }
 
-    /// A little below the lowest error bar, so that a chart can begin there.
+    /// Returns a value a little below the lowest error bar, at which a chart can begin.
     pub(super) fn floor(
         &self,
         of: &dyn Fn(&Outcome) -> f64,
@@ -277,8 +277,8 @@ impl Matrix {
         }
     }
 
-    /// The quantity over the steps, a line for each variant that `which` picks, and the paper's
-    /// points of it.
+    /// Returns a chart of the quantity over the steps, with a line for each variant that `which`
+    /// selects, and the paper's points of it.
     pub(super) fn chart(
         &self,
         input: &StudyInput<'_>,
@@ -332,7 +332,7 @@ impl Matrix {
         }
     }
 
-    /// Whether our means are the paper's, for every variant that the paper has numbers for. Each
+    /// Compares our means with the paper's, for every variant with numbers in the paper. Each
     /// statement is about one quantity.
     pub(super) fn agreements(
         &self,
@@ -386,7 +386,7 @@ impl Matrix {
         })
     }
 
-    /// The first run of each cell by its hash: the same seed leaves the same hash.
+    /// Returns a table of the hash of each cell's first run: the same seed gives the same hash.
     pub(super) fn hashes(&self) -> Table {
         let rows = self
             .each(|_| true)
@@ -403,7 +403,7 @@ impl Matrix {
         }
     }
 
-    /// Counters of the links, and the cost of recovery.
+    /// Returns a table of the links' counters, and of the cost of recovery.
     pub(super) fn link_table(&self) -> Table {
         let columns = [
             self.axis.as_str(),
@@ -417,10 +417,10 @@ impl Matrix {
             "sent again by links",
             "of these in vain (sender)",
             "came twice (receiver)",
-            "given up",
+            "abandoned",
             "found lost after, ms",
             "dropped by full queues",
-            "false time-outs of consumers, %",
+            "false timeouts of consumers, %",
         ];
         let row = |(index, step, variant): (usize, &Step, Variant)| {
             let mean = |of: &dyn Fn(&Outcome) -> f64| self.spread(index, variant, of).mean;
@@ -464,16 +464,16 @@ impl Matrix {
     }
 }
 
-/// The runs of a label of the sweep `recovery`.
+/// The runs with one label of the sweep `recovery`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Column {
     variant: Variant,
-    /// The reading whose own they are.
+    /// The reading that they belong to.
     reading: Option<usize>,
 }
 
 impl Column {
-    /// `VARIANT` or `VARIANT-READING`.
+    /// Parses `VARIANT` or `VARIANT-READING`.
     fn of(label: &str, readings: &[Reading]) -> Option<Column> {
         let column = |variant, reading| Column { variant, reading };
         Variant::ALL.into_iter().find_map(|variant| {
@@ -493,7 +493,7 @@ struct Sweeps {
     columns: Vec<Column>,
 }
 
-/// Steps and columns of a scenario's sweeps.
+/// Returns the steps and columns of a scenario's sweeps.
 fn sweeps(scenario: &Scenario, readings: &[Reading]) -> Result<Sweeps, String> {
     let (mut steps, mut columns) = (Vec::<Step>::new(), Vec::new());
     for setting in &scenario.settings {
@@ -546,7 +546,7 @@ fn sweeps(scenario: &Scenario, readings: &[Reading]) -> Result<Sweeps, String> {
     Ok(Sweeps { steps, columns })
 }
 
-/// Of the first link: all are alike.
+/// Returns the loss of the first link: all are alike.
 fn loss_percent(plan: &Plan) -> f64 {
     match plan.network.links.first().map(|link| &link.forward.loss) {
         Some(Loss::Independent(probability)) => 100.0 * probability,
@@ -554,7 +554,8 @@ fn loss_percent(plan: &Plan) -> f64 {
     }
 }
 
-/// Ms from the transmission of a frame to the detection of its loss; `NaN` where none was lost.
+/// Iterates over the times from a frame's transmission to the detection of its loss, in ms; `NaN`
+/// if none was lost.
 pub(super) fn detection<'a>(
     links: impl Iterator<Item = &'a whimbrel_link::ndnlp::LinkStats>,
 ) -> f64 {

@@ -1,5 +1,5 @@
-//! The studies of best-effort reliability on links (BELRP; [BELRP §IV]), in virtual time:
-//! whole NDN routers, a consumer and a producer, over links that lose frames. What is measured is
+//! The studies of best-effort reliability on links ([BELRP §IV]), in virtual time:
+//! whole NDN routers, a consumer and a producer, over links that lose frames. The measured code is
 //! the code that ships. Networks, consumers and kinds of recovery are scenarios
 //! ([`crate::scenario`]).
 //!
@@ -11,7 +11,7 @@
 //! | [`losses`] | the real losses, by watching the links |
 //! | [`matrix`] | all runs of a study by step and variant; tables with the paper's numbers beside ours |
 //! | [`goals`] | the goals of the `adaptive` profile |
-//! | [`reading`] | other readings of the paper than its text's letter |
+//! | [`reading`] | readings of the paper other than its literal text |
 //! | [`statistics`] | means, spreads, percentiles |
 
 pub(super) mod abilene;
@@ -31,17 +31,17 @@ pub(super) use line::{hops, linear};
 enum Variant {
     /// The paper's protocol with at most 3 retransmissions of a frame.
     Paper3,
-    /// At most 2.
+    /// The same with at most 2.
     Paper2,
-    /// At most 1.
+    /// The same with at most 1.
     Paper1,
-    /// Nothing: the consumer asks again.
+    /// No recovery on links: the consumer asks again.
     None,
-    /// Nothing, and routers keep no Data.
+    /// No recovery on links, and routers keep no Data.
     NoneUncached,
-    /// NFD's.
+    /// NFD's recovery.
     Ndnlpv2,
-    /// Whimbrel's.
+    /// Whimbrel's recovery.
     Adaptive,
 }
 
@@ -56,7 +56,7 @@ impl Variant {
         Variant::Adaptive,
     ];
 
-    /// As scenarios, `paper.toml` and file names have it.
+    /// Returns its name in scenarios, `paper.toml` and file names.
     const fn key(self) -> &'static str {
         match self {
             Variant::Paper3 => "paper-3",
@@ -69,7 +69,7 @@ impl Variant {
         }
     }
 
-    /// As tables and legends have it.
+    /// Returns its name in tables and legends.
     const fn title(self) -> &'static str {
         match self {
             Variant::Paper3 => "paper, at most 3",
@@ -82,7 +82,7 @@ impl Variant {
         }
     }
 
-    /// The paper's protocol.
+    /// Returns true for the paper's protocol.
     const fn is_papers(self) -> bool {
         matches!(self, Variant::Paper3 | Variant::Paper2 | Variant::Paper1)
     }

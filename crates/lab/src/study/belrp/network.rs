@@ -20,14 +20,14 @@ use crate::scenario::sim::{self};
 
 pub(super) use crate::scenario::sim::observe::LinkEnd;
 
-/// The observed parts of a run.
+/// The parts of a run to observe.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
-    /// Of everything random.
+    /// The seed of everything random.
     pub(super) seed: u64,
-    /// Every frame is hashed, to prove that the run can be repeated.
+    /// True to hash every frame, to prove that the run can be repeated.
     pub(super) hashed: bool,
-    /// Each exchange's delay is kept, and not only their moments.
+    /// True to keep the delay of each exchange, beside their moments.
     pub(super) delays_kept: bool,
 }
 
@@ -38,9 +38,9 @@ pub(super) struct Outcome {
     /// Both ends of each link in order of the plan: the first node's and the second's.
     pub(super) ends: Vec<LinkEnd>,
     pub(super) losses: LossCounts,
-    /// Exchanges of which one frame was lost at least, and two.
+    /// The number of exchanges that lost at least one frame, and at least two.
     pub(super) exchanges_hit: [u64; 2],
-    /// Every consumer got everything.
+    /// True if every consumer got everything.
     pub(super) complete: bool,
     /// BLAKE3 over all frames, in hexadecimal.
     pub(super) hash: Option<String>,
@@ -50,23 +50,23 @@ pub(super) struct Outcome {
 #[derive(Clone, Debug)]
 pub(super) struct FlowOutcome {
     pub(super) stats: CbrStats,
-    /// Data retrieval times, ms, in order of arrival; empty unless they are kept.
+    /// Data retrieval times in ms, in order of arrival; empty unless they are kept.
     pub(super) delays: Vec<f32>,
-    /// Of the retrieval times, ms.
+    /// The moments of the retrieval times, in ms.
     pub(super) retrieval: Moments,
-    /// Ms: propagation and transmission of a bare Interest and its Data over all hops, and no
-    /// queue.
+    /// The ideal in ms: propagation and transmission of a bare Interest and its Data over all hops,
+    /// without queues.
     pub(super) ideal: f64,
-    /// Ms by which one octet more in every frame lengthens `ideal`.
+    /// The ms by which one more octet in every frame lengthens `ideal`.
     pub(super) octet: f64,
-    /// Of the consumer: Interests sent again, or what a reading counts as such.
+    /// The consumer's retransmissions, or what a reading counts as such.
     pub(super) retransmissions: u64,
     /// Mean octets of an Interest and of a Data at the consumer.
     pub(super) sizes: [f64; 2],
 }
 
 impl Outcome {
-    /// The sum of a counter over all ends of links.
+    /// Returns the sum of a counter over all ends of links.
     pub(super) fn sum(&self, count: impl Fn(&LinkStats) -> u64) -> u64 {
         self.ends.iter().map(|end| count(&end.link)).sum()
     }
@@ -79,27 +79,29 @@ impl Outcome {
         self.flows.iter().map(|flow| flow.retransmissions).sum()
     }
 
-    /// Of all exchanges, in per cent of the ideal.
+    /// Returns the retrieval times of all exchanges, in per cent of the ideal.
     pub(super) fn percent(&self) -> Moments {
         self.flows.iter().fold(Moments::default(), |all, flow| {
             all.join(flow.retrieval.scaled(100.0 / flow.ideal))
         })
     }
 
-    /// Of all exchanges, ms.
+    /// Returns the retrieval times of all exchanges, in ms.
     pub(super) fn retrieval(&self) -> Moments {
         let flows = self.flows.iter();
         flows.fold(Moments::default(), |all, flow| all.join(flow.retrieval))
     }
 
-    /// Retransmissions of consumers that the network had not lost anything for, in per cent of all:
-    /// the paper's measure (the sources of its Fig. 2 (c)): all, less what its links gave up.
+    /// Returns the retransmissions of consumers without a loss in the network, in per cent of all,
+    /// by the paper's measure (the sources of its Fig. 2 (c)): all, less those that its links gave
+    /// up.
     pub(super) fn spurious_percent(&self) -> f64 {
         let all = self.retransmissions() as f64;
         100.0 * (all - self.sum(|link| link.given_up) as f64).max(0.0) / all
     }
 
-    /// Interests and Data that links lost and recovered, in per cent of those they lost (Fig. 6).
+    /// Returns the Interests and Data that links lost and recovered, in per cent of those lost
+    /// (Fig. 6).
     pub(super) fn recovered_percent(&self) -> f64 {
         let lost = self.losses.packets as f64;
         100.0 * (lost - self.sum(|link| link.given_up) as f64).max(0.0) / lost
@@ -180,7 +182,7 @@ pub(super) fn run(plan: &Plan, look: Look) -> Result<Outcome, LabError> {
     })
 }
 
-/// The nodes of a load's path, from its consumer to its producer.
+/// Returns the nodes of a load's path, from its consumer to its producer.
 pub(super) fn path(plan: &Plan, load: &Load) -> Vec<usize> {
     let routes = plan
         .routes
@@ -192,11 +194,11 @@ pub(super) fn path(plan: &Plan, load: &Load) -> Vec<usize> {
     path
 }
 
-/// Ms for an Interest of 28 octets and its Data over the path without any queue, and for one octet
-/// more in each of these frames.
+/// Returns the ms for an Interest of 28 octets and its Data over the path without queues, and for
+/// one more octet in each of these frames.
 fn ideal(plan: &Plan, load: &Load) -> (f64, f64) {
     const INTEREST: u32 = 28;
-    /// Beyond the content: names, signature, type and length (see
+    /// Octets beside the content: names, signature, type and length (see
     /// `whimbrel_transport::cbr::PlaceholderSigner`).
     const DATA_HEADERS: u32 = 37;
     let Kind::Requests(requests) = &load.kind else {

@@ -1,9 +1,9 @@
-//! Other readings of the paper than its text's letter, where its numbers do not follow from the
+//! Readings of the paper other than its literal text, where its numbers do not follow from the
 //! text.
 //!
 //! A reading has runs of its own where the routers or the consumer differ: the labels
-//! `VARIANT-READING` of a scenario's sweep `recovery`. All other cells are the text's, so that only what is
-//! assumed differs.
+//! `VARIANT-READING` of a scenario's sweep `recovery`. All other cells are the text's, so that only
+//! the assumption differs.
 
 use std::rc::Rc;
 
@@ -20,25 +20,25 @@ use crate::figure::LineChart;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Reading {
-    /// Names it in labels of the sweep and in file names.
+    /// Its name in labels of the sweep and in file names.
     pub(super) name: String,
-    /// What it assumes.
+    /// Its assumption.
     pub(super) title: String,
-    /// Why one may think so, and whether that is a fact or an inference.
+    /// The reason for the assumption, and whether that is a fact or an inference.
     pub(super) evidence: String,
     /// Octets beyond a bare frame in the ideal retrieval time of the paper's protocol.
     #[serde(default)]
     pub(super) ideal_octets: u32,
-    /// Time-outs count as retransmissions of consumers over links that recover losses.
+    /// True if timeouts count as retransmissions of consumers over links that recover losses.
     #[serde(default)]
     pub(super) counts_timeouts: bool,
-    /// Its tables and charts stand beside the text's.
+    /// True if its tables and charts stand beside the text's.
     #[serde(default)]
     pub(super) shown: bool,
 }
 
 impl Reading {
-    /// What this reading counts and divides by, of runs of a variant.
+    /// Applies this reading's counts and divisors to the runs of a variant.
     pub(super) fn read(&self, variant: Variant, runs: &Rc<[Outcome]>) -> Rc<[Outcome]> {
         let octets = if variant.is_papers() {
             f64::from(self.ideal_octets)
@@ -59,7 +59,7 @@ impl Reading {
         runs.into()
     }
 
-    /// The tables, told from those of the text's letter.
+    /// Iterates over the tables, marked as this reading's.
     pub(super) fn tables(&self, tables: Vec<Table>) -> impl Iterator<Item = Table> {
         tables.into_iter().map(|table| Table {
             name: format!("{}-{}", table.name, self.name),
@@ -68,7 +68,7 @@ impl Reading {
         })
     }
 
-    /// The charts, likewise.
+    /// Iterates over the charts, marked as this reading's.
     pub(super) fn charts(&self, charts: Vec<NamedChart>) -> impl Iterator<Item = NamedChart> {
         charts.into_iter().map(|named| NamedChart {
             name: format!("{}-{}", named.name, self.name),
@@ -79,7 +79,7 @@ impl Reading {
         })
     }
 
-    /// The statements under this reading. Reasons of differences are its own.
+    /// Returns the statements under this reading, with reasons of their own for differences.
     pub(super) fn result(
         &self,
         input: &StudyInput<'_>,
@@ -105,7 +105,7 @@ impl Reading {
     }
 }
 
-/// All runs of a study: under the letter of the paper's text, and under each reading.
+/// All runs of a study: under the paper's literal text, and under each reading.
 pub(super) struct Runs<'a> {
     pub(super) text: Matrix,
     pub(super) readings: Vec<(&'a Reading, Matrix)>,

@@ -8,10 +8,10 @@ const T95: [f64; 30] = [
     1.761, 1.753, 1.746, 1.740, 1.734, 1.729, 1.725, 1.721, 1.717, 1.714, 1.711, 1.708, 1.706,
     1.703, 1.701, 1.699, 1.697,
 ];
-/// The same of a normal distribution.
+/// The same for a normal distribution.
 pub(super) const Z95: f64 = 1.645;
 
-/// A mean and how far single values spread about it.
+/// A mean, and the spread of single values about it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Spread {
     pub(super) mean: f64,
@@ -37,13 +37,13 @@ impl Spread {
     }
 }
 
-/// Sample standard deviation; zero of a single value.
+/// Returns the sample standard deviation; zero for a single value.
 fn deviation(values: &[f64], mean: f64) -> f64 {
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     (squares / (values.len().max(2) - 1) as f64).sqrt()
 }
 
-/// A large number of values that need not be kept.
+/// A large number of values, which are not kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Moments {
     count: f64,
@@ -66,7 +66,7 @@ impl Moments {
         }
     }
 
-    /// Of the same values in another unit.
+    /// Returns the moments of the same values in another unit.
     pub(super) fn scaled(self, factor: f64) -> Moments {
         Moments {
             count: self.count,
@@ -75,12 +75,12 @@ impl Moments {
         }
     }
 
-    /// `NaN` of nothing.
+    /// Returns the mean; `NaN` without values.
     pub(super) fn mean(&self) -> f64 {
         self.sum / self.count
     }
 
-    /// Standard deviation.
+    /// Returns the standard deviation.
     pub(super) fn deviation(&self) -> f64 {
         (self.squares / self.count - self.mean().powi(2))
             .max(0.0)
@@ -88,7 +88,7 @@ impl Moments {
     }
 }
 
-/// The value within which this share of sorted values lies; `NaN` of nothing.
+/// Returns the value within which this share of sorted values lies; `NaN` without values.
 pub(super) fn percentile(sorted: &[f32], percent: f64) -> f64 {
     let rank = (percent / 100.0 * sorted.len() as f64).ceil() as usize;
     sorted
@@ -96,7 +96,7 @@ pub(super) fn percentile(sorted: &[f32], percent: f64) -> f64 {
         .map_or(f64::NAN, |value| f64::from(*value))
 }
 
-/// The share of sorted values up to this one, in per cent.
+/// Returns the share of sorted values up to this one, in per cent.
 pub(super) fn share_within(sorted: &[f32], max: f64) -> f64 {
     100.0 * sorted.partition_point(|value| f64::from(*value) <= max) as f64 / sorted.len() as f64
 }

@@ -28,9 +28,9 @@ impl<'a> Distribution<'a> {
         Distribution { group, times }
     }
 
-    /// The runs that ended before the disconnection and those that met it. Section 5.2 tells them
-    /// apart so: "all the transfers having a response time of less than 10 seconds are completed
-    /// before the disconnection".
+    /// Returns the runs that ended before the disconnection and those that met it. Section 5.2
+    /// distinguishes them so: "all the transfers having a response time of less than 10 seconds are
+    /// completed before the disconnection".
     fn split(&self) -> (&[f64], &[f64]) {
         self.times.split_at(
             self.times
@@ -42,7 +42,7 @@ impl<'a> Distribution<'a> {
         mean(self.split().1.iter().copied())
     }
 
-    /// The time within which this share of the runs ended; `NaN` without runs.
+    /// Returns the time within which this share of the runs ended; `NaN` without runs.
     fn percentile(&self, percent: f64) -> f64 {
         let rank = (percent / 100.0 * self.times.len() as f64).ceil() as usize;
         self.times.get(rank.max(1) - 1).copied().unwrap_or(f64::NAN)
@@ -92,7 +92,7 @@ pub(super) fn result(
     input.result(setup.text.clone(), comparisons, tables, charts, transfers)
 }
 
-/// The paper's statements about one assumption's distributions.
+/// Compares one assumption's distributions with the paper's statements.
 fn compare(
     input: &StudyInput<'_>,
     setup: &Setup,
@@ -120,7 +120,7 @@ fn compare(
     };
     if setup.clients.contains(&Client::Tcp) {
         for (id, off_s, percent) in SAVINGS {
-            // Fig. 10 says nothing of TCP.
+            // Fig. 10 has no statement about TCP.
             if input.statement(id).is_none() {
                 continue;
             }
@@ -144,7 +144,8 @@ fn compare(
         let timer = nack_timer_ms as f64 / 1e3;
         let case = format!("{case}, NACK timer {timer} s");
         let client = Client::ReceiverDriven { nack_timer_ms };
-        // A tail shows in the slowest run. Less than half the timer is no wait for the timer.
+        // A tail shows in the slowest run. A wait of less than half the timer is not one for the
+        // timer.
         saved(
             "receiver-driven-tail",
             case.trim_start_matches(", "),
@@ -167,7 +168,7 @@ fn compare(
     Ok(comparisons)
 }
 
-/// The distribution of a client's times with outages of so many seconds.
+/// Returns the distribution of a client's times with outages of this many seconds.
 fn find<'d, 's>(
     distributions: &'d [&'d Distribution<'s>],
     off_s: u64,
@@ -177,7 +178,7 @@ fn find<'d, 's>(
     found.find(|known| known.group.off_s == off_s && known.group.client == client)
 }
 
-/// What is saved in runs that an outage hit.
+/// Compares the savings in runs that met an outage.
 fn saved_when_hit(
     input: &StudyInput<'_>,
     case: &str,
@@ -204,12 +205,12 @@ fn saved_when_hit(
     comparisons
 }
 
-/// To a tenth, without "-0.0".
+/// Rounds to a tenth, without "-0.0".
 fn tenths(value: f64) -> f64 {
     (value * 10.0).round() / 10.0 + 0.0
 }
 
-/// The proxy's share in the receiver-driven runs.
+/// Returns the comparison of the proxy's share in the receiver-driven runs.
 fn proxy_use(input: &StudyInput<'_>, case: &str, receiver_driven: &Distribution<'_>) -> Comparison {
     let proxies = || {
         receiver_driven
@@ -223,7 +224,7 @@ fn proxy_use(input: &StudyInput<'_>, case: &str, receiver_driven: &Distribution<
     let hit = receiver_driven.split().1.len();
     let numbers = [
         ("chunks stored", stored as f64, 0),
-        ("chunks sent on at a Push", pushed as f64, 0),
+        ("chunks forwarded at a Push", pushed as f64, 0),
         ("runs that met the disconnection", hit as f64, 0),
     ];
     let agrees = stored > 0 && pushed > 0;
@@ -245,7 +246,7 @@ fn untouched(
     let numbers = [
         ("share, %", share, 0),
         (
-            "share to be expected, %",
+            "expected share, %",
             if typical.is_nan() { typical } else { expected },
             0,
         ),
@@ -256,8 +257,8 @@ fn untouched(
     Ok(input.compare_numbers("untouched", case, agrees, 1, &numbers))
 }
 
-/// MFTP's savings against TCP at each percentile of the response times; the paper's text has two
-/// such numbers.
+/// Returns the chart of MFTP's savings against TCP at each percentile of the response times; the
+/// paper's text has two such numbers.
 fn saved_chart(
     input: &StudyInput<'_>,
     setup: &Setup,
@@ -293,7 +294,7 @@ fn saved_chart(
     }
 }
 
-/// A chart's title, with the assumption that it holds for.
+/// Returns a chart's title, with the assumption that it holds for.
 fn titled(title: &str, case: &str) -> String {
     match case {
         "" => title.to_owned(),
@@ -332,7 +333,7 @@ fn chart(
     }
 }
 
-/// A cumulative distribution as steps, up to `end`.
+/// Returns a cumulative distribution as steps, up to `end`.
 fn cumulative(distribution: &Distribution<'_>, end: f64) -> Series {
     let count = distribution.times.len() as f64;
     let mut points = vec![(0.0, 0.0)];
@@ -388,9 +389,9 @@ fn all_times(setup: &Setup, groups: &[Group]) -> Table {
         "who",
         "run",
         "response time, s",
-        "chunks that N3 stored",
-        "sent on when it could",
-        "sent on at a Push",
+        "chunks stored at N3",
+        "forwarded when possible",
+        "forwarded at a Push",
         "complete",
     ];
     let rows = groups.iter().flat_map(|group| {

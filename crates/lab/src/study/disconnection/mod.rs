@@ -1,4 +1,4 @@
-//! Figs. 9 and 10: response times of a file that is asked for shortly before its client
+//! Figs. 9 and 10: response times of a file that is requested shortly before its client
 //! disconnects.
 
 mod findings;
@@ -18,7 +18,7 @@ enum Client {
 }
 
 impl Client {
-    /// Of its name in the scenario.
+    /// Parses its name in the scenario.
     fn of(setting: &Setting) -> Option<Client> {
         match setting.value("by")? {
             "mftp" => Some(Client::NetworkProactive),
@@ -33,7 +33,7 @@ impl Client {
         }
     }
 
-    /// The receiver-driven client's NACK timer, ms.
+    /// Returns the receiver-driven client's NACK timer, in ms.
     const fn timer(self) -> Option<u64> {
         match self {
             Client::ReceiverDriven { nack_timer_ms } => Some(nack_timer_ms),
@@ -65,9 +65,9 @@ impl Client {
 /// The context of the findings beside the transfers.
 struct Setup {
     text: String,
-    /// Names of the assumptions about the last hop.
+    /// The names of the assumptions about the last hop.
     wifi: Vec<String>,
-    /// For how long the last hop is off, in order.
+    /// The durations for which the last hop is off, in order.
     off_s: Vec<u64>,
     clients: Vec<Client>,
     /// Seconds in which the file is requested at a random moment; then the hop goes off.
@@ -124,7 +124,7 @@ pub(super) fn run(input: &StudyInput<'_>, progress: Progress<'_>) -> Result<Stud
     findings::result(input, &setup, &groups, transfers.collect())
 }
 
-/// The group of a setting, whose values become known.
+/// Returns the group of a setting, and notes its values.
 fn group(setup: &mut Setup, setting: &Setting) -> Option<Group> {
     fn number<T: PartialEq>(known: &mut Vec<T>, one: T) -> usize {
         let found = known.iter().position(|known| *known == one);

@@ -6,7 +6,7 @@ use super::super::{NamedChart, StudyResult};
 use crate::LabError;
 use crate::figure::LineChart;
 
-/// Each figure once for each back end, side by side.
+/// Returns each figure once for each back end, side by side.
 pub(super) fn section(results: &[StudyResult]) -> Result<Markup, LabError> {
     let mut names: Vec<&str> = Vec::new();
     for named in results.iter().flat_map(|result| &result.charts) {
@@ -58,7 +58,7 @@ fn figure(result: &StudyResult, named: &NamedChart) -> Result<Markup, LabError> 
     })
 }
 
-/// A description of the figure in words: its axes, and the ends of each line.
+/// Returns a description of the figure in words: its axes, and the ends of each line.
 fn describe(chart: &LineChart) -> String {
     let ends = chart.series.iter().filter_map(|series| {
         let (first, last) = (series.points.first()?, series.points.last()?);

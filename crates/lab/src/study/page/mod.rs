@@ -1,5 +1,5 @@
-//! Pages: one of each study with both back ends beside the paper, and an index. Nothing in them
-//! comes from elsewhere.
+//! Pages: one for each study, with both back ends beside the paper, and an index. They need no
+//! external resources.
 
 mod figures;
 mod sections;
@@ -22,7 +22,7 @@ pub struct Pages {
     pub studies: Vec<(&'static str, PathBuf)>,
 }
 
-/// Makes every page anew from the results below `root`.
+/// Writes every page anew from the results below `root`.
 pub fn write_pages(root: &Path) -> Result<Pages, LabError> {
     let write = |name: &str, page: Markup| -> Result<PathBuf, LabError> {
         let path = root.join(name).with_extension("html");
@@ -45,7 +45,7 @@ pub fn write_pages(root: &Path) -> Result<Pages, LabError> {
     })
 }
 
-/// A page with the style of all pages.
+/// Returns a page in the style of all pages.
 pub(crate) fn document(title: &str, body: &Markup) -> Markup {
     html! {
         (DOCTYPE)
@@ -91,7 +91,7 @@ fn index_page(rows: &[(&Study, Vec<StudyResult>)]) -> Markup {
             p.lead { "Published figures, drawn again by the code that ships." }
         }
         table.cards role="table" {
-            caption { "Statements of each paper that we saw too, of those compared" }
+            caption { "Statements of each paper that our measurements agree with, of those compared" }
             thead role="rowgroup" {
                 tr role="row" {
                     th scope="col" role="columnheader" { "Study" }
@@ -134,7 +134,7 @@ fn index_row(study: &Study, results: &[StudyResult]) -> Markup {
     }
 }
 
-/// "4 of 5".
+/// Returns a count as "4 of 5".
 fn agreement(comparisons: &[Comparison]) -> String {
     let agreed = comparisons
         .iter()

@@ -1,4 +1,4 @@
-//! The words and tables of a study's page.
+//! The text and tables of a study's page.
 
 use maud::{Markup, PreEscaped, html};
 use pulldown_cmark::{Event, HeadingLevel, Parser, Tag, TagEnd};
@@ -9,7 +9,7 @@ use super::super::{
 use super::{agreement, of, run_command};
 use crate::LabError;
 
-/// The statements that differ from the paper, with the reason, and those that agree.
+/// Returns the statements that differ from the paper, with the reason, and those that agree.
 pub(super) fn verdict(study: &Study, results: &[StudyResult]) -> Result<Markup, LabError> {
     let paper = study.paper()?;
     let mut agreed = Vec::new();
@@ -26,7 +26,7 @@ pub(super) fn verdict(study: &Study, results: &[StudyResult]) -> Result<Markup, 
     }
     Ok(html! {
         p {
-            "Statements of the paper that we saw too: "
+            "Statements of the paper that our measurements agree with: "
             @for (index, result) in results.iter().enumerate() {
                 @if index > 0 { ", " }
                 strong { (agreement(&result.comparisons)) } " (" (result.backend.title().to_lowercase()) ")"
@@ -54,21 +54,22 @@ pub(super) fn verdict(study: &Study, results: &[StudyResult]) -> Result<Markup, 
     })
 }
 
-/// Other readings of the paper: what each assumes, and how many statements agree under it.
+/// Returns other readings of the paper: the assumption of each, and the number of statements that
+/// agree under it.
 pub(super) fn readings(results: &[StudyResult]) -> Markup {
     html! {
         @for result in results.iter().filter(|result| !result.readings.is_empty()) {
             section aria-labelledby="readings" {
                 h2 #readings { "Other readings of the paper" }
                 p {
-                    "The numbers above are of the letter of the paper's text, with which "
-                    strong { (agreement(&result.comparisons)) } " statements agree. Each reading below changes what its row says and "
+                    "The numbers above are for the literal text of the paper, with which "
+                    strong { (agreement(&result.comparisons)) } " statements agree. Each reading below changes what its row states and "
                     "nothing else."
                 }
                 table.cards role="table" {
                     thead role="rowgroup" {
                         tr role="row" {
-                            @for column in ["Reading", "It assumes", "Evidence", "Statements that agree"] {
+                            @for column in ["Reading", "Assumption", "Evidence", "Statements that agree"] {
                                 th scope="col" role="columnheader" { (column) }
                             }
                         }
@@ -77,7 +78,7 @@ pub(super) fn readings(results: &[StudyResult]) -> Markup {
                         @for reading in &result.readings {
                             tr role="row" {
                                 th scope="row" role="rowheader" { (reading.name) }
-                                td role="cell" data-label="It assumes" { (reading.title) }
+                                td role="cell" data-label="Assumption" { (reading.title) }
                                 td role="cell" data-label="Evidence" { (reading.evidence) }
                                 td role="cell" data-label="Statements that agree" { (agreement(&reading.comparisons)) }
                             }
@@ -90,7 +91,7 @@ pub(super) fn readings(results: &[StudyResult]) -> Markup {
     }
 }
 
-/// What differs under a reading still.
+/// Returns the remaining differences under a reading.
 fn left(reading: &ReadingResult) -> Markup {
     let differing = reading.comparisons.iter();
     let differing: Vec<&Comparison> = differing
@@ -98,7 +99,7 @@ fn left(reading: &ReadingResult) -> Markup {
         .collect();
     html! {
         @if !differing.is_empty() {
-            p { "What differs under the reading \"" (reading.name) "\" still:" }
+            p { "Remaining differences under the reading \"" (reading.name) "\":" }
             ul.verdicts {
                 @for row in differing {
                     li {
@@ -113,7 +114,7 @@ fn left(reading: &ReadingResult) -> Markup {
     }
 }
 
-/// The paper's numbers and ours, a row for each setting.
+/// Returns the paper's numbers and ours, a row for each setting.
 pub(super) fn beside(results: &[StudyResult]) -> Markup {
     html! {
         @for result in results {
@@ -122,7 +123,7 @@ pub(super) fn beside(results: &[StudyResult]) -> Markup {
     }
 }
 
-/// Comparisons of numbers, those of one statement together.
+/// Returns comparisons of numbers, grouped by statement.
 fn of_numbers(result: &StudyResult) -> Vec<Vec<&Comparison>> {
     let mut groups: Vec<Vec<&Comparison>> = Vec::new();
     for row in result
@@ -147,7 +148,7 @@ fn beside_table(result: &StudyResult, rows: &[&Comparison]) -> Markup {
     }
     let caption = format!("{}: {}", result.backend.title(), rows[0].quantity);
     let shown: Vec<&ReadingResult> = result.readings.iter().filter(|r| r.shown).collect();
-    // Of each row: the paper's letter, then its shown readings.
+    // For each row, the literal text, then its shown readings.
     let groups: Vec<Vec<&Comparison>> = rows
         .iter()
         .map(|row| {
@@ -199,7 +200,7 @@ fn beside_table(result: &StudyResult, rows: &[&Comparison]) -> Markup {
     }
 }
 
-/// The paper's number at a setting, and each of ours with its difference.
+/// Returns the paper's number at a setting, and each of ours with its difference.
 fn beside_cells(group: &[&Comparison], setting: &str) -> Markup {
     let at = |row: &Comparison| row.points.iter().find(|point| point.at == setting).cloned();
     let points: Vec<Option<Point>> = group.iter().map(|row| at(row)).collect();
@@ -230,7 +231,7 @@ fn badge(verdict: Verdict) -> Markup {
     }
 }
 
-/// Every statement of the paper beside the findings of each back end.
+/// Returns every statement of the paper beside the findings of each back end.
 pub(super) fn comparison(study: &Study, results: &[StudyResult]) -> Result<Markup, LabError> {
     let paper = study.paper()?;
     Ok(html! {
@@ -244,7 +245,7 @@ pub(super) fn comparison(study: &Study, results: &[StudyResult]) -> Result<Marku
                         @for backend in study.backends {
                             th scope="col" role="columnheader" { (backend.title()) }
                         }
-                        th scope="col" role="columnheader" { "Why they differ" }
+                        th scope="col" role="columnheader" { "Reasons for differences" }
                     }
                 }
                 tbody role="rowgroup" {
@@ -268,7 +269,7 @@ fn statement_row(study: &Study, statement: &Statement, results: &[StudyResult]) 
                     }
                 }
             }
-            td role="cell" data-label="Why they differ" {
+            td role="cell" data-label="Reasons for differences" {
                 @for part in explanation(statement) { p { @if let Some(of) = part.0 { strong { (of) ": " } } (part.1) } }
             }
         }
@@ -306,7 +307,7 @@ fn found(result: &StudyResult, id: &str) -> Markup {
     }
 }
 
-/// The study's README, with the assumptions where the paper is silent.
+/// Returns the study's README, with the assumptions where the paper is silent.
 pub(super) fn assumptions(study: &Study) -> Markup {
     // Its first heading is the page's; the others go one level below the page's sections.
     let mut in_title = false;
@@ -360,7 +361,7 @@ pub(super) fn repeat(results: &[StudyResult]) -> Markup {
                 pre tabindex="0" { code { (result.command) } }
             }
             @if results.iter().any(|result| result.has_transfers) {
-                p { "Each transfer over time is in flent's format, so that flent draws and compares them:" }
+                p { "Each transfer over time is in flent's format, so that flent can draw and compare them:" }
                 pre tabindex="0" {
                     code {
                         @for result in results {
@@ -385,7 +386,7 @@ pub(super) fn numbers(results: &[StudyResult]) -> Markup {
 }
 
 fn numbers_table(result: &StudyResult, table: &Table) -> Markup {
-    /// Rows that a reader takes in at a glance.
+    /// Bound of the rows that are shown without unfolding.
     const SHORT: usize = 16;
     let caption = format!("{}: {}", result.backend.title(), table.title);
     let file = format!(

@@ -6,10 +6,10 @@ use super::{Cell, Profile, Setup};
 use crate::figure::{LineChart, Series};
 use crate::{LabError, TransferRecord};
 
-/// Seconds; as in the paper's Fig. 8 (b).
+/// Length of an interval in seconds, as in the paper's Fig. 8 (b).
 const INTERVAL: f64 = 0.5;
 
-/// Mbit/s.
+/// Returns the mean goodput in Mbit/s.
 fn goodput(records: &[TransferRecord]) -> f64 {
     mean(records.iter().map(TransferRecord::goodput)) / 1e6
 }
@@ -81,8 +81,8 @@ fn table(cells: &[Cell]) -> Table {
         "MFTP, Mbit/s",
         "TCP, Mbit/s",
         "MFTP / TCP",
-        "packets that MFTP sent again",
-        "segments that TCP sent again",
+        "packets sent again by MFTP",
+        "segments sent again by TCP",
     ];
     Table {
         name: String::from("throughput"),
@@ -92,7 +92,7 @@ fn table(cells: &[Cell]) -> Table {
     }
 }
 
-/// Goodput with 1 % loss as a share of that without, by round-trip time.
+/// Returns goodput with 1 % loss as a share of that without, by round-trip time.
 fn shares(cells: &[Cell]) -> Vec<(u64, [f64; 2])> {
     let clean = cells.iter().filter(|cell| cell.profile.loss_percent == 0.0);
     clean
@@ -161,8 +161,8 @@ fn instantaneous(
     mftp: &TransferRecord,
     tcp: &TransferRecord,
 ) -> Result<Vec<Comparison>, LabError> {
-    // The first second holds the first chunk's way over three hops, the last interval is a part of
-    // one.
+    // The first second holds the first chunk's way over three hops, and the last interval is
+    // incomplete.
     let series = mftp.goodput_series(INTERVAL);
     let inner = series
         .get(2..series.len().saturating_sub(1))
@@ -218,7 +218,7 @@ fn average_chart(input: &StudyInput<'_>, cells: &[Cell]) -> LineChart {
     }
 }
 
-/// The cost of loss, for which the paper's text has numbers.
+/// Returns the chart of the cost of loss, for which the paper's text has numbers.
 fn share_chart(input: &StudyInput<'_>, cells: &[Cell]) -> LineChart {
     let shares = shares(cells);
     let line = |label: &str, which: usize, paper: Vec<(f64, f64)>| Series {
@@ -254,10 +254,10 @@ fn instantaneous_chart(
     mftp: &TransferRecord,
     tcp: &TransferRecord,
 ) -> LineChart {
-    // TCP's run is many times as long, and the paper's file takes minutes: the part beside MFTP's,
-    // and half a minute of it, say enough.
+    // TCP's run takes many times as long, and the paper's file takes minutes: the part beside
+    // MFTP's, or half a minute of it, is enough.
     let end = (mftp.finished * 1.5).min(30.0);
-    // The level that the paper's TCP keeps to, all along.
+    // The level that the paper's TCP keeps throughout.
     let level = input.value("tcp-instantaneous");
     let marks = 1..=5;
     let level = marks.filter_map(|mark| Some((end * f64::from(mark) / 6.0, level?)));

@@ -38,7 +38,7 @@ struct Profile {
 }
 
 impl Profile {
-    /// Of the names "50 ms" and "1 %".
+    /// Parses names such as "50 ms" and "1 %".
     fn of(rtt: &str, loss: &str) -> Option<Profile> {
         Some(Profile {
             rtt_ms: rtt.strip_suffix(" ms")?.parse().ok()?,
@@ -47,7 +47,7 @@ impl Profile {
     }
 }
 
-/// One profile's transfers, one of each kind a run.
+/// One profile's transfers, one of each kind per run.
 struct Cell {
     profile: Profile,
     mftp: Vec<TransferRecord>,
@@ -125,7 +125,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The records of each profile, in the order of the sweep.
+/// Returns the records of each profile, in the order of the sweep.
 fn cells(scenario: &Scenario, places: &[Place<'_>], records: &[TransferRecord]) -> Vec<Cell> {
     let mut cells: Vec<Cell> = Vec::new();
     for (place, records) in places.iter().zip(records.chunks(scenario.runs as usize)) {

@@ -5,10 +5,10 @@ use whimbrel_core::{
 };
 use whimbrel_transport::{AppFace, FetchEvent, Fetcher};
 
-/// A fetch whose program may stop to take what comes.
+/// A fetch whose program may stop reading.
 pub(super) struct Reader {
     pub(super) face: AppFace<Fetcher>,
-    // With its host's other programs, and on its own.
+    // True if it was paused together with its host's other programs, or alone.
     pub(super) paused: bool,
     pub(super) stalled: bool,
 }

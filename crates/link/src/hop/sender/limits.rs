@@ -20,11 +20,11 @@ pub(super) const FEWEST_PACKETS_PER_CSYN: u64 = 8;
 const SHORTEST_FEEDBACK: Duration = Duration::from_millis(10);
 /// The slowest pace is a few packets in this time, or in a round trip if that is longer.
 const SHORTEST_SLOW_ROUND: Duration = Duration::from_millis(50);
-/// Most bytes of chunks that are queued and asked for ahead.
+/// Bound of the bytes of chunks that are queued, and of those for which room is requested ahead.
 const MOST_AHEAD: usize = 64 << 20;
-/// Lanes that may each have a chunk begun whatever waits already.
+/// Lanes that may each have a begun chunk, however much waits already.
 pub(super) const MAX_LANES_BEGUN: usize = 16;
-/// Round trips of so long are more than any bound of a timeout is meant for.
+/// From this length on, a round trip exceeds what the bounds of timeouts are meant for.
 const LONG_ROUND_TRIP: Duration = Duration::from_secs(2);
 /// A timeout lies at least this much beyond the smoothed round trip (kGranularity of RFC 9002 §6.1.2):
 /// where round trips do not vary, each answer would come together with its timeout, and each
@@ -57,8 +57,8 @@ impl Sender {
             .max(self.question_interval())
     }
 
-    /// A share of a round trip of packets, or a burst or some milliseconds if that is more, within
-    /// bounds.
+    /// Returns the packets between two CSYNs: a share of a round trip, or a burst or some
+    /// milliseconds if that is more, within bounds.
     pub(super) fn packets_per_csyn(&self) -> u64 {
         let frame = self.limits.frame as u64;
         let shortest = (self.model.bandwidth() * SHORTEST_FEEDBACK.as_secs_f64()) as u64;

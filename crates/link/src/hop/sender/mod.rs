@@ -60,7 +60,7 @@ pub(super) struct Sender {
     model: RateModel,
     first_rate: FirstRate,
     marks: Marks,
-    // What the owner was last told of it.
+    // The last state reported to the owner.
     sends_ecn: bool,
     rtt: RttEstimator,
     pacer: Pacer,
@@ -251,7 +251,7 @@ impl Sender {
             .collect()
     }
 
-    /// See [`Hop::ready_for`](crate::Hop::ready_for); at least `target` bytes are kept waiting.
+    /// See [`Hop::ready_for`](crate::Hop::ready_for); keeps at least `target` bytes waiting.
     pub(super) fn ready_for(&self, target: usize) -> usize {
         if self.suspended || self.refused > 0 {
             return 0;
@@ -277,7 +277,8 @@ impl Sender {
             && self.queue.len() < limits::MAX_LANES_BEGUN
     }
 
-    /// The neighbour was silent for too long: only probes go until [`Sender::resume`].
+    /// Suspends sending, because the neighbour was silent for too long: only probes go until
+    /// [`Sender::resume`].
     pub(super) fn suspend(&mut self) {
         self.suspended = true;
         self.csyn_due.clear();
@@ -327,7 +328,7 @@ impl Sender {
         }
     }
 
-    /// Tells the owner if frames should be sent as ECN-capable, when that has changed.
+    /// Tells the owner whether frames should be sent as ECN-capable, if that has changed.
     pub(super) fn follow_marks(&mut self, events: &mut VecDeque<HopEvent>) {
         let capable = self.marks.is_wanted();
         if capable != self.sends_ecn {

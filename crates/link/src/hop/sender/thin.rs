@@ -1,8 +1,8 @@
-//! Thin links: how slow a link is before chunks have crossed it, and what of the sender's habits
-//! follows from that.
+//! Thin links: the rate of a link before chunks have crossed it, and its effect on the sender's
+//! intervals.
 //!
 //! At some 10 kbit/s a packet takes a second. A first burst of 32 packets is then half a minute of
-//! queue, and what costs nothing elsewhere (a question each 80 ms) is most of the link.
+//! queue, and what costs nothing elsewhere (a CSYN every 80 ms) takes most of the link.
 
 use core::time::Duration;
 
@@ -14,53 +14,54 @@ use crate::hop::pacing::{bytes_in, span};
 use crate::hop::stats::HopStats;
 use crate::hop::wire::encode_mtu_probe;
 
-/// Two probes of so many bytes go back to back; how much later the second one arrives tells what
-/// one of them takes.
+/// Bytes of each of two probes that are sent back to back; the time between their arrivals is that
+/// of one of them on the link.
 const PAIR_BYTES: usize = 256;
-/// Two probes that arrive closer together tell nothing: radio links hold packets back for as long.
-/// 200 kbit/s.
+/// Probes that arrive closer together (at 200 kbit/s and more) show nothing: radio links hold
+/// packets back for as long.
 const SHORTEST_SPREAD: Duration = Duration::from_millis(10);
-/// From this spread on, larger probes may tell more (up to 1 Mbit/s); ...
+/// From this spread on, larger probes may show more (up to 1 Mbit/s): ...
 const DOUBTFUL_SPREAD: Duration = Duration::from_millis(2);
-/// ... they have as many bytes as pass on every path.
+/// ... of as many bytes as every path carries.
 const LARGE_PAIR_BYTES: usize = 1200;
-/// Probes that are lost are repeated, and a slow pair, which may have been held up, is confirmed
-/// once.
+/// Bound of the pairs: lost probes are repeated, and a slow pair, which may have been held up, is
+/// confirmed once.
 const MAX_PAIRS: u8 = 4;
-/// The slowest rate that is believed, in bytes per second.
+/// The slowest plausible rate, in bytes per second.
 const SLOWEST: u64 = 100;
-/// A link is thin if a CSYN after as many packets as otherwise came later than this.
+/// A link is thin if its CSYNs, after the usual number of packets, would be further apart than
+/// this.
 const LONGEST_FEEDBACK: Duration = Duration::from_millis(500);
-/// Loss from which on a low estimate is no sign of a thin link: it follows from the loss.
+/// Above this loss, a low estimate is a consequence of the loss and no sign of a thin link.
 const MAX_LOSS: f64 = 0.15;
-/// Bytes of a question and its answer in UDP over IPv6.
+/// Bytes of a CSYN and its answer in UDP over IPv6.
 const QUESTION: u64 = 24 + 44 + 2 * 48;
-/// Periodic CSYNs take at most one part in so many of a link ...
+/// Periodic CSYNs take at most one part in this many of a link ...
 const QUESTION_SHARE: u64 = 16;
 /// ... and come at least this often.
 const MAX_QUESTION_INTERVAL: Duration = Duration::from_secs(5);
-/// Packets whose answers may come one by one.
+/// Packets in flight whose answers may come one by one.
 const MAX_AHEAD: u64 = 4;
 
 /// The rate of a link as two probes show it.
 #[derive(Debug, Default)]
 pub(super) struct FirstRate {
-    // Probes of the present pair that are yet to be sent, and the numbers of those that were.
+    // Probes of the present pair that are still to be sent, and the numbers of the sent ones.
     due: usize,
     numbers: [u32; 2],
-    // Bytes of a probe, and of a large one.
+    // Bytes of an ordinary probe and of a large one.
     bytes: usize,
     large: usize,
-    // When the first one arrived, by the neighbour's clock.
+    // Arrival of the first probe, by the neighbour's clock.
     first_at: Option<u64>,
     pairs: u8,
-    // Bytes per second; 0 if probes have not shown that the link has at least some.
+    // Bytes per second, if the link has proven slow; and the rate that it has at least.
     rate: Option<u64>,
     least: u64,
 }
 
 impl FirstRate {
-    /// A session begins whose link has no known rate.
+    /// Begins a session over a link of unknown rate.
     pub(super) fn begin(&mut self, frame: usize) {
         *self = FirstRate {
             due: 2,
@@ -71,7 +72,7 @@ impl FirstRate {
         };
     }
 
-    /// Bytes per second, if the link has proven slow.
+    /// Returns the rate in bytes per second, if the link has proven slow.
     pub(super) fn rate(&self) -> Option<u64> {
         self.rate
     }
@@ -86,7 +87,8 @@ impl FirstRate {
         }
     }
 
-    /// The neighbour answers CSYN `number`, which came at `clock`. True if the link has proven slow.
+    /// Handles the answer to CSYN `number`, which arrived at `clock`. Returns true if the link has
+    /// proven slow.
     fn answered(&mut self, number: u32, clock: u64) -> bool {
         let [first, second] = self.numbers;
         if self.due > 0 || second == 0 {
@@ -118,7 +120,7 @@ impl FirstRate {
             }
             return true;
         } else if number.wrapping_sub(second) as i32 >= 0 {
-            // One of them is lost, or its answer.
+            // A probe or its answer is lost.
             self.again();
         }
         false
@@ -126,7 +128,7 @@ impl FirstRate {
 }
 
 impl Sender {
-    /// Writes what is due of a pair of probes: bytes of each, if any.
+    /// Writes the due probes of a pair. Returns the bytes of each, or `None` if none is due.
     pub(super) fn write_pair(
         &mut self,
         now: Time,
@@ -157,18 +159,19 @@ impl Sender {
         }
     }
 
-    /// Bytes per second: as estimated, or as the first probes showed it. 0 if nothing is known.
+    /// Returns the estimated rate in bytes per second, or the one that the first probes showed; 0
+    /// if neither is known.
     pub(in crate::hop) fn rate(&self) -> u64 {
         let known = self.first_rate.rate();
         match self.model.bandwidth() as u64 {
             0 => known.unwrap_or(0),
-            // Until it grows no further, the estimate is what was asked of the link.
+            // While the estimate still grows, it is the rate at which the sender used the link.
             rate if self.model.is_starting() => rate.max(known.unwrap_or(self.first_rate.least)),
             rate => rate,
         }
     }
 
-    /// Fewest packets to send between two questions, and in a slow round: fewer on a thin link.
+    /// Returns the fewest packets between two CSYNs, and in a slow round: fewer on a thin link.
     pub(super) fn fewest_packets(&self) -> u64 {
         let rate = self.rate();
         if rate == 0 || self.model.loss() > MAX_LOSS {
@@ -178,12 +181,12 @@ impl Sender {
         packets.clamp(1, FEWEST_PACKETS_PER_CSYN)
     }
 
-    /// True if the link takes so long for a packet that each one counts.
+    /// Returns true if a packet takes so long on the link that each one counts.
     pub(super) fn is_thin(&self) -> bool {
         self.fewest_packets() < FEWEST_PACKETS_PER_CSYN
     }
 
-    /// How long what is on its way to a thin link keeps an answer waiting.
+    /// Returns the time for which packets on a thin link delay an answer.
     pub(super) fn serial_delay(&self) -> Duration {
         if !self.is_thin() {
             return Duration::ZERO;
@@ -195,7 +198,7 @@ impl Sender {
         )
     }
 
-    /// The shortest interval of periodic CSYNs, so that they leave a thin link to chunks.
+    /// Returns the shortest interval of periodic CSYNs, which leaves a thin link to chunks.
     pub(in crate::hop) fn question_interval(&self) -> Duration {
         match self.rate() {
             0 => Duration::ZERO,

@@ -129,7 +129,7 @@ impl Sender {
         Some((buffer.len() - start, (frames > 1).then_some(segment)))
     }
 
-    /// Writes a CSYN about the packets in flight, unless one has been sent: only answers make room.
+    /// Writes a CSYN about the packets in flight unless one has been sent: only answers make room.
     fn write_question_of_flight(
         &mut self,
         now: Time,

@@ -1,4 +1,4 @@
-//! Chunks that come, until a program has them.
+//! Chunks from their arrival until programs have them.
 
 use whimbrel_content::{ChunkSize, Offer, Proof, Refusal};
 use whimbrel_core::Time;
@@ -11,7 +11,7 @@ use crate::local::{LocalChunk, TransferState};
 use crate::room::Room;
 use crate::wire::{ChunkRanges, Data, NetworkHeader, Reliability, Request, ServiceId, Transport};
 
-/// A chunk that has come.
+/// An arrived chunk.
 struct Arrived<'a> {
     header: &'a NetworkHeader,
     data: &'a Data,
@@ -19,8 +19,8 @@ struct Arrived<'a> {
 }
 
 impl Downloads {
-    /// A chunk has come. Its room in the buffer is free again when its programs have it; `is_ready`
-    /// tells whether a program takes at once what it is handed.
+    /// Handles an arrived chunk. Its room in the buffer is released when its programs have it;
+    /// `is_ready` returns true for a program that takes an event at once.
     pub(in crate::host) fn handle_data(
         &mut self,
         now: Time,
@@ -45,14 +45,14 @@ impl Downloads {
         for id in ids {
             let taken = self.take_chunk(now, id, &arrived, &is_ready, effects);
             self.hand_over(id, effects);
-            // After the chunk: a program that was found ready takes one thing at once.
+            // After the chunk: a program that was found ready takes only one event at once.
             if taken {
                 self.set_state(id, TransferState::Flowing, effects);
             }
         }
     }
 
-    /// A download that takes the chunk takes its room with it; false if it does not.
+    /// Passes the chunk and its room to a download. Returns false if the download does not take it.
     fn take_chunk(
         &mut self,
         now: Time,
@@ -89,7 +89,7 @@ impl Downloads {
             .remove_range(data.index..data.index.saturating_add(1));
         download.chunk_packets = download.chunk_packets.max(room.packets().into());
         let app = download.app;
-        // What its program takes at once is never refused: it may be what all else waits for.
+        // A chunk that its program takes at once is never refused: all others may wait for it.
         let passes = download.takes(u64::from(data.index) << data.chunk_log2) && is_ready(app);
         if !passes && !self.shares.admits(app, &download.share, room.packets()) {
             effects.counters.drop("program-too-slow");
@@ -126,14 +126,14 @@ impl Downloads {
         let load = download.share.load(room.clone());
         let held = download.share.held();
         download.held.insert(offset, Held { chunk, load });
-        // While what is under way still finds room.
+        // While chunks under way still find room.
         if held > self.shares.limit(app) / 4 * 3 {
             self.note_overflow(id, false, effects);
         }
         true
     }
 
-    /// Hands over what may be handed over, and ends the download when that was all.
+    /// Hands over the chunks that may be handed over, and ends the download after its last one.
     pub(super) fn hand_over(&mut self, id: u64, effects: &mut Effects) {
         while let Some(download) = self.by_id.get_mut(&id) {
             let Some(Held { chunk, load }) = download.next_deliverable() else {

@@ -1,4 +1,4 @@
-//! What is asked for, when, and of whom.
+//! Requests: which chunks, when, and from which source.
 
 use core::time::Duration;
 use whimbrel_content::ChunkSize;
@@ -13,13 +13,13 @@ use crate::wire::{
     Transport,
 };
 
-/// Requests without any answer before a name is given up that is known but not served.
+/// Requests without any answer before a name that is known but not served is given up.
 const MAX_UNSERVED: u32 = 3;
-/// After the first chunk that no program here wants, its source is told; then not again for this long.
+/// Pause between notices to a source that sends chunks which no program here wants.
 const STOP_INTERVAL: Duration = Duration::from_secs(1);
-/// A router's restart is acted upon once in this time: any node can claim that one has restarted.
+/// A router's restart is acted on once in this time: any node can claim that one has restarted.
 const RESEND_INTERVAL: Duration = Duration::from_secs(1);
-/// Sources remembered as told to stop.
+/// Bound of the sources that are remembered as told to stop.
 const MAX_STOPPED: usize = 1024;
 
 impl Downloads {
@@ -37,7 +37,7 @@ impl Downloads {
             chunks,
         };
         let (content, patience) = (download.content, download.patience());
-        // A source that has not answered two NACKs may be gone; another holder may not be.
+        // A source that has not answered two NACKs may be gone; another holder may answer.
         let source = download.source.filter(|_| download.attempts <= 2);
         match source {
             Some((source, address)) => {
@@ -65,8 +65,8 @@ impl Downloads {
         effects.set(Timer::Download(id), now + patience);
     }
 
-    /// A router that had taken chunks over has restarted. This message came behind all that it had
-    /// passed on, so what is still missing of them is lost.
+    /// Handles the notice that a router which had taken over chunks has restarted. The notice came
+    /// behind all chunks that the router had passed on, so those still missing are lost.
     pub(in crate::host) fn handle_lost(
         &mut self,
         now: Time,
@@ -77,7 +77,7 @@ impl Downloads {
             let Some(download) = self.by_id.get_mut(&id) else {
                 continue;
             };
-            // What there is no room for is not asked for, lost or not.
+            // Chunks without room are not requested, lost or not.
             let awaited = match download.window {
                 Some(_) => download.under_way.clone(),
                 None => download.missing(),
@@ -138,7 +138,8 @@ impl Downloads {
         self.ask(now, id, uplink, effects);
     }
 
-    /// Chunks come that no program here wants: a program has gone, or this host has restarted.
+    /// Stops a source of chunks that no program here wants: a program has gone, or this host
+    /// restarted.
     pub(super) fn stop_source(
         &mut self,
         now: Time,
@@ -171,7 +172,7 @@ impl Downloads {
         }
     }
 
-    /// A request for no chunk at all takes back an earlier one.
+    /// Sends a request for no chunk, which takes back an earlier one.
     pub(super) fn send_stop(
         &mut self,
         content: Guid,
@@ -195,14 +196,15 @@ impl Downloads {
         );
     }
 
-    /// True if what was dropped is a request for content, not content that this host sent.
+    /// Returns true if the dropped chunk was a request for content, not content that this host
+    /// sent.
     pub(in crate::host) fn sent(&self, dropped: &Notice) -> bool {
         let of_request = dropped.destination == dropped.content || dropped.chunks.is_empty();
         of_request && self.by_content.contains_key(&dropped.content)
     }
 
-    /// A router keeps a request because it reaches no holder of the content. False if the notice
-    /// is about something else.
+    /// Notes that a router keeps a request because it reaches no holder of the content. Returns
+    /// false if the notice is about something else.
     pub(in crate::host) fn note_stored(
         &mut self,
         now: Time,
@@ -225,7 +227,7 @@ impl Downloads {
         is_ours
     }
 
-    /// The network has dropped a request.
+    /// Handles the notice that the network has dropped a request.
     pub(in crate::host) fn handle_drop(
         &mut self,
         now: Time,
@@ -259,7 +261,7 @@ impl Downloads {
             DropReason::NotServed => {
                 download.source = None;
                 download.unserved += 1;
-                // A host that was asked directly is the only one to ask.
+                // After a direct request to one host, there is no other holder to ask.
                 if download.unserved >= MAX_UNSERVED || asked_directly {
                     self.fail(id, FailReason::NotServed, effects);
                 }
@@ -277,9 +279,9 @@ impl Downloads {
         }
     }
 
-    /// A router answers again. What was asked for is on its way or stored in the network, and "the
-    /// client relies on the network to re-deliver" [MFTP §5.2.1]; only what never left this
-    /// host is asked for at once.
+    /// Resumes transfers when a router answers again. Chunks that were requested are on their way
+    /// or stored in the network, and "the client relies on the network to re-deliver" [MFTP
+    /// §5.2.1]; only requests that never left this host are sent at once.
     pub(in crate::host) fn resume_transfers(
         &mut self,
         now: Time,

@@ -1,10 +1,10 @@
-//! Programs that take their chunks more slowly than they come: end-to-end flow control [MFTP
+//! Programs that take their chunks more slowly than they arrive: end-to-end flow control [MFTP
 //! §3.4.2].
 //!
-//! Back-pressure holds up everything that comes by the same hop, so it is no means against one slow
-//! program. Its source is told to stop instead, and then asked for as many chunks as there is room
-//! for. "The NACK and flow control are fulfilled by a single message": that message names the
-//! chunks, so a source needs to know nothing of windows.
+//! Back-pressure holds up everything that comes by the same hop, so it is unsuitable against one
+//! slow program. Its source is told to stop instead, and then asked for as many chunks as there is
+//! room for. "The NACK and flow control are fulfilled by a single message": that message names the
+//! chunks, so a source needs no knowledge of windows.
 
 use super::super::App;
 use super::super::effects::Effects;
@@ -12,8 +12,8 @@ use super::Downloads;
 use crate::wire::{ChunkRanges, Request, ServiceId, Transport};
 
 impl Downloads {
-    /// More has come for a program than it may hold, or soon will have. `asked` says that it was
-    /// asked for as something that there would be room for.
+    /// Notes that a program holds, or soon will hold, more than it may. `asked` is true if the
+    /// chunk was requested as one that there would be room for.
     pub(super) fn note_overflow(&mut self, id: u64, asked: bool, effects: &mut Effects) {
         let Some(download) = self.by_id.get_mut(&id) else {
             return;
@@ -35,7 +35,7 @@ impl Downloads {
         }
     }
 
-    /// Nothing more is wanted for now of the source of a download, unless another one of the same
+    /// Tells the source of a download to send nothing for now, unless another download of the same
     /// content takes all that comes.
     fn stop_sending(&mut self, id: u64, effects: &mut Effects) {
         let Some(download) = self.by_id.get(&id) else {
@@ -51,8 +51,7 @@ impl Downloads {
         }
     }
 
-    /// A program has used a chunk, or reads again: those of its downloads that are asked for bit by
-    /// bit go on.
+    /// Continues the metered downloads of a program that has used a chunk, or reads again.
     pub(in crate::host) fn refill(&mut self, app: App, effects: &mut Effects) {
         let of_app = (app, u64::MIN)..=(app, u64::MAX);
         let ids: Vec<u64> = self.metered.range(of_app).map(|(_, id)| *id).collect();
@@ -67,10 +66,10 @@ impl Downloads {
             return;
         };
         let taken = download.waiting() + download.under_way.count();
-        // Its program has nothing left to do: it is not the slow one any more, or waits for a chunk
-        // that comes before those that are here.
+        // Its program has nothing left to do: it is no longer slow, or waits for a chunk that comes
+        // before those that are here.
         let starved = download.unconsumed == 0;
-        // A few chunks with each message.
+        // Each message asks for a few chunks.
         if taken * 4 > window * 3 && !(starved && download.under_way.is_empty()) {
             return;
         }
@@ -89,8 +88,8 @@ impl Downloads {
             chunks,
         };
         effects.counters.nacks_sent += 1;
-        // What is not under way is known here: what was sent lately and came too soon is to be sent
-        // again.
+        // This host knows what is not under way: chunks that were sent lately and came too soon
+        // must be sent again.
         let message = Transport::Resend(request);
         effects.send(ServiceId::DELAY_TOLERANT, source, address, message);
     }

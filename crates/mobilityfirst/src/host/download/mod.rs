@@ -2,10 +2,10 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`one`] | one download: what has come and what is missing |
-//! | [`arrival`] | chunks that come, until a program has them |
-//! | [`asking`] | what is asked for, when, and of whom |
-//! | [`metering`] | programs that take their chunks more slowly than they come |
+//! | [`one`] | one download: what has arrived and what is missing |
+//! | [`arrival`] | chunks from their arrival until a program has them |
+//! | [`asking`] | requests: which chunks, when, and from which source |
+//! | [`metering`] | programs that take their chunks more slowly than they arrive |
 
 mod arrival;
 mod asking;
@@ -25,22 +25,23 @@ use super::{App, Timer};
 use crate::local::{FailReason, Get, LocalEvent, TransferState};
 use one::Download;
 
-/// For so long after a content was fetched, its source takes what it sent for under way: another
-/// request for it says that it is not.
+/// For this long after a content was fetched, its source takes the chunks that it sent for under
+/// way; another request for the content must say that they are not.
 const AGAIN: Duration = Duration::from_secs(3);
-/// Downloads in a report.
+/// Bound of the downloads in a report.
 const MAX_REPORTED: usize = 64;
-/// Contents remembered as fetched a moment ago.
+/// Bound of the contents remembered as fetched a moment ago.
 const MAX_ENDED: usize = 1024;
 
-/// What bounds the downloads of a host.
+/// Bounds of a host's downloads.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::host) struct DownloadLimits {
     /// Longest content, in bytes.
     pub(in crate::host) content: u64,
     /// Downloads at one time.
     pub(in crate::host) transfers: usize,
-    /// How long chunks may be missing before their source is told, unless a request says otherwise.
+    /// Time for which chunks may be missing before their source is told, unless a request says
+    /// otherwise.
     pub(in crate::host) nack_timeout: Duration,
     /// The back-pressure buffer, in packets.
     pub(in crate::host) buffer_packets: usize,
@@ -55,7 +56,7 @@ pub(in crate::host) struct Downloads {
     shares: Shares,
     // Downloads that have a window.
     metered: BTreeSet<(App, u64)>,
-    // Contents that were fetched a moment ago, and when their last chunks came.
+    // Contents that were fetched a moment ago, and the times of their last chunks.
     ended: BTreeMap<Guid, Time>,
     next_id: u64,
 }
@@ -78,13 +79,13 @@ impl Downloads {
         self.by_id.len()
     }
 
-    /// The oldest downloads, for reports.
+    /// Returns the oldest downloads, for reports.
     pub(in crate::host) fn status(&self, now: Time) -> Vec<DownloadStatus> {
         let first = self.by_id.values().take(MAX_REPORTED);
         first.map(|download| download.status(now)).collect()
     }
 
-    /// The contents whose names begin so, in order.
+    /// Returns the contents whose names begin with `prefix`, in order.
     pub(in crate::host) fn beginning(&self, prefix: &GuidPrefix) -> impl Iterator<Item = Guid> {
         let names = self.by_content.range(prefix.first()..);
         names
@@ -131,8 +132,7 @@ impl Downloads {
         }
     }
 
-    /// True if a source may take what this host wants for under way, when it was for an earlier
-    /// request.
+    /// Returns true if a source may take chunks for under way that it sent for an earlier request.
     fn was_here(&self, now: Time, content: &Guid) -> bool {
         let ended = self.ended.get(content);
         self.by_content.contains_key(content) || ended.is_some_and(|at| now.since(*at) < AGAIN)

@@ -1,4 +1,4 @@
-//! One download: what has come, what is missing, and what may be handed over.
+//! One download: what has arrived, what is missing, and what may be handed over.
 
 use std::collections::BTreeMap;
 
@@ -34,15 +34,15 @@ pub(super) struct Download {
     // By offset in the content, in bytes.
     pub(super) held: BTreeMap<u64, Held>,
     pub(super) next_offset: u64,
-    // What its chunks hold of the buffer until its program has them, and what one of them takes, in
+    // The room that its chunks hold until its program has them, and the room of one chunk, in
     // packets.
     pub(super) share: Share,
     pub(super) chunk_packets: u64,
-    // Chunks that may be here or under way at one time; `None` until its program has proven slow.
+    // Bound of the chunks here and under way; `None` until its program has proven slow.
     pub(super) window: Option<u64>,
-    // Of those: asked for, and not here.
+    // Of those, the requested chunks that are not here.
     pub(super) under_way: ChunkRanges,
-    // What its source sent lately was for another request, so none of it is under way.
+    // True if the source sent its latest chunks for another request, so that none is under way.
     pub(super) again: bool,
     pub(super) source: Option<(Guid, Guid)>,
     pub(super) state: TransferState,
@@ -51,9 +51,9 @@ pub(super) struct Download {
     pub(super) last_arrival: Option<Time>,
     pub(super) last_resend: Option<Time>,
     pub(super) started: Time,
-    // The router that keeps a request for want of a reachable source, and since when.
+    // The router that keeps a request because it reaches no source, and since when.
     pub(super) kept_by: Option<(Guid, Time)>,
-    // Smoothed time between two chunks: a slow link is no reason to complain.
+    // Smoothed time between two chunks: on a slow link, a pause is no reason to ask again.
     pub(super) interval: Duration,
 }
 
@@ -102,7 +102,7 @@ impl Download {
         }
     }
 
-    /// What to ask for: all that is missing, as far as one message can say it.
+    /// Returns the chunks to ask for: all that are missing, as far as one message can name them.
     pub(super) fn missing(&self) -> ChunkRanges {
         let mut missing = ChunkRanges::default();
         if self.assembly.expected_len().is_none() {
@@ -127,7 +127,7 @@ impl Download {
         missing
     }
 
-    /// The first missing chunks, `count` at most, that are not under way.
+    /// Returns the first missing chunks that are not under way, at most `count`.
     pub(super) fn first_missing(&self, count: u64) -> ChunkRanges {
         let mut missing = ChunkRanges::default();
         let indices = self.assembly.missing_chunks(self.chunk_size);
@@ -138,8 +138,8 @@ impl Download {
         missing
     }
 
-    /// What to ask for when nothing comes: all that is missing, or as much of it as there is room
-    /// for, which then is under way.
+    /// Returns the chunks to ask for when nothing comes: all that are missing, or as many as there
+    /// is room for, which then are under way.
     pub(super) fn wanted(&mut self) -> ChunkRanges {
         let Some(window) = self.window else {
             return self.missing();
@@ -149,30 +149,30 @@ impl Download {
         self.under_way.clone()
     }
 
-    /// Chunks that are here and that the program has not used.
+    /// Returns the number of chunks here that the program has not used.
     pub(super) fn waiting(&self) -> u64 {
         self.held.len() as u64 + u64::from(self.unconsumed)
     }
 
-    /// True if its program holds it up, not the network.
+    /// Returns true if the program, and not the network, holds the download up.
     pub(super) fn program_is_slow(&self) -> bool {
         let no_room = self.window.is_some_and(|window| self.waiting() >= window);
         self.unconsumed >= self.credit || no_room && self.unconsumed > 0
     }
 
-    /// True if a chunk at `offset` may be handed over as soon as it comes.
+    /// Returns true if a chunk at `offset` may be handed over as soon as it arrives.
     pub(super) fn takes(&self, offset: u64) -> bool {
         self.unconsumed < self.credit && (!self.in_order || offset <= self.next_offset)
     }
 
-    /// How long nothing may come before it is asked for again.
+    /// Returns the pause without a chunk after which missing chunks are requested again.
     pub(super) fn patience(&self) -> Duration {
         let slow = self.nack_timeout.max(self.interval * 4);
         slow.saturating_mul(1 << self.attempts.min(5))
             .min(MAX_PAUSE.max(slow))
     }
 
-    /// The next held chunk that may be handed over.
+    /// Returns the next held chunk that may be handed over.
     pub(super) fn next_deliverable(&mut self) -> Option<Held> {
         if self.unconsumed >= self.credit {
             return None;
@@ -193,8 +193,8 @@ impl Download {
         self.assembly.is_complete() && self.held.is_empty()
     }
 
-    /// Smaller chunks come than were asked for: a link on the way is too slow for those. The rest is
-    /// asked for in the same.
+    /// Follows a source whose chunks are smaller than requested, because a link on the way is too
+    /// slow for larger ones: the rest is requested in the same size.
     pub(super) fn follow_size(&mut self, size: ChunkSize, index: u32) {
         if size >= self.chunk_size {
             return;
@@ -210,7 +210,7 @@ impl Download {
 
     pub(super) fn note_arrival(&mut self, now: Time) {
         if let Some(last) = self.last_arrival {
-            // The length of an outage says nothing of the link.
+            // The length of an outage says nothing about the link.
             let gap = now.since(last).min(MAX_PAUSE.max(self.interval * 2));
             self.interval = (self.interval * 3 + gap) / 4;
         }

@@ -22,18 +22,18 @@ use crate::wire::{
     ChunkRanges, Data, DropReason, NetworkHeader, Notice, Request, ServiceId, Transport,
 };
 
-/// Chunks that one program is asked to read ahead of the link.
+/// Bound of the chunks that one program is asked to read ahead of the link.
 const MAX_READS: usize = 4;
-/// A program that has not read a chunk for so long is asked for no further one until it has; another
-/// one that offers the same content is asked instead.
+/// A program that leaves a chunk unread for this long is asked for no further one until it has
+/// read; another one that offers the same content is asked instead.
 const READ_PATIENCE: Duration = Duration::from_secs(10);
-/// An upload of which nothing was heard for so long is forgotten; a NACK brings it back.
+/// An upload without messages for this long is forgotten; a NACK brings it back.
 const IDLE: Duration = Duration::from_secs(300);
 /// A chunk sent within this time (and up to twice it) is not sent again for a repeated request.
 const REPEAT_GUARD: Duration = Duration::from_secs(1);
-/// Longest pause after a proxy said that it is full or dropped chunks.
+/// Longest pause after a proxy's notice that it is full or has dropped chunks.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
-/// In ACK mode, a chunk that is not confirmed for so long after its delivery by the hop is sent
+/// In ACK mode, a chunk that is not confirmed for this long after its delivery by the hop is sent
 /// again.
 const ACK_TIMEOUT: Duration = Duration::from_secs(3);
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -48,7 +48,7 @@ pub(super) struct Ready {
     pub(super) data: Data,
 }
 
-/// Whose upload of what.
+/// An upload: a content, its receiver, and the way to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     content: Guid,
@@ -62,10 +62,10 @@ impl Key {
     }
 }
 
-/// What a receiver knows of the chunks that it misses.
+/// A receiver's knowledge about the chunks that it misses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
-    /// Nothing: what was sent lately is not sent again.
+    /// None: chunks that were sent lately are not sent again.
     MayBeUnderWay,
     /// A router that had them has restarted.
     Lost,
@@ -78,30 +78,30 @@ struct Read {
     asked_at: Time,
 }
 
-/// How far a program is behind with reading.
+/// The reads that a program has not done yet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reader {
-    // Chunks that it was asked for.
+    // Chunks that the program was asked for.
     asked: usize,
-    // It has let one of them wait for too long.
+    // True if the program has left one of them unread for too long.
     is_silent: bool,
 }
 
-/// What is on offer and what is being sent.
+/// The contents on offer, and the uploads.
 pub(super) struct Uploads {
     // The host's GUID.
     guid: Guid,
-    // Contents that are sent to others at one time.
+    // Bound of the contents that are sent to others at one time.
     max_transfers: usize,
     catalogue: Catalogue,
     by_key: BTreeMap<Key, Upload>,
-    // Of uploads with something pending.
+    // The turns of the uploads with something pending.
     turns: Turns,
-    // Those that take no turns because a router holds them back.
+    // Uploads that take no turns because a router holds them back.
     held: BTreeSet<Key>,
-    // By number, so in the order in which they were asked for.
+    // By number, hence in the order in which they were requested.
     reads: BTreeMap<u64, Read>,
-    // Programs that were asked for something.
+    // Programs that were asked to read.
     readers: BTreeMap<App, Reader>,
     next_read: u64,
 }
@@ -167,7 +167,8 @@ impl Uploads {
             .for_each(|read| self.read_again(read.key, read.index));
     }
 
-    /// A client wants chunks: for the first time, again, or (if it names none) no more.
+    /// Handles a client's request for chunks: a first one, a repeated one, or (if it names none)
+    /// its end.
     pub(super) fn handle_wanted(
         &mut self,
         now: Time,
@@ -195,7 +196,7 @@ impl Uploads {
             self.by_key.remove(&key);
             return;
         }
-        // What is under way in smaller chunks goes on in them.
+        // An upload that goes on in smaller chunks keeps their size.
         let under_way = self.by_key.get(&key).map(|upload| upload.chunk_size.code());
         let request = request.in_chunks_of(under_way.unwrap_or(u8::MAX));
         let Some(chunk_size) = ChunkSize::from_code(request.chunk_log2) else {
@@ -229,7 +230,7 @@ impl Uploads {
             wanted.subtract(&upload.sent[0]);
             wanted.subtract(&upload.sent[1]);
         }
-        // A program reads these right now.
+        // Programs are reading these.
         for read in self.reads.values().filter(|read| read.key == key) {
             wanted.remove_range(read.index..read.index + 1);
         }
@@ -249,7 +250,8 @@ impl Uploads {
         effects.set_earlier(Timer::Uploads, now + CHECK_INTERVAL);
     }
 
-    /// "It utilizes this in-network copy and initiates the retransmission from inside the network."
+    /// Asks a proxy to send what it stores: "It utilizes this in-network copy and initiates the
+    /// retransmission from inside the network."
     fn push(&mut self, key: Key, proxy: Guid, chunks: ChunkRanges, effects: &mut Effects) {
         if chunks.is_empty() {
             return;
@@ -276,8 +278,8 @@ impl Uploads {
             return true;
         }
         self.forget_idle(now);
-        // What is sent and was not asked for again may be forgotten at any time: a NACK brings it
-        // back.
+        // Sent chunks that were not requested again may be forgotten at any time: a NACK brings
+        // them back.
         let sent = self.by_key.iter().filter(|(_, upload)| !upload.is_busy());
         let oldest = sent.min_by_key(|(_, upload)| upload.last_use);
         if let Some(key) = oldest
@@ -308,7 +310,7 @@ impl Uploads {
         }
     }
 
-    /// A request cannot be met: the client hears why.
+    /// Tells a client why its request cannot be met.
     fn tell_client(&mut self, key: Key, address: Guid, reason: DropReason, effects: &mut Effects) {
         let notice = Notice {
             content: key.content,
@@ -318,13 +320,13 @@ impl Uploads {
             stored: 0,
             limit: 0,
         };
-        // A client that cannot be told asks again.
+        // A client that the notice does not reach asks again.
         let told = Transport::Drop(notice, reason);
         effects.send_by(key.way, ServiceId::UNICAST, key.client, address, told);
     }
 
-    /// The next router, or the client itself, has a chunk: only now it counts as sent, however long
-    /// the hop took.
+    /// Notes that the next router, or the client itself, has a chunk: only now it counts as sent,
+    /// however long the hop took.
     pub(super) fn note_delivered(&mut self, now: Time, way: Way, client: Guid, data: &Data) {
         let key = Key {
             content: data.content,
@@ -338,7 +340,7 @@ impl Uploads {
         }
     }
 
-    /// The link of a chunk is gone, and there is no other.
+    /// Takes a chunk back whose link is gone, when there is no other link.
     pub(super) fn take_back(&mut self, way: Way, client: Guid, data: &Data) {
         let key = Key {
             content: data.content,
@@ -351,7 +353,7 @@ impl Uploads {
         }
     }
 
-    /// No router answers: the chunk waits here.
+    /// Keeps a chunk here because no router answers.
     pub(super) fn send_later(&mut self, key: Key, index: u32) {
         if let Some(upload) = self.by_key.get_mut(&key) {
             upload.pending.insert(index);
@@ -359,7 +361,7 @@ impl Uploads {
         }
     }
 
-    /// A client is reached by another way from now on. Its requests by that way take precedence.
+    /// Moves a client's uploads to another way. Its requests by that way take precedence.
     pub(super) fn move_uploads(&mut self, from: Way, to: Way) {
         let moved = |key: Key| Key {
             way: if key.way == from { to } else { key.way },
@@ -376,7 +378,7 @@ impl Uploads {
         self.turns.rename(|key| Some(moved(key)));
     }
 
-    /// The client that called on this way has gone.
+    /// Forgets the uploads to an inbound peer that has gone.
     pub(super) fn forget_uploads_to(&mut self, way: Way) {
         self.by_key.retain(|key, _| key.way != way);
         self.held.retain(|key| key.way != way);
@@ -396,8 +398,8 @@ impl Uploads {
         }
     }
 
-    /// A proxy stores chunks of an upload: they need not be sent again, and at 80 % of what it may
-    /// store for the flow the source pauses .
+    /// Handles a proxy's notice that it stores chunks of an upload: they need not be sent again. At
+    /// 80 % of what the proxy may store for the flow, the source pauses.
     pub(super) fn handle_store(
         &mut self,
         now: Time,
@@ -429,7 +431,8 @@ impl Uploads {
         self.take_turn(key);
     }
 
-    /// A router has dropped chunks of an upload: they are sent again, later.
+    /// Handles a router's notice that it has dropped chunks of an upload: they are sent again,
+    /// later.
     pub(super) fn upload_dropped(
         &mut self,
         now: Time,
@@ -477,7 +480,7 @@ impl Uploads {
         }
     }
 
-    /// The client chooses the chunk size; it is told that a hop does not carry it.
+    /// Tells the client, which chooses the chunk size, that a hop does not carry it.
     fn tell_too_large(&mut self, key: Key, effects: &mut Effects) {
         if let Some(upload) = self.by_key.remove(&key) {
             self.tell_client(key, upload.client_address, DropReason::TooLarge, effects);

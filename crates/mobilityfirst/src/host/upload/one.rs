@@ -1,4 +1,4 @@
-//! One upload: which chunks a client still wants, which were sent, and which a proxy holds.
+//! One upload: the chunks that a client still wants, those sent, and those that a proxy holds.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -9,21 +9,22 @@ use whimbrel_core::{Guid, Time};
 use super::{MAX_PAUSE, REPEAT_GUARD};
 use crate::wire::{ChunkRanges, Reliability, Request};
 
-/// Pauses end at multiples of this, in milliseconds: each end costs a look at all uploads.
+/// Pauses end at multiples of this, in milliseconds: each end costs a pass over all uploads.
 const PAUSE_GRID_MS: u64 = 100;
 
 pub(super) struct Upload {
     pub(super) client_address: Guid,
     pub(super) chunk_size: ChunkSize,
     pub(super) reliability: Reliability,
-    // To be sent before `pending`: the last chunk, which proves the content's length.
+    // Sent before `pending`: the last chunk, which proves the content's length.
     pub(super) first: Option<u32>,
     pub(super) pending: ChunkRanges,
     pub(super) sent: [ChunkRanges; 2],
     pub(super) sent_since: Time,
-    // Which proxies hold what of this upload.
+    // The chunks of this upload that each proxy stores.
     pub(super) stored: BTreeMap<Guid, ChunkRanges>,
-    // In ACK mode: chunks that the client has not confirmed, and when the hop delivered them.
+    // In ACK mode: chunks that the client has not confirmed, and the times of their delivery by the
+    // hop.
     pub(super) unconfirmed: BTreeMap<u32, Option<Time>>,
     pub(super) paused_until: Time,
     pub(super) pauses: u32,
@@ -66,7 +67,7 @@ impl Upload {
         self.rotate_sent(now);
         self.sent[0].insert(index);
         self.last_use = now;
-        // One that the client has confirmed already stays so.
+        // A chunk that the client has confirmed already stays so.
         if let Some(delivered) = self.unconfirmed.get_mut(&index) {
             *delivered = Some(now);
         }

@@ -1,4 +1,4 @@
-//! Turns of uploads, and the chunks that programs are asked to read for them.
+//! Turns of uploads, and reads that programs do for them.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::local::{LocalEvent, ReadChunk};
 use crate::wire::{Data, DropReason};
 
 impl Uploads {
-    /// A chunk that a program did not read: another one may.
+    /// Returns a chunk that a program did not read to those pending: another program may read it.
     pub(super) fn read_again(&mut self, key: Key, index: u32) {
         if !self.catalogue.contains(&key.content) {
             return;
@@ -31,20 +31,22 @@ impl Uploads {
         }
     }
 
-    /// Uploads that a program was to read for take turns with others, if there are any.
+    /// Lets the uploads that a program was to read for take turns at other programs, if there are
+    /// any.
     pub(super) fn redistribute(&mut self, app: App) {
         for key in self.turns.remove_app(app) {
             self.take_turn(key);
         }
     }
 
-    /// A router holds some uploads back no longer.
+    /// Resumes uploads that a router no longer holds back.
     pub(in crate::host) fn go_on_with_held(&mut self) {
         let held = core::mem::take(&mut self.held);
         held.into_iter().for_each(|key| self.take_turn(key));
     }
 
-    /// Asks programs for as many chunks as the link will take soon. True if any was asked for.
+    /// Asks programs for as many chunks as the link will take soon. Returns true if any was
+    /// requested.
     pub(in crate::host) fn read_ahead(
         &mut self,
         now: Time,
@@ -64,7 +66,7 @@ impl Uploads {
                 if !held && !has_room(client.0, client.1) {
                     continue;
                 }
-                // One chunk for each client in turn; uploads that are paused or complete leave.
+                // One chunk for each client in turn; paused and complete uploads leave.
                 let mut left = self.turns.len_of(app, client);
                 while left > 0
                     && let Some(key) = self.turns.pop(app, client)
@@ -82,7 +84,7 @@ impl Uploads {
         asked
     }
 
-    /// Asks a program for the next chunk of an upload, if one is due.
+    /// Asks a program for the next chunk of an upload. Returns false if none is due.
     fn ask_for_next(&mut self, now: Time, app: App, key: Key, effects: &mut Effects) -> bool {
         let content = key.content;
         if !self.catalogue.publishers(&content).contains(&app) {
@@ -121,8 +123,8 @@ impl Uploads {
         true
     }
 
-    /// Who is to read of a content: of the programs that offer it the one that offered it last,
-    /// unless it is silent and another one is not.
+    /// Returns the program that should read a content: of those that offer it the latest one,
+    /// unless that is silent and another one is not.
     fn reader_of(&self, content: &Guid) -> Option<App> {
         let publishers = self.catalogue.publishers(content);
         let is_silent = |app: &App| self.readers.get(app).is_some_and(|it| it.is_silent);
@@ -130,13 +132,13 @@ impl Uploads {
         awake.or(publishers.last()).copied()
     }
 
-    /// True if a program is to be asked for one more chunk.
+    /// Returns true if a program should be asked for one more chunk.
     fn may_ask(&self, app: App) -> bool {
         let reader = self.readers.get(&app);
         reader.is_none_or(|reader| !reader.is_silent && reader.asked < MAX_READS)
     }
 
-    /// What programs were asked for and have not read for too long is for others to read.
+    /// Returns reads that were not done in time to those pending, for other programs.
     pub(super) fn check_reads(&mut self, now: Time, effects: &mut Effects) {
         let late = |read: &Read| now.since(read.asked_at) >= READ_PATIENCE;
         let oldest = self.reads.values().take_while(|read| late(read));
@@ -146,11 +148,11 @@ impl Uploads {
             match app {
                 App::Port(port) => tracing::warn!(
                     %port,
-                    "a local program has not read what it serves for {seconds} s: it is passed over until it does"
+                    "a local program has left chunks unread for {seconds} s; passed over until it reads"
                 ),
-                // It is this process that is slow.
+                // A program of this process, which is itself slow then.
                 App::Inner(program) => {
-                    tracing::debug!(program, "chunks are unread for {seconds} s")
+                    tracing::debug!(program, "chunks have been unread for {seconds} s")
                 }
             }
             let unread = self.reads.extract_if(.., |_, read| read.app == app);
@@ -165,13 +167,13 @@ impl Uploads {
                 self.read_again(read.key, read.index);
             }
         }
-        // Another program may have come since.
+        // Another program may have come in the meantime.
         let silent = self.readers.iter().filter(|(_, it)| it.is_silent);
         let silent: Vec<App> = silent.map(|(app, _)| *app).collect();
         silent.into_iter().for_each(|app| self.redistribute(app));
     }
 
-    /// A program has read a chunk, or cannot. The chunk is to be sent now.
+    /// Handles the end of a program's read. Returns the chunk to send now, unless the read failed.
     pub(in crate::host) fn finish_read(
         &mut self,
         now: Time,
@@ -217,8 +219,8 @@ impl Uploads {
         })
     }
 
-    /// A program cannot read its content any more: its offer ends, and if there is no other, the
-    /// client hears of it.
+    /// Ends the offer of a program that cannot read its content any more. Without another offer,
+    /// the client is told.
     fn end_unreadable(&mut self, app: App, key: Key, index: u32, effects: &mut Effects) {
         if !self.catalogue.remove(app, &key.content) {
             return self.read_again(key, index);

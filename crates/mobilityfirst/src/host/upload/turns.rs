@@ -1,6 +1,6 @@
-//! Whose turn it is to be read for: by program, then by client, then by content.
+//! The order in which uploads are read for: by program, then by client, then by content.
 //!
-//! A client that cannot be sent anything now costs one look, however many contents it wants.
+//! A client to which nothing can be sent now costs one check, however many contents it wants.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -28,7 +28,7 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// Adds an upload behind the others of its client, if it has no place yet.
+    /// Adds an upload behind the others of its client, unless it has a place.
     pub(super) fn insert(&mut self, app: App, key: Key) {
         if !self.members.insert(key) {
             return;
@@ -42,24 +42,24 @@ impl Turns {
         queue.push_back(key);
     }
 
-    /// The programs that are to read chunks for a receiver.
+    /// Returns the programs that are to read chunks for a receiver.
     pub(super) fn apps(&self) -> Vec<App> {
         self.by_app.keys().copied().collect()
     }
 
-    /// The number of clients that a program is to read for.
+    /// Returns the number of clients that a program is to read for.
     pub(super) fn clients(&self, app: App) -> usize {
         self.by_app.get(&app).map_or(0, |it| it.order.len())
     }
 
-    /// The client whose turn it is; it goes behind the others.
+    /// Returns the client whose turn it is, and moves it behind the others.
     pub(super) fn next_client(&mut self, app: App) -> Option<Client> {
         let order = &mut self.by_app.get_mut(&app)?.order;
         order.rotate_left(1.min(order.len()));
         order.back().copied()
     }
 
-    /// The number of a client's uploads.
+    /// Returns the number of a client's uploads.
     pub(super) fn len_of(&self, app: App, client: Client) -> usize {
         let queue = self
             .by_app
@@ -68,7 +68,7 @@ impl Turns {
         queue.map_or(0, VecDeque::len)
     }
 
-    /// Takes the first upload of a client out.
+    /// Removes and returns the first upload of a client.
     pub(super) fn pop(&mut self, app: App, client: Client) -> Option<Key> {
         let clients = self.by_app.get_mut(&app)?;
         let queue = clients.by_client.get_mut(&client)?;
@@ -88,7 +88,7 @@ impl Turns {
         Some(key)
     }
 
-    /// Takes all uploads of a program out, in the order of their turns.
+    /// Removes all uploads of a program, and returns them in the order of their turns.
     pub(super) fn remove_app(&mut self, app: App) -> Vec<Key> {
         let clients = self.by_app.remove(&app).unwrap_or_default();
         let keys: Vec<Key> = clients.keys().collect();

@@ -1,4 +1,4 @@
-//! Folders: what of them survives, what is refused, and what becomes of an older version.
+//! Folders: what survives, what is refused, and what happens to an older version.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -121,7 +121,7 @@ fn small_files_travel_together_and_everything_else_of_a_folder_survives() {
         assert_eq!(expected.2, found.2, "{:?}", found.0);
     }
     assert!(hidden_files(&scene.out()).is_empty());
-    // Once more: only the list is fetched.
+    // The second time only the list is fetched.
     let (again, sent) = scene.get(name, to(&scene.out()), Manners::Good);
     let again = again.unwrap();
     assert_eq!((again.received, again.path), (0, Some(copy.clone())));
@@ -148,7 +148,7 @@ fn a_broken_off_folder_of_small_files_keeps_what_is_there() {
     let sub = scene.out().join("tree/sub");
     let begun = fs::read_dir(&sub).unwrap().count();
     assert!(begun > 0 && begun < 100, "{begun}");
-    // What a run that was killed in between has left.
+    // Left by a run that was killed in between.
     fs::write(sub.join(format!(".{name}.part")), "half").unwrap();
     // A file of the user's own is no reason to begin anew elsewhere.
     fs::write(sub.join("own"), "own").unwrap();
@@ -170,8 +170,8 @@ fn a_broken_off_folder_of_small_files_keeps_what_is_there() {
     assert!(hidden_files(&scene.out()).is_empty());
 }
 
-/// An older version on the way: two versions are never mixed, unless the user says which is to
-/// take the place of which; and then at the end.
+/// An older version exists: two versions are never mixed, unless the user says which replaces
+/// which, and then only at the end.
 #[test]
 fn a_new_version_stands_beside_the_old_one_or_takes_its_place_when_it_is_whole() {
     let mut scene = Scene::new();
@@ -236,7 +236,7 @@ fn a_new_version_stands_beside_the_old_one_or_takes_its_place_when_it_is_whole()
     assert!(hidden_files(&copy).is_empty());
 }
 
-/// A file that has changed at its source keeps back no other one, in this run nor in the next.
+/// A file that has changed at its source holds no other one back, in this run nor in the next.
 #[test]
 fn what_the_source_no_longer_gives_is_named_and_the_rest_arrives() {
     let mut scene = Scene::new();
@@ -255,7 +255,7 @@ fn what_the_source_no_longer_gives_is_named_and_the_rest_arrives() {
         "{text}"
     );
     assert_eq!(fs::read_dir(&copy).unwrap().count(), 19);
-    // A source that has gone altogether is not asked for each of them.
+    // A source that has gone altogether is not asked for each of its files.
     let others: Vec<Guid> = scene
         .shelf
         .offers()
@@ -427,7 +427,7 @@ fn a_link_in_the_output_is_not_followed() {
     assert!(fs::symlink_metadata(copy.join("sub")).unwrap().is_symlink());
 }
 
-/// A part file and its record could be made by a listing, if they were looked for where it writes.
+/// A listing could make a part file and its record, if they were looked for where it writes.
 #[test]
 fn a_listing_cannot_vouch_for_bytes_that_were_never_verified() {
     let mut scene = Scene::new();

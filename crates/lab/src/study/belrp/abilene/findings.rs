@@ -75,7 +75,7 @@ impl Observed {
         })
     }
 
-    /// A value of the first end's sender; `NaN` of a run without that link.
+    /// Returns a value of the first end's sender; `NaN` of a run without that link.
     fn near(&self, run: &Outcome, value: impl Fn(&LinkEnd) -> f64) -> f64 {
         run.ends.get(self.forth).map_or(f64::NAN, value)
     }
@@ -291,7 +291,7 @@ fn charts(
     ]
 }
 
-/// The paper's statements without numbers.
+/// Returns the paper's statements without numbers.
 fn words(
     input: &StudyInput<'_>,
     matrix: &Matrix,

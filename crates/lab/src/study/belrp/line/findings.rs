@@ -206,7 +206,7 @@ fn charts(
     charts
 }
 
-/// The paper's words about the course of its figures.
+/// Returns the paper's words about the course of its figures.
 fn trends(
     axis: Axis,
     input: &StudyInput<'_>,
@@ -268,7 +268,7 @@ fn trends(
     Ok(comparisons)
 }
 
-/// The mean of a metric at each step of the matrix.
+/// Returns the mean of a metric at each step of the matrix.
 fn line(matrix: &Matrix, variant: Variant, of: &dyn Fn(&Outcome) -> f64) -> Vec<f64> {
     (0..matrix.steps.len())
         .map(|step| matrix.spread(step, variant, of).mean)
@@ -450,7 +450,7 @@ impl Retrieval {
 /// Ms; as far as it matters in the paper's Fig. 3.
 const DISTRIBUTION_END: f64 = 400.0;
 
-/// The paper's statements about its Fig. 3.
+/// Returns the paper's statements about its Fig. 3.
 fn distribution_statements(
     input: &StudyInput<'_>,
     matrix: &Matrix,

@@ -1,29 +1,30 @@
-//! The bounded table of inbound peers (callers) of a datagram link: idle timeout and eviction.
+//! The bounded table of inbound peers of a datagram link: idle timeout and eviction.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use whimbrel_core::{PortId, Time, TimerQueue};
 
-/// Bounds of the callers of one listener.
+/// Bounds of the inbound peers of one listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CallerLimits {
-    /// Bound of the callers at a time.
+pub struct InboundLimits {
+    /// Bound of the inbound peers at a time.
     pub max: usize,
-    /// A caller is closed after this long without a datagram. `None` leaves that to the machine,
-    /// which knows more about the value of a caller. A full table still evicts as below.
+    /// An inbound peer is closed after this long without a datagram. `None` leaves that to the
+    /// machine, which knows more about the value of an inbound peer. A full table still evicts as
+    /// below.
     pub idle: Option<Duration>,
-    /// When the table is full, the caller that is idle for longest is evicted if it has been idle
-    /// for at least this long; otherwise the new caller is refused. With a value above zero, a
-    /// flood of forged source addresses opens at most `max / evict_after` ports a second and cannot
-    /// displace an active caller.
+    /// When the table is full, the inbound peer that is idle for longest is evicted if it has been
+    /// idle for at least this long; otherwise the new inbound peer is refused. With a value above
+    /// zero, a flood of forged source addresses opens at most `max / evict_after` ports a second
+    /// and cannot displace an active inbound peer.
     pub evict_after: Duration,
 }
 
-impl Default for CallerLimits {
-    /// Returns 4096 callers, 60 seconds, eviction after one second of silence.
+impl Default for InboundLimits {
+    /// Returns 4096 inbound peers, 60 seconds, eviction after one second of silence.
     fn default() -> Self {
-        CallerLimits {
+        InboundLimits {
             max: 4096,
             idle: Some(Duration::from_secs(60)),
             evict_after: Duration::from_secs(1),
@@ -31,7 +32,7 @@ impl Default for CallerLimits {
     }
 }
 
-/// Tells whether one more caller can be admitted.
+/// Tells whether one more inbound peer can be admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
     Free,
@@ -40,21 +41,21 @@ pub(crate) enum Room {
     None,
 }
 
-/// The last time that each caller sent something.
+/// The last time that each inbound peer sent something.
 ///
 /// Receiving is the frequent operation and only writes the time. The order by idleness is kept
 /// lazily: an entry moves to its true place when it reaches the front, at most once for each time
 /// that it was heard.
 #[derive(Debug)]
-pub(crate) struct CallerTable {
-    limits: CallerLimits,
+pub(crate) struct InboundTable {
+    limits: InboundLimits,
     heard: BTreeMap<PortId, Time>,
     order: TimerQueue<PortId>,
 }
 
-impl CallerTable {
-    pub(crate) fn new(limits: CallerLimits) -> CallerTable {
-        CallerTable {
+impl InboundTable {
+    pub(crate) fn new(limits: InboundLimits) -> InboundTable {
+        InboundTable {
             limits,
             heard: BTreeMap::new(),
             order: TimerQueue::new(),
@@ -76,18 +77,18 @@ impl CallerTable {
         self.order.set(port, now);
     }
 
-    /// Notes a datagram. Returns true if `port` is a caller.
+    /// Notes a datagram. Returns true if `port` is an inbound peer.
     pub(crate) fn heard(&mut self, now: Time, port: PortId) -> bool {
         self.heard.get_mut(&port).map(|at| *at = now).is_some()
     }
 
-    /// Removes a caller. Returns false if `port` is not one.
+    /// Removes an inbound peer. Returns false if `port` is not one.
     pub(crate) fn remove(&mut self, port: PortId) -> bool {
         self.order.cancel(&port);
         self.heard.remove(&port).is_some()
     }
 
-    /// Returns a caller beyond the idle time. It stays in the table until it is removed.
+    /// Returns an inbound peer beyond the idle time. It stays in the table until it is removed.
     pub(crate) fn expired(&mut self, now: Time) -> Option<PortId> {
         let idle = self.limits.idle?;
         self.longest_idle()
@@ -95,7 +96,7 @@ impl CallerTable {
             .map(|(_, port)| port)
     }
 
-    /// Returns a time before which no caller expires.
+    /// Returns a time before which no inbound peer expires.
     pub(crate) fn next_expiry(&self) -> Option<Time> {
         let idle = self.limits.idle?;
         self.order.next().map(|(at, _)| at + idle)
@@ -118,7 +119,7 @@ mod tests {
     use proptest::prelude::*;
 
     const IDLE: Duration = Duration::from_nanos(50);
-    const LIMITS: CallerLimits = CallerLimits {
+    const LIMITS: InboundLimits = InboundLimits {
         max: 4,
         idle: Some(IDLE),
         evict_after: Duration::from_nanos(5),
@@ -128,7 +129,7 @@ mod tests {
         /// The model is a list of (last heard, port), searched from end to end.
         #[test]
         fn behaves_like_a_searched_list(steps in prop::collection::vec((0u8..4, 0u32..8, 0u64..12), 0..200)) {
-            let mut table = CallerTable::new(LIMITS);
+            let mut table = InboundTable::new(LIMITS);
             let mut model: Vec<(Time, PortId)> = Vec::new();
             let mut now = Time::ZERO;
             for (step, port, passed) in steps {
