@@ -114,6 +114,16 @@ impl Supply {
         self.sent = self.sent.max(self.next - self.kept.len() as u64);
     }
 
+    /// The peer has forgotten what it received: what was sent to it once is not sent again, and TCP
+    /// recovers what was lost with it.
+    pub fn peer_restarted(&mut self) {
+        let oldest = self.next - self.kept.len() as u64;
+        for _ in oldest..self.sent {
+            let sent = self.kept.pop_front();
+            self.bytes -= sent.map_or(0, |sent| sent.packet.len());
+        }
+    }
+
     /// What is advertised. The window of the TCP sender is at least what it has in flight, which the
     /// proxy sees; a quarter more leaves it room to grow ([TCP/ICN §3.4.1], step 2).
     pub fn queue(&self) -> Queue {

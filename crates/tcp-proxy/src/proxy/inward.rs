@@ -164,13 +164,16 @@ impl Proxy {
             self.counters.denied += 1;
             return None;
         }
-        let is_over = |slot: Slot| {
-            let connection = self.table.get(slot);
-            connection
-                .is_some_and(|it| it.tracker.phase().is_over() || it.protocol != opening.protocol)
+        let names = naming::connection(&opening.prefix, flow, opening.label, &self.sealer);
+        // With the same label, it is a late message of the connection that is over.
+        let is_another = |slot: Slot| {
+            self.table.get(slot).is_some_and(|it| {
+                let over = it.tracker.phase().is_over() || it.protocol != opening.protocol;
+                over && it.peer_names.as_ref() != Some(&names)
+            })
         };
         let slot = match known {
-            Some(slot) if begins && is_over(slot) => {
+            Some(slot) if begins && is_another(slot) => {
                 self.close(slot);
                 None
             }
@@ -183,14 +186,14 @@ impl Proxy {
                 self.open(now, ends, peer, !begins)?
             }
         };
-        let names = naming::connection(&opening.prefix, flow, opening.label, &self.sealer);
         if let Some(connection) = self.table.get_mut(slot) {
             if connection
                 .peer_names
                 .as_ref()
                 .is_some_and(|known| *known != names)
-                && let Carrier::Reliable(_, demand) = &mut connection.carrier
+                && let Carrier::Reliable(supply, demand) = &mut connection.carrier
             {
+                supply.peer_restarted();
                 // The peer has restarted: its numbers begin again.
                 **demand = crate::reliable::Demand::new(self.options.interest_lifetime);
                 demand.open(now);
