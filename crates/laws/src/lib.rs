@@ -64,7 +64,7 @@ pub const LAYERS: &[Layer] = &[
     layer(
         "tcp-proxy",
         &["core", "ndn-packet", "transport"],
-        &["sim", "link", "ndn-router"],
+        &["sim", "link", "forwarder", "ndn-router"],
     ),
     layer("keychain", &["core", "ndn-packet"], &[]),
     layer("gnrs", &["core"], &["sim"]),

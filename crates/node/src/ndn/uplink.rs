@@ -66,7 +66,7 @@ pub enum UplinkError {
 
 impl Uplink {
     /// The port that a program asks for.
-    pub(super) fn endpoint(&self) -> Endpoint {
+    pub(crate) fn endpoint(&self) -> Endpoint {
         match self {
             Uplink::Unix(path) => Endpoint::Unix { path: path.clone() },
             Uplink::Tcp(address) => Endpoint::Tcp {
