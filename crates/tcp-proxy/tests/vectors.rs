@@ -122,7 +122,8 @@ fn name(which: &str) -> String {
 
 #[test]
 fn the_vectors_of_the_document_are_written_and_read() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/protocols/vectors/tcp-icn.txt");
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/protocols/vectors/tcp-icn.txt");
     let text = std::fs::read_to_string(path).unwrap();
     let mut lines = 0;
     for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -151,11 +152,21 @@ fn the_vectors_of_the_document_are_written_and_read() {
 #[test]
 #[ignore = "prints the vectors, for whoever changes the formats"]
 fn print() {
-    let hexadecimal = |octets: &[u8]| -> String {
-        octets.iter().map(|octet| format!("{octet:02x}")).collect()
-    };
-    for which in ["segment", "opening segment", "notify", "credit", "credit v6", "wake", "advertise"] {
-        println!("message {which} | {}", hexadecimal(&message(which).encode()));
+    let hexadecimal =
+        |octets: &[u8]| -> String { octets.iter().map(|octet| format!("{octet:02x}")).collect() };
+    for which in [
+        "segment",
+        "opening segment",
+        "notify",
+        "credit",
+        "credit v6",
+        "wake",
+        "advertise",
+    ] {
+        println!(
+            "message {which} | {}",
+            hexadecimal(&message(which).encode())
+        );
     }
     for which in ["segments", "numbered"] {
         println!("content {which} | {}", hexadecimal(&content(which)));

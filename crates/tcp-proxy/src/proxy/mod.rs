@@ -257,7 +257,7 @@ impl Proxy {
         fetches: bool,
         number: Option<u64>,
     ) {
-        if self.outbox.len() >= self.options.limits.outgoing {
+        if !self.up || self.outbox.len() >= self.options.limits.outgoing {
             self.counters.queue_full += 1;
             return;
         }
