@@ -137,7 +137,9 @@ impl Pair {
 
     /// Runs until `end`.
     fn run(&mut self, end: Time) {
-        [0, 1].map(|side| self.drain(side));
+        for side in [0, 1] {
+            self.drain(side);
+        }
         loop {
             let arrival = self.air.first_key_value().map(|((at, _), _)| *at);
             let timers = self.proxies.iter().filter_map(Application::poll_timeout);
