@@ -133,6 +133,8 @@ pub(crate) struct Connection {
     pub(crate) counters: ConnectionCounters,
     /// The last SYN from this side, which an ICMP error returns; empty if there was none.
     pub(crate) first_packet: Packet,
+    /// The newest segments from this side, with and without payload: sent once more after an outage.
+    pub(crate) newest: [Option<Newest>; 2],
     pub(crate) opened: Time,
     /// Additional Interests were sent.
     pub(crate) extra_sent: bool,
@@ -140,6 +142,15 @@ pub(crate) struct Connection {
     pub(crate) is_ready: bool,
     /// Bytes of the carrier that the proxy has counted.
     pub(crate) charged: usize,
+}
+
+/// A segment that may be sent once more.
+#[derive(Clone, Debug)]
+pub(crate) struct Newest {
+    pub(crate) at: Time,
+    /// The number after it.
+    pub(crate) end: u64,
+    pub(crate) packet: Packet,
 }
 
 /// What makes a connection.
@@ -176,6 +187,7 @@ impl Connection {
             carrier: Carrier::new(protocol, options.interest_lifetime),
             counters: ConnectionCounters::default(),
             first_packet: Packet::new(),
+            newest: [None, None],
             opened: now,
             extra_sent: false,
             is_ready: false,
@@ -195,6 +207,37 @@ impl Connection {
         self.tracker.note_outward(now, segment);
         self.counters.outward_segments += 1;
         self.counters.outward_bytes += segment.payload as u64;
+    }
+
+    /// Holds a segment from this side until there is a newer one of its kind.
+    pub(crate) fn hold(&mut self, now: Time, segment: &Segment<'_>, packet: &Packet) {
+        let end = self.tracker.outward.sent.extend(segment.end());
+        let packet = packet.clone();
+        let newest = Newest {
+            at: now,
+            end,
+            packet,
+        };
+        let [with_payload, without] = &mut self.newest;
+        *(if segment.payload > 0 {
+            with_payload
+        } else {
+            without
+        }) = Some(newest);
+    }
+
+    /// What may have been lost since `since`: the newest segment without payload, and the one with
+    /// payload if it is not acknowledged.
+    pub(crate) fn lost_since(&self, since: Time) -> impl Iterator<Item = Packet> {
+        let acknowledged = self.tracker.outward_acknowledged().unwrap_or(0);
+        let [with_payload, without] = &self.newest;
+        let without = without.iter().filter(move |it| it.at >= since);
+        let with_payload = with_payload.iter().filter(move |it| it.end > acknowledged);
+        let packets: Vec<_> = without
+            .chain(with_payload)
+            .map(|it| it.packet.clone())
+            .collect();
+        packets.into_iter()
     }
 
     pub(crate) fn note_inward(&mut self, now: Time, segment: &Segment<'_>) {

@@ -23,6 +23,8 @@ pub struct Counters {
     pub in_data: u64,
     /// Nacks received.
     pub in_nacks: u64,
+    /// Segments sent once more after an outage.
+    pub revived: u64,
     /// Connections since the start.
     pub connections: u64,
     /// Packets dropped: not whole IP packets with TCP.

@@ -34,6 +34,7 @@ pub mod proxy;
 pub mod reliable;
 pub mod seal;
 pub mod segment;
+mod silence;
 mod table;
 pub mod unreliable;
 

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use whimbrel_core::{KeyedMap, SeededRng, keyed_map};
+use whimbrel_ndn_packet::Name;
 
 use crate::connection::{Connection, Ends};
 use crate::phase::Phase;
@@ -99,6 +100,16 @@ impl Table {
         self.opening.retain(is_opening);
         let beyond = self.opening.len().saturating_sub(limit);
         self.opening.drain(..beyond).map(|(slot, _)| slot).collect()
+    }
+
+    /// The places of the connections with this peer.
+    pub(crate) fn slots_of(&self, peer: &Name) -> Vec<Slot> {
+        let with_peer = |connection: &Option<Box<Connection>>| {
+            connection.as_ref().is_some_and(|it| it.peer == *peer)
+        };
+        let places = self.slots.iter().enumerate();
+        let places = places.filter(|(_, connection)| with_peer(connection));
+        places.map(|(place, _)| place as Slot).collect()
     }
 
     /// All connections, in the order of their places.

@@ -338,6 +338,7 @@ fn counters(it: &Counters) -> Value {
         "in_interests": it.in_interests,
         "in_data": it.in_data,
         "in_nacks": it.in_nacks,
+        "revived": it.revived,
         "connections": it.connections,
         "malformed": it.malformed,
         "fragments": it.fragments,

@@ -107,7 +107,10 @@ impl Proxy {
             }
         };
         match slot {
-            Some(slot) => self.settle(now, slot),
+            Some(slot) => {
+                self.heard(now, slot);
+                self.settle(now, slot);
+            }
             None => self.counters.unknown_connection += 1,
         }
     }
@@ -267,7 +270,10 @@ impl Proxy {
             return;
         };
         match Carried::decode(&content.into()) {
-            Ok(carried) => self.handle_packets(now, pending.slot, pending.number, carried),
+            Ok(carried) => {
+                self.heard(now, pending.slot);
+                self.handle_packets(now, pending.slot, pending.number, carried);
+            }
             Err(error) => self.counters.count_message(error),
         }
     }

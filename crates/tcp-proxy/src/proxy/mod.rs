@@ -25,6 +25,7 @@ use crate::naming;
 use crate::options::{Options, OptionsError};
 use crate::seal::Sealer;
 use crate::segment::Segment;
+use crate::silence::Peers;
 use crate::table::{Slot, Table};
 
 /// An event for the program around a proxy.
@@ -62,6 +63,7 @@ pub struct Proxy {
     /// By name.
     pending: HashedLedger<Bytes, Pending>,
     timers: TimerQueue<Slot>,
+    peers: Peers,
     /// Interests to send, and Data that answer an Interest at hand.
     outbox: VecDeque<Bytes>,
     /// Connections with Interests and segments for a Data.
@@ -102,6 +104,7 @@ impl Proxy {
             table: Table::new(&mut rng),
             pending: Ledger::hashed(options.limits.pending, &mut rng),
             timers: TimerQueue::new(),
+            peers: Peers::default(),
             outbox: VecDeque::new(),
             ready: VecDeque::new(),
             delivered: VecDeque::new(),
@@ -352,6 +355,7 @@ impl Application for Proxy {
         while let Some(name) = self.pending.overdue(now).map(|(name, _)| name.clone()) {
             self.pending.take(&name[..]);
         }
+        self.probe(now);
         let mut pass = self.timers.pass(now);
         while let Some((_, slot)) = pass.next(&mut self.timers) {
             self.handle_due(now, slot);
@@ -388,7 +392,9 @@ impl Application for Proxy {
         let timer = timer.map(|(at, _)| Deadline::new(at, "a connection's timer is due"));
         let pending = self.pending.next_deadline();
         let pending = pending.map(|at| Deadline::new(at, "an Interest expires"));
-        let own = Deadline::earlier(timer, pending);
+        let silence = self.peers.next();
+        let silence = silence.map(|at| Deadline::new(at, "a peer may be silent"));
+        let own = Deadline::earlier(Deadline::earlier(timer, pending), silence);
         Deadline::earlier(self.registrar.poll_timeout(), own)
     }
 }

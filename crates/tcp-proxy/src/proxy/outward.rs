@@ -5,7 +5,7 @@ use whimbrel_core::Time;
 use whimbrel_ndn_packet::{Data, Name, NameRef};
 
 use super::{NoSignature, Proxy, context_of};
-use crate::connection::{Carrier, Ends};
+use crate::connection::{Carrier, Connection, Ends};
 use crate::icmp::Unreachable;
 use crate::message::{Carried, Message, Protocol, Queue};
 use crate::naming;
@@ -14,7 +14,6 @@ use crate::reliable::Supplied;
 use crate::seal::NONCE;
 use crate::segment::{Segment, SegmentError};
 use crate::table::Slot;
-use crate::unreliable::DuplexPolicy;
 
 impl Proxy {
     /// Handles a packet that the device has for the network.
@@ -40,6 +39,10 @@ impl Proxy {
             if segment.flags.syn {
                 connection.first_packet = packet.clone();
             }
+            connection.hold(now, &segment, &packet);
+            if !connection.tracker.phase().is_over() {
+                self.peers.spoke(now, &connection.peer, slot);
+            }
         }
         self.carry(now, slot, &segment, packet);
         self.settle(now, slot);
@@ -49,7 +52,7 @@ impl Proxy {
     fn outward_connection(&mut self, now: Time, ends: Ends, segment: &Segment<'_>) -> Option<Slot> {
         let begins = segment.flags.syn && !segment.flags.ack;
         if let Some(slot) = self.table.find(&ends) {
-            let is_over = |it: &crate::connection::Connection| it.tracker.phase().is_over();
+            let is_over = |it: &Connection| it.tracker.phase().is_over();
             if !(begins && self.table.get(slot).is_some_and(is_over)) {
                 return Some(slot);
             }
@@ -318,8 +321,44 @@ impl Proxy {
         self.push_data(data);
     }
 
-    /// The policy of full duplex.
-    pub const fn duplex(&self) -> DuplexPolicy {
-        self.options.duplex
+    /// Probes the peers that are silent.
+    pub(super) fn probe(&mut self, now: Time) {
+        for (prefix, slot) in self.peers.due(now, self.options.wake_repeat) {
+            let connection = self.table.get_mut(slot);
+            let waits = |it: &&mut Connection| it.peer == prefix && !it.tracker.phase().is_over();
+            let Some(connection) = connection.filter(waits) else {
+                self.peers.abandon(&prefix);
+                continue;
+            };
+            connection.counters.notices += 1;
+            let message = Message::Wake {
+                opening: connection.opening(&self.options.prefix),
+                flow: connection.ends.outward(),
+                credits: 1,
+            };
+            self.send_message(now, slot, &message, false);
+        }
+    }
+
+    /// Something authentic has come from the peer of this connection. If the path was interrupted,
+    /// what may have been lost is sent once more.
+    pub(super) fn heard(&mut self, now: Time, slot: Slot) {
+        let Some(prefix) = self.table.get(slot).map(|it| it.peer.clone()) else {
+            return;
+        };
+        let Some(since) = self.peers.heard(now, &prefix) else {
+            return;
+        };
+        for slot in self.table.slots_of(&prefix) {
+            let connection = self.table.get(slot);
+            let lost = connection.map(|it| it.lost_since(since).collect::<Vec<_>>());
+            for packet in lost.unwrap_or_default() {
+                if let Ok(segment) = Segment::decode(&packet) {
+                    self.counters.revived += 1;
+                    self.carry(now, slot, &segment, packet.clone());
+                }
+            }
+            self.settle(now, slot);
+        }
     }
 }
