@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use whimbrel_core::{RttEstimator, Time};
-use whimbrel_transport::ledger::{DenseLedger, Sent};
+use whimbrel_transport::ledger::{DenseLedger, Entry, Sent, Status};
 use whimbrel_transport::path::PathId;
 
 use crate::message::Queue;
@@ -20,9 +20,9 @@ const MAX_WINDOW: u64 = 1024;
 /// Interest retransmission timeout ought to be smaller than TCP RTO at all times" ([TCP/ICN
 /// §3.4.2]): Linux has 200 ms at least.
 const TIMEOUT: (Duration, Duration, Duration) = (
+    Duration::from_millis(300),
     Duration::from_millis(150),
-    Duration::from_millis(30),
-    Duration::from_millis(1000),
+    Duration::from_millis(4000),
 );
 /// Transmissions of an Interest; then TCP must recover the segment.
 const MAX_TRANSMISSIONS: u32 = 6;
@@ -164,8 +164,12 @@ impl Supply {
 pub struct Demand {
     /// The window in use; 0 until the peer's label is known.
     window: u16,
-    /// All numbers below were requested.
+    /// The next number to request.
     next: u64,
+    /// All numbers that may be pending are below.
+    asked: u64,
+    /// When the last segment arrived.
+    arrival: Time,
     /// All numbers below were delivered or given up.
     delivered: u64,
     /// All numbers below exist.
@@ -187,6 +191,8 @@ impl Demand {
         Demand {
             window: 0,
             next: 0,
+            asked: 0,
+            arrival: Time::ZERO,
             delivered: 0,
             produced: 0,
             pending: DenseLedger::dense(MAX_WINDOW as usize),
@@ -228,7 +234,7 @@ impl Demand {
     }
 
     fn skip_to(&mut self, number: u64) {
-        for old in self.delivered..self.next.min(number) {
+        for old in self.delivered..self.asked.min(number) {
             self.pending.take(&old);
         }
         self.held.retain(|held, _| *held >= number);
@@ -236,6 +242,7 @@ impl Demand {
         self.delivered = number;
         self.produced = self.produced.max(number);
         self.next = self.next.max(number);
+        self.asked = self.asked.max(number);
     }
 
     /// Segment `number` has arrived; appends what can be delivered in order to `out`.
@@ -249,6 +256,7 @@ impl Demand {
     ) {
         self.advertised(now, queue);
         self.produced = self.produced.max(number + 1);
+        self.arrival = now;
         if let Some(entry) = self.pending.take(&number) {
             // Only an Interest for what existed when it left measures the path.
             if entry.sent.transmissions == 1 && entry.data == Some(entry.sent.at) {
@@ -259,12 +267,9 @@ impl Demand {
             self.held.entry(number).or_insert(packets);
         }
         for earlier in self.delivered..number.saturating_sub(REORDERING - 1) {
-            let late = |at: Time| now.since(at) >= self.rtt.smoothed().unwrap_or_default() / 4;
-            if self
-                .pending
-                .get(&earlier)
-                .is_some_and(|it| late(it.sent.at))
-            {
+            // What was sent again is behind all of these, and left to its timeout.
+            let first = |sent: &Sent| sent.transmissions == 1;
+            if self.pending.get(&earlier).is_some_and(|it| first(&it.sent)) {
                 self.pending.lose(&earlier, true);
             }
         }
@@ -272,7 +277,7 @@ impl Demand {
     }
 
     fn deliver(&mut self, out: &mut Vec<Bytes>) {
-        while self.delivered < self.next {
+        while self.delivered < self.asked {
             if let Some(packets) = self.held.remove(&self.delivered) {
                 out.extend(packets);
             } else if self.pending.get(&self.delivered).is_some() || self.delivered >= self.produced
@@ -306,6 +311,7 @@ impl Demand {
             }
             let number = self.next;
             self.next += 1;
+            self.asked = self.asked.max(self.next);
             let sent = Sent::first(now, PathId::FIRST, 0, None);
             if !self.held.contains_key(&number)
                 && self.pending.send(number, sent, exists.then_some(now))
@@ -318,38 +324,53 @@ impl Demand {
     /// Time passes: Interests time out or expire. Appends to `out` what can be delivered because an
     /// earlier segment was given up.
     pub fn handle_timeout(&mut self, now: Time, out: &mut Vec<Bytes>) {
-        let timeout = self.rtt.timeout();
-        for number in self.delivered..self.next {
+        for number in self.delivered..self.asked {
             let Some(entry) = self.pending.get(&number) else {
                 continue;
             };
-            let sent = entry.sent;
+            let (at, transmissions) = (self.due(entry), entry.sent.transmissions);
             match entry.data {
-                Some(known) if sent.at.max(known) + backed_off(timeout, &sent) <= now => {
-                    if sent.transmissions >= MAX_TRANSMISSIONS {
-                        self.pending.take(&number);
-                        self.given_up += 1;
-                    } else {
-                        self.pending.lose(&number, true);
-                    }
+                _ if entry.status != Status::InFlight || at > now => {}
+                Some(_) if transmissions >= MAX_TRANSMISSIONS => {
+                    self.pending.take(&number);
+                    self.given_up += 1;
                 }
-                None if sent.at + self.lifetime <= now => {
+                Some(_) => {
+                    self.pending.lose(&number, true);
+                }
+                None => {
                     self.pending.take(&number);
                     self.next = self.next.min(number);
                 }
-                _ => {}
             }
         }
         self.deliver(out);
     }
 
-    /// When to call [`Demand::handle_timeout`]: for the first segment that is missing.
+    /// When an Interest counts as lost: a timeout after its last transmission. The first transmission
+    /// waits for as long as others arrive, because the segment may be behind them in a queue. One for
+    /// a segment that need not exist yet waits for its lifetime.
+    fn due(&self, entry: &Entry<Option<Time>>) -> Time {
+        let sent = entry.sent;
+        match entry.data {
+            None => sent.at + self.lifetime,
+            Some(known) if sent.transmissions == 1 => {
+                sent.at.max(known).max(self.arrival) + self.rtt.timeout()
+            }
+            Some(_) => sent.at + backed_off(self.rtt.timeout(), &sent),
+        }
+    }
+
+    /// When to call [`Demand::handle_timeout`]: for the first segment that is missing, or the Interest
+    /// that was sent first.
     pub fn deadline(&self) -> Option<Time> {
-        let entry = self.pending.get(&self.delivered)?;
-        Some(match entry.data {
-            Some(known) => entry.sent.at.max(known) + backed_off(self.rtt.timeout(), &entry.sent),
-            None => entry.sent.at + self.lifetime,
-        })
+        let first = self.pending.get(&self.delivered);
+        let oldest = self.pending.oldest(PathId::FIRST);
+        let oldest = oldest.and_then(|(number, _)| self.pending.get(number));
+        let due = [first, oldest].into_iter().flatten();
+        due.filter(|entry| entry.status == Status::InFlight)
+            .map(|entry| self.due(entry))
+            .min()
     }
 
     /// The window, Interests in flight, segments given up, Interests retransmitted.
@@ -431,6 +452,63 @@ mod tests {
         let numbers = asked(&mut demand, later);
         assert_eq!(numbers.first(), Some(&0));
         assert_eq!(numbers.len(), 10);
+    }
+
+    /// Interests expire one after the other, and none of them blocks the window for ever.
+    #[test]
+    fn a_sender_that_is_idle_again_and_again_always_goes_on() {
+        let mut demand = Demand::new(Duration::from_secs(2));
+        let (mut now, mut produced, mut out) = (Time::ZERO, 0, Vec::new());
+        demand.open(now);
+        for round in 0..50 {
+            let numbers = asked(&mut demand, now);
+            assert!(numbers.contains(&produced), "round {round}: {numbers:?}");
+            let queue = Queue {
+                next: produced + 1,
+                window: 10,
+            };
+            demand.arrived(now, produced, &queue, vec![packet(1)], &mut out);
+            produced += 1;
+            asked(&mut demand, now + Duration::from_millis(300));
+            let end = now + Duration::from_secs(30);
+            while let Some(at) = demand.deadline().filter(|at| *at < end) {
+                now = now.max(at);
+                demand.handle_timeout(now, &mut out);
+                asked(&mut demand, now);
+            }
+            now = end;
+            let queue = Queue {
+                next: produced + 1,
+                window: 10,
+            };
+            demand.advertised(now, &queue);
+        }
+        assert_eq!(out.len() as u64, produced);
+    }
+
+    #[test]
+    fn a_segment_behind_others_in_a_queue_is_not_lost() {
+        let mut demand = Demand::new(Duration::from_secs(20));
+        demand.advertised(
+            Time::ZERO,
+            &Queue {
+                next: 10,
+                window: 10,
+            },
+        );
+        assert_eq!(asked(&mut demand, Time::ZERO).len(), 10);
+        let mut out = Vec::new();
+        for number in 0..10 {
+            // The last of them comes 2 s after its Interest.
+            let now = Time::from_millis(200 * (number + 1));
+            demand.handle_timeout(now, &mut out);
+            let queue = Queue {
+                next: 10,
+                window: 10,
+            };
+            demand.arrived(now, number, &queue, vec![packet(1)], &mut out);
+        }
+        assert_eq!((out.len(), demand.state().3), (10, 0));
     }
 
     #[test]

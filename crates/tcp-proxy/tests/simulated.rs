@@ -42,6 +42,9 @@ fn ends(sim: &mut Sim) -> [NodeId; 2] {
         seed,
         // [TCP/ICN §3.2.3]: packets of 1500 bytes.
         segment_size: 1460,
+        // Less than the queues of the links hold, and more than is on its way: smoltcp recovers
+        // badly from a queue that overflows.
+        receive_buffer: 128 * 1024,
         ..TcpConfig::new(address)
     };
     let interval = Duration::from_millis(500);
