@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 
 use crate::command::{
     bench, configure, demo, doctor, get, identity, keys, lab, names, ndn, node, ping, serve, shell,
-    status, study,
+    status, study, tcp_proxy,
 };
 use crate::exit;
 use crate::logging::Logging;
@@ -65,6 +65,9 @@ pub(crate) enum Command {
     /// NDN programs: fetch, serve, peek, poke, ping; with any NDN forwarder
     #[command(subcommand)]
     Ndn(ndn::NdnCommand),
+    /// Carry the TCP connections of unmodified programs over NDN
+    #[command(subcommand)]
+    TcpProxy(tcp_proxy::TcpProxyCommand),
     /// Faces of an NDN forwarder: list, create, change, destroy
     #[command(subcommand)]
     Face(ndn::face::FaceCommand),
@@ -115,6 +118,11 @@ impl Command {
             Command::Router(node::RouterCommand::Run(_))
                 | Command::Host(node::HostCommand::Run(_))
                 | Command::Gnrs(names::GnrsCommand::Serve(_))
+                | Command::TcpProxy(
+                    tcp_proxy::TcpProxyCommand::Forward(_)
+                        | tcp_proxy::TcpProxyCommand::Reverse(_)
+                        | tcp_proxy::TcpProxyCommand::Both(_)
+                )
         )
     }
 }

@@ -13,6 +13,7 @@
 //! | [`name_store`] | a name server's records on disk or in memory |
 //! | [`name_client`] | queries to name servers, for programs that are neither host nor router |
 //! | [`ndn`] | a router's NDN plane: machine, sockets |
+//! | [`tcp_proxy`] | a TCP/ICN proxy: its configuration, its device, its loop |
 //! | [`local_client`] | a program's connection to its host, by a socket or in the same process |
 //! | [`shelf`], [`serve`] | the publishing side: files hashed once, read and proven chunk by chunk |
 //! | [`fetch`] | the receiving side: verified chunks to disk, and the record by which a fetch resumes |
@@ -41,6 +42,7 @@ pub mod reload;
 pub mod run;
 pub mod serve;
 pub mod shelf;
+pub mod tcp_proxy;
 pub mod ticket;
 pub mod wait;
 

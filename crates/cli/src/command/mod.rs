@@ -19,6 +19,7 @@ pub(crate) mod serve;
 pub(crate) mod shell;
 pub(crate) mod status;
 pub(crate) mod study;
+pub(crate) mod tcp_proxy;
 mod waiting;
 mod wanted;
 
@@ -42,6 +43,7 @@ pub(crate) fn run(command: Command) -> Outcome {
         Command::Get(command) | Command::Receive(command) => get::run(command),
         Command::Ping(command) => ping::run(command),
         Command::Ndn(command) => ndn::run(command),
+        Command::TcpProxy(command) => tcp_proxy::run(command),
         Command::Face(command) => ndn::face::run(command),
         Command::Route(command) => ndn::route::run(command),
         Command::Strategy(command) => ndn::strategy::run(command),

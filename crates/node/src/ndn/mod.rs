@@ -12,7 +12,7 @@ pub mod client;
 pub mod control;
 pub mod daemon;
 pub mod open;
-mod program;
+pub(crate) mod program;
 mod uplink;
 
 pub use daemon::NdnThread;

@@ -131,7 +131,7 @@ fn packet_stream() -> StreamLimits {
 }
 
 /// Limits of the ports that a machine opens.
-pub(super) fn opened_limits() -> OpenedLimits {
+pub(crate) fn opened_limits() -> OpenedLimits {
     OpenedLimits {
         streams: packet_stream(),
         websockets: WebSocketLimits::new(STREAM_PACKET),

@@ -37,7 +37,7 @@ enum Face<A: Application> {
 }
 
 /// The application, its face, and when the forwarder is called again.
-pub(super) struct ProgramFace<A: Application> {
+pub(crate) struct ProgramFace<A: Application> {
     face: Face<A>,
     endpoint: Endpoint,
     events: VecDeque<Told<A::Event>>,
@@ -50,12 +50,12 @@ pub(super) struct ProgramFace<A: Application> {
 
 impl<A: Application> ProgramFace<A> {
     /// Returns an application over a stream, which carries packets of all sizes.
-    pub(super) fn on_stream(endpoint: Endpoint, application: A) -> ProgramFace<A> {
+    pub(crate) fn on_stream(endpoint: Endpoint, application: A) -> ProgramFace<A> {
         ProgramFace::new(endpoint, Face::Stream(AppFace::new(application)))
     }
 
     /// Returns an application over datagrams, in which larger packets are fragmented.
-    pub(super) fn on_datagrams(
+    pub(crate) fn on_datagrams(
         endpoint: Endpoint,
         application: A,
         rng: SeededRng,
@@ -86,14 +86,14 @@ impl<A: Application> ProgramFace<A> {
         }
     }
 
-    pub(super) fn application(&self) -> &A {
+    pub(crate) fn application(&self) -> &A {
         match &self.face {
             Face::Stream(face) => face.application(),
             Face::Datagrams(face) => &face.application,
         }
     }
 
-    pub(super) fn application_mut(&mut self) -> &mut A {
+    pub(crate) fn application_mut(&mut self) -> &mut A {
         match &mut self.face {
             Face::Stream(face) => face.application_mut(),
             Face::Datagrams(face) => &mut face.application,

@@ -66,7 +66,7 @@ pub enum UplinkError {
 
 impl Uplink {
     /// Returns the endpoint of the port that a program requests.
-    pub(super) fn endpoint(&self) -> Endpoint {
+    pub(crate) fn endpoint(&self) -> Endpoint {
         match self {
             Uplink::Unix(path) => Endpoint::Unix { path: path.clone() },
             Uplink::Tcp(address) => Endpoint::Tcp {

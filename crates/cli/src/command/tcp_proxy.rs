@@ -1,0 +1,432 @@
+//! `tcp-proxy`: carrying TCP over NDN.
+
+use std::io::{Read, Write};
+use std::ops::ControlFlow;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use ipnet::IpNet;
+use serde_json::{Value, json};
+use whimbrel_core::Time;
+use whimbrel_io::Clock;
+use whimbrel_node::ndn::client;
+use whimbrel_node::place::{Places, make_folder_of};
+use whimbrel_node::tcp_proxy::config::{AllowSection, DEVICE, RouteSection, network};
+use whimbrel_node::tcp_proxy::run::Inquirer;
+use whimbrel_node::tcp_proxy::{PlanError, ProxyConfig, ProxyLoop, Role, RunError, Told, key};
+use whimbrel_tcp_proxy::{ConnectionStatus, Counters, GatewayEvent, Protocol, Proxy, ProxyEvent};
+use whimbrel_transport::RegistrationEvent;
+
+use super::{Outcome, json_line, out};
+use crate::exit::{Exit, Failure};
+use crate::logging::note;
+
+/// How long to wait for a running proxy's status.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+const EXAMPLES: &str = "Examples, at the clients' site and at the servers' site:\n  \
+    whimbrel tcp-proxy key > tcp.key; chmod 600 tcp.key\n  \
+    whimbrel tcp-proxy forward --prefix /a/tcp --key tcp.key --address 10.1.0.1 --route 10.2.0.0/16=/b/tcp\n  \
+    whimbrel tcp-proxy reverse --prefix /b/tcp --key tcp.key --address 10.2.0.1 --route 10.1.0.0/16=/a/tcp --allow 10.2.0.1:80\n\n\
+    Then `curl http://10.2.0.1/` at the clients' site goes over NDN. The NDN network must have routes to both prefixes.";
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum TcpProxyCommand {
+    /// Carry TCP connections of local programs to remote addresses, over NDN
+    #[command(after_help = EXAMPLES)]
+    Forward(Box<Run>),
+    /// Carry TCP connections of remote programs to local addresses, over NDN
+    #[command(after_help = EXAMPLES)]
+    Reverse(Box<Run>),
+    /// Both at once
+    #[command(after_help = EXAMPLES)]
+    Both(Box<Run>),
+    /// Show a running proxy: connections, windows, queues, counters
+    #[command(
+        after_help = "Examples:\n  whimbrel tcp-proxy status\n  whimbrel tcp-proxy status --watch\n  whimbrel tcp-proxy status --json | jq .counters"
+    )]
+    Status(Status),
+    /// Print a new secret for proxies that talk to each other
+    #[command(after_help = "Example:\n  (umask 077; whimbrel tcp-proxy key > tcp.key)")]
+    Key,
+}
+
+/// Flags of a proxy that override and add to its configuration.
+#[derive(Args, Debug)]
+pub(crate) struct Run {
+    /// The configuration file
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The proxy's NDN prefix, which nothing else uses
+    #[arg(long, value_name = "NAME")]
+    prefix: Option<String>,
+    /// The proxy responsible for some addresses; PREFIX,PROTOCOL for a protocol of their own
+    #[arg(long, value_name = "NETWORK=PREFIX", value_parser = RouteSection::parse)]
+    route: Vec<RouteSection>,
+    /// Addresses whose programs may open connections [default: those of the device]
+    #[arg(long, value_name = "NETWORK", value_parser = network)]
+    source: Vec<IpNet>,
+    /// Local addresses and ports that remote programs may connect to
+    #[arg(long, value_name = "NETWORK[:PORTS]", value_parser = AllowSection::parse)]
+    allow: Vec<AllowSection>,
+    /// The secret that the proxies share
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// Protection of what passes between the proxies
+    #[arg(long, value_name = "KIND")]
+    protection: Option<ProtectionArgument>,
+    /// The inter-proxy protocol
+    #[arg(long, value_name = "PROTOCOL")]
+    protocol: Option<ProtocolArgument>,
+    /// Name of the network device
+    #[arg(long, value_name = "NAME")]
+    tun: Option<String>,
+    /// Address of the network device, with the length of its prefix
+    #[arg(long, value_name = "ADDRESS", value_parser = network)]
+    address: Vec<IpNet>,
+    /// Do not add routes to the kernel
+    #[arg(long)]
+    no_routes: bool,
+    /// Largest Data, in bytes
+    #[arg(long, value_name = "BYTES")]
+    icn_mtu: Option<usize>,
+    /// The NDN forwarder: unix:///PATH, tcp://HOST[:PORT] or udp://HOST[:PORT]
+    #[arg(long, value_name = "FACEURI")]
+    transport: Option<String>,
+    /// The socket for `whimbrel tcp-proxy status`
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Print lines of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ProtectionArgument {
+    Encrypt,
+    Authenticate,
+    None,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ProtocolArgument {
+    Unreliable,
+    Reliable,
+    Basic,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Status {
+    /// The proxy's socket [default: that of the device tcpicn0]
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Show it again every second
+    #[arg(long)]
+    watch: bool,
+}
+
+impl From<PlanError> for Failure {
+    fn from(error: PlanError) -> Failure {
+        Failure::new(Exit::Usage, error)
+    }
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Failure {
+        let exit = match error {
+            RunError::Uplink(_) | RunError::Options(_) => Exit::Usage,
+            RunError::Forwarder(_) => Exit::NoDaemon,
+            _ => Exit::Other,
+        };
+        Failure::new(exit, error)
+    }
+}
+
+pub(crate) fn run(command: TcpProxyCommand) -> Outcome {
+    match command {
+        TcpProxyCommand::Forward(arguments) => carry(*arguments, Role::Forward),
+        TcpProxyCommand::Reverse(arguments) => carry(*arguments, Role::Reverse),
+        TcpProxyCommand::Both(arguments) => carry(*arguments, Role::Both),
+        TcpProxyCommand::Status(arguments) => status(&arguments),
+        TcpProxyCommand::Key => {
+            out(&format!("{}\n", key::generate()?));
+            Ok(Exit::Done)
+        }
+    }
+}
+
+impl Run {
+    fn config(self) -> Result<ProxyConfig, PlanError> {
+        let mut config = match &self.config {
+            Some(path) => ProxyConfig::read(path)?,
+            None => ProxyConfig::default(),
+        };
+        config.prefix = self.prefix.or(config.prefix);
+        config.route.extend(self.route);
+        config.sources.extend(self.source);
+        config.allow.extend(self.allow);
+        config.key = self.key.or(config.key);
+        let protection = self.protection.map(|it| match it {
+            ProtectionArgument::Encrypt => String::from("encrypt"),
+            ProtectionArgument::Authenticate => String::from("authenticate"),
+            ProtectionArgument::None => String::from("none"),
+        });
+        config.protection = protection.or(config.protection);
+        let protocol = self.protocol.map(|it| match it {
+            ProtocolArgument::Unreliable => Protocol::Unreliable,
+            ProtocolArgument::Reliable => Protocol::Reliable,
+            ProtocolArgument::Basic => Protocol::Basic,
+        });
+        config.protocol = protocol.map(|it| it.to_string()).or(config.protocol);
+        config.device.name = self.tun.or(config.device.name);
+        config.device.addresses.extend(self.address);
+        if self.no_routes {
+            config.device.routes = Some(false);
+        }
+        config.icn_mtu = self.icn_mtu.or(config.icn_mtu);
+        config.transport = self.transport.or(config.transport);
+        Ok(config)
+    }
+}
+
+fn carry(arguments: Run, role: Role) -> Outcome {
+    let clock = Clock::start();
+    let (json, socket) = (arguments.json, arguments.socket.clone());
+    let plan = arguments.config()?.plan(role, clock.wall_clock())?;
+    let (prefix, device) = (plan.options.prefix.clone(), plan.device.name.clone());
+    let mut proxy = ProxyLoop::new(plan, clock)?;
+    let socket = socket.unwrap_or_else(|| status_socket(&device));
+    answer_status(&socket, proxy.inquirer())?;
+    let uplink = proxy.uplink().to_string();
+    let ended = proxy.run(|_, _, told| match report(&told, json, &uplink) {
+        Some(failure) => ControlFlow::Break(failure),
+        None => ControlFlow::Continue(()),
+    });
+    let _ = std::fs::remove_file(&socket);
+    match ended? {
+        Some(failure) => Err(failure),
+        None => {
+            note(&format!("{prefix} is withdrawn, and {device} removed"));
+            Ok(Exit::Done)
+        }
+    }
+}
+
+/// Tells the user; returns a failure that ends the proxy.
+fn report(told: &Told, json: bool, uplink: &str) -> Option<Failure> {
+    match told {
+        GatewayEvent::Face(client::Told::Event(ProxyEvent::Registration(event))) => match event {
+            RegistrationEvent::Registered(prefix) if json => {
+                json_line(&json!({ "event": "ready", "prefix": prefix.to_string() }));
+            }
+            RegistrationEvent::Registered(prefix) => {
+                out(&format!("ready: {prefix} by {uplink}\n"));
+            }
+            RegistrationEvent::Failed {
+                prefix,
+                reason,
+                retry_in: None,
+            } => {
+                let text = format!("{prefix} cannot be registered: {reason}");
+                return Some(Failure::new(Exit::Nack, text));
+            }
+            RegistrationEvent::Failed { prefix, reason, .. } => {
+                note(&format!("{prefix} is not registered yet: {reason}"));
+            }
+        },
+        GatewayEvent::Face(client::Told::Event(ProxyEvent::Forged)) => note(
+            "a message was not made with this proxy's key: the peer has another key or protection, or somebody forges",
+        ),
+        GatewayEvent::Face(client::Told::Event(ProxyEvent::Untimely)) => note(
+            "a message is from another time than this machine's: the clocks of the proxies differ, or somebody replays",
+        ),
+        GatewayEvent::Face(client::Told::Gone) => {
+            note(&format!(
+                "the forwarder on {uplink} closed the connection; waiting for it"
+            ));
+        }
+        GatewayEvent::DeviceDown => {
+            let text = "the network device was deleted";
+            return Some(Failure::new(Exit::Other, text));
+        }
+        GatewayEvent::Face(client::Told::Connected | client::Told::Unreachable(_))
+        | GatewayEvent::DeviceUp
+        | GatewayEvent::DeviceRefused(_) => {}
+    }
+    None
+}
+
+fn status_socket(device: &str) -> PathBuf {
+    Places::of_this_user()
+        .run
+        .join(format!("tcp-proxy-{device}.sock"))
+}
+
+/// Answers each connection to the socket with one line of JSON, from a thread of its own.
+fn answer_status(path: &Path, inquirer: Inquirer) -> Result<(), Failure> {
+    make_folder_of(path)?;
+    // The device's name is taken only once, so a socket that is there was left behind.
+    let _ = std::fs::remove_file(path);
+    let listener = UnixListener::bind(path)?;
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let (answer, text) = mpsc::channel();
+            inquirer.ask(move |proxy, now| {
+                let _ = answer.send(described(proxy, now).to_string());
+            });
+            if let Ok(text) = text.recv_timeout(PATIENCE) {
+                let mut stream = stream;
+                let _ = stream.set_write_timeout(Some(PATIENCE));
+                let _ = stream.write_all(text.as_bytes());
+            }
+        }
+    });
+    Ok(())
+}
+
+fn described(proxy: &Proxy, now: Time) -> Value {
+    let connections: Vec<_> = proxy.status(now).iter().map(connection).collect();
+    json!({
+        "registered": proxy.is_registered(),
+        "queued_bytes": proxy.queued_bytes(),
+        "pending_interests": proxy.pending_interests(),
+        "counters": counters(proxy.counters()),
+        "connections": connections,
+    })
+}
+
+fn connection(it: &ConnectionStatus) -> Value {
+    json!({
+        "local": it.ends.local.to_string(),
+        "remote": it.ends.remote.to_string(),
+        "peer": it.peer.to_string(),
+        "protocol": it.protocol.name(),
+        "phase": it.phase.name(),
+        "age_s": it.age.as_secs_f64(),
+        "idle_s": it.idle.as_secs_f64(),
+        "window": it.window,
+        "queued_segments": it.queued_segments,
+        "queued_bytes": it.queued_bytes,
+        "interests_held": it.interests_held,
+        "interests_pending": it.interests_pending,
+        "retransmitted_interests": it.retransmitted_interests,
+        "round_trip_ms": it.round_trip.map(|it| it.as_secs_f64() * 1e3),
+        "outward_segments": it.counters.outward_segments,
+        "outward_bytes": it.counters.outward_bytes,
+        "inward_segments": it.counters.inward_segments,
+        "inward_bytes": it.counters.inward_bytes,
+        "interests": it.counters.interests,
+        "data": it.counters.data,
+        "notices": it.counters.notices,
+        "dropped": it.counters.dropped,
+    })
+}
+
+fn counters(it: &Counters) -> Value {
+    json!({
+        "device_packets": it.device_packets,
+        "delivered_packets": it.delivered_packets,
+        "out_interests": it.out_interests,
+        "out_data": it.out_data,
+        "out_segments": it.out_segments,
+        "in_interests": it.in_interests,
+        "in_data": it.in_data,
+        "in_nacks": it.in_nacks,
+        "revived": it.revived,
+        "connections": it.connections,
+        "malformed": it.malformed,
+        "fragments": it.fragments,
+        "not_tcp": it.not_tcp,
+        "wrong_checksum": it.wrong_checksum,
+        "denied": it.denied,
+        "unknown_connection": it.unknown_connection,
+        "table_full": it.table_full,
+        "opening_forgotten": it.opening_forgotten,
+        "queue_full": it.queue_full,
+        "forged": it.forged,
+        "replayed": it.replayed,
+        "untimely": it.untimely,
+        "other_version": it.other_version,
+        "bad_messages": it.bad_messages,
+        "unexpected": it.unexpected,
+        "icmp_errors": it.icmp_errors,
+    })
+}
+
+fn status(arguments: &Status) -> Outcome {
+    let path = arguments
+        .socket
+        .clone()
+        .unwrap_or_else(|| status_socket(DEVICE));
+    loop {
+        let text = asked(&path).map_err(|error| {
+            let text = format!(
+                "no proxy answers on {} ({error}); start one with `whimbrel tcp-proxy forward` or `reverse`, or name its \
+                 socket by --socket",
+                path.display()
+            );
+            Failure::new(Exit::NoDaemon, text)
+        })?;
+        if arguments.json {
+            out(&format!("{text}\n"));
+        } else {
+            let value: Value = serde_json::from_str(&text).unwrap_or_default();
+            // Clears the terminal and begins at its top.
+            let clear = if arguments.watch { "\x1b[2J\x1b[H" } else { "" };
+            out(&format!("{clear}{}", table(&value)));
+        }
+        if !arguments.watch {
+            return Ok(Exit::Done);
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+fn asked(path: &Path) -> std::io::Result<String> {
+    let mut stream = UnixStream::connect(path)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn table(status: &Value) -> String {
+    let mut text = String::new();
+    let empty = Vec::new();
+    let connections = status["connections"].as_array().unwrap_or(&empty);
+    text += &format!(
+        "{} connections, {} bytes queued, {} Interests pending\n",
+        connections.len(),
+        status["queued_bytes"],
+        status["pending_interests"]
+    );
+    for it in connections {
+        let round_trip = it["round_trip_ms"].as_f64();
+        let round_trip = round_trip.map_or(String::new(), |it| format!("  rtt {it:.1} ms"));
+        let window = it["window"].as_u64();
+        let window = window.map_or(String::new(), |it| format!("  window {it}"));
+        text += &format!(
+            "{} <-> {}  {}  {}  out {} B  in {} B  queue {}  Interests {}{round_trip}{window}\n",
+            it["local"].as_str().unwrap_or_default(),
+            it["remote"].as_str().unwrap_or_default(),
+            it["protocol"].as_str().unwrap_or_default(),
+            it["phase"].as_str().unwrap_or_default(),
+            it["outward_bytes"],
+            it["inward_bytes"],
+            it["queued_segments"],
+            it["interests_held"],
+        );
+    }
+    for (name, count) in status["counters"].as_object().into_iter().flatten() {
+        if count.as_u64() != Some(0) {
+            text += &format!("{:>20}  {count}\n", name.replace('_', " "));
+        }
+    }
+    text
+}

@@ -1,0 +1,14 @@
+//! A TCP/ICN proxy behind a network device and a forwarder's socket.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`config`] | the TOML schema, and what a start takes of it |
+//! | [`key`] | the secret that two proxies share |
+//! | [`run`](mod@run) | the proxy in its loop; addresses and routes of the device; its status |
+
+pub mod config;
+pub mod key;
+pub mod run;
+
+pub use config::{Plan, PlanError, ProxyConfig, Role};
+pub use run::{ProxyLoop, RunError, Told};

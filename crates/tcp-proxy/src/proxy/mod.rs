@@ -1,0 +1,412 @@
+//! The proxy: segments of a device on one side, Interests and Data on the other.
+
+mod inward;
+mod outward;
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use whimbrel_core::{Deadline, SeededRng, Time, TimerQueue, WallClock};
+use whimbrel_ndn_packet::{
+    Interest, InterestRef, LpPacket, NackReason, Name, NameRef, SignatureInfo, SignatureType,
+    Signer,
+};
+use whimbrel_transport::application::Arrival;
+use whimbrel_transport::ledger::{HashedLedger, Ledger, Sent};
+use whimbrel_transport::path::PathId;
+use whimbrel_transport::register::{Registrar, RegistrationEvent, RouteParameters};
+use whimbrel_transport::{Application, FaceNumber, Outgoing};
+
+use crate::connection::{Beginning, Connection, ConnectionStatus, Ends, Packet};
+use crate::counters::Counters;
+use crate::icmp::{Reporter, Unreachable};
+use crate::message::{Message, Protocol};
+use crate::naming;
+use crate::options::{Options, OptionsError};
+use crate::seal::Sealer;
+use crate::segment::Segment;
+use crate::silence::Peers;
+use crate::table::{Slot, Table};
+
+/// An event for the program around a proxy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProxyEvent {
+    /// The outcome of registering the prefix.
+    Registration(RegistrationEvent),
+    /// A peer's clock differs too much from this host's, or someone replays old messages; said once
+    /// until a message is accepted.
+    Untimely,
+    /// A message was not made with this proxy's key; said once until a message is accepted.
+    Forged,
+}
+
+/// A pending Interest.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    slot: Slot,
+    generation: u32,
+    /// Of reliable prefetching: the number that it fetches.
+    number: Option<u64>,
+}
+
+/// A forward proxy, a reverse proxy or both: the policy decides ([TCP/ICN §3]: "the entry and exit
+/// proxies perform complementary functions").
+///
+/// Segments go in by [`Proxy::handle_segment`] and come out of [`Proxy::poll_segment`]; the NDN side
+/// is its [`Application`].
+pub struct Proxy {
+    options: Options,
+    /// Largest IP packet to which MSS options are clamped.
+    clamp: usize,
+    sealer: Sealer,
+    table: Table,
+    /// By name.
+    pending: HashedLedger<Bytes, Pending>,
+    timers: TimerQueue<Slot>,
+    peers: Peers,
+    /// Interests to send, and Data that answer an Interest at hand.
+    outbox: VecDeque<Bytes>,
+    /// Connections with Interests and segments for a Data.
+    ready: VecDeque<Slot>,
+    delivered: VecDeque<Packet>,
+    queued_bytes: usize,
+    registrar: Registrar,
+    reporter: Reporter,
+    counters: Counters,
+    events: VecDeque<ProxyEvent>,
+    /// A complaint was reported, and no message accepted since.
+    complained: bool,
+    rng: SeededRng,
+    up: bool,
+}
+
+/// A Data is authenticated by the seal in its content; its signature is empty.
+struct NoSignature;
+
+impl Signer for NoSignature {
+    fn info(&self) -> SignatureInfo {
+        SignatureInfo::new(SignatureType::Null)
+    }
+
+    fn sign(&self, _: &[&[u8]]) -> Vec<u8> {
+        Vec::new()
+    }
+}
+
+impl Proxy {
+    /// A proxy without connections.
+    pub fn new(options: Options, mut rng: SeededRng) -> Result<Proxy, OptionsError> {
+        options.check()?;
+        let route = RouteParameters::new(options.prefix.clone());
+        Ok(Proxy {
+            clamp: options.clamp(),
+            sealer: Sealer::new(options.seal.clone(), &mut rng),
+            table: Table::new(&mut rng),
+            pending: Ledger::hashed(options.limits.pending, &mut rng),
+            timers: TimerQueue::new(),
+            peers: Peers::default(),
+            outbox: VecDeque::new(),
+            ready: VecDeque::new(),
+            delivered: VecDeque::new(),
+            queued_bytes: 0,
+            registrar: Registrar::new(options.register.clone(), [route]),
+            reporter: Reporter::default(),
+            counters: Counters::default(),
+            events: VecDeque::new(),
+            complained: false,
+            rng,
+            up: false,
+            options,
+        })
+    }
+
+    /// Counters since the start.
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The number of connections in the table.
+    pub fn connections(&self) -> usize {
+        self.table.len()
+    }
+
+    /// All connections, for tables.
+    pub fn status(&self, now: Time) -> Vec<ConnectionStatus> {
+        self.table.iter().map(|it| it.status(now)).collect()
+    }
+
+    /// Bytes of segments that wait, of all connections.
+    pub const fn queued_bytes(&self) -> usize {
+        self.queued_bytes
+    }
+
+    /// Pending Interests that are remembered.
+    pub fn pending_interests(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// True once the forwarder has accepted the prefix.
+    pub fn is_registered(&self) -> bool {
+        self.registrar.is_registered()
+    }
+
+    /// Withdraws the prefix from the forwarder: the program ends.
+    pub fn withdraw(&mut self) {
+        self.registrar.withdraw();
+    }
+
+    /// The next packet for the device.
+    pub fn poll_segment(&mut self) -> Option<Packet> {
+        self.delivered.pop_front()
+    }
+
+    fn deliver(&mut self, packet: Packet) {
+        if self.delivered.len() >= self.options.limits.delivered {
+            self.counters.queue_full += 1;
+        } else {
+            self.counters.delivered_packets += 1;
+            self.delivered.push_back(packet);
+        }
+    }
+
+    fn report(&mut self, now: Time, packet: &[u8], why: Unreachable) {
+        if let Some(error) = self.reporter.report(now, packet, why) {
+            self.counters.icmp_errors += 1;
+            self.deliver(error.into());
+        }
+    }
+
+    /// Adds a connection; `None` if the table is full.
+    fn open(
+        &mut self,
+        now: Time,
+        ends: Ends,
+        (protocol, peer): (Protocol, Name),
+        adopted: bool,
+    ) -> Option<Slot> {
+        if self.table.len() >= self.options.limits.connections {
+            self.counters.table_full += 1;
+            return None;
+        }
+        let label = self.rng.next_word();
+        let names = naming::connection(&self.options.prefix, &ends.outward(), label, &self.sealer);
+        let beginning = Beginning {
+            ends,
+            generation: self.table.generation(),
+            protocol,
+            peer,
+            label,
+            own_names: names,
+            adopted,
+        };
+        self.counters.connections += 1;
+        let slot = self
+            .table
+            .insert(Connection::new(now, beginning, &self.options));
+        for oldest in self.table.too_many_opening(self.options.limits.opening) {
+            self.counters.opening_forgotten += 1;
+            self.close(oldest);
+        }
+        Some(slot)
+    }
+
+    fn close(&mut self, slot: Slot) {
+        if let Some(connection) = self.table.remove(slot) {
+            self.queued_bytes -= connection.charged;
+        }
+        self.timers.cancel(&slot);
+    }
+
+    /// After an input of a connection: its memory, its place among those that can send, its timer.
+    fn settle(&mut self, now: Time, slot: Slot) {
+        let Some(connection) = self.table.get_mut(slot) else {
+            return;
+        };
+        let bytes = connection.carrier.bytes();
+        self.queued_bytes = self.queued_bytes - connection.charged + bytes;
+        connection.charged = bytes;
+        if let crate::connection::Carrier::Unreliable(queue) = &mut connection.carrier
+            && !connection.is_ready
+            && queue.is_ready(now)
+        {
+            connection.is_ready = true;
+            self.ready.push_back(slot);
+        }
+        self.request(now, slot);
+        self.notify(now, slot);
+        if let Some(connection) = self.table.get(slot) {
+            let at = connection.deadline(now, &self.options);
+            self.timers.set_earlier(slot, at);
+        }
+    }
+
+    /// Sends a message to the connection's peer.
+    fn send_message(&mut self, now: Time, slot: Slot, message: &Message, fetches: bool) {
+        let Some(connection) = self.table.get(slot) else {
+            return;
+        };
+        let mut sealed = message.encode();
+        let context = connection.peer.as_ref().value();
+        let nonce = self.sealer.seal(now, context, &mut sealed);
+        let name = naming::message(&connection.peer, &sealed, &nonce);
+        self.send_interest(now, slot, name, fetches, None);
+    }
+
+    fn send_interest(
+        &mut self,
+        now: Time,
+        slot: Slot,
+        name: Name,
+        fetches: bool,
+        number: Option<u64>,
+    ) {
+        if !self.up || self.outbox.len() >= self.options.limits.outgoing {
+            self.counters.queue_full += 1;
+            return;
+        }
+        let Some(connection) = self.table.get_mut(slot) else {
+            return;
+        };
+        connection.counters.interests += 1;
+        let lifetime = if fetches {
+            self.options.interest_lifetime
+        } else {
+            self.options.message_lifetime
+        };
+        let nonce = self.rng.next_word() as u32;
+        let pending = Pending {
+            slot,
+            generation: connection.generation,
+            number,
+        };
+        let key = Bytes::copy_from_slice(name.as_ref().value());
+        let sent = Sent::first(now, PathId::FIRST, nonce, Some(now + lifetime));
+        // A retransmission of reliable prefetching has the same name.
+        self.pending.take(&key[..]);
+        self.pending.send(key, sent, pending);
+        let interest = Interest {
+            nonce: Some(nonce.to_be_bytes()),
+            lifetime: Some(lifetime),
+            ..Interest::new(name)
+        };
+        self.counters.out_interests += 1;
+        self.outbox.push_back(interest.encode().into());
+    }
+
+    fn complain(&mut self, event: ProxyEvent) {
+        if !self.complained {
+            self.complained = true;
+            self.events.push_back(event);
+        }
+    }
+
+    /// A Nack: the network has no way to the peer. A program that waits for a connection is told.
+    fn handle_nack(&mut self, now: Time, reason: NackReason, interest: &InterestRef<'_>) {
+        self.counters.in_nacks += 1;
+        if self.registrar.handle_nack(now, reason, interest) {
+            return;
+        }
+        let Some(entry) = self.pending.take(interest.name.value()) else {
+            self.counters.unexpected += 1;
+            return;
+        };
+        let Pending {
+            slot, generation, ..
+        } = entry.data;
+        let Some(connection) = self.table.same(slot, generation) else {
+            return;
+        };
+        let waits = connection.tracker.phase() == crate::phase::Phase::Opening
+            && connection.tracker.inward.sent.highest().is_none();
+        let syn = connection.first_packet.clone();
+        if waits && reason == NackReason::NoRoute {
+            self.report(now, &syn, Unreachable::Host);
+        }
+    }
+}
+
+impl Application for Proxy {
+    type Event = ProxyEvent;
+
+    fn handle_face(&mut self, now: Time, _face: FaceNumber, up: bool) {
+        self.up = up;
+        if !up {
+            // A new forwarder does not know the Interests; TCP recovers what they carried.
+            self.outbox.clear();
+        }
+        self.registrar.handle_face(now, up);
+    }
+
+    fn handle_packet(&mut self, now: Time, _face: FaceNumber, packet: &LpPacket<'_>) {
+        match Arrival::decode(packet) {
+            Ok(Arrival::Interest(interest)) => self.handle_interest(now, &interest),
+            Ok(Arrival::Data(data)) => {
+                if !self.registrar.handle_data(now, &data) {
+                    self.handle_data(now, &data);
+                }
+            }
+            Ok(Arrival::Nack(reason, interest)) => self.handle_nack(now, reason, &interest),
+            Err(_) => self.counters.unexpected += 1,
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.registrar.handle_timeout(now);
+        while let Some(name) = self.pending.overdue(now).map(|(name, _)| name.clone()) {
+            self.pending.take(&name[..]);
+        }
+        self.probe(now);
+        let mut pass = self.timers.pass(now);
+        while let Some((_, slot)) = pass.next(&mut self.timers) {
+            self.handle_due(now, slot);
+        }
+    }
+
+    fn handle_wall_clock(&mut self, wall: WallClock) {
+        self.registrar.set_wall_clock(wall);
+        self.sealer.set_wall_clock(wall);
+    }
+
+    fn poll_packet(&mut self, now: Time, _face: FaceNumber) -> Option<Outgoing> {
+        if !self.up {
+            return None;
+        }
+        if let Some(command) = self.registrar.poll(now, &mut self.rng) {
+            return Some((command, None));
+        }
+        if let Some(packet) = self.outbox.pop_front() {
+            return Some((packet, None));
+        }
+        self.next_data(now).map(|data| (data, None))
+    }
+
+    fn poll_event(&mut self) -> Option<ProxyEvent> {
+        let registration = self.registrar.poll_event();
+        registration
+            .map(ProxyEvent::Registration)
+            .or_else(|| self.events.pop_front())
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        let timer = self.timers.next();
+        let timer = timer.map(|(at, _)| Deadline::new(at, "a connection's timer is due"));
+        let pending = self.pending.next_deadline();
+        let pending = pending.map(|at| Deadline::new(at, "an Interest expires"));
+        let silence = self.peers.next();
+        let silence = silence.map(|at| Deadline::new(at, "a peer may be silent"));
+        let own = Deadline::earlier(Deadline::earlier(timer, pending), silence);
+        Deadline::earlier(self.registrar.poll_timeout(), own)
+    }
+}
+
+/// The context of a sealed Data: its whole name.
+fn context_of(name: NameRef<'_>) -> &[u8] {
+    name.value()
+}
+
+/// The segment that `packet` is, counted if it is none.
+fn decoded<'a>(counters: &mut Counters, packet: &'a [u8]) -> Option<Segment<'a>> {
+    Segment::decode(packet)
+        .inspect_err(|error| counters.count_segment(*error))
+        .ok()
+}

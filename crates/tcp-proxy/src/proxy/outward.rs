@@ -1,0 +1,364 @@
+//! From the device to the peer.
+
+use bytes::Bytes;
+use whimbrel_core::Time;
+use whimbrel_ndn_packet::{Data, Name, NameRef};
+
+use super::{NoSignature, Proxy, context_of};
+use crate::connection::{Carrier, Connection, Ends};
+use crate::icmp::Unreachable;
+use crate::message::{Carried, Message, Protocol, Queue};
+use crate::naming;
+use crate::options::DATA_OVERHEAD;
+use crate::reliable::Supplied;
+use crate::seal::NONCE;
+use crate::segment::{Segment, SegmentError};
+use crate::table::Slot;
+
+impl Proxy {
+    /// Handles a packet that the device has for the network.
+    pub fn handle_segment(&mut self, now: Time, packet: &[u8]) {
+        self.counters.device_packets += 1;
+        let segment = match Segment::decode(packet) {
+            Ok(segment) => segment,
+            Err(error) => {
+                self.counters.count_segment(error);
+                if matches!(error, SegmentError::NotTcp(_)) {
+                    self.report(now, packet, Unreachable::Protocol);
+                }
+                return;
+            }
+        };
+        let ends = Ends::of_outward(&segment.flow);
+        let Some(slot) = self.outward_connection(now, ends, &segment) else {
+            return;
+        };
+        let packet = Bytes::from(segment.clamped(self.clamp));
+        if let Some(connection) = self.table.get_mut(slot) {
+            connection.note_outward(now, &segment);
+            if segment.flags.syn {
+                connection.first_packet = packet.clone();
+            }
+            connection.hold(now, &segment, &packet);
+            if !connection.tracker.phase().is_over() {
+                self.peers.spoke(now, &connection.peer, slot);
+            }
+        }
+        self.carry(now, slot, &segment, packet);
+        self.settle(now, slot);
+    }
+
+    /// The connection of a segment from the device: known, or opened by it.
+    fn outward_connection(&mut self, now: Time, ends: Ends, segment: &Segment<'_>) -> Option<Slot> {
+        let begins = segment.flags.syn && !segment.flags.ack;
+        if let Some(slot) = self.table.find(&ends) {
+            let is_over = |it: &Connection| it.tracker.phase().is_over();
+            if !(begins && self.table.get(slot).is_some_and(is_over)) {
+                return Some(slot);
+            }
+            self.close(slot);
+        }
+        let policy = &self.options.policy;
+        let route = policy.route(ends.remote.ip());
+        // A connection that this proxy finds in the middle may be one that it had before a restart.
+        let allowed = policy.allows_source(ends.local.ip())
+            || (!begins && policy.allows_destination(ends.local));
+        let Some(route) = route.filter(|_| allowed) else {
+            self.counters.denied += 1;
+            self.report(now, segment.packet, Unreachable::Prohibited);
+            return None;
+        };
+        if segment.flags.rst {
+            self.counters.unknown_connection += 1;
+            return None;
+        }
+        let protocol = route.protocol.unwrap_or(self.options.protocol);
+        let peer = route.target.prefix(ends.remote.ip());
+        self.open(now, ends, (protocol, peer), !begins)
+    }
+
+    /// Carries a segment by the connection's protocol. Segments without payload are Interests: "TCP
+    /// segments that do not carry any payload (e.g. ACK, SYN, FIN packets, etc.) are transformed
+    /// into Interest packets" ([TCP/ICN §3.4.1]). A FIN or RST that would overtake segments in the
+    /// queue waits behind them.
+    fn carry(&mut self, now: Time, slot: Slot, segment: &Segment<'_>, packet: Bytes) {
+        let Some(connection) = self.table.get_mut(slot) else {
+            return;
+        };
+        let last = segment.flags.fin || segment.flags.rst;
+        if segment.payload > 0 || (last && connection.carrier.has_backlog()) {
+            self.queue(now, slot, segment, packet);
+        } else {
+            if segment.flags.ack
+                && let Carrier::Unreliable(queue) = &mut connection.carrier
+            {
+                queue.note_interest(segment.acknowledgement);
+            }
+            let opening = segment
+                .flags
+                .syn
+                .then(|| connection.opening(&self.options.prefix));
+            let fetches = connection.protocol == Protocol::Unreliable;
+            let message = Message::Segment { opening, packet };
+            self.send_message(now, slot, &message, fetches);
+        }
+        self.open_up(now, slot, segment);
+    }
+
+    /// Queues a segment that is fetched.
+    fn queue(&mut self, now: Time, slot: Slot, segment: &Segment<'_>, packet: Bytes) {
+        let limits = self.options.limits;
+        let Some(connection) = self.table.get_mut(slot) else {
+            return;
+        };
+        if self.queued_bytes + packet.len() > limits.queued_bytes {
+            self.counters.queue_full += 1;
+            connection.counters.dropped += 1;
+            return;
+        }
+        let sent = &connection.tracker.outward.sent;
+        let (sequence, end) = (sent.extend(segment.sequence), sent.extend(segment.end()));
+        match &mut connection.carrier {
+            Carrier::Basic(basic) => {
+                let number = basic.push(end, packet, limits.queue.bytes);
+                let message = Message::Notify {
+                    opening: connection.opening(&self.options.prefix),
+                    flow: connection.ends.outward(),
+                    sequence,
+                    number,
+                };
+                connection.counters.notices += 1;
+                self.send_message(now, slot, &message, false);
+            }
+            Carrier::Reliable(supply, _) => {
+                if let Some(number) = supply.push(now, end, packet, limits.queue.bytes) {
+                    let name = naming::numbered(&connection.own_names, number);
+                    self.answer_number(now, slot, number, &name);
+                }
+            }
+            Carrier::Unreliable(queue) => {
+                if !queue.push(sequence, end, packet, &limits.queue) {
+                    self.counters.queue_full += 1;
+                    connection.counters.dropped += 1;
+                }
+                let duplex = self.options.duplex;
+                if segment.flags.ack
+                    && queue.wants_interest(segment.acknowledgement, duplex, &mut self.rng)
+                {
+                    self.send_credits(now, slot, 1);
+                }
+            }
+        }
+    }
+
+    /// Sends the Interests of a connection that opens: "forward and reverse proxies must transmit a
+    /// certain number of additional Interests towards each other during TCP connection setup phase"
+    /// ([TCP/ICN §4.2]). Not with the first SYN, which may be one of a flood.
+    fn open_up(&mut self, now: Time, slot: Slot, segment: &Segment<'_>) {
+        let Some(connection) = self.table.get_mut(slot) else {
+            return;
+        };
+        if connection.extra_sent || !segment.flags.ack || segment.flags.rst {
+            return;
+        }
+        connection.extra_sent = true;
+        match &mut connection.carrier {
+            Carrier::Basic(_) => {}
+            Carrier::Reliable(_, demand) => demand.open(now),
+            Carrier::Unreliable(_) => {
+                let extra = self.options.extra_interests;
+                self.send_credits(now, slot, extra);
+            }
+        }
+    }
+
+    /// Sends Interests for whatever the peer has next.
+    pub(super) fn send_credits(&mut self, now: Time, slot: Slot, count: u8) {
+        let Some(connection) = self.table.get(slot) else {
+            return;
+        };
+        let message = Message::Credit {
+            flow: connection.ends.outward(),
+        };
+        for _ in 0..count {
+            self.send_message(now, slot, &message, true);
+        }
+    }
+
+    /// Sends the wake-up or advertisement that is due.
+    pub(super) fn notify(&mut self, now: Time, slot: Slot) {
+        let Some(connection) = self.table.get_mut(slot) else {
+            return;
+        };
+        let room = self.options.icn_mtu.saturating_sub(DATA_OVERHEAD + 200);
+        let opening = connection.opening(&self.options.prefix);
+        let flow = connection.ends.outward();
+        let message = match &mut connection.carrier {
+            Carrier::Unreliable(queue) => {
+                let due = queue.wake_at(now, self.options.wake_repeat);
+                if due.is_none_or(|at| at > now) {
+                    return;
+                }
+                let credits = queue.wake(now, room);
+                Message::Wake {
+                    opening,
+                    flow,
+                    credits,
+                }
+            }
+            Carrier::Reliable(supply, _) => {
+                if supply.advertise_at(now, None).is_none_or(|at| at > now) {
+                    return;
+                }
+                supply.advertised(now);
+                Message::Advertise {
+                    opening,
+                    flow,
+                    queue: supply.queue(),
+                }
+            }
+            Carrier::Basic(_) => return,
+        };
+        connection.counters.notices += 1;
+        self.send_message(now, slot, &message, false);
+    }
+
+    /// The next Data of unreliable prefetching. Connections take turns.
+    pub(super) fn next_data(&mut self, now: Time) -> Option<Bytes> {
+        while let Some(slot) = self.ready.pop_front() {
+            let Some(connection) = self.table.get_mut(slot) else {
+                continue;
+            };
+            connection.is_ready = false;
+            let Carrier::Unreliable(queue) = &mut connection.carrier else {
+                continue;
+            };
+            let mut packets = Vec::new();
+            // The Interest's name is about as long as that of the message that woke this side.
+            let overhead = DATA_OVERHEAD + self.sealer.overhead() + Carried::HEADER;
+            let names = connection.own_names.as_ref().value().len() + 160;
+            let room = self.options.icn_mtu.saturating_sub(overhead + names);
+            let name = queue.next_data(now, room, &mut packets);
+            let data = name.map(|name| self.data(now, slot, &name, None, &packets));
+            self.settle(now, slot);
+            if data.is_some() {
+                return data;
+            }
+        }
+        None
+    }
+
+    /// A Data with these packets; `name` is a checked name's TLV-VALUE.
+    fn data(
+        &mut self,
+        now: Time,
+        slot: Slot,
+        name: &[u8],
+        queue: Option<&Queue>,
+        packets: &[Bytes],
+    ) -> Bytes {
+        let name = NameRef::from_value(name).unwrap_or_default();
+        let mut body = Carried::begin(queue);
+        packets
+            .iter()
+            .for_each(|packet| body.extend_from_slice(packet));
+        let nonce = self.sealer.seal(now, context_of(name), &mut body);
+        let mut content = Vec::with_capacity(NONCE + body.len());
+        content.extend_from_slice(&nonce);
+        content.extend_from_slice(&body);
+        self.counters.out_data += 1;
+        self.counters.out_segments += packets.len() as u64;
+        if let Some(connection) = self.table.get_mut(slot) {
+            connection.counters.data += 1;
+        }
+        Data::new(name.to_name(), content)
+            .encode(&NoSignature)
+            .into()
+    }
+
+    fn push_data(&mut self, data: Bytes) {
+        if self.outbox.len() >= self.options.limits.outgoing {
+            self.counters.queue_full += 1;
+        } else {
+            self.outbox.push_back(data);
+        }
+    }
+
+    /// Answers an Interest of basic fetching.
+    pub(super) fn answer_noted(&mut self, now: Time, label: u64, number: u64, name: NameRef<'_>) {
+        let slot = self.table.labelled(label);
+        let connection = slot.and_then(|slot| Some((slot, self.table.get(slot)?)));
+        let found = connection.and_then(|(slot, connection)| match &connection.carrier {
+            Carrier::Basic(basic) => Some((slot, basic.fetch(number)?)),
+            _ => None,
+        });
+        match found {
+            Some((slot, packet)) => {
+                let data = self.data(now, slot, name.value(), None, &[packet]);
+                self.push_data(data);
+            }
+            None => self.counters.unknown_connection += 1,
+        }
+    }
+
+    /// Answers an Interest of reliable prefetching, or keeps it until the segment is there.
+    pub(super) fn answer_number(&mut self, now: Time, slot: Slot, number: u64, name: &Name) {
+        let until = now + self.options.interest_lifetime - self.options.expiry_margin;
+        let Some(connection) = self.table.get_mut(slot) else {
+            return;
+        };
+        let Carrier::Reliable(supply, _) = &mut connection.carrier else {
+            self.counters.unknown_connection += 1;
+            return;
+        };
+        let packets = match supply.fetch(number, until) {
+            Supplied::Packet(packet) => vec![packet],
+            Supplied::Nothing => Vec::new(),
+            Supplied::Wait => return,
+        };
+        let queue = supply.queue();
+        let data = self.data(now, slot, name.as_ref().value(), Some(&queue), &packets);
+        self.push_data(data);
+    }
+
+    /// Probes the peers that are silent.
+    pub(super) fn probe(&mut self, now: Time) {
+        for (prefix, slot) in self.peers.due(now, self.options.wake_repeat) {
+            let connection = self.table.get_mut(slot);
+            let waits = |it: &&mut Connection| it.peer == prefix && !it.tracker.phase().is_over();
+            let Some(connection) = connection.filter(waits) else {
+                self.peers.abandon(&prefix);
+                continue;
+            };
+            connection.counters.notices += 1;
+            let message = Message::Wake {
+                opening: connection.opening(&self.options.prefix),
+                flow: connection.ends.outward(),
+                credits: 1,
+            };
+            self.send_message(now, slot, &message, false);
+        }
+    }
+
+    /// Something authentic has come from the peer of this connection. If the path was interrupted,
+    /// what may have been lost is sent once more.
+    pub(super) fn heard(&mut self, now: Time, slot: Slot) {
+        let Some(prefix) = self.table.get(slot).map(|it| it.peer.clone()) else {
+            return;
+        };
+        let Some(since) = self.peers.heard(now, &prefix) else {
+            return;
+        };
+        for slot in self.table.slots_of(&prefix) {
+            let connection = self.table.get(slot);
+            let lost = connection.map(|it| it.lost_since(since).collect::<Vec<_>>());
+            for packet in lost.unwrap_or_default() {
+                if let Ok(segment) = Segment::decode(&packet) {
+                    self.counters.revived += 1;
+                    self.carry(now, slot, &segment, packet.clone());
+                }
+            }
+            self.settle(now, slot);
+        }
+    }
+}

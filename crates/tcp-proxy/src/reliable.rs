@@ -1,0 +1,558 @@
+//! Reliable prefetching, [TCP/ICN §3.4]: segments are numbered on their own; the consumer keeps a
+//! window of Interests for the next numbers, and retransmits those that are lost.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use whimbrel_core::{RttEstimator, Time};
+use whimbrel_transport::ledger::{DenseLedger, Entry, Sent, Status};
+use whimbrel_transport::path::PathId;
+
+use crate::message::Queue;
+
+/// Interests at the start, and the least while the sender is active: as many as TCP's initial window
+/// has segments ([TCP/ICN §4.2]).
+const FIRST_WINDOW: u16 = 10;
+/// Most Interests of a connection, and most segments held for their order.
+const MAX_WINDOW: u64 = 1024;
+/// Interests for segments that the peer is known to have: first timeout, least, longest. "An
+/// Interest retransmission timeout ought to be smaller than TCP RTO at all times" ([TCP/ICN
+/// §3.4.2]): Linux has 200 ms at least.
+const TIMEOUT: (Duration, Duration, Duration) = (
+    Duration::from_millis(300),
+    Duration::from_millis(150),
+    Duration::from_millis(4000),
+);
+/// Transmissions of an Interest; then TCP must recover the segment.
+const MAX_TRANSMISSIONS: u32 = 6;
+/// Later segments that arrive before an Interest counts as lost, as with TCP.
+const REORDERING: u64 = 3;
+/// The sender counts as idle after so long without a segment ("more than a few RTTs", [TCP/ICN
+/// §3.4.2]), and at least the second of these.
+const IDLE: (u32, Duration) = (4, Duration::from_millis(500));
+/// Bounds of the time between two advertisements.
+const PERIOD: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
+
+/// The producer's side: the "TCP data queue" and the "Interest queue" of [TCP/ICN §3.4.1].
+#[derive(Default)]
+pub struct Supply {
+    /// The number of the next segment.
+    next: u64,
+    /// The last segments, in the order of their numbers up to `next`.
+    kept: VecDeque<Kept>,
+    bytes: usize,
+    /// Interests that came before their segments, with their expiry.
+    waiting: BTreeMap<u64, Time>,
+    /// All numbers below were sent at least once.
+    sent: u64,
+    advertised: Option<Time>,
+    acknowledged: u64,
+}
+
+struct Kept {
+    end: u64,
+    packet: Bytes,
+}
+
+/// The answer to an Interest for a number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Supplied {
+    /// This packet.
+    Packet(Bytes),
+    /// It was acknowledged, or is forgotten: the consumer need not wait for it.
+    Nothing,
+    /// Later.
+    Wait,
+}
+
+impl Supply {
+    /// Numbers a segment and keeps it; returns its number if an Interest waits for it. Forgets the
+    /// oldest ones beyond `limit` bytes.
+    pub fn push(&mut self, now: Time, end: u64, packet: Bytes, limit: usize) -> Option<u64> {
+        let number = self.next;
+        self.next += 1;
+        self.bytes += packet.len();
+        self.kept.push_back(Kept { end, packet });
+        while self.bytes > limit && self.kept.len() > 1 {
+            let oldest = self.kept.pop_front();
+            self.bytes -= oldest.map_or(0, |oldest| oldest.packet.len());
+        }
+        let until = self.waiting.remove(&number)?;
+        (until > now).then_some(number)
+    }
+
+    /// Answers an Interest for a number, which expires at `until`.
+    pub fn fetch(&mut self, number: u64, until: Time) -> Supplied {
+        if number >= self.next {
+            if number < self.next + MAX_WINDOW {
+                self.waiting.insert(number, until);
+            }
+            return Supplied::Wait;
+        }
+        self.sent = self.sent.max(number + 1);
+        let oldest = self.next - self.kept.len() as u64;
+        let kept = number
+            .checked_sub(oldest)
+            .and_then(|at| self.kept.get(at as usize));
+        kept.map_or(Supplied::Nothing, |kept| {
+            Supplied::Packet(kept.packet.clone())
+        })
+    }
+
+    /// The other end has acknowledged everything before `number`.
+    pub fn acknowledged(&mut self, number: u64) {
+        self.acknowledged = self.acknowledged.max(number);
+        while self
+            .kept
+            .front()
+            .is_some_and(|kept| kept.end <= self.acknowledged)
+        {
+            let oldest = self.kept.pop_front();
+            self.bytes -= oldest.map_or(0, |oldest| oldest.packet.len());
+        }
+        self.sent = self.sent.max(self.next - self.kept.len() as u64);
+    }
+
+    /// The peer has forgotten what it received: what was sent to it once is not sent again, and TCP
+    /// recovers what was lost with it.
+    pub fn peer_restarted(&mut self) {
+        let oldest = self.next - self.kept.len() as u64;
+        for _ in oldest..self.sent {
+            let sent = self.kept.pop_front();
+            self.bytes -= sent.map_or(0, |sent| sent.packet.len());
+        }
+    }
+
+    /// What is advertised. The window of the TCP sender is at least what it has in flight, which the
+    /// proxy sees; a quarter more leaves it room to grow ([TCP/ICN §3.4.1], step 2).
+    pub fn queue(&self) -> Queue {
+        let flight = self.kept.len();
+        let window = flight + (flight / 4).max(2);
+        Queue {
+            next: self.next,
+            window: u16::try_from(window).unwrap_or(u16::MAX).max(FIRST_WINDOW),
+        }
+    }
+
+    /// Segments that no Interest has asked for yet.
+    pub fn backlog(&self) -> u64 {
+        self.next - self.sent
+    }
+
+    /// When to advertise: while segments wait, once per round trip.
+    pub fn advertise_at(&self, now: Time, round_trip: Option<Duration>) -> Option<Time> {
+        if self.backlog() == 0 {
+            return None;
+        }
+        let period = round_trip.unwrap_or(PERIOD.1).clamp(PERIOD.0, PERIOD.1);
+        Some(self.advertised.map_or(now, |at| at + period))
+    }
+
+    /// An advertisement is sent.
+    pub fn advertised(&mut self, now: Time) {
+        self.advertised = Some(now);
+    }
+
+    /// Segments kept, Interests that wait, bytes kept.
+    pub fn waiting(&self) -> (usize, usize, usize) {
+        (self.kept.len(), self.waiting.len(), self.bytes)
+    }
+}
+
+/// The consumer's side.
+pub struct Demand {
+    /// The window in use; 0 until the peer's label is known.
+    window: u16,
+    /// The next number to request.
+    next: u64,
+    /// All numbers that may be pending are below.
+    asked: u64,
+    /// When the last segment arrived.
+    arrival: Time,
+    /// All numbers below were delivered or given up.
+    delivered: u64,
+    /// All numbers below exist.
+    produced: u64,
+    /// Since when the peer is known to have the segment.
+    pending: DenseLedger<Option<Time>>,
+    held: BTreeMap<u64, Vec<Bytes>>,
+    rtt: RttEstimator,
+    active_until: Time,
+    lifetime: Duration,
+    given_up: u64,
+    retransmitted: u64,
+}
+
+impl Demand {
+    /// A consumer whose Interests live for `lifetime`.
+    pub fn new(lifetime: Duration) -> Demand {
+        let (first, min, max) = TIMEOUT;
+        Demand {
+            window: 0,
+            next: 0,
+            asked: 0,
+            arrival: Time::ZERO,
+            delivered: 0,
+            produced: 0,
+            pending: DenseLedger::dense(MAX_WINDOW as usize),
+            held: BTreeMap::new(),
+            rtt: RttEstimator::new(first, min, max),
+            active_until: Time::ZERO,
+            lifetime,
+            given_up: 0,
+            retransmitted: 0,
+        }
+    }
+
+    /// The connection opens: the first Interests go out before there are segments.
+    pub fn open(&mut self, now: Time) {
+        self.window = self.window.max(FIRST_WINDOW);
+        self.active(now);
+    }
+
+    fn active(&mut self, now: Time) {
+        let (round_trips, least) = IDLE;
+        let round_trip = self.rtt.smoothed().unwrap_or_default();
+        self.active_until = now + round_trip.saturating_mul(round_trips).max(least);
+    }
+
+    /// The peer tells the state of its queue.
+    pub fn advertised(&mut self, now: Time, queue: &Queue) {
+        self.window = queue.window.clamp(FIRST_WINDOW, MAX_WINDOW as u16);
+        // A peer that restarted begins at 0 again; one that is far ahead has forgotten the rest.
+        if queue.next > self.produced.saturating_add(MAX_WINDOW) {
+            self.skip_to(queue.next.saturating_sub(u64::from(self.window)));
+        }
+        for number in self.produced..queue.next {
+            if let Some(known) = self.pending.data_mut(&number) {
+                *known = Some(now);
+            }
+        }
+        self.produced = self.produced.max(queue.next);
+        self.active(now);
+    }
+
+    fn skip_to(&mut self, number: u64) {
+        for old in self.delivered..self.asked.min(number) {
+            self.pending.take(&old);
+        }
+        self.held.retain(|held, _| *held >= number);
+        self.given_up += number - self.delivered;
+        self.delivered = number;
+        self.produced = self.produced.max(number);
+        self.next = self.next.max(number);
+        self.asked = self.asked.max(number);
+    }
+
+    /// Segment `number` has arrived; appends what can be delivered in order to `out`.
+    pub fn arrived(
+        &mut self,
+        now: Time,
+        number: u64,
+        queue: &Queue,
+        packets: Vec<Bytes>,
+        out: &mut Vec<Bytes>,
+    ) {
+        self.advertised(now, queue);
+        self.produced = self.produced.max(number + 1);
+        self.arrival = now;
+        if let Some(entry) = self.pending.take(&number) {
+            // Only an Interest for what existed when it left measures the path.
+            if entry.sent.transmissions == 1 && entry.data == Some(entry.sent.at) {
+                self.rtt.sample(now.since(entry.sent.at));
+            }
+        }
+        if number >= self.delivered {
+            self.held.entry(number).or_insert(packets);
+        }
+        for earlier in self.delivered..number.saturating_sub(REORDERING - 1) {
+            // What was sent again is behind all of these, and left to its timeout.
+            let first = |sent: &Sent| sent.transmissions == 1;
+            if self.pending.get(&earlier).is_some_and(|it| first(&it.sent)) {
+                self.pending.lose(&earlier, true);
+            }
+        }
+        self.deliver(out);
+    }
+
+    fn deliver(&mut self, out: &mut Vec<Bytes>) {
+        while self.delivered < self.asked {
+            if let Some(packets) = self.held.remove(&self.delivered) {
+                out.extend(packets);
+            } else if self.pending.get(&self.delivered).is_some() || self.delivered >= self.produced
+            {
+                break;
+            }
+            self.delivered += 1;
+        }
+    }
+
+    /// The next number to send an Interest for.
+    pub fn poll(&mut self, now: Time) -> Option<u64> {
+        if let Some(number) = self
+            .pending
+            .first_lost(PathId::FIRST)
+            .map(|(number, _)| *number)
+        {
+            self.retransmitted += 1;
+            self.pending
+                .send_again(&number, now, PathId::FIRST, 0, None);
+            return Some(number);
+        }
+        loop {
+            let exists = self.next < self.produced;
+            let wanted = self.window > 0 && (exists || now < self.active_until);
+            if !wanted
+                || self.pending.len() as u64 >= u64::from(self.window)
+                || self.next >= self.delivered + MAX_WINDOW
+            {
+                return None;
+            }
+            let number = self.next;
+            self.next += 1;
+            self.asked = self.asked.max(self.next);
+            let sent = Sent::first(now, PathId::FIRST, 0, None);
+            if !self.held.contains_key(&number)
+                && self.pending.send(number, sent, exists.then_some(now))
+            {
+                return Some(number);
+            }
+        }
+    }
+
+    /// Time passes: Interests time out or expire. Appends to `out` what can be delivered because an
+    /// earlier segment was given up.
+    pub fn handle_timeout(&mut self, now: Time, out: &mut Vec<Bytes>) {
+        for number in self.delivered..self.asked {
+            let Some(entry) = self.pending.get(&number) else {
+                continue;
+            };
+            let (at, transmissions) = (self.due(entry), entry.sent.transmissions);
+            match entry.data {
+                _ if entry.status != Status::InFlight || at > now => {}
+                Some(_) if transmissions >= MAX_TRANSMISSIONS => {
+                    self.pending.take(&number);
+                    self.given_up += 1;
+                }
+                Some(_) => {
+                    self.pending.lose(&number, true);
+                }
+                None => {
+                    self.pending.take(&number);
+                    self.next = self.next.min(number);
+                }
+            }
+        }
+        self.deliver(out);
+    }
+
+    /// When an Interest counts as lost: a timeout after its last transmission. The first transmission
+    /// waits for as long as others arrive, because the segment may be behind them in a queue. One for
+    /// a segment that need not exist yet waits for its lifetime.
+    fn due(&self, entry: &Entry<Option<Time>>) -> Time {
+        let sent = entry.sent;
+        match entry.data {
+            None => sent.at + self.lifetime,
+            Some(known) if sent.transmissions == 1 => {
+                sent.at.max(known).max(self.arrival) + self.rtt.timeout()
+            }
+            Some(_) => sent.at + backed_off(self.rtt.timeout(), &sent),
+        }
+    }
+
+    /// When to call [`Demand::handle_timeout`]: for the first segment that is missing, or the Interest
+    /// that was sent first.
+    pub fn deadline(&self) -> Option<Time> {
+        let first = self.pending.get(&self.delivered);
+        let oldest = self.pending.oldest(PathId::FIRST);
+        let oldest = oldest.and_then(|(number, _)| self.pending.get(number));
+        let due = [first, oldest].into_iter().flatten();
+        due.filter(|entry| entry.status == Status::InFlight)
+            .map(|entry| self.due(entry))
+            .min()
+    }
+
+    /// The window, Interests in flight, segments given up, Interests retransmitted.
+    pub fn state(&self) -> (u16, usize, u64, u64) {
+        (
+            self.window,
+            self.pending.in_flight(),
+            self.given_up,
+            self.retransmitted,
+        )
+    }
+}
+
+fn backed_off(timeout: Duration, sent: &Sent) -> Duration {
+    let factor = 1 << sent.transmissions.saturating_sub(1).min(6);
+    timeout.saturating_mul(factor).min(TIMEOUT.2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(octet: u8) -> Bytes {
+        Bytes::from(vec![octet; 10])
+    }
+
+    const LATER: Time = Time::from_secs(100);
+
+    fn asked(demand: &mut Demand, now: Time) -> Vec<u64> {
+        core::iter::from_fn(|| demand.poll(now)).collect()
+    }
+
+    #[test]
+    fn interests_wait_for_segments_and_segments_for_interests() {
+        let mut supply = Supply::default();
+        assert_eq!(supply.fetch(0, LATER), Supplied::Wait);
+        assert_eq!(supply.push(Time::ZERO, 10, packet(0), 1000), Some(0));
+        assert_eq!(supply.push(Time::ZERO, 20, packet(1), 1000), None);
+        assert_eq!(supply.fetch(1, LATER), Supplied::Packet(packet(1)));
+        assert_eq!(supply.fetch(1, LATER), Supplied::Packet(packet(1)), "again");
+        supply.acknowledged(20);
+        assert_eq!(supply.fetch(1, LATER), Supplied::Nothing);
+        assert_eq!(supply.fetch(2, Time::from_millis(1)), Supplied::Wait);
+        let late = Time::from_millis(2);
+        assert_eq!(
+            supply.push(late, 30, packet(2), 1000),
+            None,
+            "it has expired"
+        );
+    }
+
+    #[test]
+    fn a_backlog_is_advertised_once_per_round_trip() {
+        let mut supply = Supply::default();
+        assert_eq!(supply.advertise_at(Time::ZERO, None), None);
+        supply.push(Time::ZERO, 10, packet(0), 1000);
+        assert_eq!(supply.advertise_at(Time::ZERO, None), Some(Time::ZERO));
+        supply.advertised(Time::ZERO);
+        let at = supply.advertise_at(Time::ZERO, Some(Duration::from_millis(40)));
+        assert_eq!(at, Some(Time::from_millis(40)));
+        supply.fetch(0, LATER);
+        assert_eq!(supply.advertise_at(Time::ZERO, None), None);
+    }
+
+    #[test]
+    fn an_idle_sender_gets_no_interests_until_it_advertises() {
+        let mut demand = Demand::new(Duration::from_secs(2));
+        assert_eq!(
+            asked(&mut demand, Time::ZERO),
+            Vec::<u64>::new(),
+            "not open"
+        );
+        demand.open(Time::ZERO);
+        assert_eq!(asked(&mut demand, Time::ZERO).len(), 10);
+        let later = Time::from_secs(3);
+        demand.handle_timeout(later, &mut Vec::new());
+        assert_eq!(asked(&mut demand, later), Vec::<u64>::new());
+        demand.advertised(later, &Queue { next: 2, window: 3 });
+        let numbers = asked(&mut demand, later);
+        assert_eq!(numbers.first(), Some(&0));
+        assert_eq!(numbers.len(), 10);
+    }
+
+    /// Interests expire one after the other, and none of them blocks the window for ever.
+    #[test]
+    fn a_sender_that_is_idle_again_and_again_always_goes_on() {
+        let mut demand = Demand::new(Duration::from_secs(2));
+        let (mut now, mut produced, mut out) = (Time::ZERO, 0, Vec::new());
+        demand.open(now);
+        for round in 0..50 {
+            let numbers = asked(&mut demand, now);
+            assert!(numbers.contains(&produced), "round {round}: {numbers:?}");
+            let queue = Queue {
+                next: produced + 1,
+                window: 10,
+            };
+            demand.arrived(now, produced, &queue, vec![packet(1)], &mut out);
+            produced += 1;
+            asked(&mut demand, now + Duration::from_millis(300));
+            let end = now + Duration::from_secs(30);
+            while let Some(at) = demand.deadline().filter(|at| *at < end) {
+                now = now.max(at);
+                demand.handle_timeout(now, &mut out);
+                asked(&mut demand, now);
+            }
+            now = end;
+            let queue = Queue {
+                next: produced + 1,
+                window: 10,
+            };
+            demand.advertised(now, &queue);
+        }
+        assert_eq!(out.len() as u64, produced);
+    }
+
+    #[test]
+    fn a_segment_behind_others_in_a_queue_is_not_lost() {
+        let mut demand = Demand::new(Duration::from_secs(20));
+        demand.advertised(
+            Time::ZERO,
+            &Queue {
+                next: 10,
+                window: 10,
+            },
+        );
+        assert_eq!(asked(&mut demand, Time::ZERO).len(), 10);
+        let mut out = Vec::new();
+        for number in 0..10 {
+            // The last of them comes 2 s after its Interest.
+            let now = Time::from_millis(200 * (number + 1));
+            demand.handle_timeout(now, &mut out);
+            let queue = Queue {
+                next: 10,
+                window: 10,
+            };
+            demand.arrived(now, number, &queue, vec![packet(1)], &mut out);
+        }
+        assert_eq!((out.len(), demand.state().3), (10, 0));
+    }
+
+    #[test]
+    fn a_lost_segment_is_asked_for_again_and_delivery_keeps_the_order() {
+        let mut demand = Demand::new(Duration::from_secs(2));
+        demand.open(Time::ZERO);
+        assert_eq!(asked(&mut demand, Time::ZERO).len(), 10);
+        let mut out = Vec::new();
+        let queue = Queue {
+            next: 5,
+            window: 10,
+        };
+        let now = Time::from_millis(50);
+        for number in [0, 2, 3] {
+            demand.arrived(now, number, &queue, vec![packet(number as u8)], &mut out);
+        }
+        assert_eq!(out, [packet(0)]);
+        assert!(!asked(&mut demand, now).contains(&1), "could be reordering");
+        demand.arrived(now, 4, &queue, vec![packet(4)], &mut out);
+        assert_eq!(asked(&mut demand, now).first(), Some(&1));
+        demand.arrived(now, 1, &queue, vec![packet(1)], &mut out);
+        assert_eq!(out, [0, 1, 2, 3, 4].map(packet));
+    }
+
+    #[test]
+    fn a_segment_that_never_comes_is_given_up() {
+        let mut demand = Demand::new(Duration::from_secs(2));
+        demand.open(Time::ZERO);
+        asked(&mut demand, Time::ZERO);
+        let (mut out, mut now) = (Vec::new(), Time::ZERO);
+        let queue = Queue {
+            next: 2,
+            window: 10,
+        };
+        demand.arrived(now, 1, &queue, vec![packet(1)], &mut out);
+        let mut sent = 1;
+        while let Some(at) = demand.deadline().filter(|_| out.is_empty()) {
+            now = at;
+            demand.handle_timeout(now, &mut out);
+            sent += asked(&mut demand, now)
+                .iter()
+                .filter(|number| **number == 0)
+                .count();
+        }
+        assert_eq!((out, sent), (vec![packet(1)], MAX_TRANSMISSIONS as usize));
+    }
+}

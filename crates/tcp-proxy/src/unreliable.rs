@@ -1,0 +1,359 @@
+//! Unreliable prefetching, [TCP/ICN §3.5]: "transmit an Interest only in the case when there is an
+//! incoming ACK packet"; each Interest fetches one Data with as many segments as fit.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use whimbrel_core::{RttEstimator, SeededRng, Time};
+
+/// When a segment with payload, which carries an acknowledgement but no Interest, is accompanied by
+/// one: the policies of [TCP/ICN §3.5.2], full duplex.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum DuplexPolicy {
+    /// For each segment that acknowledges more.
+    EverySegment,
+    /// For each segment that acknowledges more, with this probability.
+    Probability(f64),
+    /// After the acknowledgement number has advanced by so many bytes.
+    Advance(u32),
+}
+
+impl Default for DuplexPolicy {
+    /// After 2 segments of 1460 bytes: the rate at which a receiver that only receives acknowledges
+    /// (RFC 9293 §3.8.6.3), so that both directions get what one direction would.
+    fn default() -> DuplexPolicy {
+        DuplexPolicy::Advance(2 * 1460)
+    }
+}
+
+/// Wait before segments without an Interest are announced while acknowledgements are still to come,
+/// before a round-trip time was measured.
+const FIRST_PATIENCE: Duration = Duration::from_millis(50);
+/// Bounds of that wait.
+const PATIENCE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(200));
+
+/// An Interest that waits for segments.
+#[derive(Clone, Debug)]
+struct Credit {
+    /// Its name.
+    name: Bytes,
+    /// When it is not answered any more: the forwarders on the way will have forgotten it.
+    until: Time,
+}
+
+/// The producer's side of one connection: the TCP queue and the Interest queue of
+/// [TCP/ICN §3.5.1].
+pub struct Unreliable {
+    segments: VecDeque<Waiting>,
+    bytes: usize,
+    credits: VecDeque<Credit>,
+    /// From a segment to its acknowledgement; of one segment at a time.
+    rtt: RttEstimator,
+    timed: Option<(u64, Time)>,
+    /// When the last Data was sent.
+    sent_at: Option<Time>,
+    /// The highest number sent in Data.
+    sent: u64,
+    /// The highest number that the other end has acknowledged.
+    acknowledged: u64,
+    /// When the last wake-up was sent, if no Interest has come since, and how many were.
+    woken: Option<(Time, u32)>,
+    /// The acknowledgement number at the last Interest, for [`DuplexPolicy`].
+    duplex_mark: Option<u32>,
+}
+
+struct Waiting {
+    sequence: u64,
+    end: u64,
+    packet: Bytes,
+}
+
+/// Bounds of a connection's queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueLimits {
+    /// Bytes of segments.
+    pub bytes: usize,
+    /// Interests.
+    pub credits: usize,
+}
+
+impl Default for Unreliable {
+    fn default() -> Unreliable {
+        let (min, max) = PATIENCE;
+        Unreliable {
+            segments: VecDeque::new(),
+            bytes: 0,
+            credits: VecDeque::new(),
+            rtt: RttEstimator::new(FIRST_PATIENCE, min, max),
+            timed: None,
+            sent_at: None,
+            sent: 0,
+            acknowledged: 0,
+            woken: None,
+            duplex_mark: None,
+        }
+    }
+}
+
+impl Unreliable {
+    /// Queues a segment. One that replaces a queued transmission of the same bytes takes its place.
+    /// Returns false if the queue is full.
+    pub fn push(&mut self, sequence: u64, end: u64, packet: Bytes, limits: &QueueLimits) -> bool {
+        let same = |it: &&mut Waiting| it.sequence == sequence && it.end == end;
+        if let Some(old) = self.segments.iter_mut().find(same) {
+            self.bytes = self.bytes - old.packet.len() + packet.len();
+            old.packet = packet;
+            return true;
+        }
+        if self.bytes + packet.len() > limits.bytes {
+            return false;
+        }
+        self.bytes += packet.len();
+        self.segments.push_back(Waiting {
+            sequence,
+            end,
+            packet,
+        });
+        true
+    }
+
+    /// Queues an Interest: "Incoming Interests are stored in the Interest queue until their
+    /// expiration" ([TCP/ICN §3.5.1], step 2).
+    pub fn credit(&mut self, name: Bytes, until: Time, limits: &QueueLimits) {
+        if self.credits.len() >= limits.credits {
+            self.credits.pop_front();
+        }
+        self.credits.push_back(Credit { name, until });
+        self.woken = None;
+    }
+
+    /// The other end has acknowledged everything before `number`.
+    pub fn acknowledged(&mut self, now: Time, number: u64) {
+        self.acknowledged = self.acknowledged.max(number);
+        if let Some((end, at)) = self.timed
+            && number >= end
+        {
+            self.rtt.sample(now.since(at));
+            self.timed = None;
+        }
+    }
+
+    /// The name and the packets of the next Data, with at most `room` bytes of packets (one packet
+    /// at least): the name "of the oldest non-expired Interest" ([TCP/ICN §3.5.1], step 5).
+    pub fn next_data(&mut self, now: Time, room: usize, out: &mut Vec<Bytes>) -> Option<Bytes> {
+        self.forget_expired(now);
+        if self.segments.is_empty() {
+            return None;
+        }
+        let credit = self.credits.pop_front()?;
+        let mut left = room;
+        while let Some(first) = self.segments.front()
+            && (out.is_empty() || first.packet.len() <= left)
+            && let Some(segment) = self.segments.pop_front()
+        {
+            left = left.saturating_sub(segment.packet.len());
+            self.bytes -= segment.packet.len();
+            // A retransmission is not timed: its acknowledgement may be for the first one.
+            if self.timed.is_none() && segment.sequence >= self.sent {
+                self.timed = Some((segment.end, now));
+            } else if segment.end <= self.sent {
+                self.timed = None;
+            }
+            self.sent = self.sent.max(segment.end);
+            out.push(segment.packet);
+        }
+        self.sent_at = Some(now);
+        Some(credit.name)
+    }
+
+    fn forget_expired(&mut self, now: Time) {
+        while self
+            .credits
+            .front()
+            .is_some_and(|credit| credit.until <= now)
+        {
+            self.credits.pop_front();
+        }
+    }
+
+    /// True if a Data can be made.
+    pub fn is_ready(&mut self, now: Time) -> bool {
+        self.forget_expired(now);
+        !self.segments.is_empty() && !self.credits.is_empty()
+    }
+
+    /// When to send a wake-up: at once if all is acknowledged, because no acknowledgement will bring
+    /// an Interest (idle TCP sender, [TCP/ICN §3.5.2]). Otherwise after a round-trip time without
+    /// one. Repeated at most every `repeat` while none comes.
+    pub fn wake_at(&self, now: Time, repeat: Duration) -> Option<Time> {
+        if self.segments.is_empty() || self.credits.iter().any(|credit| credit.until > now) {
+            return None;
+        }
+        if let Some((at, count)) = self.woken {
+            let first = self.rtt.timeout().min(repeat);
+            return Some(at + first.saturating_mul(1 << count.min(10)).min(repeat));
+        }
+        match self.sent_at {
+            Some(at) if self.sent > self.acknowledged => {
+                let patience = self.rtt.smoothed().unwrap_or(FIRST_PATIENCE);
+                Some(at + patience.clamp(PATIENCE.0, PATIENCE.1))
+            }
+            _ => Some(now),
+        }
+    }
+
+    /// A wake-up is sent; returns the number of Interests to ask for, for Data of `room` bytes.
+    pub fn wake(&mut self, now: Time, room: usize) -> u8 {
+        let count = self.woken.map_or(0, |(_, count)| count + 1);
+        self.woken = Some((now, count));
+        let wanted = self.bytes.div_ceil(room.max(1)) + 1;
+        u8::try_from(wanted)
+            .unwrap_or(u8::MAX)
+            .min(crate::message::MAX_WAKE)
+    }
+
+    /// A segment with this acknowledgement number leaves as an Interest.
+    pub fn note_interest(&mut self, acknowledgement: u32) {
+        self.duplex_mark = Some(acknowledgement);
+    }
+
+    /// A segment with payload and this acknowledgement number is queued: true if an Interest must
+    /// go with it.
+    pub fn wants_interest(
+        &mut self,
+        acknowledgement: u32,
+        policy: DuplexPolicy,
+        rng: &mut SeededRng,
+    ) -> bool {
+        let Some(mark) = self.duplex_mark else {
+            self.duplex_mark = Some(acknowledgement);
+            return false;
+        };
+        let advance = acknowledgement.wrapping_sub(mark);
+        if advance == 0 || advance > u32::MAX / 2 {
+            return false;
+        }
+        let (advanced, wanted) = match policy {
+            DuplexPolicy::EverySegment => (true, true),
+            DuplexPolicy::Probability(probability) => (true, rng.chance(probability)),
+            DuplexPolicy::Advance(bytes) => (advance >= bytes, advance >= bytes),
+        };
+        if advanced {
+            self.duplex_mark = Some(acknowledgement);
+        }
+        wanted
+    }
+
+    /// Segments and Interests that wait, and bytes of the segments.
+    pub fn waiting(&self) -> (usize, usize, usize) {
+        (self.segments.len(), self.credits.len(), self.bytes)
+    }
+
+    /// The smoothed time from a segment to its acknowledgement.
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.rtt.smoothed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: QueueLimits = QueueLimits {
+        bytes: 100,
+        credits: 3,
+    };
+
+    fn packet(length: usize) -> Bytes {
+        Bytes::from(vec![1; length])
+    }
+
+    fn name(text: &'static str) -> Bytes {
+        Bytes::from_static(text.as_bytes())
+    }
+
+    #[test]
+    fn the_oldest_interest_that_has_not_expired_names_the_data() {
+        let mut queue = Unreliable::default();
+        queue.credit(name("a"), Time::from_millis(10), &LIMITS);
+        queue.credit(name("b"), Time::from_millis(20), &LIMITS);
+        assert!(queue.push(0, 30, packet(30), &LIMITS));
+        assert!(queue.push(30, 60, packet(30), &LIMITS));
+        assert!(queue.push(60, 90, packet(30), &LIMITS));
+        assert!(!queue.push(90, 120, packet(30), &LIMITS), "full");
+        let mut packets = Vec::new();
+        let data = queue.next_data(Time::from_millis(15), 70, &mut packets);
+        assert_eq!((data, packets.len()), (Some(name("b")), 2));
+        assert_eq!(queue.waiting(), (1, 0, 30));
+    }
+
+    #[test]
+    fn a_segment_larger_than_the_room_goes_alone() {
+        let mut queue = Unreliable::default();
+        queue.credit(name("a"), Time::from_millis(10), &LIMITS);
+        queue.push(0, 30, packet(30), &LIMITS);
+        queue.push(30, 60, packet(30), &LIMITS);
+        let mut packets = Vec::new();
+        assert!(queue.next_data(Time::ZERO, 10, &mut packets).is_some());
+        assert_eq!(packets.len(), 1);
+    }
+
+    #[test]
+    fn an_idle_sender_wakes_the_peer_at_once_and_again() {
+        let mut queue = Unreliable::default();
+        let (now, repeat) = (Time::from_secs(9), Duration::from_millis(200));
+        queue.credit(name("a"), Time::from_secs(4), &LIMITS);
+        assert_eq!(queue.wake_at(now, repeat), None, "nothing to send");
+        queue.push(0, 30, packet(30), &LIMITS);
+        assert_eq!(queue.wake_at(now, repeat), Some(now));
+        assert_eq!(queue.wake(now, 8000), 2);
+        assert_eq!(queue.wake_at(now, repeat), Some(now + FIRST_PATIENCE));
+        queue.wake(now, 8000);
+        assert_eq!(queue.wake_at(now, repeat), Some(now + 2 * FIRST_PATIENCE));
+        queue.credit(name("b"), now + repeat, &LIMITS);
+        assert_eq!(queue.wake_at(now, repeat), None);
+    }
+
+    #[test]
+    fn with_acknowledgements_to_come_it_waits_a_round_trip() {
+        let mut queue = Unreliable::default();
+        let repeat = Duration::from_millis(200);
+        queue.credit(name("a"), Time::from_secs(4), &LIMITS);
+        queue.push(0, 30, packet(30), &LIMITS);
+        queue.next_data(Time::ZERO, 8000, &mut Vec::new());
+        queue.acknowledged(Time::from_millis(80), 30);
+        queue.credit(name("b"), Time::from_secs(4), &LIMITS);
+        queue.push(30, 60, packet(30), &LIMITS);
+        queue.next_data(Time::from_millis(100), 8000, &mut Vec::new());
+        queue.push(60, 90, packet(30), &LIMITS);
+        let at = queue.wake_at(Time::from_millis(101), repeat);
+        assert_eq!(at, Some(Time::from_millis(180)));
+    }
+
+    #[test]
+    fn a_retransmission_takes_the_place_of_the_same_bytes() {
+        let mut queue = Unreliable::default();
+        queue.push(0, 30, packet(30), &LIMITS);
+        queue.push(0, 30, Bytes::from(vec![2; 30]), &LIMITS);
+        assert_eq!(queue.waiting(), (1, 0, 30));
+    }
+
+    /// [TCP/ICN §3.5.2], full duplex connection.
+    #[test]
+    fn the_duplex_policies() {
+        let run = |policy, acks: &[u32]| {
+            let mut queue = Unreliable::default();
+            queue.note_interest(1000);
+            let mut rng = SeededRng::new(1);
+            let wants = |ack: &&u32| queue.wants_interest(**ack, policy, &mut rng);
+            acks.iter().filter(wants).count()
+        };
+        let acks = [1000, 2000, 2000, 3000, 4000, 4000, 5000];
+        assert_eq!(run(DuplexPolicy::EverySegment, &acks), 4);
+        assert_eq!(run(DuplexPolicy::Advance(2000), &acks), 2);
+        let many: Vec<u32> = (1..1000).map(|n| 1000 + n * 10).collect();
+        let half = run(DuplexPolicy::Probability(0.5), &many);
+        assert!((400..600).contains(&half), "{half}");
+    }
+}
