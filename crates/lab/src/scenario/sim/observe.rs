@@ -7,8 +7,8 @@ use whimbrel_link::ndnlp;
 use whimbrel_sim::Direction;
 use whimbrel_sim::trace::TraceSink;
 use whimbrel_transport::AppFace;
-use whimbrel_transport::AppFaceCounters;
 use whimbrel_transport::cbr::{CbrConsumer, CbrStats, Exchanged};
+use whimbrel_transport::{AppFaceCounters, FetchStats};
 
 use super::World;
 use crate::scenario::run::Run;
@@ -30,6 +30,16 @@ pub trait Observer {
     /// Bytes of a file of a load have arrived, so long after the run's origin.
     fn arrived(&mut self, load: usize, receiver: usize, at: Duration, bytes: u64) {
         let _ = (load, receiver, at, bytes);
+    }
+
+    /// Interval at which consumers of files over NDN are sampled, while Data arrives; `None`: never.
+    fn samples(&self) -> Option<Duration> {
+        None
+    }
+
+    /// The counters of a consumer of a load's file, so long after the run's origin.
+    fn sampled(&mut self, load: usize, receiver: usize, at: Duration, stats: &FetchStats) {
+        let _ = (load, receiver, at, stats);
     }
 
     /// An Interest of a load was answered, at one of its receivers.
