@@ -520,6 +520,7 @@ mod tests {
             }],
             shaded: vec![(0.2, 0.5, "out".into())],
             origin: (0.0, 0.0),
+            ..LineChart::default()
         };
         chart.write(&stem).unwrap();
         assert!(
