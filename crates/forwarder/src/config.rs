@@ -77,6 +77,8 @@ pub struct CsConfig {
     pub capacity: usize,
     /// Maximum of packets, in addition.
     pub max_packets: usize,
+    /// Of the names of Data, by their hash, so many in a hundred are admitted.
+    pub admitted_percent: u8,
     /// The eviction policy.
     pub policy: CsPolicy,
 }
@@ -86,6 +88,7 @@ impl Default for CsConfig {
         CsConfig {
             capacity: 128 << 20,
             max_packets: usize::MAX,
+            admitted_percent: 100,
             policy: CsPolicy::S3Fifo,
         }
     }

@@ -73,6 +73,9 @@ pub struct LineChart {
     /// The values at which the axes begin: zero, except where differences are a small part of the numbers.
     #[serde(default)]
     pub origin: (f64, f64),
+    /// Names of the values 0, 1, 2, ... of x: points are then drawn as bars, side by side.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub categories: Vec<String>,
 }
 
 // Okabe and Ito's colours, which colour-blind people can distinguish.
@@ -92,6 +95,8 @@ const INLINE_SIZE: (u32, u32) = (520, 390);
 const LEGEND: (f64, f64) = (0.45, 0.3);
 /// The width of a letter, as a share of the width of a picture in a page.
 const LETTER: f64 = 0.02;
+/// Room above bars for the legend, as a share of their height.
+const LEGEND_ABOVE: f64 = 0.6;
 /// The legend may cover up to this many points of lines to avoid covering a letter.
 const MUCH: usize = 1000;
 
@@ -152,6 +157,10 @@ impl LineChart {
         };
         let right = max(&mut self.points().map(|point| point.0), left);
         let top = max(&mut self.points().map(|point| point.1), bottom);
+        if !self.categories.is_empty() {
+            let right = self.categories.len() as f64 - 0.5;
+            return (right, top + (top - bottom) * LEGEND_ABOVE);
+        }
         (right + (right - left) * 0.02, top + (top - bottom) * 0.08)
     }
 
@@ -161,8 +170,12 @@ impl LineChart {
         caption: Option<&str>,
     ) -> Result<(), String> {
         let said = |fault: DrawingAreaErrorKind<B::ErrorType>| fault.to_string();
-        let (left, bottom) = self.lower_corner();
+        let (mut left, bottom) = self.lower_corner();
         let (right, top) = self.corner();
+        let is_barred = !self.categories.is_empty();
+        if is_barred {
+            left = -0.5;
+        }
         area.fill(&WHITE).map_err(said)?;
         let mut builder = ChartBuilder::on(&area);
         builder
@@ -175,11 +188,18 @@ impl LineChart {
         let mut chart = builder
             .build_cartesian_2d(left..right, bottom..top)
             .map_err(said)?;
-        chart
-            .configure_mesh()
-            .x_desc(&self.x_label)
+        let mut mesh = chart.configure_mesh();
+        if is_barred {
+            mesh.disable_x_mesh()
+                .x_labels(2 * self.categories.len() + 1);
+        }
+        let name = |value: &f64| match is_barred {
+            true => self.category(*value),
+            false => number(*value),
+        };
+        mesh.x_desc(&self.x_label)
             .y_desc(&self.y_label)
-            .x_label_formatter(&|value| number(*value))
+            .x_label_formatter(&name)
             .y_label_formatter(&|value| number(*value))
             .label_style(("sans-serif", 14))
             .axis_desc_style(("sans-serif", 15))
@@ -188,10 +208,16 @@ impl LineChart {
             .draw()
             .map_err(said)?;
         self.shade(&mut chart, right, top).map_err(said)?;
-        self.draw_lines(&mut chart).map_err(said)?;
+        match is_barred {
+            true => self.draw_bars(&mut chart).map_err(said)?,
+            false => self.draw_lines(&mut chart).map_err(said)?,
+        }
         chart
             .configure_series_labels()
-            .position(self.emptiest_place(right, top))
+            .position(match is_barred {
+                true => SeriesLabelPosition::UpperRight,
+                false => self.emptiest_place(right, top),
+            })
             .background_style(WHITE.mix(0.85))
             .border_style(RGBColor(180, 180, 180))
             .label_font(("sans-serif", 14))
@@ -218,6 +244,40 @@ impl LineChart {
             chart.draw_series([text])?;
         }
         Ok(())
+    }
+
+    /// The name of a value of x, if it has one.
+    fn category(&self, value: f64) -> String {
+        let whole = value.round();
+        let is_whole = (value - whole).abs() < 1e-6 && whole >= 0.0;
+        let name = self.categories.get(whole as usize).filter(|_| is_whole);
+        name.cloned().unwrap_or_default()
+    }
+
+    fn draw_bars<B: DrawingBackend>(
+        &self,
+        chart: &mut Canvas<'_, B>,
+    ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+        /// The share of the room of a name that its bars take.
+        const WIDTH: f64 = 0.84;
+        let each = WIDTH / self.series.len().max(1) as f64;
+        for (index, (series, colour)) in self.series.iter().zip(COLOURS).enumerate() {
+            let from = |x: f64| x - WIDTH / 2.0 + each * index as f64;
+            let bars = series.points.iter().map(|(x, y)| {
+                let corners = [(from(*x), 0.0), (from(*x) + each, *y)];
+                Rectangle::new(corners, colour.filled())
+            });
+            chart
+                .draw_series(bars)?
+                .label(&series.label)
+                .legend(move |(x, y)| {
+                    Rectangle::new([(x, y - 5), (x + 22, y + 5)], colour.filled())
+                });
+            let paper = series.paper.iter();
+            let paper = paper.map(|(x, y)| (from(*x) + each / 2.0, *y));
+            chart.draw_series(paper.map(|at| Circle::new(at, 4, BLACK.stroke_width(2))))?;
+        }
+        self.name_circles(chart)
     }
 
     fn draw_lines<B: DrawingBackend>(
@@ -260,6 +320,14 @@ impl LineChart {
             let paper = paper.filter(|(x, y)| x.is_finite() && y.is_finite());
             chart.draw_series(paper.map(|point| Circle::new(*point, 5, colour.stroke_width(2))))?;
         }
+        self.name_circles(chart)
+    }
+
+    /// Says in the legend what the paper's points are, if there are any.
+    fn name_circles<B: DrawingBackend>(
+        &self,
+        chart: &mut Canvas<'_, B>,
+    ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
         if self.series.iter().any(|series| !series.paper.is_empty()) {
             chart
                 .draw_series([] as [Circle<(f64, f64), i32>; 0])?
@@ -454,6 +522,7 @@ mod tests {
             }],
             shaded: vec![(0.2, 0.5, "out".into())],
             origin: (0.0, 0.0),
+            ..LineChart::default()
         };
         chart.write(&stem).unwrap();
         assert!(

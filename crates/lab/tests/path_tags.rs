@@ -116,6 +116,7 @@ fn multipath(most: u16, select: Selection) -> Multipath {
         review: Duration::from_secs(5),
         probing: 20 * MS,
         select,
+        ..Multipath::default()
     }
 }
 
@@ -436,6 +437,41 @@ fn a_fetch_finds_the_paths_of_the_diamond_by_itself_and_uses_them_all() {
         tagged.clone().count() == 4 && tagged.clone().all(|(_, got)| *got > 20),
         "{used:?}"
     );
+}
+
+#[test]
+fn a_fetch_by_name_uses_paths_beside_it_if_there_are_several() {
+    let line = Graph {
+        len: 4,
+        links: vec![(0, 1), (1, 2), (2, 3)],
+    };
+    for (graph, expected) in [(Graph::diamond(), 4), (line, 0)] {
+        let mut world = World::with(&graph, 7, 20_000, || Rate::Fixed(10_000_000));
+        let beside = Multipath {
+            beside_name: true,
+            ..multipath(10, Selection::Bandwidth)
+        };
+        let (node, heard) = world.start(beside);
+        world.net.run_for(Duration::from_millis(400));
+        let probes = |world: &World| {
+            let fetcher = world.program::<Fetcher>(node);
+            let mut paths = fetcher.paths().unwrap().iter();
+            let prober = paths.find(|path| path.is_probing()).unwrap();
+            prober.stats().sent
+        };
+        assert_eq!(probes(&world), 0, "a short fetch sends none");
+        world.net.run_for(Duration::from_secs(300));
+        let heard = heard.borrow();
+        assert!(heard.done && heard.received == world.content);
+        assert_eq!(heard.used.len(), expected);
+        let fetcher = world.program::<Fetcher>(node);
+        let by_name = fetcher.paths().unwrap().iter().next().unwrap();
+        assert!(by_name.stats().delivered > 1000, "{:?}", by_name.stats());
+        if expected == 0 {
+            // They become seldom.
+            assert!((10..100).contains(&probes(&world)), "{}", probes(&world));
+        }
+    }
 }
 
 #[test]

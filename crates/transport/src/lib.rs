@@ -48,7 +48,8 @@ pub use cbr::{
     CbrConfig, CbrConsumer, CbrEvent, CbrStats, Echo, EchoProducer, Gaps, PlaceholderSigner,
 };
 pub use congestion::{
-    CongestionControl, Coupling, MpccpOptions, RaaqmOptions, WindowKind, WindowOptions,
+    CongestionControl, Coupling, ModelOptions, MpccpOptions, RaaqmOptions, WindowKind,
+    WindowOptions,
 };
 pub use fetch::{
     Delivery, Discovery, FetchError, FetchEvent, FetchOptions, FetchStats, Fetcher, Multipath,

@@ -52,6 +52,7 @@ impl Window {
             marked: false,
             route: None,
             intermediate: false,
+            lost: 0,
             limit,
         });
     }
@@ -69,6 +70,7 @@ impl Window {
             marked: false,
             route: None,
             intermediate: false,
+            lost: 0,
             limit: f64::INFINITY,
         });
     }

@@ -401,7 +401,7 @@ fn a_file_comes_over_two_paths_and_over_the_other_one_when_one_is_gone() {
         .filter(|row| row["use"] == "path" && row["segments"].as_u64() > Some(0));
     assert_eq!(used.count(), 2, "{done}");
     assert!(rows.iter().any(|row| row["use"] == "probes"), "{done}");
-    for law in ["ewtcp", "coupled", "uncoupled", "wvegas"] {
+    for law in ["ewtcp", "coupled", "uncoupled", "wvegas", "model"] {
         get(law);
     }
     drop(left);

@@ -1,6 +1,7 @@
 //! Loads: requests for content, with their receivers and times. To add one: a field of `Section`, a
 //! variant of [`Kind`], an arm of `Section::kind`, and its implementation in each back end.
 
+use std::num::NonZeroU64;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -99,6 +100,10 @@ pub struct Load {
     pub from: usize,
     /// Further nodes that have it, over NDN.
     pub mirrors: Vec<usize>,
+    /// The load whose content it requests, over NDN; `None`: one of its own.
+    pub content: Option<String>,
+    /// Over NDN, only so many segments of each file are requested, the first ones.
+    pub segments: Option<NonZeroU64>,
     /// The nodes that request it.
     pub to: Vec<usize>,
     /// The time of their first request, counted from the run's origin.
@@ -128,6 +133,11 @@ pub struct Load {
 }
 
 impl Load {
+    /// Returns the load that names its content.
+    pub fn content_name(&self) -> &str {
+        self.content.as_deref().unwrap_or(&self.name)
+    }
+
     /// Returns the nodes that have the content.
     pub fn sources(&self) -> impl Iterator<Item = usize> {
         std::iter::once(self.from).chain(self.mirrors.iter().copied())
@@ -271,6 +281,8 @@ struct Section {
     from: String,
     #[serde(default)]
     mirrors: Vec<String>,
+    content: Option<String>,
+    segments: Option<NonZeroU64>,
     to: Names,
     #[serde(default, with = "units::duration")]
     start: Duration,
@@ -366,9 +378,18 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
         let message = format!("'{}' must be requested by another node", section.from);
         return Err(document.fault(&at.key("to"), message));
     }
+    if let Some(other) = &section.content {
+        let shared = document.get(&KeyPath::from(["loads", other, "content"]));
+        if document.get(&KeyPath::from(["loads", other])).is_none() || shared.is_some() {
+            let message = format!("there is no load '{other}' with a content of its own");
+            return Err(document.fault(&at.key("content"), message));
+        }
+    }
+    let content = section.content.clone();
     let Section {
         start,
         within,
+        segments,
         nack_timer,
         congestion,
         segment,
@@ -398,6 +419,15 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
     if pipeline.is_some() && !fetches {
         let message = "this is the window of a load over NDN other than Interests at a rate";
         return Err(document.fault(&at.key("pipeline"), message));
+    }
+    if (content.is_some() || segments.is_some()) && !fetches {
+        let key = if content.is_some() {
+            "content"
+        } else {
+            "segments"
+        };
+        let message = "it is for files over NDN";
+        return Err(document.fault(&at.key(key), message));
     }
     if !mirrors.is_empty() && !fetches {
         let message = "only files over NDN have mirrors";
@@ -438,6 +468,8 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
         name,
         from,
         mirrors,
+        content,
+        segments,
         to,
         start,
         within,

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use serde::Deserialize;
 use whimbrel_core::units;
-use whimbrel_transport::{Coupling, MpccpOptions, Multipath, Selection, WindowKind};
+use whimbrel_transport::{Coupling, ModelOptions, MpccpOptions, Multipath, Selection, WindowKind};
 
 /// The section, with the options and the names of `ndn get --paths`.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
@@ -73,6 +73,8 @@ pub enum Law {
     Uncoupled,
     /// Weighted Vegas.
     Wvegas,
+    /// By a model of each path.
+    Model,
 }
 
 impl SeveralPaths {
@@ -104,12 +106,14 @@ impl SeveralPaths {
                 Select::Steadiness => Selection::Steadiness,
                 Select::Hybrid => Selection::Hybrid,
             },
+            ..Multipath::default()
         }
     }
 
     pub(super) fn window(&self) -> WindowKind {
         let coupling = match self.law {
             Law::Wvegas => return WindowKind::WeightedVegas,
+            Law::Model => return WindowKind::Model(ModelOptions::default()),
             Law::Lia => Coupling::Linked,
             Law::Ewtcp => Coupling::Ewtcp,
             Law::Coupled => Coupling::Coupled,
@@ -137,6 +141,7 @@ impl SeveralPaths {
             Law::Coupled => "coupled",
             Law::Uncoupled => "uncoupled",
             Law::Wvegas => "wvegas",
+            Law::Model => "model",
         };
         let millis = |time: Duration| format!("{}ms", time.as_millis());
         [

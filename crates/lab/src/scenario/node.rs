@@ -139,6 +139,9 @@ pub struct NodeSettings {
     /// Bytes of an NDN router's content store; 0 for none.
     #[serde(default, with = "whimbrel_core::units::optional_size")]
     pub content_store: Option<u64>,
+    /// Of the names of Data, so many in a hundred are admitted to an NDN router's content store.
+    #[serde(default)]
+    pub admits: Option<u8>,
     /// An NDN router's strategy for all names: "best-route", "asf", ...
     #[serde(default)]
     pub strategy: Option<Strategy>,

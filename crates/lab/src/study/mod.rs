@@ -10,6 +10,7 @@ mod disconnection;
 mod flent;
 mod jobs;
 pub(crate) mod page;
+mod ptp;
 mod result;
 mod throughput;
 mod trial;
@@ -193,8 +194,15 @@ macro_rules! belrp {
     };
 }
 
+macro_rules! ptp {
+    () => {
+        "Ye et al., \"PTP: Path-specified Transport Protocol for Concurrent Multipath Transmission in Named Data \
+         Networks\" (Computer Networks 2018)"
+    };
+}
+
 /// All studies.
-pub const STUDIES: [Study; 6] = [
+pub const STUDIES: [Study; 11] = [
     Study {
         name: "mftp-fig8",
         title: "MFTP and TCP at three round-trip times, with and without 1 % loss on the last hop",
@@ -267,6 +275,66 @@ pub const STUDIES: [Study; 6] = [
         backends: &[Backend::Sim],
         transfers_per_processor: 1,
         run: belrp::abilene::run,
+    },
+    Study {
+        name: "ptp-tree",
+        title: "Four producers behind a tree: PTP and its rivals, link by link",
+        source: concat!(ptp!(), ", section 6-B, Figs. 13 and 14"),
+        scenario: include_str!("../../../../studies/ptp-tree/scenario.toml"),
+        paper: include_str!("../../../../studies/ptp-tree/paper.toml"),
+        readme: include_str!("../../../../studies/ptp-tree/README.md"),
+        backends: &Backend::ALL,
+        // Namespaces share the processors that its routers need.
+        transfers_per_processor: 1,
+        run: ptp::networks::run,
+    },
+    Study {
+        name: "ptp-diamond",
+        title: "Four paths that share links: PTP and its rivals, link by link",
+        source: concat!(ptp!(), ", section 6-C, Figs. 16 and 17"),
+        scenario: include_str!("../../../../studies/ptp-diamond/scenario.toml"),
+        paper: include_str!("../../../../studies/ptp-diamond/paper.toml"),
+        readme: include_str!("../../../../studies/ptp-diamond/README.md"),
+        backends: &Backend::ALL,
+        // Namespaces share the processors that its routers need.
+        transfers_per_processor: 1,
+        run: ptp::networks::run,
+    },
+    Study {
+        name: "ptp-fairness",
+        title: "Two paths of one consumer beside one of another, over a shared bottleneck",
+        source: concat!(ptp!(), ", section 6-D, Figs. 19 and 20"),
+        scenario: include_str!("../../../../studies/ptp-fairness/scenario.toml"),
+        paper: include_str!("../../../../studies/ptp-fairness/paper.toml"),
+        readme: include_str!("../../../../studies/ptp-fairness/README.md"),
+        backends: &[Backend::Sim],
+        // Namespaces share the processors that its routers need.
+        transfers_per_processor: 1,
+        run: ptp::fairness::run,
+    },
+    Study {
+        name: "ptp-cache",
+        title: "A path past a cache with half of the content, up to where the cache ends",
+        source: concat!(ptp!(), ", section 6-E, Figs. 22 and 23"),
+        scenario: include_str!("../../../../studies/ptp-cache/scenario.toml"),
+        paper: include_str!("../../../../studies/ptp-cache/paper.toml"),
+        readme: include_str!("../../../../studies/ptp-cache/README.md"),
+        backends: &[Backend::Sim],
+        // Namespaces share the processors that its routers need.
+        transfers_per_processor: 1,
+        run: ptp::cache::run,
+    },
+    Study {
+        name: "ptp-mesh",
+        title: "A hierarchical mesh with detours: PTP and its rivals, link by link",
+        source: concat!(ptp!(), ", section 6-F, Table I"),
+        scenario: include_str!("../../../../studies/ptp-mesh/scenario.toml"),
+        paper: include_str!("../../../../studies/ptp-mesh/paper.toml"),
+        readme: include_str!("../../../../studies/ptp-mesh/README.md"),
+        backends: &Backend::ALL,
+        // Namespaces share the processors that its routers need.
+        transfers_per_processor: 1,
+        run: ptp::networks::run,
     },
 ];
 

@@ -262,6 +262,7 @@ fn forwarder(found: &mut Found<'_>, config: &Config) -> Option<ForwarderConfig> 
             capacity: section.content_store.as_usize(),
             policy: policy?,
             max_packets: MAX_CS_PACKETS,
+            ..CsConfig::default()
         },
         unsolicited: unsolicited?,
         producer_regions,

@@ -14,6 +14,7 @@
 mod aimd;
 mod cubic;
 mod fixed;
+mod model;
 mod mpccp;
 mod raaqm;
 pub mod slow_start;
@@ -28,6 +29,8 @@ use crate::path::{PathId, PathState};
 use aimd::Aimd;
 use cubic::Cubic;
 use fixed::Fixed;
+use model::Model;
+pub use model::ModelOptions;
 use mpccp::Mpccp;
 pub use mpccp::{Coupling, MpccpOptions};
 use raaqm::Raaqm;
@@ -36,7 +39,7 @@ use weighted_vegas::WeightedVegas;
 
 /// A congestion law for one path.
 pub trait CongestionControl: Debug + Send {
-    /// Maximum of segments in flight; never below 1.
+    /// Maximum of segments in flight. Below 1 it is a rate: one segment is in flight that share of the time.
     fn window(&self) -> f64;
 
     /// Segments per second to send; `None` if the window alone limits them.
@@ -103,6 +106,8 @@ pub struct Delivered {
     pub route: Option<u64>,
     /// It came from a cache or an aggregated Interest, not from the end of the path.
     pub intermediate: bool,
+    /// Interests of the path declared lost so far.
+    pub lost: u64,
     /// Maximum of the window in segments.
     pub limit: f64,
 }
@@ -171,6 +176,8 @@ pub enum WindowKind {
     Mpccp(MpccpOptions),
     /// Weighted Vegas: by delay, coupled.
     WeightedVegas,
+    /// By a model of each path, coupled: for networks that lose packets, and for short queues.
+    Model(ModelOptions),
 }
 
 impl WindowKind {
@@ -231,6 +238,7 @@ impl WindowOptions {
             WindowKind::Raaqm(options) => Box::new(Raaqm::new(self, options)),
             WindowKind::Mpccp(options) => Box::new(Mpccp::new(self, options)),
             WindowKind::WeightedVegas => Box::new(WeightedVegas::new(self)),
+            WindowKind::Model(options) => Box::new(Model::new(self, options)),
         }
     }
 }

@@ -254,6 +254,7 @@ mod tests {
             marked: false,
             route: None,
             intermediate,
+            lost: 0,
             limit: 1000.0,
         }
     }

@@ -200,6 +200,7 @@ mod tests {
             marked: false,
             route,
             intermediate: false,
+            lost: 0,
             limit: 1000.0,
         };
         law.on_delivered(&delivered, &Siblings::NONE);

@@ -119,6 +119,8 @@ pub struct FetchStats {
     pub timeouts: u64,
     /// Nacks for segments.
     pub nacks: u64,
+    /// Data from caches and aggregated Interests, as far as routers say so (to Interests with a path tag).
+    pub intermediate: u64,
     /// Data with a congestion mark.
     pub marks: u64,
     /// Decreases of the window because of marks.

@@ -1,13 +1,14 @@
 //! Options of a fetch.
 
 use core::fmt;
+use core::num::NonZeroU64;
 use core::time::Duration;
 
 use whimbrel_core::RttOptions;
 use whimbrel_ndn_packet::signature::sha256;
 use whimbrel_ndn_packet::{DataRef, Name, SignatureType};
 
-use crate::congestion::WindowOptions;
+use crate::congestion::{WindowKind, WindowOptions};
 use crate::path::PathOptions;
 use crate::rtt::NDNGET;
 
@@ -119,6 +120,12 @@ pub struct Multipath {
     pub probing: Duration,
     /// The choice among known paths.
     pub select: Selection,
+    /// The law of the paths that are found; `None`: that of the fetch.
+    pub law: Option<WindowKind>,
+    /// Paths are used beside the name, and only once two are known; the name is always used. So a
+    /// fetch does no worse than without paths. The first probe waits for 500 ms, so that
+    /// short fetches send none.
+    pub beside_name: bool,
 }
 
 impl Default for Multipath {
@@ -129,6 +136,8 @@ impl Default for Multipath {
             review: Duration::from_secs(10),
             probing: Duration::from_millis(100),
             select: Selection::Bandwidth,
+            law: None,
+            beside_name: false,
         }
     }
 }
@@ -164,6 +173,8 @@ pub struct FetchOptions {
     pub once_per_round_trip: bool,
     /// The order in which the program gets segments.
     pub delivery: Delivery,
+    /// Only so many segments from the first on; `None`: all.
+    pub first_segments: Option<NonZeroU64>,
     /// Maximum of segments in flight or waiting for the program (ndn-cxx: 25,000).
     pub max_segments: usize,
     /// Maximum of bytes in flight or waiting for the program.
@@ -196,6 +207,7 @@ impl Default for FetchOptions {
             ignore_marks: false,
             once_per_round_trip: true,
             delivery: Delivery::InOrder,
+            first_segments: None,
             max_segments: 25_000,
             max_bytes: 64 * 1024 * 1024,
             verify: Verify::None,

@@ -27,7 +27,7 @@ const MAX_LOG_EVENTS: usize = 65_536;
 /// path leads to the content.
 const MAX_PAUSE: Duration = Duration::from_secs(10);
 
-/// The last segment, and the segment whose FinalBlockId names it.
+/// The last segment, and the segment whose FinalBlockId names it; `u64::MAX` if it is the last wanted one.
 #[derive(Clone, Copy)]
 struct Last {
     number: u64,
@@ -126,7 +126,10 @@ impl Pipeline {
             order: Order::new(options.lost_after),
             rtt: RttSummary::default(),
             highest_data: 0,
-            last: None,
+            last: options.first_segments.map(|count| Last {
+                number: count.get() - 1,
+                said_by: u64::MAX,
+            }),
             missing: None,
             failure: None,
             arrived: VecDeque::new(),
@@ -258,7 +261,11 @@ impl Pipeline {
         else {
             return;
         };
-        if self.last.is_some_and(|known| known.said_by > number) {
+        let is_settled = |known: Last| match known.said_by {
+            u64::MAX => last >= known.number,
+            said_by => said_by > number,
+        };
+        if self.last.is_some_and(is_settled) {
             return;
         }
         let highest = self.highest_data.max(number);
@@ -314,6 +321,7 @@ impl Pipeline {
             limit: self.max_segments as f64,
         };
         self.stats.marks += u64::from(signs.marked);
+        self.stats.intermediate += u64::from(signs.intermediate);
         let decreased = self.paths.on_answer(sent.path, &answer);
         self.stats.mark_decreases += u64::from(decreased);
         if let Some(rtt) = rtt {
@@ -472,7 +480,7 @@ impl Pipeline {
                 self.paths.with(path, |path, _| path.on_refused());
             }
             // All paths are gone, and there was one: it may come back.
-            _ if self.chooser.is_some() && self.stats.segments > 0 => {
+            _ if self.has_used_paths() && self.stats.segments > 0 => {
                 self.lose(number, true);
                 self.pause(now);
             }
@@ -643,6 +651,9 @@ impl Pipeline {
         } else {
             due(self.paused_until, self.seen, "congestion is over")
         };
+        let held = self.paths.held_until();
+        let held = held.and_then(|at| due(at, self.seen, "a path may send again"));
+        let lost = Deadline::earlier(lost, held);
         let review = self.poll_review();
         let lost = Deadline::earlier(lost, review);
         let progress = (!self.progress_interval.is_zero())

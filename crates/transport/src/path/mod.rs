@@ -22,6 +22,9 @@ pub use tag::PathTag;
 
 /// Consecutive timeouts after which a path is failing.
 const FAILING: u32 = 2;
+/// Bounds of the wait of a path with a window below 1.
+const MIN_WINDOW: f64 = 1.0 / 64.0;
+const MAX_HOLD: Duration = Duration::from_secs(10);
 
 /// The number of a path within one connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -127,6 +130,8 @@ pub struct Path {
     /// Its few Interests find other paths.
     probing: bool,
     in_flight: usize,
+    /// With a window below 1: no Interest is sent before this time.
+    held_until: Option<Time>,
     /// The highest segment whose first transmission was on this path.
     newest: Option<u64>,
     /// The highest segment received.
@@ -160,6 +165,7 @@ impl Path {
             resting: false,
             probing: false,
             in_flight: 0,
+            held_until: None,
             newest: None,
             highest_data: 0,
             recovery_point: None,
@@ -246,7 +252,7 @@ impl Path {
 
     /// True if it is up and its window has room for one more Interest.
     pub fn has_room(&self) -> bool {
-        self.is_up() && self.in_flight < self.window as usize
+        self.is_up() && self.held_until.is_none() && self.in_flight < self.window.max(1.0) as usize
     }
 
     /// True after two consecutive timeouts, or a refusal, until a Data arrives: its lost Interests
@@ -316,6 +322,7 @@ impl Path {
             marked: answer.marked,
             route: answer.route,
             intermediate: answer.intermediate,
+            lost: self.stats.lost,
             limit: answer.limit,
         };
         let siblings = Siblings {
@@ -332,7 +339,29 @@ impl Path {
         }
         self.window = self.law.window();
         self.in_flight = others;
+        self.hold(answer.now);
         reacts
+    }
+
+    /// With a window below 1: waits before the next Interest, so that one is in flight that share
+    /// of the time.
+    fn hold(&mut self, now: Time) {
+        if self.window >= 1.0 || self.in_flight > 0 {
+            return;
+        }
+        let rtt = self.rtt.smoothed().unwrap_or_default();
+        let idle = rtt.mul_f64(1.0 / self.window.max(MIN_WINDOW) - 1.0);
+        self.held_until = Some(now + idle.min(MAX_HOLD));
+    }
+
+    /// When a path that waits may send again.
+    pub const fn held_until(&self) -> Option<Time> {
+        self.held_until
+    }
+
+    /// Ends its wait if that is over.
+    pub fn release(&mut self, now: Time) {
+        self.held_until = self.held_until.filter(|until| *until > now);
     }
 
     /// Handles an Interest in flight that was declared lost or abandoned.
@@ -383,6 +412,7 @@ impl Path {
     /// Handles a face that came up or went down. The owner must remove the Interests in flight.
     pub fn set_up(&mut self, up: bool) {
         self.up = up;
+        self.held_until = None;
         self.timeouts_in_row = 0;
         // A face that comes up may lead elsewhere than before.
         if up && self.stats.sent > 0 {

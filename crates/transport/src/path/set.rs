@@ -126,6 +126,19 @@ impl Paths {
         path.has_room() && (path.in_flight() == 0 || !self.is_abandoned(path))
     }
 
+    /// Ends the waits that are over of paths with windows below 1.
+    pub fn release(&mut self, now: Time) {
+        for path in &mut self.paths {
+            path.release(now);
+        }
+    }
+
+    /// When the first of the paths that wait may send again.
+    pub fn held_until(&self) -> Option<Time> {
+        let waiting = self.paths.iter().filter(|path| path.is_up());
+        waiting.filter_map(Path::held_until).min()
+    }
+
     /// Records the transmission of an Interest for `segment` on a path, the first one on any path
     /// or a further one.
     pub fn on_sent(&mut self, id: PathId, segment: u64, first: bool) {

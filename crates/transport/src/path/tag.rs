@@ -31,6 +31,17 @@ impl PathTag {
         self.hops
     }
 
+    /// The numbers of its labels, from the consumer on: routers draw them at random, so paths that
+    /// share one share a link.
+    pub fn labels(&self) -> impl Iterator<Item = u64> + '_ {
+        let mut rest = Tag::new(&self.octets);
+        core::iter::from_fn(move || {
+            let (label, below) = rest.pop()?;
+            rest = below;
+            Some(label.number())
+        })
+    }
+
     /// Its octets.
     pub fn octets(&self) -> &[u8] {
         &self.octets
@@ -88,6 +99,8 @@ mod tests {
     fn a_tag_shows_its_labels_from_the_consumer_on() {
         let tag = PathTag::new(&b"\x85\x00\x00\x01\x2a\x40\xff"[..]).unwrap();
         assert_eq!((tag.hops(), tag.to_string()), (3, "5000001-2a-ff".into()));
+        let labels: Vec<u64> = tag.labels().collect();
+        assert_eq!(labels, [0x500_0001, 0x2a, 0xff]);
         assert_eq!(PathTag::new(&b"\x80"[..]), None, "cut off");
         assert_eq!(PathTag::new(Bytes::new()), None, "empty");
     }

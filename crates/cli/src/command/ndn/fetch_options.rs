@@ -8,8 +8,8 @@ use whimbrel_ndn_packet::Name;
 use whimbrel_node::ndn::client::seeded;
 use whimbrel_transport::rtt::NDNGET;
 use whimbrel_transport::{
-    Coupling, Delivery, Discovery, FetchOptions, MpccpOptions, Multipath, RaaqmOptions, Selection,
-    Verify, WindowKind, WindowOptions,
+    Coupling, Delivery, Discovery, FetchOptions, ModelOptions, MpccpOptions, Multipath,
+    RaaqmOptions, Selection, Verify, WindowKind, WindowOptions,
 };
 
 use super::{millis, name};
@@ -65,6 +65,8 @@ enum Law {
     Uncoupled,
     /// Weighted Vegas, by delay
     Wvegas,
+    /// By rate and shortest round trip of each path: for lossy networks and short queues
+    Model,
 }
 
 /// The arguments.
@@ -80,7 +82,7 @@ pub(super) struct FetchArguments {
     #[arg(short, long, value_name = "N", default_value_t = 15, allow_negative_numbers = true,
         value_parser = clap::value_parser!(i32).range(-1..=1_000_000))]
     retries: i32,
-    /// How the window of Interests changes
+    /// How the window of Interests changes; of --paths, of those by name
     #[arg(
         short,
         long,
@@ -144,20 +146,16 @@ pub(super) struct FetchArguments {
     /// CUBIC: fast convergence
     #[arg(long)]
     fast_conv: bool,
-    /// Find paths by probing and use up to N at once, if routers on the way know path tags (PTP)
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
-    paths: u16,
+    /// Find paths by probing and use up to N at once, if routers on the way know path tags (PTP);
+    /// 1 for none. By default a fetch of more than half a second looks for paths, and uses up to
+    /// 10 beside the name if there are several
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    paths: Option<u16>,
     /// --paths: the choice where more are known than may be used
     #[arg(long, value_enum, value_name = "HOW", default_value = "bandwidth")]
     select: Select,
     /// --paths: how the windows of the paths are coupled
-    #[arg(
-        long,
-        value_enum,
-        value_name = "LAW",
-        default_value = "lia",
-        conflicts_with = "pipeline_type"
-    )]
+    #[arg(long, value_enum, value_name = "LAW", default_value = "lia")]
     law: Law,
     /// --paths: the interval at which a path may be replaced
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = millis)]
@@ -185,13 +183,21 @@ impl FetchArguments {
     }
 
     /// True if the fetch looks for several paths.
-    pub(super) const fn uses_paths(&self) -> bool {
-        self.paths > 1
+    pub(super) fn uses_paths(&self) -> bool {
+        self.paths != Some(1) && !(self.is_beside_name() && self.pipeline_type == Pipeline::Fixed)
+    }
+
+    /// True if paths are used beside the name, as far as there are some.
+    pub(super) const fn is_beside_name(&self) -> bool {
+        self.paths.is_none()
     }
 
     fn multipath(&self) -> Multipath {
+        let defaults = Multipath::default();
         Multipath {
-            most: self.paths,
+            most: self.paths.unwrap_or(defaults.most),
+            law: Some(self.coupled()),
+            beside_name: self.is_beside_name(),
             review: self.path_interval,
             probing: self.probe_interval,
             select: match self.select {
@@ -218,6 +224,7 @@ impl FetchArguments {
             Law::Coupled => coupling(Coupling::Coupled),
             Law::Uncoupled => coupling(Coupling::Uncoupled),
             Law::Wvegas => WindowKind::WeightedVegas,
+            Law::Model => WindowKind::Model(ModelOptions::default()),
         }
     }
 
@@ -259,7 +266,6 @@ impl FetchArguments {
                 .map_err(|error| Failure::new(Exit::Other, error.to_string()))
         };
         let kind = match self.pipeline_type {
-            _ if self.uses_paths() => self.coupled(),
             Pipeline::Fixed => WindowKind::Fixed(self.pipeline_size),
             Pipeline::Aimd => WindowKind::Aimd {
                 step: at_least("aimd-step", self.aimd_step, 0.0)?,

@@ -69,8 +69,11 @@ pub(crate) struct Get {
 pub(crate) fn run(arguments: Get) -> Outcome {
     let stop = stop_flag()?;
     let destination = Destination::open(&arguments.output, &stop)?;
-    let several = arguments.fetch.uses_paths();
-    let mut report = Report::new(arguments.json, destination.is_stdout(), several);
+    let paths = arguments
+        .fetch
+        .uses_paths()
+        .then(|| PathReport::new(arguments.fetch.is_beside_name()));
+    let mut report = Report::new(arguments.json, destination.is_stdout(), paths);
     match fetch(&arguments, destination, &stop, &mut report) {
         Ok(outcome) => Ok(outcome),
         Err(failure) => {
@@ -306,12 +309,12 @@ struct Report {
     bar: ProgressBar,
     started: Instant,
     told_wait: ToldWait,
-    /// Of `--paths`.
+    /// Of a fetch that looks for paths.
     paths: Option<PathReport>,
 }
 
 impl Report {
-    fn new(json: bool, to_stdout: bool, several: bool) -> Report {
+    fn new(json: bool, to_stdout: bool, paths: Option<PathReport>) -> Report {
         let bar = if !json && shows_progress() {
             ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10))
         } else {
@@ -326,7 +329,7 @@ impl Report {
             bar,
             started: Instant::now(),
             told_wait: ToldWait::default(),
-            paths: several.then(PathReport::default),
+            paths,
         }
     }
 
@@ -350,9 +353,15 @@ impl Report {
         }
     }
 
+    /// The paths, if there is something to say of them.
+    fn shown_paths<'a>(&'a self, paths: Option<&'a Paths>) -> Option<(&'a PathReport, &'a Paths)> {
+        let (report, paths) = self.paths.as_ref().zip(paths)?;
+        report.is_shown(paths).then_some((report, paths))
+    }
+
     fn stats_in_json(&self, stats: &FetchStats, paths: Option<&Paths>) -> Value {
         let mut value = in_json(stats);
-        if let (Some(report), Some(paths)) = (&self.paths, paths) {
+        if let Some((report, paths)) = self.shown_paths(paths) {
             value["paths"] = report.json(paths).into();
         }
         value
@@ -389,7 +398,7 @@ impl Report {
             self.line(&json!({ "event": "progress", "stats": stats }));
             return;
         }
-        if let (Some(report), Some(paths)) = (&self.paths, paths) {
+        if let Some((report, paths)) = self.shown_paths(paths) {
             let table = report.table(paths, stats.elapsed);
             self.bar.set_message(format!("\n{}", table.trim_end()));
         }
@@ -429,7 +438,7 @@ impl Report {
         }
         if !is_quiet() {
             eprint!("{}", summary(name, path, stats));
-            if let (Some(report), Some(paths)) = (&self.paths, paths) {
+            if let Some((report, paths)) = self.shown_paths(paths) {
                 eprint!("{}", report.table(paths, stats.elapsed));
             }
         }

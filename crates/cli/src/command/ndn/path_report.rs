@@ -14,14 +14,29 @@ use super::in_millis;
 const MAX_LEFT: usize = 64;
 
 /// The paths of a fetch as it goes on.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct PathReport {
+    /// Nothing is said while there is but the path by name.
+    beside_name: bool,
     left: Vec<(PathTag, PathStats, PathLeft)>,
     /// How many more were left.
     forgotten: usize,
 }
 
 impl PathReport {
+    pub(super) const fn new(beside_name: bool) -> PathReport {
+        PathReport {
+            beside_name,
+            left: Vec::new(),
+            forgotten: 0,
+        }
+    }
+
+    /// True if there is, or was, more than the path by name, or if more was asked for.
+    pub(super) fn is_shown(&self, paths: &Paths) -> bool {
+        !self.beside_name || !self.left.is_empty() || paths.iter().any(Path::is_tagged)
+    }
+
     pub(super) fn left(&mut self, tag: PathTag, stats: PathStats, reason: PathLeft) {
         if self.left.len() >= MAX_LEFT {
             self.left.remove(0);

@@ -175,7 +175,8 @@ impl Cs {
         key: &NameKey,
     ) -> bool {
         let size = data.len() + ENTRY_BYTES;
-        if !self.admit || size > self.config.capacity || self.config.max_packets == 0 {
+        let admits = self.admit && self.admits(key);
+        if !admits || size > self.config.capacity || self.config.max_packets == 0 {
             return false;
         }
         let name = decoded.name.value();
@@ -208,6 +209,12 @@ impl Cs {
         }
         self.evict();
         true
+    }
+
+    /// Whether a name is among those of which Data is admitted.
+    fn admits(&self, key: &NameKey) -> bool {
+        let percent = self.config.admitted_percent;
+        percent >= 100 || (u128::from(key.full()) * 100) >> 64 < u128::from(percent)
     }
 
     /// Returns the entry of this very packet if it exists. If the name has too many others, evicts

@@ -35,6 +35,7 @@ impl Store {
                     capacity,
                     max_packets,
                     policy,
+                    ..CsConfig::default()
                 },
                 hasher,
             ),
@@ -326,6 +327,22 @@ fn a_scan_does_not_empty_the_store_under_s3_fifo_as_it_does_under_lru() {
     );
     assert!(s3 > 36_000, "{s3}");
     assert!(s3 * 10 > lru * 11, "{s3} {lru}");
+}
+
+#[test]
+fn a_share_of_the_names_is_admitted_and_always_the_same_ones() {
+    let mut store = Store::new(10 << 20, usize::MAX, CsPolicy::Lru);
+    store.cs.config.admitted_percent = 50;
+    let names: Vec<Name> = (0..200).map(|n| name(&[n])).collect();
+    let fill = |store: &mut Store| {
+        for name in &names {
+            store.insert(Time::ZERO, &packet(name, 0, 0));
+        }
+        store.cs.len()
+    };
+    let kept = fill(&mut store);
+    assert!((70..=130).contains(&kept), "{kept}");
+    assert_eq!(fill(&mut store), kept);
 }
 
 #[test]

@@ -56,9 +56,23 @@ pub(super) fn refusal(plan: &Plan) -> Option<Refusal> {
             let what = format!("run more than {MAX_FILES} files of the load '{name}'");
             return refuse(key, what);
         }
+        for (key, given) in [
+            ("content", load.content.is_some()),
+            ("segments", load.segments.is_some()),
+        ] {
+            if given {
+                return refuse(key, format!("play '{name}' with '{key}'"));
+            }
+        }
         if load.kind == Kind::Bulk && load.plane == Plane::Ndn {
             let what = format!("run '{name}', whose repeated files caches would answer,");
             return refuse("bulk", what);
+        }
+    }
+    for node in &plan.network.nodes {
+        if node.settings.admits.is_some() {
+            let what = format!("have '{}' admit a share of Data", node.name);
+            return Some(Refusal::new(["nodes", &node.name, "admits"], what));
         }
     }
     for link in &plan.network.links {

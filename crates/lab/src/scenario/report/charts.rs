@@ -196,6 +196,7 @@ fn transfers(scenario: &Scenario, batch: &Batch) -> Option<(String, LineChart)> 
             series,
             shaded,
             origin: (0.0, 0.0),
+            ..LineChart::default()
         };
         (String::from("transfers"), chart)
     })

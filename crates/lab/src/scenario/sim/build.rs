@@ -234,6 +234,10 @@ fn ndn_config(settings: &NodeSettings) -> NdnRouterConfig {
             ..store
         },
     };
+    let content_store = CsConfig {
+        admitted_percent: settings.admits.unwrap_or(store.admitted_percent),
+        ..content_store
+    };
     NdnRouterConfig {
         forwarder: ForwarderConfig {
             content_store,
@@ -310,7 +314,7 @@ impl World<'_> {
                 let Some((_, port)) = face.copied() else {
                     continue;
                 };
-                self.ndn_route(node, &load_name(&load.name), port, hop.cost);
+                self.ndn_route(node, &load_name(load.content_name()), port, hop.cost);
             }
         }
     }

@@ -84,6 +84,8 @@ pub(super) struct Transfer {
     started: Time,
     meter: TransferMeter,
     record: Option<TransferRecord>,
+    /// Since the run's origin.
+    next_sample: Duration,
     by: By,
 }
 
@@ -169,8 +171,10 @@ impl World<'_> {
             self.request(known.from, SERVER_APP, publish);
             return Ok(());
         }
-        for node in known.sources() {
-            self.serve_ndn(load, number, node, content)?;
+        if known.content.is_none() {
+            for node in known.sources() {
+                self.serve_ndn(load, number, node, content)?;
+            }
         }
         Ok(())
     }
@@ -298,6 +302,7 @@ impl World<'_> {
             started,
             meter,
             record: None,
+            next_sample: Duration::ZERO,
             by,
         });
         if let By::Content(content) = by {
@@ -320,7 +325,7 @@ impl World<'_> {
 
     fn fetcher(&mut self, load: usize, receiver: usize, number: usize) -> Result<(), LabError> {
         let known = &self.plan.loads[load];
-        let name = load_name(&known.name).child_generic(number.to_string().as_bytes());
+        let name = load_name(known.content_name()).child_generic(number.to_string().as_bytes());
         let label = format!("consumer {} {number} {receiver}", known.name);
         let mut rng = SeededRng::stream(self.seed, &label);
         let defaults = FetchOptions::default();
@@ -338,6 +343,7 @@ impl World<'_> {
         };
         let options = FetchOptions {
             retries: None,
+            first_segments: known.segments,
             multipath: known.multipath.as_ref().map(SeveralPaths::options),
             lost_after: known
                 .multipath
@@ -410,12 +416,33 @@ impl World<'_> {
             return false;
         };
         match event {
-            FetchEvent::Segment { content, .. } => self.arrived(index, now, content.len()),
+            FetchEvent::Segment { content, .. } => {
+                self.arrived(index, now, content.len());
+                self.sample(index, now, node);
+            }
             FetchEvent::Done(_) => self.end(index, now, true),
             FetchEvent::Failed { .. } => self.end(index, now, false),
             _ => return false,
         }
         self.transfers[index].record.is_some()
+    }
+
+    /// Shows a consumer to the observer, if that is due.
+    fn sample(&mut self, index: usize, now: Time, node: NodeId) {
+        let Some(interval) = self.observer.samples() else {
+            return;
+        };
+        let at = now.since(self.origin);
+        let transfer = &mut self.transfers[index];
+        if at < transfer.next_sample {
+            return;
+        }
+        transfer.next_sample = at + interval;
+        let Asked { load, receiver, .. } = self.asked[transfer.asked];
+        let face = self.sim.node(node).get::<AppFace<Fetcher>>();
+        if let Some(stats) = face.map(|face| face.application().stats()) {
+            self.observer.sampled(load, receiver, at, &stats);
+        }
     }
 
     pub(super) fn handle_tcp(

@@ -7,8 +7,8 @@ use whimbrel_link::ndnlp;
 use whimbrel_sim::Direction;
 use whimbrel_sim::trace::TraceSink;
 use whimbrel_transport::AppFace;
-use whimbrel_transport::AppFaceCounters;
 use whimbrel_transport::cbr::{CbrConsumer, CbrStats, Exchanged};
+use whimbrel_transport::{AppFaceCounters, FetchStats};
 
 use super::World;
 use crate::scenario::run::Run;
@@ -30,6 +30,16 @@ pub trait Observer {
     /// Called when bytes of a file of a load have arrived, `at` after the run's origin.
     fn arrived(&mut self, load: usize, receiver: usize, at: Duration, bytes: u64) {
         let _ = (load, receiver, at, bytes);
+    }
+
+    /// Interval at which consumers of files over NDN are sampled, while Data arrives; `None`: never.
+    fn samples(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Called with the counters of a consumer of a load's file; `at` counts from the run's origin.
+    fn sampled(&mut self, load: usize, receiver: usize, at: Duration, stats: &FetchStats) {
+        let _ = (load, receiver, at, stats);
     }
 
     /// Called when an Interest of a load was answered, at one of its receivers.

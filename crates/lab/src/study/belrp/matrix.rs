@@ -325,6 +325,7 @@ impl Matrix {
             series: series.collect(),
             shaded: Vec::new(),
             origin,
+            ..LineChart::default()
         };
         NamedChart {
             name: quantity.id.to_owned(),

@@ -1,14 +1,14 @@
 //! Which paths are used, of those that probes have found; and losses by the order of Data on each.
 
 use core::time::Duration;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use whimbrel_core::{Deadline, RttOptions, SeededRng, Time};
 use whimbrel_ndn_packet::LpHeader;
 
 use super::{Pipeline, Signs};
 use crate::application::{FaceNumber, due};
-use crate::congestion::{Congestion, WindowKind, WindowOptions};
+use crate::congestion::{Congestion, ModelOptions, WindowKind, WindowOptions};
 use crate::fetch::event::{FetchEvent, PathLeft};
 use crate::fetch::options::{FetchOptions, Multipath, Selection};
 use crate::ledger::Entry;
@@ -21,6 +21,12 @@ const MAX_KNOWN: usize = 256;
 const MAX_USED: u16 = 64;
 /// Probes without an answer at once.
 const PROBES: u32 = 8;
+/// Beside the name, the time before the first probe.
+const FIRST_PROBE: Duration = Duration::from_millis(500);
+/// Beside the name, probes that have found one path at most, after which the next one waits for
+/// [`SELDOM`] at least: routers that know no tags, or a network with one path, are not asked for ever.
+const ENOUGH_PROBES: u32 = 30;
+const SELDOM: Duration = Duration::from_secs(2);
 /// The path by name, which rests while another one is in use.
 const BY_NAME: PathId = PathId::FIRST;
 
@@ -72,6 +78,17 @@ impl Order {
     }
 }
 
+/// The paths of a consumer drain their queues together, and those of different consumers do not.
+fn own_drains(kind: WindowKind, rng: &mut SeededRng) -> WindowKind {
+    match kind {
+        WindowKind::Model(options) => WindowKind::Model(ModelOptions {
+            drains_at: Duration::from_millis(rng.below(10_000)),
+            ..options
+        }),
+        kind => kind,
+    }
+}
+
 /// What is known of a path.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
@@ -98,6 +115,10 @@ pub(super) struct Chooser {
     next_probe: Time,
     next_review: Time,
     known: BTreeMap<PathTag, Known>,
+    /// Probes sent.
+    probes: u32,
+    /// A path was in use once.
+    has_used: bool,
     /// Octets of each path at the last review.
     reviewed: BTreeMap<PathId, u64>,
     rng: SeededRng,
@@ -112,6 +133,7 @@ impl Chooser {
     ) -> Chooser {
         let face = options.paths.first().map_or(FaceNumber::FIRST, |p| p.face);
         let prober = PathId(paths.len() as u16);
+        let mut rng = SeededRng::stream(options.path_seed, "paths");
         let header = LpHeader {
             path_discovery: true,
             ..LpHeader::default()
@@ -129,16 +151,24 @@ impl Chooser {
                 review: multipath.review.max(Duration::from_millis(1)),
                 ..multipath
             },
-            window: options.window,
+            window: WindowOptions {
+                kind: own_drains(multipath.law.unwrap_or(options.window.kind), &mut rng),
+                ..options.window
+            },
             rto: options.rto,
             once_per_window: options.once_per_round_trip,
             face,
             prober,
-            next_probe: now,
+            next_probe: match multipath.beside_name {
+                true => now + FIRST_PROBE,
+                false => now,
+            },
             next_review: now + multipath.review,
             known: BTreeMap::new(),
+            probes: 0,
+            has_used: false,
             reviewed: BTreeMap::new(),
-            rng: SeededRng::stream(options.path_seed, "paths"),
+            rng,
         }
     }
 
@@ -196,6 +226,21 @@ impl Chooser {
         }
     }
 
+    /// Of these paths, a random one of those with the most links that no path in use has, but for
+    /// one that is left: more paths over the links in use would add nothing.
+    fn most_apart(&mut self, free: &[PathTag], leaves: Option<PathId>) -> Option<PathTag> {
+        let used = self.known.iter().filter(|(_, known)| {
+            let path = known.path;
+            path.is_some() && path != leaves
+        });
+        let links: BTreeSet<u64> = used.flat_map(|(tag, _)| tag.labels()).collect();
+        let own = |tag: &PathTag| tag.labels().filter(|link| !links.contains(link)).count();
+        let most = free.iter().map(own).max()?;
+        let best: Vec<&PathTag> = free.iter().filter(|tag| own(tag) == most).collect();
+        let at = self.rng.below(best.len() as u64) as usize;
+        best.get(at).copied().cloned()
+    }
+
     /// The path to leave and the one to take instead, if any.
     fn exchange(&mut self, now: Time, paths: &Paths) -> Option<(PathId, PathTag)> {
         let free = self.unused(now);
@@ -219,8 +264,11 @@ impl Chooser {
                     Selection::Bandwidth => whole.map(|(_, id)| *id).min_by_key(gained)?,
                     _ => used[self.rng.below(used.len() as u64) as usize].1,
                 };
-                let comes = self.rng.below(free.len() as u64) as usize;
-                Some((leaves, free[comes].clone()))
+                let comes = match self.options.select {
+                    Selection::Bandwidth => self.most_apart(&free, Some(leaves))?,
+                    _ => free[self.rng.below(free.len() as u64) as usize].clone(),
+                };
+                Some((leaves, comes))
             }
             _ => {
                 let costs = |tag: &PathTag| self.cost(tag).unwrap_or(f64::INFINITY);
@@ -283,7 +331,22 @@ impl Pipeline {
         let rtt = (entry.sent.transmissions == 1 && !signs.intermediate)
             .then(|| now.since(entry.sent.at));
         let found = chooser.learn(now, octets, rtt);
+        if chooser.options.beside_name {
+            return self.use_beside_name(now, events);
+        }
         if let Some(tag) = found.filter(|_| chooser.used() < usize::from(chooser.options.most)) {
+            let id = chooser.vacant(&self.paths);
+            self.use_path(now, id, tag, events);
+        }
+    }
+
+    /// Uses all known paths, if there are several: the only one there is, is that of the name.
+    fn use_beside_name(&mut self, now: Time, events: &mut VecDeque<FetchEvent>) {
+        while let Some(chooser) = &self.chooser
+            && chooser.known.len() > 1
+            && chooser.used() < usize::from(chooser.options.most)
+            && let Some(tag) = chooser.unused(now).into_iter().next()
+        {
             let id = chooser.vacant(&self.paths);
             self.use_path(now, id, tag, events);
         }
@@ -300,6 +363,7 @@ impl Pipeline {
         if self.paths.put(path).is_none() {
             return;
         }
+        chooser.has_used = true;
         if let Some(known) = chooser.known.get_mut(&tag) {
             known.path = Some(id);
         }
@@ -345,13 +409,21 @@ impl Pipeline {
         self.rest_by_name();
     }
 
-    /// Interests go by name only while no path is in use.
+    /// Interests go by name only while no path is in use, unless paths are used beside the name.
     fn rest_by_name(&mut self) {
-        let Some(used) = self.chooser.as_ref().map(Chooser::used) else {
+        let chooser = self.chooser.as_ref();
+        let chooser = chooser.filter(|chooser| !chooser.options.beside_name);
+        let Some(used) = chooser.map(Chooser::used) else {
             return;
         };
         self.paths
             .with(BY_NAME, |path, _| path.set_resting(used > 0));
+    }
+
+    /// True if a path was in use, beside the name's or in its place.
+    pub(super) fn has_used_paths(&self) -> bool {
+        let chooser = self.chooser.as_ref();
+        chooser.is_some_and(|chooser| chooser.has_used || !chooser.options.beside_name)
     }
 
     /// True if the path was found by a probe: without it there is another one, by name at least.
@@ -396,9 +468,8 @@ impl Pipeline {
             return;
         };
         let free = chooser.unused(now);
-        if !free.is_empty() {
-            let at = chooser.rng.below(free.len() as u64) as usize;
-            self.use_path(now, id, free[at].clone(), events);
+        if let Some(tag) = chooser.most_apart(&free, None) {
+            self.use_path(now, id, tag, events);
         }
     }
 
@@ -412,7 +483,13 @@ impl Pipeline {
 
     pub(super) fn probed(&mut self, now: Time) {
         if let Some(chooser) = &mut self.chooser {
-            chooser.next_probe = now + chooser.options.probing;
+            chooser.probes = chooser.probes.saturating_add(1);
+            let is_alone = chooser.options.beside_name && chooser.known.len() < 2;
+            let interval = match is_alone && chooser.probes >= ENOUGH_PROBES {
+                true => chooser.options.probing.max(SELDOM),
+                false => chooser.options.probing,
+            };
+            chooser.next_probe = now + interval;
         }
     }
 

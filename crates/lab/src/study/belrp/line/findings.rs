@@ -439,6 +439,7 @@ impl Retrieval {
             series,
             shaded: Vec::new(),
             origin: ((start / 10.0).floor() * 10.0, 0.0),
+            ..LineChart::default()
         };
         NamedChart {
             name: String::from("retrieval-distribution"),

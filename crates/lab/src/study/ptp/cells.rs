@@ -1,0 +1,183 @@
+//! The runs of a study of PTP, by case and solution.
+
+use std::time::Duration;
+
+use whimbrel_transport::FetchStats;
+
+use super::super::jobs::{Job, run_all};
+use super::super::{Backend, Progress, StudyInput};
+use super::optimum::Optimum;
+use crate::LabError;
+use crate::scenario::run::Run;
+use crate::scenario::sim::observe::Observer;
+use crate::scenario::{Plan, Scenario, netns, sim};
+
+/// Interval at which consumers are sampled.
+const SAMPLES: Duration = Duration::from_millis(50);
+
+/// A solution of the paper, or one of ours, as people know it.
+pub(super) fn title(solution: &str) -> &str {
+    match solution {
+        "ptp" => "PTP",
+        "ptp-model" => "PTP, model-based law",
+        "omcc-rf" => "RFA and RAAQM (OMCC-RF)",
+        "chopcop" => "RFA and CHoPCoP-like",
+        "paf-raaqm" => "PAF-like and RAAQM",
+        "best-route" => "best-route, CUBIC",
+        other => other,
+    }
+}
+
+/// A consumer at a moment.
+#[derive(Clone, Debug)]
+pub(super) struct Sample {
+    /// Since the run's origin, in seconds.
+    pub(super) at: f64,
+    pub(super) stats: FetchStats,
+}
+
+/// A run's results.
+pub(super) struct Found {
+    pub(super) run: Run,
+    /// Of each load, in the simulator.
+    pub(super) samples: Vec<Vec<Sample>>,
+}
+
+/// All runs of a setting.
+pub(super) struct Cell<'a> {
+    /// Of the sweep; empty if there is one case.
+    pub(super) case: &'a str,
+    pub(super) solution: &'a str,
+    pub(super) plan: &'a Plan,
+    pub(super) optimum: Optimum,
+    pub(super) runs: Vec<Found>,
+}
+
+impl Cell<'_> {
+    /// Mbit/s that a link delivered from its first end or its second while it was counted: the
+    /// mean of all runs.
+    pub(super) fn rate(&self, link: usize, way: usize) -> f64 {
+        let rates = (0..self.runs.len()).map(|run| self.rate_in(run, link, way));
+        super::super::result::mean(rates)
+    }
+
+    fn rate_in(&self, run: usize, link: usize, way: usize) -> f64 {
+        let metric = ["forward", "backward"][way];
+        let name = &self.plan.network.links[link].name;
+        let value = self.runs[run]
+            .run
+            .values
+            .get(&format!("links.{name}.{metric}"));
+        let counted = self
+            .plan
+            .limit
+            .saturating_sub(self.plan.warm_up)
+            .as_secs_f64();
+        value.map_or(f64::NAN, |bytes| bytes * 8e-6 / counted)
+    }
+
+    /// Of each run, the share of the optimum that arrives at the consumers, in per cent.
+    pub(super) fn utilization(&self) -> Vec<f64> {
+        let receivers: Vec<usize> = self
+            .plan
+            .loads
+            .iter()
+            .flat_map(|load| load.to.clone())
+            .collect();
+        let network = &self.plan.network;
+        (0..self.runs.len())
+            .map(|run| {
+                let links = receivers.iter().flat_map(|node| {
+                    let links = network.at(*node);
+                    links.map(|(link, _)| (link, usize::from(network.links[link].ends.0 == *node)))
+                });
+                let arrived: f64 = links.map(|(link, way)| self.rate_in(run, link, way)).sum();
+                100.0 * arrived / self.optimum.total()
+            })
+            .collect()
+    }
+}
+
+/// One run.
+struct Trial<'a> {
+    title: String,
+    plan: &'a Plan,
+    seed: u64,
+}
+
+impl Job for Trial<'_> {
+    type Found = Found;
+
+    fn title(&self) -> &str {
+        &self.title
+    }
+
+    fn run(&self, input: &StudyInput<'_>) -> Result<Found, LabError> {
+        if input.options.backend == Backend::Netns {
+            let run = netns::run(self.plan, self.seed, &input.options.program)?;
+            let samples = vec![Vec::new(); self.plan.loads.len()];
+            return Ok(Found { run, samples });
+        }
+        let mut watcher = Watcher(vec![Vec::new(); self.plan.loads.len()]);
+        let observed = sim::observe(self.plan, self.seed, &mut watcher)?;
+        Ok(Found {
+            run: observed.run,
+            samples: watcher.0,
+        })
+    }
+}
+
+struct Watcher(Vec<Vec<Sample>>);
+
+impl Observer for Watcher {
+    fn samples(&self) -> Option<Duration> {
+        Some(SAMPLES)
+    }
+
+    fn sampled(&mut self, load: usize, _receiver: usize, at: Duration, stats: &FetchStats) {
+        self.0[load].push(Sample {
+            at: at.as_secs_f64(),
+            stats: stats.clone(),
+        });
+    }
+}
+
+/// Runs every setting of a scenario that sweeps `solution`, and `case` if it has several.
+pub(super) fn run<'a>(
+    scenario: &'a Scenario,
+    input: &StudyInput<'_>,
+    progress: Progress<'_>,
+) -> Result<Vec<Cell<'a>>, LabError> {
+    let mut cells = Vec::new();
+    let mut trials = Vec::new();
+    for setting in &scenario.settings {
+        let solution = setting.value("solution").ok_or_else(|| {
+            input.bad("this study sweeps solution (ptp, ...), by this name".to_owned())
+        })?;
+        let case = setting.value("case").unwrap_or("");
+        for run in 0..scenario.runs {
+            let in_case = if case.is_empty() {
+                String::new()
+            } else {
+                format!("case {case}, ")
+            };
+            trials.push(Trial {
+                title: format!("{in_case}{}", title(solution)),
+                plan: &setting.plan,
+                seed: setting.plan.seed.wrapping_add(u64::from(run)),
+            });
+        }
+        cells.push(Cell {
+            case,
+            solution,
+            plan: &setting.plan,
+            optimum: Optimum::of(&setting.plan).map_err(|why| input.bad(why))?,
+            runs: Vec::new(),
+        });
+    }
+    let mut found = run_all(&trials, input, progress)?.into_iter();
+    for cell in &mut cells {
+        cell.runs = found.by_ref().take(scenario.runs as usize).collect();
+    }
+    Ok(cells)
+}
