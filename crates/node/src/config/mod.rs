@@ -38,7 +38,7 @@ pub use plan::{HostPlan, MobilityFirstPlan, NameServerPlan, Plan, RouterPlan};
 pub use sample::sample;
 pub use sections::{
     Config, GNRS_PORT, GnrsSection, HopSection, HostSection, LinkMode, LinkSection, Pacing,
-    RouteSection, RouterSection, StorageSection,
+    PolicyName, RouteSection, RouterSection, SchedulerName, StorageSection,
 };
 
 /// The key of a section of the MobilityFirst plane that is for a router's other plane as well.

@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use whimbrel_core::{Guid, Peer, suggest};
 use whimbrel_gnrs::{KeyPair, StoreLimits};
 use whimbrel_link::hop::{MAX_CHUNK, MIN_MTU};
+use whimbrel_mobilityfirst::host::LinkPolicy;
 use whimbrel_mobilityfirst::router::store::StoreLimits as ChunkLimits;
 use whimbrel_mobilityfirst::router::{NextHop, ProxyPolicy, Route};
+use whimbrel_mobilityfirst::split::SplitConfig;
 
 use super::checks::{ANY, Found, TICK};
 use super::{
@@ -68,6 +70,8 @@ pub struct MobilityFirstPlan {
     pub storage: ChunkLimits,
     /// How stored chunks are tried again.
     pub proxy: ProxyPolicy,
+    /// How flows are divided.
+    pub split: SplitConfig,
     /// How chunks cross links.
     pub hop: HopSection,
     /// Links, as they are numbered.
@@ -81,6 +85,10 @@ pub struct HostPlan {
     pub key: PathBuf,
     /// The socket for local programs.
     pub socket: PathBuf,
+    /// How several links are used.
+    pub policy: LinkPolicy,
+    /// How what it sends is divided among them.
+    pub split: SplitConfig,
     /// Numbers of links, the preferred one first.
     pub preference: Vec<u32>,
     /// How long the host's binding holds that is not renewed.
@@ -179,6 +187,7 @@ impl Draft {
             default_route,
             storage: config.storage.limits(),
             proxy: config.storage.policy(),
+            split: section.scheduler.split(),
             hop: config.hop.clone(),
             links: config.link.clone(),
         });
@@ -256,6 +265,8 @@ impl Draft {
                 .socket
                 .clone()
                 .unwrap_or_else(|| Places::of_this_user().host_socket()),
+            policy: section.policy.into(),
+            split: section.scheduler.split(),
             preference,
             binding_lifetime: section.binding_lifetime.0,
             announcement_lifetime: section.announcement_lifetime.0,
