@@ -229,7 +229,7 @@ impl Divisions {
     fn draw(&mut self, peers: &[&Branch]) -> Option<BranchKey> {
         let known = peers.iter().filter_map(|branch| branch.link.delivery_rate);
         let (sum, count) = known.fold((0, 0), |(sum, count), rate| (sum + rate, count + 1));
-        let mean = if count == 0 { 1 } else { sum / count };
+        let mean = u64::checked_div(sum, count).unwrap_or(1);
         let rate = |branch: &&Branch| branch.link.delivery_rate.unwrap_or(mean).max(1);
         let mut drawn = self.rng.below(peers.iter().map(rate).sum::<u64>().max(1));
         for branch in peers {
