@@ -103,6 +103,7 @@ fn bound() -> u64 {
         default_route: None,
         name_servers: Vec::new(),
         proxy: ProxyPolicy::default(),
+        split: whimbrel_mobilityfirst::split::SplitConfig::default(),
     };
     config.memory_bound(MTU)
 }

@@ -67,6 +67,7 @@ fn router(
             storage_timer,
             ..ProxyPolicy::default()
         },
+        split: whimbrel_mobilityfirst::split::SplitConfig::default(),
     };
     Node::Router(Box::new(Router::new(config, SeededRng::new(number.into()))))
 }

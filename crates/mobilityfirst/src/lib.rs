@@ -16,6 +16,7 @@
 //! | [`next_hops`] | sets of next hops, and the selection among them | [MFTP §3.5], [MF-5G §III] |
 //! | [`room`] | room in the back-pressure buffer, held while a value lives | [MFTP §3.4.1] |
 //! | [`links`] | all hops of a node and the back-pressure buffer that they share | [MFTP §3.4.1] |
+//! | [`split`] | bifurcation: which branch takes the next chunk of a divided flow | [MF-5G §III] |
 //! | `outbox` | what waits for one neighbour, by flow | [MFTP §3.4.1] |
 //! | [`handed`] | chunks that a neighbour accepted and may lose | [MFTP §3.2.1 and 3.2.2] |
 //! | [`router`] | late binding, forwarding, attachments, the in-network proxy | [MFTP §3.3] |
@@ -33,4 +34,5 @@ pub mod next_hops;
 mod outbox;
 pub mod room;
 pub mod router;
+pub mod split;
 pub mod wire;

@@ -6,6 +6,7 @@
 //! is full the hops accept no new chunk and close their windows, which propagates the back-pressure
 //! upstream.
 
+mod divided;
 mod event;
 mod holds;
 mod link;
@@ -29,7 +30,10 @@ use crate::handed::Handovers;
 use crate::next_hops::Branch;
 use crate::outbox::{Outbox, SPARE_BELOW, flow_of};
 use crate::room::{Buffer, Room};
-use crate::wire::HoldMode;
+use crate::split::SplitConfig;
+use crate::split::ledger::Ledger;
+use crate::wire::{HoldMode, ServiceId};
+pub use divided::{BranchState, BranchStatus, DividedStatus};
 pub use event::LinkEvent;
 pub(crate) use holds::RENEWAL;
 pub use report::{LinkStatus, UnresolvedStatus};
@@ -61,6 +65,8 @@ pub struct ChunkToSend {
     /// The port that it came in on and where its flow can be held back; none for a chunk that was
     /// stored or that the node itself originates.
     pub from: Option<PortId>,
+    /// Its place in its flow, if that is divided here.
+    pub order: Option<u64>,
 }
 
 impl ChunkToSend {
@@ -68,6 +74,10 @@ impl ChunkToSend {
     pub(crate) fn over(mut self, branch: &Branch) -> ChunkToSend {
         if let Some(address) = branch.address {
             self.chunk.header.destination_address = address;
+            // From here on it is bound to this one.
+            if self.chunk.header.service.has(ServiceId::MULTIHOMING) {
+                self.chunk.header.extensions.addresses = vec![address];
+            }
         }
         self
     }
@@ -138,6 +148,10 @@ pub struct Links {
     hold_ends: TimerQueue<(PortId, Flow)>,
     // One of those has ended since it was last looked.
     resumed: bool,
+    split: SplitConfig,
+    splits: BTreeMap<Flow, Ledger>,
+    // When one of them is to be looked at again.
+    split_due: Option<Time>,
 }
 
 impl Links {
@@ -166,6 +180,9 @@ impl Links {
             crowded: BTreeSet::new(),
             hold_ends: TimerQueue::new(),
             resumed: false,
+            split: SplitConfig::default(),
+            splits: BTreeMap::new(),
+            split_due: None,
         }
     }
 
@@ -201,6 +218,9 @@ impl Links {
     pub fn handle_timeout(&mut self, now: Time) {
         self.take_back_room(now);
         self.end_holds(now);
+        if self.split_due.is_some_and(|at| at <= now) {
+            self.serve_splits(now);
+        }
         let mut pass = self.timers.pass(now);
         while let Some((_, port)) = pass.next(&mut self.timers) {
             if let Some(link) = self.links.get_mut(&port) {
@@ -371,7 +391,9 @@ impl Links {
     }
 
     fn collect(&mut self, now: Time) {
+        self.serve_splits(now);
         let ports: Vec<PortId> = self.touched.iter().copied().collect();
+        let mut divided = Vec::new();
         for port in ports {
             let Some(link) = self.links.get_mut(&port) else {
                 continue;
@@ -385,7 +407,11 @@ impl Links {
                     self.requests.push_back(request);
                     continue;
                 }
-                fewer.extend(link.note(now, port, event, &self.buffer, &mut self.events));
+                let Some(gone) = link.note(now, port, event, &self.buffer, &mut self.events) else {
+                    continue;
+                };
+                fewer.insert(gone.flow);
+                divided.extend(gone.order.map(|order| (gone.flow, order, port)));
             }
             link.feed(now, &mut self.next_tag);
             if link.has_room() {
@@ -396,6 +422,16 @@ impl Links {
                 self.note_neighbour(port, neighbour, is);
             }
             fewer.iter().for_each(|flow| self.review_hold(port, flow));
+        }
+        for (flow, order, port) in divided {
+            self.note_divided(now, flow, order, port);
+        }
+        let away = self.events.iter().filter_map(|event| match event {
+            LinkEvent::Unresponsive(port) => Some(*port),
+            _ => None,
+        });
+        for port in away.collect::<Vec<_>>() {
+            self.recall_divided(now, port);
         }
         let changed =
             |event: &LinkEvent| matches!(event, LinkEvent::Up { .. } | LinkEvent::Unresponsive(_));
@@ -415,6 +451,7 @@ impl Links {
         max_segments: usize,
         buffer: &mut Vec<u8>,
     ) -> Option<Transmit> {
+        self.serve_splits(now);
         while let Some(port) = self.next_touched() {
             let Some(link) = self.links.get_mut(&port) else {
                 continue;
@@ -474,6 +511,8 @@ impl Links {
                 .and_then(|link| link.hop.poll_timeout());
             Deadline::new(at, reason.map_or("hop", |deadline| deadline.reason))
         });
-        Deadline::earlier(of_hops, hold_ends)
+        let of_splits = self.split_due;
+        let of_splits = of_splits.map(|at| Deadline::new(at, "branch of a divided flow"));
+        Deadline::earlier(of_splits, Deadline::earlier(of_hops, hold_ends))
     }
 }

@@ -4,12 +4,14 @@
 //! according to the chunk's service: one branch, all of them [MFTP §3.5], or a division of the flow
 //! among them [MF-5G §III].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use whimbrel_core::{Guid, LinkState, PortId};
+use whimbrel_core::{Guid, LinkState, PortId, SeededRng};
 
-use crate::chunk::Flow;
+use crate::chunk::{Chunk, Flow};
 use crate::links::Links;
+use crate::outbox::flow_of;
+use crate::split::Scheduler;
 use crate::wire::ServiceId;
 
 /// Maximum of flows whose division is remembered; beyond it, the least recently used starts over.
@@ -66,6 +68,17 @@ impl Spread {
     }
 }
 
+impl Spread {
+    /// The spread of a chunk. What goes before all others is not divided: it is short, and a node
+    /// waits for it.
+    pub(crate) fn of_chunk(chunk: &Chunk) -> Spread {
+        match Spread::of(chunk.header.service) {
+            Spread::Divide if flow_of(chunk) != Some(chunk.flow()) => Spread::Best,
+            spread => spread,
+        }
+    }
+}
+
 impl Branch {
     /// A branch of preference 0 and weight 1, with the current state of its link.
     pub fn over(port: PortId, links: &Links) -> Branch {
@@ -103,6 +116,12 @@ impl NextHops {
     /// The best responsive branch.
     pub fn best(&self) -> Option<&Branch> {
         self.branches.iter().find(|branch| branch.up)
+    }
+
+    /// The ports of all branches, each once.
+    pub fn ports(&self) -> Vec<PortId> {
+        let ports: BTreeSet<PortId> = self.branches.iter().map(|branch| branch.port).collect();
+        ports.into_iter().collect()
     }
 
     /// Removes the branches for which `fits` is false.
@@ -173,11 +192,14 @@ impl Branch {
     }
 }
 
-/// The progress of each divided flow on each of its branches.
-#[derive(Debug, Default)]
+/// The progress of each divided flow on each of its branches, for the schedulers that bind a chunk
+/// to a branch when it comes.
+#[derive(Debug)]
 pub struct Divisions {
+    scheduler: Scheduler,
     by_flow: BTreeMap<Flow, Division>,
     uses: u64,
+    rng: SeededRng,
 }
 
 /// Weighted fair queueing in reverse: the branch whose clock would show the least after the next
@@ -191,7 +213,38 @@ struct Division {
 }
 
 impl Divisions {
+    /// No flow is divided yet. What is drawn at random comes from `seed`.
+    pub fn new(scheduler: Scheduler, seed: u64) -> Divisions {
+        Divisions {
+            scheduler,
+            by_flow: BTreeMap::new(),
+            uses: 0,
+            rng: SeededRng::new(seed),
+        }
+    }
+
+    /// The prototype's choice [MF-PROTO]: a branch drawn with the measured rates as weights. It asks
+    /// a branch's end for the rate; here one that is not measured yet counts as the mean of the
+    /// others, or it would never be.
+    fn draw(&mut self, peers: &[&Branch]) -> Option<BranchKey> {
+        let known = peers.iter().filter_map(|branch| branch.link.delivery_rate);
+        let (sum, count) = known.fold((0, 0), |(sum, count), rate| (sum + rate, count + 1));
+        let mean = u64::checked_div(sum, count).unwrap_or(1);
+        let rate = |branch: &&Branch| branch.link.delivery_rate.unwrap_or(mean).max(1);
+        let mut drawn = self.rng.below(peers.iter().map(rate).sum::<u64>().max(1));
+        for branch in peers {
+            match drawn.checked_sub(rate(branch)) {
+                None => return Some(branch.key()),
+                Some(left) => drawn = left,
+            }
+        }
+        None
+    }
+
     fn next(&mut self, flow: Flow, peers: &[&Branch], bytes: usize) -> Option<BranchKey> {
+        if self.scheduler == Scheduler::Paper {
+            return self.draw(peers);
+        }
         self.uses += 1;
         if self.by_flow.len() >= MAX_DIVIDED_FLOWS && !self.by_flow.contains_key(&flow) {
             let oldest = self.by_flow.iter().min_by_key(|(_, it)| it.last_use);
@@ -201,19 +254,26 @@ impl Divisions {
         }
         let division = self.by_flow.entry(flow).or_default();
         division.last_use = self.uses;
-        division.next(peers, bytes)
+        match self.scheduler {
+            Scheduler::RoundRobin => {
+                let equal = |it: &&Branch| Branch { weight: 1, ..**it };
+                let equal: Vec<Branch> = peers.iter().map(equal).collect();
+                division.next(&equal.iter().collect::<Vec<_>>(), 1, false)
+            }
+            scheduler => division.next(peers, bytes, scheduler == Scheduler::Rates),
+        }
     }
 }
 
 impl Division {
-    fn next(&mut self, peers: &[&Branch], bytes: usize) -> Option<BranchKey> {
+    fn next(&mut self, peers: &[&Branch], bytes: usize, by_rate: bool) -> Option<BranchKey> {
         self.clocks
             .retain(|key, _| peers.iter().any(|it| it.key() == *key));
         for branch in peers {
             self.clocks.entry(branch.key()).or_insert(self.now);
         }
         let rate = |branch: &Branch| branch.link.delivery_rate.unwrap_or(0);
-        let measured = peers.iter().all(|branch| rate(branch) > 0);
+        let measured = by_rate && peers.iter().all(|branch| rate(branch) > 0);
         let after = |branch: &Branch| {
             let rate = if measured { rate(branch) } else { 1 };
             let share = u128::from(branch.weight.max(1)) * u128::from(rate);
@@ -261,7 +321,7 @@ mod tests {
     }
 
     fn divide(hops: &NextHops, chunks: usize) -> BTreeMap<u32, usize> {
-        let mut divisions = Divisions::default();
+        let mut divisions = Divisions::new(Scheduler::Rates, 1);
         let mut counts = BTreeMap::new();
         for _ in 0..chunks {
             for port in ports(hops, Spread::Divide, &mut divisions) {
@@ -275,7 +335,7 @@ mod tests {
     fn one_takes_the_best_that_answers_and_all_takes_each() {
         let mut best = branch(1, 0, 1, 0);
         let hops = |best| NextHops::from_iter([branch(2, 1, 1, 0), best, branch(3, 1, 1, 0)]);
-        let mut divisions = Divisions::default();
+        let mut divisions = Divisions::new(Scheduler::Rates, 1);
         assert_eq!(ports(&hops(best), Spread::Best, &mut divisions), [1]);
         assert_eq!(ports(&hops(best), Spread::All, &mut divisions), [1, 2, 3]);
         best.up = false;
@@ -313,7 +373,7 @@ mod tests {
 
     #[test]
     fn a_branch_that_joins_late_gets_its_share_and_no_more() {
-        let mut divisions = Divisions::default();
+        let mut divisions = Divisions::new(Scheduler::Rates, 1);
         let alone = NextHops::from_iter([branch(1, 0, 1, 0)]);
         for _ in 0..1000 {
             ports(&alone, Spread::Divide, &mut divisions);
@@ -329,7 +389,7 @@ mod tests {
     #[test]
     fn the_number_of_flows_that_are_remembered_is_bounded() {
         let hops = NextHops::from_iter([branch(1, 0, 1, 0), branch(2, 0, 1, 0)]);
-        let mut divisions = Divisions::default();
+        let mut divisions = Divisions::new(Scheduler::Rates, 1);
         for number in 0..2 * MAX_DIVIDED_FLOWS as u32 {
             let mut source = [0; 32];
             source[..4].copy_from_slice(&number.to_be_bytes());

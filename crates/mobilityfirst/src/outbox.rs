@@ -8,7 +8,7 @@ use whimbrel_link::{Hop, Lane};
 
 use crate::chunk::{Chunk, Flow};
 use crate::links::ChunkToSend;
-use crate::wire::{ChunkRanges, HoldMode, Request, Transport, TransportKind, UpperProtocol};
+use crate::wire::{HoldMode, Request, Transport, TransportKind, UpperProtocol};
 
 /// Bytes that a flow sends before it is the turn of another.
 const TURN_BYTES: u64 = 64 << 10;
@@ -316,6 +316,83 @@ impl Outbox {
         true
     }
 
+    /// Bytes of a flow that the hop does not carry yet.
+    pub(crate) fn queued_of(&self, flow: &Flow) -> u64 {
+        self.flows.get(flow).map_or(0, |it| bytes_of(&it.queued))
+    }
+
+    /// The chunk of a divided flow with this place in it.
+    pub(crate) fn of_order(&self, flow: &Flow, order: u64) -> Option<&ChunkToSend> {
+        let is_it = |it: &&ChunkToSend| it.order == Some(order) && it.chunk.flow() == *flow;
+        let queued = self.flows.get(flow).into_iter().flat_map(|it| &it.queued);
+        self.carrying.values().chain(queued).find(is_it)
+    }
+
+    /// The places of the chunks of a divided flow that are here.
+    pub(crate) fn orders_of(&self, flow: &Flow) -> Vec<u64> {
+        let queued = self.flows.get(flow).into_iter().flat_map(|it| &it.queued);
+        let carried = self.carrying.values().filter(|it| it.chunk.flow() == *flow);
+        let mut orders: Vec<u64> = carried.chain(queued).filter_map(|it| it.order).collect();
+        orders.sort_unstable();
+        orders
+    }
+
+    /// True if the hop carries a chunk of a flow.
+    pub(crate) fn carries(&self, flow: &Flow) -> bool {
+        self.flows.get(flow).is_some_and(|it| it.carried > 0)
+    }
+
+    /// Removes the chunks of a divided flow that the hop does not carry.
+    pub(crate) fn take_divided(&mut self, flow: &Flow) -> Vec<ChunkToSend> {
+        let Some(of_flow) = self.flows.get_mut(flow) else {
+            return Vec::new();
+        };
+        let queued = of_flow.queued.drain(..);
+        let (taken, left): (Vec<ChunkToSend>, Vec<ChunkToSend>) =
+            queued.partition(|it| it.order.is_some());
+        of_flow.queued = left.into();
+        let bytes = bytes_of(&taken);
+        of_flow.bytes -= bytes;
+        self.bytes -= bytes;
+        self.queued -= taken.len();
+        self.classify(flow);
+        taken
+    }
+
+    /// Chunks of a flow that are here belong to no division any more.
+    pub(crate) fn forget_orders(&mut self, flow: &Flow) {
+        let queued = self.flows.get_mut(flow).into_iter();
+        let queued = queued.flat_map(|it| &mut it.queued);
+        for outgoing in self.carrying.values_mut().chain(queued) {
+            if outgoing.chunk.flow() == *flow {
+                outgoing.order = None;
+            }
+        }
+    }
+
+    /// Removes the chunk of a divided flow with this place in it; with its tag, if the hop carries
+    /// it.
+    pub(crate) fn take_order(
+        &mut self,
+        flow: &Flow,
+        order: u64,
+    ) -> Option<(ChunkToSend, Option<u64>)> {
+        let is_it = |it: &ChunkToSend| it.order == Some(order) && it.chunk.flow() == *flow;
+        let carried = self.carrying.iter().find(|(_, it)| is_it(it));
+        if let Some(tag) = carried.map(|(tag, _)| *tag) {
+            return Some((self.take_carried(tag)?, Some(tag)));
+        }
+        let of_flow = self.flows.get_mut(flow)?;
+        let at = of_flow.queued.iter().position(is_it)?;
+        let outgoing = of_flow.queued.remove(at)?;
+        let bytes = outgoing.chunk.size() as u64;
+        of_flow.bytes -= bytes;
+        self.bytes -= bytes;
+        self.queued -= 1;
+        self.classify(flow);
+        Some((outgoing, None))
+    }
+
     /// Takes the chunks that wait here for `client`, or that the hop carries to it, from its request.
     pub(crate) fn subtract_under_way(&self, client: &Guid, request: &mut Request) {
         let flows = self.flows.iter();
@@ -328,19 +405,7 @@ impl Outbox {
         let under_way: Vec<(u8, u32)> = of_content
             .map(|data| (data.chunk_log2, data.index))
             .collect();
-        // Other chunks than are asked for may be under way: the smallest size can say all of them.
-        let smallest = under_way.iter().map(|(log2, _)| *log2).min();
-        let Some(smallest) = smallest.filter(|_| !request.chunks.is_empty()) else {
-            return;
-        };
-        let unit = smallest.min(request.chunk_log2);
-        let asked = core::mem::take(&mut request.chunks);
-        request.chunks = asked.divided(request.chunk_log2 - unit);
-        request.chunk_log2 = unit;
-        for (log2, index) in under_way {
-            let whole = ChunkRanges::from(index..index.saturating_add(1));
-            request.chunks.subtract(&whole.divided(log2 - unit));
-        }
+        request.subtract(under_way);
     }
 
     /// The lane of a flow, if chunks of it are here.
@@ -484,6 +549,7 @@ mod tests {
             room: Room::default(),
             charge: Charge::default(),
             from: None,
+            order: None,
         }
     }
 

@@ -58,6 +58,7 @@ fn config() -> RouterConfig {
         default_route: None,
         name_servers: vec![0],
         proxy: ProxyPolicy::default(),
+        split: whimbrel_mobilityfirst::split::SplitConfig::default(),
     }
 }
 

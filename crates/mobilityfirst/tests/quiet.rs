@@ -49,6 +49,7 @@ fn router() -> AnyMachine<HostEvent> {
         default_route: None,
         name_servers: Vec::new(),
         proxy: ProxyPolicy::default(),
+        split: whimbrel_mobilityfirst::split::SplitConfig::default(),
     };
     AnyMachine::new(
         Router::new(config, SeededRng::new(1)),

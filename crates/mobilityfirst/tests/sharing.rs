@@ -105,6 +105,7 @@ fn router_config(number: u8, name_servers: Vec<u32>) -> RouterConfig {
         default_route: None,
         name_servers,
         proxy: ProxyPolicy::default(),
+        split: whimbrel_mobilityfirst::split::SplitConfig::default(),
     }
 }
 

@@ -224,6 +224,7 @@ fn router(plan: &MobilityFirstPlan) -> Result<Running, StartError> {
         default_route: plan.default_route,
         name_servers: name_servers.clone(),
         proxy: plan.proxy,
+        split: plan.split,
     };
     let mut router = Router::new(router, SeededRng::new(random_number()?));
     for (number, mode) in modes(&plan.links) {
@@ -301,6 +302,8 @@ fn host_loop(
         hop: plan.hop.hop_config(keys.guid(), random_number()?),
         buffer_packets: plan.hop.buffer_packets,
         preference: plan.preference.clone(),
+        policy: plan.policy,
+        split: plan.split,
         binding_lifetime: plan.binding_lifetime,
         announcement_lifetime: plan.announcement_lifetime,
         nack_timeout: plan.nack_timeout,

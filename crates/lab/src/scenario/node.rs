@@ -7,6 +7,7 @@ use toml::Spanned;
 use whimbrel_forwarder::strategy::StrategyChoice;
 use whimbrel_ndn_packet::Name;
 use whimbrel_node::config::key_path::KeyPath;
+use whimbrel_node::config::{PolicyName, SchedulerName};
 
 use super::document::{Document, Table, empty_table, merged, table_value};
 use super::fault::{Fault, hint};
@@ -136,6 +137,13 @@ pub struct NodeSettings {
     /// Push from the source.
     #[serde(default)]
     pub proactive: Option<bool>,
+    /// How a router or a host divides flows among several next hops: "pull", "weights", "rates",
+    /// "paper", "round-robin".
+    #[serde(default)]
+    pub scheduler: Option<SchedulerName>,
+    /// How a host uses several links: "all" at once, or in "order".
+    #[serde(default)]
+    pub policy: Option<PolicyName>,
     /// Bytes of an NDN router's content store; 0 for none.
     #[serde(default, with = "whimbrel_core::units::optional_size")]
     pub content_store: Option<u64>,

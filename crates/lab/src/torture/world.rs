@@ -121,6 +121,7 @@ impl Plan {
             default_route: None,
             name_servers,
             proxy: ProxyPolicy::default(),
+            split: whimbrel_mobilityfirst::split::SplitConfig::default(),
         };
         Node::Router(Box::new(Router::new(config, rng)))
     }

@@ -173,6 +173,12 @@ impl Hop {
         self.sender.min_rtt()
     }
 
+    /// The silence after which a neighbour that has something to answer is suspect, as far as a round
+    /// trip is known: 1.25 smoothed round trips and four times their variation.
+    pub fn suspicion(&self) -> Option<Duration> {
+        self.sender.suspicion()
+    }
+
     /// One frame arrived from the neighbour. Bad frames are counted in [`HopStats::drops`].
     pub fn handle_frame(&mut self, now: Time, frame: &[u8], budget: &mut PacketBudget) {
         self.receiver.look_at(budget);

@@ -6,10 +6,10 @@ use core::time::Duration;
 use whimbrel_core::{Guid, PortId, Time, WallClock};
 use whimbrel_gnrs::{Address, KeyPair, Record, Statement};
 
-use super::Timer;
 use super::catalogue::Catalogue;
 use super::clocks::{ClockDifference, Clocks};
 use super::effects::Effects;
+use super::{LinkPolicy, Timer};
 use crate::links::Links;
 use crate::local::LocalEvent;
 use crate::next_hops::{Branch, NextHops};
@@ -35,6 +35,7 @@ pub(super) struct Terms {
     pub(super) keys: KeyPair,
     pub(super) binding_lifetime: Duration,
     pub(super) announcement_lifetime: Duration,
+    pub(super) policy: LinkPolicy,
 }
 
 /// The state of a host's registration with its routers.
@@ -230,14 +231,20 @@ impl Registration {
         if ports.is_empty() {
             return;
         }
-        let addresses = ports
-            .iter()
-            .filter_map(|port| links.neighbour(*port))
-            .enumerate();
+        let mut routers: Vec<Guid> = Vec::new();
+        for router in ports.iter().filter_map(|port| links.neighbour(*port)) {
+            if !routers.contains(&router) {
+                routers.push(router);
+            }
+        }
+        let addresses = routers.into_iter().enumerate();
         let addresses: Vec<Address> = addresses
             .take(whimbrel_gnrs::MAX_ADDRESSES)
             .map(|(rank, na)| Address {
-                preference: rank as u8,
+                preference: match self.terms.policy {
+                    LinkPolicy::All => 0,
+                    LinkPolicy::Order => rank as u8,
+                },
                 ..Address::new(na)
             })
             .collect();

@@ -6,6 +6,18 @@ use whimbrel_core::WallClock;
 use whimbrel_gnrs::KeyPair;
 use whimbrel_link::HopConfig;
 
+use crate::split::SplitConfig;
+
+/// How a host uses several links to routers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum LinkPolicy {
+    /// All at once: what it fetches and serves is divided among them.
+    #[default]
+    All,
+    /// The preferred one that responds; the others take over when it is silent.
+    Order,
+}
+
 /// The whole configuration of a host.
 #[derive(Debug)]
 pub struct HostConfig {
@@ -29,6 +41,10 @@ pub struct HostConfig {
     pub nack_timeout: Duration,
     /// Longest content that is fetched, in bytes.
     pub content_limit: u64,
+    /// How several links are used together.
+    pub policy: LinkPolicy,
+    /// How flows are divided among them.
+    pub split: SplitConfig,
     /// Bound of the requests of local programs at one time, and of the contents that are served to
     /// others at one time.
     pub max_transfers: usize,
@@ -48,6 +64,8 @@ impl HostConfig {
             announcement_lifetime: Duration::from_secs(600),
             nack_timeout: Duration::from_secs(5),
             content_limit: 1 << 48,
+            policy: LinkPolicy::default(),
+            split: SplitConfig::default(),
             max_transfers: 4096,
         }
     }

@@ -3,7 +3,7 @@
 
 use whimbrel_core::{PortId, Time};
 
-use super::Host;
+use super::{Host, Way};
 use crate::chunk::{Chunk, Flow};
 use crate::wire::Hold;
 
@@ -22,11 +22,21 @@ impl Host {
             source,
             destination,
         };
+        let several = uplinks.are_several(links);
+        let hops = uplinks.hops(Way::Uplink, links);
         let is_held = |way, client| {
+            if several && way == Way::Uplink {
+                let flow = flow(client);
+                return hops.iter().all(|it| links.is_held(it.port, &flow));
+            }
             let port = uplinks.port_by(way, links);
             port.is_some_and(|port| links.is_held(port, &flow(client)))
         };
         let has_room = |way, client| {
+            let flow_to = flow(client);
+            if several && way == Way::Uplink && links.may_divide(&flow_to, &hops) {
+                return links.has_room_to_divide(&flow_to, &hops);
+            }
             let port = uplinks.port_by(way, links);
             port.is_some_and(|port| links.has_room_for(port, &flow(client)))
         };

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use whimbrel_core::{PortId, Time};
 
 use super::upload::Presence;
-use super::{Host, Way};
+use super::{DIVIDED_LOG2, Host, Way};
 use crate::chunk::Chunk;
 use crate::room::Room;
 use crate::wire::{Control, Echo, NetworkHeader, Request, ServiceId, Transport, UpperProtocol};
@@ -55,6 +55,9 @@ impl Host {
         let wants_none = request.chunks.is_empty();
         // Chunks stuck on a link that is down, or is no longer used, are not under way.
         if let Some(port) = self.uplinks.port_by(way, &self.links) {
+            if way == Way::Uplink && self.uplinks.are_several(&self.links) {
+                request = request.in_chunks_of(DIVIDED_LOG2);
+            }
             self.links.fit_to_rate(port, &mut request);
             self.links
                 .subtract_under_way(port, &header.source, &mut request);

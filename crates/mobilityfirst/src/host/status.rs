@@ -6,7 +6,7 @@ use serde::Serialize;
 use whimbrel_core::{Guid, GuidPrefix, LookUpFailure, Time};
 
 use super::{ClockDifference, Host};
-use crate::links::{LinkStatus, UnresolvedStatus};
+use crate::links::{DividedStatus, LinkStatus, UnresolvedStatus};
 use crate::local::{MAX_NAMES, TransferState};
 use crate::wire::ControlCode;
 
@@ -87,6 +87,9 @@ pub struct HostStatus {
     /// Configured neighbours without a port, because their host names are not known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unresolved: Vec<UnresolvedStatus>,
+    /// What the host sends and divides among its links.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub divided: Vec<DividedStatus>,
     /// Counts since the start.
     pub counters: HostCounters,
 }
@@ -126,6 +129,7 @@ impl Host {
             uploads: self.uploads.len(),
             links: self.links.status(now),
             unresolved: self.links.unresolved(now),
+            divided: self.links.divided(now),
             counters: self.effects.counters.clone(),
         }
     }

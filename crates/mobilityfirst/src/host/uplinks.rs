@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use whimbrel_core::{PortId, PortOrigin};
 
-use super::Way;
+use super::{LinkPolicy, Way};
 use crate::links::Links;
 use crate::next_hops::{Branch, NextHops};
 
@@ -16,12 +16,14 @@ pub(super) struct Uplinks {
     // Ports of inbound peers, which want something of this host. Whatever names they claim, they
     // neither bind this host nor carry what it sends to others.
     callers: BTreeSet<PortId>,
+    policy: LinkPolicy,
 }
 
 impl Uplinks {
-    pub(super) fn new(preference: Vec<u32>) -> Uplinks {
+    pub(super) fn new(preference: Vec<u32>, policy: LinkPolicy) -> Uplinks {
         Uplinks {
             preference,
+            policy,
             callers: BTreeSet::new(),
         }
     }
@@ -56,12 +58,26 @@ impl Uplinks {
             return NextHops::from_iter([Branch::over(port, links)]);
         }
         let uplinks = links.ports().filter(|port| self.has(*port));
-        uplinks
+        let mut ranked: Vec<Branch> = uplinks
             .map(|port| Branch {
                 preference: self.rank(port, links),
                 ..Branch::over(port, links)
             })
-            .collect()
+            .collect();
+        if self.policy == LinkPolicy::All {
+            // The preferred one goes first where one is enough.
+            ranked.sort_by_key(|branch| branch.preference);
+            ranked.iter_mut().for_each(|branch| branch.preference = 0);
+        }
+        ranked.into_iter().collect()
+    }
+
+    /// True if this host is to use several uplinks at once and has them.
+    pub(super) fn are_several(&self, links: &Links) -> bool {
+        let up = links
+            .ports()
+            .filter(|port| self.has(*port) && links.is_up(*port));
+        self.policy == LinkPolicy::All && up.take(2).count() == 2
     }
 
     fn rank(&self, port: PortId, links: &Links) -> u32 {

@@ -60,6 +60,8 @@ pub enum LinkEvent {
     Unresponsive(PortId),
     /// The neighbour responds again.
     Responsive(PortId),
+    /// Chunks of a divided flow have no next hop that responds any more.
+    Stranded(Vec<ChunkToSend>),
     /// The port is closed; these chunks were not delivered.
     Down(PortId, Vec<ChunkToSend>),
 }

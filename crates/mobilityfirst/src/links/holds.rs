@@ -45,7 +45,7 @@ fn round_trip(link: &Link) -> Duration {
 
 impl Links {
     /// Bytes of a flow from `from` that may wait for the neighbour on a port.
-    fn allowance(&self, link: &Link, flow: &Flow, from: Option<PortId>) -> u64 {
+    pub(super) fn allowance(&self, link: &Link, flow: &Flow, from: Option<PortId>) -> u64 {
         if link.outbox.hold_of(flow).is_some() {
             return 0;
         }
@@ -119,7 +119,7 @@ impl Links {
                 && (self.links.get(port))
                     .is_some_and(|link| link.outbox.told(flow).any(|it| it == from))
         };
-        self.crowded.iter().any(|it| of_flow(&it))
+        self.split_holds_back(from, flow) || self.crowded.iter().any(|it| of_flow(&it))
     }
 
     /// The same for all flows of a port.
@@ -174,7 +174,7 @@ impl Links {
                 });
             }
         }
-        !self.crowded.is_empty()
+        self.renew_split_holds(due) || !self.crowded.is_empty()
     }
 
     /// A port goes: nothing waits for it any more.
@@ -221,6 +221,7 @@ impl Links {
         {
             let unbegun = link.hop.withdraw_unbegun(now, lane);
             link.outbox.take_back(&flow, unbegun);
+            self.pull_back_divided(now, port, &flow);
         }
         match hold.mode {
             Some(_) if known => self.hold_ends.set((port, flow), until),
@@ -262,6 +263,12 @@ impl Links {
         }
         for (port, flow) in reviewed {
             self.review_hold(port, &flow);
+        }
+        while (self.buffer.used().saturating_sub(packets)) * 2 >= self.buffer.capacity()
+            && let Some(outgoing) = self.take_stuck_divided(before)
+        {
+            packets += outgoing.room.packets() as usize;
+            taken.push(outgoing);
         }
         taken.reverse();
         taken
@@ -332,6 +339,7 @@ impl Links {
         if let Some(link) = self.links.get(&port).filter(|link| link.is_up()) {
             link.outbox.subtract_under_way(client, request);
         }
+        self.subtract_divided(port, client, request);
     }
 
     /// Removes the chunks of this flow that `is_meant` picks and that their receiver no longer wants
@@ -343,16 +351,23 @@ impl Links {
         flow: &Flow,
         is_meant: impl Fn(&crate::chunk::Chunk) -> bool,
     ) -> usize {
-        let Some(link) = self.links.get_mut(&port) else {
-            return 0;
-        };
-        let before = link.outbox.queued() + link.outbox.carried();
-        for tag in link.outbox.purge(flow, is_meant) {
-            link.hop.withdraw(now, tag);
+        let (mut purged, mut ports) = self.purge_split(flow, &is_meant);
+        if !ports.contains(&port) {
+            ports.push(port);
         }
-        let after = link.outbox.queued() + link.outbox.carried();
-        self.touched.insert(port);
-        self.review_hold(port, flow);
-        before - after
+        for port in ports {
+            let Some(link) = self.links.get_mut(&port) else {
+                continue;
+            };
+            let before = link.outbox.queued() + link.outbox.carried();
+            for tag in link.outbox.purge(flow, &is_meant) {
+                link.hop.withdraw(now, tag);
+            }
+            purged += before - (link.outbox.queued() + link.outbox.carried());
+            self.touched.insert(port);
+            self.review_hold(port, flow);
+        }
+        self.forget_purged(flow);
+        purged
     }
 }

@@ -10,6 +10,13 @@ use crate::chunk::Flow;
 use crate::outbox::flow_of;
 use crate::room::Buffer;
 
+/// A chunk that waits for a neighbour no more.
+pub(super) struct Gone {
+    pub(super) flow: Flow,
+    /// Its place, if the flow is divided.
+    pub(super) order: Option<u64>,
+}
+
 impl Link {
     pub(super) fn is_up(&self) -> bool {
         self.moved_at.is_none() && self.hop.is_up()
@@ -33,7 +40,7 @@ impl Link {
         );
     }
 
-    /// Forwards an event of a hop. Answers the flow of which a chunk less waits.
+    /// Forwards an event of a hop. Answers the chunk that waits no more.
     pub(super) fn note(
         &mut self,
         now: Time,
@@ -41,7 +48,7 @@ impl Link {
         event: HopEvent,
         buffer: &Buffer,
         events: &mut VecDeque<LinkEvent>,
-    ) -> Option<Flow> {
+    ) -> Option<Gone> {
         match event {
             HopEvent::Up {
                 neighbour,
@@ -79,18 +86,21 @@ impl Link {
             }
             HopEvent::Delivered { tag } => {
                 self.last_progress = now;
-                let chunk = self.outbox.take_carried(tag).map(|outgoing| outgoing.chunk);
+                let outgoing = self.outbox.take_carried(tag);
+                let order = outgoing.as_ref().and_then(|outgoing| outgoing.order);
+                let chunk = outgoing.map(|outgoing| outgoing.chunk);
                 let carried = Carried { port, tag };
                 events.push_back(LinkEvent::Delivered(carried, chunk.clone()));
                 let chunk = chunk?;
                 self.handovers.note(&chunk);
-                return flow_of(&chunk);
+                return flow_of(&chunk).map(|flow| Gone { flow, order });
             }
             HopEvent::TooLarge { tag, .. } => {
                 let outgoing = self.outbox.take_carried(tag)?;
                 let flow = flow_of(&outgoing.chunk);
+                let order = outgoing.order;
                 events.push_back(LinkEvent::TooLarge(port, outgoing));
-                return flow;
+                return flow.map(|flow| Gone { flow, order });
             }
             HopEvent::PathMtu { size } => {
                 tracing::info!(

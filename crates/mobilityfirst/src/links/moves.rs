@@ -23,7 +23,9 @@ impl Links {
             return;
         };
         link.hop.withdraw_all(now);
-        let all = link.outbox.take_all();
+        let mut all = link.outbox.take_all();
+        // Where they go there is one hop, and one order.
+        all.iter_mut().for_each(|outgoing| outgoing.order = None);
         self.touched.insert(from);
         self.review_holds(from);
         for outgoing in all {

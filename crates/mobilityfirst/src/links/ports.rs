@@ -94,6 +94,7 @@ impl Links {
         self.short_of_room.remove(&port);
         self.gained.remove(&port);
         self.touched.remove(&port);
+        let returned = self.divide_returned(now, port, returned);
         self.events.push_back(LinkEvent::Down(port, returned));
         self.offer_room(now);
     }

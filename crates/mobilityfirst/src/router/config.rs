@@ -5,6 +5,8 @@ use core::time::Duration;
 use whimbrel_core::{Guid, WallClock};
 use whimbrel_link::HopConfig;
 
+use crate::split::SplitConfig;
+
 use super::{said::MAX_SAID, store::StoreLimits};
 
 /// The whole configuration of a router.
@@ -29,6 +31,8 @@ pub struct RouterConfig {
     pub name_servers: Vec<u32>,
     /// How stored chunks are retried.
     pub proxy: ProxyPolicy,
+    /// How flows are divided among several next hops.
+    pub split: SplitConfig,
 }
 
 impl RouterConfig {

@@ -13,7 +13,8 @@ use crate::links::{ChunkToSend, RENEWAL};
 use crate::next_hops::{Branch, NextHops, Spread};
 use crate::room::Room;
 use crate::wire::{
-    Control, DropReason, Echo, HoldMode, NetworkHeader, ServiceId, Transport, UpperProtocol,
+    Control, DropReason, Echo, HoldMode, MAX_CARRIED_ADDRESSES, NetworkHeader, ServiceId,
+    Transport, UpperProtocol,
 };
 
 impl Router {
@@ -32,6 +33,7 @@ impl Router {
             room,
             charge: Charge::default(),
             from: Some(from),
+            order: None,
         };
         self.purge_unwanted(now, from, &outgoing.chunk);
         self.note_not_served(&outgoing.chunk);
@@ -190,6 +192,11 @@ impl Router {
             return self.effects.drop("neighbour-gone");
         }
         let here = self.attachment_of(&outgoing.chunk.header);
+        if Spread::of_chunk(&outgoing.chunk) == Spread::Divide
+            && let Some(hops) = self.parting(now, &mut outgoing, &here)
+        {
+            return self.send_or_store(now, outgoing, &hops);
+        }
         if !here.is_empty() {
             return self.send_or_store(now, outgoing, &here);
         }
@@ -198,6 +205,7 @@ impl Router {
             // Bound to this router, but its host is not attached: the binding is stale.
             header.destination_address = Guid::NONE;
             header.extensions.via = None;
+            header.extensions.addresses.clear();
         }
         if header.destination_address.is_none() {
             if !self.routes.is_router(&header.destination, &self.links) {
@@ -209,6 +217,49 @@ impl Router {
             .routes
             .towards(&header.destination_address, &self.links);
         self.send_or_store(now, outgoing, &hops);
+    }
+
+    /// The next hops of a multihomed destination, if they part here. "As the data traverses the
+    /// routers within the network, they perform GNRS lookup and append the various network addresses
+    /// associated with the destination GUID as needed to the chunks" [MF-5G §III]: what is not known
+    /// yet delays nothing.
+    fn parting(
+        &mut self,
+        now: Time,
+        outgoing: &mut ChunkToSend,
+        here: &NextHops,
+    ) -> Option<NextHops> {
+        let header = &outgoing.chunk.header;
+        let carried = header.extensions.addresses.clone();
+        let mut hops = match carried.len() {
+            0 => {
+                let name = header.destination;
+                if !self.names.may_ask(now, &name, outgoing.from) {
+                    return None;
+                }
+                let Lookup::Resolved(answer) = self.names.look_up(now, name) else {
+                    return None;
+                };
+                self.routes.towards_binding(&answer, &self.links)?
+            }
+            1 => return None,
+            _ => self.routes.towards_all(&carried, &self.links),
+        };
+        hops.retain(|branch| branch.up);
+        let all: NextHops = here.iter().chain(hops.iter()).copied().collect();
+        if all.ports().len() > 1 {
+            return Some(all);
+        }
+        // They part further on, or there is one.
+        let mut addresses: Vec<Guid> = hops.iter().filter_map(|it| it.address).collect();
+        addresses.dedup();
+        addresses.truncate(MAX_CARRIED_ADDRESSES);
+        if here.is_empty() && addresses.len() > 1 {
+            let header = &mut outgoing.chunk.header;
+            header.destination_address = addresses[0];
+            header.extensions.addresses = addresses;
+        }
+        None
     }
 
     /// The ports of the destination host, or of the host that serves the requested content.
@@ -224,7 +275,13 @@ impl Router {
     /// Sends a chunk on as many of these next hops as its service says.
     fn send_or_store(&mut self, now: Time, outgoing: ChunkToSend, hops: &NextHops) {
         let chunk = &outgoing.chunk;
-        let spread = Spread::of(chunk.header.service);
+        let spread = Spread::of_chunk(chunk);
+        if spread == Spread::Divide
+            && hops.best().is_some()
+            && self.links.may_divide(&chunk.flow(), hops)
+        {
+            return self.links.divide(outgoing, hops);
+        }
         let mut chosen = hops.select(spread, chunk.flow(), chunk.size(), &mut self.divisions);
         let Some(mut branch) = chosen.next() else {
             self.yield_to_others(now, &outgoing);

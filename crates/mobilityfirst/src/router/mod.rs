@@ -105,11 +105,12 @@ pub struct Router {
 impl Router {
     /// A router without ports. All its randomness comes from `rng`.
     pub fn new(config: RouterConfig, mut rng: SeededRng) -> Router {
-        let links = Links::new(
+        let mut links = Links::new(
             config.hop.clone(),
             config.buffer_packets,
             SeededRng::new(rng.next_word()),
         );
+        links.set_split(config.split);
         let resolver = Resolver::new(
             ResolverConfig::default(),
             config.wall,
@@ -127,7 +128,7 @@ impl Router {
             names: Names::new(resolver, has_service, config.wall),
             attachments: Attachments::new(config.guid, config.wall),
             routes: Routes::new(config.guid, config.routes.clone(), config.default_route),
-            divisions: Divisions::default(),
+            divisions: Divisions::new(config.split.scheduler, rng.next_word()),
             proxy,
             said: Said::default(),
             programs: Programs::default(),
@@ -268,6 +269,11 @@ impl Router {
             LinkEvent::Responsive(port) => {
                 self.proxy.resume_lingering(port, &mut self.links);
                 self.retry_waiting(now);
+            }
+            LinkEvent::Stranded(chunks) => {
+                for outgoing in chunks {
+                    self.forward(now, outgoing);
+                }
             }
             LinkEvent::Down(port, returned) => {
                 self.attachments.detach_port(port, &mut self.effects);

@@ -228,6 +228,7 @@ mod tests {
             room: Room::default(),
             charge: Charge::default(),
             from: from.map(PortId),
+            order: None,
         }
     }
 

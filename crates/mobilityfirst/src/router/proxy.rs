@@ -94,6 +94,7 @@ impl Proxy {
             room: Room::default(),
             charge,
             from: None,
+            order: None,
         }
     }
 
@@ -130,6 +131,7 @@ impl Proxy {
     ) -> Option<StoreId> {
         chunk.header.destination_address = Guid::NONE;
         chunk.header.extensions.via = None;
+        chunk.header.extensions.addresses.clear();
         let (destination, notice) = (chunk.header.destination, notice_key(&chunk, None));
         let request = match notice {
             Some(_) => None,
@@ -428,7 +430,11 @@ impl Proxy {
         let Some((chunk, _)) = self.store.get(id) else {
             return Vec::new();
         };
-        let (spread, flow) = (Spread::of(chunk.header.service), chunk.flow());
+        let (spread, flow) = (Spread::of_chunk(chunk), chunk.flow());
+        if spread == Spread::Divide && links.may_divide(&flow, &hops) {
+            let has_room = links.has_room_to_divide(&flow, &hops);
+            return hops.iter().filter(|_| has_room).copied().collect();
+        }
         let has_room = |branch: &Branch| links.has_room_for(branch.port, &flow);
         if spread == Spread::Divide {
             hops.retain(has_room);
@@ -464,7 +470,12 @@ impl Proxy {
         };
         effects.counters.chunks_released += 1;
         let outgoing = self.released(chunk);
-        self.go_on(&outgoing.chunk.flow(), effects);
+        let flow = outgoing.chunk.flow();
+        self.go_on(&flow, effects);
+        let hops: NextHops = branches.iter().copied().collect();
+        if Spread::of_chunk(&outgoing.chunk) == Spread::Divide && links.may_divide(&flow, &hops) {
+            return links.divide(outgoing, &hops);
+        }
         for branch in branches {
             if let Err(refused) = links.enqueue(branch.port, outgoing.clone().over(branch)) {
                 self.store_chunk(now, refused.chunk, effects);

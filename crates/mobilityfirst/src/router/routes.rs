@@ -79,6 +79,21 @@ impl Routes {
         Some(branches.into_iter().collect())
     }
 
+    /// The next hops of several addresses, all of one preference.
+    pub(super) fn towards_all(&self, addresses: &[Guid], links: &Links) -> NextHops {
+        let elsewhere = addresses.iter().filter(|at| **at != self.own);
+        let branches = elsewhere.flat_map(|at| {
+            let towards = self.towards(at, links);
+            let best = towards.best().copied();
+            best.map(|branch| Branch {
+                address: Some(*at),
+                preference: 0,
+                ..branch
+            })
+        });
+        branches.collect()
+    }
+
     /// True if a name is that of a router in this router's configuration: such a name is its own
     /// address. An inbound peer may claim any name, so inbound peers do not count.
     pub(super) fn is_router(&self, name: &Guid, links: &Links) -> bool {

@@ -41,6 +41,7 @@ impl Said {
             room: Room::default(),
             charge,
             from: None,
+            order: None,
         })
     }
 }

@@ -9,7 +9,7 @@ use whimbrel_gnrs::NameServerStatus;
 
 use super::Router;
 use crate::chunk::Chunk;
-use crate::links::{LinkStatus, UnresolvedStatus};
+use crate::links::{DividedStatus, LinkStatus, UnresolvedStatus};
 
 /// Counters since the start.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -114,6 +114,9 @@ pub struct RouterStatus {
     /// Configured neighbours without a port, because their host names are not known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unresolved: Vec<UnresolvedStatus>,
+    /// The flows that this router divides.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub divided: Vec<DividedStatus>,
     /// Counters since the start.
     pub counters: RouterCounters,
 }
@@ -224,6 +227,7 @@ impl Router {
             name_servers: self.names.resolver.server_status(),
             links: self.links.status(now),
             unresolved: self.links.unresolved(now),
+            divided: self.links.divided(now),
             counters: self.effects.counters.clone(),
         }
     }

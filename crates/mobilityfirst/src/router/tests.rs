@@ -119,6 +119,11 @@ fn config() -> RouterConfig {
         default_route: None,
         name_servers: Vec::new(),
         proxy: ProxyPolicy::default(),
+        // By weights: what each branch gets is known.
+        split: crate::split::SplitConfig {
+            scheduler: crate::split::Scheduler::Rates,
+            ..Default::default()
+        },
     }
 }
 

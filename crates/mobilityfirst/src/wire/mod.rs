@@ -38,7 +38,8 @@ mod transport;
 pub use control::{ATTACH_CONTEXT, Control, ControlCode, Hold, HoldMode, attach_statement};
 pub use echo::Echo;
 pub use network::{
-    Extensions, HOP_LIMIT, NETWORK_HEADER_LEN, NetworkHeader, ServiceId, UpperProtocol, VERSION,
+    Extensions, HOP_LIMIT, MAX_CARRIED_ADDRESSES, NETWORK_HEADER_LEN, NetworkHeader, ServiceId,
+    UpperProtocol, VERSION,
 };
 pub use ranges::{ChunkRanges, MAX_RANGES};
 pub use transport::{

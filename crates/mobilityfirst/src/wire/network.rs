@@ -14,6 +14,9 @@ pub const HOP_LIMIT: u8 = 32;
 const CRITICAL: u16 = 0x8000;
 const EXTENSION_VIA: u16 = 0x8002;
 const EXTENSION_LIFETIME: u16 = 0x0003;
+const EXTENSION_ADDRESSES: u16 = 0x0004;
+/// Maximum of addresses that a chunk carries; further ones are left out.
+pub const MAX_CARRIED_ADDRESSES: usize = 8;
 
 /// The service identifier: the requested kind of delivery, as bit flags. The values up to 0x2000
 /// are those of the MobilityFirst prototype that Rutgers released.
@@ -87,6 +90,9 @@ pub struct Extensions {
     pub via: Option<Guid>,
     /// How long routers may store the chunk, in milliseconds from its arrival at each of them.
     pub lifetime_ms: Option<u32>,
+    /// The network addresses of a multihomed destination, as the first router on the way that knew
+    /// them appended them [MF-5G §III]. Where their next hops part, one of them is left.
+    pub addresses: Vec<Guid>,
     /// Unknown extensions, which are forwarded: type and value.
     unknown: Vec<(u16, Vec<u8>)>,
 }
@@ -146,6 +152,11 @@ impl NetworkHeader {
         }
         if let Some(lifetime) = self.extensions.lifetime_ms {
             extend(EXTENSION_LIFETIME, &lifetime.to_be_bytes());
+        }
+        if !self.extensions.addresses.is_empty() {
+            let addresses: Vec<[u8; 32]> =
+                self.extensions.addresses.iter().map(|it| it.0).collect();
+            extend(EXTENSION_ADDRESSES, &addresses.concat());
         }
         for (kind, value) in &self.extensions.unknown {
             extend(*kind, value);
@@ -236,6 +247,13 @@ impl Extensions {
                         .map_err(|_| WireError::Invalid("lifetime"))?;
                     extensions.lifetime_ms = Some(u32::from_be_bytes(bytes));
                 }
+                EXTENSION_ADDRESSES => {
+                    let whole = value.chunks_exact(32);
+                    if !whole.remainder().is_empty() || whole.len() > MAX_CARRIED_ADDRESSES {
+                        return Err(WireError::Invalid("addresses"));
+                    }
+                    extensions.addresses = whole.filter_map(Guid::from_slice).collect();
+                }
                 kind if kind & CRITICAL != 0 => return Err(WireError::CriticalExtension(kind)),
                 kind => extensions.unknown.push((kind, value.to_vec())),
             }
@@ -258,13 +276,14 @@ pub(super) mod tests {
             hop_limit: u8, service in 0u16..0x8000, upper in 0usize..3,
             guids in prop::collection::vec(any_guid(), 4),
             via in prop::option::of(any_guid()), lifetime_ms: Option<u32>,
-            unknown in prop::collection::vec((4u16..0x8000, prop::collection::vec(any::<u8>(), 0..9)), 0..3),
+            addresses in prop::collection::vec(any_guid(), 0..=MAX_CARRIED_ADDRESSES),
+            unknown in prop::collection::vec((5u16..0x8000, prop::collection::vec(any::<u8>(), 0..9)), 0..3),
         ) -> NetworkHeader {
             NetworkHeader {
                 hop_limit, service: ServiceId(service),
                 upper: [UpperProtocol::Transport, UpperProtocol::Echo, UpperProtocol::Control][upper],
                 source: guids[0], source_address: guids[1], destination: guids[2], destination_address: guids[3],
-                extensions: Extensions { via, lifetime_ms, unknown },
+                extensions: Extensions { via, lifetime_ms, addresses, unknown },
             }
         }
     }

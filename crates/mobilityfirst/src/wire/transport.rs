@@ -146,6 +146,23 @@ impl Request {
         }
         self
     }
+
+    /// Takes chunks, of whatever sizes, from those that are asked for. The smallest of all sizes can
+    /// say what is left.
+    pub fn subtract(&mut self, chunks: Vec<(u8, u32)>) {
+        let smallest = chunks.iter().map(|(log2, _)| *log2).min();
+        let Some(smallest) = smallest.filter(|_| !self.chunks.is_empty()) else {
+            return;
+        };
+        let unit = smallest.min(self.chunk_log2);
+        let asked = core::mem::take(&mut self.chunks);
+        self.chunks = asked.divided(self.chunk_log2 - unit);
+        self.chunk_log2 = unit;
+        for (log2, index) in chunks {
+            let whole = ChunkRanges::from(index..index.saturating_add(1));
+            self.chunks.subtract(&whole.divided(log2 - unit));
+        }
+    }
 }
 
 /// A proxy's or source's message about chunks of one flow in the network.

@@ -181,6 +181,7 @@ fn new_router(run: u64, name_servers: Vec<u32>) -> Router {
         default_route: None,
         name_servers,
         proxy: ProxyPolicy::default(),
+        split: whimbrel_mobilityfirst::split::SplitConfig::default(),
     };
     Router::new(config, SeededRng::new(9 + run))
 }

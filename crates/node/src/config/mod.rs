@@ -39,7 +39,7 @@ pub use plan::{HostPlan, MobilityFirstPlan, NameServerPlan, Plan, RouterPlan};
 pub use sample::sample;
 pub use sections::{
     Config, GNRS_PORT, GnrsSection, HopSection, HostSection, LinkMode, LinkSection, Pacing,
-    RouteSection, RouterSection, StorageSection,
+    PolicyName, RouteSection, RouterSection, SchedulerName, StorageSection,
 };
 
 /// The key of a section of the MobilityFirst plane that serves a router's other plane as well.

@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use whimbrel_core::{Guid, Peer, suggest};
 use whimbrel_gnrs::{KeyPair, StoreLimits};
 use whimbrel_link::hop::{MAX_CHUNK, MIN_MTU};
+use whimbrel_mobilityfirst::host::LinkPolicy;
 use whimbrel_mobilityfirst::router::store::StoreLimits as ChunkLimits;
 use whimbrel_mobilityfirst::router::{NextHop, ProxyPolicy, Route};
+use whimbrel_mobilityfirst::split::SplitConfig;
 
 use super::checks::{ANY, Found, TICK};
 use super::{
@@ -70,6 +72,8 @@ pub struct MobilityFirstPlan {
     pub storage: ChunkLimits,
     /// The policy of retrying stored chunks.
     pub proxy: ProxyPolicy,
+    /// How flows are divided.
+    pub split: SplitConfig,
     /// The settings of hops.
     pub hop: HopSection,
     /// The links, in the order of their numbers.
@@ -85,6 +89,10 @@ pub struct HostPlan {
     pub socket: PathBuf,
     /// The group, by number, whose members may use the socket too.
     pub socket_group: Option<u32>,
+    /// How several links are used.
+    pub policy: LinkPolicy,
+    /// How what it sends is divided among them.
+    pub split: SplitConfig,
     /// Numbers of links, the preferred one first.
     pub preference: Vec<u32>,
     /// Lifetime of the host's binding without renewal.
@@ -187,6 +195,7 @@ impl Draft {
             default_route,
             storage: config.storage.limits(),
             proxy: config.storage.policy(),
+            split: section.scheduler.split(),
             hop: config.hop.clone(),
             links: config.link.clone(),
         });
@@ -266,6 +275,8 @@ impl Draft {
                 .clone()
                 .unwrap_or_else(|| Places::of_this_user().host_socket()),
             socket_group,
+            policy: section.policy.into(),
+            split: section.scheduler.split(),
             preference,
             binding_lifetime: section.binding_lifetime.0,
             announcement_lifetime: section.announcement_lifetime.0,

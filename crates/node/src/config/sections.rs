@@ -10,8 +10,10 @@ use serde::{Deserialize, Serialize};
 use whimbrel_core::Guid;
 use whimbrel_core::units::{ByteSize, Rate, Span};
 use whimbrel_link::HopConfig;
+use whimbrel_mobilityfirst::host::LinkPolicy;
 use whimbrel_mobilityfirst::router::ProxyPolicy;
 use whimbrel_mobilityfirst::router::store::StoreLimits;
+use whimbrel_mobilityfirst::split::{Scheduler, SplitConfig};
 
 use super::{NdnFaceSection, NdnRouteSection, NdnSection, NdnStrategySection, Remote, Via};
 
@@ -84,6 +86,11 @@ pub struct RouterSection {
     /// Next hop of chunks whose address has no route: a neighbour's name or a link's label.
     #[schemars(example = &"north")]
     pub default_route: Option<Via>,
+    /// How flows to destinations with several next hops are divided: "pull" (a next hop with room takes
+    /// the next chunk if it is complete early enough there), "weights", "rates", "paper" or
+    /// "round-robin".
+    #[schemars(with = "String")]
+    pub scheduler: SchedulerName,
     /// Address to listen on for Prometheus (http://ADDRESS/metrics), for both
     /// planes. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -107,9 +114,15 @@ pub struct HostSection {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"whimbrel")]
     pub socket_group: Option<String>,
+    /// How several links are used: "all" at once, or in "order": the preferred one that responds.
+    #[schemars(with = "String")]
+    pub policy: PolicyName,
     /// Labels of links, the preferred one first; links that are not listed come last.
     #[schemars(example = example_preference())]
     pub preference: Vec<String>,
+    /// How what this host sends is divided among its links: as a router's `scheduler`.
+    #[schemars(with = "String")]
+    pub scheduler: SchedulerName,
     /// Lifetime of the host's binding to its routers without renewal.
     #[schemars(with = "String")]
     pub binding_lifetime: Span,
@@ -136,13 +149,64 @@ impl Default for HostSection {
             key: None,
             socket: None,
             socket_group: None,
+            policy: PolicyName::default(),
             preference: Vec::new(),
+            scheduler: SchedulerName::default(),
             binding_lifetime: Span(Duration::from_secs(60)),
             announcement_lifetime: Span(Duration::from_secs(600)),
             nack_timeout: Span(Duration::from_secs(5)),
             content_limit: ByteSize(1 << 48),
             max_transfers: 4096,
             metrics: None,
+        }
+    }
+}
+
+/// The name of a policy for several links.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PolicyName {
+    /// All at once.
+    #[default]
+    All,
+    /// One after the other.
+    Order,
+}
+
+impl From<PolicyName> for LinkPolicy {
+    fn from(name: PolicyName) -> LinkPolicy {
+        match name {
+            PolicyName::All => LinkPolicy::All,
+            PolicyName::Order => LinkPolicy::Order,
+        }
+    }
+}
+
+/// The name of a way to divide flows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct SchedulerName(pub Scheduler);
+
+impl TryFrom<String> for SchedulerName {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<SchedulerName, String> {
+        text.parse().map(SchedulerName)
+    }
+}
+
+impl From<SchedulerName> for String {
+    fn from(name: SchedulerName) -> String {
+        name.0.to_string()
+    }
+}
+
+impl SchedulerName {
+    /// The division of flows that this stands for.
+    pub fn split(self) -> SplitConfig {
+        SplitConfig {
+            scheduler: self.0,
+            ..SplitConfig::default()
         }
     }
 }

@@ -43,6 +43,9 @@ impl Daemons<'_> {
             Plane::MobilityFirst,
             self.name(node),
         ));
+        let settings = &network.nodes[node].settings;
+        config.host.policy = settings.policy.unwrap_or_default();
+        config.host.scheduler = settings.scheduler.unwrap_or_default();
         for (link, peer) in network.at(node) {
             if network.attach(node, peer) {
                 config.link.push(self.link_to(peer, link)?);
@@ -123,6 +126,7 @@ impl Daemons<'_> {
         if let Some(proactive) = known.settings.proactive {
             config.storage.proactive = proactive;
         }
+        config.router.scheduler = known.settings.scheduler.unwrap_or_default();
         Ok(config)
     }
 

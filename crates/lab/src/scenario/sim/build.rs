@@ -137,6 +137,8 @@ pub(super) fn stack(plan: &Plan, seed: u64, node: usize, life: u64) -> Stack {
     if known.is(Role::Host) {
         let config = HostConfig {
             hop: hop(&keys),
+            policy: known.settings.policy.unwrap_or_default().into(),
+            split: known.settings.scheduler.unwrap_or_default().split(),
             ..HostConfig::new(keys, wall)
         };
         planes.mobility_first = Some(Node::Host(Box::new(Host::new(config, rng(&known.name)))));
@@ -206,6 +208,11 @@ fn router_config(plan: &Plan, node: usize, hop: HopConfig) -> RouterConfig {
             .map(distant_link)
             .collect(),
         proxy: proxy(&network.nodes[node].settings),
+        split: network.nodes[node]
+            .settings
+            .scheduler
+            .unwrap_or_default()
+            .split(),
     }
 }
 

@@ -397,6 +397,11 @@ impl Sender {
         self.model.min_rtt()
     }
 
+    pub(super) fn suspicion(&self) -> Option<Duration> {
+        let smoothed = self.rtt.smoothed()?;
+        Some(smoothed + smoothed / 4 + self.rtt.variation() * 4)
+    }
+
     pub(super) fn poll_timeout(&self) -> Option<Deadline> {
         if self.suspended {
             return None;

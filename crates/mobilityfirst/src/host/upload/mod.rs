@@ -46,6 +46,10 @@ pub(super) struct Ready {
     pub(super) to: Guid,
     pub(super) address: Guid,
     pub(super) data: Data,
+    /// The client may get it by several ways.
+    pub(super) multihoming: bool,
+    /// Bytes that are to follow.
+    pub(super) more: u64,
 }
 
 /// An upload: a content, its receiver, and the way to it.
@@ -222,6 +226,7 @@ impl Uploads {
             .entry(key)
             .or_insert_with(|| Upload::new(&request, chunk_size, header.source_address, now));
         upload.client_address = header.source_address;
+        upload.multihoming = header.service.has(ServiceId::MULTIHOMING);
         upload.last_use = now;
         upload.go_on();
         upload.rotate_sent(now);

@@ -14,6 +14,8 @@ const PAUSE_GRID_MS: u64 = 100;
 
 pub(super) struct Upload {
     pub(super) client_address: Guid,
+    // The client may get chunks by several ways.
+    pub(super) multihoming: bool,
     pub(super) chunk_size: ChunkSize,
     pub(super) reliability: Reliability,
     // Sent before `pending`: the last chunk, which proves the content's length.
@@ -40,6 +42,7 @@ impl Upload {
     ) -> Upload {
         Upload {
             client_address,
+            multihoming: false,
             chunk_size,
             reliability: request.reliability,
             first: None,

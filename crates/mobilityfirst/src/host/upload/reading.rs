@@ -216,6 +216,8 @@ impl Uploads {
             to: key.client,
             address: upload.client_address,
             data,
+            multihoming: upload.multihoming,
+            more: upload.pending.count() << upload.chunk_size.code(),
         })
     }
 

@@ -1,0 +1,145 @@
+//! A client with several links gets what it fetches over all of them, and never more slowly than
+//! over the best one.
+
+mod multihoming;
+
+use core::time::Duration;
+
+use multihoming::{Access, Make, Place, World, goodput};
+use proptest::prelude::*;
+use whimbrel_mobilityfirst::host::LinkPolicy;
+use whimbrel_mobilityfirst::split::{Scheduler, SplitConfig};
+
+const MIB: usize = 1 << 20;
+const CHUNK: f64 = 65_536.0;
+
+/// Goodputs of each link alone: their sum, and the best.
+fn alone(make: Make, links: &[Access], len: usize) -> (f64, f64) {
+    let alone = links.iter().map(|link| goodput(make, &[*link], len));
+    let alone: Vec<f64> = alone.collect();
+    (
+        alone.iter().sum(),
+        alone.iter().copied().fold(0.0, f64::max),
+    )
+}
+
+/// "Mobilityfirst is capable of better utilization of available resources" [MF-5G §V]: links of
+/// comparable rate, round trips of 2 and 40 ms.
+#[test]
+fn two_links_bring_nearly_their_sum_down_and_up() {
+    let links = [Access::new(20, 2), Access::new(20, 40)];
+    for place in [Place::OneRouter, Place::Server] {
+        let make = Make {
+            place,
+            ..Make::default()
+        };
+        let (sum, _) = alone(make, &links, 32 * MIB);
+        let both = goodput(make, &links, 32 * MIB);
+        println!("{place:?}: {:.3} of the sum", both / sum);
+        assert!(both >= 0.95 * sum, "{place:?}: {:.3}", both / sum);
+    }
+}
+
+#[test]
+fn a_host_that_prefers_one_link_uses_one() {
+    let make = Make {
+        policy: LinkPolicy::Order,
+        ..Make::default()
+    };
+    let mut world = World::new(make, &[Access::new(20, 10), Access::new(20, 10)]);
+    world.time_to_get(4 * MIB, Duration::from_secs(60));
+    let by_link = world.by_link();
+    assert!(by_link[1] < 10_000, "{by_link:?}");
+}
+
+/// The prototype's draw by rate and taking turns, for comparison.
+#[test]
+fn other_schedulers_divide_too() {
+    let links = [Access::new(40, 10), Access::new(10, 20)];
+    for scheduler in [Scheduler::Paper, Scheduler::RoundRobin, Scheduler::Rates] {
+        let split = SplitConfig {
+            scheduler,
+            ..SplitConfig::default()
+        };
+        let make = Make {
+            split,
+            ..Make::default()
+        };
+        let mut world = World::new(make, &links);
+        let time = world.time_to_get(8 * MIB, Duration::from_secs(60));
+        let by_link = world.by_link();
+        println!("{scheduler}: {time:.2} s, {by_link:?}");
+        assert!(time.is_finite() && by_link.iter().all(|bytes| *bytes > 100_000));
+    }
+}
+
+/// What no branch can foresee is bounded in length: nothing of the slow branch's start counts.
+#[test]
+fn reordering_keeps_to_its_bound() {
+    let links = [Access::new(50, 10), Access::new(10, 50)];
+    let mut world = World::new(Make::default(), &links);
+    world.time_to_get(64 * MIB, Duration::from_secs(60));
+    let divided = world.divided();
+    let reordering = divided[0].reordering;
+    assert!(reordering.most > 0, "{divided:?}");
+    assert!(reordering.exceeded <= 2, "{divided:?}");
+}
+
+#[test]
+fn a_link_that_is_cut_and_comes_back_costs_no_more_than_its_part() {
+    for place in [Place::OneRouter, Place::Server] {
+        let make = Make {
+            place,
+            ..Make::default()
+        };
+        let mut world = World::new(make, &[Access::new(20, 10), Access::new(20, 40)]);
+        world.get(32 * MIB);
+        world.run(Duration::from_secs(2));
+        for link in [0, 1] {
+            let from = world.net.now();
+            world.cut(link, Duration::from_secs(2));
+            world.run(Duration::from_secs(4));
+            // 1.25 round trips of the dead link, 1.2 of the other, and what the queues hold.
+            let stall = world.longest_stall(from);
+            println!("{place:?}: link {link} cut: {stall:?}");
+            assert!(stall < Duration::from_millis(250), "{place:?}: {stall:?}");
+        }
+        let end = world.net.now() + Duration::from_secs(60);
+        while world.complete.is_none() && world.step(end) {}
+        assert_eq!(world.bytes, 32 * MIB);
+    }
+}
+
+prop_compose! {
+    fn any_access()(
+        mbit in 2u64..50, round_trip_ms in 4u64..200, lossy in 0u8..4, queue_ms in 20u64..300,
+    ) -> Access {
+        Access {
+            loss: if lossy == 0 { 0.005 } else { 0.0 },
+            queue: Some(Duration::from_millis(queue_ms)),
+            ..Access::new(mbit, round_trip_ms)
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 6, ..ProptestConfig::default() })]
+
+    /// "Never below the best single branch": within a few chunks, which the last ones and the first
+    /// measurements take.
+    #[test]
+    fn several_links_are_never_slower_than_the_best_one(
+        links in prop::collection::vec(any_access(), 2..4), up: bool,
+    ) {
+        let place = if up { Place::Server } else { Place::OneRouter };
+        let make = Make { place, ..Make::default() };
+        let len = 12 * MIB;
+        let (_, best) = alone(make, &links, len);
+        let both = goodput(make, &links, len);
+        let late = len as f64 / both - len as f64 / best;
+        prop_assert!(
+            late <= 4.0 * CHUNK / best + 0.02,
+            "{late:.3} s later than the best alone ({:.1} of {:.1} Mbit/s)", both * 8e-6, best * 8e-6
+        );
+    }
+}

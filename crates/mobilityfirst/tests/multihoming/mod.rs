@@ -1,0 +1,395 @@
+//! A server, routers and a client with several links, in virtual time.
+
+use core::time::Duration;
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use whimbrel_content::{ChunkSize, ChunkTree};
+use whimbrel_core::{Guid, SeededRng, Time, WallClock};
+use whimbrel_gnrs::{KeyPair, MemoryStore, Server, ServerConfig, StoreLimits as RecordLimits};
+use whimbrel_link::HopConfig;
+use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent, LinkPolicy};
+use whimbrel_mobilityfirst::links::DividedStatus;
+use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, Publish, ReadChunk};
+use whimbrel_mobilityfirst::router::{
+    NextHop, ProxyPolicy, Route, Router, RouterConfig, store::StoreLimits,
+};
+use whimbrel_mobilityfirst::split::SplitConfig;
+use whimbrel_mobilityfirst::wire::{ContentKind, Reliability};
+use whimbrel_sim::link::{LinkSpec, Loss, QueueLimit};
+use whimbrel_sim::testbed::{Fault, Net};
+use whimbrel_sim::{AnyMachine, DuplexLink};
+
+const WALL: WallClock = WallClock::new(1_767_225_600_000);
+/// Bytes that Ethernet, IP and UDP add to a frame.
+const OVERHEAD: u32 = 66;
+const APP: u32 = 1;
+
+/// One of the client's links.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Access {
+    /// Bits per second, down.
+    pub(crate) rate: u64,
+    /// Round trip of the empty link.
+    pub(crate) round_trip: Duration,
+    /// Part of the packets that is lost, both ways.
+    pub(crate) loss: f64,
+    /// Bytes that wait for the link at most, as time.
+    pub(crate) queue: Option<Duration>,
+}
+
+impl Access {
+    pub(crate) fn new(mbit: u64, round_trip_ms: u64) -> Access {
+        Access {
+            rate: mbit * 1_000_000,
+            round_trip: Duration::from_millis(round_trip_ms),
+            loss: 0.0,
+            queue: None,
+        }
+    }
+
+    fn link(&self) -> DuplexLink {
+        let queue = self.queue.unwrap_or(self.round_trip);
+        let bytes = (u128::from(self.rate) * queue.as_micros() / 8_000_000) as u64;
+        DuplexLink::symmetric(LinkSpec {
+            queue: QueueLimit::Bytes(bytes.max(64 << 10)),
+            overhead: OVERHEAD,
+            loss: match self.loss {
+                loss if loss > 0.0 => Loss::Independent(loss),
+                _ => Loss::None,
+            },
+            ..LinkSpec::new(self.rate, self.round_trip / 2)
+        })
+    }
+}
+
+/// Where the client's links end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// At one router, at which the server is as well.
+    OneRouter,
+    /// Each at a router of its own, behind the one at which the server is.
+    AccessRouters,
+    /// The server has the links, the client one: uplink.
+    Server,
+}
+
+/// How a world is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Make {
+    pub(crate) place: Place,
+    pub(crate) split: SplitConfig,
+    pub(crate) policy: LinkPolicy,
+    /// Bits per second of the links that are no bottleneck.
+    pub(crate) wire: u64,
+    pub(crate) chunk_log2: u8,
+    pub(crate) in_order: bool,
+    pub(crate) seed: u64,
+}
+
+impl Default for Make {
+    fn default() -> Make {
+        Make {
+            place: Place::OneRouter,
+            split: SplitConfig::default(),
+            policy: LinkPolicy::All,
+            wire: 1_000_000_000,
+            chunk_log2: 20,
+            in_order: false,
+            seed: 7,
+        }
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) net: Net<AnyMachine<HostEvent>>,
+    pub(crate) server: usize,
+    pub(crate) client: usize,
+    /// The router where the links part; none if that is the server.
+    pub(crate) core: usize,
+    // The number of the first of the client's links among all.
+    first_link: usize,
+    make: Make,
+    content: Option<(Bytes, ChunkTree)>,
+    received: BTreeSet<u64>,
+    pub(crate) bytes: usize,
+    pub(crate) complete: Option<Time>,
+    pub(crate) arrivals: Vec<Time>,
+}
+
+fn router_config(number: u8, names: bool, routes: Vec<Route>, split: SplitConfig) -> RouterConfig {
+    let guid = Guid([number; 32]);
+    RouterConfig {
+        guid,
+        wall: WALL,
+        hop: HopConfig::new(guid, 1472),
+        buffer_packets: 32_768,
+        store: StoreLimits {
+            total: 1 << 30,
+            per_flow: 256 << 20,
+            lifetime: Duration::from_secs(600),
+        },
+        routes,
+        default_route: None,
+        name_servers: if names { vec![0] } else { Vec::new() },
+        proxy: ProxyPolicy::default(),
+        split,
+    }
+}
+
+fn host(secret: u8, make: &Make) -> AnyMachine<HostEvent> {
+    let config = HostConfig {
+        policy: make.policy,
+        split: make.split,
+        ..HostConfig::new(KeyPair::from_secret(&[secret; 32]), WALL)
+    };
+    AnyMachine::plain(Host::new(
+        config,
+        SeededRng::new(make.seed ^ u64::from(secret)),
+    ))
+}
+
+impl World {
+    pub(crate) fn new(make: Make, links: &[Access]) -> World {
+        let mut net = Net::new(make.seed);
+        let far = make.place == Place::AccessRouters;
+        let names = far.then(|| {
+            let store = MemoryStore::new(RecordLimits::default());
+            let server = Server::new(ServerConfig::default(), WALL, [7; 32], store);
+            net.add_mortal(
+                "names",
+                AnyMachine::new(server, |event| panic!("{event:?}")),
+            )
+        });
+        let access = if far { links.len() as u8 } else { 0 };
+        let wire = DuplexLink::symmetric(LinkSpec {
+            queue: QueueLimit::Bytes((64 << 10).max(make.wire / 800)),
+            overhead: OVERHEAD,
+            ..LinkSpec::new(make.wire, Duration::from_millis(1))
+        });
+        let mut routers = Vec::new();
+        for number in 0..=access {
+            // The core knows its neighbours; the others reach each other by it.
+            let others = (0..=access).filter(|other| number > 0 && *other > 0 && *other != number);
+            let by_core = NextHop::Neighbour(Guid([100; 32]));
+            let routes = others.map(|other| Route::new(Guid([100 + other; 32]), by_core));
+            let config = router_config(100 + number, far, routes.collect(), make.split);
+            let router = Router::new(config, SeededRng::new(make.seed + u64::from(number)));
+            let machine = AnyMachine::new(router, |never| match never {});
+            let router = net.add_mortal(&format!("router {number}"), machine);
+            if let Some(names) = names {
+                net.connect(router, names, &wire).expect("a link");
+            }
+            routers.push(router);
+        }
+        let server = net.add_mortal("server", host(1, &make));
+        let client = net.add_mortal("client", host(2, &make));
+        let mut count = if far { routers.len() } else { 0 };
+        let (single, several) = match make.place {
+            Place::Server => (client, server),
+            _ => (server, client),
+        };
+        for router in &routers[1..] {
+            net.connect(routers[0], *router, &wire).expect("a link");
+            count += 1;
+        }
+        net.connect(single, routers[0], &wire).expect("a link");
+        let first_link = count + 1;
+        for (number, access) in links.iter().enumerate() {
+            let at = if far { routers[1 + number] } else { routers[0] };
+            net.connect(several, at, &access.link()).expect("a link");
+        }
+        let mut world = World {
+            net,
+            server,
+            client,
+            core: if make.place == Place::Server {
+                server
+            } else {
+                routers[0]
+            },
+            first_link,
+            make,
+            content: None,
+            received: BTreeSet::new(),
+            bytes: 0,
+            complete: None,
+            arrivals: Vec::new(),
+        };
+        let longest = links
+            .iter()
+            .map(|it| it.round_trip)
+            .max()
+            .unwrap_or_default();
+        world.run(Duration::from_secs(2) + longest * 8);
+        world
+    }
+
+    /// Nothing passes one of the links for a while.
+    pub(crate) fn cut(&mut self, link: usize, lasts: Duration) {
+        self.net.strike(&Fault::Outage {
+            link: (self.first_link + link) as u8,
+            directions: 3,
+            lasts,
+        });
+    }
+
+    fn request(&mut self, node: usize, request: LocalRequest) {
+        self.net.with(node, |machine, now| {
+            let host: &mut Host = machine.get_mut().expect("a host");
+            host.request(now, APP, request);
+        });
+    }
+
+    /// What the node where the links part says of the flows that it divides.
+    pub(crate) fn divided(&mut self) -> Vec<DividedStatus> {
+        let is_host = self.core == self.server;
+        self.net.with(self.core, |machine, now| match is_host {
+            true => machine.get::<Host>().expect("a host").status(now).divided,
+            false => {
+                machine
+                    .get::<Router>()
+                    .expect("a router")
+                    .status(now)
+                    .divided
+            }
+        })
+    }
+
+    /// Bytes that the links have brought in chunks, by their order.
+    pub(crate) fn by_link(&mut self) -> Vec<u64> {
+        let node = if self.make.place == Place::Server {
+            self.server
+        } else {
+            self.client
+        };
+        let sent = self.make.place == Place::Server;
+        self.net.with(node, |machine, now| {
+            let status = machine.get::<Host>().expect("a host").status(now);
+            let links = status.links.iter();
+            links
+                .map(|it| {
+                    if sent {
+                        it.hop.chunk_bytes_delivered
+                    } else {
+                        it.hop.chunk_bytes_received
+                    }
+                })
+                .collect()
+        })
+    }
+
+    /// The server publishes so many bytes, and the client asks for them.
+    pub(crate) fn get(&mut self, len: usize) {
+        let mut rng = SeededRng::new(self.make.seed);
+        let words = (0..len.div_ceil(8)).flat_map(|_| rng.next_word().to_le_bytes());
+        let bytes: Vec<u8> = words.take(len).collect();
+        let tree = ChunkTree::from_reader(&bytes[..], ChunkSize::MIN, &mut |_| {}).expect("a tree");
+        let content = tree.root();
+        self.content = Some((bytes.into(), tree));
+        let publish = Publish {
+            content,
+            content_len: len as u64,
+            kind: ContentKind::File,
+            file_name: String::new(),
+        };
+        self.request(self.server, LocalRequest::Publish(publish));
+        self.run(Duration::from_secs(2));
+        let get = Get {
+            request: 1,
+            content,
+            chunk_log2: self.make.chunk_log2,
+            in_order: self.make.in_order,
+            reliability: Reliability::Nack,
+            nack_timeout_ms: 0,
+            credit: 16,
+            resume: Bytes::new(),
+        };
+        self.request(self.client, LocalRequest::Get(get));
+    }
+
+    pub(crate) fn run(&mut self, span: Duration) {
+        let end = self.net.now() + span;
+        while self.step(end) {}
+    }
+
+    /// Lets programs answer; false at the end.
+    pub(crate) fn step(&mut self, end: Time) -> bool {
+        let more = self.net.step(end);
+        while let Some(occurrence) = self.net.sim_mut().poll_event() {
+            let at_server = self.net.id(self.server) == occurrence.node;
+            let node = if at_server { self.server } else { self.client };
+            if let Some(answer) = self.answer(occurrence.event.event) {
+                self.request(node, answer);
+            }
+        }
+        more
+    }
+
+    fn answer(&mut self, event: LocalEvent) -> Option<LocalRequest> {
+        match event {
+            LocalEvent::Chunk(chunk) => {
+                let (bytes, _) = self.content.as_ref()?;
+                let at = (chunk.index as usize) << chunk.chunk_log2;
+                let len = chunk.data.len();
+                assert_eq!(chunk.data, bytes.slice(at..at + len), "at {at}");
+                assert!(self.received.insert(at as u64), "twice: {at}");
+                self.bytes += len;
+                self.arrivals.push(self.net.now());
+                let request = chunk.request;
+                Some(LocalRequest::Consumed { request })
+            }
+            LocalEvent::Read {
+                read,
+                index,
+                chunk_log2,
+                ..
+            } => {
+                let (bytes, tree) = self.content.as_ref()?;
+                let chunk_size = ChunkSize::from_code(chunk_log2)?;
+                let range = chunk_size.range(index.into(), bytes.len() as u64)?;
+                let mut proof = Vec::new();
+                tree.proof(index.into(), chunk_size)
+                    .ok()?
+                    .encode(&mut proof);
+                let chunk = Some(ReadChunk {
+                    proof: proof.into(),
+                    data: bytes.slice(range.start as usize..range.end as usize),
+                });
+                Some(LocalRequest::ReadDone { read, chunk })
+            }
+            LocalEvent::Complete { .. } => {
+                self.complete = Some(self.net.now());
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// Seconds until the client has so many bytes; infinite beyond the limit.
+    pub(crate) fn time_to_get(&mut self, len: usize, limit: Duration) -> f64 {
+        self.get(len);
+        let begin = self.net.now();
+        while self.complete.is_none() && self.step(begin + limit) {}
+        let complete = self.complete;
+        complete.map_or(f64::INFINITY, |at| at.since(begin).as_secs_f64())
+    }
+
+    /// The longest time without a chunk since `from`.
+    pub(crate) fn longest_stall(&self, from: Time) -> Duration {
+        let mut last = from;
+        let mut longest = Duration::ZERO;
+        for at in self.arrivals.iter().filter(|at| **at >= from) {
+            longest = longest.max(at.since(last));
+            last = *at;
+        }
+        longest
+    }
+}
+
+/// Bytes per second of a content of this length over these links.
+pub(crate) fn goodput(make: Make, links: &[Access], len: usize) -> f64 {
+    let mut world = World::new(make, links);
+    let time = world.time_to_get(len, Duration::from_secs(600));
+    len as f64 / time
+}
