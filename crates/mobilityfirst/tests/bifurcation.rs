@@ -52,6 +52,28 @@ fn a_host_that_prefers_one_link_uses_one() {
     assert!(by_link[1] < 10_000, "{by_link:?}");
 }
 
+/// "An overview of the multihoming" [MF-5G], Fig. 1: the links end at routers of their own, and the
+/// router before them divides by the addresses that the name service has.
+#[test]
+fn links_to_several_routers_are_used_at_once_if_the_host_says_so() {
+    let links = [Access::new(20, 10), Access::new(20, 20)];
+    for (policy, is_divided) in [(LinkPolicy::All, false), (LinkPolicy::Everywhere, true)] {
+        let make = Make {
+            place: Place::AccessRouters,
+            policy,
+            ..Make::default()
+        };
+        let mut world = World::new(make, &links);
+        let time = world.time_to_get(16 * MIB, Duration::from_secs(60));
+        let by_link = world.by_link();
+        println!("{policy:?}: {time:.2} s, {by_link:?}");
+        assert_eq!(world.bytes, 16 * MIB);
+        assert_eq!(by_link.iter().all(|bytes| *bytes > 5 << 20), is_divided);
+        // 16 MiB take 7 s over one link.
+        assert_eq!(time < 5.0, is_divided, "{time:.2} s");
+    }
+}
+
 /// The prototype's draw by rate and taking turns, for comparison.
 #[test]
 fn other_schedulers_divide_too() {

@@ -141,7 +141,7 @@ pub struct NodeSettings {
     /// "paper", "round-robin".
     #[serde(default)]
     pub scheduler: Option<SchedulerName>,
-    /// How a host uses several links: "all" at once, or in "order".
+    /// How a host uses several links: "all" to one router at once, "everywhere", or in "order".
     #[serde(default)]
     pub policy: Option<PolicyName>,
     /// Bytes of an NDN router's content store; 0 for none.

@@ -242,8 +242,8 @@ impl Registration {
             .take(whimbrel_gnrs::MAX_ADDRESSES)
             .map(|(rank, na)| Address {
                 preference: match self.terms.policy {
-                    LinkPolicy::All => 0,
-                    LinkPolicy::Order => rank as u8,
+                    LinkPolicy::Everywhere => 0,
+                    LinkPolicy::All | LinkPolicy::Order => rank as u8,
                 },
                 ..Address::new(na)
             })

@@ -11,9 +11,14 @@ use crate::split::SplitConfig;
 /// How a host uses several links to routers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum LinkPolicy {
-    /// All at once: what it fetches and serves is divided among them.
+    /// Those to the same router as the preferred one at once: what the host fetches and serves is
+    /// divided among them. The others take over when all of these are silent.
     #[default]
     All,
+    /// Those to different routers at once as well. The routers must reach the same destinations, and
+    /// where they hang behind another router, that does not see how fast their last links are: with
+    /// very unequal ones a transfer may be slower than over the better one.
+    Everywhere,
     /// The preferred one that responds; the others take over when it is silent.
     Order,
 }

@@ -64,20 +64,39 @@ impl Uplinks {
                 ..Branch::over(port, links)
             })
             .collect();
-        if self.policy == LinkPolicy::All {
-            // The preferred one goes first where one is enough.
-            ranked.sort_by_key(|branch| branch.preference);
-            ranked.iter_mut().for_each(|branch| branch.preference = 0);
+        // The preferred one goes first where one is enough.
+        ranked.sort_by_key(|branch| branch.preference);
+        let preferred = self.port_by(way, links);
+        for branch in &mut ranked {
+            if self.goes_with(preferred, branch.port, links) {
+                branch.preference = 0;
+            }
         }
         ranked.into_iter().collect()
     }
 
     /// True if this host is to use several uplinks at once and has them.
     pub(super) fn are_several(&self, links: &Links) -> bool {
+        let preferred = self.port_by(Way::Uplink, links);
         let up = links
             .ports()
             .filter(|port| self.has(*port) && links.is_up(*port));
-        self.policy == LinkPolicy::All && up.take(2).count() == 2
+        let together = up.filter(|port| self.goes_with(preferred, *port, links));
+        together.take(2).count() == 2
+    }
+
+    /// True if the uplink on `port` is used together with the preferred one.
+    fn goes_with(&self, preferred: Option<PortId>, port: PortId, links: &Links) -> bool {
+        let Some(preferred) = preferred else {
+            return false;
+        };
+        match self.policy {
+            LinkPolicy::Everywhere => true,
+            // Another router may reach other destinations, and who divides there does not see how
+            // fast its last link is.
+            LinkPolicy::All => links.neighbour(port) == links.neighbour(preferred),
+            LinkPolicy::Order => false,
+        }
     }
 
     fn rank(&self, port: PortId, links: &Links) -> u32 {

@@ -114,7 +114,8 @@ pub struct HostSection {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"whimbrel")]
     pub socket_group: Option<String>,
-    /// How several links are used: "all" at once, or in "order": the preferred one that responds.
+    /// How several links are used: "all" to the same router as the preferred one at once;
+    /// "everywhere": those to other routers as well; in "order": the preferred one that responds.
     #[schemars(with = "String")]
     pub policy: PolicyName,
     /// Labels of links, the preferred one first; links that are not listed come last.
@@ -166,9 +167,11 @@ impl Default for HostSection {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PolicyName {
-    /// All at once.
+    /// All to the preferred router at once.
     #[default]
     All,
+    /// Those to other routers as well.
+    Everywhere,
     /// One after the other.
     Order,
 }
@@ -177,6 +180,7 @@ impl From<PolicyName> for LinkPolicy {
     fn from(name: PolicyName) -> LinkPolicy {
         match name {
             PolicyName::All => LinkPolicy::All,
+            PolicyName::Everywhere => LinkPolicy::Everywhere,
             PolicyName::Order => LinkPolicy::Order,
         }
     }
