@@ -44,7 +44,7 @@ impl Neighbour {
         let config = HopConfig {
             max_chunks_in_flight: 8,
             finished_memory: 64,
-            ..HopConfig::new(Guid([1; 32]), 1_400)
+            ..HopConfig::plain(Guid([1; 32]), 1_400)
         };
         let mut neighbour = Neighbour {
             hop: Hop::new(config, SeededRng::new(1), Time::ZERO),

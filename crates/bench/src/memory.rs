@@ -87,7 +87,7 @@ fn bound() -> u64 {
     let hop = HopConfig {
         chunk_limit: CHUNK_LIMIT,
         max_chunks_in_flight: CHUNKS_IN_FLIGHT,
-        ..HopConfig::new(own, MTU)
+        ..HopConfig::plain(own, MTU)
     };
     let config = RouterConfig {
         guid: own,
@@ -200,7 +200,7 @@ impl Neighbour {
         let rng = SeededRng::stream(seed, &format!("neighbour {number}"));
         Ok(Neighbour {
             socket: socket.map_err(BenchError::system("open a socket for a neighbour"))?,
-            hop: Hop::new(HopConfig::new(name, MTU), rng, Time::ZERO),
+            hop: Hop::new(HopConfig::plain(name, MTU), rng, Time::ZERO),
             budget: PacketBudget::new(BUFFER_PACKETS),
             number: number as u32,
             half: number % 2 == 1,

@@ -148,4 +148,8 @@ pub(crate) struct HostAccess {
     /// the system's routes, lowered where larger packets are lost
     #[arg(long, value_name = "BYTES", conflicts_with = "socket", value_parser = clap::value_parser!(u16).range(576..))]
     pub(crate) mtu: Option<u16>,
+    /// Do not encrypt the links of the host in this process: for measurements and closed links; the
+    /// other ends must be told the same
+    #[arg(long, conflicts_with = "socket")]
+    pub(crate) plain: bool,
 }

@@ -12,6 +12,7 @@
 //! | [`machine`] | [`Machine`], the contract between a protocol and its driver |
 //! | [`port`] | the adjacencies of a machine: how ports are opened, and requests about them |
 //! | [`id`] | [`Guid`] and [`PortId`] |
+//! | [`identity`] | Ed25519 keys and the names that they prove |
 //! | [`link_state`] | [`LinkState`]: rate, queue, loss and round trip of a link, for decisions among links |
 //! | [`timer`] | [`TimerQueue`], many deadlines in one deterministic order |
 //! | [`estimator`] | round-trip time after RFC 6298, windowed minimum and maximum |
@@ -23,6 +24,7 @@
 
 pub mod estimator;
 pub mod id;
+pub mod identity;
 pub mod keyed_map;
 pub mod link_state;
 pub mod machine;
@@ -35,12 +37,13 @@ pub mod units;
 
 pub use estimator::{Gains, RttEstimator, RttOptions, WindowedMax, WindowedMin};
 pub use id::{Guid, GuidPrefix, ParseGuidError, PortId};
+pub use identity::{KeyPair, PublicKey};
 pub use keyed_map::{KeyedMap, KeyedState, keyed_map};
 pub use link_state::LinkState;
 pub use machine::{Deadline, Machine, Transmit};
 pub use port::{
-    Ecn, Endpoint, Family, LookUpFailure, Medium, OpenRefusal, Peer, PortEvent, PortInfo,
-    PortOrigin, PortRequest, PortToken,
+    Admission, CallerGate, Ecn, Endpoint, Family, LookUpFailure, Medium, OpenRefusal, Peer,
+    PortEvent, PortInfo, PortOrigin, PortRequest, PortToken,
 };
 pub use random::SeededRng;
 pub use time::{Time, WallClock};

@@ -239,6 +239,31 @@ pub enum PortRequest {
     },
 }
 
+/// What becomes of a frame whose sender has no port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// It is dropped.
+    Refused,
+    /// A reply goes back, no longer than the frame.
+    Answered,
+    /// The sender gets a port, and the frame is the first one on it.
+    Admitted,
+}
+
+/// Decides which inbound peers of a listener get a port: those that have shown that they receive at
+/// the address that they send from. Nothing is kept of the others, neither here nor in the driver.
+pub trait CallerGate: fmt::Debug {
+    /// A frame came from an address that has no port. A reply is appended to `reply`, which is
+    /// empty.
+    fn consider(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        frame: &[u8],
+        reply: &mut Vec<u8>,
+    ) -> Admission;
+}
+
 /// The other end of a requested port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Endpoint {

@@ -6,7 +6,6 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
-pub mod identity;
 mod outbox;
 pub mod record;
 pub mod server;
@@ -17,10 +16,10 @@ pub use client::{
     Answer, Failure, LoneResolver, Lookup, NameServerStatus, Rejection, Resolver, ResolverConfig,
     ResolverCounters, ResolverEvent,
 };
-pub use identity::{KeyFileError, KeyPair, PublicKey, Signature, SignatureError};
 pub use record::{
     Address, DecodeError, Kind, MAX_ADDRESSES, Record, RecordKey, RecordView, Statement,
     StatementError, VerifyError,
 };
 pub use server::{Server, ServerConfig, ServerCounters, ServerEvent, ServerStatus};
 pub use store::{DiskStore, MemoryStore, Store, StoreError, StoreLimits};
+pub use whimbrel_core::identity::{KeyFileError, KeyPair, PublicKey, Signature, SignatureError};

@@ -10,7 +10,7 @@ use core::fmt;
 use bytes::Bytes;
 use whimbrel_core::Guid;
 
-use crate::identity::{KeyPair, PublicKey, Signature, SignatureError};
+use whimbrel_core::identity::{KeyPair, PublicKey, Signature, SignatureError};
 
 /// Maximum of addresses in one record (the prototype [MF-PROTO, router] keeps 10 too).
 pub const MAX_ADDRESSES: usize = 10;

@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use whimbrel_core::{Machine, Medium, Peer, PortId, PortInfo, PortOrigin, Time};
+use whimbrel_core::{CallerGate, Machine, Medium, Peer, PortId, PortInfo, PortOrigin, Time};
 
 use crate::ethernet::EthernetEndpoint;
 use crate::event_loop::Slot;
@@ -30,13 +30,31 @@ use crate::{
 impl<M: Machine + 'static> EventLoop<M> {
     /// Binds a UDP socket. Configured neighbours are up at once, inbound peers when they
     /// send their first datagram.
-    pub fn add_udp(&mut self, mut config: UdpConfig) -> Result<UdpLink, IoError> {
+    pub fn add_udp(&mut self, config: UdpConfig) -> Result<UdpLink, IoError> {
+        self.bind_udp(config, None)
+    }
+
+    /// The same, but inbound peers get a port when `gate` admits them.
+    pub fn add_udp_with_gate(
+        &mut self,
+        config: UdpConfig,
+        gate: Box<dyn CallerGate>,
+    ) -> Result<UdpLink, IoError> {
+        self.bind_udp(config, Some(gate))
+    }
+
+    fn bind_udp(
+        &mut self,
+        mut config: UdpConfig,
+        gate: Option<Box<dyn CallerGate>>,
+    ) -> Result<UdpLink, IoError> {
         self.watch_routes();
         let id = self.reserve();
         let neighbours = std::mem::take(&mut config.neighbours);
         let (label, bind) = (config.label.clone(), config.bind);
-        let endpoint = UdpEndpoint::open(config, id.slot as usize, id.token(), &mut self.rng)
+        let mut endpoint = UdpEndpoint::open(config, id.slot as usize, id.token(), &mut self.rng)
             .inspect_err(|_| self.release(id))?;
+        endpoint.set_gate(gate);
         let local = endpoint.local();
         let (receive_buffer, send_buffer) = endpoint.kernel_buffers();
         self.install(id, Transport::Udp(Box::new(endpoint)))

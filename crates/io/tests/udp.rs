@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use support::{PATIENCE, Script, idle_rounds, pattern, script_loop, until, until_both};
 use whimbrel_core::{
-    Deadline, Ecn, Machine, OpenRefusal, PortEvent, PortId, PortOrigin, PortRequest, PortToken,
-    Time, Transmit,
+    Admission, CallerGate, Deadline, Ecn, Machine, OpenRefusal, PortEvent, PortId, PortOrigin,
+    PortRequest, PortToken, Time, Transmit,
 };
 use whimbrel_io::{Clock, EventLoop, InboundLimits, IoError, Neighbour, UdpConfig};
 
@@ -234,6 +234,47 @@ fn without_offload_the_same_frames_arrive_one_call_each() {
         snapshot.transports[0].counters.send_calls,
         snapshot.ports[0].counters.sent_frames
     );
+}
+
+/// Admits who says the word, and asks others for it.
+#[derive(Debug)]
+struct Porter;
+
+impl CallerGate for Porter {
+    fn consider(&mut self, _: Time, _: SocketAddr, frame: &[u8], reply: &mut Vec<u8>) -> Admission {
+        match frame {
+            b"the word" => Admission::Admitted,
+            b"may I come in?" => {
+                reply.extend_from_slice(b"the word?");
+                Admission::Answered
+            }
+            _ => Admission::Refused,
+        }
+    }
+}
+
+#[test]
+fn strangers_get_no_port_and_no_more_than_they_sent() {
+    let mut server = script_loop();
+    let config = UdpConfig::new("server", any_port()).listen(CallerLimits::default());
+    let link = server.add_udp_with_gate(config, Box::new(Porter)).unwrap();
+    let caller = test_socket();
+    for datagram in [&b"x"[..], b"may I come in?", b"let me in"] {
+        caller.send_to(datagram, link.local).unwrap();
+    }
+    let mut buffer = [0; 100];
+    until(&mut server, "strangers", |server| {
+        server.snapshot().transports[0].counters.strangers == 3
+    });
+    let (len, _) = caller.recv_from(&mut buffer).unwrap();
+    assert_eq!(&buffer[..len], b"the word?");
+    assert!(server.machine().ports.is_empty());
+    caller.send_to(b"the word", link.local).unwrap();
+    caller.send_to(b"hello", link.local).unwrap();
+    until(&mut server, "both frames", |server| {
+        server.machine().inbox.len() == 2
+    });
+    assert_eq!(server.machine().ports.len(), 1);
 }
 
 #[test]

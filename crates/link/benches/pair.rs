@@ -18,7 +18,7 @@ struct Side {
 fn side(name: u8, mtu: usize) -> Side {
     let config = HopConfig {
         pacing: Pacing::Unpaced,
-        ..HopConfig::new(Guid([name; 32]), mtu)
+        ..HopConfig::plain(Guid([name; 32]), mtu)
     };
     let hop = Hop::new(config, SeededRng::new(u64::from(name)), Time::ZERO);
     Side {

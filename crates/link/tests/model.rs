@@ -5,7 +5,7 @@ mod pair;
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
-use pair::{Pair, chunk, config, reordering};
+use pair::{Pair, chunk, config, plain, reordering};
 use proptest::prelude::*;
 use whimbrel_core::Time;
 use whimbrel_link::{HopConfig, Pacing};
@@ -133,13 +133,20 @@ impl Model {
     }
 }
 
-fn run(seed: u64, paths: [LinkSpec; 2], pacing: [Pacing; 2], room: usize, acts: &[(u64, Act)]) {
+fn run(
+    seed: u64,
+    is_plain: bool,
+    paths: [LinkSpec; 2],
+    pacing: [Pacing; 2],
+    room: usize,
+    acts: &[(u64, Act)],
+) {
     let [a, b] = paths;
     let config = |end: usize| HopConfig {
         pacing: pacing[end],
         max_chunks_in_flight: 8,
         finished_memory: 64,
-        ..config(end)
+        ..if is_plain { plain(end) } else { config(end) }
     };
     let mut pair = Pair::with(seed, a, b, config(0), config(1), room);
     let mut model = Model::default();
@@ -193,6 +200,7 @@ proptest! {
     #[test]
     fn acknowledged_chunks_arrived_intact_and_once_and_everything_is_delivered(
         seed: u64,
+        is_plain: bool,
         a in path(),
         b in path(),
         unpaced in any::<[bool; 2]>(),
@@ -200,7 +208,7 @@ proptest! {
         acts in prop::collection::vec((0u64..400, act()), 1..40),
     ) {
         let pacing = unpaced.map(|unpaced| if unpaced { Pacing::Unpaced } else { Pacing::Estimate });
-        run(seed, [a, b], pacing, room, &acts);
+        run(seed, is_plain, [a, b], pacing, room, &acts);
     }
 }
 

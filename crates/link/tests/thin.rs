@@ -46,8 +46,9 @@ fn assert_quiet(bits_per_second: u64, round_trip: Duration, loss: f64) {
             .any(|(_, it)| matches!(it, HopEvent::Unresponsive));
         assert!(!lost_touch, "{what}: {events:?}");
         let stats = pair.ends()[0].hop.stats();
-        // 1.4 % are headers.
-        assert!((1.0..1.045).contains(&ratio), "{what}: {ratio} {stats:?}");
+        // 2.5 % are headers and tags.
+        let most = if loss > 0.0 { 1.08 } else { 1.056 };
+        assert!((1.0..most).contains(&ratio), "{what}: {ratio} {stats:?}");
         let least = (chunks << 17) as f64 / bits_per_second as f64;
         let took = done.since(began).as_secs_f64();
         assert!(
@@ -135,7 +136,7 @@ fn greetings_leave_a_thin_link_to_what_comes_after_them() {
         for way in [0, 1] {
             let greetings = pair.link_stats(way).offered_bytes;
             // Half of it is probes: of the rate, and of the neighbour's presence.
-            assert!(greetings < 5_000, "{rate}: {greetings} bytes from {way}");
+            assert!(greetings < 7_000, "{rate}: {greetings} bytes from {way}");
         }
     }
 }

@@ -22,6 +22,7 @@ use whimbrel_core::{
     Deadline, Guid, LookUpFailure, PortId, PortInfo, PortOrigin, PortRequest, SeededRng, Time,
     TimerQueue, Transmit,
 };
+use whimbrel_link::hop::ReceptionCounters;
 use whimbrel_link::{Hop, HopConfig, HopEvent, Pacing};
 
 use crate::charge::Charge;
@@ -119,6 +120,8 @@ pub struct Links {
     template: HopConfig,
     // Of links that have another than the template, by their numbers.
     pacing: BTreeMap<u32, Pacing>,
+    // Numbers of links that are not encrypted.
+    plain: BTreeSet<u32>,
     buffer: Buffer,
     links: BTreeMap<PortId, Link>,
     timers: TimerQueue<PortId>,
@@ -161,6 +164,7 @@ impl Links {
         Links {
             template,
             pacing: BTreeMap::new(),
+            plain: BTreeSet::new(),
             buffer: Buffer::new(buffer_packets),
             links: BTreeMap::new(),
             timers: TimerQueue::new(),
@@ -190,6 +194,17 @@ impl Links {
     /// paced so.
     pub fn set_pacing(&mut self, number: u32, pacing: Pacing) {
         self.pacing.insert(number, pacing);
+    }
+
+    /// The hops of link `number`, those of its callers among them, that come up from now on neither
+    /// encrypt nor prove anything; their neighbours must do the same.
+    pub fn set_plain(&mut self, number: u32) {
+        self.plain.insert(number);
+    }
+
+    /// What was asked of this node's hops by those who are no neighbours yet.
+    pub fn reception(&self) -> ReceptionCounters {
+        self.template.reception.counters()
     }
 
     /// Handles a frame from a neighbour.
@@ -402,10 +417,20 @@ impl Links {
             let neighbour = link.neighbour;
             let mut fewer = BTreeSet::new();
             while let Some(event) = link.hop.poll_event() {
-                if let HopEvent::SetEcn { capable } = event {
-                    let request = PortRequest::SetEcn { port, capable };
-                    self.requests.push_back(request);
-                    continue;
+                match event {
+                    HopEvent::SetEcn { capable } => {
+                        let request = PortRequest::SetEcn { port, capable };
+                        self.requests.push_back(request);
+                        continue;
+                    }
+                    HopEvent::Impostor => {
+                        link.log("a caller could not prove its name");
+                        if link.info.origin.is_caller() {
+                            self.requests.push_back(PortRequest::Close(port));
+                        }
+                        continue;
+                    }
+                    _ => {}
                 }
                 let Some(gone) = link.note(now, port, event, &self.buffer, &mut self.events) else {
                     continue;
@@ -433,13 +458,15 @@ impl Links {
         for port in away.collect::<Vec<_>>() {
             self.recall_divided(now, port);
         }
-        let changed =
-            |event: &LinkEvent| matches!(event, LinkEvent::Up { .. } | LinkEvent::Unresponsive(_));
+        let changed = |event: &LinkEvent| {
+            use LinkEvent::{Responsive, Unresponsive, Up};
+            matches!(event, Up { .. } | Unresponsive(_) | Responsive(_))
+        };
         if self.events.iter().any(changed) {
             self.resumed = true;
             self.note_restarts();
+            self.note_moves(now);
         }
-        self.note_moves(now);
         self.take_back_room(now);
     }
 

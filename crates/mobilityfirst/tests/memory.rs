@@ -42,7 +42,7 @@ fn config() -> RouterConfig {
         chunk_limit: 64 << 10,
         max_chunks_in_flight: 8,
         queue_target: 128 << 10,
-        ..HopConfig::new(own, MTU)
+        ..HopConfig::plain(own, MTU)
     };
     RouterConfig {
         guid: own,
@@ -101,7 +101,7 @@ impl Neighbour {
     fn new(number: usize, mischief: Mischief) -> Neighbour {
         let config = HopConfig {
             mtu: MTU,
-            ..HopConfig::new(guid(2, number as u32), MTU)
+            ..HopConfig::plain(guid(2, number as u32), MTU)
         };
         Neighbour {
             hop: Hop::new(config, SeededRng::new(number as u64 + 7), Time::ZERO),

@@ -26,7 +26,7 @@ fn node(guid: Guid, incarnation: u64, seed: u64) -> Links {
         incarnation,
         // A step of the clock takes longer than a burst of an estimated pace.
         pacing: Pacing::Fixed(200_000_000),
-        ..HopConfig::new(guid, 1472)
+        ..HopConfig::plain(guid, 1472)
     };
     Links::new(hop, 4096, SeededRng::new(seed))
 }

@@ -29,7 +29,7 @@ const LIFETIME: Duration = Duration::from_secs(6 * 3600);
 fn quiet(guid: Guid) -> HopConfig {
     HopConfig {
         idle_probe_interval: IDLE_PROBE,
-        ..HopConfig::new(guid, 1472)
+        ..HopConfig::plain(guid, 1472)
     }
 }
 

@@ -94,7 +94,7 @@ fn router_config(number: u8, name_servers: Vec<u32>) -> RouterConfig {
     RouterConfig {
         guid,
         wall: WALL,
-        hop: HopConfig::new(guid, 1472),
+        hop: HopConfig::plain(guid, 1472),
         buffer_packets: 32_768,
         store: StoreLimits {
             total: 1 << 30,

@@ -10,6 +10,8 @@ use whimbrel_gnrs::{DiskStore, KeyPair, MemoryStore, Server, ServerConfig, Serve
 use whimbrel_io::{
     Clock, EventLoop, InboundLimits, IoError, LoopHandle, Neighbour, UdpConfig, UnixListenerConfig,
 };
+use whimbrel_link::HopConfig;
+use whimbrel_link::hop::{Gate, MIN_MTU};
 use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent};
 use whimbrel_mobilityfirst::router::{Router, RouterConfig};
 use whimbrel_ndn_packet::Name;
@@ -202,7 +204,8 @@ impl Running {
 }
 
 fn router(plan: &MobilityFirstPlan) -> Result<Running, StartError> {
-    let guid = keys::load_or_create(&plan.key)?.guid();
+    let keys = keys::load_or_create(&plan.key)?;
+    let guid = keys.guid();
     let clock = Clock::start();
     // Name servers are links as well, numbered after those of the configuration.
     let name_servers: Vec<u32> = (plan.links.len()..)
@@ -214,10 +217,11 @@ fn router(plan: &MobilityFirstPlan) -> Result<Running, StartError> {
             "no name server is configured: only hosts attached to this router, and what they serve, can be found"
         );
     }
+    let hop = (plan.hop).hop_config(&keys, random_number()?, random_seed()?);
     let router = RouterConfig {
         guid,
         wall: clock.wall_clock(),
-        hop: plan.hop.hop_config(guid, random_number()?),
+        hop: hop.clone(),
         buffer_packets: plan.hop.buffer_packets,
         store: plan.storage,
         routes: plan.routes.clone(),
@@ -230,6 +234,7 @@ fn router(plan: &MobilityFirstPlan) -> Result<Running, StartError> {
     for (number, mode) in modes(&plan.links) {
         router.set_pacing(number, mode.into());
     }
+    plain_links(&plan.links).for_each(|number| router.set_plain(number));
     let node = Node::Router(Box::new(router));
     let mut event_loop = node_loop(clock, node)?;
     let mut links = BTreeMap::new();
@@ -238,7 +243,8 @@ fn router(plan: &MobilityFirstPlan) -> Result<Running, StartError> {
         let server = Neighbour::new(format!("gnrs:{index}"), server.clone(), origin);
         open_neighbour(&mut event_loop, &mut links, server)?;
     }
-    open_links(&mut event_loop, &mut links, &plan.links)?;
+    let gates = (&hop, plan.hop.buffer_packets);
+    open_links(&mut event_loop, &mut links, &plan.links, gates)?;
     with_programs(
         event_loop,
         guid,
@@ -298,8 +304,9 @@ fn host_loop(
     keys: KeyPair,
 ) -> Result<(NodeLoop, BTreeMap<String, SocketAddr>), StartError> {
     let clock = Clock::start();
+    let hop = (plan.hop).hop_config(&keys, random_number()?, random_seed()?);
     let host = HostConfig {
-        hop: plan.hop.hop_config(keys.guid(), random_number()?),
+        hop: hop.clone(),
         buffer_packets: plan.hop.buffer_packets,
         preference: plan.preference.clone(),
         policy: plan.policy,
@@ -315,10 +322,12 @@ fn host_loop(
     for (number, mode) in modes(&plan.links) {
         host.set_pacing(number, mode.into());
     }
+    plain_links(&plan.links).for_each(|number| host.set_plain(number));
     let node = Node::Host(Box::new(host));
     let mut event_loop = node_loop(clock, node)?;
     let mut links = BTreeMap::new();
-    open_links(&mut event_loop, &mut links, &plan.links)?;
+    let gates = (&hop, plan.hop.buffer_packets);
+    open_links(&mut event_loop, &mut links, &plan.links, gates)?;
     Ok((event_loop, links))
 }
 
@@ -527,11 +536,21 @@ fn modes(sections: &[LinkSection]) -> impl Iterator<Item = (u32, LinkMode)> + '_
         .filter_map(|(number, link)| Some((number, link.mode?)))
 }
 
+/// Numbers of the links that are not encrypted.
+fn plain_links(sections: &[LinkSection]) -> impl Iterator<Item = u32> + '_ {
+    let numbered = (0..).zip(sections);
+    numbered.filter_map(|(number, link)| link.plain.then_some(number))
+}
+
+/// IP's and UDP's headers, at least.
+const HEADERS: usize = 28;
+
 /// Opens all links; those with the same bind address share a socket.
 fn open_links(
     event_loop: &mut NodeLoop,
     links: &mut BTreeMap<String, SocketAddr>,
     sections: &[LinkSection],
+    (hop, buffer_packets): (&HopConfig, usize),
 ) -> Result<(), StartError> {
     let mut sockets: Vec<(UdpConfig, Vec<String>)> = Vec::new();
     for (number, link) in (0..).zip(sections) {
@@ -573,7 +592,22 @@ fn open_links(
         }
     }
     for (socket, labels) in sockets {
-        let local = event_loop.add_udp(socket)?.local;
+        let listens = socket.callers.is_some();
+        let local = if listens {
+            let listener = sections.get(socket.listener as usize);
+            let config = HopConfig {
+                mtu: socket.path_mtu.saturating_sub(HEADERS).max(MIN_MTU),
+                plain: listener.is_some_and(|link| link.plain),
+                calls: false,
+                ..hop.clone()
+            };
+            // Before it has a port, a caller counts on a part of the buffer.
+            let window = u32::try_from(buffer_packets / 8).unwrap_or(u32::MAX);
+            let gate = Box::new(Gate::new(config, window));
+            event_loop.add_udp_with_gate(socket, gate)?.local
+        } else {
+            event_loop.add_udp(socket)?.local
+        };
         links.extend(labels.into_iter().map(|label| (label, local)));
     }
     Ok(())
@@ -605,6 +639,10 @@ fn no_random(source: std::io::Error) -> StartError {
         what: "random bytes",
         source,
     }
+}
+
+fn random_seed() -> Result<[u8; 32], StartError> {
+    random_bytes().map_err(no_random)
 }
 
 pub(crate) fn random_number() -> Result<u64, StartError> {

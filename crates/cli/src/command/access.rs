@@ -21,6 +21,12 @@ pub(crate) struct Access {
 /// directly, or for inbound peers.
 pub(crate) fn reach(access: &HostAccess, direct: Vec<LinkSection>) -> Result<Access, Failure> {
     if access.router.is_empty() && direct.is_empty() {
+        if access.plain {
+            return Err(Failure::new(
+                Exit::Usage,
+                "--plain is for a host in this process; a daemon has `plain` in the [[link]] of its configuration",
+            ));
+        }
         if access.mtu.is_some() {
             return Err(Failure::new(
                 Exit::Usage,
@@ -59,6 +65,7 @@ pub(crate) fn embed(
         });
     let with_mtu = |link: LinkSection| LinkSection {
         mtu: access.mtu.map_or(link.mtu, usize::from),
+        plain: access.plain,
         ..link
     };
     let config = Config {

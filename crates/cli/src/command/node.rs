@@ -60,6 +60,10 @@ pub(crate) struct RouterRun {
     /// Add a link to a neighbour
     #[arg(long, value_name = "HOST:PORT")]
     neighbour: Vec<Remote>,
+    /// Do not encrypt the links of --listen and --neighbour: for measurements and closed links; the
+    /// other ends must be told the same
+    #[arg(long)]
+    plain: bool,
     /// Name servers, the preferred one first; replaces those of the file
     #[arg(long, value_name = "HOST:PORT")]
     name_server: Vec<Remote>,
@@ -113,6 +117,10 @@ pub(crate) struct HostRun {
     /// Add a link to an access router; the first one is preferred
     #[arg(long, value_name = "HOST:PORT")]
     router: Vec<Remote>,
+    /// Do not encrypt the links of --router: for measurements and closed links; the routers must be
+    /// told the same
+    #[arg(long)]
+    plain: bool,
     /// Listen for Prometheus on this address (http://ADDRESS/metrics)
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address)]
     metrics: Option<SocketAddr>,
@@ -159,6 +167,7 @@ fn router_draft(arguments: RouterRun) -> Result<Draft, Failure> {
         let link = LinkSection {
             bind: Some(bind),
             listen: true,
+            plain: arguments.plain,
             ..LinkSection::new(format!("listen-{index}"))
         };
         add_link(&mut draft, link, "--listen");
@@ -167,6 +176,7 @@ fn router_draft(arguments: RouterRun) -> Result<Draft, Failure> {
         &mut draft,
         ("neighbour", "--neighbour"),
         arguments.neighbour,
+        arguments.plain,
     );
     if let Some(key) = arguments.key {
         draft.config.router.key = Some(key);
@@ -250,7 +260,12 @@ fn run_host(arguments: HostRun) -> Outcome {
 
 fn host_draft(arguments: HostRun) -> Result<Draft, Failure> {
     let mut draft = draft(arguments.config.as_ref())?;
-    add_remotes(&mut draft, ("router", "--router"), arguments.router);
+    add_remotes(
+        &mut draft,
+        ("router", "--router"),
+        arguments.router,
+        arguments.plain,
+    );
     if let Some(key) = arguments.key {
         draft.config.host.key = Some(key);
         draft.set_by("host.key", "--key");
@@ -271,10 +286,16 @@ fn add_link(draft: &mut Draft, link: LinkSection, flag: &'static str) {
     draft.config.link.push(link);
 }
 
-fn add_remotes(draft: &mut Draft, (label, flag): (&str, &'static str), remotes: Vec<Remote>) {
+fn add_remotes(
+    draft: &mut Draft,
+    (label, flag): (&str, &'static str),
+    remotes: Vec<Remote>,
+    plain: bool,
+) {
     for (index, remote) in remotes.into_iter().enumerate() {
         let link = LinkSection {
             remote: Some(remote),
+            plain,
             ..LinkSection::new(format!("{label}-{index}"))
         };
         add_link(draft, link, flag);

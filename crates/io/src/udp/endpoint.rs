@@ -10,7 +10,8 @@ use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, TransportErrorPayload, UdpSo
 use rustix::io::Errno;
 use socket2::Socket;
 use whimbrel_core::{
-    Ecn, KeyedMap, Machine, Medium, PortId, PortInfo, PortOrigin, SeededRng, Time, keyed_map,
+    Admission, CallerGate, Ecn, KeyedMap, Machine, Medium, PortId, PortInfo, PortOrigin, SeededRng,
+    Time, keyed_map,
 };
 
 use super::group::Group;
@@ -100,6 +101,10 @@ pub(crate) struct UdpEndpoint {
     /// The sender of the last batch: bulk traffic comes from the same peer again and again.
     last_sender: Option<(SocketAddr, PortId)>,
     inbound: Option<InboundTable>,
+    /// Decides who becomes an inbound peer; without one, any sender of a datagram.
+    gate: Option<Box<dyn CallerGate>>,
+    /// What the gate replies.
+    reply: Vec<u8>,
     /// Set if the socket is in a multicast group; all datagrams then belong to one port.
     pub(super) group: Option<Group>,
     pub(super) probe: RouteProbe,
@@ -163,6 +168,8 @@ impl UdpEndpoint {
             by_address: keyed_map(rng),
             last_sender: None,
             inbound: config.inbound.map(InboundTable::new),
+            gate: None,
+            reply: Vec::new(),
             group: None,
             probe: RouteProbe::default(),
             recheck_allowed_at: Time::ZERO,
@@ -170,6 +177,10 @@ impl UdpEndpoint {
             counters: TransportCounters::default(),
             config,
         })
+    }
+
+    pub(crate) fn set_gate(&mut self, gate: Option<Box<dyn CallerGate>>) {
+        self.gate = gate;
     }
 
     pub(crate) fn local(&self) -> SocketAddr {
@@ -372,9 +383,8 @@ impl UdpEndpoint {
             .chunks_exact(RECEIVE_BUFFER)
             .zip(metas.iter().take(count))
         {
-            if let (Some(port), Some(bytes)) =
-                (self.sender(side, now, meta), buffer.get(..meta.len))
-            {
+            let bytes = buffer.get(..meta.len).unwrap_or_default();
+            if let Some((port, bytes)) = self.sender(side, now, meta, bytes) {
                 let codepoint = match meta.ecn {
                     None => Ecn::NotCapable,
                     Some(EcnCodepoint::Ce) => Ecn::Marked,
@@ -387,16 +397,17 @@ impl UdpEndpoint {
         }
     }
 
-    /// Returns the port of a batch's sender. Opens one for a new inbound peer if inbound peers are
-    /// admitted.
-    fn sender<M: Machine>(
+    /// Returns the port of a batch's sender, and the frames that are for it. Opens one for a new
+    /// inbound peer if inbound peers are admitted.
+    fn sender<'a, M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
         now: Time,
         meta: &RecvMeta,
-    ) -> Option<PortId> {
+        mut bytes: &'a [u8],
+    ) -> Option<(PortId, &'a [u8])> {
         if let Some(group) = &self.group {
-            return group.port;
+            return group.port.map(|port| (port, bytes));
         }
         let address = canonical(meta.addr);
         let known = match self.last_sender {
@@ -405,7 +416,12 @@ impl UdpEndpoint {
         };
         let port = match known {
             Some(port) => port,
-            None => self.admit(side, now, address, meta.dst_ip.and_then(usable_source))?,
+            None => {
+                if self.gate.is_some() {
+                    bytes = self.ask_gate(now, address, meta, bytes)?;
+                }
+                self.admit(side, now, address, meta.dst_ip.and_then(usable_source))?
+            }
         };
         self.last_sender = Some((address, port));
         if let Some(inbound) = &mut self.inbound {
@@ -418,7 +434,47 @@ impl UdpEndpoint {
         {
             source.heard(now, meta.dst_ip.and_then(usable_source));
         }
-        Some(port)
+        Some((port, bytes))
+    }
+
+    /// Shows the gate the frames of who has no port. Returns those from the first one that admits
+    /// their sender on.
+    fn ask_gate<'a>(
+        &mut self,
+        now: Time,
+        address: SocketAddr,
+        meta: &RecvMeta,
+        bytes: &'a [u8],
+    ) -> Option<&'a [u8]> {
+        let gate = self.gate.as_mut().filter(|_| self.inbound.is_some())?;
+        let stride = meta.stride.max(1);
+        for at in (0..bytes.len()).step_by(stride) {
+            let frame = bytes.get(at..bytes.len().min(at + stride))?;
+            self.reply.clear();
+            // Port 0 cannot be a destination, so a datagram from it is forged.
+            if address.port() == 0 {
+                break;
+            }
+            match gate.consider(now, address, frame, &mut self.reply) {
+                Admission::Admitted => return bytes.get(at..),
+                Admission::Refused => {}
+                Admission::Answered => {
+                    let transmit = quinn_udp::Transmit {
+                        destination: for_socket(address, self.local.is_ipv6()),
+                        ecn: None,
+                        contents: &self.reply,
+                        segment_size: None,
+                        src_ip: (meta.dst_ip.and_then(usable_source))
+                            .filter(|_| self.local.ip().is_unspecified()),
+                    };
+                    self.counters.send_calls += 1;
+                    // Who is not answered asks again.
+                    let _ = self.state.try_send((&self.socket).into(), &transmit);
+                }
+            }
+        }
+        self.counters.strangers += bytes.len().div_ceil(stride) as u64;
+        None
     }
 
     fn admit<M: Machine>(

@@ -87,9 +87,11 @@ impl Plan {
         let node = life.node;
         let (wall, rng) = (life.wall(ORIGIN_UNIX_MS), life.rng());
         let guid = Self::keys(node).guid();
+        let mut seed = [node as u8; 32];
+        seed[..8].copy_from_slice(&life.rng().next_word().to_be_bytes());
         let hop = HopConfig {
             incarnation: life.number + 1,
-            ..HopConfig::new(guid, 1472)
+            ..HopConfig::sealed(&Self::keys(node), seed, 1472)
         };
         if node < self.hosts {
             let config = HostConfig {

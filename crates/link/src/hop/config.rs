@@ -1,9 +1,15 @@
 //! The configuration of a hop.
 
+use core::net::SocketAddr;
 use core::time::Duration;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_core::Guid;
+use whimbrel_core::identity::KeyPair;
+
+use super::secure::Reception;
+use super::wire::Envelope;
 
 /// Largest chunk that any hop carries, in bytes (4 MiB).
 pub const MAX_CHUNK: usize = 4 << 20;
@@ -36,10 +42,18 @@ impl Pacing {
 }
 
 /// The settings of one [`Hop`](crate::Hop). The hop limits all of them to their bounds.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct HopConfig {
     /// This node's name, sent to the neighbour.
     pub local: Guid,
+    /// This node's key and the secrets of its handshakes, the same for all of its hops and gates.
+    pub reception: Arc<Reception>,
+    /// Frames are neither encrypted nor authenticated, and names are claims. Both ends must agree.
+    pub plain: bool,
+    /// True if this end greets a neighbour that has not greeted it; false for inbound peers.
+    pub calls: bool,
+    /// The neighbour's address, which it proves; none where the carrier has no addresses.
+    pub remote: Option<SocketAddr>,
     /// The identity of this run of the node, sent to the neighbour; a new value for each start of
     /// the process.
     pub incarnation: u64,
@@ -88,10 +102,25 @@ pub struct HopConfig {
 }
 
 impl HopConfig {
-    /// Returns the defaults for a node `local` on a port whose frames may have `mtu` bytes.
-    pub fn new(local: Guid, mtu: usize) -> HopConfig {
+    /// Returns the defaults for a node with these keys, on a port whose frames may have `mtu` bytes.
+    /// All secrets of the hops follow from `seed`: 32 bytes from the operating system, or from a
+    /// scenario's generator.
+    pub fn sealed(keys: &KeyPair, seed: [u8; 32], mtu: usize) -> HopConfig {
+        HopConfig {
+            reception: Arc::new(Reception::new(keys.clone(), seed, true)),
+            plain: false,
+            ..HopConfig::plain(keys.guid(), mtu)
+        }
+    }
+
+    /// Returns the defaults for a plain hop of a node that is called `local`.
+    pub fn plain(local: Guid, mtu: usize) -> HopConfig {
         HopConfig {
             local,
+            reception: Arc::new(Reception::plain(local, local.0)),
+            plain: true,
+            calls: true,
+            remote: None,
             incarnation: 0,
             mtu,
             chunk_limit: MAX_CHUNK,
@@ -110,6 +139,14 @@ impl HopConfig {
             finished_memory: 1024,
             pacing: Pacing::Estimate,
             ecn: true,
+        }
+    }
+
+    /// Bytes of a DATA frame beyond its payload.
+    pub(crate) fn overhead(&self) -> usize {
+        match self.plain {
+            true => Envelope::Plain(0).data_overhead(),
+            false => Envelope::Sealed.data_overhead(),
         }
     }
 

@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use whimbrel_core::Guid;
 
+use super::secure::Unwilling;
+
 /// An event of a hop. Events are in the order of their occurrence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HopEvent {
@@ -52,6 +54,11 @@ pub enum HopEvent {
         /// True for capable.
         capable: bool,
     },
+    /// Somebody at the neighbour's address answers that it does not talk with this end. Said at most
+    /// every ten seconds.
+    Unwilling(Unwilling),
+    /// An inbound peer could not prove its name, and has no session: its port is of no use.
+    Impostor,
     /// The neighbour has stopped answering. Chunks stay queued; the hop keeps probing.
     Unresponsive,
     /// An unresponsive neighbour has answered; sending has resumed.

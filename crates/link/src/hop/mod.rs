@@ -26,6 +26,7 @@ mod pacing;
 mod rate;
 mod receiver;
 mod scavenger;
+mod secure;
 mod sender;
 mod session;
 mod sharing;
@@ -44,6 +45,7 @@ pub use budget::PacketBudget;
 pub use config::{HopConfig, MAX_CHUNK, MAX_MTU, MIN_MTU, Pacing};
 pub use event::HopEvent;
 pub use lanes::Lane;
+pub use secure::{Gate, Reception, ReceptionCounters, Unwilling};
 pub use stats::{HopDrops, HopStats};
 
 use crate::path_mtu;
@@ -51,14 +53,74 @@ use feedback::Disbelief;
 use liveness::{Due, Liveness, Sending};
 use outbound::Parcel;
 use receiver::Receiver;
+use secure::{SealedSession, Standing};
 use sender::Sender;
-use session::{Greeting, Session};
-use wire::{DecodeError, Frame, Hello, decode, encode_hello};
+use session::{Greeting, Peer, Session};
+use wire::{
+    Content, DecodeError, Envelope, Frame, Hello, Opened, decode, decode_opened, encode_hello,
+};
+
+/// An unwilling neighbour is reported this often.
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The session with the neighbour, by the mode of the hop.
+enum Sessions {
+    Plain(Box<Session>),
+    Sealed(Box<SealedSession>),
+}
+
+impl Sessions {
+    fn peer(&self) -> Option<&Peer> {
+        match self {
+            Sessions::Plain(session) => session.peer(),
+            Sessions::Sealed(session) => session.peer(),
+        }
+    }
+
+    fn announce(&mut self) {
+        match self {
+            Sessions::Plain(session) => session.announce(),
+            Sessions::Sealed(session) => session.announce(),
+        }
+    }
+
+    fn take_rtt(&mut self) -> Option<Duration> {
+        match self {
+            Sessions::Plain(session) => session.take_rtt(),
+            Sessions::Sealed(session) => session.take_rtt(),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time, config: &HopConfig, waiting: bool) {
+        match self {
+            Sessions::Plain(session) => session.handle_timeout(now, config, waiting),
+            Sessions::Sealed(session) => session.handle_timeout(now, config, waiting),
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        match self {
+            Sessions::Plain(session) => session.poll_timeout(),
+            Sessions::Sealed(session) => session.poll_timeout(),
+        }
+    }
+
+    /// The envelope of the next frames; `None` if there is no session.
+    fn envelope(&self) -> Option<Envelope> {
+        match self {
+            Sessions::Plain(session) => session.outgoing_tag().map(Envelope::Plain),
+            Sessions::Sealed(session) => session.may_send().then_some(Envelope::Sealed),
+        }
+    }
+}
 
 /// The transfer of chunks to and from one neighbour on one port.
 pub struct Hop {
     config: HopConfig,
-    session: Session,
+    session: Sessions,
+    // What a sealed frame held: kept for the next one's sake.
+    opened: Vec<u8>,
+    report_at: Time,
     sender: Sender,
     receiver: Receiver,
     liveness: Liveness,
@@ -76,7 +138,12 @@ impl Hop {
             sender: Sender::new(&config, first_id, now),
             receiver: Receiver::new(&config),
             liveness: Liveness::new(now),
-            session: Session::new(rng, now),
+            session: match config.plain {
+                true => Sessions::Plain(Box::new(Session::new(&config, rng, now))),
+                false => Sessions::Sealed(Box::new(SealedSession::new(&config, now))),
+            },
+            opened: Vec::new(),
+            report_at: now,
             events: VecDeque::new(),
             stats: HopStats::default(),
             config,
@@ -182,28 +249,141 @@ impl Hop {
     /// One frame arrived from the neighbour. Bad frames are counted in [`HopStats::drops`].
     pub fn handle_frame(&mut self, now: Time, frame: &[u8], budget: &mut PacketBudget) {
         self.receiver.look_at(budget);
-        match decode(frame) {
-            Err(DecodeError::Crc) => self.stats.drops.corrupt += 1,
-            Err(_) => self.stats.drops.malformed += 1,
+        match self.session {
+            Sessions::Plain(_) => self.handle_plain(now, frame, budget),
+            Sessions::Sealed(_) => self.handle_sealed(now, frame, budget),
+        }
+        self.receiver.look_at(budget);
+    }
+
+    fn handle_plain(&mut self, now: Time, frame: &[u8], budget: &mut PacketBudget) {
+        let Sessions::Plain(session) = &mut self.session else {
+            return;
+        };
+        let (tag, content) = match decode(frame) {
+            Err(DecodeError::Crc) => {
+                self.stats.drops.corrupt += 1;
+                return;
+            }
+            Err(DecodeError::Version(wire::HANDSHAKE)) => {
+                self.handle_notice(now, frame);
+                return;
+            }
+            Err(_) => {
+                self.stats.drops.malformed += 1;
+                return;
+            }
             Ok(Frame::Hello(hello)) => {
-                self.count_received(frame);
+                self.count_received(frame.len());
                 self.handle_hello(now, &hello, budget);
+                return;
             }
-            Ok(
-                Frame::Data { session, .. }
-                | Frame::Csyn { session, .. }
-                | Frame::Cack { session, .. },
-            ) if !self.session.is_current(session) => {
-                self.stats.drops.wrong_session += 1;
-                self.stats.drops.hello_limited += u64::from(!self.session.handle_stranger(now));
+            Ok(Frame::Data { session, data }) => (session, Content::Data(data)),
+            Ok(Frame::Csyn { session, csyn }) => (session, Content::Csyn(csyn)),
+            Ok(Frame::Cack { session, cack }) => (session, Content::Cack(cack)),
+        };
+        if !session.is_current(tag) {
+            self.stats.drops.wrong_session += 1;
+            let answered = session.handle_stranger(now, frame);
+            self.stats.drops.hello_limited += u64::from(!answered);
+            return;
+        }
+        self.handle_content(now, content, frame.len(), budget);
+    }
+
+    /// Handles a message of who requires encryption, where this end is plain.
+    fn handle_notice(&mut self, now: Time, frame: &[u8]) {
+        let Sessions::Plain(session) = &mut self.session else {
+            return;
+        };
+        match frame[0] & 15 {
+            secure::handshake::LOST => session.handle_lost(now, frame),
+            secure::handshake::REFUSAL => {
+                let why = secure::handshake::decode_refusal(frame);
+                let why = why.filter(|_| session.peer().is_none());
+                self.report_unwilling(now, why);
             }
-            Ok(Frame::Data { data, .. }) => {
-                self.count_received(frame);
+            _ => {
+                self.stats.drops.wrong_mode += 1;
+                if frame.len() > secure::handshake::NOTICE_LEN {
+                    session.handle_sealed(now);
+                }
+            }
+        }
+    }
+
+    fn report_unwilling(&mut self, now: Time, why: Option<Unwilling>) {
+        if let Some(why) = why.filter(|_| now >= self.report_at) {
+            self.report_at = now + REPORT_INTERVAL;
+            self.events.push_back(HopEvent::Unwilling(why));
+        }
+    }
+
+    fn handle_sealed(&mut self, now: Time, frame: &[u8], budget: &mut PacketBudget) {
+        let standing = self.standing();
+        let Sessions::Sealed(session) = &mut self.session else {
+            return;
+        };
+        let mut opened = core::mem::take(&mut self.opened);
+        let about = (&self.config, standing);
+        let drops = &mut self.stats.drops;
+        let received = session.receive(now, frame, &mut opened, about, drops);
+        let had_peer = session.peer().is_some();
+        if let Some(greeting) = received.greeting {
+            self.apply(now, greeting, budget);
+        }
+        self.report_unwilling(now, received.unwilling);
+        if received.impostor && !had_peer {
+            self.events.push_back(HopEvent::Impostor);
+        }
+        if received.opened {
+            match decode_opened(frame[0], &opened) {
+                Ok(Opened::Content(content)) => {
+                    self.handle_content(now, content, frame.len(), budget);
+                }
+                Ok(Opened::Parameters(bytes)) => self.handle_parameters(now, bytes, frame.len()),
+                Err(_) => self.stats.drops.malformed += 1,
+            }
+        }
+        self.opened = opened;
+    }
+
+    fn handle_parameters(&mut self, now: Time, bytes: &[u8], len: usize) {
+        let Sessions::Sealed(session) = &mut self.session else {
+            return;
+        };
+        if !session.note_parameters(bytes) {
+            self.stats.drops.malformed += 1;
+            return;
+        }
+        self.count_received(len);
+        self.follow_limit(now);
+        self.heard(now);
+    }
+
+    /// What this end has to say of itself now.
+    fn standing(&self) -> Standing {
+        Standing {
+            window: self.receiver.window(),
+            first_hop_id: self.sender.first_wire_ids().1,
+        }
+    }
+
+    fn handle_content(
+        &mut self,
+        now: Time,
+        content: Content<'_>,
+        len: usize,
+        budget: &mut PacketBudget,
+    ) {
+        self.count_received(len);
+        match content {
+            Content::Data(data) => {
                 self.heard(now);
                 self.liveness.note_data(now, self.receiver.arriving() > 0);
-                let whole =
-                    self.receiver
-                        .handle_data(now, &data, frame.len(), budget, &mut self.stats);
+                let whole = self
+                    .receiver
+                    .handle_data(now, &data, len, budget, &mut self.stats);
                 if let Some(whole) = whole {
                     self.stats.chunks_received += 1;
                     self.stats.chunk_bytes_received += whole.chunk.len() as u64;
@@ -217,14 +397,12 @@ impl Hop {
                         .handle_question(now, &data, low, budget, &mut self.stats);
                 }
             }
-            Ok(Frame::Csyn { csyn, .. }) => {
-                self.count_received(frame);
+            Content::Csyn(csyn) => {
                 self.heard(now);
                 self.receiver
                     .handle_csyn(now, &csyn, budget, &mut self.stats);
             }
-            Ok(Frame::Cack { cack, .. }) => {
-                self.count_received(frame);
+            Content::Cack(cack) => {
                 // This must precede `heard`: the answer to a probe that ends an outage tells which
                 // packets were lost.
                 match self
@@ -238,7 +416,6 @@ impl Hop {
                 self.heard(now);
             }
         }
-        self.receiver.look_at(budget);
     }
 
     /// Handles a report of the driver: `frames` frames that are handled next carry this codepoint.
@@ -310,30 +487,34 @@ impl Hop {
         buffer: &mut Vec<u8>,
     ) -> Option<(usize, Option<usize>)> {
         let start = buffer.len();
-        let (window, ids) = (self.receiver.window(), self.sender.first_wire_ids());
-        let waiting = self.sender.has_work();
-        let hello = (self.session).poll_hello(now, &self.config, window, ids, waiting);
-        let written = if let Some(hello) = hello {
-            encode_hello(&hello, buffer);
+        let written = if self.write_greeting(now, buffer) {
             (buffer.len() - start, None)
         } else {
-            let tag = self.session.outgoing_tag()?;
+            let envelope = self.session.envelope()?;
             // A larger answer might be lost by its size each time that it is repeated.
             let largest = self.config.mtu.min(path_mtu::BASE);
             let peer = self.session.peer();
             let tells_marks = self.config.ecn && peer.is_some_and(|peer| peer.reports_marks);
-            if (self.receiver).poll_answer(tag, largest, tells_marks, buffer) {
+            let written = if (self.receiver).poll_answer(envelope, largest, tells_marks, buffer) {
                 (buffer.len() - start, None)
             } else {
                 self.sender.poll_transmit(
                     now,
-                    tag,
+                    envelope,
                     max_segments,
                     buffer,
                     &mut self.stats,
                     &mut self.events,
                 )?
+            };
+            if let Sessions::Sealed(session) = &mut self.session {
+                let segment = written.1.unwrap_or(written.0);
+                if !session.seal(now, &mut buffer[start..], segment) {
+                    buffer.truncate(start);
+                    return None;
+                }
             }
+            written
         };
         let frames = written.1.map_or(1, |segment| written.0.div_ceil(segment));
         self.stats.frames_sent += frames as u64;
@@ -385,27 +566,58 @@ impl Hop {
         stats
     }
 
+    /// Writes a message about the session, if one is due.
+    fn write_greeting(&mut self, now: Time, buffer: &mut Vec<u8>) -> bool {
+        let standing = self.standing();
+        let first = self.sender.first_wire_ids().0;
+        let waiting = self.sender.has_work();
+        match &mut self.session {
+            Sessions::Plain(session) => {
+                let ids = (first, standing.first_hop_id);
+                let hello = session.poll_hello(now, &self.config, standing.window, ids, waiting);
+                match hello {
+                    Some(hello) => encode_hello(&hello, buffer),
+                    None => return session.poll_notice(buffer),
+                }
+                true
+            }
+            Sessions::Sealed(session) => {
+                session.poll_message(now, (&self.config, standing), waiting, buffer)
+            }
+        }
+    }
+
     fn handle_hello(&mut self, now: Time, hello: &Hello, budget: &mut PacketBudget) {
-        let greeting = self
-            .session
-            .handle_hello(now, hello, &mut self.stats.drops.hello_limited);
+        let Sessions::Plain(session) = &mut self.session else {
+            return;
+        };
+        let greeting = session.handle_hello(now, hello, &mut self.stats.drops.hello_limited);
+        self.apply(now, greeting, budget);
+    }
+
+    /// Follows the limits that the neighbour states.
+    fn follow_limit(&mut self, now: Time) {
+        let mtu = self.session.peer().map_or(MAX_MTU, |peer| peer.mtu);
+        self.sender.set_limit(now, self.config.mtu.min(mtu));
+    }
+
+    fn apply(&mut self, now: Time, greeting: Greeting, budget: &mut PacketBudget) {
         match greeting {
             Greeting::Unproven => return,
-            Greeting::Known => {
-                let mtu = self.session.peer().map_or(MAX_MTU, |peer| peer.mtu);
-                self.sender.set_limit(now, self.config.mtu.min(mtu));
-            }
+            Greeting::Known => self.follow_limit(now),
             Greeting::New {
                 restarted,
                 first_hop_id,
                 window,
+                own_first_id,
             } => {
                 let Some(peer) = self.session.peer() else {
                     return;
                 };
                 self.stats.sessions += 1;
                 self.receiver.restart(first_hop_id, budget);
-                self.sender.restart(now, peer, window, &self.config);
+                let start = (window, own_first_id);
+                self.sender.restart(now, peer, start, &self.config);
                 // The round trip of a path that carries nothing yet: what start-up judges queues
                 // by.
                 self.sender.probe();
@@ -431,8 +643,8 @@ impl Hop {
         }
     }
 
-    fn count_received(&mut self, frame: &[u8]) {
+    fn count_received(&mut self, len: usize) {
         self.stats.frames_received += 1;
-        self.stats.bytes_received += frame.len() as u64;
+        self.stats.bytes_received += len as u64;
     }
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::bitmap::{Bitmap, low_bits};
 use super::lanes::Lane;
-use super::wire::{DATA_OVERHEAD, Data, Progress, Shape, encode_data};
+use super::wire::{Data, Envelope, Progress, Shape, encode_data};
 
 /// A chunk as passed by the owner: `head` followed by `body`.
 #[derive(Clone, Debug)]
@@ -73,6 +73,7 @@ pub(super) struct OutboundChunk {
     pub(super) reported_at: u64,
     /// A second CSYN after the reordering window is scheduled for the last packets.
     pub(super) tailed: bool,
+    overhead: usize,
     acked: Bitmap,
     missing: Bitmap,
     // Packets before this one have been sent at least once.
@@ -84,10 +85,14 @@ pub(super) struct OutboundChunk {
 }
 
 impl OutboundChunk {
-    /// Splits `parcel`, which must not be empty, into packets of at most `payload` bytes. Returns
-    /// `None` if that gives too many.
-    pub(super) fn new(parcel: Parcel, payload: usize, room: Room) -> Result<OutboundChunk, Parcel> {
-        let len = parcel.len();
+    /// Splits `parcel`, which must not be empty, into frames of at most `frame` bytes, of which
+    /// `overhead` are no payload. Returns it if that gives too many.
+    pub(super) fn new(
+        parcel: Parcel,
+        (frame, overhead): (usize, usize),
+        room: Room,
+    ) -> Result<OutboundChunk, Parcel> {
+        let (len, payload) = (parcel.len(), frame - overhead);
         let shape = Shape {
             chunk_len: len as u32,
             packet_size: payload.min(len) as u16,
@@ -98,6 +103,7 @@ impl OutboundChunk {
         let count = usize::from(packets);
         Ok(OutboundChunk {
             parcel,
+            overhead,
             shape,
             packets,
             room,
@@ -145,14 +151,14 @@ impl OutboundChunk {
     /// Returns the size of the frame that [`OutboundChunk::write_next`] would write.
     pub(super) fn next_frame_len(&self) -> Option<usize> {
         let (seq, _) = self.next_packet()?;
-        Some(self.start_of(seq + 1) - self.start_of(seq) + DATA_OVERHEAD)
+        Some(self.start_of(seq + 1) - self.start_of(seq) + self.overhead)
     }
 
     /// Writes the next packet: a missing one, or else the first new one. Returns true for a
     /// retransmission.
     pub(super) fn write_next(
         &mut self,
-        session: u32,
+        envelope: Envelope,
         hop_id: u32,
         order: u32,
         buffer: &mut Vec<u8>,
@@ -170,7 +176,7 @@ impl OutboundChunk {
             chunk_len: self.shape.chunk_len,
             payload: &[],
         };
-        encode_data(session, &data, parts, buffer);
+        encode_data(envelope, &data, parts, buffer);
         if resent {
             self.missing.clear(seq);
         } else {
@@ -274,7 +280,7 @@ impl OutboundChunk {
 
     /// Returns the bytes of the frame of each packet but the last.
     pub(super) fn frame_len(&self) -> usize {
-        usize::from(self.shape.packet_size) + DATA_OVERHEAD
+        usize::from(self.shape.packet_size) + self.overhead
     }
 
     /// Returns the full-size packets among `base..base + 64`, as bits.
@@ -345,7 +351,7 @@ mod tests {
             head: bytes.slice(..head),
             body: bytes.slice(head..),
         };
-        OutboundChunk::new(parcel, payload, Room::Given)
+        OutboundChunk::new(parcel, (payload + 20, 20), Room::Given)
             .unwrap_or_else(|_| panic!("too many packets"))
     }
 
@@ -356,7 +362,7 @@ mod tests {
             let (mut buffer, mut whole) = (Vec::new(), Vec::new());
             while let Some(size) = chunk.next_frame_len() {
                 buffer.clear();
-                prop_assert_eq!(chunk.write_next(0, 0, 0, &mut buffer), Some(false));
+                prop_assert_eq!(chunk.write_next(Envelope::Plain(0), 0, 0, &mut buffer), Some(false));
                 prop_assert_eq!(buffer.len(), size);
                 whole.extend_from_slice(&buffer[16..size - 4]);
             }
@@ -373,7 +379,7 @@ mod tests {
             let mut chunk = chunk(200, 0, 1);
             let mut buffer = Vec::new();
             for order in 0..sent {
-                chunk.write_next(0, 0, order as u32, &mut buffer);
+                chunk.write_next(Envelope::Plain(0), 0, order as u32, &mut buffer);
             }
             let mut whole = Bitmap::new(200);
             present.iter().filter(|seq| **seq < sent).for_each(|seq| { whole.set(*seq); });
@@ -387,7 +393,7 @@ mod tests {
             prop_assert_eq!(change.lost, expected.len());
             for seq in expected {
                 prop_assert_eq!(chunk.next_packet(), Some((seq, true)));
-                chunk.write_next(0, 0, 1_000, &mut buffer);
+                chunk.write_next(Envelope::Plain(0), 0, 1_000, &mut buffer);
             }
             prop_assert!(!chunk.has_missing());
         }
@@ -396,7 +402,7 @@ mod tests {
     #[test]
     fn reports_of_unsent_packets_are_not_plausible() {
         let mut chunk = chunk(100, 50, 10);
-        chunk.write_next(0, 0, 0, &mut Vec::new());
+        chunk.write_next(Envelope::Plain(0), 0, 0, &mut Vec::new());
         let held = |start, bitmap| Progress::Held {
             start,
             bitmap,

@@ -12,9 +12,7 @@ use super::config::HopConfig;
 use super::ecn::EcnReport;
 use super::finished::{FinishedWindow, Standing};
 use super::stats::HopStats;
-use super::wire::{
-    About, CACK_LEN, Cack, Csyn, DATA_OVERHEAD, Data, MARKS_LEN, Progress, Shape, encode_cack,
-};
+use super::wire::{About, Cack, Csyn, Data, Envelope, MARKS_LEN, Progress, Shape, encode_cack};
 
 /// Bound of the answers that wait for the driver. The oldest is dropped; the sender asks again.
 const MAX_ANSWERS: usize = 256;
@@ -93,7 +91,7 @@ impl Receiver {
             spurious: 0,
             marks: EcnReport::default(),
             last_number: 0,
-            unit: (config.mtu - DATA_OVERHEAD) as u32,
+            unit: (config.mtu - config.overhead()) as u32,
             max_chunks: usize::from(config.max_chunks_in_flight),
             chunk_limit: config.chunk_limit as u32,
             patience: config.reassembly_patience,
@@ -366,7 +364,7 @@ impl Receiver {
     /// Writes the next answer, of at most `mtu` bytes; with the count of marks if `tells_marks`.
     pub(super) fn poll_answer(
         &mut self,
-        session: u32,
+        envelope: Envelope,
         mtu: usize,
         tells_marks: bool,
         buffer: &mut Vec<u8>,
@@ -376,7 +374,8 @@ impl Receiver {
             return false;
         };
         self.bitmap_bytes.clear();
-        let progress = answer.about.map(|id| (id as u32, self.progress(id, mtu)));
+        let room = mtu - envelope.cack_len();
+        let progress = answer.about.map(|id| (id as u32, self.progress(id, room)));
         let chunk = progress.map(|(id, progress)| match progress {
             Held::Part { start, cut } => (
                 id,
@@ -400,11 +399,12 @@ impl Receiver {
             spurious: self.spurious,
             ecn: tells_marks.then_some(self.marks),
         };
-        encode_cack(session, &cack, buffer);
+        encode_cack(envelope, &cack, buffer);
         true
     }
 
-    fn progress(&mut self, id: u64, mtu: usize) -> Held {
+    /// `room` bytes of bitmap fit.
+    fn progress(&mut self, id: u64, room: usize) -> Held {
         let Some(chunk) = self.arriving.get(&id) else {
             return match self.finished.standing(id) {
                 Standing::Finished if self.cancelled.contains(&id) => Held::Cancelled,
@@ -414,7 +414,7 @@ impl Receiver {
         };
         let start = chunk.present.leading_bytes();
         let end = chunk.present.used_bytes().max(start);
-        let fitting = end.min(start + (mtu - CACK_LEN));
+        let fitting = end.min(start + room);
         self.bitmap_bytes
             .extend((start..fitting).map(|index| chunk.present.byte(index)));
         Held::Part {

@@ -1,11 +1,16 @@
-//! The identity of the neighbour: the HELLO exchange, restarts, and frames of other sessions.
+//! The session of a plain hop: the HELLO exchange, restarts, and frames of other sessions. Nothing in
+//! it is proven but that the neighbour receives at its address.
 
+use core::net::SocketAddr;
 use core::time::Duration;
+use std::sync::Arc;
 
-use whimbrel_core::{Deadline, Guid, SeededRng, Time};
+use whimbrel_core::{Admission, Deadline, Guid, SeededRng, Time};
 
 use super::config::{HopConfig, MAX_CHUNK, MAX_MTU, MIN_MTU};
-use super::wire::{Hello, session_tag};
+use super::secure::Reception;
+use super::secure::handshake::{Unwilling, decode_lost, encode_lost, encode_refusal};
+use super::wire::{Frame, HANDSHAKE, Hello, VERSION, decode, encode_hello, session_tag};
 
 /// Bound of the HELLOs that answer unauthenticated frames in one [`LIMIT_INTERVAL`].
 const LIMIT_BURST: u32 = 4;
@@ -20,10 +25,9 @@ const ANSWER_AGAIN: Duration = Duration::from_millis(40);
 const MAX_ANSWER_DOUBLINGS: u32 = 5;
 const LIMIT_INTERVAL: Duration = Duration::from_millis(40);
 
-/// The neighbour's description of itself in an authentic HELLO.
+/// The neighbour's description of itself, in an authentic HELLO or proven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Peer {
-    token: u32,
     pub(super) guid: Guid,
     pub(super) incarnation: u64,
     pub(super) mtu: usize,
@@ -33,7 +37,29 @@ pub(super) struct Peer {
     pub(super) reports_marks: bool,
 }
 
-/// The effect of a HELLO.
+impl Peer {
+    /// What a neighbour says: its largest frame and chunk, and its maxima of chunks and of ids that
+    /// it remembers.
+    pub(super) fn new(
+        guid: Guid,
+        incarnation: u64,
+        [mtu, chunk_limit]: [u32; 2],
+        [max_chunks, memory]: [u16; 2],
+        reports_marks: bool,
+    ) -> Peer {
+        Peer {
+            guid,
+            incarnation,
+            mtu: (mtu as usize).clamp(MIN_MTU, MAX_MTU),
+            chunk_limit: (chunk_limit as usize).clamp(1, MAX_CHUNK),
+            max_chunks: usize::from(max_chunks),
+            memory: u64::from(memory),
+            reports_marks,
+        }
+    }
+}
+
+/// The effect of a greeting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Greeting {
     /// The HELLO is not authentic: it may be old, or forged by a sender that cannot see this end's
@@ -46,6 +72,8 @@ pub(super) enum Greeting {
         restarted: bool,
         first_hop_id: u32,
         window: u32,
+        /// This end's first id, if it has said so before it knew the session.
+        own_first_id: Option<u32>,
     },
 }
 
@@ -59,7 +87,15 @@ pub(super) struct Session {
     rng: SeededRng,
     token: u32,
     nonce: u32,
+    peer_token: u32,
     peer: Option<Peer>,
+    // It greets a neighbour that has not greeted it.
+    calls: bool,
+    reception: Arc<Reception>,
+    address: Option<SocketAddr>,
+    // What a frame of no session is answered with.
+    lost: Option<[u8; 8]>,
+    refusal_due: bool,
     due: Option<Answer>,
     next_greeting: Time,
     since: Time,
@@ -79,13 +115,19 @@ struct Answer {
 }
 
 impl Session {
-    pub(super) fn new(mut rng: SeededRng, now: Time) -> Session {
+    pub(super) fn new(config: &HopConfig, mut rng: SeededRng, now: Time) -> Session {
         let (token, nonce) = (nonzero(&mut rng), nonzero(&mut rng));
         Session {
             rng,
             token,
             nonce,
+            peer_token: 0,
             peer: None,
+            calls: config.calls,
+            reception: config.reception.clone(),
+            address: config.remote,
+            lost: None,
+            refusal_due: false,
             due: None,
             next_greeting: now,
             since: now,
@@ -102,13 +144,13 @@ impl Session {
 
     /// Returns the tag of frames to the neighbour.
     pub(super) fn outgoing_tag(&self) -> Option<u32> {
-        self.peer.map(|peer| session_tag(peer.token, self.token))
+        self.peer.map(|_| session_tag(self.peer_token, self.token))
     }
 
     /// Returns true if a frame with this tag is of the current session.
     pub(super) fn is_current(&self, tag: u32) -> bool {
         self.peer
-            .is_some_and(|peer| session_tag(self.token, peer.token) == tag)
+            .is_some_and(|_| session_tag(self.token, self.peer_token) == tag)
     }
 
     /// Returns the round trip of the HELLO exchange once, if it was measured.
@@ -116,26 +158,78 @@ impl Session {
         self.rtt.take()
     }
 
-    /// Handles a frame of another session: one end has restarted. Schedules a HELLO, or returns
-    /// false if that has happened too often.
-    pub(super) fn handle_stranger(&mut self, now: Time) -> bool {
+    /// Handles a frame of another session: one end has restarted. Schedules a HELLO, to a caller a
+    /// notice that is shorter than the frame; or returns false if that has happened too often.
+    pub(super) fn handle_stranger(&mut self, now: Time, frame: &[u8]) -> bool {
         let allowed = self.allow(now);
-        if allowed && self.due.is_none() {
+        if allowed && !self.calls {
+            self.lost = frame.get(1..9).and_then(|echo| echo.try_into().ok());
+        } else if allowed && self.due.is_none() {
             self.due = Some(Answer {
-                receiver: self.peer.map_or(0, |peer| peer.token),
+                receiver: self.peer_token,
                 echo: 0,
             });
         }
         allowed
     }
 
+    /// Handles a notice that the neighbour does not know the session of a frame.
+    pub(super) fn handle_lost(&mut self, now: Time, frame: &[u8]) {
+        let tag =
+            decode_lost(frame).map(|echo| u32::from_be_bytes([echo[3], echo[4], echo[5], echo[6]]));
+        if tag.is_some() && tag == self.outgoing_tag() && self.due.is_none() && self.allow(now) {
+            // What the neighbour told this token once, its gate tells it again: under another one, it
+            // is another session.
+            self.token = nonzero(&mut self.rng);
+            self.due = Some(Answer {
+                receiver: 0,
+                echo: 0,
+            });
+        }
+    }
+
+    /// Handles a call of a neighbour that requires encryption.
+    pub(super) fn handle_sealed(&mut self, now: Time) {
+        self.refusal_due |= self.allow(now);
+    }
+
+    /// Writes a due notice.
+    pub(super) fn poll_notice(&mut self, buffer: &mut Vec<u8>) -> bool {
+        if core::mem::take(&mut self.refusal_due) {
+            encode_refusal(Unwilling::Sealed, buffer);
+            return true;
+        }
+        match self.lost.take() {
+            Some(echo) => encode_lost(echo, buffer),
+            None => return false,
+        }
+        true
+    }
+
+    /// Who answers takes the token and the nonce that follow from the caller's: its gate may have
+    /// told them already.
+    fn take_seat(&mut self, now: Time, hello: &Hello) {
+        if self.calls || self.peer.is_some() {
+            return;
+        }
+        let seat = |past| {
+            self.reception
+                .plain_seat(now, self.address, hello.token, past)
+        };
+        let told = [1, 0].map(seat);
+        let [_, present] = told;
+        let it = told.into_iter().find(|(_, nonce)| *nonce == hello.echo);
+        (self.token, self.nonce) = it.unwrap_or(present);
+    }
+
     /// Handles a HELLO. `limited` counts answers that the rate limit suppressed.
     pub(super) fn handle_hello(&mut self, now: Time, hello: &Hello, limited: &mut u64) -> Greeting {
+        self.take_seat(now, hello);
         let answer = Answer {
             receiver: hello.token,
             echo: hello.nonce,
         };
-        let known = self.peer.is_some_and(|peer| peer.token == hello.token);
+        let known = self.peer.is_some() && self.peer_token == hello.token;
         if known && hello.receiver == self.token {
             if hello.wanted && self.is_answer_due(now, hello.nonce) && self.allow(now) {
                 self.due = Some(answer);
@@ -160,22 +254,25 @@ impl Session {
         // Only an unambiguous exchange is a measurement.
         self.rtt = (self.nonce_told.0 == 1).then(|| now.since(self.nonce_told.1));
         self.peer = Some(describe(hello));
+        self.peer_token = hello.token;
         self.nonce = nonzero(&mut self.rng);
         self.nonce_told = (0, now);
-        // A neighbour that already knows this end is answered only if it asks.
-        self.due = hello.wanted.then_some(answer);
+        // A neighbour that already knows this end is answered only if it asks, or if what it was told
+        // at the gate may not hold on this port.
+        self.due = (hello.wanted || !self.calls).then_some(answer);
         Greeting::New {
             restarted,
             first_hop_id: hello.first_hop_id,
             window: hello.window,
+            own_first_id: None,
         }
     }
 
     /// Tells the neighbour about changed parameters.
     pub(super) fn announce(&mut self) {
-        if let Some(peer) = self.peer {
+        if self.peer.is_some() {
             self.due.get_or_insert(Answer {
-                receiver: peer.token,
+                receiver: self.peer_token,
                 echo: 0,
             });
         }
@@ -183,7 +280,8 @@ impl Session {
 
     /// Handles a deadline. `waiting` is true if a chunk waits for the neighbour.
     pub(super) fn handle_timeout(&mut self, now: Time, config: &HopConfig, waiting: bool) {
-        if self.peer.is_none() && now >= self.next_greeting && self.due.is_none() {
+        let calling = self.calls && self.peer.is_none();
+        if calling && now >= self.next_greeting && self.due.is_none() {
             self.due = Some(Answer {
                 receiver: 0,
                 echo: 0,
@@ -196,8 +294,7 @@ impl Session {
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Deadline> {
-        self.peer
-            .is_none()
+        (self.calls && self.peer.is_none())
             .then_some(Deadline::new(self.next_greeting, "greet the neighbour"))
     }
 
@@ -222,7 +319,7 @@ impl Session {
             },
         );
         self.note_answer(now, answer.echo);
-        let known = self.peer.is_some_and(|peer| peer.token == answer.receiver);
+        let known = self.peer.is_some() && self.peer_token == answer.receiver;
         Some(Hello {
             wanted: !known,
             reports_marks: config.ecn,
@@ -291,16 +388,68 @@ pub(super) fn probe_interval(
 }
 
 fn describe(hello: &Hello) -> Peer {
-    Peer {
-        token: hello.token,
-        guid: hello.guid,
-        incarnation: hello.incarnation,
-        mtu: (hello.mtu as usize).clamp(MIN_MTU, MAX_MTU),
-        chunk_limit: (hello.chunk_limit as usize).clamp(1, MAX_CHUNK),
-        max_chunks: usize::from(hello.max_chunks),
-        memory: u64::from(hello.memory),
-        reports_marks: hello.reports_marks,
+    Peer::new(
+        hello.guid,
+        hello.incarnation,
+        [hello.mtu, hello.chunk_limit],
+        [hello.max_chunks, hello.memory],
+        hello.reports_marks,
+    )
+}
+
+/// What a plain listener does with a frame of who has no port.
+pub(super) fn greet_stranger(
+    config: &HopConfig,
+    window: u32,
+    now: Time,
+    from: SocketAddr,
+    frame: &[u8],
+    reply: &mut Vec<u8>,
+) -> Admission {
+    let hello = match frame {
+        [first, ..] if *first >> 4 == HANDSHAKE && frame.len() > 12 => {
+            encode_refusal(Unwilling::Sealed, reply);
+            return Admission::Answered;
+        }
+        [first, ..] if *first >> 4 == VERSION => match decode(frame) {
+            Ok(Frame::Hello(hello)) => hello,
+            Ok(_) => {
+                if let Some(echo) = frame.get(1..9).and_then(|echo| echo.try_into().ok()) {
+                    encode_lost(echo, reply);
+                }
+                return Admission::Answered;
+            }
+            Err(_) => return Admission::Refused,
+        },
+        _ => return Admission::Refused,
+    };
+    let seat = |past| {
+        let reception = &config.reception;
+        reception.plain_seat(now, Some(from), hello.token, past)
+    };
+    let is_proven = |past| seat(past) == (hello.receiver, hello.echo);
+    if is_proven(0) || is_proven(1) {
+        return Admission::Admitted;
     }
+    let (token, nonce) = seat(0);
+    let answer = Hello {
+        wanted: true,
+        reports_marks: config.ecn,
+        receiver: hello.token,
+        token,
+        nonce,
+        echo: hello.nonce,
+        incarnation: config.incarnation,
+        guid: config.local,
+        mtu: config.mtu as u32,
+        chunk_limit: config.chunk_limit as u32,
+        window,
+        first_hop_id: nonce,
+        max_chunks: config.max_chunks_in_flight,
+        memory: config.finished_memory,
+    };
+    encode_hello(&answer, reply);
+    Admission::Answered
 }
 
 fn nonzero(rng: &mut SeededRng) -> u32 {
@@ -312,7 +461,7 @@ mod tests {
     use super::*;
 
     fn config(name: u8) -> HopConfig {
-        HopConfig::new(Guid([name; 32]), 1400)
+        HopConfig::plain(Guid([name; 32]), 1400)
     }
 
     fn greet(session: &mut Session, now: Time, name: u8) -> Option<Hello> {
@@ -337,8 +486,8 @@ mod tests {
     fn two_neighbours_agree_on_tags_and_then_fall_silent() {
         let now = Time::ZERO;
         let (mut a, mut b) = (
-            Session::new(SeededRng::new(1), now),
-            Session::new(SeededRng::new(2), now),
+            Session::new(&config(1), SeededRng::new(1), now),
+            Session::new(&config(1), SeededRng::new(2), now),
         );
         assert!(establish(now, &mut a, &mut b) <= 6);
         assert!(b.is_current(a.outgoing_tag().unwrap()) && a.is_current(b.outgoing_tag().unwrap()));
@@ -353,8 +502,8 @@ mod tests {
     fn a_restart_is_proven_by_the_echo_and_an_old_hello_changes_nothing() {
         let now = Time::ZERO;
         let (mut a, mut b) = (
-            Session::new(SeededRng::new(1), now),
-            Session::new(SeededRng::new(2), now),
+            Session::new(&config(1), SeededRng::new(1), now),
+            Session::new(&config(1), SeededRng::new(2), now),
         );
         a.poll_hello(now, &config(1), 0, (1, 1), false);
         let first_of_b = greet(&mut b, now, 2).unwrap();
@@ -376,7 +525,7 @@ mod tests {
             }
         ));
 
-        let mut reborn = Session::new(SeededRng::new(3), now);
+        let mut reborn = Session::new(&config(1), SeededRng::new(3), now);
         assert_eq!(
             a.handle_hello(now, &greet(&mut reborn, now, 2).unwrap(), &mut 0),
             Greeting::Unproven
@@ -408,8 +557,8 @@ mod tests {
 
     #[test]
     fn a_flood_of_forged_hellos_is_answered_at_a_limited_rate() {
-        let mut a = Session::new(SeededRng::new(1), Time::ZERO);
-        let mut forger = Session::new(SeededRng::new(9), Time::ZERO);
+        let mut a = Session::new(&config(1), SeededRng::new(1), Time::ZERO);
+        let mut forger = Session::new(&config(1), SeededRng::new(9), Time::ZERO);
         greet(&mut a, Time::ZERO, 1);
         let forged = greet(&mut forger, Time::ZERO, 7).unwrap();
         let (mut answers, mut limited) = (0, 0);

@@ -98,7 +98,15 @@ pub struct HopDrops {
     pub corrupt: u64,
     /// Of another session: from before a restart, or forged.
     pub wrong_session: u64,
-    /// A HELLO that could not be answered because HELLOs are rate-limited.
+    /// Sealed, and changed on the way or forged.
+    pub forged: u64,
+    /// Sealed, and accepted before or far behind the others.
+    pub replayed: u64,
+    /// A message of the handshake that proves nothing.
+    pub bad_handshake: u64,
+    /// Plain on a link that requires encryption, or encrypted on a plain one.
+    pub wrong_mode: u64,
+    /// A greeting that could not be answered because greetings are rate-limited.
     pub hello_limited: u64,
     /// DATA of a transfer that is finished or cancelled.
     pub finished: u64,
@@ -120,6 +128,10 @@ impl HopDrops {
         self.malformed
             + self.corrupt
             + self.wrong_session
+            + self.forged
+            + self.replayed
+            + self.bad_handshake
+            + self.wrong_mode
             + self.hello_limited
             + self.finished
             + self.stale

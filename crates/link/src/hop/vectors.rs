@@ -1,17 +1,20 @@
 //! The frames of `docs/protocols/vectors/hop.txt` decode to the values in that file, and encode to
 //! the same octets.
 
-use super::wire::{Frame, decode, encode_cack, encode_csyn, encode_data, encode_hello};
+use super::wire::{Envelope, Frame, decode, encode_cack, encode_csyn, encode_data, encode_hello};
 
 fn encode(frame: &Frame<'_>) -> Vec<u8> {
     let mut buffer = Vec::new();
     match frame {
         Frame::Hello(hello) => encode_hello(hello, &mut buffer),
-        Frame::Data { session, data } => {
-            encode_data(*session, data, [data.payload, &[]], &mut buffer)
-        }
-        Frame::Csyn { session, csyn } => encode_csyn(*session, csyn, &mut buffer),
-        Frame::Cack { session, cack } => encode_cack(*session, cack, &mut buffer),
+        Frame::Data { session, data } => encode_data(
+            Envelope::Plain(*session),
+            data,
+            [data.payload, &[]],
+            &mut buffer,
+        ),
+        Frame::Csyn { session, csyn } => encode_csyn(Envelope::Plain(*session), csyn, &mut buffer),
+        Frame::Cack { session, cack } => encode_cack(Envelope::Plain(*session), cack, &mut buffer),
     }
     buffer
 }

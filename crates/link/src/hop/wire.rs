@@ -7,20 +7,83 @@ use super::ecn::EcnReport;
 
 /// The version, in the high half of the first byte of each frame.
 pub(super) const VERSION: u8 = 1;
-/// Bytes of a DATA frame beyond its payload: 16 before it, the CRC after it.
-pub(super) const DATA_OVERHEAD: usize = 20;
+/// The same of a sealed frame, ...
+const SEALED: u8 = 2;
+/// ... and of a message of the handshake.
+pub(super) const HANDSHAKE: u8 = 3;
+/// Bytes of a plain DATA frame beyond its payload: 16 before it, the CRC after it.
+const DATA_OVERHEAD: usize = 20;
 /// Size of a HELLO, in bytes. Later versions may append bytes, which are ignored.
-pub(super) const HELLO_LEN: usize = 84;
-/// Size of a CSYN, in bytes.
-pub(super) const CSYN_LEN: usize = 24;
-/// Size of a CACK without its bitmap, in bytes.
-pub(super) const CACK_LEN: usize = 44;
+const HELLO_LEN: usize = 84;
+/// Size of a plain CSYN, in bytes.
+const CSYN_LEN: usize = 24;
+/// Size of a plain CACK without its bitmap, in bytes.
+const CACK_LEN: usize = 44;
+/// Bytes before what a plain frame's type says, and of its CRC.
+const PLAIN_HEAD: usize = 8;
 const CRC_LEN: usize = 4;
+/// Bytes of a sealed frame before the encrypted part, ...
+pub(super) const SEALED_HEAD: usize = 9;
+/// ... and of the tag after it.
+pub(super) const TAG_LEN: usize = 16;
+/// Bytes of the encrypted part before what its type says: flags, and two bytes by type.
+const INNER_HEAD: usize = 3;
+/// Bytes of a sealed frame beyond those of a plain one.
+const SEALED_EXTRA: usize = SEALED_HEAD + INNER_HEAD + TAG_LEN - PLAIN_HEAD - CRC_LEN;
 
 const HELLO: u8 = 0;
 const DATA: u8 = 1;
 const CSYN: u8 = 2;
 const CACK: u8 = 3;
+
+/// What is around the content of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Envelope {
+    /// The session's tag before it, and a CRC behind it.
+    Plain(u32),
+    /// Encrypted: place is left for what the session writes when it seals the frame.
+    Sealed,
+}
+
+impl Envelope {
+    /// Bytes of each frame beyond those of a plain one.
+    fn extra(self) -> usize {
+        match self {
+            Envelope::Plain(_) => 0,
+            Envelope::Sealed => SEALED_EXTRA,
+        }
+    }
+
+    /// Bytes of a DATA frame beyond its payload.
+    pub(super) fn data_overhead(self) -> usize {
+        DATA_OVERHEAD + self.extra()
+    }
+
+    /// Bytes of a CSYN.
+    pub(super) fn csyn_len(self) -> usize {
+        CSYN_LEN + self.extra()
+    }
+
+    /// Bytes of a CACK without its bitmap.
+    pub(super) fn cack_len(self) -> usize {
+        CACK_LEN + self.extra()
+    }
+
+    /// Bytes of a frame before what its type says.
+    fn head_len(self) -> usize {
+        match self {
+            Envelope::Plain(_) => PLAIN_HEAD,
+            Envelope::Sealed => SEALED_HEAD + INNER_HEAD,
+        }
+    }
+
+    fn trailer_len(self) -> usize {
+        match self {
+            Envelope::Plain(_) => CRC_LEN,
+            Envelope::Sealed => TAG_LEN,
+        }
+    }
+}
 
 /// The reason why a frame is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,7 +100,7 @@ pub(super) enum DecodeError {
     Field,
 }
 
-/// A frame. `session` is the tag returned by [`session_tag`].
+/// A plain frame. `session` is the tag returned by [`session_tag`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Frame<'a> {
     Hello(Hello),
@@ -170,9 +233,9 @@ const HELLO_MARKS: u8 = 2;
 const DATA_LAST: u8 = 1;
 const DATA_RESENT: u8 = 2;
 const DATA_ASKS: u8 = 4;
-/// Offset of the chunk's length in a DATA frame. Its high byte is the number of the carried CSYN,
-/// if there is one.
-const DATA_CHUNK_LEN: usize = 12;
+/// Offset of the chunk's length behind the head of a DATA frame. Its high byte is the number of the
+/// carried CSYN, if there is one.
+const DATA_CHUNK_LEN: usize = 4;
 const CSYN_CHUNK: u8 = 1;
 const CSYN_CANCEL: u8 = 2;
 const CACK_CHUNK: u8 = 1;
@@ -195,15 +258,15 @@ fn crc(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
+pub(super) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) << 32 | u64::from(u32_at(bytes, at + 4))
 }
 
@@ -231,14 +294,60 @@ pub(super) fn decode(frame: &[u8]) -> Result<Frame<'_>, DecodeError> {
         return Err(DecodeError::Crc);
     }
     let session = u32_at(body, 4);
-    match first & 15 {
-        HELLO => decode_hello(flags, body).map(Frame::Hello),
-        DATA => Ok(Frame::Data {
-            session,
-            data: decode_data(flags, body),
-        }),
-        CSYN => decode_csyn(flags, body).map(|csyn| Frame::Csyn { session, csyn }),
-        _ => decode_cack(flags, body).map(|cack| Frame::Cack { session, cack }),
+    if first & 15 == HELLO {
+        return decode_hello(flags, body).map(Frame::Hello);
+    }
+    let content = decode_content(first & 15, flags, u16_at(body, 2), &body[PLAIN_HEAD..])?;
+    Ok(match content {
+        Content::Data(data) => Frame::Data { session, data },
+        Content::Csyn(csyn) => Frame::Csyn { session, csyn },
+        Content::Cack(cack) => Frame::Cack { session, cack },
+    })
+}
+
+/// The content of a frame, whatever its envelope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Content<'a> {
+    Data(Data<'a>),
+    Csyn(Csyn),
+    Cack(Cack<'a>),
+}
+
+/// What a sealed frame says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Opened<'a> {
+    /// The neighbour's description of itself, encoded.
+    Parameters(&'a [u8]),
+    Content(Content<'a>),
+}
+
+/// The index of the session that a sealed frame is for; `None` if it is no sealed frame.
+pub(super) fn sealed_index(frame: &[u8]) -> Option<u32> {
+    let sealed = frame.len() > SEALED_HEAD + TAG_LEN && frame[0] >> 4 == SEALED;
+    sealed.then(|| u32_at(frame, 1))
+}
+
+/// Decodes the decrypted part of a frame that begins with the byte `first`.
+pub(super) fn decode_opened(first: u8, inner: &[u8]) -> Result<Opened<'_>, DecodeError> {
+    let rest = inner.get(INNER_HEAD..).ok_or(DecodeError::Short)?;
+    if first & 3 == HELLO {
+        return Ok(Opened::Parameters(rest));
+    }
+    decode_content(first & 3, inner[0], u16_at(inner, 1), rest).map(Opened::Content)
+}
+
+/// Writes a description of this end, to be sealed.
+pub(super) fn encode_parameters(parameters: &[u8], buffer: &mut Vec<u8>) {
+    let start = open(buffer, HELLO, 0, 0, Envelope::Sealed);
+    buffer.extend_from_slice(parameters);
+    close(buffer, start, Envelope::Sealed);
+}
+
+fn decode_content(kind: u8, flags: u8, half: u16, rest: &[u8]) -> Result<Content<'_>, DecodeError> {
+    match kind {
+        DATA => decode_data(flags, half, rest).map(Content::Data),
+        CSYN => decode_csyn(flags, half, rest).map(Content::Csyn),
+        _ => decode_cack(flags, half, rest).map(Content::Cack),
     }
 }
 
@@ -265,28 +374,34 @@ fn decode_hello(flags: u8, body: &[u8]) -> Result<Hello, DecodeError> {
     Ok(hello)
 }
 
-fn decode_data(flags: u8, body: &[u8]) -> Data<'_> {
+fn decode_data(flags: u8, half: u16, rest: &[u8]) -> Result<Data<'_>, DecodeError> {
+    if rest.len() <= 8 {
+        return Err(DecodeError::Short);
+    }
     let asks = flags & DATA_ASKS != 0;
-    let len = u32_at(body, DATA_CHUNK_LEN);
-    Data {
-        hop_id: u32_at(body, 8),
-        seq: u16_at(body, 2),
+    let len = u32_at(rest, DATA_CHUNK_LEN);
+    Ok(Data {
+        hop_id: u32_at(rest, 0),
+        seq: half,
         last: flags & DATA_LAST != 0,
         resent: flags & DATA_RESENT != 0,
-        question: asks.then_some(body[DATA_CHUNK_LEN]),
+        question: asks.then_some(rest[DATA_CHUNK_LEN]),
         chunk_len: if asks { len & 0xff_ffff } else { len },
-        payload: &body[16..],
-    }
+        payload: &rest[8..],
+    })
 }
 
-fn decode_csyn(flags: u8, body: &[u8]) -> Result<Csyn, DecodeError> {
+fn decode_csyn(flags: u8, half: u16, rest: &[u8]) -> Result<Csyn, DecodeError> {
+    if rest.len() < CSYN_LEN - PLAIN_HEAD - CRC_LEN {
+        return Err(DecodeError::Short);
+    }
     let shape = Shape {
-        chunk_len: u32_at(body, 12),
-        packet_size: u16_at(body, 2),
+        chunk_len: u32_at(rest, 4),
+        packet_size: half,
     };
-    let number = u32_at(body, 16);
+    let number = u32_at(rest, 8);
     let about = (flags & CSYN_CHUNK != 0).then(|| About {
-        hop_id: u32_at(body, 8),
+        hop_id: u32_at(rest, 0),
         shape,
         cancel: flags & CSYN_CANCEL != 0,
     });
@@ -296,18 +411,19 @@ fn decode_csyn(flags: u8, body: &[u8]) -> Result<Csyn, DecodeError> {
     Ok(Csyn { number, about })
 }
 
-fn decode_cack(flags: u8, body: &[u8]) -> Result<Cack<'_>, DecodeError> {
+fn decode_cack(flags: u8, half: u16, rest: &[u8]) -> Result<Cack<'_>, DecodeError> {
+    const MARKS_AT: usize = CACK_LEN - PLAIN_HEAD - CRC_LEN;
     let has_marks = flags & CACK_MARKS != 0;
-    let bitmap_at = CACK_LEN - CRC_LEN + if has_marks { MARKS_LEN } else { 0 };
-    let bitmap = body.get(bitmap_at..).ok_or(DecodeError::Short)?;
+    let bitmap_at = MARKS_AT + if has_marks { MARKS_LEN } else { 0 };
+    let bitmap = rest.get(bitmap_at..).ok_or(DecodeError::Short)?;
     let ecn = has_marks.then(|| EcnReport {
         capable: flags & CACK_CAPABLE != 0,
-        marked: u32_at(body, CACK_LEN - CRC_LEN),
+        marked: u32_at(rest, MARKS_AT),
     });
     let progress = match flags & (CACK_HELD | CACK_COMPLETE | CACK_CANCELLED) {
         0 => Progress::Refused,
         CACK_HELD => Progress::Held {
-            start: u16_at(body, 2),
+            start: half,
             bitmap,
             cut: flags & CACK_CUT != 0,
         },
@@ -316,31 +432,46 @@ fn decode_cack(flags: u8, body: &[u8]) -> Result<Cack<'_>, DecodeError> {
         _ => return Err(DecodeError::Field),
     };
     Ok(Cack {
-        number: u32_at(body, 12),
-        chunk: (flags & CACK_CHUNK != 0).then(|| (u32_at(body, 8), progress)),
-        window: u32_at(body, 16),
-        received: u64_at(body, 20),
-        clock: u64_at(body, 28),
-        spurious: u32_at(body, 36),
+        number: u32_at(rest, 4),
+        chunk: (flags & CACK_CHUNK != 0).then(|| (u32_at(rest, 0), progress)),
+        window: u32_at(rest, 8),
+        received: u64_at(rest, 12),
+        clock: u64_at(rest, 20),
+        spurious: u32_at(rest, 28),
         ecn,
     })
 }
 
-/// Starts a frame at the end of `buffer`; [`seal`] finishes it.
-fn open(buffer: &mut Vec<u8>, kind: u8, flags: u8, half: u16, session: u32) -> usize {
+/// Starts a frame at the end of `buffer`; [`close`] finishes it.
+fn open(buffer: &mut Vec<u8>, kind: u8, flags: u8, half: u16, envelope: Envelope) -> usize {
     let start = buffer.len();
-    let mut head = [0; 8];
-    head[0] = VERSION << 4 | kind;
-    head[1] = flags;
-    head[2..4].copy_from_slice(&half.to_be_bytes());
-    head[4..8].copy_from_slice(&session.to_be_bytes());
-    buffer.extend_from_slice(&head);
+    let mut head = [0; SEALED_HEAD + INNER_HEAD];
+    let len = envelope.head_len();
+    match envelope {
+        Envelope::Plain(session) => {
+            head[0] = VERSION << 4 | kind;
+            head[1] = flags;
+            head[2..4].copy_from_slice(&half.to_be_bytes());
+            head[4..8].copy_from_slice(&session.to_be_bytes());
+        }
+        Envelope::Sealed => {
+            head[0] = SEALED << 4 | kind;
+            head[SEALED_HEAD] = flags;
+            head[SEALED_HEAD + 1..].copy_from_slice(&half.to_be_bytes());
+        }
+    }
+    buffer.extend_from_slice(&head[..len]);
     start
 }
 
-fn seal(buffer: &mut Vec<u8>, start: usize) {
-    let crc = crc(&buffer[start..]);
-    buffer.put_u32(crc);
+fn close(buffer: &mut Vec<u8>, start: usize, envelope: Envelope) {
+    match envelope {
+        Envelope::Plain(_) => {
+            let crc = crc(&buffer[start..]);
+            buffer.put_u32(crc);
+        }
+        Envelope::Sealed => buffer.extend_from_slice(&[0; TAG_LEN]),
+    }
 }
 
 pub(super) fn encode_hello(hello: &Hello, buffer: &mut Vec<u8>) {
@@ -350,7 +481,7 @@ pub(super) fn encode_hello(hello: &Hello, buffer: &mut Vec<u8>) {
         if hello.wanted { HELLO_WANTED } else { 0 }
             | if hello.reports_marks { HELLO_MARKS } else { 0 },
         0,
-        hello.receiver,
+        Envelope::Plain(hello.receiver),
     );
     buffer.put_u32(hello.token);
     buffer.put_u32(hello.nonce);
@@ -363,34 +494,45 @@ pub(super) fn encode_hello(hello: &Hello, buffer: &mut Vec<u8>) {
     buffer.put_u32(hello.first_hop_id);
     buffer.put_u16(hello.max_chunks);
     buffer.put_u16(hello.memory);
-    seal(buffer, start);
+    close(buffer, start, Envelope::Plain(hello.receiver));
 }
 
 /// Writes a DATA frame with the concatenated `parts` as its payload; `data.payload` is not used.
-pub(super) fn encode_data(session: u32, data: &Data<'_>, parts: [&[u8]; 2], buffer: &mut Vec<u8>) {
+pub(super) fn encode_data(
+    envelope: Envelope,
+    data: &Data<'_>,
+    parts: [&[u8]; 2],
+    buffer: &mut Vec<u8>,
+) {
     let flags = if data.last { DATA_LAST } else { 0 } | if data.resent { DATA_RESENT } else { 0 };
-    let start = open(buffer, DATA, flags, data.seq, session);
+    let start = open(buffer, DATA, flags, data.seq, envelope);
     let mut rest = [0; 8];
     rest[..4].copy_from_slice(&data.hop_id.to_be_bytes());
     rest[4..].copy_from_slice(&data.chunk_len.to_be_bytes());
     buffer.extend_from_slice(&rest);
     parts.iter().for_each(|part| buffer.extend_from_slice(part));
-    seal(buffer, start);
+    close(buffer, start, envelope);
     if let Some(number) = data.question {
-        carry_question(buffer, start, number);
+        carry_question(envelope, buffer, start, number);
     }
 }
 
 /// Adds the CSYN whose number ends in the byte `number` to the DATA frame that begins at `start`
 /// and ends `buffer`. The length stays the same, as the kernel's segmentation requires.
-pub(super) fn carry_question(buffer: &mut Vec<u8>, start: usize, number: u8) {
-    buffer.truncate(buffer.len() - CRC_LEN);
-    buffer[start + 1] |= DATA_ASKS;
-    buffer[start + DATA_CHUNK_LEN] = number;
-    seal(buffer, start);
+pub(super) fn carry_question(envelope: Envelope, buffer: &mut Vec<u8>, start: usize, number: u8) {
+    buffer.truncate(buffer.len() - envelope.trailer_len());
+    let head = start + envelope.head_len();
+    // The flags are before the two bytes by type; in a plain frame, the tag follows these.
+    let flags = match envelope {
+        Envelope::Plain(_) => start + 1,
+        Envelope::Sealed => start + SEALED_HEAD,
+    };
+    buffer[flags] |= DATA_ASKS;
+    buffer[head + DATA_CHUNK_LEN] = number;
+    close(buffer, start, envelope);
 }
 
-pub(super) fn encode_csyn(session: u32, csyn: &Csyn, buffer: &mut Vec<u8>) {
+pub(super) fn encode_csyn(envelope: Envelope, csyn: &Csyn, buffer: &mut Vec<u8>) {
     let (flags, size, id, len) = match csyn.about {
         None => (0, 0, 0, 0),
         Some(about) => (
@@ -400,23 +542,24 @@ pub(super) fn encode_csyn(session: u32, csyn: &Csyn, buffer: &mut Vec<u8>) {
             about.shape.chunk_len,
         ),
     };
-    let start = open(buffer, CSYN, flags, size, session);
+    let start = open(buffer, CSYN, flags, size, envelope);
     buffer.put_u32(id);
     buffer.put_u32(len);
     buffer.put_u32(csyn.number);
-    seal(buffer, start);
+    close(buffer, start, envelope);
 }
 
 /// Writes a probe padded to `len` bytes. An older neighbour decodes it as a CSYN.
-pub(super) fn encode_mtu_probe(session: u32, number: u32, len: usize, buffer: &mut Vec<u8>) {
-    let start = open(buffer, CSYN, 0, 0, session);
+pub(super) fn encode_mtu_probe(envelope: Envelope, number: u32, len: usize, buffer: &mut Vec<u8>) {
+    let start = open(buffer, CSYN, 0, 0, envelope);
     buffer.put_u64(0);
     buffer.put_u32(number);
-    buffer.resize(start + len.max(CSYN_LEN) - CRC_LEN, 0);
-    seal(buffer, start);
+    let len = len.max(envelope.csyn_len());
+    buffer.resize(start + len - envelope.trailer_len(), 0);
+    close(buffer, start, envelope);
 }
 
-pub(super) fn encode_cack(session: u32, cack: &Cack<'_>, buffer: &mut Vec<u8>) {
+pub(super) fn encode_cack(envelope: Envelope, cack: &Cack<'_>, buffer: &mut Vec<u8>) {
     let (id, flags, start_byte, bitmap): (u32, u8, u16, &[u8]) = match cack.chunk {
         None => (0, 0, 0, &[]),
         Some((id, Progress::Complete)) => (id, CACK_CHUNK | CACK_COMPLETE, 0, &[]),
@@ -433,7 +576,7 @@ pub(super) fn encode_cack(session: u32, cack: &Cack<'_>, buffer: &mut Vec<u8>) {
         None => 0,
         Some(report) => CACK_MARKS | if report.capable { CACK_CAPABLE } else { 0 },
     };
-    let start = open(buffer, CACK, flags | marks, start_byte, session);
+    let start = open(buffer, CACK, flags | marks, start_byte, envelope);
     buffer.put_u32(id);
     buffer.put_u32(cack.number);
     buffer.put_u32(cack.window);
@@ -444,5 +587,5 @@ pub(super) fn encode_cack(session: u32, cack: &Cack<'_>, buffer: &mut Vec<u8>) {
         buffer.put_u32(report.marked);
     }
     buffer.extend_from_slice(bitmap);
-    seal(buffer, start);
+    close(buffer, start, envelope);
 }

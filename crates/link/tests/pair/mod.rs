@@ -8,12 +8,15 @@
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use whimbrel_core::identity::KeyPair;
 use whimbrel_core::{
     Deadline, Guid, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, SeededRng,
     Time, Transmit,
 };
+use whimbrel_link::hop::Reception;
 use whimbrel_link::{Hop, HopConfig, HopEvent, PacketBudget};
 use whimbrel_sim::link::{LinkSpec, LinkStats, QueueLimit, Rate, Reorder};
 use whimbrel_sim::testbed::{Fault, Life, Net};
@@ -96,6 +99,11 @@ impl End {
     fn again(&mut self, life: &Life) -> End {
         let mut config = self.config.clone();
         config.incarnation += 1;
+        if !config.plain {
+            let mut seed = [life.node as u8; 32];
+            seed[..8].copy_from_slice(&config.incarnation.to_be_bytes());
+            config.reception = Arc::new(Reception::new(keys(life.node), seed, true));
+        }
         End {
             received: core::mem::take(&mut self.received),
             delivered: core::mem::take(&mut self.delivered),
@@ -210,7 +218,19 @@ pub struct Pair {
 pub fn config(end: usize) -> HopConfig {
     HopConfig {
         incarnation: 1,
-        ..HopConfig::new(Guid([end as u8 + 1; 32]), 1452)
+        ..HopConfig::sealed(&keys(end), [end as u8; 32], 1452)
+    }
+}
+
+fn keys(end: usize) -> KeyPair {
+    KeyPair::from_secret(&[end as u8 + 1; 32])
+}
+
+/// The same without encryption.
+pub fn plain(end: usize) -> HopConfig {
+    HopConfig {
+        incarnation: 1,
+        ..HopConfig::plain(Guid([end as u8 + 1; 32]), 1452)
     }
 }
 

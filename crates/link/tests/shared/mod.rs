@@ -64,7 +64,7 @@ impl Side {
                     let config = HopConfig {
                         incarnation: 1,
                         pacing,
-                        ..HopConfig::new(Guid([name; 32]), 1452)
+                        ..HopConfig::plain(Guid([name; 32]), 1452)
                     };
                     Part::Hop {
                         hop: Box::new(Hop::new(

@@ -56,9 +56,9 @@ pub struct HostConfig {
 }
 
 impl HostConfig {
-    /// Returns the defaults for a host with these keys.
+    /// Returns the defaults for a host with these keys; its hops are plain.
     pub fn new(keys: KeyPair, wall: WallClock) -> HostConfig {
-        let hop = HopConfig::new(keys.guid(), 1472);
+        let hop = HopConfig::plain(keys.guid(), 1472);
         HostConfig {
             keys,
             wall,

@@ -156,6 +156,11 @@ impl Host {
         self.links.set_pacing(number, pacing);
     }
 
+    /// The hops of link `number` that come up from now on neither encrypt nor prove anything.
+    pub fn set_plain(&mut self, number: u32) {
+        self.links.set_plain(number);
+    }
+
     /// Returns the host's GUID.
     pub fn guid(&self) -> Guid {
         self.guid

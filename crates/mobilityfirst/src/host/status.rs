@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use whimbrel_core::{Guid, GuidPrefix, LookUpFailure, Time};
+use whimbrel_link::hop::ReceptionCounters;
 
 use super::{ClockDifference, Host};
 use crate::links::{DividedStatus, LinkStatus, UnresolvedStatus};
@@ -84,6 +85,8 @@ pub struct HostStatus {
     pub uploads: usize,
     /// The links to access routers.
     pub links: Vec<LinkStatus>,
+    /// What those who are no neighbours yet have asked of its links.
+    pub reception: ReceptionCounters,
     /// Configured neighbours without a port, because their host names are not known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unresolved: Vec<UnresolvedStatus>,
@@ -128,6 +131,7 @@ impl Host {
             published: self.uploads.catalogue().len(),
             uploads: self.uploads.len(),
             links: self.links.status(now),
+            reception: self.links.reception(),
             unresolved: self.links.unresolved(now),
             divided: self.links.divided(now),
             counters: self.effects.counters.clone(),

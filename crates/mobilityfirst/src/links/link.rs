@@ -108,8 +108,13 @@ impl Link {
                     "the path MTU has changed"
                 );
             }
-            // A request about the port, which `Links` passes on.
-            HopEvent::SetEcn { .. } => {}
+            // Requests about the port, which `Links` passes on.
+            HopEvent::SetEcn { .. } | HopEvent::Impostor => {}
+            HopEvent::Unwilling(why) => {
+                tracing::warn!(
+                    link = %self.info.label, peer = %self.info.peer, "{}", why.text()
+                );
+            }
             HopEvent::Unresponsive => {
                 self.log("the neighbour is silent");
                 events.push_back(LinkEvent::Unresponsive(port));

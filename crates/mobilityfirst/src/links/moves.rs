@@ -1,5 +1,7 @@
 //! Neighbours that restart or move to another address, as seen from their ports.
 
+use std::collections::BTreeSet;
+
 use whimbrel_core::{Guid, PortId, Time};
 
 use super::{LinkEvent, Links};
@@ -39,21 +41,27 @@ impl Links {
     /// restarted. While the first one is responsive, the claim of the other one is ignored: a name
     /// in a HELLO proves nothing.
     pub(super) fn note_restarts(&mut self) {
-        let runs: Vec<(Option<Guid>, u64)> = self
-            .links
-            .values()
-            .filter(|link| link.hop.is_up())
-            .map(|link| (link.neighbour, link.incarnation))
-            .collect();
-        for (port, link) in self.links.iter_mut().filter(|(_, link)| !link.hop.is_up()) {
-            let known = link.neighbour.is_some();
-            let restarted = |(neighbour, run): &(Option<Guid>, u64)| {
-                *neighbour == link.neighbour && *run != link.incarnation
-            };
-            if known && runs.iter().any(restarted) {
+        let of_event = |event: &LinkEvent| match event {
+            LinkEvent::Up { port, .. } | LinkEvent::Unresponsive(port) => self.neighbour(*port),
+            _ => None,
+        };
+        let concerned: BTreeSet<Guid> = self.events.iter().filter_map(of_event).collect();
+        for guid in concerned {
+            let ports: Vec<PortId> = self.ports_of(&guid).collect();
+            let here = ports.iter().filter_map(|port| self.links.get(port));
+            let up = here.filter(|link| link.hop.is_up());
+            let runs: Vec<u64> = up.map(|link| link.incarnation).collect();
+            for port in ports {
+                let Some(link) = self.links.get_mut(&port) else {
+                    continue;
+                };
+                let restarted = |run: &u64| *run != link.incarnation;
+                if link.hop.is_up() || !runs.iter().any(restarted) {
+                    continue;
+                }
                 let handed = link.handovers.take();
                 if !handed.is_empty() {
-                    self.events.push_back(LinkEvent::Restarted(*port, handed));
+                    self.events.push_back(LinkEvent::Restarted(port, handed));
                 }
             }
         }
@@ -80,15 +88,18 @@ impl Links {
             if !new.info.origin.is_caller() {
                 continue;
             }
-            for (from, link) in &mut self.links {
-                let is_it = *from != to
+            let others: Vec<PortId> = neighbour.iter().flat_map(|it| self.ports_of(it)).collect();
+            for from in others {
+                let Some(link) = self.links.get_mut(&from) else {
+                    continue;
+                };
+                let is_it = from != to
                     && link.info.origin.is_caller()
                     && (link.neighbour, link.incarnation) == (neighbour, run)
                     && link.hop.heard_at() < since;
                 if is_it && link.moved_at.is_none() {
                     link.moved_at = Some(now);
                     link.log("neighbour has moved to another address");
-                    let from = *from;
                     self.events.push_back(LinkEvent::Moved { from, to });
                 }
             }

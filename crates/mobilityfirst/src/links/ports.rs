@@ -1,6 +1,6 @@
 //! The ports of the hops: their life, and the neighbours behind them.
 
-use whimbrel_core::{Guid, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Time};
+use whimbrel_core::{Guid, Medium, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Time};
 use whimbrel_link::{Hop, HopConfig};
 
 use super::{LOOK_UP_AGAIN, Link, LinkEvent, Links};
@@ -12,14 +12,20 @@ impl Links {
     pub fn handle_port(&mut self, now: Time, port: PortId, event: &PortEvent) {
         match event {
             PortEvent::Up(info) => {
-                let own = match info.origin {
-                    PortOrigin::Configured(number) | PortOrigin::Accepted(number) => {
-                        self.pacing.get(&number).copied()
-                    }
+                let number = match info.origin {
+                    PortOrigin::Configured(number) | PortOrigin::Accepted(number) => Some(number),
                     PortOrigin::Opened(_) | PortOrigin::Local => None,
                 };
+                let own = number.and_then(|number| self.pacing.get(&number).copied());
+                let is_plain = number.is_some_and(|number| self.plain.contains(&number));
                 let config = HopConfig {
                     mtu: info.mtu,
+                    plain: is_plain || self.template.plain,
+                    calls: !info.origin.is_caller(),
+                    remote: match info.medium {
+                        Medium::Udp { remote, .. } => Some(remote),
+                        _ => None,
+                    },
                     pacing: own.unwrap_or(self.template.pacing),
                     ..self.template.clone()
                 };

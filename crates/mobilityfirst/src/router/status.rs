@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use whimbrel_core::{Guid, LookUpFailure, Time};
 use whimbrel_gnrs::NameServerStatus;
+use whimbrel_link::hop::ReceptionCounters;
 
 use super::Router;
 use crate::chunk::Chunk;
@@ -111,6 +112,8 @@ pub struct RouterStatus {
     pub name_servers: Vec<NameServerStatus>,
     /// The neighbours.
     pub links: Vec<LinkStatus>,
+    /// What those who are no neighbours yet have asked of its links.
+    pub reception: ReceptionCounters,
     /// Configured neighbours without a port, because their host names are not known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unresolved: Vec<UnresolvedStatus>,
@@ -226,6 +229,7 @@ impl Router {
             attachments: self.attachments.len(),
             name_servers: self.names.resolver.server_status(),
             links: self.links.status(now),
+            reception: self.links.reception(),
             unresolved: self.links.unresolved(now),
             divided: self.links.divided(now),
             counters: self.effects.counters.clone(),

@@ -108,7 +108,7 @@ fn config() -> RouterConfig {
     RouterConfig {
         guid: ROUTER,
         wall: WallClock::new(UNIX_MS),
-        hop: HopConfig::new(ROUTER, 1472),
+        hop: HopConfig::plain(ROUTER, 1472),
         buffer_packets: 4096,
         store: StoreLimits {
             total: 64 << 20,
@@ -151,7 +151,7 @@ impl Net {
         for (number, name) in (1..).zip(names) {
             let rng = SeededRng::new(number as u64 + 10);
             let neighbour = Neighbour {
-                hop: Hop::new(HopConfig::new(*name, 1472), rng, bed.now()),
+                hop: Hop::new(HopConfig::plain(*name, 1472), rng, bed.now()),
                 port: None,
                 budget: PacketBudget::new(4096),
                 received: Vec::new(),

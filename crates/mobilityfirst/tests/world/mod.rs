@@ -169,7 +169,7 @@ fn new_router(run: u64, name_servers: Vec<u32>) -> Router {
         wall: WALL,
         hop: HopConfig {
             incarnation: run,
-            ..HopConfig::new(ROUTER, 1472)
+            ..HopConfig::plain(ROUTER, 1472)
         },
         buffer_packets: 4096,
         store: StoreLimits {

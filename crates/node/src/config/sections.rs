@@ -4,12 +4,15 @@ use core::time::Duration;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use whimbrel_core::Guid;
 use whimbrel_core::units::{ByteSize, Rate, Span};
+use whimbrel_gnrs::KeyPair;
 use whimbrel_link::HopConfig;
+use whimbrel_link::hop::Reception;
 use whimbrel_mobilityfirst::host::LinkPolicy;
 use whimbrel_mobilityfirst::router::ProxyPolicy;
 use whimbrel_mobilityfirst::router::store::StoreLimits;
@@ -308,6 +311,10 @@ pub struct LinkSection {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", example = &"dedicated 20 Mbit/s")]
     pub mode: Option<LinkMode>,
+    /// Neither encrypted nor authenticated: for measurements, and for links that nobody else can
+    /// reach. Both ends must say so.
+    #[serde(default)]
+    pub plain: bool,
 }
 
 fn max_callers() -> usize {
@@ -329,6 +336,7 @@ impl LinkSection {
             max_callers: max_callers(),
             mtu: ethernet_mtu(),
             mode: None,
+            plain: false,
         }
     }
 }
@@ -442,7 +450,7 @@ pub struct HopSection {
 
 impl Default for HopSection {
     fn default() -> HopSection {
-        let hop = HopConfig::new(Guid::NONE, 1472);
+        let hop = HopConfig::plain(Guid::NONE, 1472);
         HopSection {
             pacing: Pacing::Estimate,
             buffer_packets: 32_768,
@@ -460,8 +468,9 @@ impl Default for HopSection {
 }
 
 impl HopSection {
-    /// Returns the configuration of the hops of node `local`; each port has its own MTU.
-    pub fn hop_config(&self, local: Guid, incarnation: u64) -> HopConfig {
+    /// Returns the configuration of the hops of the node with these keys; each port has its own MTU.
+    /// All secrets of its sessions follow from `seed`.
+    pub fn hop_config(&self, keys: &KeyPair, incarnation: u64, seed: [u8; 32]) -> HopConfig {
         HopConfig {
             incarnation,
             chunk_limit: self.chunk_limit.as_usize(),
@@ -474,9 +483,21 @@ impl HopSection {
             unresponsive_silence: self.unresponsive_silence.0,
             reassembly_patience: self.reassembly_patience.0,
             pacing: self.pacing.into(),
-            ..HopConfig::new(local, 1472)
+            reception: Arc::new(Reception::new(keys.clone(), seed, has_fast_aes())),
+            plain: false,
+            ..HopConfig::plain(keys.guid(), 1472)
         }
     }
+}
+
+/// True if the processor has instructions for AES.
+fn has_fast_aes() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::arch::is_x86_feature_detected!("aes");
+    #[cfg(target_arch = "aarch64")]
+    return std::arch::is_aarch64_feature_detected!("aes");
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    return false;
 }
 
 /// `[hop] pacing`

@@ -128,9 +128,16 @@ pub(super) fn stack(plan: &Plan, seed: u64, node: usize, life: u64) -> Stack {
     let known = &plan.network.nodes[node];
     let rng = |label: &str| SeededRng::stream(seed.wrapping_add(life << 32), label);
     let wall = WallClock::new(ORIGIN_UNIX_MS);
-    let hop = |keys: &KeyPair| HopConfig {
-        incarnation: life + 1,
-        ..HopConfig::new(keys.guid(), 1472)
+    let hop = |keys: &KeyPair| {
+        let mut seed = [0; 32];
+        let mut rng = rng(&format!("sessions of {}", known.name));
+        for word in seed.chunks_exact_mut(8) {
+            word.copy_from_slice(&rng.next_word().to_be_bytes());
+        }
+        HopConfig {
+            incarnation: life + 1,
+            ..HopConfig::sealed(keys, seed, 1472)
+        }
     };
     let keys = keys(node);
     let mut planes = Planes::default();

@@ -22,7 +22,6 @@ use super::pacing::Pacer;
 use super::rate::RateModel;
 use super::session::Peer;
 use super::stats::HopStats;
-use super::wire::DATA_OVERHEAD;
 use crate::path_mtu::PathMtu;
 use report::forget_question;
 use thin::FirstRate;
@@ -65,6 +64,8 @@ pub(super) struct Sender {
     rtt: RttEstimator,
     pacer: Pacer,
     limits: Limits,
+    // Bytes of a DATA frame beyond its payload.
+    overhead: usize,
     path: PathMtu,
     // The newest probes of the path MTU: number and bytes.
     path_probes: VecDeque<(u32, usize)>,
@@ -119,6 +120,7 @@ impl Sender {
                 chunks: usize::from(config.max_chunks_in_flight),
                 memory: u64::from(config.finished_memory),
             },
+            overhead: config.overhead(),
             path: PathMtu::new(config.mtu),
             path_probes: VecDeque::new(),
             small: config.small_chunk_packets,
@@ -140,8 +142,15 @@ impl Sender {
         self.queue.push_back(parcel);
     }
 
-    /// Starts a new session: unfinished chunks return to the head of the queue, in their order.
-    pub(super) fn restart(&mut self, now: Time, peer: &Peer, window: u32, config: &HopConfig) {
+    /// Starts a new session: unfinished chunks return to the head of the queue, in their order. Its
+    /// ids begin with `first_id`, if the neighbour was told one.
+    pub(super) fn restart(
+        &mut self,
+        now: Time,
+        peer: &Peer,
+        (window, first_id): (u32, Option<u32>),
+        config: &HopConfig,
+    ) {
         let given_up: Vec<OutboundChunk> =
             core::mem::take(&mut self.active).into_values().collect();
         for chunk in given_up
@@ -159,6 +168,9 @@ impl Sender {
         (self.unsent_bytes, self.refused) = (0, 0);
         (self.ask_again, self.probe_due, self.attempts) = (None, false, 0);
         (self.window, self.window_at, self.timer_from) = (window, 0, now);
+        if let Some(first) = first_id {
+            self.next_id = ((self.next_id >> 32) + 1) << 32 | u64::from(first);
+        }
         self.session_first = self.next_id;
         self.feedback.restart(now);
         self.path.restart_count();
@@ -190,7 +202,7 @@ impl Sender {
     /// Follows the path MTU: chunks split into larger packets are split anew.
     fn follow_path(&mut self) {
         self.limits.frame = self.path.size().max(MIN_MTU);
-        let payload = self.limits.frame - DATA_OVERHEAD;
+        let payload = self.limits.frame - self.overhead;
         let too_large: Vec<u64> = self
             .active
             .iter()

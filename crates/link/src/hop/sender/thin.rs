@@ -12,7 +12,7 @@ use super::Sender;
 use super::limits::FEWEST_PACKETS_PER_CSYN;
 use crate::hop::pacing::{bytes_in, span};
 use crate::hop::stats::HopStats;
-use crate::hop::wire::encode_mtu_probe;
+use crate::hop::wire::{Envelope, encode_mtu_probe};
 
 /// Bytes of each of two probes that are sent back to back; the time between their arrivals is that
 /// of one of them on the link.
@@ -132,7 +132,7 @@ impl Sender {
     pub(super) fn write_pair(
         &mut self,
         now: Time,
-        session: u32,
+        envelope: Envelope,
         max_segments: usize,
         buffer: &mut Vec<u8>,
         stats: &mut HopStats,
@@ -140,7 +140,7 @@ impl Sender {
         let due = self.first_rate.due.min(max_segments.max(1));
         for _ in 0..due {
             let number = self.feedback.mtu_probe_sent(now, self.path.mark());
-            encode_mtu_probe(session, number, self.first_rate.bytes, buffer);
+            encode_mtu_probe(envelope, number, self.first_rate.bytes, buffer);
             self.first_rate.numbers[2 - self.first_rate.due] = number;
             self.first_rate.due -= 1;
             stats.csyn_sent += 1;

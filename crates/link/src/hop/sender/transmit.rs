@@ -10,9 +10,7 @@ use crate::hop::event::HopEvent;
 use crate::hop::lanes::Lane;
 use crate::hop::outbound::{Fate, OutboundChunk, Parcel, Room};
 use crate::hop::stats::HopStats;
-use crate::hop::wire::{
-    About, CSYN_LEN, Csyn, DATA_OVERHEAD, carry_question, encode_csyn, encode_mtu_probe,
-};
+use crate::hop::wire::{About, Csyn, Envelope, carry_question, encode_csyn, encode_mtu_probe};
 
 /// Bytes of chunks for which room is requested ahead, beyond the capacity of the path.
 const ASK_AHEAD: usize = 256 << 10;
@@ -24,7 +22,7 @@ impl Sender {
     pub(in crate::hop) fn poll_transmit(
         &mut self,
         now: Time,
-        session: u32,
+        envelope: Envelope,
         max_segments: usize,
         buffer: &mut Vec<u8>,
         stats: &mut HopStats,
@@ -34,26 +32,26 @@ impl Sender {
             self.start_chunks(events);
         }
         let start = buffer.len();
-        if self.write_due_csyn(now, session, buffer, stats) {
+        if self.write_due_csyn(now, envelope, buffer, stats) {
             return Some((buffer.len() - start, None));
         }
         if self.suspended {
             return None;
         }
-        if let Some(segment) = self.write_pair(now, session, max_segments, buffer, stats) {
+        if let Some(segment) = self.write_pair(now, envelope, max_segments, buffer, stats) {
             let len = buffer.len() - start;
             return Some((len, (len > segment).then_some(segment)));
         }
-        if self.write_mtu_probe(now, session, buffer, stats) {
+        if self.write_mtu_probe(now, envelope, buffer, stats) {
             return Some((buffer.len() - start, None));
         }
-        self.write_burst(now, session, max_segments, buffer, stats)
+        self.write_burst(now, envelope, max_segments, buffer, stats)
     }
 
     pub(super) fn write_burst(
         &mut self,
         now: Time,
-        session: u32,
+        envelope: Envelope,
         max_segments: usize,
         buffer: &mut Vec<u8>,
         stats: &mut HopStats,
@@ -68,7 +66,7 @@ impl Sender {
         let cap = self.cap_now();
         let room = cap.saturating_sub(self.feedback.inflight());
         if room == 0 {
-            return self.write_question_of_flight(now, session, buffer, stats);
+            return self.write_question_of_flight(now, envelope, buffer, stats);
         }
         let allowance = self.pacer.allowance(now)?.min(room);
         let (mut segment, mut frames, mut aligned) = (0, 0, true);
@@ -90,7 +88,7 @@ impl Sender {
             segment = segment.max(len);
             aligned = len == segment;
             let (unsent, frame) = (chunk.unsent_bytes(), buffer.len());
-            let resent = chunk.write_next(session, id as u32, self.feedback.order(), buffer)?;
+            let resent = chunk.write_next(envelope, id as u32, self.feedback.order(), buffer)?;
             self.unsent_bytes -= unsent - chunk.unsent_bytes();
             self.sendable.spend(chunk.parcel.lane, len as u64, resent);
             self.feedback.data_sent(len as u64);
@@ -109,7 +107,7 @@ impl Sender {
             let carries = self.feedback.is_next_near() && !self.path.is_suspicious();
             if self.csyn_due.contains(&id) && carries {
                 let (number, _) = self.note_question(now, Some(id));
-                carry_question(buffer, frame, number as u8);
+                carry_question(envelope, buffer, frame, number as u8);
                 stats.csyn_carried += 1;
             } else if in_turn {
                 break;
@@ -121,8 +119,8 @@ impl Sender {
         self.pacer.spend(now, (buffer.len() - start) as u64);
         if aligned
             && frames < max_segments
-            && segment >= CSYN_LEN
-            && self.write_due_csyn(now, session, buffer, stats)
+            && segment >= envelope.csyn_len()
+            && self.write_due_csyn(now, envelope, buffer, stats)
         {
             frames += 1;
         }
@@ -133,7 +131,7 @@ impl Sender {
     fn write_question_of_flight(
         &mut self,
         now: Time,
-        session: u32,
+        envelope: Envelope,
         buffer: &mut Vec<u8>,
         stats: &mut HopStats,
     ) -> Option<(usize, Option<usize>)> {
@@ -142,7 +140,7 @@ impl Sender {
         }
         let start = buffer.len();
         let about = Some(self.last_data).filter(|id| self.active.contains_key(id));
-        self.write_csyn(now, session, about, buffer, stats);
+        self.write_csyn(now, envelope, about, buffer, stats);
         Some((buffer.len() - start, None))
     }
 
@@ -150,7 +148,7 @@ impl Sender {
     fn write_mtu_probe(
         &mut self,
         now: Time,
-        session: u32,
+        envelope: Envelope,
         buffer: &mut Vec<u8>,
         stats: &mut HopStats,
     ) -> bool {
@@ -159,7 +157,7 @@ impl Sender {
             return false;
         };
         let number = self.feedback.mtu_probe_sent(now, self.path.mark());
-        encode_mtu_probe(session, number, len, buffer);
+        encode_mtu_probe(envelope, number, len, buffer);
         if self.path_probes.len() == MAX_PATH_PROBES {
             self.path_probes.pop_front();
         }
@@ -173,7 +171,7 @@ impl Sender {
     pub(super) fn write_due_csyn(
         &mut self,
         now: Time,
-        session: u32,
+        envelope: Envelope,
         buffer: &mut Vec<u8>,
         stats: &mut HopStats,
     ) -> bool {
@@ -181,20 +179,20 @@ impl Sender {
         if about.is_none() && !self.probe_due {
             return false;
         }
-        self.write_csyn(now, session, about, buffer, stats);
+        self.write_csyn(now, envelope, about, buffer, stats);
         true
     }
 
     pub(super) fn write_csyn(
         &mut self,
         now: Time,
-        session: u32,
+        envelope: Envelope,
         about: Option<u64>,
         buffer: &mut Vec<u8>,
         stats: &mut HopStats,
     ) {
         let (number, about) = self.note_question(now, about);
-        encode_csyn(session, &Csyn { number, about }, buffer);
+        encode_csyn(envelope, &Csyn { number, about }, buffer);
         stats.csyn_sent += 1;
     }
 
@@ -235,7 +233,7 @@ impl Sender {
                 });
                 continue;
             }
-            match OutboundChunk::new(parcel, self.limits.frame - DATA_OVERHEAD, Room::Asked) {
+            match OutboundChunk::new(parcel, (self.limits.frame, self.overhead), Room::Asked) {
                 Ok(chunk) => self.start(chunk),
                 Err(parcel) => {
                     events.push_back(HopEvent::TooLarge {

@@ -9,8 +9,9 @@ use core::str::FromStr;
 use ed25519_dalek::pkcs8::spki::der::pem::LineEnding;
 use ed25519_dalek::pkcs8::{DecodePrivateKey, EncodePrivateKey, KeypairBytes};
 use ed25519_dalek::{Signer, SigningKey, VerifyingKey};
-use whimbrel_core::Guid;
 use zeroize::{Zeroize, Zeroizing};
+
+use crate::Guid;
 
 /// BLAKE3 key-derivation context of a key's name. Content is named by plain BLAKE3, which never
 /// gives the same 32 bytes for any input, so content cannot pass for a key or a key for content.
@@ -18,6 +19,7 @@ const GUID_CONTEXT: &str = "whimbrel 2026 guid of an ed25519 public key";
 
 /// A secret key with its public half. Its memory is wiped when it is dropped, and [`fmt::Debug`]
 /// shows the name only.
+#[derive(Clone)]
 pub struct KeyPair(SigningKey);
 
 impl KeyPair {
@@ -146,7 +148,7 @@ impl fmt::Debug for PublicKey {
 }
 
 impl FromStr for PublicKey {
-    type Err = whimbrel_core::ParseGuidError;
+    type Err = crate::ParseGuidError;
 
     /// 64 hexadecimal digits, as [`fmt::Display`] writes them.
     fn from_str(text: &str) -> Result<PublicKey, Self::Err> {

@@ -1,0 +1,446 @@
+//! Sealed frames: one authenticated cipher in each direction, its keys and their succession, and
+//! the counters that have arrived.
+
+use core::time::Duration;
+
+use ring::aead::{AES_128_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use whimbrel_core::Time;
+use zeroize::Zeroizing;
+
+use super::super::wire::{SEALED_HEAD, TAG_LEN};
+
+/// Frames sent under one key. RFC 9001 §6.6 allows 2^23 for AES-GCM.
+const FRAMES_PER_KEY: u64 = 1 << 22;
+/// No frame is sent under a key that has sealed so many, whatever waits.
+const MOST_FRAMES_PER_KEY: u64 = 1 << 23;
+/// How long a key is used.
+const KEY_LIFETIME: Duration = Duration::from_secs(120);
+/// A frame may arrive behind so many later ones.
+pub(super) const WINDOW: u64 = 8192;
+
+const KEY_CONTEXT: &str = "whimbrel 2026 hop frame key";
+const NEXT_CONTEXT: &str = "whimbrel 2026 hop next secret";
+
+/// 32 secret bytes from which keys follow.
+pub(super) type Secret = Zeroizing<[u8; 32]>;
+
+/// The authenticated cipher of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Suite {
+    /// Fast where the processor has instructions for it.
+    Aes128Gcm,
+    /// Fast everywhere.
+    ChaCha20Poly1305,
+}
+
+impl Suite {
+    pub(super) fn code(self) -> u8 {
+        match self {
+            Suite::Aes128Gcm => 1,
+            Suite::ChaCha20Poly1305 => 2,
+        }
+    }
+
+    pub(super) fn of_code(code: u8) -> Option<Suite> {
+        match code {
+            1 => Some(Suite::Aes128Gcm),
+            2 => Some(Suite::ChaCha20Poly1305),
+            _ => None,
+        }
+    }
+}
+
+/// A key for frames, with what is mixed into their nonces.
+pub(super) struct Key {
+    key: LessSafeKey,
+    iv: [u8; 12],
+}
+
+impl Key {
+    /// The key that follows from `secret`.
+    pub(super) fn new(suite: Suite, secret: &[u8; 32]) -> Option<Key> {
+        let mut bytes = Zeroizing::new([0; 44]);
+        let mut hasher = blake3::Hasher::new_derive_key(KEY_CONTEXT);
+        hasher.update(secret);
+        hasher.finalize_xof().fill(bytes.as_mut());
+        let algorithm = match suite {
+            Suite::Aes128Gcm => &AES_128_GCM,
+            Suite::ChaCha20Poly1305 => &CHACHA20_POLY1305,
+        };
+        let key = UnboundKey::new(algorithm, &bytes[..algorithm.key_len()]).ok()?;
+        let mut iv = [0; 12];
+        iv.copy_from_slice(&bytes[32..]);
+        Some(Key {
+            key: LessSafeKey::new(key),
+            iv,
+        })
+    }
+
+    fn nonce(&self, counter: u64) -> Nonce {
+        let mut nonce = self.iv;
+        for (byte, of_counter) in nonce[4..].iter_mut().zip(counter.to_be_bytes()) {
+            *byte ^= of_counter;
+        }
+        Nonce::assume_unique_for_key(nonce)
+    }
+
+    /// Encrypts `frame` in place behind its first `clear` bytes, which are authenticated with it;
+    /// its last [`TAG_LEN`] bytes are the tag's place.
+    pub(super) fn seal(&self, counter: u64, clear: usize, frame: &mut [u8]) -> Option<()> {
+        let (head, rest) = frame.split_at_mut_checked(clear)?;
+        let (body, place) = rest.split_at_mut_checked(rest.len().checked_sub(TAG_LEN)?)?;
+        let tag = self
+            .key
+            .seal_in_place_separate_tag(self.nonce(counter), Aad::from(&*head), body);
+        place.copy_from_slice(tag.ok()?.as_ref());
+        Some(())
+    }
+
+    /// Decrypts what is behind the first `clear` bytes of `frame` into `plain`, which it replaces.
+    /// On failure `plain` is empty.
+    pub(super) fn open(
+        &self,
+        counter: u64,
+        clear: usize,
+        frame: &[u8],
+        plain: &mut Vec<u8>,
+    ) -> Option<()> {
+        plain.clear();
+        let (head, rest) = frame.split_at_checked(clear)?;
+        plain.extend_from_slice(rest);
+        let opened = self
+            .key
+            .open_in_place(self.nonce(counter), Aad::from(head), plain)
+            .map(|body| body.len());
+        plain.truncate(opened.unwrap_or(0));
+        opened.ok().map(|_| ())
+    }
+}
+
+/// The secret after `secret`; the former one cannot be computed from it.
+fn next_secret(secret: &[u8; 32]) -> Secret {
+    Zeroizing::new(blake3::derive_key(NEXT_CONTEXT, secret))
+}
+
+/// Why a sealed frame is not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// The tag is wrong: damaged, or forged.
+    Forged,
+    /// It was accepted before, or is too late to tell.
+    Replayed,
+}
+
+/// The counters of accepted frames: the highest one, and which of the [`WINDOW`] up to it.
+struct Arrived {
+    // One more than the highest; 0 before the first.
+    end: u64,
+    bits: Box<[u64; (WINDOW / 64) as usize]>,
+}
+
+impl Arrived {
+    fn new() -> Arrived {
+        Arrived {
+            end: 0,
+            bits: Box::new([0; (WINDOW / 64) as usize]),
+        }
+    }
+
+    /// The counter whose low half is `low`: the one closest to what is expected next.
+    fn extend(&self, low: u32) -> u64 {
+        let ahead = low.wrapping_sub(self.end as u32) as i32;
+        match self.end.checked_add_signed(i64::from(ahead)) {
+            Some(counter) => counter,
+            // Before the first one.
+            None => u64::from(low),
+        }
+    }
+
+    fn place(counter: u64) -> (usize, u64) {
+        let at = counter % WINDOW;
+        ((at / 64) as usize, 1 << (at % 64))
+    }
+
+    fn is_new(&self, counter: u64) -> bool {
+        if counter >= self.end {
+            return true;
+        }
+        let (word, bit) = Arrived::place(counter);
+        self.end - counter <= WINDOW && self.bits[word] & bit == 0
+    }
+
+    fn note(&mut self, counter: u64) {
+        if counter >= self.end {
+            if counter - self.end >= WINDOW {
+                self.bits.fill(0);
+            } else {
+                for skipped in self.end..counter {
+                    let (word, bit) = Arrived::place(skipped);
+                    self.bits[word] &= !bit;
+                }
+            }
+            self.end = counter + 1;
+        }
+        let (word, bit) = Arrived::place(counter);
+        self.bits[word] |= bit;
+    }
+}
+
+/// Both directions of one session.
+///
+/// The keys of a direction succeed each other in *epochs*. An end goes to the next one when it has
+/// sent enough, but only once the other has shown that it has reached the present one, and it
+/// follows the other at once: so the two are never more than one epoch apart, and two bits tell
+/// which one a frame is of, however long the path was down.
+pub(super) struct Channel {
+    suite: Suite,
+    /// The index by which the other end knows it.
+    pub(super) remote_index: u32,
+    /// The index by which this end knows it.
+    pub(super) local_index: u32,
+    send_key: Key,
+    send_next: Secret,
+    send_epoch: u32,
+    counter: u64,
+    epoch_began: (u64, Time),
+    receive_key: Key,
+    receive_before: Option<Key>,
+    receive_next: Secret,
+    // Computed for the first frame that claims to be of the next epoch.
+    receive_after: Option<Key>,
+    receive_epoch: u32,
+    arrived: Arrived,
+}
+
+impl Channel {
+    /// `None` if a cipher refuses its key, which has the right length.
+    pub(super) fn new(
+        now: Time,
+        suite: Suite,
+        (local_index, remote_index): (u32, u32),
+        send: &Secret,
+        receive: &Secret,
+    ) -> Option<Channel> {
+        Some(Channel {
+            suite,
+            remote_index,
+            local_index,
+            send_key: Key::new(suite, send)?,
+            send_next: next_secret(send),
+            send_epoch: 0,
+            counter: 0,
+            epoch_began: (0, now),
+            receive_key: Key::new(suite, receive)?,
+            receive_before: None,
+            receive_next: next_secret(receive),
+            receive_after: None,
+            receive_epoch: 0,
+            arrived: Arrived::new(),
+        })
+    }
+
+    /// False while the key has sealed as much as it may: the other end has not been heard for
+    /// millions of frames.
+    pub(super) fn may_send(&self) -> bool {
+        self.counter - self.epoch_began.0 < MOST_FRAMES_PER_KEY
+    }
+
+    /// True if a frame whose counter has this low half has gone, of late.
+    pub(super) fn has_sent(&self, low: u32) -> bool {
+        let ago = (self.counter as u32).wrapping_sub(low);
+        (1..=1 << 16).contains(&ago) && u64::from(ago) <= self.counter
+    }
+
+    /// Encrypts a frame in place. Its first byte says its kind, and it has room for the tag.
+    pub(super) fn seal(&mut self, now: Time, frame: &mut [u8]) -> Option<()> {
+        let (sent, age) = (
+            self.counter - self.epoch_began.0,
+            now.since(self.epoch_began.1),
+        );
+        let is_old = sent >= FRAMES_PER_KEY || (sent > 0 && age >= KEY_LIFETIME);
+        if is_old && self.receive_epoch == self.send_epoch {
+            self.advance_sending(now)?;
+        }
+        let head = frame.get_mut(..SEALED_HEAD)?;
+        head[0] |= (self.send_epoch as u8 & 3) << 2;
+        head[1..5].copy_from_slice(&self.remote_index.to_be_bytes());
+        head[5..9].copy_from_slice(&(self.counter as u32).to_be_bytes());
+        self.send_key.seal(self.counter, SEALED_HEAD, frame)?;
+        self.counter += 1;
+        Some(())
+    }
+
+    fn advance_sending(&mut self, now: Time) -> Option<()> {
+        self.send_key = Key::new(self.suite, &self.send_next)?;
+        self.send_next = next_secret(&self.send_next);
+        self.send_epoch = self.send_epoch.wrapping_add(1);
+        self.epoch_began = (self.counter, now);
+        Some(())
+    }
+
+    /// Decrypts a frame of at least [`SEALED_HEAD`] bytes into `plain`.
+    pub(super) fn open(
+        &mut self,
+        now: Time,
+        frame: &[u8],
+        plain: &mut Vec<u8>,
+    ) -> Result<(), Refusal> {
+        let low = u32::from_be_bytes([frame[5], frame[6], frame[7], frame[8]]);
+        let counter = self.arrived.extend(low);
+        if !self.arrived.is_new(counter) {
+            return Err(Refusal::Replayed);
+        }
+        let ahead = (frame[0] >> 2).wrapping_sub(self.receive_epoch as u8) & 3;
+        if ahead == 1 && self.receive_after.is_none() {
+            self.receive_after = Key::new(self.suite, &self.receive_next);
+        }
+        let key = match ahead {
+            0 => Some(&self.receive_key),
+            1 => self.receive_after.as_ref(),
+            3 => self.receive_before.as_ref(),
+            _ => None,
+        };
+        key.and_then(|key| key.open(counter, SEALED_HEAD, frame, plain))
+            .ok_or(Refusal::Forged)?;
+        self.arrived.note(counter);
+        if ahead == 1
+            && let Some(next) = self.receive_after.take()
+        {
+            self.receive_before = Some(core::mem::replace(&mut self.receive_key, next));
+            self.receive_next = next_secret(&self.receive_next);
+            self.receive_epoch = self.receive_epoch.wrapping_add(1);
+            if self.send_epoch != self.receive_epoch {
+                // A cipher that took one key takes the next.
+                let _ = self.advance_sending(now);
+            }
+        }
+        Ok(())
+    }
+
+    /// The epoch of sent frames.
+    #[cfg(test)]
+    pub(super) fn epoch(&self) -> u32 {
+        self.send_epoch
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn pair(suite: Suite) -> (Channel, Channel) {
+        let (a, b) = (Zeroizing::new([1; 32]), Zeroizing::new([2; 32]));
+        let one = Channel::new(Time::ZERO, suite, (7, 9), &a, &b).unwrap();
+        let other = Channel::new(Time::ZERO, suite, (9, 7), &b, &a).unwrap();
+        (one, other)
+    }
+
+    fn sealed(channel: &mut Channel, now: Time, text: &[u8]) -> Vec<u8> {
+        let mut frame = vec![0x21, 0, 0, 0, 0, 0, 0, 0, 0];
+        frame.extend_from_slice(text);
+        frame.resize(frame.len() + TAG_LEN, 0);
+        channel.seal(now, &mut frame).unwrap();
+        frame
+    }
+
+    proptest! {
+        /// The model is the set of what was accepted.
+        #[test]
+        fn a_counter_is_accepted_once_and_only_within_the_window(
+            counters in prop::collection::vec(prop_oneof![0u64..40, 8_000u64..8_400, 0u64..60_000], 1..200),
+        ) {
+            let (mut arrived, mut model) = (Arrived::new(), BTreeSet::new());
+            for counter in counters {
+                let highest = model.last().copied();
+                let late = highest.is_some_and(|highest: u64| highest + 1 > counter + WINDOW);
+                prop_assert_eq!(arrived.is_new(counter), !late && !model.contains(&counter));
+                if arrived.is_new(counter) {
+                    arrived.note(counter);
+                    model.insert(counter);
+                }
+            }
+        }
+
+        #[test]
+        fn a_counter_is_known_by_its_low_half(end in 0u64..(1 << 40), away in -(1i64 << 30)..(1i64 << 30)) {
+            let arrived = Arrived { end, ..Arrived::new() };
+            if let Some(counter) = end.checked_add_signed(away) {
+                prop_assert_eq!(arrived.extend(counter as u32), counter);
+            }
+        }
+
+        /// Whatever is changed of it, in the clear part or behind it.
+        #[test]
+        fn a_changed_frame_is_refused(at: prop::sample::Index, change in 1u8..=255, cut in 0usize..30) {
+            let (mut one, mut other) = pair(Suite::Aes128Gcm);
+            let frame = sealed(&mut one, Time::ZERO, b"some words");
+            let (mut forged, mut plain) = (frame.clone(), Vec::new());
+            *at.get_mut(&mut forged) ^= change;
+            // The index selects the channel before a frame gets here; it is authenticated, too.
+            prop_assert_eq!(other.open(Time::ZERO, &forged, &mut plain), Err(Refusal::Forged));
+            let short = &frame[..frame.len() - cut.min(frame.len() - SEALED_HEAD)];
+            let whole = short.len() == frame.len();
+            prop_assert_eq!(other.open(Time::ZERO, short, &mut plain).is_ok(), whole);
+            if !whole {
+                prop_assert_eq!(other.open(Time::ZERO, &frame, &mut plain), Ok(()));
+            }
+            prop_assert_eq!(&plain[..], &b"some words"[..]);
+            prop_assert_eq!(other.open(Time::ZERO, &frame, &mut plain), Err(Refusal::Replayed));
+        }
+    }
+
+    #[test]
+    fn both_suites_carry_frames_both_ways_and_not_back_to_their_sender() {
+        for suite in [Suite::Aes128Gcm, Suite::ChaCha20Poly1305] {
+            let (mut one, mut other) = pair(suite);
+            let mut plain = Vec::new();
+            for number in 0u8..5 {
+                let there = sealed(&mut one, Time::ZERO, &[number]);
+                let back = sealed(&mut other, Time::ZERO, &[number; 3]);
+                assert_eq!(other.open(Time::ZERO, &there, &mut plain), Ok(()));
+                assert_eq!(plain, [number]);
+                assert_eq!(one.open(Time::ZERO, &back, &mut plain), Ok(()));
+                assert_eq!(plain, [number; 3]);
+                assert!(one.open(Time::ZERO, &there, &mut plain).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn keys_succeed_each_other_only_as_fast_as_both_ends_follow() {
+        let (mut one, mut other) = pair(Suite::Aes128Gcm);
+        let mut plain = Vec::new();
+        let mut late = Vec::new();
+        for minutes in 1..40 {
+            let now = Time::from_secs(minutes * 60);
+            late.push(sealed(&mut one, now, b"a"));
+            // An outage of half an hour: nothing arrives.
+            if (3..30).contains(&minutes) {
+                continue;
+            }
+            for frame in late.drain(..) {
+                assert_eq!(other.open(now, &frame, &mut plain), Ok(()), "{minutes}");
+            }
+            let answer = sealed(&mut other, now, b"b");
+            assert_eq!(one.open(now, &answer, &mut plain), Ok(()), "{minutes}");
+        }
+        assert!((5..8).contains(&one.epoch()), "{}", one.epoch());
+        assert_eq!(one.epoch(), other.epoch());
+    }
+
+    #[test]
+    fn what_arrives_late_under_the_former_key_is_read() {
+        let (mut one, mut other) = pair(Suite::ChaCha20Poly1305);
+        let mut plain = Vec::new();
+        sealed(&mut one, Time::ZERO, b"first");
+        let before = sealed(&mut one, Time::from_secs(1), b"before");
+        let after = sealed(&mut one, Time::from_secs(121), b"after");
+        assert_eq!(one.epoch(), 1);
+        for frame in [&after, &before] {
+            assert_eq!(other.open(Time::from_secs(121), frame, &mut plain), Ok(()));
+        }
+        assert_eq!(plain, b"before");
+    }
+}

@@ -1,0 +1,143 @@
+//! Who has no port yet: calls are answered, and nothing is kept of them.
+
+use core::net::SocketAddr;
+use std::sync::Arc;
+
+use whimbrel_core::{Admission, CallerGate, Time};
+
+use super::super::config::HopConfig;
+use super::super::session::greet_stranger;
+use super::super::wire::{HANDSHAKE, VERSION, sealed_index};
+use super::answer;
+use super::handshake::{
+    CALL, PROOF, Parameters, Unwilling, decode_call, decode_proof, encode_cookie, encode_lost,
+    encode_refusal,
+};
+use super::reception::{Reception, ReceptionCounters};
+
+/// The gate of one listener. What it answers is never longer than the question, and what it keeps
+/// does not grow.
+#[derive(Debug)]
+pub struct Gate {
+    config: HopConfig,
+    window: u32,
+}
+
+impl Gate {
+    /// For callers whose hops will have this configuration. `window` is told to those who call for
+    /// the first time: packets that they may send before they are told the true one.
+    pub fn new(config: HopConfig, window: u32) -> Gate {
+        Gate {
+            config: config.bounded(),
+            window,
+        }
+    }
+
+    fn count(&self, count: impl FnOnce(&mut ReceptionCounters)) -> Admission {
+        self.config.reception.count(count);
+        Admission::Refused
+    }
+
+    fn reception(&self) -> &Arc<Reception> {
+        &self.config.reception
+    }
+
+    fn consider_call(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        frame: &[u8],
+        reply: &mut Vec<u8>,
+    ) -> Admission {
+        let Some(call) = decode_call(frame) else {
+            return self.count(|counters| counters.strangers += 1);
+        };
+        let reception = self.reception().clone();
+        let proven =
+            call.cookie != [0; 16] && reception.seat_of_proven(now, Some(from), &call).is_some();
+        if proven && !reception.may_answer(now, Some(from)) {
+            return self.count(|counters| counters.limited += 1);
+        }
+        if !proven && !reception.may_answer_unproven(now) {
+            let cookie = reception.seat(now, Some(from), &call).cookie;
+            encode_cookie(call.index, &cookie, reply);
+            self.count(|counters| counters.cookies += 1);
+            return Admission::Answered;
+        }
+        let parameters = Parameters::of(&self.config, self.window, 0);
+        let answer = answer(&reception, now, Some(from), &call, |run| Parameters {
+            run,
+            ..parameters
+        });
+        let Some(answer) = answer else {
+            return Admission::Refused;
+        };
+        self.count(|counters| counters.answered += 1);
+        reply.extend_from_slice(&answer);
+        Admission::Answered
+    }
+
+    fn consider_sealed(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        frame: &[u8],
+        reply: &mut Vec<u8>,
+    ) -> Admission {
+        if sealed_index(frame).is_some() {
+            self.count(|counters| counters.unknown_sessions += 1);
+            if let Some(echo) = frame.get(1..9).and_then(|echo| echo.try_into().ok()) {
+                encode_lost(echo, reply);
+                return Admission::Answered;
+            }
+            return Admission::Refused;
+        }
+        match frame {
+            [first, _, _, _, ..] if *first == HANDSHAKE << 4 | CALL => {
+                self.consider_call(now, from, frame, reply)
+            }
+            [first, _, _, _, ..] if *first == HANDSHAKE << 4 | PROOF => {
+                let proven = decode_proof(frame).is_some_and(|(call, _)| {
+                    self.reception()
+                        .seat_of_proven(now, Some(from), &call)
+                        .is_some()
+                });
+                if !proven {
+                    return self.count(|counters| counters.bad_cookies += 1);
+                }
+                self.count(|counters| counters.admitted += 1);
+                Admission::Admitted
+            }
+            // As long as a HELLO: the refusal is shorter.
+            [first, ..]
+                if *first == VERSION << 4 && frame.len() >= super::handshake::NOTICE_LEN =>
+            {
+                self.count(|counters| counters.wrong_mode += 1);
+                encode_refusal(Unwilling::Plain, reply);
+                Admission::Answered
+            }
+            _ => self.count(|counters| counters.strangers += 1),
+        }
+    }
+}
+
+impl CallerGate for Gate {
+    fn consider(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        frame: &[u8],
+        reply: &mut Vec<u8>,
+    ) -> Admission {
+        if self.config.plain {
+            let admission = greet_stranger(&self.config, self.window, now, from, frame, reply);
+            self.config.reception.count(|counters| match admission {
+                Admission::Admitted => counters.admitted += 1,
+                Admission::Answered => counters.answered += 1,
+                Admission::Refused => counters.strangers += 1,
+            });
+            return admission;
+        }
+        self.consider_sealed(now, from, frame, reply)
+    }
+}

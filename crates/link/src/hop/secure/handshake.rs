@@ -1,0 +1,491 @@
+//! The messages by which two hops prove who they are and agree on keys, as laid out in
+//! `docs/protocols/hop.md`, section 9.
+//!
+//! The scheme is SIGMA-I with the signatures of TLS 1.3: ephemeral X25519, each end's Ed25519 key
+//! signs the exchange, and the keys and signatures are encrypted.
+
+use bytes::BufMut;
+use core::net::{IpAddr, SocketAddr};
+use curve25519_dalek::MontgomeryPoint;
+use whimbrel_core::identity::{KeyPair, PublicKey, Signature};
+use zeroize::Zeroizing;
+
+use super::super::config::HopConfig;
+use super::super::wire::{HANDSHAKE, TAG_LEN, u16_at, u32_at, u64_at};
+use super::channel::{Key, Secret, Suite};
+
+/// The version of the handshake, in its third byte.
+pub(super) const HANDSHAKE_VERSION: u8 = 1;
+/// Type nibbles.
+pub(super) const CALL: u8 = 0;
+pub(super) const ANSWER: u8 = 1;
+pub(super) const PROOF: u8 = 2;
+pub(super) const COOKIE: u8 = 3;
+pub(in crate::hop) const LOST: u8 = 4;
+pub(in crate::hop) const REFUSAL: u8 = 5;
+
+/// Bytes of each: a CALL is padded, so that nothing that answers it is longer.
+pub(super) const CALL_LEN: usize = 240;
+const ANSWER_HEAD: usize = 68;
+const ANSWER_LEN: usize = ANSWER_HEAD + PublicKey::LEN + Signature::LEN + PARAMETERS_LEN + TAG_LEN;
+const PROOF_HEAD: usize = 60;
+pub(super) const PROOF_LEN: usize =
+    PROOF_HEAD + PublicKey::LEN + Signature::LEN + PARAMETERS_LEN + TAG_LEN;
+pub(super) const COOKIE_FRAME_LEN: usize = 24;
+pub(in crate::hop) const NOTICE_LEN: usize = 12;
+pub(super) const COOKIE_LEN: usize = 16;
+pub(super) const PARAMETERS_LEN: usize = 45;
+const _: () = assert!(ANSWER_LEN <= CALL_LEN && COOKIE_FRAME_LEN <= CALL_LEN);
+
+const TRANSCRIPT_CONTEXT: &str = "whimbrel 2026 hop handshake transcript";
+const KEYS_CONTEXT: &str = "whimbrel 2026 hop handshake keys";
+const TRAFFIC_CONTEXT: &str = "whimbrel 2026 hop traffic secrets";
+const ANSWER_CONTEXT: &str = "whimbrel 2026 hop signature of who answers";
+const PROOF_CONTEXT: &str = "whimbrel 2026 hop signature of who calls";
+
+/// The caller's processor has instructions for AES.
+pub(super) const FAST_AES: u8 = 1;
+
+pub(super) type Cookie = [u8; COOKIE_LEN];
+
+/// What a CALL says, and a PROOF says again: who answered it has forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Call {
+    /// [`FAST_AES`]; other bits are for later versions.
+    pub(super) flags: u8,
+    /// The caller's index of the session.
+    pub(super) index: u32,
+    /// Its ephemeral key.
+    pub(super) ephemeral: [u8; 32],
+    /// Proof that it receives at its address, or 0.
+    pub(super) cookie: Cookie,
+}
+
+fn open(kind: u8, flags: u8, buffer: &mut Vec<u8>) {
+    buffer.extend_from_slice(&[HANDSHAKE << 4 | kind, flags, HANDSHAKE_VERSION, 0]);
+}
+
+fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at + N)?.try_into().ok()
+}
+
+pub(super) fn encode_call(call: &Call, buffer: &mut Vec<u8>) {
+    let start = buffer.len();
+    open(CALL, call.flags, buffer);
+    buffer.put_u32(call.index);
+    buffer.extend_from_slice(&call.ephemeral);
+    buffer.extend_from_slice(&call.cookie);
+    buffer.resize(start + CALL_LEN, 0);
+}
+
+pub(super) fn decode_call(frame: &[u8]) -> Option<Call> {
+    (frame.len() >= CALL_LEN && frame[2] == HANDSHAKE_VERSION).then_some(())?;
+    Some(Call {
+        flags: frame[1],
+        index: u32_at(frame, 4),
+        ephemeral: array(frame, 8)?,
+        cookie: array(frame, 40)?,
+    })
+}
+
+/// The call that a PROOF repeats, and the index of the session that it is for.
+pub(super) fn decode_proof(frame: &[u8]) -> Option<(Call, u32)> {
+    (frame.len() == PROOF_LEN && frame[2] == HANDSHAKE_VERSION).then_some(())?;
+    let call = Call {
+        flags: frame[1],
+        index: u32_at(frame, 8),
+        ephemeral: array(frame, 12)?,
+        cookie: array(frame, 44)?,
+    };
+    Some((call, u32_at(frame, 4)))
+}
+
+/// The clear part of an ANSWER.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) suite: Suite,
+    /// The caller's index.
+    pub(super) to: u32,
+    /// The answerer's index.
+    pub(super) index: u32,
+    pub(super) ephemeral: [u8; 32],
+    /// What the caller repeats to prove its address.
+    pub(super) cookie: Cookie,
+    /// Makes the key of the rest another one each time: a repeated CALL gets the same ephemeral key.
+    pub(super) salt: u64,
+}
+
+fn encode_answer_head(answer: &Answer, buffer: &mut Vec<u8>) {
+    open(ANSWER, answer.suite.code(), buffer);
+    buffer.put_u32(answer.to);
+    buffer.put_u32(answer.index);
+    buffer.extend_from_slice(&answer.ephemeral);
+    buffer.extend_from_slice(&answer.cookie);
+    buffer.put_u64(answer.salt);
+}
+
+pub(super) fn decode_answer(frame: &[u8]) -> Option<Answer> {
+    (frame.len() == ANSWER_LEN && frame[2] == HANDSHAKE_VERSION).then_some(())?;
+    Some(Answer {
+        suite: Suite::of_code(frame[1])?,
+        to: u32_at(frame, 4),
+        index: u32_at(frame, 8),
+        ephemeral: array(frame, 12)?,
+        cookie: array(frame, 44)?,
+        salt: u64_at(frame, 60),
+    })
+}
+
+pub(super) fn encode_cookie(to: u32, cookie: &Cookie, buffer: &mut Vec<u8>) {
+    open(COOKIE, 0, buffer);
+    buffer.put_u32(to);
+    buffer.extend_from_slice(cookie);
+}
+
+pub(super) fn decode_cookie(frame: &[u8]) -> Option<(u32, Cookie)> {
+    (frame.len() == COOKIE_FRAME_LEN).then_some(())?;
+    Some((u32_at(frame, 4), array(frame, 8)?))
+}
+
+/// A frame of a session that is not known here; `echo` is its bytes 1 to 8: nobody who has not seen
+/// the frame can write it.
+pub(in crate::hop) fn encode_lost(echo: [u8; 8], buffer: &mut Vec<u8>) {
+    open(LOST, 0, buffer);
+    buffer.extend_from_slice(&echo);
+}
+
+/// The index and the low half of the counter that a LOST repeats; in plain mode the session tag is
+/// in the place of the index's last three bytes and the one after it.
+pub(in crate::hop) fn decode_lost(frame: &[u8]) -> Option<[u8; 8]> {
+    (frame.len() == NOTICE_LEN).then_some(())?;
+    array(frame, 4)
+}
+
+/// Why a neighbour does not talk with this end at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unwilling {
+    /// It requires encryption, and this end is plain.
+    Plain,
+    /// It is plain, and this end requires encryption.
+    Sealed,
+    /// It does not admit this end's name.
+    NotAdmitted,
+}
+
+impl Unwilling {
+    /// What an operator should know.
+    pub fn text(self) -> &'static str {
+        match self {
+            Unwilling::Plain => {
+                "the neighbour requires encryption and this link is plain: remove plain here, or set it at both ends"
+            }
+            Unwilling::Sealed => {
+                "the neighbour's link is plain and this one requires encryption: set plain at both ends or at neither"
+            }
+            Unwilling::NotAdmitted => {
+                "the neighbour does not admit this node: allow its name there"
+            }
+        }
+    }
+}
+
+pub(in crate::hop) fn encode_refusal(why: Unwilling, buffer: &mut Vec<u8>) {
+    let code = match why {
+        Unwilling::Plain => 1,
+        Unwilling::Sealed => 2,
+        Unwilling::NotAdmitted => 3,
+    };
+    open(REFUSAL, code, buffer);
+    buffer.put_u64(0);
+}
+
+pub(in crate::hop) fn decode_refusal(frame: &[u8]) -> Option<Unwilling> {
+    (frame.len() == NOTICE_LEN).then_some(())?;
+    match frame[1] {
+        1 => Some(Unwilling::Plain),
+        2 => Some(Unwilling::Sealed),
+        3 => Some(Unwilling::NotAdmitted),
+        _ => None,
+    }
+}
+
+/// An end's description of itself, which goes encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Parameters {
+    /// It reports marks, and understands reports of them.
+    pub(super) reports_marks: bool,
+    /// Transfers go on as they were under the former keys.
+    pub(super) resumes: bool,
+    /// Identifies its transfer state.
+    pub(super) run: u64,
+    /// The other end's `run` as it knows it, or 0.
+    pub(super) knows: u64,
+    /// Identifies the run of its process.
+    pub(super) incarnation: u64,
+    pub(super) mtu: u32,
+    pub(super) chunk_limit: u32,
+    pub(super) window: u32,
+    pub(super) first_hop_id: u32,
+    pub(super) max_chunks: u16,
+    pub(super) memory: u16,
+}
+
+impl Parameters {
+    pub(super) fn of(config: &HopConfig, window: u32, first_hop_id: u32) -> Parameters {
+        Parameters {
+            reports_marks: config.ecn,
+            resumes: false,
+            run: 0,
+            knows: 0,
+            incarnation: config.incarnation,
+            mtu: config.mtu as u32,
+            chunk_limit: config.chunk_limit as u32,
+            window,
+            first_hop_id,
+            max_chunks: config.max_chunks_in_flight,
+            memory: config.finished_memory,
+        }
+    }
+
+    pub(super) fn encode(&self) -> [u8; PARAMETERS_LEN] {
+        let mut bytes = [0; PARAMETERS_LEN];
+        let mut rest = &mut bytes[..];
+        rest.put_u8(u8::from(self.resumes) | u8::from(self.reports_marks) << 1);
+        rest.put_u64(self.run);
+        rest.put_u64(self.knows);
+        rest.put_u64(self.incarnation);
+        rest.put_u32(self.mtu);
+        rest.put_u32(self.chunk_limit);
+        rest.put_u32(self.window);
+        rest.put_u32(self.first_hop_id);
+        rest.put_u16(self.max_chunks);
+        rest.put_u16(self.memory);
+        bytes
+    }
+
+    /// Longer ones are of later versions.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Parameters> {
+        let bytes = bytes.get(..PARAMETERS_LEN)?;
+        let parameters = Parameters {
+            resumes: bytes[0] & 1 != 0,
+            reports_marks: bytes[0] & 2 != 0,
+            run: u64_at(bytes, 1),
+            knows: u64_at(bytes, 9),
+            incarnation: u64_at(bytes, 17),
+            mtu: u32_at(bytes, 25),
+            chunk_limit: u32_at(bytes, 29),
+            window: u32_at(bytes, 33),
+            first_hop_id: u32_at(bytes, 37),
+            max_chunks: u16_at(bytes, 41),
+            memory: u16_at(bytes, 43),
+        };
+        (parameters.max_chunks > 0 && parameters.memory > 0).then_some(parameters)
+    }
+}
+
+/// An ephemeral key.
+pub(super) struct Ephemeral {
+    secret: Secret,
+    pub(super) public: [u8; 32],
+}
+
+impl Ephemeral {
+    pub(super) fn new(secret: Secret) -> Ephemeral {
+        let public = MontgomeryPoint::mul_base_clamped(*secret).to_bytes();
+        Ephemeral { secret, public }
+    }
+
+    /// The secret that only the two know; `None` if the other end's key is of small order.
+    fn agree(&self, public: &[u8; 32]) -> Option<Secret> {
+        let shared = MontgomeryPoint(*public)
+            .mul_clamped(*self.secret)
+            .to_bytes();
+        (shared != [0; 32]).then(|| Zeroizing::new(shared))
+    }
+}
+
+/// What follows from the exchange of ephemeral keys.
+pub(super) struct Exchange {
+    suite: Suite,
+    transcript: [u8; 32],
+    shared: Secret,
+}
+
+/// A verified part of an end.
+pub(super) struct Proven {
+    pub(super) key: PublicKey,
+    pub(super) parameters: Parameters,
+}
+
+/// The secrets of both directions.
+pub(super) struct Traffic {
+    pub(super) of_caller: Secret,
+    pub(super) of_answerer: Secret,
+}
+
+impl Exchange {
+    /// `own` is one of the two ephemeral keys.
+    pub(super) fn new(call: &Call, answer: &Answer, own: &Ephemeral) -> Option<Exchange> {
+        let theirs = if own.public == call.ephemeral {
+            &answer.ephemeral
+        } else {
+            &call.ephemeral
+        };
+        let mut hasher = blake3::Hasher::new_derive_key(TRANSCRIPT_CONTEXT);
+        hasher.update(&[HANDSHAKE_VERSION, call.flags, answer.suite.code()]);
+        hasher.update(&call.index.to_be_bytes());
+        hasher.update(&answer.index.to_be_bytes());
+        hasher.update(&call.ephemeral);
+        hasher.update(&answer.ephemeral);
+        Some(Exchange {
+            suite: answer.suite,
+            transcript: *hasher.finalize().as_bytes(),
+            shared: own.agree(theirs)?,
+        })
+    }
+
+    fn derive<const N: usize>(&self, context: &str, parts: &[&[u8]]) -> Zeroizing<[u8; N]> {
+        let mut hasher = blake3::Hasher::new_derive_key(context);
+        hasher.update(self.shared.as_ref());
+        hasher.update(&self.transcript);
+        for part in parts {
+            hasher.update(part);
+        }
+        let mut bytes = Zeroizing::new([0; N]);
+        hasher.finalize_xof().fill(bytes.as_mut());
+        bytes
+    }
+
+    /// The key for the encrypted part of a message of this kind.
+    fn message_key(&self, kind: u8, salt: u64) -> Option<Key> {
+        let secret = self.derive::<32>(KEYS_CONTEXT, &[&[kind], &salt.to_be_bytes()]);
+        Key::new(self.suite, &secret)
+    }
+
+    /// What is signed: the exchange, whom it is for if that is known, and the description.
+    fn statement(&self, to: Option<&PublicKey>, parameters: &[u8; PARAMETERS_LEN]) -> Vec<u8> {
+        let to = to.map_or(&[][..], |key| key.as_bytes());
+        [&self.transcript[..], to, parameters].concat()
+    }
+
+    fn seal_part(
+        &self,
+        (kind, salt): (u8, u64),
+        (keys, signature): (&KeyPair, Signature),
+        parameters: &[u8; PARAMETERS_LEN],
+        frame: &mut Vec<u8>,
+    ) -> Option<()> {
+        let head = frame.len();
+        frame.extend_from_slice(keys.public().as_bytes());
+        frame.extend_from_slice(&signature.0);
+        frame.extend_from_slice(parameters);
+        frame.resize(frame.len() + TAG_LEN, 0);
+        self.message_key(kind, salt)?.seal(0, head, frame)
+    }
+
+    fn open_part(
+        &self,
+        (kind, salt): (u8, u64),
+        (frame, head): (&[u8], usize),
+        statement: impl FnOnce(&[u8; PARAMETERS_LEN]) -> Vec<u8>,
+        context: &str,
+    ) -> Option<Proven> {
+        let mut plain = Vec::with_capacity(frame.len());
+        self.message_key(kind, salt)?
+            .open(0, head, frame, &mut plain)?;
+        let key = PublicKey(array(&plain, 0)?);
+        let signature = Signature(array(&plain, 32)?);
+        let bytes: [u8; PARAMETERS_LEN] = array(&plain, 96)?;
+        let parameters = Parameters::decode(&bytes)?;
+        key.verify(context, &statement(&bytes), &signature).ok()?;
+        Some(Proven { key, parameters })
+    }
+
+    /// The whole ANSWER.
+    pub(super) fn write_answer(
+        &self,
+        answer: &Answer,
+        keys: &KeyPair,
+        parameters: &Parameters,
+    ) -> Option<Vec<u8>> {
+        let mut frame = Vec::with_capacity(ANSWER_LEN);
+        encode_answer_head(answer, &mut frame);
+        let parameters = parameters.encode();
+        let signature = keys.sign(ANSWER_CONTEXT, &self.statement(None, &parameters));
+        let seal = (ANSWER, answer.salt);
+        self.seal_part(seal, (keys, signature), &parameters, &mut frame)?;
+        Some(frame)
+    }
+
+    pub(super) fn read_answer(&self, answer: &Answer, frame: &[u8]) -> Option<Proven> {
+        let statement = |parameters: &[u8; PARAMETERS_LEN]| self.statement(None, parameters);
+        let at = (frame, ANSWER_HEAD);
+        self.open_part((ANSWER, answer.salt), at, statement, ANSWER_CONTEXT)
+    }
+
+    /// The whole PROOF, for the answerer with the key `to`.
+    pub(super) fn write_proof(
+        &self,
+        call: &Call,
+        index: u32,
+        keys: &KeyPair,
+        to: &PublicKey,
+        parameters: &Parameters,
+    ) -> Option<Vec<u8>> {
+        let mut frame = Vec::with_capacity(PROOF_LEN);
+        open(PROOF, call.flags, &mut frame);
+        frame.put_u32(index);
+        frame.put_u32(call.index);
+        frame.extend_from_slice(&call.ephemeral);
+        frame.extend_from_slice(&call.cookie);
+        let parameters = parameters.encode();
+        let signature = keys.sign(PROOF_CONTEXT, &self.statement(Some(to), &parameters));
+        self.seal_part((PROOF, 0), (keys, signature), &parameters, &mut frame)?;
+        Some(frame)
+    }
+
+    /// `own` is the key of the end that answered.
+    pub(super) fn read_proof(&self, frame: &[u8], own: &PublicKey) -> Option<Proven> {
+        let statement = |parameters: &[u8; PARAMETERS_LEN]| self.statement(Some(own), parameters);
+        self.open_part((PROOF, 0), (frame, PROOF_HEAD), statement, PROOF_CONTEXT)
+    }
+
+    /// The secrets of the session between these two, with what the caller's PROOF says.
+    pub(super) fn traffic(
+        &self,
+        caller: &PublicKey,
+        answerer: &PublicKey,
+        proof: &Parameters,
+    ) -> Traffic {
+        let proof = proof.encode();
+        let parts: [&[u8]; 3] = [caller.as_bytes(), answerer.as_bytes(), &proof];
+        let bytes = self.derive::<64>(TRAFFIC_CONTEXT, &parts);
+        let half = |at: usize| {
+            let mut secret = Zeroizing::new([0; 32]);
+            secret.copy_from_slice(&bytes[at..at + 32]);
+            secret
+        };
+        Traffic {
+            of_caller: half(0),
+            of_answerer: half(32),
+        }
+    }
+
+    pub(super) fn suite(&self) -> Suite {
+        self.suite
+    }
+}
+
+/// An address as it goes into a cookie; none of a carrier without addresses.
+pub(super) fn address_bytes(address: Option<SocketAddr>) -> [u8; 18] {
+    let mut bytes = [0; 18];
+    if let Some(address) = address {
+        let ip = match address.ip().to_canonical() {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        bytes[..16].copy_from_slice(&ip.octets());
+        bytes[16..].copy_from_slice(&address.port().to_be_bytes());
+    }
+    bytes
+}

@@ -1,0 +1,791 @@
+//! A session that is proven and encrypted: who the neighbour is, and the keys that the two share.
+//!
+//! One end calls, the other one answers. Who answers keeps nothing of a call until the caller has
+//! shown that it receives at its address: [`Reception`] finds again from a PROOF what it said in its
+//! ANSWER. A [`Gate`] answers those who have no port yet.
+//!
+//! Keys and transfers are apart: new keys are agreed on while chunks go on under the old ones, if
+//! both ends still have the transfer state that they had (their *runs*).
+
+mod channel;
+mod gate;
+pub(super) mod handshake;
+mod reception;
+#[cfg(test)]
+mod tests;
+
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use whimbrel_core::identity::PublicKey;
+use whimbrel_core::{Deadline, Time};
+
+use super::config::HopConfig;
+use super::session::{Greeting, Peer, probe_interval};
+use super::stats::HopDrops;
+use super::wire::{HANDSHAKE, encode_parameters, sealed_index};
+use channel::{Channel, Refusal};
+pub use gate::Gate;
+pub use handshake::Unwilling;
+use handshake::{
+    ANSWER, Answer, CALL, COOKIE, COOKIE_LEN, Call, Ephemeral, Exchange, LOST, PROOF, Parameters,
+    Proven, REFUSAL, decode_answer, decode_call, decode_cookie, decode_lost, decode_proof,
+    decode_refusal, encode_call, encode_lost, encode_refusal,
+};
+pub use reception::{Reception, ReceptionCounters};
+
+/// Bound of the replies that wait to be sent.
+const MAX_REPLIES: usize = 4;
+/// Replies to unproven messages in one [`LIMIT_INTERVAL`].
+const LIMIT_BURST: u32 = 4;
+const LIMIT_INTERVAL: Duration = Duration::from_millis(40);
+/// The same call is answered again after this time, and then ever later.
+const ANSWER_AGAIN: Duration = Duration::from_millis(40);
+const MAX_ANSWER_DOUBLINGS: u32 = 5;
+/// Calls go at the interval of probes, growing with the time so far up to this one: on a link of 10
+/// kbit/s, one of them takes a fifth of a second.
+const CALL_INTERVAL: Duration = Duration::from_secs(1);
+const CALL_PATIENCE: Duration = Duration::from_secs(60);
+/// A call has another ephemeral key after this time.
+const FRESH_CALL: Duration = Duration::from_secs(14);
+/// An own call waits so long for the outcome of the neighbour's.
+const GIVE_WAY: Duration = Duration::from_millis(250);
+/// A proof is repeated, at doubled intervals from this one on, until the neighbour uses the keys.
+const PROOF_AGAIN: Duration = Duration::from_millis(80);
+const PROOF_PATIENCE: Duration = Duration::from_secs(12);
+/// Shortest time between two calls because the neighbour says that it has lost the session: anybody
+/// on the path can say so.
+const CALL_AGAIN: Duration = Duration::from_secs(1);
+/// Keys that were replaced are good for what is under way for so long.
+const FORMER_KEYS: Duration = Duration::from_secs(10);
+/// New keys from new ephemeral ones after this time and up to an eighth more, by who called.
+const RENEWAL: Duration = Duration::from_secs(600);
+/// Attempts of that in the silence of an outage go at this interval.
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(5);
+
+/// What this end has to say of itself, beside its configuration.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Standing {
+    /// W_ad, in packets.
+    pub(super) window: u32,
+    /// The first hop id of a session that begins now.
+    pub(super) first_hop_id: u32,
+}
+
+/// What a frame was.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Received {
+    /// It changed the session.
+    pub(super) greeting: Option<Greeting>,
+    /// It was authentic, and is decrypted.
+    pub(super) opened: bool,
+    /// Why the neighbour does not talk with this end, as somebody says.
+    pub(super) unwilling: Option<Unwilling>,
+    /// A caller's proof is wrong.
+    pub(super) impostor: bool,
+}
+
+/// Keys, and what their exchange said of the neighbour.
+struct Live {
+    channel: Channel,
+    peer: Peer,
+    // The neighbour's run, and this end's.
+    runs: (u64, u64),
+    resumes: bool,
+    greeting: Greeting,
+    called: bool,
+    // The neighbour has used them.
+    confirmed: bool,
+}
+
+/// A call that waits for its answer.
+struct Attempt {
+    ephemeral: Ephemeral,
+    call: Call,
+    since: Time,
+    // When it went for the first time, and how often.
+    sent: (Time, u32),
+}
+
+/// The proof that the neighbour may not have.
+struct Proof {
+    frame: Vec<u8>,
+    since: Time,
+    last: Time,
+    next_at: Time,
+    times: u32,
+    due: bool,
+}
+
+/// See the module.
+pub(super) struct SealedSession {
+    reception: Arc<Reception>,
+    address: Option<SocketAddr>,
+    calls: bool,
+    run: u64,
+    peer: Option<Peer>,
+    peer_run: u64,
+    current: Option<Live>,
+    next: Option<Live>,
+    former: Option<(Channel, Time)>,
+    attempt: Option<Attempt>,
+    call_due: bool,
+    next_call: Time,
+    // When the neighbour began to be called, and from when on a LOST may cause it.
+    calling_since: Time,
+    call_again_at: Time,
+    renew_at: Time,
+    proof: Option<Proof>,
+    replies: VecDeque<Vec<u8>>,
+    // Parameters are to be told under the present keys, and under the next ones.
+    tell: bool,
+    tell_next: bool,
+    limit: (Time, u32),
+    answered: Option<([u8; 32], Time, u32)>,
+    rtt: Option<Duration>,
+}
+
+impl SealedSession {
+    pub(super) fn new(config: &HopConfig, now: Time) -> SealedSession {
+        let reception = config.reception.clone();
+        let run = reception.draw_word() | 1;
+        SealedSession {
+            reception,
+            address: config.remote,
+            calls: config.calls,
+            run,
+            peer: None,
+            peer_run: 0,
+            current: None,
+            next: None,
+            former: None,
+            attempt: None,
+            call_due: false,
+            next_call: now,
+            calling_since: now,
+            call_again_at: now,
+            renew_at: Time::MAX,
+            proof: None,
+            replies: VecDeque::new(),
+            tell: false,
+            tell_next: false,
+            limit: (now, LIMIT_BURST),
+            answered: None,
+            rtt: None,
+        }
+    }
+
+    pub(super) fn peer(&self) -> Option<&Peer> {
+        self.peer.as_ref()
+    }
+
+    /// True if frames can be sealed.
+    pub(super) fn may_send(&self) -> bool {
+        (self.current.as_ref()).is_some_and(|live| live.channel.may_send())
+    }
+
+    pub(super) fn take_rtt(&mut self) -> Option<Duration> {
+        self.rtt.take()
+    }
+
+    pub(super) fn announce(&mut self) {
+        self.tell = self.current.is_some();
+    }
+
+    /// Seals frames of `segment` bytes each, the last one possibly shorter. False if that is not
+    /// possible.
+    pub(super) fn seal(&mut self, now: Time, frames: &mut [u8], segment: usize) -> bool {
+        let Some(live) = &mut self.current else {
+            return false;
+        };
+        let mut each = frames.chunks_mut(segment.max(1));
+        each.all(|frame| live.channel.seal(now, frame).is_some())
+    }
+
+    /// Handles a frame. If it was authentic, `plain` has what was encrypted.
+    pub(super) fn receive(
+        &mut self,
+        now: Time,
+        frame: &[u8],
+        plain: &mut Vec<u8>,
+        (config, standing): (&HopConfig, Standing),
+        drops: &mut HopDrops,
+    ) -> Received {
+        if let Some(index) = sealed_index(frame) {
+            return self.open(now, index, frame, plain, drops);
+        }
+        let mut received = Received::default();
+        match frame {
+            [first, _, _, _, ..] if first >> 4 == HANDSHAKE => match first & 15 {
+                CALL => self.handle_call(now, frame, (config, standing), drops),
+                ANSWER => {
+                    received.greeting = self.handle_answer(now, frame, (config, standing), drops);
+                }
+                PROOF => received.impostor = self.handle_proof(now, frame, drops),
+                COOKIE => self.handle_cookie(now, frame),
+                LOST => self.handle_lost(now, frame),
+                REFUSAL if self.current.is_none() => received.unwilling = decode_refusal(frame),
+                REFUSAL => {}
+                _ => drops.malformed += 1,
+            },
+            [first, ..] if first >> 4 == super::wire::VERSION => {
+                drops.wrong_mode += 1;
+                if frame.len() >= handshake::NOTICE_LEN && self.allow(now) {
+                    self.reply(|buffer| encode_refusal(Unwilling::Plain, buffer));
+                }
+            }
+            _ => drops.malformed += 1,
+        }
+        received
+    }
+
+    fn open(
+        &mut self,
+        now: Time,
+        index: u32,
+        frame: &[u8],
+        plain: &mut Vec<u8>,
+        drops: &mut HopDrops,
+    ) -> Received {
+        let mut received = Received::default();
+        let of_index = |live: &&mut Live| live.channel.local_index == index;
+        let opened = if let Some(live) = self.current.as_mut().filter(of_index) {
+            let opened = live.channel.open(now, frame, plain);
+            if opened.is_ok() && !live.confirmed {
+                live.confirmed = true;
+                self.proof = None;
+            }
+            opened
+        } else if let Some(live) = self.next.as_mut().filter(of_index) {
+            let opened = live.channel.open(now, frame, plain);
+            if opened.is_ok() {
+                received.greeting = self.promote(now, true);
+                self.proof = None;
+            }
+            opened
+        } else if let Some((channel, _)) = (self.former.as_mut())
+            .filter(|(channel, until)| channel.local_index == index && now < *until)
+        {
+            channel.open(now, frame, plain)
+        } else {
+            drops.wrong_session += 1;
+            if self.allow(now)
+                && let Some(echo) = frame.get(1..9).and_then(|echo| echo.try_into().ok())
+            {
+                self.reply(|buffer| encode_lost(echo, buffer));
+            }
+            return received;
+        };
+        match opened {
+            Ok(()) => received.opened = true,
+            Err(Refusal::Forged) => drops.forged += 1,
+            Err(Refusal::Replayed) => drops.replayed += 1,
+        }
+        received
+    }
+
+    /// The next keys become the present ones.
+    fn promote(&mut self, now: Time, confirmed: bool) -> Option<Greeting> {
+        let mut live = self.next.take()?;
+        live.confirmed = confirmed;
+        let known = self.peer.is_some();
+        (self.peer_run, self.run) = live.runs;
+        self.peer = Some(live.peer);
+        // Both ends go by the same clock, more or less: one of them renews.
+        let spread = RENEWAL / 8 * (live.channel.remote_index >> 24) / 256;
+        self.renew_at = if live.called {
+            now + RENEWAL + spread
+        } else {
+            Time::MAX
+        };
+        self.attempt = None;
+        self.tell |= self.tell_next;
+        self.tell_next = false;
+        let greeting = match live.greeting {
+            Greeting::New {
+                first_hop_id,
+                window,
+                own_first_id,
+                ..
+            } if !live.resumes => Greeting::New {
+                restarted: known,
+                first_hop_id,
+                window,
+                own_first_id,
+            },
+            _ => Greeting::Known,
+        };
+        let former = self.current.replace(live);
+        self.former = former.map(|former| (former.channel, now + FORMER_KEYS));
+        Some(greeting)
+    }
+
+    fn handle_call(
+        &mut self,
+        now: Time,
+        frame: &[u8],
+        (config, standing): (&HopConfig, Standing),
+        drops: &mut HopDrops,
+    ) {
+        let Some(call) = decode_call(frame) else {
+            drops.malformed += 1;
+            return;
+        };
+        // Both call: the call with the larger key is answered, the other one is not.
+        let own = self.attempt.as_ref();
+        if own.is_some_and(|own| own.ephemeral.public >= call.ephemeral) {
+            return;
+        }
+        if !self.is_answer_due(now, &call.ephemeral) {
+            return;
+        }
+        let share = self.calls || self.reception.may_answer(now, self.address);
+        if !share || !self.allow(now) {
+            drops.hello_limited += 1;
+            self.reception.count(|counters| counters.limited += 1);
+            return;
+        }
+        let own_run = self.current.as_ref().map(|_| self.run);
+        let parameters = Parameters {
+            run: 0,
+            knows: self.peer_run,
+            ..Parameters::of(config, standing.window, 0)
+        };
+        let Some(answer) = answer(&self.reception, now, self.address, &call, |run| {
+            Parameters {
+                run: own_run.unwrap_or(run),
+                ..parameters
+            }
+        }) else {
+            return;
+        };
+        self.reception.count(|counters| counters.answered += 1);
+        let times = match self.answered {
+            Some((to, _, times)) if to == call.ephemeral => times + 1,
+            _ => 0,
+        };
+        self.answered = Some((call.ephemeral, now, times));
+        self.reply(|buffer| buffer.extend_from_slice(&answer));
+        if self.attempt.is_some() {
+            self.call_due = false;
+            self.next_call = self.next_call.max(now + GIVE_WAY);
+        }
+    }
+
+    /// False if this end's answer to this call may still be under way.
+    fn is_answer_due(&self, now: Time, ephemeral: &[u8; 32]) -> bool {
+        self.answered.is_none_or(|(to, at, times)| {
+            to != *ephemeral
+                || now.since(at) >= ANSWER_AGAIN * (1 << times.min(MAX_ANSWER_DOUBLINGS))
+        })
+    }
+
+    fn handle_answer(
+        &mut self,
+        now: Time,
+        frame: &[u8],
+        (config, standing): (&HopConfig, Standing),
+        drops: &mut HopDrops,
+    ) -> Option<Greeting> {
+        let Some(answer) = decode_answer(frame) else {
+            drops.malformed += 1;
+            return None;
+        };
+        let attempt = self.attempt.as_ref()?;
+        if attempt.call.index != answer.to {
+            return None;
+        }
+        let call = Call {
+            cookie: answer.cookie,
+            ..attempt.call
+        };
+        let keys = self.reception.keys()?;
+        let read = || {
+            let exchange = Exchange::new(&call, &answer, &attempt.ephemeral)?;
+            let proven = exchange.read_answer(&answer, frame)?;
+            (proven.key.guid() != self.reception.guid()).then_some((exchange, proven))
+        };
+        let Some((exchange, Proven { key, parameters })) = read() else {
+            drops.bad_handshake += 1;
+            return None;
+        };
+        let known = self.peer.filter(|peer| peer.guid == key.guid());
+        let resumes = self.current.is_some()
+            && known.is_some()
+            && (parameters.run, parameters.knows) == (self.peer_run, self.run);
+        let run = if resumes {
+            self.run
+        } else {
+            self.reception.draw_word() | 1
+        };
+        let own = Parameters {
+            resumes,
+            run,
+            knows: parameters.run,
+            ..Parameters::of(config, standing.window, standing.first_hop_id)
+        };
+        let frame = exchange.write_proof(&call, answer.index, keys, &key, &own)?;
+        let traffic = exchange.traffic(&keys.public(), &key, &own);
+        let channel = Channel::new(
+            now,
+            exchange.suite(),
+            (call.index, answer.index),
+            &traffic.of_caller,
+            &traffic.of_answerer,
+        )?;
+        // Only an unambiguous exchange is a measurement.
+        self.rtt = (attempt.sent.1 == 1).then(|| now.since(attempt.sent.0));
+        self.attempt = None;
+        self.call_due = false;
+        self.next = Some(live(channel, (&key, &parameters), own.run, resumes, None));
+        self.proof = Some(Proof {
+            frame,
+            since: now,
+            last: now,
+            next_at: now + PROOF_AGAIN,
+            times: 0,
+            due: true,
+        });
+        if resumes {
+            return None;
+        }
+        self.promote(now, false)
+    }
+
+    /// True if the proof is wrong.
+    fn handle_proof(&mut self, now: Time, frame: &[u8], drops: &mut HopDrops) -> bool {
+        let Some((call, index)) = decode_proof(frame) else {
+            drops.malformed += 1;
+            return false;
+        };
+        let is_of = |live: &Live| {
+            (live.channel.local_index, live.channel.remote_index) == (index, call.index)
+        };
+        if self.next.as_ref().is_some_and(is_of) {
+            self.tell_next = true;
+            return false;
+        }
+        if self.current.as_ref().is_some_and(is_of) {
+            self.tell = true;
+            return false;
+        }
+        let Some(seat) = self.reception.seat_of_proven(now, self.address, &call) else {
+            drops.bad_handshake += 1;
+            self.reception.count(|counters| counters.bad_cookies += 1);
+            return false;
+        };
+        // Of one source, whoever it is.
+        if !self.allow(now) || !self.reception.may_answer(now, self.address) {
+            drops.hello_limited += 1;
+            return false;
+        }
+        let read = || {
+            let keys = self.reception.keys()?;
+            let ephemeral = Ephemeral::new(seat.ephemeral.clone());
+            let answer = Answer {
+                suite: self.reception.suite(&call),
+                to: call.index,
+                index: seat.index,
+                ephemeral: ephemeral.public,
+                cookie: call.cookie,
+                salt: 0,
+            };
+            let exchange = Exchange::new(&call, &answer, &ephemeral)?;
+            let proven = exchange.read_proof(frame, &keys.public())?;
+            let is_own = proven.key.guid() == self.reception.guid() || seat.index != index;
+            let traffic = exchange.traffic(&proven.key, &keys.public(), &proven.parameters);
+            let channel = Channel::new(
+                now,
+                exchange.suite(),
+                (seat.index, call.index),
+                &traffic.of_answerer,
+                &traffic.of_caller,
+            )?;
+            (!is_own).then_some((channel, proven))
+        };
+        let Some((channel, Proven { key, parameters })) = read() else {
+            drops.bad_handshake += 1;
+            self.reception.count(|counters| counters.bad_proofs += 1);
+            return true;
+        };
+        let knows_this = self.current.is_some() && parameters.knows == self.run;
+        let goes_on = knows_this
+            && parameters.run == self.peer_run
+            && self.peer.is_some_and(|peer| peer.guid == key.guid());
+        let is_consistent = match parameters.resumes {
+            true => goes_on,
+            false => knows_this || parameters.knows == seat.run,
+        };
+        if !is_consistent {
+            // The two have agreed on something else meanwhile.
+            drops.bad_handshake += 1;
+            return false;
+        }
+        if !self.reception.accept(&call) {
+            return false;
+        }
+        let (run, resumes) = (parameters.knows, parameters.resumes);
+        let own_first_id = Some(seat.first_hop_id);
+        let parts = (&key, &parameters);
+        self.next = Some(live(channel, parts, run, resumes, own_first_id));
+        self.tell_next = true;
+        false
+    }
+
+    fn handle_cookie(&mut self, now: Time, frame: &[u8]) {
+        let Some((to, cookie)) = decode_cookie(frame) else {
+            return;
+        };
+        let attempt = self.attempt.as_mut();
+        if let Some(attempt) = attempt.filter(|it| it.call.index == to && it.call.cookie != cookie)
+            // Whoever is on the path can make this end call more often, but not at each frame.
+            && attempt.sent.1 > 0
+        {
+            attempt.call.cookie = cookie;
+            self.next_call = self.next_call.min(now);
+        }
+    }
+
+    fn handle_lost(&mut self, now: Time, frame: &[u8]) {
+        let (Some(echo), Some(live)) = (decode_lost(frame), &self.current) else {
+            return;
+        };
+        let index = u32::from_be_bytes([echo[0], echo[1], echo[2], echo[3]]);
+        let low = u32::from_be_bytes([echo[4], echo[5], echo[6], echo[7]]);
+        if index != live.channel.remote_index || !live.channel.has_sent(low) {
+            return;
+        }
+        let may_call = self.calls && self.attempt.is_none() && now >= self.call_again_at;
+        match &mut self.proof {
+            // It has come to nothing: its neighbour may have restarted in between.
+            Some(proof) if !live.confirmed && now < proof.since + CALL_AGAIN => {
+                if now >= proof.last + ANSWER_AGAIN {
+                    proof.due = true;
+                }
+            }
+            _ if may_call => self.call_anew(now),
+            _ => {}
+        }
+    }
+
+    fn call_anew(&mut self, now: Time) {
+        self.call_again_at = now + CALL_AGAIN;
+        (self.calling_since, self.next_call) = (now, now);
+        self.attempt = Some(self.new_attempt(now));
+    }
+
+    fn new_attempt(&self, now: Time) -> Attempt {
+        let ephemeral = Ephemeral::new(self.reception.draw());
+        Attempt {
+            call: Call {
+                flags: self.reception.flags(),
+                index: self.reception.draw_word() as u32,
+                ephemeral: ephemeral.public,
+                cookie: [0; COOKIE_LEN],
+            },
+            ephemeral,
+            since: now,
+            sent: (now, 0),
+        }
+    }
+
+    /// `waiting` is true if a chunk waits for the neighbour; `silent` if it does not answer.
+    pub(super) fn handle_timeout(&mut self, now: Time, config: &HopConfig, waiting: bool) {
+        if let Some(proof) = &mut self.proof
+            && now >= proof.next_at
+        {
+            proof.due = true;
+            if now >= proof.since + PROOF_PATIENCE {
+                self.proof = None;
+                let confirmed = self.current.as_ref().is_some_and(|live| live.confirmed);
+                if !confirmed && self.calls {
+                    self.call_anew(now);
+                }
+            }
+        }
+        if now >= self.renew_at {
+            self.renew_at = now + RENEWAL;
+            self.call_anew(now);
+        }
+        if (self.former.as_ref()).is_some_and(|(_, until)| now >= *until) {
+            self.former = None;
+        }
+        let wanted = self.calls && (self.current.is_none() || self.attempt.is_some());
+        if !wanted || now < self.next_call || self.call_due {
+            return;
+        }
+        if (self.attempt.as_ref()).is_none_or(|it| now.since(it.since) >= FRESH_CALL) {
+            self.attempt = Some(self.new_attempt(now));
+        }
+        self.call_due = true;
+        let so_far = now.since(self.calling_since);
+        let interval = probe_interval(config, so_far, CALL_PATIENCE, waiting);
+        let grown = so_far.min(CALL_INTERVAL);
+        self.next_call = now + interval.max(grown);
+        if self.current.is_some() {
+            self.next_call += RENEWAL_INTERVAL.min(so_far);
+        }
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Deadline> {
+        let calling = self.calls && (self.current.is_none() || self.attempt.is_some());
+        let mut next = calling.then(|| Deadline::new(self.next_call, "call the neighbour"));
+        if let Some(proof) = &self.proof {
+            let at = Deadline::new(proof.next_at, "repeat the proof");
+            next = Deadline::earlier(next, Some(at));
+        }
+        if self.renew_at < Time::MAX {
+            let at = Deadline::new(self.renew_at, "agree on new keys");
+            next = Deadline::earlier(next, Some(at));
+        }
+        next
+    }
+
+    /// Writes the message that is due, if any.
+    pub(super) fn poll_message(
+        &mut self,
+        now: Time,
+        (config, standing): (&HopConfig, Standing),
+        waiting: bool,
+        buffer: &mut Vec<u8>,
+    ) -> bool {
+        self.handle_timeout(now, config, waiting);
+        if let Some(reply) = self.replies.pop_front() {
+            buffer.extend_from_slice(&reply);
+            return true;
+        }
+        if let Some(proof) = self.proof.as_mut().filter(|proof| proof.due) {
+            (proof.due, proof.last) = (false, now);
+            proof.next_at = now + PROOF_AGAIN * (1 << proof.times.min(4));
+            proof.times += 1;
+            buffer.extend_from_slice(&proof.frame);
+            return true;
+        }
+        if core::mem::take(&mut self.call_due)
+            && let Some(attempt) = &mut self.attempt
+        {
+            if attempt.sent.1 == 0 {
+                attempt.sent.0 = now;
+            }
+            attempt.sent.1 += 1;
+            encode_call(&attempt.call, buffer);
+            return true;
+        }
+        let own = Parameters {
+            run: self.run,
+            knows: self.peer_run,
+            ..Parameters::of(config, standing.window, 0)
+        };
+        let live = if core::mem::take(&mut self.tell_next) {
+            self.next.as_mut()
+        } else if core::mem::take(&mut self.tell) {
+            self.current.as_mut()
+        } else {
+            None
+        };
+        let Some(live) = live else { return false };
+        let start = buffer.len();
+        encode_parameters(&own.encode(), buffer);
+        if live.channel.seal(now, &mut buffer[start..]).is_none() {
+            buffer.truncate(start);
+            return false;
+        }
+        true
+    }
+
+    /// The neighbour has told its parameters under the session's keys. False if they make no sense.
+    pub(super) fn note_parameters(&mut self, bytes: &[u8]) -> bool {
+        let (Some(parameters), Some(peer)) = (Parameters::decode(bytes), &mut self.peer) else {
+            return false;
+        };
+        *peer = describe(
+            peer.guid,
+            &Parameters {
+                incarnation: peer.incarnation,
+                ..parameters
+            },
+        );
+        true
+    }
+
+    fn reply(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        if self.replies.len() < MAX_REPLIES {
+            let mut reply = Vec::new();
+            write(&mut reply);
+            self.replies.push_back(reply);
+        }
+    }
+
+    fn allow(&mut self, now: Time) -> bool {
+        if now.since(self.limit.0) >= LIMIT_INTERVAL {
+            self.limit = (now, LIMIT_BURST);
+        }
+        let allowed = self.limit.1 > 0;
+        self.limit.1 -= u32::from(allowed);
+        allowed
+    }
+}
+
+/// The whole answer to a call, of which nothing is kept. `describe` gives this end's parameters, of
+/// a run if it has none.
+fn answer(
+    reception: &Reception,
+    now: Time,
+    address: Option<SocketAddr>,
+    call: &Call,
+    describe: impl FnOnce(u64) -> Parameters,
+) -> Option<Vec<u8>> {
+    let keys = reception.keys()?;
+    let seat = reception.seat(now, address, call);
+    let ephemeral = Ephemeral::new(seat.ephemeral);
+    let answer = Answer {
+        suite: reception.suite(call),
+        to: call.index,
+        index: seat.index,
+        ephemeral: ephemeral.public,
+        cookie: seat.cookie,
+        salt: reception.draw_word(),
+    };
+    let parameters = Parameters {
+        first_hop_id: seat.first_hop_id,
+        ..describe(seat.run)
+    };
+    Exchange::new(call, &answer, &ephemeral)?.write_answer(&answer, keys, &parameters)
+}
+
+/// Keys of a neighbour that has proven `key`, for the run `own_run` of this end. `own_first_id` is
+/// this end's first hop id, if who answers states it.
+fn live(
+    channel: Channel,
+    (key, parameters): (&PublicKey, &Parameters),
+    own_run: u64,
+    resumes: bool,
+    own_first_id: Option<u32>,
+) -> Live {
+    Live {
+        channel,
+        peer: describe(key.guid(), parameters),
+        runs: (parameters.run, own_run),
+        resumes,
+        greeting: Greeting::New {
+            restarted: false,
+            first_hop_id: parameters.first_hop_id,
+            window: parameters.window,
+            own_first_id,
+        },
+        called: own_first_id.is_none(),
+        confirmed: false,
+    }
+}
+
+fn describe(guid: whimbrel_core::Guid, parameters: &Parameters) -> Peer {
+    Peer::new(
+        guid,
+        parameters.incarnation,
+        [parameters.mtu, parameters.chunk_limit],
+        [parameters.max_chunks, parameters.memory],
+        parameters.reports_marks,
+    )
+}

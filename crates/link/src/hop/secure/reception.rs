@@ -1,0 +1,365 @@
+//! What a node keeps for those who call it: its key, the secrets of its cookies, and which calls it
+//! has accepted. One for all hops and gates of the node.
+
+use core::fmt;
+use core::net::{IpAddr, SocketAddr};
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde::Serialize;
+use whimbrel_core::identity::KeyPair;
+use whimbrel_core::{Guid, Time};
+use zeroize::Zeroizing;
+
+use super::channel::{Secret, Suite};
+use super::handshake::{Call, Cookie, FAST_AES, address_bytes};
+
+/// Cookies are made with a secret for so long, and taken for as long again: three round trips over
+/// two satellites. After that nothing here can tell what the calls of that time agreed on.
+const PERIOD_SECS: u64 = 16;
+/// Calls accepted in one period. They are remembered, so that none is accepted twice.
+const MAX_ACCEPTED: usize = 16_384;
+/// Answers to calls from addresses that are not proven: a tenth of a millisecond each ...
+const UNPROVEN_PER_SEC: u32 = 128;
+/// ... and the work for one proven address; those whose hashes fall together share it.
+const PROVEN_PER_SEC: u32 = 16;
+const SOURCES: usize = 1024;
+
+const RANDOM_CONTEXT: &str = "whimbrel 2026 hop random bytes";
+const RATCHET_CONTEXT: &str = "whimbrel 2026 hop next random state";
+const PERIOD_CONTEXT: &str = "whimbrel 2026 hop next cookie secret";
+const COOKIE_CONTEXT: &str = "whimbrel 2026 hop cookie";
+const EPHEMERAL_CONTEXT: &str = "whimbrel 2026 hop ephemeral key of who answers";
+const SESSION_CONTEXT: &str = "whimbrel 2026 hop session of who answers";
+const SOURCE_CONTEXT: &str = "whimbrel 2026 hop source of calls";
+
+/// Counters of what was asked of a node by those who are no neighbours yet, and of what was refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ReceptionCounters {
+    /// Calls answered, of whomever.
+    pub answered: u64,
+    /// Calls answered with a mere cookie, because there were many.
+    pub cookies: u64,
+    /// Calls not answered at all, because their source had used up its share.
+    pub limited: u64,
+    /// Callers that proved their address and got a port.
+    pub admitted: u64,
+    /// Proofs of an address that are wrong or too old.
+    pub bad_cookies: u64,
+    /// Proofs of a name that are wrong.
+    pub bad_proofs: u64,
+    /// Proofs that were accepted before.
+    pub repeated: u64,
+    /// Frames of sessions that are not known here.
+    pub unknown_sessions: u64,
+    /// Calls in the wrong mode: plain where encryption is required, or encrypted where it is not
+    /// offered.
+    pub wrong_mode: u64,
+    /// Anything else from who has no port.
+    pub strangers: u64,
+}
+
+/// A share of work that comes back with time.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    since: Time,
+    left: u32,
+}
+
+impl Share {
+    /// Takes one of `per_sec`; half a second's worth can be saved up.
+    fn take(&mut self, now: Time, per_sec: u32) -> bool {
+        let most = per_sec / 2;
+        let came = now.since(self.since).as_millis() * u128::from(per_sec) / 1_000;
+        if came > 0 {
+            self.left = self.left.saturating_add(came.min(1 << 20) as u32).min(most);
+            self.since = now;
+        }
+        let any = self.left > 0;
+        self.left -= u32::from(any);
+        any
+    }
+}
+
+/// The secret of one period, and the calls that were accepted under it.
+struct Period {
+    secret: Secret,
+    accepted: BTreeSet<Cookie>,
+}
+
+impl Period {
+    fn hash(&self, context: &str, address: Option<SocketAddr>, call: &Call) -> blake3::Hasher {
+        let mut hasher = blake3::Hasher::new_derive_key(context);
+        hasher.update(self.secret.as_ref());
+        hasher.update(&address_bytes(address));
+        hasher.update(&[call.flags]);
+        hasher.update(&call.index.to_be_bytes());
+        hasher.update(&call.ephemeral);
+        hasher
+    }
+
+    fn cookie(&self, address: Option<SocketAddr>, call: &Call) -> Cookie {
+        let mut cookie = [0; 16];
+        let hasher = self.hash(COOKIE_CONTEXT, address, call);
+        hasher.finalize_xof().fill(&mut cookie);
+        cookie
+    }
+}
+
+struct State {
+    random: Secret,
+    number: u64,
+    // Of this period and the one before.
+    periods: [Period; 2],
+    unproven: Share,
+    sources: Box<[Share]>,
+    counters: ReceptionCounters,
+}
+
+impl State {
+    /// Goes to the period of `now`. What secrets were before the last cannot be computed any more.
+    fn turn(&mut self, now: Time) {
+        let number = now.as_nanos() / (PERIOD_SECS * 1_000_000_000);
+        while self.number < number {
+            self.number += 1;
+            let secret = blake3::derive_key(PERIOD_CONTEXT, self.periods[0].secret.as_ref());
+            self.periods.swap(0, 1);
+            self.periods[0] = Period {
+                secret: Zeroizing::new(secret),
+                accepted: BTreeSet::new(),
+            };
+        }
+    }
+
+    fn draw(&mut self) -> Secret {
+        let drawn = blake3::derive_key(RANDOM_CONTEXT, self.random.as_ref());
+        *self.random = blake3::derive_key(RATCHET_CONTEXT, self.random.as_ref());
+        Zeroizing::new(drawn)
+    }
+
+    /// The period whose cookie a call has.
+    fn period_of(&self, address: Option<SocketAddr>, call: &Call) -> Option<usize> {
+        // A comparison of hashes: its time says nothing of the secret.
+        (0..2).find(|at| {
+            blake3::hash(&self.periods[*at].cookie(address, call)) == blake3::hash(&call.cookie)
+        })
+    }
+}
+
+/// The answerer's side of a call: nothing of it is kept, all of it follows from the call and a
+/// secret of the node.
+pub(super) struct Seat {
+    pub(super) cookie: Cookie,
+    pub(super) ephemeral: Secret,
+    pub(super) index: u32,
+    pub(super) run: u64,
+    pub(super) first_hop_id: u32,
+}
+
+/// See the module. Shared by the node's hops and its [`Gate`](super::Gate)s.
+pub struct Reception {
+    keys: Option<KeyPair>,
+    guid: Guid,
+    fast_aes: bool,
+    state: Mutex<State>,
+}
+
+impl fmt::Debug for Reception {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Reception({})", self.guid.short())
+    }
+}
+
+impl Reception {
+    /// `seed` is drawn from the operating system by the program around the machines, or from a
+    /// scenario's generator: all secrets follow from it. `fast_aes`: the processor has instructions
+    /// for AES.
+    pub fn new(keys: KeyPair, seed: [u8; 32], fast_aes: bool) -> Reception {
+        Reception {
+            fast_aes,
+            ..Reception::plain(keys.guid(), seed).with_keys(keys)
+        }
+    }
+
+    /// For a node whose links are all plain.
+    pub fn plain(guid: Guid, seed: [u8; 32]) -> Reception {
+        let secret = |purpose: &str| Zeroizing::new(blake3::derive_key(purpose, &seed));
+        let period = |purpose| Period {
+            secret: secret(purpose),
+            accepted: BTreeSet::new(),
+        };
+        let full = |left| Share {
+            since: Time::ZERO,
+            left,
+        };
+        Reception {
+            keys: None,
+            guid,
+            fast_aes: true,
+            state: Mutex::new(State {
+                random: secret(RATCHET_CONTEXT),
+                number: 0,
+                periods: [period(PERIOD_CONTEXT), period(SESSION_CONTEXT)],
+                unproven: full(UNPROVEN_PER_SEC / 2),
+                sources: vec![full(PROVEN_PER_SEC / 2); SOURCES].into(),
+                counters: ReceptionCounters::default(),
+            }),
+        }
+    }
+
+    fn with_keys(mut self, keys: KeyPair) -> Reception {
+        self.keys = Some(keys);
+        self
+    }
+
+    /// The node's name.
+    pub fn guid(&self) -> Guid {
+        self.guid
+    }
+
+    pub(super) fn keys(&self) -> Option<&KeyPair> {
+        self.keys.as_ref()
+    }
+
+    /// What it has counted.
+    pub fn counters(&self) -> ReceptionCounters {
+        self.lock().counters
+    }
+
+    pub(super) fn count(&self, count: impl FnOnce(&mut ReceptionCounters)) {
+        count(&mut self.lock().counters);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // All that is done under the lock leaves a valid state.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// 32 fresh secret bytes.
+    pub(super) fn draw(&self) -> Secret {
+        self.lock().draw()
+    }
+
+    pub(super) fn draw_word(&self) -> u64 {
+        let bytes = self.draw();
+        bytes[..8]
+            .iter()
+            .fold(0, |word, byte| word << 8 | u64::from(*byte))
+    }
+
+    pub(super) fn flags(&self) -> u8 {
+        u8::from(self.fast_aes) * FAST_AES
+    }
+
+    /// The cipher for a session with who calls so.
+    pub(super) fn suite(&self, call: &Call) -> Suite {
+        if self.fast_aes && call.flags & FAST_AES != 0 {
+            Suite::Aes128Gcm
+        } else {
+            Suite::ChaCha20Poly1305
+        }
+    }
+
+    /// True if one more call from an address that is not proven may be answered in full.
+    pub(super) fn may_answer_unproven(&self, now: Time) -> bool {
+        self.lock().unproven.take(now, UNPROVEN_PER_SEC)
+    }
+
+    /// True if one more call from a proven address may be answered.
+    pub(super) fn may_answer(&self, now: Time, address: Option<SocketAddr>) -> bool {
+        let Some(address) = address else {
+            return true;
+        };
+        // Who has an IPv6 address has 2^64 of them.
+        let network = match address.ip().to_canonical() {
+            IpAddr::V4(ip) => u128::from(u32::from(ip)) << 1 | 1,
+            IpAddr::V6(ip) => u128::from(ip) >> 64 << 64,
+        };
+        let mut state = self.lock();
+        let mut hasher = blake3::Hasher::new_derive_key(SOURCE_CONTEXT);
+        hasher.update(state.periods[0].secret.as_ref());
+        hasher.update(&network.to_be_bytes());
+        let hash = hasher.finalize();
+        let at = usize::from(u16::from_be_bytes([hash.as_bytes()[0], hash.as_bytes()[1]]));
+        state.sources[at % SOURCES].take(now, PROVEN_PER_SEC)
+    }
+
+    /// The answerer's side of a new call.
+    pub(super) fn seat(&self, now: Time, address: Option<SocketAddr>, call: &Call) -> Seat {
+        let mut state = self.lock();
+        state.turn(now);
+        seat(&state.periods[0], address, call)
+    }
+
+    /// The same of a call that has its cookie; `None` if that is wrong or too old.
+    pub(super) fn seat_of_proven(
+        &self,
+        now: Time,
+        address: Option<SocketAddr>,
+        call: &Call,
+    ) -> Option<Seat> {
+        let mut state = self.lock();
+        state.turn(now);
+        let at = state.period_of(address, call)?;
+        Some(seat(&state.periods[at], address, call))
+    }
+
+    /// Notes that a call is accepted. False if it was before, or if too many were: the same call
+    /// would agree on the same keys.
+    pub(super) fn accept(&self, call: &Call) -> bool {
+        let mut state = self.lock();
+        let accepted = |period: &Period| period.accepted.contains(&call.cookie);
+        if state.periods.iter().any(accepted) || state.periods[0].accepted.len() >= MAX_ACCEPTED {
+            state.counters.repeated += 1;
+            return false;
+        }
+        // The cookie may be of the period before, whose set goes first: then its cookies do, too.
+        state.periods[0].accepted.insert(call.cookie)
+    }
+
+    /// A plain answerer's token and nonce for who calls with this token: nothing of a caller is kept
+    /// before its address is proven. Neither is 0.
+    pub(in crate::hop) fn plain_seat(
+        &self,
+        now: Time,
+        address: Option<SocketAddr>,
+        token: u32,
+        past: usize,
+    ) -> (u32, u32) {
+        let mut state = self.lock();
+        state.turn(now);
+        let call = Call {
+            flags: 0,
+            index: token,
+            ephemeral: [0; 32],
+            cookie: [0; 16],
+        };
+        let cookie = state.periods[past.min(1)].cookie(address, &call);
+        let word = |at: usize| {
+            u32::from_be_bytes([cookie[at], cookie[at + 1], cookie[at + 2], cookie[at + 3]]) | 1
+        };
+        (word(0), word(4))
+    }
+}
+
+fn seat(period: &Period, address: Option<SocketAddr>, call: &Call) -> Seat {
+    let ephemeral = period.hash(EPHEMERAL_CONTEXT, address, call).finalize();
+    let mut session = [0; 16];
+    let hasher = period.hash(SESSION_CONTEXT, address, call);
+    hasher.finalize_xof().fill(&mut session);
+    let word = |at: usize| {
+        u32::from_be_bytes([
+            session[at],
+            session[at + 1],
+            session[at + 2],
+            session[at + 3],
+        ])
+    };
+    Seat {
+        cookie: period.cookie(address, call),
+        ephemeral: Zeroizing::new(*ephemeral.as_bytes()),
+        index: word(0),
+        run: u64::from(word(4)) << 32 | u64::from(word(8)) | 1,
+        first_hop_id: word(12),
+    }
+}

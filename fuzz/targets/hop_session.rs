@@ -1,0 +1,126 @@
+//! A sealed hop that calls, one that is called, and the gate before it, with whatever comes to them:
+//! true frames in any order, as they were or changed, and invented ones.
+#![no_main]
+
+use core::time::Duration;
+
+use bytes::Bytes;
+use libfuzzer_sys::fuzz_target;
+use whimbrel_core::identity::KeyPair;
+use whimbrel_core::{Admission, CallerGate, SeededRng, Time};
+use whimbrel_link::hop::Gate;
+use whimbrel_link::{Hop, HopConfig, HopEvent, PacketBudget};
+
+struct End {
+    hop: Hop,
+    budget: PacketBudget,
+    sent: u64,
+    seen: Vec<Vec<u8>>,
+}
+
+fn config(end: u8) -> HopConfig {
+    HopConfig {
+        max_chunks_in_flight: 8,
+        finished_memory: 64,
+        calls: end == 0,
+        ..HopConfig::sealed(&KeyPair::from_secret(&[end + 1; 32]), [end; 32], 1_400)
+    }
+}
+
+impl End {
+    fn new(end: u8) -> End {
+        End {
+            hop: Hop::new(config(end), SeededRng::new(end.into()), Time::ZERO),
+            budget: PacketBudget::new(256),
+            sent: 0,
+            seen: Vec::new(),
+        }
+    }
+
+    fn drain(&mut self, now: Time, peer: u8) {
+        let mut buffer = Vec::new();
+        for _ in 0..1_000 {
+            buffer.clear();
+            let Some((size, segment)) = self.hop.poll_transmit(now, 8, &mut buffer) else {
+                break;
+            };
+            let frames = buffer[..size].chunks(segment.unwrap_or(size));
+            self.seen.extend(frames.map(<[u8]>::to_vec));
+        }
+        while let Some(event) = self.hop.poll_event() {
+            match event {
+                HopEvent::Received { chunk, packets } => {
+                    assert!(chunk.iter().all(|byte| *byte == peer), "what the other end sent");
+                    self.budget.release(packets);
+                    self.hop.budget_released(now, &mut self.budget);
+                }
+                HopEvent::Up { neighbour, .. } => {
+                    assert_eq!(neighbour, KeyPair::from_secret(&[peer + 1; 32]).guid());
+                }
+                _ => {}
+            }
+        }
+        let most = self.seen.len().saturating_sub(512);
+        self.seen.drain(..most);
+    }
+}
+
+fuzz_target!(|input: &[u8]| {
+    let mut ends = [End::new(0), End::new(1)];
+    let mut gate = Gate::new(config(1), 64);
+    let from = ([192, 0, 2, 7], 4_000).into();
+    let mut now = Time::ZERO;
+    let mut rest = input;
+    while let [act, place, more @ ..] = rest {
+        rest = more;
+        let to = usize::from(act >> 7);
+        let mut frame = Vec::new();
+        let from_other = &ends[1 - to].seen;
+        if !from_other.is_empty() {
+            let at = from_other.len() - 1 - usize::from(*place) % from_other.len();
+            frame.clone_from(&from_other[at]);
+        }
+        match act & 7 {
+            0..=2 => {}
+            3 | 4 => {
+                if let [at, change, more @ ..] = rest {
+                    rest = more;
+                    let len = frame.len().max(1);
+                    if let Some(byte) = frame.get_mut(usize::from(*at) % len) {
+                        *byte ^= change;
+                    }
+                }
+            }
+            5 => {
+                let len = rest.len().min(usize::from(*place));
+                let (bytes, more) = rest.split_at(len);
+                (frame, rest) = (bytes.to_vec(), more);
+            }
+            6 => {
+                now += Duration::from_millis(u64::from(*place) * 16);
+                frame.clear();
+                for end in &mut ends {
+                    end.hop.handle_timeout(now, &mut end.budget);
+                }
+            }
+            _ => {
+                let end = &mut ends[to];
+                let chunk = Bytes::from(vec![to as u8; usize::from(*place) * 40 + 1]);
+                end.hop.send(now, end.sent, chunk, Bytes::new());
+                end.sent += 1;
+                frame.clear();
+            }
+        }
+        if !frame.is_empty() {
+            let mut reply = Vec::new();
+            let admission = gate.consider(now, from, &frame, &mut reply);
+            assert!(reply.len() <= frame.len());
+            assert_eq!(admission == Admission::Answered, !reply.is_empty());
+            let end = &mut ends[to];
+            end.hop.handle_frame(now, &frame, &mut end.budget);
+        }
+        for (end, peer) in ends.iter_mut().zip([1, 0]) {
+            end.drain(now, peer);
+        }
+    }
+});
