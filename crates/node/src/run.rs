@@ -592,7 +592,7 @@ fn open_links(
         }
     }
     for (socket, labels) in sockets {
-        let listens = socket.callers.is_some();
+        let listens = socket.inbound.is_some();
         let local = if listens {
             let listener = sections.get(socket.listener as usize);
             let config = HopConfig {
