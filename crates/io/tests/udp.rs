@@ -256,7 +256,7 @@ impl CallerGate for Porter {
 #[test]
 fn strangers_get_no_port_and_no_more_than_they_sent() {
     let mut server = script_loop();
-    let config = UdpConfig::new("server", any_port()).listen(CallerLimits::default());
+    let config = UdpConfig::new("server", any_port()).listen(InboundLimits::default());
     let link = server.add_udp_with_gate(config, Box::new(Porter)).unwrap();
     let caller = test_socket();
     for datagram in [&b"x"[..], b"may I come in?", b"let me in"] {

@@ -122,7 +122,7 @@ fn router_config(number: u8, names: bool, routes: Vec<Route>, split: SplitConfig
     RouterConfig {
         guid,
         wall: WALL,
-        hop: HopConfig::new(guid, 1472),
+        hop: HopConfig::plain(guid, 1472),
         buffer_packets: 32_768,
         store: StoreLimits {
             total: 1 << 30,
