@@ -27,11 +27,12 @@ use crate::logging::note;
 /// How long to wait for a running proxy's status.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-const EXAMPLES: &str = "Examples, at the clients' site and at the servers' site:\n  \
-    whimbrel tcp-proxy key > tcp.key; chmod 600 tcp.key\n  \
+const EXAMPLES: &str = "Examples:\n  \
+    (umask 077; whimbrel tcp-proxy key > tcp.key)        # the same file at both sites\n  \
     whimbrel tcp-proxy forward --prefix /a/tcp --key tcp.key --address 10.1.0.1 --route 10.2.0.0/16=/b/tcp\n  \
     whimbrel tcp-proxy reverse --prefix /b/tcp --key tcp.key --address 10.2.0.1 --route 10.1.0.0/16=/a/tcp --allow 10.2.0.1:80\n\n\
-    Then `curl http://10.2.0.1/` at the clients' site goes over NDN. The NDN network must have routes to both prefixes.";
+    Then `curl http://10.2.0.1/` at the clients' site, where the forward proxy runs, goes over NDN to the servers' site. \
+    Each site has an NDN forwarder, and the NDN network has routes to both prefixes.";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum TcpProxyCommand {

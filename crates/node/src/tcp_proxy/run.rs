@@ -46,9 +46,7 @@ pub enum RunError {
     #[error(transparent)]
     Loop(#[from] IoError),
     /// The device cannot be created.
-    #[error(
-        "the network device cannot be created: {0}; it needs root, or the capability CAP_NET_ADMIN"
-    )]
+    #[error("{0}")]
     Device(OpenRefusal),
     /// The forwarder cannot be reached at the start.
     #[error(transparent)]
