@@ -207,7 +207,7 @@ fn a_path_is_filled_with_a_short_queue_whatever_it_loses_at_random() {
         // The second link loses some that the first has carried.
         assert!(rate > 0.97 * (1.0 - loss), "{loss}: {rate}");
         let queue = network.queue(0);
-        assert!(queue < 20.0, "{loss}: {queue}");
+        assert!(queue < 24.0, "{loss}: {queue}");
     }
 }
 
@@ -228,7 +228,7 @@ fn several_paths_over_a_bottleneck_get_what_one_gets() {
     let share = rates[1] / (rates[0] + rates[1]);
     assert!((0.46..=0.54).contains(&share), "{rates:?}");
     assert!(rates.iter().sum::<f64>() > 0.97 * 250.0, "{rates:?}");
-    assert!(network.queue(0) < 35.0, "{}", network.queue(0));
+    assert!(network.queue(0) < 42.0, "{}", network.queue(0));
 }
 
 #[test]
@@ -237,4 +237,53 @@ fn paths_of_different_rates_are_all_filled() {
     let mut network = Network::new(&links, &[&[&[0], &[1], &[2], &[3]]], 0.01);
     let rate = network.rates()[0] / 548.0;
     assert!(rate > 0.97, "{rate}");
+}
+
+/// The mesh of [PTP figure 24]: rates in segments per second of 1 kB, and all paths that Interests may take.
+#[test]
+fn a_mesh_with_detours_is_filled_although_all_paths_are_in_use() {
+    const NAMES: [(usize, usize, f64); 18] = [
+        (1, 2, 168.0),
+        (2, 3, 48.0),
+        (2, 4, 72.0),
+        (2, 8, 48.0),
+        (3, 4, 24.0),
+        (3, 7, 24.0),
+        (3, 9, 24.0),
+        (4, 5, 24.0),
+        (4, 7, 24.0),
+        (4, 11, 24.0),
+        (5, 7, 24.0),
+        (8, 5, 24.0),
+        (5, 10, 24.0),
+        (5, 11, 24.0),
+        (8, 6, 24.0),
+        (6, 12, 24.0),
+        (7, 9, 24.0),
+        (7, 10, 24.0),
+    ];
+    let links: Vec<(f64, u64)> = NAMES.iter().map(|(_, _, rate)| (*rate, 20)).collect();
+    let mut open = vec![(1, Vec::new())];
+    let mut routes: Vec<Vec<usize>> = Vec::new();
+    while let Some((at, crossed)) = open.pop() {
+        if at > 8 {
+            routes.push(crossed.into_iter().rev().collect());
+            continue;
+        }
+        for (link, (from, to, _)) in NAMES.iter().enumerate() {
+            if *from == at {
+                let longer: Vec<usize> = crossed.iter().copied().chain([link]).collect();
+                open.push((*to, longer));
+            }
+        }
+    }
+    assert_eq!(routes.len(), 22);
+    let routes: Vec<&[usize]> = routes.iter().map(Vec::as_slice).collect();
+    let mut network = Network::new(&links, &[&routes], 0.0);
+    let rate = network.rates()[0] / 168.0;
+    // What is lost is the price of short queues: each path crosses up to five full links.
+    let longest = (0..links.len()).map(|link| network.queue(link));
+    let longest = longest.fold(0.0, f64::max);
+    assert!(longest < 10.0, "{longest}");
+    assert!(rate > 0.85, "{rate}");
 }

@@ -29,6 +29,9 @@ const GAIN: f64 = 0.5;
 /// Rounds of start-up in which the delivery rate grows by less than a quarter: the path is full
 /// (BBR's start-up).
 const PLATEAU: u32 = 3;
+/// Growth in start-up for each Data while other paths are in use: several that double at once would fill the
+/// queues that they share.
+const BESIDE_OTHERS: f64 = 0.5;
 /// Losses beyond those at random that show congestion, as a share.
 const EXCESS: f64 = 0.1;
 /// Interests over which losses are averaged.
@@ -45,10 +48,11 @@ pub struct ModelOptions {
 }
 
 impl Default for ModelOptions {
-    /// Fewer segments in queues than a tenth of the usual 100 or more of a queue.
+    /// Enough for a path over several full links, of which each wants a segment or two; few beside the
+    /// 100 and more that a queue holds.
     fn default() -> ModelOptions {
         ModelOptions {
-            backlog: 10.0,
+            backlog: 16.0,
             drains_at: Duration::ZERO,
         }
     }
@@ -82,6 +86,12 @@ impl StartUp {
         best: 0.0,
         plateau: 0,
     };
+}
+
+/// True if the consumer has other paths that carry something.
+fn has_others(siblings: &Siblings<'_>) -> bool {
+    let mut paths = siblings.paths.iter();
+    paths.any(|path| path.up && path.id != siblings.own && path.in_flight > 0)
 }
 
 #[derive(Debug)]
@@ -265,7 +275,12 @@ impl CongestionControl for Model {
         self.round.delivered += 1.0;
         self.round.filled |= delivered.in_flight as f64 + 1.0 >= self.size;
         if self.start_up.is_some() && delivered.may_grow(self.size) {
-            self.size = (self.size + 1.0).min(delivered.limit.max(1.0));
+            let growth = if has_others(siblings) {
+                BESIDE_OTHERS
+            } else {
+                1.0
+            };
+            self.size = (self.size + growth).min(delivered.limit.max(1.0));
         }
         if self.round.began.is_none() {
             self.begin_round(delivered);
