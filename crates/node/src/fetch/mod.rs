@@ -8,6 +8,7 @@
 //! | `finishing` | what becomes of what is complete |
 //! | `transfer` | one content under way |
 //! | `pace` | how fast it comes |
+//! | `links` | by which links |
 //! | `part`, `keeper` | its bytes on disk, and the record of them |
 //! | `folder`, `wish` | which files of a folder are due, and where what was fetched goes |
 //! | `tree` | the folder that is written to |
@@ -15,12 +16,15 @@
 mod finishing;
 mod folder;
 mod keeper;
+mod links;
 mod pace;
 mod part;
 mod session;
 mod transfer;
 mod tree;
 mod wish;
+
+pub use links::LinkShare;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -118,6 +122,9 @@ pub struct Fetched {
     pub files: usize,
     /// What of a folder could not be had, one by one.
     pub refused: Vec<RefusedEntry>,
+    /// What each link has brought, if the host has several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<LinkShare>,
 }
 
 /// Something that a folder's list has and the folder that was made of it has not.
