@@ -268,6 +268,9 @@ impl Report {
             path.display(),
             fetched.length
         ));
+        for link in &fetched.links {
+            out(&format!("  over {}: {} bytes\n", link.peer, link.bytes));
+        }
     }
 
     fn failed(&self, error: FetchError) -> Failure {

@@ -20,6 +20,8 @@ const LEAST_GAIN: f64 = 0.98;
 /// further time.
 const QUARANTINE: Duration = Duration::from_millis(100);
 const MAX_QUARANTINE: Duration = Duration::from_secs(5);
+/// A silence that is shorter was a late answer: of a busy machine, or a queue that grew at once.
+const SHORT_SILENCE: Duration = Duration::from_millis(200);
 /// A branch that was not suspect for so long starts over.
 const FORGIVE: Duration = Duration::from_secs(20);
 /// Of the delivered bytes, one part in so many may be sent twice to shorten a tail, and two chunks
@@ -365,8 +367,12 @@ impl Ledger {
     /// Something is heard on a branch again.
     pub(crate) fn trust(&mut self, now: Time, port: PortId) {
         if let Some(record) = self.records.get_mut(&port)
-            && record.suspect_since.take().is_some()
+            && let Some(since) = record.suspect_since.take()
         {
+            if now.since(since) < SHORT_SILENCE {
+                record.in_a_row = record.in_a_row.saturating_sub(1);
+                return;
+            }
             let doublings = record.in_a_row.saturating_sub(1).min(8);
             let rest = (QUARANTINE * (1 << doublings)).min(MAX_QUARANTINE);
             record.rests_until = record.rests_until.max(now + rest);

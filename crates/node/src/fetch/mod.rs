@@ -8,6 +8,7 @@
 //! | `finishing` | the end of transfers |
 //! | `transfer` | one content under way |
 //! | `pace` | the rate |
+//! | `links` | what each link has brought |
 //! | `part`, `keeper` | its bytes on disk, and the record of them |
 //! | `folder`, `file_destination` | the files of a folder that are due, and the places of fetched content |
 //! | `tree` | the folder that is written to |
@@ -16,11 +17,14 @@ mod file_destination;
 mod finishing;
 mod folder;
 mod keeper;
+mod links;
 mod pace;
 mod part;
 mod session;
 mod transfer;
 mod tree;
+
+pub use links::LinkShare;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -118,6 +122,9 @@ pub struct Fetched {
     pub files: usize,
     /// Entries of a folder that could not be fetched or made.
     pub refused: Vec<RefusedEntry>,
+    /// What each link has brought, if the host has several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<LinkShare>,
 }
 
 /// An entry of a folder's list that is missing from the folder made of it.

@@ -14,6 +14,7 @@ use super::file_destination::FileDestination;
 use super::finishing::Missing;
 use super::folder::FolderPlan;
 use super::keeper::Keeper;
+use super::links::LinkShares;
 use super::pace::Pace;
 use super::part::{self, PartFile};
 use super::transfer::{Purpose, Sink, Transfer};
@@ -143,7 +144,9 @@ impl Fetch {
         // An earlier run may have left it complete, or may have left a folder's list: then files
         // are due at once.
         self.advance()?;
-        let mut due = self.all_requests();
+        let mut shares = LinkShares::default();
+        let mut due = vec![LinkShares::question()];
+        due.extend(self.all_requests());
         loop {
             due.extend(self.watch.question());
             let step = match due.drain(..).try_for_each(|request| client.send(&request)) {
@@ -159,6 +162,7 @@ impl Fetch {
                     client.receive(LOOK)
                 }
             }) {
+                Ok(Some(event)) if shares.note_before(&event) => {}
                 Ok(Some(event)) => due = self.handle(event)?,
                 Ok(None) => {}
                 Err(LocalError::Closed | LocalError::Io(_)) if attachment.can_return() => {
@@ -175,7 +179,10 @@ impl Fetch {
                 Err(error) => return Err(error.into()),
             }
             if self.is_done() {
-                return Ok(self.fetched());
+                return Ok(Fetched {
+                    links: shares.since(&mut client),
+                    ..self.fetched()
+                });
             }
             if stop.load(Ordering::Relaxed) {
                 return Err(FetchError::Interrupted);
@@ -224,6 +231,7 @@ impl Fetch {
                 .plan
                 .as_ref()
                 .map_or(Vec::new(), |plan| plan.refused.clone()),
+            links: Vec::new(),
         }
     }
 

@@ -1,0 +1,129 @@
+//! What each link of a host with several has brought for a fetch.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
+
+use crate::local_client::LocalClient;
+
+/// The number of the question about links; other questions have other ones.
+const QUESTION: u32 = 0x6c69_6e6b;
+/// How long a host that has just delivered everything is waited for.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// One link's part of a fetch.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct LinkShare {
+    /// The other end's address.
+    pub peer: String,
+    /// Bytes of chunks that came by it meanwhile, for whatever program.
+    pub bytes: u64,
+}
+
+/// What of a host's report is read here.
+#[derive(Debug, Deserialize)]
+struct Report {
+    links: Vec<LinkReport>,
+}
+
+#[derive(Debug, Deserialize)]
+struct LinkReport {
+    peer: String,
+    caller: bool,
+    hop: HopReport,
+}
+
+#[derive(Debug, Deserialize)]
+struct HopReport {
+    chunk_bytes_received: u64,
+}
+
+/// What the links had brought before.
+#[derive(Debug, Default)]
+pub(super) struct LinkShares {
+    before: BTreeMap<String, u64>,
+}
+
+impl LinkShares {
+    pub(super) fn question() -> LocalRequest {
+        LocalRequest::Status { request: QUESTION }
+    }
+
+    /// The answer at the beginning; false if the event is about something else.
+    pub(super) fn note_before(&mut self, event: &LocalEvent) -> bool {
+        match event {
+            LocalEvent::Status { request, json } if *request == QUESTION => {
+                self.before = totals(json);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Asks again at the end. None for a host with one link, or one that does not answer soon.
+    pub(super) fn since(&self, client: &mut LocalClient) -> Vec<LinkShare> {
+        let until = Instant::now() + PATIENCE;
+        if client.send(&LinkShares::question()).is_err() {
+            return Vec::new();
+        }
+        while let Some(left) = until.checked_duration_since(Instant::now()) {
+            match client.receive(left) {
+                Ok(Some(LocalEvent::Status { request, json })) if request == QUESTION => {
+                    return self.beyond(totals(&json));
+                }
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
+        Vec::new()
+    }
+
+    fn beyond(&self, totals: BTreeMap<String, u64>) -> Vec<LinkShare> {
+        if totals.len() < 2 {
+            return Vec::new();
+        }
+        let share = |(peer, bytes): (String, u64)| LinkShare {
+            bytes: bytes.saturating_sub(self.before.get(&peer).copied().unwrap_or(0)),
+            peer,
+        };
+        totals.into_iter().map(share).collect()
+    }
+}
+
+fn totals(json: &str) -> BTreeMap<String, u64> {
+    let report: Option<Report> = serde_json::from_str(json).ok();
+    let links = report.into_iter().flat_map(|report| report.links);
+    let own = links.filter(|link| !link.caller);
+    own.map(|link| (link.peer, link.hop.chunk_bytes_received))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(links: &[(&str, u64)]) -> String {
+        let link = |(peer, bytes): &(&str, u64)| {
+            serde_json::json!({
+                "peer": peer, "caller": false, "hop": { "chunk_bytes_received": bytes }
+            })
+        };
+        serde_json::json!({ "links": links.iter().map(link).collect::<Vec<_>>() }).to_string()
+    }
+
+    #[test]
+    fn what_links_had_brought_before_does_not_count() {
+        let mut shares = LinkShares::default();
+        let before = LocalEvent::Status {
+            request: QUESTION,
+            json: report(&[("a", 100), ("b", 0)]),
+        };
+        assert!(shares.note_before(&before));
+        let after = shares.beyond(totals(&report(&[("a", 150), ("b", 70)])));
+        let bytes: Vec<(&str, u64)> = after.iter().map(|it| (&*it.peer, it.bytes)).collect();
+        assert_eq!(bytes, [("a", 50), ("b", 70)]);
+        assert!(shares.beyond(totals(&report(&[("a", 150)]))).is_empty());
+    }
+}
