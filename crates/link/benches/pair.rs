@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use whimbrel_core::{Guid, SeededRng, Time};
+use whimbrel_core::identity::KeyPair;
+use whimbrel_core::{SeededRng, Time};
 use whimbrel_link::{Hop, HopConfig, HopEvent, Pacing, PacketBudget};
 
 struct Side {
@@ -15,10 +16,11 @@ struct Side {
     delivered: u64,
 }
 
-fn side(name: u8, mtu: usize) -> Side {
+fn side(name: u8, mtu: usize, plain: bool) -> Side {
     let config = HopConfig {
         pacing: Pacing::Unpaced,
-        ..HopConfig::plain(Guid([name; 32]), mtu)
+        plain,
+        ..HopConfig::sealed(&KeyPair::from_secret(&[name; 32]), [name; 32], mtu)
     };
     let hop = Hop::new(config, SeededRng::new(u64::from(name)), Time::ZERO);
     Side {
@@ -62,12 +64,25 @@ fn take_events(now: Time, side: &mut Side) {
 fn bench(c: &mut Criterion) {
     let mut group = c.benchmark_group("in-memory pair");
     group.measurement_time(Duration::from_secs(3));
-    for (label, mtu, chunk) in [
-        ("1 MiB chunks, 1452-byte frames", 1_452, 1 << 20),
-        ("1 MiB chunks, 8952-byte frames", 8_952, 1 << 20),
-        ("200-byte chunks", 1_452, 200),
+    for (label, mtu, chunk, plain) in [
+        ("1 MiB chunks, 1452-byte frames", 1_452, 1 << 20, false),
+        (
+            "1 MiB chunks, 1452-byte frames, plain",
+            1_452,
+            1 << 20,
+            true,
+        ),
+        ("1 MiB chunks, 8952-byte frames", 8_952, 1 << 20, false),
+        (
+            "1 MiB chunks, 8952-byte frames, plain",
+            8_952,
+            1 << 20,
+            true,
+        ),
+        ("200-byte chunks", 1_452, 200, false),
+        ("200-byte chunks, plain", 1_452, 200, true),
     ] {
-        let (mut a, mut b) = (side(1, mtu), side(2, mtu));
+        let (mut a, mut b) = (side(1, mtu, plain), side(2, mtu, plain));
         let (mut buffer, start) = (Vec::with_capacity(1 << 20), Instant::now());
         let body = Bytes::from(vec![7; chunk]);
         group.throughput(Throughput::Bytes(chunk as u64));

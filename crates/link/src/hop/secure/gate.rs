@@ -105,6 +105,10 @@ impl Gate {
                 if !proven {
                     return self.count(|counters| counters.bad_cookies += 1);
                 }
+                // Who has one address has 65,535 ports.
+                if !self.reception().may_answer(now, Some(from)) {
+                    return self.count(|counters| counters.limited += 1);
+                }
                 self.count(|counters| counters.admitted += 1);
                 Admission::Admitted
             }

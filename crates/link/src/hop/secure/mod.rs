@@ -561,9 +561,7 @@ impl SealedSession {
         match &mut self.proof {
             // It has come to nothing: its neighbour may have restarted in between.
             Some(proof) if !live.confirmed && now < proof.since + CALL_AGAIN => {
-                if now >= proof.last + ANSWER_AGAIN {
-                    proof.due = true;
-                }
+                proof.due |= now >= proof.last + ANSWER_AGAIN;
             }
             _ if may_call => self.call_anew(now),
             _ => {}

@@ -22,7 +22,7 @@ const MAX_ACCEPTED: usize = 16_384;
 /// Answers to calls from addresses that are not proven: a tenth of a millisecond each ...
 const UNPROVEN_PER_SEC: u32 = 128;
 /// ... and the work for one proven address; those whose hashes fall together share it.
-const PROVEN_PER_SEC: u32 = 16;
+const PROVEN_PER_SEC: u32 = 64;
 const SOURCES: usize = 1024;
 
 const RANDOM_CONTEXT: &str = "whimbrel 2026 hop random bytes";

@@ -523,7 +523,7 @@ fn in_a_flood_of_calls_a_cookie_lets_a_newcomer_in() {
     let answered = (0..200)
         .filter(|_| site.ask(Time::ZERO, CALLER, &call).0 == Admission::Answered)
         .count();
-    assert!(answered < 10, "{answered}");
+    assert!(answered < 40, "{answered}");
 }
 
 #[test]
