@@ -107,7 +107,7 @@ const BAD: &[Row] = &[
     (ROUTER, "[ndn]\ncommands = \"signed\"\n", "ndn.commands", 2, "write anchors"),
     (ROUTER, "[ndn]\nlocalhop = true\n", "ndn.localhop", 2, "write anchors"),
     (ROUTER, "[ndn]\nanchors = [\"/nowhere/operator.ndncert\"]\n", "ndn.anchors[0]", 2, "write the path of a certificate"),
-    (ROUTER, "[ndn]\nanchors = [\"/etc/hosts\"]\n", "ndn.anchors[0]", 2, "no NDN certificate"),
+    (ROUTER, "[ndn]\nanchors = [\"/etc/hosts\"]\n", "ndn.anchors[0]", 2, "is not an NDN certificate"),
     (ROUTER, "[ndn]\nudp = [\"0.0.0.0:6363\", \"127.0.0.1:6363\"]\n", "ndn.udp[1]", 2, "write another port"),
     (ROUTER, "[ndn]\ntcp = [\"[::]:6363\"]\nwebsocket = [\"127.0.0.1:6363\"]\n", "ndn.websocket[0]", 3, "write another port"),
     (ROUTER, "[ndn]\nmetrics = \"127.0.0.1:6363\"\n", "ndn.metrics", 2, "write another port"),

@@ -205,7 +205,7 @@ fn a_name_that_nobody_has_is_exit_code_3_and_leaves_nothing() {
     let target = network.path("none");
     let (code, _, err) = finished(&mut network.get(&"ab".repeat(32), &target));
     assert_eq!(code, 3, "{err}");
-    assert!(err.contains("nobody who has it"), "{err}");
+    assert!(err.contains("knows no holder of it"), "{err}");
     assert!(!target.exists());
 }
 

@@ -169,7 +169,7 @@ const FAULTS: &[(&str, &str, &str)] = &[
     (
         "file = \"5 MB\"",
         "multipath = { paths = 4 }, file = \"5 MB\"",
-        "a.toml:15: loads.film.multipath: it is for loads over NDN",
+        "a.toml:15: loads.film.multipath: this is for loads over NDN",
     ),
     (
         "file = \"5 MB\"",
@@ -459,7 +459,7 @@ fn links_of_ndn_routers_alone_are_checked() {
         (
             "[loads.asked]",
             "[nodes]\nn2 = [\"host\"]\n[loads.asked]",
-            "a.toml:5: defaults.link.carrier: a bare link joins two NDN routers, and 'n2' is none",
+            "a.toml:5: defaults.link.carrier: a bare link joins two NDN routers, and 'n2' is not one",
         ),
         (
             "\"bare\"",

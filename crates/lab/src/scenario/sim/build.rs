@@ -128,16 +128,10 @@ pub(super) fn stack(plan: &Plan, seed: u64, node: usize, life: u64) -> Stack {
     let known = &plan.network.nodes[node];
     let rng = |label: &str| SeededRng::stream(seed.wrapping_add(life << 32), label);
     let wall = WallClock::new(ORIGIN_UNIX_MS);
-    let hop = |keys: &KeyPair| {
-        let mut seed = [0; 32];
-        let mut rng = rng(&format!("sessions of {}", known.name));
-        for word in seed.chunks_exact_mut(8) {
-            word.copy_from_slice(&rng.next_word().to_be_bytes());
-        }
-        HopConfig {
-            incarnation: life + 1,
-            ..HopConfig::sealed(keys, seed, 1472)
-        }
+    // Plain, so that bytes on links can be compared with the papers' and with those of earlier runs.
+    let hop = |keys: &KeyPair| HopConfig {
+        incarnation: life + 1,
+        ..HopConfig::plain(keys.guid(), 1472)
     };
     let keys = keys(node);
     let mut planes = Planes::default();
