@@ -130,7 +130,9 @@ impl Neighbour {
                 | HopEvent::PathMtu { .. }
                 | HopEvent::SetEcn { .. }
                 | HopEvent::Unresponsive
-                | HopEvent::Responsive => {}
+                | HopEvent::Responsive
+                | HopEvent::Unwilling(_)
+                | HopEvent::Impostor => {}
             }
         }
         // A chunk larger than the buffer may be in it alone: 4 MiB in packets of 64 bytes.

@@ -50,7 +50,10 @@ impl End {
         while let Some(event) = self.hop.poll_event() {
             match event {
                 HopEvent::Received { chunk, packets } => {
-                    assert!(chunk.iter().all(|byte| *byte == peer), "what the other end sent");
+                    assert!(
+                        chunk.iter().all(|byte| *byte == peer),
+                        "what the other end sent"
+                    );
                     self.budget.release(packets);
                     self.hop.budget_released(now, &mut self.budget);
                 }

@@ -65,6 +65,7 @@ fuzz_target!(|data: &[u8]| {
         },
         routes: Vec::new(),
         default_route: None,
+        split: Default::default(),
         name_servers: vec![0],
         proxy: ProxyPolicy::default(),
     };

@@ -29,7 +29,11 @@ fn proxy() -> Proxy {
         target: Target::Prefix("/b".parse().unwrap()),
         protocol: None,
     };
-    let policy = Policy::new(vec![route], vec![everything], vec![Permission::all_ports(everything)]);
+    let policy = Policy::new(
+        vec![route],
+        vec![everything],
+        vec![Permission::all_ports(everything)],
+    );
     let mut options = Options::new("/a".parse().unwrap(), policy, seal(1));
     options.limits.connections = 64;
     options.limits.outgoing = 256;

@@ -3,7 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`schedule`] | which branch takes the next chunk, as a function of what is measured |
-//! | [`ledger`] | one divided flow: what waits, what is under way on which branch, in what order |
+//! | `ledger` | one divided flow: what waits, what is under way on which branch, in what order |
 //!
 //! Chunks of a divided flow wait in one queue, bound to no branch, until a branch pulls the first
 //! one. `links::divided` connects both modules with the hops.
