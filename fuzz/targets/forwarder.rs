@@ -211,6 +211,7 @@ fn config(octet: u8) -> ForwarderConfig {
         pit_capacity: 32,
         dead_nonce_capacity: 32,
         content_store: CsConfig {
+            admitted_percent: 100,
             capacity: 4096,
             max_packets: 16,
             policy,
