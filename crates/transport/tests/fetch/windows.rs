@@ -5,7 +5,7 @@ use std::time::Duration;
 use whimbrel_core::Time;
 use whimbrel_ndn_packet::lp::{self, LinkFields};
 use whimbrel_ndn_packet::{InterestRef, LpHeader, LpPacket, NackReason};
-use whimbrel_transport::{FetchEvent, FetchOptions, WindowKind, WindowOptions};
+use whimbrel_transport::{FetchEvent, FetchOptions, ModelOptions, WindowKind, WindowOptions};
 
 use crate::setup::{content, fetch, nack, run, succeeded};
 use crate::support::{Path, Side};
@@ -75,6 +75,49 @@ fn nacks_for_congestion_and_duplicates_are_not_the_end() {
     }
 }
 
+/// Marks all Data as from a full queue.
+fn mark_data(_: Time, to: Side, frame: Vec<u8>) -> Vec<Vec<u8>> {
+    if to == Side::Producer {
+        return vec![frame];
+    }
+    let packet = LpPacket::decode(&frame, false).expect("a packet");
+    let header = LpHeader {
+        congestion_mark: Some(1),
+        ..packet.to_header()
+    };
+    let mut out = Vec::new();
+    lp::encode(&mut out, &LinkFields::default(), &header, packet.fragment);
+    vec![out]
+}
+
+/// The window falls below 1: the path waits between Interests, and goes on.
+#[test]
+fn a_single_path_with_a_window_below_one_goes_on() {
+    let content = content(60_000);
+    let options = FetchOptions {
+        once_per_round_trip: false,
+        window: WindowOptions {
+            kind: WindowKind::Model(ModelOptions {
+                backlog: 0.0,
+                ..ModelOptions::default()
+            }),
+            ..WindowOptions::default()
+        },
+        log_window: true,
+        ..FetchOptions::default()
+    };
+    let mut pair = fetch(options, &content, Path::clean(), 1);
+    pair.set_tamper(Box::new(mark_data));
+    run(&mut pair);
+    succeeded(&pair, &content);
+    let windows = pair.consumer_events.iter().map(|(_, event)| match event {
+        FetchEvent::Window { size, .. } => *size,
+        _ => f64::INFINITY,
+    });
+    let least = windows.fold(f64::INFINITY, f64::min);
+    assert!(least < 1.0, "{least}");
+}
+
 #[test]
 fn congestion_marks_shrink_the_window_at_most_once_in_a_round_trip() {
     let content = content(400_000);
@@ -91,19 +134,7 @@ fn congestion_marks_shrink_the_window_at_most_once_in_a_round_trip() {
             ..FetchOptions::default()
         };
         let mut pair = fetch(options, &content, Path::clean(), 1);
-        pair.set_tamper(Box::new(|_, to, frame| {
-            if to == Side::Producer {
-                return vec![frame];
-            }
-            let packet = LpPacket::decode(&frame, false).expect("a packet");
-            let header = LpHeader {
-                congestion_mark: Some(1),
-                ..packet.to_header()
-            };
-            let mut out = Vec::new();
-            lp::encode(&mut out, &LinkFields::default(), &header, packet.fragment);
-            vec![out]
-        }));
+        pair.set_tamper(Box::new(mark_data));
         run(&mut pair);
         succeeded(&pair, &content)
     };

@@ -20,9 +20,7 @@ impl Pipeline {
         if self.failure.is_some() {
             return None;
         }
-        if self.paths.len() > 1 {
-            self.paths.release(now);
-        }
+        self.paths.release(now);
         let sends =
             |path: &Path| path.face() == face && self.paths.has_room(path) && !path.is_probing();
         let best = match self.due_probe(now, face) {
