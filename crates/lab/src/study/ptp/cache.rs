@@ -37,11 +37,8 @@ pub(in super::super) fn run(
     progress: Progress<'_>,
 ) -> Result<StudyResult, LabError> {
     let scenario = input.scenario()?;
-    let cells = cells::run(&scenario, input, progress)?;
-    if cells.iter().any(|cell| cell.plan.loads.len() != 2) {
-        let message = "this study has two loads: one fills the cache, one is measured";
-        return Err(input.bad(message.to_owned()));
-    }
+    let roles = "one fills the cache, one is measured";
+    let cells = cells::run_pairs(&scenario, input, progress, roles)?;
     let mut comparisons = Vec::new();
     for cell in &cells {
         comparisons.extend(compared(input, cell)?);

@@ -5,9 +5,10 @@ use std::time::Duration;
 use whimbrel_transport::FetchStats;
 
 use super::super::jobs::{Job, run_all};
-use super::super::{Backend, Progress, StudyInput};
+use super::super::{Backend, Comparison, NamedChart, Progress, StudyInput};
 use super::optimum::Optimum;
 use crate::LabError;
+use crate::figure::{LineChart, Series};
 use crate::scenario::run::Run;
 use crate::scenario::sim::observe::Observer;
 use crate::scenario::{Plan, Scenario, netns, sim};
@@ -180,4 +181,68 @@ pub(super) fn run<'a>(
         cell.runs = found.by_ref().take(scenario.runs as usize).collect();
     }
     Ok(cells)
+}
+
+/// Runs the settings of a scenario with two loads; `roles` says what each is.
+pub(super) fn run_pairs<'a>(
+    scenario: &'a Scenario,
+    input: &StudyInput<'_>,
+    progress: Progress<'_>,
+    roles: &str,
+) -> Result<Vec<Cell<'a>>, LabError> {
+    let cells = run(scenario, input, progress)?;
+    if cells.iter().any(|cell| cell.plan.loads.len() != 2) {
+        return Err(input.bad(format!("this study has two loads: {roles}")));
+    }
+    Ok(cells)
+}
+
+/// Compares a number with the paper's statement `id`, and with our goal `goal`, if there are such.
+/// `said` names the case, `at` the number and its unit.
+pub(super) fn compare(
+    input: &StudyInput<'_>,
+    (id, goal): (&str, &str),
+    (said, at): (&str, &str),
+    ours: f64,
+) -> Result<Vec<Comparison>, LabError> {
+    let numbers = [(at, ours, 1)];
+    let mut compared = Vec::new();
+    if let Some(theirs) = input.value(id) {
+        let agrees = input.tolerance(id)?.admits(theirs, ours);
+        compared.push(input.compare_numbers(id, said, agrees, 1, &numbers));
+    }
+    if input.statement(goal).is_some() {
+        let agrees = input.range(goal)?.admits(ours);
+        compared.push(input.compare_numbers(goal, said, agrees, 0, &numbers));
+    }
+    Ok(compared)
+}
+
+/// Draws a bar in per cent for each solution, beside the paper's where it has one. `label` is that
+/// of our bars.
+pub(super) fn chart_of_solutions(
+    (name, title, label): (String, String, &str),
+    cells: &[&Cell<'_>],
+    ours: impl Fn(&Cell<'_>) -> f64,
+    theirs: impl Fn(&Cell<'_>) -> Option<f64>,
+) -> NamedChart {
+    let numbered = || (0..).map(f64::from).zip(cells);
+    NamedChart {
+        name,
+        chart: LineChart {
+            title,
+            x_label: String::from("solution"),
+            y_label: String::from("%"),
+            series: vec![Series {
+                label: label.to_owned(),
+                points: numbered().map(|(at, cell)| (at, ours(cell))).collect(),
+                paper: numbered()
+                    .filter_map(|(at, cell)| Some((at, theirs(cell)?)))
+                    .collect(),
+                ..Series::default()
+            }],
+            categories: cells.iter().map(|cell| cell.solution.to_owned()).collect(),
+            ..LineChart::default()
+        },
+    }
 }

@@ -2,7 +2,7 @@
 //! bottleneck ([PTP §6-D]).
 
 use super::super::result::mean;
-use super::super::{Comparison, NamedChart, Progress, StudyInput, StudyResult, Table};
+use super::super::{NamedChart, Progress, StudyInput, StudyResult, Table};
 use super::cells::{self, Cell, Sample, title};
 use crate::LabError;
 use crate::figure::{LineChart, Series};
@@ -18,13 +18,14 @@ pub(in super::super) fn run(
     progress: Progress<'_>,
 ) -> Result<StudyResult, LabError> {
     let scenario = input.scenario()?;
-    let cells = cells::run(&scenario, input, progress)?;
-    if cells.iter().any(|cell| cell.plan.loads.len() != 2) {
-        return Err(input.bad("this study has two loads: of several paths, and of one".to_owned()));
-    }
+    let roles = "of several paths, and of one";
+    let cells = cells::run_pairs(&scenario, input, progress, roles)?;
     let mut comparisons = Vec::new();
     for cell in &cells {
-        comparisons.extend(compared(input, cell)?);
+        let (id, goal) = (statement_of(cell), format!("goal-{}", cell.solution));
+        let at = format!("{}, %", title(cell.solution));
+        let share = mean(shares(cell));
+        comparisons.extend(cells::compare(input, (&id, &goal), ("", &at), share)?);
     }
     let figures = cells.iter().filter_map(|cell| {
         let figure = match cell.solution {
@@ -66,22 +67,9 @@ fn shares(cell: &Cell<'_>) -> Vec<f64> {
     .collect()
 }
 
-fn compared(input: &StudyInput<'_>, cell: &Cell<'_>) -> Result<Vec<Comparison>, LabError> {
-    let share = mean(shares(cell));
-    let at = format!("{}, %", title(cell.solution));
-    let numbers = [(at.as_str(), share, 1)];
-    let mut compared = Vec::new();
-    let id = format!("share-{}", cell.solution);
-    if let Some(theirs) = input.value(&id) {
-        let agrees = input.tolerance(&id)?.admits(theirs, share);
-        compared.push(input.compare_numbers(&id, "", agrees, 1, &numbers));
-    }
-    let id = format!("goal-{}", cell.solution);
-    if input.statement(&id).is_some() {
-        let agrees = input.range(&id)?.admits(share);
-        compared.push(input.compare_numbers(&id, "", agrees, 0, &numbers));
-    }
-    Ok(compared)
+/// The paper's statement about a solution.
+fn statement_of(cell: &Cell<'_>) -> String {
+    format!("share-{}", cell.solution)
 }
 
 /// Jain's index of two shares in per cent.
@@ -159,28 +147,12 @@ fn windows(figure: &str, cell: &Cell<'_>) -> NamedChart {
 }
 
 fn shares_chart(input: &StudyInput<'_>, cells: &[Cell<'_>]) -> NamedChart {
-    let at = |index: usize, value: f64| (index as f64, value);
-    let ours = cells.iter().enumerate();
-    let theirs = ours.clone().filter_map(|(index, cell)| {
-        let value = input.value(&format!("share-{}", cell.solution))?;
-        Some(at(index, value))
-    });
-    NamedChart {
-        name: String::from("shares"),
-        chart: LineChart {
-            title: String::from("Share of the consumer with a single path"),
-            x_label: String::from("solution"),
-            y_label: String::from("%"),
-            series: vec![Series {
-                label: String::from("single path; an even division is 50 %"),
-                points: ours
-                    .map(|(index, cell)| at(index, mean(shares(cell))))
-                    .collect(),
-                paper: theirs.collect(),
-                ..Series::default()
-            }],
-            categories: cells.iter().map(|cell| cell.solution.to_owned()).collect(),
-            ..LineChart::default()
-        },
-    }
+    let about = (
+        String::from("shares"),
+        String::from("Share of the consumer with a single path"),
+        "single path; an even division is 50 %",
+    );
+    let cells: Vec<&Cell<'_>> = cells.iter().collect();
+    let ours = |cell: &Cell<'_>| mean(shares(cell));
+    cells::chart_of_solutions(about, &cells, ours, |cell| input.value(&statement_of(cell)))
 }

@@ -103,37 +103,14 @@ fn statement_of(cell: &Cell<'_>) -> String {
 fn utilizations(input: &StudyInput<'_>, cells: &[&Cell<'_>]) -> Result<Vec<Comparison>, LabError> {
     let mut comparisons = Vec::new();
     for cell in cells {
-        let name = title(cell.solution);
         let said = match cell.case {
             "" => String::new(),
             case => format!("case {case}"),
         };
-        let id = statement_of(cell);
+        let (id, goal) = (statement_of(cell), format!("goal-{}", cell.solution));
+        let at = format!("{}, %", title(cell.solution));
         let ours = mean(cell.utilization());
-        let at = format!("{name}, %");
-        if let Some(theirs) = input.value(&id) {
-            let agrees = input.tolerance(&id)?.admits(theirs, ours);
-            comparisons.push(input.compare_numbers(
-                &id,
-                &said,
-                agrees,
-                1,
-                &[(at.as_str(), ours, 1)],
-            ));
-        }
-        if cell.solution.starts_with("ptp") {
-            let id = format!("goal-{}", cell.solution);
-            if input.statement(&id).is_some() {
-                let agrees = input.range(&id)?.admits(ours);
-                comparisons.push(input.compare_numbers(
-                    &id,
-                    &said,
-                    agrees,
-                    0,
-                    &[(at.as_str(), ours, 1)],
-                ));
-            }
-        }
+        comparisons.extend(cells::compare(input, (&id, &goal), (&said, &at), ours)?);
     }
     Ok(comparisons)
 }
@@ -233,33 +210,15 @@ fn link_table(case: &str, cells: &[&Cell<'_>], flows: &[Flow]) -> Table {
 
 /// All solutions beside the paper's.
 fn solutions_chart(input: &StudyInput<'_>, case: &str, cells: &[&Cell<'_>]) -> NamedChart {
-    let at = |index: usize, value: f64| (index as f64, value);
-    let ours = cells.iter().enumerate();
-    let theirs = ours.clone();
     let (name, of) = match case {
         "" => (String::from("solutions"), String::new()),
         case => (format!("solutions-{case}"), format!("Case {case}: ")),
     };
-    NamedChart {
-        name,
-        chart: LineChart {
-            title: format!("{of}what arrives, of the maximum flow"),
-            x_label: String::from("solution"),
-            y_label: String::from("%"),
-            series: vec![Series {
-                label: String::from("ours"),
-                points: ours
-                    .map(|(index, cell)| at(index, mean(cell.utilization())))
-                    .collect(),
-                paper: theirs
-                    .filter_map(|(index, cell)| Some(at(index, input.value(&statement_of(cell))?)))
-                    .collect(),
-                ..Series::default()
-            }],
-            categories: cells.iter().map(|cell| cell.solution.to_owned()).collect(),
-            ..LineChart::default()
-        },
-    }
+    let title = format!("{of}Data at the consumer, as a share of the maximum flow");
+    let ours = |cell: &Cell<'_>| mean(cell.utilization());
+    cells::chart_of_solutions((name, title, "ours"), cells, ours, |cell| {
+        input.value(&statement_of(cell))
+    })
 }
 
 fn link_charts(
