@@ -32,7 +32,7 @@ use crate::next_hops::Branch;
 use crate::outbox::{Outbox, SPARE_BELOW, flow_of};
 use crate::room::{Buffer, Room};
 use crate::split::SplitConfig;
-use crate::split::ledger::Ledger;
+use crate::split::flow::DividedFlow;
 use crate::wire::{HoldMode, ServiceId};
 pub use divided::{BranchState, BranchStatus, DividedStatus};
 pub use event::LinkEvent;
@@ -152,7 +152,7 @@ pub struct Links {
     // One of those has ended since it was last looked.
     resumed: bool,
     split: SplitConfig,
-    splits: BTreeMap<Flow, Ledger>,
+    splits: BTreeMap<Flow, DividedFlow>,
     // When one of them is to be looked at again.
     split_due: Option<Time>,
 }

@@ -2,25 +2,25 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`schedule`] | which branch takes the next chunk, as a function of what is measured |
-//! | `ledger` | one divided flow: what waits, what is under way on which branch, in what order |
+//! | [`schedule`] | the choice of the branch for the next chunk, from measurements |
+//! | `flow` | the state of one divided flow: its chunks waiting and in flight, and its branches |
 //!
 //! Chunks of a divided flow wait in one queue, bound to no branch, until a branch pulls the first
 //! one. `links::divided` connects both modules with the hops.
 
-pub(crate) mod ledger;
+pub(crate) mod flow;
 pub mod schedule;
 
 use core::fmt;
 use core::str::FromStr;
 
-/// How a flow is divided among its next hops.
+/// The rule by which a flow is divided among its next hops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Scheduler {
-    /// A branch with room takes the next chunk if that is complete early enough there.
+    /// A branch with room takes the next chunk if it can deliver it early enough.
     #[default]
     Pull,
-    /// By weights alone, whatever is measured: deterministic shares.
+    /// By weights alone: deterministic shares.
     Weights,
     /// By weight times measured rate.
     Rates,
@@ -66,13 +66,12 @@ impl FromStr for Scheduler {
     }
 }
 
-/// How a node divides flows.
+/// A node's settings for divided flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SplitConfig {
-    /// Who decides.
+    /// The rule.
     pub scheduler: Scheduler,
-    /// Bytes that may arrive at the receiver ahead of a chunk that is under way on a slower branch,
-    /// as far as that can be foreseen.
+    /// Bytes that may overtake a chunk in flight on a slower branch, by the forecast.
     pub reorder_budget: u64,
 }
 

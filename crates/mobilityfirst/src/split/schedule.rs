@@ -1,44 +1,43 @@
-//! Which branch takes the next chunk of a divided flow.
+//! The choice of the branch for the next chunk of a divided flow.
 //!
-//! With `R` the rate of a branch, `d` its one-way delay, `w` the bytes that go before the chunk there
-//! and `k` the rounds of repair that its losses make likely, a chunk of `s` bytes is complete after
+//! Let `R` be the rate of a branch, `d` its one-way delay, `w` the bytes queued before the chunk, and `k`
+//! the expected rounds of retransmission. A chunk of `s` bytes is complete after
 //!
 //! `F = (w + s) / R + d + k x RTT`.
 //!
-//! The branch with the smallest `F` takes the chunk if it has room. Another one with room takes it
-//! only if that delays nothing: not beyond the time at which the others would have sent all that
-//! waits, and not so much later than the best branch that more than the receiver's reordering
-//! budget overtakes the chunk. So a slow branch takes a part of a long flow, and nothing of a short
-//! one or of a tail.
+//! The branch with the smallest `F` takes the chunk if it has room. Another branch with room takes it
+//! only if two conditions hold: it completes the chunk before the other branches would have sent the
+//! whole backlog, and the bytes that overtake the chunk stay within the receiver's reordering budget.
+//! So a slow branch carries a part of a long flow, but nothing of a short flow or of a tail.
 
 use core::time::Duration;
 
-/// Longest time of a chunk on a branch that is reckoned with.
+/// Bound of all computed times.
 const MAX_TIME: Duration = Duration::from_secs(600);
 /// Packets that a hop sends in its first round trip, before it has measured a rate.
 const FIRST_FLIGHT: u64 = 32;
 
-/// A branch as it is measured now.
+/// The current measurements of a branch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
-    /// Bytes per second that it delivers of this flow, if known.
+    /// Bytes per second that it delivers for this flow, if known.
     pub rate: Option<u64>,
-    /// Smoothed round trip, with the queue that stands on the path.
+    /// Smoothed round trip, including queues on the path.
     pub round_trip: Duration,
     /// Round trip of the empty path.
     pub least_round_trip: Duration,
-    /// Part of the packets that is lost.
+    /// Share of the packets lost.
     pub loss: f64,
     /// Largest packet, in bytes.
     pub packet: u64,
-    /// Bytes of all flows that go before the next chunk.
+    /// Bytes of all flows queued before the next chunk.
     pub waiting: u64,
-    /// True if the next chunk would begin soon.
+    /// True if the branch would soon begin to send the next chunk.
     pub has_room: bool,
 }
 
 impl Measured {
-    /// Bytes per second; before the first measurement what a first flight makes.
+    /// Returns the rate in bytes per second; before the first measurement, that of a first flight.
     pub fn rate(&self) -> u64 {
         let guess = || {
             let round_trip = self.round_trip.max(Duration::from_millis(1));
@@ -47,8 +46,8 @@ impl Measured {
         self.rate.unwrap_or_else(guess).max(1)
     }
 
-    /// Rounds of repair after which all packets of `bytes` bytes have most likely arrived: after
-    /// each round a part `loss` of what was missing is missing still.
+    /// Returns the rounds of retransmission after which all packets of `bytes` bytes have most likely
+    /// arrived: each round leaves the share `loss` of the missing packets missing.
     pub fn repairs(&self, bytes: u64) -> u32 {
         let packets = bytes.div_ceil(self.packet.max(1)).max(1) as f64;
         if self.loss * packets < 0.05 {
@@ -58,36 +57,37 @@ impl Measured {
         (rounds.ceil() as u32).clamp(1, 8)
     }
 
-    /// One way, with the queue that stands on the path, and with the repair of `bytes` bytes.
+    /// Returns the one-way delay, including queues on the path and retransmissions of `bytes` bytes.
     pub fn delay(&self, bytes: u64) -> Duration {
         let queue = self.round_trip.saturating_sub(self.least_round_trip);
         self.least_round_trip / 2 + queue + self.round_trip * self.repairs(bytes)
     }
 
-    /// Time until a chunk of `bytes` bytes that begins now is complete at the other end.
+    /// Returns the time until a chunk of `bytes` bytes is complete at the other end if it is given to the
+    /// branch now.
     pub fn finish(&self, bytes: u64) -> Duration {
         time_of(self.waiting.saturating_add(bytes), self.rate()) + self.delay(bytes)
     }
 }
 
-/// Time of so many bytes at so many bytes per second.
+/// Returns the time of `bytes` bytes at `rate` bytes per second.
 pub fn time_of(bytes: u64, rate: u64) -> Duration {
     let micros = u128::from(bytes) * 1_000_000 / u128::from(rate.max(1));
     Duration::from_micros(micros.min(MAX_TIME.as_micros()) as u64)
 }
 
-/// What a choice is about.
+/// The next chunk, and its flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// Bytes of the next chunk.
+    /// Size of the next chunk, in bytes.
     pub bytes: u64,
-    /// Bytes of the flow that wait here, or are known to follow, this chunk included.
+    /// Bytes of the flow that wait here or are announced, including this chunk.
     pub backlog: u64,
     /// The reordering budget, in bytes.
     pub budget: u64,
 }
 
-/// The index of the branch that takes the next chunk; `None` while it is to wait for one.
+/// Returns the index of the branch that takes the next chunk, or `None` if the chunk must wait.
 pub fn choose(branches: &[Measured], wanted: Wanted) -> Option<usize> {
     let finish = |branch: &Measured| branch.finish(wanted.bytes);
     let best = branches.iter().map(finish).min()?;
@@ -103,7 +103,7 @@ pub fn choose(branches: &[Measured], wanted: Wanted) -> Option<usize> {
         .min_by_key(|at| finish(&branches[*at]))
 }
 
-/// Time until the other branches together would have delivered all that waits.
+/// Returns the time in which the other branches together would deliver the whole backlog.
 fn finish_of_others(branches: &[Measured], at: usize, wanted: Wanted) -> Duration {
     let others = || {
         let all = branches.iter().enumerate();
@@ -115,8 +115,8 @@ fn finish_of_others(branches: &[Measured], at: usize, wanted: Wanted) -> Duratio
     time_of(waiting.saturating_add(wanted.backlog), rate) + delay.unwrap_or(MAX_TIME)
 }
 
-/// Bytes that may overtake a chunk of `bytes` bytes on branch `at`, if rates hold: what the others
-/// deliver between its completion and that of a chunk which begins on them now.
+/// Returns the bytes that may overtake a chunk of `bytes` bytes on branch `at` at constant rates: those
+/// that the other branches deliver before it is complete.
 pub fn reordering_bound(branches: &[Measured], at: usize, bytes: u64) -> u64 {
     let own = branches[at].finish(bytes);
     let others = branches.iter().enumerate();

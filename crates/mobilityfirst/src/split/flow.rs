@@ -1,4 +1,4 @@
-//! One divided flow: what waits, what is under way on which branch, and in what order.
+//! One divided flow: its waiting chunks, its chunks in flight on each branch, and their order.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -11,124 +11,115 @@ use crate::next_hops::NextHops;
 
 /// Time over which the gain of dividing is judged.
 const REVIEW: Duration = Duration::from_secs(5);
-/// A branch that brought nothing, or less than nothing, stays without chunks for this long.
+/// A branch that brings nothing, or slows the flow down, gets no chunks for this long.
 const BENCH: Duration = Duration::from_secs(10);
-/// A divided flow that carries less than this part of what its best branch delivers alone is better
-/// off without one of the others.
+/// If a divided flow carries less than this part of the rate of its best branch alone, one of the other
+/// branches must rest.
 const LEAST_GAIN: f64 = 0.98;
-/// A branch that was suspect gets no chunk for this long after its return, twice as long after each
-/// further time.
+/// A suspect branch that is heard again gets no chunks for this long, doubled for each repetition.
 const QUARANTINE: Duration = Duration::from_millis(100);
 const MAX_QUARANTINE: Duration = Duration::from_secs(5);
-/// A silence that is shorter was a late answer: of a busy machine, or a queue that grew at once.
+/// A shorter silence was only a late answer, from a busy machine or a queue that grew suddenly.
 const SHORT_SILENCE: Duration = Duration::from_millis(200);
-/// A branch that was not suspect for so long starts over.
+/// After this long without a suspicion, repetitions are counted from zero.
 const FORGIVE: Duration = Duration::from_secs(20);
-/// Of the delivered bytes, one part in so many may be sent twice to shorten a tail, and two chunks
-/// in any case.
+/// One part in this many of the delivered bytes, two chunks at least, may be sent twice to shorten a tail.
 const COPIED_SHARE: u64 = 50;
 
-/// What a branch has done for a flow.
+/// The history of a branch in a flow.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Record {
     /// Bytes delivered.
     pub(crate) bytes: u64,
-    /// Bytes of its chunks that went out on another branch too.
+    /// Bytes of its chunks that were sent again over another branch.
     pub(crate) reissued: u64,
-    /// Times that it was suspect.
+    /// The number of times it was suspect.
     pub(crate) suspicions: u32,
-    // Of the current review.
+    // Bytes delivered and given in the current review.
     lately: u64,
     given: u64,
     suspect_since: Option<Time>,
     last_suspicion: Option<Time>,
     rests_until: Time,
-    // When it got a chunk and had none.
+    // The time at which it last got a chunk while it had none.
     busy_since: Time,
     in_a_row: u32,
 }
 
 impl Record {
-    /// True while it may get chunks.
+    /// Returns true if it may get chunks.
     pub(crate) fn is_fit(&self, now: Time) -> bool {
         self.suspect_since.is_none() && now >= self.rests_until
     }
 
-    /// Since when nothing is heard on it although something should be.
+    /// Returns the time since which the branch has been suspect.
     pub(crate) fn suspect_since(&self) -> Option<Time> {
         self.suspect_since
     }
 }
 
-/// A chunk that some branches carry.
+/// A chunk in flight on one or more branches.
 #[derive(Debug)]
 struct UnderWay {
     bytes: u64,
     ports: BTreeSet<PortId>,
-    // Bytes of later chunks that were delivered since, and what was foreseen of them.
+    // Bytes of later chunks delivered since, and their expected bound.
     overtaken: u64,
     bound: Option<u64>,
-    // When it was expected to be delivered.
+    // The expected time of its delivery.
     expected: Time,
-    // Several branches carry it or did.
+    // True if more than one branch has carried it.
     copied: bool,
 }
 
-/// What is foreseen of a chunk when a branch takes it.
+/// The expectations when a branch takes a chunk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Forecast {
-    /// Most bytes that overtake it; unknown before all rates are measured.
+    /// The bound of the bytes that overtake it; `None` until all rates are measured.
     pub(crate) bound: Option<u64>,
-    /// When its delivery is known here.
+    /// The time at which its delivery will be known here.
     pub(crate) expected: Time,
 }
 
-/// What a delivery means.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Settled {
-    /// Branches that carry the chunk in vain.
-    pub(crate) others: Vec<PortId>,
-}
-
-/// Reordering as it was measured.
+/// The measured reordering of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Reordering {
-    /// Most bytes that overtook a chunk.
+    /// The largest number of bytes that overtook a chunk.
     pub most: u64,
-    /// The bound of that chunk; 0 if it went before all rates were measured.
+    /// The bound of that chunk; 0 if it was sent before all rates were measured.
     pub bound: u64,
-    /// Chunks that were overtaken by more than their bound.
+    /// The number of chunks that were overtaken by more than their bound.
     pub exceeded: u64,
 }
 
 /// The state of one divided flow.
 #[derive(Debug)]
-pub(crate) struct Ledger {
-    /// Where its chunks may go.
+pub(crate) struct DividedFlow {
+    /// The next hops of its chunks.
     pub(crate) hops: NextHops,
-    // In their order; each has its place in `order`.
+    // In the order of `ChunkToSend::order`.
     queue: VecDeque<ChunkToSend>,
     queued_bytes: u64,
-    /// Bytes that are known to follow those that wait.
+    /// Bytes announced beyond those that wait.
     pub(crate) more: u64,
     under_way: BTreeMap<u64, UnderWay>,
     next_order: u64,
-    /// The ports that were asked to hold the flow back.
+    /// The ports at which the flow is held back.
     pub(crate) told: BTreeSet<PortId>,
     records: BTreeMap<PortId, Record>,
     delivered: u64,
     copied: u64,
     reordering: Reordering,
     review_at: Option<Time>,
-    // A branch had room and nothing waited, in the current review.
+    // True if a branch had room while nothing waited, in the current review.
     was_idle: bool,
-    /// When a chunk was last taken or delivered.
+    /// The time of the last chunk taken or delivered.
     pub(crate) last_progress: Time,
 }
 
-impl Ledger {
-    pub(crate) fn new(hops: NextHops) -> Ledger {
-        Ledger {
+impl DividedFlow {
+    pub(crate) fn new(hops: NextHops) -> DividedFlow {
+        DividedFlow {
             hops,
             queue: VecDeque::new(),
             queued_bytes: 0,
@@ -146,12 +137,12 @@ impl Ledger {
         }
     }
 
-    /// Bytes and chunks that no branch has.
+    /// Returns the bytes and the number of the waiting chunks.
     pub(crate) fn waiting(&self) -> (u64, usize) {
         (self.queued_bytes, self.queue.len())
     }
 
-    /// True if nothing waits and nothing is under way.
+    /// Returns true if no chunk waits or is in flight.
     pub(crate) fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.under_way.is_empty()
     }
@@ -164,12 +155,12 @@ impl Ledger {
         self.records.get(&port).cloned().unwrap_or_default()
     }
 
-    /// The chunks that no branch has.
+    /// Returns the waiting chunks.
     pub(crate) fn queued(&self) -> impl Iterator<Item = &ChunkToSend> {
         self.queue.iter()
     }
 
-    /// A chunk joins the flow at its end.
+    /// Appends a chunk.
     pub(crate) fn push(&mut self, mut outgoing: ChunkToSend) {
         outgoing.order = Some(self.next_order);
         self.next_order += 1;
@@ -177,7 +168,7 @@ impl Ledger {
         self.queue.push_back(outgoing);
     }
 
-    /// Chunks of the flow come back, or go out a second time: they keep their places.
+    /// Queues a chunk again at its place in the order.
     pub(crate) fn push_again(&mut self, outgoing: ChunkToSend) {
         let order = outgoing.order;
         let at = self.queue.partition_point(|it| it.order < order);
@@ -188,19 +179,19 @@ impl Ledger {
         self.queue.insert(at, outgoing);
     }
 
-    /// Bytes of the next chunk.
+    /// Returns the size of the next chunk.
     pub(crate) fn next(&self) -> Option<u64> {
         self.queue.front().map(|it| it.chunk.size() as u64)
     }
 
-    /// True if the branch on a port carries the next chunk already.
+    /// Returns true if the branch on a port already carries the next chunk.
     pub(crate) fn next_is_on(&self, port: PortId) -> bool {
         let order = self.queue.front().and_then(|it| it.order);
         let under_way = order.and_then(|order| self.under_way.get(&order));
         under_way.is_some_and(|it| it.ports.contains(&port))
     }
 
-    /// The branch on a port takes the next chunk.
+    /// Removes the next chunk for the branch on a port.
     pub(crate) fn take(
         &mut self,
         now: Time,
@@ -234,25 +225,25 @@ impl Ledger {
         under_way.ports.insert(port);
     }
 
-    /// Since when the branch on a port has chunks, if it has some.
+    /// Returns the time since which the branch on a port has had chunks.
     pub(crate) fn busy_since(&self, port: PortId) -> Option<Time> {
         let is_busy = self.under_way.values().any(|it| it.ports.contains(&port));
         let record = self.records.get(&port).filter(|_| is_busy);
         record.map(|it| it.busy_since)
     }
 
-    /// The first chunk that waits is on all branches that could take it: none goes out again.
+    /// Drops the waiting copy of the next chunk, which all usable branches carry already.
     pub(crate) fn drop_copy(&mut self) {
         if let Some(copy) = self.queue.pop_front() {
             self.queued_bytes -= copy.chunk.size() as u64;
         }
     }
 
-    /// The neighbour on a port has a chunk whole.
-    pub(crate) fn note_delivered(&mut self, now: Time, order: u64, port: PortId) -> Settled {
+    /// Notes the delivery of a chunk by the branch on a port. Returns the other branches that carry it in vain.
+    pub(crate) fn note_delivered(&mut self, now: Time, order: u64, port: PortId) -> Vec<PortId> {
         self.last_progress = now;
         let Some(mut chunk) = self.under_way.remove(&order) else {
-            return Settled::default();
+            return Vec::new();
         };
         let queued = self.queue.iter().position(|it| it.order == Some(order));
         if let Some(outgoing) = queued.and_then(|at| self.queue.remove(at)) {
@@ -272,12 +263,10 @@ impl Ledger {
         let is_beyond = chunk.bound.is_some_and(|bound| chunk.overtaken > bound);
         self.reordering.exceeded += u64::from(is_beyond && !chunk.copied);
         chunk.ports.remove(&port);
-        Settled {
-            others: chunk.ports.into_iter().collect(),
-        }
+        chunk.ports.into_iter().collect()
     }
 
-    /// A branch carries a chunk no more.
+    /// Notes that a branch no longer carries a chunk.
     pub(crate) fn note_gone(&mut self, order: u64, port: PortId) {
         if let Some(chunk) = self.under_way.get_mut(&order) {
             chunk.ports.remove(&port);
@@ -288,7 +277,8 @@ impl Ledger {
         }
     }
 
-    /// A branch carries a chunk no more, and it waits for another one; false if another one has it.
+    /// Notes that a branch gave a chunk back. Returns true if no other branch carries it, so that it must be
+    /// queued again.
     pub(crate) fn is_to_go_again(&mut self, order: u64, port: PortId) -> bool {
         let Some(chunk) = self.under_way.get_mut(&order) else {
             return true;
@@ -298,19 +288,19 @@ impl Ledger {
         chunk.ports.is_empty()
     }
 
-    /// The chunks on a port that no other branch has, in their order.
+    /// Returns the chunks that only the branch on a port carries.
     pub(crate) fn only_on(&self, port: PortId) -> Vec<u64> {
         let alone = |it: &UnderWay| it.ports.len() == 1 && it.ports.contains(&port);
         let orders = self.under_way.iter().filter(|(_, it)| alone(it));
         orders.map(|(order, _)| *order).collect()
     }
 
-    /// Chunks of a branch go out on others too.
+    /// Notes bytes of a branch that are sent again over another one.
     pub(crate) fn note_reissued(&mut self, port: PortId, bytes: u64) {
         self.records.entry(port).or_default().reissued += bytes;
     }
 
-    /// The last chunk in their order that the branch on a port alone carries.
+    /// Returns the last chunk that only the branch on a port carries, and its size.
     pub(crate) fn last_on(&self, port: PortId) -> Option<(u64, u64)> {
         let alone = |it: &UnderWay| it.ports.len() == 1 && it.ports.contains(&port);
         let mut orders = self.under_way.iter().rev();
@@ -318,21 +308,21 @@ impl Ledger {
         last.map(|(order, it)| (*order, it.bytes))
     }
 
-    /// When the first chunk that one branch alone carries is expected.
+    /// Returns the earliest expected delivery among chunks on a single branch.
     pub(crate) fn first_expected(&self) -> Option<Time> {
         let alone = self.under_way.values().filter(|it| it.ports.len() == 1);
         alone.map(|it| it.expected).min()
     }
 
-    /// A chunk that should have been delivered, on one branch alone.
+    /// Returns a chunk on a single branch whose expected delivery has passed.
     pub(crate) fn overdue(&self, now: Time) -> Option<(u64, PortId, u64)> {
         let mut alone = self.under_way.iter().filter(|(_, it)| it.ports.len() == 1);
         let (order, chunk) = alone.find(|(_, it)| it.expected <= now)?;
         Some((*order, *chunk.ports.first()?, chunk.bytes))
     }
 
-    /// The oldest chunk under way if later ones of more than `budget` bytes have overtaken it and
-    /// one branch alone carries it.
+    /// Returns the oldest chunk in flight if it is on a single branch and more than `budget` bytes have
+    /// overtaken it.
     pub(crate) fn blocking(&self, budget: u64) -> Option<(u64, PortId, u64)> {
         let (order, chunk) = self.under_way.first_key_value()?;
         let port = chunk.ports.first().filter(|_| chunk.ports.len() == 1)?;
@@ -340,14 +330,14 @@ impl Ledger {
         is_late.then_some((*order, *port, chunk.bytes))
     }
 
-    /// True if so many bytes may be sent a second time to shorten a tail; then they count.
+    /// Returns true, and counts them, if `bytes` bytes may be sent twice to shorten a tail.
     pub(crate) fn may_copy(&mut self, bytes: u64) -> bool {
         let may = self.copied + bytes <= (self.delivered / COPIED_SHARE).max(2 * bytes);
         self.copied += if may { bytes } else { 0 };
         may
     }
 
-    /// Nothing is heard on a branch. True if that is new.
+    /// Marks a branch as suspect. Returns false if it was already.
     pub(crate) fn suspect(&mut self, now: Time, port: PortId) -> bool {
         let record = self.records.entry(port).or_default();
         if record.suspect_since.is_some() {
@@ -364,7 +354,7 @@ impl Ledger {
         true
     }
 
-    /// Something is heard on a branch again.
+    /// Ends the suspicion of a branch that was heard again.
     pub(crate) fn trust(&mut self, now: Time, port: PortId) {
         if let Some(record) = self.records.get_mut(&port)
             && let Some(since) = record.suspect_since.take()
@@ -379,14 +369,14 @@ impl Ledger {
         }
     }
 
-    /// A branch has room and nothing waits.
+    /// Notes that a branch has room while nothing waits.
     pub(crate) fn note_idle(&mut self) {
         self.was_idle = true;
     }
 
-    /// Judges the gain of dividing, once in a while: a branch without which the flow would be faster,
-    /// or that took chunks and delivered none, rests. `rates` are what the branches deliver, by
-    /// their own measurements. Returns the one that rests.
+    /// Checks the gain of dividing, once per review. A branch without which the flow would be faster, or
+    /// that took chunks and delivered none, must rest. `rates` are the measured delivery rates of the
+    /// branches. Returns the branch that must rest.
     pub(crate) fn review(&mut self, now: Time, rates: &[(PortId, u64)]) -> Option<PortId> {
         let review_at = *self.review_at.get_or_insert(now + REVIEW);
         if now < review_at {
@@ -420,7 +410,7 @@ impl Ledger {
         rests
     }
 
-    /// Removes the waiting chunks that `is_meant` picks.
+    /// Removes the waiting chunks for which `is_meant` is true. Returns their number.
     pub(crate) fn purge(&mut self, is_meant: impl Fn(&Chunk) -> bool) -> usize {
         let before = self.queue.len();
         self.queue.retain(|it| !is_meant(&it.chunk));
@@ -428,7 +418,7 @@ impl Ledger {
         before - self.queue.len()
     }
 
-    /// Forgets chunks that are nowhere any more; `carried` are those of the branches.
+    /// Forgets chunks that neither wait nor are among `carried`, the chunks of the branches.
     pub(crate) fn keep_present(&mut self, carried: &BTreeSet<(u64, PortId)>) {
         let queued: BTreeSet<u64> = self.queue.iter().filter_map(|it| it.order).collect();
         self.under_way.retain(|order, it| {
@@ -447,7 +437,7 @@ impl Ledger {
         Some(outgoing)
     }
 
-    /// Removes and returns all chunks that wait and that no branch carries.
+    /// Removes all waiting chunks. Returns those that no branch carries.
     pub(crate) fn take_all(&mut self) -> Vec<ChunkToSend> {
         self.queued_bytes = 0;
         let all: Vec<ChunkToSend> = self.queue.drain(..).collect();
