@@ -507,7 +507,7 @@ fn place(set: &mut BTreeSet<u64>, number: u64, member: bool) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use bytes::Bytes;
     use proptest::prelude::*;
     use whimbrel_core::Guid;
@@ -526,7 +526,7 @@ mod tests {
     }
 
     /// A chunk of a flow, or an urgent one of flow 0, that tells its place in the order of arrival.
-    fn chunk(number: u8, place: u32, size: usize) -> ChunkToSend {
+    pub(crate) fn chunk(number: u8, place: u32, size: usize) -> ChunkToSend {
         let Flow {
             source,
             destination,

@@ -452,3 +452,186 @@ impl DividedFlow {
         all
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::outbox::tests::chunk;
+
+    /// The model of one chunk: whether a copy waits, and the branches that carry it.
+    #[derive(Clone, Debug, Default)]
+    struct Place {
+        waits: bool,
+        ports: BTreeSet<PortId>,
+    }
+
+    #[derive(Clone, Debug)]
+    enum Act {
+        Push(usize),
+        Take(u32),
+        Deliver(usize, u32),
+        GiveBack(usize, u32),
+        Lose(usize, u32),
+        Copy(usize),
+        Purge(usize),
+        TakeAll,
+    }
+
+    fn act() -> impl Strategy<Value = Act> {
+        let (at, port) = (0usize..40, 1u32..4);
+        prop_oneof![
+            4 => (1usize..2000).prop_map(Act::Push),
+            6 => port.clone().prop_map(Act::Take),
+            4 => (at.clone(), port.clone()).prop_map(|(at, port)| Act::Deliver(at, port)),
+            2 => (at.clone(), port.clone()).prop_map(|(at, port)| Act::GiveBack(at, port)),
+            1 => (at.clone(), port).prop_map(|(at, port)| Act::Lose(at, port)),
+            2 => at.clone().prop_map(Act::Copy),
+            1 => at.prop_map(Act::Purge),
+            1 => Just(Act::TakeAll),
+        ]
+    }
+
+    struct Both {
+        flow: DividedFlow,
+        chunks: Vec<(ChunkToSend, Place)>,
+        now: Time,
+    }
+
+    impl Both {
+        fn first_waiting(&self) -> Option<usize> {
+            self.chunks.iter().position(|(_, place)| place.waits)
+        }
+
+        /// The chunk numbered `at`, as the branch on `port` carries it.
+        fn carried(&mut self, at: usize, port: PortId) -> Option<(u64, ChunkToSend, &mut Place)> {
+            let (chunk, place) = self.chunks.get_mut(at)?;
+            let chunk = chunk.clone();
+            place
+                .ports
+                .contains(&port)
+                .then_some((at as u64, chunk, place))
+        }
+
+        fn apply(&mut self, act: Act) {
+            self.now += Duration::from_millis(1);
+            match act {
+                Act::Push(bytes) => {
+                    let mut chunk = chunk(1, self.chunks.len() as u32, bytes);
+                    self.flow.push(chunk.clone());
+                    chunk.order = Some(self.chunks.len() as u64);
+                    let waits = true;
+                    self.chunks.push((
+                        chunk,
+                        Place {
+                            waits,
+                            ..Place::default()
+                        },
+                    ));
+                }
+                Act::Take(port) => self.take(PortId(port)),
+                Act::Deliver(at, port) => {
+                    let (port, now) = (PortId(port), self.now);
+                    if let Some((order, _, place)) = self.carried(at, port) {
+                        let mut others = core::mem::take(place).ports;
+                        others.remove(&port);
+                        let others: Vec<PortId> = others.into_iter().collect();
+                        assert_eq!(self.flow.note_delivered(now, order, port), others);
+                    }
+                }
+                Act::GiveBack(at, port) => {
+                    let port = PortId(port);
+                    if let Some((order, chunk, place)) = self.carried(at, port) {
+                        place.ports.remove(&port);
+                        let again = place.ports.is_empty();
+                        place.waits |= again;
+                        assert_eq!(self.flow.is_to_go_again(order, port), again);
+                        if again {
+                            self.flow.push_again(chunk);
+                        }
+                    }
+                }
+                Act::Lose(at, port) => {
+                    let port = PortId(port);
+                    if let Some((order, _, place)) = self.carried(at, port) {
+                        place.ports.remove(&port);
+                        self.flow.note_gone(order, port);
+                    }
+                }
+                Act::Copy(at) => {
+                    let copied = self
+                        .chunks
+                        .get_mut(at)
+                        .filter(|(_, it)| it.ports.len() == 1);
+                    if let Some((chunk, place)) = copied {
+                        place.waits = true;
+                        self.flow.push_again(chunk.clone());
+                    }
+                }
+                Act::Purge(at) => self.purge(at),
+                Act::TakeAll => {
+                    let alone = self.chunks.iter_mut().filter_map(|(chunk, place)| {
+                        let was = core::mem::take(&mut place.waits);
+                        (was && place.ports.is_empty()).then_some(chunk.order)
+                    });
+                    let alone: Vec<_> = alone.collect();
+                    let taken = self.flow.take_all();
+                    assert_eq!(taken.iter().map(|it| it.order).collect::<Vec<_>>(), alone);
+                }
+            }
+        }
+
+        fn take(&mut self, port: PortId) {
+            let Some(at) = self.first_waiting() else {
+                assert_eq!(self.flow.next(), None);
+                return;
+            };
+            let place = &mut self.chunks[at].1;
+            assert_eq!(self.flow.next_is_on(port), place.ports.contains(&port));
+            if !place.ports.insert(port) {
+                return;
+            }
+            place.waits = false;
+            let (bound, expected) = (None, self.now);
+            let taken = self.flow.take(self.now, port, Forecast { bound, expected });
+            assert_eq!(taken.and_then(|it| it.order), Some(at as u64));
+        }
+
+        /// The receiver no longer wants a chunk.
+        fn purge(&mut self, at: usize) {
+            let Some((unwanted, _)) = self.chunks.get(at) else {
+                return;
+            };
+            let head = unwanted.chunk.message.head.clone();
+            let waited = core::mem::take(&mut self.chunks[at].1.waits);
+            let purged = self.flow.purge(|chunk| chunk.message.head == head);
+            assert_eq!(purged, usize::from(waited));
+            let numbered = (0u64..).zip(&self.chunks);
+            let carried = numbered
+                .flat_map(|(order, (_, place))| place.ports.iter().map(move |port| (order, *port)));
+            self.flow.keep_present(&carried.collect());
+        }
+
+        fn check(&self) {
+            let waiting = self.chunks.iter().filter(|(_, place)| place.waits);
+            let bytes = waiting.clone().map(|(chunk, _)| chunk.chunk.size() as u64);
+            assert_eq!(self.flow.waiting(), (bytes.sum(), waiting.count()));
+            let mut all = self.chunks.iter();
+            let is_idle = all.all(|(_, place)| !place.waits && place.ports.is_empty());
+            assert_eq!(self.flow.is_idle(), is_idle);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_chunk_is_where_the_model_has_it(acts in prop::collection::vec(act(), 0..200)) {
+            let flow = DividedFlow::new(NextHops::default());
+            let mut both = Both { flow, chunks: Vec::new(), now: Time::ZERO };
+            for act in acts {
+                both.apply(act);
+                both.check();
+            }
+        }
+    }
+}
