@@ -261,11 +261,11 @@ impl Pipeline {
         else {
             return;
         };
-        let is_settled = |known: Last| match known.said_by {
+        let is_final = |known: Last| match known.said_by {
             u64::MAX => last >= known.number,
             said_by => said_by > number,
         };
-        if self.last.is_some_and(is_settled) {
+        if self.last.is_some_and(is_final) {
             return;
         }
         let highest = self.highest_data.max(number);

@@ -1,4 +1,4 @@
-//! Scenario 4: half of the content is in a cache on the way, up to where it ends ([PTP §6-E]).
+//! Scenario 4: a cache on the path holds half of the first part of the content ([PTP §6-E]).
 
 use std::num::NonZeroU64;
 
@@ -8,16 +8,17 @@ use super::cells::{self, Cell, Found, Sample, title};
 use crate::LabError;
 use crate::figure::{LineChart, Series};
 
-/// The scenario's loads: of the consumer that fills the cache, and of the one that is measured.
+/// The load of the measured consumer; the other one fills the cache.
 const MEASURED: usize = 1;
 /// Seconds over which a rate is taken: short enough to see a reaction within a second.
 const WINDOW: f64 = 0.25;
 /// Seconds that a point of the figures stands for.
 const STEP: f64 = 0.5;
-/// Seconds after a change in which it is followed, not measured.
-const SETTLES: f64 = 2.0;
-/// Shares of a settled rate from which on it is reached, and down to which it is left.
+/// Seconds after a change that are left out of the rates.
+const TRANSITION: f64 = 2.0;
+/// A rate is reached at this share of its steady value, ...
 const REACHED: f64 = 0.9;
+/// ... and left when it falls to this share of the next one.
 const LEFT: f64 = 1.1;
 
 /// The measurements of a run.
@@ -25,10 +26,10 @@ const LEFT: f64 = 1.1;
 struct Reaction {
     /// Mbit/s while the cache helps, and afterwards.
     rates: [f64; 2],
-    /// Of the content that came while the cache helped, the share from the cache.
+    /// Share of the content from the cache, while the cache helped.
     cached: f64,
-    /// Seconds until the rate of Interests is that of the path with its cache, from the first one
-    /// on; and that of the path without it, from the last Data of the cache on.
+    /// Seconds from the first Interest until the rate of Interests is that of the path with its cache, and
+    /// from the last Data of the cache until it is that of the path without it.
     follows: [f64; 2],
 }
 
@@ -71,7 +72,7 @@ pub(in super::super) fn run(
     )
 }
 
-/// The growth of a counter in the last `window` seconds before `at`, each second.
+/// Returns the growth of a counter per second over the `window` seconds before `at`.
 fn rate(samples: &[Sample], at: f64, window: f64, value: &dyn Fn(&Sample) -> f64) -> f64 {
     let end = samples.partition_point(|sample| sample.at <= at);
     let begin = samples.partition_point(|sample| sample.at <= at - window);
@@ -82,7 +83,7 @@ fn rate(samples: &[Sample], at: f64, window: f64, value: &dyn Fn(&Sample) -> f64
     (count(end) - count(begin)) / window
 }
 
-/// The moment from which the cache has nothing more: all that the other consumer fetched has come.
+/// Returns the sample at which the cache is used up: all content that the other consumer fetched has come.
 fn gone<'a>(cell: &Cell<'_>, samples: &'a [Sample]) -> Option<&'a Sample> {
     let cached = cell.plan.loads[0].segments.map_or(0, NonZeroU64::get);
     samples
@@ -98,14 +99,14 @@ fn reaction(cell: &Cell<'_>, run: &Found) -> Option<Reaction> {
     let end = samples.last()?.at;
     let bytes = |sample: &Sample| sample.stats.bytes as f64 * 8e-6 * on_wire;
     let interests = |sample: &Sample| sample.stats.interests as f64;
-    let (from, later) = (start + SETTLES, gone.at + SETTLES);
-    let settled = |value: &dyn Fn(&Sample) -> f64| {
+    let (from, later) = (start + TRANSITION, gone.at + TRANSITION);
+    let steady = |value: &dyn Fn(&Sample) -> f64| {
         [
             rate(samples, gone.at, gone.at - from, value),
             rate(samples, end, end - later, value),
         ]
     };
-    let [with, without] = settled(&interests);
+    let [with, without] = steady(&interests);
     let first = samples
         .iter()
         .find(|sample| rate(samples, sample.at, WINDOW, &interests) >= REACHED * with);
@@ -114,7 +115,7 @@ fn reaction(cell: &Cell<'_>, run: &Found) -> Option<Reaction> {
         .filter(|sample| sample.at >= gone.at)
         .find(|sample| rate(samples, sample.at, WINDOW, &interests) <= LEFT * without);
     Some(Reaction {
-        rates: settled(&bytes),
+        rates: steady(&bytes),
         cached: gone.stats.intermediate as f64 / gone.stats.segments.max(1) as f64,
         follows: [
             first.map_or(f64::NAN, |sample| sample.at - start),
@@ -123,7 +124,7 @@ fn reaction(cell: &Cell<'_>, run: &Found) -> Option<Reaction> {
     })
 }
 
-/// Octets of the consumer's link for each octet of content: the paper counts packets.
+/// Returns the octets on the consumer's link per octet of content, because the paper counts packets.
 fn on_wire(cell: &Cell<'_>, run: &Found) -> Option<f64> {
     let network = &cell.plan.network;
     let node = *cell.plan.loads[MEASURED].to.first()?;
@@ -198,7 +199,7 @@ fn table(cells: &[Cell<'_>]) -> Table {
     }
 }
 
-/// The paper's two levels of the download rate, at moments when ours has them.
+/// Returns the paper's two levels of the download rate, at times when ours are steady.
 fn levels(input: &StudyInput<'_>, cells: &[Cell<'_>]) -> Vec<(f64, f64)> {
     let Some((cell, run)) = cells
         .first()

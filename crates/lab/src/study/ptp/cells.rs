@@ -16,7 +16,7 @@ use crate::scenario::{Plan, Scenario, netns, sim};
 /// Interval at which consumers are sampled.
 const SAMPLES: Duration = Duration::from_millis(50);
 
-/// A solution of the paper, or one of ours, as people know it.
+/// Returns the name of a solution for people.
 pub(super) fn title(solution: &str) -> &str {
     match solution {
         "ptp" => "PTP",
@@ -32,7 +32,7 @@ pub(super) fn title(solution: &str) -> &str {
 /// A consumer at a moment.
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
-    /// Since the run's origin, in seconds.
+    /// Seconds since the run's origin.
     pub(super) at: f64,
     pub(super) stats: FetchStats,
 }
@@ -40,13 +40,13 @@ pub(super) struct Sample {
 /// A run's results.
 pub(super) struct Found {
     pub(super) run: Run,
-    /// Of each load, in the simulator.
+    /// The samples of each load; empty in namespaces.
     pub(super) samples: Vec<Vec<Sample>>,
 }
 
 /// All runs of a setting.
 pub(super) struct Cell<'a> {
-    /// Of the sweep; empty if there is one case.
+    /// The case in the sweep; empty if there is only one.
     pub(super) case: &'a str,
     pub(super) solution: &'a str,
     pub(super) plan: &'a Plan,
@@ -55,8 +55,8 @@ pub(super) struct Cell<'a> {
 }
 
 impl Cell<'_> {
-    /// Mbit/s that a link delivered from its first end or its second while it was counted: the
-    /// mean of all runs.
+    /// Returns the rate of a link from its first end (`way` 0) or its second, in Mbit/s: the mean of all
+    /// runs, after the warm-up.
     pub(super) fn rate(&self, link: usize, way: usize) -> f64 {
         let rates = (0..self.runs.len()).map(|run| self.rate_in(run, link, way));
         super::super::result::mean(rates)
@@ -77,7 +77,7 @@ impl Cell<'_> {
         value.map_or(f64::NAN, |bytes| bytes * 8e-6 / counted)
     }
 
-    /// Of each run, the share of the optimum that arrives at the consumers, in per cent.
+    /// Returns the consumers' share of the optimum in each run, in per cent.
     pub(super) fn utilization(&self) -> Vec<f64> {
         let receivers: Vec<usize> = self
             .plan
@@ -143,7 +143,7 @@ impl Observer for Watcher {
     }
 }
 
-/// Runs every setting of a scenario that sweeps `solution`, and `case` if it has several.
+/// Runs every setting of a scenario that sweeps `solution`, and `case` if there are several.
 pub(super) fn run<'a>(
     scenario: &'a Scenario,
     input: &StudyInput<'_>,
@@ -183,7 +183,7 @@ pub(super) fn run<'a>(
     Ok(cells)
 }
 
-/// Runs the settings of a scenario with two loads; `roles` says what each is.
+/// Runs the settings of a scenario with two loads. `roles` describes them in the error.
 pub(super) fn run_pairs<'a>(
     scenario: &'a Scenario,
     input: &StudyInput<'_>,
@@ -197,7 +197,7 @@ pub(super) fn run_pairs<'a>(
     Ok(cells)
 }
 
-/// Compares a number with the paper's statement `id`, and with our goal `goal`, if there are such.
+/// Compares a number with the paper's statement `id` and with our goal `goal`, as far as they exist.
 /// `said` names the case, `at` the number and its unit.
 pub(super) fn compare(
     input: &StudyInput<'_>,
@@ -218,8 +218,7 @@ pub(super) fn compare(
     Ok(compared)
 }
 
-/// Draws a bar in per cent for each solution, beside the paper's where it has one. `label` is that
-/// of our bars.
+/// Draws a bar in per cent for each solution, and the paper's value beside it. `label` names our bars.
 pub(super) fn chart_of_solutions(
     (name, title, label): (String, String, &str),
     cells: &[&Cell<'_>],

@@ -49,7 +49,7 @@ pub(in super::super) fn run(
     )
 }
 
-/// Octets of a load's consumer after the warm-up.
+/// Returns the octets that a consumer received after the warm-up.
 fn counted(cell: &Cell<'_>, samples: &[Sample]) -> f64 {
     let from = cell.plan.warm_up.as_secs_f64();
     let at = |sample: &Sample| sample.stats.bytes as f64;
@@ -57,7 +57,7 @@ fn counted(cell: &Cell<'_>, samples: &[Sample]) -> f64 {
     samples.last().map_or(0.0, at) - first.map_or(0.0, at)
 }
 
-/// Of each run, the share of the consumer with a single path, in per cent.
+/// Returns the share of the consumer with a single path in each run, in per cent.
 fn shares(cell: &Cell<'_>) -> Vec<f64> {
     let runs = cell.runs.iter();
     runs.map(|run| {
@@ -100,13 +100,15 @@ fn table(cells: &[Cell<'_>]) -> Table {
     ];
     Table {
         name: String::from("shares"),
-        title: String::from("What the consumer with a single path gets, and the one with several"),
+        title: String::from(
+            "Shares of the consumer with a single path and of the one with several",
+        ),
         columns: columns.map(String::from).into(),
         rows: cells.iter().map(row).collect(),
     }
 }
 
-/// Means of what `value` says, over steps of the run's time.
+/// Returns the means of `value` over steps of the run's time.
 fn stepped(samples: &[Sample], value: impl Fn(&Sample) -> f64) -> Vec<(f64, f64)> {
     let mut points: Vec<(f64, f64)> = Vec::new();
     let mut step: Vec<f64> = Vec::new();

@@ -1,4 +1,4 @@
-//! Scenarios 1, 2 and 5: what each solution makes of a network, link by link ([PTP §6-B, C, F]).
+//! Scenarios 1, 2 and 5: the utilization of a network by each solution, link by link ([PTP §6-B, C, F]).
 
 use std::collections::BTreeMap;
 
@@ -58,11 +58,11 @@ pub(in super::super) fn run(
     )
 }
 
-/// Data on a link in one direction, of which the optimum has some.
+/// A direction of a link that carries Data in the optimum.
 struct Flow {
     link: usize,
     way: usize,
-    /// The nodes that it comes from and goes to, as the paper numbers them.
+    /// Its nodes, from and to, by the paper's numbers.
     name: String,
     /// Mbit/s of the optimum.
     optimum: f64,
@@ -99,7 +99,7 @@ fn statement_of(cell: &Cell<'_>) -> String {
     }
 }
 
-/// The share of the optimum that arrives, beside the paper's, and our goal.
+/// Compares the share of the optimum with the paper's and with our goal.
 fn utilizations(input: &StudyInput<'_>, cells: &[&Cell<'_>]) -> Result<Vec<Comparison>, LabError> {
     let mut comparisons = Vec::new();
     for cell in cells {
@@ -115,7 +115,7 @@ fn utilizations(input: &StudyInput<'_>, cells: &[&Cell<'_>]) -> Result<Vec<Compa
     Ok(comparisons)
 }
 
-/// The paper's table of links beside ours, in per cent of the optimum.
+/// Compares the links with the paper's table, in per cent of the optimum.
 fn links(
     input: &StudyInput<'_>,
     table: &str,
@@ -175,7 +175,7 @@ fn summary(cells: &[Cell<'_>]) -> Table {
     ];
     Table {
         name: String::from("utilization"),
-        title: String::from("What arrives at the consumer, of the most that the network can carry"),
+        title: String::from("Throughput at the consumer, as a share of the largest possible"),
         columns: columns.map(String::from).into(),
         rows: cells.iter().map(row).collect(),
     }
@@ -202,13 +202,13 @@ fn link_table(case: &str, cells: &[&Cell<'_>], flows: &[Flow]) -> Table {
     };
     Table {
         name,
-        title: format!("{of}Octets of each link, and of its share of the optimum"),
+        title: format!("{of}Throughput of each link, and its share of the optimum"),
         columns,
         rows: flows.iter().map(row).collect(),
     }
 }
 
-/// All solutions beside the paper's.
+/// Draws the solutions beside the paper's.
 fn solutions_chart(input: &StudyInput<'_>, case: &str, cells: &[&Cell<'_>]) -> NamedChart {
     let (name, of) = match case {
         "" => (String::from("solutions"), String::new()),

@@ -1,4 +1,4 @@
-//! The most that a network can carry for its loads: a linear program over the flow of each
+//! The largest throughput of a network for its loads: a linear program over the flow of each
 //! consumer's Data on each link. With one consumer it is the maximum flow.
 
 use microlp::{ComparisonOp, LinearExpr, OptimizationDirection, Problem, Variable};
@@ -7,8 +7,8 @@ use whimbrel_sim::link::Rate;
 use crate::scenario::Plan;
 use crate::scenario::node::Role;
 
-/// What a unit of flow costs on each link, so that of all largest flows the one with the
-/// fewest hops is found: less than anything that a unit of throughput is worth.
+/// Cost of a unit of flow on each link. It selects the largest flow with the fewest hops, and is too
+/// small to outweigh throughput.
 const HOP: f64 = 1e-4;
 /// Share of the largest throughput that a fair division must reach.
 const ALL: f64 = 1.0 - 1e-9;
@@ -23,18 +23,18 @@ pub(super) struct Optimum {
 }
 
 impl Optimum {
-    /// All receivers together.
+    /// Returns the sum over all receivers.
     pub(super) fn total(&self) -> f64 {
         self.rates.iter().sum()
     }
 
-    /// Of a plan whose loads go along its routes.
+    /// Returns the optimum of a plan, whose loads follow its routes.
     pub(super) fn of(plan: &Plan) -> Result<Optimum, String> {
         let arcs = arcs(plan);
         let greatest = solve(plan, &arcs, None)?;
         match greatest.rates.len() {
             0 | 1 => Ok(greatest),
-            // Several consumers divide it as evenly as it can be divided.
+            // Several consumers divide the throughput as evenly as possible.
             _ => solve(plan, &arcs, Some(greatest.total() * ALL)),
         }
     }
@@ -50,7 +50,7 @@ struct Arc {
     to: usize,
 }
 
-/// Data comes back where Interests may go.
+/// Returns the directions in which Data may flow: the reverse of the Interests' routes.
 fn arcs(plan: &Plan) -> Vec<Arc> {
     let mut arcs = Vec::new();
     for (consumer, (load, _)) in consumers(plan).enumerate() {
@@ -87,7 +87,7 @@ fn megabits(plan: &Plan, link: usize, way: usize) -> f64 {
     }
 }
 
-/// The largest throughput; with `at_least`, the most even division of so much.
+/// Solves for the largest throughput, or with `at_least` for the most even division of that throughput.
 fn solve(plan: &Plan, arcs: &[Arc], at_least: Option<f64>) -> Result<Optimum, String> {
     let mut problem = Problem::new(OptimizationDirection::Maximize);
     let worth = if at_least.is_some() { 0.0 } else { 1.0 };
@@ -98,7 +98,7 @@ fn solve(plan: &Plan, arcs: &[Arc], at_least: Option<f64>) -> Result<Optimum, St
     let rates: Vec<Variable> = consumers(plan)
         .map(|_| problem.add_var(worth, (0.0, f64::INFINITY)))
         .collect();
-    // What enters a node leaves it, but for sources and the consumer.
+    // Flow is conserved at every node except the sources and the consumer.
     for (consumer, (load, receiver)) in consumers(plan).enumerate() {
         for node in 0..plan.network.nodes.len() {
             if load.sources().any(|source| source == node) {
