@@ -8,7 +8,7 @@ use whimbrel_core::{Admission, CallerGate, Time};
 use super::super::config::HopConfig;
 use super::super::session::greet_stranger;
 use super::super::wire::{HANDSHAKE, VERSION, sealed_index};
-use super::answer;
+use super::exchange::answer;
 use super::handshake::{
     CALL, PROOF, Parameters, Unwilling, decode_call, decode_proof, encode_cookie, encode_lost,
     encode_refusal,

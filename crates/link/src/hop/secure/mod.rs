@@ -8,6 +8,7 @@
 //! both ends still have the transfer state that they had (their *runs*).
 
 mod channel;
+mod exchange;
 mod gate;
 pub(super) mod handshake;
 mod reception;
@@ -19,7 +20,6 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use whimbrel_core::identity::PublicKey;
 use whimbrel_core::{Deadline, Time};
 
 use super::config::HopConfig;
@@ -30,8 +30,7 @@ use channel::{Channel, Refusal};
 pub use gate::Gate;
 pub use handshake::Unwilling;
 use handshake::{
-    ANSWER, Answer, CALL, COOKIE, COOKIE_LEN, Call, Ephemeral, Exchange, LOST, PROOF, Parameters,
-    Proven, REFUSAL, decode_answer, decode_call, decode_cookie, decode_lost, decode_proof,
+    ANSWER, CALL, COOKIE, COOKIE_LEN, Call, Ephemeral, LOST, PROOF, Parameters, REFUSAL,
     decode_refusal, encode_call, encode_lost, encode_refusal,
 };
 pub use reception::{Reception, ReceptionCounters};
@@ -322,273 +321,6 @@ impl SealedSession {
         Some(greeting)
     }
 
-    fn handle_call(
-        &mut self,
-        now: Time,
-        frame: &[u8],
-        (config, standing): (&HopConfig, Standing),
-        drops: &mut HopDrops,
-    ) {
-        let Some(call) = decode_call(frame) else {
-            drops.malformed += 1;
-            return;
-        };
-        // Both call: the call with the larger key is answered, the other one is not.
-        let own = self.attempt.as_ref();
-        if own.is_some_and(|own| own.ephemeral.public >= call.ephemeral) {
-            return;
-        }
-        if !self.is_answer_due(now, &call.ephemeral) {
-            return;
-        }
-        let share = self.calls || self.reception.may_answer(now, self.address);
-        if !share || !self.allow(now) {
-            drops.hello_limited += 1;
-            self.reception.count(|counters| counters.limited += 1);
-            return;
-        }
-        let own_run = self.current.as_ref().map(|_| self.run);
-        let parameters = Parameters {
-            run: 0,
-            knows: self.peer_run,
-            ..Parameters::of(config, standing.window, 0)
-        };
-        let Some(answer) = answer(&self.reception, now, self.address, &call, |run| {
-            Parameters {
-                run: own_run.unwrap_or(run),
-                ..parameters
-            }
-        }) else {
-            return;
-        };
-        self.reception.count(|counters| counters.answered += 1);
-        let times = match self.answered {
-            Some((to, _, times)) if to == call.ephemeral => times + 1,
-            _ => 0,
-        };
-        self.answered = Some((call.ephemeral, now, times));
-        self.reply(|buffer| buffer.extend_from_slice(&answer));
-        if self.attempt.is_some() {
-            self.call_due = false;
-            self.next_call = self.next_call.max(now + GIVE_WAY);
-        }
-    }
-
-    /// False if this end's answer to this call may still be under way.
-    fn is_answer_due(&self, now: Time, ephemeral: &[u8; 32]) -> bool {
-        self.answered.is_none_or(|(to, at, times)| {
-            to != *ephemeral
-                || now.since(at) >= ANSWER_AGAIN * (1 << times.min(MAX_ANSWER_DOUBLINGS))
-        })
-    }
-
-    fn handle_answer(
-        &mut self,
-        now: Time,
-        frame: &[u8],
-        (config, standing): (&HopConfig, Standing),
-        drops: &mut HopDrops,
-    ) -> Option<Greeting> {
-        let Some(answer) = decode_answer(frame) else {
-            drops.malformed += 1;
-            return None;
-        };
-        let attempt = self.attempt.as_ref()?;
-        if attempt.call.index != answer.to {
-            return None;
-        }
-        let call = Call {
-            cookie: answer.cookie,
-            ..attempt.call
-        };
-        let keys = self.reception.keys()?;
-        let read = || {
-            let exchange = Exchange::new(&call, &answer, &attempt.ephemeral)?;
-            let proven = exchange.read_answer(&answer, frame)?;
-            (proven.key.guid() != self.reception.guid()).then_some((exchange, proven))
-        };
-        let Some((exchange, Proven { key, parameters })) = read() else {
-            drops.bad_handshake += 1;
-            return None;
-        };
-        let known = self.peer.filter(|peer| peer.guid == key.guid());
-        let resumes = self.current.is_some()
-            && known.is_some()
-            && (parameters.run, parameters.knows) == (self.peer_run, self.run);
-        let run = if resumes {
-            self.run
-        } else {
-            self.reception.draw_word() | 1
-        };
-        let own = Parameters {
-            resumes,
-            run,
-            knows: parameters.run,
-            ..Parameters::of(config, standing.window, standing.first_hop_id)
-        };
-        let frame = exchange.write_proof(&call, answer.index, keys, &key, &own)?;
-        let traffic = exchange.traffic(&keys.public(), &key, &own);
-        let channel = Channel::new(
-            now,
-            exchange.suite(),
-            (call.index, answer.index),
-            &traffic.of_caller,
-            &traffic.of_answerer,
-        )?;
-        // Only an unambiguous exchange is a measurement.
-        self.rtt = (attempt.sent.1 == 1).then(|| now.since(attempt.sent.0));
-        self.attempt = None;
-        self.call_due = false;
-        self.next = Some(live(channel, (&key, &parameters), own.run, resumes, None));
-        self.proof = Some(Proof {
-            frame,
-            since: now,
-            last: now,
-            next_at: now + PROOF_AGAIN,
-            times: 0,
-            due: true,
-        });
-        if resumes {
-            return None;
-        }
-        self.promote(now, false)
-    }
-
-    /// True if the proof is wrong.
-    fn handle_proof(&mut self, now: Time, frame: &[u8], drops: &mut HopDrops) -> bool {
-        let Some((call, index)) = decode_proof(frame) else {
-            drops.malformed += 1;
-            return false;
-        };
-        let is_of = |live: &Live| {
-            (live.channel.local_index, live.channel.remote_index) == (index, call.index)
-        };
-        if self.next.as_ref().is_some_and(is_of) {
-            self.tell_next = true;
-            return false;
-        }
-        if self.current.as_ref().is_some_and(is_of) {
-            self.tell = true;
-            return false;
-        }
-        let Some(seat) = self.reception.seat_of_proven(now, self.address, &call) else {
-            drops.bad_handshake += 1;
-            self.reception.count(|counters| counters.bad_cookies += 1);
-            return false;
-        };
-        // Of one source, whoever it is.
-        if !self.allow(now) || !self.reception.may_answer(now, self.address) {
-            drops.hello_limited += 1;
-            return false;
-        }
-        let read = || {
-            let keys = self.reception.keys()?;
-            let ephemeral = Ephemeral::new(seat.ephemeral.clone());
-            let answer = Answer {
-                suite: self.reception.suite(&call),
-                to: call.index,
-                index: seat.index,
-                ephemeral: ephemeral.public,
-                cookie: call.cookie,
-                salt: 0,
-            };
-            let exchange = Exchange::new(&call, &answer, &ephemeral)?;
-            let proven = exchange.read_proof(frame, &keys.public())?;
-            let is_own = proven.key.guid() == self.reception.guid() || seat.index != index;
-            let traffic = exchange.traffic(&proven.key, &keys.public(), &proven.parameters);
-            let channel = Channel::new(
-                now,
-                exchange.suite(),
-                (seat.index, call.index),
-                &traffic.of_answerer,
-                &traffic.of_caller,
-            )?;
-            (!is_own).then_some((channel, proven))
-        };
-        let Some((channel, Proven { key, parameters })) = read() else {
-            drops.bad_handshake += 1;
-            self.reception.count(|counters| counters.bad_proofs += 1);
-            return true;
-        };
-        let knows_this = self.current.is_some() && parameters.knows == self.run;
-        let goes_on = knows_this
-            && parameters.run == self.peer_run
-            && self.peer.is_some_and(|peer| peer.guid == key.guid());
-        let is_consistent = match parameters.resumes {
-            true => goes_on,
-            false => knows_this || parameters.knows == seat.run,
-        };
-        if !is_consistent {
-            // The two have agreed on something else meanwhile.
-            drops.bad_handshake += 1;
-            return false;
-        }
-        if !self.reception.accept(&call) {
-            return false;
-        }
-        let (run, resumes) = (parameters.knows, parameters.resumes);
-        let own_first_id = Some(seat.first_hop_id);
-        let parts = (&key, &parameters);
-        self.next = Some(live(channel, parts, run, resumes, own_first_id));
-        self.tell_next = true;
-        false
-    }
-
-    fn handle_cookie(&mut self, now: Time, frame: &[u8]) {
-        let Some((to, cookie)) = decode_cookie(frame) else {
-            return;
-        };
-        let attempt = self.attempt.as_mut();
-        if let Some(attempt) = attempt.filter(|it| it.call.index == to && it.call.cookie != cookie)
-            // Whoever is on the path can make this end call more often, but not at each frame.
-            && attempt.sent.1 > 0
-        {
-            attempt.call.cookie = cookie;
-            self.next_call = self.next_call.min(now);
-        }
-    }
-
-    fn handle_lost(&mut self, now: Time, frame: &[u8]) {
-        let (Some(echo), Some(live)) = (decode_lost(frame), &self.current) else {
-            return;
-        };
-        let index = u32::from_be_bytes([echo[0], echo[1], echo[2], echo[3]]);
-        let low = u32::from_be_bytes([echo[4], echo[5], echo[6], echo[7]]);
-        if index != live.channel.remote_index || !live.channel.has_sent(low) {
-            return;
-        }
-        let may_call = self.calls && self.attempt.is_none() && now >= self.call_again_at;
-        match &mut self.proof {
-            // It has come to nothing: its neighbour may have restarted in between.
-            Some(proof) if !live.confirmed && now < proof.since + CALL_AGAIN => {
-                proof.due |= now >= proof.last + ANSWER_AGAIN;
-            }
-            _ if may_call => self.call_anew(now),
-            _ => {}
-        }
-    }
-
-    fn call_anew(&mut self, now: Time) {
-        self.call_again_at = now + CALL_AGAIN;
-        (self.calling_since, self.next_call) = (now, now);
-        self.attempt = Some(self.new_attempt(now));
-    }
-
-    fn new_attempt(&self, now: Time) -> Attempt {
-        let ephemeral = Ephemeral::new(self.reception.draw());
-        Attempt {
-            call: Call {
-                flags: self.reception.flags(),
-                index: self.reception.draw_word() as u32,
-                ephemeral: ephemeral.public,
-                cookie: [0; COOKIE_LEN],
-            },
-            ephemeral,
-            since: now,
-            sent: (now, 0),
-        }
-    }
-
     /// `waiting` is true if a chunk waits for the neighbour; `silent` if it does not answer.
     pub(super) fn handle_timeout(&mut self, now: Time, config: &HopConfig, waiting: bool) {
         if let Some(proof) = &mut self.proof
@@ -723,58 +455,6 @@ impl SealedSession {
         let allowed = self.limit.1 > 0;
         self.limit.1 -= u32::from(allowed);
         allowed
-    }
-}
-
-/// The whole answer to a call, of which nothing is kept. `describe` gives this end's parameters, of
-/// a run if it has none.
-fn answer(
-    reception: &Reception,
-    now: Time,
-    address: Option<SocketAddr>,
-    call: &Call,
-    describe: impl FnOnce(u64) -> Parameters,
-) -> Option<Vec<u8>> {
-    let keys = reception.keys()?;
-    let seat = reception.seat(now, address, call);
-    let ephemeral = Ephemeral::new(seat.ephemeral);
-    let answer = Answer {
-        suite: reception.suite(call),
-        to: call.index,
-        index: seat.index,
-        ephemeral: ephemeral.public,
-        cookie: seat.cookie,
-        salt: reception.draw_word(),
-    };
-    let parameters = Parameters {
-        first_hop_id: seat.first_hop_id,
-        ..describe(seat.run)
-    };
-    Exchange::new(call, &answer, &ephemeral)?.write_answer(&answer, keys, &parameters)
-}
-
-/// Keys of a neighbour that has proven `key`, for the run `own_run` of this end. `own_first_id` is
-/// this end's first hop id, if who answers states it.
-fn live(
-    channel: Channel,
-    (key, parameters): (&PublicKey, &Parameters),
-    own_run: u64,
-    resumes: bool,
-    own_first_id: Option<u32>,
-) -> Live {
-    Live {
-        channel,
-        peer: describe(key.guid(), parameters),
-        runs: (parameters.run, own_run),
-        resumes,
-        greeting: Greeting::New {
-            restarted: false,
-            first_hop_id: parameters.first_hop_id,
-            window: parameters.window,
-            own_first_id,
-        },
-        called: own_first_id.is_none(),
-        confirmed: false,
     }
 }
 

@@ -1,0 +1,117 @@
+//! A listener's gate, and its callers.
+
+use super::*;
+
+#[test]
+fn a_caller_gets_a_port_when_it_has_shown_its_address_and_no_sooner() {
+    for plain in [false, true] {
+        let now = Time::ZERO;
+        let mut site = Site::new(plain);
+        let (mut caller, call) = caller(plain);
+        let (admission, answer) = site.ask(now, CALLER, &call);
+        assert_eq!(admission, Admission::Answered);
+        caller.handle(now, &answer);
+        assert!(caller.hop.is_up());
+        let frames = caller.frames(now);
+        let (elsewhere, _) = site.ask(now, "192.0.2.8:4000", &frames[0]);
+        assert_ne!(elsewhere, Admission::Admitted, "another address");
+        let (late, _) = site.ask(Time::from_secs(40), CALLER, &frames[0]);
+        assert_ne!(late, Admission::Admitted, "much later");
+        let mut site = Site::new(plain);
+        let (admission, _) = site.ask(now, CALLER, &frames[0]);
+        assert_eq!(admission, Admission::Admitted);
+        let mut end = site.admit(now, CALLER);
+        for frame in &frames {
+            end.handle(now, frame);
+        }
+        assert!(end.hop.is_up());
+        for frame in end.frames(now) {
+            caller.handle(now, &frame);
+        }
+        assert!(caller.hop.stats().frames_received > u64::from(plain));
+    }
+}
+
+#[test]
+fn a_proof_is_accepted_once_even_if_its_port_is_gone() {
+    let now = Time::ZERO;
+    let mut site = Site::new(false);
+    let (mut caller, call) = caller(false);
+    let (_, answer) = site.ask(now, CALLER, &call);
+    caller.handle(now, &answer);
+    caller.hop.send(now, 1, chunk(1, 100), Bytes::new());
+    let frames = caller.frames(now);
+    for again in 0..2 {
+        let mut end = site.admit(now, CALLER);
+        for frame in &frames {
+            end.handle(now, frame);
+        }
+        assert_eq!(end.hop.is_up(), again == 0);
+        assert_eq!(end.received.len(), 1 - again);
+    }
+    assert_eq!(site.hop.reception.counters().repeated, 1);
+}
+
+#[test]
+fn in_a_flood_of_calls_a_cookie_lets_a_newcomer_in() {
+    let mut site = Site::new(false);
+    let mut cookies = 0;
+    for number in 0..2_000u32 {
+        let mut forged = vec![0; CALL_LEN];
+        forged[..4].copy_from_slice(&[0x30, 1, 1, 0]);
+        forged[4..8].copy_from_slice(&number.to_be_bytes());
+        forged[8..12].copy_from_slice(&number.to_be_bytes());
+        let from = format!("198.51.100.{}:{}", number % 250, 1_000 + number);
+        let (admission, reply) = site.ask(Time::ZERO, &from, &forged);
+        assert_ne!(admission, Admission::Admitted);
+        cookies += usize::from(reply.len() == 24);
+    }
+    assert!(cookies > 1_900, "{cookies}");
+    let (mut caller, call) = caller(false);
+    let (_, cookie) = site.ask(Time::ZERO, CALLER, &call);
+    assert_eq!(cookie.len(), 24);
+    caller.handle(Time::ZERO, &cookie);
+    let call = caller.frames(Time::ZERO).remove(0);
+    let (_, answer) = site.ask(Time::ZERO, CALLER, &call);
+    caller.handle(Time::ZERO, &answer);
+    assert!(caller.hop.is_up());
+    // The same proof of an address for many calls.
+    let answered = (0..200)
+        .filter(|_| site.ask(Time::ZERO, CALLER, &call).0 == Admission::Answered)
+        .count();
+    assert!(answered < 40, "{answered}");
+}
+
+#[test]
+fn a_hop_that_is_gone_is_called_again() {
+    for plain in [false, true] {
+        let now = Time::ZERO;
+        let mut site = Site::new(plain);
+        let (mut caller, call) = caller(plain);
+        let (_, answer) = site.ask(now, CALLER, &call);
+        caller.handle(now, &answer);
+        let mut end = site.admit(now, CALLER);
+        for frame in caller.frames(now) {
+            end.handle(now, &frame);
+        }
+        for frame in end.frames(now) {
+            caller.handle(now, &frame);
+        }
+        // The port is closed; the caller has something to say.
+        let later = Time::from_secs(2);
+        caller.hop.send(later, 1, chunk(1, 100), Bytes::new());
+        let frame = caller.frames(later).pop().unwrap();
+        let (_, lost) = site.ask(later, CALLER, &frame);
+        assert_eq!(lost.len(), 12, "{plain}");
+        caller.handle(later, &lost);
+        let call = caller.frames(later).remove(0);
+        let (_, answer) = site.ask(later, CALLER, &call);
+        let later = later + Duration::from_millis(50);
+        caller.handle(later, &answer);
+        let mut end = site.admit(later, CALLER);
+        for frame in caller.frames(later) {
+            end.handle(later, &frame);
+        }
+        assert_eq!(end.received.len(), 1, "{plain}");
+    }
+}

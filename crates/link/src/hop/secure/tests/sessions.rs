@@ -1,0 +1,197 @@
+//! Two hops that nobody disturbs, or somebody who can forge frames.
+
+use super::*;
+
+#[test]
+fn three_messages_prove_both_names_and_data_goes_with_the_third() {
+    let mut wire = Wire::new();
+    wire.send(0, 1, 500);
+    wire.collect();
+    assert_eq!(
+        wire.on_the_way.each_ref().map(Vec::len),
+        [0, 1],
+        "who answers does not greet"
+    );
+    let call = wire.on_the_way[1].remove(0);
+    wire.deliver(1, &call);
+    let answer = wire.on_the_way[0].remove(0);
+    assert!(answer.len() <= call.len());
+    wire.deliver(0, &answer);
+    assert!(wire.ends[0].hop.is_up() && !wire.ends[1].hop.is_up());
+    let rest = core::mem::take(&mut wire.on_the_way[1]);
+    assert_eq!(rest[0].len(), PROOF_LEN);
+    for frame in &rest {
+        wire.deliver(1, frame);
+    }
+    assert!(wire.is_up());
+    assert_eq!(wire.ends[1].received.len(), 1);
+    for (end, other) in [(0, 1), (1, 0)] {
+        let up = wire.ends[end].events.iter().find_map(|event| match event {
+            HopEvent::Up { neighbour, .. } => Some(*neighbour),
+            _ => None,
+        });
+        assert_eq!(up, Some(keys(other).guid()));
+    }
+    for frame in wire.seen.iter().flatten() {
+        for end in 0..2 {
+            let holds = |secret: &[u8]| frame.windows(32).any(|part| part == secret);
+            let keys = keys(end);
+            assert!(!holds(keys.guid().as_bytes()) && !holds(keys.public().as_bytes()));
+        }
+    }
+}
+
+#[test]
+fn a_sealed_frame_is_sixteen_octets_longer_than_a_plain_one() {
+    let sizes = |plain: bool| {
+        let mode = |end| HopConfig {
+            plain,
+            ..config(end, 1)
+        };
+        let mut wire = Wire::of([mode(0), mode(1)]);
+        wire.run(20);
+        wire.seen = [Vec::new(), Vec::new()];
+        wire.send(0, 1, 300);
+        wire.run(20);
+        assert_eq!(wire.ends[0].delivered, [1]);
+        let sizes = |to: usize| wire.seen[to].iter().map(Vec::len).collect::<Vec<usize>>();
+        (sizes(1), sizes(0))
+    };
+    let (plain, sealed) = (sizes(true), sizes(false));
+    let longer = |sizes: &[usize]| sizes.iter().map(|size| size + 16).collect::<Vec<usize>>();
+    assert_eq!((longer(&plain.0), longer(&plain.1)), sealed);
+}
+
+#[test]
+fn both_call_at_once_and_agree_on_one_session() {
+    let mut wire = Wire::of([config(0, 1), config(1, 1)]);
+    wire.send(0, 1, 50_000);
+    wire.send(1, 2, 50_000);
+    wire.run(400);
+    assert_eq!(
+        wire.ends.each_ref().map(|end| end.hop.stats().sessions),
+        [1, 1]
+    );
+    assert_eq!(wire.ends[0].delivered, [1]);
+    assert_eq!(wire.ends[1].delivered, [2]);
+}
+
+#[test]
+fn frames_of_who_has_sniffed_a_session_do_nothing() {
+    let mut wire = Wire::new();
+    wire.run(50);
+    let sniffed = wire.seen[1].last().cloned().unwrap();
+    for kind in 0..4u8 {
+        for low in [0u32, 1, 5, 1 << 20, u32::MAX] {
+            let mut forged = sniffed.clone();
+            forged[0] = forged[0] & 0xfc | kind;
+            forged[5..9].copy_from_slice(&low.to_be_bytes());
+            wire.deliver(1, &forged);
+        }
+    }
+    wire.send(0, 1, 400_000);
+    wire.send(1, 2, 400_000);
+    wire.run(2_000);
+    assert_eq!(
+        (&wire.ends[0].delivered[..], &wire.ends[1].delivered[..]),
+        (&[1][..], &[2][..])
+    );
+    let drops = wire.ends[1].hop.stats().drops;
+    assert_eq!(drops.forged + drops.replayed, 20, "{drops:?}");
+}
+
+#[test]
+fn keys_are_renewed_and_transfers_go_on() {
+    let mut wire = Wire::new();
+    wire.run(50);
+    for minute in 0..25u64 {
+        wire.send(0, 1_000 + minute, 100_000);
+        wire.run(200);
+        let far = wire.now + Duration::from_secs(59);
+        while wire.now < far {
+            wire.pass(900);
+            wire.run(3);
+        }
+    }
+    let calls = wire.seen[1]
+        .iter()
+        .filter(|frame| frame.len() == CALL_LEN)
+        .count();
+    let proofs = wire.seen[1]
+        .iter()
+        .filter(|frame| frame.len() == PROOF_LEN && frame[0] == 0x32);
+    assert!(proofs.count() >= 3 && (3..12).contains(&calls), "{calls}");
+    assert_eq!(
+        wire.ends.each_ref().map(|end| end.hop.stats().sessions),
+        [1, 1]
+    );
+    assert_eq!(wire.ends[0].delivered.len(), 25);
+}
+
+#[test]
+fn a_false_notice_of_a_lost_session_costs_no_transfer() {
+    let mut wire = Wire::new();
+    wire.run(50);
+    wire.send(0, 1, 3_000_000);
+    for _ in 0..40 {
+        wire.run(1);
+        let frame = wire.seen[1].last().cloned().unwrap();
+        let mut lost = vec![0x34, 0, 1, 0];
+        lost.extend_from_slice(&frame[1..9]);
+        wire.deliver(0, &lost);
+    }
+    wire.run(3_000);
+    assert_eq!(wire.ends[0].delivered, [1]);
+    assert_eq!(
+        wire.ends.each_ref().map(|end| end.hop.stats().sessions),
+        [1, 1]
+    );
+}
+
+#[test]
+fn a_restart_of_either_end_is_noticed_at_once() {
+    for end in 0..2 {
+        let mut wire = Wire::new();
+        wire.run(50);
+        wire.restart(end);
+        wire.send(1, 7, 100_000);
+        wire.send(0, 8, 100_000);
+        wire.run(1_000);
+        assert!(wire.is_up());
+        assert_eq!(wire.ends[0].delivered, [8], "{end}");
+        assert_eq!(wire.ends[1].delivered, [7], "{end}");
+    }
+}
+
+#[test]
+fn ends_of_different_modes_say_so() {
+    for plain in 0..2 {
+        let mode = |end| HopConfig {
+            plain: end == plain,
+            ..config(end, 1)
+        };
+        let mut wire = Wire::of([mode(0), mode(1)]);
+        wire.run(300);
+        let told = |end: usize| wire.ends[end].events.clone();
+        assert_eq!(told(plain), [HopEvent::Unwilling(Unwilling::Plain)]);
+        assert_eq!(told(1 - plain), [HopEvent::Unwilling(Unwilling::Sealed)]);
+        assert!(
+            wire.ends
+                .iter()
+                .all(|end| end.hop.stats().drops.wrong_mode > 0)
+        );
+    }
+}
+
+#[test]
+fn a_name_is_proven_only_by_its_key() {
+    let mut wire = Wire::new();
+    // The caller's key is another one than that of the name that it gives itself.
+    wire.ends[0].config.local = keys(5).guid();
+    wire.run(50);
+    let up = wire.ends[1].events.iter().find_map(|event| match event {
+        HopEvent::Up { neighbour, .. } => Some(*neighbour),
+        _ => None,
+    });
+    assert_eq!(up, Some(keys(0).guid()));
+}

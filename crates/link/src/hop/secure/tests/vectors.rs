@@ -1,0 +1,113 @@
+//! Sessions are the same for the same seeds, and as their vectors say.
+
+use super::*;
+
+#[test]
+fn the_same_seed_gives_the_same_bytes() {
+    let bytes = || {
+        let mut wire = Wire::new();
+        wire.send(0, 1, 10_000);
+        wire.run(50);
+        wire.seen
+    };
+    assert_eq!(bytes(), bytes());
+    let other = Arc::new(Reception::new(keys(0), [9; 32], true));
+    assert_ne!(*other.draw(), *config(0, 1).reception.draw());
+}
+
+/// A whole exchange between fixed keys, as `docs/protocols/vectors/hop-session.txt` has it.
+fn session_vectors() -> String {
+    use super::super::super::wire::{Csyn, Envelope, encode_csyn};
+    use super::super::channel::{Channel, Suite};
+    use super::super::handshake::{Answer, Call, Ephemeral, Exchange, Parameters, encode_call};
+    use zeroize::Zeroizing;
+
+    let (caller, answerer) = (keys(0), keys(1));
+    let secrets = [[3; 32], [4; 32]];
+    let [own, other] = secrets.map(|secret| Ephemeral::new(Zeroizing::new(secret)));
+    let call = Call {
+        flags: 1,
+        index: 0x0102_0304,
+        ephemeral: own.public,
+        cookie: [0; 16],
+    };
+    let answer = Answer {
+        suite: Suite::Aes128Gcm,
+        to: call.index,
+        index: 0x0506_0708,
+        ephemeral: other.public,
+        cookie: [9; 16],
+        salt: 0x0a0b_0c0d_0e0f_1011,
+    };
+    let parameters = |run: u64, knows: u64| Parameters {
+        reports_marks: true,
+        resumes: false,
+        run,
+        knows,
+        incarnation: 7,
+        mtu: 1_472,
+        chunk_limit: 4 << 20,
+        window: 64,
+        first_hop_id: 5,
+        max_chunks: 256,
+        memory: 1_024,
+    };
+    let exchange = Exchange::new(&call, &answer, &own).unwrap();
+    let mut first = Vec::new();
+    encode_call(&call, &mut first);
+    let second = exchange
+        .write_answer(&answer, &answerer, &parameters(21, 0))
+        .unwrap();
+    let proof = parameters(22, 21);
+    let repeated = Call {
+        cookie: answer.cookie,
+        ..call
+    };
+    let third = exchange
+        .write_proof(&repeated, answer.index, &caller, &answerer.public(), &proof)
+        .unwrap();
+    let traffic = exchange.traffic(&caller.public(), &answerer.public(), &proof);
+    let indices = (call.index, answer.index);
+    let (of_caller, of_answerer) = (&traffic.of_caller, &traffic.of_answerer);
+    let mut channel =
+        Channel::new(Time::ZERO, answer.suite, indices, of_caller, of_answerer).unwrap();
+    let mut frames = Vec::new();
+    for at in [Time::ZERO, Time::from_secs(120)] {
+        let mut frame = Vec::new();
+        let probe = Csyn {
+            number: 1,
+            about: None,
+        };
+        encode_csyn(Envelope::Sealed, &probe, &mut frame);
+        channel.seal(at, &mut frame).unwrap();
+        frames.push(hex::encode(frame));
+    }
+    format!(
+        "ed25519 seed of the caller: {}\ned25519 seed of the answerer: {}\n\
+         ephemeral secret of the caller: {}\nephemeral secret of the answerer: {}\n\
+         call: {}\nanswer: {}\nproof: {}\n\
+         traffic secret of the caller: {}\ntraffic secret of the answerer: {}\n\
+         probe with number 1, counter 0: {}\nthe same after 120 s, counter 1, epoch 1: {}\n",
+        hex::encode([1; 32]),
+        hex::encode([2; 32]),
+        hex::encode(secrets[0]),
+        hex::encode(secrets[1]),
+        hex::encode(first),
+        hex::encode(second),
+        hex::encode(third),
+        hex::encode(traffic.of_caller.as_ref()),
+        hex::encode(traffic.of_answerer.as_ref()),
+        frames[0],
+        frames[1],
+    )
+}
+
+#[test]
+fn the_vectors_of_a_session_hold() {
+    let text = include_str!("../../../../../../docs/protocols/vectors/hop-session.txt");
+    let lines = text
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.is_empty());
+    let written: String = lines.flat_map(|line| [line, "\n"]).collect();
+    assert_eq!(session_vectors(), written);
+}
