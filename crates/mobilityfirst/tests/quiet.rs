@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use whimbrel_content::{ChunkSize, ChunkTree};
-use whimbrel_core::{Guid, SeededRng, Time, WallClock};
+use whimbrel_core::{SeededRng, Time, WallClock};
 use whimbrel_gnrs::KeyPair;
 use whimbrel_link::HopConfig;
 use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent};
@@ -26,19 +26,20 @@ const OVERHEAD: u64 = 48;
 const IDLE_PROBE: Duration = Duration::from_secs(300);
 const LIFETIME: Duration = Duration::from_secs(6 * 3600);
 
-fn quiet(guid: Guid) -> HopConfig {
+/// Links are encrypted, as by default.
+fn quiet(keys: &KeyPair) -> HopConfig {
     HopConfig {
         idle_probe_interval: IDLE_PROBE,
-        ..HopConfig::plain(guid, 1472)
+        ..HopConfig::sealed(keys, keys.guid().0, 1472)
     }
 }
 
 fn router() -> AnyMachine<HostEvent> {
-    let guid = Guid([1; 32]);
+    let keys = KeyPair::from_secret(&[1; 32]);
     let config = RouterConfig {
-        guid,
+        guid: keys.guid(),
         wall: WALL,
-        hop: quiet(guid),
+        hop: quiet(&keys),
         buffer_packets: 32_768,
         store: StoreLimits {
             total: 1 << 30,
@@ -60,7 +61,7 @@ fn router() -> AnyMachine<HostEvent> {
 fn host(number: u8) -> AnyMachine<HostEvent> {
     let keys = KeyPair::from_secret(&[number; 32]);
     let config = HostConfig {
-        hop: quiet(keys.guid()),
+        hop: quiet(&keys),
         binding_lifetime: LIFETIME,
         announcement_lifetime: LIFETIME,
         ..HostConfig::new(keys, WALL)

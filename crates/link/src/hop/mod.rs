@@ -429,6 +429,9 @@ impl Hop {
     /// Handles a deadline of [`Hop::poll_timeout`]. Early or repeated calls do no harm.
     pub fn handle_timeout(&mut self, now: Time, budget: &mut PacketBudget) {
         let waiting = self.sender.has_work();
+        if let Sessions::Sealed(session) = &mut self.session {
+            session.set_patience(self.sender.suspicion());
+        }
         self.session.handle_timeout(now, &self.config, waiting);
         self.receiver.handle_timeout(now, budget);
         self.receiver.look_at(budget);

@@ -327,6 +327,11 @@ pub(super) fn sealed_index(frame: &[u8]) -> Option<u32> {
     sealed.then(|| u32_at(frame, 1))
 }
 
+/// Returns true if a sealed frame that begins with the byte `first` has a piece of a chunk.
+pub(super) fn is_data(first: u8) -> bool {
+    first & 3 == DATA
+}
+
 /// Decodes the decrypted part of a frame that begins with the byte `first`.
 pub(super) fn decode_opened(first: u8, inner: &[u8]) -> Result<Opened<'_>, DecodeError> {
     let rest = inner.get(INNER_HEAD..).ok_or(DecodeError::Short)?;

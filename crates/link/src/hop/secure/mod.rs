@@ -25,7 +25,7 @@ use whimbrel_core::{Deadline, Time};
 use super::config::HopConfig;
 use super::session::{Greeting, Peer, probe_interval};
 use super::stats::HopDrops;
-use super::wire::{HANDSHAKE, encode_parameters, sealed_index};
+use super::wire::{HANDSHAKE, encode_parameters, is_data, sealed_index};
 use channel::{Channel, Refusal};
 pub use gate::Gate;
 pub use handshake::Unwilling;
@@ -136,6 +136,10 @@ pub(super) struct SealedSession {
     calling_since: Time,
     call_again_at: Time,
     renew_at: Time,
+    // Chunks have crossed under the present keys.
+    used: bool,
+    // A round trip and its variation, as far as known: what may still be answered is not repeated.
+    patience: Duration,
     proof: Option<Proof>,
     replies: VecDeque<Vec<u8>>,
     // Parameters are to be told under the present keys, and under the next ones.
@@ -166,6 +170,8 @@ impl SealedSession {
             calling_since: now,
             call_again_at: now,
             renew_at: Time::MAX,
+            used: false,
+            patience: Duration::ZERO,
             proof: None,
             replies: VecDeque::new(),
             tell: false,
@@ -193,12 +199,18 @@ impl SealedSession {
         self.tell = self.current.is_some();
     }
 
+    /// Sets the time within which the neighbour answers, if it is known.
+    pub(super) fn set_patience(&mut self, patience: Option<Duration>) {
+        self.patience = patience.unwrap_or_default().min(CALL_INTERVAL * 5);
+    }
+
     /// Seals frames of `segment` bytes each, the last one possibly shorter. False if that is not
     /// possible.
     pub(super) fn seal(&mut self, now: Time, frames: &mut [u8], segment: usize) -> bool {
         let Some(live) = &mut self.current else {
             return false;
         };
+        self.used |= frames.first().is_some_and(|first| is_data(*first));
         let mut each = frames.chunks_mut(segment.max(1));
         each.all(|frame| live.channel.seal(now, frame).is_some())
     }
@@ -278,7 +290,10 @@ impl SealedSession {
             return received;
         };
         match opened {
-            Ok(()) => received.opened = true,
+            Ok(()) => {
+                received.opened = true;
+                self.used |= is_data(frame[0]);
+            }
             Err(Refusal::Forged) => drops.forged += 1,
             Err(Refusal::Replayed) => drops.replayed += 1,
         }
@@ -299,6 +314,7 @@ impl SealedSession {
         } else {
             Time::MAX
         };
+        self.used = false;
         self.attempt = None;
         self.tell |= self.tell_next;
         self.tell_next = false;
@@ -337,7 +353,11 @@ impl SealedSession {
         }
         if now >= self.renew_at {
             self.renew_at = now + RENEWAL;
-            self.call_anew(now);
+            // Keys that have carried nothing but probes protect nothing, and their renewal would be
+            // most of the cost of a link that is quiet.
+            if self.used {
+                self.call_anew(now);
+            }
         }
         if (self.former.as_ref()).is_some_and(|(_, until)| now >= *until) {
             self.former = None;
@@ -356,6 +376,7 @@ impl SealedSession {
         self.next_call = now + interval.max(grown);
         if self.current.is_some() {
             self.next_call += RENEWAL_INTERVAL.min(so_far);
+            self.next_call = self.next_call.max(now + self.patience);
         }
     }
 
@@ -388,7 +409,8 @@ impl SealedSession {
         }
         if let Some(proof) = self.proof.as_mut().filter(|proof| proof.due) {
             (proof.due, proof.last) = (false, now);
-            proof.next_at = now + PROOF_AGAIN * (1 << proof.times.min(4));
+            let again = PROOF_AGAIN * (1 << proof.times.min(4));
+            proof.next_at = now + again.max(self.patience);
             proof.times += 1;
             buffer.extend_from_slice(&proof.frame);
             return true;
