@@ -25,8 +25,8 @@ fn ratios(way: &str, run: &Run) -> (f64, f64) {
 }
 
 /// Runs and prints the rows of one rate: two ways, two round trips, three losses. No row takes more
-/// than `most` times the file's bytes in the file's direction; a loss of one packet in twenty allows
-/// slightly more.
+/// than `most` times the file's bytes in the file's direction, besides a part of what is lost where
+/// one packet in twenty is.
 fn assert_rows(rate: &str, label: &str, most: f64) {
     // Ends the line on which the test harness has printed the test's name.
     println!();
@@ -51,7 +51,7 @@ fn assert_rows(rate: &str, label: &str, most: f64) {
         );
         println!("{row}");
         let lossy = if at["links.thin.loss"] == "5 %" {
-            0.01
+            0.02
         } else {
             0.0
         };
@@ -61,8 +61,8 @@ fn assert_rows(rate: &str, label: &str, most: f64) {
 }
 
 #[test]
-fn a_file_over_256_kbit_s_takes_6_percent_more_at_most() {
-    assert_rows("k256", "256 kbit/s", 1.06);
+fn a_file_over_256_kbit_s_takes_7_percent_more_at_most() {
+    assert_rows("k256", "256 kbit/s", 1.07);
 }
 
 #[test]
@@ -177,6 +177,6 @@ thin = { between = ["router", "client"], rate = "200 kbit/s", delay = "50 ms", q
 "#;
     for (at, run) in runs(network, sweep) {
         let there = run.values["links.thin.forward"] / run.values["film.bytes"];
-        assert!(there > 1.0 && there < 1.06, "{at}: {there}");
+        assert!(there > 1.0 && there < 1.07, "{at}: {there}");
     }
 }

@@ -82,6 +82,8 @@ pub struct Plan {
     pub linger: Duration,
     /// Time from the run's origin until links are counted.
     pub warm_up: Duration,
+    /// Hops between hosts and routers are neither encrypted nor proven.
+    pub plain: bool,
 }
 
 /// The keys of the root that are not tables.
@@ -102,6 +104,8 @@ struct Head {
     linger: Duration,
     #[serde(default, with = "units::duration")]
     warm_up: Duration,
+    #[serde(default)]
+    plain: bool,
     #[serde(default = "transfers")]
     metrics: Vec<String>,
     #[serde(default)]
@@ -253,6 +257,7 @@ fn plan(document: &Document<'_>, overrides: Overrides) -> Result<Plan, Faults> {
         limit: head.limit,
         linger: head.linger,
         warm_up: head.warm_up,
+        plain: head.plain,
         network,
     };
     fits(document, &plan)?;

@@ -30,6 +30,7 @@ impl Daemons<'_> {
         Ok(LinkSection {
             remote: Some(self.remote(self.address(peer, link)?, ROUTER_PORT)?),
             mtu: known.mtu,
+            plain: self.plan.plain,
             ..LinkSection::new(format!("to-{}", known.name))
         })
     }
@@ -58,6 +59,7 @@ impl Daemons<'_> {
             config.link.push(LinkSection {
                 remote: Some(self.remote(address, ROUTER_PORT)?),
                 mtu: network.mtu(),
+                plain: self.plan.plain,
                 ..LinkSection::new(format!("to-{}", self.name(*router)))
             });
         }
@@ -89,6 +91,7 @@ impl Daemons<'_> {
                 .map(|(link, _)| network.links[link].mtu)
                 .min()
                 .unwrap_or(1500),
+            plain: self.plan.plain,
             ..LinkSection::new("listen")
         });
         for (link, peer) in network.at(node) {

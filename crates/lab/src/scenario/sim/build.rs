@@ -128,10 +128,17 @@ pub(super) fn stack(plan: &Plan, seed: u64, node: usize, life: u64) -> Stack {
     let known = &plan.network.nodes[node];
     let rng = |label: &str| SeededRng::stream(seed.wrapping_add(life << 32), label);
     let wall = WallClock::new(ORIGIN_UNIX_MS);
-    // Plain, so that bytes on links can be compared with the papers' and with those of earlier runs.
-    let hop = |keys: &KeyPair| HopConfig {
-        incarnation: life + 1,
-        ..HopConfig::plain(keys.guid(), 1472)
+    let hop = |keys: &KeyPair| {
+        let mut secrets = [0; 32];
+        let drawn = rng(&format!("sessions of {}", known.name)).next_word();
+        secrets[..8].copy_from_slice(&drawn.to_be_bytes());
+        HopConfig {
+            incarnation: life + 1,
+            ..match plan.plain {
+                true => HopConfig::plain(keys.guid(), 1472),
+                false => HopConfig::sealed(keys, secrets, 1472),
+            }
+        }
     };
     let keys = keys(node);
     let mut planes = Planes::default();
