@@ -90,11 +90,12 @@ fn link(rate: u64) -> DuplexLink {
 }
 
 fn router_config(number: u8, name_servers: Vec<u32>) -> RouterConfig {
-    let guid = Guid([number; 32]);
+    let keys = KeyPair::from_secret(&[100 + number; 32]);
+    let guid = keys.guid();
     RouterConfig {
         guid,
         wall: WALL,
-        hop: HopConfig::plain(guid, 1472),
+        hop: HopConfig::sealed(&keys, [number; 32], 1472),
         buffer_packets: 32_768,
         store: StoreLimits {
             total: 1 << 30,
@@ -146,7 +147,11 @@ impl World {
         for (number, rate) in [server].iter().chain(clients).enumerate() {
             let mut secret = [9; 32];
             secret[0] = number as u8;
-            let config = HostConfig::new(KeyPair::from_secret(&secret), WALL);
+            let keys = KeyPair::from_secret(&secret);
+            let config = HostConfig {
+                hop: HopConfig::sealed(&keys, secret, 1472),
+                ..HostConfig::new(keys, WALL)
+            };
             let host = Host::new(config, SeededRng::new(100 + number as u64));
             let node = net.add_mortal(&format!("host {number}"), AnyMachine::plain(host));
             let at = if number == 0 { 0 } else { routers.len() - 1 };

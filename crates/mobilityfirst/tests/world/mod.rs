@@ -20,7 +20,9 @@ use whimbrel_mobilityfirst::router::{ProxyPolicy, Router, RouterConfig, store::S
 use whimbrel_mobilityfirst::wire::{ContentKind, Reliability};
 
 pub(crate) const WALL: WallClock = WallClock::new(1_800_000_000_000);
-const ROUTER: Guid = Guid([1; 32]);
+fn router_keys() -> KeyPair {
+    KeyPair::from_secret(&[101; 32])
+}
 const UPLINK: PortId = PortId(100);
 /// The port of the first program; the others follow.
 const PROGRAMS: u32 = 500;
@@ -165,11 +167,11 @@ pub(crate) struct World {
 
 fn new_router(run: u64, name_servers: Vec<u32>) -> Router {
     let config = RouterConfig {
-        guid: ROUTER,
+        guid: router_keys().guid(),
         wall: WALL,
         hop: HopConfig {
             incarnation: run,
-            ..HopConfig::plain(ROUTER, 1472)
+            ..HopConfig::sealed(&router_keys(), [run as u8; 32], 1472)
         },
         buffer_packets: 4096,
         store: StoreLimits {
@@ -209,9 +211,11 @@ impl World {
     fn build(buffer_packets: usize, first: WallClock, name_servers: Vec<u32>) -> World {
         let host = |number: u8| {
             let wall = if number == 1 { first } else { WALL };
+            let keys = KeyPair::from_secret(&[number; 32]);
             let config = HostConfig {
                 buffer_packets,
-                ..HostConfig::new(KeyPair::from_secret(&[number; 32]), wall)
+                hop: HopConfig::sealed(&keys, [number; 32], 1472),
+                ..HostConfig::new(keys, wall)
             };
             Host::new(config, SeededRng::new(number.into()))
         };
