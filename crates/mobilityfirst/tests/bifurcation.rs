@@ -132,6 +132,37 @@ fn a_link_that_is_cut_and_comes_back_costs_no_more_than_its_part() {
     }
 }
 
+/// A link that was away for longer than the gain of dividing is judged over is no bad link.
+#[test]
+fn a_link_that_was_away_for_long_is_used_again_within_a_second() {
+    let lasts = [Duration::from_secs(8), Duration::from_secs(20)];
+    for (place, lasts) in [Place::OneRouter, Place::Server]
+        .into_iter()
+        .flat_map(|place| lasts.map(|lasts| (place, lasts)))
+    {
+        let make = Make {
+            place,
+            ..Make::default()
+        };
+        let mut world = World::new(make, &[Access::new(10, 2), Access::new(10, 40)]);
+        world.get(80 * MIB);
+        world.run(Duration::from_secs(2));
+        for link in [0, 1] {
+            let from = world.net.now();
+            world.cut(link, lasts);
+            world.run(lasts + Duration::from_secs(1));
+            let stall = world.longest_stall(from);
+            let before = world.by_link()[link];
+            world.run(Duration::from_secs(3));
+            let brought = world.by_link()[link] - before;
+            println!("{place:?}: link {link} away for {lasts:?}: {stall:?}, then {brought} bytes");
+            assert!(stall < Duration::from_millis(350), "{place:?}: {stall:?}");
+            // 3.75 MB fit.
+            assert!(brought > 2_500_000, "{place:?}: link {link}: {brought}");
+        }
+    }
+}
+
 prop_compose! {
     fn any_access()(
         mbit in 2u64..50, round_trip_ms in 4u64..200, lossy in 0u8..4, queue_ms in 20u64..300,

@@ -198,6 +198,9 @@ impl Links {
                 continue;
             };
             rates.extend(link.hop.delivery_rate().map(|rate| (branch.port, rate)));
+            if !self.is_usable(now, flow, divided, branch.port) {
+                divided.note_away(now, branch.port);
+            }
             let record = divided.record(branch.port);
             if let Some(since) = record.suspect_since() {
                 if link.hop.heard_at() > since && link.is_up() {

@@ -13,6 +13,8 @@ use crate::next_hops::NextHops;
 const REVIEW: Duration = Duration::from_secs(5);
 /// A branch that brings nothing, or slows the flow down, gets no chunks for this long.
 const BENCH: Duration = Duration::from_secs(10);
+/// If it does so again, the time is doubled, up to this often.
+const MAX_BENCH_DOUBLINGS: u32 = 4;
 /// If a divided flow carries less than this part of the rate of its best branch alone, one of the other
 /// branches must rest.
 const LEAST_GAIN: f64 = 0.98;
@@ -40,6 +42,11 @@ pub(crate) struct Record {
     given: u64,
     suspect_since: Option<Time>,
     last_suspicion: Option<Time>,
+    // The last time at which it was silent, unresponsive or at rest: what it brings in that review
+    // tells nothing of its worth.
+    away_at: Option<Time>,
+    // Reviews in a row after which it had to rest.
+    benched: u32,
     rests_until: Time,
     // The time at which it last got a chunk while it had none.
     busy_since: Time,
@@ -374,38 +381,43 @@ impl DividedFlow {
         self.was_idle = true;
     }
 
+    /// Notes that a branch gets no chunks now, whatever it might bring.
+    pub(crate) fn note_away(&mut self, now: Time, port: PortId) {
+        self.records.entry(port).or_default().away_at = Some(now);
+    }
+
     /// Checks the gain of dividing, once per review. A branch without which the flow would be faster, or
-    /// that took chunks and delivered none, must rest. `rates` are the measured delivery rates of the
-    /// branches. Returns the branch that must rest.
+    /// that took chunks and delivered none, must rest; but not one that got none, or was away: then
+    /// the flow had only the others, and their rates are not reached exactly. `rates` are the measured
+    /// delivery rates of the branches. Returns the branch that must rest.
     pub(crate) fn review(&mut self, now: Time, rates: &[(PortId, u64)]) -> Option<PortId> {
         let review_at = *self.review_at.get_or_insert(now + REVIEW);
         if now < review_at {
             return None;
         }
-        let span = (now.since(review_at) + REVIEW).as_secs_f64();
+        let span = now.since(review_at) + REVIEW;
         let was_idle = core::mem::take(&mut self.was_idle);
         self.review_at = Some(now + REVIEW);
-        let lately = |port: &PortId| {
-            self.records
-                .get(port)
-                .map_or((0, 0), |it| (it.lately, it.given))
-        };
-        let total: u64 = rates.iter().map(|(port, _)| lately(port).0).sum();
+        let lately = |port: &PortId| self.records.get(port).map_or(0, |it| it.lately);
+        let total: u64 = rates.iter().map(|(port, _)| lately(port)).sum();
         let best = rates.iter().map(|(_, rate)| *rate).max().unwrap_or(0);
-        let least = rates
-            .iter()
-            .map(|(port, _)| *port)
-            .min_by_key(|port| lately(port).0);
-        let rests = least.filter(|port| {
-            let (brought, given) = lately(port);
-            let is_loss = !was_idle && (total as f64) < LEAST_GAIN * best as f64 * span;
-            rates.len() > 1 && total > 0 && (is_loss || brought == 0 && given > 0)
-        });
-        for record in self.records.values_mut() {
+        let least = rates.iter().map(|(port, _)| *port).min_by_key(lately);
+        let is_loss = !was_idle && (total as f64) < LEAST_GAIN * best as f64 * span.as_secs_f64();
+        let mut rests = None;
+        for (port, record) in &mut self.records {
+            let (brought, given) = (record.lately, record.given);
             (record.lately, record.given) = (0, 0);
-        }
-        if let Some(port) = rests {
-            self.records.entry(port).or_default().rests_until = now + BENCH;
+            let was_away = record.away_at.is_some_and(|at| now.since(at) <= span);
+            if rates.len() < 2 || total == 0 || given == 0 || was_away {
+                continue;
+            }
+            if least == Some(*port) && (is_loss || brought == 0) {
+                record.rests_until = now + BENCH * (1 << record.benched.min(MAX_BENCH_DOUBLINGS));
+                record.benched += 1;
+                rests = Some(*port);
+            } else {
+                record.benched = 0;
+            }
         }
         rests
     }
