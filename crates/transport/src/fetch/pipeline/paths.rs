@@ -283,9 +283,10 @@ impl Chooser {
 }
 
 impl Pipeline {
-    /// Declares Interests lost whose Data later ones on their path have overtaken. Data of caches
-    /// and of repeated Interests say nothing about the order, nor do probes and Interests by name,
-    /// each of which may take another way.
+    /// Declares Interests lost whose Data later ones on their path have overtaken; repeated ones count
+    /// as of their repetition, so that a lost repetition is found like any other loss. Data of caches
+    /// and those that may answer an earlier transmission say nothing about the order, nor do probes
+    /// and Interests by name, each of which may take another way.
     pub(super) fn lose_overtaken(
         &mut self,
         now: Time,
@@ -294,8 +295,8 @@ impl Pipeline {
         events: &mut VecDeque<FetchEvent>,
     ) {
         let sent = &entry.sent;
-        let is_one_way = self.paths.get(sent.path).is_some_and(Path::is_tagged);
-        if signs.intermediate || sent.transmissions != 1 || !is_one_way {
+        let shows_order = |path: &Path| path.is_tagged() && path.answers_latest(now, sent);
+        if signs.intermediate || !self.paths.get(sent.path).is_some_and(shows_order) {
             return;
         }
         let Some(bound) = self.order.arrived(sent.path, sent.order) else {
