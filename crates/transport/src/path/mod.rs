@@ -413,7 +413,8 @@ impl Path {
         if sign == Congestion::Timeout {
             self.timeouts_in_row = self.timeouts_in_row.saturating_add(1);
         }
-        let each = sign == Congestion::Loss && self.law.counts_each_loss();
+        let is_loss = matches!(sign, Congestion::Loss | Congestion::LossAgain);
+        let each = is_loss && self.law.counts_each_loss();
         if self.fixed || !(each || self.reacts_to(highest)) {
             return false;
         }
