@@ -56,6 +56,7 @@ impl Quantity {
         match self {
             Quantity::BitPerS(value) if value >= 1e9 => format!("{:.2} Gbit/s", value / 1e9),
             Quantity::BitPerS(value) => format!("{:.2} Mbit/s", value / 1e6),
+            Quantity::Ns(value) if value < 1e5 => format!("{value:.0} ns"),
             Quantity::Ns(value) => format!("{:.0} ms", value / 1e6),
             Quantity::EventsPerS(value) => format!("{:.2} M/s", value / 1e6),
             Quantity::ExchangesPerS(value) => format!("{:.1} k/s", value / 1e3),

@@ -272,6 +272,44 @@ fn segmented_files_pass_between_the_libraries_both_ways() {
     }
 }
 
+/// The last router stands in for a producer that knows no path tags ([PTP §3-A]): its programs see
+/// Interests as ever, and consumers get whole paths.
+#[test]
+fn producers_of_either_library_serve_consumers_that_specify_paths() {
+    let Some(interop) = Interop::find() else {
+        return;
+    };
+    for library in LIBRARIES {
+        let last = Router::start();
+        let content = support::noise(2_000_000, 7);
+        let file = last.path("film");
+        std::fs::write(&file, &content).unwrap();
+        let serve = ["/film", "--file", file.to_str().unwrap()];
+        let (_serving, _) = last.start_program(interop.by(library, "put"), &serve);
+        let to = |router: &Router| format!("/film={}", router.tcp());
+        let left = Router::with(&["--ndn-route", &to(&last)]);
+        let right = Router::with(&["--ndn-route", &to(&last)]);
+        let first = Router::with(&["--ndn-route", &to(&left), "--ndn-route", &to(&right)]);
+        let got = first.path("got");
+        let done = first.json(&[
+            "ndn",
+            "get",
+            "/film",
+            "-o",
+            got.to_str().unwrap(),
+            "--paths",
+            "4",
+            "--probe-interval",
+            "5",
+        ]);
+        assert!(std::fs::read(&got).unwrap() == content, "{library:?}");
+        let rows = done["stats"]["paths"].as_array().unwrap();
+        let used = rows.iter().filter(|row| row["use"] == "path");
+        let hops: Vec<u64> = used.map(|row| row["hops"].as_u64().unwrap()).collect();
+        assert_eq!(hops, [3, 3], "{library:?}: {done}");
+    }
+}
+
 #[test]
 fn commands_signed_in_every_way_register_and_are_obeyed() {
     let Some(interop) = Interop::find() else {

@@ -151,6 +151,16 @@ impl RttEstimator {
         self.backoff = (self.backoff * self.options.backoff).min(self.options.max_backoff);
     }
 
+    /// Ends a back-off without a sample. Its owner must know that the path answers in time.
+    pub fn end_back_off(&mut self) {
+        self.backoff = 1.0;
+    }
+
+    /// True between a [`RttEstimator::back_off`] and the next sample.
+    pub fn is_backed_off(&self) -> bool {
+        self.backoff > 1.0
+    }
+
     /// The retransmission timeout.
     pub fn timeout(&self) -> Duration {
         let options = &self.options;
@@ -292,6 +302,9 @@ mod tests {
         assert_eq!(rtt.timeout(), 1140 * MS);
         (0..20).for_each(|_| rtt.back_off());
         assert_eq!(rtt.timeout(), 60_000 * MS);
+        let mut ended = rtt.clone();
+        ended.end_back_off();
+        assert_eq!((ended.timeout(), ended.is_backed_off()), (570 * MS, false));
         rtt.sample(110 * MS);
         assert!(rtt.timeout() < 570 * MS);
         assert_eq!((rtt.least(), rtt.latest()), (Some(100 * MS), 110 * MS));

@@ -71,7 +71,10 @@ fn ptp_scenario(study: &str) -> String {
         Some(("segments", _)) => String::from("segments = 200"),
         _ => line.to_owned(),
     };
-    let lines: Vec<String> = text.lines().map(short).collect();
+    // Of a hundred networks the smallest.
+    let kept =
+        |line: &&str| !line.contains("graph.seed") || line.contains("\"graph.waxman.nodes\" = 20,");
+    let lines: Vec<String> = text.lines().filter(kept).map(short).collect();
     lines.join("\n") + "\n"
 }
 
@@ -189,8 +192,11 @@ fn pages_show_both_back_ends_beside_the_paper() {
         let (verdicts, first) = (page.find("ul class=\"verdicts\""), page.find("<table"));
         assert!(verdicts.is_some() && verdicts < first, "{name}");
         assert!(page.contains("<th scope=\"col\">difference</th>"), "{name}");
-        // Every study's paper has numbers, which appear in a figure, too.
-        assert!(page.contains("circles: the paper"), "{name}");
+        // Every study's paper has numbers, which appear in a figure, too; one goes beyond its paper.
+        assert!(
+            study.name == "ptp-random" || page.contains("circles: the paper"),
+            "{name}"
+        );
         assert!(!page.contains(" (paper "), "{name}: numbers in a sentence");
         for column in ["The paper", "Simulator", "Reasons for differences"] {
             assert!(

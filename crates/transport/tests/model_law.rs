@@ -169,6 +169,7 @@ impl Network {
             segment: packet.number,
             bytes: 1000,
             rtt: Some(now.since(packet.sent)),
+            to_latest: true,
             in_flight: true,
             marked: false,
             route: None,

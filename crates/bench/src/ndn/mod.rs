@@ -1,5 +1,5 @@
-//! `ndn`: a router between two programs beside a bare relay, the pipeline alone, a file over two
-//! routers; and the soak.
+//! `ndn`: a router between two programs beside a bare relay, the pipeline alone, an Interest
+//! with a path tag beside one without, a file over two routers; and the soak.
 
 mod consumer;
 mod exchange;
@@ -9,6 +9,7 @@ mod process;
 mod producer;
 mod relay;
 mod soak;
+mod tagged;
 
 pub use consumer::{Consumed, ConsumerOptions, consume};
 pub use producer::{ProducerOptions, produce};
@@ -23,5 +24,6 @@ const PREFIX: &str = "/bench";
 pub(crate) fn run(bench: &mut Bench<'_>) {
     exchange::run(bench);
     pipeline::run(bench);
+    tagged::run(bench);
     get::run(bench);
 }

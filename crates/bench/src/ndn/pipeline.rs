@@ -27,7 +27,7 @@ const STORE: usize = 128 << 20;
 const RECENT: u64 = 5_000;
 const ROUNDS: usize = 3;
 /// Packets per batch.
-const BATCH: usize = 64;
+pub(super) const BATCH: usize = 64;
 
 /// Sizes of the tables, and duration.
 #[derive(Clone, Copy)]
@@ -86,7 +86,7 @@ pub(super) fn run(bench: &mut Bench<'_>) {
 }
 
 /// A packet with room for a prefix, for a number and, in an Interest, for a nonce.
-struct Template {
+pub(super) struct Template {
     wire: Vec<u8>,
     prefix_at: usize,
     number_at: usize,
@@ -108,7 +108,7 @@ fn name(components: usize) -> Name {
 }
 
 impl Template {
-    fn new(wire: Vec<u8>) -> Result<Template, BenchError> {
+    pub(super) fn new(wire: Vec<u8>) -> Result<Template, BenchError> {
         let find = |what: &[u8]| wire.windows(what.len()).position(|window| window == what);
         let nonce_at = find(b"\x0a\x04NNNN").map(|at| at + 2);
         match (find(b"PPPPPPPP"), find(b"OOOOOOOO")) {
@@ -144,7 +144,7 @@ impl Template {
         Template::new(wire(DATA_SIZE - overhead))
     }
 
-    fn fill(&mut self, number: u64, prefix: u64) -> &[u8] {
+    pub(super) fn fill(&mut self, number: u64, prefix: u64) -> &[u8] {
         let nonce = (number as u32).wrapping_mul(0x9e37_79b1).to_be_bytes();
         patch(&mut self.wire, self.prefix_at, &prefix_component(prefix));
         patch(&mut self.wire, self.number_at, &number.to_be_bytes());
@@ -161,7 +161,7 @@ fn patch(wire: &mut [u8], at: usize, octets: &[u8]) {
     }
 }
 
-fn prefix_component(number: u64) -> [u8; 8] {
+pub(super) fn prefix_component(number: u64) -> [u8; 8] {
     (number << 20 | 0x5_0000).to_be_bytes()
 }
 
@@ -323,7 +323,7 @@ fn prefix_of(number: u64, scale: Scale) -> u64 {
 }
 
 /// Processor time of this thread: other programs on the machine do not count.
-fn thread_time() -> Duration {
+pub(super) fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(
         u64::try_from(time.tv_sec).unwrap_or(0),
@@ -331,7 +331,7 @@ fn thread_time() -> Duration {
     )
 }
 
-fn fault(said: &str) -> BenchError {
+pub(super) fn fault(said: &str) -> BenchError {
     BenchError::Side {
         what: String::from("the pipeline failed"),
         said: said.to_owned(),

@@ -202,7 +202,7 @@ macro_rules! ptp {
 }
 
 /// All studies.
-pub const STUDIES: [Study; 11] = [
+pub const STUDIES: [Study; 12] = [
     Study {
         name: "mftp-fig8",
         title: "MFTP and TCP at three round-trip times, with and without 1 % loss on the last hop",
@@ -335,6 +335,17 @@ pub const STUDIES: [Study; 11] = [
         // Namespaces share the processors that its routers need.
         transfers_per_processor: 1,
         run: ptp::networks::run,
+    },
+    Study {
+        name: "ptp-random",
+        title: "100 random networks with 1 % loss on each link: PTP and its rivals",
+        source: concat!(ptp!(), ": beyond it"),
+        scenario: include_str!("../../../../studies/ptp-random/scenario.toml"),
+        paper: include_str!("../../../../studies/ptp-random/paper.toml"),
+        readme: include_str!("../../../../studies/ptp-random/README.md"),
+        backends: &[Backend::Sim],
+        transfers_per_processor: 1,
+        run: ptp::random::run,
     },
 ];
 

@@ -1,9 +1,9 @@
 //! MPCCP: the window of one of a consumer's paths, coupled to those of the others ([PTP §5]).
 //!
 //! Slow start, congestion avoidance and fast recovery are the states of [PTP figure 11]. A loss found by
-//! order shrinks the window and begins recovery; another loss within a window of Data sets the window
-//! to the size that recovery began with, a later one shrinks it again; a window of Data without a
-//! loss ends recovery. A timeout halves the threshold and begins slow start from one segment. What
+//! order shrinks the window and begins recovery; another loss within the next window of Data sets the
+//! window to the size that recovery began with, a later one shrinks it again; a window of Data
+//! without a loss ends recovery. A timeout halves the threshold and begins slow start from one segment. What
 //! a Data adds to the window beyond slow start is the [`Coupling`]'s.
 
 use core::time::Duration;
@@ -65,8 +65,10 @@ impl Default for MpccpOptions {
 struct Recovery {
     /// The window that it began with.
     backup: f64,
-    /// Data since it began, or since its last loss.
+    /// Data since it began.
     received: f64,
+    /// Data since its last loss.
+    unbroken: f64,
 }
 
 #[derive(Debug)]
@@ -120,6 +122,7 @@ impl Mpccp {
         self.recovery = Some(Recovery {
             backup: window,
             received: 0.0,
+            unbroken: 0.0,
         });
     }
 }
@@ -178,7 +181,8 @@ impl CongestionControl for Mpccp {
         }
         if let Some(recovery) = &mut self.recovery {
             recovery.received += 1.0;
-            if recovery.received >= recovery.backup {
+            recovery.unbroken += 1.0;
+            if recovery.unbroken >= recovery.backup {
                 self.recovery = None;
             }
         }
@@ -202,13 +206,18 @@ impl CongestionControl for Mpccp {
             self.recovery = None;
             return;
         }
+        // "If any loss happens after the in-use path has received cwnd_bk Data packets, the congestion
+        // window is further decreased": without this, a window that never gets through without a loss
+        // would stay above what the path holds.
         match &mut self.recovery {
-            Some(recovery) => {
-                recovery.received = 0.0;
+            Some(recovery)
+                if recovery.received < recovery.backup && sign != Congestion::LossAgain =>
+            {
+                recovery.unbroken = 0.0;
                 let backup = recovery.backup;
                 self.ramp.fall(backup, backup);
             }
-            None => self.shrink(siblings),
+            _ => self.shrink(siblings),
         }
     }
 
@@ -353,6 +362,35 @@ mod tests {
         let before = law.window();
         lose(&mut law);
         assert_eq!(law.window(), before * 0.75, "further decreased");
+    }
+
+    #[test]
+    fn losses_in_each_window_shrink_it_each_time() {
+        let mut law = law(Coupling::Linked, 64.0);
+        let mut windows = Vec::new();
+        for _ in 0..200 {
+            law.on_delivered(&delivered(false), &Siblings::NONE);
+            law.on_congestion(Time::ZERO, Congestion::Loss, &Siblings::NONE);
+            windows.push(law.window());
+        }
+        // A window of 48 Data is answered, then 36, then 27, and so on.
+        windows.dedup();
+        let rounded: Vec<f64> = windows.iter().map(|window| window.round()).collect();
+        assert_eq!(rounded[..4], [48.0, 36.0, 27.0, 20.0]);
+        assert!(*windows.last().unwrap() < 3.0, "{windows:?}");
+    }
+
+    #[test]
+    fn a_lost_repetition_is_another_sign_of_congestion() {
+        let mut law = law(Coupling::Linked, 64.0);
+        let mut lose = |sign| {
+            law.on_congestion(Time::ZERO, sign, &Siblings::NONE);
+            law.window()
+        };
+        assert_eq!(lose(Congestion::Loss), 48.0);
+        assert_eq!(lose(Congestion::Loss), 48.0);
+        assert_eq!(lose(Congestion::LossAgain), 36.0);
+        assert_eq!(lose(Congestion::Loss), 36.0);
     }
 
     #[test]

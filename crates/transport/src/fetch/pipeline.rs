@@ -309,11 +309,13 @@ impl Pipeline {
     ) {
         let Entry { sent, status, .. } = entry;
         let rtt = (sent.transmissions == 1).then(|| now.since(sent.at));
+        let path = self.paths.get(sent.path);
         let answer = Answer {
             now,
             segment: number,
             bytes,
             rtt,
+            to_latest: path.is_some_and(|path| path.answers_latest(now, sent)),
             in_flight: *status == Status::InFlight,
             marked: signs.marked && !self.ignore_marks,
             route: signs.route,
@@ -539,10 +541,16 @@ impl Pipeline {
         }
     }
 
-    /// The timeout of Interests on a path; `None` while it is down.
+    /// The timeout of Interests on a path; `None` while it is down. A probe may take any path, also
+    /// the slowest one.
     fn patience(&self, path: PathId) -> Option<Duration> {
         let path = self.paths.get(path).filter(|path| path.may_answer())?;
-        Some(path.patience(self.lifetime))
+        let own = path.patience(self.lifetime);
+        if !path.is_probing() {
+            return Some(own);
+        }
+        let used = self.paths.iter().filter(|path| path.is_up());
+        used.map(|path| path.patience(self.lifetime)).max()
     }
 
     fn report_progress(&mut self, now: Time, events: &mut VecDeque<FetchEvent>) {

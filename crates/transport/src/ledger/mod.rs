@@ -53,6 +53,8 @@ pub struct Sent {
     pub transmissions: u32,
     /// The number of these that count as retries.
     pub retries: u32,
+    /// They took more than one path.
+    pub moved: bool,
 }
 
 impl Sent {
@@ -67,6 +69,7 @@ impl Sent {
             order: 0,
             transmissions: 1,
             retries: 0,
+            moved: false,
         }
     }
 
@@ -86,6 +89,7 @@ impl Sent {
             deadline,
             transmissions: self.transmissions + 1,
             retries: self.retries + counted as u32,
+            moved: self.moved || self.path.0 != path.0,
             ..self
         }
     }
@@ -219,6 +223,11 @@ impl<K: Key, T, I: Index<K>> Ledger<K, T, I> {
     /// Interests in flight.
     pub const fn in_flight(&self) -> usize {
         self.in_flight
+    }
+
+    /// The order of the next transmission.
+    pub const fn next_order(&self) -> u64 {
+        self.next_order
     }
 
     /// The entry of `key`.

@@ -17,6 +17,7 @@ use whimbrel_ndn_packet::LpHeader;
 
 use crate::application::FaceNumber;
 use crate::congestion::{Congestion, CongestionControl, Delivered, LawPhase, Siblings};
+use crate::ledger::Sent;
 pub use set::Paths;
 pub use tag::PathTag;
 
@@ -99,6 +100,8 @@ pub struct Answer {
     pub bytes: usize,
     /// Its round trip, unless the Interest was retransmitted (Karn's algorithm).
     pub rtt: Option<Duration>,
+    /// It answers the latest transmission of its Interest; see [`Path::answers_latest`].
+    pub to_latest: bool,
     /// The Interest was in flight, not declared lost before.
     pub in_flight: bool,
     /// It has a congestion mark, and marks are not ignored.
@@ -138,6 +141,8 @@ pub struct Path {
     highest_data: u64,
     /// `newest` at the last reaction: losses up to it do not cause another one.
     recovery_point: Option<u64>,
+    /// A back-off has ended without a sample since the last sample.
+    is_timeout_doubtful: bool,
     timeouts_in_row: u32,
     stats: PathStats,
 }
@@ -169,6 +174,7 @@ impl Path {
             newest: None,
             highest_data: 0,
             recovery_point: None,
+            is_timeout_doubtful: false,
             timeouts_in_row: 0,
             stats: PathStats::default(),
         }
@@ -312,6 +318,9 @@ impl Path {
         // "They are ignored for checking the arriving order and updating the RTO" [PTP §5.C.1].
         if let Some(rtt) = answer.rtt.filter(|_| !answer.intermediate) {
             self.rtt.sample_of(rtt, others.div_ceil(2).max(1) as u64);
+            self.is_timeout_doubtful = false;
+        } else if answer.to_latest && !answer.intermediate {
+            self.end_back_off();
         }
         let delivered = Delivered {
             now: answer.now,
@@ -343,6 +352,26 @@ impl Path {
         self.in_flight = others;
         self.hold(answer.now);
         reacts
+    }
+
+    /// True if a Data that arrives now answers the latest transmission of its Interest and not an earlier
+    /// one. Of a repetition it is assumed that its answer takes at least the path's shortest round
+    /// trip (RFC 8985 section 6.2, step 2).
+    pub fn answers_latest(&self, now: Time, sent: &Sent) -> bool {
+        let least = self.rtt.least();
+        let in_time = least.is_some_and(|least| now.since(sent.at) >= least);
+        sent.transmissions == 1 || (in_time && !sent.moved)
+    }
+
+    /// After a timeout of many Interests only repetitions are answered for a while, and Karn's
+    /// algorithm takes no sample of those; meanwhile a lost repetition would cost the timeout of a dead
+    /// path. Once between samples an answered repetition ends the back-off: a second time would keep
+    /// a path whose round trip has grown beyond its timeout from ever being measured.
+    fn end_back_off(&mut self) {
+        if self.rtt.is_backed_off() && !self.is_timeout_doubtful {
+            self.rtt.end_back_off();
+            self.is_timeout_doubtful = true;
+        }
     }
 
     /// With a window below 1: waits before the next Interest, so that one is in flight that share
@@ -384,7 +413,8 @@ impl Path {
         if sign == Congestion::Timeout {
             self.timeouts_in_row = self.timeouts_in_row.saturating_add(1);
         }
-        let each = sign == Congestion::Loss && self.law.counts_each_loss();
+        let is_loss = matches!(sign, Congestion::Loss | Congestion::LossAgain);
+        let each = is_loss && self.law.counts_each_loss();
         if self.fixed || !(each || self.reacts_to(highest)) {
             return false;
         }

@@ -245,6 +245,7 @@ mod tests {
             segment,
             bytes: 1000,
             rtt: Some(rtt),
+            to_latest: true,
             in_flight: true,
             marked: false,
             route: None,

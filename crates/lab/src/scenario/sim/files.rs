@@ -420,6 +420,8 @@ impl World<'_> {
                 self.arrived(index, now, content.len());
                 self.sample(index, now, node);
             }
+            // Also while a segment that is missing holds up the others.
+            FetchEvent::Progress(_) => self.sample(index, now, node),
             FetchEvent::Done(_) => self.end(index, now, true),
             FetchEvent::Failed { .. } => self.end(index, now, false),
             _ => return false,

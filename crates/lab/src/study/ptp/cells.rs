@@ -77,24 +77,33 @@ impl Cell<'_> {
         value.map_or(f64::NAN, |bytes| bytes * 8e-6 / counted)
     }
 
+    /// Returns what arrives at each receiver of each load in a run, in Mbit/s.
+    fn arrived(&self, run: usize) -> Vec<f64> {
+        let network = &self.plan.network;
+        let receivers = self.plan.loads.iter().flat_map(|load| &load.to);
+        let arrived = receivers.map(|node| {
+            let links = network.at(*node);
+            links
+                .map(|(link, _)| {
+                    let way = usize::from(network.links[link].ends.0 == *node);
+                    self.rate_in(run, link, way)
+                })
+                .sum()
+        });
+        arrived.collect()
+    }
+
+    /// Returns the share of its optimum that each receiver gets in a run.
+    pub(super) fn receivers_shares(&self, run: usize) -> Vec<f64> {
+        let arrived = self.arrived(run);
+        let shares = arrived.iter().zip(&self.optimum.rates);
+        shares.map(|(arrived, optimum)| arrived / optimum).collect()
+    }
+
     /// Returns the consumers' share of the optimum in each run, in per cent.
     pub(super) fn utilization(&self) -> Vec<f64> {
-        let receivers: Vec<usize> = self
-            .plan
-            .loads
-            .iter()
-            .flat_map(|load| load.to.clone())
-            .collect();
-        let network = &self.plan.network;
         (0..self.runs.len())
-            .map(|run| {
-                let links = receivers.iter().flat_map(|node| {
-                    let links = network.at(*node);
-                    links.map(|(link, _)| (link, usize::from(network.links[link].ends.0 == *node)))
-                });
-                let arrived: f64 = links.map(|(link, way)| self.rate_in(run, link, way)).sum();
-                100.0 * arrived / self.optimum.total()
-            })
+            .map(|run| 100.0 * self.arrived(run).iter().sum::<f64>() / self.optimum.total())
             .collect()
     }
 }
@@ -149,7 +158,7 @@ pub(super) fn run<'a>(
     input: &StudyInput<'_>,
     progress: Progress<'_>,
 ) -> Result<Vec<Cell<'a>>, LabError> {
-    let mut cells = Vec::new();
+    let mut cells: Vec<Cell<'_>> = Vec::new();
     let mut trials = Vec::new();
     for setting in &scenario.settings {
         let solution = setting.value("solution").ok_or_else(|| {
@@ -168,11 +177,19 @@ pub(super) fn run<'a>(
                 seed: setting.plan.seed.wrapping_add(u64::from(run)),
             });
         }
+        // Solutions have the same network, and the program of a large one takes seconds.
+        let known = cells.iter().find(|cell| {
+            cell.case == case && cell.plan.network.links == setting.plan.network.links
+        });
+        let optimum = match known {
+            Some(cell) => cell.optimum.clone(),
+            None => Optimum::of(&setting.plan).map_err(|why| input.bad(why))?,
+        };
         cells.push(Cell {
             case,
             solution,
             plan: &setting.plan,
-            optimum: Optimum::of(&setting.plan).map_err(|why| input.bad(why))?,
+            optimum,
             runs: Vec::new(),
         });
     }

@@ -7,6 +7,7 @@
 //! | [`networks`] | scenarios 1, 2 and 5: the throughput of each link beside the network's optimum |
 //! | [`fairness`] | scenario 3: a consumer with two paths beside one with one |
 //! | [`cache`] | scenario 4: a cache that appears, and is used up |
+//! | [`random`] | beyond the paper: random networks with loss |
 //! | [`optimum`] | the most that a network can carry |
 //! | [`cells`] | the runs of a study, by case and solution |
 
@@ -15,3 +16,4 @@ mod cells;
 pub(super) mod fairness;
 pub(super) mod networks;
 mod optimum;
+pub(super) mod random;

@@ -8,7 +8,7 @@ use whimbrel_ndn_packet::LpHeader;
 
 use super::{Pipeline, Signs};
 use crate::application::{FaceNumber, due};
-use crate::congestion::{Congestion, ModelOptions, WindowKind, WindowOptions};
+use crate::congestion::{Congestion, LawPhase, ModelOptions, WindowKind, WindowOptions};
 use crate::fetch::event::{FetchEvent, PathLeft};
 use crate::fetch::options::{FetchOptions, Multipath, Selection};
 use crate::ledger::Entry;
@@ -27,6 +27,10 @@ const FIRST_PROBE: Duration = Duration::from_millis(500);
 /// [`SELDOM`] at least: routers that know no tags, or a network with one path, are not asked for ever.
 const ENOUGH_PROBES: u32 = 30;
 const SELDOM: Duration = Duration::from_secs(2);
+/// The first probes follow each other sooner, so that what is found late is not missed for long; routers admit
+/// 100 at once ([`FIRST_PROBE`] begins them).
+const EAGER_PROBES: u32 = 20;
+const EAGER: Duration = Duration::from_millis(10);
 /// The path by name, which rests while another one is in use.
 const BY_NAME: PathId = PathId::FIRST;
 
@@ -35,6 +39,8 @@ const BY_NAME: PathId = PathId::FIRST;
 struct Latest {
     /// One more than the order of the latest Interest, and of the second latest.
     orders: [u64; 2],
+    /// The order of the first Interest after the latest decrease of the window because of a loss.
+    decreased: u64,
 }
 
 /// Losses by the order of Data: "all the previous Data packets are expected to be received"
@@ -57,10 +63,7 @@ impl Order {
     /// Takes in a Data that came from the end of a path; Interests of lower orders are lost.
     fn arrived(&mut self, path: PathId, order: u64) -> Option<u64> {
         let lost_after = self.lost_after?;
-        if self.latest.len() <= path.index() {
-            self.latest.resize(path.index() + 1, Latest::default());
-        }
-        let [first, second] = &mut self.latest.get_mut(path.index())?.orders;
+        let [first, second] = &mut self.of(path)?.orders;
         let order = order + 1;
         if order > *first {
             (*first, *second) = (order, *first);
@@ -69,6 +72,13 @@ impl Order {
         }
         let bound = if lost_after == 1 { *first } else { *second };
         bound.checked_sub(1)
+    }
+
+    fn of(&mut self, path: PathId) -> Option<&mut Latest> {
+        if self.latest.len() <= path.index() {
+            self.latest.resize(path.index() + 1, Latest::default());
+        }
+        self.latest.get_mut(path.index())
     }
 
     fn forget(&mut self, path: PathId) {
@@ -283,9 +293,10 @@ impl Chooser {
 }
 
 impl Pipeline {
-    /// Declares Interests lost whose Data later ones on their path have overtaken. Data of caches
-    /// and of repeated Interests say nothing about the order, nor do probes and Interests by name,
-    /// each of which may take another way.
+    /// Declares Interests lost whose Data later ones on their path have overtaken; repeated ones count
+    /// as of their repetition, so that a lost repetition is found like any other loss. Data of caches
+    /// and those that may answer an earlier transmission say nothing about the order, nor do probes
+    /// and Interests by name, each of which may take another way.
     pub(super) fn lose_overtaken(
         &mut self,
         now: Time,
@@ -294,23 +305,41 @@ impl Pipeline {
         events: &mut VecDeque<FetchEvent>,
     ) {
         let sent = &entry.sent;
-        let is_one_way = self.paths.get(sent.path).is_some_and(Path::is_tagged);
-        if signs.intermediate || sent.transmissions != 1 || !is_one_way {
+        let shows_order = |path: &Path| path.is_tagged() && path.answers_latest(now, sent);
+        if signs.intermediate || !self.paths.get(sent.path).is_some_and(shows_order) {
             return;
         }
         let Some(bound) = self.order.arrived(sent.path, sent.order) else {
             return;
         };
-        let mut highest = None;
+        let decreased = self
+            .order
+            .of(sent.path)
+            .map_or(0, |latest| latest.decreased);
+        let (mut highest, mut is_repeated) = (None, false);
         while let Some((number, earlier)) = self.pending.oldest(sent.path)
             && earlier.order < bound
         {
             let number = *number;
-            self.lose(number, true);
+            is_repeated |= earlier.transmissions > 1 && earlier.order >= decreased;
+            // No retry: the path answers, and a queue may lose the same segment many times in a second.
+            self.pending.lose(&number, false);
+            self.paths.on_removed(sent.path, true);
             highest = highest.max(Some(number));
         }
-        if let Some(highest) = highest {
-            self.record_loss(now, sent.path, highest, Congestion::Loss, events);
+        let Some(highest) = highest else {
+            return;
+        };
+        let phase = |path: &Path| path.state().phase;
+        let is_first = self.paths.get(sent.path).map(phase) != Some(LawPhase::Recovery);
+        let sign = match is_repeated {
+            true => Congestion::LossAgain,
+            false => Congestion::Loss,
+        };
+        self.record_loss(now, sent.path, highest, sign, events);
+        let next = self.pending.next_order();
+        if let Some(latest) = self.order.of(sent.path).filter(|_| is_first || is_repeated) {
+            latest.decreased = next;
         }
     }
 
@@ -485,9 +514,10 @@ impl Pipeline {
         if let Some(chooser) = &mut self.chooser {
             chooser.probes = chooser.probes.saturating_add(1);
             let is_alone = chooser.options.beside_name && chooser.known.len() < 2;
-            let interval = match is_alone && chooser.probes >= ENOUGH_PROBES {
-                true => chooser.options.probing.max(SELDOM),
-                false => chooser.options.probing,
+            let interval = match chooser.probes {
+                sent if sent < EAGER_PROBES => chooser.options.probing.min(EAGER),
+                sent if is_alone && sent >= ENOUGH_PROBES => chooser.options.probing.max(SELDOM),
+                _ => chooser.options.probing,
             };
             chooser.next_probe = now + interval;
         }
