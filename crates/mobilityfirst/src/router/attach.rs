@@ -40,6 +40,8 @@ pub(super) struct Attachments {
     entries: usize,
     per_port: BTreeMap<PortId, usize>,
     nonces: BTreeMap<PortId, [u8; 16]>,
+    // The name of the neighbour on each port.
+    neighbours: BTreeMap<PortId, Guid>,
     pending: BTreeMap<(Guid, u64), PortId>,
 }
 
@@ -53,6 +55,7 @@ impl Attachments {
             entries: 0,
             per_port: BTreeMap::new(),
             nonces: BTreeMap::new(),
+            neighbours: BTreeMap::new(),
             pending: BTreeMap::new(),
         }
     }
@@ -69,6 +72,12 @@ impl Attachments {
                 ..Branch::over(attachment.port, links)
             })
             .collect()
+    }
+
+    /// True if a GUID is attached on this port.
+    pub(super) fn is_on(&self, guid: &Guid, port: PortId) -> bool {
+        let attached = self.by_guid.get(guid);
+        attached.is_some_and(|attached| attached.iter().any(|it| it.port == port))
     }
 
     pub(super) fn contains(&self, guid: &Guid) -> bool {
@@ -143,14 +152,21 @@ impl Attachments {
         }
     }
 
-    /// Sends a fresh challenge to a neighbour that came up.
+    /// Sends a fresh challenge to a neighbour that came up. If it has another name than the one
+    /// before, what was attached on the port was the former's.
     pub(super) fn challenge(
         &mut self,
         now: Time,
         port: PortId,
+        neighbour: Guid,
         rng: &mut SeededRng,
         effects: &mut Effects,
     ) {
+        let before = self.neighbours.insert(port, neighbour);
+        if before.is_some_and(|before| before != neighbour) {
+            self.detach_port(port, effects);
+            self.neighbours.insert(port, neighbour);
+        }
         let mut nonce = [0; 16];
         nonce[..8].copy_from_slice(&rng.next_word().to_be_bytes());
         nonce[8..].copy_from_slice(&rng.next_word().to_be_bytes());
@@ -323,6 +339,7 @@ impl Attachments {
             effects.push(Action::Cancel(Timer::Attachment(guid, port)));
         }
         self.nonces.remove(&port);
+        self.neighbours.remove(&port);
         self.pending.retain(|_, waiting| *waiting != port);
     }
 }
@@ -397,7 +414,7 @@ mod tests {
         let mut attachments = Attachments::new(ROUTER, WALL);
         let (mut effects, mut rng) = (Effects::default(), SeededRng::new(1));
         let mut challenge = |attachments: &mut Attachments| {
-            attachments.challenge(NOW, PORT, &mut rng, &mut effects);
+            attachments.challenge(NOW, PORT, Guid([7; 32]), &mut rng, &mut effects);
             let [Control::Challenge { nonce, unix_ms }] = told(&mut effects)[..] else {
                 panic!("one challenge");
             };

@@ -28,19 +28,64 @@ impl Router {
                 return self.effects.drop("bad-chunk");
             }
         };
-        let mut outgoing = ChunkToSend {
+        let outgoing = ChunkToSend {
             chunk,
             room,
             charge: Charge::default(),
             from: Some(from),
             order: None,
         };
-        self.purge_unwanted(now, from, &outgoing.chunk);
-        self.note_not_served(&outgoing.chunk);
         let header = &outgoing.chunk.header;
         if header.upper == UpperProtocol::Control || header.service.has(ServiceId::NEIGHBOUR) {
-            self.handle_control(now, from, &outgoing.chunk.message.head);
-        } else if self.is_answered(now, &outgoing.chunk) {
+            return self.handle_control(now, from, &outgoing.chunk.message.head);
+        }
+        match self.place_of_source(now, from, &outgoing.chunk.header) {
+            Some(address) => self.handle_proven(now, from, outgoing, address),
+            None if outgoing.chunk.header.source == self.config.guid => {
+                self.effects.drop("source-not-proven")
+            }
+            None => self.sources.park(now, from, outgoing, &mut self.effects),
+        }
+    }
+
+    /// The address at which the source of a chunk from this port is reached, if the neighbour there
+    /// may speak for it.
+    fn place_of_source(&mut self, now: Time, from: PortId, header: &NetworkHeader) -> Option<Guid> {
+        let (source, at) = (header.source, header.source_address);
+        if !self.links.info(from)?.origin.is_caller() {
+            return Some(at);
+        }
+        let neighbour = self.links.neighbour(from)?;
+        let calls = |port| {
+            self.links
+                .info(port)
+                .is_some_and(|it| it.origin.is_chosen())
+        };
+        if self.sources.believes(&neighbour) || self.links.ports_of(&neighbour).any(calls) {
+            return Some(at);
+        }
+        if source == neighbour || self.attachments.is_on(&source, from) {
+            return Some(self.sources.answered_at(header, self.config.guid));
+        }
+        let known = self.sources.vouched(now, neighbour, source)?;
+        match at.is_none() || known.contains(&at) {
+            true => Some(at),
+            false => Some(neighbour),
+        }
+    }
+
+    /// Handles a chunk whose source is proven, or vouched for by a router that is believed.
+    fn handle_proven(
+        &mut self,
+        now: Time,
+        from: PortId,
+        mut outgoing: ChunkToSend,
+        source_address: Guid,
+    ) {
+        outgoing.chunk.header.source_address = source_address;
+        self.purge_unwanted(now, from, &outgoing.chunk);
+        self.note_not_served(&outgoing.chunk);
+        if self.is_answered(now, &outgoing.chunk) {
             // It is for this router.
         } else if outgoing.chunk.header.destination == self.config.guid {
             self.handle_own(now, &outgoing.chunk);
@@ -112,9 +157,35 @@ impl Router {
                     self.effects.drop("too-many-holds");
                 }
             }
+            Ok(Control::Ask { guid }) => self.handle_ask(from, guid),
+            Ok(Control::Vouch { record }) => self.handle_vouch(now, from, record),
             // From a neighbouring router: only hosts attach.
             Ok(Control::Challenge { .. } | Control::Outcome { .. }) => {}
             Err(_) => self.effects.drop("bad-control"),
+        }
+    }
+
+    /// A router that this one calls asks about a source behind this one. Inbound peers have no reason
+    /// to ask.
+    fn handle_ask(&mut self, from: PortId, source: Guid) {
+        let info = self.links.info(from);
+        match info.is_some_and(|info| info.origin.is_chosen()) {
+            true => self.sources.handle_ask(from, source, &mut self.effects),
+            false => self.effects.drop("asked-by-a-caller"),
+        }
+    }
+
+    fn handle_vouch(&mut self, now: Time, from: PortId, record: Bytes) {
+        let Some(neighbour) = self.links.neighbour(from) else {
+            return;
+        };
+        let (about, wall) = ((from, neighbour), self.config.wall);
+        let effects = &mut self.effects;
+        let waited = self.sources.handle_vouch(now, about, record, wall, effects);
+        for outgoing in waited {
+            if let Some(address) = self.place_of_source(now, from, &outgoing.chunk.header) {
+                self.handle_proven(now, from, outgoing, address);
+            }
         }
     }
 

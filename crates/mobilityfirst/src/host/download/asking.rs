@@ -37,17 +37,14 @@ impl Downloads {
             chunks,
         };
         let (content, patience) = (download.content, download.patience());
+        let request_id = Some(download.request_id);
         // A source that has not answered two NACKs may be gone; another holder may answer.
         let source = download.source.filter(|_| download.attempts <= 2);
         match source {
             Some((source, address)) => {
                 effects.counters.nacks_sent += 1;
-                effects.send(
-                    ServiceId::DELAY_TOLERANT,
-                    source,
-                    address,
-                    Transport::Nack(request),
-                )
+                let (service, nack) = (ServiceId::DELAY_TOLERANT, Transport::Nack(request));
+                effects.send_about(request_id, service, (source, address), nack)
             }
             None => {
                 effects.counters.requests_sent += 1;
@@ -56,7 +53,7 @@ impl Downloads {
                     true => Transport::Resend(request),
                     false => Transport::Request(request),
                 };
-                effects.send(service, content, Guid::NONE, message)
+                effects.send_about(request_id, service, (content, Guid::NONE), message)
             }
         };
         if !uplink.is_up {
@@ -103,12 +100,9 @@ impl Downloads {
                 chunks,
             };
             effects.counters.nacks_sent += 1;
-            effects.send(
-                ServiceId::DELAY_TOLERANT,
-                source,
-                address,
-                Transport::Resend(request),
-            );
+            let (request_id, at) = (Some(download.request_id), (source, address));
+            let (service, resend) = (ServiceId::DELAY_TOLERANT, Transport::Resend(request));
+            effects.send_about(request_id, service, at, resend);
         }
     }
 
@@ -162,23 +156,18 @@ impl Downloads {
         }
         if self.stopped.len() < MAX_STOPPED {
             self.stopped.insert(key, now);
-            self.send_stop(
-                data.content,
-                data.chunk_log2,
-                header.source,
-                header.source_address,
-                effects,
-            );
+            let about = (data.content, data.chunk_log2);
+            let at = (header.source, header.source_address);
+            self.send_stop(header.extensions.request, about, at, effects);
         }
     }
 
     /// Sends a request for no chunk, which takes back an earlier one.
     pub(super) fn send_stop(
         &mut self,
-        content: Guid,
-        chunk_log2: u8,
-        source: Guid,
-        address: Guid,
+        request_id: Option<u64>,
+        (content, chunk_log2): (Guid, u8),
+        source_at: (Guid, Guid),
         effects: &mut Effects,
     ) {
         let chunks = ChunkRanges::default();
@@ -188,12 +177,8 @@ impl Downloads {
             reliability: Reliability::DontCare,
             chunks,
         };
-        effects.send(
-            ServiceId::DELAY_TOLERANT,
-            source,
-            address,
-            Transport::Request(stop),
-        );
+        let (service, stop) = (ServiceId::DELAY_TOLERANT, Transport::Request(stop));
+        effects.send_about(request_id, service, source_at, stop);
     }
 
     /// Returns true if the dropped chunk was a request for content, not content that this host

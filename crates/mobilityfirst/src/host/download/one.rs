@@ -23,6 +23,8 @@ pub(super) struct Held {
 pub(super) struct Download {
     pub(super) app: App,
     pub(super) request: u32,
+    // The id that its requests carry in the network.
+    pub(super) request_id: u64,
     pub(super) content: Guid,
     pub(super) chunk_size: ChunkSize,
     pub(super) in_order: bool,
@@ -75,6 +77,7 @@ impl Download {
         Download {
             app,
             request: get.request,
+            request_id: 0,
             content: get.content,
             chunk_size,
             in_order: get.in_order,
@@ -208,6 +211,7 @@ impl Download {
         self.chunk_size = size;
     }
 
+    /// Notes that its source is alive.
     pub(super) fn note_arrival(&mut self, now: Time) {
         if let Some(last) = self.last_arrival {
             // The length of an outage says nothing about the link.
