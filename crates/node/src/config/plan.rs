@@ -68,6 +68,8 @@ pub struct MobilityFirstPlan {
     pub routes: Vec<Route>,
     /// The next hop of chunks without a route.
     pub default_route: Option<NextHop>,
+    /// Routers that are believed when they connect.
+    pub neighbours: Vec<Guid>,
     /// Storage.
     pub storage: ChunkLimits,
     /// The policy of retrying stored chunks.
@@ -193,6 +195,7 @@ impl Draft {
                 .collect(),
             routes,
             default_route,
+            neighbours: section.neighbours.clone(),
             storage: config.storage.limits(),
             proxy: config.storage.policy(),
             split: section.scheduler.split(),
