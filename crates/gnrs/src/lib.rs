@@ -17,8 +17,8 @@ pub use client::{
     ResolverCounters, ResolverEvent,
 };
 pub use record::{
-    Address, DecodeError, Kind, MAX_ADDRESSES, Record, RecordKey, RecordView, Statement,
-    StatementError, VerifyError,
+    Address, DecodeError, Kind, MAX_ADDRESSES, MAX_PROVIDER_LIFETIME_MS, Record, RecordKey,
+    RecordView, Statement, StatementError, VerifyError,
 };
 pub use server::{Server, ServerConfig, ServerCounters, ServerEvent, ServerStatus};
 pub use store::{DiskStore, MemoryStore, Store, StoreError, StoreLimits};

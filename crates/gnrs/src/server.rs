@@ -370,6 +370,7 @@ fn code_of(fault: VerifyError) -> Code {
     match fault {
         VerifyError::Expired => Code::Expired,
         VerifyError::FromTheFuture => Code::FromTheFuture,
+        VerifyError::TooLong => Code::Malformed,
         VerifyError::WrongKey => Code::WrongKey,
         VerifyError::BadKey | VerifyError::BadSignature => Code::BadSignature,
     }

@@ -259,12 +259,9 @@ impl Attachments {
         &mut self,
         now: Time,
         port: PortId,
-        record: Bytes,
+        record: Record,
         effects: &mut Effects,
     ) {
-        let Ok(record) = Record::parse(record) else {
-            return effects.drop("bad-record");
-        };
         if let Err(fault) = record.verify(self.wall.unix_millis(now)) {
             effects.drop("refused-record");
             let (guid, version) = (record.subject(), record.version());

@@ -10,8 +10,8 @@ use super::RouterConfig;
 use super::tests::{Net, ROUTER, UNIX_MS, config, data, port};
 use crate::chunk::{Chunk, Message};
 use crate::wire::{
-    ChunkRanges, Control, DropReason, NetworkHeader, Notice, Reliability, Request, ServiceId,
-    Transport, UpperProtocol,
+    ChunkRanges, Control, ControlCode, DropReason, NetworkHeader, Notice, Reliability, Request,
+    ServiceId, Transport, UpperProtocol,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -254,4 +254,122 @@ fn invented_sources_are_asked_for_and_forgotten() {
     let dropped = net.router().effects.counters.drops.get("source-not-proven");
     assert_eq!(dropped, Some(&1000));
     assert!(net.received(2).is_empty());
+}
+
+fn announcement(host: &KeyPair, content: Guid, lifetime_ms: u64) -> Record {
+    let statement = Statement::new(UNIX_MS, lifetime_ms, Vec::new());
+    Record::provider(host, content, &statement).expect("a record")
+}
+
+fn register(net: &mut Net, neighbour: usize, from: Guid, record: &Record) -> Option<ControlCode> {
+    net.neighbour(neighbour, |it, _| it.received.clear());
+    let record = Bytes::copy_from_slice(record.as_bytes());
+    net.send(neighbour, control(from, &Control::Register { record }));
+    net.run(SECOND / 2);
+    let received = net.chunks(neighbour).iter();
+    let mut told = received.filter_map(|it| match Control::decode(&it.message.head) {
+        Ok(Control::Outcome { code, .. }) => Some(code),
+        _ => None,
+    });
+    told.next()
+}
+
+#[test]
+fn content_is_announced_by_those_who_are_there_and_for_an_hour() {
+    let content = Guid([7; 32]);
+    let (attacker, other) = (keys(1), keys(2));
+    let mut net = net_of_callers(&[attacker.guid()], config());
+    let mut told = |host: &KeyPair, lifetime_ms| {
+        let record = announcement(host, content, lifetime_ms);
+        register(&mut net, 1, attacker.guid(), &record)
+    };
+    assert_eq!(told(&other, 60_000), Some(ControlCode::Invalid));
+    assert_eq!(told(&attacker, 3_600_001), Some(ControlCode::Invalid));
+    assert_eq!(told(&attacker, 3_600_000), Some(ControlCode::Registered));
+    // It can be several hosts, but not all that announce a content.
+    let guests: Vec<KeyPair> = (10..16).map(keys).collect();
+    for guest in &guests {
+        let guid = guest.guid();
+        assert!(net.with_router(|it, _| it.attachments.insert(guid, port(1), 1)));
+    }
+    assert!(net.with_router(|it, _| it.attachments.insert(attacker.guid(), port(1), 1)));
+    let outcomes = guests.iter().map(|guest| {
+        register(
+            &mut net,
+            1,
+            attacker.guid(),
+            &announcement(guest, content, 60_000),
+        )
+    });
+    let outcomes: Vec<Option<ControlCode>> = outcomes.collect();
+    let (ok, full) = (Some(ControlCode::Registered), Some(ControlCode::Full));
+    assert_eq!(outcomes, [ok, ok, ok, full, full, full]);
+}
+
+#[test]
+fn a_full_content_keeps_those_who_are_here_and_forgets_those_who_left() {
+    let content = Guid([7; 32]);
+    let mut net = net_of_callers(&[], config());
+    let hosts: Vec<KeyPair> = (0..66).map(keys).collect();
+    let keep = |net: &mut Net, host: &KeyPair, here: usize| {
+        let record = announcement(host, content, 60_000);
+        let is_here = |guid: &Guid| hosts[..here].iter().any(|it| it.guid() == *guid);
+        net.with_router(|it, now| it.names.keep(now, record, is_here))
+    };
+    for host in &hosts[..64] {
+        assert_eq!(keep(&mut net, host, 64), Ok(ControlCode::Registered));
+    }
+    // All that have announced it are here: one more is one too many.
+    assert_eq!(keep(&mut net, &hosts[64], 65), Ok(ControlCode::Full));
+    assert_eq!(keep(&mut net, &hosts[65], 1), Ok(ControlCode::Registered));
+    let known = net.with_router(|it, now| it.names.look_up_own(now, &content).providers);
+    let signers: Vec<Guid> = known.iter().map(Record::signer).collect();
+    assert!(signers.contains(&hosts[0].guid()) && signers.contains(&hosts[65].guid()));
+    assert_eq!(signers.len(), 64);
+}
+
+/// "The network will route the request to the location of a copy" [MFTP §2]: a copy that is claimed
+/// and not there is passed over.
+#[test]
+fn a_request_that_is_repeated_goes_to_the_next_provider() {
+    let content = Guid([7; 32]);
+    let providers = [keys(1), keys(2), keys(3)];
+    let client = keys(4).guid();
+    let mut names: Vec<Guid> = providers.iter().map(KeyPair::guid).collect();
+    names.push(client);
+    let mut net = net_of_callers(&names, config());
+    for (number, host) in (1..).zip(&providers) {
+        let (guid, at) = (host.guid(), port(number));
+        assert!(net.with_router(|it, _| it.attachments.insert(guid, at, 1)));
+        let record = announcement(host, content, 600_000);
+        assert_eq!(
+            register(&mut net, number, guid, &record),
+            Some(ControlCode::Registered)
+        );
+    }
+    // Which provider gets a request with this id.
+    let asked = |net: &mut Net, id| {
+        (1..=3).for_each(|number| net.neighbour(number, |it, _| it.received.clear()));
+        let mut chunk = chunk_of(client, content, &Transport::Request(request()));
+        chunk.header.service = chunk.header.service.with(ServiceId::CONTENT_REQUEST);
+        chunk.header.extensions.request = Some(id);
+        net.send(4, chunk);
+        net.run(SECOND / 2);
+        let got: Vec<usize> = (1..=3).filter(|it| !net.chunks(*it).is_empty()).collect();
+        got
+    };
+    let mut first: Vec<usize> = (0..3).flat_map(|_| asked(&mut net, 1)).collect();
+    let again = asked(&mut net, 1);
+    assert_eq!(again.len(), 1);
+    let best = first[0];
+    first.sort_unstable();
+    assert_eq!(first, [1, 2, 3]);
+    assert_eq!(asked(&mut net, 2), [best]);
+    // It says that it does not serve the content: it is not asked again.
+    let dropped = Transport::Drop(notice(client, content), DropReason::NotServed);
+    net.send(best, chunk_of(names[best - 1], client, &dropped));
+    net.run(SECOND / 2);
+    for id in 3..9 {
+        assert!(!asked(&mut net, id).contains(&best));
+    }
 }

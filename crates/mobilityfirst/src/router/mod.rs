@@ -133,7 +133,7 @@ impl Router {
         );
         Router {
             links,
-            names: Names::new(resolver, has_service, config.wall),
+            names: Names::new(resolver, has_service, config.wall, &mut rng),
             attachments: Attachments::new(config.guid, config.wall),
             sources: Sources::new(&config, &mut rng),
             routes: Routes::new(config.guid, config.routes.clone(), config.default_route),
@@ -430,7 +430,9 @@ impl Router {
         if self.attachments.is_on(&guid, port) {
             self.sources.note_record(&record, &mut self.effects);
         }
-        match self.names.keep(now, record) {
+        let attached = &self.attachments;
+        let is_here = |host: &Guid| attached.contains(host);
+        match self.names.keep(now, record, is_here) {
             Ok(code) => {
                 if let Lookup::Resolved(answer) = self.names.look_up(now, guid) {
                     self.proxy.note_found(&guid);

@@ -136,7 +136,7 @@ pub struct HostSection {
     /// Lifetime of the host's binding to its routers without renewal.
     #[schemars(with = "String")]
     pub binding_lifetime: Span,
-    /// Lifetime of an announcement of content without renewal.
+    /// Lifetime of an announcement of content without renewal: an hour at most.
     #[schemars(with = "String")]
     pub announcement_lifetime: Span,
     /// How long a chunk may be missing before its source is told.

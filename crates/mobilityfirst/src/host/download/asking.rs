@@ -13,8 +13,10 @@ use crate::wire::{
     Transport,
 };
 
-/// Requests without any answer before a name that is known but not served is given up.
-const MAX_UNSERVED: u32 = 3;
+/// Answers of nodes that have said before that they do not serve a content, before it is given up.
+const MAX_UNSERVED: u32 = 2;
+/// Nodes that do not serve a content are told apart up to this number: that of its providers.
+const MAX_PROVIDERS: usize = 64;
 /// Pause between notices to a source that sends chunks which no program here wants.
 const STOP_INTERVAL: Duration = Duration::from_secs(1);
 /// A router's restart is acted on once in this time: any node can claim that one has restarted.
@@ -245,10 +247,15 @@ impl Downloads {
             DropReason::NoSuchName if !begun => self.fail(id, FailReason::NoSuchName, effects),
             DropReason::NotServed => {
                 download.source = None;
-                download.unserved += 1;
+                let is_new =
+                    download.unserved_by.len() < MAX_PROVIDERS && download.unserved_by.insert(from);
+                download.unserved += u32::from(!is_new);
                 // After a direct request to one host, there is no other holder to ask.
                 if download.unserved >= MAX_UNSERVED || asked_directly {
                     self.fail(id, FailReason::NotServed, effects);
+                } else if is_new {
+                    // Anyone may announce it; the next provider may have it.
+                    self.ask(now, id, uplink, effects);
                 }
             }
             DropReason::TooLarge => match ChunkSize::from_code(download.chunk_size.code() - 1) {

@@ -1,6 +1,6 @@
 //! One download: what has arrived, what is missing, and what may be handed over.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use core::time::Duration;
 use whimbrel_content::{Assembly, ChunkSize};
@@ -49,7 +49,9 @@ pub(super) struct Download {
     pub(super) source: Option<(Guid, Guid)>,
     pub(super) state: TransferState,
     pub(super) attempts: u32,
+    // Answers of nodes that do not serve it, beyond the first of each; and those nodes.
     pub(super) unserved: u32,
+    pub(super) unserved_by: BTreeSet<Guid>,
     pub(super) last_arrival: Option<Time>,
     pub(super) last_resend: Option<Time>,
     pub(super) started: Time,
@@ -97,6 +99,7 @@ impl Download {
             state: TransferState::Requested,
             attempts: 0,
             unserved: 0,
+            unserved_by: BTreeSet::new(),
             last_arrival: None,
             last_resend: None,
             started: now,

@@ -9,7 +9,7 @@ use super::super::effects::Action;
 use super::*;
 use crate::room::Room;
 use crate::wire::{
-    ContentKind, Data, NetworkHeader, Reliability, ServiceId, Transport, UpperProtocol,
+    ContentKind, Data, DropReason, NetworkHeader, Reliability, ServiceId, Transport, UpperProtocol,
 };
 
 const APP: App = App::Inner(1);
@@ -187,4 +187,30 @@ fn each_download_has_an_id_of_its_own() {
     let other = core::hash::BuildHasher::hash_one(&second.downloads.draw, 0u64);
     let next = core::hash::BuildHasher::hash_one(&first.downloads.draw, 1u64);
     assert!(first.request_id != other && first.request_id != next);
+}
+
+/// Announcing is no proof of serving: as many as say that they do not serve it, the next one is asked.
+#[test]
+fn a_provider_that_does_not_serve_is_followed_by_the_next_one_at_once() {
+    let mut fetch = Fetch::new();
+    let content = fetch.tree.root();
+    let uplink = Uplink {
+        is_up: true,
+        router: None,
+    };
+    let refused = |fetch: &mut Fetch, by: u8| {
+        let (downloads, effects) = (&mut fetch.downloads, &mut fetch.effects);
+        let (from, reason) = (Guid([by; 32]), DropReason::NotServed);
+        downloads.handle_drop(Time::ZERO, from, &content, reason, &uplink, effects);
+        let actions = fetch.actions();
+        let asks = |it: &Action| matches!(it, Action::Send { to, .. } if *to == content);
+        let fails = |it: &Action| matches!(it, Action::Tell(_, LocalEvent::Failed { .. }));
+        (actions.iter().any(asks), actions.iter().any(fails))
+    };
+    for by in 1..=63 {
+        assert_eq!(refused(&mut fetch, by), (true, false));
+    }
+    // It is the only one left: the timer asks it again, in case that it is just starting.
+    assert_eq!(refused(&mut fetch, 1), (false, false));
+    assert_eq!(refused(&mut fetch, 1), (false, true));
 }
