@@ -121,14 +121,14 @@ impl Download {
             return missing;
         }
         let mut ranges = 0;
-        let mut last = None;
-        for index in self.assembly.missing_chunks(self.chunk_size) {
-            ranges += usize::from(last.is_none_or(|last| index > last + 1));
+        let mut last_end = None;
+        for range in self.assembly.missing_ranges(self.chunk_size) {
+            ranges += usize::from(last_end != Some(range.start));
             if ranges > MAX_RANGES {
                 break;
             }
-            missing.insert(index as u32);
-            last = Some(index);
+            missing.insert_range(range.start as u32..u32::try_from(range.end).unwrap_or(u32::MAX));
+            last_end = Some(range.end);
         }
         missing
     }

@@ -31,6 +31,8 @@ const READ_PATIENCE: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(300);
 /// A chunk sent within this time (and up to twice it) is not sent again for a repeated request.
 const REPEAT_GUARD: Duration = Duration::from_secs(1);
+/// Bound of the proxies whose stored chunks an upload remembers; they all are on its path.
+const MAX_PROXIES: usize = 16;
 /// Longest pause after a proxy's notice that it is full or has dropped chunks.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// In ACK mode, a chunk that is not confirmed for this long after its delivery by the hop is sent
@@ -428,17 +430,23 @@ impl Uploads {
         if notice.source != self.guid {
             return effects.counters.drop("notice-for-another");
         }
+        let offer = self.catalogue.get(&key.content);
+        let content_len = offer.map_or(0, |offer| offer.publish.content_len);
         let Some(upload) = self.by_key.get_mut(&key) else {
             return;
         };
         if !upload.is_about(header.extensions.request) {
             return effects.counters.drop("wrong-request-id");
         }
-        upload
-            .stored
-            .entry(header.source)
-            .or_default()
-            .union(&notice.chunks);
+        let count = upload.chunk_size.count(content_len).min(u32::MAX.into()) as u32;
+        let chunks = notice.chunks.intersection(&ChunkRanges::from(0..count));
+        if upload.stored.len() < MAX_PROXIES || upload.stored.contains_key(&header.source) {
+            upload
+                .stored
+                .entry(header.source)
+                .or_default()
+                .union(&chunks);
+        }
         if notice.is_nearly_full() {
             upload.pause(now);
         } else if notice.chunks.is_empty() {
