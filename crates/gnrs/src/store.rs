@@ -108,6 +108,9 @@ pub trait Store {
     /// The number of records, counting those that are only remembered.
     fn len(&self) -> usize;
 
+    /// The number of further records for which there is room.
+    fn free(&self) -> usize;
+
     /// The bytes that they occupy.
     fn bytes(&self) -> usize;
 

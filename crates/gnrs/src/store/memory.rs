@@ -234,6 +234,13 @@ impl Store for MemoryStore {
         self.entries.len()
     }
 
+    fn free(&self) -> usize {
+        let bytes = self.limits.max_bytes.saturating_sub(self.bytes);
+        let least = Self::ENTRY_OVERHEAD + crate::record::RECORD_LEN.0;
+        let records = self.limits.max_records.saturating_sub(self.entries.len());
+        records.min(bytes / least)
+    }
+
     fn bytes(&self) -> usize {
         self.bytes
     }
