@@ -314,7 +314,7 @@ fn a_full_content_keeps_those_who_are_here_and_forgets_those_who_left() {
     let keep = |net: &mut Net, host: &KeyPair, here: usize| {
         let record = announcement(host, content, 60_000);
         let is_here = |guid: &Guid| hosts[..here].iter().any(|it| it.guid() == *guid);
-        net.with_router(|it, now| it.names.keep(now, record, is_here))
+        net.with_router(|it, now| it.names.keep(now, port(1), record, is_here))
     };
     for host in &hosts[..64] {
         assert_eq!(keep(&mut net, host, 64), Ok(ControlCode::Registered));
@@ -372,4 +372,52 @@ fn a_request_that_is_repeated_goes_to_the_next_provider() {
     for id in 3..9 {
         assert!(!asked(&mut net, id).contains(&best));
     }
+}
+
+/// A neighbour that takes nothing keeps no message from the others.
+#[test]
+fn messages_for_one_neighbour_leave_room_for_those_for_others() {
+    let names = [keys(1).guid(), keys(2).guid()];
+    let mut net = net_of_callers(&names, config());
+    let outcome = |version| Control::Outcome {
+        guid: Guid([9; 32]),
+        version,
+        code: ControlCode::Invalid,
+    };
+    let bytes = net.with_router(|it, _| {
+        (0..20_000).for_each(|version| it.tell(port(1), &outcome(version)));
+        it.memory().said_bytes
+    });
+    assert!(bytes > 2 << 20 && bytes < 3 << 20, "{bytes}");
+    net.with_router(|it, _| it.tell(port(2), &outcome(1)));
+    net.run(SECOND);
+    assert_eq!(net.chunks(2).len(), 1);
+    assert_eq!(net.router().memory().said_bytes, 0);
+    let dropped = net.with_router(|it, now| it.status(now).counters);
+    assert!(dropped.drops["own-message-for-one"] > 15_000);
+}
+
+/// Checking a signature is work: who sends bad ones is looked at less, and answered less.
+#[test]
+fn bad_signatures_of_one_neighbour_cost_little() {
+    let (attacker, honest) = (keys(1), keys(2));
+    let names = [attacker.guid(), honest.guid()];
+    let mut net = net_of_callers(&names, config());
+    let good = announcement(&attacker, Guid([7; 32]), 60_000);
+    let mut bad = good.as_bytes().to_vec();
+    *bad.last_mut().expect("a byte") ^= 1;
+    let bad = Record::parse(Bytes::from(bad)).expect("a record");
+    for _ in 0..1000 {
+        let record = Bytes::copy_from_slice(bad.as_bytes());
+        net.send(1, control(names[0], &Control::Register { record }));
+    }
+    net.run(SECOND * 2);
+    let answered = net.chunks(1).len();
+    assert!((32..40).contains(&answered), "{answered}");
+    let own = announcement(&honest, Guid([7; 32]), 60_000);
+    let ok = Some(ControlCode::Registered);
+    assert_eq!(register(&mut net, 2, names[1], &own), ok);
+    // It gets another chance.
+    net.run(SECOND * 3);
+    assert_eq!(register(&mut net, 1, names[0], &good), ok);
 }

@@ -69,7 +69,7 @@ use effects::{Action, Effects};
 use names::Names;
 use proxy::Proxy;
 use routes::Routes;
-use said::Said;
+use said::{MAX_SAID, Said};
 use sources::Sources;
 pub use status::{RouterCounters, RouterMemory, RouterStatus, WaitReason, WaitingStatus};
 pub use transit::{Observer, Passing, Verdict};
@@ -119,6 +119,8 @@ impl Router {
             SeededRng::new(rng.next_word()),
         );
         links.set_split(config.split);
+        let said = Said::default();
+        links.bound_own(said.pool(), MAX_SAID);
         let resolver = Resolver::new(
             ResolverConfig::default(),
             config.wall,
@@ -139,7 +141,7 @@ impl Router {
             routes: Routes::new(config.guid, config.routes.clone(), config.default_route),
             divisions: Divisions::new(config.split.scheduler, rng.next_word()),
             proxy,
-            said: Said::default(),
+            said,
             programs: Programs::default(),
             observer: None,
             timers,
@@ -432,7 +434,7 @@ impl Router {
         }
         let attached = &self.attachments;
         let is_here = |host: &Guid| attached.contains(host);
-        match self.names.keep(now, record, is_here) {
+        match self.names.keep(now, port, record, is_here) {
             Ok(code) => {
                 if let Lookup::Resolved(answer) = self.names.look_up(now, guid) {
                     self.proxy.note_found(&guid);

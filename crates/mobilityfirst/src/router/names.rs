@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hashlink::LinkedHashMap;
 use whimbrel_core::{Guid, KeyedState, PortId, SeededRng, Time, WallClock};
 use whimbrel_gnrs::{
-    Answer, Kind, Lookup, MemoryStore, Record, RecordKey, Resolver, Store, StoreLimits,
+    Answer, Kind, Lookup, MemoryStore, Quotas, Record, RecordKey, Resolver, Store, StoreLimits,
 };
 
 use crate::links::ChunkToSend;
@@ -35,12 +35,15 @@ const EXPIRED_AT_ONCE: usize = 4;
 /// The records of hosts that are, or were, attached here.
 struct OwnNames {
     store: MemoryStore,
+    // New records by the port that they came from.
+    quotas: Quotas<PortId>,
 }
 
 impl OwnNames {
     fn new() -> OwnNames {
         OwnNames {
             store: MemoryStore::new(LIMITS),
+            quotas: Quotas::default(),
         }
     }
 
@@ -48,13 +51,18 @@ impl OwnNames {
     /// whom `is_here` is not true any more.
     fn register(
         &mut self,
-        now_ms: u64,
+        (now, now_ms): (Time, u64),
+        from: PortId,
         record: Record,
         is_here: impl Fn(&Guid) -> bool,
     ) -> ControlCode {
         use whimbrel_gnrs::store::Refusal;
         // A store in memory cannot fail.
         let _ = self.store.remove_expired(now_ms, EXPIRED_AT_ONCE);
+        let is_new = self.store.get(&record.filed_under()).is_none();
+        if is_new && !self.quotas.admit(now, from, self.store.free() * 2) {
+            return ControlCode::Full;
+        }
         let mut put = self.store.put(now_ms, record.clone());
         if matches!(put, Ok(Err(Refusal::Full))) && record.kind() == Kind::Provider {
             let gone = |key: &RecordKey| !is_here(&key.provider);
@@ -235,13 +243,17 @@ impl Names {
     pub(super) fn keep(
         &mut self,
         now: Time,
+        from: PortId,
         record: Record,
         is_here: impl Fn(&Guid) -> bool,
     ) -> Result<ControlCode, Record> {
         self.not_served.remove(&(record.subject(), record.signer()));
-        let code = self
-            .own
-            .register(self.wall.unix_millis(now), record.clone(), is_here);
+        let code = self.own.register(
+            (now, self.wall.unix_millis(now)),
+            from,
+            record.clone(),
+            is_here,
+        );
         match self.has_service {
             true => Err(record),
             false => Ok(code),

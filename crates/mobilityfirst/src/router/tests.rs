@@ -368,7 +368,7 @@ fn a_flow_is_divided_among_the_addresses_of_its_destination_by_weight() {
     let statement = Statement::new(UNIX_MS, 60_000, addresses.to_vec());
     let record = Record::binding(&keys, &statement).expect("a record");
     net.with_router(|router, now| {
-        assert!(router.names.keep(now, record, |_| true).is_ok());
+        assert!(router.names.keep(now, port(1), record, |_| true).is_ok());
         for index in 0..40 {
             let chunk = data(ServiceId::MULTIHOMING, keys.guid(), index, 1000);
             router.say(now, chunk);
