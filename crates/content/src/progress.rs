@@ -273,12 +273,20 @@ impl Assembly {
     /// The chunks of `chunk_size` with missing bytes, in order. Never empty before
     /// [`Assembly::is_complete`].
     pub fn missing_chunks(&self, chunk_size: ChunkSize) -> impl Iterator<Item = u64> {
+        self.missing_ranges(chunk_size).flatten()
+    }
+
+    /// The same as ranges of numbers, which may touch but do not overlap; one for each gap at most.
+    /// A length that is only claimed may stand for any number of chunks: who walks over ranges does
+    /// not walk over these.
+    pub fn missing_ranges(&self, chunk_size: ChunkSize) -> impl Iterator<Item = Range<u64>> {
         let mut next = 0;
-        self.missing().flat_map(move |gap| {
+        let ranges = self.missing().map(move |gap| {
             let first = chunk_size.index_of(gap.start).max(next);
             next = chunk_size.index_of(gap.end - 1) + 1;
             first..next
-        })
+        });
+        ranges.filter(|range| !range.is_empty())
     }
 
     /// Bytes verified and committed.

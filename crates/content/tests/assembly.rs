@@ -349,6 +349,11 @@ proptest! {
             let verified = assembly.verified().iter().flatten();
             prop_assert!(verified.into_iter().all(|at| disk[at as usize]));
             prop_assert!(assembly.deliverable().all(|at| disk[at as usize]));
+            let ranges: Vec<_> = assembly.missing_ranges(ChunkSize::DEFAULT).collect();
+            prop_assert!(ranges.iter().all(|it| !it.is_empty()));
+            prop_assert!(ranges.windows(2).all(|it| it[0].end <= it[1].start));
+            let chunks: Vec<u64> = assembly.missing_chunks(ChunkSize::DEFAULT).collect();
+            prop_assert_eq!(ranges.into_iter().flatten().collect::<Vec<_>>(), chunks);
             prop_assert_eq!(assembly.is_complete(), assembly.missing().next().is_none());
             prop_assert_eq!(assembly.is_complete(), assembly.missing_chunks(ChunkSize::DEFAULT).next().is_none());
         }

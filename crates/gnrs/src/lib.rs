@@ -7,6 +7,7 @@
 
 pub mod client;
 mod outbox;
+mod quota;
 pub mod record;
 pub mod server;
 pub mod store;
@@ -16,9 +17,10 @@ pub use client::{
     Answer, Failure, LoneResolver, Lookup, NameServerStatus, Rejection, Resolver, ResolverConfig,
     ResolverCounters, ResolverEvent,
 };
+pub use quota::Quotas;
 pub use record::{
-    Address, DecodeError, Kind, MAX_ADDRESSES, Record, RecordKey, RecordView, Statement,
-    StatementError, VerifyError,
+    Address, DecodeError, Kind, MAX_ADDRESSES, MAX_PROVIDER_LIFETIME_MS, Record, RecordKey,
+    RecordView, Statement, StatementError, VerifyError,
 };
 pub use server::{Server, ServerConfig, ServerCounters, ServerEvent, ServerStatus};
 pub use store::{DiskStore, MemoryStore, Store, StoreError, StoreLimits};

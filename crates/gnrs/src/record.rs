@@ -17,6 +17,9 @@ pub const MAX_ADDRESSES: usize = 10;
 /// Longest time from issue to expiry, in milliseconds: 30 days. It bounds how long a removed record
 /// is remembered.
 pub const MAX_LIFETIME_MS: u64 = 30 * 24 * 3600 * 1000;
+/// Longest lifetime of a provider announcement, in milliseconds: one hour. Anyone may announce any
+/// content; an announcement that its host does not renew is soon gone.
+pub const MAX_PROVIDER_LIFETIME_MS: u64 = 3600 * 1000;
 /// Maximum lead of the issuer's clock over ours, in milliseconds.
 pub const MAX_CLOCK_SKEW_MS: u64 = 5 * 60 * 1000;
 
@@ -321,6 +324,10 @@ impl<B: AsRef<[u8]>> Record<B> {
         if self.issued_ms() > now_unix_ms.saturating_add(MAX_CLOCK_SKEW_MS) {
             return Err(VerifyError::FromTheFuture);
         }
+        let lifetime = self.expires_ms() - self.issued_ms();
+        if self.kind() == Kind::Provider && lifetime > MAX_PROVIDER_LIFETIME_MS {
+            return Err(VerifyError::TooLong);
+        }
         let key = self.key();
         if self.kind() == Kind::Binding && key.guid() != self.subject() {
             return Err(VerifyError::WrongKey);
@@ -413,6 +420,9 @@ pub enum VerifyError {
     /// Issued more than [`MAX_CLOCK_SKEW_MS`] from now.
     #[error("the record was issued in the future: check the clocks")]
     FromTheFuture,
+    /// An announcement for more than [`MAX_PROVIDER_LIFETIME_MS`].
+    #[error("the announcement lasts longer than an hour")]
+    TooLong,
     /// The subject of a binding is not the hash of the key.
     #[error("the name is not the hash of the key that signed")]
     WrongKey,
@@ -466,7 +476,9 @@ mod tests {
             } else {
                 Record::binding(&keys, &said)
             }.unwrap();
-            prop_assert_eq!(record.verify(NOW), Ok(()));
+            let is_long = said.expires_ms - NOW > MAX_PROVIDER_LIFETIME_MS;
+            let verdict = if of_content && is_long { Err(VerifyError::TooLong) } else { Ok(()) };
+            prop_assert_eq!(record.verify(NOW), verdict);
             prop_assert_eq!(record.subject(), if of_content { Guid(content) } else { keys.guid() });
             prop_assert_eq!(record.signer(), keys.guid());
             let read = Statement {

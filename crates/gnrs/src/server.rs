@@ -4,6 +4,7 @@
 //! before the first of them is acknowledged or pushed. A source that has not proven by its port's
 //! cookie that it receives at its address gets no frame longer than its request.
 
+mod budgets;
 mod config;
 mod pushes;
 mod watches;
@@ -20,6 +21,7 @@ use crate::record::{Record, RecordView, VerifyError};
 use crate::store::{Outcome, PutResult, Refusal, Store, StoreError};
 use crate::wire::{Code, Frame, Message, Page, RecordBuffer, WireError, refusable_id};
 
+use budgets::{Budgets, Source};
 pub use config::{ServerConfig, ServerCounters, ServerStatus};
 use watches::Watches;
 
@@ -45,6 +47,7 @@ pub struct Server<S> {
     timers: TimerQueue<Timer>,
     /// Verified updates of this round, not yet stored.
     updates: Vec<Update>,
+    budgets: Budgets,
     page: RecordBuffer,
     store_failed: bool,
     events: VecDeque<ServerEvent>,
@@ -63,6 +66,7 @@ impl core::fmt::Debug for Secret {
 #[derive(Debug)]
 struct Port {
     cookie: u64,
+    source: Source,
     rtt: whimbrel_core::RttEstimator,
 }
 
@@ -98,6 +102,7 @@ impl<S: Store> Server<S> {
             watches: Watches::new(config.max_watches, config.max_watches_per_port),
             timers,
             updates: Vec::new(),
+            budgets: Budgets::default(),
             page: RecordBuffer::default(),
             store_failed: false,
             events: VecDeque::new(),
@@ -250,17 +255,39 @@ impl<S: Store> Server<S> {
         self.queue(port, bytes);
     }
 
-    fn insert(&mut self, now: Time, port: PortId, id: u64, record: RecordView<'_>) {
+    /// Handles a record from a source that is proven by its cookie, or is not (`None`).
+    fn insert(
+        &mut self,
+        now: Time,
+        port: PortId,
+        id: u64,
+        record: RecordView<'_>,
+        source: Option<Source>,
+    ) {
         let now_ms = self.now_ms(now);
-        let refusal = self
-            .known_outcome(now_ms, &record)
-            .or_else(|| match record.verify(now_ms) {
-                Ok(()) => None,
-                Err(fault) => Some((code_of(fault), 0)),
-            });
-        if let Some((code, version)) = refusal {
-            self.answer_insert(port, id, record.subject(), code, version);
-            return;
+        let guid = record.subject();
+        if let Some((code, version)) = self.known_outcome(now_ms, &record) {
+            return self.answer_insert(port, id, guid, code, version);
+        }
+        // Checking a signature is work.
+        if !self.budgets.may_check(now, source) {
+            self.counters.checks_refused += 1;
+            return match source {
+                Some(_) => {}
+                None => self.refuse(port, id, Code::NeedCookie),
+            };
+        }
+        if let Err(fault) = record.verify(now_ms) {
+            let code = code_of(fault);
+            if code == Code::BadSignature {
+                self.budgets.note_bad(now, source);
+            }
+            return self.answer_insert(port, id, guid, code, 0);
+        }
+        let is_new = self.store.get(&record.filed_under()).is_none();
+        let free = self.store.free().saturating_sub(self.updates.len());
+        if is_new && !self.budgets.may_bring(now, source, free) {
+            return self.answer_insert(port, id, guid, Code::Full, 0);
         }
         self.updates.push(Update {
             port,
@@ -370,6 +397,7 @@ fn code_of(fault: VerifyError) -> Code {
     match fault {
         VerifyError::Expired => Code::Expired,
         VerifyError::FromTheFuture => Code::FromTheFuture,
+        VerifyError::TooLong => Code::Malformed,
         VerifyError::WrongKey => Code::WrongKey,
         VerifyError::BadKey | VerifyError::BadSignature => Code::BadSignature,
     }
@@ -380,9 +408,15 @@ impl<S: Store> Machine for Server<S> {
 
     fn handle_port(&mut self, _now: Time, port: PortId, event: PortEvent) {
         match event {
-            PortEvent::Up(_) => {
+            PortEvent::Up(info) => {
                 let (cookie, rtt) = (self.cookie_of(port), self.config.push_rtt());
-                self.ports.insert(port, Port { cookie, rtt });
+                let source = Source::of(port, &info);
+                let state = Port {
+                    cookie,
+                    source,
+                    rtt,
+                };
+                self.ports.insert(port, state);
                 self.outbox.add(port);
             }
             PortEvent::Down => {
@@ -466,7 +500,10 @@ impl<S: Store> Server<S> {
             Message::Lookup { guid, first, .. } => {
                 self.lookup(now, port, &frame, bytes.len(), guid, first)
             }
-            Message::Insert { record } => self.insert(now, port, frame.id, record),
+            Message::Insert { record } => {
+                let source = validated.then_some(state.source);
+                self.insert(now, port, frame.id, record, source)
+            }
             Message::Watch { .. } | Message::Unwatch { .. } | Message::PushAck { .. }
                 if !validated =>
             {

@@ -23,8 +23,8 @@ pub struct StoreLimits {
     pub max_records: usize,
     /// Maximum of bytes in memory, by the formula of [`MemoryStore::bytes_of`].
     pub max_bytes: usize,
-    /// Maximum of providers per content. Beyond it the one that expires first is evicted, if it
-    /// expires before the new one.
+    /// Maximum of providers per content. Beyond it one whose announcement has expired or was removed
+    /// is forgotten; if there is none, the new one is refused.
     pub max_providers: usize,
 }
 
@@ -107,6 +107,9 @@ pub trait Store {
 
     /// The number of records, counting those that are only remembered.
     fn len(&self) -> usize;
+
+    /// The number of further records for which there is room.
+    fn free(&self) -> usize;
 
     /// The bytes that they occupy.
     fn bytes(&self) -> usize;

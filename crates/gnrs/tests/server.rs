@@ -418,6 +418,10 @@ impl Store for FullDisk {
     fn len(&self) -> usize {
         self.memory.len()
     }
+    fn free(&self) -> usize {
+        self.memory.free()
+    }
+
     fn bytes(&self) -> usize {
         self.memory.bytes()
     }
@@ -534,4 +538,95 @@ proptest! {
         let bad = counters.damaged_frames + counters.malformed_frames + counters.frames_from_unknown_ports;
         prop_assert_eq!(bad, 2 * frames.len() as u64);
     }
+}
+
+fn insert_with<S: Store>(
+    server: &mut Server<S>,
+    (port, cookie): (PortId, u64),
+    now: Time,
+    record: &[u8],
+) -> Option<Code> {
+    let record = Record::parse(record).unwrap();
+    let request = encoded(cookie, Message::Insert { record });
+    server.handle_frames(now, port, &[&request]);
+    let sent = drain(server, now);
+    sent.first()
+        .map(|(_, frame)| Frame::decode(frame).unwrap().code)
+}
+
+fn forged(number: u64) -> Vec<u8> {
+    let mut bytes = binding(1, number, HOUR_MS, vec![router(1)])
+        .as_bytes()
+        .to_vec();
+    *bytes.last_mut().unwrap() ^= 1;
+    bytes
+}
+
+/// Sources are easily forged: whoever has no cookie gets few checks, and is told how to prove itself.
+#[test]
+fn bad_signatures_of_unproven_sources_leave_room_for_proven_ones() {
+    let mut server = server();
+    let cookie = cookie(&mut server, CLIENT);
+    let codes: Vec<_> = (0..1000)
+        .map(|number| insert_with(&mut server, (CLIENT, 0), Time::ZERO, &forged(number)))
+        .collect();
+    let checked = codes.iter().filter(|it| **it == Some(Code::BadSignature));
+    assert_eq!(checked.count(), 128);
+    assert_eq!(codes[999], Some(Code::NeedCookie));
+    let good = binding(2, 1, HOUR_MS, vec![router(1)]);
+    let told = insert_with(&mut server, (CLIENT, cookie), Time::ZERO, good.as_bytes());
+    assert_eq!(told, Some(Code::Ok));
+    // A second later there is some room for unproven ones again.
+    let good = binding(3, 1, HOUR_MS, vec![router(1)]);
+    let told = insert_with(
+        &mut server,
+        (CLIENT, 0),
+        Time::from_secs(1),
+        good.as_bytes(),
+    );
+    assert_eq!(told, Some(Code::Ok));
+}
+
+#[test]
+fn a_client_that_sends_bad_signatures_is_looked_at_less() {
+    let mut server = server();
+    let other = PortId(2);
+    server.handle_port(Time::ZERO, other, up());
+    let (mine, its) = (cookie(&mut server, CLIENT), cookie(&mut server, other));
+    for number in 0..1000 {
+        insert_with(&mut server, (CLIENT, mine), Time::ZERO, &forged(number));
+    }
+    assert_eq!(server.counters().refused_with(Code::BadSignature), 32);
+    assert_eq!(server.counters().checks_refused, 968);
+    let good = binding(2, 1, HOUR_MS, vec![router(1)]);
+    let told = insert_with(&mut server, (other, its), Time::ZERO, good.as_bytes());
+    assert_eq!(told, Some(Code::Ok));
+    let good = binding(2, 2, HOUR_MS, vec![router(1)]);
+    let later = Time::from_secs(1);
+    let told = insert_with(&mut server, (CLIENT, mine), later, good.as_bytes());
+    assert_eq!(told, Some(Code::Ok));
+}
+
+#[test]
+fn one_client_does_not_fill_the_store() {
+    let limits = StoreLimits {
+        max_records: 90,
+        ..StoreLimits::default()
+    };
+    let mut server = server_over(ServerConfig::default(), MemoryStore::new(limits));
+    let other = PortId(2);
+    server.handle_port(Time::ZERO, other, up());
+    let (mine, its) = (cookie(&mut server, CLIENT), cookie(&mut server, other));
+    let bring = |server: &mut Server<MemoryStore>, client, key, version| {
+        let record = binding(key, version, HOUR_MS, vec![router(1)]);
+        insert_with(server, client, Time::ZERO, record.as_bytes())
+    };
+    let codes: Vec<_> = (0..100)
+        .map(|key| bring(&mut server, (CLIENT, mine), key, 1))
+        .collect();
+    let stored = codes.iter().filter(|it| **it == Some(Code::Ok)).count();
+    assert_eq!((stored, codes[99]), (18, Some(Code::Full)));
+    assert_eq!(bring(&mut server, (other, its), 200, 1), Some(Code::Ok));
+    // What it has, it may renew.
+    assert_eq!(bring(&mut server, (CLIENT, mine), 0, 2), Some(Code::Ok));
 }

@@ -65,21 +65,14 @@ impl Model {
                 other.kind() == Kind::Provider && other.subject() == record.subject()
             };
             if self.entries.iter().filter(same).count() >= LIMITS.max_providers {
-                match self
+                let gone = |(other, until): &&(Record, u64)| other.is_removal() || *until <= now_ms;
+                let gone = self.entries.iter().filter(same).filter(gone);
+                let soonest = gone.map(|(r, until)| (*until, r.filed_under())).min();
+                let (_, soonest) = soonest.ok_or(Refusal::Full)?;
+                victim = Some(soonest);
+                without
                     .entries
-                    .iter()
-                    .filter(same)
-                    .map(|(r, _)| (r.expires_ms(), r.filed_under()))
-                    .min()
-                {
-                    Some((expires, soonest)) if expires < record.expires_ms() => {
-                        victim = Some(soonest);
-                        without
-                            .entries
-                            .retain(|(other, _)| other.filed_under() != soonest);
-                    }
-                    _ => return Err(Refusal::Full),
-                }
+                    .retain(|(other, _)| other.filed_under() != soonest);
             }
         }
         without.entries.push((record.clone(), keep_until));

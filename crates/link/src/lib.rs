@@ -13,4 +13,4 @@ pub mod ndnlp;
 pub mod path_mtu;
 pub mod turns;
 
-pub use hop::{Hop, HopConfig, HopEvent, HopStats, Lane, Pacing, PacketBudget};
+pub use hop::{Hop, HopConfig, HopEvent, HopStats, Lane, Pacing, PacketBudget, Share};

@@ -51,6 +51,12 @@ impl Pool {
         }
     }
 
+    /// True if a part of this pool may take more, of which `most` is to be held in all: it has at
+    /// most half of what is left, or `least`. So whatever parts there are, there is room for another.
+    pub(crate) fn admits(&self, part: &Pool, most: u64, least: u64) -> bool {
+        part.amount() < (most.saturating_sub(self.amount()) / 2).max(least)
+    }
+
     /// The sum.
     pub fn amount(&self) -> u64 {
         self.0.amount.load(Ordering::Relaxed)
@@ -65,6 +71,12 @@ impl Charge {
     /// True if it belongs to a pool.
     pub fn is_counted(&self) -> bool {
         self.part.is_some()
+    }
+
+    /// Its amount, if it counts in this pool itself and in none of its parts.
+    pub(crate) fn in_pool(&self, pool: &Pool) -> Option<u64> {
+        let part = self.part.as_ref()?;
+        Arc::ptr_eq(&part.pool.0, &pool.0).then_some(part.amount)
     }
 }
 
@@ -90,6 +102,22 @@ mod tests {
         assert_eq!(pool.amount(), 12);
         drop((copy, second, Charge::default()));
         assert_eq!(pool.amount(), 0);
+    }
+
+    #[test]
+    fn a_part_takes_no_more_than_half_of_what_is_left() {
+        let whole = Pool::default();
+        let parts: Vec<Pool> = (0..4).map(|_| whole.part()).collect();
+        let mut charges = Vec::new();
+        for part in &parts {
+            while whole.admits(part, 1000, 0) {
+                charges.push(part.charge(1));
+            }
+        }
+        let held: Vec<u64> = parts.iter().map(Pool::amount).collect();
+        assert_eq!(held, [333, 222, 148, 99]);
+        assert!(whole.admits(&whole.part(), 1000, 0));
+        assert!(whole.admits(&parts[3], 0, 100) && !whole.admits(&parts[3], 0, 99));
     }
 
     #[test]

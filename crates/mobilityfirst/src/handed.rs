@@ -23,6 +23,8 @@ pub struct HandedOver {
     pub flow: Flow,
     /// The content.
     pub content: Guid,
+    /// The id of the request that they answer.
+    pub request_id: Option<u64>,
     /// Its chunks. Most of them have long arrived; their receiver knows which.
     pub chunks: ChunkRanges,
 }
@@ -34,6 +36,7 @@ impl HandedOver {
             flow,
             content,
             chunks,
+            ..
         } = self;
         Notice {
             content,
@@ -53,7 +56,8 @@ pub(crate) struct Handovers {
     // Least recently used first.
     entries: VecDeque<HandedOver>,
     // Contents of flows that the neighbour itself is the source of, least recently used first.
-    sent: VecDeque<(Flow, Guid)>,
+    // With the ids of the requests for them.
+    sent: VecDeque<(Flow, Guid, Option<u64>)>,
 }
 
 impl Handovers {
@@ -70,9 +74,11 @@ impl Handovers {
             None => HandedOver {
                 flow,
                 content,
+                request_id: None,
                 chunks: ChunkRanges::default(),
             },
         };
+        entry.request_id = chunk.header.extensions.request;
         entry.chunks.insert(data.index);
         if entry.chunks.iter().nth(MAX_RANGES).is_some() {
             // The oldest of a content that is sent in order is the likeliest to have arrived.
@@ -87,21 +93,23 @@ impl Handovers {
 
     /// Records that the neighbour is sending a content of its own: what it has not sent when it
     /// restarts, it has forgotten to send.
-    pub(crate) fn note_sent(&mut self, flow: Flow, content: Guid) {
-        let known = self.sent.iter().position(|it| *it == (flow, content));
+    pub(crate) fn note_sent(&mut self, flow: Flow, content: Guid, request_id: Option<u64>) {
+        let is_it = |it: &(Flow, Guid, _)| (it.0, it.1) == (flow, content);
+        let known = self.sent.iter().position(is_it);
         known.and_then(|at| self.sent.remove(at));
         if self.sent.len() == MAX_ENTRIES {
             self.sent.pop_front();
         }
-        self.sent.push_back((flow, content));
+        self.sent.push_back((flow, content, request_id));
     }
 
     /// Removes and returns all entries, for a neighbour that has restarted.
     pub(crate) fn take(&mut self) -> Vec<HandedOver> {
         let sent = core::mem::take(&mut self.sent).into_iter();
-        let sent = sent.map(|(flow, content)| HandedOver {
+        let sent = sent.map(|(flow, content, request_id)| HandedOver {
             flow,
             content,
+            request_id,
             chunks: ChunkRanges::all(),
         });
         let mut all: Vec<HandedOver> = core::mem::take(&mut self.entries).into();
@@ -160,12 +168,12 @@ mod tests {
         let mut handovers = Handovers::default();
         let flow = chunk(1, 0).flow();
         for content in (0..=255).chain([7]) {
-            handovers.note_sent(flow, Guid([content; 32]));
+            handovers.note_sent(flow, Guid([content; 32]), Some(content.into()));
         }
         let taken = handovers.take();
         assert_eq!(taken.len(), MAX_ENTRIES);
         let last = taken.last().expect("entries");
-        assert_eq!(last.content, Guid([7; 32]));
+        assert_eq!((last.content, last.request_id), (Guid([7; 32]), Some(7)));
         assert!(last.chunks.contains(0) && last.chunks.contains(1 << 20));
         assert!(handovers.take().is_empty());
     }

@@ -25,12 +25,12 @@ use whimbrel_core::{
 use whimbrel_link::hop::ReceptionCounters;
 use whimbrel_link::{Hop, HopConfig, HopEvent, Pacing};
 
-use crate::charge::Charge;
+use crate::charge::{Charge, Pool};
 use crate::chunk::{Chunk, Flow};
 use crate::handed::Handovers;
 use crate::next_hops::Branch;
 use crate::outbox::{Outbox, SPARE_BELOW, flow_of};
-use crate::room::{Buffer, Room};
+use crate::room::{Buffer, Holder, Room};
 use crate::split::SplitConfig;
 use crate::split::flow::DividedFlow;
 use crate::wire::{HoldMode, ServiceId};
@@ -43,6 +43,9 @@ pub use report::{LinkStatus, UnresolvedStatus};
 /// itself originates) wait in the same queues; beyond this many on one port, further ones are
 /// dropped and counted.
 const MAX_OWN_QUEUED: usize = 4096;
+
+/// Bytes of own messages that may wait for each neighbour, however many wait for others.
+const LEAST_OWN: u64 = 16 << 10;
 
 /// Maximum of events that a node handles for one input before it accepts the next.
 pub(crate) const MAX_TURNS: u32 = 65_536;
@@ -96,6 +99,9 @@ pub struct Carried {
 struct Link {
     hop: Hop,
     info: PortInfo,
+    // What its chunks hold of the buffer, and messages of this node for it.
+    held: Holder,
+    own: Pool,
     neighbour: Option<Guid>,
     incarnation: u64,
     handovers: Handovers,
@@ -135,6 +141,8 @@ pub struct Links {
     // the others.
     served: PortId,
     own_dropped: u64,
+    // The messages that this node originates, and their bound in bytes, if it has one.
+    own: Option<(Pool, u64)>,
     // Configured neighbours whose host names are not known yet.
     unresolved: BTreeMap<PortOrigin, LookUpFailure>,
     // Ports by the names that their neighbours claim.
@@ -175,6 +183,7 @@ impl Links {
             next_tag: 0,
             served: PortId(0),
             own_dropped: 0,
+            own: None,
             unresolved: BTreeMap::new(),
             by_neighbour: BTreeMap::new(),
             by_link: BTreeMap::new(),
@@ -202,6 +211,12 @@ impl Links {
         self.plain.insert(number);
     }
 
+    /// Messages that count in `pool`, of which at most `most` bytes are to be held, are dropped when
+    /// too many of them wait for one neighbour: who takes none must not keep them from the others.
+    pub(crate) fn bound_own(&mut self, pool: Pool, most: u64) {
+        self.own = Some((pool, most));
+    }
+
     /// What was asked of this node's hops by those who are no neighbours yet.
     pub fn reception(&self) -> ReceptionCounters {
         self.template.reception.counters()
@@ -218,7 +233,10 @@ impl Links {
         }
         link.last_frame = now;
         link.refused = false;
-        link.hop.handle_frame(now, frame, self.buffer.budget());
+        let has_share = link.info.origin.is_caller();
+        self.buffer.with(&link.held, has_share, |budget| {
+            link.hop.handle_frame(now, frame, budget)
+        });
         if link.hop.is_waited_for() {
             self.short_of_room.insert(port);
         }
@@ -236,10 +254,14 @@ impl Links {
         if self.split_due.is_some_and(|at| at <= now) {
             self.serve_splits(now);
         }
+        let used = self.buffer.used();
         let mut pass = self.timers.pass(now);
         while let Some((_, port)) = pass.next(&mut self.timers) {
             if let Some(link) = self.links.get_mut(&port) {
-                link.hop.handle_timeout(now, self.buffer.budget());
+                let has_share = link.info.origin.is_caller();
+                self.buffer.with(&link.held, has_share, |budget| {
+                    link.hop.handle_timeout(now, budget)
+                });
                 self.touched.insert(port);
                 // The neighbour may have moved.
                 let silent = link.info.origin.is_chosen() && !link.hop.is_up();
@@ -249,13 +271,26 @@ impl Links {
                 }
             }
         }
+        // Grants have ended of which nothing came.
+        if self.buffer.used() < used {
+            self.offer_room(now);
+        }
     }
 
     /// Queues a chunk for a neighbour. Returns it as `Err` if the port does not exist.
-    pub fn enqueue(&mut self, port: PortId, outgoing: ChunkToSend) -> Result<(), ChunkToSend> {
+    pub fn enqueue(&mut self, port: PortId, mut outgoing: ChunkToSend) -> Result<(), ChunkToSend> {
         let Some(link) = self.links.get_mut(&port) else {
             return Err(outgoing);
         };
+        if let Some((pool, most)) = &self.own
+            && let Some(amount) = outgoing.charge.in_pool(pool)
+        {
+            if !pool.admits(&link.own, *most, LEAST_OWN) {
+                self.own_dropped += 1;
+                return Ok(());
+            }
+            outgoing.charge = link.own.charge(amount);
+        }
         let bounded = outgoing.room.is_held() || outgoing.charge.is_counted();
         if !bounded && link.outbox.queued() >= MAX_OWN_QUEUED {
             self.own_dropped += 1;
@@ -269,6 +304,11 @@ impl Links {
             self.note_waiting(port, flow, from);
         }
         Ok(())
+    }
+
+    /// Messages of this node that were dropped because too many waited.
+    pub(crate) fn own_dropped(&self) -> u64 {
+        self.own_dropped
     }
 
     /// True if a chunk queued for `port` would be passed to its hop at once: until then the node
@@ -380,7 +420,10 @@ impl Links {
             let Some(link) = self.links.get_mut(&port) else {
                 continue;
             };
-            link.hop.budget_released(now, self.buffer.budget());
+            let has_share = link.info.origin.is_caller();
+            self.buffer.with(&link.held, has_share, |budget| {
+                link.hop.budget_released(now, budget)
+            });
             self.touched.insert(port);
             if link.hop.is_waited_for() {
                 self.short_of_room.insert(port);

@@ -8,7 +8,10 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-use whimbrel_link::PacketBudget;
+use whimbrel_link::{PacketBudget, Share};
+
+/// Packets of small chunks that a neighbour may hold whatever others hold.
+const ALWAYS_SMALL: usize = 128;
 
 /// The back-pressure buffer of a node [MFTP §3.4.1]: the packets that its hops reserve, and those
 /// that holders of [`Room`] have freed.
@@ -34,9 +37,21 @@ pub struct Room {
     part: Option<Arc<Part>>,
 }
 
+/// The packets that one neighbour's chunks hold: arriving ones, and those with [`Room`].
+#[derive(Clone, Debug, Default)]
+pub struct Holder(Arc<AtomicU64>);
+
+impl Holder {
+    /// The packets.
+    pub fn packets(&self) -> usize {
+        self.0.load(Ordering::Relaxed) as usize
+    }
+}
+
 #[derive(Debug)]
 struct Part {
     shared: Arc<Shared>,
+    holder: Holder,
     packets: u32,
     bytes: u64,
 }
@@ -55,12 +70,52 @@ impl Buffer {
         &mut self.budget
     }
 
+    /// Lets a hop take from the budget for its neighbour. Who has a share holds at most half of the
+    /// buffer, and less when others hold some: as much as is left. Who holds nothing may have a chunk
+    /// of any size, and a small one passes as long as next to nothing is held.
+    pub fn with<R>(
+        &mut self,
+        holder: &Holder,
+        has_share: bool,
+        act: impl FnOnce(&mut PacketBudget) -> R,
+    ) -> R {
+        let (budget, held) = (&mut self.budget, holder.packets());
+        let packets = budget.free().saturating_sub(held);
+        let small = packets.max(ALWAYS_SMALL.saturating_sub(held));
+        budget.limit(has_share.then_some(Share { packets, small }));
+        let before = budget.used();
+        let result = act(budget);
+        budget.limit(None);
+        let (took, gave) = (
+            budget.used().saturating_sub(before),
+            before.saturating_sub(budget.used()),
+        );
+        holder.0.fetch_add(took as u64, Ordering::Relaxed);
+        holder.0.fetch_sub(gave as u64, Ordering::Relaxed);
+        result
+    }
+
+    /// The room that a hop has reserved for a chunk of `bytes` bytes of this neighbour.
+    pub fn room_of(&self, holder: &Holder, packets: u32, bytes: u64) -> Room {
+        let room = self.room(packets, bytes);
+        Room {
+            part: room.part.map(|part| {
+                let mut part = part;
+                if let Some(part) = Arc::get_mut(&mut part) {
+                    part.holder = holder.clone();
+                }
+                part
+            }),
+        }
+    }
+
     /// The room that a hop has reserved for a chunk of `bytes` bytes.
     pub fn room(&self, packets: u32, bytes: u64) -> Room {
         self.shared.bytes.fetch_add(bytes, Ordering::Relaxed);
         Room {
             part: Some(Arc::new(Part {
                 shared: self.shared.clone(),
+                holder: Holder(Arc::new(AtomicU64::new(packets.into()))),
                 packets,
                 bytes,
             })),
@@ -119,6 +174,8 @@ impl Room {
 
 impl Drop for Part {
     fn drop(&mut self) {
+        let packets = u64::from(self.packets);
+        self.holder.0.fetch_sub(packets, Ordering::Relaxed);
         self.shared
             .returned
             .fetch_add(self.packets.into(), Ordering::Relaxed);
@@ -145,6 +202,42 @@ mod tests {
         assert!(buffer.take_back());
         assert!(!buffer.take_back());
         assert!(buffer.budget().reserve(10));
+    }
+
+    /// Whatever some hold, there is room for another.
+    #[test]
+    fn neighbours_share_the_buffer() {
+        let mut buffer = Buffer::new(16_000);
+        let holders: Vec<Holder> = (0..5).map(|_| Holder::default()).collect();
+        for holder in &holders {
+            while buffer.with(holder, true, |budget| budget.reserve(40)) {}
+        }
+        let held: Vec<usize> = holders.iter().map(Holder::packets).collect();
+        assert_eq!(held, [7_520, 3_760, 1_880, 920, 480]);
+        assert!(buffer.with(&Holder::default(), true, |budget| budget.reserve(40)));
+        // Small messages of one that holds little pass, and no flood of them.
+        let mut small = 0;
+        let nobody = Holder::default();
+        buffer.with(&nobody, false, |budget| budget.reserve(200));
+        while buffer.with(&nobody, true, |budget| budget.reserve(1)) {
+            small += 1;
+        }
+        assert_eq!(small, 0);
+        let newcomer = Holder::default();
+        while buffer.with(&newcomer, true, |budget| budget.reserve(1)) {
+            small += 1;
+        }
+        assert_eq!(small, 128);
+        // Who has no share takes all that is left.
+        assert!(buffer.with(&Holder::default(), false, |budget| budget.reserve(30)));
+        // What one gives back is its own again.
+        let room = buffer.room_of(&holders[0], 7_000, 1);
+        drop(room);
+        assert_eq!(holders[0].packets(), 520);
+        assert!(buffer.take_back());
+        assert!(buffer.with(&holders[0], true, |budget| budget.reserve(40)));
+        buffer.with(&holders[1], true, |budget| budget.release(760));
+        assert_eq!(holders[1].packets(), 3_000);
     }
 
     #[test]

@@ -25,6 +25,8 @@ const OVERHEAD: u64 = 48;
 /// How seldom the quiet nodes ask for a sign of life, and for how long they sign.
 const IDLE_PROBE: Duration = Duration::from_secs(300);
 const LIFETIME: Duration = Duration::from_secs(6 * 3600);
+/// The longest announcement that routers believe.
+const ANNOUNCED: Duration = Duration::from_secs(3600);
 
 /// Links are encrypted, as by default.
 fn quiet(keys: &KeyPair) -> HopConfig {
@@ -63,7 +65,7 @@ fn host(number: u8) -> AnyMachine<HostEvent> {
     let config = HostConfig {
         hop: quiet(&keys),
         binding_lifetime: LIFETIME,
-        announcement_lifetime: LIFETIME,
+        announcement_lifetime: ANNOUNCED,
         ..HostConfig::new(keys, WALL)
     };
     AnyMachine::plain(Host::new(config, SeededRng::new(number.into())))

@@ -20,6 +20,7 @@ const CLIENT: Guid = Guid([0xc1; 32]);
 const SERVER: Guid = Guid([0x5e; 32]);
 const CONTENT: Guid = Guid([0xab; 32]);
 const ACCESS_ROUTER: Guid = Guid([0xa3; 32]);
+const REQUEST_ID: Option<u64> = Some(0x8877_6655_4433_2211);
 
 fn header(
     service: ServiceId,
@@ -37,6 +38,7 @@ fn request() -> Chunk {
     let service = ServiceId::CONTENT_REQUEST.with(ServiceId::DELAY_TOLERANT);
     let mut header = header(service, UpperProtocol::Transport, CLIENT, CONTENT);
     header.extensions.via = Some(SERVER);
+    header.extensions.request = REQUEST_ID;
     let chunks = [0, 1, 2, 7].into_iter().collect();
     let request = Request {
         content: CONTENT,
@@ -52,6 +54,7 @@ fn data() -> Chunk {
     let mut header = header(service, UpperProtocol::Transport, SERVER, CLIENT);
     header.destination_address = ACCESS_ROUTER;
     header.extensions.lifetime_ms = Some(60_000);
+    header.extensions.request = REQUEST_ID;
     let data = Data {
         content: CONTENT,
         index: 2,
@@ -79,12 +82,13 @@ fn notice(reason: Option<DropReason>) -> Chunk {
         Some(reason) => Transport::Drop(notice, reason),
         None => Transport::Store(notice),
     };
-    let header = header(
+    let mut header = header(
         ServiceId::DELAY_TOLERANT,
         UpperProtocol::Transport,
         ACCESS_ROUTER,
         SERVER,
     );
+    header.extensions.request = REQUEST_ID;
     Chunk::of_transport(header, &transport)
 }
 
@@ -98,12 +102,13 @@ fn lost() -> Chunk {
         stored: 0,
         limit: 0,
     };
-    let header = header(
+    let mut header = header(
         ServiceId::DELAY_TOLERANT,
         UpperProtocol::Transport,
         ACCESS_ROUTER,
         CLIENT,
     );
+    header.extensions.request = REQUEST_ID;
     Chunk::of_transport(header, &Transport::Lost(notice))
 }
 
@@ -115,12 +120,13 @@ fn resend() -> Chunk {
         reliability: Reliability::Nack,
         chunks,
     };
-    let header = header(
+    let mut header = header(
         ServiceId::DELAY_TOLERANT,
         UpperProtocol::Transport,
         CLIENT,
         SERVER,
     );
+    header.extensions.request = REQUEST_ID;
     Chunk::of_transport(header, &Transport::Resend(request))
 }
 
@@ -233,6 +239,18 @@ fn vectors() -> Vec<(&'static str, &'static str, Chunk)> {
         ),
         ("outcome", "Outcome: registered", control(&outcome)),
         ("hold", "Hold: nothing of a flow, for 3 s", control(&hold)),
+        (
+            "ask",
+            "Ask: does the neighbour speak for the server?",
+            control(&Control::Ask { guid: SERVER }),
+        ),
+        (
+            "vouch",
+            "Vouch: a record (here four bytes)",
+            control(&Control::Vouch {
+                record: Bytes::from_static(b"\x01\x02\x03\x04"),
+            }),
+        ),
     ]
 }
 

@@ -43,6 +43,10 @@ impl Store for NameStore {
         whichever!(self, store => store.len())
     }
 
+    fn free(&self) -> usize {
+        whichever!(self, store => store.free())
+    }
+
     fn bytes(&self) -> usize {
         whichever!(self, store => store.bytes())
     }

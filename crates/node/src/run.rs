@@ -235,6 +235,8 @@ fn router(plan: &MobilityFirstPlan) -> Result<Running, StartError> {
         router.set_pacing(number, mode.into());
     }
     plain_links(&plan.links).for_each(|number| router.set_plain(number));
+    let neighbours = plan.neighbours.iter();
+    neighbours.for_each(|name| router.believe(*name));
     let node = Node::Router(Box::new(router));
     let mut event_loop = node_loop(clock, node)?;
     let mut links = BTreeMap::new();

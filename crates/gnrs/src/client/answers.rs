@@ -288,7 +288,7 @@ impl Resolver {
             };
             match verdict {
                 Ok(()) if record.subject() == guid => records.push(record.to_owned()),
-                Err(VerifyError::Expired | VerifyError::FromTheFuture) => {
+                Err(VerifyError::Expired | VerifyError::FromTheFuture | VerifyError::TooLong) => {
                     self.counters.untimely_records += 1
                 }
                 Ok(())

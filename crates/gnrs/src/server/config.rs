@@ -81,6 +81,8 @@ pub struct ServerCounters {
     pub updates_unchanged: u64,
     /// Requests refused, by reason.
     pub refused: BTreeMap<Code, u64>,
+    /// Updates whose signature was not checked, because their source had used up its share of checks.
+    pub checks_refused: u64,
     /// Transactions.
     pub commits: u64,
     /// Records removed after every record of their subject had expired.

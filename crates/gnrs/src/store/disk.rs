@@ -252,6 +252,10 @@ impl Store for DiskStore {
         self.memory.len()
     }
 
+    fn free(&self) -> usize {
+        self.memory.free()
+    }
+
     fn bytes(&self) -> usize {
         self.memory.bytes()
     }

@@ -103,7 +103,7 @@ impl MemoryStore {
             keep_until_ms = keep_until_ms.max(old.keep_until_ms);
             replaced = Some(key);
         } else if record.kind() == Kind::Provider {
-            replaced = self.provider_to_evict(record)?;
+            replaced = self.provider_to_evict(now_ms, record)?;
         }
         if !self.has_room(record, replaced) {
             // Never the entry to be replaced: its version is still needed.
@@ -139,8 +139,13 @@ impl MemoryStore {
         enough_bytes && (freed.is_some() || self.entries.len() < self.limits.max_records)
     }
 
-    /// The provider that a new one replaces, if there is no room for both.
-    fn provider_to_evict(&self, record: &Record) -> Result<Option<RecordKey>, Refusal> {
+    /// The provider that a new one replaces, if there is no room for both: never a living one, or
+    /// whoever announces for long would silence the others.
+    fn provider_to_evict(
+        &self,
+        now_ms: u64,
+        record: &Record,
+    ) -> Result<Option<RecordKey>, Refusal> {
         let subject = record.subject();
         let providers = || {
             self.subject(&subject)
@@ -149,13 +154,26 @@ impl MemoryStore {
         if providers().count() < self.limits.max_providers {
             return Ok(None);
         }
-        match providers()
-            .map(|(key, entry)| (entry.record.expires_ms(), *key))
-            .min()
-        {
-            Some((expires_ms, key)) if expires_ms < record.expires_ms() => Ok(Some(key)),
-            _ => Err(Refusal::Full),
-        }
+        let gone = providers()
+            .filter(|(_, entry)| entry.record.is_removal() || entry.keep_until_ms <= now_ms);
+        let soonest = gone.map(|(key, entry)| (entry.keep_until_ms, *key)).min();
+        soonest.map_or(Err(Refusal::Full), |(_, key)| Ok(Some(key)))
+    }
+
+    /// Forgets one announcement of a content whose key `is_gone` is true for. Returns false if there
+    /// is none.
+    pub fn forget_provider(
+        &mut self,
+        content: &Guid,
+        is_gone: impl Fn(&RecordKey) -> bool,
+    ) -> bool {
+        let key = self
+            .subject(content)
+            .map(|(key, _)| *key)
+            .find(|key| !key.provider.is_none() && is_gone(key));
+        let Some(key) = key else { return false };
+        self.restore(key, None);
+        true
     }
 
     pub(super) fn forget_expired(
@@ -214,6 +232,13 @@ impl Store for MemoryStore {
 
     fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    fn free(&self) -> usize {
+        let bytes = self.limits.max_bytes.saturating_sub(self.bytes);
+        let least = Self::ENTRY_OVERHEAD + crate::record::RECORD_LEN.0;
+        let records = self.limits.max_records.saturating_sub(self.entries.len());
+        records.min(bytes / least)
     }
 
     fn bytes(&self) -> usize {

@@ -13,6 +13,17 @@ pub struct PacketBudget {
     // The part of the capacity that is kept for small chunks.
     kept: usize,
     used: usize,
+    // What the present hop may still reserve; none: all that is free.
+    share: Option<Share>,
+}
+
+/// What one hop may still reserve of a budget, in packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// For chunks of any size.
+    pub packets: usize,
+    /// For small chunks.
+    pub small: usize,
 }
 
 /// A chunk of at most this many packets is small. Urgent messages are small chunks.
@@ -28,7 +39,14 @@ impl PacketBudget {
             capacity,
             kept: (capacity / KEPT_PART).min(MAX_KEPT),
             used: 0,
+            share: None,
         }
+    }
+
+    /// Limits what is reserved until the next call to this share of the free packets. `None` ends
+    /// the limit.
+    pub fn limit(&mut self, share: Option<Share>) {
+        self.share = share;
     }
 
     /// Reserves room for `packets` packets. Returns false, with nothing reserved, if there is not
@@ -37,8 +55,10 @@ impl PacketBudget {
     /// A chunk larger than the whole budget is admitted when nothing else is; otherwise it could
     /// never pass.
     pub fn reserve(&mut self, packets: u32) -> bool {
-        let room = match packets {
-            ..=SMALL => self.capacity.saturating_sub(self.used),
+        let all = self.capacity.saturating_sub(self.used);
+        let room = match (packets, self.share) {
+            (..=SMALL, Some(share)) => all.min(share.small),
+            (..=SMALL, None) => all,
             _ => self.free(),
         };
         if self.used != 0 && packets as usize > room {
@@ -59,7 +79,8 @@ impl PacketBudget {
 
     /// Returns the packets that can still be reserved. Small chunks may take a few more.
     pub fn free(&self) -> usize {
-        (self.capacity - self.kept).saturating_sub(self.used)
+        let free = (self.capacity - self.kept).saturating_sub(self.used);
+        self.share.map_or(free, |share| free.min(share.packets))
     }
 
     /// Returns the reserved packets.
@@ -87,6 +108,20 @@ mod tests {
         assert!(!budget.reserve(5));
         assert_eq!((budget.used(), budget.free()), (996, 0));
         assert!(budget.reserve(4));
+    }
+
+    #[test]
+    fn a_share_limits_what_is_reserved_until_it_ends() {
+        let mut budget = PacketBudget::new(1_000);
+        assert!(budget.reserve(100));
+        let (packets, small) = (50, 20);
+        budget.limit(Some(Share { packets, small }));
+        assert_eq!(budget.free(), 50);
+        assert!(!budget.reserve(51) && !budget.reserve(21));
+        assert!(budget.reserve(50) && budget.reserve(20));
+        budget.limit(None);
+        assert_eq!(budget.free(), 938 - 170);
+        assert!(budget.reserve(500));
     }
 
     #[test]

@@ -41,7 +41,7 @@ use bytes::Bytes;
 use std::collections::VecDeque;
 use whimbrel_core::{Deadline, Ecn, SeededRng, Time};
 
-pub use budget::PacketBudget;
+pub use budget::{PacketBudget, Share};
 pub use config::{HopConfig, MAX_CHUNK, MAX_MTU, MIN_MTU, Pacing};
 pub use event::HopEvent;
 pub use lanes::Lane;

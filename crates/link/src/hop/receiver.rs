@@ -19,6 +19,9 @@ const MAX_ANSWERS: usize = 256;
 /// Smallest payload of a packet other than a chunk's last: the state of smaller ones would exceed
 /// their content.
 const MIN_PACKET: u16 = 64;
+/// A grant of which nothing comes ends when its neighbour has sent no DATA for this long. A chunk that
+/// comes later is let in if there is room.
+const EMPTY_PATIENCE: Duration = Duration::from_secs(5);
 /// A window of fewer packets than this counts as closed, and its opening is announced.
 const SHUT: usize = 32;
 
@@ -30,6 +33,7 @@ struct Arriving {
     present: Bitmap,
     // Its room in the budget, in packets.
     reserved: u32,
+    // When a new packet of it last came.
     heard_at: Time,
 }
 
@@ -64,6 +68,9 @@ pub(super) struct Receiver {
     received: u64,
     spurious: u32,
     marks: EcnReport,
+    // When a new packet last came, and whether grants have ended since then of which nothing came.
+    progress_at: Time,
+    has_lapsed: bool,
     // The number of the last CSYN received.
     last_number: u32,
     // Payload of one of this node's packets: the unit of the budget.
@@ -90,6 +97,8 @@ impl Receiver {
             received: 0,
             spurious: 0,
             marks: EcnReport::default(),
+            progress_at: Time::ZERO,
+            has_lapsed: false,
             last_number: 0,
             unit: (config.mtu - config.overhead()) as u32,
             max_chunks: usize::from(config.max_chunks_in_flight),
@@ -191,12 +200,14 @@ impl Receiver {
             stats.drops.inconsistent += 1;
             return None;
         }
-        chunk.heard_at = now;
         if !chunk.present.set(usize::from(data.seq)) {
             self.spurious = self.spurious.wrapping_add(u32::from(data.resent));
             stats.duplicates += 1;
             return None;
         }
+        chunk.heard_at = now;
+        self.progress_at = now;
+        self.has_lapsed = false;
         let at = usize::from(data.seq) * usize::from(shape.packet_size);
         place(&mut chunk.bytes, at, data.payload);
         stats.data_received += 1;
@@ -294,14 +305,13 @@ impl Receiver {
                 stats.drops.inconsistent += 1;
                 return None;
             }
-            chunk.heard_at = now;
             return Some(id);
         }
         if !self.acceptable(about.shape) {
             stats.drops.inconsistent += 1;
             return None;
         }
-        if !self.let_in(now, id, about.shape, budget) {
+        if !self.grant(now, id, about.shape, budget) {
             stats.refusals_sent += 1;
             self.admit(id, budget);
             if self.waiting.len() < self.max_chunks {
@@ -321,7 +331,7 @@ impl Receiver {
     /// window.
     pub(super) fn budget_released(&mut self, now: Time, budget: &mut PacketBudget) {
         while let Some((&id, &shape)) = self.waiting.first_key_value() {
-            if !self.let_in(now, id, shape, budget) {
+            if !self.grant(now, id, shape, budget) {
                 break;
             }
             self.answer(Answer {
@@ -346,14 +356,27 @@ impl Receiver {
         if self.next_sweep.is_none_or(|at| now < at) {
             return;
         }
-        let old: Vec<u64> = self
-            .arriving
-            .iter()
-            .filter(|(_, chunk)| now.since(chunk.heard_at) >= self.patience)
-            .map(|(id, _)| *id)
-            .collect();
-        old.into_iter().for_each(|id| self.forget(id, budget));
-        self.next_sweep = (!self.arriving.is_empty()).then(|| now + self.patience / 4);
+        // What the neighbour asks about makes no progress by that.
+        let is_over = |chunk: &Arriving| {
+            let progress_at = chunk.heard_at.max(self.progress_at);
+            now.since(progress_at) >= self.patience_for(chunk)
+        };
+        let over = self.arriving.iter().filter(|(_, chunk)| is_over(chunk));
+        let over: Vec<u64> = over.map(|(id, _)| *id).collect();
+        for id in over {
+            let chunk = self.arriving.get(&id);
+            self.has_lapsed |= chunk.is_some_and(|chunk| chunk.present.used_bytes() == 0);
+            self.forget(id, budget);
+        }
+        let patience = self.arriving.values().map(|chunk| self.patience_for(chunk));
+        self.next_sweep = patience.min().map(|least| now + least / 4);
+    }
+
+    fn patience_for(&self, chunk: &Arriving) -> Duration {
+        match chunk.present.used_bytes() {
+            0 => self.patience.min(EMPTY_PATIENCE),
+            _ => self.patience,
+        }
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Deadline> {
@@ -447,6 +470,13 @@ impl Receiver {
             && (shape.packet_size >= MIN_PACKET || shape.chunk_len <= u32::from(shape.packet_size))
     }
 
+    /// Grants room that was asked for. A neighbour that has let grants lapse gets one at a time until
+    /// it sends something: asking alone must not hold the buffer.
+    fn grant(&mut self, now: Time, id: u64, shape: Shape, budget: &mut PacketBudget) -> bool {
+        let may = !self.has_lapsed || self.arriving.is_empty();
+        may && self.let_in(now, id, shape, budget)
+    }
+
     fn let_in(&mut self, now: Time, id: u64, shape: Shape, budget: &mut PacketBudget) -> bool {
         let packets = u32::from(shape.packets().unwrap_or(u16::MAX));
         let reserved = packets.max(shape.chunk_len.div_ceil(self.unit));
@@ -464,7 +494,8 @@ impl Receiver {
             heard_at: now,
         };
         self.arriving.insert(id, chunk);
-        self.next_sweep.get_or_insert(now + self.patience);
+        let sweep = now + self.patience.min(EMPTY_PATIENCE);
+        self.next_sweep = Some(self.next_sweep.map_or(sweep, |at| at.min(sweep)));
         true
     }
 
@@ -539,6 +570,54 @@ fn shape_of(data: &Data<'_>) -> Option<Shape> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// Room for chunks of 100 packets is asked for again and again, and nothing is sent.
+    #[test]
+    fn who_asks_and_sends_nothing_holds_next_to_nothing() {
+        let config = HopConfig::plain(whimbrel_core::Guid([1; 32]), 1472).bounded();
+        let mut receiver = Receiver::new(&config);
+        receiver.restart(0, &mut PacketBudget::new(1));
+        let (mut budget, mut stats) = (PacketBudget::new(4096), HopStats::default());
+        let ask =
+            |receiver: &mut Receiver, now, budget: &mut PacketBudget, stats: &mut HopStats| {
+                for hop_id in 0..40 {
+                    let shape = Shape {
+                        chunk_len: 100_000,
+                        packet_size: 1000,
+                    };
+                    let about = Some(About {
+                        hop_id,
+                        shape,
+                        cancel: false,
+                    });
+                    receiver.handle_csyn(now, &Csyn { number: 1, about }, budget, stats);
+                }
+            };
+        let mut used = Vec::new();
+        for second in 0..60 {
+            let now = Time::from_secs(second);
+            receiver.handle_timeout(now, &mut budget);
+            ask(&mut receiver, now, &mut budget, &mut stats);
+            used.push(budget.used());
+        }
+        assert!(used[0] > 3_500, "{used:?}");
+        assert!(used[8..].iter().all(|used| *used <= 100), "{used:?}");
+        // Who sends is granted as before.
+        let payload = [0; 1000];
+        let data = Data {
+            hop_id: 0,
+            seq: 0,
+            chunk_len: 100_000,
+            last: false,
+            resent: false,
+            question: None,
+            payload: &payload,
+        };
+        let now = Time::from_secs(60);
+        receiver.handle_data(now, &data, 1000, &mut budget, &mut stats);
+        ask(&mut receiver, now, &mut budget, &mut stats);
+        assert!(budget.used() > 3_500);
+    }
 
     proptest! {
         /// Packets may come in any order, and repeatedly.

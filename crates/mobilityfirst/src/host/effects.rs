@@ -28,6 +28,8 @@ pub(super) enum Action {
         service: ServiceId,
         to: Guid,
         address: Guid,
+        /// The id of the request that the message is, or that it answers or speaks of.
+        request_id: Option<u64>,
         message: Transport,
     },
     /// Send an echo.
@@ -76,9 +78,22 @@ impl Effects {
         self.counters.drop(reason);
     }
 
-    /// Sends a transport message by the uplink.
-    pub(super) fn send(&mut self, service: ServiceId, to: Guid, address: Guid, message: Transport) {
-        self.send_by(Way::Uplink, service, to, address, message);
+    /// Sends a transport message about a request by the uplink.
+    pub(super) fn send_about(
+        &mut self,
+        request_id: Option<u64>,
+        service: ServiceId,
+        (to, address): (Guid, Guid),
+        message: Transport,
+    ) {
+        self.push(Action::Send {
+            way: Way::Uplink,
+            service,
+            to,
+            address,
+            request_id,
+            message,
+        });
     }
 
     pub(super) fn send_by(
@@ -94,6 +109,7 @@ impl Effects {
             service,
             to,
             address,
+            request_id: None,
             message,
         });
     }

@@ -32,7 +32,6 @@ use whimbrel_link::Pacing;
 
 use crate::charge::Charge;
 use crate::chunk::{Chunk, Flow, Message};
-use crate::handed::HandedOver;
 use crate::links::{ChunkToSend, LEFT_OVER, LinkEvent, Links, MAX_TURNS};
 use crate::local::{Get, LocalEvent, LocalRequest, ReadChunk};
 use crate::next_hops::{Divisions, Spread};
@@ -139,7 +138,7 @@ impl Host {
             uplinks: Uplinks::new(config.preference, config.policy),
             divisions: Divisions::new(config.split.scheduler, rng.next_word()),
             registration: Registration::new(terms, config.wall),
-            downloads: Downloads::new(limits),
+            downloads: Downloads::new(limits, &mut rng),
             uploads: Uploads::new(guid, config.max_transfers),
             pings: Pings::new(rng.next_word()),
             messages: Messages::new(rng.next_word()),
@@ -263,7 +262,8 @@ impl Host {
         };
         self.links.note_more(&flow, ready.more);
         let (key, index, data) = (ready.key, ready.index, Transport::Data(ready.data));
-        if !self.send_transport(ready.way, service, ready.to, ready.address, &data) {
+        let at = (ready.to, ready.address);
+        if !self.send_transport(ready.way, service, at, ready.request_id, &data) {
             self.uploads.send_later(key, index);
         }
     }
@@ -286,10 +286,12 @@ impl Host {
                     service,
                     to,
                     address,
+                    request_id,
                     message,
                 } => {
                     // A receiver that misses it asks again.
-                    self.send_transport(way, service, to, address, &message);
+                    let at = (to, address);
+                    self.send_transport(way, service, at, request_id, &message);
                 }
                 Action::Echo {
                     way,
@@ -374,10 +376,11 @@ impl Host {
             LinkEvent::Up { .. } => {}
             LinkEvent::Restarted(port, handed) if self.uplinks.has(port) => {
                 // The receivers know which chunks of this host's uploads are missing.
-                for notice in handed.into_iter().map(HandedOver::into_lost) {
-                    let to = notice.destination;
+                for handed in handed {
+                    let (request_id, notice) = (handed.request_id, handed.into_lost());
+                    let at = (notice.destination, Guid::NONE);
                     let (service, lost) = (ServiceId::DELAY_TOLERANT, Transport::Lost(notice));
-                    self.effects.send(service, to, Guid::NONE, lost);
+                    self.effects.send_about(request_id, service, at, lost);
                 }
             }
             // An inbound peer that restarts has forgotten its requests.
@@ -540,8 +543,8 @@ impl Host {
         &mut self,
         way: Way,
         service: ServiceId,
-        to: Guid,
-        address: Guid,
+        (to, address): (Guid, Guid),
+        request_id: Option<u64>,
         message: &Transport,
     ) -> bool {
         let asks = matches!(
@@ -552,7 +555,8 @@ impl Host {
             true => service.with(ServiceId::MULTIHOMING),
             false => service,
         };
-        let header = self.header(way, service, UpperProtocol::Transport, to, address);
+        let mut header = self.header(way, service, UpperProtocol::Transport, to, address);
+        header.extensions.request = request_id;
         self.send(way, Chunk::of_transport(header, message))
     }
 

@@ -25,6 +25,10 @@ impl Host {
         if chunk.header.destination != self.guid && !asks_us {
             return self.effects.drop("not-for-this-host");
         }
+        // An inbound peer speaks for nobody but itself.
+        if !self.uplinks.has(from) && self.links.neighbour(from) != Some(chunk.header.source) {
+            return self.effects.drop("source-not-proven");
+        }
         self.purge_unwanted(now, from, &chunk);
         let way = self.uplinks.way_back(from);
         if chunk.header.upper == UpperProtocol::Echo {
@@ -102,6 +106,7 @@ impl Host {
             Control::Attach { .. } | Control::Register { .. } => {
                 self.effects.drop("attach-to-a-host")
             }
+            Control::Ask { .. } | Control::Vouch { .. } => self.effects.drop("bad-control"),
         }
     }
 
@@ -114,6 +119,7 @@ impl Host {
         room: Room,
     ) {
         let effects = &mut self.effects;
+        let request_id = header.extensions.request;
         match message {
             Transport::Data(_) | Transport::Store(_) | Transport::Drop(..) | Transport::Lost(_)
                 if way != Way::Uplink =>
@@ -132,10 +138,17 @@ impl Host {
                 self.uploads
                     .handle_wanted(now, way, header, request, Presence::Lost, effects)
             }
-            Transport::Lost(notice) => self.downloads.handle_lost(now, &notice, effects),
+            Transport::Lost(notice) => {
+                match self.downloads.has_asked(&notice.content, request_id) {
+                    true => self.downloads.handle_lost(now, &notice, effects),
+                    false => effects.drop("wrong-request-id"),
+                }
+            }
             Transport::Ack(request) => self.uploads.handle_ack(way, header, &request),
             Transport::Store(notice) if notice.source == self.guid && notice.chunks.is_empty() => {
-                if !self.downloads.note_stored(now, header.source, &notice) {
+                let of_request = self.downloads.has_asked(&notice.content, request_id)
+                    && self.downloads.note_stored(now, header.source, &notice);
+                if !of_request {
                     self.uploads.handle_store(now, header, notice, effects)
                 }
             }
@@ -143,15 +156,21 @@ impl Host {
             Transport::Drop(notice, _) if notice.source != self.guid => {
                 effects.drop("notice-for-another")
             }
+            Transport::Drop(notice, _)
+                if self.downloads.sent(&notice)
+                    && !self.downloads.has_asked(&notice.content, request_id) =>
+            {
+                effects.drop("wrong-request-id")
+            }
             Transport::Drop(notice, reason) if self.downloads.sent(&notice) => {
                 let uplink = self.uplink();
                 let (from, content) = (header.source, &notice.content);
                 self.downloads
                     .handle_drop(now, from, content, reason, &uplink, &mut self.effects)
             }
-            Transport::Drop(notice, reason) => {
-                self.uploads.upload_dropped(now, notice, reason, effects)
-            }
+            Transport::Drop(notice, reason) => self
+                .uploads
+                .upload_dropped(now, header, notice, reason, effects),
             Transport::Push(_) => effects.drop("push-to-a-host"),
             Transport::Message(message) => {
                 self.messages.handle(way, header.source, message, effects)

@@ -77,7 +77,7 @@ impl Link {
                 }
             }
             HopEvent::Received { chunk, packets } => {
-                let room = buffer.room(packets, chunk.len() as u64);
+                let room = buffer.room_of(&self.held, packets, chunk.len() as u64);
                 events.push_back(LinkEvent::Received {
                     port,
                     bytes: chunk,

@@ -15,7 +15,8 @@ impl Links {
             && link.neighbour == Some(chunk.header.source)
             && let Some(data) = chunk.data()
         {
-            link.handovers.note_sent(chunk.flow(), data.content);
+            link.handovers
+                .note_sent(chunk.flow(), data.content, chunk.header.extensions.request);
         }
     }
 

@@ -6,6 +6,7 @@ use whimbrel_link::{Hop, HopConfig};
 use super::{LOOK_UP_AGAIN, Link, LinkEvent, Links};
 use crate::handed::Handovers;
 use crate::outbox::Outbox;
+use crate::room::Holder;
 
 impl Links {
     /// Handles a change of a neighbour's or inbound peer's port.
@@ -33,6 +34,12 @@ impl Links {
                 let link = Link {
                     hop: Hop::new(config, rng, now),
                     info: info.clone(),
+                    held: Holder::default(),
+                    own: self
+                        .own
+                        .as_ref()
+                        .map(|(pool, _)| pool.part())
+                        .unwrap_or_default(),
                     neighbour: None,
                     incarnation: 0,
                     handovers: Handovers::default(),
@@ -94,7 +101,9 @@ impl Links {
         }
         self.note_neighbour(port, link.neighbour, None);
         self.forget_holds(port, &mut link);
-        link.hop.close(now, self.buffer.budget());
+        let hop = link.hop;
+        self.buffer
+            .with(&link.held, false, |budget| hop.close(now, budget));
         let returned = link.outbox.take_all();
         self.timers.cancel(&port);
         self.short_of_room.remove(&port);

@@ -15,8 +15,12 @@ use crate::wire::{ATTACH_CONTEXT, Control, ControlCode, attach_statement};
 
 /// Maximum of attachments.
 const MAX_ATTACHMENTS: usize = 65_536;
-/// Maximum of GUIDs attached on one port.
-const MAX_PER_PORT: usize = 256;
+/// A port may have one of so many parts of the attachments that are left, and one in any case: at
+/// first 63, and fewer as there are fewer left. So there are some for others, whoever attaches.
+const PARTS: usize = 1024;
+/// Maximum of bad signatures of one neighbour that are looked at at once, and how often one more is.
+const MAX_BAD: u32 = 32;
+const BAD_INTERVAL: Duration = Duration::from_millis(500);
 /// Maximum of records being registered whose outcome a host waits for.
 const MAX_PENDING: usize = 65_536;
 
@@ -40,7 +44,11 @@ pub(super) struct Attachments {
     entries: usize,
     per_port: BTreeMap<PortId, usize>,
     nonces: BTreeMap<PortId, [u8; 16]>,
+    // The name of the neighbour on each port.
+    neighbours: BTreeMap<PortId, Guid>,
     pending: BTreeMap<(Guid, u64), PortId>,
+    // Bad signatures of neighbours, and when they were last reckoned.
+    bad: BTreeMap<PortId, (u32, Time)>,
 }
 
 impl Attachments {
@@ -53,8 +61,31 @@ impl Attachments {
             entries: 0,
             per_port: BTreeMap::new(),
             nonces: BTreeMap::new(),
+            neighbours: BTreeMap::new(),
             pending: BTreeMap::new(),
+            bad: BTreeMap::new(),
         }
+    }
+
+    /// True if a record of this neighbour is worth looking at: checking a signature is work, and one
+    /// that sends bad ones gets little of it.
+    fn may_check(&mut self, now: Time, port: PortId) -> bool {
+        let Some((count, since)) = self.bad.get_mut(&port) else {
+            return true;
+        };
+        let over = now.since(*since).as_nanos() / BAD_INTERVAL.as_nanos();
+        let over = u32::try_from(over).unwrap_or(u32::MAX);
+        *count = count.saturating_sub(over);
+        *since = *since + BAD_INTERVAL.saturating_mul(over);
+        match *count {
+            0 => drop(self.bad.remove(&port)),
+            count => return count < MAX_BAD,
+        }
+        true
+    }
+
+    fn note_bad(&mut self, now: Time, port: PortId) {
+        self.bad.entry(port).or_insert((0, now)).0 += 1;
     }
 
     /// The ports that a GUID is attached on. Those of its newest record are preferred: a host sends
@@ -69,6 +100,12 @@ impl Attachments {
                 ..Branch::over(attachment.port, links)
             })
             .collect()
+    }
+
+    /// True if a GUID is attached on this port.
+    pub(super) fn is_on(&self, guid: &Guid, port: PortId) -> bool {
+        let attached = self.by_guid.get(guid);
+        attached.is_some_and(|attached| attached.iter().any(|it| it.port == port))
     }
 
     pub(super) fn contains(&self, guid: &Guid) -> bool {
@@ -121,7 +158,8 @@ impl Attachments {
             self.remove(&guid, oldest.port);
         }
         let on_port = self.per_port.get(&attachment.port).copied();
-        if self.entries >= MAX_ATTACHMENTS || on_port.is_some_and(|count| count >= MAX_PER_PORT) {
+        let share = (MAX_ATTACHMENTS.saturating_sub(self.entries) / PARTS).max(1);
+        if self.entries >= MAX_ATTACHMENTS || on_port.is_some_and(|count| count >= share) {
             return false;
         }
         *self.per_port.entry(attachment.port).or_default() += 1;
@@ -143,14 +181,21 @@ impl Attachments {
         }
     }
 
-    /// Sends a fresh challenge to a neighbour that came up.
+    /// Sends a fresh challenge to a neighbour that came up. If it has another name than the one
+    /// before, what was attached on the port was the former's.
     pub(super) fn challenge(
         &mut self,
         now: Time,
         port: PortId,
+        neighbour: Guid,
         rng: &mut SeededRng,
         effects: &mut Effects,
     ) {
+        let before = self.neighbours.insert(port, neighbour);
+        if before.is_some_and(|before| before != neighbour) {
+            self.detach_port(port, effects);
+            self.neighbours.insert(port, neighbour);
+        }
         let mut nonce = [0; 16];
         nonce[..8].copy_from_slice(&rng.next_word().to_be_bytes());
         nonce[8..].copy_from_slice(&rng.next_word().to_be_bytes());
@@ -187,6 +232,9 @@ impl Attachments {
         let Ok(record) = Record::parse(record) else {
             return effects.drop("bad-record");
         };
+        if !self.may_check(now, port) {
+            return effects.drop("too-many-bad-signatures");
+        }
         let (guid, version) = (record.subject(), record.version());
         let code = match self.check(now, port, &record, signature) {
             Ok(()) if self.insert(guid, port, version) => {
@@ -203,6 +251,9 @@ impl Attachments {
             Ok(()) => ControlCode::Full,
             Err(code) => {
                 effects.drop("refused-attach");
+                if code == ControlCode::Invalid {
+                    self.note_bad(now, port);
+                }
                 if matches!(code, ControlCode::Invalid | ControlCode::Clock) {
                     self.repeat_challenge(now, port, effects);
                 }
@@ -243,13 +294,16 @@ impl Attachments {
         &mut self,
         now: Time,
         port: PortId,
-        record: Bytes,
+        record: Record,
         effects: &mut Effects,
     ) {
-        let Ok(record) = Record::parse(record) else {
-            return effects.drop("bad-record");
-        };
+        if !self.may_check(now, port) {
+            return effects.drop("too-many-bad-signatures");
+        }
         if let Err(fault) = record.verify(self.wall.unix_millis(now)) {
+            if refusal(fault) == ControlCode::Invalid {
+                self.note_bad(now, port);
+            }
             effects.drop("refused-record");
             let (guid, version) = (record.subject(), record.version());
             return effects.push(outcome(port, guid, version, refusal(fault)));
@@ -323,6 +377,8 @@ impl Attachments {
             effects.push(Action::Cancel(Timer::Attachment(guid, port)));
         }
         self.nonces.remove(&port);
+        self.neighbours.remove(&port);
+        self.bad.remove(&port);
         self.pending.retain(|_, waiting| *waiting != port);
     }
 }
@@ -391,13 +447,31 @@ mod tests {
         }
     }
 
+    #[test]
+    fn however_many_attach_there_is_room_for_another() {
+        let mut attachments = Attachments::new(ROUTER, WALL);
+        let mut number = 0u32;
+        let mut guid = || {
+            number += 1;
+            let mut guid = [7; 32];
+            guid[..4].copy_from_slice(&number.to_be_bytes());
+            Guid(guid)
+        };
+        for port in 0..4096 {
+            while attachments.insert(guid(), PortId(port), 1) {}
+        }
+        assert_eq!(attachments.per_port[&PortId(0)], 63);
+        assert!(attachments.entries > MAX_ATTACHMENTS / 10 * 9);
+        assert!(attachments.insert(guid(), PortId(5000), 1));
+    }
+
     /// A host that got the older of two challenges last answers that one.
     #[test]
     fn who_answers_an_old_challenge_or_by_a_wrong_clock_is_told_the_present_one() {
         let mut attachments = Attachments::new(ROUTER, WALL);
         let (mut effects, mut rng) = (Effects::default(), SeededRng::new(1));
         let mut challenge = |attachments: &mut Attachments| {
-            attachments.challenge(NOW, PORT, &mut rng, &mut effects);
+            attachments.challenge(NOW, PORT, Guid([7; 32]), &mut rng, &mut effects);
             let [Control::Challenge { nonce, unix_ms }] = told(&mut effects)[..] else {
                 panic!("one challenge");
             };

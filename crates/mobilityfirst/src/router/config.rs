@@ -107,3 +107,13 @@ pub enum NextHop {
     /// The neighbour on this link of the configuration, whatever its GUID.
     Link(u32),
 }
+
+impl NextHop {
+    /// The neighbour's name, if it is known by that.
+    pub(super) fn name(&self) -> Option<Guid> {
+        match self {
+            NextHop::Neighbour(name) => Some(*name),
+            NextHop::Link(_) => None,
+        }
+    }
+}

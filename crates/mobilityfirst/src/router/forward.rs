@@ -4,6 +4,7 @@ use bytes::Bytes;
 use whimbrel_core::{Guid, PortId, Time};
 use whimbrel_gnrs::{Answer, Failure, Lookup, Record};
 
+use super::attach::outcome;
 use super::effects::Action;
 use super::transit::{Passing, Verdict};
 use super::{Router, Timer};
@@ -13,9 +14,13 @@ use crate::links::{ChunkToSend, RENEWAL};
 use crate::next_hops::{Branch, NextHops, Spread};
 use crate::room::Room;
 use crate::wire::{
-    Control, DropReason, Echo, HoldMode, MAX_CARRIED_ADDRESSES, NetworkHeader, ServiceId,
-    Transport, UpperProtocol,
+    Control, ControlCode, DropReason, Echo, HoldMode, MAX_CARRIED_ADDRESSES, NetworkHeader,
+    ServiceId, Transport, UpperProtocol,
 };
+
+/// Maximum of hosts on one port that may announce the same content at a time: a content has 64
+/// announcers at most, and one neighbour can be any number of hosts.
+const MAX_ANNOUNCERS_PER_PORT: usize = 4;
 
 impl Router {
     /// Handles a whole chunk from a neighbour.
@@ -28,19 +33,64 @@ impl Router {
                 return self.effects.drop("bad-chunk");
             }
         };
-        let mut outgoing = ChunkToSend {
+        let outgoing = ChunkToSend {
             chunk,
             room,
             charge: Charge::default(),
             from: Some(from),
             order: None,
         };
-        self.purge_unwanted(now, from, &outgoing.chunk);
-        self.note_not_served(&outgoing.chunk);
         let header = &outgoing.chunk.header;
         if header.upper == UpperProtocol::Control || header.service.has(ServiceId::NEIGHBOUR) {
-            self.handle_control(now, from, &outgoing.chunk.message.head);
-        } else if self.is_answered(now, &outgoing.chunk) {
+            return self.handle_control(now, from, &outgoing.chunk.message.head);
+        }
+        match self.place_of_source(now, from, &outgoing.chunk.header) {
+            Some(address) => self.handle_proven(now, from, outgoing, address),
+            None if outgoing.chunk.header.source == self.config.guid => {
+                self.effects.drop("source-not-proven")
+            }
+            None => self.sources.park(now, from, outgoing, &mut self.effects),
+        }
+    }
+
+    /// The address at which the source of a chunk from this port is reached, if the neighbour there
+    /// may speak for it.
+    fn place_of_source(&mut self, now: Time, from: PortId, header: &NetworkHeader) -> Option<Guid> {
+        let (source, at) = (header.source, header.source_address);
+        if !self.links.info(from)?.origin.is_caller() {
+            return Some(at);
+        }
+        let neighbour = self.links.neighbour(from)?;
+        let calls = |port| {
+            self.links
+                .info(port)
+                .is_some_and(|it| it.origin.is_chosen())
+        };
+        if self.sources.believes(&neighbour) || self.links.ports_of(&neighbour).any(calls) {
+            return Some(at);
+        }
+        if source == neighbour || self.attachments.is_on(&source, from) {
+            return Some(self.sources.answered_at(header, self.config.guid));
+        }
+        let known = self.sources.vouched(now, neighbour, source)?;
+        match at.is_none() || known.contains(&at) {
+            true => Some(at),
+            false => Some(neighbour),
+        }
+    }
+
+    /// Handles a chunk whose source is proven, or vouched for by a router that is believed.
+    fn handle_proven(
+        &mut self,
+        now: Time,
+        from: PortId,
+        mut outgoing: ChunkToSend,
+        source_address: Guid,
+    ) {
+        outgoing.chunk.header.source_address = source_address;
+        self.purge_unwanted(now, from, &outgoing.chunk);
+        self.note_not_served(now, &outgoing.chunk);
+        if self.is_answered(now, &outgoing.chunk) {
             // It is for this router.
         } else if outgoing.chunk.header.destination == self.config.guid {
             self.handle_own(now, &outgoing.chunk);
@@ -103,18 +153,80 @@ impl Router {
                 self.attachments
                     .handle_attach(now, from, record, signature, &mut self.effects)
             }
-            Ok(Control::Register { record }) => {
-                self.attachments
-                    .handle_register(now, from, record, &mut self.effects)
-            }
+            Ok(Control::Register { record }) => self.handle_register(now, from, record),
             Ok(Control::Hold(hold)) => {
                 if !self.links.hold(now, from, &hold) {
                     self.effects.drop("too-many-holds");
                 }
             }
+            Ok(Control::Ask { guid }) => self.handle_ask(from, guid),
+            Ok(Control::Vouch { record }) => self.handle_vouch(now, from, record),
             // From a neighbouring router: only hosts attach.
             Ok(Control::Challenge { .. } | Control::Outcome { .. }) => {}
             Err(_) => self.effects.drop("bad-control"),
+        }
+    }
+
+    /// Content is announced by hosts that are attached on the port, or have proven their name there:
+    /// who else says that a host has it, has only its record.
+    fn handle_register(&mut self, now: Time, from: PortId, record: Bytes) {
+        let is_caller = self
+            .links
+            .info(from)
+            .is_some_and(|it| it.origin.is_caller());
+        let neighbour = self.links.neighbour(from);
+        let attached = &self.attachments;
+        let may = |signer: &Guid| {
+            !is_caller || neighbour == Some(*signer) || attached.is_on(signer, from)
+        };
+        let announced = |content: &Guid, signer: &Guid| {
+            let providers = self.names.look_up_own(now, content).providers;
+            let others = providers.iter().map(Record::signer);
+            let of_port = others.filter(|it| it != signer && attached.is_on(it, from));
+            of_port.count()
+        };
+        let Ok(record) = Record::parse(record) else {
+            return self.effects.drop("bad-record");
+        };
+        let (signer, guid) = (record.signer(), record.subject());
+        let refused = if !may(&signer) {
+            Some(("announced-for-another", ControlCode::Invalid))
+        } else if is_caller && announced(&guid, &signer) >= MAX_ANNOUNCERS_PER_PORT {
+            Some(("too-many-announcers", ControlCode::Full))
+        } else {
+            None
+        };
+        if let Some((why, code)) = refused {
+            self.effects.drop(why);
+            return self
+                .effects
+                .push(outcome(from, guid, record.version(), code));
+        }
+        self.attachments
+            .handle_register(now, from, record, &mut self.effects)
+    }
+
+    /// A router that this one calls asks about a source behind this one. Inbound peers have no reason
+    /// to ask.
+    fn handle_ask(&mut self, from: PortId, source: Guid) {
+        let info = self.links.info(from);
+        match info.is_some_and(|info| info.origin.is_chosen()) {
+            true => self.sources.handle_ask(from, source, &mut self.effects),
+            false => self.effects.drop("asked-by-a-caller"),
+        }
+    }
+
+    fn handle_vouch(&mut self, now: Time, from: PortId, record: Bytes) {
+        let Some(neighbour) = self.links.neighbour(from) else {
+            return;
+        };
+        let (about, wall) = ((from, neighbour), self.config.wall);
+        let effects = &mut self.effects;
+        let waited = self.sources.handle_vouch(now, about, record, wall, effects);
+        for outgoing in waited {
+            if let Some(address) = self.place_of_source(now, from, &outgoing.chunk.header) {
+                self.handle_proven(now, from, outgoing, address);
+            }
         }
     }
 
@@ -133,15 +245,11 @@ impl Router {
         }
     }
 
-    /// A host that no longer serves what it announced here says so to each client that asks; its
-    /// record may have been withdrawn at another router. It is asked no more until it announces
-    /// again.
-    fn note_not_served(&mut self, chunk: &Chunk) {
-        let Some((host, content)) = chunk.not_served() else {
-            return;
-        };
-        if self.attachments.contains(&host) {
-            self.names.note_not_served(content, host);
+    /// A host that does not serve what it announced says so to each client that asks; its record may
+    /// have been withdrawn at another router. It is asked no more until it announces again.
+    fn note_not_served(&mut self, now: Time, chunk: &Chunk) {
+        if let Some((host, content)) = chunk.not_served() {
+            self.names.note_not_served(now, content, host);
         }
     }
 
@@ -354,8 +462,15 @@ impl Router {
         // Any host may announce any name as a content's: only requests go to its provider.
         if header.extensions.via.is_none()
             && header.service.has(ServiceId::CONTENT_REQUEST)
-            && let Some(provider) = self.own_provider(now, &outgoing.chunk.header.destination)
+            && let Some(provider) = self.own_provider(now, &outgoing.chunk)
         {
+            let (content, id) = (header.destination, header.extensions.request);
+            if self.names.is_repeated(&content, id, &provider)
+                && let Lookup::Resolved(answer) = self.names.look_up(now, content)
+            {
+                return self.bind(now, outgoing, content, &answer);
+            }
+            self.note_tried(&outgoing.chunk, provider);
             let here = self.attachments.hops_to(&provider, &self.links);
             outgoing.chunk.header.extensions.via = Some(provider);
             return self.send_or_store(now, outgoing, &here);
@@ -376,18 +491,30 @@ impl Router {
 
     /// A responsive host attached here that has announced this content. No name service is asked:
     /// one that is far or away delays nothing local.
-    fn own_provider(&self, now: Time, content: &Guid) -> Option<Guid> {
+    fn own_provider(&self, now: Time, request: &Chunk) -> Option<Guid> {
+        let header = &request.header;
+        self.own_providers(now, &header.destination, header.extensions.request)
+            .first()
+            .copied()
+    }
+
+    fn own_providers(&self, now: Time, content: &Guid, request: Option<u64>) -> Vec<Guid> {
         let announced = self.names.look_up_own(now, content).providers;
-        let mut signers = announced
-            .iter()
-            .map(Record::signer)
-            .filter(|host| !self.names.is_not_served(content, host));
-        signers.find(|guid| self.attachments.hops_to(guid, &self.links).best().is_some())
+        let signers = announced.iter().map(Record::signer);
+        let answers = |guid: &Guid| self.attachments.hops_to(guid, &self.links).best().is_some();
+        let here: Vec<Guid> = signers.filter(answers).collect();
+        self.names.worth_asking(now, (content, request), here, true)
+    }
+
+    fn note_tried(&mut self, request: &Chunk, provider: Guid) {
+        let header = &request.header;
+        let (content, id) = (header.destination, header.extensions.request);
+        self.names.note_tried(content, id, provider);
     }
 
     /// A host here has announced `content`: what waits for an answer about it need not.
     pub(super) fn serve_from_here(&mut self, now: Time, content: Guid) {
-        if self.own_provider(now, &content).is_none() {
+        if self.own_providers(now, &content, None).is_empty() {
             return;
         }
         for outgoing in self.names.take_waiting(&content) {
@@ -429,8 +556,10 @@ impl Router {
         let header = &outgoing.chunk.header;
         if name == header.destination
             && header.service.has(ServiceId::CONTENT_REQUEST)
-            && let Some(provider) = self.pick_provider(answer)
+            && let Some(provider) =
+                self.pick_provider(now, &name, header.extensions.request, answer)
         {
+            self.note_tried(&outgoing.chunk, provider);
             outgoing.chunk.header.extensions.via = Some(provider);
             let here = self.attachments.hops_to(&provider, &self.links);
             return if here.is_empty() {
@@ -445,12 +574,16 @@ impl Router {
 
     /// "The network will route the request to the location of a copy" [MFTP §2]: an attached,
     /// responsive one, else any, so that a repeated request may reach another.
-    pub(super) fn pick_provider(&mut self, answer: &Answer) -> Option<Guid> {
-        let providers: Vec<Guid> = answer
-            .providers
-            .iter()
-            .map(|record| record.signer())
-            .collect();
+    pub(super) fn pick_provider(
+        &mut self,
+        now: Time,
+        content: &Guid,
+        request: Option<u64>,
+        answer: &Answer,
+    ) -> Option<Guid> {
+        let announced = answer.providers.iter().map(Record::signer).collect();
+        let about = (content, request);
+        let providers = self.names.worth_asking(now, about, announced, false);
         let answers = |guid: &&Guid| self.attachments.hops_to(guid, &self.links).best().is_some();
         if let Some(here) = providers.iter().find(answers) {
             return Some(*here);
@@ -550,7 +683,7 @@ impl Router {
             return;
         }
         // A stored request for content with a holder: it is bound like a new one.
-        let provider = self.pick_provider(answer);
+        let provider = self.pick_provider(now, &destination, None, answer);
         if provider.is_some_and(|provider| self.may_reach(now, provider)) {
             self.proxy
                 .release_to_forward(destination, &mut self.effects);

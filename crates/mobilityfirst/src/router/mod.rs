@@ -20,6 +20,7 @@
 //! |---|---|
 //! | `Attachments` | the ports of attached GUIDs, challenges, pending records of hosts |
 //! | `Names` | the resolver, the router's own records, chunks that wait for an answer |
+//! | `Sources` | whom inbound peers may speak for |
 //! | `Routes` | static routes and the default route |
 //! | `Proxy` | the storage, open destinations, copies of chunks in an unresponsive neighbour's hop, notices |
 //! | `Said` | the bound of the messages that the router originates |
@@ -33,12 +34,15 @@ mod attach;
 mod config;
 mod effects;
 mod forward;
+#[cfg(test)]
+mod hostile;
 mod names;
 mod notices;
 mod pauses;
 mod proxy;
 mod routes;
 mod said;
+mod sources;
 mod status;
 pub mod store;
 #[cfg(test)]
@@ -65,7 +69,8 @@ use effects::{Action, Effects};
 use names::Names;
 use proxy::Proxy;
 use routes::Routes;
-use said::Said;
+use said::{MAX_SAID, Said};
+use sources::Sources;
 pub use status::{RouterCounters, RouterMemory, RouterStatus, WaitReason, WaitingStatus};
 pub use transit::{Observer, Passing, Verdict};
 
@@ -81,6 +86,8 @@ enum Timer {
     HeldBack,
     /// Flows that are held back where they come from are asked for again.
     Holds,
+    /// Chunks have waited for a neighbour to vouch for their source.
+    Parked,
 }
 
 /// A MobilityFirst router as a state machine: its parts, and their connection.
@@ -89,6 +96,7 @@ pub struct Router {
     links: Links,
     names: Names,
     attachments: Attachments,
+    sources: Sources,
     routes: Routes,
     divisions: Divisions,
     proxy: Proxy,
@@ -111,6 +119,8 @@ impl Router {
             SeededRng::new(rng.next_word()),
         );
         links.set_split(config.split);
+        let said = Said::default();
+        links.bound_own(said.pool(), MAX_SAID);
         let resolver = Resolver::new(
             ResolverConfig::default(),
             config.wall,
@@ -125,12 +135,13 @@ impl Router {
         );
         Router {
             links,
-            names: Names::new(resolver, has_service, config.wall),
+            names: Names::new(resolver, has_service, config.wall, &mut rng),
             attachments: Attachments::new(config.guid, config.wall),
+            sources: Sources::new(&config, &mut rng),
             routes: Routes::new(config.guid, config.routes.clone(), config.default_route),
             divisions: Divisions::new(config.split.scheduler, rng.next_word()),
             proxy,
-            said: Said::default(),
+            said,
             programs: Programs::default(),
             observer: None,
             timers,
@@ -150,6 +161,12 @@ impl Router {
     /// The hops of link `number` that come up from now on neither encrypt nor prove anything.
     pub fn set_plain(&mut self, number: u32) {
         self.links.set_plain(number);
+    }
+
+    /// Believes what this router forwards when it calls this one, whoever its source is. Routers in
+    /// routes are believed anyway, and so are those that this one calls.
+    pub fn believe(&mut self, router: Guid) {
+        self.sources.believe(router);
     }
 
     /// The router's GUID.
@@ -241,9 +258,12 @@ impl Router {
 
     fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
         match event {
-            LinkEvent::Up { port, .. } => {
+            LinkEvent::Up {
+                port, neighbour, ..
+            } => {
+                let (rng, effects) = (&mut self.rng, &mut self.effects);
                 self.attachments
-                    .challenge(now, port, &mut self.rng, &mut self.effects);
+                    .challenge(now, port, neighbour, rng, effects);
                 self.carry_out(now);
                 self.retry_waiting(now);
             }
@@ -282,6 +302,7 @@ impl Router {
             }
             LinkEvent::Down(port, returned) => {
                 self.attachments.detach_port(port, &mut self.effects);
+                self.sources.forget_port(port);
                 self.proxy.forget_lingering_on(port);
                 for outgoing in returned {
                     self.forward(now, outgoing);
@@ -343,6 +364,7 @@ impl Router {
         match timer {
             Timer::Attachment(guid, port) => self.attachments.remove(&guid, port),
             Timer::Storage(destination) => self.retry_destination(now, destination),
+            Timer::Parked => self.sources.give_up(now, &mut self.effects),
             Timer::Lifetime => self.proxy.drop_expired(now, &mut self.effects),
             Timer::Holds => {
                 let due = self.links.take_due_renewals(now);
@@ -407,7 +429,12 @@ impl Router {
     /// Registers a verified record for the host on a port.
     fn register(&mut self, now: Time, port: PortId, record: Record) {
         let (guid, version) = (record.subject(), record.version());
-        match self.names.keep(now, record) {
+        if self.attachments.is_on(&guid, port) {
+            self.sources.note_record(&record, &mut self.effects);
+        }
+        let attached = &self.attachments;
+        let is_here = |host: &Guid| attached.contains(host);
+        match self.names.keep(now, port, record, is_here) {
             Ok(code) => {
                 if let Lookup::Resolved(answer) = self.names.look_up(now, guid) {
                     self.proxy.note_found(&guid);
@@ -508,6 +535,7 @@ impl Machine for Router {
                     Timer::Lifetime => "lifetime of a stored chunk",
                     Timer::HeldBack => "held-back chunks",
                     Timer::Holds => "flows that are held back",
+                    Timer::Parked => "chunks of sources that are not proven",
                 },
             )
         });

@@ -1,10 +1,14 @@
 //! Name resolution: by the name service, and from the records of the router's own hosts. A single
 //! site needs no server, and one that is cut off from its server keeps what is local.
 
+use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
-use whimbrel_core::{Guid, PortId, Time, WallClock};
-use whimbrel_gnrs::{Answer, Kind, Lookup, MemoryStore, Record, Resolver, Store, StoreLimits};
+use hashlink::LinkedHashMap;
+use whimbrel_core::{Guid, KeyedState, PortId, SeededRng, Time, WallClock};
+use whimbrel_gnrs::{
+    Answer, Kind, Lookup, MemoryStore, Quotas, Record, RecordKey, Resolver, Store, StoreLimits,
+};
 
 use crate::links::ChunkToSend;
 use crate::wire::ControlCode;
@@ -15,8 +19,13 @@ const LIMITS: StoreLimits = StoreLimits {
     max_bytes: 32 << 20,
     max_providers: 64,
 };
-/// Maximum of contents remembered as no longer served.
+/// Maximum of providers remembered as not serving a content, and for how long those are passed over
+/// that do not announce here.
 const MAX_NOT_SERVED: usize = 4096;
+const NOT_SERVED_FOR: Duration = Duration::from_secs(300);
+/// Maximum of requests whose providers are remembered, and of the providers of each.
+const MAX_TRIED: usize = 1024;
+const MAX_TRIED_EACH: usize = 64;
 /// Maximum of names that chunks of one port wait for at a time: a quarter of what the resolver asks
 /// at a time, so that a neighbour that makes up names does not keep others from asking.
 const MAX_NAMES_PER_PORT: usize = 1024;
@@ -26,21 +35,42 @@ const EXPIRED_AT_ONCE: usize = 4;
 /// The records of hosts that are, or were, attached here.
 struct OwnNames {
     store: MemoryStore,
+    // New records by the port that they came from.
+    quotas: Quotas<PortId>,
 }
 
 impl OwnNames {
     fn new() -> OwnNames {
         OwnNames {
             store: MemoryStore::new(LIMITS),
+            quotas: Quotas::default(),
         }
     }
 
-    /// Registers a verified record.
-    fn register(&mut self, now_ms: u64, record: Record) -> ControlCode {
+    /// Registers a verified record. A content has a bound of announcers; beyond it, those make room of
+    /// whom `is_here` is not true any more.
+    fn register(
+        &mut self,
+        (now, now_ms): (Time, u64),
+        from: PortId,
+        record: Record,
+        is_here: impl Fn(&Guid) -> bool,
+    ) -> ControlCode {
         use whimbrel_gnrs::store::Refusal;
         // A store in memory cannot fail.
         let _ = self.store.remove_expired(now_ms, EXPIRED_AT_ONCE);
-        match self.store.put(now_ms, record) {
+        let is_new = self.store.get(&record.filed_under()).is_none();
+        if is_new && !self.quotas.admit(now, from, self.store.free() * 2) {
+            return ControlCode::Full;
+        }
+        let mut put = self.store.put(now_ms, record.clone());
+        if matches!(put, Ok(Err(Refusal::Full))) && record.kind() == Kind::Provider {
+            let gone = |key: &RecordKey| !is_here(&key.provider);
+            if self.store.forget_provider(&record.subject(), gone) {
+                put = self.store.put(now_ms, record);
+            }
+        }
+        match put {
             Ok(Ok(_)) => ControlCode::Registered,
             Ok(Err(Refusal::Stale { .. } | Refusal::Conflict { .. })) => ControlCode::Stale,
             Ok(Err(Refusal::Full)) | Err(_) => ControlCode::Full,
@@ -66,8 +96,11 @@ impl OwnNames {
 pub(super) struct Names {
     pub(super) resolver: Resolver,
     own: OwnNames,
-    // Contents that hosts no longer serve, as they have said since they announced them.
-    not_served: BTreeSet<(Guid, Guid)>,
+    // Contents that hosts do not serve, as they have said since they announced them, and when.
+    not_served: BTreeMap<(Guid, Guid), Time>,
+    // The providers that a request has been sent to, by content and the request's id. Least recently
+    // used first.
+    tried: LinkedHashMap<(Guid, u64), BTreeSet<Guid>, KeyedState>,
     // Without one, the router's own records are all there is.
     has_service: bool,
     wall: WallClock,
@@ -78,11 +111,17 @@ pub(super) struct Names {
 }
 
 impl Names {
-    pub(super) fn new(resolver: Resolver, has_service: bool, wall: WallClock) -> Names {
+    pub(super) fn new(
+        resolver: Resolver,
+        has_service: bool,
+        wall: WallClock,
+        rng: &mut SeededRng,
+    ) -> Names {
         Names {
             resolver,
             own: OwnNames::new(),
-            not_served: BTreeSet::new(),
+            not_served: BTreeMap::new(),
+            tried: LinkedHashMap::with_hasher(KeyedState::new(rng)),
             has_service,
             wall,
             waiting: BTreeMap::new(),
@@ -121,15 +160,70 @@ impl Names {
         Some(self.look_up_own(now, name))
     }
 
-    pub(super) fn note_not_served(&mut self, content: Guid, host: Guid) {
+    pub(super) fn note_not_served(&mut self, now: Time, content: Guid, host: Guid) {
         if self.not_served.len() >= MAX_NOT_SERVED {
             self.not_served.pop_first();
         }
-        self.not_served.insert((content, host));
+        self.not_served.insert((content, host), now);
     }
 
-    pub(super) fn is_not_served(&self, content: &Guid, host: &Guid) -> bool {
-        self.not_served.contains(&(*content, *host))
+    /// True if a provider has said that it does not serve a content: one that announces here
+    /// (`is_own`) until it announces it again, another one for a while.
+    fn is_not_served(&self, now: Time, content: &Guid, host: &Guid, is_own: bool) -> bool {
+        let said = self.not_served.get(&(*content, *host));
+        said.is_some_and(|at| is_own || now.since(*at) < NOT_SERVED_FOR)
+    }
+
+    /// The providers that a request should go to: not those that do not serve the content, nor those
+    /// that the same request went to before, as long as there are others. Whoever repeats a request
+    /// has got nothing; announcing is no proof of serving.
+    pub(super) fn worth_asking(
+        &self,
+        now: Time,
+        (content, request): (&Guid, Option<u64>),
+        providers: Vec<Guid>,
+        is_own: bool,
+    ) -> Vec<Guid> {
+        let serves = |it: &Guid| !self.is_not_served(now, content, it, is_own);
+        let serving: Vec<Guid> = providers.iter().copied().filter(serves).collect();
+        let tried = request.and_then(|request| self.tried.get(&(*content, request)));
+        let is_new = |it: &Guid| tried.is_none_or(|tried| !tried.contains(it));
+        let untried: Vec<Guid> = serving.iter().copied().filter(is_new).collect();
+        match (untried.is_empty(), serving.is_empty() && !is_own) {
+            (false, _) => untried,
+            (true, false) => serving,
+            (true, true) => providers,
+        }
+    }
+
+    /// True if a request went to this provider before, and the name service may know others.
+    pub(super) fn is_repeated(
+        &self,
+        content: &Guid,
+        request: Option<u64>,
+        provider: &Guid,
+    ) -> bool {
+        let tried = request.and_then(|request| self.tried.get(&(*content, request)));
+        self.has_service && tried.is_some_and(|tried| tried.contains(provider))
+    }
+
+    /// A request goes to this provider; when all have been tried, it begins again with the others.
+    pub(super) fn note_tried(&mut self, content: Guid, request: Option<u64>, provider: Guid) {
+        let Some(request) = request else { return };
+        let key = (content, request);
+        if self.tried.to_back(&key).is_none() {
+            if self.tried.len() >= MAX_TRIED {
+                self.tried.pop_front();
+            }
+            self.tried.insert(key, BTreeSet::new());
+        }
+        let Some(tried) = self.tried.get_mut(&key) else {
+            return;
+        };
+        if tried.contains(&provider) || tried.len() >= MAX_TRIED_EACH {
+            tried.clear();
+        }
+        tried.insert(provider);
     }
 
     /// Looks up a name, ignoring cached answers.
@@ -146,11 +240,20 @@ impl Names {
     }
 
     /// Stores a verified record of a host; returns it as `Err` if the name service must have it too.
-    pub(super) fn keep(&mut self, now: Time, record: Record) -> Result<ControlCode, Record> {
+    pub(super) fn keep(
+        &mut self,
+        now: Time,
+        from: PortId,
+        record: Record,
+        is_here: impl Fn(&Guid) -> bool,
+    ) -> Result<ControlCode, Record> {
         self.not_served.remove(&(record.subject(), record.signer()));
-        let code = self
-            .own
-            .register(self.wall.unix_millis(now), record.clone());
+        let code = self.own.register(
+            (now, self.wall.unix_millis(now)),
+            from,
+            record.clone(),
+            is_here,
+        );
         match self.has_service {
             true => Err(record),
             false => Ok(code),
@@ -194,7 +297,6 @@ impl Names {
 mod tests {
     use bytes::Bytes;
     use proptest::prelude::*;
-    use whimbrel_core::SeededRng;
     use whimbrel_gnrs::ResolverConfig;
 
     use super::*;
@@ -206,7 +308,8 @@ mod tests {
     fn names() -> Names {
         let wall = WallClock::new(1_800_000_000_000);
         let config = ResolverConfig::default();
-        Names::new(Resolver::new(config, wall, SeededRng::new(1)), true, wall)
+        let resolver = Resolver::new(config, wall, SeededRng::new(1));
+        Names::new(resolver, true, wall, &mut SeededRng::new(2))
     }
 
     fn numbered(number: u64) -> Guid {

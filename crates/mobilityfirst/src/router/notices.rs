@@ -19,18 +19,22 @@ const MAX_NOTICES: usize = 16_384;
 #[derive(Default)]
 pub(super) struct Notices {
     pending: BTreeMap<NoticeKey, ChunkRanges>,
-    // Addresses of the sources that were told that the storage is nearly full for their flow, by
-    // flow and content.
-    warned: BTreeMap<(Flow, Guid), Guid>,
+    // The sources that were told that the storage is nearly full for their flow, by flow and content.
+    warned: BTreeMap<(Flow, Guid), Told>,
     // Those of them whose flow has room again.
-    relieved: BTreeMap<(Flow, Guid), Guid>,
+    relieved: BTreeMap<(Flow, Guid), Told>,
 }
+
+/// A source's address, and the id of the request that its chunks answer.
+type Told = (Guid, Option<u64>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct NoticeKey {
     flow: Flow,
     source_address: Guid,
     content: Guid,
+    // The source, or the receiver, believes no notice without it.
+    request_id: Option<u64>,
     // `None` for a Store message.
     dropped: Option<DropReason>,
 }
@@ -78,11 +82,12 @@ impl Notices {
         if let Some((key, chunks)) = self.pending.pop_first() {
             return Some(self.message(from, key, chunks, store));
         }
-        let ((flow, content), source_address) = self.relieved.pop_first()?;
+        let ((flow, content), (source_address, request_id)) = self.relieved.pop_first()?;
         let key = NoticeKey {
             flow,
             source_address,
             content,
+            request_id,
             dropped: None,
         };
         Some(self.message(from, key, ChunkRanges::default(), store))
@@ -99,6 +104,7 @@ impl Notices {
             flow,
             source_address,
             content,
+            request_id,
             dropped,
         } = key;
         let notice = Notice {
@@ -110,7 +116,8 @@ impl Notices {
             limit: store.limits().per_flow,
         };
         if notice.is_nearly_full() && self.warned.len() < MAX_NOTICES {
-            self.warned.insert((flow, content), source_address);
+            let told = (source_address, request_id);
+            self.warned.insert((flow, content), told);
         }
         let transport = match dropped {
             Some(reason) => Transport::Drop(notice, reason),
@@ -120,6 +127,7 @@ impl Notices {
         let mut header = NetworkHeader::new(service, upper, from, flow.source);
         header.source_address = from;
         header.destination_address = source_address;
+        header.extensions.request = request_id;
         Chunk::of_transport(header, &transport)
     }
 }
@@ -128,10 +136,12 @@ impl Notices {
 /// that had accepted them: the receiver knows which of them are missing. The message follows the
 /// chunks' path, behind those that were forwarded.
 pub(super) fn lost(from: Guid, handed: HandedOver) -> Chunk {
+    let request_id = handed.request_id;
     let notice = handed.into_lost();
     let (service, upper) = (ServiceId::DELAY_TOLERANT, UpperProtocol::Transport);
     let mut header = NetworkHeader::new(service, upper, from, notice.destination);
     header.source_address = from;
+    header.extensions.request = request_id;
     Chunk::of_transport(header, &Transport::Lost(notice))
 }
 
@@ -146,6 +156,7 @@ pub(super) fn request_key(chunk: &Chunk, dropped: Option<DropReason>) -> Option<
                 flow: chunk.flow(),
                 source_address: chunk.header.source_address,
                 content: request.content,
+                request_id: chunk.header.extensions.request,
                 dropped,
             })
         }
@@ -162,6 +173,7 @@ pub(super) fn notice_key(chunk: &Chunk, dropped: Option<DropReason>) -> Option<(
             flow: chunk.flow(),
             source_address,
             content: data.content,
+            request_id: chunk.header.extensions.request,
             dropped,
         },
         data.index,

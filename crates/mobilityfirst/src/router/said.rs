@@ -17,6 +17,11 @@ pub(super) const MAX_SAID: u64 = 8 << 20;
 pub(super) struct Said(Pool);
 
 impl Said {
+    /// Where they count.
+    pub(super) fn pool(&self) -> Pool {
+        self.0.clone()
+    }
+
     /// Their bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.0.amount()

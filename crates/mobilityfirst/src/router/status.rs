@@ -218,6 +218,12 @@ impl Router {
     /// The current status.
     pub fn status(&self, now: Time) -> RouterStatus {
         let store = self.proxy.store();
+        let mut counters = self.effects.counters.clone();
+        counters.drops.extend(
+            Some(self.links.own_dropped())
+                .filter(|count| *count > 0)
+                .map(|count| ("own-message-for-one", count)),
+        );
         RouterStatus {
             guid: self.config.guid,
             uptime_s: now.as_secs_f64(),
@@ -232,7 +238,7 @@ impl Router {
             reception: self.links.reception(),
             unresolved: self.links.unresolved(now),
             divided: self.links.divided(now),
-            counters: self.effects.counters.clone(),
+            counters,
         }
     }
 }

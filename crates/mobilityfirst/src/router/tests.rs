@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use whimbrel_core::{
-    Deadline, Guid, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, SeededRng,
-    Time, Transmit, WallClock,
+    Deadline, Guid, Machine, OpenRefusal, PortEvent, PortId, PortOrigin, PortRequest, PortToken,
+    SeededRng, Time, Transmit, WallClock,
 };
 use whimbrel_gnrs::{Address, KeyPair, Record, Statement};
 use whimbrel_link::{Hop, HopConfig, HopEvent, PacketBudget};
@@ -24,18 +24,18 @@ use crate::wire::{
     Reliability, Request, ServiceId, Transport, UpperProtocol,
 };
 
-const UNIX_MS: u64 = 1_767_225_600_000;
-const ROUTER: Guid = Guid([1; 32]);
+pub(super) const UNIX_MS: u64 = 1_767_225_600_000;
+pub(super) const ROUTER: Guid = Guid([1; 32]);
 const SOURCE: Guid = Guid([2; 32]);
 const OTHER_SOURCE: Guid = Guid([5; 32]);
 const STEP: Duration = Duration::from_millis(1);
 
 /// A neighbour's hop, and the chunks that it has received whole.
-struct Neighbour {
+pub(super) struct Neighbour {
     hop: Hop,
     port: Option<PortId>,
     budget: PacketBudget,
-    received: Vec<Chunk>,
+    pub(super) received: Vec<Chunk>,
 }
 
 impl Neighbour {
@@ -100,11 +100,11 @@ impl Machine for Neighbour {
 }
 
 /// A router (node 0) and its neighbours (from node 1 on).
-struct Net {
+pub(super) struct Net {
     bed: testbed::Net<AnyMachine<()>>,
 }
 
-fn config() -> RouterConfig {
+pub(super) fn config() -> RouterConfig {
     RouterConfig {
         guid: ROUTER,
         wall: WallClock::new(UNIX_MS),
@@ -128,7 +128,7 @@ fn config() -> RouterConfig {
 }
 
 /// The router's port to a neighbour.
-fn port(neighbour: usize) -> PortId {
+pub(super) fn port(neighbour: usize) -> PortId {
     PortId(2 * (neighbour as u32 - 1))
 }
 
@@ -144,6 +144,19 @@ impl Net {
     }
 
     fn with_config(names: &[Guid], config: RouterConfig) -> Net {
+        let chosen: Vec<PortOrigin> = (0..)
+            .map(PortOrigin::Configured)
+            .take(names.len())
+            .collect();
+        Net::with_origins(names, &chosen, config)
+    }
+
+    /// The router's ports to its neighbours have these origins.
+    pub(super) fn with_origins(
+        names: &[Guid],
+        origins: &[PortOrigin],
+        config: RouterConfig,
+    ) -> Net {
         let mut bed = testbed::Net::new(1);
         let router = Router::new(config, SeededRng::new(1));
         bed.add_mortal("router", AnyMachine::new(router, |_| ()));
@@ -159,6 +172,7 @@ impl Net {
             let neighbour = AnyMachine::new(neighbour, |never| match never {});
             bed.add_mortal(&format!("neighbour {number}"), neighbour);
             let link = DuplexLink::symmetric(wire.clone());
+            let link = link.with_origins(origins[number - 1], PortOrigin::Configured(0));
             let connection = bed.connect(0, number, &link).expect("a link");
             assert_eq!(connection.a, port(number));
         }
@@ -171,41 +185,45 @@ impl Net {
     }
 
     /// Carries frames both ways for this time.
-    fn run(&mut self, span: Duration) {
+    pub(super) fn run(&mut self, span: Duration) {
         self.bed.run_for(span);
     }
 
-    fn router(&self) -> &Router {
+    pub(super) fn router(&self) -> &Router {
         self.bed[0].get().expect("the router")
     }
 
     /// Calls into the router.
-    fn with_router<R>(&mut self, call: impl FnOnce(&mut Router, Time) -> R) -> R {
+    pub(super) fn with_router<R>(&mut self, call: impl FnOnce(&mut Router, Time) -> R) -> R {
         self.bed
             .with(0, |it, now| call(it.get_mut().expect("the router"), now))
     }
 
     /// Calls into a neighbour.
-    fn neighbour<R>(&mut self, number: usize, call: impl FnOnce(&mut Neighbour, Time) -> R) -> R {
+    pub(super) fn neighbour<R>(
+        &mut self,
+        number: usize,
+        call: impl FnOnce(&mut Neighbour, Time) -> R,
+    ) -> R {
         self.bed.with(number, |it, now| {
             call(it.get_mut().expect("a neighbour"), now)
         })
     }
 
     /// All that a neighbour has received.
-    fn chunks(&self, neighbour: usize) -> &[Chunk] {
+    pub(super) fn chunks(&self, neighbour: usize) -> &[Chunk] {
         let neighbour: &Neighbour = self.bed[neighbour].get().expect("a neighbour");
         &neighbour.received
     }
 
     /// A neighbour sends a chunk.
-    fn send(&mut self, neighbour: usize, chunk: Chunk) {
+    pub(super) fn send(&mut self, neighbour: usize, chunk: Chunk) {
         let (head, body) = chunk.into_pieces();
         self.neighbour(neighbour, |it, now| it.hop.send(now, 1, head, body));
     }
 
     /// The payloads of the data chunks that a neighbour has received, by chunk index.
-    fn received(&self, neighbour: usize) -> BTreeMap<u32, Bytes> {
+    pub(super) fn received(&self, neighbour: usize) -> BTreeMap<u32, Bytes> {
         let received = self.chunks(neighbour).iter();
         let data = received.filter_map(Chunk::data);
         data.map(|data| (data.index, data.payload)).collect()
@@ -213,7 +231,7 @@ impl Net {
 }
 
 /// A chunk of content for `destination`.
-fn data(service: ServiceId, destination: Guid, index: u32, len: usize) -> Chunk {
+pub(super) fn data(service: ServiceId, destination: Guid, index: u32, len: usize) -> Chunk {
     let service = service.with(ServiceId::DELAY_TOLERANT);
     let header = NetworkHeader::new(service, UpperProtocol::Transport, SOURCE, destination);
     let data = Data {
@@ -350,7 +368,7 @@ fn a_flow_is_divided_among_the_addresses_of_its_destination_by_weight() {
     let statement = Statement::new(UNIX_MS, 60_000, addresses.to_vec());
     let record = Record::binding(&keys, &statement).expect("a record");
     net.with_router(|router, now| {
-        assert!(router.names.keep(now, record).is_ok());
+        assert!(router.names.keep(now, port(1), record, |_| true).is_ok());
         for index in 0..40 {
             let chunk = data(ServiceId::MULTIHOMING, keys.guid(), index, 1000);
             router.say(now, chunk);

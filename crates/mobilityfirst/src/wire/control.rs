@@ -44,6 +44,17 @@ pub enum Control {
     },
     /// From a router: how to go on with a flow that it forwards.
     Hold(Hold),
+    /// From a router to one that calls it, and sends what this GUID is the source of: prove that it
+    /// speaks for it.
+    Ask {
+        /// The source.
+        guid: Guid,
+    },
+    /// The answer.
+    Vouch {
+        /// The source's signed binding record, which names the sender of this message.
+        record: Bytes,
+    },
 }
 
 /// What a router asks of the node that it gets a flow from [MFTP §3.4.1]: back-pressure for this
@@ -150,6 +161,14 @@ impl Control {
                 out.extend_from_slice(hold.source.as_bytes());
                 out.extend_from_slice(hold.destination.as_bytes());
             }
+            Control::Ask { guid } => {
+                out.push(5);
+                out.extend_from_slice(guid.as_bytes());
+            }
+            Control::Vouch { record } => {
+                out.push(6);
+                out.extend_from_slice(record);
+            }
         }
     }
 
@@ -210,6 +229,14 @@ impl Control {
                     lease,
                 }))
             }
+            5 => {
+                let guid = reader.guid()?;
+                reader.finish()?;
+                Ok(Control::Ask { guid })
+            }
+            6 => Ok(Control::Vouch {
+                record: record(reader)?,
+            }),
             other => Err(WireError::MessageType(other)),
         }
     }
@@ -255,6 +282,8 @@ mod tests {
                     mode,
                     lease: Duration::from_millis(lease.into()),
                 })),
+            any_guid().prop_map(|guid| Control::Ask { guid }),
+            record().prop_map(|record| Control::Vouch { record }),
         ]
     }
 

@@ -15,6 +15,7 @@ const CRITICAL: u16 = 0x8000;
 const EXTENSION_VIA: u16 = 0x8002;
 const EXTENSION_LIFETIME: u16 = 0x0003;
 const EXTENSION_ADDRESSES: u16 = 0x0004;
+const EXTENSION_REQUEST: u16 = 0x0005;
 /// Maximum of addresses that a chunk carries; further ones are left out.
 pub const MAX_CARRIED_ADDRESSES: usize = 8;
 
@@ -93,6 +94,9 @@ pub struct Extensions {
     /// The network addresses of a multihomed destination, as the first router on the way that knew
     /// them appended them [MF-5G §III]. Where their next hops part, one of them is left.
     pub addresses: Vec<Guid>,
+    /// The id of the request that this is, or that it answers or speaks of: drawn by the receiver, and
+    /// known only to it and to the nodes on the way. What comes without it is not believed.
+    pub request: Option<u64>,
     /// Unknown extensions, which are forwarded: type and value.
     unknown: Vec<(u16, Vec<u8>)>,
 }
@@ -157,6 +161,9 @@ impl NetworkHeader {
             let addresses: Vec<[u8; 32]> =
                 self.extensions.addresses.iter().map(|it| it.0).collect();
             extend(EXTENSION_ADDRESSES, &addresses.concat());
+        }
+        if let Some(request) = self.extensions.request {
+            extend(EXTENSION_REQUEST, &request.to_be_bytes());
         }
         for (kind, value) in &self.extensions.unknown {
             extend(*kind, value);
@@ -254,6 +261,12 @@ impl Extensions {
                     }
                     extensions.addresses = whole.filter_map(Guid::from_slice).collect();
                 }
+                EXTENSION_REQUEST => {
+                    let bytes = value
+                        .try_into()
+                        .map_err(|_| WireError::Invalid("request id"))?;
+                    extensions.request = Some(u64::from_be_bytes(bytes));
+                }
                 kind if kind & CRITICAL != 0 => return Err(WireError::CriticalExtension(kind)),
                 kind => extensions.unknown.push((kind, value.to_vec())),
             }
@@ -277,13 +290,14 @@ pub(super) mod tests {
             guids in prop::collection::vec(any_guid(), 4),
             via in prop::option::of(any_guid()), lifetime_ms: Option<u32>,
             addresses in prop::collection::vec(any_guid(), 0..=MAX_CARRIED_ADDRESSES),
-            unknown in prop::collection::vec((5u16..0x8000, prop::collection::vec(any::<u8>(), 0..9)), 0..3),
+            request: Option<u64>,
+            unknown in prop::collection::vec((6u16..0x8000, prop::collection::vec(any::<u8>(), 0..9)), 0..3),
         ) -> NetworkHeader {
             NetworkHeader {
                 hop_limit, service: ServiceId(service),
                 upper: [UpperProtocol::Transport, UpperProtocol::Echo, UpperProtocol::Control][upper],
                 source: guids[0], source_address: guids[1], destination: guids[2], destination_address: guids[3],
-                extensions: Extensions { via, lifetime_ms, addresses, unknown },
+                extensions: Extensions { via, lifetime_ms, addresses, request, unknown },
             }
         }
     }

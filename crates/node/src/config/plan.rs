@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use whimbrel_core::units::Span;
 use whimbrel_core::{Guid, Peer, suggest};
 use whimbrel_gnrs::{KeyPair, StoreLimits};
 use whimbrel_link::hop::{MAX_CHUNK, MIN_MTU};
@@ -22,6 +23,10 @@ use crate::place::Places;
 
 /// Largest back-pressure buffer, in packets: 25 GB of Ethernet's size.
 const MAX_BUFFER_PACKETS: u64 = 1 << 24;
+/// Longest lifetime of an announcement without renewal.
+const MAX_ANNOUNCEMENT: Span = Span(Duration::from_millis(
+    whimbrel_gnrs::MAX_PROVIDER_LIFETIME_MS,
+));
 /// Smallest limit of a chunk, in bytes: contents are never cut into smaller ones.
 const MIN_CHUNK_LIMIT: u64 = 16 << 10;
 /// Bound of things that are counted one by one: inbound peers, transfers, clients.
@@ -68,6 +73,8 @@ pub struct MobilityFirstPlan {
     pub routes: Vec<Route>,
     /// The next hop of chunks without a route.
     pub default_route: Option<NextHop>,
+    /// Routers that are believed when they connect.
+    pub neighbours: Vec<Guid>,
     /// Storage.
     pub storage: ChunkLimits,
     /// The policy of retrying stored chunks.
@@ -193,6 +200,7 @@ impl Draft {
                 .collect(),
             routes,
             default_route,
+            neighbours: section.neighbours.clone(),
             storage: config.storage.limits(),
             proxy: config.storage.policy(),
             split: section.scheduler.split(),
@@ -237,6 +245,13 @@ impl Draft {
             ("host.nack_timeout", section.nack_timeout),
         ] {
             found.time(key, value, TICK);
+        }
+        let announced_for = section.announcement_lifetime;
+        if announced_for > MAX_ANNOUNCEMENT {
+            found.add(
+                "host.announcement_lifetime",
+                format!("no router believes an announcement for {announced_for}; write at most {MAX_ANNOUNCEMENT}"),
+            );
         }
         found.count(
             "host.content_limit",

@@ -89,6 +89,12 @@ pub struct RouterSection {
     /// Next hop of chunks whose address has no route: a neighbour's name or a link's label.
     #[schemars(example = &"north")]
     pub default_route: Option<Via>,
+    /// Names of routers that connect to this one and forward for others: what comes from them is
+    /// believed, whoever its source is. A router that is not listed, and in no route, must prove for
+    /// each host attached to it that it speaks for it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<String>", example = example_names())]
+    pub neighbours: Vec<Guid>,
     /// How flows to destinations with several next hops are divided: "pull" (a next hop with room takes
     /// the next chunk if it is complete early enough there), "weights", "rates", "paper" or
     /// "round-robin".
@@ -130,7 +136,7 @@ pub struct HostSection {
     /// Lifetime of the host's binding to its routers without renewal.
     #[schemars(with = "String")]
     pub binding_lifetime: Span,
-    /// Lifetime of an announcement of content without renewal.
+    /// Lifetime of an announcement of content without renewal: an hour at most.
     #[schemars(with = "String")]
     pub announcement_lifetime: Span,
     /// How long a chunk may be missing before its source is told.
@@ -251,6 +257,10 @@ pub struct GnrsSection {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", example = &"127.0.0.1:9365")]
     pub metrics: Option<SocketAddr>,
+}
+
+fn example_names() -> [Guid; 1] {
+    [Guid([0xc4; 32])]
 }
 
 fn example_name_servers() -> [&'static str; 1] {

@@ -16,6 +16,19 @@ struct Arrived<'a> {
     header: &'a NetworkHeader,
     data: &'a Data,
     room: Room,
+    // It carries the id of a request of this host: its sender has seen one.
+    is_asked_for: bool,
+}
+
+/// What became of an arrived chunk.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    /// Its download has it now.
+    New,
+    /// Its download had it before.
+    Before,
+    /// It is false, or there is no room for it.
+    Not,
 }
 
 impl Downloads {
@@ -34,25 +47,30 @@ impl Downloads {
         if ids.is_empty() {
             return self.stop_source(now, header, &data, effects);
         }
-        if data.reliability == Reliability::Ack {
-            self.acknowledge(header, &data, effects);
-        }
         let arrived = Arrived {
             header,
             data: &data,
             room,
+            is_asked_for: self.has_asked(&data.content, header.extensions.request),
         };
+        let mut is_known = false;
         for id in ids {
             let taken = self.take_chunk(now, id, &arrived, &is_ready, effects);
+            is_known |= taken != Taken::Not;
+            let taken = taken == Taken::New;
             self.hand_over(id, effects);
             // After the chunk: a program that was found ready takes only one event at once.
             if taken {
                 self.set_state(id, TransferState::Flowing, effects);
             }
         }
+        if is_known && data.reliability == Reliability::Ack {
+            self.acknowledge(header, &data, effects);
+        }
     }
 
-    /// Passes the chunk and its room to a download. Returns false if the download does not take it.
+    /// Passes the chunk and its room to a download. Nothing of the download changes before the chunk
+    /// is verified: whoever sends garbage would else be its source, or put off its requests.
     fn take_chunk(
         &mut self,
         now: Time,
@@ -60,20 +78,17 @@ impl Downloads {
         arrived: &Arrived<'_>,
         is_ready: impl Fn(App) -> bool,
         effects: &mut Effects,
-    ) -> bool {
-        let Arrived { header, data, room } = arrived;
+    ) -> Taken {
+        let Arrived { data, room, .. } = arrived;
         let Some(download) = self.by_id.get_mut(&id) else {
-            return false;
+            return Taken::Not;
         };
-        download.source = Some((header.source, header.source_address));
-        download.note_arrival(now);
-        let patience = download.patience();
         let (Some(chunk_size), Ok((proof, []))) = (
             ChunkSize::from_code(data.chunk_log2),
             Proof::decode(&data.proof),
         ) else {
             effects.counters.unproven += 1;
-            return false;
+            return Taken::Not;
         };
         let offer = Offer {
             chunk_size,
@@ -82,7 +97,23 @@ impl Downloads {
             data: &data.payload,
             proof: &proof,
         };
-        effects.set(Timer::Download(id), now + patience);
+        let verified = match download.assembly.check(&offer) {
+            Ok(verified) => verified,
+            Err(Refusal::Duplicate) => {
+                effects.counters.duplicates += 1;
+                self.note_alive(now, id, arrived, effects);
+                return Taken::Before;
+            }
+            Err(fault) => {
+                tracing::debug!(content = %data.content, index = data.index, %fault, "chunk refused");
+                effects.counters.unproven += 1;
+                return Taken::Not;
+            }
+        };
+        self.note_alive(now, id, arrived, effects);
+        let Some(download) = self.by_id.get_mut(&id) else {
+            return Taken::Not;
+        };
         let asked = download.under_way.contains(data.index);
         download
             .under_way
@@ -94,20 +125,8 @@ impl Downloads {
         if !passes && !self.shares.admits(app, &download.share, room.packets()) {
             effects.counters.drop("program-too-slow");
             self.note_overflow(id, asked, effects);
-            return false;
+            return Taken::Not;
         }
-        let verified = match download.assembly.check(&offer) {
-            Ok(verified) => verified,
-            Err(Refusal::Duplicate) => {
-                effects.counters.duplicates += 1;
-                return false;
-            }
-            Err(fault) => {
-                tracing::debug!(content = %data.content, index = data.index, %fault, "chunk refused");
-                effects.counters.unproven += 1;
-                return false;
-            }
-        };
         let offset = verified.range().start;
         download.assembly.commit(verified.clone());
         download.follow_size(chunk_size, data.index);
@@ -130,7 +149,22 @@ impl Downloads {
         if held > self.shares.limit(app) / 4 * 3 {
             self.note_overflow(id, false, effects);
         }
-        true
+        Taken::New
+    }
+
+    /// Notes that a source has sent a chunk that is true. One that carries no id of this host's
+    /// requests is taken for what it is, and nothing follows from it.
+    fn note_alive(&mut self, now: Time, id: u64, arrived: &Arrived<'_>, effects: &mut Effects) {
+        let header = arrived.header;
+        let Some(download) = self.by_id.get_mut(&id) else {
+            return;
+        };
+        if !arrived.is_asked_for {
+            return effects.drop("wrong-request-id");
+        }
+        download.source = Some((header.source, header.source_address));
+        download.note_arrival(now);
+        effects.set(Timer::Download(id), now + download.patience());
     }
 
     /// Hands over the chunks that may be handed over, and ends the download after its last one.
@@ -167,11 +201,8 @@ impl Downloads {
             reliability: Reliability::Ack,
             chunks,
         };
-        effects.send(
-            ServiceId::DELAY_TOLERANT,
-            header.source,
-            header.source_address,
-            Transport::Ack(ack),
-        );
+        let at = (header.source, header.source_address);
+        let (service, ack) = (ServiceId::DELAY_TOLERANT, Transport::Ack(ack));
+        effects.send_about(header.extensions.request, service, at, ack);
     }
 }

@@ -13,8 +13,10 @@ use crate::wire::{
     Transport,
 };
 
-/// Requests without any answer before a name that is known but not served is given up.
-const MAX_UNSERVED: u32 = 3;
+/// Answers of nodes that have said before that they do not serve a content, before it is given up.
+const MAX_UNSERVED: u32 = 2;
+/// Nodes that do not serve a content are told apart up to this number: that of its providers.
+const MAX_PROVIDERS: usize = 64;
 /// Pause between notices to a source that sends chunks which no program here wants.
 const STOP_INTERVAL: Duration = Duration::from_secs(1);
 /// A router's restart is acted on once in this time: any node can claim that one has restarted.
@@ -37,17 +39,14 @@ impl Downloads {
             chunks,
         };
         let (content, patience) = (download.content, download.patience());
+        let request_id = Some(download.request_id);
         // A source that has not answered two NACKs may be gone; another holder may answer.
         let source = download.source.filter(|_| download.attempts <= 2);
         match source {
             Some((source, address)) => {
                 effects.counters.nacks_sent += 1;
-                effects.send(
-                    ServiceId::DELAY_TOLERANT,
-                    source,
-                    address,
-                    Transport::Nack(request),
-                )
+                let (service, nack) = (ServiceId::DELAY_TOLERANT, Transport::Nack(request));
+                effects.send_about(request_id, service, (source, address), nack)
             }
             None => {
                 effects.counters.requests_sent += 1;
@@ -56,7 +55,7 @@ impl Downloads {
                     true => Transport::Resend(request),
                     false => Transport::Request(request),
                 };
-                effects.send(service, content, Guid::NONE, message)
+                effects.send_about(request_id, service, (content, Guid::NONE), message)
             }
         };
         if !uplink.is_up {
@@ -103,12 +102,9 @@ impl Downloads {
                 chunks,
             };
             effects.counters.nacks_sent += 1;
-            effects.send(
-                ServiceId::DELAY_TOLERANT,
-                source,
-                address,
-                Transport::Resend(request),
-            );
+            let (request_id, at) = (Some(download.request_id), (source, address));
+            let (service, resend) = (ServiceId::DELAY_TOLERANT, Transport::Resend(request));
+            effects.send_about(request_id, service, at, resend);
         }
     }
 
@@ -162,23 +158,18 @@ impl Downloads {
         }
         if self.stopped.len() < MAX_STOPPED {
             self.stopped.insert(key, now);
-            self.send_stop(
-                data.content,
-                data.chunk_log2,
-                header.source,
-                header.source_address,
-                effects,
-            );
+            let about = (data.content, data.chunk_log2);
+            let at = (header.source, header.source_address);
+            self.send_stop(header.extensions.request, about, at, effects);
         }
     }
 
     /// Sends a request for no chunk, which takes back an earlier one.
     pub(super) fn send_stop(
         &mut self,
-        content: Guid,
-        chunk_log2: u8,
-        source: Guid,
-        address: Guid,
+        request_id: Option<u64>,
+        (content, chunk_log2): (Guid, u8),
+        source_at: (Guid, Guid),
         effects: &mut Effects,
     ) {
         let chunks = ChunkRanges::default();
@@ -188,12 +179,8 @@ impl Downloads {
             reliability: Reliability::DontCare,
             chunks,
         };
-        effects.send(
-            ServiceId::DELAY_TOLERANT,
-            source,
-            address,
-            Transport::Request(stop),
-        );
+        let (service, stop) = (ServiceId::DELAY_TOLERANT, Transport::Request(stop));
+        effects.send_about(request_id, service, source_at, stop);
     }
 
     /// Returns true if the dropped chunk was a request for content, not content that this host
@@ -260,10 +247,15 @@ impl Downloads {
             DropReason::NoSuchName if !begun => self.fail(id, FailReason::NoSuchName, effects),
             DropReason::NotServed => {
                 download.source = None;
-                download.unserved += 1;
+                let is_new =
+                    download.unserved_by.len() < MAX_PROVIDERS && download.unserved_by.insert(from);
+                download.unserved += u32::from(!is_new);
                 // After a direct request to one host, there is no other holder to ask.
                 if download.unserved >= MAX_UNSERVED || asked_directly {
                     self.fail(id, FailReason::NotServed, effects);
+                } else if is_new {
+                    // Anyone may announce it; the next provider may have it.
+                    self.ask(now, id, uplink, effects);
                 }
             }
             DropReason::TooLarge => match ChunkSize::from_code(download.chunk_size.code() - 1) {

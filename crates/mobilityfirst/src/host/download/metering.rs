@@ -47,7 +47,8 @@ impl Downloads {
             .filter_map(|id| self.by_id.get(id))
             .any(|other| other.window.is_none());
         if let Some((source, address)) = download.source.filter(|_| !is_wanted) {
-            self.send_stop(content, log2, source, address, effects);
+            let (request_id, at) = (Some(download.request_id), (source, address));
+            self.send_stop(request_id, (content, log2), at, effects);
         }
     }
 
@@ -91,6 +92,7 @@ impl Downloads {
         // This host knows what is not under way: chunks that were sent lately and came too soon
         // must be sent again.
         let message = Transport::Resend(request);
-        effects.send(ServiceId::DELAY_TOLERANT, source, address, message);
+        let (request_id, service) = (Some(download.request_id), ServiceId::DELAY_TOLERANT);
+        effects.send_about(request_id, service, (source, address), message);
     }
 }

@@ -11,12 +11,14 @@ mod arrival;
 mod asking;
 mod metering;
 mod one;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use core::time::Duration;
 use whimbrel_content::{Assembly, ChunkSize};
-use whimbrel_core::{Guid, GuidPrefix, Time};
+use whimbrel_core::{Guid, GuidPrefix, KeyedState, SeededRng, Time};
 
 use super::effects::{Effects, Uplink};
 use super::shares::Shares;
@@ -59,10 +61,12 @@ pub(in crate::host) struct Downloads {
     // Contents that were fetched a moment ago, and the times of their last chunks.
     ended: BTreeMap<Guid, Time>,
     next_id: u64,
+    // Draws the ids of requests: those that others have seen tell nothing about the next one.
+    draw: KeyedState,
 }
 
 impl Downloads {
-    pub(in crate::host) fn new(limits: DownloadLimits) -> Downloads {
+    pub(in crate::host) fn new(limits: DownloadLimits, rng: &mut SeededRng) -> Downloads {
         Downloads {
             limits,
             by_id: BTreeMap::new(),
@@ -72,6 +76,7 @@ impl Downloads {
             metered: BTreeSet::new(),
             ended: BTreeMap::new(),
             next_id: 0,
+            draw: KeyedState::new(rng),
         }
     }
 
@@ -105,6 +110,16 @@ impl Downloads {
         self.by_content
             .get(content)
             .map_or(Vec::new(), |ids| ids.iter().copied().collect())
+    }
+
+    /// Returns true if a message with this id answers, or speaks of, a request for this content.
+    pub(in crate::host) fn has_asked(&self, content: &Guid, request_id: Option<u64>) -> bool {
+        let mut ids = self.by_content.get(content).into_iter().flatten();
+        ids.any(|id| self.request_id(*id) == request_id)
+    }
+
+    fn request_id(&self, id: u64) -> Option<u64> {
+        self.by_id.get(&id).map(|download| download.request_id)
     }
 
     fn remove(&mut self, id: u64) -> Option<Download> {
@@ -192,6 +207,7 @@ impl Downloads {
         self.next_id += 1;
         let share = self.shares.open(app);
         let mut download = Download::new(now, app, &get, assembly, chunk_size, nack_timeout, share);
+        download.request_id = core::hash::BuildHasher::hash_one(&self.draw, id);
         download.again = self.was_here(now, &get.content);
         self.by_content.entry(get.content).or_default().insert(id);
         self.by_id.insert(id, download);
@@ -261,13 +277,9 @@ impl Downloads {
         };
         let wanted_by_others = self.by_content.contains_key(&download.content);
         if let Some((source, address)) = download.source.filter(|_| !wanted_by_others) {
-            self.send_stop(
-                download.content,
-                download.chunk_size.code(),
-                source,
-                address,
-                effects,
-            );
+            let about = (download.content, download.chunk_size.code());
+            let at = (source, address);
+            self.send_stop(Some(download.request_id), about, at, effects);
         }
     }
 

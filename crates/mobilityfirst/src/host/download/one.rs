@@ -1,6 +1,6 @@
 //! One download: what has arrived, what is missing, and what may be handed over.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use core::time::Duration;
 use whimbrel_content::{Assembly, ChunkSize};
@@ -23,6 +23,8 @@ pub(super) struct Held {
 pub(super) struct Download {
     pub(super) app: App,
     pub(super) request: u32,
+    // The id that its requests carry in the network.
+    pub(super) request_id: u64,
     pub(super) content: Guid,
     pub(super) chunk_size: ChunkSize,
     pub(super) in_order: bool,
@@ -47,7 +49,9 @@ pub(super) struct Download {
     pub(super) source: Option<(Guid, Guid)>,
     pub(super) state: TransferState,
     pub(super) attempts: u32,
+    // Answers of nodes that do not serve it, beyond the first of each; and those nodes.
     pub(super) unserved: u32,
+    pub(super) unserved_by: BTreeSet<Guid>,
     pub(super) last_arrival: Option<Time>,
     pub(super) last_resend: Option<Time>,
     pub(super) started: Time,
@@ -75,6 +79,7 @@ impl Download {
         Download {
             app,
             request: get.request,
+            request_id: 0,
             content: get.content,
             chunk_size,
             in_order: get.in_order,
@@ -94,6 +99,7 @@ impl Download {
             state: TransferState::Requested,
             attempts: 0,
             unserved: 0,
+            unserved_by: BTreeSet::new(),
             last_arrival: None,
             last_resend: None,
             started: now,
@@ -115,14 +121,14 @@ impl Download {
             return missing;
         }
         let mut ranges = 0;
-        let mut last = None;
-        for index in self.assembly.missing_chunks(self.chunk_size) {
-            ranges += usize::from(last.is_none_or(|last| index > last + 1));
+        let mut last_end = None;
+        for range in self.assembly.missing_ranges(self.chunk_size) {
+            ranges += usize::from(last_end != Some(range.start));
             if ranges > MAX_RANGES {
                 break;
             }
-            missing.insert(index as u32);
-            last = Some(index);
+            missing.insert_range(range.start as u32..u32::try_from(range.end).unwrap_or(u32::MAX));
+            last_end = Some(range.end);
         }
         missing
     }
@@ -208,6 +214,7 @@ impl Download {
         self.chunk_size = size;
     }
 
+    /// Notes that its source is alive.
     pub(super) fn note_arrival(&mut self, now: Time) {
         if let Some(last) = self.last_arrival {
             // The length of an outage says nothing about the link.

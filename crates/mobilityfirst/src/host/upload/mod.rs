@@ -14,7 +14,7 @@ use one::Upload;
 use turns::{Client, Turns};
 
 use super::catalogue::{Catalogue, Offer};
-use super::effects::Effects;
+use super::effects::{Action, Effects};
 use super::{App, Timer, Way};
 use crate::chunk::Chunk;
 use crate::local::{LocalEvent, Publish};
@@ -31,6 +31,8 @@ const READ_PATIENCE: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(300);
 /// A chunk sent within this time (and up to twice it) is not sent again for a repeated request.
 const REPEAT_GUARD: Duration = Duration::from_secs(1);
+/// Bound of the proxies whose stored chunks an upload remembers; they all are on its path.
+const MAX_PROXIES: usize = 16;
 /// Longest pause after a proxy's notice that it is full or has dropped chunks.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// In ACK mode, a chunk that is not confirmed for this long after its delivery by the hop is sent
@@ -46,6 +48,8 @@ pub(super) struct Ready {
     pub(super) to: Guid,
     pub(super) address: Guid,
     pub(super) data: Data,
+    /// The id of the client's request.
+    pub(super) request_id: Option<u64>,
     /// The client may get it by several ways.
     pub(super) multihoming: bool,
     /// Bytes that are to follow.
@@ -188,13 +192,7 @@ impl Uploads {
             way,
         };
         let Some(offer) = self.catalogue.get(&key.content) else {
-            return self.refuse(
-                key,
-                header.source_address,
-                &request,
-                DropReason::NotServed,
-                effects,
-            );
+            return self.refuse(key, header, &request, DropReason::NotServed, effects);
         };
         if request.chunks.is_empty() {
             self.by_key.remove(&key);
@@ -226,6 +224,7 @@ impl Uploads {
             .entry(key)
             .or_insert_with(|| Upload::new(&request, chunk_size, header.source_address, now));
         upload.client_address = header.source_address;
+        upload.note_request(header.extensions.request);
         upload.multihoming = header.service.has(ServiceId::MULTIHOMING);
         upload.last_use = now;
         upload.go_on();
@@ -270,12 +269,9 @@ impl Uploads {
             stored: 0,
             limit: 0,
         };
-        effects.send(
-            ServiceId::DELAY_TOLERANT,
-            proxy,
-            proxy,
-            Transport::Push(notice),
-        );
+        let request_id = self.by_key.get(&key).and_then(Upload::request_id);
+        let (service, push) = (ServiceId::DELAY_TOLERANT, Transport::Push(notice));
+        effects.send_about(request_id, service, (proxy, proxy), push);
     }
 
     fn make_room(&mut self, now: Time) -> bool {
@@ -305,18 +301,26 @@ impl Uploads {
     fn refuse(
         &mut self,
         key: Key,
-        address: Guid,
+        header: &NetworkHeader,
         request: &Request,
         reason: DropReason,
         effects: &mut Effects,
     ) {
         if !request.chunks.is_empty() {
-            self.tell_client(key, address, reason, effects);
+            let (address, request_id) = (header.source_address, header.extensions.request);
+            self.tell_client(key, address, request_id, reason, effects);
         }
     }
 
     /// Tells a client why its request cannot be met.
-    fn tell_client(&mut self, key: Key, address: Guid, reason: DropReason, effects: &mut Effects) {
+    fn tell_client(
+        &mut self,
+        key: Key,
+        address: Guid,
+        request_id: Option<u64>,
+        reason: DropReason,
+        effects: &mut Effects,
+    ) {
         let notice = Notice {
             content: key.content,
             source: key.client,
@@ -326,8 +330,14 @@ impl Uploads {
             limit: 0,
         };
         // A client that the notice does not reach asks again.
-        let told = Transport::Drop(notice, reason);
-        effects.send_by(key.way, ServiceId::UNICAST, key.client, address, told);
+        effects.push(Action::Send {
+            way: key.way,
+            service: ServiceId::UNICAST,
+            to: key.client,
+            address,
+            request_id,
+            message: Transport::Drop(notice, reason),
+        });
     }
 
     /// Notes that the next router, or the client itself, has a chunk: only now it counts as sent,
@@ -420,14 +430,23 @@ impl Uploads {
         if notice.source != self.guid {
             return effects.counters.drop("notice-for-another");
         }
+        let offer = self.catalogue.get(&key.content);
+        let content_len = offer.map_or(0, |offer| offer.publish.content_len);
         let Some(upload) = self.by_key.get_mut(&key) else {
             return;
         };
-        upload
-            .stored
-            .entry(header.source)
-            .or_default()
-            .union(&notice.chunks);
+        if !upload.is_about(header.extensions.request) {
+            return effects.counters.drop("wrong-request-id");
+        }
+        let count = upload.chunk_size.count(content_len).min(u32::MAX.into()) as u32;
+        let chunks = notice.chunks.intersection(&ChunkRanges::from(0..count));
+        if upload.stored.len() < MAX_PROXIES || upload.stored.contains_key(&header.source) {
+            upload
+                .stored
+                .entry(header.source)
+                .or_default()
+                .union(&chunks);
+        }
         if notice.is_nearly_full() {
             upload.pause(now);
         } else if notice.chunks.is_empty() {
@@ -441,6 +460,7 @@ impl Uploads {
     pub(super) fn upload_dropped(
         &mut self,
         now: Time,
+        header: &NetworkHeader,
         notice: Notice,
         reason: DropReason,
         effects: &mut Effects,
@@ -457,6 +477,9 @@ impl Uploads {
         let Some(upload) = self.by_key.get_mut(&key) else {
             return;
         };
+        if !upload.is_about(header.extensions.request) {
+            return effects.counters.drop("wrong-request-id");
+        }
         if reason == DropReason::TooLarge {
             return self.tell_too_large(key, effects);
         }
@@ -488,7 +511,8 @@ impl Uploads {
     /// Tells the client, which chooses the chunk size, that a hop does not carry it.
     fn tell_too_large(&mut self, key: Key, effects: &mut Effects) {
         if let Some(upload) = self.by_key.remove(&key) {
-            self.tell_client(key, upload.client_address, DropReason::TooLarge, effects);
+            let (address, request_id) = (upload.client_address, upload.request_id());
+            self.tell_client(key, address, request_id, DropReason::TooLarge, effects);
         }
     }
 

@@ -14,6 +14,9 @@ const PAUSE_GRID_MS: u64 = 100;
 
 pub(super) struct Upload {
     pub(super) client_address: Guid,
+    // The ids of the client's latest request, and of one before it with another id: routers may still
+    // hold chunks that answer that one.
+    request_ids: [Option<u64>; 2],
     // The client may get chunks by several ways.
     pub(super) multihoming: bool,
     pub(super) chunk_size: ChunkSize,
@@ -42,6 +45,7 @@ impl Upload {
     ) -> Upload {
         Upload {
             client_address,
+            request_ids: [None; 2],
             multihoming: false,
             chunk_size,
             reliability: request.reliability,
@@ -55,6 +59,24 @@ impl Upload {
             pauses: 0,
             last_use: now,
         }
+    }
+
+    pub(super) fn note_request(&mut self, id: Option<u64>) {
+        let [latest, before] = &mut self.request_ids;
+        if *latest != id {
+            *before = core::mem::replace(latest, id);
+        }
+    }
+
+    /// Returns the id of the request that is answered.
+    pub(super) fn request_id(&self) -> Option<u64> {
+        self.request_ids[0]
+    }
+
+    /// Returns true if a notice with this id is about this upload: who sends it has seen a request, or
+    /// a chunk that answers it.
+    pub(super) fn is_about(&self, id: Option<u64>) -> bool {
+        id == self.request_ids[0] || id.is_some() && id == self.request_ids[1]
     }
 
     pub(super) fn note_sent(&mut self, now: Time, index: u32) {

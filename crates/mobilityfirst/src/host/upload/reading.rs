@@ -216,6 +216,7 @@ impl Uploads {
             to: key.client,
             address: upload.client_address,
             data,
+            request_id: upload.request_id(),
             multihoming: upload.multihoming,
             more: upload.pending.count() << upload.chunk_size.code(),
         })
@@ -229,7 +230,8 @@ impl Uploads {
         }
         effects.withdraw(vec![key.content]);
         if let Some(upload) = self.by_key.remove(&key) {
-            self.tell_client(key, upload.client_address, DropReason::NotServed, effects);
+            let (address, request_id) = (upload.client_address, upload.request_id());
+            self.tell_client(key, address, request_id, DropReason::NotServed, effects);
         }
     }
 }

@@ -1,0 +1,216 @@
+//! Downloads, and chunks that are not what they seem.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use bytes::Bytes;
+use whimbrel_content::ChunkTree;
+use whimbrel_core::SeededRng;
+
+use super::super::effects::Action;
+use super::*;
+use crate::room::Room;
+use crate::wire::{
+    ContentKind, Data, DropReason, NetworkHeader, Reliability, ServiceId, Transport, UpperProtocol,
+};
+
+const APP: App = App::Inner(1);
+const SERVER: Guid = Guid([2; 32]);
+const STRANGER: Guid = Guid([3; 32]);
+const LOG2: u8 = 16;
+
+/// A download of two chunks that was asked for at time 0, and the id of its request.
+struct Fetch {
+    downloads: Downloads,
+    effects: Effects,
+    bytes: Bytes,
+    tree: ChunkTree,
+    request_id: u64,
+}
+
+impl Fetch {
+    fn new() -> Fetch {
+        let bytes = Bytes::from((0..100_000u32).map(|at| at as u8).collect::<Vec<u8>>());
+        let tree = ChunkTree::from_reader(&bytes[..], ChunkSize::MIN, &mut |_| {}).unwrap();
+        let limits = DownloadLimits {
+            content: 1 << 40,
+            transfers: 4,
+            nack_timeout: Duration::from_secs(5),
+            buffer_packets: 1024,
+        };
+        let mut fetch = Fetch {
+            downloads: Downloads::new(limits, &mut SeededRng::new(1)),
+            effects: Effects::default(),
+            bytes,
+            tree,
+            request_id: 0,
+        };
+        let get = Get {
+            request: 1,
+            content: fetch.tree.root(),
+            chunk_log2: LOG2,
+            in_order: false,
+            reliability: Reliability::Ack,
+            nack_timeout_ms: 0,
+            credit: 8,
+            resume: Bytes::new(),
+        };
+        let uplink = Uplink {
+            is_up: true,
+            router: None,
+        };
+        let (downloads, effects) = (&mut fetch.downloads, &mut fetch.effects);
+        downloads.start_download(Time::ZERO, APP, get, &uplink, effects);
+        let asked = fetch.actions().into_iter().find_map(|action| match action {
+            Action::Send { request_id, .. } => request_id,
+            _ => None,
+        });
+        fetch.request_id = asked.unwrap();
+        fetch
+    }
+
+    fn actions(&mut self) -> Vec<Action> {
+        core::iter::from_fn(|| self.effects.next()).collect()
+    }
+
+    /// A chunk comes. Returns whether the timer was set, the program was given it, and it was
+    /// acknowledged.
+    fn comes(
+        &mut self,
+        at: u64,
+        (source, request_id): (Guid, u64),
+        index: u32,
+        is_true: bool,
+    ) -> [bool; 3] {
+        let size = ChunkSize::from_code(LOG2).unwrap();
+        let range = size.range(index.into(), self.bytes.len() as u64).unwrap();
+        let mut proof = Vec::new();
+        let proven = self.tree.proof(index.into(), size).unwrap();
+        proven.encode(&mut proof);
+        let mut payload = self.bytes[range.start as usize..range.end as usize].to_vec();
+        payload[0] ^= u8::from(!is_true);
+        let data = Data {
+            content: self.tree.root(),
+            index,
+            chunk_log2: LOG2,
+            content_len: self.bytes.len() as u64,
+            kind: ContentKind::File,
+            reliability: Reliability::Ack,
+            file_name: String::new(),
+            proof: proof.into(),
+            payload: payload.into(),
+        };
+        let (service, upper) = (ServiceId::CONTENT_RESPONSE, UpperProtocol::Transport);
+        let mut header = NetworkHeader::new(service, upper, source, Guid([1; 32]));
+        header.extensions.request = Some(request_id);
+        let (now, room) = (Time::from_secs(at), Room::default());
+        let (downloads, effects) = (&mut self.downloads, &mut self.effects);
+        downloads.handle_data(now, &header, data, room, |_| true, effects);
+        let actions = self.actions();
+        let set = |it: &Action| matches!(it, Action::Set(Timer::Download(_), _));
+        let given = |it: &Action| matches!(it, Action::HandOver(..));
+        let acked = |it: &Action| {
+            matches!(
+                it,
+                Action::Send {
+                    message: Transport::Ack(_),
+                    ..
+                }
+            )
+        };
+        [
+            actions.iter().any(set),
+            actions.iter().any(given),
+            actions.iter().any(acked),
+        ]
+    }
+
+    fn source(&self) -> Option<Guid> {
+        let download = self.downloads.by_id.values().next();
+        download.and_then(|it| it.source).map(|(source, _)| source)
+    }
+}
+
+#[test]
+fn garbage_is_no_source_and_puts_nothing_off() {
+    let mut fetch = Fetch::new();
+    let stranger = (STRANGER, fetch.request_id);
+    for at in 1..4 {
+        assert_eq!(fetch.comes(at, stranger, 0, false), [false; 3]);
+    }
+    assert_eq!(fetch.source(), None);
+    assert_eq!(fetch.effects.counters.unproven, 3);
+    let download = fetch.downloads.by_id.values().next().unwrap();
+    assert_eq!(download.last_arrival, None);
+}
+
+/// Who replays true chunks without having seen a request is not followed.
+#[test]
+fn a_true_chunk_without_the_id_of_a_request_is_taken_and_nothing_follows_from_it() {
+    let mut fetch = Fetch::new();
+    let wrong = fetch.request_id ^ 1;
+    assert_eq!(
+        fetch.comes(1, (STRANGER, wrong), 0, true),
+        [false, true, true]
+    );
+    assert_eq!(fetch.source(), None);
+    // A copy of it says no more.
+    assert_eq!(
+        fetch.comes(2, (STRANGER, wrong), 0, true),
+        [false, false, true]
+    );
+    let counted = fetch.effects.counters.drops.get("wrong-request-id");
+    assert_eq!(counted, Some(&2));
+    let content = fetch.tree.root();
+    assert!(!fetch.downloads.has_asked(&content, Some(wrong)));
+    assert!(!fetch.downloads.has_asked(&content, None));
+}
+
+#[test]
+fn a_chunk_that_answers_is_the_source_s_and_puts_off_the_next_request() {
+    let mut fetch = Fetch::new();
+    let server = (SERVER, fetch.request_id);
+    assert!(
+        fetch
+            .downloads
+            .has_asked(&fetch.tree.root(), Some(server.1))
+    );
+    assert_eq!(fetch.comes(1, server, 0, true), [true; 3]);
+    assert_eq!(fetch.source(), Some(SERVER));
+    // A copy from the source tells that it is alive.
+    assert_eq!(fetch.comes(2, server, 0, true), [true, false, true]);
+}
+
+#[test]
+fn each_download_has_an_id_of_its_own() {
+    let (first, mut second) = (Fetch::new(), Fetch::new());
+    assert_eq!(first.request_id, second.request_id, "of one seed");
+    second.downloads = Downloads::new(second.downloads.limits, &mut SeededRng::new(2));
+    let other = core::hash::BuildHasher::hash_one(&second.downloads.draw, 0u64);
+    let next = core::hash::BuildHasher::hash_one(&first.downloads.draw, 1u64);
+    assert!(first.request_id != other && first.request_id != next);
+}
+
+/// Announcing is no proof of serving: as many as say that they do not serve it, the next one is asked.
+#[test]
+fn a_provider_that_does_not_serve_is_followed_by_the_next_one_at_once() {
+    let mut fetch = Fetch::new();
+    let content = fetch.tree.root();
+    let uplink = Uplink {
+        is_up: true,
+        router: None,
+    };
+    let refused = |fetch: &mut Fetch, by: u8| {
+        let (downloads, effects) = (&mut fetch.downloads, &mut fetch.effects);
+        let (from, reason) = (Guid([by; 32]), DropReason::NotServed);
+        downloads.handle_drop(Time::ZERO, from, &content, reason, &uplink, effects);
+        let actions = fetch.actions();
+        let asks = |it: &Action| matches!(it, Action::Send { to, .. } if *to == content);
+        let fails = |it: &Action| matches!(it, Action::Tell(_, LocalEvent::Failed { .. }));
+        (actions.iter().any(asks), actions.iter().any(fails))
+    };
+    for by in 1..=63 {
+        assert_eq!(refused(&mut fetch, by), (true, false));
+    }
+    // It is the only one left: the timer asks it again, in case that it is just starting.
+    assert_eq!(refused(&mut fetch, 1), (false, false));
+    assert_eq!(refused(&mut fetch, 1), (false, true));
+}

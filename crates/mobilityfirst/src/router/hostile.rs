@@ -1,0 +1,423 @@
+//! Inbound peers that speak for others, and routers that may.
+
+use core::time::Duration;
+
+use bytes::Bytes;
+use whimbrel_core::{Guid, PortOrigin};
+use whimbrel_gnrs::{Address, KeyPair, Record, Statement};
+
+use super::RouterConfig;
+use super::tests::{Net, ROUTER, UNIX_MS, config, data, port};
+use crate::chunk::{Chunk, Message};
+use crate::wire::{
+    ChunkRanges, Control, ControlCode, DropReason, NetworkHeader, Notice, Reliability, Request,
+    ServiceId, Transport, UpperProtocol,
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn keys(number: u8) -> KeyPair {
+    KeyPair::from_secret(&[number; 32])
+}
+
+/// A router with inbound peers of these names.
+fn net_of_callers(names: &[Guid], config: RouterConfig) -> Net {
+    let callers = vec![PortOrigin::Accepted(0); names.len()];
+    Net::with_origins(names, &callers, config)
+}
+
+fn chunk_of(source: Guid, destination: Guid, message: &Transport) -> Chunk {
+    let (service, upper) = (ServiceId::DELAY_TOLERANT, UpperProtocol::Transport);
+    let mut header = NetworkHeader::new(service, upper, source, destination);
+    header.extensions.request = Some(1);
+    Chunk::of_transport(header, message)
+}
+
+fn control(from: Guid, message: &Control) -> Chunk {
+    let (service, upper) = (ServiceId::NEIGHBOUR, UpperProtocol::Control);
+    let header = NetworkHeader::new(service, upper, from, ROUTER);
+    let mut head = Vec::new();
+    message.encode(&mut head);
+    let (head, body) = (head.into(), Bytes::new());
+    Chunk {
+        header,
+        message: Message { head, body },
+    }
+}
+
+fn notice(source: Guid, destination: Guid) -> Notice {
+    Notice {
+        content: Guid([7; 32]),
+        source,
+        destination,
+        chunks: ChunkRanges::default(),
+        stored: 1,
+        limit: 1,
+    }
+}
+
+fn request() -> Request {
+    Request {
+        content: Guid([7; 32]),
+        chunk_log2: 20,
+        reliability: Reliability::Nack,
+        chunks: ChunkRanges::from(0..9),
+    }
+}
+
+/// What ends, stalls or draws the transfers of others, by its message and by who it is said to come
+/// from and goes to.
+fn forgeries(client: Guid, server: Guid) -> Vec<Chunk> {
+    let about = || notice(client, Guid([7; 32]));
+    let dropped = |reason| Transport::Drop(about(), reason);
+    vec![
+        chunk_of(ROUTER, client, &dropped(DropReason::NotServed)),
+        chunk_of(server, client, &dropped(DropReason::NotServed)),
+        chunk_of(server, client, &dropped(DropReason::NoSuchName)),
+        chunk_of(server, client, &dropped(DropReason::TooLarge)),
+        chunk_of(server, client, &Transport::Store(about())),
+        chunk_of(server, client, &Transport::Lost(notice(server, client))),
+        chunk_of(client, server, &Transport::Request(request())),
+        chunk_of(client, server, &Transport::Nack(request())),
+        chunk_of(client, server, &Transport::Resend(request())),
+        chunk_of(client, server, &Transport::Ack(request())),
+        data(ServiceId::UNICAST, client, 0, 100),
+    ]
+}
+
+#[test]
+fn a_caller_speaks_for_itself_and_for_what_it_has_attached_and_for_nobody_else() {
+    let [attacker, client, server, guest] = [1, 2, 3, 4].map(|number| keys(number).guid());
+    let mut net = net_of_callers(&[attacker, client, server], config());
+    for (guid, at) in [(client, 2), (server, 3), (guest, 1)] {
+        let at = port(at);
+        assert!(net.with_router(|it, _| it.attachments.insert(guid, at, 1)));
+    }
+    let forged = forgeries(client, server);
+    let count = forged.len() as u64;
+    for chunk in forged {
+        net.send(1, chunk);
+    }
+    net.run(SECOND * 3);
+    assert!(net.chunks(2).is_empty() && net.chunks(3).is_empty());
+    let drops = &net.router().effects.counters.drops;
+    assert_eq!(drops.get("source-not-proven"), Some(&count));
+    assert_eq!(net.router().links.buffer().0, 0);
+    // In its own names it is heard; where it says that it is, answers do not go.
+    for own in [attacker, guest] {
+        let mut chunk = chunk_of(own, server, &Transport::Request(request()));
+        chunk.header.source_address = Guid([99; 32]);
+        net.send(1, chunk);
+    }
+    net.run(SECOND);
+    let heard: Vec<(Guid, Guid)> = net
+        .chunks(3)
+        .iter()
+        .map(|it| (it.header.source, it.header.source_address))
+        .collect();
+    assert_eq!(heard, [(attacker, ROUTER), (guest, ROUTER)]);
+}
+
+/// The binding record of a host that is reached at `at`, made so long before now.
+fn record(host: &KeyPair, at: Guid, before_ms: u64) -> Bytes {
+    let statement = Statement::new(UNIX_MS - before_ms, 60_000, vec![Address::new(at)]);
+    let record = Record::binding(host, &statement).expect("a record");
+    Bytes::copy_from_slice(record.as_bytes())
+}
+
+#[test]
+fn a_router_that_calls_speaks_for_hosts_whose_records_name_it() {
+    let (leaf, client, far) = (keys(1).guid(), keys(2).guid(), keys(3));
+    let mut net = net_of_callers(&[leaf, client], config());
+    assert!(net.with_router(|it, _| it.attachments.insert(client, port(2), 1)));
+    let from_far = |index| {
+        let mut chunk = data(ServiceId::UNICAST, client, index, 1000);
+        chunk.header.source = far.guid();
+        chunk.header.source_address = leaf;
+        chunk
+    };
+    let asked = |net: &mut Net| {
+        let asks = |it: &Chunk| matches!(Control::decode(&it.message.head), Ok(Control::Ask { guid }) if guid == far.guid());
+        net.neighbour(1, |it, _| it.received.drain(..).filter(asks).count())
+    };
+    let answer = |net: &mut Net, record| {
+        net.send(1, control(leaf, &Control::Vouch { record }));
+        net.run(SECOND / 2);
+    };
+    let counted = |net: &Net, what| net.router().effects.counters.drops.get(what).copied();
+    // Nobody has asked: no signature is looked at.
+    answer(&mut net, record(&far, leaf, 0));
+    assert_eq!(counted(&net, "vouched-unasked"), Some(1));
+    // It is asked once, however much it sends, and what came waits for the answer.
+    for index in 0..3 {
+        net.send(1, from_far(index));
+    }
+    net.run(SECOND / 2);
+    assert_eq!((asked(&mut net), net.received(2).len()), (1, 0));
+    answer(&mut net, record(&far, leaf, 0));
+    assert_eq!(net.received(2).len(), 3);
+    net.send(1, from_far(3));
+    net.run(SECOND / 2);
+    assert_eq!((asked(&mut net), net.received(2).len()), (0, 4));
+    // Ten minutes later it is asked again. A record of another router proves nothing, nor does one
+    // of last week; one of an hour ago does: its host may have left what it sent on the way.
+    for (index, proof, is_good) in [
+        (4, record(&far, Guid([9; 32]), 0), false),
+        (5, record(&far, leaf, 7 * 24 * 3_600_000), false),
+        (6, record(&keys(4), leaf, 0), false),
+        (7, record(&far, leaf, 3_600_000), true),
+    ] {
+        net.run(SECOND * 601);
+        let before = net.received(2).len();
+        net.send(1, from_far(index));
+        net.run(SECOND / 2);
+        assert_eq!(asked(&mut net), 1);
+        answer(&mut net, proof);
+        net.run(SECOND * 3);
+        let come = net.received(2).len() - before;
+        assert_eq!(come, usize::from(is_good), "{index}");
+    }
+    assert_eq!(net.router().links.buffer().0, 0);
+}
+
+#[test]
+fn a_caller_that_the_configuration_names_as_a_router_is_believed() {
+    let (named, client) = (keys(1).guid(), keys(2).guid());
+    let mut net = net_of_callers(&[named, client], config());
+    net.with_router(|it, _| {
+        it.believe(named);
+        assert!(it.attachments.insert(client, port(2), 1));
+    });
+    net.send(1, data(ServiceId::UNICAST, client, 0, 1000));
+    net.run(SECOND);
+    assert_eq!(net.received(2).len(), 1);
+}
+
+/// The other side of the question: a leaf that calls a hub, and a host that attaches after the hub has
+/// asked about it.
+#[test]
+fn a_router_vouches_for_its_own_hosts_where_it_calls_and_nowhere_else() {
+    let (hub, host, stranger) = (keys(1).guid(), keys(2), keys(3).guid());
+    let origins = [
+        PortOrigin::Configured(0),
+        PortOrigin::Accepted(0),
+        PortOrigin::Accepted(0),
+    ];
+    let mut net = Net::with_origins(&[hub, host.guid(), stranger], &origins, config());
+    let ask = Control::Ask { guid: host.guid() };
+    net.send(1, control(hub, &ask));
+    net.send(3, control(stranger, &ask));
+    net.run(SECOND);
+    let vouched = |net: &Net, neighbour| {
+        let received = net.chunks(neighbour).iter();
+        let all = received.filter_map(|it| match Control::decode(&it.message.head) {
+            Ok(Control::Vouch { record }) => Some(record),
+            _ => None,
+        });
+        all.collect::<Vec<_>>()
+    };
+    assert!(vouched(&net, 1).is_empty());
+    let bytes = record(&host, ROUTER, 0);
+    let parsed = Record::parse(bytes.clone()).expect("a record");
+    net.with_router(|it, now| {
+        assert!(
+            it.attachments
+                .insert(host.guid(), port(2), parsed.version())
+        );
+        it.register(now, port(2), parsed);
+    });
+    net.run(SECOND);
+    assert_eq!(vouched(&net, 1), [bytes.clone()]);
+    net.send(1, control(hub, &ask));
+    net.send(3, control(stranger, &ask));
+    net.run(SECOND);
+    assert_eq!(vouched(&net, 1), [bytes.clone(), bytes]);
+    assert!(vouched(&net, 3).is_empty());
+}
+
+/// A flood of invented sources costs a question for each of the first, and no memory.
+#[test]
+fn invented_sources_are_asked_for_and_forgotten() {
+    let (attacker, client) = (keys(1).guid(), keys(2).guid());
+    let mut net = net_of_callers(&[attacker, client], config());
+    assert!(net.with_router(|it, _| it.attachments.insert(client, port(2), 1)));
+    for number in 0..1000u32 {
+        let mut chunk = data(ServiceId::UNICAST, client, 0, 1000);
+        chunk.header.source.0[..4].copy_from_slice(&number.to_be_bytes());
+        net.send(1, chunk);
+    }
+    net.run(SECOND);
+    let questions = net.chunks(1).len();
+    assert!(questions > 0 && questions <= 64, "{questions}");
+    net.run(SECOND * 3);
+    assert_eq!(net.router().links.buffer().0, 0);
+    let dropped = net.router().effects.counters.drops.get("source-not-proven");
+    assert_eq!(dropped, Some(&1000));
+    assert!(net.received(2).is_empty());
+}
+
+fn announcement(host: &KeyPair, content: Guid, lifetime_ms: u64) -> Record {
+    let statement = Statement::new(UNIX_MS, lifetime_ms, Vec::new());
+    Record::provider(host, content, &statement).expect("a record")
+}
+
+fn register(net: &mut Net, neighbour: usize, from: Guid, record: &Record) -> Option<ControlCode> {
+    net.neighbour(neighbour, |it, _| it.received.clear());
+    let record = Bytes::copy_from_slice(record.as_bytes());
+    net.send(neighbour, control(from, &Control::Register { record }));
+    net.run(SECOND / 2);
+    let received = net.chunks(neighbour).iter();
+    let mut told = received.filter_map(|it| match Control::decode(&it.message.head) {
+        Ok(Control::Outcome { code, .. }) => Some(code),
+        _ => None,
+    });
+    told.next()
+}
+
+#[test]
+fn content_is_announced_by_those_who_are_there_and_for_an_hour() {
+    let content = Guid([7; 32]);
+    let (attacker, other) = (keys(1), keys(2));
+    let mut net = net_of_callers(&[attacker.guid()], config());
+    let mut told = |host: &KeyPair, lifetime_ms| {
+        let record = announcement(host, content, lifetime_ms);
+        register(&mut net, 1, attacker.guid(), &record)
+    };
+    assert_eq!(told(&other, 60_000), Some(ControlCode::Invalid));
+    assert_eq!(told(&attacker, 3_600_001), Some(ControlCode::Invalid));
+    assert_eq!(told(&attacker, 3_600_000), Some(ControlCode::Registered));
+    // It can be several hosts, but not all that announce a content.
+    let guests: Vec<KeyPair> = (10..16).map(keys).collect();
+    for guest in &guests {
+        let guid = guest.guid();
+        assert!(net.with_router(|it, _| it.attachments.insert(guid, port(1), 1)));
+    }
+    assert!(net.with_router(|it, _| it.attachments.insert(attacker.guid(), port(1), 1)));
+    let outcomes = guests.iter().map(|guest| {
+        register(
+            &mut net,
+            1,
+            attacker.guid(),
+            &announcement(guest, content, 60_000),
+        )
+    });
+    let outcomes: Vec<Option<ControlCode>> = outcomes.collect();
+    let (ok, full) = (Some(ControlCode::Registered), Some(ControlCode::Full));
+    assert_eq!(outcomes, [ok, ok, ok, full, full, full]);
+}
+
+#[test]
+fn a_full_content_keeps_those_who_are_here_and_forgets_those_who_left() {
+    let content = Guid([7; 32]);
+    let mut net = net_of_callers(&[], config());
+    let hosts: Vec<KeyPair> = (0..66).map(keys).collect();
+    let keep = |net: &mut Net, host: &KeyPair, here: usize| {
+        let record = announcement(host, content, 60_000);
+        let is_here = |guid: &Guid| hosts[..here].iter().any(|it| it.guid() == *guid);
+        net.with_router(|it, now| it.names.keep(now, port(1), record, is_here))
+    };
+    for host in &hosts[..64] {
+        assert_eq!(keep(&mut net, host, 64), Ok(ControlCode::Registered));
+    }
+    // All that have announced it are here: one more is one too many.
+    assert_eq!(keep(&mut net, &hosts[64], 65), Ok(ControlCode::Full));
+    assert_eq!(keep(&mut net, &hosts[65], 1), Ok(ControlCode::Registered));
+    let known = net.with_router(|it, now| it.names.look_up_own(now, &content).providers);
+    let signers: Vec<Guid> = known.iter().map(Record::signer).collect();
+    assert!(signers.contains(&hosts[0].guid()) && signers.contains(&hosts[65].guid()));
+    assert_eq!(signers.len(), 64);
+}
+
+/// "The network will route the request to the location of a copy" [MFTP §2]: a copy that is claimed
+/// and not there is passed over.
+#[test]
+fn a_request_that_is_repeated_goes_to_the_next_provider() {
+    let content = Guid([7; 32]);
+    let providers = [keys(1), keys(2), keys(3)];
+    let client = keys(4).guid();
+    let mut names: Vec<Guid> = providers.iter().map(KeyPair::guid).collect();
+    names.push(client);
+    let mut net = net_of_callers(&names, config());
+    for (number, host) in (1..).zip(&providers) {
+        let (guid, at) = (host.guid(), port(number));
+        assert!(net.with_router(|it, _| it.attachments.insert(guid, at, 1)));
+        let record = announcement(host, content, 600_000);
+        assert_eq!(
+            register(&mut net, number, guid, &record),
+            Some(ControlCode::Registered)
+        );
+    }
+    // Which provider gets a request with this id.
+    let asked = |net: &mut Net, id| {
+        (1..=3).for_each(|number| net.neighbour(number, |it, _| it.received.clear()));
+        let mut chunk = chunk_of(client, content, &Transport::Request(request()));
+        chunk.header.service = chunk.header.service.with(ServiceId::CONTENT_REQUEST);
+        chunk.header.extensions.request = Some(id);
+        net.send(4, chunk);
+        net.run(SECOND / 2);
+        let got: Vec<usize> = (1..=3).filter(|it| !net.chunks(*it).is_empty()).collect();
+        got
+    };
+    let mut first: Vec<usize> = (0..3).flat_map(|_| asked(&mut net, 1)).collect();
+    let again = asked(&mut net, 1);
+    assert_eq!(again.len(), 1);
+    let best = first[0];
+    first.sort_unstable();
+    assert_eq!(first, [1, 2, 3]);
+    assert_eq!(asked(&mut net, 2), [best]);
+    // It says that it does not serve the content: it is not asked again.
+    let dropped = Transport::Drop(notice(client, content), DropReason::NotServed);
+    net.send(best, chunk_of(names[best - 1], client, &dropped));
+    net.run(SECOND / 2);
+    for id in 3..9 {
+        assert!(!asked(&mut net, id).contains(&best));
+    }
+}
+
+/// A neighbour that takes nothing keeps no message from the others.
+#[test]
+fn messages_for_one_neighbour_leave_room_for_those_for_others() {
+    let names = [keys(1).guid(), keys(2).guid()];
+    let mut net = net_of_callers(&names, config());
+    let outcome = |version| Control::Outcome {
+        guid: Guid([9; 32]),
+        version,
+        code: ControlCode::Invalid,
+    };
+    let bytes = net.with_router(|it, _| {
+        (0..20_000).for_each(|version| it.tell(port(1), &outcome(version)));
+        it.memory().said_bytes
+    });
+    assert!(bytes > 2 << 20 && bytes < 3 << 20, "{bytes}");
+    net.with_router(|it, _| it.tell(port(2), &outcome(1)));
+    net.run(SECOND);
+    assert_eq!(net.chunks(2).len(), 1);
+    assert_eq!(net.router().memory().said_bytes, 0);
+    let dropped = net.with_router(|it, now| it.status(now).counters);
+    assert!(dropped.drops["own-message-for-one"] > 15_000);
+}
+
+/// Checking a signature is work: who sends bad ones is looked at less, and answered less.
+#[test]
+fn bad_signatures_of_one_neighbour_cost_little() {
+    let (attacker, honest) = (keys(1), keys(2));
+    let names = [attacker.guid(), honest.guid()];
+    let mut net = net_of_callers(&names, config());
+    let good = announcement(&attacker, Guid([7; 32]), 60_000);
+    let mut bad = good.as_bytes().to_vec();
+    *bad.last_mut().expect("a byte") ^= 1;
+    let bad = Record::parse(Bytes::from(bad)).expect("a record");
+    for _ in 0..1000 {
+        let record = Bytes::copy_from_slice(bad.as_bytes());
+        net.send(1, control(names[0], &Control::Register { record }));
+    }
+    net.run(SECOND * 2);
+    let answered = net.chunks(1).len();
+    assert!((32..40).contains(&answered), "{answered}");
+    let own = announcement(&honest, Guid([7; 32]), 60_000);
+    let ok = Some(ControlCode::Registered);
+    assert_eq!(register(&mut net, 2, names[1], &own), ok);
+    // It gets another chance.
+    net.run(SECOND * 3);
+    assert_eq!(register(&mut net, 1, names[0], &good), ok);
+}

@@ -1,0 +1,216 @@
+//! Whom a port may speak for: a name counts only for whom it was proven.
+//!
+//! From an inbound peer a router takes chunks whose source is the name that the peer has proven, a
+//! GUID that is attached on that port, or one for which the peer vouches: it is a router, and has the
+//! source's signed binding record, which names it. A router that calls this one need not be
+//! configured for that: it is asked for the record when its first chunk of a source comes. Routers
+//! that the configuration names are believed.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use hashlink::LinkedHashMap;
+use whimbrel_core::{Guid, PortId, SeededRng, Time, WallClock};
+use whimbrel_gnrs::{Kind, Record};
+
+use super::effects::{Action, Effects};
+use super::{RouterConfig, Timer};
+use crate::links::ChunkToSend;
+use crate::wire::{Control, NetworkHeader};
+
+/// Chunks of a source wait for so long for the proof that their neighbour speaks for it.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Maximum of sources whose chunks wait on one port; their chunks hold room in the buffer.
+const MAX_PARKED_PER_PORT: usize = 64;
+/// Maximum of sources that neighbours are known to speak for; one beyond it is asked for again.
+const MAX_VOUCHED: usize = 16_384;
+/// For so long a neighbour is not asked again for a source.
+const VOUCHED_FOR: Duration = Duration::from_secs(600);
+/// A record proves that a neighbour speaks for its host for so long after its expiry, in
+/// milliseconds: what a host has sent may have been stored on its way.
+const GRACE_MS: u64 = 24 * 3600 * 1000;
+/// Maximum of own hosts' records kept for this, of some 300 bytes, those of hosts that have left
+/// among them.
+const MAX_RECORDS: usize = 8192;
+/// Maximum of neighbours' questions about hosts that have not attached yet.
+const MAX_WANTED: usize = 1024;
+
+#[derive(Debug)]
+struct Vouched {
+    until: Time,
+    // The routers that the source is reached at.
+    addresses: Vec<Guid>,
+}
+
+#[derive(Debug)]
+struct Parked {
+    since: Time,
+    chunks: Vec<ChunkToSend>,
+}
+
+/// What is known of the sources behind neighbours, and what this router can prove of its own.
+#[derive(Debug)]
+pub(super) struct Sources {
+    // Routers that the configuration names.
+    believed: BTreeSet<Guid>,
+    // By neighbour and source; least recently used first.
+    vouched: LinkedHashMap<(Guid, Guid), Vouched, whimbrel_core::KeyedState>,
+    parked: BTreeMap<(PortId, Guid), Parked>,
+    // The newest binding record of each own host, least recently renewed first.
+    records: LinkedHashMap<Guid, Record, whimbrel_core::KeyedState>,
+    wanted: BTreeSet<(Guid, PortId)>,
+}
+
+impl Sources {
+    pub(super) fn new(config: &RouterConfig, rng: &mut SeededRng) -> Sources {
+        let named = config.routes.iter().flat_map(|route| {
+            let via = route.via.name();
+            via.into_iter().chain([route.to])
+        });
+        let default = config.default_route.and_then(|via| via.name());
+        Sources {
+            believed: named.chain(default).collect(),
+            vouched: LinkedHashMap::with_hasher(whimbrel_core::KeyedState::new(rng)),
+            parked: BTreeMap::new(),
+            records: LinkedHashMap::with_hasher(whimbrel_core::KeyedState::new(rng)),
+            wanted: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn believe(&mut self, router: Guid) {
+        self.believed.insert(router);
+    }
+
+    /// True if the configuration names this router.
+    pub(super) fn believes(&self, router: &Guid) -> bool {
+        self.believed.contains(router)
+    }
+
+    /// The addresses of a source for which a neighbour has vouched.
+    pub(super) fn vouched(&mut self, now: Time, neighbour: Guid, source: Guid) -> Option<&[Guid]> {
+        let known = self.vouched.to_back(&(neighbour, source))?;
+        (known.until > now).then_some(&known.addresses[..])
+    }
+
+    /// Lets a chunk wait until its neighbour has vouched for its source. A flood of names gets none
+    /// but the first of them.
+    pub(super) fn park(
+        &mut self,
+        now: Time,
+        port: PortId,
+        outgoing: ChunkToSend,
+        effects: &mut Effects,
+    ) {
+        let source = outgoing.chunk.header.source;
+        if let Some(parked) = self.parked.get_mut(&(port, source)) {
+            return parked.chunks.push(outgoing);
+        }
+        let on_port = (port, Guid([0; 32]))..=(port, Guid([255; 32]));
+        if self.parked.range(on_port).count() >= MAX_PARKED_PER_PORT {
+            return effects.drop("source-not-proven");
+        }
+        let chunks = vec![outgoing];
+        self.parked
+            .insert((port, source), Parked { since: now, chunks });
+        effects.push(Action::Tell(port, Control::Ask { guid: source }));
+        effects.push(Action::SetEarlier(Timer::Parked, now + PATIENCE));
+    }
+
+    /// Drops the chunks whose neighbour has not vouched for their source in time.
+    pub(super) fn give_up(&mut self, now: Time, effects: &mut Effects) {
+        let late = |_: &(PortId, Guid), parked: &mut Parked| now.since(parked.since) >= PATIENCE;
+        for ((port, source), parked) in self.parked.extract_if(.., late) {
+            tracing::info!(%port, %source, "a neighbour sends for a source that it does not speak for");
+            (0..parked.chunks.len()).for_each(|_| effects.drop("source-not-proven"));
+        }
+        if let Some(oldest) = self.parked.values().map(|parked| parked.since).min() {
+            effects.push(Action::SetEarlier(Timer::Parked, oldest + PATIENCE));
+        }
+    }
+
+    /// Drops what waits on a closed port.
+    pub(super) fn forget_port(&mut self, port: PortId) {
+        self.parked.retain(|(at, _), _| *at != port);
+        self.wanted.retain(|(_, at)| *at != port);
+    }
+
+    /// Handles a neighbour's proof that it speaks for a source. Returns the chunks that have waited
+    /// for it. What was not asked for is not looked at: checking a signature is work.
+    pub(super) fn handle_vouch(
+        &mut self,
+        now: Time,
+        (port, neighbour): (PortId, Guid),
+        record: Bytes,
+        wall: WallClock,
+        effects: &mut Effects,
+    ) -> Vec<ChunkToSend> {
+        let record = Record::parse(record);
+        let asked = |record: &Record| self.parked.contains_key(&(port, record.subject()));
+        let Some(record) = record.ok().filter(asked) else {
+            effects.drop("vouched-unasked");
+            return Vec::new();
+        };
+        let source = record.subject();
+        let is_kept = record.expires_ms().saturating_add(GRACE_MS) > wall.unix_millis(now);
+        let names_it = record.addresses().any(|at| at.na == neighbour);
+        let is_good = record.kind() == Kind::Binding
+            && is_kept
+            && names_it
+            && record.verify(record.issued_ms()).is_ok();
+        let parked = self.parked.remove(&(port, source));
+        if !is_good {
+            effects.drop("bad-vouch");
+            return Vec::new();
+        }
+        if self.vouched.len() >= MAX_VOUCHED {
+            self.vouched.pop_front();
+        }
+        let vouched = Vouched {
+            until: now + VOUCHED_FOR,
+            addresses: record.addresses().map(|at| at.na).collect(),
+        };
+        self.vouched.insert((neighbour, source), vouched);
+        parked.map_or(Vec::new(), |parked| parked.chunks)
+    }
+
+    /// Keeps the newest binding record of a host that has attached here, and shows it to the
+    /// neighbours that have asked for it.
+    pub(super) fn note_record(&mut self, record: &Record, effects: &mut Effects) {
+        let host = record.subject();
+        self.records.remove(&host);
+        if self.records.len() >= MAX_RECORDS {
+            self.records.pop_front();
+        }
+        self.records.insert(host, record.clone());
+        let asked = (host, PortId(0))..=(host, PortId(u32::MAX));
+        let asked = self.wanted.extract_if(asked, |_| true);
+        for (_, port) in asked {
+            effects.push(vouch(port, record));
+        }
+    }
+
+    /// Answers a router that this one calls.
+    pub(super) fn handle_ask(&mut self, port: PortId, host: Guid, effects: &mut Effects) {
+        match self.records.get(&host) {
+            Some(record) => effects.push(vouch(port, record)),
+            None if self.wanted.len() < MAX_WANTED => drop(self.wanted.insert((host, port))),
+            None => effects.drop("asked-too-much"),
+        }
+    }
+
+    /// The address that answers to a chunk go to: `own` unless its source is reached where it says.
+    pub(super) fn answered_at(&self, header: &NetworkHeader, own: Guid) -> Guid {
+        let (source, at) = (&header.source, header.source_address);
+        let is_there = |record: &Record| record.addresses().any(|known| known.na == at);
+        match at.is_none() || at == *source || self.records.get(source).is_some_and(is_there) {
+            true => at,
+            false => own,
+        }
+    }
+}
+
+fn vouch(port: PortId, record: &Record) -> Action {
+    let record = Bytes::copy_from_slice(record.as_bytes());
+    Action::Tell(port, Control::Vouch { record })
+}
