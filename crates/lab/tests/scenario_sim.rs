@@ -276,6 +276,40 @@ thin = {{ between = ["s", "b"], rate = "256 kbit/s", delay = "300 ms", queue = "
     way("b", "a", "backward");
 }
 
+/// "The source utilizes this in-network copy" [MFTP §3.3]: what a router has kept through an outage
+/// crosses the links before it once.
+#[test]
+fn what_a_router_kept_through_an_outage_is_not_sent_again_by_its_source() {
+    let text = r#"
+limit = "3 min"
+metrics = ["film.*", "links.*"]
+nodes = { server = "host", a = "router", b = "router", c = "router", client = "host", names = "name-server" }
+loads.film = { from = "server", to = "client", file = "40 MB" }
+[links]
+wire = { between = ["server", "a"], rate = "100 Mbit/s" }
+ab = { between = ["a", "b"], rate = "50 Mbit/s", delay = "20 ms", loss = "2 %" }
+bc = { between = ["b", "c"], rate = "50 Mbit/s", delay = "20 ms", loss = "2 %" }
+n = { between = ["a", "names"], rate = "1 Gbit/s" }
+last = { between = ["c", "client"], rate = "40 Mbit/s", delay = "5 ms", loss = "2 %" }
+[[events]]
+at = "2 s"
+outage = "bc"
+duration = "DURATION"
+"#;
+    // Receivers ask again after 5 s, and then ever later.
+    for duration in ["15 s", "60 s"] {
+        let got = run(&text.replace("DURATION", duration)).values;
+        assert_eq!(got["film.files"], 1.0, "{got:?}");
+        for link in ["wire", "ab"] {
+            let carried = got[&format!("links.{link}.forward")] / 40e6;
+            assert!(
+                (1.0..1.1).contains(&carried),
+                "{duration}: {link}: {carried}"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_load_starts_at_one_random_moment_on_every_plane() {
     let at = |over: &str| {

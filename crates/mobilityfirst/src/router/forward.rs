@@ -96,7 +96,7 @@ impl Router {
             self.handle_own(now, &outgoing.chunk);
         } else if outgoing.chunk.header.hop_limit == 0 {
             self.drop(&outgoing.chunk, DropReason::HopLimit);
-        } else if self.is_under_way(from, &mut outgoing.chunk) {
+        } else if self.is_under_way(now, from, &mut outgoing.chunk) {
             self.effects.counters.requests_absorbed += 1;
         } else {
             outgoing.chunk.header.hop_limit -= 1;
@@ -106,10 +106,10 @@ impl Router {
     }
 
     /// Takes from a receiver's Request or Nack the chunks that wait here for the port that it came
-    /// from, and asks for smaller ones if that port's link is slow. True if no chunks remain: a
+    /// from, or are stored here for the receiver, and asks for smaller ones if that port's link is slow. True if no chunks remain: a
     /// receiver behind a slow link repeats its request often, and each time its source would send
     /// them in vain.
-    fn is_under_way(&self, from: PortId, chunk: &mut Chunk) -> bool {
+    fn is_under_way(&mut self, now: Time, from: PortId, chunk: &mut Chunk) -> bool {
         let Some(mut asked) = chunk.asks_again() else {
             return false;
         };
@@ -120,6 +120,8 @@ impl Router {
         self.links.fit_to_rate(from, request);
         self.links
             .subtract_under_way(from, &chunk.header.source, request);
+        self.proxy
+            .subtract_stored(now, &chunk.header.source, request, &mut self.effects);
         if *request == was {
             return false;
         }
@@ -534,7 +536,7 @@ impl Router {
         answer: &Answer,
     ) {
         if let Some(from) = outgoing.from
-            && self.is_under_way(from, &mut outgoing.chunk)
+            && self.is_under_way(now, from, &mut outgoing.chunk)
         {
             self.effects.counters.requests_absorbed += 1;
             return;

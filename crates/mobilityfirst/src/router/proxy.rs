@@ -16,7 +16,7 @@ use crate::chunk::{Chunk, Flow};
 use crate::links::{Carried, ChunkToSend, Links};
 use crate::next_hops::{Branch, Divisions, NextHops, Spread};
 use crate::room::Room;
-use crate::wire::{DropReason, NetworkHeader, Notice, ServiceId};
+use crate::wire::{DropReason, NetworkHeader, Notice, Request, ServiceId};
 
 /// Maximum of flows that neighbours are known to have been told to yield; beyond it they are told
 /// with each chunk.
@@ -234,6 +234,28 @@ impl Proxy {
     /// The next hops of an open destination.
     pub(super) fn next_hops(&self, destination: &Guid) -> Option<&NextHops> {
         self.open.get(destination)
+    }
+
+    /// Takes the stored chunks for `client` from its request, because this router sends them without
+    /// being asked: "the source utilizes this in-network copy" [MFTP §3.3] needs no source then. A
+    /// request shows that the client is back, so it is looked up at once unless that is known.
+    pub(super) fn subtract_stored(
+        &mut self,
+        now: Time,
+        client: &Guid,
+        request: &mut Request,
+        effects: &mut Effects,
+    ) {
+        if !self.may_retry(client) {
+            return;
+        }
+        let stored = self.store.data_for(client);
+        let of_content = stored.filter(|(content, ..)| *content == request.content);
+        let stored: Vec<(u8, u32)> = of_content.map(|(_, log2, at)| (log2, at)).collect();
+        if !stored.is_empty() && !self.open.contains_key(client) {
+            effects.push(Action::SetEarlier(Timer::Storage(*client), now));
+        }
+        request.subtract(stored);
     }
 
     fn close(&mut self, destination: Guid) {

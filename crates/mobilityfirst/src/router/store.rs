@@ -19,6 +19,8 @@ pub struct StoreId(u64);
 
 /// The size of an entry beside its chunk's bytes: its header and its table entries.
 pub const ENTRY_BYTES: u64 = 1024;
+/// Chunks of a destination that one request is compared with.
+const MAX_LOOKED_AT: usize = 4096;
 
 /// Limits of the storage. A chunk counts with its bytes and [`ENTRY_BYTES`].
 #[derive(Clone, Copy, Debug)]
@@ -241,6 +243,15 @@ impl ProxyStore {
         self.by_destination
             .get(destination)
             .map_or(Vec::new(), |ids| ids.keys().copied().collect())
+    }
+
+    /// The newest data chunks stored for a destination, 4,096 at most: content, logarithm of the
+    /// chunk size, index.
+    pub fn data_for(&self, destination: &Guid) -> impl Iterator<Item = (Guid, u8, u32)> {
+        let ids = self.by_destination.get(destination).into_iter();
+        let ids = ids.flat_map(|ids| ids.keys().rev().take(MAX_LOOKED_AT));
+        let chunks = ids.filter_map(|id| self.entries.get(id)?.chunk.data());
+        chunks.map(|data| (data.content, data.chunk_log2, data.index))
     }
 
     /// The stored part of a flow's content, if it is stored.

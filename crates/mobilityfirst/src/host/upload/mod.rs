@@ -238,9 +238,14 @@ impl Uploads {
         for read in self.reads.values().filter(|read| read.key == key) {
             wanted.remove_range(read.index..read.index + 1);
         }
-        for (proxy, chunks) in stored {
+        for (proxy, mut chunks) in stored {
             let held = wanted.intersection(&chunks);
             wanted.subtract(&held);
+            chunks.subtract(&held);
+            if let Some(upload) = self.by_key.get_mut(&key).filter(|_| !chunks.is_empty()) {
+                // A router on the way may have taken them from this request, to send them itself.
+                upload.stored.insert(proxy, chunks);
+            }
             self.push(key, proxy, held, effects);
         }
         let Some(upload) = self.by_key.get_mut(&key) else {
