@@ -245,7 +245,7 @@ impl World {
         World { sim, router, slow }
     }
 
-    /// Changes the delay of the slow link.
+    /// Changes the slow link, which keeps whatever is given to it.
     fn lengthen(&mut self, at: Time, delay: Duration) {
         let slow = self.slow;
         self.sim.schedule(at, move |sim| {
@@ -377,4 +377,15 @@ fn a_probe_waits_as_long_as_the_paths_in_use() {
     // What is in flight when the path becomes longer is asked for again, and nothing later.
     let late = asked.range(700..).filter(|(_, times)| times.len() > 1);
     assert_eq!((late.count(), asked.len()), (0, 2000), "{stats:?}");
+}
+
+#[test]
+fn a_segment_that_is_lost_while_others_arrive_does_not_end_the_fetch() {
+    // More often than the default of 15 retries, which bounds how long silence is borne.
+    let rule = |_, number, nth| match number == 100 && nth <= 30 {
+        true => Act::Lose,
+        false => Act::Forward,
+    };
+    let fetched = World::new(options(), 5000, 100, Box::new(rule)).finish();
+    assert_eq!(fetched.asked[&100].len(), 31);
 }

@@ -27,6 +27,10 @@ const FIRST_PROBE: Duration = Duration::from_millis(500);
 /// [`SELDOM`] at least: routers that know no tags, or a network with one path, are not asked for ever.
 const ENOUGH_PROBES: u32 = 30;
 const SELDOM: Duration = Duration::from_secs(2);
+/// The first probes follow each other sooner, so that what is found late is not missed for long; routers
+/// admit 100 at once.
+const EAGER_PROBES: u32 = 20;
+const EAGER: Duration = Duration::from_millis(10);
 /// The path by name, which rests while another one is in use.
 const BY_NAME: PathId = PathId::FIRST;
 
@@ -307,7 +311,9 @@ impl Pipeline {
             && earlier.order < bound
         {
             let number = *number;
-            self.lose(number, true);
+            // No retry: the path answers, and a queue may lose the same segment many times in a second.
+            self.pending.lose(&number, false);
+            self.paths.on_removed(sent.path, true);
             highest = highest.max(Some(number));
         }
         if let Some(highest) = highest {
@@ -486,9 +492,10 @@ impl Pipeline {
         if let Some(chooser) = &mut self.chooser {
             chooser.probes = chooser.probes.saturating_add(1);
             let is_alone = chooser.options.beside_name && chooser.known.len() < 2;
-            let interval = match is_alone && chooser.probes >= ENOUGH_PROBES {
-                true => chooser.options.probing.max(SELDOM),
-                false => chooser.options.probing,
+            let interval = match chooser.probes {
+                sent if sent < EAGER_PROBES => chooser.options.probing.min(EAGER),
+                sent if is_alone && sent >= ENOUGH_PROBES => chooser.options.probing.max(SELDOM),
+                _ => chooser.options.probing,
             };
             chooser.next_probe = now + interval;
         }
