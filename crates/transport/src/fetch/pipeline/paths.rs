@@ -102,7 +102,9 @@ struct Known {
     rtt: RttSummary,
     /// Mean deviation of these from their mean, in seconds.
     variation: f64,
-    /// It failed: it is not used before this time.
+    /// It was left at this time.
+    left_at: Time,
+    /// It failed: it is not used before this time, unless a later probe comes back over it.
     avoided_until: Time,
     /// The latest probe that took it.
     last: Time,
@@ -176,14 +178,23 @@ impl Chooser {
         }
     }
 
-    /// Takes in the path of a probe. Returns the tag if it may be used at once.
-    fn learn(&mut self, now: Time, octets: &[u8], rtt: Option<Duration>) -> Option<PathTag> {
+    /// Takes in the path of a probe sent at `sent`. Returns the tag if it may be used at once.
+    fn learn(
+        &mut self,
+        now: Time,
+        octets: &[u8],
+        sent: Time,
+        rtt: Option<Duration>,
+    ) -> Option<PathTag> {
         let tag = PathTag::new(octets.to_vec())?;
         if !self.known.contains_key(&tag) && self.known.len() >= MAX_KNOWN {
             self.forget_oldest();
         }
         let known = self.known.entry(tag.clone()).or_default();
         known.last = now;
+        if sent > known.left_at {
+            known.avoided_until = now.min(known.avoided_until);
+        }
         if let Some(rtt) = rtt {
             known.rtt.add(rtt);
             let mean = known.rtt.range().map_or(rtt, |(_, mean, _)| mean);
@@ -337,7 +348,7 @@ impl Pipeline {
         };
         let rtt = (entry.sent.transmissions == 1 && !signs.intermediate)
             .then(|| now.since(entry.sent.at));
-        let found = chooser.learn(now, octets, rtt);
+        let found = chooser.learn(now, octets, entry.sent.at, rtt);
         if chooser.options.beside_name {
             return self.use_beside_name(now, events);
         }
@@ -383,6 +394,7 @@ impl Pipeline {
     /// Stops using a path; its Interests go to others.
     fn leave_path(
         &mut self,
+        now: Time,
         id: PathId,
         reason: PathLeft,
         avoided_until: Time,
@@ -406,7 +418,8 @@ impl Pipeline {
             .iter_mut()
             .find(|(_, known)| known.path == Some(id));
         if let (Some((tag, known)), Some(stats)) = (user, left) {
-            (known.path, known.avoided_until) = (None, avoided_until);
+            (known.path, known.left_at) = (None, now);
+            known.avoided_until = avoided_until;
             events.push_back(FetchEvent::PathLeft {
                 tag: tag.clone(),
                 stats,
@@ -450,7 +463,7 @@ impl Pipeline {
             .filter(|id| self.paths.get(*id).is_some_and(Path::is_failing))
             .collect();
         for id in failing {
-            self.leave_path(id, PathLeft::Failed, now + review, events);
+            self.leave_path(now, id, PathLeft::Failed, now + review, events);
             self.fill(now, id, events);
         }
         let Some(chooser) = self.chooser.as_mut().filter(|it| it.next_review <= now) else {
@@ -461,7 +474,7 @@ impl Pipeline {
         let bytes = |path: &Path| (path.id(), path.stats().bytes);
         chooser.reviewed = self.paths.iter().map(bytes).collect();
         if let Some((id, tag)) = exchange {
-            self.leave_path(id, PathLeft::Replaced, now, events);
+            self.leave_path(now, id, PathLeft::Replaced, now, events);
             let vacant = self.chooser.as_ref().map(|it| it.vacant(&self.paths));
             vacant
                 .into_iter()
@@ -522,5 +535,33 @@ impl Chooser {
         free.into_iter()
             .find(|id| !taken.contains(id) && is_drained(id))
             .unwrap_or(PathId(paths.len() as u16))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_path_is_used_again_once_a_later_probe_comes_back_over_it() {
+        let options = FetchOptions::default();
+        let (rtt, window) = (options.rto, options.window);
+        let mut paths = Paths::new(&[], window, rtt, true, Time::ZERO);
+        let mut chooser = Chooser::new(Multipath::default(), &options, &mut paths, Time::ZERO);
+        let at = Time::from_secs;
+        let octets = b"\x85\x00\x00\x01";
+        let tag = PathTag::new(&octets[..]);
+        assert_eq!(chooser.learn(at(1), octets, at(0), None), tag);
+        // It is used, and fails at 5 s.
+        let known = chooser.known.values_mut().next().unwrap();
+        (known.left_at, known.avoided_until) = (at(5), at(15));
+        assert_eq!(
+            chooser.learn(at(6), octets, at(4), None),
+            None,
+            "sent before"
+        );
+        assert_eq!(chooser.unused(at(6)), []);
+        assert_eq!(chooser.learn(at(7), octets, at(6), None), tag);
+        assert_eq!(chooser.unused(at(7)).len(), 1);
     }
 }
