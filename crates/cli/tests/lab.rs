@@ -93,6 +93,32 @@ fn the_same_random_graph_runs_in_namespaces() {
     assert_arrived(run(RANDOM_GRAPH, "netns", folder.path()));
 }
 
+/// `scripts/paths` at a size that takes seconds: two routers, veth pairs behind token buckets. The script compares the
+/// bytes.
+#[test]
+fn a_file_comes_over_real_paths_while_one_fails_and_one_slows_down() {
+    if !whimbrel_lab::lab_available() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/paths");
+    let output = Command::new(script)
+        .env("PROGRAM", env!("CARGO_BIN_EXE_whimbrel"))
+        .env("FOLDER", folder.path())
+        .envs([("SIZE", "12M"), ("PATHS", "3"), ("RATE", "20")])
+        .env("RUNS", "auto faults")
+        .output()
+        .unwrap();
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{said}{}", text(&output.stderr));
+    assert_eq!(said.matches("bytes equal").count(), 2, "{said}");
+    let faults = said.split("faults ").nth(1).unwrap_or_default();
+    assert!(
+        faults.contains("path-left") && faults.contains("failed"),
+        "the report says what became of the path: {said}"
+    );
+}
+
 #[test]
 fn the_sample_has_ten_lines_and_is_valid() {
     let folder = tempfile::tempdir().unwrap();

@@ -8,7 +8,7 @@ use whimbrel_ndn_packet::LpHeader;
 
 use super::{Pipeline, Signs};
 use crate::application::{FaceNumber, due};
-use crate::congestion::{Congestion, LawPhase, ModelOptions, WindowKind, WindowOptions};
+use crate::congestion::{Congestion, ModelOptions, WindowKind, WindowOptions};
 use crate::fetch::event::{FetchEvent, PathLeft};
 use crate::fetch::options::{FetchOptions, Multipath, Selection};
 use crate::ledger::Entry;
@@ -27,8 +27,8 @@ const FIRST_PROBE: Duration = Duration::from_millis(500);
 /// [`SELDOM`] at least: routers that know no tags, or a network with one path, are not asked for ever.
 const ENOUGH_PROBES: u32 = 30;
 const SELDOM: Duration = Duration::from_secs(2);
-/// The first probes follow each other sooner, so that what is found late is not missed for long; routers admit
-/// 100 at once ([`FIRST_PROBE`] begins them).
+/// The first probes follow each other sooner, so that what is found late is not missed for long; routers
+/// admit 100 at once.
 const EAGER_PROBES: u32 = 20;
 const EAGER: Duration = Duration::from_millis(10);
 /// The path by name, which rests while another one is in use.
@@ -39,8 +39,6 @@ const BY_NAME: PathId = PathId::FIRST;
 struct Latest {
     /// One more than the order of the latest Interest, and of the second latest.
     orders: [u64; 2],
-    /// The order of the first Interest after the latest decrease of the window because of a loss.
-    decreased: u64,
 }
 
 /// Losses by the order of Data: "all the previous Data packets are expected to be received"
@@ -63,7 +61,10 @@ impl Order {
     /// Takes in a Data that came from the end of a path; Interests of lower orders are lost.
     fn arrived(&mut self, path: PathId, order: u64) -> Option<u64> {
         let lost_after = self.lost_after?;
-        let [first, second] = &mut self.of(path)?.orders;
+        if self.latest.len() <= path.index() {
+            self.latest.resize(path.index() + 1, Latest::default());
+        }
+        let [first, second] = &mut self.latest.get_mut(path.index())?.orders;
         let order = order + 1;
         if order > *first {
             (*first, *second) = (order, *first);
@@ -72,13 +73,6 @@ impl Order {
         }
         let bound = if lost_after == 1 { *first } else { *second };
         bound.checked_sub(1)
-    }
-
-    fn of(&mut self, path: PathId) -> Option<&mut Latest> {
-        if self.latest.len() <= path.index() {
-            self.latest.resize(path.index() + 1, Latest::default());
-        }
-        self.latest.get_mut(path.index())
     }
 
     fn forget(&mut self, path: PathId) {
@@ -108,7 +102,9 @@ struct Known {
     rtt: RttSummary,
     /// Mean deviation of these from their mean, in seconds.
     variation: f64,
-    /// It failed: it is not used before this time.
+    /// It was left at this time.
+    left_at: Time,
+    /// It failed: it is not used before this time, unless a later probe comes back over it.
     avoided_until: Time,
     /// The latest probe that took it.
     last: Time,
@@ -182,14 +178,23 @@ impl Chooser {
         }
     }
 
-    /// Takes in the path of a probe. Returns the tag if it may be used at once.
-    fn learn(&mut self, now: Time, octets: &[u8], rtt: Option<Duration>) -> Option<PathTag> {
+    /// Takes in the path of a probe sent at `sent`. Returns the tag if it may be used at once.
+    fn learn(
+        &mut self,
+        now: Time,
+        octets: &[u8],
+        sent: Time,
+        rtt: Option<Duration>,
+    ) -> Option<PathTag> {
         let tag = PathTag::new(octets.to_vec())?;
         if !self.known.contains_key(&tag) && self.known.len() >= MAX_KNOWN {
             self.forget_oldest();
         }
         let known = self.known.entry(tag.clone()).or_default();
         known.last = now;
+        if sent > known.left_at {
+            known.avoided_until = now.min(known.avoided_until);
+        }
         if let Some(rtt) = rtt {
             known.rtt.add(rtt);
             let mean = known.rtt.range().map_or(rtt, |(_, mean, _)| mean);
@@ -312,34 +317,18 @@ impl Pipeline {
         let Some(bound) = self.order.arrived(sent.path, sent.order) else {
             return;
         };
-        let decreased = self
-            .order
-            .of(sent.path)
-            .map_or(0, |latest| latest.decreased);
-        let (mut highest, mut is_repeated) = (None, false);
+        let mut highest = None;
         while let Some((number, earlier)) = self.pending.oldest(sent.path)
             && earlier.order < bound
         {
             let number = *number;
-            is_repeated |= earlier.transmissions > 1 && earlier.order >= decreased;
             // No retry: the path answers, and a queue may lose the same segment many times in a second.
             self.pending.lose(&number, false);
             self.paths.on_removed(sent.path, true);
             highest = highest.max(Some(number));
         }
-        let Some(highest) = highest else {
-            return;
-        };
-        let phase = |path: &Path| path.state().phase;
-        let is_first = self.paths.get(sent.path).map(phase) != Some(LawPhase::Recovery);
-        let sign = match is_repeated {
-            true => Congestion::LossAgain,
-            false => Congestion::Loss,
-        };
-        self.record_loss(now, sent.path, highest, sign, events);
-        let next = self.pending.next_order();
-        if let Some(latest) = self.order.of(sent.path).filter(|_| is_first || is_repeated) {
-            latest.decreased = next;
+        if let Some(highest) = highest {
+            self.record_loss(now, sent.path, highest, Congestion::Loss, events);
         }
     }
 
@@ -359,7 +348,7 @@ impl Pipeline {
         };
         let rtt = (entry.sent.transmissions == 1 && !signs.intermediate)
             .then(|| now.since(entry.sent.at));
-        let found = chooser.learn(now, octets, rtt);
+        let found = chooser.learn(now, octets, entry.sent.at, rtt);
         if chooser.options.beside_name {
             return self.use_beside_name(now, events);
         }
@@ -405,6 +394,7 @@ impl Pipeline {
     /// Stops using a path; its Interests go to others.
     fn leave_path(
         &mut self,
+        now: Time,
         id: PathId,
         reason: PathLeft,
         avoided_until: Time,
@@ -428,7 +418,8 @@ impl Pipeline {
             .iter_mut()
             .find(|(_, known)| known.path == Some(id));
         if let (Some((tag, known)), Some(stats)) = (user, left) {
-            (known.path, known.avoided_until) = (None, avoided_until);
+            (known.path, known.left_at) = (None, now);
+            known.avoided_until = avoided_until;
             events.push_back(FetchEvent::PathLeft {
                 tag: tag.clone(),
                 stats,
@@ -472,7 +463,7 @@ impl Pipeline {
             .filter(|id| self.paths.get(*id).is_some_and(Path::is_failing))
             .collect();
         for id in failing {
-            self.leave_path(id, PathLeft::Failed, now + review, events);
+            self.leave_path(now, id, PathLeft::Failed, now + review, events);
             self.fill(now, id, events);
         }
         let Some(chooser) = self.chooser.as_mut().filter(|it| it.next_review <= now) else {
@@ -483,7 +474,7 @@ impl Pipeline {
         let bytes = |path: &Path| (path.id(), path.stats().bytes);
         chooser.reviewed = self.paths.iter().map(bytes).collect();
         if let Some((id, tag)) = exchange {
-            self.leave_path(id, PathLeft::Replaced, now, events);
+            self.leave_path(now, id, PathLeft::Replaced, now, events);
             let vacant = self.chooser.as_ref().map(|it| it.vacant(&self.paths));
             vacant
                 .into_iter()
@@ -544,5 +535,33 @@ impl Chooser {
         free.into_iter()
             .find(|id| !taken.contains(id) && is_drained(id))
             .unwrap_or(PathId(paths.len() as u16))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_path_is_used_again_once_a_later_probe_comes_back_over_it() {
+        let options = FetchOptions::default();
+        let (rtt, window) = (options.rto, options.window);
+        let mut paths = Paths::new(&[], window, rtt, true, Time::ZERO);
+        let mut chooser = Chooser::new(Multipath::default(), &options, &mut paths, Time::ZERO);
+        let at = Time::from_secs;
+        let octets = b"\x85\x00\x00\x01";
+        let tag = PathTag::new(&octets[..]);
+        assert_eq!(chooser.learn(at(1), octets, at(0), None), tag);
+        // It is used, and fails at 5 s.
+        let known = chooser.known.values_mut().next().unwrap();
+        (known.left_at, known.avoided_until) = (at(5), at(15));
+        assert_eq!(
+            chooser.learn(at(6), octets, at(4), None),
+            None,
+            "sent before"
+        );
+        assert_eq!(chooser.unused(at(6)), []);
+        assert_eq!(chooser.learn(at(7), octets, at(6), None), tag);
+        assert_eq!(chooser.unused(at(7)).len(), 1);
     }
 }
