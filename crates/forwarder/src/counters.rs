@@ -25,7 +25,8 @@ pub enum DropReason {
     NoRoute,
     /// A pending name with too many different selectors and forwarding hints.
     Variants,
-    /// A pending Interest that was evicted because the PIT was full.
+    /// A pending Interest that was evicted because the PIT was full, in entries or in octets; or a
+    /// large one for which there was no room.
     PitEvicted,
     /// Unsolicited Data.
     Unsolicited,

@@ -69,6 +69,9 @@ pub struct ChunkToSend {
     /// The port that it came in on and where its flow can be held back; none for a chunk that was
     /// stored or that the node itself originates.
     pub from: Option<PortId>,
+    /// The port that it came in on, also after it was stored; none for one that the node itself
+    /// originates.
+    pub origin: Option<PortId>,
     /// Its place in its flow, if that is divided here.
     pub order: Option<u64>,
 }

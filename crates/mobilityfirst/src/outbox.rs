@@ -549,6 +549,7 @@ pub(crate) mod tests {
             room: Room::default(),
             charge: Charge::default(),
             from: None,
+            origin: None,
             order: None,
         }
     }

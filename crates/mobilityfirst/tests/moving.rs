@@ -158,6 +158,7 @@ impl Net {
             room: Room::default(),
             charge: Charge::default(),
             from: None,
+            origin: None,
             order: None,
         };
         assert!(self.server.enqueue(port, outgoing).is_ok());

@@ -106,11 +106,17 @@ pub struct SignedCommand<'a> {
 
 impl<'a> SignedCommand<'a> {
     /// Returns the signature of a command Interest: that of packet format v0.3, or else the one in
-    /// its last name components.
+    /// its last name components. The digest of its parameters must be the last component: components
+    /// after it would be read by no module, and be other names for the same command.
     pub fn of(interest: &InterestRef<'a>) -> Option<SignedCommand<'a>> {
+        let last = interest.name.components().last();
+        let ends_in_digest = last.is_some_and(|it| it.is_parameters_digest());
         let (Some(info), Some(value)) = (interest.signature_info, interest.signature_value) else {
             return SignedCommand::in_name(interest);
         };
+        if !ends_in_digest {
+            return None;
+        }
         let portions = interest.signed_portions();
         Some(SignedCommand {
             info,

@@ -100,6 +100,19 @@ impl Engine {
         }
     }
 
+    /// Makes room for octets: of a sample, evicts the largest Interest.
+    pub(crate) fn evict_largest(&mut self, now: Time) {
+        let sample = self.pit.sample(SAMPLE, &mut self.rng);
+        let largest = sample
+            .iter()
+            .copied()
+            .max_by_key(|slot| self.pit.octets_of(*slot));
+        if let Some(slot) = largest.filter(|slot| self.pit.octets_of(*slot) > 0) {
+            self.counters.drop(DropReason::PitEvicted);
+            self.finalize(now, slot);
+        }
+    }
+
     /// Removes the records of removed faces from an entry. Removing a face leaves them, because the
     /// PIT is too large to scan; face numbers are not reused. Call it before using an entry's
     /// records.

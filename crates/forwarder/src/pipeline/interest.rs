@@ -56,6 +56,9 @@ struct Admitted {
     one_peer: bool,
 }
 
+/// Maximum of large Interests that are evicted for a new one.
+const EVICTIONS: usize = 4;
+
 impl Forwarder {
     pub(super) fn incoming_interest(
         &mut self,
@@ -132,7 +135,6 @@ impl Forwarder {
         known: Option<u32>,
     ) {
         let Some(slot) = known.or_else(|| self.engine.new_entry(now, incoming)) else {
-            self.engine.counters.drop(DropReason::Variants);
             return;
         };
         let again = self
@@ -246,16 +248,31 @@ impl Engine {
         }
     }
 
+    /// Returns `None`, and counts why, if there is no room for the Interest.
     fn new_entry(&mut self, now: Time, incoming: &Incoming<'_>) -> Option<u32> {
         if self.pit.is_full() {
             self.evict_one(now);
+        }
+        let octets = incoming.interest.wire.len();
+        for _ in 0..EVICTIONS {
+            if self.pit.lacks_octets(octets) {
+                self.evict_largest(now);
+            }
+        }
+        if self.pit.lacks_octets(octets) {
+            self.counters.drop(DropReason::PitEvicted);
+            return None;
         }
         let slot = self.pit.insert(
             incoming.key,
             incoming.interest,
             incoming.onward,
             incoming.selectors(),
-        )?;
+        );
+        let Some(slot) = slot else {
+            self.counters.drop(DropReason::Variants);
+            return None;
+        };
         self.pit.get_mut(slot)?.removals = self.faces.removals();
         Some(slot)
     }

@@ -49,6 +49,32 @@ fn a_flood_of_interests_evicts_only_interests_of_its_own_face() {
     );
 }
 
+/// Interests may have 8,800 octets: their number alone does not bound the memory.
+#[test]
+fn a_flood_of_large_interests_is_bounded_in_octets_and_evicts_no_small_one() {
+    let mut node = Node::new(small());
+    let (honest, flooder, producer) = (node.add_face(), node.add_face(), node.add_face());
+    node.route("/", producer.0, 0);
+    for number in 0..100 {
+        node.ask(honest.0, &interest(&format!("/honest/{number}"), number));
+    }
+    let long = "x".repeat(8_000);
+    for number in 0..2_000u32 {
+        node.ask(
+            flooder.0,
+            &interest(&format!("/flood/{number}/{long}"), number),
+        );
+        assert!(node.forwarder.pit().octets() <= 1 << 20);
+    }
+    assert!(node.forwarder.pit().octets() > 900_000);
+    let answered = (0..100).filter(|number| {
+        lines(&node.receive(producer.0, &data(&format!("/honest/{number}")))).len() == 1
+    });
+    assert_eq!(answered.count(), 100);
+    node.wait(20_000);
+    assert_eq!(node.forwarder.pit().octets(), 0);
+}
+
 #[test]
 fn a_flood_of_unsolicited_data_leaves_nothing() {
     let mut node = Node::new(small());

@@ -84,3 +84,16 @@ fn every_octet_of_a_signed_command_is_covered_or_checked() {
         }
     }
 }
+
+/// "/localhost/nfd/rib/register/PARAMETERS/DIGEST/x" is another name for the same signed portions.
+#[test]
+fn nothing_follows_the_digest_of_a_signed_commands_parameters() {
+    let (_, mut wire) = registrations().next().unwrap();
+    let end = 4 + usize::from(wire[3]);
+    wire.splice(end..end, [8, 1, b'x']);
+    wire[1] += 3;
+    wire[3] += 3;
+    let interest = InterestRef::decode(&wire).unwrap();
+    assert_eq!(interest.name.components().last().unwrap().value(), b"x");
+    assert!(SignedCommand::of(&interest).is_none());
+}

@@ -519,6 +519,7 @@ impl Host {
                 room: Room::default(),
                 charge: Charge::default(),
                 from: None,
+                origin: None,
                 order: None,
             };
             self.links.divide(outgoing, &hops);
@@ -532,6 +533,7 @@ impl Host {
                 room: Room::default(),
                 charge: Charge::default(),
                 from: None,
+                origin: None,
                 order: None,
             };
             sent |= self.links.enqueue(branch.port, outgoing).is_ok();
@@ -574,6 +576,7 @@ impl Host {
             room: Room::default(),
             charge: Charge::default(),
             from: None,
+            origin: None,
             order: None,
         };
         let _ = self.links.enqueue(port, outgoing);

@@ -76,7 +76,7 @@ impl Attachments {
         let over = now.since(*since).as_nanos() / BAD_INTERVAL.as_nanos();
         let over = u32::try_from(over).unwrap_or(u32::MAX);
         *count = count.saturating_sub(over);
-        *since = *since + BAD_INTERVAL.saturating_mul(over);
+        *since += BAD_INTERVAL.saturating_mul(over);
         match *count {
             0 => drop(self.bad.remove(&port)),
             count => return count < MAX_BAD,

@@ -38,6 +38,7 @@ impl Router {
             room,
             charge: Charge::default(),
             from: Some(from),
+            origin: Some(from),
             order: None,
         };
         let header = &outgoing.chunk.header;
@@ -628,8 +629,8 @@ impl Router {
     }
 
     fn store_or_give_up(&mut self, now: Time, outgoing: ChunkToSend) {
-        self.proxy
-            .store_or_drop(now, outgoing.chunk, &mut self.effects);
+        let stored = (outgoing.chunk, outgoing.origin);
+        self.proxy.store_or_drop(now, stored, &mut self.effects);
     }
 
     /// Drops a chunk and tells its source.

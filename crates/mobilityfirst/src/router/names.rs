@@ -331,6 +331,7 @@ mod tests {
             room: Room::default(),
             charge: Charge::default(),
             from: from.map(PortId),
+            origin: None,
             order: None,
         }
     }

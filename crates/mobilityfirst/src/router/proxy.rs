@@ -86,14 +86,15 @@ impl Proxy {
         &self.waiting
     }
 
-    /// A stored chunk that is being forwarded.
-    fn released(&self, chunk: Chunk) -> ChunkToSend {
+    /// A stored chunk that is being forwarded; it came in on the port `origin`.
+    fn released(&self, (chunk, origin): (Chunk, Option<PortId>)) -> ChunkToSend {
         let charge = self.released.charge(chunk.size() as u64 + ENTRY_BYTES);
         ChunkToSend {
             chunk,
             room: Room::default(),
             charge,
             from: None,
+            origin,
             order: None,
         }
     }
@@ -114,9 +115,14 @@ impl Proxy {
     }
 
     /// Handles a chunk that cannot be forwarded: stores it if it is delay tolerant, else drops it.
-    pub(super) fn store_or_drop(&mut self, now: Time, chunk: Chunk, effects: &mut Effects) {
+    pub(super) fn store_or_drop(
+        &mut self,
+        now: Time,
+        (chunk, origin): (Chunk, Option<PortId>),
+        effects: &mut Effects,
+    ) {
         if chunk.header.service.has(ServiceId::DELAY_TOLERANT) {
-            self.store_chunk(now, chunk, effects);
+            self.store_chunk(now, (chunk, origin), effects);
         } else {
             self.note_drop(&chunk, DropReason::Unreachable, effects);
         }
@@ -126,7 +132,7 @@ impl Proxy {
     fn store_chunk(
         &mut self,
         now: Time,
-        mut chunk: Chunk,
+        (mut chunk, origin): (Chunk, Option<PortId>),
         effects: &mut Effects,
     ) -> Option<StoreId> {
         chunk.header.destination_address = Guid::NONE;
@@ -137,7 +143,7 @@ impl Proxy {
             Some(_) => None,
             None => request_key(&chunk, None),
         };
-        match self.store.store(now, chunk, self.released.amount()) {
+        match self.store.store(now, origin, chunk, self.released.amount()) {
             Stored::Held(id, evicted) => {
                 effects.counters.chunks_stored += 1;
                 for (id, chunk) in evicted {
@@ -500,16 +506,18 @@ impl Proxy {
         }
         for branch in branches {
             if let Err(refused) = links.enqueue(branch.port, outgoing.clone().over(branch)) {
-                self.store_chunk(now, refused.chunk, effects);
+                self.store_chunk(now, (refused.chunk, refused.origin), effects);
             }
         }
     }
 
-    /// Removes a chunk from the storage, and notes whether its flow has room again.
-    fn take(&mut self, id: StoreId) -> Option<Chunk> {
+    /// Removes a chunk from the storage, and notes whether its flow has room again. Returns it with
+    /// the port that it came in on.
+    fn take(&mut self, id: StoreId) -> Option<(Chunk, Option<PortId>)> {
+        let origin = self.store.owner(id);
         let chunk = self.store.take(id)?;
         self.note_room(&chunk.flow());
-        Some(chunk)
+        Some((chunk, origin))
     }
 
     fn note_room(&mut self, flow: &Flow) {
@@ -588,7 +596,8 @@ impl Proxy {
             if !outgoing.chunk.header.service.has(ServiceId::DELAY_TOLERANT) {
                 continue;
             }
-            if let Some(id) = self.store_chunk(now, outgoing.chunk, effects) {
+            let stored = (outgoing.chunk, outgoing.origin);
+            if let Some(id) = self.store_chunk(now, stored, effects) {
                 self.lingering.insert(carried, id);
                 self.lingering_ids.insert(id, carried);
                 links.disown(carried);
@@ -623,7 +632,7 @@ impl Proxy {
             for outgoing in links.take_waiting(port) {
                 if outgoing.chunk.header.service.has(ServiceId::DELAY_TOLERANT) {
                     effects.counters.held_back += 1;
-                    self.store_chunk(now, outgoing.chunk, effects);
+                    self.store_chunk(now, (outgoing.chunk, outgoing.origin), effects);
                 } else if let Err(outgoing) = links.enqueue(port, outgoing) {
                     self.note_drop(&outgoing.chunk, DropReason::Unreachable, effects);
                 }
@@ -640,12 +649,12 @@ impl Proxy {
     fn relieve_stuck(&mut self, now: Time, links: &mut Links, effects: &mut Effects) {
         let before = now - self.policy.held_back_patience;
         for outgoing in links.take_stuck(before) {
-            let chunk = outgoing.chunk;
+            let (chunk, origin) = (outgoing.chunk, outgoing.origin);
             if !chunk.header.service.has(ServiceId::DELAY_TOLERANT) {
                 self.note_drop(&chunk, DropReason::Unreachable, effects);
             } else if self.make_room(&chunk, effects) {
                 effects.counters.held_back += 1;
-                self.store_chunk(now, chunk, effects);
+                self.store_chunk(now, (chunk, origin), effects);
             } else {
                 self.note_drop(&chunk, DropReason::Evicted, effects);
             }

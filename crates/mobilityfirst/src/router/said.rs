@@ -46,6 +46,7 @@ impl Said {
             room: Room::default(),
             charge,
             from: None,
+            origin: None,
             order: None,
         })
     }

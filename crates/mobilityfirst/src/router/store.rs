@@ -1,15 +1,16 @@
 //! The in-network proxy's storage [MFTP §3.3].
 //!
 //! "Each (source GUID, destination GUID) pair is limited to have stored content up to a size S."
-//! Beyond the total, chunks of the least recently used flow make room. Storing, taking and evicting
+//! Beyond the total, chunks of the least recently used flow make room, of the neighbour whose chunks
+//! take the most. Storing, taking and evicting
 //! are O(1) (hash tables and linked lists); only the indexes of lifetimes and of the flows' bytes are
 //! O(log n).
 
 use core::time::Duration;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hashlink::LinkedHashMap;
-use whimbrel_core::{Guid, KeyedMap, KeyedState, SeededRng, Time, TimerQueue, keyed_map};
+use whimbrel_core::{Guid, KeyedMap, KeyedState, PortId, SeededRng, Time, TimerQueue, keyed_map};
 
 use crate::chunk::{Chunk, Flow};
 
@@ -47,16 +48,26 @@ pub enum Stored {
 #[derive(Debug)]
 struct Entry {
     chunk: Chunk,
+    owner: Owner,
     part: Option<Part>,
     stored_at: Time,
 }
 
+/// The port that a chunk came in on; none for what this node sends itself.
+type Owner = Option<PortId>;
 /// A chunk's identity within its flow: content and index.
 type Part = (Guid, u32);
 type IdList = LinkedHashMap<StoreId, (), KeyedState>;
 
 #[derive(Debug)]
 struct StoredFlow {
+    ids: IdList,
+    bytes: u64,
+}
+
+/// The chunks of one owner.
+#[derive(Debug)]
+struct Owned {
     ids: IdList,
     bytes: u64,
 }
@@ -74,6 +85,9 @@ pub struct ProxyStore {
     // The same by their bytes.
     by_bytes: BTreeSet<(u64, Flow)>,
     by_destination: KeyedMap<Guid, IdList>,
+    by_owner: BTreeMap<Owner, Owned>,
+    // The same by their bytes.
+    owners: BTreeSet<(u64, Owner)>,
     lifetimes: TimerQueue<StoreId>,
     hasher: KeyedState,
 }
@@ -95,13 +109,22 @@ impl ProxyStore {
             flows: LinkedHashMap::with_hasher(hasher),
             by_bytes: BTreeSet::new(),
             by_destination: keyed_map(rng),
+            by_owner: BTreeMap::new(),
+            owners: BTreeSet::new(),
             lifetimes: TimerQueue::new(),
             hasher,
         }
     }
 
-    /// Stores a chunk. `elsewhere` bytes of the total are used outside.
-    pub fn store(&mut self, now: Time, chunk: Chunk, elsewhere: u64) -> Stored {
+    /// Stores a chunk that came in on the port `owner`. `elsewhere` bytes of the total are used
+    /// outside.
+    pub fn store(
+        &mut self,
+        now: Time,
+        owner: Option<PortId>,
+        chunk: Chunk,
+        elsewhere: u64,
+    ) -> Stored {
         let flow = chunk.flow();
         let size = charge_of(&chunk);
         let total = self.limits.total.saturating_sub(elsewhere);
@@ -115,19 +138,31 @@ impl ProxyStore {
         }
         let mut evicted = Vec::new();
         while self.bytes + size > total {
-            match self.evict_one() {
+            match self.evict_for(owner, size) {
                 Some(gone) => evicted.push(gone),
                 None => break,
             }
         }
         let id = StoreId(self.next_id);
         self.next_id += 1;
-        self.insert(now, id, chunk, part);
+        let entry = Entry {
+            chunk,
+            owner,
+            part,
+            stored_at: now,
+        };
+        self.insert(id, entry);
         Stored::Held(id, evicted)
     }
 
-    fn insert(&mut self, now: Time, id: StoreId, chunk: Chunk, part: Option<Part>) {
-        let (flow, size) = (chunk.flow(), charge_of(&chunk));
+    fn insert(&mut self, id: StoreId, entry: Entry) {
+        let Entry {
+            chunk,
+            owner,
+            part,
+            stored_at: now,
+        } = &entry;
+        let (flow, size) = (chunk.flow(), charge_of(chunk));
         let hasher = self.hasher;
         let list = || LinkedHashMap::with_hasher(hasher);
         let wanted = chunk
@@ -137,7 +172,7 @@ impl ProxyStore {
             .map(|ms| Duration::from_millis(ms.into()));
         self.lifetimes.set(
             id,
-            now + wanted.map_or(self.limits.lifetime, |life| life.min(self.limits.lifetime)),
+            *now + wanted.map_or(self.limits.lifetime, |life| life.min(self.limits.lifetime)),
         );
         let stored = self.flows.entry(flow).or_insert_with(|| StoredFlow {
             ids: list(),
@@ -153,27 +188,40 @@ impl ProxyStore {
             .or_insert_with(list)
             .insert(id, ());
         if let Some(part) = part {
-            self.parts.insert((flow, part), id);
+            self.parts.insert((flow, *part), id);
         }
+        let owned = self.by_owner.entry(*owner).or_insert_with(|| Owned {
+            ids: list(),
+            bytes: 0,
+        });
+        owned.ids.insert(id, ());
+        self.owners.remove(&(owned.bytes, *owner));
+        owned.bytes += size;
+        self.owners.insert((owned.bytes, *owner));
         self.bytes += size;
-        self.entries.insert(
-            id,
-            Entry {
-                chunk,
-                part,
-                stored_at: now,
-            },
-        );
+        self.entries.insert(id, entry);
     }
 
-    /// "A chunk for the oldest flow is evicted to make room": the oldest chunk of the least
-    /// recently used flow.
-    fn evict_one(&mut self) -> Option<(StoreId, Chunk)> {
-        let id = self
-            .flows
-            .front()
-            .and_then(|(_, flow)| flow.ids.front())
-            .map(|(id, ())| *id)?;
+    /// "A chunk for the oldest flow is evicted to make room" [MFTP §3.3]: the oldest chunk of the least
+    /// recently used flow, if its owner has the most bytes here; else the oldest one of the owner that
+    /// has. `owner` is about to have `size` bytes more.
+    fn evict_for(&mut self, owner: Owner, size: u64) -> Option<(StoreId, Chunk)> {
+        let own = self.by_owner.get(&owner).map_or(0, |owned| owned.bytes);
+        let most = self.owners.last().copied();
+        let loser = match most {
+            Some((most, who)) if own == 0 || own + size < most => who,
+            _ => owner,
+        };
+        let oldest = self.flows.front().and_then(|(_, flow)| flow.ids.front());
+        let oldest = oldest.map(|(id, ())| *id)?;
+        let is_of_loser = self
+            .entries
+            .get(&oldest)
+            .is_some_and(|it| it.owner == loser);
+        let id = match is_of_loser {
+            true => oldest,
+            false => *self.by_owner.get(&loser)?.ids.front()?.0,
+        };
         Some((id, self.remove(id)?))
     }
 
@@ -196,6 +244,16 @@ impl ProxyStore {
         let entry = self.entries.remove(&id)?;
         let (flow, size) = (entry.chunk.flow(), charge_of(&entry.chunk));
         self.bytes -= size;
+        if let Some(owned) = self.by_owner.get_mut(&entry.owner) {
+            self.owners.remove(&(owned.bytes, entry.owner));
+            owned.bytes -= size;
+            owned.ids.remove(&id);
+            if owned.ids.is_empty() {
+                self.by_owner.remove(&entry.owner);
+            } else {
+                self.owners.insert((owned.bytes, entry.owner));
+            }
+        }
         self.lifetimes.cancel(&id);
         if let Some(part) = entry.part {
             self.parts.remove(&(flow, part));
@@ -272,6 +330,11 @@ impl ProxyStore {
         self.flows
             .get(flow)
             .map_or(Vec::new(), |stored| stored.ids.keys().copied().collect())
+    }
+
+    /// The port that a stored chunk came in on.
+    pub fn owner(&self, id: StoreId) -> Option<PortId> {
+        self.entries.get(&id)?.owner
     }
 
     /// A stored chunk and when it was stored.
@@ -362,11 +425,11 @@ mod tests {
     #[test]
     fn a_flow_holds_no_more_than_s_and_other_flows_are_left_alone() {
         let mut store = store(20_000, 5_000);
-        let other = held(store.store(Time::ZERO, part(1, 2, 0, 1000), 0));
-        held(store.store(Time::ZERO, part(3, 4, 0, 1000), 0));
-        held(store.store(Time::ZERO, part(3, 4, 1, 1000), 0));
+        let other = held(store.store(Time::ZERO, None, part(1, 2, 0, 1000), 0));
+        held(store.store(Time::ZERO, None, part(3, 4, 0, 1000), 0));
+        held(store.store(Time::ZERO, None, part(3, 4, 1, 1000), 0));
         assert!(matches!(
-            store.store(Time::ZERO, part(3, 4, 2, 1000), 0),
+            store.store(Time::ZERO, None, part(3, 4, 2, 1000), 0),
             Stored::FlowFull(_)
         ));
         assert!(store.get(other).is_some());
@@ -375,10 +438,10 @@ mod tests {
     #[test]
     fn a_chunk_for_the_least_recently_used_flow_is_evicted_to_make_room() {
         let mut store = store(6_500, 6_500);
-        let first = held(store.store(Time::ZERO, part(1, 9, 0, 1000), 0));
-        let second = held(store.store(Time::ZERO, part(2, 9, 0, 1000), 0));
-        held(store.store(Time::ZERO, part(1, 9, 1, 1000), 0));
-        match store.store(Time::ZERO, part(3, 9, 0, 1000), 0) {
+        let first = held(store.store(Time::ZERO, None, part(1, 9, 0, 1000), 0));
+        let second = held(store.store(Time::ZERO, None, part(2, 9, 0, 1000), 0));
+        held(store.store(Time::ZERO, None, part(1, 9, 1, 1000), 0));
+        match store.store(Time::ZERO, None, part(3, 9, 0, 1000), 0) {
             Stored::Held(_, evicted) => assert_eq!(evicted[0].1.header.source, Guid([2; 32])),
             other => panic!("{other:?}"),
         }
@@ -386,12 +449,51 @@ mod tests {
         assert!(store.get(first).is_some());
     }
 
+    /// Whoever fills the storage loses its own chunks, not those of others.
+    #[test]
+    fn who_has_the_most_gives_first() {
+        let mut store = store(20_300, 20_300);
+        let (honest, flood) = (Some(PortId(1)), Some(PortId(2)));
+        let kept: Vec<StoreId> = (0..3)
+            .map(|index| held(store.store(Time::ZERO, honest, part(1, 9, index, 1000), 0)))
+            .collect();
+        for number in 0..100 {
+            let stored = store.store(Time::ZERO, flood, part(2, number, 0, 1000), 0);
+            let Stored::Held(_, evicted) = stored else {
+                panic!("{stored:?}");
+            };
+            assert!(
+                evicted
+                    .iter()
+                    .all(|(_, it)| it.header.source == Guid([2; 32]))
+            );
+        }
+        assert!(kept.iter().all(|id| store.get(*id).is_some()));
+        // There is room for a third one, at the cost of the flood.
+        let third = store.store(Time::ZERO, Some(PortId(3)), part(3, 9, 0, 1000), 0);
+        let Stored::Held(_, evicted) = third else {
+            panic!("{third:?}");
+        };
+        assert_eq!(evicted[0].1.header.source, Guid([2; 32]));
+        // The honest one grows until both have the same.
+        for index in 3..20 {
+            store.store(Time::ZERO, honest, part(1, 9, index, 1000), 0);
+        }
+        assert_eq!(
+            (
+                store.by_owner[&honest].ids.len(),
+                store.by_owner[&flood].ids.len()
+            ),
+            (4, 4)
+        );
+    }
+
     #[test]
     fn the_same_chunk_is_stored_once() {
         let mut store = store(10_000, 10_000);
-        held(store.store(Time::ZERO, part(1, 2, 5, 100), 0));
+        held(store.store(Time::ZERO, None, part(1, 2, 5, 100), 0));
         assert_eq!(
-            store.store(Time::ZERO, part(1, 2, 5, 100), 0),
+            store.store(Time::ZERO, None, part(1, 2, 5, 100), 0),
             Stored::Duplicate
         );
         assert!(
@@ -411,13 +513,13 @@ mod tests {
     #[test]
     fn what_is_taken_up_elsewhere_counts_to_the_total() {
         let mut store = store(10_000, 10_000);
-        let first = held(store.store(Time::ZERO, part(1, 9, 0, 1000), 5_000));
-        match store.store(Time::ZERO, part(2, 9, 0, 1000), 7_000) {
+        let first = held(store.store(Time::ZERO, None, part(1, 9, 0, 1000), 5_000));
+        match store.store(Time::ZERO, None, part(2, 9, 0, 1000), 7_000) {
             Stored::Held(_, evicted) => assert_eq!(evicted[0].0, first),
             other => panic!("{other:?}"),
         }
         assert!(matches!(
-            store.store(Time::ZERO, part(3, 9, 0, 1000), 9_000),
+            store.store(Time::ZERO, None, part(3, 9, 0, 1000), 9_000),
             Stored::FlowFull(_)
         ));
     }
@@ -427,8 +529,8 @@ mod tests {
         let mut store = store(10_000, 10_000);
         let mut short = part(1, 2, 0, 100);
         short.header.extensions.lifetime_ms = Some(1000);
-        held(store.store(Time::ZERO, short, 0));
-        held(store.store(Time::ZERO, part(1, 2, 1, 100), 0));
+        held(store.store(Time::ZERO, None, short, 0));
+        held(store.store(Time::ZERO, None, part(1, 2, 1, 100), 0));
         assert!(store.take_expired(Time::from_millis(999)).is_none());
         assert!(store.take_expired(Time::from_millis(1000)).is_some());
         assert_eq!(store.next_expiry(), Some(Time::from_secs(60)));
@@ -449,7 +551,7 @@ mod tests {
                 let bytes = |list: &[Chunk]| list.iter().map(charge_of).sum::<u64>();
                 let at = model.iter().position(|(known, _)| *known == flow);
                 if step < 2 {
-                    let stored = store.store(Time::ZERO, chunk.clone(), 0);
+                    let stored = store.store(Time::ZERO, None, chunk.clone(), 0);
                     let of_flow = at.map_or(&[][..], |at| &model[at].1);
                     if of_flow.iter().any(|old| old.data().map(|d| d.index) == Some(index)) {
                         prop_assert_eq!(stored, Stored::Duplicate);
@@ -487,6 +589,8 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(store.bytes(), model.iter().map(|(_, list)| bytes(list)).sum::<u64>());
+                let owned: u64 = store.by_owner.values().map(|it| it.bytes).sum();
+                prop_assert_eq!((owned, store.owners.len()), (store.bytes(), store.by_owner.len()));
                 prop_assert_eq!(store.len(), model.iter().map(|(_, list)| list.len()).sum::<usize>());
             }
         }

@@ -77,7 +77,7 @@ impl OutRecord {
 
 /// Octets of Interests stored in the PIT's entries themselves; larger ones have an allocation of
 /// their own.
-const INLINE: usize = 128;
+pub(super) const INLINE: usize = 128;
 
 /// An Interest as it is forwarded: its hop limit decremented, with a nonce, perhaps without its
 /// forwarding hint.
@@ -257,9 +257,19 @@ pub struct Entry {
     /// The number of removed faces when its records were last checked: all faces in them existed
     /// then.
     pub(crate) removals: u32,
+    /// Octets of the Interest that count against the PIT's bound: 0 for one that is held in place.
+    pub(super) counted: u32,
 }
 
 impl Entry {
+    /// The octets of the Interest beyond the entry itself.
+    pub(super) fn octets_beyond(&self) -> u32 {
+        match self.wire.octets.spilled() {
+            true => self.wire.octets.len() as u32,
+            false => 0,
+        }
+    }
+
     /// A free entry.
     fn blank() -> Entry {
         Entry {
@@ -281,6 +291,7 @@ impl Entry {
             suppression: Duration::ZERO,
             strategy: (NONE, 0),
             removals: 0,
+            counted: 0,
         }
     }
 

@@ -38,7 +38,14 @@ pub struct Pit {
     prefix_depths_taken: u64,
     wheel: Wheel,
     capacity: usize,
+    /// Octets of Interests that are too large for their entries, and the bound of these.
+    octets: usize,
+    max_octets: usize,
 }
+
+/// Octets of large Interests for each entry that the PIT may have, and in any case.
+const OCTETS_PER_ENTRY: usize = 256;
+const LEAST_OCTETS: usize = 1 << 20;
 
 impl Pit {
     pub(crate) fn new(hasher: NameHasher, capacity: usize) -> Pit {
@@ -51,7 +58,24 @@ impl Pit {
             prefix_depths_taken: 0,
             wheel: Wheel::new(),
             capacity: capacity.clamp(1, 1 << 30),
+            octets: 0,
+            max_octets: capacity.saturating_mul(OCTETS_PER_ENTRY).max(LEAST_OCTETS),
         }
+    }
+
+    /// Octets of the Interests that are too large for their entries.
+    pub fn octets(&self) -> usize {
+        self.octets
+    }
+
+    /// True if an Interest of so many octets would exceed their bound.
+    pub(crate) fn lacks_octets(&self, len: usize) -> bool {
+        len > entry::INLINE && self.octets + len > self.max_octets
+    }
+
+    /// Octets of an entry that count against their bound.
+    pub(crate) fn octets_of(&self, slot: u32) -> u32 {
+        self.entries.get(slot).map_or(0, |entry| entry.counted)
     }
 
     /// The number of entries.
@@ -175,6 +199,10 @@ impl Pit {
             }
             None => self.names.insert(key.full(), slot),
         }
+        if let Some(entry) = self.entries.get_mut(slot) {
+            entry.counted = entry.octets_beyond();
+            self.octets += entry.counted as usize;
+        }
         self.count_prefix(selectors.can_be_prefix, key.components(), true);
         Some(slot)
     }
@@ -248,6 +276,7 @@ impl Pit {
         };
         let (hash, next, digest_of) = (entry.hash, entry.next, entry.digest_of);
         let counted = (entry.can_be_prefix, usize::from(entry.components));
+        self.octets = self.octets.saturating_sub(entry.counted as usize);
         let first = self.first(hash, entry.name_value());
         if first != slot {
             self.unchain(first, slot, next, |entry| &mut entry.next);
