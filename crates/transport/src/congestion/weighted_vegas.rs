@@ -121,7 +121,7 @@ impl CongestionControl for WeightedVegas {
         let threshold = (self.ramp.size() / 2.0).max(Ramp::MIN_THRESHOLD);
         let size = match sign {
             Congestion::Timeout => 1.0,
-            Congestion::Loss | Congestion::LossAgain | Congestion::Mark => threshold,
+            Congestion::Loss | Congestion::Mark => threshold,
         };
         self.ramp.fall(size, threshold);
         self.grows = true;

@@ -225,11 +225,6 @@ impl<K: Key, T, I: Index<K>> Ledger<K, T, I> {
         self.in_flight
     }
 
-    /// The order of the next transmission.
-    pub const fn next_order(&self) -> u64 {
-        self.next_order
-    }
-
     /// The entry of `key`.
     pub fn get(&self, key: &K::Query) -> Option<&Entry<T>> {
         self.row(self.index.get(key)?).map(|row| &row.entry)

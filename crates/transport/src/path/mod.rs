@@ -413,8 +413,7 @@ impl Path {
         if sign == Congestion::Timeout {
             self.timeouts_in_row = self.timeouts_in_row.saturating_add(1);
         }
-        let is_loss = matches!(sign, Congestion::Loss | Congestion::LossAgain);
-        let each = is_loss && self.law.counts_each_loss();
+        let each = sign == Congestion::Loss && self.law.counts_each_loss();
         if self.fixed || !(each || self.reacts_to(highest)) {
             return false;
         }
