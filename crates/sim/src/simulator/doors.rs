@@ -1,6 +1,6 @@
 //! Ports that machines ask for.
 
-use whimbrel_core::{Endpoint, Machine, OpenRefusal, PortOrigin, PortRequest, PortToken};
+use whimbrel_core::{Endpoint, Machine, Medium, OpenRefusal, PortOrigin, PortRequest, PortToken};
 
 use super::{Door, DuplexLink, NodeId, Simulator};
 
@@ -30,7 +30,15 @@ impl<M: Machine> Simulator<M> {
                     machine.handle_refusal(now, token, refusal);
                 }
             }
-            PortRequest::Close(port) => self.shut(node, port),
+            PortRequest::Close(port) => {
+                self.shut(node, port);
+                let own = self.ports.get_mut(port.0 as usize);
+                if let Some(own) = own.filter(|own| own.node == node) {
+                    let is_datagrams =
+                        matches!(own.info.medium, Medium::Unaddressed | Medium::Udp { .. });
+                    own.readmits = is_datagrams && own.info.origin.is_caller();
+                }
+            }
             PortRequest::SetEcn { port, capable } => {
                 let own = self.ports.get_mut(port.0 as usize);
                 if let Some(own) = own.filter(|own| own.node == node) {

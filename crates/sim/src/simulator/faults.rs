@@ -65,6 +65,19 @@ impl<M: Machine> Simulator<M> {
         };
         let outgoing = lanes.into_iter().find(listens)?;
         let old = self.lanes[outgoing].from;
+        let (node, new) = self.replace_inbound(outgoing);
+        self.schedule(self.now + IDLE_INBOUND, move |sim| {
+            if sim.is_running(node) {
+                sim.close_port(node, old);
+            }
+        });
+        Some(new)
+    }
+
+    /// Frames of the inbound peer at the start of the lane `outgoing` come in on a new port from now
+    /// on. Returns its node and the port.
+    pub(super) fn replace_inbound(&mut self, outgoing: usize) -> (NodeId, PortId) {
+        let old = self.lanes[outgoing].from;
         let new = PortId(self.ports.len() as u32);
         let deserted = &mut self.ports[old.0 as usize];
         let (node, lane) = (deserted.node, deserted.lane.take());
@@ -76,6 +89,7 @@ impl<M: Machine> Simulator<M> {
             lane,
             info,
             open: true,
+            readmits: false,
             blocked: false,
             packets,
             ip,
@@ -86,12 +100,7 @@ impl<M: Machine> Simulator<M> {
         self.lanes[outgoing].from = new;
         self.lanes[outgoing ^ 1].to = new;
         self.announce(node, new);
-        self.schedule(self.now + IDLE_INBOUND, move |sim| {
-            if sim.is_running(node) {
-                sim.close_port(node, old);
-            }
-        });
-        Some(new)
+        (node, new)
     }
 
     /// Changes one direction of a link from now on. The link's encapsulation is added to the new

@@ -90,6 +90,8 @@ struct Port {
     lane: Option<u32>,
     info: PortInfo,
     open: bool,
+    // Its machine closed it: the next frame of its peer comes in on a new port, as over sockets.
+    readmits: bool,
     blocked: bool,
     packets: bool,
     ip: bool,
@@ -255,6 +257,7 @@ impl<M: Machine> Simulator<M> {
                 lane: Some(self.lanes.len() as u32 + way as u32),
                 info,
                 open: true,
+                readmits: false,
                 blocked: false,
                 packets: link.packets,
                 ip: link.ip,

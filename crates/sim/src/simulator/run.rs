@@ -151,6 +151,10 @@ impl<M: Machine> Simulator<M> {
 
     /// Delivers all frames that have arrived over one lane.
     fn deliver(&mut self, lane_number: usize) {
+        let to = &self.ports[self.lanes[lane_number].to.0 as usize];
+        if to.readmits && !to.open && self.nodes[to.node.index()].running {
+            self.replace_inbound(lane_number ^ 1);
+        }
         let lane = &mut self.lanes[lane_number];
         lane.scheduled = None;
         let (from, to) = (lane.from, lane.to);
