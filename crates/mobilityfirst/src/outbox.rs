@@ -540,10 +540,8 @@ pub(crate) mod tests {
         let mut head = vec![0; size + 5];
         head[0] = kind as u8;
         head[1..5].copy_from_slice(&place.to_be_bytes());
-        let message = Message {
-            head: head.into(),
-            body: Bytes::new(),
-        };
+        let (head, body) = (head.into(), Bytes::new());
+        let message = Message { head, body };
         ChunkToSend {
             chunk: Chunk { header, message },
             room: Room::default(),

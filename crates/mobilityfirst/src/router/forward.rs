@@ -629,8 +629,7 @@ impl Router {
     }
 
     fn store_or_give_up(&mut self, now: Time, outgoing: ChunkToSend) {
-        let stored = (outgoing.chunk, outgoing.origin);
-        self.proxy.store_or_drop(now, stored, &mut self.effects);
+        self.proxy.store_or_drop(now, outgoing, &mut self.effects);
     }
 
     /// Drops a chunk and tells its source.

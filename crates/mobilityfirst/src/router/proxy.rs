@@ -115,16 +115,11 @@ impl Proxy {
     }
 
     /// Handles a chunk that cannot be forwarded: stores it if it is delay tolerant, else drops it.
-    pub(super) fn store_or_drop(
-        &mut self,
-        now: Time,
-        (chunk, origin): (Chunk, Option<PortId>),
-        effects: &mut Effects,
-    ) {
-        if chunk.header.service.has(ServiceId::DELAY_TOLERANT) {
-            self.store_chunk(now, (chunk, origin), effects);
+    pub(super) fn store_or_drop(&mut self, now: Time, it: ChunkToSend, effects: &mut Effects) {
+        if it.chunk.header.service.has(ServiceId::DELAY_TOLERANT) {
+            self.store_chunk(now, it, effects);
         } else {
-            self.note_drop(&chunk, DropReason::Unreachable, effects);
+            self.note_drop(&it.chunk, DropReason::Unreachable, effects);
         }
     }
 
@@ -132,9 +127,10 @@ impl Proxy {
     fn store_chunk(
         &mut self,
         now: Time,
-        (mut chunk, origin): (Chunk, Option<PortId>),
+        outgoing: ChunkToSend,
         effects: &mut Effects,
     ) -> Option<StoreId> {
+        let (mut chunk, origin) = (outgoing.chunk, outgoing.origin);
         chunk.header.destination_address = Guid::NONE;
         chunk.header.extensions.via = None;
         chunk.header.extensions.addresses.clear();
@@ -506,13 +502,12 @@ impl Proxy {
         }
         for branch in branches {
             if let Err(refused) = links.enqueue(branch.port, outgoing.clone().over(branch)) {
-                self.store_chunk(now, (refused.chunk, refused.origin), effects);
+                self.store_chunk(now, refused, effects);
             }
         }
     }
 
-    /// Removes a chunk from the storage, and notes whether its flow has room again. Returns it with
-    /// the port that it came in on.
+    /// Removes a chunk from the storage; its flow has room again. Returns its port of arrival, too.
     fn take(&mut self, id: StoreId) -> Option<(Chunk, Option<PortId>)> {
         let origin = self.store.owner(id);
         let chunk = self.store.take(id)?;
@@ -593,11 +588,9 @@ impl Proxy {
         effects: &mut Effects,
     ) {
         for (carried, outgoing) in links.carried(port) {
-            if !outgoing.chunk.header.service.has(ServiceId::DELAY_TOLERANT) {
-                continue;
-            }
-            let stored = (outgoing.chunk, outgoing.origin);
-            if let Some(id) = self.store_chunk(now, stored, effects) {
+            if outgoing.chunk.header.service.has(ServiceId::DELAY_TOLERANT)
+                && let Some(id) = self.store_chunk(now, outgoing, effects)
+            {
                 self.lingering.insert(carried, id);
                 self.lingering_ids.insert(id, carried);
                 links.disown(carried);
@@ -632,7 +625,7 @@ impl Proxy {
             for outgoing in links.take_waiting(port) {
                 if outgoing.chunk.header.service.has(ServiceId::DELAY_TOLERANT) {
                     effects.counters.held_back += 1;
-                    self.store_chunk(now, (outgoing.chunk, outgoing.origin), effects);
+                    self.store_chunk(now, outgoing, effects);
                 } else if let Err(outgoing) = links.enqueue(port, outgoing) {
                     self.note_drop(&outgoing.chunk, DropReason::Unreachable, effects);
                 }
@@ -649,14 +642,14 @@ impl Proxy {
     fn relieve_stuck(&mut self, now: Time, links: &mut Links, effects: &mut Effects) {
         let before = now - self.policy.held_back_patience;
         for outgoing in links.take_stuck(before) {
-            let (chunk, origin) = (outgoing.chunk, outgoing.origin);
+            let chunk = &outgoing.chunk;
             if !chunk.header.service.has(ServiceId::DELAY_TOLERANT) {
-                self.note_drop(&chunk, DropReason::Unreachable, effects);
-            } else if self.make_room(&chunk, effects) {
+                self.note_drop(chunk, DropReason::Unreachable, effects);
+            } else if self.make_room(chunk, effects) {
                 effects.counters.held_back += 1;
-                self.store_chunk(now, (chunk, origin), effects);
+                self.store_chunk(now, outgoing, effects);
             } else {
-                self.note_drop(&chunk, DropReason::Evicted, effects);
+                self.note_drop(chunk, DropReason::Evicted, effects);
             }
         }
     }

@@ -33,6 +33,8 @@ const GRACE_MS: u64 = 24 * 3600 * 1000;
 /// Maximum of own hosts' records kept for this, of some 300 bytes, those of hosts that have left
 /// among them.
 const MAX_RECORDS: usize = 8192;
+/// A refusal is logged this often.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// Maximum of neighbours' questions about hosts that have not attached yet.
 const MAX_WANTED: usize = 1024;
 
@@ -60,6 +62,8 @@ pub(super) struct Sources {
     // The newest binding record of each own host, least recently renewed first.
     records: LinkedHashMap<Guid, Record, whimbrel_core::KeyedState>,
     wanted: BTreeSet<(Guid, PortId)>,
+    // When a refusal was logged last.
+    logged: Option<Time>,
 }
 
 impl Sources {
@@ -75,6 +79,7 @@ impl Sources {
             parked: BTreeMap::new(),
             records: LinkedHashMap::with_hasher(whimbrel_core::KeyedState::new(rng)),
             wanted: BTreeSet::new(),
+            logged: None,
         }
     }
 
@@ -121,7 +126,14 @@ impl Sources {
     pub(super) fn give_up(&mut self, now: Time, effects: &mut Effects) {
         let late = |_: &(PortId, Guid), parked: &mut Parked| now.since(parked.since) >= PATIENCE;
         for ((port, source), parked) in self.parked.extract_if(.., late) {
-            tracing::info!(%port, %source, "a neighbour sends for a source that it does not speak for");
+            if self.logged.is_none_or(|at| now.since(at) >= LOG_INTERVAL) {
+                self.logged = Some(now);
+                tracing::warn!(
+                    %port, %source,
+                    "a neighbour sends for a source that it has not shown to speak for; a router that \
+                     forwards for others belongs into [router] neighbours"
+                );
+            }
             (0..parked.chunks.len()).for_each(|_| effects.drop("source-not-proven"));
         }
         if let Some(oldest) = self.parked.values().map(|parked| parked.since).min() {

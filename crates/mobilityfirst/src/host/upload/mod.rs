@@ -2,6 +2,8 @@
 
 mod one;
 mod reading;
+#[cfg(test)]
+mod tests;
 mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -216,7 +218,7 @@ impl Uploads {
             self.by_key.remove(&key);
         }
         let is_new = !self.by_key.contains_key(&key);
-        if is_new && !self.make_room(now) {
+        if is_new && !self.make_room(now, key.receiver()) {
             return effects.counters.drop("too-many-uploads");
         }
         let upload = self
@@ -279,7 +281,20 @@ impl Uploads {
         effects.send_about(request_id, service, (proxy, proxy), push);
     }
 
-    fn make_room(&mut self, now: Time) -> bool {
+    /// Returns true if there is room for one more upload to this client: it has at most as many as are
+    /// left for others.
+    fn make_room(&mut self, now: Time, client: Client) -> bool {
+        if self.len() < self.max_transfers / 2 {
+            return true;
+        }
+        let of_client = self
+            .by_key
+            .iter()
+            .filter(|(key, _)| key.receiver() == client);
+        let busy = of_client.filter(|(_, upload)| upload.is_busy()).count();
+        if busy > 0 && busy >= self.max_transfers.saturating_sub(self.len()) {
+            return false;
+        }
         if self.len() < self.max_transfers {
             return true;
         }

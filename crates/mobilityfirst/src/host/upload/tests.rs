@@ -1,0 +1,49 @@
+//! Uploads and the clients that ask for them.
+
+use whimbrel_core::PortId;
+
+use super::*;
+use crate::wire::{ContentKind, Reliability, UpperProtocol};
+
+const PROGRAM: App = App::Inner(1);
+
+/// A client asks for the first `count` contents. Returns how many uploads there are for it.
+fn ask(uploads: &mut Uploads, effects: &mut Effects, client: u8, way: Way, count: u8) -> usize {
+    for content in 1..=count {
+        let content = Guid([content; 32]);
+        let (service, upper) = (ServiceId::CONTENT_REQUEST, UpperProtocol::Transport);
+        let header = NetworkHeader::new(service, upper, Guid([client; 32]), content);
+        let request = Request {
+            content,
+            chunk_log2: 16,
+            reliability: Reliability::Nack,
+            chunks: ChunkRanges::all(),
+        };
+        let presence = Presence::MayBeUnderWay;
+        uploads.handle_wanted(Time::ZERO, way, &header, request, presence, effects);
+    }
+    let of_client = |key: &&Key| key.client == Guid([client; 32]) && key.way == way;
+    uploads.by_key.keys().filter(of_client).count()
+}
+
+#[test]
+fn a_client_that_asks_for_everything_leaves_uploads_to_others() {
+    let mut uploads = Uploads::new(Guid([200; 32]), 64);
+    let mut effects = Effects::default();
+    for content in 1..=100 {
+        let publish = Publish {
+            content: Guid([content; 32]),
+            content_len: 1 << 20,
+            kind: ContentKind::File,
+            file_name: String::new(),
+        };
+        uploads.publish(Time::ZERO, PROGRAM, publish, &mut effects);
+    }
+    let mut of = |client, way, count| ask(&mut uploads, &mut effects, client, way, count);
+    assert_eq!(of(1, Way::Uplink, 100), 32);
+    assert_eq!(of(2, Way::Uplink, 100), 16);
+    // An inbound peer that claims the same name is another one.
+    assert_eq!(of(2, Way::Caller(PortId(7)), 100), 8);
+    assert_eq!(of(3, Way::Uplink, 1), 1);
+    assert_eq!(effects.counters.drops["too-many-uploads"], 68 + 84 + 92);
+}
