@@ -36,7 +36,7 @@ impl Rival {
         }
     }
 
-    /// The name in the scenario's sweep `beside`.
+    /// Returns the name in the scenario's sweep `beside`.
     fn key(self) -> &'static str {
         match self {
             Rival::Itself => "whimbrel",

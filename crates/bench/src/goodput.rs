@@ -39,7 +39,7 @@ impl Mover {
         }
     }
 
-    /// The name in the scenario's sweep `by`.
+    /// Returns the name in the scenario's sweep `by`.
     const fn key(self) -> &'static str {
         match self {
             Mover::Whimbrel => "whimbrel",

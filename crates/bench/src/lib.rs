@@ -109,7 +109,7 @@ impl Part {
         }
     }
 
-    /// Whether it needs hosts as network namespaces with these back ends.
+    /// Returns whether it needs hosts as network namespaces with these back ends.
     pub fn needs_namespaces(self, backends: &[Backend]) -> bool {
         match self {
             Part::Loss | Part::Lossless | Part::Outage | Part::Fairness => {

@@ -151,7 +151,7 @@ impl Scenario {
         }
     }
 
-    /// The testbed with the outage.
+    /// Returns the testbed with the outage.
     fn plan(&self, seed: u64) -> Result<Plan, BenchError> {
         let overrides = Overrides {
             seed: Some(seed),
@@ -354,7 +354,7 @@ fn watch(mut host: LocalClient, ended: &AtomicBool) -> Vec<Look> {
     looks
 }
 
-/// The answer to one request; `None` if it does not come in time.
+/// Returns the answer to one request; `None` if it does not come in time.
 fn answer(host: &mut LocalClient, asked: u32) -> Result<Option<String>, LocalError> {
     let until = Instant::now() + ANSWER_PATIENCE;
     while let Some(left) = until.checked_duration_since(Instant::now()) {

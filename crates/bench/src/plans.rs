@@ -9,7 +9,7 @@ use whimbrel_lab::study::Backend;
 
 use crate::{BenchError, BenchOptions};
 
-/// The plan of the setting with the values `wanted` (sweep and value).
+/// Returns the plan of the setting with the values `wanted` (sweep and value).
 pub(crate) fn plan(
     file: &str,
     text: &str,

@@ -26,7 +26,7 @@ pub enum Quantity {
 }
 
 impl Quantity {
-    /// The number without its unit.
+    /// Returns the number without its unit.
     pub fn value(self) -> f64 {
         match self {
             Quantity::BitPerS(value)
@@ -39,7 +39,7 @@ impl Quantity {
         }
     }
 
-    /// The end of its key in JSON.
+    /// Returns the end of its key in JSON.
     fn unit(self) -> &'static str {
         match self {
             Quantity::BitPerS(_) => "bit_per_s",
@@ -77,7 +77,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// Whether `ratio` reaches it.
+    /// Returns whether `ratio` reaches it.
     pub fn met_by(self, ratio: f64) -> bool {
         match self {
             Target::AtLeast(bound) => ratio >= bound,
@@ -121,7 +121,8 @@ impl Row {
         Some(self.ours.value() / peer.value()).filter(|ratio| ratio.is_finite())
     }
 
-    /// Whether the target is met; `None` without one. A ratio that is not a number never meets it.
+    /// Returns whether the target is met; `None` without one. A ratio that is not a number never
+    /// meets it.
     pub fn met(&self) -> Option<bool> {
         let target = self.target?;
         Some(self.ratio().is_some_and(|ratio| target.met_by(ratio)))

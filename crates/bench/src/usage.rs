@@ -48,7 +48,7 @@ pub(crate) fn resident_bytes(pid: u32) -> Result<u64, BenchError> {
     memory(pid, "VmRSS:")
 }
 
-/// The peak of the resident memory of the process `pid`, in bytes.
+/// Returns the peak of the resident memory of the process `pid`, in bytes.
 pub(crate) fn peak_resident_bytes(pid: u32) -> Result<u64, BenchError> {
     memory(pid, "VmHWM:")
 }

@@ -111,7 +111,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// True for the commands that run for long and unattended, whose diagnostics are a log.
+    /// Returns true for the commands that run for long and unattended, whose diagnostics are a log.
     pub(crate) fn is_daemon(&self) -> bool {
         matches!(
             self,

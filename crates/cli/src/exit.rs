@@ -125,7 +125,7 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
-    /// The number that the process ends with.
+    /// Returns the number that the process ends with.
     pub(crate) fn code(self) -> u8 {
         match self {
             Exit::Done => 0,

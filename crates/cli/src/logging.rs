@@ -7,12 +7,12 @@ use tracing_subscriber::EnvFilter;
 /// Set by `--quiet`.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
-/// True if standard error is for errors only.
+/// Returns true if standard error is for errors only.
 pub(crate) fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
-/// True if progress is drawn on standard error: it is a terminal, and `--quiet` is not set.
+/// Returns true if progress is drawn on standard error: it is a terminal, and `--quiet` is not set.
 pub(crate) fn shows_progress() -> bool {
     !is_quiet() && std::io::IsTerminal::is_terminal(&std::io::stderr())
 }

@@ -29,7 +29,7 @@ impl ChunkSize {
     /// 4 MiB.
     pub const MAX: ChunkSize = ChunkSize { log2: 22 };
 
-    /// The chunk size of `bytes` bytes.
+    /// Returns the chunk size of `bytes` bytes.
     pub const fn from_bytes(bytes: u64) -> Result<ChunkSize, InvalidChunkSize> {
         if !bytes.is_power_of_two() || bytes < Self::MIN.bytes() || bytes > Self::MAX.bytes() {
             return Err(InvalidChunkSize(bytes));
@@ -48,23 +48,23 @@ impl ChunkSize {
         }
     }
 
-    /// The wire form: the base-two logarithm of the size, 14..=22.
+    /// Returns the wire form: the base-two logarithm of the size, 14..=22.
     pub const fn code(self) -> u8 {
         self.log2
     }
 
-    /// The size in bytes.
+    /// Returns the size in bytes.
     pub const fn bytes(self) -> u64 {
         1 << self.log2
     }
 
-    /// All chunk sizes, smallest first.
+    /// Returns all chunk sizes, smallest first.
     pub fn all() -> impl Iterator<Item = ChunkSize> {
         (Self::MIN.log2..=Self::MAX.log2).map(|log2| ChunkSize { log2 })
     }
 
-    /// The number of chunks in a content of `content_len` bytes. At least 1: empty content is one
-    /// empty chunk.
+    /// Returns the number of chunks in a content of `content_len` bytes. At least 1: empty content
+    /// is one empty chunk.
     pub const fn count(self, content_len: u64) -> u64 {
         if content_len == 0 {
             1
@@ -73,7 +73,8 @@ impl ChunkSize {
         }
     }
 
-    /// The bytes of chunk `index` in a content of `content_len` bytes; `None` past the last chunk.
+    /// Returns the bytes of chunk `index` in a content of `content_len` bytes; `None` past the last
+    /// chunk.
     pub fn range(self, index: u64, content_len: u64) -> Option<Range<u64>> {
         if index >= self.count(content_len) {
             return None;
@@ -82,12 +83,12 @@ impl ChunkSize {
         Some(start..start.saturating_add(self.bytes()).min(content_len))
     }
 
-    /// The index of the last chunk in a content of `content_len` bytes.
+    /// Returns the index of the last chunk in a content of `content_len` bytes.
     pub const fn last_index(self, content_len: u64) -> u64 {
         self.count(content_len) - 1
     }
 
-    /// The chunk that holds the byte at `offset`.
+    /// Returns the chunk that holds the byte at `offset`.
     pub const fn index_of(self, offset: u64) -> u64 {
         offset >> self.log2
     }

@@ -202,7 +202,7 @@ pub enum FolderError {
 }
 
 impl Entry {
-    /// The length of its bytes; 0 for what has none.
+    /// Returns the length of its bytes; 0 for what has none.
     pub fn len(&self) -> u64 {
         match self.kind {
             Kind::File { length, .. } => length,
@@ -210,12 +210,12 @@ impl Entry {
         }
     }
 
-    /// True if it has no bytes.
+    /// Returns true if it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether it may follow `before` in a folder with these packs.
+    /// Returns whether it may follow `before` in a folder with these packs.
     fn check(&self, before: Option<&Entry>, packs: &[Pack]) -> Result<(), EntryError> {
         if let Some(before) = before {
             if before.path >= self.path {
@@ -254,7 +254,8 @@ impl Entry {
     }
 }
 
-/// Whether a link at `path` to `target` stays in the folder, whatever other links there are in it.
+/// Returns whether a link at `path` to `target` stays in the folder, whatever other links there are
+/// in it.
 ///
 /// `..` is allowed at the beginning only, and no further up than the folder: the link itself lies in
 /// real folders, and each name after that leads to something in the folder, or through another link
@@ -286,7 +287,8 @@ pub fn check_target(path: &RelativePath, target: &[u8]) -> Result<(), EntryError
     }
 }
 
-/// Whether a pack that holds `filled` bytes ends before a file of `length` bytes named `next`.
+/// Returns whether a pack that holds `filled` bytes ends before a file of `length` bytes named
+/// `next`.
 ///
 /// Where it ends depends on the files in it, not only on their number: after a file is changed,
 /// added or removed, the packs further on are soon the same ones again.
@@ -295,7 +297,7 @@ pub fn ends_pack(filled: u64, next: &Guid, length: u64) -> bool {
 }
 
 impl Folder {
-    /// A folder of `entries`, given in any order, with the small files' bytes in `packs`.
+    /// Returns a folder of `entries`, given in any order, with the small files' bytes in `packs`.
     pub fn new(packs: Vec<Pack>, mut entries: Vec<Entry>) -> Result<Folder, FolderError> {
         entries.sort_by(|a, b| a.path.cmp(&b.path));
         let mut before = None;
@@ -340,24 +342,24 @@ impl Folder {
         &self.entries
     }
 
-    /// The contents that hold the bytes of small files.
+    /// Returns the contents that hold the bytes of small files.
     pub fn packs(&self) -> &[Pack] {
         &self.packs
     }
 
-    /// The number of files.
+    /// Returns the number of files.
     pub fn files(&self) -> usize {
         let is_file = |entry: &&Entry| matches!(entry.kind, Kind::File { .. });
         self.entries.iter().filter(is_file).count()
     }
 
-    /// The place of `path` in [`Folder::entries`]. O(log n).
+    /// Returns the place of `path` in [`Folder::entries`]. O(log n).
     pub fn find(&self, path: &RelativePath) -> Option<usize> {
         let found = self.entries.binary_search_by(|entry| entry.path.cmp(path));
         found.ok()
     }
 
-    /// True if something is listed below `path`. O(log n).
+    /// Returns true if something is listed below `path`. O(log n).
     pub fn has_below(&self, path: &RelativePath) -> bool {
         let at = self.entries.partition_point(|entry| entry.path <= *path);
         self.entries
@@ -365,12 +367,12 @@ impl Folder {
             .is_some_and(|next| path.is_above(&next.path))
     }
 
-    /// The lengths of all files together, in bytes.
+    /// Returns the lengths of all files together, in bytes.
     pub fn total_len(&self) -> u64 {
         self.entries.iter().map(Entry::len).sum()
     }
 
-    /// The length of [`Folder::encode`]'s result in bytes.
+    /// Returns the length of [`Folder::encode`]'s result in bytes.
     pub fn encoded_len(&self) -> usize {
         let of = |entry: &Entry| {
             let own = match &entry.kind {
@@ -384,7 +386,7 @@ impl Folder {
         HEADER_LEN + PACK_LEN * self.packs.len() + self.entries.iter().map(of).sum::<usize>()
     }
 
-    /// The listing (content.md section 3).
+    /// Returns the listing (content.md section 3).
     pub fn encode(&self) -> Vec<u8> {
         let mut listing = Vec::with_capacity(self.encoded_len());
         listing.extend_from_slice(&MAGIC);

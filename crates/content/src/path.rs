@@ -76,17 +76,17 @@ impl RelativePath {
         Ok(RelativePath(path.into()))
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The components, outermost first; at least one.
+    /// Returns the components, outermost first; at least one.
     pub fn components(&self) -> impl Iterator<Item = &[u8]> {
         self.0.split(|byte| *byte == b'/')
     }
 
-    /// The path of the folder that it is in, empty for the topmost, and its own name there.
+    /// Returns the path of the folder that it is in, empty for the topmost, and its own name there.
     pub fn split(&self) -> (&[u8], &[u8]) {
         match self.0.iter().rposition(|byte| *byte == b'/') {
             Some(at) => (&self.0[..at], &self.0[at + 1..]),
@@ -94,7 +94,7 @@ impl RelativePath {
         }
     }
 
-    /// Whether `other` lies below this path, so that this one cannot be a file beside it.
+    /// Returns whether `other` lies below this path, so that this one cannot be a file beside it.
     pub fn is_above(&self, other: &RelativePath) -> bool {
         other
             .0
@@ -123,8 +123,8 @@ impl fmt::Debug for RelativePath {
     }
 }
 
-/// Bytes of somebody else's path for a terminal: in quotes, control characters and what is not UTF-8
-/// escaped.
+/// Returns the bytes of somebody else's path for a terminal: in quotes, control characters and what is
+/// not UTF-8 escaped.
 pub fn quoted(path: &[u8]) -> String {
     let mut text = String::from("\"");
     for part in path.utf8_chunks() {

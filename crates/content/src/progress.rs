@@ -75,7 +75,7 @@ pub struct Verified {
 }
 
 impl Verified {
-    /// The chunk's byte range in the content.
+    /// Returns the chunk's byte range in the content.
     pub fn range(&self) -> Range<u64> {
         self.range.clone()
     }
@@ -104,8 +104,8 @@ pub struct Assembly {
 }
 
 impl Assembly {
-    /// A download of the content `root` without any chunk yet, which accepts at most `limit` bytes
-    /// (and [`MAX_CONTENT_LEN`]).
+    /// Returns a download of the content `root` without any chunk yet, which accepts at most
+    /// `limit` bytes (and [`MAX_CONTENT_LEN`]).
     pub fn new(root: Guid, limit: u64) -> Assembly {
         let limit = limit.min(MAX_CONTENT_LEN);
         let is_empty = root.0 == *blake3::hash(&[]).as_bytes();
@@ -119,7 +119,7 @@ impl Assembly {
         }
     }
 
-    /// The content's name.
+    /// Returns the content's name.
     pub fn root(&self) -> Guid {
         self.root
     }
@@ -229,18 +229,18 @@ impl Assembly {
         self.claims.retain(|claim| claim.len != len);
     }
 
-    /// The length in bytes, once the last chunk has proven it.
+    /// Returns the length in bytes, once the last chunk has proven it.
     pub fn confirmed_len(&self) -> Option<u64> {
         (self.proven_len.start() == self.proven_len.end()).then_some(*self.proven_len.start())
     }
 
-    /// The lengths that the chunks so far permit.
+    /// Returns the lengths that the chunks so far permit.
     pub fn proven_len(&self) -> RangeInclusive<u64> {
         self.proven_len.clone()
     }
 
-    /// The length for planning and progress: the confirmed one, else the claim that came with the
-    /// most bytes.
+    /// Returns the length for planning and progress: the confirmed one, else the claim that came
+    /// with the most bytes.
     pub fn expected_len(&self) -> Option<u64> {
         self.confirmed_len().or_else(|| {
             // Of equals the first one claimed: a liar gains nothing by claiming after another.
@@ -258,27 +258,27 @@ impl Assembly {
         self.claims.iter().map(|claim| claim.len)
     }
 
-    /// The end of useful requests: the expected length, or the proven minimum if no length is
-    /// claimed.
+    /// Returns the end of useful requests: the expected length, or the proven minimum if no length
+    /// is claimed.
     fn horizon(&self) -> u64 {
         self.expected_len().unwrap_or(*self.proven_len.start())
     }
 
-    /// The missing byte ranges below the expected length, in order. Never empty before
+    /// Returns the missing byte ranges below the expected length, in order. Never empty before
     /// [`Assembly::is_complete`].
     pub fn missing(&self) -> impl Iterator<Item = Range<u64>> {
         self.verified.gaps(self.horizon())
     }
 
-    /// The chunks of `chunk_size` with missing bytes, in order. Never empty before
+    /// Returns the chunks of `chunk_size` with missing bytes, in order. Never empty before
     /// [`Assembly::is_complete`].
     pub fn missing_chunks(&self, chunk_size: ChunkSize) -> impl Iterator<Item = u64> {
         self.missing_ranges(chunk_size).flatten()
     }
 
-    /// The same as ranges of numbers, which may touch but do not overlap; one for each gap at most.
-    /// A length that is only claimed may stand for any number of chunks: who walks over ranges does
-    /// not walk over these.
+    /// Returns the same as ranges of numbers, which may touch but do not overlap; one for each gap
+    /// at most. A length that is only claimed may stand for any number of chunks: who walks over
+    /// ranges does not walk over these.
     pub fn missing_ranges(&self, chunk_size: ChunkSize) -> impl Iterator<Item = Range<u64>> {
         let mut next = 0;
         let ranges = self.missing().map(move |gap| {
@@ -289,23 +289,23 @@ impl Assembly {
         ranges.filter(|range| !range.is_empty())
     }
 
-    /// Bytes verified and committed.
+    /// Returns the bytes verified and committed.
     pub fn verified_bytes(&self) -> u64 {
         self.verified.total()
     }
 
-    /// The verified and committed ranges.
+    /// Returns the verified and committed ranges.
     pub fn verified(&self) -> &RangeSet {
         &self.verified
     }
 
-    /// True once the length is confirmed and every byte below it is verified.
+    /// Returns true once the length is confirmed and every byte below it is verified.
     pub fn is_complete(&self) -> bool {
         self.confirmed_len()
             .is_some_and(|len| self.verified.contains(&(0..len)))
     }
 
-    /// The bytes that can be delivered next in order; empty if the next byte is missing.
+    /// Returns the bytes that can be delivered next in order; empty if the next byte is missing.
     pub fn deliverable(&self) -> Range<u64> {
         self.delivered..self.verified.end_of_run(self.delivered)
     }

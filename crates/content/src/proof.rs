@@ -58,17 +58,18 @@ impl Proof {
         Proof { siblings }
     }
 
-    /// The number of hashes: at most [`MAX_SIBLINGS`], zero if the content is a single chunk.
+    /// Returns the number of hashes: at most [`MAX_SIBLINGS`], zero if the content is a single
+    /// chunk.
     pub fn len(&self) -> usize {
         self.siblings.len()
     }
 
-    /// True for the proof of a content that is a single chunk.
+    /// Returns true for the proof of a content that is a single chunk.
     pub fn is_empty(&self) -> bool {
         self.siblings.is_empty()
     }
 
-    /// The number of bytes that [`Proof::encode`] appends.
+    /// Returns the number of bytes that [`Proof::encode`] appends.
     pub fn encoded_len(&self) -> usize {
         1 + self.siblings.len() * 32
     }
@@ -168,7 +169,7 @@ pub fn verify_chunk(
     }
 }
 
-/// The true lengths that are consistent with a chunk `index` verified under `content_len`.
+/// Returns the true lengths that are consistent with a chunk `index` verified under `content_len`.
 ///
 /// One value for the last chunk; for any other at most a doubling from its first value to its last.
 /// `None` if a content of `content_len` has no such chunk, or if `content_len` is above
@@ -192,7 +193,7 @@ pub fn proven_length(
     Some(base + full_subtree + 1..=base + 2 * full_subtree)
 }
 
-/// The root that `data` at `offset` leads to. `path` and `siblings` are of one length.
+/// Returns the root that `data` at `offset` leads to. `path` and `siblings` are of one length.
 fn root_over(offset: u64, data: &[u8], mut path: Path, siblings: &[ChainingValue]) -> [u8; 32] {
     let Some((topmost, lower)) = siblings.split_last() else {
         return *blake3::hash(data).as_bytes();
@@ -238,7 +239,7 @@ pub(crate) struct Step {
 }
 
 impl Path {
-    /// The path of chunk `index` among `count`; `index < count`.
+    /// Returns the path of chunk `index` among `count`; `index < count`.
     pub(crate) fn new(index: u64, count: u64) -> Path {
         Path {
             index,

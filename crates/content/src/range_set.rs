@@ -13,7 +13,7 @@ pub struct RangeSet {
 }
 
 impl RangeSet {
-    /// The empty set.
+    /// Returns the empty set.
     pub fn new() -> RangeSet {
         RangeSet::default()
     }
@@ -36,13 +36,13 @@ impl RangeSet {
         self.ranges.insert(start, end);
     }
 
-    /// Whether every offset of `range` is in the set. True for an empty range.
+    /// Returns whether every offset of `range` is in the set. True for an empty range.
     pub fn contains(&self, range: &Range<u64>) -> bool {
         range.is_empty() || self.end_of_run(range.start) >= range.end
     }
 
-    /// The end of the run of offsets that begins at `start`; `start` itself if it is not in the
-    /// set.
+    /// Returns the end of the run of offsets that begins at `start`; `start` itself if it is not in
+    /// the set.
     pub fn end_of_run(&self, start: u64) -> u64 {
         self.ranges
             .range(..=start)
@@ -50,12 +50,12 @@ impl RangeSet {
             .map_or(start, |(_, &end)| end.max(start))
     }
 
-    /// The ranges, in order.
+    /// Returns the ranges, in order.
     pub fn iter(&self) -> impl Iterator<Item = Range<u64>> {
         self.ranges.iter().map(|(&start, &end)| start..end)
     }
 
-    /// The missing ranges below `limit`, in order.
+    /// Returns the missing ranges below `limit`, in order.
     pub fn gaps(&self, limit: u64) -> impl Iterator<Item = Range<u64>> {
         let starts = core::iter::once(0).chain(self.ranges.values().copied());
         let ends = self.ranges.keys().copied().chain(core::iter::once(limit));
@@ -65,12 +65,12 @@ impl RangeSet {
             .filter(|gap| !gap.is_empty())
     }
 
-    /// The number of ranges.
+    /// Returns the number of ranges.
     pub fn range_count(&self) -> usize {
         self.ranges.len()
     }
 
-    /// The number of offsets in the set. O(number of ranges).
+    /// Returns the number of offsets in the set. O(number of ranges).
     pub fn total(&self) -> u64 {
         self.ranges.iter().map(|(start, end)| end - start).sum()
     }

@@ -85,7 +85,7 @@ impl<'a> Body<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// The rest as whole arrays of `N` bytes.
+    /// Returns the rest as whole arrays of `N` bytes.
     pub(crate) fn arrays<const N: usize>(self) -> Result<&'a [[u8; N]], RecordError> {
         match self.0.as_chunks() {
             (arrays, []) => Ok(arrays),

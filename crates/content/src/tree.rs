@@ -124,22 +124,23 @@ impl ChunkTree {
         })
     }
 
-    /// The content's name: what `b3sum` prints for the same bytes.
+    /// Returns the content's name: what `b3sum` prints for the same bytes.
     pub fn root(&self) -> Guid {
         self.root
     }
 
-    /// The content's length in bytes.
+    /// Returns the content's length in bytes.
     pub fn content_len(&self) -> u64 {
         self.content_len
     }
 
-    /// The smallest chunk size that this tree can prove.
+    /// Returns the smallest chunk size that this tree can prove.
     pub fn group(&self) -> ChunkSize {
         self.group
     }
 
-    /// The proof of chunk `index` in units of `chunk_size`, which is the group's size or larger.
+    /// Returns the proof of chunk `index` in units of `chunk_size`, which is the group's size or
+    /// larger.
     pub fn proof(&self, index: u64, chunk_size: ChunkSize) -> Result<Proof, ProofError> {
         if chunk_size < self.group {
             return Err(ProofError::ChunkTooSmall {
@@ -269,7 +270,8 @@ fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// All levels from `groups` up to the two nodes below the root; empty for fewer than two groups.
+/// Returns all levels from `groups` up to the two nodes below the root; empty for fewer than two
+/// groups.
 fn levels_over(groups: Vec<ChainingValue>) -> Vec<Vec<ChainingValue>> {
     let mut levels = Vec::new();
     let mut level = groups;
@@ -287,7 +289,7 @@ fn levels_over(groups: Vec<ChainingValue>) -> Vec<Vec<ChainingValue>> {
     levels
 }
 
-/// The root over the topmost level; `None` if there is a single group.
+/// Returns the root over the topmost level; `None` if there is a single group.
 fn root_of(levels: &[Vec<ChainingValue>]) -> Option<[u8; 32]> {
     match levels.last().map(Vec::as_slice) {
         Some([left, right]) => Some(*merge_subtrees_root(left, right, Mode::Hash).as_bytes()),

@@ -77,7 +77,7 @@ impl RttEstimator {
         RttEstimator::with_options(RttOptions::rfc6298(initial_timeout, min, max))
     }
 
-    /// An estimator without samples.
+    /// Returns an estimator without samples.
     pub fn with_options(options: RttOptions) -> Self {
         RttEstimator {
             options: RttOptions {
@@ -126,22 +126,22 @@ impl RttEstimator {
         self.backoff = 1.0;
     }
 
-    /// The smoothed round-trip time, once there has been a sample.
+    /// Returns the smoothed round-trip time, once there has been a sample.
     pub fn smoothed(&self) -> Option<Duration> {
         self.smoothed.map(from_nanos)
     }
 
-    /// The variation of the round-trip time; zero before the first sample.
+    /// Returns the variation of the round-trip time; zero before the first sample.
     pub fn variation(&self) -> Duration {
         from_nanos(self.variation)
     }
 
-    /// The last sample; zero before the first.
+    /// Returns the last sample; zero before the first.
     pub fn latest(&self) -> Duration {
         self.latest
     }
 
-    /// The shortest of all samples.
+    /// Returns the shortest of all samples.
     pub fn least(&self) -> Option<Duration> {
         self.least
     }
@@ -156,12 +156,12 @@ impl RttEstimator {
         self.backoff = 1.0;
     }
 
-    /// True between a [`RttEstimator::back_off`] and the next sample.
+    /// Returns true between a [`RttEstimator::back_off`] and the next sample.
     pub fn is_backed_off(&self) -> bool {
         self.backoff > 1.0
     }
 
-    /// The retransmission timeout.
+    /// Returns the retransmission timeout.
     pub fn timeout(&self) -> Duration {
         let options = &self.options;
         let expected = match self.smoothed {
@@ -175,7 +175,7 @@ impl RttEstimator {
         from_nanos(nanos.min(as_nanos(options.max)))
     }
 
-    /// The timeout doubled `attempts` times, within the bounds.
+    /// Returns the timeout doubled `attempts` times, within the bounds.
     pub fn timeout_after(&self, attempts: u32) -> Duration {
         self.timeout()
             .saturating_mul(1 << attempts.min(16))
@@ -222,8 +222,8 @@ macro_rules! windowed_extreme {
                 self.window = window;
             }
 
-            /// The extreme of the samples in the window as of the last sample. The newest sample
-            /// always counts.
+            /// Returns the extreme of the samples in the window as of the last sample. The newest
+            /// sample always counts.
             pub fn get(&self) -> Option<T> {
                 self.candidates.front().map(|(_, value)| *value)
             }

@@ -18,7 +18,7 @@ impl Guid {
     /// broken.
     pub const NONE: Guid = Guid([0; 32]);
 
-    /// The bytes as they go on the wire.
+    /// Returns the bytes as they go on the wire.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -28,13 +28,13 @@ impl Guid {
         bytes.try_into().ok().map(Guid)
     }
 
-    /// True for [`Guid::NONE`].
+    /// Returns true for [`Guid::NONE`].
     pub fn is_none(&self) -> bool {
         *self == Guid::NONE
     }
 
-    /// The first eight hexadecimal digits, for logs and tables where a human compares a handful of
-    /// names.
+    /// Returns the first eight hexadecimal digits, for logs and tables where a human compares a
+    /// handful of names.
     pub fn short(&self) -> String {
         let mut text = self.to_string();
         text.truncate(8);
@@ -99,17 +99,17 @@ impl GuidPrefix {
         (is_part && is_hex).then(|| GuidPrefix(text.to_ascii_lowercase()))
     }
 
-    /// The digits, in lower case.
+    /// Returns the digits, in lower case.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// True if the name begins so.
+    /// Returns true if the name begins so.
     pub fn is_of(&self, name: &Guid) -> bool {
         name.to_string().starts_with(&self.0)
     }
 
-    /// The first of the names that begin so; the others follow it in the order of names.
+    /// Returns the first of the names that begin so; the others follow it in the order of names.
     pub fn first(&self) -> Guid {
         let mut bytes = [0; Guid::LEN];
         for (index, digit) in self.0.chars().enumerate() {

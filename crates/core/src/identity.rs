@@ -23,25 +23,26 @@ const GUID_CONTEXT: &str = "whimbrel 2026 guid of an ed25519 public key";
 pub struct KeyPair(SigningKey);
 
 impl KeyPair {
-    /// The key pair of 32 secret bytes (the seed of RFC 8032). Every 32 bytes are a valid secret.
+    /// Returns the key pair of 32 secret bytes (the seed of RFC 8032). Every 32 bytes are a valid
+    /// secret.
     pub fn from_secret(secret: &[u8; 32]) -> KeyPair {
         KeyPair(SigningKey::from_bytes(secret))
     }
 
-    /// A new key pair from 32 bytes that the caller has just drawn from the operating system; they
-    /// are wiped.
+    /// Returns a new key pair from 32 bytes that the caller has just drawn from the operating
+    /// system; they are wiped.
     pub fn generate(fresh: &mut [u8; 32]) -> KeyPair {
         let pair = KeyPair::from_secret(fresh);
         fresh.zeroize();
         pair
     }
 
-    /// The public half.
+    /// Returns the public half.
     pub fn public(&self) -> PublicKey {
         PublicKey(self.0.verifying_key().to_bytes())
     }
 
-    /// The name of this key.
+    /// Returns the name of this key.
     pub fn guid(&self) -> Guid {
         self.public().guid()
     }
@@ -56,8 +57,8 @@ impl KeyPair {
         )
     }
 
-    /// The key file's text: PKCS#8 version 1 in PEM ("BEGIN PRIVATE KEY"), which `openssl pkey`
-    /// reads too.
+    /// Returns the key file's text: PKCS#8 version 1 in PEM ("BEGIN PRIVATE KEY"), which `openssl
+    /// pkey` reads too.
     pub fn to_pem(&self) -> Result<Zeroizing<String>, KeyFileError> {
         let bytes = KeypairBytes {
             secret_key: self.0.to_bytes(),
@@ -109,12 +110,12 @@ impl PublicKey {
     /// Size on the wire, in bytes.
     pub const LEN: usize = 32;
 
-    /// The bytes as they go on the wire.
+    /// Returns the bytes as they go on the wire.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// The name of this key: its BLAKE3 hash in a domain of its own.
+    /// Returns the name of this key: its BLAKE3 hash in a domain of its own.
     pub fn guid(&self) -> Guid {
         Guid(blake3::derive_key(GUID_CONTEXT, &self.0))
     }

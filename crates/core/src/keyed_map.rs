@@ -12,7 +12,7 @@ use crate::SeededRng;
 /// seed gives another order.
 pub type KeyedMap<K, V> = hashbrown::HashMap<K, V, KeyedState>;
 
-/// An empty [`KeyedMap`] with a fresh secret from `rng`.
+/// Returns an empty [`KeyedMap`] with a fresh secret from `rng`.
 pub fn keyed_map<K, V>(rng: &mut SeededRng) -> KeyedMap<K, V> {
     KeyedMap::with_hasher(KeyedState::new(rng))
 }
@@ -24,7 +24,7 @@ pub struct KeyedState {
 }
 
 impl KeyedState {
-    /// A fresh secret from `rng`, for hash tables other than [`KeyedMap`].
+    /// Returns a fresh secret from `rng`, for hash tables other than [`KeyedMap`].
     pub fn new(rng: &mut SeededRng) -> KeyedState {
         KeyedState {
             keys: (rng.next_word(), rng.next_word()),
@@ -33,7 +33,7 @@ impl KeyedState {
 }
 
 impl KeyedState {
-    /// A secret for another purpose, from which this one cannot be computed. Unlike
+    /// Returns a secret for another purpose, from which this one cannot be computed. Unlike
     /// [`KeyedState::new`], it leaves the generator as it is.
     pub fn derive(&self, purpose: &str) -> KeyedState {
         let part = |half: u8| {

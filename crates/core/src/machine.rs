@@ -74,7 +74,7 @@ pub struct Transmit {
 }
 
 impl Transmit {
-    /// The frames within `written`, the bytes that this transmit appended.
+    /// Returns the frames within `written`, the bytes that this transmit appended.
     pub fn frames<'a>(&self, written: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         written.chunks(self.segment_size.unwrap_or(self.size).max(1))
     }
@@ -90,12 +90,12 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// A deadline at `at` because of `reason`.
+    /// Returns a deadline at `at` because of `reason`.
     pub const fn new(at: Time, reason: &'static str) -> Deadline {
         Deadline { at, reason }
     }
 
-    /// The earlier of two optional deadlines; the first one if they are equal.
+    /// Returns the earlier of two optional deadlines; the first one if they are equal.
     pub fn earlier(a: Option<Deadline>, b: Option<Deadline>) -> Option<Deadline> {
         match (a, b) {
             (Some(a), Some(b)) => Some(if b.at < a.at { b } else { a }),

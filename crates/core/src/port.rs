@@ -152,7 +152,7 @@ pub enum Medium {
 }
 
 impl Medium {
-    /// True if more than one peer may be at the other end.
+    /// Returns true if more than one peer may be at the other end.
     pub fn is_shared(&self) -> bool {
         match self {
             Medium::UdpMulticast { .. } => true,
@@ -164,7 +164,7 @@ impl Medium {
         }
     }
 
-    /// True for a stream of bytes. If its framing is self-delimiting (as configured at its
+    /// Returns true for a stream of bytes. If its framing is self-delimiting (as configured at its
     /// opening), one [`Transmit`](crate::Transmit) may carry several whole packets of any size with
     /// `segment_size: None`.
     pub fn is_stream(&self) -> bool {
@@ -187,17 +187,18 @@ pub enum PortOrigin {
 }
 
 impl PortOrigin {
-    /// True for an inbound peer: the name that it claims is not proven.
+    /// Returns true for an inbound peer: the name that it claims is not proven.
     pub fn is_caller(self) -> bool {
         matches!(self, PortOrigin::Accepted(_))
     }
 
-    /// True for a program on this machine.
+    /// Returns true for a program on this machine.
     pub fn is_local(self) -> bool {
         self == PortOrigin::Local
     }
 
-    /// True for a neighbour that this node chose: configured, or opened at the machine's request.
+    /// Returns true for a neighbour that this node chose: configured, or opened at the machine's
+    /// request.
     pub fn is_chosen(self) -> bool {
         matches!(self, PortOrigin::Configured(_) | PortOrigin::Opened(_))
     }
@@ -338,7 +339,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// True if `address` is of this family.
+    /// Returns true if `address` is of this family.
     pub fn has(self, address: &IpAddr) -> bool {
         address.is_ipv4() == (self == Family::V4)
     }

@@ -11,13 +11,14 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 pub struct SeededRng(Xoshiro256PlusPlus);
 
 impl SeededRng {
-    /// The generator of `seed`.
+    /// Returns the generator of `seed`.
     pub fn new(seed: u64) -> SeededRng {
         SeededRng(Xoshiro256PlusPlus::seed_from_u64(seed))
     }
 
-    /// The generator for one purpose in a run: streams with different labels are independent, so
-    /// that an additional draw in one part of a scenario leaves every other part unchanged.
+    /// Returns the generator for one purpose in a run: streams with different labels are
+    /// independent, so that an additional draw in one part of a scenario leaves every other part
+    /// unchanged.
     pub fn stream(seed: u64, label: &str) -> SeededRng {
         use core::hash::Hasher;
         let mut hasher = siphasher::sip::SipHasher13::new_with_keys(seed, 0x5748_494d_4252_454c);

@@ -3,7 +3,8 @@
 /// Maximum of words that [`hint`] lists.
 const SHOWN: usize = 12;
 
-/// The candidate that a person may have meant by `text`: at most a third of its letters differ.
+/// Returns the candidate that a person may have meant by `text`: at most a third of its letters
+/// differ.
 pub fn nearest<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let distance = |candidate: &str| strsim::damerau_levenshtein(text, candidate);
     candidates
@@ -27,8 +28,8 @@ pub fn hint<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> St
     }
 }
 
-/// A serde parser's message about a key or a value, with the nearest known one if it complains of
-/// an unknown one. `also` are known words in addition to those that the parser lists.
+/// Returns a serde parser's message about a key or a value, with the nearest known one if it
+/// complains of an unknown one. `also` are known words in addition to those that the parser lists.
 pub fn in_parse_error(message: &str, also: &[&str]) -> String {
     let mut quoted = message.split('`').skip(1).step_by(2);
     let kinds = [("unknown field", "key"), ("unknown variant", "value")];

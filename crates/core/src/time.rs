@@ -16,17 +16,17 @@ impl Time {
     /// Later than any time that a run reaches.
     pub const MAX: Time = Time(u64::MAX);
 
-    /// A time `nanos` nanoseconds after the origin.
+    /// Returns a time `nanos` nanoseconds after the origin.
     pub const fn from_nanos(nanos: u64) -> Time {
         Time(nanos)
     }
 
-    /// A time `millis` milliseconds after the origin.
+    /// Returns a time `millis` milliseconds after the origin.
     pub const fn from_millis(millis: u64) -> Time {
         Time(millis.saturating_mul(1_000_000))
     }
 
-    /// A time `seconds` seconds after the origin.
+    /// Returns a time `seconds` seconds after the origin.
     pub const fn from_secs(seconds: u64) -> Time {
         Time(seconds.saturating_mul(1_000_000_000))
     }
@@ -116,7 +116,7 @@ impl WallClock {
             .saturating_add(now.as_nanos() / 1_000_000)
     }
 
-    /// A clock that shows `millis` more; less if that is negative.
+    /// Returns a clock that shows `millis` more; less if that is negative.
     pub const fn shifted(self, millis: i64) -> WallClock {
         WallClock::new(self.unix_millis_at_origin.saturating_add_signed(millis))
     }

@@ -22,7 +22,7 @@ impl<K> Default for TimerQueue<K> {
 }
 
 impl<K: Ord + Clone> TimerQueue<K> {
-    /// An empty queue.
+    /// Returns an empty queue.
     pub fn new() -> Self {
         Self::default()
     }
@@ -53,12 +53,12 @@ impl<K: Ord + Clone> TimerQueue<K> {
         }
     }
 
-    /// The deadline of `key`.
+    /// Returns the deadline of `key`.
     pub fn get(&self, key: &K) -> Option<Time> {
         self.by_key.get(key).copied()
     }
 
-    /// The earliest deadline and its key.
+    /// Returns the earliest deadline and its key.
     pub fn next(&self) -> Option<(Time, &K)> {
         self.due.first().map(|(at, key)| (*at, key))
     }
@@ -73,8 +73,8 @@ impl<K: Ord + Clone> TimerQueue<K> {
         Some((at, key))
     }
 
-    /// A pass over the deadlines due at `now`. It ends even if handling a deadline sets it again
-    /// for the same moment: it yields at most as many deadlines as are set when it begins.
+    /// Returns a pass over the deadlines due at `now`. It ends even if handling a deadline sets it
+    /// again for the same moment: it yields at most as many deadlines as are set when it begins.
     pub fn pass(&self, now: Time) -> Pass {
         Pass {
             now,
@@ -82,12 +82,12 @@ impl<K: Ord + Clone> TimerQueue<K> {
         }
     }
 
-    /// The number of deadlines.
+    /// Returns the number of deadlines.
     pub fn len(&self) -> usize {
         self.due.len()
     }
 
-    /// True if there are no deadlines.
+    /// Returns true if there are no deadlines.
     pub fn is_empty(&self) -> bool {
         self.due.is_empty()
     }

@@ -348,18 +348,18 @@ quantity!(Span, DURATION, SECOND, "s", "a duration such as \"25 ms\"");
 quantity!(ByteSize, SIZE, 1, "B", "a size such as \"256 KiB\"");
 quantity!(Rate, RATE, 1, "bit/s", "a rate such as \"10 Mbit/s\"");
 
-/// The duration of "25 ms".
+/// Returns the duration of "25 ms".
 pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     Span::with_unit(text).map(|span| span.0)
 }
 
-/// The duration of "25 ms", or of "25" in milliseconds, as in NDN programs.
+/// Returns the duration of "25 ms", or of "25" in milliseconds, as in NDN programs.
 pub fn parse_millis(text: &str) -> Result<Duration, UnitError> {
     let nanos = DURATION.parse(text, Some(1_000_000))?;
     Ok(Duration::from_nanos(nanos))
 }
 
-/// Bytes of "256 KiB".
+/// Returns the bytes of "256 KiB".
 pub fn parse_size(text: &str) -> Result<u64, UnitError> {
     ByteSize::with_unit(text).map(|size| size.0)
 }
@@ -369,12 +369,12 @@ pub fn parse_rate(text: &str) -> Result<u64, UnitError> {
     Rate::with_unit(text).map(|rate| rate.0)
 }
 
-/// A text that [`parse_duration`] can parse.
+/// Returns a text that [`parse_duration`] can parse.
 pub fn format_duration(duration: Duration) -> String {
     Span(duration).to_string()
 }
 
-/// A text that [`parse_rate`] can parse.
+/// Returns a text that [`parse_rate`] can parse.
 pub fn format_rate(bits_per_second: u64) -> String {
     Rate(bits_per_second).to_string()
 }
@@ -384,7 +384,7 @@ pub fn format_rate(bits_per_second: u64) -> String {
 #[error("'{0}' is no probability; write 0 to 1, or 0 % to 100 %, as in \"0.01\" or \"1 %\"")]
 pub struct ProbabilityError(String);
 
-/// The probability of "1 %" or "0.01".
+/// Returns the probability of "1 %" or "0.01".
 pub fn parse_probability(text: &str) -> Result<f64, ProbabilityError> {
     let refuse = || ProbabilityError(text.trim().to_owned());
     let (number, divisor) = match text.trim().strip_suffix('%') {

@@ -59,7 +59,7 @@ impl DropReason {
         DropReason::ManagementBusy,
     ];
 
-    /// The name in metrics.
+    /// Returns the name in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             DropReason::Malformed => "malformed",
@@ -125,7 +125,7 @@ impl ForwarderCounters {
         }
     }
 
-    /// The number of drops for this reason.
+    /// Returns the number of drops for this reason.
     pub fn dropped(&self, reason: DropReason) -> u64 {
         self.drops.get(reason as usize).copied().unwrap_or_default()
     }

@@ -73,7 +73,7 @@ pub struct FaceSpec {
 }
 
 impl FaceSpec {
-    /// A point-to-point face to another machine with NFD's defaults.
+    /// Returns a point-to-point face to another machine with NFD's defaults.
     pub fn new(remote_uri: impl Into<String>, local_uri: impl Into<String>) -> FaceSpec {
         FaceSpec {
             remote_uri: remote_uri.into(),
@@ -90,7 +90,7 @@ impl FaceSpec {
         }
     }
 
-    /// A local face with the same defaults, to a program on this machine.
+    /// Returns a local face with the same defaults, to a program on this machine.
     pub fn local(remote_uri: impl Into<String>, local_uri: impl Into<String>) -> FaceSpec {
         FaceSpec {
             scope: Scope::Local,
@@ -156,17 +156,17 @@ pub struct Face {
 }
 
 impl Face {
-    /// Its number.
+    /// Returns its number.
     pub const fn id(&self) -> FaceId {
         self.id
     }
 
-    /// The latest state of its link.
+    /// Returns the latest state of its link.
     pub const fn link_state(&self) -> &LinkState {
         &self.watch.state
     }
 
-    /// The number of its pending Interests.
+    /// Returns the number of its pending Interests.
     pub const fn pending_interests(&self) -> u32 {
         self.pit_in_records
     }
@@ -197,12 +197,12 @@ impl Face {
         self.pit_in_records = self.pit_in_records.saturating_sub(1);
     }
 
-    /// Its name in path tags, which this forwarder alone understands.
+    /// Returns its name in path tags, which this forwarder alone understands.
     pub const fn label(&self) -> Label {
         self.label
     }
 
-    /// True if the other end is on this machine.
+    /// Returns true if the other end is on this machine.
     pub fn is_local(&self) -> bool {
         self.spec.scope == Scope::Local
     }
@@ -259,7 +259,8 @@ impl FaceTable {
         self.faces.remove(slot)
     }
 
-    /// The number of removed faces: a change tells holders of face numbers to check them again.
+    /// Returns the number of removed faces: a change tells holders of face numbers to check them
+    /// again.
     #[inline]
     pub(crate) const fn removals(&self) -> u32 {
         self.removals

@@ -63,8 +63,9 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// A forwarder with only its internal face, to which the prefix `/localhost/nfd` leads. Skips
-    /// unknown strategies of the configuration: check them with [`Forwarder::strategies_mut`].
+    /// Returns a forwarder with only its internal face, to which the prefix `/localhost/nfd` leads.
+    /// Skips unknown strategies of the configuration: check them with
+    /// [`Forwarder::strategies_mut`].
     pub fn new(config: ForwarderConfig, wall: WallClock, rng: SeededRng) -> Forwarder {
         let management = config.management.clone();
         let mut engine = Engine::new(config, rng);
@@ -149,7 +150,7 @@ impl Forwarder {
         self.engine.faces.get_mut(face)
     }
 
-    /// All faces in the order of their numbers.
+    /// Returns all faces in the order of their numbers.
     pub fn faces(&self) -> impl Iterator<Item = &Face> {
         self.engine.faces.sorted().into_iter()
     }
@@ -203,12 +204,12 @@ impl Forwarder {
         Deadline::earlier(pending, self.management_deadline())
     }
 
-    /// The counters.
+    /// Returns the counters.
     pub fn counters(&self) -> &ForwarderCounters {
         &self.engine.counters
     }
 
-    /// The FIB.
+    /// Returns the FIB.
     pub fn fib(&self) -> &Fib {
         &self.engine.fib
     }
@@ -218,12 +219,12 @@ impl Forwarder {
         &mut self.engine.fib
     }
 
-    /// The RIB, from which the FIB is derived.
+    /// Returns the RIB, from which the FIB is derived.
     pub fn rib(&self) -> &Rib {
         &self.rib
     }
 
-    /// The content store.
+    /// Returns the content store.
     pub fn cs(&self) -> &Cs {
         &self.engine.cs
     }
@@ -233,12 +234,12 @@ impl Forwarder {
         &mut self.engine.cs
     }
 
-    /// The PIT.
+    /// Returns the PIT.
     pub fn pit(&self) -> &Pit {
         &self.engine.pit
     }
 
-    /// The strategies by prefix.
+    /// Returns the strategies by prefix.
     pub fn strategies(&self) -> &StrategyChoice {
         &self.strategies
     }
@@ -258,7 +259,7 @@ impl Forwarder {
         self.wall = wall;
     }
 
-    /// True if Interests or face events wait for management.
+    /// Returns true if Interests or face events wait for management.
     pub fn has_management_work(&self) -> bool {
         !self.engine.management.is_empty() || !self.events.is_empty()
     }
@@ -268,17 +269,17 @@ impl Forwarder {
         self.engine.management.pop_front()
     }
 
-    /// The number of measurements of all strategies.
+    /// Returns the number of measurements of all strategies.
     pub fn measurements_len(&self) -> usize {
         self.strategies.measurements()
     }
 
-    /// The number of flows in the forwarding acceleration base, and of its hits.
+    /// Returns the number of flows in the forwarding acceleration base, and of its hits.
     pub fn flows(&self) -> (usize, u64) {
         (self.engine.fab.len(), self.engine.fab.hits())
     }
 
-    /// The number of remembered dead nonces.
+    /// Returns the number of remembered dead nonces.
     pub fn dead_nonces_len(&self) -> usize {
         self.engine.dead_nonces.len()
     }

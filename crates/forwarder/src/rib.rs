@@ -168,7 +168,7 @@ pub struct Rib {
 }
 
 impl Rib {
-    /// A RIB without routes.
+    /// Returns a RIB without routes.
     pub fn new(limits: RibLimits) -> Rib {
         Rib {
             limits,
@@ -181,17 +181,17 @@ impl Rib {
         }
     }
 
-    /// The number of routes.
+    /// Returns the number of routes.
     pub const fn len(&self) -> usize {
         self.routes
     }
 
-    /// True if there are no routes.
+    /// Returns true if there are no routes.
     pub const fn is_empty(&self) -> bool {
         self.routes == 0
     }
 
-    /// All prefixes in canonical order, with their routes.
+    /// Returns all prefixes in canonical order, with their routes.
     pub fn entries(
         &self,
     ) -> impl Iterator<Item = (&Name, impl Iterator<Item = (RouteKey, Route)>)> {
@@ -205,7 +205,8 @@ impl Rib {
         self.entries.get(prefix)?.routes.get(&key).copied()
     }
 
-    /// The cost of the next hop at a face, derived from a prefix's own and inherited routes.
+    /// Returns the cost of the next hop at a face, derived from a prefix's own and inherited
+    /// routes.
     pub fn hop(&self, prefix: &Name, face: FaceId) -> Option<u64> {
         Some(self.entries.get(prefix)?.hops.get(&face)?.cost)
     }
@@ -337,7 +338,7 @@ impl Rib {
         core::mem::take(&mut self.updates)
     }
 
-    /// The entries at prefixes of `prefix`, shortest first, without its own.
+    /// Returns the entries at prefixes of `prefix`, shortest first, without its own.
     fn ancestors<'a>(&'a self, prefix: &'a Name) -> impl Iterator<Item = &'a Entry> {
         (0..prefix.len()).filter_map(|count| self.entries.get(&prefix.prefix(count)))
     }

@@ -161,8 +161,8 @@ enum Timer {
 }
 
 impl Resolver {
-    /// A resolver without servers. `clock` is the Unix time of the driver's origin; `rng` must be
-    /// seeded from the operating system if strangers can send to this node.
+    /// Returns a resolver without servers. `clock` is the Unix time of the driver's origin; `rng`
+    /// must be seeded from the operating system if strangers can send to this node.
     pub fn new(config: ResolverConfig, clock: WallClock, rng: SeededRng) -> Resolver {
         Resolver {
             clock,
@@ -193,17 +193,18 @@ impl Resolver {
         self.outbox.add(port);
     }
 
-    /// True if `port` leads to one of the servers: its events and frames are for this resolver.
+    /// Returns true if `port` leads to one of the servers: its events and frames are for this
+    /// resolver.
     pub fn owns(&self, port: PortId) -> bool {
         self.servers.index_of(port).is_some()
     }
 
-    /// The servers in order of preference, for reports.
+    /// Returns the servers in order of preference, for reports.
     pub fn server_status(&self) -> Vec<NameServerStatus> {
         self.servers.status()
     }
 
-    /// The counters since the start.
+    /// Returns the counters since the start.
     pub fn counters(&self) -> &ResolverCounters {
         &self.counters
     }
@@ -348,7 +349,7 @@ impl Resolver {
         }
     }
 
-    /// True while `guid` is watched.
+    /// Returns true while `guid` is watched.
     pub fn is_watched(&self, guid: &Guid) -> bool {
         self.watches.contains_key(guid)
     }

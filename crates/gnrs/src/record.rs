@@ -55,7 +55,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// An address of preference 0 and weight 1.
+    /// Returns an address of preference 0 and weight 1.
     pub const fn new(na: Guid) -> Address {
         Address {
             na,
@@ -81,8 +81,8 @@ pub struct Statement {
 }
 
 impl Statement {
-    /// A statement issued at `now_ms` (Unix time in milliseconds) for `lifetime_ms`, with the
-    /// conventional version.
+    /// Returns a statement issued at `now_ms` (Unix time in milliseconds) for `lifetime_ms`, with
+    /// the conventional version.
     pub fn new(now_ms: u64, lifetime_ms: u64, addresses: Vec<Address>) -> Statement {
         Statement {
             version: now_ms.saturating_mul(1000),
@@ -93,7 +93,8 @@ impl Statement {
         }
     }
 
-    /// A removal issued at `now_ms`. It should live as long as every record that it revokes.
+    /// Returns a removal issued at `now_ms`. It should live as long as every record that it
+    /// revokes.
     pub fn removal(now_ms: u64, lifetime_ms: u64) -> Statement {
         Statement {
             removed: true,
@@ -112,7 +113,7 @@ pub struct RecordKey {
 }
 
 impl RecordKey {
-    /// The key of `guid`'s binding.
+    /// Returns the key of `guid`'s binding.
     pub const fn binding(guid: Guid) -> RecordKey {
         RecordKey {
             subject: guid,
@@ -233,12 +234,12 @@ impl<B: AsRef<[u8]>> Record<B> {
         }
     }
 
-    /// The canonical encoding.
+    /// Returns the canonical encoding.
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_ref()
     }
 
-    /// Its kind.
+    /// Returns its kind.
     pub fn kind(&self) -> Kind {
         if self.array::<1>(0) == [1] {
             Kind::Binding
@@ -247,22 +248,23 @@ impl<B: AsRef<[u8]>> Record<B> {
         }
     }
 
-    /// True if it removes the subject from the name service.
+    /// Returns true if it removes the subject from the name service.
     pub fn is_removal(&self) -> bool {
         self.array::<1>(1)[0] & FLAG_REMOVED != 0
     }
 
-    /// The name that it describes: the signer's own for a binding, the content's for a provider.
+    /// Returns the name that it describes: the signer's own for a binding, the content's for a
+    /// provider.
     pub fn subject(&self) -> Guid {
         Guid(self.array(4))
     }
 
-    /// The key that signed it.
+    /// Returns the key that signed it.
     pub fn key(&self) -> PublicKey {
         PublicKey(self.array(36))
     }
 
-    /// The name of the signer: the subject of a binding, the provider of content.
+    /// Returns the name of the signer: the subject of a binding, the provider of content.
     pub fn signer(&self) -> Guid {
         match self.kind() {
             Kind::Binding => self.subject(),
@@ -270,7 +272,7 @@ impl<B: AsRef<[u8]>> Record<B> {
         }
     }
 
-    /// Its key in a store.
+    /// Returns its key in a store.
     pub fn filed_under(&self) -> RecordKey {
         match self.kind() {
             Kind::Binding => RecordKey::binding(self.subject()),
@@ -286,22 +288,23 @@ impl<B: AsRef<[u8]>> Record<B> {
         u64::from_be_bytes(self.array(68))
     }
 
-    /// The time of issue, Unix time in milliseconds.
+    /// Returns the time of issue, Unix time in milliseconds.
     pub fn issued_ms(&self) -> u64 {
         u64::from_be_bytes(self.array(76))
     }
 
-    /// The expiry, Unix time in milliseconds.
+    /// Returns the expiry, Unix time in milliseconds.
     pub fn expires_ms(&self) -> u64 {
         u64::from_be_bytes(self.array(84))
     }
 
-    /// True from its expiry on.
+    /// Returns true from its expiry on.
     pub fn is_expired(&self, now_unix_ms: u64) -> bool {
         now_unix_ms >= self.expires_ms()
     }
 
-    /// The addresses in the signer's order; an empty list means "disconnected" (or removed).
+    /// Returns the addresses in the signer's order; an empty list means "disconnected" (or
+    /// removed).
     pub fn addresses(&self) -> impl Iterator<Item = Address> + '_ {
         let end = self.as_bytes().len().saturating_sub(Signature::LEN);
         let list = self.as_bytes().get(FIXED_LEN..end).unwrap_or_default();
@@ -346,7 +349,7 @@ impl<B: AsRef<[u8]>> Record<B> {
             })
     }
 
-    /// A copy that owns its bytes.
+    /// Returns a copy that owns its bytes.
     pub fn to_owned(&self) -> Record {
         Record(Bytes::copy_from_slice(self.as_bytes()))
     }

@@ -88,8 +88,8 @@ enum Timer {
 }
 
 impl<S: Store> Server<S> {
-    /// A server. `secret` is 32 fresh bytes from the operating system, from which cookies are
-    /// derived. `clock` is the Unix time of the driver's origin.
+    /// Returns a server. `secret` is 32 fresh bytes from the operating system, from which cookies
+    /// are derived. `clock` is the Unix time of the driver's origin.
     pub fn new(config: ServerConfig, clock: WallClock, secret: [u8; 32], store: S) -> Server<S> {
         let mut timers = TimerQueue::new();
         timers.set(Timer::Expiry, Time::ZERO + config.expiry_interval());
@@ -116,12 +116,12 @@ impl<S: Store> Server<S> {
         self.clock = clock;
     }
 
-    /// The counters since the start.
+    /// Returns the counters since the start.
     pub fn counters(&self) -> &ServerCounters {
         &self.counters
     }
 
-    /// The current state.
+    /// Returns the current state.
     pub fn status(&self, now: Time) -> ServerStatus {
         ServerStatus {
             uptime_s: now.as_secs_f64(),
@@ -134,12 +134,12 @@ impl<S: Store> Server<S> {
         }
     }
 
-    /// The records.
+    /// Returns the records.
     pub fn store(&self) -> &S {
         &self.store
     }
 
-    /// The number of watches.
+    /// Returns the number of watches.
     pub fn watch_count(&self) -> usize {
         self.watches.len()
     }
@@ -299,8 +299,8 @@ impl<S: Store> Server<S> {
         }
     }
 
-    /// The cases without a signature check: an old record is refused and a repeated one is accepted
-    /// from any sender.
+    /// Returns the cases without a signature check: an old record is refused and a repeated one is
+    /// accepted from any sender.
     fn known_outcome(&self, now_ms: u64, record: &RecordView<'_>) -> Option<(Code, u64)> {
         if record.is_expired(now_ms) {
             return Some((Code::Expired, 0));

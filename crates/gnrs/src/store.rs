@@ -91,7 +91,7 @@ pub enum StoreError {
 
 /// A store of records. The caller of [`Store::apply`] has verified them.
 pub trait Store {
-    /// The newest record under `key`, even if it has expired or is a removal.
+    /// Returns the newest record under `key`, even if it has expired or is a removal.
     fn get(&self, key: &RecordKey) -> Option<Record>;
 
     /// Passes the unexpired records of `subject` to `visit`, removals too, the binding first, then
@@ -105,16 +105,16 @@ pub trait Store {
     /// Removes at most `budget` expired records; returns their number.
     fn remove_expired(&mut self, now_ms: u64, budget: usize) -> Result<usize, StoreError>;
 
-    /// The number of records, counting those that are only remembered.
+    /// Returns the number of records, counting those that are only remembered.
     fn len(&self) -> usize;
 
-    /// The number of further records for which there is room.
+    /// Returns the number of further records for which there is room.
     fn free(&self) -> usize;
 
-    /// The bytes that they occupy.
+    /// Returns the bytes that they occupy.
     fn bytes(&self) -> usize;
 
-    /// True if the store is empty.
+    /// Returns true if the store is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -128,7 +128,7 @@ pub trait Store {
             .ok_or_else(|| StoreError::Io("the store gave no result".into()))
     }
 
-    /// The providers of `content` that are neither expired nor removed.
+    /// Returns the providers of `content` that are neither expired nor removed.
     fn providers(&self, content: &Guid, now_ms: u64) -> Vec<Record> {
         let mut found = Vec::new();
         self.visit(content, now_ms, &mut |record| {

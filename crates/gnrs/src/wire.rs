@@ -190,17 +190,17 @@ pub struct RecordList<'a> {
 }
 
 impl<'a> RecordList<'a> {
-    /// The number of records.
+    /// Returns the number of records.
     pub fn len(&self) -> usize {
         usize::from(self.count)
     }
 
-    /// True if there are no records.
+    /// Returns true if there are no records.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The records in order.
+    /// Returns the records in order.
     pub fn iter(&self) -> impl Iterator<Item = RecordView<'a>> + use<'a> {
         let mut rest = self.bytes;
         core::iter::from_fn(move || {
@@ -236,7 +236,7 @@ impl RecordBuffer {
         fits
     }
 
-    /// The collected records.
+    /// Returns the collected records.
     pub fn list(&self) -> RecordList<'_> {
         RecordList {
             count: self.count,
@@ -292,8 +292,8 @@ fn checksum(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
-/// The id of an undamaged request that cannot be decoded, so that it can be refused. Answers have
-/// none: an answer is never answered.
+/// Returns the id of an undamaged request that cannot be decoded, so that it can be refused.
+/// Answers have none: an answer is never answered.
 pub fn refusable_id(bytes: &[u8]) -> Option<u64> {
     let (said, sum) = bytes.split_last_chunk::<CHECKSUM_LEN>()?;
     let asks =
@@ -303,7 +303,7 @@ pub fn refusable_id(bytes: &[u8]) -> Option<u64> {
 }
 
 impl<'a> Frame<'a> {
-    /// A request.
+    /// Returns a request.
     pub fn request(id: u64, cookie: u64, message: Message<'a>) -> Frame<'a> {
         Frame {
             id,
@@ -391,7 +391,7 @@ impl Message<'_> {
         }
     }
 
-    /// An upper bound of the body's length, so that an answer is allocated once.
+    /// Returns an upper bound of the body's length, so that an answer is allocated once.
     fn body_bound(&self) -> usize {
         let variable = match self {
             Message::Lookup { padding, .. } => *padding,

@@ -28,7 +28,7 @@ pub(crate) fn file_name(name: &Name, extension: &str) -> String {
     )
 }
 
-/// The name as a text line, then PEM; OpenSSL skips the lines before PEM.
+/// Returns the name as a text line, then PEM; OpenSSL skips the lines before PEM.
 pub(crate) fn key_text(name: &Name, key: &PrivateKey) -> Result<Zeroizing<String>, KeychainError> {
     let body = Zeroizing::new(text::encode(&key.to_pkcs8()?));
     Ok(Zeroizing::new(format!(

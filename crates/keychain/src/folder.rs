@@ -74,7 +74,7 @@ pub(crate) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(content))
 }
 
-/// The files with this extension in a folder, in the order of their names.
+/// Returns the files with this extension in a folder, in the order of their names.
 pub(crate) fn files(folder: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -87,7 +87,7 @@ pub(crate) fn files(folder: &Path, extension: &str) -> io::Result<Vec<PathBuf>> 
     Ok(paths)
 }
 
-/// True if users other than its owner may read the file.
+/// Returns true if users other than its owner may read the file.
 pub(crate) fn is_open_to_others(path: &Path) -> io::Result<bool> {
     Ok(fs::metadata(path)?.permissions().mode() & 0o077 != 0)
 }

@@ -56,7 +56,7 @@ pub struct Keychain {
 }
 
 impl Keychain {
-    /// The default folder of a user's keychain: `~/.whimbrel/keychain`.
+    /// Returns the default folder of a user's keychain: `~/.whimbrel/keychain`.
     pub fn default_folder() -> Result<PathBuf, KeychainError> {
         let home = std::env::home_dir().filter(|home| !home.as_os_str().is_empty());
         Ok(home
@@ -120,7 +120,7 @@ impl Keychain {
         Ok(())
     }
 
-    /// Its folder.
+    /// Returns its folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -130,13 +130,13 @@ impl Keychain {
         &self.problems
     }
 
-    /// The identities of its keys, in canonical order.
+    /// Returns the identities of its keys, in canonical order.
     pub fn identities(&self) -> impl Iterator<Item = Name> {
         let identities: BTreeSet<Name> = self.keys.iter().map(identity_of).collect();
         identities.into_iter()
     }
 
-    /// The default signing identity: the chosen one, else the first.
+    /// Returns the default signing identity: the chosen one, else the first.
     pub fn default_identity(&self) -> Option<Name> {
         let chosen = self
             .defaults
@@ -146,19 +146,19 @@ impl Keychain {
         chosen.or_else(|| self.identities().next())
     }
 
-    /// The names of all keys, in canonical order.
+    /// Returns the names of all keys, in canonical order.
     pub fn keys(&self) -> impl Iterator<Item = &Name> {
         self.keys.iter()
     }
 
-    /// The names of the keys of an identity.
+    /// Returns the names of the keys of an identity.
     pub fn keys_of(&self, identity: &Name) -> impl Iterator<Item = &Name> {
         self.keys
             .iter()
             .filter(move |key| identity_of(key) == *identity)
     }
 
-    /// The default signing key of an identity: the chosen one, else the first.
+    /// Returns the default signing key of an identity: the chosen one, else the first.
     pub fn default_key(&self, identity: &Name) -> Option<&Name> {
         let chosen = self
             .defaults
@@ -168,28 +168,28 @@ impl Keychain {
         chosen.or_else(|| self.keys_of(identity).next())
     }
 
-    /// All certificates, in canonical order of their names. They need not belong to keys in the
-    /// keychain: it also keeps trust anchors and issuers' certificates.
+    /// Returns all certificates, in canonical order of their names. They need not belong to keys in
+    /// the keychain: it also keeps trust anchors and issuers' certificates.
     pub fn certificates(&self) -> impl Iterator<Item = &Certificate> {
         self.certificates.values()
     }
 
-    /// The certificates of a key.
+    /// Returns the certificates of a key.
     pub fn certificates_of(&self, key: &Name) -> impl Iterator<Item = &Certificate> {
         self.certificates
             .values()
             .filter(move |certificate| certificate.key_name() == key)
     }
 
-    /// The certificate with this name.
+    /// Returns the certificate with this name.
     pub fn certificate(&self, name: &Name) -> Result<&Certificate, KeychainError> {
         self.certificates
             .get(name)
             .ok_or_else(|| KeychainError::UnknownCertificate(name.clone()))
     }
 
-    /// The default certificate of a key: the chosen one, else the newest of another issuer, else
-    /// the newest.
+    /// Returns the default certificate of a key: the chosen one, else the newest of another issuer,
+    /// else the newest.
     pub fn default_certificate(&self, key: &Name) -> Option<&Certificate> {
         let chosen = self
             .defaults
@@ -349,7 +349,7 @@ impl Keychain {
         Ok(())
     }
 
-    /// A private key.
+    /// Returns a private key.
     pub fn private_key(&self, name: &Name) -> Result<PrivateKey, KeychainError> {
         self.must_have(name)?;
         let path = self.key_path(name);

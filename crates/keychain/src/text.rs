@@ -35,8 +35,8 @@ pub fn decode(file: &[u8]) -> Result<Vec<u8>, NotEncoded> {
     Ok(base64(pem_body(text).unwrap_or(text))?.to_vec())
 }
 
-/// The text between the lines `-----BEGIN x-----` and `-----END x-----`, without headers; `None` if
-/// there is no such block.
+/// Returns the text between the lines `-----BEGIN x-----` and `-----END x-----`, without headers;
+/// `None` if there is no such block.
 pub(crate) fn pem_body(text: &str) -> Option<&str> {
     let (_, after_begin) = text.split_once("-----BEGIN ")?;
     let (_, body) = after_begin.split_once("-----")?;

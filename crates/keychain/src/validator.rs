@@ -113,7 +113,7 @@ impl Validator {
         validator
     }
 
-    /// The names of the trust anchors.
+    /// Returns the names of the trust anchors.
     pub fn anchors(&self) -> impl Iterator<Item = &Name> {
         self.known
             .iter()
@@ -247,7 +247,7 @@ impl Validator {
         Err(refusal)
     }
 
-    /// The certificates that a key locator may refer to, anchors first.
+    /// Returns the certificates that a key locator may refer to, anchors first.
     fn candidates(&self, locator: &KeyLocator) -> Vec<Name> {
         let mut found: Vec<(bool, &Name)> = match locator {
             // In canonical order, the names under a prefix directly follow it.

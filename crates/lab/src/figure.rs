@@ -246,7 +246,7 @@ impl LineChart {
         Ok(())
     }
 
-    /// The name of a value of x, if it has one.
+    /// Returns the name of a value of x, if it has one.
     fn category(&self, value: f64) -> String {
         let whole = value.round();
         let is_whole = (value - whole).abs() < 1e-6 && whole >= 0.0;

@@ -30,7 +30,7 @@ struct Part {
 }
 
 impl Pool {
-    /// A pool whose charges also count in this one.
+    /// Returns a pool whose charges also count in this one.
     pub fn part(&self) -> Pool {
         Pool(Arc::new(Sum {
             amount: AtomicU64::new(0),
@@ -51,13 +51,14 @@ impl Pool {
         }
     }
 
-    /// True if a part of this pool may take more, of which `most` is to be held in all: it has at
-    /// most half of what is left, or `least`. So whatever parts there are, there is room for another.
+    /// Returns true if a part of this pool may take more, of which `most` is to be held in all: it
+    /// has at most half of what is left, or `least`. So whatever parts there are, there is room for
+    /// another.
     pub(crate) fn admits(&self, part: &Pool, most: u64, least: u64) -> bool {
         part.amount() < (most.saturating_sub(self.amount()) / 2).max(least)
     }
 
-    /// The sum.
+    /// Returns the sum.
     pub fn amount(&self) -> u64 {
         self.0.amount.load(Ordering::Relaxed)
     }
@@ -68,12 +69,12 @@ impl Pool {
 }
 
 impl Charge {
-    /// True if it belongs to a pool.
+    /// Returns true if it belongs to a pool.
     pub fn is_counted(&self) -> bool {
         self.part.is_some()
     }
 
-    /// Its amount, if it counts in this pool itself and in none of its parts.
+    /// Returns its amount, if it counts in this pool itself and in none of its parts.
     pub(crate) fn in_pool(&self, pool: &Pool) -> Option<u64> {
         let part = self.part.as_ref()?;
         Arc::ptr_eq(&part.pool.0, &pool.0).then_some(part.amount)

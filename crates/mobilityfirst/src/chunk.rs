@@ -27,7 +27,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// A transport message. A data chunk's bytes are not copied.
+    /// Returns a transport message. A data chunk's bytes are not copied.
     pub fn of_transport(transport: &Transport) -> Message {
         let mut head = Vec::with_capacity(512);
         transport.encode_head(&mut head);
@@ -44,7 +44,7 @@ impl Message {
         self.head.len() + self.body.len()
     }
 
-    /// True if both pieces are empty.
+    /// Returns true if both pieces are empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -78,13 +78,13 @@ impl Chunk {
         Ok(Chunk { header, message })
     }
 
-    /// A chunk with a transport message. A data chunk's bytes are not copied.
+    /// Returns a chunk with a transport message. A data chunk's bytes are not copied.
     pub fn of_transport(header: NetworkHeader, transport: &Transport) -> Chunk {
         let message = Message::of_transport(transport);
         Chunk { header, message }
     }
 
-    /// The two pieces for Hop: header and fields, then the uncopied bytes that follow them.
+    /// Returns the two pieces for Hop: header and fields, then the uncopied bytes that follow them.
     pub fn into_pieces(self) -> (Bytes, Bytes) {
         let Message { head, body } = self.message;
         let mut front = Vec::with_capacity(256 + if body.is_empty() { 0 } else { head.len() });
@@ -96,7 +96,7 @@ impl Chunk {
         (front.into(), body)
     }
 
-    /// Its flow.
+    /// Returns its flow.
     pub fn flow(&self) -> Flow {
         Flow {
             source: self.header.source,
@@ -109,8 +109,8 @@ impl Chunk {
         self.message.len()
     }
 
-    /// Its transport message, if it carries one. For a chunk built here in two pieces, the payload
-    /// is omitted.
+    /// Returns its transport message, if it carries one. For a chunk built here in two pieces, the
+    /// payload is omitted.
     pub fn transport(&self) -> Result<Transport, WireError> {
         match self.header.upper {
             UpperProtocol::Transport => Transport::decode(&self.message.head),
@@ -165,7 +165,7 @@ impl Chunk {
         self.transport().ok()
     }
 
-    /// The fields of its data message, if it carries one.
+    /// Returns the fields of its data message, if it carries one.
     pub fn data(&self) -> Option<Data> {
         if self.header.upper != UpperProtocol::Transport
             || self.message.head.first() != Some(&(TransportKind::Data as u8))

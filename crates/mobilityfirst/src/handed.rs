@@ -30,7 +30,7 @@ pub struct HandedOver {
 }
 
 impl HandedOver {
-    /// The notice to the receiver after the neighbour's restart.
+    /// Returns the notice to the receiver after the neighbour's restart.
     pub fn into_lost(self) -> Notice {
         let HandedOver {
             flow,

@@ -77,7 +77,7 @@ pub struct ChunkToSend {
 }
 
 impl ChunkToSend {
-    /// The chunk as it leaves over this branch.
+    /// Returns the chunk as it leaves over this branch.
     pub(crate) fn over(mut self, branch: &Branch) -> ChunkToSend {
         if let Some(address) = branch.address {
             self.chunk.header.destination_address = address;
@@ -314,13 +314,13 @@ impl Links {
         self.own_dropped
     }
 
-    /// True if a chunk queued for `port` would be passed to its hop at once: until then the node
-    /// should keep its chunks elsewhere (storage, files).
+    /// Returns true if a chunk queued for `port` would be passed to its hop at once: until then the
+    /// node should keep its chunks elsewhere (storage, files).
     pub fn has_room(&self, port: PortId) -> bool {
         self.links.get(&port).is_some_and(Link::has_room)
     }
 
-    /// The same for a chunk of this flow, which the neighbour may hold back.
+    /// Returns the same for a chunk of this flow, which the neighbour may hold back.
     pub fn has_room_for(&self, port: PortId, flow: &Flow) -> bool {
         self.links.get(&port).is_some_and(|link| {
             link.has_room()
@@ -337,12 +337,12 @@ impl Links {
         core::mem::take(&mut self.gained)
     }
 
-    /// True while the neighbour on `port` is known and responsive.
+    /// Returns true while the neighbour on `port` is known and responsive.
     pub fn is_up(&self, port: PortId) -> bool {
         self.links.get(&port).is_some_and(Link::is_up)
     }
 
-    /// The chunks that the hop of `port` carries. They share the hop's memory.
+    /// Returns the chunks that the hop of `port` carries. They share the hop's memory.
     pub fn carried(&self, port: PortId) -> Vec<(Carried, ChunkToSend)> {
         let carrying = self
             .links
@@ -573,7 +573,7 @@ impl Links {
         Some(next)
     }
 
-    /// The earliest deadline of any hop, as of the last [`Links::poll_transmit`].
+    /// Returns the earliest deadline of any hop, as of the last [`Links::poll_transmit`].
     pub fn poll_timeout(&self) -> Option<Deadline> {
         let hold_ends = self.hold_ends.next();
         let hold_ends = hold_ends.map(|(at, _)| Deadline::new(at, "a flow is no longer held back"));

@@ -56,7 +56,7 @@ pub enum Spread {
 }
 
 impl Spread {
-    /// The spread of a chunk's service.
+    /// Returns the spread of a chunk's service.
     pub fn of(service: ServiceId) -> Spread {
         if service.has(ServiceId::MULTICAST) {
             Spread::All
@@ -69,8 +69,8 @@ impl Spread {
 }
 
 impl Spread {
-    /// The spread of a chunk. What goes before all others is not divided: it is short, and a node
-    /// waits for it.
+    /// Returns the spread of a chunk. What goes before all others is not divided: it is short, and
+    /// a node waits for it.
     pub(crate) fn of_chunk(chunk: &Chunk) -> Spread {
         match Spread::of(chunk.header.service) {
             Spread::Divide if flow_of(chunk) != Some(chunk.flow()) => Spread::Best,
@@ -80,7 +80,7 @@ impl Spread {
 }
 
 impl Branch {
-    /// A branch of preference 0 and weight 1, with the current state of its link.
+    /// Returns a branch of preference 0 and weight 1, with the current state of its link.
     pub fn over(port: PortId, links: &Links) -> Branch {
         Branch {
             port,
@@ -103,22 +103,22 @@ impl FromIterator<Branch> for NextHops {
 }
 
 impl NextHops {
-    /// True if there are no branches.
+    /// Returns true if there are no branches.
     pub fn is_empty(&self) -> bool {
         self.branches.is_empty()
     }
 
-    /// All branches, best first.
+    /// Returns all branches, best first.
     pub fn iter(&self) -> impl Iterator<Item = &Branch> {
         self.branches.iter()
     }
 
-    /// The best responsive branch.
+    /// Returns the best responsive branch.
     pub fn best(&self) -> Option<&Branch> {
         self.branches.iter().find(|branch| branch.up)
     }
 
-    /// The ports of all branches, each once.
+    /// Returns the ports of all branches, each once.
     pub fn ports(&self) -> Vec<PortId> {
         let ports: BTreeSet<PortId> = self.branches.iter().map(|branch| branch.port).collect();
         ports.into_iter().collect()
@@ -129,7 +129,7 @@ impl NextHops {
         self.branches.retain(fits);
     }
 
-    /// The same next hops; a chunk gets this network address on every branch.
+    /// Returns the same next hops; a chunk gets this network address on every branch.
     pub fn at_address(mut self, address: Guid) -> NextHops {
         for branch in &mut self.branches {
             branch.address = Some(address);
@@ -145,7 +145,7 @@ impl NextHops {
         }
     }
 
-    /// The branches for the next `bytes` bytes of `flow`; empty if none is responsive.
+    /// Returns the branches for the next `bytes` bytes of `flow`; empty if none is responsive.
     pub fn select<'a>(
         &'a self,
         spread: Spread,
@@ -170,7 +170,7 @@ impl NextHops {
         self.branches[chosen].iter().filter(|branch| branch.up)
     }
 
-    /// The index of the first branch that fits.
+    /// Returns the index of the first branch that fits.
     fn one(&self, fits: impl Fn(&Branch) -> bool) -> core::ops::Range<usize> {
         match self.branches.iter().position(fits) {
             Some(at) => at..at + 1,

@@ -20,8 +20,8 @@ pub(crate) const SPARE_BELOW: usize = 256 << 10;
 /// it is held back later.
 const MAX_HOLDS: usize = 4096;
 
-/// The flow of a chunk that waits for its turn; `None` for a message that goes before all others,
-/// because a node waits for it: control, echoes, requests, notices.
+/// Returns the flow of a chunk that waits for its turn; `None` for a message that goes before all
+/// others, because a node waits for it: control, echoes, requests, notices.
 pub(crate) fn flow_of(chunk: &Chunk) -> Option<Flow> {
     let is_flow = |kind: TransportKind| chunk.message.head.first() == Some(&(kind as u8));
     if chunk.size() > MAX_URGENT {
@@ -111,12 +111,12 @@ impl Outbox {
         self.carrying.len()
     }
 
-    /// Bytes of all chunks.
+    /// Returns the bytes of all chunks.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// True if a chunk waits that may go.
+    /// Returns true if a chunk waits that may go.
     pub(crate) fn has_sendable(&self) -> bool {
         !self.urgent.is_empty() || !self.turns.is_empty()
     }
@@ -126,7 +126,7 @@ impl Outbox {
         self.flows.len()
     }
 
-    /// Bytes and chunks of a flow here.
+    /// Returns the bytes and chunks of a flow here.
     pub(crate) fn waiting(&self, flow: &Flow) -> (u64, usize) {
         self.flows
             .get(flow)
@@ -316,19 +316,19 @@ impl Outbox {
         true
     }
 
-    /// Bytes of a flow that the hop does not carry yet.
+    /// Returns the bytes of a flow that the hop does not carry yet.
     pub(crate) fn queued_of(&self, flow: &Flow) -> u64 {
         self.flows.get(flow).map_or(0, |it| bytes_of(&it.queued))
     }
 
-    /// The chunk of a divided flow with this place in it.
+    /// Returns the chunk of a divided flow with this place in it.
     pub(crate) fn of_order(&self, flow: &Flow, order: u64) -> Option<&ChunkToSend> {
         let is_it = |it: &&ChunkToSend| it.order == Some(order) && it.chunk.flow() == *flow;
         let queued = self.flows.get(flow).into_iter().flat_map(|it| &it.queued);
         self.carrying.values().chain(queued).find(is_it)
     }
 
-    /// The places of the chunks of a divided flow that are here.
+    /// Returns the places of the chunks of a divided flow that are here.
     pub(crate) fn orders_of(&self, flow: &Flow) -> Vec<u64> {
         let queued = self.flows.get(flow).into_iter().flat_map(|it| &it.queued);
         let carried = self.carrying.values().filter(|it| it.chunk.flow() == *flow);
@@ -337,7 +337,7 @@ impl Outbox {
         orders
     }
 
-    /// True if the hop carries a chunk of a flow.
+    /// Returns true if the hop carries a chunk of a flow.
     pub(crate) fn carries(&self, flow: &Flow) -> bool {
         self.flows.get(flow).is_some_and(|it| it.carried > 0)
     }
@@ -408,7 +408,7 @@ impl Outbox {
         request.subtract(under_way);
     }
 
-    /// The lane of a flow, if chunks of it are here.
+    /// Returns the lane of a flow, if chunks of it are here.
     pub(crate) fn lane_of(&self, flow: &Flow) -> Option<Lane> {
         self.flows.get(flow).map(|it| Lane::Flow(it.number))
     }
@@ -433,13 +433,13 @@ impl Outbox {
         self.held.get(flow).map(|held| held.mode)
     }
 
-    /// The flows that the neighbour holds back.
+    /// Returns the flows that the neighbour holds back.
     pub(crate) fn held(&self) -> impl Iterator<Item = &Flow> {
         self.held.keys()
     }
 
-    /// The flows of which nothing has been sent since `before` because the neighbour holds them
-    /// back, with the bytes that are queued of each.
+    /// Returns the flows of which nothing has been sent since `before` because the neighbour holds
+    /// them back, with the bytes that are queued of each.
     pub(crate) fn stuck(&self, before: Time) -> impl Iterator<Item = (Flow, u64)> {
         let held = self.held.iter();
         let held = held.filter(move |(_, it)| it.mode == HoldMode::All && it.since <= before);
@@ -473,7 +473,7 @@ impl Outbox {
         held.iter().for_each(|flow| self.classify(flow));
     }
 
-    /// The ports that were asked to hold back a flow.
+    /// Returns the ports that were asked to hold back a flow.
     pub(crate) fn told(&self, flow: &Flow) -> impl Iterator<Item = PortId> {
         let told = self.flows.get(flow).into_iter();
         told.flat_map(|it| it.told.iter().copied())
@@ -525,7 +525,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// A chunk of a flow, or an urgent one of flow 0, that tells its place in the order of arrival.
+    /// Returns a chunk of a flow, or an urgent one of flow 0, that tells its place in the order of
+    /// arrival.
     pub(crate) fn chunk(number: u8, place: u32, size: usize) -> ChunkToSend {
         let Flow {
             source,
@@ -577,7 +578,7 @@ pub(crate) mod tests {
             self.chunks.iter().filter(|it| it.tag.is_none())
         }
 
-        /// The chunks of which one has to be the next: the first of each lane that may go.
+        /// Returns the chunks of which one has to be the next: the first of each lane that may go.
         fn next(&self, full: bool, unsent: usize) -> Vec<u32> {
             let first = |number: u8| self.queued().find(|it| it.number == number);
             if let Some(urgent) = first(0) {

@@ -42,7 +42,7 @@ pub struct Room {
 pub struct Holder(Arc<AtomicU64>);
 
 impl Holder {
-    /// The packets.
+    /// Returns the packets.
     pub fn packets(&self) -> usize {
         self.0.load(Ordering::Relaxed) as usize
     }
@@ -57,7 +57,7 @@ struct Part {
 }
 
 impl Buffer {
-    /// A buffer of `packets` packets, all free.
+    /// Returns a buffer of `packets` packets, all free.
     pub fn new(packets: usize) -> Buffer {
         Buffer {
             budget: PacketBudget::new(packets),
@@ -95,7 +95,7 @@ impl Buffer {
         result
     }
 
-    /// The room that a hop has reserved for a chunk of `bytes` bytes of this neighbour.
+    /// Returns the room that a hop has reserved for a chunk of `bytes` bytes of this neighbour.
     pub fn room_of(&self, holder: &Holder, packets: u32, bytes: u64) -> Room {
         let room = self.room(packets, bytes);
         Room {
@@ -109,7 +109,7 @@ impl Buffer {
         }
     }
 
-    /// The room that a hop has reserved for a chunk of `bytes` bytes.
+    /// Returns the room that a hop has reserved for a chunk of `bytes` bytes.
     pub fn room(&self, packets: u32, bytes: u64) -> Room {
         self.shared.bytes.fetch_add(bytes, Ordering::Relaxed);
         Room {
@@ -156,12 +156,12 @@ impl Buffer {
 }
 
 impl Room {
-    /// True if it holds room.
+    /// Returns true if it holds room.
     pub fn is_held(&self) -> bool {
         self.part.is_some()
     }
 
-    /// Its size in packets.
+    /// Returns its size in packets.
     pub fn packets(&self) -> u32 {
         self.part.as_ref().map_or(0, |part| part.packets)
     }

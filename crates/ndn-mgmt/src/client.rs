@@ -24,7 +24,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// The prefix of all its management names.
+    /// Returns the prefix of all its management names.
     pub fn prefix(self) -> Name {
         let scope: &[u8] = match self {
             Target::Local => b"localhost",
@@ -33,7 +33,7 @@ impl Target {
         Name::of([scope, b"nfd"].map(|word| Component::generic(word.to_vec())))
     }
 
-    /// The name of a command or dataset.
+    /// Returns the name of a command or dataset.
     pub fn name(self, module: &str, verb: &str) -> Name {
         self.prefix()
             .child_generic(module.as_bytes())
@@ -183,7 +183,7 @@ pub struct DatasetFetch {
 }
 
 impl DatasetFetch {
-    /// A fetch of the dataset with this name, such as [`Target::name`] returns.
+    /// Returns a fetch of the dataset with this name, such as [`Target::name`] returns.
     pub fn new(name: Name) -> DatasetFetch {
         DatasetFetch {
             name,
@@ -197,7 +197,7 @@ impl DatasetFetch {
         }
     }
 
-    /// A fetch of `faces/query` with a filter.
+    /// Returns a fetch of `faces/query` with a filter.
     pub fn face_query(target: Target, filter: &FaceQueryFilter) -> DatasetFetch {
         DatasetFetch::new(
             target

@@ -121,7 +121,7 @@ impl ControlParameters {
         write_optional(out, types::MTU, self.mtu);
     }
 
-    /// The value of one flag bit; `None` if the mask excludes it.
+    /// Returns the value of one flag bit; `None` if the mask excludes it.
     pub fn flag(&self, bit: u64) -> Option<bool> {
         if self.mask.unwrap_or(0) & bit == 0 {
             None
@@ -138,7 +138,7 @@ impl ControlParameters {
         self
     }
 
-    /// The names of the fields present, as the protocol spells them.
+    /// Returns the names of the fields present, as the protocol spells them.
     pub fn present(&self) -> impl Iterator<Item = &'static str> {
         [
             (self.name.is_some(), "Name"),
@@ -181,7 +181,7 @@ pub struct ControlResponse {
 }
 
 impl ControlResponse {
-    /// A response without a body.
+    /// Returns a response without a body.
     pub fn new(status_code: u64, status_text: impl Into<String>) -> ControlResponse {
         ControlResponse {
             status_code,
@@ -201,12 +201,12 @@ impl ControlResponse {
         self
     }
 
-    /// True for code 200.
+    /// Returns true for code 200.
     pub const fn is_success(&self) -> bool {
         self.status_code == 200
     }
 
-    /// The body as parameters; `None` without a body.
+    /// Returns the body as parameters; `None` without a body.
     pub fn parameters(&self) -> Result<Option<ControlParameters>, DecodeError> {
         if self.body.is_empty() {
             Ok(None)

@@ -187,7 +187,7 @@ impl FaceQueryFilter {
         element
     }
 
-    /// True if it matches this face.
+    /// Returns true if it matches this face.
     pub fn matches(&self, face: &FaceStatus) -> bool {
         let scheme =
             |uri: &str, scheme: &str| uri.split_once("://").is_some_and(|(of, _)| of == scheme);

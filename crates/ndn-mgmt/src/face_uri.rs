@@ -198,22 +198,22 @@ pub enum FaceUri {
 }
 
 impl FaceUri {
-    /// A UDP endpoint; IPv4-mapped IPv6 addresses become IPv4.
+    /// Returns a UDP endpoint; IPv4-mapped IPv6 addresses become IPv4.
     pub fn udp(endpoint: SocketAddr) -> FaceUri {
         FaceUri::Udp(endpoint.into())
     }
 
-    /// A TCP endpoint; IPv4-mapped IPv6 addresses become IPv4.
+    /// Returns a TCP endpoint; IPv4-mapped IPv6 addresses become IPv4.
     pub fn tcp(endpoint: SocketAddr) -> FaceUri {
         FaceUri::Tcp(endpoint.into())
     }
 
-    /// True unless it has a host name to resolve.
+    /// Returns true unless it has a host name to resolve.
     pub const fn is_canonical(&self) -> bool {
         !matches!(self, FaceUri::Named { .. })
     }
 
-    /// The FaceUri with an address of the host name; itself if it is canonical.
+    /// Returns the FaceUri with an address of the host name; itself if it is canonical.
     pub fn resolved(&self, address: IpAddr) -> Result<FaceUri, FaceUriError> {
         match self {
             FaceUri::Named {
@@ -226,7 +226,7 @@ impl FaceUri {
         }
     }
 
-    /// The part before `://`.
+    /// Returns the part before `://`.
     pub fn scheme(&self) -> &'static str {
         let digit =
             |endpoint: &Endpoint, four, six| if endpoint.digit() == '4' { four } else { six };
@@ -266,7 +266,7 @@ impl FaceUri {
         }
     }
 
-    /// True for a multicast address.
+    /// Returns true for a multicast address.
     pub fn is_multicast(&self) -> bool {
         match self {
             FaceUri::Udp(endpoint) => {
@@ -277,9 +277,9 @@ impl FaceUri {
         }
     }
 
-    /// The scope of a face with this remote FaceUri: local if only programs of this machine can be
-    /// there, as in NFD: Unix sockets, and TCP (with or without WebSocket) on the loopback address,
-    /// but never UDP.
+    /// Returns the scope of a face with this remote FaceUri: local if only programs of this machine
+    /// can be there, as in NFD: Unix sockets, and TCP (with or without WebSocket) on the loopback
+    /// address, but never UDP.
     pub fn scope(&self) -> Scope {
         let local = match self {
             FaceUri::Unix(_)

@@ -22,7 +22,7 @@ impl<'a> Fields<'a> {
         Ok(Fields { value })
     }
 
-    /// The elements of `bytes`, which must be one container of type `typ`.
+    /// Returns the elements of `bytes`, which must be one container of type `typ`.
     pub(crate) fn of(bytes: &'a [u8], typ: u64) -> Result<Fields<'a>, DecodeError> {
         let outer = tlv::outermost(bytes)?;
         if outer.typ == typ {
@@ -32,7 +32,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// All elements of a type.
+    /// Returns all elements of a type.
     pub(crate) fn all(&self, typ: u64) -> impl Iterator<Item = tlv::Element<'a>> + use<'a> {
         let mut reader = tlv::Reader::new(self.value);
         core::iter::from_fn(move || reader.element().ok().flatten())
@@ -74,7 +74,7 @@ impl<'a> Fields<'a> {
         self.name()?.ok_or(DecodeError::Missing(ndn::NAME))
     }
 
-    /// A name within an element of its own, as in `Strategy`.
+    /// Returns a name within an element of its own, as in `Strategy`.
     pub(crate) fn nested_name(&self, typ: u64) -> Result<Option<Name>, DecodeError> {
         let Some(element) = self.first(typ) else {
             return Ok(None);
@@ -92,7 +92,7 @@ impl<'a> Fields<'a> {
         Ok(self.integer(typ)?.map(Duration::from_nanos))
     }
 
-    /// An enumerated number.
+    /// Returns an enumerated number.
     pub(crate) fn code<T>(
         &self,
         typ: u64,

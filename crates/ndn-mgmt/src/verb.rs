@@ -102,12 +102,12 @@ impl Verb {
         &ROWS[self as usize]
     }
 
-    /// The module in its name.
+    /// Returns the module in its name.
     pub fn module(self) -> &'static str {
         self.row().module
     }
 
-    /// The verb in its name.
+    /// Returns the verb in its name.
     pub fn name(self) -> &'static str {
         self.row().name
     }

@@ -64,7 +64,7 @@ impl<'a> PrefixAnnouncementRef<'a> {
     }
 }
 
-/// The prefix and version in the name of an announcement.
+/// Returns the prefix and version in the name of an announcement.
 fn announced(name: NameRef<'_>) -> Option<(NameRef<'_>, u64)> {
     let at = name.len().checked_sub(3)?;
     let (version, segment) = (name.get(at + 1)?, name.get(at + 2)?);

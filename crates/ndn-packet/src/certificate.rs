@@ -95,58 +95,58 @@ impl Certificate {
         })
     }
 
-    /// The whole packet.
+    /// Returns the whole packet.
     pub const fn wire(&self) -> &Bytes {
         &self.wire
     }
 
-    /// Its own name.
+    /// Returns its own name.
     pub const fn name(&self) -> &Name {
         &self.name
     }
 
-    /// The name of the key.
+    /// Returns the name of the key.
     pub const fn key_name(&self) -> &Name {
         &self.key_name
     }
 
-    /// The identity that owns the key.
+    /// Returns the identity that owns the key.
     pub const fn identity(&self) -> &Name {
         &self.identity
     }
 
-    /// The issuer component of its name.
+    /// Returns the issuer component of its name.
     pub fn issuer_id(&self) -> Option<ComponentRef<'_>> {
         self.name.as_ref().get(self.name.len().checked_sub(2)?)
     }
 
-    /// Its version, in either form that the conventions have had.
+    /// Returns its version, in either form that the conventions have had.
     pub fn version(&self) -> Option<u64> {
         let last = self.name.as_ref().last()?;
         last.as_version().or_else(|| last.marked_version())
     }
 
-    /// Its validity period.
+    /// Returns its validity period.
     pub const fn validity(&self) -> &ValidityPeriod {
         &self.validity
     }
 
-    /// True if it is valid at this second of Unix time.
+    /// Returns true if it is valid at this second of Unix time.
     pub const fn is_valid_at(&self, unix_seconds: u64) -> bool {
         self.validity.contains(unix_seconds)
     }
 
-    /// The key.
+    /// Returns the key.
     pub const fn public_key(&self) -> &PublicKey {
         &self.public_key
     }
 
-    /// The key that signed it.
+    /// Returns the key that signed it.
     pub const fn locator(&self) -> Option<&KeyLocator> {
         self.locator.as_ref()
     }
 
-    /// True if its key locator names its own key; [`Certificate::verify`] with
+    /// Returns true if its key locator names its own key; [`Certificate::verify`] with
     /// [`Certificate::public_key`] proves it.
     pub fn is_self_signed(&self) -> bool {
         match &self.locator {
@@ -170,7 +170,8 @@ impl Certificate {
             .verify(issuer)
     }
 
-    /// The issuer's additional information: keys and values. Skips entries that are not UTF-8.
+    /// Returns the issuer's additional information: keys and values. Skips entries that are not
+    /// UTF-8.
     pub fn description(&self) -> Vec<(String, String)> {
         let data = DataRef::decode(&self.wire).ok();
         let value = data
@@ -210,12 +211,13 @@ fn is_key_component(component: ComponentRef<'_>) -> bool {
     component == ComponentRef::generic(b"KEY")
 }
 
-/// The name of a new key: that of its identity, `KEY`, and a component derived from the key.
+/// Returns the name of a new key: that of its identity, `KEY`, and a component derived from the
+/// key.
 pub fn key_name(identity: &Name, key: &PublicKey) -> Result<Name, KeyError> {
     Ok(identity.child_generic(b"KEY").child(key.key_id()?.as_ref()))
 }
 
-/// The identity in a key's name; `None` if it is not `/<identity>/KEY/<key-id>`.
+/// Returns the identity in a key's name; `None` if it is not `/<identity>/KEY/<key-id>`.
 pub fn identity_of_key(key_name: NameRef<'_>) -> Option<NameRef<'_>> {
     let at = key_name.len().checked_sub(2)?;
     key_name
@@ -240,7 +242,7 @@ pub struct CertificateDraft {
 }
 
 impl CertificateDraft {
-    /// A request without a description.
+    /// Returns a request without a description.
     pub fn new(
         key_name: Name,
         issuer_id: Component,

@@ -12,57 +12,57 @@ pub const METADATA: &str = "metadata";
 pub const PREFIX_ANNOUNCEMENT: &str = "PA";
 
 impl Component {
-    /// A component that holds a number, encoded as in the naming conventions.
+    /// Returns a component that holds a number, encoded as in the naming conventions.
     pub fn number(typ: u64, number: u64) -> Component {
         let mut value = Vec::with_capacity(8);
         tlv::write_integer(&mut value, number);
         Component::new(typ as u16, value)
     }
 
-    /// A segment number, from 0 upwards.
+    /// Returns a segment number, from 0 upwards.
     pub fn segment(number: u64) -> Component {
         Component::number(types::SEGMENT, number)
     }
 
-    /// A version, by convention microseconds since the Unix epoch.
+    /// Returns a version, by convention microseconds since the Unix epoch.
     pub fn version(number: u64) -> Component {
         Component::number(types::VERSION, number)
     }
 
-    /// A timestamp in microseconds since the Unix epoch.
+    /// Returns a timestamp in microseconds since the Unix epoch.
     pub fn timestamp(micros: u64) -> Component {
         Component::number(types::TIMESTAMP, micros)
     }
 
-    /// A sequence number.
+    /// Returns a sequence number.
     pub fn sequence_num(number: u64) -> Component {
         Component::number(types::SEQUENCE_NUM, number)
     }
 
-    /// A byte offset.
+    /// Returns a byte offset.
     pub fn byte_offset(number: u64) -> Component {
         Component::number(types::BYTE_OFFSET, number)
     }
 
-    /// A well-known keyword such as `metadata`.
+    /// Returns a well-known keyword such as `metadata`.
     pub fn keyword(word: &str) -> Component {
         Component::new(types::KEYWORD as u16, word.as_bytes().to_vec())
     }
 
-    /// The implicit SHA-256 digest of a Data: the last component of its full name.
+    /// Returns the implicit SHA-256 digest of a Data: the last component of its full name.
     pub fn implicit_digest(digest: &[u8; 32]) -> Component {
         Component::new(types::IMPLICIT_SHA256_DIGEST as u16, digest.to_vec())
     }
 
-    /// The SHA-256 digest of an Interest's parameters.
+    /// Returns the SHA-256 digest of an Interest's parameters.
     pub fn parameters_digest(digest: &[u8; 32]) -> Component {
         Component::new(types::PARAMETERS_SHA256_DIGEST as u16, digest.to_vec())
     }
 }
 
 impl ComponentRef<'_> {
-    /// The number in a component of this type; `None` for another type or a value that is not a
-    /// number.
+    /// Returns the number in a component of this type; `None` for another type or a value that is
+    /// not a number.
     pub fn number_of(&self, typ: u64) -> Option<u64> {
         if u64::from(self.typ()) == typ {
             tlv::read_integer(self.value())
@@ -71,39 +71,39 @@ impl ComponentRef<'_> {
         }
     }
 
-    /// Its segment number.
+    /// Returns its segment number.
     pub fn as_segment(&self) -> Option<u64> {
         self.number_of(types::SEGMENT)
     }
 
-    /// Its version.
+    /// Returns its version.
     pub fn as_version(&self) -> Option<u64> {
         self.number_of(types::VERSION)
     }
 
-    /// Its timestamp, in microseconds since the Unix epoch.
+    /// Returns its timestamp, in microseconds since the Unix epoch.
     pub fn as_timestamp(&self) -> Option<u64> {
         self.number_of(types::TIMESTAMP)
     }
 
-    /// Its sequence number.
+    /// Returns its sequence number.
     pub fn as_sequence_num(&self) -> Option<u64> {
         self.number_of(types::SEQUENCE_NUM)
     }
 
-    /// Its byte offset.
+    /// Returns its byte offset.
     pub fn as_byte_offset(&self) -> Option<u64> {
         self.number_of(types::BYTE_OFFSET)
     }
 
-    /// Its version in revision 1 of the conventions: a generic component that begins with the octet
-    /// 0xfd.
+    /// Returns its version in revision 1 of the conventions: a generic component that begins with
+    /// the octet 0xfd.
     pub fn marked_version(&self) -> Option<u64> {
         self.marked(0xfd)
     }
 
-    /// Its segment number in revision 1 of the conventions: a generic component that begins with
-    /// the octet 0.
+    /// Returns its segment number in revision 1 of the conventions: a generic component that begins
+    /// with the octet 0.
     pub fn marked_segment(&self) -> Option<u64> {
         self.marked(0)
     }
@@ -118,39 +118,39 @@ impl ComponentRef<'_> {
         }
     }
 
-    /// True for a segment number.
+    /// Returns true for a segment number.
     pub fn is_segment(&self) -> bool {
         self.as_segment().is_some()
     }
 
-    /// True for a version.
+    /// Returns true for a version.
     pub fn is_version(&self) -> bool {
         self.as_version().is_some()
     }
 
-    /// True for this keyword.
+    /// Returns true for this keyword.
     pub fn is_keyword(&self, word: &str) -> bool {
         u64::from(self.typ()) == types::KEYWORD && self.value() == word.as_bytes()
     }
 
-    /// True for an implicit SHA-256 digest.
+    /// Returns true for an implicit SHA-256 digest.
     pub fn is_implicit_digest(&self) -> bool {
         u64::from(self.typ()) == types::IMPLICIT_SHA256_DIGEST
     }
 
-    /// True for the SHA-256 digest of an Interest's parameters.
+    /// Returns true for the SHA-256 digest of an Interest's parameters.
     pub fn is_parameters_digest(&self) -> bool {
         u64::from(self.typ()) == types::PARAMETERS_SHA256_DIGEST
     }
 }
 
 impl<'a> NameRef<'a> {
-    /// The segment number at its end.
+    /// Returns the segment number at its end.
     pub fn segment(&self) -> Option<u64> {
         self.last()?.as_segment()
     }
 
-    /// The version at its end, or before the segment number at its end.
+    /// Returns the version at its end, or before the segment number at its end.
     pub fn version(&self) -> Option<u64> {
         let len = self.len();
         let last = self.get(len.checked_sub(1)?)?;
@@ -161,7 +161,7 @@ impl<'a> NameRef<'a> {
         }
     }
 
-    /// The name without the segment number at its end, if there is one.
+    /// Returns the name without the segment number at its end, if there is one.
     pub fn without_segment(&self) -> NameRef<'a> {
         if self.segment().is_some() {
             self.prefix(self.len() - 1)
@@ -170,8 +170,8 @@ impl<'a> NameRef<'a> {
         }
     }
 
-    /// The name of the object whose metadata this name denotes: the part before `32=metadata`,
-    /// after which a version and a segment number may follow.
+    /// Returns the name of the object whose metadata this name denotes: the part before
+    /// `32=metadata`, after which a version and a segment number may follow.
     pub fn metadata_of(&self) -> Option<NameRef<'a>> {
         let mut object = self.without_segment();
         if object.last()?.is_version() {
@@ -215,7 +215,7 @@ impl Name {
         self.child(Component::keyword(word).as_ref())
     }
 
-    /// The name of this object's metadata: this name with `32=metadata`.
+    /// Returns the name of this object's metadata: this name with `32=metadata`.
     pub fn with_metadata(&self) -> Name {
         self.with_keyword(METADATA)
     }

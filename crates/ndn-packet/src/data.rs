@@ -30,7 +30,7 @@ pub enum ContentType {
 }
 
 impl ContentType {
-    /// The number on the wire.
+    /// Returns the number on the wire.
     pub const fn code(self) -> u64 {
         match self {
             ContentType::Blob => 0,
@@ -134,14 +134,14 @@ impl<'a> DataRef<'a> {
         }
     }
 
-    /// The name with the implicit digest at its end. Hashes the whole packet.
+    /// Returns the name with the implicit digest at its end. Hashes the whole packet.
     pub fn full_name(&self) -> Name {
         self.name
             .to_name()
             .child(Component::implicit_digest(&self.implicit_digest()).as_ref())
     }
 
-    /// The SHA-256 of the whole packet: the implicit last component of its full name.
+    /// Returns the SHA-256 of the whole packet: the implicit last component of its full name.
     pub fn implicit_digest(&self) -> [u8; 32] {
         sha256(&[self.wire])
     }
@@ -200,7 +200,7 @@ pub struct Data {
 }
 
 impl Data {
-    /// A payload under a name.
+    /// Returns a payload under a name.
     pub fn new(name: Name, content: impl Into<Bytes>) -> Data {
         Data {
             name,

@@ -158,7 +158,7 @@ impl<'a> InterestRef<'a> {
         Ok(())
     }
 
-    /// The names of its ForwardingHint, in the order of preference.
+    /// Returns the names of its ForwardingHint, in the order of preference.
     pub fn delegations(&self) -> impl Iterator<Item = NameRef<'a>> {
         let mut reader = tlv::Reader::new(self.forwarding_hint.unwrap_or_default());
         core::iter::from_fn(move || {
@@ -181,7 +181,7 @@ impl<'a> InterestRef<'a> {
         self.hop_limit_at
     }
 
-    /// True if its parameters match the digest in its name, or it has none.
+    /// Returns true if its parameters match the digest in its name, or it has none.
     pub fn parameters_digest_is_valid(&self) -> bool {
         let Some(at) = self.parameters_at else {
             return true;
@@ -193,8 +193,9 @@ impl<'a> InterestRef<'a> {
             .is_some_and(|component| component.value() == sha256(&[covered]))
     }
 
-    /// The portions that its signature covers: all name components but the parameters digest, and
-    /// from ApplicationParameters up to before the signature's value. Empty if it has no signature.
+    /// Returns the portions that its signature covers: all name components but the parameters
+    /// digest, and from ApplicationParameters up to before the signature's value. Empty if it has
+    /// no signature.
     pub fn signed_portions(&self) -> Vec<&'a [u8]> {
         let (Some(from), Some(to)) = (self.parameters_at, self.signature_value_at) else {
             return Vec::new();
@@ -318,7 +319,7 @@ pub struct Interest {
 }
 
 impl Interest {
-    /// An Interest for exactly this name.
+    /// Returns an Interest for exactly this name.
     pub fn new(name: Name) -> Interest {
         Interest {
             name,
@@ -400,8 +401,8 @@ fn without_parameters_digest(name: &Name) -> Name {
     Name::of(kept.map(|component| component.to_owned()))
 }
 
-/// The name with the digest of `covered` in its digest component, which is appended if it is
-/// missing.
+/// Returns the name with the digest of `covered` in its digest component, which is appended if it
+/// is missing.
 fn name_with_digest(name: &Name, covered: &[u8]) -> Name {
     let digest = Component::parameters_digest(&sha256(&[covered]));
     if !name

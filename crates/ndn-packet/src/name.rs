@@ -16,12 +16,12 @@ pub struct ComponentRef<'a> {
 }
 
 impl<'a> ComponentRef<'a> {
-    /// A component of a type other than 0.
+    /// Returns a component of a type other than 0.
     pub const fn new(typ: u16, value: &'a [u8]) -> ComponentRef<'a> {
         ComponentRef { typ, value }
     }
 
-    /// A generic component.
+    /// Returns a generic component.
     pub const fn generic(value: &'a [u8]) -> ComponentRef<'a> {
         ComponentRef {
             typ: types::GENERIC_COMPONENT as u16,
@@ -39,7 +39,7 @@ impl<'a> ComponentRef<'a> {
         self.value
     }
 
-    /// An owned copy.
+    /// Returns an owned copy.
     pub fn to_owned(&self) -> Component {
         Component {
             typ: self.typ,
@@ -74,7 +74,7 @@ pub struct Component {
 }
 
 impl Component {
-    /// A component of a type other than 0.
+    /// Returns a component of a type other than 0.
     pub fn new(typ: u16, value: impl Into<Bytes>) -> Component {
         Component {
             typ,
@@ -82,12 +82,12 @@ impl Component {
         }
     }
 
-    /// A generic component.
+    /// Returns a generic component.
     pub fn generic(value: impl Into<Bytes>) -> Component {
         Component::new(types::GENERIC_COMPONENT as u16, value)
     }
 
-    /// A borrowed view.
+    /// Returns a borrowed view.
     pub fn as_ref(&self) -> ComponentRef<'_> {
         ComponentRef {
             typ: self.typ,
@@ -138,39 +138,39 @@ impl<'a> NameRef<'a> {
         }
     }
 
-    /// The encoded components.
+    /// Returns the encoded components.
     pub const fn value(&self) -> &'a [u8] {
         self.value
     }
 
-    /// The components.
+    /// Returns the components.
     pub fn components(&self) -> Components<'a> {
         Components {
             reader: Reader::new(self.value),
         }
     }
 
-    /// The number of components. Counts them.
+    /// Returns the number of components. Counts them.
     pub fn len(&self) -> usize {
         self.components().count()
     }
 
-    /// True for the name `/`.
+    /// Returns true for the name `/`.
     pub const fn is_empty(&self) -> bool {
         self.value.is_empty()
     }
 
-    /// The component at `index`.
+    /// Returns the component at `index`.
     pub fn get(&self, index: usize) -> Option<ComponentRef<'a>> {
         self.components().nth(index)
     }
 
-    /// The last component.
+    /// Returns the last component.
     pub fn last(&self) -> Option<ComponentRef<'a>> {
         self.components().last()
     }
 
-    /// The first `count` components, or all of them if there are fewer.
+    /// Returns the first `count` components, or all of them if there are fewer.
     pub fn prefix(&self, count: usize) -> NameRef<'a> {
         let mut components = self.components();
         for _ in 0..count {
@@ -184,7 +184,7 @@ impl<'a> NameRef<'a> {
         }
     }
 
-    /// The components after the first `count`.
+    /// Returns the components after the first `count`.
     pub fn suffix(&self, count: usize) -> NameRef<'a> {
         let len = self.prefix(count).value.len();
         NameRef {
@@ -192,13 +192,13 @@ impl<'a> NameRef<'a> {
         }
     }
 
-    /// True if this name is a prefix of `other`, or equal to it.
+    /// Returns true if this name is a prefix of `other`, or equal to it.
     pub fn is_prefix_of(&self, other: NameRef<'_>) -> bool {
         // Both consist of whole components, so a match of octets ends at the end of a component.
         other.value.starts_with(self.value)
     }
 
-    /// An owned copy.
+    /// Returns an owned copy.
     pub fn to_name(&self) -> Name {
         Name {
             value: Bytes::copy_from_slice(self.value),
@@ -236,7 +236,7 @@ pub struct Components<'a> {
 }
 
 impl<'a> Components<'a> {
-    /// The encoded components not yet returned.
+    /// Returns the encoded components not yet returned.
     pub const fn rest(&self) -> &'a [u8] {
         self.reader.rest()
     }
@@ -262,7 +262,7 @@ pub struct Name {
 }
 
 impl Name {
-    /// The name `/`.
+    /// Returns the name `/`.
     pub const fn root() -> Name {
         Name {
             value: Bytes::new(),
@@ -275,7 +275,7 @@ impl Name {
         Ok(Name { value })
     }
 
-    /// A name of these components.
+    /// Returns a name of these components.
     pub fn of(components: impl IntoIterator<Item = Component>) -> Name {
         let mut value = Vec::new();
         for component in components {
@@ -286,7 +286,7 @@ impl Name {
         }
     }
 
-    /// A borrowed view.
+    /// Returns a borrowed view.
     pub fn as_ref(&self) -> NameRef<'_> {
         NameRef { value: &self.value }
     }
@@ -313,7 +313,7 @@ impl Name {
         }
     }
 
-    /// The first `count` components, sharing memory with this name.
+    /// Returns the first `count` components, sharing memory with this name.
     pub fn prefix(&self, count: usize) -> Name {
         let len = self.as_ref().prefix(count).value().len();
         Name {
@@ -321,12 +321,12 @@ impl Name {
         }
     }
 
-    /// The number of components.
+    /// Returns the number of components.
     pub fn len(&self) -> usize {
         self.as_ref().len()
     }
 
-    /// True for the name `/`.
+    /// Returns true for the name `/`.
     pub fn is_empty(&self) -> bool {
         self.value.is_empty()
     }

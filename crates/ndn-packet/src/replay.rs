@@ -98,7 +98,7 @@ struct Account {
 }
 
 impl ReplayGuard {
-    /// A guard without any accepted Interest.
+    /// Returns a guard without any accepted Interest.
     pub const fn new(config: ReplayConfig) -> ReplayGuard {
         ReplayGuard {
             config,
@@ -149,7 +149,7 @@ impl ReplayGuard {
         Ok(())
     }
 
-    /// The number of remembered keys and Interests.
+    /// Returns the number of remembered keys and Interests.
     pub fn remembered(&self) -> (usize, usize) {
         (
             self.keys.len(),

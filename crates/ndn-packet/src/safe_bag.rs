@@ -77,7 +77,7 @@ impl SafeBag {
         out
     }
 
-    /// The certificate.
+    /// Returns the certificate.
     pub const fn certificate(&self) -> &Certificate {
         &self.certificate
     }

@@ -27,7 +27,7 @@ pub enum SignatureType {
 }
 
 impl SignatureType {
-    /// The number on the wire.
+    /// Returns the number on the wire.
     pub const fn code(self) -> u64 {
         match self {
             SignatureType::DigestSha256 => 0,
@@ -166,7 +166,7 @@ pub struct SignatureInfo {
 }
 
 impl SignatureInfo {
-    /// A SignatureInfo with only a type.
+    /// Returns a SignatureInfo with only a type.
     pub const fn new(typ: SignatureType) -> SignatureInfo {
         SignatureInfo {
             typ,
@@ -227,7 +227,7 @@ impl SignatureInfo {
 
 /// Makes signatures.
 pub trait Signer {
-    /// The SignatureInfo of its signatures.
+    /// Returns the SignatureInfo of its signatures.
     fn info(&self) -> SignatureInfo;
 
     /// Signs `portions`, one after the other.
@@ -258,11 +258,11 @@ pub enum VerifyError {
 
 /// Verifies signatures.
 pub trait Verifier {
-    /// The type of signatures that it verifies.
+    /// Returns the type of signatures that it verifies.
     fn signature_type(&self) -> SignatureType;
 
-    /// True if `signature` is valid over `portions`, one after the other. A signature of a wrong
-    /// length or encoding is invalid.
+    /// Returns true if `signature` is valid over `portions`, one after the other. A signature of a
+    /// wrong length or encoding is invalid.
     fn verify(&self, portions: &[&[u8]], signature: &[u8]) -> bool;
 
     /// Fails unless it verifies signatures of this type.

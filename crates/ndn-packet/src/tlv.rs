@@ -33,8 +33,8 @@ pub enum DecodeError {
     HeaderField(u64),
 }
 
-/// True if a receiver without support for this type must refuse the packet (packet format v0.3,
-/// "evolvability").
+/// Returns true if a receiver without support for this type must refuse the packet (packet format
+/// v0.3, "evolvability").
 pub const fn is_critical(typ: u64) -> bool {
     typ < 32 || typ & 1 == 1
 }
@@ -57,12 +57,12 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of `bytes`.
+    /// Returns a reader of `bytes`.
     pub const fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader { rest: bytes }
     }
 
-    /// The unread octets.
+    /// Returns the unread octets.
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -72,7 +72,7 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
-    /// The type of the next element without reading it; `None` at the end.
+    /// Returns the type of the next element without reading it; `None` at the end.
     pub fn peek_type(&self) -> Result<Option<u64>, DecodeError> {
         if self.rest.is_empty() {
             Ok(None)
@@ -181,7 +181,7 @@ pub fn read_ordered<'a>(
     Ok(())
 }
 
-/// The single outermost element of a packet.
+/// Returns the single outermost element of a packet.
 pub fn outermost(packet: &[u8]) -> Result<Element<'_>, DecodeError> {
     let mut reader = Reader::new(packet);
     let element = reader.element()?.ok_or(DecodeError::Truncated(0))?;
@@ -315,7 +315,7 @@ pub fn read_integer(value: &[u8]) -> Option<u64> {
 }
 
 impl Element<'_> {
-    /// The value as a non-negative integer.
+    /// Returns the value as a non-negative integer.
     pub fn integer(&self) -> Result<u64, DecodeError> {
         read_integer(self.value).ok_or(DecodeError::Value(self.typ))
     }
@@ -337,7 +337,7 @@ pub fn header_len(packet: &[u8]) -> Option<usize> {
     Some(type_len + length_len)
 }
 
-/// True if the type may be that of a name component: 1 to 65535.
+/// Returns true if the type may be that of a name component: 1 to 65535.
 pub const fn is_component_type(typ: u64) -> bool {
     typ >= types::IMPLICIT_SHA256_DIGEST && typ <= 0xffff
 }

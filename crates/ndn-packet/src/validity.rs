@@ -18,7 +18,7 @@ impl ValidityPeriod {
     /// The last second that the format can write: the end of the year 9999.
     pub const LAST_SECOND: u64 = 253_402_300_799;
 
-    /// A period from a time on, for a number of seconds.
+    /// Returns a period from a time on, for a number of seconds.
     pub const fn starting(not_before: u64, seconds: u64) -> ValidityPeriod {
         ValidityPeriod {
             not_before,
@@ -26,12 +26,12 @@ impl ValidityPeriod {
         }
     }
 
-    /// True if this second of Unix time is within the period.
+    /// Returns true if this second of Unix time is within the period.
     pub const fn contains(&self, unix_seconds: u64) -> bool {
         self.not_before <= unix_seconds && unix_seconds <= self.not_after
     }
 
-    /// The intersection; contains nothing if they do not overlap.
+    /// Returns the intersection; contains nothing if they do not overlap.
     pub fn intersection(&self, other: &ValidityPeriod) -> ValidityPeriod {
         ValidityPeriod {
             not_before: self.not_before.max(other.not_before),
@@ -70,7 +70,8 @@ impl ValidityPeriod {
     }
 }
 
-/// A time in seconds since the Unix epoch as certificates write it: `20201231T235959`, in UTC.
+/// Returns a time in seconds since the Unix epoch as certificates write it: `20201231T235959`, in
+/// UTC.
 pub fn time_text(unix_seconds: u64) -> String {
     let seconds = unix_seconds.min(ValidityPeriod::LAST_SECOND);
     let (year, month, day) = date_of(seconds / DAY);

@@ -65,7 +65,7 @@ impl Attached {
         self.link.wait_for_peer();
     }
 
-    /// True if this frame is the first to show it.
+    /// Returns true if this frame is the first to show it.
     fn begins_reliability(&self, frame: &[u8]) -> bool {
         self.answers_in_kind && speaks_of_reliability(frame)
     }
@@ -81,7 +81,8 @@ impl Attached {
     }
 }
 
-/// True for a frame with a number to acknowledge, or with the announcement of the adaptive profile.
+/// Returns true for a frame with a number to acknowledge, or with the announcement of the adaptive
+/// profile.
 fn speaks_of_reliability(frame: &[u8]) -> bool {
     frame.first() == Some(&(types::LP_PACKET as u8))
         && LpPacket::decode(frame, true).is_ok_and(|packet| {

@@ -10,7 +10,7 @@ use whimbrel_ndn_mgmt::{FaceUri, face_uri};
 /// NDN's EtherType.
 pub const ETHER_TYPE: u16 = 0x8624;
 
-/// The endpoint of a face to `remote`. Ethernet faces need `local`, the interface.
+/// Returns the endpoint of a face to `remote`. Ethernet faces need `local`, the interface.
 ///
 /// UDP faces share the listening socket, as NFD's do: their peers see one port number.
 pub fn endpoint(remote: &FaceUri, local: Option<&FaceUri>) -> Result<Endpoint, FaceFailure> {

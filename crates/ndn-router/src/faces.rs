@@ -47,7 +47,7 @@ pub struct ModelledDevice {
 }
 
 impl ModelledDevice {
-    /// The configuration of a link that models this device.
+    /// Returns the configuration of a link that models this device.
     pub fn of(self, link: LinkServiceConfig) -> LinkServiceConfig {
         LinkServiceConfig {
             drain_rate: Some(self.rate),
@@ -122,7 +122,7 @@ impl FaceSettings {
     }
 }
 
-/// The properties of the face on a port.
+/// Returns the properties of the face on a port.
 pub fn spec(info: &PortInfo, settings: &FaceSettings) -> FaceSpec {
     let (remote_uri, local_uri) = uris(info);
     let defaults = FaceSpec::new(remote_uri, local_uri);
@@ -152,7 +152,7 @@ pub fn spec(info: &PortInfo, settings: &FaceSettings) -> FaceSpec {
     }
 }
 
-/// True if frames arrive whole, once and in order, whatever their size.
+/// Returns true if frames arrive whole, once and in order, whatever their size.
 fn is_stream(info: &PortInfo) -> bool {
     info.medium.is_stream() || info.origin.is_local()
 }
@@ -209,7 +209,7 @@ fn uris(info: &PortInfo) -> (String, String) {
     }
 }
 
-/// The configuration of the link of a port's face.
+/// Returns the configuration of the link of a port's face.
 pub fn link_config(
     common: &LinkServiceConfig,
     info: &PortInfo,
@@ -253,7 +253,7 @@ pub fn reliability(configured: Reliability, spec: &FaceSpec) -> Reliability {
     }
 }
 
-/// The counters of a link, for management.
+/// Returns the counters of a link, for management.
 pub fn counters(link: &LinkService) -> LinkCounters {
     let stats = link.stats();
     LinkCounters {
@@ -289,7 +289,7 @@ fn details(stats: &LinkStats) -> Vec<(&'static str, u64)> {
     details
 }
 
-/// A link's drops, by the reasons' names in metrics.
+/// Returns a link's drops, by the reasons' names in metrics.
 pub fn by_reason(drops: &LinkDrops) -> [(&'static str, u64); 10] {
     [
         ("malformed", drops.malformed),

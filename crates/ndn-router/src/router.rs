@@ -58,7 +58,7 @@ struct ConfiguredRoute {
 }
 
 impl NdnRouter {
-    /// A router without faces.
+    /// Returns a router without faces.
     pub fn new(config: NdnRouterConfig, mut rng: SeededRng) -> NdnRouter {
         let forwarder = Forwarder::new(
             config.forwarder.clone(),
@@ -77,7 +77,7 @@ impl NdnRouter {
         }
     }
 
-    /// The forwarding plane, read-only.
+    /// Returns the forwarding plane, read-only.
     pub fn forwarder(&self) -> &Forwarder {
         &self.forwarder
     }
@@ -92,12 +92,12 @@ impl NdnRouter {
         self.refused_callers
     }
 
-    /// The link of a face, read-only.
+    /// Returns the link of a face, read-only.
     pub fn link(&self, face: FaceId) -> Option<&LinkService> {
         self.table.get(face).map(|attached| &attached.link)
     }
 
-    /// The face on a port.
+    /// Returns the face on a port.
     pub fn face_of(&self, port: PortId) -> Option<FaceId> {
         self.table.face_of(port)
     }
@@ -175,8 +175,8 @@ impl NdnRouter {
         }
     }
 
-    /// The endpoint for reopening a permanent face when its port is lost. An inbound peer is
-    /// connected to; this is impossible for a group, or a peer without an address.
+    /// Returns the endpoint for reopening a permanent face when its port is lost. An inbound peer
+    /// is connected to; this is impossible for a group, or a peer without an address.
     fn way_back(&self, face: FaceId) -> Option<Endpoint> {
         let spec = &self.forwarder.face(face)?.spec;
         if spec.persistency != Persistency::Permanent {

@@ -34,7 +34,7 @@ impl Basic {
         number
     }
 
-    /// The segment with this number. It is kept: the Interest may come again.
+    /// Returns the segment with this number. It is kept: the Interest may come again.
     pub fn fetch(&self, number: u64) -> Option<Bytes> {
         self.by_number.get(&number).map(|it| it.packet.clone())
     }
@@ -49,7 +49,7 @@ impl Basic {
         }
     }
 
-    /// Bytes kept.
+    /// Returns the bytes kept.
     pub const fn bytes(&self) -> usize {
         self.bytes
     }

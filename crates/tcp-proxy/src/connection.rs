@@ -41,7 +41,7 @@ impl Ends {
         }
     }
 
-    /// The 4-tuple of packets from this side.
+    /// Returns the 4-tuple of packets from this side.
     pub const fn outward(&self) -> Flow {
         Flow {
             source: self.local,
@@ -89,7 +89,7 @@ impl Carrier {
         }
     }
 
-    /// Bytes of segments that it holds.
+    /// Returns the bytes of segments that it holds.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Carrier::Basic(basic) => basic.bytes(),
@@ -249,7 +249,7 @@ impl Connection {
         }
     }
 
-    /// The next deadline, and why.
+    /// Returns the next deadline, and why.
     pub(crate) fn deadline(&self, now: Time, options: &Options) -> Time {
         let patience = options.patience.with(self.tracker.phase());
         let end = self.tracker.touched + patience;

@@ -16,7 +16,7 @@ pub const DEVICE: PortToken = PortToken(1 << 32);
 
 /// A machine with NDN faces whose application is a proxy.
 pub trait HoldsProxy: Machine {
-    /// The proxy.
+    /// Returns the proxy.
     fn proxy(&self) -> &Proxy;
 
     /// The proxy, mutable; the machine is drained afterwards.
@@ -58,7 +58,7 @@ pub struct Gateway<F: HoldsProxy> {
 }
 
 impl<F: HoldsProxy> Gateway<F> {
-    /// A gateway that requests `device`.
+    /// Returns a gateway that requests `device`.
     pub fn new(device: Endpoint, face: F) -> Gateway<F> {
         Gateway {
             face,
@@ -74,7 +74,7 @@ impl<F: HoldsProxy> Gateway<F> {
         }
     }
 
-    /// The machine with the faces.
+    /// Returns the machine with the faces.
     pub const fn face(&self) -> &F {
         &self.face
     }
@@ -84,7 +84,7 @@ impl<F: HoldsProxy> Gateway<F> {
         &mut self.face
     }
 
-    /// The proxy.
+    /// Returns the proxy.
     pub fn proxy(&self) -> &Proxy {
         self.face.proxy()
     }

@@ -29,7 +29,7 @@ impl Protocol {
     /// All of them.
     pub const ALL: [Protocol; 3] = [Protocol::Basic, Protocol::Reliable, Protocol::Unreliable];
 
-    /// The name in configurations and tables.
+    /// Returns the name in configurations and tables.
     pub const fn name(self) -> &'static str {
         match self {
             Protocol::Basic => "basic",

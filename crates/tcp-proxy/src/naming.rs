@@ -59,7 +59,7 @@ pub fn numbered(connection: &Name, number: u64) -> Name {
     connection.child(Component::sequence_num(number).as_ref())
 }
 
-/// The prefix of a connection's Data. With encryption, a pseudonym stands for the 4-tuple.
+/// Returns the prefix of a connection's Data. With encryption, a pseudonym stands for the 4-tuple.
 pub fn connection(producer: &Name, flow: &Flow, label: u64, sealer: &Sealer) -> Name {
     let mut tuple = Vec::with_capacity(37);
     crate::message::write_flow(&mut tuple, flow);

@@ -15,7 +15,7 @@ pub struct Extended {
 }
 
 impl Extended {
-    /// The number nearest to the highest so far.
+    /// Returns the number nearest to the highest so far.
     pub fn extend(&self, sequence: u32) -> u64 {
         let Some(highest) = self.highest else {
             return u64::from(sequence);
@@ -31,7 +31,7 @@ impl Extended {
         extended
     }
 
-    /// The highest so far.
+    /// Returns the highest so far.
     pub const fn highest(&self) -> Option<u64> {
         self.highest
     }
@@ -76,7 +76,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// The name in tables.
+    /// Returns the name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Phase::Opening => "opening",
@@ -87,7 +87,7 @@ impl Phase {
         }
     }
 
-    /// True if the connection is over.
+    /// Returns true if the connection is over.
     pub const fn is_over(self) -> bool {
         matches!(self, Phase::Closed | Phase::Reset)
     }
@@ -118,7 +118,7 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// The patience with a connection in this phase.
+    /// Returns the patience with a connection in this phase.
     pub const fn with(&self, phase: Phase) -> Duration {
         match phase {
             Phase::Opening => self.opening,
@@ -144,8 +144,8 @@ pub struct Tracker {
 }
 
 impl Tracker {
-    /// A connection whose first segment, not noted yet, is at hand. If it is not a SYN, the proxy
-    /// has found the connection in the middle.
+    /// Returns a connection whose first segment, not noted yet, is at hand. If it is not a SYN, the
+    /// proxy has found the connection in the middle.
     pub fn new(now: Time, adopted: bool) -> Tracker {
         Tracker {
             outward: Direction::default(),
@@ -185,21 +185,21 @@ impl Tracker {
         }
     }
 
-    /// The highest number of the outward direction that the other end has acknowledged.
+    /// Returns the highest number of the outward direction that the other end has acknowledged.
     pub fn outward_acknowledged(&self) -> Option<u64> {
         self.inward
             .acknowledged
             .map(|ack| self.outward.sent.extend(ack))
     }
 
-    /// The highest number of the inward direction that this end has acknowledged.
+    /// Returns the highest number of the inward direction that this end has acknowledged.
     pub fn inward_acknowledged(&self) -> Option<u64> {
         self.outward
             .acknowledged
             .map(|ack| self.inward.sent.extend(ack))
     }
 
-    /// The phase.
+    /// Returns the phase.
     pub fn phase(&self) -> Phase {
         let passed = |fin: Option<u64>, acknowledged: Option<u64>| {
             fin.is_some_and(|fin| acknowledged.is_some_and(|ack| ack >= fin))

@@ -26,7 +26,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// The prefix of the proxy responsible for `address`.
+    /// Returns the prefix of the proxy responsible for `address`.
     pub fn prefix(&self, address: IpAddr) -> Name {
         match self {
             Target::Prefix(prefix) => prefix.clone(),
@@ -75,7 +75,7 @@ pub struct Permission {
 }
 
 impl Permission {
-    /// All ports of these addresses.
+    /// Returns all ports of these addresses.
     pub const fn all_ports(to: IpNet) -> Permission {
         Permission {
             to,
@@ -109,22 +109,22 @@ impl Policy {
         }
     }
 
-    /// The route with the longest matching prefix.
+    /// Returns the route with the longest matching prefix.
     pub fn route(&self, address: IpAddr) -> Option<&Route> {
         self.routes.iter().find(|route| route.to.contains(&address))
     }
 
-    /// The routes, longest prefixes first.
+    /// Returns the routes, longest prefixes first.
     pub fn routes(&self) -> &[Route] {
         &self.routes
     }
 
-    /// True if programs at `source` may open connections.
+    /// Returns true if programs at `source` may open connections.
     pub fn allows_source(&self, source: IpAddr) -> bool {
         self.sources.iter().any(|net| net.contains(&source))
     }
 
-    /// True if peers may connect to `destination`.
+    /// Returns true if peers may connect to `destination`.
     pub fn allows_destination(&self, destination: SocketAddr) -> bool {
         let allows = |it: &Permission| {
             it.to.contains(&destination.ip()) && it.ports.contains(&destination.port())
@@ -132,7 +132,7 @@ impl Policy {
         self.destinations.iter().any(allows)
     }
 
-    /// True if the proxy at `prefix` may speak for `address`.
+    /// Returns true if the proxy at `prefix` may speak for `address`.
     pub fn allows_peer(&self, prefix: &Name, address: IpAddr) -> bool {
         self.route(address)
             .is_none_or(|route| route.target.prefix(address) == *prefix)

@@ -185,7 +185,7 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// A consumer whose Interests live for `lifetime`.
+    /// Returns a consumer whose Interests live for `lifetime`.
     pub fn new(lifetime: Duration) -> Demand {
         let (first, min, max) = TIMEOUT;
         Demand {
@@ -374,7 +374,7 @@ impl Demand {
             .min()
     }
 
-    /// The window, Interests in flight, segments given up, Interests retransmitted.
+    /// Returns the window, Interests in flight, segments given up, Interests retransmitted.
     pub fn state(&self) -> (u16, usize, u64, u64) {
         (
             self.window,

@@ -237,7 +237,7 @@ pub struct Sealer {
 }
 
 impl Sealer {
-    /// A sealer of a new session.
+    /// Returns a sealer of a new session.
     pub fn new(options: SealOptions, rng: &mut SeededRng) -> Sealer {
         Sealer {
             own: Keys::derive(options.protection, &options.secret, &options.session),
@@ -253,12 +253,12 @@ impl Sealer {
         self.options.clock = clock;
     }
 
-    /// The protection of messages.
+    /// Returns the protection of messages.
     pub const fn protection(&self) -> Protection {
         self.options.protection
     }
 
-    /// Bytes that sealing adds to a message, its nonce included.
+    /// Returns the bytes that sealing adds to a message, its nonce included.
     pub const fn overhead(&self) -> usize {
         match self.options.protection {
             Protection::None => NONCE,
@@ -266,7 +266,7 @@ impl Sealer {
         }
     }
 
-    /// A pseudonym of `text` that only holders of the secret can compute.
+    /// Returns a pseudonym of `text` that only holders of the secret can compute.
     pub fn pseudonym(&self, text: &[u8]) -> [u8; 16] {
         let mut pseudonym = [0; 16];
         let hkdf = Hkdf::<Sha256>::new(Some(text), &self.options.secret);

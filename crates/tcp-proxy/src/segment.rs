@@ -20,7 +20,7 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// The other direction.
+    /// Returns the other direction.
     pub const fn reversed(self) -> Flow {
         Flow {
             source: self.destination,
@@ -130,12 +130,13 @@ impl<'a> Segment<'a> {
         })
     }
 
-    /// The bytes after this packet in `bytes`, from which it was decoded.
+    /// Returns the bytes after this packet in `bytes`, from which it was decoded.
     pub fn rest_of(&self, bytes: &'a [u8]) -> &'a [u8] {
         bytes.get(self.packet.len()..).unwrap_or_default()
     }
 
-    /// The sequence number after everything that the segment occupies: payload, SYN and FIN.
+    /// Returns the sequence number after everything that the segment occupies: payload, SYN and
+    /// FIN.
     pub fn end(&self) -> u32 {
         self.sequence
             .wrapping_add(self.payload as u32)
@@ -143,8 +144,8 @@ impl<'a> Segment<'a> {
             .wrapping_add(u32::from(self.flags.fin))
     }
 
-    /// A copy of the packet. If it opens a connection, its MSS option is at most what fits in a
-    /// packet of `largest` bytes: the only thing that a proxy changes.
+    /// Returns a copy of the packet. If it opens a connection, its MSS option is at most what fits
+    /// in a packet of `largest` bytes: the only thing that a proxy changes.
     pub fn clamped(&self, largest: usize) -> Vec<u8> {
         let mut packet = self.packet.to_vec();
         if self.flags.syn {
@@ -185,7 +186,7 @@ impl<'a> Segment<'a> {
         }
     }
 
-    /// The offset of the MSS value from the start of the TCP header, and the value.
+    /// Returns the offset of the MSS value from the start of the TCP header, and the value.
     fn mss_option(&self) -> Option<(usize, u16)> {
         let tcp = TcpSlice::from_slice(self.packet.get(self.tcp_at..)?).ok()?;
         let mut options = tcp.options_iterator();

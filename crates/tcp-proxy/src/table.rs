@@ -102,7 +102,7 @@ impl Table {
         self.opening.drain(..beyond).map(|(slot, _)| slot).collect()
     }
 
-    /// The places of the connections with this peer.
+    /// Returns the places of the connections with this peer.
     pub(crate) fn slots_of(&self, peer: &Name) -> Vec<Slot> {
         let with_peer = |connection: &Option<Box<Connection>>| {
             connection.as_ref().is_some_and(|it| it.peer == *peer)
@@ -112,7 +112,7 @@ impl Table {
         places.map(|(place, _)| place as Slot).collect()
     }
 
-    /// All connections, in the order of their places.
+    /// Returns all connections, in the order of their places.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Connection> {
         self.slots.iter().flatten().map(|it| &**it)
     }

@@ -250,7 +250,7 @@ impl Unreliable {
         (self.segments.len(), self.credits.len(), self.bytes)
     }
 
-    /// The smoothed time from a segment to its acknowledgement.
+    /// Returns the smoothed time from a segment to its acknowledgement.
     pub fn round_trip(&self) -> Option<Duration> {
         self.rtt.smoothed()
     }

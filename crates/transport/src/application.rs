@@ -58,7 +58,7 @@ pub trait Application {
     /// the packet leaves at `now`.
     fn poll_packet(&mut self, now: Time, face: FaceNumber) -> Option<Outgoing>;
 
-    /// The face that is polled first for packets; the others follow by number.
+    /// Returns the face that is polled first for packets; the others follow by number.
     fn first_face(&self) -> FaceNumber {
         FaceNumber::FIRST
     }
@@ -70,9 +70,9 @@ pub trait Application {
     fn poll_timeout(&self) -> Option<Deadline>;
 }
 
-/// A deadline to send at `at`, unless that had passed by `seen`: an overdue packet leaves as soon
-/// as the port can send, and a deadline in the past would make the driver spin while the port is
-/// blocked.
+/// Returns a deadline to send at `at`, unless that had passed by `seen`: an overdue packet leaves
+/// as soon as the port can send, and a deadline in the past would make the driver spin while the
+/// port is blocked.
 pub(crate) fn due(at: Time, seen: Time, reason: &'static str) -> Option<Deadline> {
     (at > seen).then(|| Deadline::new(at, reason))
 }
@@ -168,7 +168,7 @@ pub struct AppFace<A: Application> {
 }
 
 impl<A: Application> AppFace<A> {
-    /// A machine with one face, before its port is up.
+    /// Returns a machine with one face, before its port is up.
     pub fn new(application: A) -> AppFace<A> {
         AppFace {
             application,
@@ -179,8 +179,8 @@ impl<A: Application> AppFace<A> {
         }
     }
 
-    /// A machine with several faces; `assign` maps a port that has come up to one of them. Ports
-    /// that are not a face, and further ones of the same face, are closed.
+    /// Returns a machine with several faces; `assign` maps a port that has come up to one of them.
+    /// Ports that are not a face, and further ones of the same face, are closed.
     pub fn with_faces(
         application: A,
         assign: impl FnMut(&PortInfo) -> Option<FaceNumber> + Send + 'static,
@@ -191,7 +191,7 @@ impl<A: Application> AppFace<A> {
         }
     }
 
-    /// The application.
+    /// Returns the application.
     pub const fn application(&self) -> &A {
         &self.application
     }
@@ -206,12 +206,12 @@ impl<A: Application> AppFace<A> {
         &self.counters
     }
 
-    /// True while a face has a port.
+    /// Returns true while a face has a port.
     pub fn is_up(&self) -> bool {
         self.ports.iter().any(Option::is_some)
     }
 
-    /// The face of a port.
+    /// Returns the face of a port.
     fn face_of(&self, id: PortId) -> Option<FaceNumber> {
         let place = |port: &Option<Port>| port.as_ref().is_some_and(|port| port.id == id);
         self.ports

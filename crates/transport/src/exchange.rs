@@ -13,8 +13,9 @@ use crate::path::PathId;
 /// Maximum delay of a retransmission after a Nack for congestion.
 const MAX_BACK_OFF: Duration = Duration::from_secs(10);
 
-/// True if `data` answers an Interest for `name` (packet format v0.3: the same name, a longer one
-/// with CanBePrefix, or the implicit digest as last component). Content stores check freshness.
+/// Returns true if `data` answers an Interest for `name` (packet format v0.3: the same name, a
+/// longer one with CanBePrefix, or the implicit digest as last component). Content stores check
+/// freshness.
 pub fn answers(name: NameRef<'_>, can_be_prefix: bool, data: &DataRef<'_>) -> bool {
     if data.name.value() == name.value() || (can_be_prefix && name.is_prefix_of(data.name)) {
         return true;
@@ -45,7 +46,7 @@ pub enum ExchangeFailure {
     Nack(NackReason),
 }
 
-/// A Nack's reason in words, as the tools print it.
+/// Returns a Nack's reason in words, as the tools print it.
 pub fn nack_text(reason: NackReason) -> String {
     match reason {
         NackReason::None => String::from("None"),
@@ -96,7 +97,8 @@ enum State {
 }
 
 impl Exchange {
-    /// An exchange to start at the next [`Exchange::poll`]. Each transmission gets a new nonce.
+    /// Returns an exchange to start at the next [`Exchange::poll`]. Each transmission gets a new
+    /// nonce.
     pub fn new(interest: Interest, retries: Option<u32>, now: Time) -> Exchange {
         Exchange {
             interest,
@@ -110,7 +112,7 @@ impl Exchange {
         }
     }
 
-    /// The Interest, without a nonce.
+    /// Returns the Interest, without a nonce.
     pub const fn interest(&self) -> &Interest {
         &self.interest
     }
@@ -220,7 +222,7 @@ impl Exchange {
         }
     }
 
-    /// The reason of the failure, if it has failed.
+    /// Returns the reason of the failure, if it has failed.
     pub fn failure(&self) -> Option<&ExchangeFailure> {
         match &self.state {
             State::Failed(failure) => Some(failure),
@@ -228,7 +230,7 @@ impl Exchange {
         }
     }
 
-    /// The number of transmissions.
+    /// Returns the number of transmissions.
     fn transmissions(&self) -> u32 {
         self.sent.map_or(0, |sent| sent.transmissions)
     }

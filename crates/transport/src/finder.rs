@@ -40,7 +40,7 @@ pub struct PathFinderOptions {
 }
 
 impl PathFinderOptions {
-    /// The paper's frequency, without end.
+    /// Returns the paper's frequency, without end.
     pub const fn new(name: Name) -> PathFinderOptions {
         PathFinderOptions {
             name,
@@ -110,7 +110,7 @@ pub struct PathFinder {
 }
 
 impl PathFinder {
-    /// A finder that starts as soon as the face is up.
+    /// Returns a finder that starts as soon as the face is up.
     pub fn new(options: PathFinderOptions, rng: SeededRng) -> PathFinder {
         let interval = options.interval.max(Duration::from_millis(1));
         PathFinder {
@@ -132,12 +132,12 @@ impl PathFinder {
         }
     }
 
-    /// The paths found so far.
+    /// Returns the paths found so far.
     pub const fn paths(&self) -> &BTreeMap<PathTag, FoundPath> {
         &self.paths
     }
 
-    /// The counters.
+    /// Returns the counters.
     pub const fn stats(&self) -> &PathFinderStats {
         &self.stats
     }
@@ -161,8 +161,8 @@ impl PathFinder {
         }
     }
 
-    /// The key of the next probe. Two probes with one name at once would be one at a router: then
-    /// the next one waits.
+    /// Returns the key of the next probe. Two probes with one name at once would be one at a
+    /// router: then the next one waits.
     fn next_key(&self) -> Option<u64> {
         let key = match &self.segments {
             Some((_, count)) => self.next_segment % count,

@@ -58,7 +58,7 @@ impl RttSummary {
         self.squares += millis * millis;
     }
 
-    /// The number of round trips.
+    /// Returns the number of round trips.
     pub const fn count(&self) -> u64 {
         self.count
     }
@@ -88,7 +88,7 @@ impl RttSummary {
         )
     }
 
-    /// The shortest, the mean and the longest.
+    /// Returns the shortest, the mean and the longest.
     pub fn range(&self) -> Option<(Duration, Duration, Duration)> {
         let duration = |millis: f64| Duration::from_secs_f64(millis / 1e3);
         let mean = self.mean_ms()?;

@@ -26,8 +26,8 @@ struct Form {
 }
 
 impl InterestTemplate {
-    /// A template of Interests for `prefix` and a number of the type `number_type` (a segment or a
-    /// sequence number). The default lifetime of 4 s is omitted, as in ndn-cxx.
+    /// Returns a template of Interests for `prefix` and a number of the type `number_type` (a
+    /// segment or a sequence number). The default lifetime of 4 s is omitted, as in ndn-cxx.
     pub fn new(
         prefix: &Name,
         number_type: u64,
@@ -65,7 +65,7 @@ impl InterestTemplate {
         }
     }
 
-    /// The name before the number.
+    /// Returns the name before the number.
     pub fn prefix(&self) -> &Name {
         &self.prefix
     }
@@ -93,7 +93,7 @@ impl InterestTemplate {
         self.slab.split().freeze()
     }
 
-    /// The number in a name that consists of this prefix and one number, encoded as in this
+    /// Returns the number in a name that consists of this prefix and one number, encoded as in this
     /// template.
     pub fn number_in(
         &self,

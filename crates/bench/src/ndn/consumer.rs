@@ -152,7 +152,7 @@ impl Consumer {
         }
     }
 
-    /// The number of Interests that may have been sent by now.
+    /// Returns the number of Interests that may have been sent by now.
     fn allowed(&self, now: Time) -> u64 {
         match self.rate {
             None => u64::MAX,

@@ -78,8 +78,8 @@ impl Run {
         self.middle_us.max(self.producer_us).max(self.consumer_us())
     }
 
-    /// The share of a core that the busiest process had: far below one, other programs occupied the
-    /// processors.
+    /// Returns the share of a core that the busiest process had: far below one, other programs
+    /// occupied the processors.
     fn core_share(&self) -> f64 {
         self.busiest_us() * self.consumed.rate() / 1e6
     }
@@ -135,7 +135,7 @@ fn all_runs(
     Ok(runs)
 }
 
-/// The median rate of the best window, and that window.
+/// Returns the median rate of the best window, and that window.
 fn best(runs: &[Run], middle: Middle) -> (f64, usize) {
     let rate = |window: usize| {
         let of = runs
@@ -294,7 +294,7 @@ pub(super) fn start_consumer(
     Ok(Supervisor::new(folder).speaker("consumer", command)?)
 }
 
-/// The final report of a consumer.
+/// Returns the final report of a consumer.
 pub(super) fn finished(consumer: &Program) -> Result<Consumed, BenchError> {
     let line = consumer.await_word("exchanges", LATE)?;
     serde_json::from_str(&line).map_err(|error| BenchError::Side {

@@ -63,7 +63,7 @@ pub struct SoakReport {
 }
 
 impl SoakReport {
-    /// Whether the router has passed.
+    /// Returns whether the router has passed.
     pub fn passed(&self) -> bool {
         self.memory_holds && self.complete
     }
@@ -164,7 +164,7 @@ pub fn soak(
     })
 }
 
-/// The median of three runs at full speed, on the router to be soaked.
+/// Returns the median of three runs at full speed, on the router to be soaked.
 fn peak(program: &Path, folder: &Path, socket: &Path) -> Result<f64, BenchError> {
     let mut rates = Vec::new();
     for _ in 0..3 {

@@ -166,7 +166,7 @@ impl Router {
         })
     }
 
-    /// The prefix of the flow that a segment belongs to.
+    /// Returns the prefix of the flow that a segment belongs to.
     fn prefix(&self, number: u64) -> u64 {
         (number % self.scale.flows).wrapping_mul(0x9e37_79b9_7f4a_7c15) % self.scale.prefixes
     }

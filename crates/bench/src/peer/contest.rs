@@ -177,7 +177,7 @@ impl Drop for Reserve {
     }
 }
 
-/// Bytes that the files of a folder take, but for these.
+/// Returns the bytes that the files of a folder take, but for these.
 fn allocated(folder: &Path, without: &[&Path]) -> u64 {
     std::fs::read_dir(folder)
         .into_iter()
@@ -236,7 +236,7 @@ fn compared(
     ]
 }
 
-/// A folder in memory, if there is one.
+/// Returns a folder in memory, if there is one.
 fn in_memory() -> Result<tempfile::TempDir, BenchError> {
     let memory = Path::new("/dev/shm");
     let place = if memory.is_dir() {

@@ -54,12 +54,12 @@ impl<'a> Places<'a> {
         })
     }
 
-    /// The received file.
+    /// Returns the received file.
     pub(super) fn output(&self) -> PathBuf {
         self.programs.folder.join("arrived")
     }
 
-    /// A file as large as the received one, which holds memory for it between transfers.
+    /// Returns a file as large as the received one, which holds memory for it between transfers.
     pub(super) fn reserve(&self) -> PathBuf {
         self.programs.folder.join("reserve")
     }

@@ -68,14 +68,14 @@ impl Report {
         }
     }
 
-    /// The router, or the host that is asked directly, once it responds.
+    /// Returns the router, or the host that is asked directly, once it responds.
     fn neighbour(&self) -> Option<Guid> {
         let mut up = self.links.iter().filter(|link| link.up && !link.caller);
         up.find_map(|link| link.neighbour)
     }
 }
 
-/// The name under which the sender with this number is met through routers.
+/// Returns the name under which the sender with this number is met through routers.
 fn meeting_name(number: u16) -> Guid {
     KeyPair::from_secret(&meeting_key(number)).guid()
 }
@@ -275,7 +275,7 @@ fn meet(
     ))
 }
 
-/// True if somebody answers where a number is met.
+/// Returns true if somebody answers where a number is met.
 fn is_taken(
     client: &mut LocalClient,
     router: Guid,

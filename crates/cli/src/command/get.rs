@@ -318,7 +318,7 @@ fn line(to_stdout: bool, value: &serde_json::Value) {
     }
 }
 
-/// The long help of `-o`: its meaning, and how an existing PATH is treated.
+/// Returns the long help of `-o`: its meaning, and how an existing PATH is treated.
 pub(super) fn output_help(what: &str) -> String {
     format!("{what}\n\n{}", output::HELP)
 }

@@ -255,8 +255,7 @@ fn consumer(order: &str) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// A bar on a terminal, none elsewhere.
-/// The command that repeats a run.
+/// Returns a bar on a terminal, none elsewhere. The command that repeats a run.
 fn command(arguments: &Run) -> String {
     let mut command = format!(
         "whimbrel lab run {} --backend {}",

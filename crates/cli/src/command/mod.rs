@@ -61,7 +61,7 @@ pub(crate) fn run(command: Command) -> Outcome {
     }
 }
 
-/// A flag that the first Ctrl-C or SIGTERM sets; the second one ends the process.
+/// Returns a flag that the first Ctrl-C or SIGTERM sets; the second one ends the process.
 pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     exit::note_signals()?;
     let flag = Arc::new(AtomicBool::new(false));

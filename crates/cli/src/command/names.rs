@@ -126,7 +126,7 @@ fn server_draft(arguments: NameServer) -> Result<Draft, Failure> {
     Ok(draft)
 }
 
-/// The name servers to ask: by default that of this machine.
+/// Returns the name servers to ask: by default that of this machine.
 fn servers(arguments: &Lookup) -> Vec<Remote> {
     let mut servers = arguments.server.clone();
     if servers.is_empty() {

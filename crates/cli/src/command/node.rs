@@ -129,7 +129,7 @@ pub(crate) struct HostRun {
     json: bool,
 }
 
-/// The contents of a configuration file, or an empty draft; flags override it.
+/// Returns the contents of a configuration file, or an empty draft; flags override it.
 pub(super) fn draft(file: Option<&PathBuf>) -> Result<Draft, Failure> {
     Ok(file.map_or_else(|| Ok(Draft::default()), |path| Draft::read(path))?)
 }

@@ -33,7 +33,7 @@ pub(super) fn reachable(bound: SocketAddr) -> Vec<Remote> {
     remotes.filter_map(|text| text.parse().ok()).collect()
 }
 
-/// The addresses of this machine that mean it to others; IPv4 first.
+/// Returns the addresses of this machine that mean it to others; IPv4 first.
 fn of_this_machine(with_ipv6: bool) -> Vec<IpAddr> {
     let interfaces = Interface::all().unwrap_or_default();
     let up = interfaces
@@ -57,7 +57,8 @@ fn of_this_machine(with_ipv6: bool) -> Vec<IpAddr> {
     addresses
 }
 
-/// The ticket of a content; `None` if nobody can be asked for it but a daemon on this machine.
+/// Returns the ticket of a content; `None` if nobody can be asked for it but a daemon on this
+/// machine.
 pub(super) fn ticket(content: Guid, hosts: &[Remote], routers: &[Remote]) -> Option<String> {
     if hosts.is_empty() && routers.is_empty() {
         return None;
@@ -76,8 +77,8 @@ pub(super) fn ticket(content: Guid, hosts: &[Remote], routers: &[Remote]) -> Opt
     }
 }
 
-/// A text as a picture for cameras, in characters; `None` if it is too long. Capital letters take
-/// less room, and mean the same in a ticket.
+/// Returns a text as a picture for cameras, in characters; `None` if it is too long. Capital
+/// letters take less room, and mean the same in a ticket.
 pub(super) fn picture(ticket: &str) -> Option<String> {
     let code = QrCode::with_error_correction_level(ticket.to_uppercase(), EcLevel::L).ok()?;
     let mut picture = code.render::<Dense1x2>();
@@ -183,7 +184,7 @@ impl Takers {
         self.bar.suspend(|| note(text));
     }
 
-    /// The bar, for who prints from another thread.
+    /// Returns the bar, for who prints from another thread.
     pub(super) fn bar(&self) -> ProgressBar {
         self.bar.clone()
     }

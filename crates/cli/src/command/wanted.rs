@@ -116,8 +116,8 @@ impl Found {
 }
 
 impl Asking<'_> {
-    /// The only name that begins so: of an unfinished download at the output, or known to the host
-    /// daemon.
+    /// Returns the only name that begins so: of an unfinished download at the output, or known to
+    /// the host daemon.
     fn name_beginning(&self, prefix: &GuidPrefix) -> Result<Guid, Failure> {
         let mut known: BTreeSet<Guid> = unfinished_at(self.output)
             .into_iter()
@@ -173,7 +173,7 @@ impl Asking<'_> {
         }
     }
 
-    /// The ticket of who made this code.
+    /// Returns the ticket of who made this code.
     fn ticket_of(&self, code: Code) -> Result<Ticket, Failure> {
         let told = Told {
             code,

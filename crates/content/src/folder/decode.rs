@@ -64,7 +64,7 @@ fn take_count(rest: &mut &[u8]) -> Result<usize, FolderError> {
     }
 }
 
-/// An entry's path, and the entry if its path is one that a file may have.
+/// Returns an entry's path, and the entry if its path is one that a file may have.
 fn take_entry<'a>(
     rest: &mut &'a [u8],
 ) -> Result<(&'a [u8], Result<Entry, EntryError>), FolderError> {
@@ -107,7 +107,7 @@ fn take_entry<'a>(
     Ok((path, entry.map_err(EntryError::from)))
 }
 
-/// Bytes after their length.
+/// Returns the bytes after their length.
 fn take_bytes<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], FolderError> {
     let length = usize::from(u16::from_be_bytes(take(rest)?));
     rest.split_off(..length).ok_or(FolderError::Truncated)

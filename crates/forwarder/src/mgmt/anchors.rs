@@ -45,7 +45,8 @@ impl Anchors {
             .insert(certificate.key_name().clone(), (certificate, privileges));
     }
 
-    /// The anchor whose key a signature names: by the name of the key or of its certificate.
+    /// Returns the anchor whose key a signature names: by the name of the key or of its
+    /// certificate.
     fn named_by(
         &self,
         info: &SignatureInfoRef<'_>,

@@ -43,7 +43,7 @@ impl Forwarder {
         }
     }
 
-    /// The counters of management.
+    /// Returns the counters of management.
     pub fn management_counters(&self) -> ManagementCounters {
         self.mgmt
             .as_ref()

@@ -127,7 +127,7 @@ impl<'a> SignedCommand<'a> {
         })
     }
 
-    /// The older form: the last four components are timestamp, nonce, SignatureInfo,
+    /// Returns the older form: the last four components are timestamp, nonce, SignatureInfo,
     /// SignatureValue, and the signature covers all components but the last.
     fn in_name(interest: &InterestRef<'a>) -> Option<SignedCommand<'a>> {
         let before = interest.name.len().checked_sub(4)?;
@@ -149,12 +149,12 @@ impl<'a> SignedCommand<'a> {
         })
     }
 
-    /// True if the digest matches; a signature of type digest needs no other check.
+    /// Returns true if the digest matches; a signature of type digest needs no other check.
     pub fn has_right_digest(&self) -> bool {
         sha256(&self.portions) == self.value
     }
 
-    /// The key in the signature's key locator.
+    /// Returns the key in the signature's key locator.
     pub fn key(&self) -> Option<Name> {
         match self.info.key_locator {
             Some(KeyLocatorRef::Name(name)) => Some(name.to_name()),
@@ -166,7 +166,7 @@ impl<'a> SignedCommand<'a> {
         self.info.typ == SignatureType::DigestSha256
     }
 
-    /// The fields of the SignatureInfo, with time and nonce wherever the command has them.
+    /// Returns the fields of the SignatureInfo, with time and nonce wherever the command has them.
     fn stamped_info(&self) -> SignatureInfoRef<'a> {
         SignatureInfoRef {
             time: self.time,
@@ -175,8 +175,8 @@ impl<'a> SignedCommand<'a> {
         }
     }
 
-    /// A digest that identifies copies of a command, and only those: it covers the signed portions,
-    /// not the signature, which could be altered.
+    /// Returns a digest that identifies copies of a command, and only those: it covers the signed
+    /// portions, not the signature, which could be altered.
     fn identity(&self) -> [u8; 32] {
         sha256(&self.portions)
     }

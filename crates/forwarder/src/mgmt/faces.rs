@@ -121,7 +121,7 @@ fn exists(face: &Face, asked: &ControlParameters) -> ControlResponse {
     ControlResponse::new(409, text).with(&properties(face, asked, true))
 }
 
-/// The answer to each command that requested a face, once the outcome is known.
+/// Returns the answer to each command that requested a face, once the outcome is known.
 pub(crate) fn creation_answer(
     forwarder: &Forwarder,
     outcome: &Result<FaceId, FaceFailure>,
@@ -268,9 +268,9 @@ fn told_mtu(face: &Face) -> u64 {
     face.spec.mtu.map_or(MAX_PACKET, |mtu| mtu.min(MAX_PACKET)) as u64
 }
 
-/// The body of an answer about a face. MTU and congestion marking are included only if the command
-/// named one of them: python-ndn cannot parse them in ndn-cxx's order, and NDNts would lose Flags
-/// in python-ndn's.
+/// Returns the body of an answer about a face. MTU and congestion marking are included only if the
+/// command named one of them: python-ndn cannot parse them in ndn-cxx's order, and NDNts would lose
+/// Flags in python-ndn's.
 fn properties(face: &Face, asked: &ControlParameters, with_uris: bool) -> ControlParameters {
     let uri = |uri: &String| with_uris.then(|| uri.clone());
     let told = ControlParameters {
@@ -337,7 +337,7 @@ pub(crate) fn list(
     out
 }
 
-/// The filter of `faces/query`.
+/// Returns the filter of `faces/query`.
 pub(crate) fn filter(component: Option<&[u8]>) -> Result<FaceQueryFilter, ControlResponse> {
     let malformed = |why: String| {
         ControlResponse::new(400, format!("faces/query needs a FaceQueryFilter: {why}"))
@@ -346,8 +346,8 @@ pub(crate) fn filter(component: Option<&[u8]>) -> Result<FaceQueryFilter, Contro
     FaceQueryFilter::decode(bytes).map_err(|error: DecodeError| malformed(error.to_string()))
 }
 
-/// The notification of a face event. A removed face is described by its final state, which is in
-/// the events `since`.
+/// Returns the notification of a face event. A removed face is described by its final state, which
+/// is in the events `since`.
 pub(crate) fn notification(
     forwarder: &Forwarder,
     event: &FaceEvent,

@@ -5,7 +5,7 @@ use crate::face::FaceId;
 
 /// The program around the forwarder, which owns the sockets: a daemon, or a simulation.
 pub trait FaceHost {
-    /// The counters of a face's link; all zero if it has no link.
+    /// Returns the counters of a face's link; all zero if it has no link.
     fn link_counters(&self, face: FaceId) -> LinkCounters;
 
     /// Accepts a request of management, to be carried out now or after the forwarder has returned.

@@ -53,8 +53,8 @@ pub(crate) struct Management {
     pub(super) counters: ManagementCounters,
 }
 
-/// True for a program on this machine. A browser's WebSocket is one although the face is not local:
-/// it may register prefixes for itself, under `/localhop`.
+/// Returns true for a program on this machine. A browser's WebSocket is one although the face is
+/// not local: it may register prefixes for itself, under `/localhop`.
 fn is_of_this_machine(forwarder: &Forwarder, face: FaceId) -> bool {
     forwarder.face(face).is_some_and(|face| {
         let by_browser = || match face.spec.remote_uri.parse() {

@@ -48,13 +48,13 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// True for a neighbour's request, which needs a key that this router trusts.
+    /// Returns true for a neighbour's request, which needs a key that this router trusts.
     pub(crate) const fn is_strangers(&self) -> bool {
         self.remote && !self.of_this_machine
     }
 
-    /// The version and segment number at the end of the name, and the number of components before
-    /// them.
+    /// Returns the version and segment number at the end of the name, and the number of components
+    /// before them.
     pub(crate) fn version_and_segment(&self) -> Option<(usize, u64, Option<u64>)> {
         let name = self.interest.name;
         let len = name.len();

@@ -101,9 +101,9 @@ const fn status_of(error: RibError) -> u64 {
     }
 }
 
-/// True if the prefix conflicts with something other than routes: it is a prefix of the router's
-/// own, or is above or below a next hop set by a command (`fib/add-nexthop`). Longer prefixes of
-/// the router keep working, because the longest match wins.
+/// Returns true if the prefix conflicts with something other than routes: it is a prefix of the
+/// router's own, or is above or below a next hop set by a command (`fib/add-nexthop`). Longer
+/// prefixes of the router keep working, because the longest match wins.
 fn is_set_otherwise(context: &Context<'_>, prefix: &Name, face: FaceId) -> bool {
     let begins_own = |own: &Name| prefix.as_ref().is_prefix_of(own.as_ref());
     let (fib, rib) = (context.forwarder.fib(), context.forwarder.rib());

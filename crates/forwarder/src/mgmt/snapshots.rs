@@ -41,7 +41,7 @@ pub(crate) struct Snapshots {
 }
 
 impl Snapshots {
-    /// A fresh version of this dataset, if it may be served again.
+    /// Returns a fresh version of this dataset, if it may be served again.
     pub(crate) fn reusable(&self, now: Time, name: NameRef<'_>) -> Option<u64> {
         let newest = self
             .versions

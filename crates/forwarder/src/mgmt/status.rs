@@ -84,7 +84,7 @@ pub(crate) fn counters(
     })
 }
 
-/// The counters of each face's link, as one JSON array.
+/// Returns the counters of each face's link, as one JSON array.
 pub(crate) fn links(forwarder: &Forwarder, link: &dyn Fn(FaceId) -> LinkCounters) -> Value {
     forwarder
         .faces()
@@ -109,7 +109,7 @@ pub(crate) fn links(forwarder: &Forwarder, link: &dyn Fn(FaceId) -> LinkCounters
         .collect()
 }
 
-/// The available strategies, as one JSON array of names.
+/// Returns the available strategies, as one JSON array of names.
 pub(crate) fn strategies() -> Value {
     StrategyChoice::available()
         .iter()

@@ -29,7 +29,8 @@ pub(crate) struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// The face that the parameters denote: 0 or no number is the face that the command arrived on.
+    /// Returns the face that the parameters denote: 0 or no number is the face that the command
+    /// arrived on.
     pub(crate) fn face_meant(&self, parameters: &ControlParameters) -> FaceId {
         match parameters.face_id {
             None | Some(0) => self.from,

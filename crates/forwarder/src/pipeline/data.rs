@@ -209,9 +209,9 @@ impl Engine {
         }
     }
 
-    /// The path of a Data that answers a probing Interest, with the face that it arrived on: "the
-    /// tag is appended with the identifier of the receiving interface when the probing Data packet
-    /// arrives at a router" ([PTP §3-A]). The last router stands in for a producer that
+    /// Returns the path of a Data that answers a probing Interest, with the face that it arrived
+    /// on: "the tag is appended with the identifier of the receiving interface when the probing
+    /// Data packet arrives at a router" ([PTP §3-A]). The last router stands in for a producer that
     /// knows no tags, which "appends an empty tag". `None` if the Data has not come the whole way,
     /// or if the tag has no room.
     fn recorded(&self, from: FaceId, header: &LpPacket<'_>) -> Option<Bytes> {
@@ -275,7 +275,8 @@ impl Engine {
     }
 }
 
-/// The octets from a Data's name on: its header and that of its name have at most 4 octets each.
+/// Returns the octets from a Data's name on: its header and that of its name have at most 4 octets
+/// each.
 fn name_of(packet: &[u8]) -> &[u8] {
     use whimbrel_ndn_packet::tlv::header_len;
     let inner = header_len(packet)

@@ -190,7 +190,7 @@ impl Engine {
         })
     }
 
-    /// True if the forwarding hint names a region of this node.
+    /// Returns true if the forwarding hint names a region of this node.
     fn has_arrived(&self, interest: &InterestRef<'_>) -> bool {
         interest.forwarding_hint.is_some()
             && !self.config.producer_regions.is_empty()

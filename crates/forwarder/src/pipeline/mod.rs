@@ -87,10 +87,9 @@ impl Engine {
     }
 }
 
-/// The link header of an outgoing Interest or Data; `None` if it needs none. Overwrites the
+/// Returns the link header of an outgoing Interest or Data; `None` if it needs none. Overwrites the
 /// forwarder's own fields among those that a strategy has attached, and never removes a congestion
-/// mark.
-/// Those of the path are set before.
+/// mark. Those of the path are set before.
 #[inline]
 fn header(
     attached: Option<Box<LpHeader>>,
@@ -110,12 +109,12 @@ fn header(
     Some(header).filter(|header| !header.is_empty())
 }
 
-/// True for names that begin with `/localhost`.
+/// Returns true for names that begin with `/localhost`.
 pub(crate) fn is_localhost(name: &[u8]) -> bool {
     name.starts_with(b"\x08\x09localhost")
 }
 
-/// True for names that begin with `/localhop`.
+/// Returns true for names that begin with `/localhop`.
 pub(crate) fn is_localhop(name: &[u8]) -> bool {
     name.starts_with(b"\x08\x08localhop")
 }

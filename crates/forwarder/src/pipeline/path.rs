@@ -31,9 +31,9 @@ pub(crate) struct PathWish<'a> {
 }
 
 impl PathWish<'_> {
-    /// The path's fields of an Interest that is forwarded. One that leaves its path keeps an empty
-    /// tag: the labels below belong to a path that it no longer follows, but routers further on
-    /// know that its consumer distinguishes caches from producers.
+    /// Returns the path's fields of an Interest that is forwarded. One that leaves its path keeps
+    /// an empty tag: the labels below belong to a path that it no longer follows, but routers
+    /// further on know that its consumer distinguishes caches from producers.
     pub(crate) fn fields(
         &self,
         follows: bool,
@@ -133,8 +133,8 @@ impl Engine {
         hops.iter().any(|hop| hop.face == face)
     }
 
-    /// True if an upstream already works on the Interest for another consumer, or on this very
-    /// packet. A retransmission is forwarded again: what it replaces may be lost.
+    /// Returns true if an upstream already works on the Interest for another consumer, or on this
+    /// very packet. A retransmission is forwarded again: what it replaces may be lost.
     fn is_aggregated(
         &self,
         now: Time,

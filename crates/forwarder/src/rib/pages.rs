@@ -98,24 +98,24 @@ impl Rib {
         self.pages.faces.insert(face);
     }
 
-    /// True if the face leads to a web page.
+    /// Returns true if the face leads to a web page.
     pub fn is_page(&self, face: FaceId) -> bool {
         self.pages.faces.contains(&face)
     }
 
-    /// The number of routes to web pages.
+    /// Returns the number of routes to web pages.
     pub fn page_routes(&self) -> usize {
         self.pages.routes.len()
     }
 
-    /// The number of routes of web pages that others have displaced.
+    /// Returns the number of routes of web pages that others have displaced.
     pub fn displaced_page_routes(&self) -> u64 {
         self.pages.displaced
     }
 
-    /// The route as `face` may have it: one to a page costs more than others, and does not hide the
-    /// routes of shorter prefixes (CAPTURE), whatever was requested. (NDNts requests CAPTURE by
-    /// default.)
+    /// Returns the route as `face` may have it: one to a page costs more than others, and does not
+    /// hide the routes of shorter prefixes (CAPTURE), whatever was requested. (NDNts requests
+    /// CAPTURE by default.)
     pub fn allowed_route(&self, face: FaceId, route: Route) -> Route {
         if !self.is_page(face) {
             return route;
@@ -147,8 +147,8 @@ impl Rib {
         Ok(())
     }
 
-    /// True if another face has a related route; stops at the first one, because the page's own are
-    /// few.
+    /// Returns true if another face has a related route; stops at the first one, because the page's
+    /// own are few.
     fn is_taken(&self, prefix: &Name, face: FaceId) -> bool {
         let is_default_for_all = |entry: &Entry| entry.routes.values().all(Route::passes);
         let default = self.entries.get(&Name::root());

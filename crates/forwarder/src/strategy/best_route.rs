@@ -44,7 +44,7 @@ impl Strategy for BestRoute {
     }
 }
 
-/// The best next hop that is not pending, else the one used least recently.
+/// Returns the best next hop that is not pending, else the one used least recently.
 pub(super) fn retransmission_face(context: &Context<'_>) -> Option<FaceId> {
     let hops = context.eligible();
     let record = |face: FaceId| {

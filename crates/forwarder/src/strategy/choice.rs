@@ -102,8 +102,8 @@ impl StrategyChoice {
         self.put(prefix, self.make(strategy)?)
     }
 
-    /// The full name of the strategy that [`StrategyChoice::set`] would give a prefix, or why it
-    /// would refuse to.
+    /// Returns the full name of the strategy that [`StrategyChoice::set`] would give a prefix, or
+    /// why it would refuse to.
     pub fn check(prefix: NameRef<'_>, strategy: NameRef<'_>) -> Result<Name, StrategyError> {
         // What names are hashed with decides nothing here.
         let hasher = NameHasher::new(&mut SeededRng::new(0));
@@ -167,7 +167,7 @@ impl StrategyChoice {
         self.prefixes.depths()
     }
 
-    /// The number of prefixes with a strategy of their own.
+    /// Returns the number of prefixes with a strategy of their own.
     pub fn len(&self) -> usize {
         self.instances.len()
     }
@@ -177,12 +177,12 @@ impl StrategyChoice {
         self.len() == 0
     }
 
-    /// True if this very prefix has a strategy of its own.
+    /// Returns true if this very prefix has a strategy of its own.
     pub fn has_own(&self, prefix: NameRef<'_>) -> bool {
         self.prefixes.get(prefix).is_some()
     }
 
-    /// The full name of the strategy for Interests of a name.
+    /// Returns the full name of the strategy for Interests of a name.
     pub fn effective_name(&self, name: NameRef<'_>) -> Option<Name> {
         let key = NameKey::of(&self.hasher, name);
         let (_, slot) = self.prefixes.longest_match(&key, name.value())?;
@@ -191,7 +191,7 @@ impl StrategyChoice {
             .map(|instance| instance.name.clone())
     }
 
-    /// The names of all available strategies, with their versions.
+    /// Returns the names of all available strategies, with their versions.
     pub fn available() -> Vec<Name> {
         STRATEGIES
             .iter()
@@ -239,7 +239,7 @@ impl StrategyChoice {
         })
     }
 
-    /// The index of a PIT entry's strategy.
+    /// Returns the index of a PIT entry's strategy.
     #[inline]
     pub(crate) fn effective(&self, engine: &mut Engine, slot: u32, key: Option<&NameKey>) -> u32 {
         let Some(entry) = engine.pit.get_mut(slot) else {
@@ -277,7 +277,7 @@ impl StrategyChoice {
         }
     }
 
-    /// The number of measurements of all strategies.
+    /// Returns the number of measurements of all strategies.
     pub fn measurements(&self) -> usize {
         self.instances
             .iter()

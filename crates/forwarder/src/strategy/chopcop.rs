@@ -217,7 +217,7 @@ impl Chopcop {
     }
 }
 
-/// True while the entry's Interest waits to be sent for the first time.
+/// Returns true while the entry's Interest waits to be sent for the first time.
 fn is_waiting(context: &Context<'_>) -> bool {
     let entry = context.entry();
     entry.is_some_and(|entry| entry.timer != Time::MAX)

@@ -80,7 +80,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The time.
+    /// Returns the time.
     pub const fn now(&self) -> Time {
         self.now
     }
@@ -90,22 +90,22 @@ impl<'a> Context<'a> {
         &mut self.engine.rng
     }
 
-    /// The incoming face of the Interest; `None` in triggers without an Interest.
+    /// Returns the incoming face of the Interest; `None` in triggers without an Interest.
     pub fn downstream(&self) -> Option<FaceId> {
         self.incoming.map(|incoming| incoming.from)
     }
 
-    /// The link header of the Interest; `None` in triggers without an Interest.
+    /// Returns the link header of the Interest; `None` in triggers without an Interest.
     pub fn interest_header(&self) -> Option<&LpPacket<'_>> {
         self.incoming.map(|incoming| incoming.header)
     }
 
-    /// The latest state of a face's link; `None` if the face does not exist.
+    /// Returns the latest state of a face's link; `None` if the face does not exist.
     pub fn link_state(&self, face: FaceId) -> Option<&LinkState> {
         self.engine.faces.get(face).map(Face::link_state)
     }
 
-    /// The PIT entry; always present while a trigger runs.
+    /// Returns the PIT entry; always present while a trigger runs.
     pub fn entry(&self) -> Option<&Entry> {
         self.engine.pit.get(self.slot)
     }
@@ -114,18 +114,18 @@ impl<'a> Context<'a> {
         self.engine.pit.get_mut(self.slot)
     }
 
-    /// The entry's name.
+    /// Returns the entry's name.
     pub fn name(&self) -> NameRef<'_> {
         self.entry().map(Entry::name).unwrap_or_default()
     }
 
-    /// The keyed hash of the entry's name.
+    /// Returns the keyed hash of the entry's name.
     pub fn name_hash(&self) -> u64 {
         self.entry().map_or(0, |entry| entry.hash)
     }
 
-    /// The keyed hash of the entry's name without its last component, which most segments of an
-    /// object share.
+    /// Returns the keyed hash of the entry's name without its last component, which most segments
+    /// of an object share.
     pub fn object_hash(&self) -> u64 {
         let name = self.name();
         self.engine
@@ -133,25 +133,25 @@ impl<'a> Context<'a> {
             .hash(name.prefix(name.len().saturating_sub(1)))
     }
 
-    /// The out-records.
+    /// Returns the out-records.
     pub fn out_records(&self) -> &[OutRecord] {
         self.entry().map(Entry::out_records).unwrap_or_default()
     }
 
-    /// The in-records.
+    /// Returns the in-records.
     pub fn in_records(&self) -> &[InRecord] {
         self.entry().map(Entry::in_records).unwrap_or_default()
     }
 
-    /// True while an upstream may still answer.
+    /// Returns true while an upstream may still answer.
     pub fn has_pending_out_records(&self) -> bool {
         self.out_records()
             .iter()
             .any(|record| record.is_pending(self.now))
     }
 
-    /// The FIB entry of the Interest, best next hop first: by its name, or by its forwarding hint
-    /// unless that has arrived. Also returns the prefix, the key of measurements.
+    /// Returns the FIB entry of the Interest, best next hop first: by its name, or by its
+    /// forwarding hint unless that has arrived. Also returns the prefix, the key of measurements.
     pub fn route(&self) -> (NameRef<'_>, &[NextHop]) {
         let Some(entry) = self.entry() else {
             return (NameRef::default(), &[]);
@@ -163,7 +163,7 @@ impl<'a> Context<'a> {
         self.hinted_route(entry)
     }
 
-    /// The next hops of [`Context::route`].
+    /// Returns the next hops of [`Context::route`].
     #[inline]
     pub fn next_hops(&self) -> &[NextHop] {
         match self.entry() {
@@ -197,8 +197,8 @@ impl<'a> Context<'a> {
         (NameRef::default(), &[])
     }
 
-    /// True if the Interest may be sent to a face: the face exists and is up, is not the incoming
-    /// face with its only peer, and the scope allows it.
+    /// Returns true if the Interest may be sent to a face: the face exists and is up, is not the
+    /// incoming face with its only peer, and the scope allows it.
     pub fn is_eligible(&self, face: FaceId) -> bool {
         let Some(out) = self.engine.faces.get(face).filter(|face| face.up) else {
             return false;
@@ -207,8 +207,8 @@ impl<'a> Context<'a> {
         !returns && (out.is_local() || !self.is_scoped())
     }
 
-    /// True if the Interest must not leave this machine: by `/localhost`, or by `/localhop` unless
-    /// it comes from a program on this machine.
+    /// Returns true if the Interest must not leave this machine: by `/localhost`, or by `/localhop`
+    /// unless it comes from a program on this machine.
     fn is_scoped(&self) -> bool {
         let Some(entry) = self.entry() else {
             return true;
@@ -225,7 +225,7 @@ impl<'a> Context<'a> {
         is_localhost(name) || (is_localhop(name) && !from_here(self.engine))
     }
 
-    /// The eligible next hops, best first.
+    /// Returns the eligible next hops, best first.
     pub fn eligible(&self) -> SmallVec<[NextHop; 8]> {
         self.next_hops()
             .iter()

@@ -122,7 +122,7 @@ pub trait Strategy: Send {
     /// A face was removed: its state can be forgotten.
     fn forget_face(&mut self, _face: FaceId) {}
 
-    /// The number of its measurements.
+    /// Returns the number of its measurements.
     fn measurements(&self) -> usize {
         0
     }

@@ -129,7 +129,7 @@ impl Parameters {
         }
     }
 
-    /// An error about one parameter.
+    /// Returns an error about one parameter.
     pub(super) fn wrong(key: &str, value: &str, why: &str) -> StrategyError {
         wrong(format!("{key}~{value}"), why)
     }

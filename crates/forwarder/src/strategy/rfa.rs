@@ -38,8 +38,8 @@ impl Backlog {
         self.average = keep * self.average + (1.0 - keep) * f64::from(self.pending.count(now));
     }
 
-    /// The reciprocal of the average. Below one pending Interest the average says nothing about
-    /// congestion, and its reciprocal has no bound; the paper has no guard there.
+    /// Returns the reciprocal of the average. Below one pending Interest the average says nothing
+    /// about congestion, and its reciprocal has no bound; the paper has no guard there.
     fn weight(&self) -> f64 {
         1.0 / self.average.max(1.0)
     }
@@ -143,7 +143,7 @@ pub(super) fn upstream_hops(
     hops.map(|hop| (hop.face, weight(hop.face))).collect()
 }
 
-/// The face at `point`, 0 to 1, of the sum of weights.
+/// Returns the face at `point`, 0 to 1, of the sum of weights.
 pub(super) fn draw(hops: &[(FaceId, f64)], point: f64) -> Option<FaceId> {
     let mut left = point * hops.iter().map(|(_, weight)| weight).sum::<f64>();
     let found = hops.iter().find(|(_, weight)| {

@@ -37,8 +37,8 @@ pub(crate) struct DeadNonces {
 }
 
 impl DeadNonces {
-    /// A list that keeps nonces for `lifetime`, at most about `capacity` of them (the power of two
-    /// below it).
+    /// Returns a list that keeps nonces for `lifetime`, at most about `capacity` of them (the power
+    /// of two below it).
     pub(crate) fn new(lifetime: Duration, capacity: usize) -> DeadNonces {
         let capacity = capacity.min(1 << 30);
         DeadNonces {
@@ -50,7 +50,7 @@ impl DeadNonces {
         }
     }
 
-    /// The number of unexpired nonces when the time was last set. Counts them.
+    /// Returns the number of unexpired nonces when the time was last set. Counts them.
     pub(crate) fn len(&self) -> usize {
         let alive = |cell: &&u64| **cell != 0 && is_alive(**cell, self.now);
         self.buckets
@@ -139,7 +139,7 @@ fn mix(name_hash: u64, nonce: u32) -> u64 {
     hash ^ (hash >> 33)
 }
 
-/// The half of a cell that is not time; the other bits of the hash select the bucket.
+/// Returns the half of a cell that is not time; the other bits of the hash select the bucket.
 const fn tag(hash: u64) -> u64 {
     hash & !TIME_MASK
 }

@@ -50,7 +50,7 @@ pub(crate) struct Fab {
 }
 
 impl Fab {
-    /// A base of at most this number of flows.
+    /// Returns a base of at most this number of flows.
     pub(crate) fn new(capacity: usize) -> Fab {
         Fab {
             capacity,

@@ -105,12 +105,12 @@ impl Fib {
         }
     }
 
-    /// The number of prefixes.
+    /// Returns the number of prefixes.
     pub fn len(&self) -> usize {
         self.prefixes.len()
     }
 
-    /// True if the FIB is empty.
+    /// Returns true if the FIB is empty.
     pub fn is_empty(&self) -> bool {
         self.prefixes.len() == 0
     }
@@ -212,14 +212,15 @@ impl Fib {
         });
     }
 
-    /// The next hops of exactly this prefix, best first.
+    /// Returns the next hops of exactly this prefix, best first.
     pub fn next_hops(&self, prefix: NameRef<'_>) -> Option<&[NextHop]> {
         self.prefixes
             .get(prefix)
             .map(|number| self.sets.get(*number))
     }
 
-    /// The next hops of the longest matching prefix of `name`, and its number of components.
+    /// Returns the next hops of the longest matching prefix of `name`, and its number of
+    /// components.
     pub fn longest_match(&self, name: NameRef<'_>) -> Option<(usize, &[NextHop])> {
         self.lookup(&NameKey::of(self.prefixes.hasher(), name), name.value())
     }
@@ -232,19 +233,19 @@ impl Fib {
             .collect()
     }
 
-    /// The number of changes so far.
+    /// Returns the number of changes so far.
     #[inline]
     pub(crate) const fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// The place of the longest matching prefix, valid until the next change.
+    /// Returns the place of the longest matching prefix, valid until the next change.
     pub(crate) fn longest_entry(&self, name: NameRef<'_>) -> Option<u32> {
         let key = NameKey::of(self.prefixes.hasher(), name);
         self.prefixes.longest_slot(&key, name.value())
     }
 
-    /// The next hops of the entry at a place, if its prefix is one of `name`.
+    /// Returns the next hops of the entry at a place, if its prefix is one of `name`.
     #[inline]
     pub(crate) fn entry(&self, place: u32, name: NameRef<'_>) -> Option<&[NextHop]> {
         let number = self.prefixes.at(place, name.value())?;

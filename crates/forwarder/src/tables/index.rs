@@ -44,7 +44,7 @@ impl<T> Slab<T> {
         self.len
     }
 
-    /// The number of slots, free ones included.
+    /// Returns the number of slots, free ones included.
     pub(crate) const fn places(&self) -> usize {
         self.places.len()
     }
@@ -149,7 +149,7 @@ impl Index {
         (hash >> 32) as u32
     }
 
-    /// The slot with this hash for which `is_it` returns true.
+    /// Returns the slot with this hash for which `is_it` returns true.
     #[inline]
     pub(crate) fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         if self.len == 0 {
@@ -176,7 +176,7 @@ impl Index {
         prefetch::element(&self.cells, at);
     }
 
-    /// The likely slot of a hash: may be wrong, for prefetching only.
+    /// Returns the likely slot of a hash: may be wrong, for prefetching only.
     #[inline]
     pub(crate) fn guess(&self, hash: u64) -> u32 {
         self.find(hash, |_| true).unwrap_or(NONE)

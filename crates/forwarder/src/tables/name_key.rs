@@ -21,7 +21,7 @@ pub(crate) struct NameHasher {
 }
 
 impl NameHasher {
-    /// A secret for the labels of faces, which packets show.
+    /// Returns a secret for the labels of faces, which packets show.
     pub(crate) fn label_secret(&self) -> KeyedState {
         self.state.derive("labels of faces")
     }
@@ -34,7 +34,7 @@ impl NameHasher {
         }
     }
 
-    /// The hash of a whole name.
+    /// Returns the hash of a whole name.
     pub(crate) fn hash(&self, name: NameRef<'_>) -> u64 {
         let mut hasher = self.state.build_hasher();
         hasher.write(name.value());
@@ -101,34 +101,35 @@ impl NameKey {
         }
     }
 
-    /// A key of its own for a name, with all its prefixes.
+    /// Returns a key of its own for a name, with all its prefixes.
     pub(crate) fn of(hasher: &NameHasher, name: NameRef<'_>) -> NameKey {
         let mut key = NameKey::default();
         key.read(hasher, name, ALL_DEPTHS);
         key
     }
 
-    /// The number of components of the name.
+    /// Returns the number of components of the name.
     pub(crate) const fn components(&self) -> usize {
         self.components
     }
 
-    /// The lengths of prefixes with a hash here.
+    /// Returns the lengths of prefixes with a hash here.
     pub(crate) const fn depths(&self) -> Depths {
         self.known
     }
 
-    /// True if some of these lengths were not requested.
+    /// Returns true if some of these lengths were not requested.
     pub(crate) const fn lacks(&self, depths: Depths) -> bool {
         depths & !self.asked != 0
     }
 
-    /// The hash of the whole name.
+    /// Returns the hash of the whole name.
     pub(crate) const fn full(&self) -> u64 {
         self.full
     }
 
-    /// The hash of the prefix of `depth` components, which must be one of [`NameKey::depths`].
+    /// Returns the hash of the prefix of `depth` components, which must be one of
+    /// [`NameKey::depths`].
     pub(crate) fn prefix(&self, depth: usize) -> u64 {
         debug_assert!(
             self.known & (1 << depth) != 0,
@@ -137,7 +138,7 @@ impl NameKey {
         self.hashes.get(depth).copied().unwrap_or_default()
     }
 
-    /// The end offset of the prefix of `depth` components in the name's value.
+    /// Returns the end offset of the prefix of `depth` components in the name's value.
     pub(crate) fn end(&self, depth: usize) -> usize {
         self.ends.get(depth).copied().unwrap_or_default() as usize
     }

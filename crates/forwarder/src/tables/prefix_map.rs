@@ -52,7 +52,7 @@ impl<V> PrefixMap<V> {
         self.entries.len()
     }
 
-    /// The lengths of its prefixes: those whose hashes a search needs.
+    /// Returns the lengths of its prefixes: those whose hashes a search needs.
     #[inline]
     pub(crate) const fn depths(&self) -> Depths {
         self.depths_taken
@@ -100,8 +100,8 @@ impl<V> PrefixMap<V> {
         }
     }
 
-    /// The value of the longest matching prefix of a name (given by its octets), and that prefix's
-    /// number of components.
+    /// Returns the value of the longest matching prefix of a name (given by its octets), and that
+    /// prefix's number of components.
     #[inline]
     pub(crate) fn longest_match(&self, key: &NameKey, name: &[u8]) -> Option<(usize, &V)> {
         let mut lengths = self.depths_taken & key.depths();
@@ -119,7 +119,7 @@ impl<V> PrefixMap<V> {
         None
     }
 
-    /// The slot of the longest matching prefix, for [`PrefixMap::at`].
+    /// Returns the slot of the longest matching prefix, for [`PrefixMap::at`].
     pub(crate) fn longest_slot(&self, key: &NameKey, name: &[u8]) -> Option<u32> {
         let (depth, _) = self.longest_match(key, name)?;
         let prefix = name.get(..key.end(depth))?;
@@ -127,7 +127,7 @@ impl<V> PrefixMap<V> {
             .find(key.prefix(depth), |slot| self.is(slot, prefix))
     }
 
-    /// The value in a slot, if its prefix is one of the name (given by its octets).
+    /// Returns the value in a slot, if its prefix is one of the name (given by its octets).
     #[inline]
     pub(crate) fn at(&self, slot: u32, name: &[u8]) -> Option<&V> {
         let entry = self.entries.get(slot)?;

@@ -302,7 +302,7 @@ impl Resolver {
     }
 }
 
-/// Whether a message can be the answer to an operation.
+/// Returns whether a message can be the answer to an operation.
 fn answers(operation: Operation, message: &Message<'_>) -> bool {
     match (operation, message) {
         (_, Message::Refused) => true,

@@ -14,13 +14,13 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// True if the name has no records.
+    /// Returns true if the name has no records.
     pub fn is_empty(&self) -> bool {
         self.binding.is_none() && self.providers.is_empty()
     }
 
-    /// All addresses, of the binding and of the providers: best preference first, then by larger
-    /// weight.
+    /// Returns all addresses, of the binding and of the providers: best preference first, then by
+    /// larger weight.
     pub fn addresses(&self) -> Vec<Address> {
         let records = self.binding.iter().chain(&self.providers);
         let mut addresses: Vec<Address> = records.flat_map(Record::addresses).collect();
@@ -50,8 +50,8 @@ impl Cache {
         }
     }
 
-    /// The records that may be used at `now`; an empty answer means "no such name" and is valid,
-    /// too.
+    /// Returns the records that may be used at `now`; an empty answer means "no such name" and is
+    /// valid, too.
     pub(super) fn usable(&self, now: Time, now_ms: u64, guid: &Guid) -> Option<Answer> {
         if self.valid_until.get(guid).is_none_or(|until| until <= now) {
             return None;
@@ -64,7 +64,7 @@ impl Cache {
         current.then(|| self.answer(now_ms, guid))
     }
 
-    /// The known records, however old.
+    /// Returns the known records, however old.
     pub(super) fn answer(&self, now_ms: u64, guid: &Guid) -> Answer {
         let mut answer = Answer::default();
         for (provider, record) in self.names.get(guid).into_iter().flatten() {
@@ -80,7 +80,8 @@ impl Cache {
         answer
     }
 
-    /// True if this very record is cached, so that its signature need not be verified again.
+    /// Returns true if this very record is cached, so that its signature need not be verified
+    /// again.
     pub(super) fn holds<B: AsRef<[u8]>>(&self, record: &Record<B>) -> bool {
         let key = record.filed_under();
         let known = self

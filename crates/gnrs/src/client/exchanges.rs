@@ -18,7 +18,7 @@ pub(super) enum Operation {
 }
 
 impl Operation {
-    /// The server of an operation that only this one can serve.
+    /// Returns the server of an operation that only this one can serve.
     pub(super) fn pinned_to(self) -> Option<usize> {
         match self {
             Operation::Lookup(_) | Operation::Watch(_) => None,
@@ -81,7 +81,7 @@ impl Exchanges {
         self.by_id.get(&id).copied()
     }
 
-    /// The operations that a predicate selects.
+    /// Returns the operations that a predicate selects.
     pub(super) fn select(
         &self,
         mut pick: impl FnMut(Operation, &Exchange) -> bool,

@@ -73,8 +73,8 @@ impl Servers {
         self.0.get_mut(index)
     }
 
-    /// The server to query: the most preferred responsive one; if there is none, the one that has
-    /// been silent for longest (it may have recovered); `None` if all are down.
+    /// Returns the server to query: the most preferred responsive one; if there is none, the one
+    /// that has been silent for longest (it may have recovered); `None` if all are down.
     pub(super) fn choose(&self) -> Option<usize> {
         let up = || self.0.iter().enumerate().filter(|(_, server)| server.up);
         let answering = up().find(|(_, server)| server.silent_since.is_none());

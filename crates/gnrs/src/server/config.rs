@@ -123,7 +123,7 @@ impl ServerCounters {
         *self.refused.entry(code).or_default() += 1;
     }
 
-    /// The number of requests refused with `code`.
+    /// Returns the number of requests refused with `code`.
     pub fn refused_with(&self, code: Code) -> u64 {
         self.refused.get(&code).copied().unwrap_or(0)
     }

@@ -83,7 +83,7 @@ impl Watches {
         self.by_name.get_mut(&(*guid, port))
     }
 
-    /// The clients that watch `guid`.
+    /// Returns the clients that watch `guid`.
     pub(super) fn of(&self, guid: &Guid) -> Vec<PortId> {
         let all = (*guid, PortId(0))..=(*guid, PortId(u32::MAX));
         self.by_name

@@ -30,7 +30,7 @@ impl MemoryStore {
     /// Maximum of expired records that a full store removes to make room for a new one.
     const EVICTION_BUDGET: usize = 64;
 
-    /// An empty store.
+    /// Returns an empty store.
     pub fn new(limits: StoreLimits) -> MemoryStore {
         MemoryStore {
             limits,
@@ -139,8 +139,8 @@ impl MemoryStore {
         enough_bytes && (freed.is_some() || self.entries.len() < self.limits.max_records)
     }
 
-    /// The provider that a new one replaces, if there is no room for both: never a living one, or
-    /// whoever announces for long would silence the others.
+    /// Returns the provider that a new one replaces, if there is no room for both: never a living
+    /// one, or whoever announces for long would silence the others.
     fn provider_to_evict(
         &self,
         now_ms: u64,

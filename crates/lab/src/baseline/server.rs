@@ -96,7 +96,7 @@ impl HttpServer {
         self.address
     }
 
-    /// Bytes of the file.
+    /// Returns the bytes of the file.
     pub fn length(&self) -> u64 {
         self.length
     }

@@ -142,7 +142,7 @@ impl HopConfig {
         }
     }
 
-    /// Bytes of a DATA frame beyond its payload.
+    /// Returns the bytes of a DATA frame beyond its payload.
     pub(crate) fn overhead(&self) -> usize {
         match self.plain {
             true => Envelope::Plain(0).data_overhead(),

@@ -105,7 +105,7 @@ impl Sessions {
         }
     }
 
-    /// The envelope of the next frames; `None` if there is no session.
+    /// Returns the envelope of the next frames; `None` if there is no session.
     fn envelope(&self) -> Option<Envelope> {
         match self {
             Sessions::Plain(session) => session.outgoing_tag().map(Envelope::Plain),
@@ -230,18 +230,18 @@ impl Hop {
         self.sender.backlog()
     }
 
-    /// Bytes per second that the path delivers, as far as that is known.
+    /// Returns the bytes per second that the path delivers, as far as that is known.
     pub fn delivery_rate(&self) -> Option<u64> {
         Some(self.sender.rate()).filter(|rate| *rate > 0)
     }
 
-    /// The round trip of the path without a queue, as far as that is known.
+    /// Returns the round trip of the path without a queue, as far as that is known.
     pub fn min_rtt(&self) -> Option<Duration> {
         self.sender.min_rtt()
     }
 
-    /// The silence after which a neighbour that has something to answer is suspect, as far as a round
-    /// trip is known: 1.25 smoothed round trips and four times their variation.
+    /// Returns the silence after which a neighbour that has something to answer is suspect, as far
+    /// as a round trip is known: 1.25 smoothed round trips and four times their variation.
     pub fn suspicion(&self) -> Option<Duration> {
         self.sender.suspicion()
     }

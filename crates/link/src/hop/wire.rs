@@ -46,7 +46,7 @@ pub(super) enum Envelope {
 }
 
 impl Envelope {
-    /// Bytes of each frame beyond those of a plain one.
+    /// Returns the bytes of each frame beyond those of a plain one.
     fn extra(self) -> usize {
         match self {
             Envelope::Plain(_) => 0,
@@ -54,17 +54,17 @@ impl Envelope {
         }
     }
 
-    /// Bytes of a DATA frame beyond its payload.
+    /// Returns the bytes of a DATA frame beyond its payload.
     pub(super) fn data_overhead(self) -> usize {
         DATA_OVERHEAD + self.extra()
     }
 
-    /// Bytes of a CSYN.
+    /// Returns the bytes of a CSYN.
     pub(super) fn csyn_len(self) -> usize {
         CSYN_LEN + self.extra()
     }
 
-    /// Bytes of a CACK without its bitmap.
+    /// Returns the bytes of a CACK without its bitmap.
     pub(super) fn cack_len(self) -> usize {
         CACK_LEN + self.extra()
     }
@@ -321,7 +321,7 @@ pub(super) enum Opened<'a> {
     Content(Content<'a>),
 }
 
-/// The index of the session that a sealed frame is for; `None` if it is no sealed frame.
+/// Returns the index of the session that a sealed frame is for; `None` if it is no sealed frame.
 pub(super) fn sealed_index(frame: &[u8]) -> Option<u32> {
     let sealed = frame.len() > SEALED_HEAD + TAG_LEN && frame[0] >> 4 == SEALED;
     sealed.then(|| u32_at(frame, 1))

@@ -54,7 +54,7 @@ pub struct PaperOptions {
 }
 
 impl PaperOptions {
-    /// The paper's protocol with at most this many retransmissions per frame.
+    /// Returns the paper's protocol with at most this many retransmissions per frame.
     pub const fn retransmitting(max_retransmissions: u8) -> PaperOptions {
         PaperOptions {
             max_retransmissions,

@@ -75,7 +75,7 @@ impl Uplinks {
         ranked.into_iter().collect()
     }
 
-    /// True if this host is to use several uplinks at once and has them.
+    /// Returns true if this host is to use several uplinks at once and has them.
     pub(super) fn are_several(&self, links: &Links) -> bool {
         let preferred = self.port_by(Way::Uplink, links);
         let up = links
@@ -85,7 +85,7 @@ impl Uplinks {
         together.take(2).count() == 2
     }
 
-    /// True if the uplink on `port` is used together with the preferred one.
+    /// Returns true if the uplink on `port` is used together with the preferred one.
     fn goes_with(&self, preferred: Option<PortId>, port: PortId, links: &Links) -> bool {
         let Some(preferred) = preferred else {
             return false;

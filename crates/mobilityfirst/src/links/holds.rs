@@ -37,14 +37,14 @@ const HOLD_BYTES: u64 = 300;
 /// Longest lease that is believed.
 const MAX_LEASE: Duration = Duration::from_secs(32);
 
-/// The round trip without a queue.
+/// Returns the round trip without a queue.
 fn round_trip(link: &Link) -> Duration {
     let known = link.hop.min_rtt().unwrap_or_default();
     known.min(MAX_ROUND_TRIP)
 }
 
 impl Links {
-    /// Bytes of a flow from `from` that may wait for the neighbour on a port.
+    /// Returns the bytes of a flow from `from` that may wait for the neighbour on a port.
     pub(super) fn allowance(&self, link: &Link, flow: &Flow, from: Option<PortId>) -> u64 {
         if link.outbox.hold_of(flow).is_some() {
             return 0;
@@ -112,7 +112,7 @@ impl Links {
         }
     }
 
-    /// True if a flow is held back at `from` for what waits here.
+    /// Returns true if a flow is held back at `from` for what waits here.
     pub(crate) fn holds_back(&self, from: PortId, flow: &Flow) -> bool {
         let of_flow = |(port, of): &&(PortId, Flow)| {
             of == flow
@@ -130,7 +130,7 @@ impl Links {
         flows.iter().for_each(|flow| self.review_hold(port, flow));
     }
 
-    /// The interval at which the neighbour on a port is told again what it is to hold back.
+    /// Returns the interval at which the neighbour on a port is told again what it is to hold back.
     pub(crate) fn renewal(&self, port: PortId) -> Duration {
         let link = self.links.get(&port);
         let rate = link.and_then(|it| it.hop.delivery_rate());
@@ -286,7 +286,7 @@ impl Links {
         }
     }
 
-    /// True if the neighbour on `port` wants nothing of a flow now.
+    /// Returns true if the neighbour on `port` wants nothing of a flow now.
     pub(crate) fn is_held(&self, port: PortId, flow: &Flow) -> bool {
         let link = self.links.get(&port);
         link.is_some_and(|link| link.outbox.hold_of(flow) == Some(HoldMode::All))
@@ -297,8 +297,8 @@ impl Links {
         core::mem::take(&mut self.resumed)
     }
 
-    /// True if a chunk should not wait for `port` in the buffer, because half of that is taken and
-    /// the part of its flow, too.
+    /// Returns true if a chunk should not wait for `port` in the buffer, because half of that is
+    /// taken and the part of its flow, too.
     pub(crate) fn is_crowded(&self, port: PortId, outgoing: &ChunkToSend) -> bool {
         let (Some(link), Some(flow)) = (self.links.get(&port), flow_of(&outgoing.chunk)) else {
             return false;

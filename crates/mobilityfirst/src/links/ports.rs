@@ -114,27 +114,27 @@ impl Links {
         self.offer_room(now);
     }
 
-    /// True if `port` has a hop here.
+    /// Returns true if `port` has a hop here.
     pub fn has(&self, port: PortId) -> bool {
         self.links.contains_key(&port)
     }
 
-    /// The GUID that the neighbour on `port` claims.
+    /// Returns the GUID that the neighbour on `port` claims.
     pub fn neighbour(&self, port: PortId) -> Option<Guid> {
         self.links.get(&port)?.neighbour
     }
 
-    /// The port's properties.
+    /// Returns the port's properties.
     pub fn info(&self, port: PortId) -> Option<&PortInfo> {
         self.links.get(&port).map(|link| &link.info)
     }
 
-    /// All ports, in the order of their numbers.
+    /// Returns all ports, in the order of their numbers.
     pub fn ports(&self) -> impl Iterator<Item = PortId> + '_ {
         self.links.keys().copied()
     }
 
-    /// The ports whose neighbour claims `guid`, in the order of their numbers.
+    /// Returns the ports whose neighbour claims `guid`, in the order of their numbers.
     pub fn ports_of(&self, guid: &Guid) -> impl Iterator<Item = PortId> {
         self.by_neighbour.get(guid).into_iter().flatten().copied()
     }
@@ -160,7 +160,7 @@ impl Links {
             .or_else(|| self.ports_of(guid).next())
     }
 
-    /// The port of a configured link.
+    /// Returns the port of a configured link.
     pub fn port_of_link(&self, link: u32) -> Option<PortId> {
         self.by_link.get(&link).copied()
     }

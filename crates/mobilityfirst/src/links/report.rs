@@ -42,8 +42,8 @@ pub struct UnresolvedStatus {
 }
 
 impl Links {
-    /// The measured state of `port`'s link. A chunk counts as waiting until the neighbour has taken
-    /// it over.
+    /// Returns the measured state of `port`'s link. A chunk counts as waiting until the neighbour
+    /// has taken it over.
     pub fn state(&self, port: PortId) -> LinkState {
         self.links.get(&port).map_or(LinkState::default(), |link| {
             let stats = link.hop.stats();
@@ -70,7 +70,7 @@ impl Links {
         arriving.sum::<usize>() as u64 + self.buffer.bytes()
     }
 
-    /// All neighbours, for reports.
+    /// Returns all neighbours, for reports.
     pub fn status(&self, now: Time) -> Vec<LinkStatus> {
         self.links
             .iter()

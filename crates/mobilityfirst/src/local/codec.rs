@@ -326,7 +326,7 @@ fn names(reader: &mut Reader<'_>) -> Result<Vec<Guid>, WireError> {
     (0..count).map(|_| reader.guid()).collect()
 }
 
-/// The rest of a frame, if it does not exceed a message's limit.
+/// Returns the rest of a frame, if it does not exceed a message's limit.
 fn message_payload(frame: &Bytes, reader: Reader<'_>) -> Result<Bytes, WireError> {
     if reader.0.len() > MAX_MESSAGE {
         return Err(WireError::Invalid("message length"));

@@ -281,7 +281,7 @@ codes!(FailReason, "reason", {
 });
 
 impl LocalEvent {
-    /// True for an event that may be dropped for a program that does not read.
+    /// Returns true for an event that may be dropped for a program that does not read.
     pub fn is_report(&self) -> bool {
         matches!(
             self,

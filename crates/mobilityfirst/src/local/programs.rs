@@ -39,7 +39,7 @@ impl Programs {
         self.queue.push_back((port, greeting().to_vec()));
     }
 
-    /// True if the port is a program's.
+    /// Returns true if the port is a program's.
     pub fn has(&self, port: PortId) -> bool {
         self.ports.contains_key(&port)
     }

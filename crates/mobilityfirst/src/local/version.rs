@@ -27,7 +27,7 @@ pub enum VersionMismatch {
     None,
 }
 
-/// The content of the first frame.
+/// Returns the content of the first frame.
 pub fn greeting() -> [u8; 6] {
     let [high, low] = LOCAL_VERSION.to_be_bytes();
     let [a, b, c, d] = MAGIC;

@@ -88,8 +88,8 @@ impl Attachments {
         self.bad.entry(port).or_insert((0, now)).0 += 1;
     }
 
-    /// The ports that a GUID is attached on. Those of its newest record are preferred: a host sends
-    /// each new record to all routers at which it wants to be reachable.
+    /// Returns the ports that a GUID is attached on. Those of its newest record are preferred: a
+    /// host sends each new record to all routers at which it wants to be reachable.
     pub(super) fn hops_to(&self, guid: &Guid, links: &Links) -> NextHops {
         let attached = self.by_guid.get(guid).map_or(&[][..], Vec::as_slice);
         let newest = attached.first().map(|attachment| attachment.version);
@@ -102,7 +102,7 @@ impl Attachments {
             .collect()
     }
 
-    /// True if a GUID is attached on this port.
+    /// Returns true if a GUID is attached on this port.
     pub(super) fn is_on(&self, guid: &Guid, port: PortId) -> bool {
         let attached = self.by_guid.get(guid);
         attached.is_some_and(|attached| attached.iter().any(|it| it.port == port))
@@ -391,7 +391,7 @@ fn refusal(fault: VerifyError) -> ControlCode {
     }
 }
 
-/// The message about a record's outcome.
+/// Returns the message about a record's outcome.
 pub(super) fn outcome(port: PortId, guid: Guid, version: u64, code: ControlCode) -> Action {
     Action::Tell(
         port,

@@ -88,7 +88,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// A route of preference 0 and weight 1.
+    /// Returns a route of preference 0 and weight 1.
     pub fn new(to: Guid, via: NextHop) -> Route {
         Route {
             to,
@@ -109,7 +109,7 @@ pub enum NextHop {
 }
 
 impl NextHop {
-    /// The neighbour's name, if it is known by that.
+    /// Returns the neighbour's name, if it is known by that.
     pub(super) fn name(&self) -> Option<Guid> {
         match self {
             NextHop::Neighbour(name) => Some(*name),

@@ -373,7 +373,7 @@ impl Router {
         None
     }
 
-    /// The ports of the destination host, or of the host that serves the requested content.
+    /// Returns the ports of the destination host, or of the host that serves the requested content.
     fn attachment_of(&self, header: &NetworkHeader) -> NextHops {
         let of = |guid: &Guid| self.attachments.hops_to(guid, &self.links);
         let here = of(&header.destination);
@@ -492,8 +492,8 @@ impl Router {
         }
     }
 
-    /// A responsive host attached here that has announced this content. No name service is asked:
-    /// one that is far or away delays nothing local.
+    /// Returns a responsive host attached here that has announced this content. No name service is
+    /// asked: one that is far or away delays nothing local.
     fn own_provider(&self, now: Time, request: &Chunk) -> Option<Guid> {
         let header = &request.header;
         self.own_providers(now, &header.destination, header.extensions.request)

@@ -20,7 +20,7 @@ fn keys(number: u8) -> KeyPair {
     KeyPair::from_secret(&[number; 32])
 }
 
-/// A router with inbound peers of these names.
+/// Returns a router with inbound peers of these names.
 fn net_of_callers(names: &[Guid], config: RouterConfig) -> Net {
     let callers = vec![PortOrigin::Accepted(0); names.len()];
     Net::with_origins(names, &callers, config)
@@ -118,7 +118,7 @@ fn a_caller_speaks_for_itself_and_for_what_it_has_attached_and_for_nobody_else()
     assert_eq!(heard, [(attacker, ROUTER), (guest, ROUTER)]);
 }
 
-/// The binding record of a host that is reached at `at`, made so long before now.
+/// Returns the binding record of a host that is reached at `at`, made so long before now.
 fn record(host: &KeyPair, at: Guid, before_ms: u64) -> Bytes {
     let statement = Statement::new(UNIX_MS - before_ms, 60_000, vec![Address::new(at)]);
     let record = Record::binding(host, &statement).expect("a record");

@@ -111,7 +111,7 @@ pub struct Router {
 }
 
 impl Router {
-    /// A router without ports. All its randomness comes from `rng`.
+    /// Returns a router without ports. All its randomness comes from `rng`.
     pub fn new(config: RouterConfig, mut rng: SeededRng) -> Router {
         let mut links = Links::new(
             config.hop.clone(),
@@ -169,7 +169,7 @@ impl Router {
         self.sources.believe(router);
     }
 
-    /// The router's GUID.
+    /// Returns the router's GUID.
     pub fn guid(&self) -> Guid {
         self.config.guid
     }

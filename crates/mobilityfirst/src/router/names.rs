@@ -147,7 +147,7 @@ impl Names {
         }
     }
 
-    /// The records of this router's own hosts about a name. A host may have left since.
+    /// Returns the records of this router's own hosts about a name. A host may have left since.
     pub(super) fn look_up_own(&self, now: Time, name: &Guid) -> Answer {
         self.own.lookup(self.wall.unix_millis(now), name)
     }
@@ -167,16 +167,16 @@ impl Names {
         self.not_served.insert((content, host), now);
     }
 
-    /// True if a provider has said that it does not serve a content: one that announces here
-    /// (`is_own`) until it announces it again, another one for a while.
+    /// Returns true if a provider has said that it does not serve a content: one that announces
+    /// here (`is_own`) until it announces it again, another one for a while.
     fn is_not_served(&self, now: Time, content: &Guid, host: &Guid, is_own: bool) -> bool {
         let said = self.not_served.get(&(*content, *host));
         said.is_some_and(|at| is_own || now.since(*at) < NOT_SERVED_FOR)
     }
 
-    /// The providers that a request should go to: not those that do not serve the content, nor those
-    /// that the same request went to before, as long as there are others. Whoever repeats a request
-    /// has got nothing; announcing is no proof of serving.
+    /// Returns the providers that a request should go to: not those that do not serve the content,
+    /// nor those that the same request went to before, as long as there are others. Whoever repeats
+    /// a request has got nothing; announcing is no proof of serving.
     pub(super) fn worth_asking(
         &self,
         now: Time,
@@ -196,7 +196,8 @@ impl Names {
         }
     }
 
-    /// True if a request went to this provider before, and the name service may know others.
+    /// Returns true if a request went to this provider before, and the name service may know
+    /// others.
     pub(super) fn is_repeated(
         &self,
         content: &Guid,
@@ -260,7 +261,7 @@ impl Names {
         }
     }
 
-    /// True if a chunk that came in on `from` may cause a query about this name.
+    /// Returns true if a chunk that came in on `from` may cause a query about this name.
     pub(super) fn may_ask(&self, now: Time, name: &Guid, from: Option<PortId>) -> bool {
         let asked = from.and_then(|from| self.names_by_port.get(&from));
         !self.has_service

@@ -132,9 +132,9 @@ impl Notices {
     }
 }
 
-/// The message from the router `from` to the receiver of chunks after the restart of the neighbour
-/// that had accepted them: the receiver knows which of them are missing. The message follows the
-/// chunks' path, behind those that were forwarded.
+/// Returns the message from the router `from` to the receiver of chunks after the restart of the
+/// neighbour that had accepted them: the receiver knows which of them are missing. The message
+/// follows the chunks' path, behind those that were forwarded.
 pub(super) fn lost(from: Guid, handed: HandedOver) -> Chunk {
     let request_id = handed.request_id;
     let notice = handed.into_lost();
@@ -145,7 +145,7 @@ pub(super) fn lost(from: Guid, handed: HandedOver) -> Chunk {
     Chunk::of_transport(header, &Transport::Lost(notice))
 }
 
-/// The key of a notice about a request for content.
+/// Returns the key of a notice about a request for content.
 pub(super) fn request_key(chunk: &Chunk, dropped: Option<DropReason>) -> Option<NoticeKey> {
     if chunk.header.upper != UpperProtocol::Transport {
         return None;
@@ -164,7 +164,7 @@ pub(super) fn request_key(chunk: &Chunk, dropped: Option<DropReason>) -> Option<
     }
 }
 
-/// The key of a notice about a data chunk, and the chunk's index.
+/// Returns the key of a notice about a data chunk, and the chunk's index.
 pub(super) fn notice_key(chunk: &Chunk, dropped: Option<DropReason>) -> Option<(NoticeKey, u32)> {
     let data = chunk.data()?;
     let source_address = chunk.header.source_address;

@@ -40,7 +40,7 @@ impl Pauses {
         }
     }
 
-    /// The pause before the next look-up.
+    /// Returns the pause before the next look-up.
     pub(super) fn current(&self, now: Time, destination: &Guid) -> Duration {
         let doubled = self
             .first

@@ -76,7 +76,7 @@ impl Proxy {
         &self.store
     }
 
-    /// Bytes of stored chunks that are being forwarded.
+    /// Returns the bytes of stored chunks that are being forwarded.
     pub(super) fn released_bytes(&self) -> u64 {
         self.released.amount()
     }
@@ -86,7 +86,7 @@ impl Proxy {
         &self.waiting
     }
 
-    /// A stored chunk that is being forwarded; it came in on the port `origin`.
+    /// Returns a stored chunk that is being forwarded; it came in on the port `origin`.
     fn released(&self, (chunk, origin): (Chunk, Option<PortId>)) -> ChunkToSend {
         let charge = self.released.charge(chunk.size() as u64 + ENTRY_BYTES);
         ChunkToSend {
@@ -196,7 +196,7 @@ impl Proxy {
         }
     }
 
-    /// True if chunks for this destination are stored and may be retried without a Push.
+    /// Returns true if chunks for this destination are stored and may be retried without a Push.
     pub(super) fn may_retry(&self, destination: &Guid) -> bool {
         self.policy.proactive && !self.store.has_none_for(destination)
     }
@@ -233,7 +233,7 @@ impl Proxy {
         is_open
     }
 
-    /// The next hops of an open destination.
+    /// Returns the next hops of an open destination.
     pub(super) fn next_hops(&self, destination: &Guid) -> Option<&NextHops> {
         self.open.get(destination)
     }
@@ -271,7 +271,7 @@ impl Proxy {
         }
     }
 
-    /// True if a chunk may be stored, and none is evicted for it.
+    /// Returns true if a chunk may be stored, and none is evicted for it.
     pub(super) fn takes(&self, chunk: &Chunk) -> bool {
         let size = chunk.size() as u64 + ENTRY_BYTES;
         chunk.header.service.has(ServiceId::DELAY_TOLERANT)
@@ -280,7 +280,7 @@ impl Proxy {
             && self.store.flow_bytes(&chunk.flow()) + size <= self.store.limits().per_flow
     }
 
-    /// True if so many bytes fit into the storage, and nothing is evicted for them.
+    /// Returns true if so many bytes fit into the storage, and nothing is evicted for them.
     fn has_room_for(&self, size: u64) -> bool {
         self.store.bytes() + self.released.amount() + size <= self.store.limits().total
     }
@@ -290,14 +290,14 @@ impl Proxy {
         self.slow.entry(flow).or_default().insert(from);
     }
 
-    /// True if it is.
+    /// Returns true if it is.
     pub(super) fn holds_back(&self, from: PortId, flow: &Flow) -> bool {
         self.slow
             .get(flow)
             .is_some_and(|ports| ports.contains(&from))
     }
 
-    /// All flows that are.
+    /// Returns all flows that are.
     pub(super) fn held_back(&self) -> Vec<(PortId, Flow)> {
         let slow = self.slow.iter();
         slow.flat_map(|(flow, ports)| ports.iter().map(|port| (*port, *flow)))
@@ -442,8 +442,8 @@ impl Proxy {
         !branches.is_empty()
     }
 
-    /// The branches of a stored chunk: empty while one of the required ones has no room. A divided
-    /// flow uses those with room.
+    /// Returns the branches of a stored chunk: empty while one of the required ones has no room. A
+    /// divided flow uses those with room.
     fn branches_with_room(
         &self,
         id: StoreId,

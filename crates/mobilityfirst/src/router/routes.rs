@@ -25,8 +25,8 @@ impl Routes {
         }
     }
 
-    /// The next hops of a network address: the ports of the neighbour with this address, else those
-    /// of its routes, else the default route's.
+    /// Returns the next hops of a network address: the ports of the neighbour with this address,
+    /// else those of its routes, else the default route's.
     pub(super) fn towards(&self, address: &Guid, links: &Links) -> NextHops {
         let over = |port| Branch::over(port, links);
         let neighbours: NextHops = links.ports_of(address).map(over).collect();
@@ -59,8 +59,8 @@ impl Routes {
             .collect()
     }
 
-    /// The next hops of the addresses of a binding, with their preferences and weights; `None` if
-    /// it has no address. Skips this router's own address: the host would be attached.
+    /// Returns the next hops of the addresses of a binding, with their preferences and weights;
+    /// `None` if it has no address. Skips this router's own address: the host would be attached.
     pub(super) fn towards_binding(&self, answer: &Answer, links: &Links) -> Option<NextHops> {
         let addresses = answer.binding.as_ref()?.addresses();
         let mut elsewhere = addresses.filter(|at| at.na != self.own).peekable();
@@ -79,7 +79,7 @@ impl Routes {
         Some(branches.into_iter().collect())
     }
 
-    /// The next hops of several addresses, all of one preference.
+    /// Returns the next hops of several addresses, all of one preference.
     pub(super) fn towards_all(&self, addresses: &[Guid], links: &Links) -> NextHops {
         let elsewhere = addresses.iter().filter(|at| **at != self.own);
         let branches = elsewhere.flat_map(|at| {
@@ -94,8 +94,8 @@ impl Routes {
         branches.collect()
     }
 
-    /// True if a name is that of a router in this router's configuration: such a name is its own
-    /// address. An inbound peer may claim any name, so inbound peers do not count.
+    /// Returns true if a name is that of a router in this router's configuration: such a name is
+    /// its own address. An inbound peer may claim any name, so inbound peers do not count.
     pub(super) fn is_router(&self, name: &Guid, links: &Links) -> bool {
         let configured = |port| links.info(port).is_some_and(|info| info.origin.is_chosen());
         self.routes.iter().any(|route| route.to == *name)

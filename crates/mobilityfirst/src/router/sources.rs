@@ -87,7 +87,7 @@ impl Sources {
         self.believed.insert(router);
     }
 
-    /// True if the configuration names this router.
+    /// Returns true if the configuration names this router.
     pub(super) fn believes(&self, router: &Guid) -> bool {
         self.believed.contains(router)
     }
@@ -211,7 +211,8 @@ impl Sources {
         }
     }
 
-    /// The address that answers to a chunk go to: `own` unless its source is reached where it says.
+    /// Returns the address that answers to a chunk go to: `own` unless its source is reached where
+    /// it says.
     pub(super) fn answered_at(&self, header: &NetworkHeader, own: Guid) -> Guid {
         let (source, at) = (&header.source, header.source_address);
         let is_there = |record: &Record| record.addresses().any(|known| known.na == at);

@@ -139,7 +139,7 @@ pub struct RouterMemory {
 }
 
 impl RouterMemory {
-    /// The sum.
+    /// Returns the sum.
     pub fn total(&self) -> u64 {
         self.buffered_bytes + self.stored_bytes + self.released_bytes + self.said_bytes
     }
@@ -151,7 +151,7 @@ impl Router {
         self.links.note_look_up_failure(failure);
     }
 
-    /// The current memory of its chunks.
+    /// Returns the current memory of its chunks.
     pub fn memory(&self) -> RouterMemory {
         RouterMemory {
             buffered_bytes: self.links.buffered_bytes(),
@@ -215,7 +215,7 @@ impl Router {
         }
     }
 
-    /// The current status.
+    /// Returns the current status.
     pub fn status(&self, now: Time) -> RouterStatus {
         let store = self.proxy.store();
         let mut counters = self.effects.counters.clone();

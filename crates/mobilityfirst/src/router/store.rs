@@ -97,7 +97,7 @@ fn charge_of(chunk: &Chunk) -> u64 {
 }
 
 impl ProxyStore {
-    /// An empty storage.
+    /// Returns an empty storage.
     pub fn new(limits: StoreLimits, rng: &mut SeededRng) -> ProxyStore {
         let hasher = KeyedState::new(rng);
         ProxyStore {
@@ -288,7 +288,7 @@ impl ProxyStore {
         self.lifetimes.next().map(|(at, _)| at)
     }
 
-    /// The oldest chunk for a destination.
+    /// Returns the oldest chunk for a destination.
     pub fn oldest_for(&self, destination: &Guid) -> Option<StoreId> {
         self.by_destination
             .get(destination)?
@@ -296,15 +296,15 @@ impl ProxyStore {
             .map(|(id, ())| *id)
     }
 
-    /// The chunks stored for a destination, oldest first.
+    /// Returns the chunks stored for a destination, oldest first.
     pub fn ids_for(&self, destination: &Guid) -> Vec<StoreId> {
         self.by_destination
             .get(destination)
             .map_or(Vec::new(), |ids| ids.keys().copied().collect())
     }
 
-    /// The newest data chunks stored for a destination, 4,096 at most: content, logarithm of the
-    /// chunk size, index.
+    /// Returns the newest data chunks stored for a destination, 4,096 at most: content, logarithm
+    /// of the chunk size, index.
     pub fn data_for(&self, destination: &Guid) -> impl Iterator<Item = (Guid, u8, u32)> {
         let ids = self.by_destination.get(destination).into_iter();
         let ids = ids.flat_map(|ids| ids.keys().rev().take(MAX_LOOKED_AT));
@@ -312,12 +312,12 @@ impl ProxyStore {
         chunks.map(|data| (data.content, data.chunk_log2, data.index))
     }
 
-    /// The stored part of a flow's content, if it is stored.
+    /// Returns the stored part of a flow's content, if it is stored.
     pub fn find(&self, flow: Flow, content: Guid, index: u32) -> Option<StoreId> {
         self.parts.get(&(flow, (content, index))).copied()
     }
 
-    /// Bytes stored for a destination. O(its chunks).
+    /// Returns the bytes stored for a destination. O(its chunks).
     pub fn bytes_for(&self, destination: &Guid) -> u64 {
         let ids = self.by_destination.get(destination).into_iter();
         let entries = ids.flat_map(IdList::keys);
@@ -325,51 +325,51 @@ impl ProxyStore {
         entries.map(|entry| charge_of(&entry.chunk)).sum()
     }
 
-    /// The chunks stored for a flow, oldest first.
+    /// Returns the chunks stored for a flow, oldest first.
     pub fn ids_of(&self, flow: &Flow) -> Vec<StoreId> {
         self.flows
             .get(flow)
             .map_or(Vec::new(), |stored| stored.ids.keys().copied().collect())
     }
 
-    /// The port that a stored chunk came in on.
+    /// Returns the port that a stored chunk came in on.
     pub fn owner(&self, id: StoreId) -> Option<PortId> {
         self.entries.get(&id)?.owner
     }
 
-    /// A stored chunk and when it was stored.
+    /// Returns a stored chunk and when it was stored.
     pub fn get(&self, id: StoreId) -> Option<(&Chunk, Time)> {
         self.entries
             .get(&id)
             .map(|entry| (&entry.chunk, entry.stored_at))
     }
 
-    /// True if no chunk is stored for `destination`.
+    /// Returns true if no chunk is stored for `destination`.
     pub fn has_none_for(&self, destination: &Guid) -> bool {
         !self.by_destination.contains_key(destination)
     }
 
-    /// Bytes stored for one flow.
+    /// Returns the bytes stored for one flow.
     pub fn flow_bytes(&self, flow: &Flow) -> u64 {
         self.flows.get(flow).map_or(0, |stored| stored.bytes)
     }
 
-    /// Bytes of all stored chunks.
+    /// Returns the bytes of all stored chunks.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The number of stored chunks.
+    /// Returns the number of stored chunks.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// True if the storage is empty.
+    /// Returns true if the storage is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Its limits.
+    /// Returns its limits.
     pub fn limits(&self) -> &StoreLimits {
         &self.limits
     }

@@ -127,18 +127,18 @@ pub(super) fn config() -> RouterConfig {
     }
 }
 
-/// The router's port to a neighbour.
+/// Returns the router's port to a neighbour.
 pub(super) fn port(neighbour: usize) -> PortId {
     PortId(2 * (neighbour as u32 - 1))
 }
 
 impl Net {
-    /// A router with a neighbour of each of these names.
+    /// Returns a router with a neighbour of each of these names.
     fn new(names: &[Guid]) -> Net {
         Net::with_routes(names, Vec::new())
     }
 
-    /// The same with static routes.
+    /// Returns the same with static routes.
     fn with_routes(names: &[Guid], routes: Vec<Route>) -> Net {
         Net::with_config(names, RouterConfig { routes, ..config() })
     }
@@ -210,7 +210,7 @@ impl Net {
         })
     }
 
-    /// All that a neighbour has received.
+    /// Returns all that a neighbour has received.
     pub(super) fn chunks(&self, neighbour: usize) -> &[Chunk] {
         let neighbour: &Neighbour = self.bed[neighbour].get().expect("a neighbour");
         &neighbour.received
@@ -222,7 +222,7 @@ impl Net {
         self.neighbour(neighbour, |it, now| it.hop.send(now, 1, head, body));
     }
 
-    /// The payloads of the data chunks that a neighbour has received, by chunk index.
+    /// Returns the payloads of the data chunks that a neighbour has received, by chunk index.
     pub(super) fn received(&self, neighbour: usize) -> BTreeMap<u32, Bytes> {
         let received = self.chunks(neighbour).iter();
         let data = received.filter_map(Chunk::data);
@@ -230,7 +230,7 @@ impl Net {
     }
 }
 
-/// A chunk of content for `destination`.
+/// Returns a chunk of content for `destination`.
 pub(super) fn data(service: ServiceId, destination: Guid, index: u32, len: usize) -> Chunk {
     let service = service.with(ServiceId::DELAY_TOLERANT);
     let header = NetworkHeader::new(service, UpperProtocol::Transport, SOURCE, destination);
@@ -305,7 +305,7 @@ fn a_unicast_chunk_leaves_on_one_port_and_on_the_other_when_that_is_silent() {
     assert_eq!((net.received(2).len(), net.received(3).len()), (1, 1));
 }
 
-/// The look-ups that stored chunks have caused.
+/// Returns the look-ups that stored chunks have caused.
 fn look_ups(net: &Net) -> u64 {
     net.router().effects.counters.storage_lookups
 }
@@ -418,8 +418,8 @@ fn static_routes_to_one_router_divide_a_flow_by_weight_and_keep_the_worse_one_in
     assert_eq!(send(&mut net, ServiceId::MULTIHOMING, 50..55), [40, 10, 5]);
 }
 
-/// A router with little room, the neighbours 1 and 2 that send to the hosts at 3 and 4, and a hold
-/// of the flow from 1 to 3 by the neighbour 3.
+/// Returns a router with little room, the neighbours 1 and 2 that send to the hosts at 3 and 4, and
+/// a hold of the flow from 1 to 3 by the neighbour 3.
 fn net_with_a_held_flow() -> (Net, [Guid; 2]) {
     let hosts = [Guid([8; 32]), Guid([9; 32])];
     let small = RouterConfig {

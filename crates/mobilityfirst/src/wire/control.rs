@@ -116,7 +116,7 @@ codes!(ControlCode, "outcome code", {
     Clock = 6,
 });
 
-/// The bytes that a host signs to attach: router, challenge and version of its record.
+/// Returns the bytes that a host signs to attach: router, challenge and version of its record.
 pub fn attach_statement(router: &Guid, nonce: &[u8; 16], version: u64) -> Vec<u8> {
     let mut statement = Vec::with_capacity(56);
     statement.extend_from_slice(router.as_bytes());

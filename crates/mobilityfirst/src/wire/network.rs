@@ -42,7 +42,7 @@ impl ServiceId {
     pub const NEIGHBOUR: ServiceId = ServiceId(0x0800);
     const EXTENDED: u16 = 0x8000;
 
-    /// True if all flags of `other` are set.
+    /// Returns true if all flags of `other` are set.
     pub const fn has(self, other: ServiceId) -> bool {
         self.0 & other.0 == other.0
     }
@@ -123,7 +123,7 @@ pub struct NetworkHeader {
 }
 
 impl NetworkHeader {
-    /// A header of a new chunk that no router has bound yet.
+    /// Returns a header of a new chunk that no router has bound yet.
     pub fn new(
         service: ServiceId,
         upper: UpperProtocol,

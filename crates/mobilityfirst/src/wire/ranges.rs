@@ -17,17 +17,17 @@ impl ChunkRanges {
         ChunkRanges::from(0..u32::MAX)
     }
 
-    /// True if the set is empty.
+    /// Returns true if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The ranges, in order.
+    /// Returns the ranges, in order.
     pub fn iter(&self) -> impl Iterator<Item = Range<u32>> + '_ {
         self.0.iter().cloned()
     }
 
-    /// The number of indices.
+    /// Returns the number of indices.
     pub fn count(&self) -> u64 {
         self.0
             .iter()
@@ -35,12 +35,12 @@ impl ChunkRanges {
             .sum()
     }
 
-    /// The smallest index.
+    /// Returns the smallest index.
     pub fn first(&self) -> Option<u32> {
         self.0.first().map(|range| range.start)
     }
 
-    /// True if the set has `index`.
+    /// Returns true if the set has `index`.
     pub fn contains(&self, index: u32) -> bool {
         let after = self.0.partition_point(|range| range.end <= index);
         self.0
@@ -107,7 +107,7 @@ impl ChunkRanges {
         other.iter().for_each(|range| self.remove_range(range));
     }
 
-    /// The intersection of both.
+    /// Returns the intersection of both.
     pub fn intersection(&self, other: &ChunkRanges) -> ChunkRanges {
         let mut both = self.clone();
         let mut outside = self.clone();
@@ -116,8 +116,8 @@ impl ChunkRanges {
         both
     }
 
-    /// The indices of the same bytes in chunks of a size `log2` powers of two smaller. The last
-    /// index stands for all beyond it.
+    /// Returns the indices of the same bytes in chunks of a size `log2` powers of two smaller. The
+    /// last index stands for all beyond it.
     pub fn divided(&self, log2: u8) -> ChunkRanges {
         let part = |index: u32| {
             let part = u64::from(index) << log2;

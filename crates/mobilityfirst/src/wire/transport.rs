@@ -138,7 +138,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// The same bytes as smaller chunks; as it is if chunks are no larger than that.
+    /// Returns the same bytes as smaller chunks; as it is if chunks are no larger than that.
     pub fn in_chunks_of(mut self, chunk_log2: u8) -> Request {
         if chunk_log2 < self.chunk_log2 {
             self.chunks = self.chunks.divided(self.chunk_log2 - chunk_log2);
@@ -216,7 +216,7 @@ codes!(DropReason, "drop reason", {
 });
 
 impl DropReason {
-    /// The reason's name in counters and reports.
+    /// Returns the reason's name in counters and reports.
     pub const fn label(self) -> &'static str {
         match self {
             DropReason::Evicted => "evicted",
@@ -232,7 +232,7 @@ impl DropReason {
 }
 
 impl Transport {
-    /// The type in the header.
+    /// Returns the type in the header.
     pub fn kind(&self) -> TransportKind {
         match self {
             Transport::Data(_) => TransportKind::Data,
@@ -420,7 +420,7 @@ impl Request {
 }
 
 impl Notice {
-    /// True if the proxy stores 80 % of the flow's limit: its source should pause.
+    /// Returns true if the proxy stores 80 % of the flow's limit: its source should pause.
     pub fn is_nearly_full(&self) -> bool {
         self.limit > 0 && u128::from(self.stored) * 5 >= u128::from(self.limit) * 4
     }

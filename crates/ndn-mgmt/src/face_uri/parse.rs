@@ -115,8 +115,8 @@ impl Parts<'_> {
         }
     }
 
-    /// The address in `host`, with its zone; `None` if it is a name. Brackets must enclose an
-    /// address.
+    /// Returns the address in `host`, with its zone; `None` if it is a name. Brackets must enclose
+    /// an address.
     fn address(&self, host: &str) -> Result<Option<(IpAddr, Option<String>)>, FaceUriError> {
         let (address, zone) = match host.split_once('%') {
             // RFC 6874 writes the '%' itself as "%25".

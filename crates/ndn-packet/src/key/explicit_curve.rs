@@ -65,7 +65,7 @@ fn explicit_is_p256(value: &[u8]) -> der::Result<bool> {
     Ok(field_is && curve_is && base_is && same(order.as_bytes(), ORDER))
 }
 
-/// True if the octets are these hexadecimal digits.
+/// Returns true if the octets are these hexadecimal digits.
 fn same(octets: &[u8], digits: &str) -> bool {
     octets.len() * 2 == digits.len()
         && octets
@@ -79,8 +79,8 @@ fn same(octets: &[u8], digits: &str) -> bool {
             })
 }
 
-/// The private number of an ECPrivateKey (RFC 5915), whose own parameters, named or explicit,
-/// repeat those of the algorithm identifier.
+/// Returns the private number of an ECPrivateKey (RFC 5915), whose own parameters, named or
+/// explicit, repeat those of the algorithm identifier.
 pub(super) fn private_scalar(der: &[u8]) -> Result<Zeroizing<[u8; 32]>, KeyError> {
     let key = AnyRef::from_der(der).map_err(|_| KeyError::Malformed)?;
     let octets = private_octets(key).map_err(|_| KeyError::Malformed)?;

@@ -18,7 +18,7 @@ pub struct HmacKey {
 }
 
 impl HmacKey {
-    /// A key from the secret and the name by which the other side finds it.
+    /// Returns a key from the secret and the name by which the other side finds it.
     pub fn new(secret: &[u8], name: Name) -> HmacKey {
         // Longer secrets than a block are hashed first, so that every length is accepted.
         let mac = <Hmac<Sha256> as KeyInit>::new_from_slice(secret)

@@ -157,7 +157,7 @@ impl PublicKey {
         Ok(document.map_err(|_| KeyError::Malformed)?.into_vec())
     }
 
-    /// Its type.
+    /// Returns its type.
     pub fn key_type(&self) -> KeyType {
         match &self.0 {
             Public::Ecdsa(_) => KeyType::EcdsaP256,
@@ -166,13 +166,13 @@ impl PublicKey {
         }
     }
 
-    /// The SHA-256 of its SubjectPublicKeyInfo: the value of a KeyDigest.
+    /// Returns the SHA-256 of its SubjectPublicKeyInfo: the value of a KeyDigest.
     pub fn digest(&self) -> Result<[u8; 32], KeyError> {
         Ok(sha256(&[&self.to_spki()?]))
     }
 
-    /// A name component that distinguishes it from other keys of its identity: the first 8 octets
-    /// of its digest.
+    /// Returns a name component that distinguishes it from other keys of its identity: the first 8
+    /// octets of its digest.
     pub fn key_id(&self) -> Result<Component, KeyError> {
         let digest = self.digest()?;
         Ok(Component::generic(
@@ -335,7 +335,7 @@ impl PrivateKey {
         encrypted::encrypt(&self.to_pkcs8()?, passphrase, rng)
     }
 
-    /// Its type.
+    /// Returns its type.
     pub fn key_type(&self) -> KeyType {
         match &self.0 {
             Private::Ecdsa(_) => KeyType::EcdsaP256,
@@ -344,7 +344,7 @@ impl PrivateKey {
         }
     }
 
-    /// Its public half.
+    /// Returns its public half.
     pub fn public_key(&self) -> PublicKey {
         PublicKey(match &self.0 {
             Private::Ecdsa(key) => Public::Ecdsa(*key.verifying_key()),
@@ -369,7 +369,7 @@ impl PrivateKey {
         }
     }
 
-    /// A signer with this key, under the name of the key or of its certificate.
+    /// Returns a signer with this key, under the name of the key or of its certificate.
     pub fn signer(&self, locator: Name) -> KeySigner {
         let typ = self.public_key().signature_type();
         KeySigner {
@@ -394,7 +394,7 @@ pub struct KeySigner {
 }
 
 impl KeySigner {
-    /// The key.
+    /// Returns the key.
     pub const fn key(&self) -> &PrivateKey {
         &self.key
     }

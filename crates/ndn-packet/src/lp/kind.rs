@@ -156,7 +156,7 @@ pub enum Numbers<'a> {
 }
 
 impl<'a> Numbers<'a> {
-    /// The numbers in their order. Skips elements that are not 8 octets.
+    /// Returns the numbers in their order. Skips elements that are not 8 octets.
     pub fn iter(self) -> impl Iterator<Item = u64> + use<'a> {
         let (listed, encoded): (&[u64], &[u8]) = match self {
             Numbers::Listed(listed) => (listed, &[]),
@@ -172,7 +172,7 @@ impl<'a> Numbers<'a> {
         listed.iter().copied().chain(of_frame)
     }
 
-    /// True if there are no numbers.
+    /// Returns true if there are no numbers.
     pub fn is_empty(self) -> bool {
         match self {
             Numbers::Listed(listed) => listed.is_empty(),

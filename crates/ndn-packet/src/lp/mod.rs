@@ -61,7 +61,7 @@ impl DerefMut for LpPacket<'_> {
 }
 
 impl<'a> LpPacket<'a> {
-    /// A whole network-layer packet without header fields.
+    /// Returns a whole network-layer packet without header fields.
     #[inline]
     pub fn bare(packet: &'a [u8]) -> LpPacket<'a> {
         LpPacket {
@@ -121,7 +121,7 @@ impl<'a> LpPacket<'a> {
         }
     }
 
-    /// The index and count of fragments: `(0, 1)` is a whole packet.
+    /// Returns the index and count of fragments: `(0, 1)` is a whole packet.
     pub fn place(&self) -> (u64, u64) {
         let LinkFields {
             frag_index,
@@ -131,12 +131,12 @@ impl<'a> LpPacket<'a> {
         (frag_index.unwrap_or(0), frag_count.unwrap_or(1))
     }
 
-    /// True if this is one of several fragments.
+    /// Returns true if this is one of several fragments.
     pub fn is_fragment(&self) -> bool {
         self.place().1 > 1
     }
 
-    /// All header fields, known and unknown, in their order.
+    /// Returns all header fields, known and unknown, in their order.
     pub fn fields(&self) -> impl Iterator<Item = (u64, &'a [u8])> {
         let mut reader = Reader::new(self.octets);
         core::iter::from_fn(move || reader.element().ok()?.map(|field| (field.typ, field.value)))

@@ -64,24 +64,24 @@ pub struct FieldInfo {
 }
 
 impl FieldInfo {
-    /// True if receivers without support for the field ignore it.
+    /// Returns true if receivers without support for the field ignore it.
     pub const fn is_ignorable(&self) -> bool {
         is_ignorable(self.typ)
     }
 
-    /// True if an invalid value is skipped, and does not make the frame useless.
+    /// Returns true if an invalid value is skipped, and does not make the frame useless.
     pub const fn is_skippable(&self) -> bool {
         self.of_link && self.is_ignorable()
     }
 
-    /// True if a packet may have the field several times.
+    /// Returns true if a packet may have the field several times.
     pub const fn repeats(&self) -> bool {
         matches!(self.value, ValueKind::Numbers64)
     }
 }
 
-/// True for header fields that receivers without support ignore (NDNLPv2: 800 to 959, two lowest
-/// bits 0).
+/// Returns true for header fields that receivers without support ignore (NDNLPv2: 800 to 959, two
+/// lowest bits 0).
 pub const fn is_ignorable(typ: u64) -> bool {
     typ >= 800 && typ <= 959 && typ & 3 == 0
 }
@@ -91,12 +91,12 @@ pub const fn is_ignorable(typ: u64) -> bool {
 pub struct FieldSet(u64);
 
 impl FieldSet {
-    /// True if the set is empty.
+    /// Returns true if the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// True if the set has `field`.
+    /// Returns true if the set has `field`.
     pub const fn contains(self, field: Field) -> bool {
         self.0 >> field as u32 & 1 == 1
     }
@@ -153,21 +153,21 @@ macro_rules! header_fields {
         }
 
         impl<B: AsRef<[u8]>> HeaderFields<B> {
-            /// True if the packet needs no NDNLPv2 header.
+            /// Returns true if the packet needs no NDNLPv2 header.
             pub fn is_empty(&self) -> bool {
                 $(<$kind>::is_absent(&self.$member))&&*
             }
         }
 
         impl LpHeaderRef<'_> {
-            /// An owned copy.
+            /// Returns an owned copy.
             pub fn to_header(&self) -> LpHeader {
                 LpHeader { $($member: MapFrom::map_from(&self.$member),)* }
             }
         }
 
         impl LpHeader {
-            /// A view.
+            /// Returns a view.
             pub fn as_ref(&self) -> LpHeaderRef<'_> {
                 LpHeaderRef { $($member: MapFrom::map_from(&self.$member),)* }
             }
@@ -196,7 +196,7 @@ macro_rules! header_fields {
             of_link: Of::$scope,
         },)*];
 
-        /// True for the type of a field that may occur several times.
+        /// Returns true for the type of a field that may occur several times.
         pub(super) const fn repeats(typ: u64) -> bool {
             match typ {
                 $($typ => Field::$name.info().repeats(),)*
@@ -252,7 +252,7 @@ macro_rules! header_fields {
 }
 
 impl Field {
-    /// The field's row.
+    /// Returns the field's row.
     pub const fn info(self) -> &'static FieldInfo {
         &FIELDS[self as usize]
     }

@@ -22,7 +22,7 @@ impl Label {
     /// The label with the number 0.
     pub const ZERO: Label = Label(0);
 
-    /// A label; `None` for numbers of more than 62 bits.
+    /// Returns a label; `None` for numbers of more than 62 bits.
     pub const fn new(number: u64) -> Option<Label> {
         if number >> 62 == 0 {
             Some(Label(number))
@@ -31,12 +31,12 @@ impl Label {
         }
     }
 
-    /// Its number.
+    /// Returns its number.
     pub const fn number(self) -> u64 {
         self.0
     }
 
-    /// The binary logarithm of its length.
+    /// Returns the binary logarithm of its length.
     const fn size(self) -> u32 {
         match self.0 {
             0..0x40 => 0,
@@ -46,7 +46,7 @@ impl Label {
         }
     }
 
-    /// Its octets in a tag.
+    /// Returns its octets in a tag.
     pub const fn encoded_len(self) -> usize {
         1 << self.size()
     }
@@ -57,12 +57,12 @@ impl Label {
 pub struct Tag<'a>(&'a [u8]);
 
 impl<'a> Tag<'a> {
-    /// The tag with these octets, which may be malformed: see [`Tag::hops`].
+    /// Returns the tag with these octets, which may be malformed: see [`Tag::hops`].
     pub const fn new(octets: &'a [u8]) -> Tag<'a> {
         Tag(octets)
     }
 
-    /// Its octets.
+    /// Returns its octets.
     pub const fn octets(self) -> &'a [u8] {
         self.0
     }
@@ -72,7 +72,8 @@ impl<'a> Tag<'a> {
         self.0.is_empty()
     }
 
-    /// The top label, and the tag below it; `None` if the tag is empty or its top is cut off.
+    /// Returns the top label, and the tag below it; `None` if the tag is empty or its top is cut
+    /// off.
     pub fn pop(self) -> Option<(Label, Tag<'a>)> {
         let size = 1usize << (self.0.first()? >> 6);
         let (top, rest) = self.0.split_at_checked(size)?;
@@ -83,7 +84,7 @@ impl<'a> Tag<'a> {
         Some((Label(number & ((1 << length_bits) - 1)), Tag(rest)))
     }
 
-    /// The tag with one more label on top; `None` if it is too long for that.
+    /// Returns the tag with one more label on top; `None` if it is too long for that.
     pub fn push(self, label: Label) -> Option<Bytes> {
         let size = label.encoded_len();
         let len = self.0.len() + size;
@@ -97,7 +98,7 @@ impl<'a> Tag<'a> {
         Some(octets.freeze())
     }
 
-    /// The number of labels; `None` if the tag is malformed.
+    /// Returns the number of labels; `None` if the tag is malformed.
     pub fn hops(self) -> Option<usize> {
         let mut hops = 0;
         let mut rest = self;

@@ -20,7 +20,7 @@ pub enum NackReason {
 }
 
 impl NackReason {
-    /// The number on the wire.
+    /// Returns the number on the wire.
     pub const fn code(self) -> u64 {
         match self {
             NackReason::None => 0,
@@ -62,7 +62,7 @@ pub enum CachePolicy {
 }
 
 impl CachePolicy {
-    /// The number on the wire.
+    /// Returns the number on the wire.
     pub const fn code(self) -> u64 {
         match self {
             CachePolicy::NoCache => 1,

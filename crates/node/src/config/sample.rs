@@ -14,7 +14,7 @@ use super::{Config, Kind, NdnFaceSection, NdnRouteSection, NdnSection, NdnStrate
 /// Maximum length of a comment line.
 const WIDTH: usize = 100;
 
-/// A configuration file in which everything is commented out at its default: `# ` begins an
+/// Returns a configuration file in which everything is commented out at its default: `# ` begins an
 /// explanation, `#` a key. Keys without a default show an example.
 pub fn sample(kind: Kind) -> String {
     let mut out = String::new();

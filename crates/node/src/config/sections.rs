@@ -215,7 +215,7 @@ impl From<SchedulerName> for String {
 }
 
 impl SchedulerName {
-    /// The division of flows that this stands for.
+    /// Returns the division of flows that this stands for.
     pub fn split(self) -> SplitConfig {
         SplitConfig {
             scheduler: self.0,
@@ -500,7 +500,7 @@ impl HopSection {
     }
 }
 
-/// True if the processor has instructions for AES.
+/// Returns true if the processor has instructions for AES.
 fn has_fast_aes() -> bool {
     #[cfg(target_arch = "x86_64")]
     return std::arch::is_x86_feature_detected!("aes");

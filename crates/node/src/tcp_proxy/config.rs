@@ -362,7 +362,7 @@ impl RouteSection {
     }
 }
 
-/// A network, or a single address.
+/// Returns a network, or a single address.
 pub fn network(text: &str) -> Result<IpNet, String> {
     let address = text.parse::<IpAddr>().map(host);
     text.parse::<IpNet>()

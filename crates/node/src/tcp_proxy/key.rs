@@ -65,7 +65,7 @@ pub fn read(path: &Path) -> Result<Vec<u8>, KeyFileError> {
     Ok(secret.to_vec())
 }
 
-/// A new secret: 64 hexadecimal digits.
+/// Returns a new secret: 64 hexadecimal digits.
 pub fn generate() -> io::Result<String> {
     let octets: [u8; 32] = random_bytes()?;
     Ok(octets.iter().map(|octet| format!("{octet:02x}")).collect())

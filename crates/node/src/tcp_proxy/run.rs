@@ -120,7 +120,7 @@ impl ProxyLoop {
         })
     }
 
-    /// Its forwarder.
+    /// Returns its forwarder.
     pub const fn uplink(&self) -> &Uplink {
         &self.uplink
     }

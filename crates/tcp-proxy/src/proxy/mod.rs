@@ -94,7 +94,7 @@ impl Signer for NoSignature {
 }
 
 impl Proxy {
-    /// A proxy without connections.
+    /// Returns a proxy without connections.
     pub fn new(options: Options, mut rng: SeededRng) -> Result<Proxy, OptionsError> {
         options.check()?;
         let route = RouteParameters::new(options.prefix.clone());
@@ -125,17 +125,17 @@ impl Proxy {
         &self.counters
     }
 
-    /// The number of connections in the table.
+    /// Returns the number of connections in the table.
     pub fn connections(&self) -> usize {
         self.table.len()
     }
 
-    /// All connections, for tables.
+    /// Returns all connections, for tables.
     pub fn status(&self, now: Time) -> Vec<ConnectionStatus> {
         self.table.iter().map(|it| it.status(now)).collect()
     }
 
-    /// Bytes of segments that wait, of all connections.
+    /// Returns the bytes of segments that wait, of all connections.
     pub const fn queued_bytes(&self) -> usize {
         self.queued_bytes
     }
@@ -145,7 +145,7 @@ impl Proxy {
         self.pending.len()
     }
 
-    /// True once the forwarder has accepted the prefix.
+    /// Returns true once the forwarder has accepted the prefix.
     pub fn is_registered(&self) -> bool {
         self.registrar.is_registered()
     }
@@ -399,12 +399,12 @@ impl Application for Proxy {
     }
 }
 
-/// The context of a sealed Data: its whole name.
+/// Returns the context of a sealed Data: its whole name.
 fn context_of(name: NameRef<'_>) -> &[u8] {
     name.value()
 }
 
-/// The segment that `packet` is, counted if it is none.
+/// Returns the segment that `packet` is, counted if it is none.
 fn decoded<'a>(counters: &mut Counters, packet: &'a [u8]) -> Option<Segment<'a>> {
     Segment::decode(packet)
         .inspect_err(|error| counters.count_segment(*error))

@@ -71,8 +71,8 @@ pub struct CbrConfig {
 }
 
 impl CbrConfig {
-    /// The paper's linear scenario: 20,000 Interests at 900 per second with exponential gaps, a
-    /// lifetime of 600 ms, and the timeout as far as it is known (see [`crate::cbr`]).
+    /// Returns the paper's linear scenario: 20,000 Interests at 900 per second with exponential
+    /// gaps, a lifetime of 600 ms, and the timeout as far as it is known (see [`crate::cbr`]).
     pub const fn belrp(prefix: Name) -> CbrConfig {
         CbrConfig {
             prefix,
@@ -177,7 +177,7 @@ struct History {
 }
 
 impl History {
-    /// The number of transmissions later than the one that caused an answer at `now`.
+    /// Returns the number of transmissions later than the one that caused an answer at `now`.
     fn after_cause(&self, now: Time, wait: Duration) -> u32 {
         self.again
             .iter()
@@ -233,12 +233,12 @@ impl CbrConsumer {
         }
     }
 
-    /// The counters.
+    /// Returns the counters.
     pub const fn stats(&self) -> &CbrStats {
         &self.stats
     }
 
-    /// The current timeout.
+    /// Returns the current timeout.
     pub fn timeout(&self) -> Duration {
         self.timeout.timeout()
     }

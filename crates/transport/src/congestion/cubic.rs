@@ -136,7 +136,7 @@ impl Curve {
         self.since = now;
     }
 
-    /// The increment of a window of `size` for one Data.
+    /// Returns the increment of a window of `size` for one Data.
     fn increment(&self, now: Time, smoothed: Option<Duration>, size: f64) -> f64 {
         let t = now.since(self.since).as_secs_f64();
         let cubic = C * (t - self.k).powi(3) + self.maximum;

@@ -47,14 +47,14 @@ pub trait CongestionControl: Debug + Send {
         None
     }
 
-    /// Its phase, for traces.
+    /// Returns its phase, for traces.
     fn phase(&self) -> LawPhase;
 
     /// Slow-start threshold in segments, for traces.
     fn threshold(&self) -> f64;
 
-    /// True if the law itself tells losses of one window from those of the next: it is then told of
-    /// each, and only timeouts lengthen the path's timeout.
+    /// Returns true if the law itself tells losses of one window from those of the next: it is then
+    /// told of each, and only timeouts lengthen the path's timeout.
     fn counts_each_loss(&self) -> bool {
         false
     }
@@ -113,8 +113,8 @@ pub struct Delivered {
 }
 
 impl Delivered {
-    /// True if the window may grow: there was no mark, and at least half of the window was used.
-    /// Otherwise the window is not the limiting factor, and its growth would be untested.
+    /// Returns true if the window may grow: there was no mark, and at least half of the window was
+    /// used. Otherwise the window is not the limiting factor, and its growth would be untested.
     pub fn may_grow(&self, window: f64) -> bool {
         !self.marked && self.in_flight as f64 * 2.0 >= window
     }

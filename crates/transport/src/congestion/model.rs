@@ -88,7 +88,7 @@ impl StartUp {
     };
 }
 
-/// True if the consumer has other paths that carry something.
+/// Returns true if the consumer has other paths that carry something.
 fn has_others(siblings: &Siblings<'_>) -> bool {
     let mut paths = siblings.paths.iter();
     paths.any(|path| path.up && path.id != siblings.own && path.in_flight > 0)
@@ -139,7 +139,7 @@ impl Model {
         Some(base.as_secs_f64().max(1e-6))
     }
 
-    /// The queueing delay that all paths of the consumer aim at, in seconds.
+    /// Returns the queueing delay that all paths of the consumer aim at, in seconds.
     fn aim(&self, siblings: &Siblings<'_>) -> f64 {
         let paths = siblings.paths.iter().filter(|path| path.up);
         let rates = paths.filter_map(|path| {

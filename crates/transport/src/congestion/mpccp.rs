@@ -132,7 +132,7 @@ fn in_use<'a>(siblings: &Siblings<'a>) -> impl Iterator<Item = &'a PathState> + 
     siblings.paths.iter().filter(|path| path.up)
 }
 
-/// The sum of all windows; `None` of a single path.
+/// Returns the sum of all windows; `None` of a single path.
 fn total(siblings: &Siblings<'_>) -> Option<f64> {
     let sum: f64 = in_use(siblings).map(|path| path.window).sum();
     (sum >= 1.0).then_some(sum)
@@ -282,7 +282,7 @@ mod tests {
         (0..).zip(states).map(state).collect()
     }
 
-    /// The growth of the first of these paths by one Data.
+    /// Returns the growth of the first of these paths by one Data.
     fn growth(coupling: Coupling, states: &[(f64, u64)]) -> f64 {
         let mut law = law(coupling, states[0].0);
         let paths = paths(states);

@@ -68,7 +68,7 @@ impl Ramp {
         self.initial
     }
 
-    /// The initial window.
+    /// Returns the initial window.
     pub(super) fn initial(&self) -> f64 {
         self.initial.max(1.0)
     }

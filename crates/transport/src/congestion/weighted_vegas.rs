@@ -46,7 +46,7 @@ impl WeightedVegas {
         }
     }
 
-    /// The share of this path in the rate of all: window over round trip.
+    /// Returns the share of this path in the rate of all: window over round trip.
     fn share(&self, siblings: &Siblings<'_>) -> f64 {
         let rate = |window: f64, rtt: Duration| window / rtt.as_secs_f64().max(1e-6);
         let (mut all, mut own) = (0.0, 0.0);

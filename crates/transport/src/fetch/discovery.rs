@@ -22,7 +22,7 @@ pub(super) enum Discovered {
     Whole(Name),
 }
 
-/// The Interest of discovery; `None` if discovery is not needed.
+/// Returns the Interest of discovery; `None` if discovery is not needed.
 pub(super) fn exchange(name: &Name, options: &FetchOptions, now: Time) -> Option<Exchange> {
     let asked = match options.discovery {
         Discovery::None => return None,
@@ -90,7 +90,7 @@ pub(super) fn read(
     })
 }
 
-/// The first Name element; elements before it are ignored.
+/// Returns the first Name element; elements before it are ignored.
 fn first_name(content: &[u8]) -> Option<NameRef<'_>> {
     let mut reader = tlv::Reader::new(content);
     loop {

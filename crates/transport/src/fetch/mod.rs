@@ -64,7 +64,7 @@ pub struct Fetcher {
 }
 
 impl Fetcher {
-    /// A fetch of `name`, which starts as soon as the face is up.
+    /// Returns a fetch of `name`, which starts as soon as the face is up.
     pub fn new(name: Name, options: FetchOptions, rng: SeededRng, now: Time) -> Fetcher {
         let mut fetcher = Fetcher {
             name,
@@ -85,7 +85,7 @@ impl Fetcher {
         fetcher
     }
 
-    /// The counters as of `now`.
+    /// Returns the counters as of `now`.
     pub fn stats(&self) -> FetchStats {
         let stats = self
             .pipeline
@@ -98,7 +98,7 @@ impl Fetcher {
         }
     }
 
-    /// True once [`FetchEvent::Done`] or [`FetchEvent::Failed`] is queued or was polled.
+    /// Returns true once [`FetchEvent::Done`] or [`FetchEvent::Failed`] is queued or was polled.
     pub const fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Over)
     }
@@ -108,7 +108,7 @@ impl Fetcher {
         self.paused = paused;
     }
 
-    /// The paths and their state, once the name of the segments is known.
+    /// Returns the paths and their state, once the name of the segments is known.
     pub fn paths(&self) -> Option<&Paths> {
         self.pipeline.as_ref().map(Pipeline::paths)
     }

@@ -129,7 +129,7 @@ pub struct Multipath {
 }
 
 impl Default for Multipath {
-    /// The paper's: 10 paths, 10 probes a second, one replacement each 10 s by bandwidth.
+    /// Returns the paper's: 10 paths, 10 probes a second, one replacement each 10 s by bandwidth.
     fn default() -> Multipath {
         Multipath {
             most: 10,

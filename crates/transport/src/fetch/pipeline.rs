@@ -541,8 +541,8 @@ impl Pipeline {
         }
     }
 
-    /// The timeout of Interests on a path; `None` while it is down. A probe may take any path, also
-    /// the slowest one.
+    /// Returns the timeout of Interests on a path; `None` while it is down. A probe may take any
+    /// path, also the slowest one.
     fn patience(&self, path: PathId) -> Option<Duration> {
         let path = self.paths.get(path).filter(|path| path.may_answer())?;
         let own = path.patience(self.lifetime);
@@ -638,7 +638,7 @@ impl Pipeline {
         Ok(None)
     }
 
-    /// True once the program has all segments.
+    /// Returns true once the program has all segments.
     pub(super) fn is_done(&self) -> bool {
         self.failure.is_none()
             && self

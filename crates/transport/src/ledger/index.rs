@@ -32,7 +32,7 @@ impl Key for Bytes {
 
 /// From keys to slots.
 pub trait Index<K: Key> {
-    /// The slot of `key`.
+    /// Returns the slot of `key`.
     fn get(&self, key: &K::Query) -> Option<Slot>;
 
     /// Inserts a new key; returns false if there is no room for it.

@@ -58,7 +58,7 @@ pub struct Sent {
 }
 
 impl Sent {
-    /// The first transmission of an Interest.
+    /// Returns the first transmission of an Interest.
     pub const fn first(now: Time, path: PathId, nonce: u32, deadline: Option<Time>) -> Sent {
         Sent {
             first_at: now,
@@ -73,7 +73,7 @@ impl Sent {
         }
     }
 
-    /// A further transmission of the same Interest; `counted` as a retry.
+    /// Returns a further transmission of the same Interest; `counted` as a retry.
     pub const fn again(
         self,
         now: Time,
@@ -165,7 +165,7 @@ pub type OrderedLedger<K, T> = Ledger<K, T, BTreeMap<K, Slot>>;
 pub type HashedLedger<K, T> = Ledger<K, T, KeyedMap<K, Slot>>;
 
 impl<T> DenseLedger<T> {
-    /// A ledger of at most `limit` Interests.
+    /// Returns a ledger of at most `limit` Interests.
     pub fn dense(limit: usize) -> DenseLedger<T> {
         Ledger::new(Dense::default(), limit)
     }
@@ -175,7 +175,7 @@ impl<K: Key + Ord, T> OrderedLedger<K, T>
 where
     K::Query: Ord,
 {
-    /// A ledger of at most `limit` Interests.
+    /// Returns a ledger of at most `limit` Interests.
     pub fn ordered(limit: usize) -> OrderedLedger<K, T> {
         Ledger::new(BTreeMap::new(), limit)
     }
@@ -185,7 +185,7 @@ impl<K: Key + core::hash::Hash + Eq, T> HashedLedger<K, T>
 where
     K::Query: core::hash::Hash + Eq,
 {
-    /// A ledger of at most `limit` Interests.
+    /// Returns a ledger of at most `limit` Interests.
     pub fn hashed(limit: usize, rng: &mut SeededRng) -> HashedLedger<K, T> {
         Ledger::new(keyed_map(rng), limit)
     }
@@ -210,12 +210,12 @@ impl<K: Key, T, I: Index<K>> Ledger<K, T, I> {
         self.rows.len() - self.free.len()
     }
 
-    /// True if there are no pending Interests.
+    /// Returns true if there are no pending Interests.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// True if the ledger is full.
+    /// Returns true if the ledger is full.
     pub fn is_full(&self) -> bool {
         self.len() >= self.limit
     }
@@ -225,7 +225,7 @@ impl<K: Key, T, I: Index<K>> Ledger<K, T, I> {
         self.in_flight
     }
 
-    /// The entry of `key`.
+    /// Returns the entry of `key`.
     pub fn get(&self, key: &K::Query) -> Option<&Entry<T>> {
         self.row(self.index.get(key)?).map(|row| &row.entry)
     }
@@ -328,12 +328,12 @@ impl<K: Key, T, I: Index<K>> Ledger<K, T, I> {
         keys.iter().for_each(|key| drop(self.take(key.borrow())));
     }
 
-    /// The oldest of those in flight on `path`.
+    /// Returns the oldest of those in flight on `path`.
     pub fn oldest(&self, path: PathId) -> Option<(&K, &Sent)> {
         self.first_of(self.lanes.get(path.index())?.in_flight)
     }
 
-    /// The first of those lost on `path`.
+    /// Returns the first of those lost on `path`.
     pub fn first_lost(&self, path: PathId) -> Option<(&K, &Sent)> {
         self.first_of(self.lanes.get(path.index())?.lost)
     }
@@ -345,7 +345,7 @@ impl<K: Key, T, I: Index<K>> Ledger<K, T, I> {
         Some((&row.key, &row.entry.sent))
     }
 
-    /// The earliest fixed deadline of those in flight.
+    /// Returns the earliest fixed deadline of those in flight.
     pub fn next_deadline(&self) -> Option<Time> {
         self.deadlines.first().map(|(at, ..)| *at)
     }

@@ -148,8 +148,8 @@ pub struct Path {
 }
 
 impl Path {
-    /// A path before its first Interest; its face is down. `once_per_window`: losses of one window
-    /// cause one reaction, not one each.
+    /// Returns a path before its first Interest; its face is down. `once_per_window`: losses of one
+    /// window cause one reaction, not one each.
     pub fn new(
         id: PathId,
         options: PathOptions,
@@ -180,12 +180,12 @@ impl Path {
         }
     }
 
-    /// Its number within the connection.
+    /// Returns its number within the connection.
     pub const fn id(&self) -> PathId {
         self.id
     }
 
-    /// The face for its Interests.
+    /// Returns the face for its Interests.
     pub const fn face(&self) -> FaceNumber {
         self.face
     }
@@ -210,12 +210,12 @@ impl Path {
         self.law.pacing_rate()
     }
 
-    /// True if its window never changes: timeouts and losses do not affect it.
+    /// Returns true if its window never changes: timeouts and losses do not affect it.
     pub const fn is_fixed(&self) -> bool {
         self.fixed
     }
 
-    /// Its estimator of round trips.
+    /// Returns its estimator of round trips.
     pub const fn rtt(&self) -> &RttEstimator {
         &self.rtt
     }
@@ -225,7 +225,7 @@ impl Path {
         self.in_flight
     }
 
-    /// True while its face is up and it does not rest.
+    /// Returns true while its face is up and it does not rest.
     pub const fn is_up(&self) -> bool {
         self.up && !self.resting
     }
@@ -235,44 +235,44 @@ impl Path {
         self.resting = resting;
     }
 
-    /// True if no further Interests are sent on it for now.
+    /// Returns true if no further Interests are sent on it for now.
     pub const fn is_resting(&self) -> bool {
         self.resting
     }
 
-    /// True while answers may arrive: its face is up.
+    /// Returns true while answers may arrive: its face is up.
     pub const fn may_answer(&self) -> bool {
         self.up
     }
 
-    /// True if its Interests only find other paths.
+    /// Returns true if its Interests only find other paths.
     pub const fn is_probing(&self) -> bool {
         self.probing
     }
 
-    /// A path for probes: no other path's law takes it into account.
+    /// Returns a path for probes: no other path's law takes it into account.
     pub const fn probing(mut self) -> Path {
         self.probing = true;
         self
     }
 
-    /// True if it is up and its window has room for one more Interest.
+    /// Returns true if it is up and its window has room for one more Interest.
     pub fn has_room(&self) -> bool {
         self.is_up() && self.held_until.is_none() && self.in_flight < self.window.max(1.0) as usize
     }
 
-    /// True after two consecutive timeouts, or a refusal, until a Data arrives: its lost Interests
-    /// are better sent on another path.
+    /// Returns true after two consecutive timeouts, or a refusal, until a Data arrives: its lost
+    /// Interests are better sent on another path.
     pub const fn is_failing(&self) -> bool {
         self.timeouts_in_row >= FAILING
     }
 
-    /// The counters.
+    /// Returns the counters.
     pub const fn stats(&self) -> &PathStats {
         &self.stats
     }
 
-    /// Its state for coupled laws and observers.
+    /// Returns its state for coupled laws and observers.
     pub fn state(&self) -> PathState {
         PathState {
             id: self.id,
@@ -354,9 +354,9 @@ impl Path {
         reacts
     }
 
-    /// True if a Data that arrives now answers the latest transmission of its Interest and not an earlier
-    /// one. Of a repetition it is assumed that its answer takes at least the path's shortest round
-    /// trip (RFC 8985 section 6.2, step 2).
+    /// Returns true if a Data that arrives now answers the latest transmission of its Interest and
+    /// not an earlier one. Of a repetition it is assumed that its answer takes at least the path's
+    /// shortest round trip (RFC 8985 section 6.2, step 2).
     pub fn answers_latest(&self, now: Time, sent: &Sent) -> bool {
         let least = self.rtt.least();
         let in_time = least.is_some_and(|least| now.since(sent.at) >= least);

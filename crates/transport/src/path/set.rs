@@ -60,7 +60,7 @@ impl Paths {
         Some(id)
     }
 
-    /// All paths, by number.
+    /// Returns all paths, by number.
     pub fn iter(&self) -> impl Iterator<Item = &Path> {
         self.paths.iter()
     }
@@ -70,12 +70,12 @@ impl Paths {
         (0..self.paths.len() as u16).map(PathId)
     }
 
-    /// The number of paths.
+    /// Returns the number of paths.
     pub fn len(&self) -> usize {
         self.paths.len()
     }
 
-    /// True if there are no paths.
+    /// Returns true if there are no paths.
     pub fn is_empty(&self) -> bool {
         self.paths.is_empty()
     }
@@ -115,13 +115,13 @@ impl Paths {
         }))
     }
 
-    /// True if a path is failing while another one is not.
+    /// Returns true if a path is failing while another one is not.
     pub fn is_abandoned(&self, path: &Path) -> bool {
         path.is_failing() && self.has_other(path.id())
     }
 
-    /// True if one more Interest may be sent on a path. An abandoned one is probed with one at a
-    /// time.
+    /// Returns true if one more Interest may be sent on a path. An abandoned one is probed with one
+    /// at a time.
     pub fn has_room(&self, path: &Path) -> bool {
         path.has_room() && (path.in_flight() == 0 || !self.is_abandoned(path))
     }
@@ -174,7 +174,7 @@ impl Paths {
             .unwrap_or(false)
     }
 
-    /// True if a path other than `id` is up and not failing.
+    /// Returns true if a path other than `id` is up and not failing.
     pub fn has_other(&self, id: PathId) -> bool {
         self.paths.iter().any(|other| {
             other.id() != id && other.is_up() && !other.is_failing() && !other.is_probing()
@@ -232,7 +232,7 @@ mod tests {
         paths
     }
 
-    /// The state of a path, as the laws of the others see it.
+    /// Returns the state of a path, as the laws of the others see it.
     fn state(paths: &Paths, id: u16) -> PathState {
         let state = paths.paths[usize::from(id)].state();
         assert_eq!(paths.states[usize::from(id)], state);

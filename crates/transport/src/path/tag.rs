@@ -18,21 +18,21 @@ pub struct PathTag {
 }
 
 impl PathTag {
-    /// The tag with these octets; `None` if they are malformed, or empty: an empty tag leads
-    /// nowhere in particular.
+    /// Returns the tag with these octets; `None` if they are malformed, or empty: an empty tag
+    /// leads nowhere in particular.
     pub fn new(octets: impl Into<Bytes>) -> Option<PathTag> {
         let octets = octets.into();
         let hops = Tag::new(&octets).hops().filter(|hops| *hops > 0)?;
         Some(PathTag { octets, hops })
     }
 
-    /// The number of routers that it leads through.
+    /// Returns the number of routers that it leads through.
     pub const fn hops(&self) -> usize {
         self.hops
     }
 
-    /// The numbers of its labels, from the consumer on: routers draw them at random, so paths that
-    /// share one share a link.
+    /// Returns the numbers of its labels, from the consumer on: routers draw them at random, so
+    /// paths that share one share a link.
     pub fn labels(&self) -> impl Iterator<Item = u64> + '_ {
         let mut rest = Tag::new(&self.octets);
         core::iter::from_fn(move || {
@@ -42,7 +42,7 @@ impl PathTag {
         })
     }
 
-    /// Its octets.
+    /// Returns its octets.
     pub fn octets(&self) -> &[u8] {
         &self.octets
     }
@@ -69,7 +69,7 @@ impl fmt::Display for PathTag {
 }
 
 impl PathOptions {
-    /// A path that is followed by its tag.
+    /// Returns a path that is followed by its tag.
     pub fn tagged(face: FaceNumber, tag: &PathTag) -> PathOptions {
         PathOptions {
             face,
@@ -79,13 +79,13 @@ impl PathOptions {
 }
 
 impl Path {
-    /// True if its Interests have a tag.
+    /// Returns true if its Interests have a tag.
     pub fn is_tagged(&self) -> bool {
         self.header()
             .is_some_and(|header| header.path_tag.is_some())
     }
 
-    /// Its tag; `None` if routers choose the way.
+    /// Returns its tag; `None` if routers choose the way.
     pub fn tag(&self) -> Option<PathTag> {
         PathTag::new(self.header()?.path_tag.clone()?)
     }

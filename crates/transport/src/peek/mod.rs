@@ -87,7 +87,7 @@ pub struct Peek {
 }
 
 impl Peek {
-    /// A peek for `name`, which starts as soon as the face is up.
+    /// Returns a peek for `name`, which starts as soon as the face is up.
     pub fn new(name: Name, options: PeekOptions, rng: SeededRng, now: Time) -> Peek {
         let interest = Interest {
             can_be_prefix: options.can_be_prefix,
@@ -115,7 +115,7 @@ impl Peek {
         self.events.push_back(event);
     }
 
-    /// The deadline. Before the Interest is sent only the timeout applies.
+    /// Returns the deadline. Before the Interest is sent only the timeout applies.
     fn until(&self) -> Option<Time> {
         let answered_by = self.sent.as_ref().and_then(|(sent, _)| sent.deadline);
         let over_at = self.timeout.map(|timeout| self.created_at + timeout);

@@ -101,7 +101,7 @@ pub struct PingStats {
 }
 
 impl PingStats {
-    /// The share of finished pings that timed out (0 to 1).
+    /// Returns the share of finished pings that timed out (0 to 1).
     pub fn loss(&self) -> f64 {
         let over = self.received + self.nacks + self.timeouts;
         if over == 0 {
@@ -128,7 +128,7 @@ pub struct Ping {
 }
 
 impl Ping {
-    /// A ping that starts as soon as the face is up.
+    /// Returns a ping that starts as soon as the face is up.
     pub fn new(options: PingOptions, mut rng: SeededRng) -> Ping {
         let mut base = options.prefix.child_generic(b"ping");
         if let Some(identifier) = &options.identifier {
@@ -154,7 +154,7 @@ impl Ping {
         }
     }
 
-    /// The counters.
+    /// Returns the counters.
     pub const fn stats(&self) -> &PingStats {
         &self.stats
     }
@@ -173,7 +173,7 @@ impl Ping {
             .is_some_and(|count| self.stats.sent >= count)
     }
 
-    /// The number in the name of one of these pings.
+    /// Returns the number in the name of one of these pings.
     fn number(&self, name: NameRef<'_>) -> Option<u64> {
         let rest = name.value().strip_prefix(self.base.as_ref().value())?;
         let rest = NameRef::from_value(rest).ok()?;

@@ -192,7 +192,7 @@ impl Registrar {
         }
     }
 
-    /// True once the forwarder has accepted all.
+    /// Returns true once the forwarder has accepted all.
     pub fn is_registered(&self) -> bool {
         self.routes
             .iter()

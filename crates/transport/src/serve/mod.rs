@@ -129,7 +129,7 @@ impl<R: Responder> Service<R> {
         }
     }
 
-    /// The responder.
+    /// Returns the responder.
     pub const fn responder(&self) -> &R {
         &self.responder
     }
@@ -144,7 +144,7 @@ impl<R: Responder> Service<R> {
         &mut self.registrar
     }
 
-    /// True once the forwarder has accepted all prefixes.
+    /// Returns true once the forwarder has accepted all prefixes.
     pub fn is_registered(&self) -> bool {
         self.registrar.is_registered()
     }

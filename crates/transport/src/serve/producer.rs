@@ -169,17 +169,17 @@ impl<S: SegmentSource> SegmentResponder<S> {
         responder
     }
 
-    /// The name without version, for registration.
+    /// Returns the name without version, for registration.
     pub const fn name(&self) -> &Name {
         &self.name
     }
 
-    /// The prefix of the segment numbers.
+    /// Returns the prefix of the segment numbers.
     pub const fn versioned_name(&self) -> &Name {
         &self.versioned
     }
 
-    /// The number of segments.
+    /// Returns the number of segments.
     pub fn segment_count(&self) -> u64 {
         self.source.segments().max(1)
     }

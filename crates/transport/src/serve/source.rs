@@ -14,7 +14,7 @@ pub struct SourceError {
 
 /// Content in segments.
 pub trait SegmentSource {
-    /// The number of segments: at least one, an empty one if there is no content.
+    /// Returns the number of segments: at least one, an empty one if there is no content.
     fn segments(&self) -> u64;
 
     /// Appends the content of segment `number`, which is below [`SegmentSource::segments`], to
@@ -30,7 +30,7 @@ pub struct BytesSource {
 }
 
 impl BytesSource {
-    /// A source with segments of `segment_size` bytes, at least 1.
+    /// Returns a source with segments of `segment_size` bytes, at least 1.
     pub fn new(content: impl Into<Bytes>, segment_size: usize) -> BytesSource {
         BytesSource {
             content: content.into(),

@@ -91,7 +91,7 @@ pub struct TrafficClient {
 }
 
 impl TrafficClient {
-    /// A client that starts as soon as the face is up.
+    /// Returns a client that starts as soon as the face is up.
     pub fn new(mut options: TrafficOptions, mut rng: SeededRng) -> TrafficClient {
         options.patterns.truncate(1_000_000);
         options.interval = options.interval.max(Duration::from_micros(1));

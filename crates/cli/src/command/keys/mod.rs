@@ -135,7 +135,7 @@ fn name(text: &str) -> Result<Name, String> {
     super::ndn::name(text)
 }
 
-/// The key that `name` denotes: itself, or the default key of an identity.
+/// Returns the key that `name` denotes: itself, or the default key of an identity.
 fn key_of(keychain: &Keychain, name: Option<&Name>) -> Result<Name, KeychainError> {
     let identity = match name {
         Some(name) if identity_of_key(name.as_ref()).is_some() => {

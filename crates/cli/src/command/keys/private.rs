@@ -287,7 +287,7 @@ pub(super) fn delete(arguments: &Delete) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// The certificate that `name` denotes: itself, or that of a key or identity.
+/// Returns the certificate that `name` denotes: itself, or that of a key or identity.
 pub(super) fn certificate_of(keychain: &Keychain, name: Option<&Name>) -> Result<Name, Failure> {
     if let Some(certificate) = name.and_then(|name| keychain.certificate(name).ok()) {
         return Ok(certificate.name().clone());

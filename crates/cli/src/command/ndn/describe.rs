@@ -78,7 +78,7 @@ fn key_locator(data: &DataRef<'_>) -> Option<String> {
         })
 }
 
-/// The name of a signature type.
+/// Returns the name of a signature type.
 pub(crate) fn signature_type(typ: SignatureType) -> String {
     match typ {
         SignatureType::DigestSha256 => String::from("SHA-256 digest"),

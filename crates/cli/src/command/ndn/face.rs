@@ -223,7 +223,7 @@ fn show(arguments: &Show) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// A Whimbrel router's status of a face's link; other forwarders lack this dataset.
+/// Returns a Whimbrel router's status of a face's link; other forwarders lack this dataset.
 fn link_of(control: &mut Control, face: u64) -> Option<Value> {
     let links = links(control)?;
     links
@@ -234,7 +234,7 @@ fn link_of(control: &mut Control, face: u64) -> Option<Value> {
         .cloned()
 }
 
-/// A Whimbrel router's status of all links.
+/// Returns a Whimbrel router's status of all links.
 pub(super) fn links(control: &mut Control) -> Option<Value> {
     let content = control.content("whimbrel", "links").ok()?;
     serde_json::from_slice(&content).ok()

@@ -182,12 +182,12 @@ impl FetchArguments {
         }
     }
 
-    /// True if the fetch looks for several paths.
+    /// Returns true if the fetch looks for several paths.
     pub(super) fn uses_paths(&self) -> bool {
         self.paths != Some(1) && !(self.is_beside_name() && self.pipeline_type == Pipeline::Fixed)
     }
 
-    /// True if paths are used beside the name, as far as there are some.
+    /// Returns true if paths are used beside the name, as far as there are some.
     pub(super) const fn is_beside_name(&self) -> bool {
         self.paths.is_none()
     }

@@ -187,7 +187,7 @@ fn conclude(
     }
 }
 
-/// The wait of a fetch that has got so many bytes, by a forwarder.
+/// Returns the wait of a fetch that has got so many bytes, by a forwarder.
 fn wait_for(forwarder: &str, bytes: u64) -> Wait {
     match bytes {
         0 => Wait::NoAnswer {
@@ -353,7 +353,7 @@ impl Report {
         }
     }
 
-    /// The paths, if there is something to say of them.
+    /// Returns the paths, if there is something to say of them.
     fn shown_paths<'a>(&'a self, paths: Option<&'a Paths>) -> Option<(&'a PathReport, &'a Paths)> {
         let (report, paths) = self.paths.as_ref().zip(paths)?;
         report.is_shown(paths).then_some((report, paths))

@@ -38,7 +38,7 @@ impl Manage {
         )?)
     }
 
-    /// True if an argument says which forwarder is meant.
+    /// Returns true if an argument says which forwarder is meant.
     pub(super) fn names_a_forwarder(&self) -> bool {
         self.reach.transport.is_some()
     }
@@ -71,7 +71,7 @@ impl From<ControlError> for Failure {
     }
 }
 
-/// The code with which a forwarder refused; `None` for any other error.
+/// Returns the code with which a forwarder refused; `None` for any other error.
 pub(super) const fn refusal(error: &ControlError) -> Option<u64> {
     match error {
         ControlError::Refused { response, .. } => Some(response.status_code),
@@ -79,7 +79,7 @@ pub(super) const fn refusal(error: &ControlError) -> Option<u64> {
     }
 }
 
-/// A FaceUri in canonical form: resolves host names.
+/// Returns a FaceUri in canonical form: resolves host names.
 pub(super) fn face_uri(text: &str) -> Result<FaceUri, Failure> {
     let uri: FaceUri = text
         .parse()
@@ -108,7 +108,7 @@ impl FaceTerm {
         }
     }
 
-    /// The matching faces.
+    /// Returns the matching faces.
     pub(super) fn find(&self, control: &mut Control) -> Result<Vec<FaceStatus>, Failure> {
         let filter = match self {
             FaceTerm::Id(id) => FaceQueryFilter {
@@ -123,7 +123,7 @@ impl FaceTerm {
         Ok(control.faces(&filter)?)
     }
 
-    /// The one matching face.
+    /// Returns the one matching face.
     pub(super) fn find_one(&self, control: &mut Control) -> Result<FaceStatus, Failure> {
         let mut faces = self.find(control)?;
         match (faces.len(), faces.pop()) {

@@ -223,8 +223,8 @@ fn millis(text: &str) -> Result<Duration, String> {
         .map_err(|error| format!("{error}; a number without a unit is milliseconds"))
 }
 
-/// The time of day, as seconds since 1970 with six digits after the point, as ndn-tools print it
-/// with -t.
+/// Returns the time of day, as seconds since 1970 with six digits after the point, as ndn-tools
+/// print it with -t.
 fn timestamp() -> String {
     let since = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)

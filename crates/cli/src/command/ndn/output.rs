@@ -132,7 +132,7 @@ impl Output {
         }
     }
 
-    /// True if writing has failed: [`Output::finish`] returns the error.
+    /// Returns true if writing has failed: [`Output::finish`] returns the error.
     pub(super) fn has_failed(&self) -> bool {
         self.shared.failed.load(Ordering::Acquire)
     }
@@ -181,7 +181,7 @@ impl Target {
     }
 }
 
-/// The last component of a name, without a version and the like.
+/// Returns the last component of a name, without a version and the like.
 fn file_name(content: &Name) -> String {
     let components = content.as_ref().components();
     let words =

@@ -32,7 +32,7 @@ impl PathReport {
         }
     }
 
-    /// True if there is, or was, more than the path by name, or if more was asked for.
+    /// Returns true if there is, or was, more than the path by name, or if more was asked for.
     pub(super) fn is_shown(&self, paths: &Paths) -> bool {
         !self.beside_name || !self.left.is_empty() || paths.iter().any(Path::is_tagged)
     }
@@ -45,7 +45,7 @@ impl PathReport {
         self.left.push((tag, stats, reason));
     }
 
-    /// A row for each path in use, and for each that was left.
+    /// Returns a row for each path in use, and for each that was left.
     pub(super) fn json(&self, paths: &Paths) -> Vec<Value> {
         let in_use = paths.iter().filter(|path| is_shown(path)).map(row);
         let left = self.left.iter().map(|(tag, stats, reason)| {
@@ -57,7 +57,7 @@ impl PathReport {
         in_use.chain(left).collect()
     }
 
-    /// A table for people; `elapsed` is the time of the fetch.
+    /// Returns a table for people; `elapsed` is the time of the fetch.
     pub(super) fn table(&self, paths: &Paths, elapsed: Duration) -> String {
         let used = paths.iter().filter(|path| is_shown(path));
         let names = used.map(name_of);

@@ -178,7 +178,7 @@ fn routes(
     Ok(found)
 }
 
-/// The numbers of the faces that match `term`: at least one.
+/// Returns the numbers of the faces that match `term`: at least one.
 fn faces(control: &mut Control, term: &FaceTerm) -> Result<Vec<u64>, Failure> {
     let faces = term.find(control)?;
     if faces.is_empty() {
@@ -243,7 +243,7 @@ fn add(arguments: &Add) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// The one face that matches `term`; creates one for a FaceUri without a face.
+/// Returns the one face that matches `term`; creates one for a FaceUri without a face.
 fn next_hop(control: &mut Control, term: &FaceTerm, json: bool) -> Result<u64, Failure> {
     let found = match term {
         FaceTerm::Remote(uri) if term.find(control)?.is_empty() => {

@@ -164,7 +164,7 @@ fn check_size(name: &Name, segment_size: usize, chosen: &Chosen) -> Result<(), F
     Err(Failure::new(Exit::Usage, text))
 }
 
-/// The certificates that a consumer needs to verify this key's signatures.
+/// Returns the certificates that a consumer needs to verify this key's signatures.
 fn certificates(chosen: &Chosen) -> Vec<Certificate> {
     let Some(keychain) = &chosen.keychain else {
         return Vec::new();
@@ -195,7 +195,7 @@ fn certificates(chosen: &Chosen) -> Vec<Certificate> {
     found
 }
 
-/// The content's prefix first, then those of keys.
+/// Returns the content's prefix first, then those of keys.
 fn routes(content: &Name, certificates: &[Certificate]) -> Vec<RouteParameters> {
     let mut names = vec![content.clone()];
     for certificate in certificates {

@@ -58,7 +58,7 @@ impl FromStr for Signing {
     }
 }
 
-/// The secret of `hmac:HEX`.
+/// Returns the secret of `hmac:HEX`.
 pub(super) fn hmac_secret(text: &str) -> Result<Vec<u8>, String> {
     match hex::decode(text) {
         Ok(secret) if !secret.is_empty() => Ok(secret),
@@ -115,7 +115,8 @@ impl Chosen {
 }
 
 impl SigningArguments {
-    /// The keychain's default key, or a digest if there is none: for programs without the option.
+    /// Returns the keychain's default key, or a digest if there is none: for programs without the
+    /// option.
     pub(crate) fn auto(keychain: &KeychainPlace) -> SigningArguments {
         SigningArguments {
             signing: Signing::Auto,

@@ -80,7 +80,7 @@ impl FileSource {
         })
     }
 
-    /// The length in bytes.
+    /// Returns the length in bytes.
     pub(super) const fn length(&self) -> u64 {
         self.length
     }

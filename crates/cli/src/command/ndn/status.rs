@@ -34,7 +34,7 @@ pub(crate) struct Forwarder {
 }
 
 impl NdnStatus {
-    /// True if the arguments are about a forwarder and nothing else.
+    /// Returns true if the arguments are about a forwarder and nothing else.
     pub(crate) fn is_asked_for(&self) -> bool {
         self.faces || self.manage.names_a_forwarder()
     }

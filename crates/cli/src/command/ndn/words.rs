@@ -69,23 +69,23 @@ impl Values {
         }
     }
 
-    /// The text of a key.
+    /// Returns the text of a key.
     pub(super) fn text(&self, key: &str) -> Option<&str> {
         self.0.get(key).map(String::as_str)
     }
 
-    /// True if the flag was given.
+    /// Returns true if the flag was given.
     pub(super) fn flag(&self, key: &str) -> bool {
         self.0.contains_key(key)
     }
 
-    /// The text of a required key.
+    /// Returns the text of a required key.
     pub(super) fn required(&self, key: &str) -> Result<&str, Failure> {
         self.text(key)
             .ok_or_else(|| usage(format!("{key} is missing")))
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub(super) fn value<T: FromStr>(&self, key: &str) -> Result<Option<T>, Failure>
     where
         T::Err: std::fmt::Display,
@@ -95,7 +95,7 @@ impl Values {
         })
     }
 
-    /// The value of a key, parsed by `parse`.
+    /// Returns the value of a key, parsed by `parse`.
     pub(super) fn with<T>(
         &self,
         key: &str,

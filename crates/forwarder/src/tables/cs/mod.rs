@@ -117,12 +117,12 @@ impl Cs {
         }
     }
 
-    /// The number of packets.
+    /// Returns the number of packets.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// True if the store is empty.
+    /// Returns true if the store is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.len() == 0
     }
@@ -211,7 +211,7 @@ impl Cs {
         true
     }
 
-    /// Whether a name is among those of which Data is admitted.
+    /// Returns whether a name is among those of which Data is admitted.
     fn admits(&self, key: &NameKey) -> bool {
         let percent = self.config.admitted_percent;
         percent >= 100 || (u128::from(key.full()) * 100) >> 64 < u128::from(percent)
@@ -247,7 +247,7 @@ impl Cs {
         self.prefixes.depths
     }
 
-    /// True if it admits any Data.
+    /// Returns true if it admits any Data.
     pub(crate) const fn keeps(&self) -> bool {
         self.admit && self.config.capacity > ENTRY_BYTES && self.config.max_packets > 0
     }
@@ -479,7 +479,7 @@ impl Cs {
     }
 }
 
-/// The implicit digest at the end of a name, given by its value.
+/// Returns the implicit digest at the end of a name, given by its value.
 #[inline]
 pub(crate) fn implicit_digest(name: &[u8]) -> Option<&[u8]> {
     // A digest component has 34 octets: most names are ruled out by their size or by two octets.

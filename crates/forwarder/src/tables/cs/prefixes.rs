@@ -64,7 +64,7 @@ impl Prefixes {
         })
     }
 
-    /// The Data under a prefix, newest first.
+    /// Returns the Data under a prefix, newest first.
     pub(super) fn entries(
         &self,
         hash: u64,
@@ -162,7 +162,7 @@ impl Prefixes {
         }
     }
 
-    /// True if a Data with this first listing is listed for this length.
+    /// Returns true if a Data with this first listing is listed for this length.
     pub(super) fn lists(&self, mut first: u32, depth: usize) -> bool {
         while let Some(listing) = self.listings.get(first) {
             if self
@@ -177,7 +177,7 @@ impl Prefixes {
         false
     }
 
-    /// The number of listings.
+    /// Returns the number of listings.
     pub(super) fn len(&self) -> usize {
         self.listings.len()
     }

@@ -69,7 +69,7 @@ pub struct OutRecord {
 }
 
 impl OutRecord {
-    /// True while it may still answer.
+    /// Returns true while it may still answer.
     pub fn is_pending(&self, now: Time) -> bool {
         self.nack.is_none() && self.expiry > now
     }
@@ -262,7 +262,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The octets of the Interest beyond the entry itself.
+    /// Returns the octets of the Interest beyond the entry itself.
     pub(super) fn octets_beyond(&self) -> u32 {
         match self.wire.octets.spilled() {
             true => self.wire.octets.len() as u32,
@@ -270,7 +270,7 @@ impl Entry {
         }
     }
 
-    /// A free entry.
+    /// Returns a free entry.
     fn blank() -> Entry {
         Entry {
             wire: Wire::default(),
@@ -309,7 +309,7 @@ impl Entry {
         self.strategy = (NONE, 0);
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> NameRef<'_> {
         NameRef::from_value(self.name_value()).unwrap_or_default()
     }
@@ -331,22 +331,22 @@ impl Entry {
         }
     }
 
-    /// The in-records.
+    /// Returns the in-records.
     pub fn in_records(&self) -> &[InRecord] {
         &self.in_records
     }
 
-    /// The out-records.
+    /// Returns the out-records.
     pub fn out_records(&self) -> &[OutRecord] {
         &self.out_records
     }
 
-    /// The record of an upstream.
+    /// Returns the record of an upstream.
     pub fn out_record(&self, face: FaceId) -> Option<&OutRecord> {
         self.out_records.iter().find(|record| record.face == face)
     }
 
-    /// True while an upstream may still answer.
+    /// Returns true while an upstream may still answer.
     pub fn has_pending_out_records(&self, now: Time) -> bool {
         self.out_records.iter().any(|record| record.is_pending(now))
     }
@@ -362,13 +362,13 @@ impl Entry {
         prefetch::value(&self.timer);
     }
 
-    /// Its next deadline.
+    /// Returns its next deadline.
     pub(crate) fn deadline(&self) -> Time {
         self.expiry.min(self.timer)
     }
 
-    /// True if an Interest with this nonce has arrived on another path. On a link with one peer,
-    /// the same nonce from the same face is that peer's retransmission.
+    /// Returns true if an Interest with this nonce has arrived on another path. On a link with one
+    /// peer, the same nonce from the same face is that peer's retransmission.
     pub(crate) fn has_looped(&self, nonce: u32, from: FaceId, one_peer: bool) -> bool {
         let here = self
             .in_records

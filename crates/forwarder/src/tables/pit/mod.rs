@@ -68,7 +68,7 @@ impl Pit {
         self.octets
     }
 
-    /// True if an Interest of so many octets would exceed their bound.
+    /// Returns true if an Interest of so many octets would exceed their bound.
     pub(crate) fn lacks_octets(&self, len: usize) -> bool {
         len > entry::INLINE && self.octets + len > self.max_octets
     }
@@ -78,17 +78,17 @@ impl Pit {
         self.entries.get(slot).map_or(0, |entry| entry.counted)
     }
 
-    /// The number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// True if the PIT is empty.
+    /// Returns true if the PIT is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.len() == 0
     }
 
-    /// All entries, in no meaningful order.
+    /// Returns all entries, in no meaningful order.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter().map(|(_, entry)| entry)
     }
@@ -111,7 +111,7 @@ impl Pit {
         self.entries.get_mut(slot)
     }
 
-    /// The first entry of a name; the others follow by [`Entry::next`].
+    /// Returns the first entry of a name; the others follow by [`Entry::next`].
     #[inline]
     fn first(&self, hash: u64, name: &[u8]) -> u32 {
         let is_it = |slot| {
@@ -141,7 +141,7 @@ impl Pit {
         entry.out_records.first().map(|record| record.nonce)
     }
 
-    /// The entry of an Interest.
+    /// Returns the entry of an Interest.
     #[inline]
     pub(crate) fn find(
         &self,
@@ -330,7 +330,7 @@ impl Pit {
         }
     }
 
-    /// The entries that a Data satisfies.
+    /// Returns the entries that a Data satisfies.
     #[inline]
     pub(crate) fn matches(&self, key: &NameKey, data: &DataRef<'_>) -> Matches {
         let mut matches = Matches::new();
@@ -403,7 +403,7 @@ impl Pit {
         }
     }
 
-    /// The earliest time at which an entry may be due.
+    /// Returns the earliest time at which an entry may be due.
     pub(crate) fn next_due(&self) -> Option<Time> {
         if self.is_empty() {
             None
@@ -429,7 +429,8 @@ impl Pit {
     }
 }
 
-/// The name of an entry without the implicit digest at its end: a digest component has 34 octets.
+/// Returns the name of an entry without the implicit digest at its end: a digest component has 34
+/// octets.
 fn before_digest(entry: &Entry) -> &[u8] {
     let name = entry.name_value();
     name.get(..name.len().saturating_sub(34))

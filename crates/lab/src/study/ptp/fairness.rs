@@ -67,7 +67,7 @@ fn shares(cell: &Cell<'_>) -> Vec<f64> {
     .collect()
 }
 
-/// The paper's statement about a solution.
+/// Returns the paper's statement about a solution.
 fn statement_of(cell: &Cell<'_>) -> String {
     format!("share-{}", cell.solution)
 }

@@ -91,7 +91,7 @@ impl Flow {
     }
 }
 
-/// The paper's statement about a solution.
+/// Returns the paper's statement about a solution.
 fn statement_of(cell: &Cell<'_>) -> String {
     match cell.case {
         "" => format!("utilization-{}", cell.solution),

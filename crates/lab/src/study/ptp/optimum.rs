@@ -175,7 +175,7 @@ mod tests {
         scenario.settings.into_iter().map(|it| it.plan).collect()
     }
 
-    /// The same by augmenting paths, in kbit/s.
+    /// Returns the same by augmenting paths, in kbit/s.
     fn maximum_flow(plan: &Plan) -> f64 {
         let (source, sink) = (usize::MAX, plan.loads[0].to[0]);
         let mut capacities: Vec<((usize, usize), i64)> = arcs(plan)

@@ -57,7 +57,7 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// The key that follows from `secret`.
+    /// Returns the key that follows from `secret`.
     pub(super) fn new(suite: Suite, secret: &[u8; 32]) -> Option<Key> {
         let mut bytes = Zeroizing::new([0; 44]);
         let mut hasher = blake3::Hasher::new_derive_key(KEY_CONTEXT);
@@ -117,7 +117,7 @@ impl Key {
     }
 }
 
-/// The secret after `secret`; the former one cannot be computed from it.
+/// Returns the secret after `secret`; the former one cannot be computed from it.
 fn next_secret(secret: &[u8; 32]) -> Secret {
     Zeroizing::new(blake3::derive_key(NEXT_CONTEXT, secret))
 }
@@ -245,7 +245,7 @@ impl Channel {
         self.counter - self.epoch_began.0 < MOST_FRAMES_PER_KEY
     }
 
-    /// True if a frame whose counter has this low half has gone, of late.
+    /// Returns true if a frame whose counter has this low half has gone, of late.
     pub(super) fn has_sent(&self, low: u32) -> bool {
         let ago = (self.counter as u32).wrapping_sub(low);
         (1..=1 << 16).contains(&ago) && u64::from(ago) <= self.counter

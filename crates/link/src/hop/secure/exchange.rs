@@ -285,8 +285,8 @@ impl SealedSession {
     }
 }
 
-/// The whole answer to a call, of which nothing is kept. `describe` gives this end's parameters, of
-/// a run if it has none.
+/// Returns the whole answer to a call, of which nothing is kept. `describe` gives this end's
+/// parameters, of a run if it has none.
 pub(super) fn answer(
     reception: &Reception,
     now: Time,

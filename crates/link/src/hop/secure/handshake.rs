@@ -88,7 +88,7 @@ pub(super) fn decode_call(frame: &[u8]) -> Option<Call> {
     })
 }
 
-/// The call that a PROOF repeats, and the index of the session that it is for.
+/// Returns the call that a PROOF repeats, and the index of the session that it is for.
 pub(super) fn decode_proof(frame: &[u8]) -> Option<(Call, u32)> {
     (frame.len() == PROOF_LEN && frame[2] == HANDSHAKE_VERSION).then_some(())?;
     let call = Call {
@@ -295,7 +295,7 @@ impl Ephemeral {
         Ephemeral { secret, public }
     }
 
-    /// The secret that only the two know; `None` if the other end's key is of small order.
+    /// Returns the secret that only the two know; `None` if the other end's key is of small order.
     fn agree(&self, public: &[u8; 32]) -> Option<Secret> {
         let shared = MontgomeryPoint(*public)
             .mul_clamped(*self.secret)
@@ -356,7 +356,7 @@ impl Exchange {
         bytes
     }
 
-    /// The key for the encrypted part of a message of this kind.
+    /// Returns the key for the encrypted part of a message of this kind.
     fn message_key(&self, kind: u8, salt: u64) -> Option<Key> {
         let secret = self.derive::<32>(KEYS_CONTEXT, &[&[kind], &salt.to_be_bytes()]);
         Key::new(self.suite, &secret)
@@ -401,7 +401,7 @@ impl Exchange {
         Some(Proven { key, parameters })
     }
 
-    /// The whole ANSWER.
+    /// Returns the whole ANSWER.
     pub(super) fn write_answer(
         &self,
         answer: &Answer,
@@ -423,7 +423,7 @@ impl Exchange {
         self.open_part((ANSWER, answer.salt), at, statement, ANSWER_CONTEXT)
     }
 
-    /// The whole PROOF, for the answerer with the key `to`.
+    /// Returns the whole PROOF, for the answerer with the key `to`.
     pub(super) fn write_proof(
         &self,
         call: &Call,
@@ -450,7 +450,7 @@ impl Exchange {
         self.open_part((PROOF, 0), (frame, PROOF_HEAD), statement, PROOF_CONTEXT)
     }
 
-    /// The secrets of the session between these two, with what the caller's PROOF says.
+    /// Returns the secrets of the session between these two, with what the caller's PROOF says.
     pub(super) fn traffic(
         &self,
         caller: &PublicKey,
@@ -476,7 +476,7 @@ impl Exchange {
     }
 }
 
-/// An address as it goes into a cookie; none of a carrier without addresses.
+/// Returns an address as it goes into a cookie; none of a carrier without addresses.
 pub(super) fn address_bytes(address: Option<SocketAddr>) -> [u8; 18] {
     let mut bytes = [0; 18];
     if let Some(address) = address {

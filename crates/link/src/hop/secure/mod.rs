@@ -186,7 +186,7 @@ impl SealedSession {
         self.peer.as_ref()
     }
 
-    /// True if frames can be sealed.
+    /// Returns true if frames can be sealed.
     pub(super) fn may_send(&self) -> bool {
         (self.current.as_ref()).is_some_and(|live| live.channel.may_send())
     }

@@ -212,7 +212,7 @@ impl Reception {
         self
     }
 
-    /// The node's name.
+    /// Returns the node's name.
     pub fn guid(&self) -> Guid {
         self.guid
     }
@@ -251,7 +251,7 @@ impl Reception {
         u8::from(self.fast_aes) * FAST_AES
     }
 
-    /// The cipher for a session with who calls so.
+    /// Returns the cipher for a session with who calls so.
     pub(super) fn suite(&self, call: &Call) -> Suite {
         if self.fast_aes && call.flags & FAST_AES != 0 {
             Suite::Aes128Gcm
@@ -260,12 +260,12 @@ impl Reception {
         }
     }
 
-    /// True if one more call from an address that is not proven may be answered in full.
+    /// Returns true if one more call from an address that is not proven may be answered in full.
     pub(super) fn may_answer_unproven(&self, now: Time) -> bool {
         self.lock().unproven.take(now, UNPROVEN_PER_SEC)
     }
 
-    /// True if one more call from a proven address may be answered.
+    /// Returns true if one more call from a proven address may be answered.
     pub(super) fn may_answer(&self, now: Time, address: Option<SocketAddr>) -> bool {
         let Some(address) = address else {
             return true;
@@ -284,14 +284,14 @@ impl Reception {
         state.sources[at % SOURCES].take(now, PROVEN_PER_SEC)
     }
 
-    /// The answerer's side of a new call.
+    /// Returns the answerer's side of a new call.
     pub(super) fn seat(&self, now: Time, address: Option<SocketAddr>, call: &Call) -> Seat {
         let mut state = self.lock();
         state.turn(now);
         seat(&state.periods[0], address, call)
     }
 
-    /// The same of a call that has its cookie; `None` if that is wrong or too old.
+    /// Returns the same of a call that has its cookie; `None` if that is wrong or too old.
     pub(super) fn seat_of_proven(
         &self,
         now: Time,

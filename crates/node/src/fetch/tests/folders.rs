@@ -304,7 +304,7 @@ fn a_file_to_update_a_folder_with_goes_into_it() {
     assert_eq!(fetched.unwrap().path, Some(scene.out().join("data.bin")));
 }
 
-/// A listing as only a hostile server would publish it.
+/// Returns a listing as only a hostile server would publish it.
 fn hostile(entries: &[(u8, &[u8], u16, Vec<u8>)], packs: &[Pack]) -> Vec<u8> {
     let mut bytes = b"\x89WHBDIR\n\x02".to_vec();
     bytes.extend((packs.len() as u32).to_be_bytes());

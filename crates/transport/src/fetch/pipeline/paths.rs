@@ -228,7 +228,7 @@ impl Chooser {
             .collect()
     }
 
-    /// A cost by which known paths compare, where the choice is by what probes measure.
+    /// Returns a cost by which known paths compare, where the choice is by what probes measure.
     fn cost(&self, tag: &PathTag) -> Option<f64> {
         let known = self.known.get(tag)?;
         let mean = known.rtt.range().map(|(_, mean, _)| mean.as_secs_f64());
@@ -440,13 +440,14 @@ impl Pipeline {
             .with(BY_NAME, |path, _| path.set_resting(used > 0));
     }
 
-    /// True if a path was in use, beside the name's or in its place.
+    /// Returns true if a path was in use, beside the name's or in its place.
     pub(super) fn has_used_paths(&self) -> bool {
         let chooser = self.chooser.as_ref();
         chooser.is_some_and(|chooser| chooser.has_used || !chooser.options.beside_name)
     }
 
-    /// True if the path was found by a probe: without it there is another one, by name at least.
+    /// Returns true if the path was found by a probe: without it there is another one, by name at
+    /// least.
     pub(super) fn is_chosen(&self, path: PathId) -> bool {
         let chooser = self.chooser.as_ref();
         chooser.is_some_and(|chooser| path.index() >= chooser.prober.index())
@@ -493,7 +494,7 @@ impl Pipeline {
         }
     }
 
-    /// The path for a probe, if one is due on this face.
+    /// Returns the path for a probe, if one is due on this face.
     pub(super) fn due_probe(&self, now: Time, face: FaceNumber) -> Option<PathId> {
         let chooser = self.chooser.as_ref()?;
         let prober = self.paths.get(chooser.prober)?;
@@ -526,7 +527,7 @@ impl Pipeline {
 }
 
 impl Chooser {
-    /// A place for one more path: a left one's, or a new one.
+    /// Returns a place for one more path: a left one's, or a new one.
     fn vacant(&self, paths: &Paths) -> PathId {
         let taken: Vec<PathId> = self.known.values().filter_map(|known| known.path).collect();
         let first = self.prober.index() + 1;

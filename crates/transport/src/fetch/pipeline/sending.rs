@@ -69,7 +69,7 @@ impl Pipeline {
         Some(self.interest(number, nonce, best, true))
     }
 
-    /// A segment to retransmit on a path of `face`, and that path.
+    /// Returns a segment to retransmit on a path of `face`, and that path.
     fn next_lost(&self, face: FaceNumber) -> Option<(PathId, u64)> {
         if self.pending.len() == self.pending.in_flight() {
             return None;

@@ -244,7 +244,7 @@ impl Site {
     }
 }
 
-/// The first frame of a caller, and the caller.
+/// Returns the first frame of a caller, and the caller.
 fn caller(plain: bool) -> (End, Vec<u8>) {
     let mut caller = End::new(
         HopConfig {

@@ -15,7 +15,7 @@ fn the_same_seed_gives_the_same_bytes() {
     assert_ne!(*other.draw(), *config(0, 1).reception.draw());
 }
 
-/// A whole exchange between fixed keys, as `docs/protocols/vectors/hop-session.txt` has it.
+/// Returns a whole exchange between fixed keys, as `docs/protocols/vectors/hop-session.txt` has it.
 fn session_vectors() -> String {
     use super::super::super::wire::{Csyn, Envelope, encode_csyn};
     use super::super::channel::{Channel, Suite};
