@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use super::super::wire::{SEALED_HEAD, TAG_LEN};
 
-/// Frames sent under one key. RFC 9001 §6.6 allows 2^23 for AES-GCM.
+/// Frames under one key, in either direction. RFC 9001 §6.6 allows 2^23 for AES-GCM.
 const FRAMES_PER_KEY: u64 = 1 << 22;
 /// No frame is sent under a key that has sealed so many, whatever waits.
 const MOST_FRAMES_PER_KEY: u64 = 1 << 23;
@@ -188,12 +188,14 @@ impl Arrived {
 
 /// Both directions of one session.
 ///
-/// The keys of a direction succeed each other in *epochs*. An end goes to the next one when it has
-/// sent enough, but only once the other has shown that it has reached the present one, and it
-/// follows the other at once: so the two are never more than one epoch apart, and two bits tell
-/// which one a frame is of, however long the path was down.
+/// The keys of a direction succeed each other in *epochs*. One end leads: it goes to the next epoch
+/// when the present one is old, but only once the other has shown that it has reached the present
+/// one. The other end follows as soon as it hears of an epoch, and never goes ahead: if both did,
+/// each could take the other's step for an answer to its own. So the two are at most one epoch
+/// apart, and two bits tell which one a frame is of, however long the path was down.
 pub(super) struct Channel {
     suite: Suite,
+    leads: bool,
     /// The index by which the other end knows it.
     pub(super) remote_index: u32,
     /// The index by which this end knows it.
@@ -209,20 +211,24 @@ pub(super) struct Channel {
     // Computed for the first frame that claims to be of the next epoch.
     receive_after: Option<Key>,
     receive_epoch: u32,
+    // The first counter of it that has arrived.
+    receive_began: u64,
     arrived: Arrived,
 }
 
 impl Channel {
-    /// `None` if a cipher refuses its key, which has the right length.
+    /// `leads` is true at exactly one of the two ends. `None` if a cipher refuses its key, which has
+    /// the right length.
     pub(super) fn new(
         now: Time,
-        suite: Suite,
+        (suite, leads): (Suite, bool),
         (local_index, remote_index): (u32, u32),
         send: &Secret,
         receive: &Secret,
     ) -> Option<Channel> {
         Some(Channel {
             suite,
+            leads,
             remote_index,
             local_index,
             send_key: Key::new(suite, send)?,
@@ -235,6 +241,7 @@ impl Channel {
             receive_next: next_secret(receive),
             receive_after: None,
             receive_epoch: 0,
+            receive_began: 0,
             arrived: Arrived::new(),
         })
     }
@@ -257,8 +264,9 @@ impl Channel {
             self.counter - self.epoch_began.0,
             now.since(self.epoch_began.1),
         );
-        let is_old = sent >= FRAMES_PER_KEY || (sent > 0 && age >= KEY_LIFETIME);
-        if is_old && self.receive_epoch == self.send_epoch {
+        let received = self.arrived.end.saturating_sub(self.receive_began);
+        let is_old = sent.max(received) >= FRAMES_PER_KEY || (sent > 0 && age >= KEY_LIFETIME);
+        if self.leads && is_old && self.receive_epoch == self.send_epoch {
             self.advance_sending(now)?;
         }
         let head = frame.get_mut(..SEALED_HEAD)?;
@@ -309,6 +317,7 @@ impl Channel {
             self.receive_before = Some(core::mem::replace(&mut self.receive_key, next));
             self.receive_next = next_secret(&self.receive_next);
             self.receive_epoch = self.receive_epoch.wrapping_add(1);
+            self.receive_began = counter;
             if self.send_epoch != self.receive_epoch {
                 // A cipher that took one key takes the next.
                 let _ = self.advance_sending(now);
@@ -332,8 +341,8 @@ mod tests {
 
     fn pair(suite: Suite) -> (Channel, Channel) {
         let (a, b) = (Zeroizing::new([1; 32]), Zeroizing::new([2; 32]));
-        let one = Channel::new(Time::ZERO, suite, (7, 9), &a, &b).unwrap();
-        let other = Channel::new(Time::ZERO, suite, (9, 7), &b, &a).unwrap();
+        let one = Channel::new(Time::ZERO, (suite, true), (7, 9), &a, &b).unwrap();
+        let other = Channel::new(Time::ZERO, (suite, false), (9, 7), &b, &a).unwrap();
         (one, other)
     }
 
@@ -368,6 +377,29 @@ mod tests {
             let arrived = Arrived { end, ..Arrived::new() };
             if let Some(counter) = end.checked_add_signed(away) {
                 prop_assert_eq!(arrived.extend(counter as u32), counter);
+            }
+        }
+
+        /// Whatever is lost, however long, in either direction or both: what arrives in the order in
+        /// which it was sent is read.
+        #[test]
+        fn the_ends_do_not_lose_each_others_keys(
+            steps in prop::collection::vec((0u64..200, any::<[bool; 2]>(), any::<[bool; 2]>()), 1..80),
+        ) {
+            let (mut one, mut other) = pair(Suite::Aes128Gcm);
+            let (mut now, mut plain) = (Time::ZERO, Vec::new());
+            for (wait, sends, arrives) in steps {
+                now += Duration::from_secs(wait);
+                // They are under way at the same time.
+                let there = sends[0].then(|| sealed(&mut one, now, b"there"));
+                let back = sends[1].then(|| sealed(&mut other, now, b"back"));
+                if let Some(there) = there.filter(|_| arrives[0]) {
+                    prop_assert_eq!(other.open(now, &there, &mut plain), Ok(()));
+                }
+                if let Some(back) = back.filter(|_| arrives[1]) {
+                    prop_assert_eq!(one.open(now, &back, &mut plain), Ok(()));
+                }
+                prop_assert!(one.epoch().abs_diff(other.epoch()) <= 1);
             }
         }
 
@@ -428,6 +460,24 @@ mod tests {
         }
         assert!((5..8).contains(&one.epoch()), "{}", one.epoch());
         assert_eq!(one.epoch(), other.epoch());
+    }
+
+    #[test]
+    fn who_only_receives_has_the_keys_of_what_comes_replaced() {
+        let (mut one, mut other) = pair(Suite::Aes128Gcm);
+        let mut plain = Vec::new();
+        // As if `other` had sent so many frames since the first.
+        other.counter = FRAMES_PER_KEY;
+        let frame = sealed(&mut other, Time::ZERO, b"one of many");
+        assert_eq!(one.open(Time::ZERO, &frame, &mut plain), Ok(()));
+        let frame = sealed(&mut one, Time::ZERO, b"an acknowledgement");
+        assert_eq!((one.epoch(), other.epoch()), (1, 0));
+        assert_eq!(other.open(Time::ZERO, &frame, &mut plain), Ok(()));
+        assert_eq!(other.epoch(), 1);
+        let frame = sealed(&mut other, Time::ZERO, b"one of many");
+        assert_eq!(one.open(Time::ZERO, &frame, &mut plain), Ok(()));
+        sealed(&mut one, Time::ZERO, b"an acknowledgement");
+        assert_eq!(one.epoch(), 1, "once for each 2^22 frames");
     }
 
     #[test]

@@ -125,7 +125,7 @@ impl SealedSession {
         let traffic = exchange.traffic(&keys.public(), &key, &own);
         let channel = Channel::new(
             now,
-            exchange.suite(),
+            (exchange.suite(), true),
             (call.index, answer.index),
             &traffic.of_caller,
             &traffic.of_answerer,
@@ -193,7 +193,7 @@ impl SealedSession {
             let traffic = exchange.traffic(&proven.key, &keys.public(), &proven.parameters);
             let channel = Channel::new(
                 now,
-                exchange.suite(),
+                (exchange.suite(), false),
                 (seat.index, call.index),
                 &traffic.of_answerer,
                 &traffic.of_caller,

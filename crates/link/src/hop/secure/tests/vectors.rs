@@ -69,8 +69,8 @@ fn session_vectors() -> String {
     let traffic = exchange.traffic(&caller.public(), &answerer.public(), &proof);
     let indices = (call.index, answer.index);
     let (of_caller, of_answerer) = (&traffic.of_caller, &traffic.of_answerer);
-    let mut channel =
-        Channel::new(Time::ZERO, answer.suite, indices, of_caller, of_answerer).unwrap();
+    let lead = (answer.suite, true);
+    let mut channel = Channel::new(Time::ZERO, lead, indices, of_caller, of_answerer).unwrap();
     let mut frames = Vec::new();
     for at in [Time::ZERO, Time::from_secs(120)] {
         let mut frame = Vec::new();
