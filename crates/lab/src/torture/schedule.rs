@@ -79,8 +79,14 @@ pub struct Schedule {
     pub steps: Vec<Step<Act>>,
 }
 
-/// Bound of the acts of a schedule.
+/// Bound of the acts of a schedule, beside a night.
 const MAX_STEPS: u64 = 40;
+/// The share of schedules with a night: something is away for so long that keys, records and
+/// bindings succeed each other or expire meanwhile.
+const NIGHTS: f64 = 0.15;
+/// The least length of a night, and how much longer it can be, in seconds. Keys of a link succeed
+/// each other every two minutes.
+const NIGHT_S: (u64, u64) = (120, 2_400);
 
 impl Schedule {
     /// Returns the schedule of a seed.
@@ -100,12 +106,16 @@ impl Schedule {
             Layout::Ring | Layout::NdnRing => 3 + rng.below(3) as usize,
         };
         let hosts = 2 + rng.below(4) as usize;
-        let steps = (0..1 + rng.below(MAX_STEPS))
+        let mut steps = (0..1 + rng.below(MAX_STEPS))
             .map(|_| Step {
                 after: draw_pause(&mut rng),
                 act: draw_act(&mut rng),
             })
             .collect();
+        let mut rng = SeededRng::stream(seed, "torture by night");
+        if rng.chance(NIGHTS) {
+            add_night(&mut rng, &mut steps);
+        }
         Schedule {
             seed,
             layout,
@@ -143,8 +153,45 @@ impl Schedule {
     }
 }
 
+/// Adds a fault that lasts, and lets it last before one of the acts behind it, so that some acts
+/// fall into the night and others come after it.
+fn add_night(rng: &mut SeededRng, steps: &mut Vec<Step<Act>>) {
+    let lasts = Duration::from_secs(NIGHT_S.0 + rng.below(NIGHT_S.1));
+    let fault = match rng.below(4) {
+        0 => Fault::Crash {
+            node: byte(rng),
+            down: lasts,
+            skew_s: 0,
+        },
+        _ => Fault::Outage {
+            link: byte(rng),
+            directions: 1 + rng.below(3) as u8,
+            lasts,
+        },
+    };
+    let get = Act::Get {
+        host: byte(rng),
+        content: byte(rng),
+    };
+    let begins = rng.below(steps.len() as u64) as usize;
+    let fall = Step {
+        after: draw_pause(rng),
+        act: Act::Fault(fault),
+    };
+    steps.insert(begins, fall);
+    let ends = begins + 1 + rng.below((steps.len() - begins) as u64) as usize;
+    let dawn = Step {
+        after: lasts,
+        act: get,
+    };
+    steps.insert(ends, dawn);
+}
+
+fn byte(rng: &mut SeededRng) -> u8 {
+    rng.below(256) as u8
+}
+
 fn draw_act(rng: &mut SeededRng) -> Act {
-    let byte = |rng: &mut SeededRng| rng.below(256) as u8;
     match rng.below(16) {
         0..5 => Act::Get {
             host: byte(rng),
@@ -187,5 +234,17 @@ mod tests {
     fn a_seed_always_gives_the_same_schedule() {
         assert_eq!(Schedule::draw(7), Schedule::draw(7));
         assert_ne!(Schedule::draw(7).steps, Schedule::draw(8).steps);
+    }
+
+    #[test]
+    fn some_schedules_have_a_night() {
+        let length = |schedule: &Schedule| -> Duration {
+            schedule.steps.iter().map(|step| step.after).sum()
+        };
+        let schedules = (0..200).map(Schedule::draw);
+        let long = schedules
+            .filter(|it| length(it) > Duration::from_secs(1_300))
+            .count();
+        assert!((5..60).contains(&long), "{long} of 200");
     }
 }
