@@ -14,6 +14,7 @@
 //! | [`id`] | [`Guid`] and [`PortId`] |
 //! | [`identity`] | Ed25519 keys and the names that they prove |
 //! | [`link_state`] | [`LinkState`]: rate, queue, loss and round trip of a link, for decisions among links |
+//! | [`meter`] | [`Meter`], a limit of events per second; [`Distrust`], of sources that send bad signatures |
 //! | [`timer`] | [`TimerQueue`], many deadlines in one deterministic order |
 //! | [`estimator`] | round-trip time after RFC 6298, windowed minimum and maximum |
 //! | [`random`] | [`SeededRng`] and independent streams from one seed |
@@ -28,6 +29,7 @@ pub mod identity;
 pub mod keyed_map;
 pub mod link_state;
 pub mod machine;
+pub mod meter;
 pub mod port;
 pub mod random;
 pub mod suggest;
@@ -41,6 +43,7 @@ pub use identity::{KeyPair, PublicKey};
 pub use keyed_map::{KeyedMap, KeyedState, keyed_map};
 pub use link_state::LinkState;
 pub use machine::{Deadline, Machine, Transmit};
+pub use meter::{Distrust, Limit, Meter};
 pub use port::{
     Admission, CallerGate, Ecn, Endpoint, Family, LookUpFailure, Medium, OpenRefusal, Peer,
     PortEvent, PortInfo, PortOrigin, PortRequest, PortToken,

@@ -3,13 +3,12 @@
 use core::fmt;
 use core::time::Duration;
 
-use whimbrel_core::{LinkState, Time};
+use whimbrel_core::{LinkState, Meter, Time};
 use whimbrel_ndn_mgmt::{LinkType, Persistency, Scope};
 
 use whimbrel_ndn_packet::lp::Label;
 
 use crate::congestion::CongestionMarker;
-use crate::pipeline::Meter;
 use crate::tables::index::{Index, Slab};
 
 /// A face's number. Not reused in one run.

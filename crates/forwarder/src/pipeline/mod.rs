@@ -17,7 +17,6 @@ mod nack;
 mod path;
 
 pub(crate) use interest::{Incoming, MAX_DELEGATIONS, Outbound};
-pub(crate) use path::Meter;
 
 use std::collections::VecDeque;
 

@@ -4,10 +4,8 @@
 //! §3-B]) if that is valid for the name, "otherwise, the name-based routing scheme is
 //! applied" (section 1). `docs/protocols/ptp.md` lists what the paper leaves open.
 
-use core::time::Duration;
-
 use bytes::Bytes;
-use whimbrel_core::Time;
+use whimbrel_core::{Limit, Time};
 use whimbrel_ndn_packet::lp::Tag;
 use whimbrel_ndn_packet::{LpHeader, LpPacket, NackReason};
 
@@ -53,29 +51,6 @@ impl PathWish<'_> {
     }
 }
 
-/// A limit of events per second with a burst (the generic cell rate algorithm).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Meter {
-    /// When all past events are paid for.
-    paid: Time,
-}
-
-impl Meter {
-    /// True if one more event is within `per_second`, or the first that many at once.
-    pub(crate) fn admits(&mut self, now: Time, per_second: u32) -> bool {
-        if per_second == 0 {
-            return false;
-        }
-        let one = Duration::from_secs(1) / per_second;
-        let paid = self.paid.max(now) + one;
-        if paid.since(now) > Duration::from_secs(1) {
-            return false;
-        }
-        self.paid = paid;
-        true
-    }
-}
-
 impl Engine {
     /// Gives a new face its label.
     pub(crate) fn label(&mut self, face: FaceId) {
@@ -102,7 +77,7 @@ impl Engine {
     fn specified_wish<'a>(&mut self, now: Time, from: FaceId, lp: &LpPacket<'a>) -> PathWish<'a> {
         let top = lp.path_tag.and_then(|tag| Tag::new(tag).pop());
         let role = if lp.path_discovery {
-            let limit = self.config.path_probes_per_second;
+            let limit = Limit::per_second(self.config.path_probes_per_second);
             let face = self.faces.get_mut(from);
             if face.is_some_and(|face| face.probes.admits(now, limit)) {
                 self.counters.path_probes += 1;
@@ -208,22 +183,5 @@ impl Forwarder {
             }
         }
         true
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_meter_admits_a_burst_and_then_the_rate() {
-        let (mut meter, start) = (Meter::default(), Time::from_secs(5));
-        let admitted =
-            |meter: &mut Meter, at: Time| (0..1000).filter(|_| meter.admits(at, 100)).count();
-        assert_eq!(admitted(&mut meter, start), 100);
-        assert_eq!(admitted(&mut meter, start + Duration::from_millis(10)), 1);
-        assert_eq!(admitted(&mut meter, start + Duration::from_millis(510)), 50);
-        assert_eq!(admitted(&mut meter, start + Duration::from_secs(60)), 100);
-        assert!(!Meter::default().admits(start, 0));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use core::time::Duration;
-use whimbrel_core::{Guid, PortId, SeededRng, Time, WallClock};
+use whimbrel_core::{Distrust, Guid, PortId, SeededRng, Time, WallClock};
 use whimbrel_gnrs::{Kind, Record, Rejection, Signature, VerifyError, wire::Code};
 
 use super::Timer;
@@ -18,9 +18,6 @@ const MAX_ATTACHMENTS: usize = 65_536;
 /// A port may have one of so many parts of the attachments that are left, and one in any case: at
 /// first 63, and fewer as there are fewer left. So there are some for others, whoever attaches.
 const PARTS: usize = 1024;
-/// Maximum of bad signatures of one neighbour that are looked at at once, and how often one more is.
-const MAX_BAD: u32 = 32;
-const BAD_INTERVAL: Duration = Duration::from_millis(500);
 /// Maximum of records being registered whose outcome a host waits for.
 const MAX_PENDING: usize = 65_536;
 
@@ -48,7 +45,7 @@ pub(super) struct Attachments {
     neighbours: BTreeMap<PortId, Guid>,
     pending: BTreeMap<(Guid, u64), PortId>,
     // Bad signatures of neighbours, and when they were last reckoned.
-    bad: BTreeMap<PortId, (u32, Time)>,
+    distrust: Distrust<PortId>,
 }
 
 impl Attachments {
@@ -63,29 +60,8 @@ impl Attachments {
             nonces: BTreeMap::new(),
             neighbours: BTreeMap::new(),
             pending: BTreeMap::new(),
-            bad: BTreeMap::new(),
+            distrust: Distrust::default(),
         }
-    }
-
-    /// True if a record of this neighbour is worth looking at: checking a signature is work, and one
-    /// that sends bad ones gets little of it.
-    fn may_check(&mut self, now: Time, port: PortId) -> bool {
-        let Some((count, since)) = self.bad.get_mut(&port) else {
-            return true;
-        };
-        let over = now.since(*since).as_nanos() / BAD_INTERVAL.as_nanos();
-        let over = u32::try_from(over).unwrap_or(u32::MAX);
-        *count = count.saturating_sub(over);
-        *since += BAD_INTERVAL.saturating_mul(over);
-        match *count {
-            0 => drop(self.bad.remove(&port)),
-            count => return count < MAX_BAD,
-        }
-        true
-    }
-
-    fn note_bad(&mut self, now: Time, port: PortId) {
-        self.bad.entry(port).or_insert((0, now)).0 += 1;
     }
 
     /// Returns the ports that a GUID is attached on. Those of its newest record are preferred: a
@@ -232,7 +208,7 @@ impl Attachments {
         let Ok(record) = Record::parse(record) else {
             return effects.drop("bad-record");
         };
-        if !self.may_check(now, port) {
+        if !self.distrust.may_check(now, port) {
             return effects.drop("too-many-bad-signatures");
         }
         let (guid, version) = (record.subject(), record.version());
@@ -252,7 +228,7 @@ impl Attachments {
             Err(code) => {
                 effects.drop("refused-attach");
                 if code == ControlCode::Invalid {
-                    self.note_bad(now, port);
+                    self.distrust.note_bad(now, port);
                 }
                 if matches!(code, ControlCode::Invalid | ControlCode::Clock) {
                     self.repeat_challenge(now, port, effects);
@@ -297,12 +273,12 @@ impl Attachments {
         record: Record,
         effects: &mut Effects,
     ) {
-        if !self.may_check(now, port) {
+        if !self.distrust.may_check(now, port) {
             return effects.drop("too-many-bad-signatures");
         }
         if let Err(fault) = record.verify(self.wall.unix_millis(now)) {
             if refusal(fault) == ControlCode::Invalid {
-                self.note_bad(now, port);
+                self.distrust.note_bad(now, port);
             }
             effects.drop("refused-record");
             let (guid, version) = (record.subject(), record.version());
@@ -378,7 +354,7 @@ impl Attachments {
         }
         self.nonces.remove(&port);
         self.neighbours.remove(&port);
-        self.bad.remove(&port);
+        self.distrust.forget(port);
         self.pending.retain(|_, waiting| *waiting != port);
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 use whimbrel_core::identity::KeyPair;
-use whimbrel_core::{Guid, Time};
+use whimbrel_core::{Guid, Limit, Meter, Time};
 use zeroize::Zeroizing;
 
 use super::channel::{Secret, Suite};
@@ -20,10 +20,18 @@ const PERIOD_SECS: u64 = 16;
 /// Calls accepted in one period. They are remembered, so that none is accepted twice.
 const MAX_ACCEPTED: usize = 16_384;
 /// Answers to calls from addresses that are not proven: a tenth of a millisecond each ...
-const UNPROVEN_PER_SEC: u32 = 128;
+const UNPROVEN: Limit = of_a_second(128);
 /// ... and the work for one proven address; those whose hashes fall together share it.
-const PROVEN_PER_SEC: u32 = 64;
+const PROVEN: Limit = of_a_second(64);
 const SOURCES: usize = 1024;
+
+/// Half a second's worth can be saved up.
+const fn of_a_second(per_second: u32) -> Limit {
+    Limit {
+        at_once: per_second / 2,
+        per_second,
+    }
+}
 
 const RANDOM_CONTEXT: &str = "whimbrel 2026 hop random bytes";
 const RATCHET_CONTEXT: &str = "whimbrel 2026 hop next random state";
@@ -59,28 +67,6 @@ pub struct ReceptionCounters {
     pub strangers: u64,
 }
 
-/// A share of work that comes back with time.
-#[derive(Clone, Copy, Debug)]
-struct Share {
-    since: Time,
-    left: u32,
-}
-
-impl Share {
-    /// Takes one of `per_sec`; half a second's worth can be saved up.
-    fn take(&mut self, now: Time, per_sec: u32) -> bool {
-        let most = per_sec / 2;
-        let came = now.since(self.since).as_millis() * u128::from(per_sec) / 1_000;
-        if came > 0 {
-            self.left = self.left.saturating_add(came.min(1 << 20) as u32).min(most);
-            self.since = now;
-        }
-        let any = self.left > 0;
-        self.left -= u32::from(any);
-        any
-    }
-}
-
 /// The secret of one period, and the calls that were accepted under it.
 struct Period {
     secret: Secret,
@@ -111,8 +97,8 @@ struct State {
     number: u64,
     // Of this period and the one before.
     periods: [Period; 2],
-    unproven: Share,
-    sources: Box<[Share]>,
+    unproven: Meter,
+    sources: Box<[Meter]>,
     counters: ReceptionCounters,
 }
 
@@ -188,10 +174,6 @@ impl Reception {
             secret: secret(purpose),
             accepted: BTreeSet::new(),
         };
-        let full = |left| Share {
-            since: Time::ZERO,
-            left,
-        };
         Reception {
             keys: None,
             guid,
@@ -200,8 +182,8 @@ impl Reception {
                 random: secret(RATCHET_CONTEXT),
                 number: 0,
                 periods: [period(PERIOD_CONTEXT), period(SESSION_CONTEXT)],
-                unproven: full(UNPROVEN_PER_SEC / 2),
-                sources: vec![full(PROVEN_PER_SEC / 2); SOURCES].into(),
+                unproven: Meter::default(),
+                sources: vec![Meter::default(); SOURCES].into(),
                 counters: ReceptionCounters::default(),
             }),
         }
@@ -262,7 +244,7 @@ impl Reception {
 
     /// Returns true if one more call from an address that is not proven may be answered in full.
     pub(super) fn may_answer_unproven(&self, now: Time) -> bool {
-        self.lock().unproven.take(now, UNPROVEN_PER_SEC)
+        self.lock().unproven.admits(now, UNPROVEN)
     }
 
     /// Returns true if one more call from a proven address may be answered.
@@ -281,7 +263,7 @@ impl Reception {
         hasher.update(&network.to_be_bytes());
         let hash = hasher.finalize();
         let at = usize::from(u16::from_be_bytes([hash.as_bytes()[0], hash.as_bytes()[1]]));
-        state.sources[at % SOURCES].take(now, PROVEN_PER_SEC)
+        state.sources[at % SOURCES].admits(now, PROVEN)
     }
 
     /// Returns the answerer's side of a new call.

@@ -1,0 +1,148 @@
+//! Limits of events per second, and of the work that bad signatures cause.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use crate::Time;
+
+/// How many events are within a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// After a pause, so many at once.
+    pub at_once: u32,
+    /// In the long run.
+    pub per_second: u32,
+}
+
+impl Limit {
+    /// Returns the limit of so many events a second, and as many at once.
+    pub const fn per_second(per_second: u32) -> Limit {
+        Limit {
+            at_once: per_second,
+            per_second,
+        }
+    }
+}
+
+/// Counts events against a [`Limit`] (the generic cell rate algorithm).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Meter {
+    // When all past events are paid for.
+    paid: Time,
+}
+
+impl Meter {
+    fn after_one(&self, now: Time, limit: Limit) -> Option<Time> {
+        let one = Duration::from_secs(1).checked_div(limit.per_second)?;
+        let paid = self.paid.max(now) + one;
+        (paid.since(now) <= one * limit.at_once).then_some(paid)
+    }
+
+    /// Returns true if one more event is within the limit.
+    pub fn has_room(&self, now: Time, limit: Limit) -> bool {
+        self.after_one(now, limit).is_some()
+    }
+
+    /// Counts one more event if it is within the limit; returns true if it is.
+    pub fn admits(&mut self, now: Time, limit: Limit) -> bool {
+        let paid = self.after_one(now, limit);
+        self.paid = paid.unwrap_or(self.paid);
+        paid.is_some()
+    }
+
+    /// Returns true if it holds no more than a new one.
+    pub fn is_idle(&self, now: Time) -> bool {
+        self.paid <= now
+    }
+}
+
+/// Bad signatures of one source that are looked at.
+const BAD: Limit = Limit {
+    at_once: 32,
+    per_second: 2,
+};
+/// Maximum of sources whose bad signatures are counted.
+const MAX_COUNTED: usize = 4_096;
+
+/// The sources of bad signatures. To check one is work: a source whose signatures are good has as
+/// much of it as it wants, one that sends bad ones has little.
+#[derive(Clone, Debug)]
+pub struct Distrust<K> {
+    meters: BTreeMap<K, Meter>,
+}
+
+impl<K> Default for Distrust<K> {
+    fn default() -> Distrust<K> {
+        Distrust {
+            meters: BTreeMap::new(),
+        }
+    }
+}
+
+impl<K: Ord + Copy> Distrust<K> {
+    /// Returns true if a signature of this source is to be checked.
+    pub fn may_check(&self, now: Time, source: K) -> bool {
+        let meter = self.meters.get(&source);
+        meter.is_none_or(|meter| meter.has_room(now, BAD))
+    }
+
+    /// Notes a bad signature of this source.
+    pub fn note_bad(&mut self, now: Time, source: K) {
+        if self.meters.len() >= MAX_COUNTED && !self.meters.contains_key(&source) {
+            self.meters.retain(|_, meter| !meter.is_idle(now));
+            if self.meters.len() >= MAX_COUNTED {
+                self.meters.pop_first();
+            }
+        }
+        self.meters.entry(source).or_default().admits(now, BAD);
+    }
+
+    /// Forgets a source that is gone.
+    pub fn forget(&mut self, source: K) {
+        self.meters.remove(&source);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_meter_admits_a_burst_and_then_the_rate() {
+        let (mut meter, start) = (Meter::default(), Time::from_secs(5));
+        let hundred = Limit::per_second(100);
+        let admitted =
+            |meter: &mut Meter, at: Time| (0..1000).filter(|_| meter.admits(at, hundred)).count();
+        assert_eq!(admitted(&mut meter, start), 100);
+        assert!(!meter.has_room(start, hundred));
+        assert_eq!(admitted(&mut meter, start + Duration::from_millis(10)), 1);
+        assert_eq!(admitted(&mut meter, start + Duration::from_millis(510)), 50);
+        assert_eq!(admitted(&mut meter, start + Duration::from_secs(60)), 100);
+        assert!(!Meter::default().admits(start, Limit::per_second(0)));
+    }
+
+    #[test]
+    fn who_sends_bad_signatures_is_looked_at_twice_a_second_and_nobody_else_less() {
+        let (mut distrust, now) = (Distrust::default(), Time::from_secs(1));
+        let mut looked = 0;
+        for _ in 0..1000 {
+            if distrust.may_check(now, 7) {
+                looked += 1;
+                distrust.note_bad(now, 7);
+            }
+        }
+        assert_eq!(looked, 32);
+        assert!(distrust.may_check(now, 8));
+        let later = now + Duration::from_millis(500);
+        assert!(distrust.may_check(later, 7));
+        distrust.note_bad(later, 7);
+        assert!(!distrust.may_check(later, 7));
+        // However many there are.
+        for source in 100..100_000 {
+            distrust.note_bad(later, source);
+        }
+        assert!(distrust.meters.len() <= MAX_COUNTED);
+        distrust.forget(99_999);
+        assert!(distrust.may_check(later, 99_999));
+    }
+}
