@@ -110,6 +110,9 @@ impl Forwarder {
         self.forget_routes(face);
         self.engine.fib.remove_face(face);
         self.strategies.forget_face(face);
+        if let Some(management) = &mut self.mgmt {
+            management.forget_face(face);
+        }
         if let Some(face) = self.engine.faces.remove(face) {
             self.engine.labels.retire(face.label);
             self.happened(FaceEvent::Destroyed(Box::new(face)));

@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::collections::{BTreeSet, VecDeque};
 
+use whimbrel_core::{Distrust, Limit, Meter, Time};
 use whimbrel_ndn_packet::replay::{ReplayConfig, ReplayError, ReplayGuard};
 use whimbrel_ndn_packet::signature::{KeyLocatorRef, sha256};
 use whimbrel_ndn_packet::{
@@ -11,6 +12,7 @@ use whimbrel_ndn_packet::{
 };
 
 use super::anchors::Anchors;
+use crate::face::FaceId;
 
 /// The policy for commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -74,6 +76,10 @@ pub enum CommandRefusal {
     /// It is a replay, or cannot be proven not to be one.
     #[error(transparent)]
     Replay(#[from] ReplayError),
+    /// The face has sent so many wrong signatures, or all new faces so many, that this one is not
+    /// verified.
+    #[error("too many commands are signed wrongly: try again in a moment")]
+    TooMany,
     /// A command without a key is a replay.
     #[error("this command was carried out before: sign a new one")]
     Again,
@@ -227,7 +233,16 @@ pub(crate) struct Authority {
     pub(crate) verifier: Box<dyn CommandVerifier>,
     keyed: ReplayGuard,
     unkeyed: UnkeyedMemory,
+    distrust: Distrust<FaceId>,
+    // Faces whose signatures have been right, and what all others may cost together: a new face
+    // costs its peer a datagram.
+    proven: BTreeSet<FaceId>,
+    unproven: Meter,
 }
+
+/// Signatures that are verified for faces that have not sent a right one yet: each takes some 100
+/// microseconds of the forwarding thread.
+const UNPROVEN: Limit = Limit::per_second(256);
 
 impl Authority {
     pub(crate) fn new(policy: CommandPolicy) -> Authority {
@@ -236,7 +251,36 @@ impl Authority {
             verifier: Box::new(Anchors::new()),
             keyed: ReplayGuard::new(REPLAYS),
             unkeyed: UnkeyedMemory::default(),
+            distrust: Distrust::default(),
+            proven: BTreeSet::new(),
+            unproven: Meter::default(),
         }
+    }
+
+    /// Forgets a face that is gone.
+    pub(crate) fn forget(&mut self, face: FaceId) {
+        self.distrust.forget(face);
+        self.proven.remove(&face);
+    }
+
+    /// Verifies, unless the face has sent many wrong signatures: each costs as much as a right one.
+    fn verify<T>(
+        &mut self,
+        (now, from): (Time, FaceId),
+        verify: impl FnOnce(&dyn CommandVerifier) -> Result<T, CommandRefusal>,
+    ) -> Result<T, CommandRefusal> {
+        let is_known = self.proven.contains(&from);
+        if !self.distrust.may_check(now, from) || !(is_known || self.unproven.admits(now, UNPROVEN))
+        {
+            return Err(CommandRefusal::TooMany);
+        }
+        let outcome = verify(&*self.verifier);
+        match outcome {
+            Ok(_) => drop(self.proven.insert(from)),
+            Err(CommandRefusal::Signature(_)) => self.distrust.note_bad(now, from),
+            Err(_) => {}
+        }
+        outcome
     }
 
     pub(crate) const fn serves_remote(&self) -> bool {
@@ -251,10 +295,11 @@ impl Authority {
         }
     }
 
-    /// Allows a command once. `now` is Unix time in milliseconds.
+    /// Allows a command once. `moment` is Unix time in milliseconds, and the router's; `from` is
+    /// the face that it came from.
     pub(crate) fn allow(
         &mut self,
-        now: u64,
+        (moment, from): ((u64, Time), FaceId),
         remote: bool,
         module: &str,
         interest: &InterestRef<'_>,
@@ -267,9 +312,12 @@ impl Authority {
             let signed = signed
                 .filter(|signed| !signed.is_digest())
                 .ok_or(CommandRefusal::KeyNeeded)?;
-            let key = self.verifier.verify_command(now, module, &signed)?;
+            let (unix_millis, now) = moment;
+            let key = self.verify((now, from), |verifier| {
+                verifier.verify_command(unix_millis, module, &signed)
+            })?;
             self.keyed
-                .accept(now, key.as_ref(), &signed.stamped_info())?;
+                .accept(unix_millis, key.as_ref(), &signed.stamped_info())?;
             return Ok(Proof::Key);
         }
         let Some(signed) = signed else {
@@ -285,15 +333,17 @@ impl Authority {
         Ok(Proof::Unneeded)
     }
 
-    /// Allows a prefix announcement.
+    /// Allows a prefix announcement, in the same way.
     pub(crate) fn allow_announcement(
-        &self,
-        now: u64,
+        &mut self,
+        ((unix_millis, now), from): ((u64, Time), FaceId),
         remote: bool,
         announcement: &PrefixAnnouncementRef<'_>,
     ) -> Result<(), CommandRefusal> {
         if self.needs_key(remote) {
-            self.verifier.verify_announcement(now, announcement)?;
+            self.verify((now, from), |verifier| {
+                verifier.verify_announcement(unix_millis, announcement)
+            })?;
         }
         Ok(())
     }

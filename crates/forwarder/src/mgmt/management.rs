@@ -101,6 +101,11 @@ impl Management {
         }
     }
 
+    /// Forgets a face that is gone.
+    pub(crate) fn forget_face(&mut self, face: FaceId) {
+        self.authority.forget(face);
+    }
+
     pub(super) fn run(&mut self, now: Time, forwarder: &mut Forwarder, host: &mut dyn FaceHost) {
         self.tell_events(now, forwarder);
         while let Some(ManagementInterest { packet, from }) = forwarder.take_management_interest() {
@@ -193,7 +198,7 @@ impl Management {
                 return self.respond(now, forwarder, request, &ControlResponse::new(400, text));
             }
         };
-        if let Err(refusal) = self.allow(now, forwarder, request) {
+        if let Err(refusal) = self.allow(now, forwarder, request, from) {
             return self.refuse(now, forwarder, request, &refusal);
         }
         if let Err(error) = verb.check(&parameters) {
@@ -223,10 +228,11 @@ impl Management {
         now: Time,
         forwarder: &Forwarder,
         request: &Request<'_>,
+        from: FaceId,
     ) -> Result<(), CommandRefusal> {
         let unix_millis = forwarder.wall().unix_millis(now);
         let proof = self.authority.allow(
-            unix_millis,
+            ((unix_millis, now), from),
             request.is_strangers(),
             request.module,
             &request.interest,
@@ -297,10 +303,10 @@ impl Management {
                     return self.respond(now, forwarder, request, &ControlResponse::new(400, text));
                 }
             };
-        let allowed = self.allow(now, forwarder, request).and_then(|()| {
-            let unix_millis = forwarder.wall().unix_millis(now);
+        let allowed = self.allow(now, forwarder, request, from).and_then(|()| {
+            let moment = (forwarder.wall().unix_millis(now), now);
             self.authority
-                .allow_announcement(unix_millis, request.is_strangers(), &announcement)
+                .allow_announcement((moment, from), request.is_strangers(), &announcement)
         });
         if let Err(refusal) = allowed {
             return self.refuse(now, forwarder, request, &refusal);

@@ -2,19 +2,23 @@
 
 use core::time::Duration;
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rand::SeedableRng;
 use rand::rngs::ChaCha20Rng;
 use whimbrel_core::Time;
 use whimbrel_forwarder::mgmt::{
-    Anchors, CommandPolicy, LocalCommands, ManagementConfig, Privileges, RemoteRegistration,
+    Anchors, CommandPolicy, CommandRefusal, CommandVerifier, LocalCommands, ManagementConfig,
+    Privileges, RemoteRegistration, SignedCommand,
 };
 use whimbrel_forwarder::{FaceId, FaceSpec};
 use whimbrel_ndn_mgmt::ControlParameters;
 use whimbrel_ndn_mgmt::client::{self, Stamp, Target};
 use whimbrel_ndn_packet::{
     Certificate, CertificateDraft, Component, DigestSigner, Interest, InterestRef, KeySigner,
-    KeyType, Name, PrefixAnnouncement, PrivateKey, SignatureInfo, Signer, ValidityPeriod,
+    KeyType, Name, PrefixAnnouncement, PrefixAnnouncementRef, PrivateKey, SignatureInfo, Signer,
+    ValidityPeriod,
 };
 
 use crate::router::{Router, START_MILLIS, name, of_name, parameters};
@@ -133,6 +137,78 @@ fn only_known_keys_may_command_where_signatures_are_required() {
         "a digest does not authenticate its sender"
     );
     assert!(router.next_hops("/a").is_empty());
+}
+
+/// Anchors that count how often a signature is verified.
+struct Counting {
+    anchors: Anchors,
+    verified: Arc<AtomicU64>,
+}
+
+impl CommandVerifier for Counting {
+    fn verify_command(
+        &self,
+        unix_millis: u64,
+        module: &str,
+        command: &SignedCommand<'_>,
+    ) -> Result<Name, CommandRefusal> {
+        self.verified.fetch_add(1, Relaxed);
+        self.anchors.verify_command(unix_millis, module, command)
+    }
+
+    fn verify_announcement(
+        &self,
+        unix_millis: u64,
+        announcement: &PrefixAnnouncementRef<'_>,
+    ) -> Result<Name, CommandRefusal> {
+        self.verified.fetch_add(1, Relaxed);
+        (self.anchors).verify_announcement(unix_millis, announcement)
+    }
+}
+
+#[test]
+fn wrong_signatures_cost_little_and_keep_no_known_neighbour_out() {
+    let mut router = strict();
+    let mut anchors = Anchors::new();
+    anchors.add(operator().certificate, Privileges::All);
+    let verified = Arc::new(AtomicU64::new(0));
+    router.forwarder.set_command_verifier(Box::new(Counting {
+        anchors,
+        verified: verified.clone(),
+    }));
+    // A key of another that goes by the operator's name.
+    let impostor = PrivateKey::generate(KeyType::Ed25519, &mut ChaCha20Rng::seed_from_u64(99));
+    let impostor = impostor.unwrap().signer(name("/operator/KEY/1"));
+    let register = |router: &mut Router, from, key: &dyn Signer| {
+        let stamp = router.stamp();
+        let interest = signed(
+            Target::Neighbour,
+            "rib/register",
+            &of_name("/a"),
+            key,
+            stamp,
+        );
+        status(router, from, &interest)
+    };
+    let known = router.neighbour(1);
+    assert_eq!(register(&mut router, known, &operator()), 200);
+    let hostile = router.neighbour(2);
+    for _ in 0..1_000 {
+        assert_eq!(register(&mut router, hostile, &impostor), 403);
+    }
+    assert_eq!(verified.load(Relaxed), 1 + 32);
+    // Sources are cheap to forge.
+    for host in 0..1_000 {
+        let forged = router.neighbour(host as u8);
+        assert_eq!(register(&mut router, forged, &impostor), 403);
+    }
+    let before = verified.load(Relaxed);
+    assert!(before < 300, "{before} signatures verified");
+    assert_eq!(register(&mut router, known, &operator()), 200);
+    router.now += Duration::from_secs(1);
+    let newcomer = router.neighbour(3);
+    assert_eq!(register(&mut router, newcomer, &operator()), 200);
+    assert_eq!(verified.load(Relaxed), before + 2);
 }
 
 #[test]
