@@ -92,6 +92,14 @@ pub enum RibError {
     /// The router has reached its limit of routes.
     #[error("the router already has {0} routes, its configured maximum")]
     Routes(usize),
+    /// The names of the face's routes have reached their limit of octets.
+    #[error(
+        "the prefixes of face {0} would have more than {1} octets, the maximum per face: unregister some first, or register shorter ones"
+    )]
+    OctetsOfFace(FaceId, usize),
+    /// The names of all routes have reached their limit of octets.
+    #[error("the router's prefixes would have more than {0} octets, the maximum")]
+    Octets(usize),
     /// The face leads to a web page, which may not have this route.
     #[error(transparent)]
     Page(#[from] PageRefusal),
@@ -104,6 +112,10 @@ pub struct RibLimits {
     pub routes: usize,
     /// Maximum of routes per face.
     pub routes_per_face: usize,
+    /// Maximum of octets of the prefixes of all routes: a name can have 8,800.
+    pub octets: usize,
+    /// The same of the routes of one face.
+    pub octets_per_face: usize,
 }
 
 impl Default for RibLimits {
@@ -111,6 +123,8 @@ impl Default for RibLimits {
         RibLimits {
             routes: 1 << 20,
             routes_per_face: 1 << 17,
+            octets: 128 << 20,
+            octets_per_face: 16 << 20,
         }
     }
 }
@@ -153,16 +167,38 @@ impl Entry {
     }
 }
 
+/// The routes of a face.
+#[derive(Debug, Default)]
+struct OfFace {
+    routes: BTreeSet<(Name, RouteOrigin)>,
+    /// Octets of their prefixes.
+    octets: usize,
+}
+
+impl OfFace {
+    fn insert(&mut self, prefix: &Name, origin: RouteOrigin) {
+        self.octets += prefix.as_ref().value().len();
+        self.routes.insert((prefix.clone(), origin));
+    }
+
+    fn remove(&mut self, prefix: &Name, origin: RouteOrigin) {
+        if self.routes.remove(&(prefix.clone(), origin)) {
+            self.octets -= prefix.as_ref().value().len();
+        }
+    }
+}
+
 /// All routes.
 #[derive(Debug)]
 pub struct Rib {
     limits: RibLimits,
     /// In canonical order, so that the prefixes below one directly follow it.
     entries: BTreeMap<Name, Entry>,
-    /// The routes of each face.
-    by_face: BTreeMap<FaceId, BTreeSet<(Name, RouteOrigin)>>,
+    by_face: BTreeMap<FaceId, OfFace>,
     timers: TimerQueue<(Name, RouteKey)>,
     routes: usize,
+    /// Octets of their prefixes.
+    octets: usize,
     updates: Vec<FibUpdate>,
     pages: Pages,
 }
@@ -176,6 +212,7 @@ impl Rib {
             by_face: BTreeMap::new(),
             timers: TimerQueue::new(),
             routes: 0,
+            octets: 0,
             updates: Vec::new(),
             pages: Pages::default(),
         }
@@ -229,12 +266,11 @@ impl Rib {
             .and_then(|entry| entry.routes.get(&key))
             .copied();
         if old.is_none() {
-            self.check_room(key.face)?;
+            self.check_room(key.face, prefix.as_ref().value().len())?;
             self.routes += 1;
-            self.by_face
-                .entry(key.face)
-                .or_default()
-                .insert((prefix.clone(), key.origin));
+            self.octets += prefix.as_ref().value().len();
+            let of_face = self.by_face.entry(key.face).or_default();
+            of_face.insert(&prefix, key.origin);
             self.pages.added(&prefix, key);
         }
         if !is_page {
@@ -259,21 +295,27 @@ impl Rib {
         Ok(())
     }
 
-    fn check_room(&self, face: FaceId) -> Result<(), RibError> {
-        if self.routes >= self.limits.routes {
-            return Err(RibError::Routes(self.limits.routes));
+    fn check_room(&self, face: FaceId, octets: usize) -> Result<(), RibError> {
+        let limits = &self.limits;
+        if self.routes >= limits.routes {
+            return Err(RibError::Routes(limits.routes));
         }
-        let of_face = self.routes_of(face);
-        let most = self.limits.routes_per_face;
-        if of_face >= most {
-            Err(RibError::Face(face, most))
-        } else {
-            Ok(())
+        if self.routes_of(face) >= limits.routes_per_face {
+            return Err(RibError::Face(face, limits.routes_per_face));
         }
+        let held = self.by_face.get(&face).map_or(0, |it| it.octets);
+        if held + octets > limits.octets_per_face {
+            return Err(RibError::OctetsOfFace(face, limits.octets_per_face));
+        }
+        if self.octets + octets > limits.octets {
+            return Err(RibError::Octets(limits.octets));
+        }
+        Ok(())
     }
 
-    fn routes_of(&self, face: FaceId) -> usize {
-        self.by_face.get(&face).map_or(0, BTreeSet::len)
+    /// Returns the number of routes of a face.
+    pub fn routes_of(&self, face: FaceId) -> usize {
+        self.by_face.get(&face).map_or(0, |it| it.routes.len())
     }
 
     /// Removes a route; returns false if it does not exist.
@@ -298,11 +340,12 @@ impl Rib {
             self.updates.extend(gone);
         }
         self.routes -= 1;
+        self.octets -= prefix.as_ref().value().len();
         self.timers.cancel(&(prefix.clone(), key));
         self.pages.removed(prefix, key);
         if let Some(of_face) = self.by_face.get_mut(&key.face) {
-            of_face.remove(&(prefix.clone(), key.origin));
-            if of_face.is_empty() {
+            of_face.remove(prefix, key.origin);
+            if of_face.routes.is_empty() {
                 self.by_face.remove(&key.face);
             }
         }
@@ -312,8 +355,8 @@ impl Rib {
 
     /// Removes all routes of a removed face.
     pub fn remove_face(&mut self, face: FaceId) {
-        let of_face = self.by_face.get(&face).cloned().unwrap_or_default();
-        for (prefix, origin) in of_face {
+        let of_face = self.by_face.get(&face).map(|it| it.routes.clone());
+        for (prefix, origin) in of_face.unwrap_or_default() {
             self.unregister(&prefix, RouteKey { face, origin });
         }
         self.pages.forget(face);

@@ -134,6 +134,7 @@ fn a_face_cannot_have_more_routes_than_allowed_but_others_still_can() {
     let mut rib = Rib::new(RibLimits {
         routes: 6,
         routes_per_face: 4,
+        ..RibLimits::default()
     });
     for number in 0..4 {
         rib.register(name(&format!("/{number}")), key(300), route(0, 0))
@@ -154,6 +155,35 @@ fn a_face_cannot_have_more_routes_than_allowed_but_others_still_can() {
     rib.remove_face(FaceId(300));
     assert_eq!(rib.len(), 2);
     rib.register(name("/7"), key(301), route(0, 0)).unwrap();
+}
+
+#[test]
+fn long_names_of_one_face_leave_room_for_others() {
+    let mut rib = Rib::new(RibLimits {
+        octets: 100,
+        octets_per_face: 60,
+        ..RibLimits::default()
+    });
+    // Each has 22 octets: type and length of its one component, and 20.
+    let long = |number: u32| name(&format!("/{number:020}"));
+    for number in 0..2 {
+        rib.register(long(number), key(300), route(0, 0)).unwrap();
+    }
+    let (of_face, of_all) = (
+        RibError::OctetsOfFace(FaceId(300), 60),
+        RibError::Octets(100),
+    );
+    assert_eq!(rib.register(long(2), key(300), route(0, 0)), Err(of_face));
+    rib.register(long(1), key(300), route(7, 0))
+        .expect("a change adds no name");
+    for number in 2..4 {
+        rib.register(long(number), key(301), route(0, 0)).unwrap();
+    }
+    assert_eq!(rib.register(long(4), key(302), route(0, 0)), Err(of_all));
+    assert!(rib.unregister(&long(0), key(300)));
+    rib.register(long(4), key(302), route(0, 0)).unwrap();
+    rib.remove_face(FaceId(301));
+    rib.register(long(5), key(300), route(0, 0)).unwrap();
 }
 
 /// Computes the FIB from all routes, in the words of the protocol.

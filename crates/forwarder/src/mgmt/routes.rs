@@ -97,6 +97,8 @@ const fn status_of(error: RibError) -> u64 {
         RibError::Page(PageRefusal::Taken) => 409,
         RibError::Page(PageRefusal::Page | PageRefusal::Pages)
         | RibError::Face(..)
+        | RibError::OctetsOfFace(..)
+        | RibError::Octets(_)
         | RibError::Routes(_) => 503,
     }
 }

@@ -263,18 +263,27 @@ impl Engine {
             self.counters.drop(DropReason::PitEvicted);
             return None;
         }
-        let slot = self.pit.insert(
-            incoming.key,
-            incoming.interest,
-            incoming.onward,
-            incoming.selectors(),
-        );
-        let Some(slot) = slot else {
+        let Some(slot) = self.insert(now, incoming) else {
             self.counters.drop(DropReason::Variants);
             return None;
         };
         self.pit.get_mut(slot)?.removals = self.faces.removals();
         Some(slot)
+    }
+
+    /// Adds an entry, and displaces variants of a name for it, of which a digest can have two kinds.
+    fn insert(&mut self, now: Time, incoming: &Incoming<'_>) -> Option<u32> {
+        let (key, interest) = (incoming.key, incoming.interest);
+        for _ in 0..2 {
+            let slot = (self.pit).insert(key, interest, incoming.onward, incoming.selectors());
+            if slot.is_some() {
+                return slot;
+            }
+            let displaced = (self.pit).variant_to_displace(key, interest.name, incoming.from)?;
+            self.counters.drop(DropReason::Variants);
+            self.finalize(now, displaced);
+        }
+        (self.pit).insert(key, interest, incoming.onward, incoming.selectors())
     }
 
     /// Returns true if the face already had one.

@@ -5,7 +5,7 @@ use core::time::Duration;
 use bytes::Bytes;
 use whimbrel_core::SeededRng;
 use whimbrel_forwarder::{CsConfig, FaceId, ForwarderConfig};
-use whimbrel_ndn_packet::{LpHeader, LpPacket};
+use whimbrel_ndn_packet::{Component, DataRef, LpHeader, LpPacket};
 
 use crate::node::{Node, data, interest, lines, name};
 
@@ -258,6 +258,38 @@ fn one_name_with_many_forwarding_hints_makes_no_long_chains() {
     }
     assert_eq!(node.forwarder.pit().len(), 16);
     assert_eq!(node.dropped("variants"), 1000 - 16);
+}
+
+/// 16 false digests, or 16 hints that lead elsewhere, silenced a name for an hour.
+#[test]
+fn variants_of_a_name_by_one_neighbour_keep_out_no_other() {
+    let mut node = Node::with_faces(4);
+    node.route("/", 257, 0);
+    let hinted = |text: &str, number| {
+        let mut asked = interest("/b", number);
+        asked.forwarding_hint = vec![name(&format!("/{text}/{number}"))];
+        asked
+    };
+    for number in 0..100u32 {
+        let mut digest = [0; 32];
+        digest[..4].copy_from_slice(&number.to_be_bytes());
+        let falsely = name("/a").child(Component::implicit_digest(&digest).as_ref());
+        node.ask(256, &interest(&falsely.to_string(), number));
+        node.ask(256, &hinted("hint", number));
+    }
+    let packet = data("/a");
+    let rightly = DataRef::decode(&packet).unwrap().full_name();
+    node.ask(258, &interest(&rightly.to_string(), 1000));
+    assert_eq!(lines(&node.receive(257, &packet)), ["258 data /a"]);
+    // The second gets its share, and no more than that.
+    for number in 0..16u32 {
+        node.ask(259, &hinted("other", number));
+    }
+    let pending = |face| {
+        let face = node.forwarder.face(FaceId(face));
+        face.map(|face| face.pending_interests())
+    };
+    assert_eq!((pending(256), pending(259)), (Some(15 + 8), Some(8)));
 }
 
 #[test]

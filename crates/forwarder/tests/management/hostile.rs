@@ -14,6 +14,7 @@ fn small() -> Router {
         routes: RibLimits {
             routes: 1_000,
             routes_per_face: 100,
+            ..RibLimits::default()
         },
         fib_entries: 200,
         strategy_choices: 50,

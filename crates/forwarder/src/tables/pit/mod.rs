@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use whimbrel_core::{SeededRng, Time};
 use whimbrel_ndn_packet::{DataRef, InterestRef, NameRef};
 
+use crate::face::FaceId;
 use crate::tables::cs::implicit_digest;
 use crate::tables::expiry::Wheel;
 use crate::tables::index::{Index, NONE};
@@ -18,6 +19,7 @@ pub(crate) use entry::{Onward, Selectors};
 
 /// Maximum of pending Interests that have the same name and differ by selectors and forwarding
 /// hints, or that differ by implicit digest alone: flooding one name does not make long chains.
+/// Faces share them, see [`Pit::variant_to_displace`].
 pub(crate) const MAX_VARIANTS: usize = 16;
 
 /// The slots of entries that a Data satisfies.
@@ -207,14 +209,68 @@ impl Pit {
         Some(slot)
     }
 
-    fn chain_is_full(&self, first: u32, next: impl Fn(&Entry) -> u32) -> bool {
-        let mut at = first;
-        let mut count = 0;
-        while let Some(entry) = self.entries.get(at) {
-            count += 1;
-            at = next(entry);
+    /// The slots of a chain, in order.
+    fn chain(&self, first: u32, next: fn(&Entry) -> u32) -> impl Iterator<Item = u32> {
+        core::iter::successors(Some(first).filter(|slot| *slot != NONE), move |slot| {
+            let following = self.entries.get(*slot).map(next)?;
+            (following != NONE).then_some(following)
+        })
+    }
+
+    fn chain_is_full(&self, first: u32, next: fn(&Entry) -> u32) -> bool {
+        self.chain(first, next).nth(MAX_VARIANTS - 1).is_some()
+    }
+
+    /// Returns the entry that gives way to an Interest of `from` for which [`Pit::insert`] had no
+    /// room: the longest pending one of the face that alone waits for the most variants, if that is
+    /// at least two more than `from` waits for. So one neighbour's variants do not keep out
+    /// another's, and two that share a name do not displace each other in turn.
+    pub(crate) fn variant_to_displace(
+        &self,
+        key: &NameKey,
+        name: NameRef<'_>,
+        from: FaceId,
+    ) -> Option<u32> {
+        let first = self.first(key.full(), name.value());
+        if first != NONE && self.chain_is_full(first, |entry| entry.next) {
+            return self.most_greedy(self.chain(first, |entry| entry.next), from);
         }
-        count >= MAX_VARIANTS
+        implicit_digest(name.value())?;
+        let depth = key.components().saturating_sub(1);
+        let name = name.prefix(depth);
+        let is_it = |at| {
+            self.entries
+                .get(at)
+                .is_some_and(|entry| before_digest(entry) == name.value())
+        };
+        let first = self.digests.find(self.hasher.hash(name), is_it)?;
+        self.most_greedy(self.chain(first, |entry| entry.next_digest), from)
+    }
+
+    fn most_greedy(&self, chain: impl Iterator<Item = u32>, from: FaceId) -> Option<u32> {
+        // Of each face: how many of the entries it alone waits for, and which ends first.
+        let mut held: SmallVec<[(FaceId, usize, u32, Time); MAX_VARIANTS]> = SmallVec::new();
+        for slot in chain {
+            let Some(entry) = self.entries.get(slot) else {
+                continue;
+            };
+            let [record] = entry.in_records.as_slice() else {
+                continue;
+            };
+            match held.iter_mut().find(|(face, ..)| *face == record.face) {
+                Some((_, count, first, expiry)) => {
+                    *count += 1;
+                    if record.expiry < *expiry {
+                        (*first, *expiry) = (slot, record.expiry);
+                    }
+                }
+                None => held.push((record.face, 1, slot, record.expiry)),
+            }
+        }
+        let own = held.iter().find(|(face, ..)| *face == from);
+        let own = own.map_or(0, |(_, count, ..)| *count);
+        let most = held.iter().max_by_key(|(_, count, ..)| *count)?;
+        (most.1 >= own + 2).then_some(most.2)
     }
 
     fn link_digest(&mut self, slot: u32, hash: u64) -> bool {
