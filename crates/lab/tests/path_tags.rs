@@ -149,6 +149,7 @@ impl World {
                 link: LinkServiceConfig::datagram(MTU),
                 idle_timeout: Duration::from_secs(3600),
                 max_faces: usize::MAX,
+                max_queued: usize::MAX,
                 wall: wall(),
             };
             let rng = SeededRng::stream(seed, &format!("router {number}"));

@@ -9,6 +9,7 @@ use whimbrel_forwarder::{FaceId, Forwarder, OutPacket};
 use whimbrel_link::ndnlp::{LinkEvent, LinkService, Reliability};
 use whimbrel_ndn_packet::{LpPacket, types};
 
+use crate::admission::Caller;
 use crate::faces;
 
 /// Minimum interval between reports of a link's state to the forwarder: its queues change within
@@ -26,7 +27,13 @@ pub(crate) struct Attached {
     /// An inbound peer that has not shown yet whether it supports link reliability. Until then it
     /// gets plain frames, because many programs can read only those.
     answers_in_kind: bool,
+    /// When the face came up.
+    pub(crate) since: Time,
     pub(crate) last_heard: Time,
+    /// The inbound peer that it was accepted for, if it was.
+    pub(crate) caller: Option<Caller>,
+    /// Octets of its queue that are counted in [`Table::queued`].
+    queued: usize,
     /// The link's deadline in the timers.
     deadline: Option<Time>,
     /// A reliable stream, which ends when the program at its other end does.
@@ -49,7 +56,10 @@ impl Attached {
             waiting: false,
             on_demand: false,
             answers_in_kind: false,
+            since: now,
             last_heard: now,
+            caller: None,
+            queued: 0,
             deadline: None,
             stream: false,
             port_mtu,
@@ -68,6 +78,13 @@ impl Attached {
     /// Returns true if this frame is the first to show it.
     fn begins_reliability(&self, frame: &[u8]) -> bool {
         self.answers_in_kind && speaks_of_reliability(frame)
+    }
+
+    /// Brings the octets of this face's queue up to date in the sum of all.
+    fn count_queued(&mut self, sum: &mut usize) {
+        let octets = self.link.queued_octets();
+        *sum = *sum - self.queued + octets;
+        self.queued = octets;
     }
 
     /// The packet in a frame that needs no processing by its link.
@@ -91,16 +108,35 @@ fn speaks_of_reliability(frame: &[u8]) -> bool {
 }
 
 /// All faces but the forwarder's own, by number and by port.
-#[derive(Default)]
 pub(crate) struct Table {
     faces: BTreeMap<FaceId, Attached>,
     ports: BTreeMap<PortId, FaceId>,
     /// Faces whose links may have frames to send.
     ready: VecDeque<FaceId>,
     timers: TimerQueue<FaceId>,
+    /// Octets that wait in the queues of all faces, and their bound.
+    queued: usize,
+    max_queued: usize,
 }
 
 impl Table {
+    /// The queues of all faces together hold about `max_queued` octets.
+    pub(crate) fn new(max_queued: usize) -> Table {
+        Table {
+            faces: BTreeMap::new(),
+            ports: BTreeMap::new(),
+            ready: VecDeque::new(),
+            timers: TimerQueue::new(),
+            queued: 0,
+            max_queued,
+        }
+    }
+
+    /// Returns the octets that wait in the queues of all faces.
+    pub(crate) fn queued(&self) -> usize {
+        self.queued
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.faces.len()
     }
@@ -129,7 +165,9 @@ impl Table {
     /// Removes a face; returns its port.
     pub(crate) fn remove(&mut self, face: FaceId) -> Option<PortId> {
         self.timers.cancel(&face);
-        let port = self.faces.remove(&face)?.port?;
+        let attached = self.faces.remove(&face)?;
+        self.queued -= attached.queued;
+        let port = attached.port?;
         self.ports.remove(&port);
         Some(port)
     }
@@ -173,7 +211,11 @@ impl Table {
         let Some(attached) = self.faces.get_mut(&face) else {
             return;
         };
-        attached.link.send(now, out.packet, out.header);
+        // A face may hold as much as is left: however many peers read slowly, there is some for
+        // another.
+        let room = self.max_queued.saturating_sub(self.queued);
+        attached.link.send_within(now, out.packet, out.header, room);
+        attached.count_queued(&mut self.queued);
         if !attached.waiting {
             attached.waiting = true;
             self.ready.push_back(face);
@@ -201,6 +243,7 @@ impl Table {
         attached.link.handle_frame(now, frame, &mut |packet| {
             forwarder.handle_packet(now, face, packet)
         });
+        attached.count_queued(&mut self.queued);
         // An acknowledgement may be due at once.
         if !attached.stream {
             if !attached.waiting {
@@ -218,6 +261,7 @@ impl Table {
             if let Some(attached) = self.faces.get_mut(&face) {
                 attached.deadline = None;
                 attached.link.handle_timeout(now);
+                attached.count_queued(&mut self.queued);
                 handle_events(now, face, attached, forwarder);
             }
             // A link may want to transmit now: its deadline is read after that, or else it would be
@@ -248,6 +292,7 @@ impl Table {
                 })
             });
             if let Some(attached) = self.faces.get_mut(&face) {
+                attached.count_queued(&mut self.queued);
                 handle_events(now, face, attached, forwarder);
             }
             self.note_deadline(face);

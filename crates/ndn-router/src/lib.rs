@@ -11,6 +11,7 @@
 //! | `idle` | on-demand faces that have been silent for too long |
 #![forbid(unsafe_code)]
 
+mod admission;
 mod attached;
 pub mod endpoint;
 pub mod faces;

@@ -14,6 +14,7 @@ use whimbrel_link::ndnlp::{FrameKind, LinkService, LinkServiceConfig};
 use whimbrel_ndn_mgmt::{FaceUri, ROUTE_CHILD_INHERIT, RouteOrigin};
 use whimbrel_ndn_packet::{LpPacket, Name};
 
+use crate::admission::{Admission, Caller, Room};
 use crate::attached::{Attached, Links, Table};
 use crate::endpoint::endpoint;
 use crate::faces::{self, FaceSettings};
@@ -32,8 +33,13 @@ pub struct NdnRouterConfig {
     pub link: LinkServiceConfig,
     /// Accepted faces end after this silence.
     pub idle_timeout: Duration,
-    /// Maximum of faces; inbound peers beyond it are refused.
+    /// Maximum of faces. Inbound peers have shares of them by kind: half for those that send
+    /// datagrams, a quarter for those at the other end of a stream, and the rest for programs of
+    /// this machine. Beyond these, a face that is silent gives way, or the newcomer is refused.
     pub max_faces: usize,
+    /// Maximum of octets that wait in the queues of all faces together, beside one packet for each.
+    /// A queue may hold as many as are left of them.
+    pub max_queued: usize,
     /// The relation of [`Time`] to Unix time.
     pub wall: WallClock,
 }
@@ -46,7 +52,9 @@ pub struct NdnRouter {
     table: Table,
     opening: Opening,
     idle: Idle,
+    admission: Admission,
     refused_callers: u64,
+    evicted_callers: u64,
     routes: Vec<ConfiguredRoute>,
 }
 
@@ -68,11 +76,13 @@ impl NdnRouter {
         NdnRouter {
             forwarder,
             rng,
-            table: Table::default(),
+            table: Table::new(config.max_queued),
             opening: Opening::default(),
             idle: Idle::new(config.idle_timeout),
+            admission: Admission::new(config.max_faces),
             config,
             refused_callers: 0,
+            evicted_callers: 0,
             routes: Vec::new(),
         }
     }
@@ -90,6 +100,16 @@ impl NdnRouter {
     /// Inbound peers that were refused because there were too many faces.
     pub fn refused_callers(&self) -> u64 {
         self.refused_callers
+    }
+
+    /// Inbound peers whose faces gave way to others.
+    pub fn evicted_callers(&self) -> u64 {
+        self.evicted_callers
+    }
+
+    /// Octets that wait in the queues of all faces.
+    pub fn queued_octets(&self) -> usize {
+        self.table.queued()
     }
 
     /// Returns the link of a face, read-only.
@@ -110,7 +130,8 @@ impl NdnRouter {
         if let Some(face) = asked.as_ref().and_then(|asked| asked.settings.reopened) {
             return self.port_back(now, port, face, info);
         }
-        if info.origin.is_caller() && self.table.len() >= self.config.max_faces {
+        let caller = Caller::of(info);
+        if caller.is_some_and(|caller| !self.make_room(now, caller)) {
             self.refused_callers += 1;
             return self.opening.request(PortRequest::Close(port));
         }
@@ -134,6 +155,10 @@ impl NdnRouter {
         attached.on_demand = on_demand;
         attached.wanted_mtu = settings.mtu;
         attached.endpoint = endpoint;
+        attached.caller = caller;
+        if let Some(caller) = caller {
+            self.admission.add(caller);
+        }
         if on_demand && point_to_point && !stream {
             attached.answer_in_kind();
         }
@@ -144,6 +169,24 @@ impl NdnRouter {
         self.route_configured(face);
         if let Some(request) = request {
             self.forwarder.face_created(now, request, &Ok(face));
+        }
+    }
+
+    /// Returns true if there is room for an inbound peer, perhaps because another gave way.
+    fn make_room(&mut self, now: Time, caller: Caller) -> bool {
+        let Room::After { same_network } = self.admission.room(caller, self.table.len()) else {
+            return true;
+        };
+        let rib = self.forwarder.rib();
+        let has_routes = |face| rib.routes_of(face) > 0;
+        let scope = (caller, same_network);
+        match (self.admission).victim(now, scope, &self.table, has_routes) {
+            Some(face) => {
+                self.close(now, face);
+                self.evicted_callers += 1;
+                true
+            }
+            None => false,
         }
     }
 
@@ -196,6 +239,9 @@ impl NdnRouter {
     fn forget(&mut self, now: Time, face: FaceId) -> Option<PortId> {
         self.opening.forget(face);
         self.forwarder.remove_face(now, face);
+        if let Some(caller) = self.table.get(face).and_then(|it| it.caller) {
+            self.admission.remove(caller);
+        }
         self.table.remove(face)
     }
 

@@ -70,6 +70,7 @@ fn router(reliability: Reliability, seed: u64) -> NdnRouter {
         },
         idle_timeout: Duration::from_secs(3600),
         max_faces: 16,
+        max_queued: usize::MAX,
         wall: WallClock::new(1_700_000_000_000),
     };
     NdnRouter::new(config, SeededRng::new(seed))

@@ -106,6 +106,7 @@ impl Plan {
             },
             idle_timeout: Duration::from_secs(3_600),
             max_faces: usize::MAX,
+            max_queued: 64 << 20,
             wall: life.wall(ORIGIN_UNIX_MS),
         };
         AnyMachine::new(NdnRouter::new(config, life.rng()), |_| Said::Nothing)

@@ -24,8 +24,13 @@ use whimbrel_sim::testbed::{Heard, Net, Probe};
 use whimbrel_sim::{AnyMachine, Direction, DuplexLink};
 
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-/// The number of faces at which inbound peers are refused.
-pub(crate) const MAX_FACES: usize = 8;
+/// Maximum of faces, when inbound peers are refused.
+pub(crate) const MAX_FACES: usize = 16;
+/// Of them, of inbound peers that send datagrams, and of those at the other end of a stream.
+pub(crate) const MAX_DATAGRAMS: usize = MAX_FACES / 2;
+pub(crate) const MAX_STREAMS: usize = MAX_FACES / 4;
+/// Octets that may wait for all faces together.
+pub(crate) const MAX_QUEUED: usize = 1 << 20;
 pub(crate) const MTU: usize = 1400;
 /// The nodes of the testbed: the router, and the peer at the other end of all its ports.
 const ROUTER: usize = 0;
@@ -78,6 +83,7 @@ impl Driver {
             },
             idle_timeout: IDLE_TIMEOUT,
             max_faces: MAX_FACES,
+            max_queued: MAX_QUEUED,
             wall: WallClock::new(1_795_000_000_000),
         };
         let mut net = Net::new(seed);

@@ -7,3 +7,4 @@ mod management;
 mod model;
 mod path_mtu;
 mod reopening;
+mod slow_readers;

@@ -12,7 +12,8 @@ use whimbrel_ndn_mgmt::{ControlParameters, client};
 use whimbrel_ndn_packet::{Data, DataRef, DigestSigner, InterestRef, Name};
 
 use crate::driver::{
-    Driver, IDLE_TIMEOUT, MAX_FACES, MTU, address, configured, name_of, tcp_medium, udp, udp_medium,
+    Driver, IDLE_TIMEOUT, MAX_DATAGRAMS, MAX_FACES, MAX_STREAMS, MTU, address, configured, name_of,
+    tcp_medium, udp, udp_medium,
 };
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -102,7 +103,10 @@ struct Face {
     way_back: Option<Endpoint>,
     may_change: bool,
     wanted_mtu: Option<usize>,
+    since: Time,
     last_heard: Time,
+    /// It was accepted for an inbound peer.
+    accepted: bool,
     on_demand_since: Time,
     pause: Duration,
     ask_at: Option<Time>,
@@ -129,6 +133,8 @@ struct Model {
     manager: PortId,
     next_face: FaceId,
     next_host: u8,
+    /// When a router that found no face to evict looks for one again, by kind.
+    search_again: [Time; 2],
     faces: BTreeMap<FaceId, Face>,
     closing: BTreeSet<PortId>,
     kept: Vec<PortId>,
@@ -150,6 +156,7 @@ impl Model {
             manager,
             next_face: FaceId::FIRST,
             next_host: 1,
+            search_again: [Time::ZERO; 2],
             faces: BTreeMap::new(),
             closing: BTreeSet::new(),
             kept: Vec::new(),
@@ -198,7 +205,9 @@ impl Model {
             way_back,
             may_change,
             wanted_mtu: None,
+            since: now,
             last_heard: now,
+            accepted: false,
             on_demand_since: now,
             pause: FIRST_PAUSE,
             ask_at: None,
@@ -305,11 +314,39 @@ impl Model {
             (udp_medium(host), udp(host))
         };
         let port = self.driver.up(PortOrigin::Accepted(0), medium);
-        if self.faces.len() >= MAX_FACES {
-            self.closing.insert(port);
+        if self.makes_room(stream) {
+            let face = self.add(port, Persistency::OnDemand, stream, Some(way_back), true);
+            self.faces.get_mut(&face).expect("added").accepted = true;
         } else {
-            self.add(port, Persistency::OnDemand, stream, Some(way_back), true);
+            self.closing.insert(port);
         }
+    }
+
+    /// True if there is room for an inbound peer, or a face of its kind gives way.
+    fn makes_room(&mut self, stream: bool) -> bool {
+        let now = self.driver.now();
+        let of_kind = |face: &Face| face.accepted && face.stream == stream;
+        let share = if stream { MAX_STREAMS } else { MAX_DATAGRAMS };
+        let held = self.faces.values().filter(|face| of_kind(face)).count();
+        if held < share && self.faces.len() < MAX_FACES {
+            return true;
+        }
+        if now < self.search_again[usize::from(stream)] {
+            return false;
+        }
+        let at_work = |face: &Face| face.last_heard.since(face.since) >= Duration::from_secs(1);
+        let silence = |face: &Face| Duration::from_secs(if at_work(face) { 60 } else { 1 });
+        let least = (self.faces.iter())
+            .filter(|(_, face)| of_kind(face) && face.persistency == Persistency::OnDemand)
+            .filter(|(_, face)| now.since(face.last_heard) >= silence(face))
+            .min_by_key(|(id, face)| (at_work(face), face.last_heard, **id));
+        let Some(least) = least.map(|(id, _)| *id) else {
+            self.search_again[usize::from(stream)] = now + Duration::from_millis(100);
+            return false;
+        };
+        let evicted = self.faces.remove(&least).expect("found");
+        self.closing.extend(evicted.port);
+        true
     }
 
     /// Answers the first request to open.

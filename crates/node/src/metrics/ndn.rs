@@ -16,6 +16,7 @@ use crate::ndn::open::NdnLoop;
 pub(super) struct Snapshot {
     forwarder: ForwarderCounters,
     refused_callers: u64,
+    evicted_callers: u64,
     management: ManagementCounters,
     sockets: TransportCounters,
     pit_entries: usize,
@@ -140,6 +141,7 @@ impl Snapshot {
         Snapshot {
             forwarder: *forwarder.counters(),
             refused_callers: router.refused_callers(),
+            evicted_callers: router.evicted_callers(),
             management: forwarder.management_counters(),
             sockets: event_loop.snapshot().transports_total(),
             pit_entries: forwarder.pit().len(),
@@ -210,6 +212,11 @@ impl Snapshot {
             "ndn_callers_refused",
             "Inbound peers refused because there were too many faces",
             [(Vec::new(), self.refused_callers)],
+        )?;
+        family.counters(
+            "ndn_callers_evicted",
+            "Faces of silent inbound peers that gave way to others",
+            [(Vec::new(), self.evicted_callers)],
         )?;
         self.encode_management(family)?;
         self.encode_sockets(family)?;

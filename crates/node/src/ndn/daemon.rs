@@ -11,6 +11,10 @@ use crate::config::NdnPlan;
 use crate::metrics::{self, Source};
 use crate::run::{StartError, random_number};
 
+/// Octets of packets that wait for all faces together: 16 peers that do not read hold 4 MiB each,
+/// more of them hold less.
+const MAX_QUEUED: usize = 64 << 20;
+
 /// An NDN router on a thread of its own.
 #[derive(Debug)]
 pub struct NdnThread {
@@ -104,6 +108,7 @@ fn prepare(plan: NdnPlan) -> Result<(NdnLoop, NdnOpened), StartError> {
         link: plan.link.clone(),
         idle_timeout: plan.idle_timeout,
         max_faces: plan.max_faces,
+        max_queued: MAX_QUEUED,
         wall: clock.wall_clock(),
     };
     let router = NdnRouter::new(router, SeededRng::new(random_number()?));

@@ -101,7 +101,11 @@ pub fn open_listeners(event_loop: &mut NdnLoop, plan: &NdnPlan) -> Result<NdnOpe
     }
     for address in &plan.tcp {
         let listening = on_this_machine(*address, |address| {
-            let config = TcpListenerConfig::new("tcp", address, packet_stream());
+            let config = TcpListenerConfig {
+                // The router decides who gets a face.
+                max_connections: plan.max_faces,
+                ..TcpListenerConfig::new("tcp", address, packet_stream())
+            };
             event_loop.add_tcp_listener(config)
         })?;
         opened.tcp.push(listening.local);
@@ -111,6 +115,7 @@ pub fn open_listeners(event_loop: &mut NdnLoop, plan: &NdnPlan) -> Result<NdnOpe
             let limits = WebSocketLimits::new(STREAM_PACKET);
             event_loop.add_websocket_listener(WebSocketListenerConfig {
                 allowed_origins: plan.allowed_origins.clone(),
+                max_connections: plan.max_faces,
                 ..WebSocketListenerConfig::new("websocket", address, limits)
             })
         })?;

@@ -265,6 +265,7 @@ fn ndn_config(settings: &NodeSettings) -> NdnRouterConfig {
         link: LinkServiceConfig::datagram(1472),
         idle_timeout: Duration::from_secs(3600),
         max_faces: usize::MAX,
+        max_queued: usize::MAX,
         wall: WallClock::new(ORIGIN_UNIX_MS),
     }
 }

@@ -172,6 +172,27 @@ impl LinkService {
         self.enqueue(now, packet.into(), header);
     }
 
+    /// The same within `room` octets of the queue, if that is less than its own bound.
+    pub fn send_within(
+        &mut self,
+        now: Time,
+        packet: impl Into<SharedPacket>,
+        header: Option<Box<LpHeader>>,
+        room: usize,
+    ) {
+        let packet = packet.into();
+        if !self.queue.is_empty() && self.queue.bytes() + packet.len() > room {
+            self.stats.drops.queue_full += 1;
+            return;
+        }
+        self.enqueue(now, packet, header);
+    }
+
+    /// Returns the octets of packets and lost pieces that wait to be sent.
+    pub fn queued_octets(&self) -> usize {
+        self.queue.bytes()
+    }
+
     fn enqueue(&mut self, now: Time, packet: SharedPacket, header: Option<Box<LpHeader>>) {
         let header = header.filter(|header| !header.is_empty());
         if !self.queue.push(QueuedPacket {

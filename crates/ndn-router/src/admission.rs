@@ -1,0 +1,184 @@
+//! Which inbound peers get a face when there are many.
+//!
+//! Datagrams with forged sources, or idle connections, must not lock out programs of this machine or
+//! neighbours at work. So each kind of inbound peer has a share of the faces; a network may have as
+//! many of a share as are left of it; and where there is no room, the face that is worth least
+//! gives way: one that has sent a single burst before one that has sent for longer, the one that is
+//! silent for longest first, and none whose routes others use.
+
+use core::net::IpAddr;
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use whimbrel_core::{Medium, PortInfo, Time};
+use whimbrel_forwarder::FaceId;
+
+use crate::attached::{Attached, Table};
+
+/// Kinds of inbound peers, by what their address proves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// On this machine. They may have all faces that others leave: a quarter in any case.
+    Program,
+    /// At an address that has answered. They may have a quarter of all faces.
+    Stream,
+    /// At an address that may be forged. They may have half of all faces.
+    Datagram,
+}
+
+/// An inbound peer, as far as its admission depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Caller {
+    kind: Kind,
+    // An IPv4 address, or an IPv6 network of 64 bits, or a station.
+    network: u128,
+}
+
+/// A face that has sent over a longer time than this is at work.
+const AT_WORK: Duration = Duration::from_secs(1);
+/// After this silence a face gives way that has sent one burst, or that is at work.
+const SILENCE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// The faces are searched for one that gives way at most once in this time without success.
+const SEARCH: Duration = Duration::from_millis(100);
+
+impl Caller {
+    /// Returns `None` for a port that this router opened or was configured with.
+    pub(crate) fn of(info: &PortInfo) -> Option<Caller> {
+        if !info.origin.is_caller() {
+            return None;
+        }
+        let (kind, network) = match info.medium {
+            Medium::Udp { remote, .. } | Medium::Tcp { remote, .. }
+                if remote.ip().to_canonical().is_loopback() =>
+            {
+                (Kind::Program, 0)
+            }
+            Medium::Udp { remote, .. } => (Kind::Datagram, network(remote.ip())),
+            // A page of a browser on this machine is of anybody.
+            Medium::Tcp { remote, .. } | Medium::WebSocket { remote, .. } => {
+                (Kind::Stream, network(remote.ip()))
+            }
+            Medium::Ethernet { remote, .. } => {
+                let mut octets = [0; 16];
+                octets[..6].copy_from_slice(&remote);
+                (Kind::Datagram, u128::from_be_bytes(octets))
+            }
+            _ => (Kind::Program, 0),
+        };
+        Some(Caller { kind, network })
+    }
+}
+
+fn network(address: IpAddr) -> u128 {
+    match address.to_canonical() {
+        IpAddr::V4(address) => u128::from(u32::from(address)) << 64,
+        IpAddr::V6(address) => u128::from(address) >> 64,
+    }
+}
+
+/// Counts the faces of inbound peers.
+pub(crate) struct Admission {
+    max_faces: usize,
+    of_kind: [usize; 3],
+    of_network: BTreeMap<Caller, usize>,
+    search_again: [Time; 3],
+}
+
+/// Whether there is room for an inbound peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// There is.
+    Free,
+    /// If another face of this kind, or of this very network, gives way.
+    After { same_network: bool },
+}
+
+impl Admission {
+    pub(crate) fn new(max_faces: usize) -> Admission {
+        Admission {
+            max_faces,
+            of_kind: [0; 3],
+            of_network: BTreeMap::new(),
+            search_again: [Time::ZERO; 3],
+        }
+    }
+
+    fn share(&self, kind: Kind) -> usize {
+        match kind {
+            Kind::Program => self.max_faces,
+            Kind::Stream => (self.max_faces / 4).max(1),
+            Kind::Datagram => (self.max_faces / 2).max(1),
+        }
+    }
+
+    /// Tells whether there is room, beside `faces` faces of any kind.
+    pub(crate) fn room(&self, caller: Caller, faces: usize) -> Room {
+        let left = (self.share(caller.kind)).saturating_sub(self.of_kind[caller.kind as usize]);
+        if left == 0 || faces >= self.max_faces {
+            return Room::After {
+                same_network: false,
+            };
+        }
+        let held = self.of_network.get(&caller).copied().unwrap_or(0);
+        if caller.kind != Kind::Program && held >= left {
+            return Room::After { same_network: true };
+        }
+        Room::Free
+    }
+
+    pub(crate) fn add(&mut self, caller: Caller) {
+        self.of_kind[caller.kind as usize] += 1;
+        *self.of_network.entry(caller).or_default() += 1;
+    }
+
+    pub(crate) fn remove(&mut self, caller: Caller) {
+        self.of_kind[caller.kind as usize] -= 1;
+        if let Some(held) = self.of_network.get_mut(&caller) {
+            *held -= 1;
+            if *held == 0 {
+                self.of_network.remove(&caller);
+            }
+        }
+    }
+
+    /// Returns the face that gives way to an inbound peer for which there is no room. `has_routes`
+    /// tells of which face others use the routes.
+    pub(crate) fn victim(
+        &mut self,
+        now: Time,
+        (caller, same_network): (Caller, bool),
+        table: &Table,
+        has_routes: impl Fn(FaceId) -> bool,
+    ) -> Option<FaceId> {
+        let again = &mut self.search_again[caller.kind as usize];
+        if now < *again {
+            return None;
+        }
+        let may_go = |(face, attached): &(FaceId, &Attached)| {
+            let of_it = |other: Caller| match same_network {
+                true => other == caller,
+                false => other.kind == caller.kind,
+            };
+            let patience = match is_at_work(attached) {
+                true => SILENCE.1,
+                false => SILENCE.0,
+            };
+            attached.on_demand
+                && attached.caller.is_some_and(of_it)
+                && now.since(attached.last_heard) >= patience
+                && !has_routes(*face)
+        };
+        let least = table
+            .iter()
+            .filter(may_go)
+            .min_by_key(|(face, attached)| (is_at_work(attached), attached.last_heard, *face));
+        if least.is_none() {
+            *again = now + SEARCH;
+        }
+        least.map(|(face, _)| face)
+    }
+}
+
+fn is_at_work(attached: &Attached) -> bool {
+    attached.last_heard.since(attached.since) >= AT_WORK
+}
