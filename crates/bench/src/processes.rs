@@ -30,16 +30,19 @@ impl Programs<'_> {
         &self,
         serving: &Namespace,
         address: Ipv4Addr,
-        file: &Path,
-        output: &Path,
+        [file, output]: [&Path; 2],
+        plain: bool,
     ) -> Result<Ready, BenchError> {
         let at = format!("{address}:{ROUTER_PORT}");
-        let serve = ["serve", "--json", "--no-cache", "--listen", &at];
+        let mut serve = vec!["serve", "--json", "--no-cache", "--listen", &at];
+        serve.extend(plain.then_some("--plain"));
         let (process, line) = self.await_line(serving, &serve, &[file], "\"listening\"")?;
         let line: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
         let mut fetch = Command::new(self.program);
         fetch
-            .args(["get", "--json", "--from", &at, "-o"])
+            .args(["get", "--json", "--from", &at])
+            .args(plain.then_some("--plain"))
+            .arg("-o")
             .arg(output);
         fetch.arg(line["names"][0].as_str().unwrap_or_default());
         Ok(Ready {

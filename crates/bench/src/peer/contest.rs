@@ -37,8 +37,9 @@ const SCENARIO: &str = include_str!("peer.toml");
 
 /// The sides in turns. quinn's authors measure it with one thread (`perf` and `bench` in its
 /// repository); some machines are faster with two.
-const SIDES: [Side; 4] = [
+const SIDES: [Side; 5] = [
     Side::Whimbrel,
+    Side::Plain,
     Side::Quinn(1),
     Side::Quinn(2),
     Side::KernelTcp,
@@ -111,7 +112,7 @@ fn contest(
             runs[index].push(transfer(&places, SIDES[index], bytes)?);
         }
     }
-    let [ours, quinn, threaded_quinn, tcp] = &runs;
+    let [ours, plain, quinn, threaded_quinn, tcp] = &runs;
     // The faster of quinn's configurations on this machine.
     let rate = |runs: &[Run]| median(runs, |run| run.bit_per_s);
     let quinn = if rate(threaded_quinn) > rate(quinn) {
@@ -120,8 +121,9 @@ fn contest(
         quinn
     };
     let what = format!("{:.1} GB, MTU {mtu}", bytes as f64 / 1e9);
-    let target = (mtu == MTUS[0]).then_some(Target::AtLeast(1.0));
-    let mut rows = compared(&what, ours, SIDES[1], quinn, target);
+    let at_least = |ratio| (mtu == MTUS[0]).then_some(Target::AtLeast(ratio));
+    let mut rows = compared(&what, ours, Side::Quinn(1), quinn, at_least(1.0));
+    rows.extend(compared(&what, ours, Side::Plain, plain, at_least(0.8)));
     rows.extend(compared(&what, ours, Side::KernelTcp, tcp, None));
     Ok(rows)
 }

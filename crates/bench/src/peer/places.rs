@@ -17,6 +17,8 @@ const PEER_PORT: u16 = 4433;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Whimbrel,
+    /// Over a link that is not encrypted.
+    Plain,
     /// With a runtime of this many threads.
     Quinn(usize),
     KernelTcp,
@@ -26,6 +28,7 @@ impl Side {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Side::Whimbrel => "Whimbrel",
+            Side::Plain => "plain Whimbrel",
             Side::Quinn(_) => "quinn",
             Side::KernelTcp => "kernel TCP",
         }
@@ -71,13 +74,17 @@ impl<'a> Places<'a> {
     /// Starts the servers on A and their companions on B.
     pub(super) fn start(&self, side: Side) -> Result<Ready, BenchError> {
         match side {
-            Side::Whimbrel => {
+            Side::Whimbrel | Side::Plain => {
                 let (a, address) = (
                     self.topology.host("A")?,
                     self.topology.address_of("A", WIRE)?,
                 );
-                self.programs
-                    .whimbrel_directly(a, address, &self.file, &self.output())
+                self.programs.whimbrel_directly(
+                    a,
+                    address,
+                    [&self.file, &self.output()],
+                    side == Side::Plain,
+                )
             }
             Side::Quinn(threads) => self.peer(PeerCarrier::Quic, threads),
             Side::KernelTcp => self.peer(PeerCarrier::Tcp, 1),
