@@ -54,18 +54,8 @@ pub(crate) fn peak_resident_bytes(pid: u32) -> Result<u64, BenchError> {
 }
 
 fn memory(pid: u32, field: &str) -> Result<u64, BenchError> {
-    let path = format!("/proc/{pid}/status");
-    let text =
-        std::fs::read_to_string(&path).map_err(BenchError::system(format!("read {path}")))?;
-    let line = text.lines().find_map(|line| line.strip_prefix(field));
-    let kibibytes = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
-    // A zombie has no memory.
-    let ended = || {
-        BenchError::system(format!("find {field} in {path}"))(
-            std::io::ErrorKind::InvalidData.into(),
-        )
-    };
-    kibibytes.map(|kibibytes| kibibytes << 10).ok_or_else(ended)
+    let action = format!("read {field} of process {pid}");
+    whimbrel_lab::process::memory_of(pid, field).map_err(BenchError::system(action))
 }
 
 fn from_ticks(ticks: u64) -> Duration {

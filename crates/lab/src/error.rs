@@ -176,6 +176,11 @@ impl LabError {
         }
     }
 
+    /// A thread that attacks has panicked.
+    pub(crate) fn attacker() -> LabError {
+        LabError::system("attack")(io::Error::other("its thread has panicked"))
+    }
+
     pub(crate) fn system(action: impl Into<String>) -> impl FnOnce(io::Error) -> LabError {
         let action = action.into();
         move |source| LabError::System { action, source }

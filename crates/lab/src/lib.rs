@@ -20,12 +20,14 @@
 //! | [`demo`] | kernel TCP and Whimbrel side by side |
 //! | [`figure`] | pictures |
 //! | [`study`] | a paper's figures again |
+//! | [`attack`] | attacks on real daemons: their cost, and the harm to honest users |
 //! | [`torture`] | random faults upon networks of hosts and routers |
 //! | [`transfer`] | [`TransferRecord`], the measurements of any transfer |
 //! | [`baseline`] | [`TcpBaseline`], the same file by the kernel's TCP |
 // The lab is a driver: it works in real time, with threads, sockets and sleeps.
 #![allow(clippy::disallowed_methods)]
 
+pub mod attack;
 pub mod baseline;
 pub mod demo;
 pub mod emulator;

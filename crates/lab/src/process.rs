@@ -175,6 +175,28 @@ fn read_all(stream: Option<impl Read>) -> io::Result<String> {
 
 /// Waits until `file` is readable (or has ended), or until `deadline`. Returns false if the
 /// deadline came first.
+/// Memory of the process `pid` by its field in /proc/PID/status (proc_pid_status(5)), such as
+/// `VmRSS:`, in bytes.
+pub fn memory_of(pid: u32, field: &str) -> io::Result<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix(field));
+    let kibibytes = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    // A zombie has no memory.
+    let ended = || {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("it has no field {field}"),
+        )
+    };
+    kibibytes.map(|kibibytes| kibibytes << 10).ok_or_else(ended)
+}
+
+/// Resident memory of the process `pid`, in bytes.
+pub(crate) fn resident_bytes(pid: u32) -> Result<u64, LabError> {
+    let action = format!("read the memory of process {pid}");
+    memory_of(pid, "VmRSS:").map_err(LabError::system(action))
+}
+
 pub(crate) fn wait_readable(file: &impl AsFd, deadline: Instant) -> io::Result<bool> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());

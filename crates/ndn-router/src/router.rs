@@ -1,6 +1,8 @@
 //! The forwarder and the link services of its faces, as one machine.
 
+use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 use whimbrel_core::{
@@ -18,6 +20,7 @@ use crate::admission::{Admission, Caller, Room};
 use crate::attached::{Attached, Links, Table};
 use crate::endpoint::endpoint;
 use crate::faces::{self, FaceSettings};
+use crate::gate::NewcomerGate;
 use crate::idle::Idle;
 use crate::opening::{Asked, Opening};
 
@@ -55,6 +58,7 @@ pub struct NdnRouter {
     admission: Admission,
     refused_callers: u64,
     evicted_callers: u64,
+    kept_out: Arc<AtomicU64>,
     routes: Vec<ConfiguredRoute>,
 }
 
@@ -83,6 +87,7 @@ impl NdnRouter {
             config,
             refused_callers: 0,
             evicted_callers: 0,
+            kept_out: Arc::default(),
             routes: Vec::new(),
         }
     }
@@ -100,6 +105,16 @@ impl NdnRouter {
     /// Inbound peers that were refused because there were too many faces.
     pub fn refused_callers(&self) -> u64 {
         self.refused_callers
+    }
+
+    /// The gate of a UDP listener of this router.
+    pub fn gate(&self) -> NewcomerGate {
+        NewcomerGate::new(Arc::clone(&self.kept_out))
+    }
+
+    /// Datagrams of unknown senders that the gates dropped.
+    pub fn kept_out(&self) -> u64 {
+        self.kept_out.load(Ordering::Relaxed)
     }
 
     /// Inbound peers whose faces gave way to others.

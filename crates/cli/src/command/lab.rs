@@ -1,4 +1,4 @@
-//! `lab run|check|torture|sample`.
+//! `lab run|check|torture|attack|sample`.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -40,6 +40,16 @@ pub(crate) enum LabCommand {
                       that matter and printed."
     )]
     Torture(Torture),
+    /// Attack real daemons in namespaces, and show what honest users notice of it
+    #[command(
+        after_help = "Example:\n  whimbrel lab attack\n  whimbrel lab attack reflector forged-sources --rate 10Mbit/s\n\n\
+                      Each attack is on fresh daemons, whose honest users are measured before it, during it and two \
+                      seconds after it. The network is made of namespaces of this machine; nothing leaves it.\n\n\
+                      Exit codes:\n  0    no attack did harm\n  1    any other failure\n  2    wrong arguments\n  \
+                      10   an attack did harm: a rate fell below 80 %, a newcomer did not get in within a second, \
+                      memory grew by more than 96 MiB, or more came back than was sent"
+    )]
+    Attack(super::attack::Attack),
     /// Send the Interests of a load; a run in namespaces starts it
     #[command(hide = true)]
     Consumer {
@@ -178,6 +188,7 @@ fn torture(arguments: &Torture) -> Outcome {
 pub(crate) fn run(command: LabCommand) -> Outcome {
     match command {
         LabCommand::Torture(arguments) => torture(&arguments),
+        LabCommand::Attack(arguments) => super::attack::run(&arguments),
         LabCommand::Run(run) => run_scenario(&run),
         LabCommand::Check(check) => {
             let scenario = load(&check.file, Overrides::default())?;

@@ -1,6 +1,7 @@
 //! One module for each command.
 
 pub(crate) mod access;
+mod attack;
 pub(crate) mod bench;
 mod code;
 pub(crate) mod configure;

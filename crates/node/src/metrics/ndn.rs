@@ -17,6 +17,7 @@ pub(super) struct Snapshot {
     forwarder: ForwarderCounters,
     refused_callers: u64,
     evicted_callers: u64,
+    kept_out: u64,
     management: ManagementCounters,
     sockets: TransportCounters,
     pit_entries: usize,
@@ -142,6 +143,7 @@ impl Snapshot {
             forwarder: *forwarder.counters(),
             refused_callers: router.refused_callers(),
             evicted_callers: router.evicted_callers(),
+            kept_out: router.kept_out(),
             management: forwarder.management_counters(),
             sockets: event_loop.snapshot().transports_total(),
             pit_entries: forwarder.pit().len(),
@@ -212,6 +214,11 @@ impl Snapshot {
             "ndn_callers_refused",
             "Inbound peers refused because there were too many faces",
             [(Vec::new(), self.refused_callers)],
+        )?;
+        family.counters(
+            "ndn_datagrams_kept_out",
+            "Datagrams of unknown senders dropped because there were too many of these",
+            [(Vec::new(), self.kept_out)],
         )?;
         family.counters(
             "ndn_callers_evicted",

@@ -95,7 +95,8 @@ pub fn open_listeners(event_loop: &mut NdnLoop, plan: &NdnPlan) -> Result<NdnOpe
                 path_mtu: plan.mtu,
                 ..UdpConfig::new("udp", address)
             };
-            event_loop.add_udp(config.listen(inbound))
+            let gate = Box::new(event_loop.machine().gate());
+            event_loop.add_udp_with_gate(config.listen(inbound), gate)
         })?;
         opened.udp.push(link.local);
     }

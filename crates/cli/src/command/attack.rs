@@ -1,0 +1,120 @@
+//! `lab attack`.
+
+use std::fmt::Write as _;
+
+use clap::Args;
+use whimbrel_core::units::{Rate, Span};
+use whimbrel_lab::LabError;
+use whimbrel_lab::attack::{self, ATTACKS, AttackOptions, Finding, NEWCOMERS, Plane};
+
+use super::{Outcome, json_line, out};
+use crate::exit::{Exit, Failure};
+use crate::progress::Progress;
+
+#[derive(Args, Debug)]
+pub(crate) struct Attack {
+    /// The attacks; by default all
+    #[arg(value_name = "NAME", value_parser = attack_name)]
+    names: Vec<&'static attack::Attack>,
+    /// List the attacks and end
+    #[arg(long)]
+    list: bool,
+    /// How long each attack lasts
+    #[arg(long = "for", value_name = "DURATION", default_value = "6 s")]
+    lasts: Span,
+    /// The most that an attacker sends
+    #[arg(long, value_name = "RATE", default_value = "100 Mbit/s")]
+    rate: Rate,
+    /// Print lines of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn attack_name(name: &str) -> Result<&'static attack::Attack, String> {
+    attack::find(name).ok_or_else(|| {
+        let known: Vec<&str> = ATTACKS.iter().map(|attack| attack.name).collect();
+        format!("there is no such attack; known are: {}", known.join(", "))
+    })
+}
+
+pub(super) fn run(arguments: &Attack) -> Outcome {
+    if arguments.list {
+        for attack in ATTACKS {
+            out(&format!("{:16} {}\n", attack.name, attack.what));
+        }
+        return Ok(Exit::Done);
+    }
+    // Before any thread starts.
+    whimbrel_lab::ensure_privileges().map_err(failure)?;
+    let options = AttackOptions {
+        program: std::env::current_exe()?,
+        lasts: arguments.lasts.0,
+        rate: arguments.rate.0,
+    };
+    let chosen: Vec<&attack::Attack> = match arguments.names.is_empty() {
+        true => ATTACKS.iter().collect(),
+        false => arguments.names.clone(),
+    };
+    let mut progress = Progress::new("attack", arguments.json);
+    let (mut findings, all) = (Vec::new(), chosen.len() as u64);
+    for (done, attack) in chosen.into_iter().enumerate() {
+        progress.set(done as u64, Some(all), attack.name);
+        let finding = attack::run(attack, &options).map_err(failure)?;
+        if arguments.json {
+            json_line(&finding);
+        }
+        findings.push(finding);
+    }
+    progress.end();
+    if !arguments.json {
+        out(&table(&findings));
+    }
+    let harmless = findings.iter().all(|finding| finding.harm.is_empty());
+    Ok(if harmless { Exit::Done } else { Exit::Missed })
+}
+
+fn failure(error: LabError) -> Failure {
+    Failure::new(Exit::Other, error.to_string())
+}
+
+/// One line for each attack, and the harm that it did.
+fn table(findings: &[Finding]) -> String {
+    let mut text = format!(
+        "{:16} {:>10} {:>10} {:>9}  {:>24} {:>9} {:>15}\n",
+        "attack",
+        "packets",
+        "octets",
+        "drawn",
+        "rate: before/during/after",
+        "newcomers",
+        "memory, MiB"
+    );
+    for finding in findings {
+        let each = |value: fn(&attack::Sample) -> String| {
+            let values: Vec<String> = finding.samples.iter().map(value).collect();
+            values.join("/")
+        };
+        let rates = match finding.plane {
+            Plane::Native => each(|it| format!("{:.0}", it.rate / 1e6)) + " Mbit/s",
+            Plane::Ndn => each(|it| format!("{:.0}", it.rate)) + " /s",
+        };
+        let _ = writeln!(
+            text,
+            "{:16} {:>10} {:>10} {:>9}  {rates:>24} {:>9} {:>15}",
+            finding.name,
+            finding.sent.packets,
+            finding.sent.octets,
+            finding.sent.drawn,
+            each(|it| it.newcomers.to_string()),
+            each(|it| (it.memory >> 20).to_string()),
+        );
+        for harm in &finding.harm {
+            let _ = writeln!(text, "  harm: {harm}");
+        }
+    }
+    let _ = writeln!(
+        text,
+        "Newcomers: of {NEWCOMERS} that come before, during and after the attack, those that get in within a second."
+    );
+    text
+}

@@ -1,0 +1,199 @@
+//! The target, the honest host and the attacker.
+
+use core::time::Duration;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Mutex;
+
+use tempfile::TempDir;
+
+use super::{AttackOptions, Plane};
+use crate::{LabError, Namespace, Program, Supervisor, Topology, TopologyBuilder};
+
+const TARGET: &str = "target";
+const HONEST: &str = "honest";
+const ATTACKER: &str = "attacker";
+/// Ports of the router's two planes.
+const NATIVE_PORT: u16 = 4711;
+const NDN_PORT: u16 = 6363;
+/// The served file: one fetch of it takes a part of a second.
+const FILE_BYTES: u64 = 8_000_000;
+/// The prefix of the producer for honest users: its Data fits a datagram. Another one, of Data of
+/// 7 kB, is for those that do not read.
+pub(super) const PREFIX: &str = "/honest";
+pub(super) const LARGE: &str = "/large";
+
+/// Hosts with their daemons.
+pub(super) struct Arena {
+    program: PathBuf,
+    folder: TempDir,
+    topology: Topology,
+    router: u32,
+    // Ended when the arena is dropped.
+    _daemons: Mutex<Vec<Program>>,
+    /// The name of the served content.
+    pub(super) content: String,
+}
+
+impl Arena {
+    pub(super) fn build(options: &AttackOptions, plane: Plane) -> Result<Arena, LabError> {
+        let topology = TopologyBuilder::new(1)
+            .host(TARGET)
+            .host(HONEST)
+            .host(ATTACKER)
+            .veth("H-T", HONEST, TARGET)
+            .veth("A-T", ATTACKER, TARGET)
+            .build()?;
+        // The worst case: nothing on the way or in the kernel stops forged sources.
+        for setting in ["all", "default"] {
+            let name = format!("net.ipv4.conf.{setting}.rp_filter");
+            topology.host(TARGET)?.set_sysctl(&name, "0")?;
+        }
+        let folder = tempfile::Builder::new()
+            .prefix("whimbrel-attack-")
+            .tempdir()
+            .map_err(LabError::system("make a folder"))?;
+        let mut arena = Arena {
+            program: options.program.clone(),
+            folder,
+            topology,
+            router: 0,
+            _daemons: Mutex::default(),
+            content: String::new(),
+        };
+        arena.start_router()?;
+        match plane {
+            Plane::Native => arena.serve_file()?,
+            Plane::Ndn => {
+                arena.serve_pings(PREFIX, "1000")?;
+                arena.serve_pings(LARGE, "7000")?;
+            }
+        }
+        Ok(arena)
+    }
+
+    fn start_router(&mut self) -> Result<(), LabError> {
+        let mut command = self.command(&["router", "run", "--json", "--ndn"]);
+        command
+            .arg("--key")
+            .arg(self.path("router.key"))
+            .arg("--socket")
+            .arg(self.path("router.sock"))
+            .arg("--ndn-socket")
+            .arg(self.ndn_socket())
+            .args(["--listen", "0.0.0.0:4711", "--ndn-listen", "0.0.0.0:6363"]);
+        let router = self.speaker(TARGET, "router", command)?;
+        router.await_word("\"guid\"", PATIENCE)?;
+        self.router = router.id();
+        self.keep(router);
+        Ok(())
+    }
+
+    fn serve_file(&mut self) -> Result<(), LabError> {
+        let file = self.path("file");
+        crate::demo::make_file(&file, FILE_BYTES, 1)?;
+        let router = format!("127.0.0.1:{NATIVE_PORT}");
+        let mut command = self.command(&["serve", "--json", "--no-cache", "--router", &router]);
+        command.arg(&file);
+        let server = self.speaker(TARGET, "serve", command)?;
+        let line = server.await_word("\"announced\"", PATIENCE)?;
+        let line: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
+        self.content = line["name"].as_str().unwrap_or_default().to_owned();
+        self.keep(server);
+        Ok(())
+    }
+
+    fn serve_pings(&mut self, prefix: &str, size: &str) -> Result<(), LabError> {
+        let transport = format!("unix://{}", self.ndn_socket().display());
+        let arguments = ["ndn", "pingserver", "--size", size, "--json"];
+        let mut command = self.command(&arguments);
+        command.args(["--transport", &transport, prefix]);
+        let server = self.speaker(TARGET, "pingserver", command)?;
+        server.await_word(prefix, PATIENCE)?;
+        self.keep(server);
+        Ok(())
+    }
+
+    fn keep(&self, daemon: Program) {
+        if let Ok(mut daemons) = self._daemons.lock() {
+            daemons.push(daemon);
+        }
+    }
+
+    fn speaker(&self, host: &str, name: &str, command: Command) -> Result<Program, LabError> {
+        let host = self.topology.host(host)?;
+        Supervisor::new(self.folder.path())
+            .on(host)
+            .speaker(name, command)
+    }
+
+    /// Returns the program with some arguments, and with nothing of this user's.
+    pub(super) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .args(arguments)
+            .env("HOME", self.folder.path())
+            .env("XDG_RUNTIME_DIR", self.folder.path())
+            .env_remove("NDN_CLIENT_TRANSPORT");
+        command
+    }
+
+    /// Runs a program on the honest host, or on the target itself; returns true if it succeeds in
+    /// time.
+    pub(super) fn succeeds(
+        &self,
+        on_target: bool,
+        command: Command,
+        patience: Duration,
+    ) -> Result<bool, LabError> {
+        let host = self
+            .topology
+            .host(if on_target { TARGET } else { HONEST })?;
+        let supervisor = Supervisor::new(self.folder.path()).on(host);
+        let mut program = supervisor.daemon("honest", command)?;
+        let status = program.process().wait_for(patience)?;
+        if status.is_none() {
+            program.process().kill()?;
+        }
+        Ok(status.is_some_and(|status| status.success()))
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(super) fn ndn_socket(&self) -> PathBuf {
+        self.path("nfd.sock")
+    }
+
+    /// The memory of the router, octets.
+    pub(super) fn memory(&self) -> Result<u64, LabError> {
+        crate::process::resident_bytes(self.router)
+    }
+
+    pub(super) fn honest(&self) -> Result<&Namespace, LabError> {
+        self.topology.host(HONEST)
+    }
+
+    pub(super) fn attacker(&self) -> Result<&Namespace, LabError> {
+        self.topology.host(ATTACKER)
+    }
+
+    fn target_towards(&self, host: &str) -> Result<Ipv4Addr, LabError> {
+        self.topology.address_towards(TARGET, host)
+    }
+
+    /// A plane's listener, as the honest host or the attacker reaches it.
+    pub(super) fn listener(&self, plane: Plane, of_honest: bool) -> Result<SocketAddr, LabError> {
+        let address = self.target_towards(if of_honest { HONEST } else { ATTACKER })?;
+        let port = match plane {
+            Plane::Native => NATIVE_PORT,
+            Plane::Ndn => NDN_PORT,
+        };
+        Ok((address, port).into())
+    }
+}
+
+/// For a daemon to be ready.
+const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,0 +1,154 @@
+//! Honest users, who notice an attack or do not.
+
+use core::time::Duration;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Instant;
+
+use whimbrel_ndn_packet::{Interest, Name};
+
+use super::arena::{Arena, PREFIX};
+use super::{NEWCOMERS, Plane, Sample};
+use crate::LabError;
+
+/// How long exchanges are counted.
+const COUNTED: Duration = Duration::from_secs(1);
+/// An exchange is given up after this time.
+const GIVEN_UP: Duration = Duration::from_millis(100);
+/// A newcomer gets in within this time, beside what starting a program takes.
+const ENTRY: Duration = Duration::from_millis(1_500);
+/// A fetch is given up after this time.
+const FETCH: Duration = Duration::from_secs(20);
+const FILE_BITS: f64 = 8.0 * 8_000_000.0;
+
+/// The honest host and a program on the target.
+pub(super) struct Honest<'a> {
+    arena: &'a Arena,
+    plane: Plane,
+    // A neighbour of the NDN router, which is there before the attack.
+    neighbour: Option<UdpSocket>,
+    first: core::cell::Cell<u64>,
+}
+
+impl<'a> Honest<'a> {
+    pub(super) fn new(arena: &'a Arena, plane: Plane) -> Honest<'a> {
+        Honest {
+            arena,
+            plane,
+            neighbour: neighbour(arena, plane).ok(),
+            first: core::cell::Cell::new(0),
+        }
+    }
+
+    pub(super) fn sample(&self) -> Result<Sample, LabError> {
+        let rate = match self.plane {
+            Plane::Native => self.fetch()?,
+            Plane::Ndn => self.exchanges()?,
+        };
+        let mut newcomers = 0;
+        for _ in 0..NEWCOMERS {
+            newcomers += u32::from(self.newcomer()?);
+        }
+        Ok(Sample {
+            rate,
+            newcomers,
+            memory: self.arena.memory()?,
+        })
+    }
+
+    fn fetch(&self) -> Result<f64, LabError> {
+        let router = self.arena.listener(Plane::Native, true)?.to_string();
+        let mut command = self.arena.command(&["get", "--quiet", "--router", &router]);
+        command.arg("-o").arg("/dev/null").arg(&self.arena.content);
+        let began = Instant::now();
+        let done = self.arena.succeeds(false, command, FETCH)?;
+        let took = began.elapsed().as_secs_f64();
+        Ok(if done { FILE_BITS / took } else { 0.0 })
+    }
+
+    /// Exchanges of the neighbour in a second, one after the other.
+    fn exchanges(&self) -> Result<f64, LabError> {
+        let Some(socket) = &self.neighbour else {
+            return Ok(0.0);
+        };
+        let counting = || -> io::Result<u32> {
+            let (end, mut answered) = (Instant::now() + COUNTED, 0);
+            let mut buffer = [0; 9_000];
+            while Instant::now() < end {
+                let number = self.first.get();
+                self.first.set(number + 1);
+                socket.send(&ping(number))?;
+                // Answers to what was given up come late.
+                match socket.recv(&mut buffer) {
+                    // Data, bare or behind link headers: a Nack is shorter.
+                    Ok(len) => answered += u32::from(len > 1_000),
+                    Err(error) if is_late(&error) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(answered)
+        };
+        let answered = counting().map_err(LabError::system("exchange packets"))?;
+        Ok(f64::from(answered) / COUNTED.as_secs_f64())
+    }
+
+    fn newcomer(&self) -> Result<bool, LabError> {
+        match self.plane {
+            Plane::Native => {
+                let router = self.arena.listener(Plane::Native, true)?.to_string();
+                let arguments = ["get", "--quiet", "--timeout", "1.5s", "--router", &router];
+                let mut command = self.arena.command(&arguments);
+                command.arg("-o").arg("/dev/null").arg(&self.arena.content);
+                self.arena.succeeds(false, command, ENTRY + FETCH)
+            }
+            Plane::Ndn => {
+                let transport = "tcp://127.0.0.1:6363";
+                let arguments = [
+                    "ndn",
+                    "ping",
+                    "--quiet",
+                    "--count",
+                    "1",
+                    "--timeout",
+                    "1000",
+                ];
+                let mut command = self.arena.command(&arguments);
+                command.args(["--transport", transport, PREFIX]);
+                self.arena.succeeds(true, command, ENTRY)
+            }
+        }
+    }
+}
+
+fn is_late(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+    )
+}
+
+fn neighbour(arena: &Arena, plane: Plane) -> Result<UdpSocket, LabError> {
+    let router: SocketAddr = arena.listener(plane, true)?;
+    let open = || -> io::Result<UdpSocket> {
+        let socket = UdpSocket::bind("0.0.0.0:0")?;
+        socket.connect(router)?;
+        socket.set_read_timeout(Some(GIVEN_UP))?;
+        Ok(socket)
+    };
+    arena
+        .honest()?
+        .enter(open)?
+        .map_err(LabError::system("open a socket"))
+}
+
+/// An Interest that the honest producer answers.
+fn ping(number: u64) -> Vec<u8> {
+    let name: Name = format!("{PREFIX}/ping/{number}")
+        .parse()
+        .unwrap_or_default();
+    Interest {
+        nonce: Some((number as u32).to_be_bytes()),
+        ..Interest::new(name)
+    }
+    .encode()
+}

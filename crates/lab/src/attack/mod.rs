@@ -1,0 +1,231 @@
+//! Attacks on real daemons: their cost, and the harm to honest users.
+//!
+//! A target runs a router of both planes. An attacker and an honest host are beside it, each on a
+//! wire of its own. What the honest host gets is measured before an attack, during it, and two
+//! seconds after its end.
+
+mod arena;
+mod honest;
+mod native;
+mod ndn;
+mod socket;
+
+use core::time::Duration;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::LabError;
+use arena::Arena;
+use honest::Honest;
+
+/// The plane of the router that an attack is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Plane {
+    /// Hosts and routers of MobilityFirst.
+    Native,
+    /// NDN.
+    Ndn,
+}
+
+/// An attack.
+#[derive(Clone, Copy, Debug)]
+pub struct Attack {
+    /// As on the command line.
+    pub name: &'static str,
+    /// What is done.
+    pub what: &'static str,
+    /// What it is done to.
+    pub plane: Plane,
+    run: fn(&Assault<'_>) -> Result<Sent, LabError>,
+}
+
+/// All attacks.
+pub const ATTACKS: &[Attack] = &[
+    native::REFLECTOR,
+    native::CALLS,
+    native::SESSIONS,
+    ndn::FORGED_SOURCES,
+    ndn::IDLE_STREAMS,
+    ndn::SLOW_READERS,
+    ndn::LARGE_INTERESTS,
+    ndn::WEB_PAGE,
+];
+
+/// Returns the attack of that name.
+pub fn find(name: &str) -> Option<&'static Attack> {
+    ATTACKS.iter().find(|attack| attack.name == name)
+}
+
+/// How to run attacks.
+#[derive(Clone, Debug)]
+pub struct AttackOptions {
+    /// The program whose daemons are attacked, and which the honest host uses.
+    pub program: PathBuf,
+    /// How long each attack lasts.
+    pub lasts: Duration,
+    /// The most that an attacker sends, bit/s.
+    pub rate: u64,
+}
+
+/// An attack under way.
+struct Assault<'a> {
+    arena: &'a Arena,
+    rate: u64,
+    end: std::time::Instant,
+}
+
+/// The attacker's side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Sent {
+    /// Packets, or connections.
+    pub packets: u64,
+    /// Their octets, without headers of IP and below.
+    pub octets: u64,
+    /// Octets that came back.
+    pub drawn: u64,
+    /// True if the router did what it must not do, whatever honest users notice of it.
+    pub obeyed: bool,
+}
+
+/// What honest users and the router's memory were like at one time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Sample {
+    /// Of a transfer over MobilityFirst, bit/s; of NDN, exchanges a second.
+    pub rate: f64,
+    /// Newcomers that got what they asked for within a second, of [`NEWCOMERS`].
+    pub newcomers: u32,
+    /// Memory of the router, octets.
+    pub memory: u64,
+}
+
+/// Newcomers in each sample.
+pub const NEWCOMERS: u32 = 3;
+/// Rates go down by no more than this part during an attack, and memory grows by no more than this.
+const KEPT: f64 = 0.8;
+const GROWTH: u64 = 96 << 20;
+/// All is as before so long after the end of an attack.
+const RECOVERY: Duration = Duration::from_secs(2);
+
+/// The outcome of one attack.
+#[derive(Clone, Debug, Serialize)]
+pub struct Finding {
+    /// The attack.
+    pub name: &'static str,
+    /// What is done.
+    pub what: &'static str,
+    /// The plane.
+    pub plane: Plane,
+    /// What the attacker sent and got.
+    pub sent: Sent,
+    /// Before, during and after it.
+    pub samples: [Sample; 3],
+    /// The harm beyond what is accepted; empty if there is none.
+    pub harm: Vec<String>,
+}
+
+/// Runs an attack against fresh daemons.
+pub fn run(attack: &Attack, options: &AttackOptions) -> Result<Finding, LabError> {
+    let arena = Arena::build(options, attack.plane)?;
+    let honest = Honest::new(&arena, attack.plane);
+    let before = honest.sample()?;
+    let end = std::time::Instant::now() + options.lasts;
+    let (sent, during) = std::thread::scope(|scope| {
+        let assault = Assault {
+            arena: &arena,
+            rate: options.rate,
+            end,
+        };
+        let attacker = scope.spawn(move || (attack.run)(&assault));
+        // What it does at once is done.
+        std::thread::sleep(Duration::from_millis(500));
+        let during = honest.sample();
+        let sent = attacker
+            .join()
+            .unwrap_or_else(|_| Err(LabError::attacker()));
+        (sent, during)
+    });
+    std::thread::sleep(RECOVERY);
+    let samples = [before, during?, honest.sample()?];
+    let sent = sent?;
+    Ok(Finding {
+        name: attack.name,
+        what: attack.what,
+        plane: attack.plane,
+        sent,
+        samples,
+        harm: harm(&sent, &samples),
+    })
+}
+
+fn harm(sent: &Sent, [before, during, after]: &[Sample; 3]) -> Vec<String> {
+    let mut harm = Vec::new();
+    if sent.drawn > sent.octets {
+        harm.push(format!("{} octets drew {}", sent.octets, sent.drawn));
+    }
+    if sent.obeyed {
+        harm.push(String::from("the router obeyed"));
+    }
+    for (when, sample) in [("during", during), ("after", after)] {
+        if sample.rate < KEPT * before.rate {
+            let kept = 100.0 * sample.rate / before.rate.max(f64::MIN_POSITIVE);
+            harm.push(format!("{kept:.0} % of the rate {when} it"));
+        }
+        if sample.newcomers < NEWCOMERS {
+            let (out, all) = (NEWCOMERS - sample.newcomers, NEWCOMERS);
+            harm.push(format!("{out} of {all} newcomers do not get in {when} it"));
+        }
+        if sample.memory > before.memory + GROWTH {
+            let more = (sample.memory - before.memory) >> 20;
+            harm.push(format!("{more} MiB more memory {when} it"));
+        }
+    }
+    harm
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(rate: f64, newcomers: u32, memory: u64) -> Sample {
+        Sample {
+            rate,
+            newcomers,
+            memory,
+        }
+    }
+
+    #[test]
+    fn each_kind_of_harm_is_named() {
+        let before = sample(100.0, NEWCOMERS, 1 << 20);
+        let none = harm(&Sent::default(), &[before; 3]);
+        assert!(none.is_empty(), "{none:?}");
+        let sent = Sent {
+            packets: 1,
+            octets: 1,
+            drawn: 2,
+            obeyed: true,
+        };
+        let during = sample(79.0, NEWCOMERS, 1 << 20);
+        let after = sample(100.0, 0, 1 << 30);
+        let all = harm(&sent, &[before, during, after]);
+        assert_eq!(
+            all,
+            [
+                "1 octets drew 2",
+                "the router obeyed",
+                "79 % of the rate during it",
+                "3 of 3 newcomers do not get in after it",
+                "1023 MiB more memory after it",
+            ]
+        );
+    }
+
+    #[test]
+    fn names_are_unique() {
+        for attack in ATTACKS {
+            assert!(core::ptr::eq(find(attack.name).unwrap(), attack));
+        }
+    }
+}
