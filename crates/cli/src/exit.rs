@@ -192,6 +192,7 @@ impl From<KeyError> for Failure {
         let exit = match error {
             KeyError::Read { .. } | KeyError::Format { .. } | KeyError::Exists(_) => Exit::Usage,
             KeyError::Write { .. } => Exit::Write,
+            KeyError::InUse(_) => Exit::InUse,
             KeyError::Random(_) => Exit::Other,
         };
         Failure::new(exit, error)

@@ -76,6 +76,9 @@ pub enum ResolverEvent {
         /// Its version.
         version: u64,
     },
+    /// A server has lost this resolver: after a restart it has lost all records, too, unless its
+    /// store is on disk. Those that are still right are worth registering again.
+    Forgot,
     /// No server has stored the record.
     Refused {
         /// The record's subject.

@@ -6,7 +6,7 @@ mod world;
 use core::time::Duration;
 
 use bytes::Bytes;
-use whimbrel_gnrs::KeyPair;
+use whimbrel_gnrs::{KeyPair, RecordKey, Store};
 use whimbrel_mobilityfirst::local::{LocalRequest, Publish};
 use whimbrel_mobilityfirst::wire::ContentKind;
 use world::{Content, World};
@@ -60,6 +60,27 @@ fn a_restarted_router_knows_its_hosts_contents_again() {
     let reader = world.attach(1);
     world.get(reader, 1, &content, true);
     assert!(world.run_until(AT_ONCE, |world| world.has(reader, 1)));
+}
+
+#[test]
+fn a_name_server_that_has_lost_its_records_gets_them_again_from_the_router() {
+    let mut world = World::with_names();
+    let content = Content::new(300_000, 1);
+    let server = world.attach(0);
+    world.serve(server, &content);
+    world.run(Duration::from_secs(3));
+    let providers = |world: &World| {
+        let now_ms = world::WALL.unix_millis(world.now);
+        world.records().providers(&content.name(), now_ms).len()
+    };
+    assert_eq!(providers(&world), 1);
+    world.restart_names();
+    assert_eq!(providers(&world), 0);
+    // A host announces a content again after 200 s; its binding it renews each 20 s.
+    world.run(Duration::from_secs(25));
+    assert_eq!(providers(&world), 1);
+    let host = KeyPair::from_secret(&[1; 32]).guid();
+    assert!(world.records().get(&RecordKey::binding(host)).is_some());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Key files.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -40,6 +40,12 @@ pub enum KeyError {
         /// The system's error.
         source: io::Error,
     },
+    /// A node of this name runs on this machine.
+    #[error(
+        "the key {} is in use by another program of this machine, and two nodes of one name take each other's traffic: give this one \
+         another key with --key (or `key` in its configuration)", .0.display()
+    )]
+    InUse(PathBuf),
     /// The system provides no random bytes.
     #[error("the system provides no random bytes: {0}")]
     Random(io::Error),
@@ -109,8 +115,30 @@ pub fn create(path: &Path) -> Result<KeyPair, KeyError> {
     Ok(keys)
 }
 
+/// A key that no other node of this machine uses while this is kept.
+#[derive(Debug)]
+pub struct HeldKey {
+    // `None` where the file system has no locks.
+    _lock: Option<File>,
+}
+
+/// Reads a key file for a node, or makes one if there is none.
+pub fn hold(path: &Path) -> Result<(KeyPair, HeldKey), KeyError> {
+    let keys = load_or_create(path)?;
+    let file = File::open(path).map_err(|source| KeyError::Read {
+        path: path.to_owned(),
+        source,
+    })?;
+    let lock = match file.try_lock() {
+        Ok(()) => Some(file),
+        Err(TryLockError::WouldBlock) => return Err(KeyError::InUse(path.to_owned())),
+        Err(TryLockError::Error(_)) => None,
+    };
+    Ok((keys, HeldKey { _lock: lock }))
+}
+
 /// Reads a key file, or makes one if there is none.
-pub fn load_or_create(path: &Path) -> Result<KeyPair, KeyError> {
+fn load_or_create(path: &Path) -> Result<KeyPair, KeyError> {
     match load(path) {
         Err(KeyError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
             match create(path) {
@@ -136,6 +164,19 @@ mod tests {
         assert_eq!(load_or_create(&path).unwrap().guid(), made.guid());
         assert!(matches!(create(&path), Err(KeyError::Exists(_))));
         assert_ne!(ephemeral().unwrap().guid(), ephemeral().unwrap().guid());
+    }
+
+    #[test]
+    fn two_nodes_do_not_use_one_key_at_the_same_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("host.pem");
+        let first = hold(&path).unwrap();
+        let second = hold(&path).unwrap_err();
+        assert!(second.to_string().contains("--key"), "{second}");
+        // It can be shown meanwhile.
+        assert_eq!(load(&path).unwrap().guid(), first.0.guid());
+        drop(first);
+        hold(&path).unwrap();
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::config::{
     Config, HostPlan, LinkMode, LinkSection, MobilityFirstPlan, NameServerPlan, Plan, RouterPlan,
     any_address,
 };
-use crate::keys::{self, KeyError, random_bytes};
+use crate::keys::{self, HeldKey, KeyError, random_bytes};
 use crate::local_client::{Events, InnerClient, LocalClient};
 use crate::metrics::{self, Source};
 use crate::name_store::NameStore;
@@ -120,6 +120,8 @@ pub struct Running {
     /// The strategies with which the NDN plane was started.
     strategies: Vec<(Name, Name)>,
     opened: Opened,
+    /// Held until the node ends.
+    key: Option<HeldKey>,
 }
 
 /// Opens all sockets of a node. The node works once it [runs](Running::run).
@@ -156,6 +158,7 @@ impl Running {
             ndn: None,
             strategies: Vec::new(),
             opened,
+            key: None,
         }
     }
 
@@ -204,7 +207,7 @@ impl Running {
 }
 
 fn router(plan: &MobilityFirstPlan) -> Result<Running, StartError> {
-    let keys = keys::load_or_create(&plan.key)?;
+    let (keys, held) = keys::hold(&plan.key)?;
     let guid = keys.guid();
     let clock = Clock::start();
     // Name servers are links as well, numbered after those of the configuration.
@@ -252,7 +255,7 @@ fn router(plan: &MobilityFirstPlan) -> Result<Running, StartError> {
         guid,
         links,
         (&plan.socket, plan.socket_group),
-        &plan.key,
+        (&plan.key, held),
     )
 }
 
@@ -260,7 +263,7 @@ fn host(plan: &HostPlan) -> Result<Running, StartError> {
     if plan.links.is_empty() {
         return Err(StartError::NoRouter);
     }
-    let keys = keys::load_or_create(&plan.key)?;
+    let (keys, held) = keys::hold(&plan.key)?;
     let guid = keys.guid();
     let (event_loop, links) = host_loop(plan, keys)?;
     with_programs(
@@ -268,7 +271,7 @@ fn host(plan: &HostPlan) -> Result<Running, StartError> {
         guid,
         links,
         (&plan.socket, plan.socket_group),
-        &plan.key,
+        (&plan.key, held),
     )
 }
 
@@ -278,7 +281,7 @@ fn with_programs(
     guid: Guid,
     links: BTreeMap<String, SocketAddr>,
     (socket, group): (&Path, Option<u32>),
-    key: &Path,
+    (key, held): (&Path, HeldKey),
 ) -> Result<Running, StartError> {
     open_socket(&mut event_loop, socket, group)?;
     let opened = Opened {
@@ -288,7 +291,9 @@ fn with_programs(
         key: Some(key.to_owned()),
         ..Opened::default()
     };
-    Ok(Running::new(Some(event_loop), opened))
+    let mut running = Running::new(Some(event_loop), opened);
+    running.key = Some(held);
+    Ok(running)
 }
 
 /// Returns a loop whose node is told when the system's clock is set and when a host name is not
@@ -547,6 +552,17 @@ fn plain_links(sections: &[LinkSection]) -> impl Iterator<Item = u32> + '_ {
 /// IP's and UDP's headers, at least.
 const HEADERS: usize = 28;
 
+/// Limits of a listener's inbound peers. One that is configured to probe seldom must not be forgotten
+/// between two probes, of which one may be lost.
+fn inbound_limits(max: usize, hop: &HopConfig) -> InboundLimits {
+    let usual = InboundLimits::default();
+    InboundLimits {
+        max,
+        idle: usual.idle.map(|idle| idle.max(hop.idle_probe_interval * 3)),
+        ..usual
+    }
+}
+
 /// Opens all links; those with the same bind address share a socket.
 fn open_links(
     event_loop: &mut NodeLoop,
@@ -587,10 +603,7 @@ fn open_links(
             // Inbound peers get the label of the link that listens.
             socket.label = link.label.clone();
             socket.listener = number;
-            socket.inbound = Some(InboundLimits {
-                max: link.max_callers,
-                ..InboundLimits::default()
-            });
+            socket.inbound = Some(inbound_limits(link.max_callers, hop));
         }
     }
     for (socket, labels) in sockets {
@@ -649,4 +662,24 @@ fn random_seed() -> Result<[u8; 32], StartError> {
 
 pub(crate) fn random_number() -> Result<u64, StartError> {
     random_bytes().map(u64::from_ne_bytes).map_err(no_random)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_quiet_inbound_peer_is_not_forgotten_between_its_probes() {
+        let of = |probe: u64| {
+            let hop = HopConfig {
+                idle_probe_interval: Duration::from_secs(probe),
+                ..HopConfig::plain(whimbrel_core::Guid([1; 32]), 1_472)
+            };
+            inbound_limits(7, &hop)
+        };
+        assert_eq!(of(2).idle, Some(Duration::from_secs(60)));
+        assert_eq!(of(300).idle, Some(Duration::from_secs(900)));
+        assert_eq!(of(300).max, 7);
+    }
 }

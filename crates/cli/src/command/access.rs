@@ -15,6 +15,8 @@ pub(crate) struct Access {
     pub(crate) attachment: Attachment,
     /// Dropping it stops the embedded host.
     pub(crate) embedded: Option<EmbeddedHost>,
+    /// Of the embedded host, held until it ends.
+    _key: Option<keys::HeldKey>,
 }
 
 /// Connects to a host. `direct` are links in addition to those to routers: to hosts that are asked
@@ -40,13 +42,17 @@ pub(crate) fn reach(access: &HostAccess, direct: Vec<LinkSection>) -> Result<Acc
         return Ok(Access {
             attachment: Attachment::Socket(path),
             embedded: None,
+            _key: None,
         });
     }
-    let keys = match &access.key {
-        Some(path) => keys::load_or_create(path)?,
-        None => keys::ephemeral()?,
+    let Some(path) = &access.key else {
+        return embed(access, direct, keys::ephemeral()?);
     };
-    embed(access, direct, keys)
+    let (keys, held) = keys::hold(path)?;
+    Ok(Access {
+        _key: Some(held),
+        ..embed(access, direct, keys)?
+    })
 }
 
 /// Runs a host in this process, with these keys.
@@ -77,6 +83,7 @@ pub(crate) fn embed(
     Ok(Access {
         attachment: Attachment::Once(Some(client)),
         embedded: Some(host),
+        _key: None,
     })
 }
 

@@ -233,10 +233,14 @@ impl Resolver {
             tracing::info!(server = %server.peer, "the name server is found: it answers");
         }
         if forgotten {
-            tracing::info!(server = %server.peer, "the name server has restarted");
+            tracing::info!(
+                server = %server.peer,
+                "the name server has lost this node: it has restarted, or was out of reach for long"
+            );
             // A server changes the cookie of a port only after a restart, or after it has dropped
             // the port and its watches.
             self.counters.server_restarts += 1;
+            self.events.push_back(ResolverEvent::Forgot);
             self.renew_watches(now, |server| server == Some(index));
         }
         if back {

@@ -1,3 +1,4 @@
+use core::ops::Bound;
 use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_core::Guid;
@@ -44,6 +45,16 @@ impl MemoryStore {
     /// store never exceeds its `max_bytes`.
     pub fn bytes_of(record: &Record) -> usize {
         record.as_bytes().len() + Self::ENTRY_OVERHEAD
+    }
+
+    /// Returns at most `most` records that follow `after` in the order of their keys.
+    pub fn following(&self, after: Option<RecordKey>, most: usize) -> Vec<Record> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let entries = self.entries.range((from, Bound::Unbounded));
+        entries
+            .take(most)
+            .map(|(_, entry)| entry.record.clone())
+            .collect()
     }
 
     pub(super) fn entry(&self, key: &RecordKey) -> Option<&Entry> {

@@ -64,6 +64,11 @@ impl Attachments {
         }
     }
 
+    /// Returns true if a host is attached.
+    pub(super) fn is_here(&self, guid: &Guid) -> bool {
+        self.by_guid.contains_key(guid)
+    }
+
     /// Returns the ports that a GUID is attached on. Those of its newest record are preferred: a
     /// host sends each new record to all routers at which it wants to be reachable.
     pub(super) fn hops_to(&self, guid: &Guid, links: &Links) -> NextHops {

@@ -66,7 +66,7 @@ use crate::wire::{
 use attach::{Attachments, outcome};
 pub use config::{NextHop, ProxyPolicy, Route, RouterConfig};
 use effects::{Action, Effects};
-use names::Names;
+use names::{Names, PART_INTERVAL};
 use proxy::Proxy;
 use routes::Routes;
 use said::{MAX_SAID, Said};
@@ -88,6 +88,8 @@ enum Timer {
     Holds,
     /// Chunks have waited for a neighbour to vouch for their source.
     Parked,
+    /// Records are registered again with a name server that has lost them.
+    RegisterAgain,
 }
 
 /// A MobilityFirst router as a state machine: its parts, and their connection.
@@ -341,6 +343,7 @@ impl Router {
                 self.attachments
                     .report(guid, version, code, &mut self.effects);
             }
+            ResolverEvent::Forgot => self.timers.set_earlier(Timer::RegisterAgain, now),
             ResolverEvent::Refused { guid, code } => {
                 self.attachments
                     .report_refused(guid, code, &mut self.effects)
@@ -365,6 +368,13 @@ impl Router {
             Timer::Attachment(guid, port) => self.attachments.remove(&guid, port),
             Timer::Storage(destination) => self.retry_destination(now, destination),
             Timer::Parked => self.sources.give_up(now, &mut self.effects),
+            Timer::RegisterAgain => {
+                let attachments = &self.attachments;
+                if (self.names).register_again(now, |guid| attachments.is_here(guid)) {
+                    let next = now + PART_INTERVAL;
+                    self.timers.set_earlier(Timer::RegisterAgain, next);
+                }
+            }
             Timer::Lifetime => self.proxy.drop_expired(now, &mut self.effects),
             Timer::Holds => {
                 let due = self.links.take_due_renewals(now);
@@ -536,6 +546,7 @@ impl Machine for Router {
                     Timer::HeldBack => "held-back chunks",
                     Timer::Holds => "flows that are held back",
                     Timer::Parked => "chunks of sources that are not proven",
+                    Timer::RegisterAgain => "records to register again",
                 },
             )
         });

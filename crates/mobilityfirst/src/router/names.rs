@@ -32,6 +32,11 @@ const MAX_NAMES_PER_PORT: usize = 1024;
 /// Maximum of expired records that are removed with each new one.
 const EXPIRED_AT_ONCE: usize = 4;
 
+/// Records that are registered again at once, and the time between two such parts: a name server
+/// checks a signature in a tenth of a millisecond.
+const PART: usize = 64;
+pub(super) const PART_INTERVAL: Duration = Duration::from_millis(50);
+
 /// The records of hosts that are, or were, attached here.
 struct OwnNames {
     store: MemoryStore,
@@ -96,6 +101,8 @@ impl OwnNames {
 pub(super) struct Names {
     pub(super) resolver: Resolver,
     own: OwnNames,
+    // The last one that was registered again, while that goes on.
+    registered_to: Option<RecordKey>,
     // Contents that hosts do not serve, as they have said since they announced them, and when.
     not_served: BTreeMap<(Guid, Guid), Time>,
     // The providers that a request has been sent to, by content and the request's id. Least recently
@@ -120,6 +127,7 @@ impl Names {
         Names {
             resolver,
             own: OwnNames::new(),
+            registered_to: None,
             not_served: BTreeMap::new(),
             tried: LinkedHashMap::with_hasher(KeyedState::new(rng)),
             has_service,
@@ -145,6 +153,20 @@ impl Names {
         } else {
             Lookup::Resolved(answer)
         }
+    }
+
+    /// Registers own records again, a part at a time: those of hosts for which `is_here` is true, as
+    /// a name server may have lost them. Returns false when all have been.
+    pub(super) fn register_again(&mut self, now: Time, is_here: impl Fn(&Guid) -> bool) -> bool {
+        let part = self.own.store.following(self.registered_to, PART);
+        self.registered_to = part.last().map(Record::filed_under);
+        let now_ms = self.wall.unix_millis(now);
+        for record in part {
+            if !record.is_expired(now_ms) && is_here(&record.signer()) {
+                self.resolver.insert(now, record);
+            }
+        }
+        self.registered_to.is_some()
     }
 
     /// Returns the records of this router's own hosts about a name. A host may have left since.

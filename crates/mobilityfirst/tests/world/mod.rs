@@ -12,7 +12,7 @@ use whimbrel_content::{ChunkSize, ChunkTree};
 use whimbrel_core::{
     Guid, Machine, Medium, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Time, WallClock,
 };
-use whimbrel_gnrs::KeyPair;
+use whimbrel_gnrs::{KeyPair, MemoryStore, Server, ServerConfig, StoreLimits as RecordLimits};
 use whimbrel_link::HopConfig;
 use whimbrel_mobilityfirst::host::{Host, HostConfig};
 use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, Publish, ReadChunk, greeting};
@@ -155,8 +155,10 @@ impl Program {
 
 /// Two hosts, on the router's ports 0 and 1.
 pub(crate) struct World {
-    // Its link to a name server that never answers, if it has one.
+    // Its link to a name server, if it has one.
     name_servers: Vec<u32>,
+    // The name server itself, if it is not out of reach.
+    names: Option<Server<MemoryStore>>,
     pub(crate) router: Router,
     pub(crate) hosts: [Host; 2],
     pub(crate) connected: [bool; 2],
@@ -208,6 +210,31 @@ impl World {
         World::build(32_768, WALL, vec![NAME_SERVER])
     }
 
+    /// The router has a name server that keeps records in memory.
+    pub(crate) fn with_names() -> World {
+        let mut world = World::cut_off();
+        world.restart_names();
+        world
+    }
+
+    /// The name server ends, if there is one, and another one starts in its place.
+    pub(crate) fn restart_names(&mut self) {
+        self.runs += 1;
+        let (secret, store) = (
+            [self.runs as u8; 32],
+            MemoryStore::new(RecordLimits::default()),
+        );
+        let mut server = Server::new(ServerConfig::default(), WALL, secret, store);
+        let up = PortEvent::Up(info(PortOrigin::Accepted(0)));
+        server.handle_port(self.now, PortId(0), up);
+        self.names = Some(server);
+    }
+
+    /// The records of the name server.
+    pub(crate) fn records(&self) -> &MemoryStore {
+        self.names.as_ref().unwrap().store()
+    }
+
     fn build(buffer_packets: usize, first: WallClock, name_servers: Vec<u32>) -> World {
         let host = |number: u8| {
             let wall = if number == 1 { first } else { WALL };
@@ -222,6 +249,7 @@ impl World {
         let mut world = World {
             router: new_router(1, name_servers.clone()),
             name_servers,
+            names: None,
             hosts: [host(1), host(2)],
             connected: [true, true],
             programs: Vec::new(),
@@ -288,9 +316,23 @@ impl World {
         }
         for (port, frame) in drain(&mut self.router, now) {
             let number = port.0 as usize;
+            if let (NAME_SERVER, Some(names)) = (port.0, &mut self.names) {
+                names.handle_frames(now, PortId(0), &[&frame]);
+            }
             if self.connected.get(number) == Some(&true) {
                 self.hosts[number].handle_frames(now, UPLINK, &[&frame]);
             }
+        }
+        self.let_names_answer();
+    }
+
+    fn let_names_answer(&mut self) {
+        let Some(names) = &mut self.names else { return };
+        names.handle_timeout(self.now);
+        while names.poll_event().is_some() {}
+        for (_, frame) in drain(names, self.now) {
+            let port = PortId(NAME_SERVER);
+            self.router.handle_frames(self.now, port, &[&frame]);
         }
     }
 
