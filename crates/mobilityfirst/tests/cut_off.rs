@@ -100,6 +100,29 @@ fn what_a_host_no_longer_serves_is_not_asked_of_it() {
     assert!(world.run_until(Duration::from_secs(40), |world| world.has(reader, 1)));
 }
 
+/// A `get` of a host whose `serve` had ended waited without a reason, for ever.
+#[test]
+fn who_waits_for_the_rest_of_what_is_no_longer_served_is_told_and_goes_on_when_it_is_again() {
+    let mut world = World::new();
+    let content = Content::new(8 << 20, 1);
+    let server = world.attach(0);
+    world.serve(server, &content);
+    let reader = world.attach(1);
+    world.get(reader, 1, &content, true);
+    let has_begun = |world: &World| world.programs[reader].got.contains_key(&1);
+    assert!(world.run_until(Duration::from_secs(3), has_begun));
+    world.leave(server);
+    let is_told = |world: &World| {
+        let transfers = world.hosts[1].status(world.now).transfers;
+        transfers.iter().any(|it| it.absent_s.is_some())
+    };
+    assert!(world.run_until(Duration::from_secs(15), is_told));
+    assert!(!world.has(reader, 1) && world.programs[reader].failed.is_empty());
+    let again = world.attach(0);
+    world.serve(again, &content);
+    assert!(world.run_until(Duration::from_secs(40), |world| world.has(reader, 1)));
+}
+
 #[test]
 fn who_announces_a_hosts_name_as_a_content_gets_nothing_of_what_is_for_that_host() {
     let mut world = World::cut_off();

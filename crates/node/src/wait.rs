@@ -57,6 +57,13 @@ pub enum Wait {
         /// Seconds since it first said so.
         for_s: u64,
     },
+    /// A part has arrived, and nobody is known any more who has the rest.
+    NoHolder {
+        /// The neighbours that were asked.
+        asked: Vec<String>,
+        /// Seconds since one of them first said so.
+        for_s: u64,
+    },
     /// A path drops large packets without notice; smaller ones are tried.
     Mtu {
         /// The neighbour's address.
@@ -162,6 +169,12 @@ impl fmt::Display for Wait {
                     seconds(for_s)
                 )
             }
+            Wait::NoHolder { asked, for_s } => write!(
+                f,
+                "nobody serves the rest for {} (asked {})",
+                seconds(for_s),
+                asked.join(", ")
+            ),
             Wait::Mtu {
                 peer,
                 largest_frame,
@@ -213,6 +226,7 @@ struct TransferReport {
     idle_s: f64,
     kept_by: Option<Guid>,
     kept_s: Option<f64>,
+    absent_s: Option<f64>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -302,6 +316,12 @@ impl Report {
         if let Some(wait) = self.of_host() {
             return wait;
         }
+        if let Some(absent) = transfer.absent_s {
+            return Wait::NoHolder {
+                asked: self.neighbours_up(),
+                for_s: absent as u64,
+            };
+        }
         let for_s = transfer.idle_s as u64;
         if self.mtu_falls() > mtu_falls
             && let Some(link) = self
@@ -321,11 +341,15 @@ impl Report {
     }
 
     fn no_answer(&self, for_s: u64) -> Wait {
-        let asked = self.uplinks().filter(|link| link.up);
         Wait::NoAnswer {
-            asked: asked.map(|link| link.peer.clone()).collect(),
+            asked: self.neighbours_up(),
             for_s,
         }
+    }
+
+    fn neighbours_up(&self) -> Vec<String> {
+        let up = self.uplinks().filter(|link| link.up);
+        up.map(|link| link.peer.clone()).collect()
     }
 }
 
@@ -499,6 +523,8 @@ mod tests {
             json!([link(true, false)]),
             json!([transfer("requested", false)]),
         );
+        let mut without_holder = transfer("flowing", false);
+        without_holder["absent_s"] = json!(9.9);
         let cases = [
             (
                 None,
@@ -529,6 +555,12 @@ mod tests {
                 up.clone(),
                 json!([transfer("requested", true)]),
                 "provider away for 12 s; router abababab keeps the request",
+            ),
+            (
+                Some("registered"),
+                up.clone(),
+                json!([without_holder]),
+                "nobody serves the rest for 9 s (asked 192.0.2.7:4711)",
             ),
             (
                 Some("registered"),

@@ -57,6 +57,9 @@ pub struct DownloadStatus {
     /// Seconds since the router first said so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_s: Option<f64>,
+    /// Seconds since the router said that it knows no holder of the content, a part of which has come.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub absent_s: Option<f64>,
 }
 
 /// A host's state, for people and programs.

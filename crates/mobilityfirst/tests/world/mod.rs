@@ -404,6 +404,13 @@ impl World {
         self.hosts[host].handle_frames(self.now, port, &[&encoded(request)]);
     }
 
+    /// A program ends.
+    pub(crate) fn leave(&mut self, program: usize) {
+        let Program { host, port, .. } = self.programs[program];
+        self.programs[program].stopped = true;
+        self.hosts[host].handle_port(self.now, port, PortEvent::Down);
+    }
+
     /// A program neither reads nor answers any more, or does again.
     pub(crate) fn stop(&mut self, program: usize, stopped: bool) {
         self.programs[program].stopped = stopped;

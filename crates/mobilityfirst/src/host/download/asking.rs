@@ -208,6 +208,7 @@ impl Downloads {
                 .is_some_and(|(source, _)| source == notice.destination);
             if notice.destination == notice.content || of_source {
                 is_ours = true;
+                download.absent_since = None;
                 download.kept_by.get_or_insert((router, now)).0 = router;
             }
         }
@@ -245,6 +246,8 @@ impl Downloads {
         let begun = download.last_arrival.is_some() || download.assembly.verified_bytes() > 0;
         match reason {
             DropReason::NoSuchName if !begun => self.fail(id, FailReason::NoSuchName, effects),
+            // Who served it may come back.
+            DropReason::NoSuchName => drop(download.absent_since.get_or_insert(now)),
             DropReason::NotServed => {
                 download.source = None;
                 let is_new =

@@ -57,6 +57,8 @@ pub(super) struct Download {
     pub(super) started: Time,
     // The router that keeps a request because it reaches no source, and since when.
     pub(super) kept_by: Option<(Guid, Time)>,
+    // Since when no holder is known, though a part has come.
+    pub(super) absent_since: Option<Time>,
     // Smoothed time between two chunks: on a slow link, a pause is no reason to ask again.
     pub(super) interval: Duration,
 }
@@ -104,6 +106,7 @@ impl Download {
             last_resend: None,
             started: now,
             kept_by: None,
+            absent_since: None,
             interval: Duration::ZERO,
         }
     }
@@ -225,6 +228,7 @@ impl Download {
         self.attempts = 0;
         self.again = false;
         self.kept_by = None;
+        self.absent_since = None;
     }
 
     pub(super) fn status(&self, now: Time) -> DownloadStatus {
@@ -235,6 +239,7 @@ impl Download {
             idle_s: seconds(self.last_arrival.unwrap_or(self.started)),
             kept_by: self.kept_by.map(|(router, _)| router),
             kept_s: self.kept_by.map(|(_, since)| seconds(since)),
+            absent_s: self.absent_since.map(seconds),
         }
     }
 }
