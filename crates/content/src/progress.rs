@@ -289,6 +289,26 @@ impl Assembly {
         ranges.filter(|range| !range.is_empty())
     }
 
+    /// Returns the largest chunk size up to `most` in which the rest can be requested without many
+    /// bytes that are there already, at most a sixteenth of the missing ones: chunks that came over
+    /// a slow link are smaller than those requested first.
+    pub fn chunk_size_of_rest(&self, most: ChunkSize) -> ChunkSize {
+        let missing: u64 = self.missing().map(|gap| gap.end - gap.start).sum();
+        let end = self.horizon();
+        let requested = |size: ChunkSize| -> u64 {
+            let ranges = self.missing_ranges(size);
+            let bytes = |range: Range<u64>| {
+                let end = range.end.saturating_mul(size.bytes()).min(end);
+                end.saturating_sub(range.start.saturating_mul(size.bytes()))
+            };
+            ranges.map(bytes).sum()
+        };
+        let sizes = (ChunkSize::MIN.code()..=most.code()).rev();
+        let mut sizes = sizes.filter_map(ChunkSize::from_code);
+        let fits = |size: &ChunkSize| requested(*size).saturating_sub(missing) <= missing / 16;
+        sizes.find(fits).unwrap_or(ChunkSize::MIN)
+    }
+
     /// Returns the bytes verified and committed.
     pub fn verified_bytes(&self) -> u64 {
         self.verified.total()

@@ -18,6 +18,13 @@ struct Provider {
 }
 
 impl Provider {
+    /// It can prove the smallest chunks.
+    fn of_small_chunks(len: u64) -> Provider {
+        let Provider { bytes, .. } = Provider::new(len);
+        let tree = ChunkTree::from_reader(&bytes[..], ChunkSize::MIN, &mut |_| {}).unwrap();
+        Provider { bytes, tree }
+    }
+
     fn new(len: u64) -> Provider {
         let mut rng = SeededRng::new(len);
         let bytes: Vec<u8> = (0..len).map(|_| rng.next_word() as u8).collect();
@@ -164,6 +171,33 @@ fn true_chunks_under_a_false_length_are_kept() {
     );
     let again = provider.offer(&assembly, ChunkSize::GROUP, 3, lie, |_| {});
     assert!(matches!(again, Err(Refusal::FalseLength { .. })));
+}
+
+/// 230 kB were missing of 300 kB that came over a slow link, and all of it was requested again.
+#[test]
+fn the_rest_is_requested_without_much_of_what_is_there() {
+    let provider = Provider::of_small_chunks(300_000);
+    let mut assembly = Assembly::new(provider.tree.root(), 1 << 30);
+    assert_eq!(
+        assembly.chunk_size_of_rest(ChunkSize::DEFAULT),
+        ChunkSize::DEFAULT
+    );
+    for index in [18, 0, 1, 2, 3] {
+        provider.give(&mut assembly, ChunkSize::MIN, index);
+    }
+    let size = assembly.chunk_size_of_rest(ChunkSize::DEFAULT);
+    assert_eq!(size, ChunkSize::GROUP);
+    let requested: Vec<u64> = assembly.missing_chunks(size).collect();
+    assert_eq!(requested, [1, 2, 3, 4]);
+    assert_eq!(assembly.chunk_size_of_rest(ChunkSize::MIN), ChunkSize::MIN);
+    // Of a long rest, a few bytes that come twice are no reason for small chunks.
+    let provider = Provider::of_small_chunks(20 << 20);
+    let mut assembly = Assembly::new(provider.tree.root(), 1 << 30);
+    provider.give(&mut assembly, ChunkSize::MIN, 0);
+    assert_eq!(
+        assembly.chunk_size_of_rest(ChunkSize::DEFAULT),
+        ChunkSize::DEFAULT
+    );
 }
 
 #[test]

@@ -205,6 +205,7 @@ impl Downloads {
         };
         let id = self.next_id;
         self.next_id += 1;
+        let chunk_size = assembly.chunk_size_of_rest(chunk_size);
         let share = self.shares.open(app);
         let mut download = Download::new(now, app, &get, assembly, chunk_size, nack_timeout, share);
         download.request_id = core::hash::BuildHasher::hash_one(&self.draw, id);
