@@ -6,6 +6,7 @@ mod daemons;
 mod files;
 mod get;
 pub mod observe;
+mod proxies;
 mod requests;
 
 use std::path::Path;
@@ -101,7 +102,7 @@ pub(super) fn refusal(plan: &Plan) -> Option<Refusal> {
             return refuse("marking", what);
         }
     }
-    None
+    super::proxies::refusal(plan)
 }
 
 /// Runs a plan with the daemons of `program`.
@@ -180,6 +181,12 @@ pub fn observe(
                 &plan.network.nodes[node].name,
                 &daemons.status(role.name(), node),
             );
+        }
+    }
+    for node in plan.network.with_role(Role::TcpProxy) {
+        let count = |counter: &str| daemons.proxy_status(node)["counters"][counter].as_u64();
+        if let (Some(interests), Some(data)) = (count("out_interests"), count("out_data")) {
+            run.add_proxy(&plan.network.nodes[node].name, interests, data);
         }
     }
     Ok(Observed { run, links })
