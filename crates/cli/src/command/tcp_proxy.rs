@@ -1,6 +1,7 @@
 //! `tcp-proxy`: carrying TCP over NDN.
 
 use std::io::{Read, Write};
+use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -100,6 +101,9 @@ pub(crate) struct Run {
     /// The socket for `whimbrel tcp-proxy status`
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
+    /// Listen for Prometheus on this address (http://ADDRESS/metrics)
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<SocketAddr>,
     /// Print lines of JSON
     #[arg(long)]
     json: bool,
@@ -192,6 +196,7 @@ impl Run {
         }
         config.icn_mtu = self.icn_mtu.or(config.icn_mtu);
         config.transport = self.transport.or(config.transport);
+        config.metrics = self.metrics.or(config.metrics);
         Ok(config)
     }
 }
@@ -204,6 +209,9 @@ fn carry(arguments: Run, role: Role) -> Outcome {
     let mut proxy = ProxyLoop::new(plan, clock)?;
     let socket = socket.unwrap_or_else(|| status_socket(&device));
     answer_status(&socket, proxy.inquirer())?;
+    if let Some(metrics) = proxy.metrics() {
+        note(&format!("metrics: http://{metrics}/metrics"));
+    }
     let uplink = proxy.uplink().to_string();
     let ended = proxy.run(|_, _, told| match report(&told, json, &uplink) {
         Some(failure) => ControlFlow::Break(failure),

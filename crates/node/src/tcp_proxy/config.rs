@@ -1,6 +1,6 @@
 //! The configuration of a TCP/ICN proxy.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +16,8 @@ use whimbrel_tcp_proxy::{
 use super::key::{self, KeyFileError};
 use crate::keys::random_bytes;
 
+/// The commented sample.
+pub const SAMPLE: &str = include_str!("../../../../docs/config/tcp-proxy.toml");
 /// The device's name by default.
 pub const DEVICE: &str = "tcpicn0";
 
@@ -52,6 +54,8 @@ pub struct ProxyConfig {
     pub duplex: Option<String>,
     /// Connections at a time.
     pub max_connections: Option<usize>,
+    /// Address to listen on for Prometheus (http://ADDRESS/metrics).
+    pub metrics: Option<SocketAddr>,
     /// The network device.
     pub device: DeviceSection,
     /// Addresses whose programs may open connections; by default those of the device.
@@ -154,6 +158,8 @@ pub struct Plan {
     pub device: DevicePlan,
     /// The forwarder, as a FaceUri; `None` for the usual places.
     pub transport: Option<String>,
+    /// Where `GET /metrics` is answered.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// The network device of a plan.
@@ -180,6 +186,25 @@ impl ProxyConfig {
             path: path.to_owned(),
             source: Box::new(source),
         })
+    }
+
+    /// Returns true if a text is a proxy's configuration rather than a node's: it has a prefix, or
+    /// routes to proxies, at its root.
+    pub fn looks_like(text: &str) -> bool {
+        let table: Option<toml::Table> = toml::from_str(text).ok();
+        table.is_some_and(|table| {
+            ["prefix", "protocol", "allow", "sources", "duplex", "device"]
+                .iter()
+                .any(|key| table.contains_key(*key))
+        })
+    }
+
+    /// Returns the role that it is complete for: without `[[allow]]` it can only be a forward proxy.
+    pub const fn role(&self) -> Role {
+        match self.allow.is_empty() {
+            true => Role::Forward,
+            false => Role::Both,
+        }
     }
 
     /// Checks it for a proxy in this role.
@@ -213,6 +238,7 @@ impl ProxyConfig {
             options,
             device,
             transport,
+            metrics: self.metrics,
         })
     }
 
