@@ -14,6 +14,7 @@ use whimbrel_tcp_proxy::{
 };
 
 use super::key::{self, KeyFileError};
+use super::redirect::Redirection;
 use crate::keys::random_bytes;
 
 /// The commented sample.
@@ -78,6 +79,8 @@ pub struct DeviceSection {
     pub mtu: Option<usize>,
     /// Add the kernel's routes for the addresses of `[[route]]`.
     pub routes: Option<bool>,
+    /// In place of routes, nftables rules that redirect TCP alone.
+    pub nft: Option<bool>,
 }
 
 /// `[[route]]`
@@ -173,6 +176,8 @@ pub struct DevicePlan {
     pub mtu: usize,
     /// What the kernel routes to it.
     pub routes: Vec<IpNet>,
+    /// What nftables redirect to it, in place of routes.
+    pub redirect: Option<Redirection>,
 }
 
 impl ProxyConfig {
@@ -226,12 +231,20 @@ impl ProxyConfig {
         options.largest_packet = self.device.mtu.unwrap_or(options.largest_packet);
         options.check()?;
         let routes = self.route.iter().map(|route| route.to);
-        let wanted = self.device.routes.unwrap_or(true);
+        let nft = self.device.nft.unwrap_or(false);
+        let wanted = self.device.routes.unwrap_or(true) && !nft;
+        let name = self.device.name.clone().unwrap_or_else(|| DEVICE.into());
+        let redirect = nft.then(|| Redirection {
+            device: name.clone(),
+            to: self.route.iter().map(|route| route.to).collect(),
+            from: self.near(role),
+        });
         let device = DevicePlan {
-            name: self.device.name.clone().unwrap_or_else(|| DEVICE.into()),
+            name,
             addresses: self.device.addresses.clone(),
             mtu: options.clamp(),
             routes: routes.filter(|_| wanted).collect(),
+            redirect,
         };
         let transport = self.transport.clone();
         Ok(Plan {
@@ -258,22 +271,33 @@ impl ProxyConfig {
                 "a reverse proxy lets nobody connect unless it is told where: --allow 10.2.0.1:80, or [[allow]]",
             ));
         }
-        let sources = match (role, self.sources.is_empty()) {
-            (Role::Reverse, _) => Vec::new(),
-            (_, false) => self.sources.clone(),
-            // The programs of this machine.
-            (_, true) => self
-                .device
-                .addresses
-                .iter()
-                .map(|it| host(it.addr()))
-                .collect(),
-        };
+        let sources = self.sources_of(role);
         let allowed = match role {
             Role::Forward => Vec::new(),
             Role::Reverse | Role::Both => allowed,
         };
         Ok(Policy::new(routes, sources, allowed))
+    }
+
+    fn sources_of(&self, role: Role) -> Vec<IpNet> {
+        match (role, self.sources.is_empty()) {
+            (Role::Reverse, _) => Vec::new(),
+            (_, false) => self.sources.clone(),
+            // The programs of this machine.
+            (_, true) => {
+                let addresses = self.device.addresses.iter();
+                addresses.map(|it| host(it.addr())).collect()
+            }
+        }
+    }
+
+    /// Returns the addresses on this side whose packets the proxy carries.
+    fn near(&self, role: Role) -> Vec<IpNet> {
+        let mut near = self.sources_of(role);
+        if role != Role::Forward {
+            near.extend(self.allow.iter().map(|allow| allow.to));
+        }
+        near
     }
 
     fn seal(&self, clock: WallClock) -> Result<SealOptions, PlanError> {

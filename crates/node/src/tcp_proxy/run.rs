@@ -62,6 +62,12 @@ pub enum RunError {
         /// What it said.
         reason: String,
     },
+    /// The rules cannot be installed.
+    #[error("`nft` refuses the rules: {0}; --nft=print shows them")]
+    Nft(String),
+    /// `nft` cannot be run.
+    #[error("`nft`, of nftables, cannot be run: {0}; without --nft, routes lead to the proxy")]
+    NoNft(io::Error),
     /// `ip` cannot be run.
     #[error("`ip`, of iproute2, cannot be run: {0}; without routes: --no-routes")]
     NoIp(io::Error),
@@ -158,7 +164,8 @@ impl ProxyLoop {
         let (device, uplink) = (self.device.clone(), self.uplink.clone());
         let mut connected = false;
         let mut end = None;
-        self.event_loop.run(|gateway, now, told| {
+        let redirect = device.redirect.clone();
+        let ran = self.event_loop.run(|gateway, now, told| {
             if end.is_some() {
                 return;
             }
@@ -187,7 +194,11 @@ impl ProxyLoop {
                 end = ended;
                 handle.stop();
             }
-        })?;
+        });
+        if let Some(redirect) = redirect {
+            redirect.remove();
+        }
+        ran?;
         end.transpose()
     }
 }
@@ -213,10 +224,13 @@ fn configure(device: &DevicePlan) -> Result<(), RunError> {
             name,
         ])?;
     }
-    Ok(())
+    match &device.redirect {
+        Some(redirect) => redirect.install(),
+        None => Ok(()),
+    }
 }
 
-fn ip(arguments: &[&str]) -> Result<(), RunError> {
+pub(super) fn ip(arguments: &[&str]) -> Result<(), RunError> {
     let output = Command::new("ip")
         .args(arguments)
         .output()
