@@ -310,7 +310,7 @@ fn ssh_and_a_download_survive_an_outage() {
     let back = Instant::now();
     programs.sites.topology.set_outage("ab", false).unwrap();
     std::thread::scope(|scope| {
-        for session in &sessions {
+        for session in &mut sessions {
             scope.spawn(move || {
                 session.hear("two");
                 println!(

@@ -34,12 +34,19 @@ impl Sites {
             0.0 => spec,
             loss => spec.with_loss(Loss::Independent(loss)),
         };
-        let topology = TopologyBuilder::new(1)
-            .host("a")
-            .host("b")
-            .link("ab", "a", "b", spec.clone(), spec)
-            .build()
-            .unwrap();
+        let topology = TopologyBuilder::new(1).host("a").host("b");
+        let topology = topology.link("ab", "a", "b", spec.clone(), spec);
+        Sites::on(topology, allowed, routers, proxies)
+    }
+
+    /// Sites whose link is a pair of virtual Ethernet interfaces, as fast as the kernel.
+    pub(crate) fn fast(proxies: &[&str]) -> Sites {
+        let topology = TopologyBuilder::new(1).host("a").host("b");
+        Sites::on(topology.veth("ab", "a", "b"), "10.202.0.1", "", proxies)
+    }
+
+    fn on(topology: TopologyBuilder, allowed: &str, routers: &str, proxies: &[&str]) -> Sites {
+        let topology = topology.build().unwrap();
         let mut sites = Sites {
             topology,
             folder: tempfile::tempdir().unwrap(),

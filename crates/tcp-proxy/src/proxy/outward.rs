@@ -258,10 +258,7 @@ impl Proxy {
         packets: &[Bytes],
     ) -> Bytes {
         let name = NameRef::from_value(name).unwrap_or_default();
-        let mut body = Carried::begin(queue);
-        packets
-            .iter()
-            .for_each(|packet| body.extend_from_slice(packet));
+        let mut body = Carried::encode(queue, packets);
         let nonce = self.sealer.seal(now, context_of(name), &mut body);
         let mut content = Vec::with_capacity(NONCE + body.len());
         content.extend_from_slice(&nonce);

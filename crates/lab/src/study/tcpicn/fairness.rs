@@ -80,13 +80,13 @@ pub(in super::super) fn run(
             &cells,
             "fig11",
             "Fig. 11: mean completion time of ten streams",
-            &Cell::mean,
+            &|cell| cell.mean(),
         ),
         chart(
             &cells,
             "deviation",
             "Standard deviation of the completion times among ten streams",
-            &Cell::deviation,
+            &|cell| cell.deviation(),
         ),
     ];
     input.result(
