@@ -137,7 +137,8 @@ impl Proxy {
                 }
             }
             Carrier::Unreliable(queue) => {
-                if !queue.push(sequence, end, packet, &limits.queue) {
+                let push = segment.flags.psh || segment.flags.fin || segment.flags.rst;
+                if !queue.push(now, (sequence, end), push, packet, &limits.queue) {
                     self.counters.queue_full += 1;
                     connection.counters.dropped += 1;
                 }
