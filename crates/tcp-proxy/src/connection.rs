@@ -259,10 +259,7 @@ impl Connection {
                 let advertise = supply.advertise_at(now, None);
                 [advertise, demand.deadline()].into_iter().flatten().min()
             }
-            Carrier::Unreliable(queue) => {
-                let wake = queue.wake_at(now, options.wake_repeat);
-                [wake, queue.gathers_until(now)].into_iter().flatten().min()
-            }
+            Carrier::Unreliable(queue) => queue.wake_at(now, options.wake_repeat),
         };
         due.map_or(end, |due| due.min(end))
     }

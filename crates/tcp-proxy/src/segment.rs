@@ -63,8 +63,6 @@ pub struct Flags {
     pub fin: bool,
     /// RST.
     pub rst: bool,
-    /// PSH: the sender has nothing more to add for now.
-    pub psh: bool,
 }
 
 /// A checked IP packet with a TCP segment.
@@ -126,7 +124,6 @@ impl<'a> Segment<'a> {
                 ack: tcp.ack(),
                 fin: tcp.fin(),
                 rst: tcp.rst(),
-                psh: tcp.psh(),
             },
             payload: tcp.payload().len(),
             tcp_at,

@@ -33,18 +33,6 @@ const FIRST_PATIENCE: Duration = Duration::from_millis(50);
 /// Bounds of that wait.
 const PATIENCE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(200));
 
-/// Longest time for which segments are gathered for one Data, and the part of a round trip that it is
-/// at most. A segment alone costs an Interest and two frames, and its Interest is missing later:
-/// "package multiple TCP data segments in a single Data packet to match the number of ACKs"
-/// ([TCP/ICN §3.5]).
-const GATHERING: Duration = Duration::from_micros(500);
-const GATHERING_PART: u32 = 16;
-/// Bytes in flight from which on TCP sends in bulk, so that a segment is likely to be followed by
-/// others: what a receiver acknowledges twice.
-const BULK: u64 = 4 * 1460;
-/// Bytes of segments in a Data, before the first is made.
-const FIRST_ROOM: usize = 7500;
-
 /// An Interest that waits for segments.
 #[derive(Clone, Debug)]
 struct Credit {
@@ -59,13 +47,6 @@ struct Credit {
 pub struct Unreliable {
     segments: VecDeque<Waiting>,
     bytes: usize,
-    /// When the oldest segment of the next Data came.
-    since: Option<Time>,
-    /// Queued segments after which the sender has nothing to add.
-    pushes: usize,
-    /// Bytes of the newest segment, and of the segments that fit in a Data.
-    newest: usize,
-    room: usize,
     credits: VecDeque<Credit>,
     /// From a segment to its acknowledgement; of one segment at a time.
     rtt: RttEstimator,
@@ -85,7 +66,6 @@ pub struct Unreliable {
 struct Waiting {
     sequence: u64,
     end: u64,
-    push: bool,
     packet: Bytes,
 }
 
@@ -104,10 +84,6 @@ impl Default for Unreliable {
         Unreliable {
             segments: VecDeque::new(),
             bytes: 0,
-            since: None,
-            pushes: 0,
-            newest: 0,
-            room: FIRST_ROOM,
             credits: VecDeque::new(),
             rtt: RttEstimator::new(FIRST_PATIENCE, min, max),
             timed: None,
@@ -122,15 +98,8 @@ impl Default for Unreliable {
 
 impl Unreliable {
     /// Queues a segment. One that replaces a queued transmission of the same bytes takes its place.
-    /// With `push`, the sender has nothing to add to it for now. Returns false if the queue is full.
-    pub fn push(
-        &mut self,
-        now: Time,
-        (sequence, end): (u64, u64),
-        push: bool,
-        packet: Bytes,
-        limits: &QueueLimits,
-    ) -> bool {
+    /// Returns false if the queue is full.
+    pub fn push(&mut self, sequence: u64, end: u64, packet: Bytes, limits: &QueueLimits) -> bool {
         let same = |it: &&mut Waiting| it.sequence == sequence && it.end == end;
         if let Some(old) = self.segments.iter_mut().find(same) {
             self.bytes = self.bytes - old.packet.len() + packet.len();
@@ -141,13 +110,9 @@ impl Unreliable {
             return false;
         }
         self.bytes += packet.len();
-        self.newest = packet.len();
-        self.pushes += usize::from(push);
-        self.since.get_or_insert(now);
         self.segments.push_back(Waiting {
             sequence,
             end,
-            push,
             packet,
         });
         true
@@ -182,7 +147,6 @@ impl Unreliable {
             return None;
         }
         let credit = self.credits.pop_front()?;
-        self.room = room;
         let mut left = room;
         while let Some(first) = self.segments.front()
             && (out.is_empty() || first.packet.len() <= left)
@@ -190,7 +154,6 @@ impl Unreliable {
         {
             left = left.saturating_sub(segment.packet.len());
             self.bytes -= segment.packet.len();
-            self.pushes -= usize::from(segment.push);
             // A retransmission is not timed: its acknowledgement may be for the first one.
             if self.timed.is_none() && segment.sequence >= self.sent {
                 self.timed = Some((segment.end, now));
@@ -201,21 +164,7 @@ impl Unreliable {
             out.push(segment.packet);
         }
         self.sent_at = Some(now);
-        self.since = (!self.segments.is_empty()).then_some(now);
         Some(credit.name)
-    }
-
-    /// Returns until when segments that are there wait for others, to share a Data: while TCP sends
-    /// in bulk, has not said that this is all, and another segment fits.
-    pub fn gathers_until(&self, now: Time) -> Option<Time> {
-        let fits = self.bytes + self.newest <= self.room;
-        let in_bulk = self.sent.saturating_sub(self.acknowledged) >= BULK;
-        if self.pushes > 0 || !fits || !in_bulk {
-            return None;
-        }
-        let part = self.rtt.smoothed()? / GATHERING_PART;
-        let until = self.since? + GATHERING.min(part);
-        (until > now).then_some(until)
     }
 
     fn forget_expired(&mut self, now: Time) {
@@ -231,8 +180,7 @@ impl Unreliable {
     /// True if a Data can be made.
     pub fn is_ready(&mut self, now: Time) -> bool {
         self.forget_expired(now);
-        let both = !self.segments.is_empty() && !self.credits.is_empty();
-        both && self.gathers_until(now).is_none()
+        !self.segments.is_empty() && !self.credits.is_empty()
     }
 
     /// When to send a wake-up: at once if all is acknowledged, because no acknowledgement will bring
@@ -330,13 +278,10 @@ mod tests {
         let mut queue = Unreliable::default();
         queue.credit(name("a"), Time::from_millis(10), &LIMITS);
         queue.credit(name("b"), Time::from_millis(20), &LIMITS);
-        assert!(queue.push(Time::ZERO, (0, 30), true, packet(30), &LIMITS));
-        assert!(queue.push(Time::ZERO, (30, 60), true, packet(30), &LIMITS));
-        assert!(queue.push(Time::ZERO, (60, 90), true, packet(30), &LIMITS));
-        assert!(
-            !queue.push(Time::ZERO, (90, 120), true, packet(30), &LIMITS),
-            "full"
-        );
+        assert!(queue.push(0, 30, packet(30), &LIMITS));
+        assert!(queue.push(30, 60, packet(30), &LIMITS));
+        assert!(queue.push(60, 90, packet(30), &LIMITS));
+        assert!(!queue.push(90, 120, packet(30), &LIMITS), "full");
         let mut packets = Vec::new();
         let data = queue.next_data(Time::from_millis(15), 70, &mut packets);
         assert_eq!((data, packets.len()), (Some(name("b")), 2));
@@ -347,8 +292,8 @@ mod tests {
     fn a_segment_larger_than_the_room_goes_alone() {
         let mut queue = Unreliable::default();
         queue.credit(name("a"), Time::from_millis(10), &LIMITS);
-        queue.push(Time::ZERO, (0, 30), true, packet(30), &LIMITS);
-        queue.push(Time::ZERO, (30, 60), true, packet(30), &LIMITS);
+        queue.push(0, 30, packet(30), &LIMITS);
+        queue.push(30, 60, packet(30), &LIMITS);
         let mut packets = Vec::new();
         assert!(queue.next_data(Time::ZERO, 10, &mut packets).is_some());
         assert_eq!(packets.len(), 1);
@@ -360,7 +305,7 @@ mod tests {
         let (now, repeat) = (Time::from_secs(9), Duration::from_millis(200));
         queue.credit(name("a"), Time::from_secs(4), &LIMITS);
         assert_eq!(queue.wake_at(now, repeat), None, "nothing to send");
-        queue.push(Time::ZERO, (0, 30), true, packet(30), &LIMITS);
+        queue.push(0, 30, packet(30), &LIMITS);
         assert_eq!(queue.wake_at(now, repeat), Some(now));
         assert_eq!(queue.wake(now, 8000), 2);
         assert_eq!(queue.wake_at(now, repeat), Some(now + FIRST_PATIENCE));
@@ -375,13 +320,13 @@ mod tests {
         let mut queue = Unreliable::default();
         let repeat = Duration::from_millis(200);
         queue.credit(name("a"), Time::from_secs(4), &LIMITS);
-        queue.push(Time::ZERO, (0, 30), true, packet(30), &LIMITS);
+        queue.push(0, 30, packet(30), &LIMITS);
         queue.next_data(Time::ZERO, 8000, &mut Vec::new());
         queue.acknowledged(Time::from_millis(80), 30);
         queue.credit(name("b"), Time::from_secs(4), &LIMITS);
-        queue.push(Time::ZERO, (30, 60), true, packet(30), &LIMITS);
+        queue.push(30, 60, packet(30), &LIMITS);
         queue.next_data(Time::from_millis(100), 8000, &mut Vec::new());
-        queue.push(Time::ZERO, (60, 90), true, packet(30), &LIMITS);
+        queue.push(60, 90, packet(30), &LIMITS);
         let at = queue.wake_at(Time::from_millis(101), repeat);
         assert_eq!(at, Some(Time::from_millis(180)));
     }
@@ -389,8 +334,8 @@ mod tests {
     #[test]
     fn a_retransmission_takes_the_place_of_the_same_bytes() {
         let mut queue = Unreliable::default();
-        queue.push(Time::ZERO, (0, 30), true, packet(30), &LIMITS);
-        queue.push(Time::ZERO, (0, 30), true, Bytes::from(vec![2; 30]), &LIMITS);
+        queue.push(0, 30, packet(30), &LIMITS);
+        queue.push(0, 30, Bytes::from(vec![2; 30]), &LIMITS);
         assert_eq!(queue.waiting(), (1, 0, 30));
     }
 
@@ -410,39 +355,5 @@ mod tests {
         let many: Vec<u32> = (1..1000).map(|n| 1000 + n * 10).collect();
         let half = run(DuplexPolicy::Probability(0.5), &many);
         assert!((400..600).contains(&half), "{half}");
-    }
-
-    /// "Package multiple TCP data segments in a single Data packet" ([TCP/ICN §3.5]): while TCP sends
-    /// in bulk, a segment waits a moment for the next ones.
-    #[test]
-    fn segments_of_a_bulk_transfer_are_gathered() {
-        const WIDE: QueueLimits = QueueLimits {
-            bytes: 100_000,
-            credits: 10,
-        };
-        let mut queue = Unreliable::default();
-        let mut sent = 0;
-        let mut push = |queue: &mut Unreliable, now, push| {
-            queue.push(now, (sent, sent + 1460), push, packet(1500), &WIDE);
-            sent += 1460;
-        };
-        let credit = |queue: &mut Unreliable| queue.credit(name("a"), Time::from_secs(9), &WIDE);
-        (0..9).for_each(|_| credit(&mut queue));
-        push(&mut queue, Time::ZERO, false);
-        assert!(queue.is_ready(Time::ZERO), "nothing is in flight");
-        queue.next_data(Time::ZERO, 7600, &mut Vec::new());
-        queue.acknowledged(Time::from_millis(16), 1460);
-        let now = Time::from_millis(20);
-        (0..5).for_each(|_| push(&mut queue, now, false));
-        assert!(queue.is_ready(now), "a Data is full");
-        let mut packets = Vec::new();
-        queue.next_data(now, 7600, &mut packets);
-        assert_eq!(packets.len(), 5);
-        push(&mut queue, now, false);
-        let until = now + GATHERING;
-        assert_eq!(queue.gathers_until(now), Some(until));
-        assert!(!queue.is_ready(now) && queue.is_ready(until));
-        push(&mut queue, now, true);
-        assert!(queue.is_ready(now), "the sender has nothing to add");
     }
 }

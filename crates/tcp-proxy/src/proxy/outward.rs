@@ -137,8 +137,7 @@ impl Proxy {
                 }
             }
             Carrier::Unreliable(queue) => {
-                let push = segment.flags.psh || segment.flags.fin || segment.flags.rst;
-                if !queue.push(now, (sequence, end), push, packet, &limits.queue) {
+                if !queue.push(sequence, end, packet, &limits.queue) {
                     self.counters.queue_full += 1;
                     connection.counters.dropped += 1;
                 }
