@@ -195,13 +195,14 @@ pub fn observe(
 /// Returns the nodes and links of a plan, with no program on them.
 pub fn topology(plan: &Plan, seed: u64) -> Result<Topology, LabError> {
     let network = &plan.network;
-    let mut builder = TopologyBuilder::new(seed).mtu(network.mtu());
+    let mut builder = TopologyBuilder::new(seed);
     for node in &network.nodes {
         builder = builder.host(&node.name);
     }
     for link in &network.links {
         let [a, b] = [link.ends.0, link.ends.1].map(|end| network.nodes[end].name.as_str());
         let (forward, backward) = (link.forward.clone(), link.backward.clone());
+        builder = builder.mtu(link.mtu);
         builder = match link.emulated {
             true => builder.link(&link.name, a, b, forward, backward),
             false => builder.veth(&link.name, a, b),
