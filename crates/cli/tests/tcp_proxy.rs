@@ -116,3 +116,80 @@ fn without_a_key_or_a_forwarder_it_says_what_to_do() {
     assert_eq!(code, 5, "{errors}");
     assert!(errors.contains("whimbrel tcp-proxy forward"), "{errors}");
 }
+
+#[test]
+fn nftables_redirect_tcp_alone_and_go_with_the_proxy() {
+    if !lab_available() {
+        return;
+    }
+    let print = [
+        "tcp-proxy",
+        "forward",
+        "--prefix",
+        "/a/tcp",
+        "--protection",
+        "none",
+        "--address",
+        "10.201.0.1",
+        "--route",
+        "10.202.0.0/16=/b/tcp",
+        "--nft=print",
+    ];
+    let (code, rules, errors) = finished(whimbrel().args(print));
+    assert_eq!(code, 0, "{errors}");
+    assert!(
+        rules.contains("ip daddr { 10.202.0.0/16 } meta mark set 7400"),
+        "{rules}"
+    );
+    let sites = Sites::new(0.0, "", &["--nft"]);
+    let [a, b] = ["a", "b"].map(|name| sites.topology.host(name).unwrap());
+    // The server's address must be reachable for nothing but TCP: a route that leads nowhere.
+    for (host, net) in [(a, "10.202.0.0/16"), (b, "10.201.0.0/16")] {
+        host.run("ip", &["route", "add", net, "dev", "lo"]).unwrap();
+    }
+    let file = sites.path("file");
+    fs::write(&file, content(100_000)).unwrap();
+    let _server = sites.serve(&file);
+    assert!(
+        sites.curl_from("10.201.0.1") == content(100_000),
+        "the bytes differ"
+    );
+    let listed = |host: &whimbrel_lab::Namespace| host.run("nft", &["list", "tables"]).unwrap();
+    assert!(listed(a).contains("whimbrel_tcpicn0"));
+    let sites = sites.stop_proxies();
+    let a = sites.topology.host("a").unwrap();
+    assert!(!listed(a).contains("whimbrel"), "{}", listed(a));
+    let rules = a.run("ip", &["rule", "list"]).unwrap();
+    assert!(!rules.contains("7400"), "{rules}");
+}
+
+#[test]
+fn prometheus_reads_a_proxy() {
+    if !lab_available() {
+        return;
+    }
+    let sites = fetched(
+        0.0,
+        100_000,
+        &["--protocol", "unreliable", "--metrics", "127.0.0.1:9107"],
+    );
+    let host = sites.topology.host("a").unwrap();
+    let page = host
+        .run(
+            "curl",
+            &[
+                "--silent",
+                "--noproxy",
+                "*",
+                "http://127.0.0.1:9107/metrics",
+            ],
+        )
+        .unwrap();
+    for line in [
+        "tcp_proxy_registered 1.0",
+        "tcp_proxy_connections_seen_total 1",
+        "tcp_proxy_drops_total{reason=\"forged\"} 0",
+    ] {
+        assert!(page.contains(line), "{line}: {page}");
+    }
+}

@@ -314,7 +314,7 @@ fn ssh_and_a_download_survive_an_outage() {
             scope.spawn(move || {
                 session.hear("two");
                 println!(
-                    "ssh, {}: goes on {:.0?} after the outage",
+                    "ssh, {}: goes on {:.2?} after the outage",
                     session.name,
                     back.elapsed()
                 );
@@ -326,7 +326,7 @@ fn ssh_and_a_download_survive_an_outage() {
                     std::thread::sleep(Duration::from_millis(2));
                 }
                 println!(
-                    "curl, {}: goes on {:.0?} after the outage",
+                    "curl, {}: goes on {:.2?} after the outage",
                     download.name,
                     back.elapsed()
                 );

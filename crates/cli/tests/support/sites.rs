@@ -159,6 +159,24 @@ impl Sites {
 
     /// Fetches it with curl at the client's site.
     pub(crate) fn curl(&self) -> Vec<u8> {
+        self.curl_with(&[])
+    }
+
+    /// The same from an address of the clients' site.
+    pub(crate) fn curl_from(&self, address: &str) -> Vec<u8> {
+        self.curl_with(&["--interface", address])
+    }
+
+    /// Ends the proxies as Ctrl-C does, and waits for their end.
+    pub(crate) fn stop_proxies(mut self) -> Sites {
+        // The routers were started first.
+        for proxy in self.programs.iter_mut().skip(2) {
+            proxy.terminate(super::PATIENCE).unwrap();
+        }
+        self
+    }
+
+    fn curl_with(&self, more: &[&str]) -> Vec<u8> {
         let got = self.path("got");
         let url = format!("http://{SERVER}/file");
         let output = got.to_str().unwrap();
@@ -175,6 +193,7 @@ impl Sites {
             &url,
         ];
         let host = self.topology.host("a").unwrap();
+        let arguments: Vec<&str> = arguments.iter().chain(more).copied().collect();
         host.run("curl", &arguments).unwrap();
         fs::read(got).unwrap()
     }

@@ -23,6 +23,7 @@ fn title(by: &str) -> String {
         "belrp" => ", links that recover",
         "bbr" => ", BBR",
         "both" => ", both directions",
+        "1500" => ", frames of 1500 bytes",
         other => other,
     });
     more.fold(first.to_owned(), |all, more| all + more)
