@@ -160,7 +160,6 @@ unreliable = { "loads.file.proxies" = { client = "a", server = "c" } }
 "#;
 
 const FAIRNESS: &str = r#"
-runs = 1
 [loads.flows]
 from = "server"
 to = "client"

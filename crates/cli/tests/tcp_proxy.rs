@@ -186,8 +186,8 @@ fn prometheus_reads_a_proxy() {
         )
         .unwrap();
     for line in [
-        "tcp_proxy_registered 1.0",
-        "tcp_proxy_connections_seen_total 1",
+        "tcp_proxy_registered{} 1.0",
+        "tcp_proxy_connections_seen_total{} 1",
         "tcp_proxy_drops_total{reason=\"forged\"} 0",
     ] {
         assert!(page.contains(line), "{line}: {page}");

@@ -71,12 +71,15 @@ impl Cell<'_> {
     }
 
     /// Returns the mean of a sender's samples, and their deviation as a share of it.
-    fn spread(&self, value: fn(&SenderSample) -> f64) -> (f64, f64) {
+    fn spread(&self, value: Value) -> (f64, f64) {
         let average = mean(self.samples().map(value));
         let square = mean(self.samples().map(|it| (value(it) - average).powi(2)));
         (average, square.sqrt() / average)
     }
 }
+
+/// A quantity of a sender.
+type Value = fn(&SenderSample) -> f64;
 
 fn window(sample: &SenderSample) -> f64 {
     sample.window
@@ -176,7 +179,7 @@ fn compared(input: &StudyInput<'_>, all: &[Cell<'_>]) -> Result<Vec<Comparison>,
         Some(record.bytes as f64 / SEGMENT / 1e3)
     });
     let of_plain = |by: &'static str| [by, "plain"];
-    let unstable = |value: fn(&SenderSample) -> f64| {
+    let unstable = |value: Value| {
         let spread = move |cell: &Cell<'_>| cell.spread(value).1;
         cells.ratio(CLEAN, ["reliable", "unreliable"], &spread)
     };
@@ -263,6 +266,14 @@ fn compared(input: &StudyInput<'_>, all: &[Cell<'_>]) -> Result<Vec<Comparison>,
     Ok(compared)
 }
 
+/// Returns a number, or that there is none: a short transfer has no samples.
+fn shown(number: f64, digits: usize) -> String {
+    match number.is_finite() {
+        true => format!("{number:.digits$}"),
+        false => String::from("-"),
+    }
+}
+
 fn table(cells: &[Cell<'_>]) -> Table {
     let all = Cells(cells);
     let rows = cells.iter().map(|cell| {
@@ -280,10 +291,10 @@ fn table(cells: &[Cell<'_>]) -> Table {
             format!("{:.3}", cell.seconds() / plain),
             format!("{:.0}", cell.retransmitted()),
             format!("{:.0}", cell.frames()),
-            format!("{window:.1}"),
-            format!("{window_spread:.2}"),
-            format!("{timeout:.2}"),
-            format!("{timeout_spread:.2}"),
+            shown(window, 1),
+            shown(window_spread, 2),
+            shown(timeout, 2),
+            shown(timeout_spread, 2),
         ]
     });
     let columns = [
@@ -338,7 +349,7 @@ fn charts(input: &StudyInput<'_>, cells: &[Cell<'_>]) -> Vec<NamedChart> {
         Backend::Sim => "in flight, segments",
         Backend::Netns => "congestion window, segments",
     };
-    let lines: [(&str, &str, &str, fn(&SenderSample) -> f64); 3] = [
+    let lines: [(&str, &str, &str, Value); 3] = [
         (
             "fig8b",
             "Fig. 8 (b): TCP's retransmissions",
