@@ -14,7 +14,6 @@
 mod support;
 
 use std::net::UdpSocket;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;

@@ -5,8 +5,8 @@ use std::process::Command;
 
 /// The folder of the programs; `None` if they are not installed and need not be.
 pub(crate) struct Interop {
-    sources: PathBuf,
-    installed: PathBuf,
+    pub(crate) sources: PathBuf,
+    pub(crate) installed: PathBuf,
 }
 
 impl Interop {
