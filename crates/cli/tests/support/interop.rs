@@ -14,7 +14,8 @@ impl Interop {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let named = std::env::var_os("WHIMBREL_INTEROP").map(PathBuf::from);
         let installed = named.clone().unwrap_or_else(|| root.join("target/interop"));
-        if named.is_none() && !installed.join("ndnts/version").exists() {
+        let is_there = |part: &str| installed.join(part).exists();
+        if named.is_none() && !(is_there("ndnts/version") && is_there("tcp/version")) {
             eprintln!(
                 "SKIPPED: there is no {}; scripts/setup --check installs it",
                 installed.display()
