@@ -259,3 +259,31 @@ fn a_file_can_be_checked_for_a_kind_of_node() {
         "{err}"
     );
 }
+
+#[test]
+fn the_file_of_a_tcp_proxy_is_checked_and_sampled() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("proxy.toml");
+    let check = |text: &str, arguments: &[&str]| {
+        fs::write(&file, text).unwrap();
+        let mut command = whimbrel();
+        finished(command.args(["config", "check"]).arg(&file).args(arguments))
+    };
+    let (code, sample, _) = finished(whimbrel().args(["config", "sample", "tcp-proxy"]));
+    assert_eq!(code, 0);
+    // The sample's key is a file of another machine.
+    let (code, _, errors) = check(&sample, &[]);
+    assert_eq!(code, 2);
+    assert!(errors.contains("/etc/whimbrel/tcp-proxy.key"), "{errors}");
+    let open = "prefix = \"/a/tcp\"\nprotection = \"none\"\n[[route]]\nto = \"10.2.0.0/16\"\nproxy = \"/b/tcp\"\n";
+    let (code, out, errors) = check(open, &[]);
+    assert_eq!((code, out.contains("no errors")), (0, true), "{errors}");
+    let (code, _, errors) = check(
+        &open.replace("prefix =", "prefixes ="),
+        &["--for", "tcp-proxy"],
+    );
+    assert_eq!(code, 2);
+    assert!(errors.contains("prefixes"), "{errors}");
+    let (code, _, errors) = check(&open.replace("/16", "/77"), &[]);
+    assert_eq!(code, 2, "{errors}");
+}

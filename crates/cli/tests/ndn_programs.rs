@@ -14,56 +14,16 @@
 mod support;
 
 use std::net::UdpSocket;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use serde_json::Value;
+use support::interop::Interop;
 use support::ndn::Router;
 use support::{Running, finished};
 
-/// The folder of the programs; `None` if they are not installed and need not be.
-struct Interop {
-    sources: PathBuf,
-    installed: PathBuf,
-}
-
 impl Interop {
-    fn find() -> Option<Interop> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let named = std::env::var_os("WHIMBREL_INTEROP").map(PathBuf::from);
-        let installed = named.clone().unwrap_or_else(|| root.join("target/interop"));
-        if named.is_none() && !installed.join("ndnts/version").exists() {
-            eprintln!(
-                "SKIPPED: there is no {}; scripts/setup --check installs it",
-                installed.display()
-            );
-            return None;
-        }
-        Some(Interop {
-            sources: root.join("interop"),
-            installed,
-        })
-    }
-
-    fn python(&self, program: &str) -> Command {
-        let mut command = Command::new(self.installed.join("python/bin/python"));
-        command.arg(self.sources.join(format!("python/{program}.py")));
-        command
-    }
-
-    /// Returns a program that is part of python-ndn.
-    fn python_own(&self, program: &str) -> Command {
-        Command::new(self.installed.join("python/bin").join(program))
-    }
-
-    fn ndnts(&self, program: &str) -> Command {
-        let mut command = Command::new(self.installed.join("node"));
-        command.arg(self.sources.join(format!("ndnts/{program}.mjs")));
-        command
-    }
-
     fn by(&self, library: Library, program: &str) -> Command {
         match library {
             Library::Python => self.python(program),

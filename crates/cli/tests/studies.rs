@@ -124,3 +124,94 @@ fn the_list_names_every_study_of_recovery_on_links() {
         assert!(text.lines().any(|line| line.starts_with(name)), "{text}");
     }
 }
+
+/// The line of the studies of TCP over NDN, with small files.
+const PROXIES: &str = r#"
+limit = "60 s"
+[nodes]
+client = "tcp-host"
+a = ["ndn-router", "tcp-proxy"]
+b = "ndn-router"
+c = ["ndn-router", "tcp-proxy"]
+server = "tcp-host"
+[defaults.link]
+rate = "20 Mbit/s"
+delay = "2 ms"
+[links]
+client-a = { between = ["client", "a"] }
+a-b = { between = ["a", "b"], mtu = 9000 }
+b-c = { between = ["b", "c"], mtu = 9000 }
+c-server = { between = ["c", "server"] }
+"#;
+
+const COMPLETION: &str = r#"
+[loads.file]
+from = "server"
+to = "client"
+over = "tcp"
+file = "300 kB"
+[sweep.loss]
+"0 %" = {}
+[sweep.by]
+plain = {}
+basic = { "loads.file.proxies" = { client = "a", server = "c", protocol = "basic" } }
+reliable = { "loads.file.proxies" = { client = "a", server = "c", protocol = "reliable" } }
+unreliable = { "loads.file.proxies" = { client = "a", server = "c" } }
+"#;
+
+const FAIRNESS: &str = r#"
+[loads.flows]
+from = "server"
+to = "client"
+over = "tcp"
+page = { objects = 10, size = "50 kB", parallel = 10 }
+[sweep.size]
+"0.4 Mb" = {}
+[sweep.by]
+plain = {}
+unreliable = { "loads.flows.proxies" = { client = "a", server = "c" } }
+"#;
+
+/// Runs a study of TCP over NDN with this scenario. Returns one of its tables.
+fn proxied(study: &str, scenario: &str, backend: &str, table: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("scenario.toml");
+    fs::write(&file, scenario).unwrap();
+    let results = folder.path().join("results");
+    let mut command = whimbrel();
+    command.args(["study", "run", study, "--backend", backend, "--scenario"]);
+    let (code, _, err) = finished(command.arg(file).arg("-o").arg(&results));
+    assert_eq!(code, 0, "{err}");
+    fs::read_to_string(results.join(study).join(backend).join(table)).unwrap()
+}
+
+/// A run whose file did not arrive has no finite time.
+fn all_complete(table: &str, rows: usize) {
+    assert_eq!(table.lines().count(), 1 + rows, "{table}");
+    assert!(!table.contains("inf") && !table.contains("NaN"), "{table}");
+}
+
+#[test]
+fn tcp_over_ndn_is_simulated_and_run_by_the_same_scenario() {
+    let completion = format!("{PROXIES}{COMPLETION}");
+    let fairness = format!("{PROXIES}{FAIRNESS}");
+    let backends: &[&str] = match lab_available() {
+        true => &["sim", "netns"],
+        false => &["sim"],
+    };
+    for backend in backends {
+        let table = proxied("tcpicn-sim", &completion, backend, "transfers.csv");
+        all_complete(&table, 4);
+        // Each protocol sent Interests and Data of its own.
+        let frames = |row: &str| row.split(',').nth(5).unwrap().parse::<u64>().unwrap();
+        let rows: Vec<&str> = table.lines().skip(1).collect();
+        assert!(
+            frames(rows[1]) > frames(rows[3]),
+            "basic takes more than unreliable: {table}"
+        );
+        all_complete(
+            &proxied("tcpicn-fairness", &fairness, backend, "streams.csv"),
+            2,
+        );
+    }
+}

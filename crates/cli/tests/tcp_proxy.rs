@@ -10,175 +10,10 @@
 mod support;
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddrV4};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
 
-use serde_json::Value;
-use support::{await_that, finished, whimbrel};
-use whimbrel_lab::baseline::HttpServer;
-use whimbrel_lab::{CongestionControl, Process, Topology, TopologyBuilder, lab_available};
-use whimbrel_sim::link::{LinkSpec, Loss};
-
-const SERVER: Ipv4Addr = Ipv4Addr::new(10, 202, 0, 1);
-
-/// A client's site and a server's site, each with a router and a proxy.
-struct Sites {
-    topology: Topology,
-    folder: tempfile::TempDir,
-    programs: Vec<Process>,
-}
-
-impl Sites {
-    fn new(loss: f64, routers: &str, proxies: &[&str]) -> Sites {
-        let spec = LinkSpec::new(50_000_000, Duration::from_millis(5));
-        let spec = match loss {
-            0.0 => spec,
-            loss => spec.with_loss(Loss::Independent(loss)),
-        };
-        let topology = TopologyBuilder::new(1)
-            .host("a")
-            .host("b")
-            .link("ab", "a", "b", spec.clone(), spec)
-            .build()
-            .unwrap();
-        let mut sites = Sites {
-            topology,
-            folder: tempfile::tempdir().unwrap(),
-            programs: Vec::new(),
-        };
-        let key = sites.path("key");
-        let (code, secret, _) = finished(whimbrel().args(["tcp-proxy", "key"]));
-        assert_eq!(code, 0);
-        fs::write(&key, secret).unwrap();
-        let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-        fs::set_permissions(&key, private).unwrap();
-        for (site, other) in [("a", "b"), ("b", "a")] {
-            sites.start_router(site, other, routers);
-        }
-        sites.start_proxy(
-            "a",
-            "forward",
-            "10.201.0.1",
-            "10.202.0.0/16=/b/tcp",
-            proxies,
-        );
-        let allow = ["--allow", "10.202.0.1:80"];
-        let proxies: Vec<&str> = proxies.iter().copied().chain(allow).collect();
-        sites.start_proxy(
-            "b",
-            "reverse",
-            "10.202.0.1",
-            "10.201.0.0/16=/a/tcp",
-            &proxies,
-        );
-        sites
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn start(&mut self, site: &str, name: &str, mut command: Command) {
-        let log = fs::File::create(self.path(&format!("{site}.{name}.log"))).unwrap();
-        let output = fs::File::create(self.path(&format!("{site}.{name}.out"))).unwrap();
-        command.stdout(output).stderr(log).stdin(Stdio::null());
-        let process = self.topology.host(site).unwrap().spawn(command).unwrap();
-        self.programs.push(process);
-    }
-
-    fn socket(&self, site: &str) -> PathBuf {
-        self.path(&format!("{site}.nfd.sock"))
-    }
-
-    fn start_router(&mut self, site: &str, other: &str, config: &str) {
-        let address = self.topology.address_of(other, "ab").unwrap();
-        let file = self.path(&format!("{site}.toml"));
-        let route =
-            format!("[[ndn_route]]\nprefix = \"/{other}\"\nface = \"udp4://{address}:6363\"\n");
-        fs::write(
-            &file,
-            format!("[ndn]\nmulticast = false\n{config}\n{route}"),
-        )
-        .unwrap();
-        let mut command = whimbrel();
-        command
-            .args(["router", "run", "--quiet", "--ndn", "--config"])
-            .arg(file);
-        command.arg("--ndn-socket").arg(self.socket(site));
-        self.start(site, "router", command);
-        await_that("the router answers", || self.socket(site).exists());
-    }
-
-    fn start_proxy(&mut self, site: &str, role: &str, address: &str, route: &str, more: &[&str]) {
-        let mut command = whimbrel();
-        command.args([
-            "tcp-proxy",
-            role,
-            "--json",
-            "--prefix",
-            &format!("/{site}/tcp"),
-        ]);
-        command
-            .args(["--address", address, "--route", route])
-            .args(more);
-        command.arg("--key").arg(self.path("key"));
-        command
-            .arg("--transport")
-            .arg(format!("unix://{}", self.socket(site).display()));
-        command
-            .arg("--socket")
-            .arg(self.path(&format!("{site}.status.sock")));
-        self.start(site, role, command);
-        let (out, log) = (format!("{site}.{role}.out"), format!("{site}.{role}.log"));
-        await_that("the proxy is ready", || {
-            let log = fs::read_to_string(self.path(&log)).unwrap_or_default();
-            assert!(!log.contains("error"), "{log}");
-            fs::read_to_string(self.path(&out))
-                .unwrap_or_default()
-                .contains("ready")
-        });
-    }
-
-    /// Serves `file` at the server's site.
-    fn serve(&self, file: &Path) -> HttpServer {
-        let host = self.topology.host("b").unwrap();
-        let address = SocketAddrV4::new(SERVER, 80);
-        HttpServer::start(host, address, file, CongestionControl::Cubic).unwrap()
-    }
-
-    /// Fetches it with curl at the client's site.
-    fn curl(&self) -> Vec<u8> {
-        let got = self.path("got");
-        let url = format!("http://{SERVER}/file");
-        let output = got.to_str().unwrap();
-        let arguments = [
-            "--silent",
-            "--show-error",
-            "--fail",
-            "--noproxy",
-            "*",
-            "--max-time",
-            "100",
-            "--output",
-            output,
-            &url,
-        ];
-        let host = self.topology.host("a").unwrap();
-        host.run("curl", &arguments).unwrap();
-        fs::read(got).unwrap()
-    }
-
-    fn status(&self, site: &str) -> Value {
-        let mut command = whimbrel();
-        command.args(["tcp-proxy", "status", "--json", "--socket"]);
-        command.arg(self.path(&format!("{site}.status.sock")));
-        let (code, out, errors) = finished(&mut command);
-        assert_eq!(code, 0, "{errors}");
-        serde_json::from_str(&out).unwrap()
-    }
-}
+use support::sites::Sites;
+use support::{finished, whimbrel};
+use whimbrel_lab::lab_available;
 
 fn content(length: u32) -> Vec<u8> {
     (0..length)
@@ -280,4 +115,81 @@ fn without_a_key_or_a_forwarder_it_says_what_to_do() {
         finished(whimbrel().args(["tcp-proxy", "status", "--socket", "/nonexistent"]));
     assert_eq!(code, 5, "{errors}");
     assert!(errors.contains("whimbrel tcp-proxy forward"), "{errors}");
+}
+
+#[test]
+fn nftables_redirect_tcp_alone_and_go_with_the_proxy() {
+    if !lab_available() {
+        return;
+    }
+    let print = [
+        "tcp-proxy",
+        "forward",
+        "--prefix",
+        "/a/tcp",
+        "--protection",
+        "none",
+        "--address",
+        "10.201.0.1",
+        "--route",
+        "10.202.0.0/16=/b/tcp",
+        "--nft=print",
+    ];
+    let (code, rules, errors) = finished(whimbrel().args(print));
+    assert_eq!(code, 0, "{errors}");
+    assert!(
+        rules.contains("ip daddr { 10.202.0.0/16 } meta mark set 7400"),
+        "{rules}"
+    );
+    let sites = Sites::new(0.0, "", &["--nft"]);
+    let [a, b] = ["a", "b"].map(|name| sites.topology.host(name).unwrap());
+    // The server's address must be reachable for nothing but TCP: a route that leads nowhere.
+    for (host, net) in [(a, "10.202.0.0/16"), (b, "10.201.0.0/16")] {
+        host.run("ip", &["route", "add", net, "dev", "lo"]).unwrap();
+    }
+    let file = sites.path("file");
+    fs::write(&file, content(100_000)).unwrap();
+    let _server = sites.serve(&file);
+    assert!(
+        sites.curl_from("10.201.0.1") == content(100_000),
+        "the bytes differ"
+    );
+    let listed = |host: &whimbrel_lab::Namespace| host.run("nft", &["list", "tables"]).unwrap();
+    assert!(listed(a).contains("whimbrel_tcpicn0"));
+    let sites = sites.stop_proxies();
+    let a = sites.topology.host("a").unwrap();
+    assert!(!listed(a).contains("whimbrel"), "{}", listed(a));
+    let rules = a.run("ip", &["rule", "list"]).unwrap();
+    assert!(!rules.contains("7400"), "{rules}");
+}
+
+#[test]
+fn prometheus_reads_a_proxy() {
+    if !lab_available() {
+        return;
+    }
+    let sites = fetched(
+        0.0,
+        100_000,
+        &["--protocol", "unreliable", "--metrics", "127.0.0.1:9107"],
+    );
+    let host = sites.topology.host("a").unwrap();
+    let page = host
+        .run(
+            "curl",
+            &[
+                "--silent",
+                "--noproxy",
+                "*",
+                "http://127.0.0.1:9107/metrics",
+            ],
+        )
+        .unwrap();
+    for line in [
+        "tcp_proxy_registered{} 1.0",
+        "tcp_proxy_connections_seen_total{} 1",
+        "tcp_proxy_drops_total{reason=\"forged\"} 0",
+    ] {
+        assert!(page.contains(line), "{line}: {page}");
+    }
 }

@@ -234,7 +234,7 @@ impl<M: Machine + 'static> EventLoop<M> {
         let mtu = u16::try_from(mtu).map_err(|_| {
             OpenRefusal::Unsupported(format!("a packet has at most 65,535 bytes, not {mtu}"))
         })?;
-        let device = TunDevice::create(name).map_err(failed)?;
+        let device = TunDevice::create_with_offload(name).map_err(failed)?;
         device.set_mtu(mtu).map_err(failed)?;
         for (address, prefix_length) in addresses {
             let IpAddr::V4(address) = address else {

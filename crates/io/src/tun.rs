@@ -1,7 +1,8 @@
 //! TUN devices: whole IP packets to and from this machine's kernel.
 //!
-//! Devices are created through one `ioctl` of `rustix`, which the loop needs anyway. The crates for
-//! TUN devices bring a dozen dependencies for the five calls here.
+//! A plain device is created through one `ioctl` of `rustix`, which the loop needs anyway. One with
+//! segmentation offload is that of the crate `tun-rs`, which takes apart what the kernel hands over
+//! as one packet, and puts together what goes back.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -10,19 +11,23 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 use rustix::io::Errno;
+use tun_rs::{DeviceBuilder, GROTable, SyncDevice, VIRTIO_NET_HDR_LEN};
 use whimbrel_core::{Machine, PortId, Time};
 
 use crate::IoError;
 use crate::counters::{DropReason, TransportCounters, TransportSnapshot};
 use crate::interface::ioctl;
 use crate::poller::Poller;
-use crate::side::MachineSide;
+use crate::side::{FRAMES_AT_ONCE, Frames, MachineSide};
 use crate::transport::{FramesToSend, Progress};
 
 /// Packets read per round, one system call each.
 const PACKETS_PER_ROUND: usize = 64;
 /// The largest IP packet.
 const LARGEST_PACKET: usize = 65_535;
+/// Bound of the segments in what the kernel hands over at once: 64 KiB in segments of 536 bytes
+/// (RFC 9293 §3.7.1).
+const MOST_SEGMENTS: usize = 128;
 
 /// A TUN device (layer 3, no packet information header, non-blocking). It is removed when this is
 /// dropped.
@@ -30,8 +35,23 @@ const LARGEST_PACKET: usize = 65_535;
 /// It belongs to the network namespace of the creating thread, and can be used from any other.
 #[derive(Debug)]
 pub struct TunDevice {
-    fd: OwnedFd,
+    file: File,
     name: String,
+}
+
+enum File {
+    Plain(OwnedFd),
+    /// The kernel passes many segments of a TCP connection as one packet, both ways.
+    Offload(Box<SyncDevice>),
+}
+
+impl std::fmt::Debug for File {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            File::Plain(_) => "Plain",
+            File::Offload(_) => "Offload",
+        })
+    }
 }
 
 impl TunDevice {
@@ -60,9 +80,36 @@ impl TunDevice {
             _ => failed(name, "create", source.into()),
         })?;
         Ok(TunDevice {
-            fd,
+            file: File::Plain(fd),
             name: name.to_owned(),
         })
+    }
+
+    /// Creates the device with segmentation offload, or without if the kernel has none. Only a loop
+    /// reads and writes it.
+    pub fn create_with_offload(name: &str) -> Result<TunDevice, IoError> {
+        let usable = ioctl::Request::for_interface(name).is_some();
+        if !usable || !std::path::Path::new("/dev/net/tun").exists() {
+            // Its errors say what is wrong.
+            return TunDevice::create(name);
+        }
+        let builder = DeviceBuilder::new().name(name).inherit_enable_state();
+        let device = builder
+            .with(|options| {
+                options.offload(true);
+            })
+            .build_sync()
+            .and_then(|device| device.set_nonblocking(true).map(|()| device));
+        match device {
+            Ok(device) => Ok(TunDevice {
+                file: File::Offload(Box::new(device)),
+                name: name.to_owned(),
+            }),
+            Err(error) => {
+                tracing::debug!(device = name, %error, "no segmentation offload");
+                TunDevice::create(name)
+            }
+        }
     }
 
     /// Returns the interface's name.
@@ -74,14 +121,14 @@ impl TunDevice {
     /// none. A packet larger than `buffer` is truncated.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         Ok(rustix::io::retry_on_intr(|| {
-            rustix::io::read(&self.fd, &mut *buffer)
+            rustix::io::read(self, &mut *buffer)
         })?)
     }
 
     /// Passes one packet to the kernel, as if it had arrived on the device.
     pub fn write(&self, packet: &[u8]) -> io::Result<usize> {
         Ok(rustix::io::retry_on_intr(|| {
-            rustix::io::write(&self.fd, packet)
+            rustix::io::write(self, packet)
         })?)
     }
 
@@ -157,7 +204,74 @@ fn failed(name: &str, action: &'static str, source: io::Error) -> IoError {
 
 impl AsFd for TunDevice {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        match &self.file {
+            File::Plain(fd) => fd.as_fd(),
+            File::Offload(device) => device.as_fd(),
+        }
+    }
+}
+
+/// Buffers between a device with offload and the loop.
+struct Segments {
+    /// What one read returns: a header, and one packet or many segments.
+    whole: Vec<u8>,
+    parts: Vec<Vec<u8>>,
+    sizes: Vec<usize>,
+    /// Packets on their way to the device, each with room for a header and for others behind it.
+    out: Vec<Vec<u8>>,
+    table: GROTable,
+}
+
+impl std::fmt::Debug for Segments {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Segments").finish_non_exhaustive()
+    }
+}
+
+impl Segments {
+    fn new(mtu: usize) -> Segments {
+        // The MTU may be changed while the device is in use.
+        const LEAST: usize = 2048;
+        Segments {
+            whole: vec![0; VIRTIO_NET_HDR_LEN + LARGEST_PACKET],
+            parts: vec![vec![0; mtu.max(LEAST)]; MOST_SEGMENTS],
+            sizes: vec![0; MOST_SEGMENTS],
+            out: Vec::new(),
+            table: GROTable::new(),
+        }
+    }
+
+    /// Reads what the kernel has, as packets of their own.
+    fn read(&mut self, device: &SyncDevice) -> io::Result<impl Iterator<Item = &[u8]>> {
+        let count = device.recv_multiple(&mut self.whole, &mut self.parts, &mut self.sizes, 0)?;
+        let parts = self.parts.iter().zip(&self.sizes).take(count);
+        Ok(parts.map(|(part, size)| part.get(..*size).unwrap_or_default()))
+    }
+
+    /// Writes packets, as few as their connections allow.
+    fn write<'f>(
+        &mut self,
+        device: &SyncDevice,
+        frames: impl Iterator<Item = &'f [u8]>,
+    ) -> io::Result<()> {
+        let mut count = 0;
+        for frame in frames {
+            if self.out.len() == count {
+                // Packets are put together where there is room without another allocation.
+                let room = 2 * VIRTIO_NET_HDR_LEN + LARGEST_PACKET;
+                self.out.push(Vec::with_capacity(room));
+            }
+            if let Some(packet) = self.out.get_mut(count) {
+                packet.clear();
+                packet.resize(VIRTIO_NET_HDR_LEN, 0);
+                packet.extend_from_slice(frame);
+            }
+            count += 1;
+        }
+        let packets = self.out.get_mut(..count).unwrap_or_default();
+        device
+            .send_multiple(&mut self.table, packets, VIRTIO_NET_HDR_LEN)
+            .map(drop)
     }
 }
 
@@ -169,6 +283,8 @@ pub(crate) struct TunPort {
     token: u64,
     port: PortId,
     buffer: Vec<u8>,
+    /// Of a device with offload.
+    segments: Option<Box<Segments>>,
     /// Frames that wait for the device: bytes, offset of the first, bytes per frame.
     unsent: Option<(Vec<u8>, usize, usize)>,
     counters: TransportCounters,
@@ -176,13 +292,20 @@ pub(crate) struct TunPort {
 
 impl TunPort {
     pub(crate) fn new(device: TunDevice, label: String, token: u64, port: PortId) -> TunPort {
-        let buffer = vec![0; LARGEST_PACKET];
+        let (buffer, segments) = match &device.file {
+            File::Plain(_) => (vec![0; LARGEST_PACKET], None),
+            File::Offload(_) => {
+                let mtu = device.mtu().unwrap_or(LARGEST_PACKET);
+                (Vec::new(), Some(Box::new(Segments::new(mtu))))
+            }
+        };
         TunPort {
             device,
             label,
             token,
             port,
             buffer,
+            segments,
             unsent: None,
             counters: TransportCounters::default(),
         }
@@ -196,13 +319,8 @@ impl TunPort {
     pub(crate) fn receive<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time) -> Progress {
         for _ in 0..PACKETS_PER_ROUND {
             self.counters.receive_calls += 1;
-            match self.device.read(&mut self.buffer) {
-                Ok(count) => side.deliver(
-                    now,
-                    self.port,
-                    self.buffer.get(..count).unwrap_or_default(),
-                    count,
-                ),
+            match self.receive_once(side, now) {
+                Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Progress::Open,
                 Err(error) => {
                     self.counters.receive_errors += 1;
@@ -215,6 +333,28 @@ impl TunPort {
             }
         }
         Progress::Open
+    }
+
+    /// Reads once; what came together is delivered together.
+    fn receive_once<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time) -> io::Result<()> {
+        let (File::Offload(device), Some(segments)) = (&self.device.file, &mut self.segments)
+        else {
+            let count = self.device.read(&mut self.buffer)?;
+            let packet = self.buffer.get(..count).unwrap_or_default();
+            side.deliver(now, self.port, packet, count);
+            return Ok(());
+        };
+        let mut packets = segments.read(device)?;
+        let Some(mut receiver) = side.receiver(self.port) else {
+            return Ok(());
+        };
+        loop {
+            let mut batch: Frames<'_> = packets.by_ref().take(FRAMES_AT_ONCE).collect();
+            if batch.is_empty() {
+                return Ok(());
+            }
+            receiver.deliver(now, &mut batch);
+        }
     }
 
     pub(crate) fn send<M: Machine>(
@@ -264,6 +404,19 @@ impl TunPort {
         segment: usize,
     ) -> Option<usize> {
         let port = side.get_mut(self.port)?;
+        if let (File::Offload(device), Some(segments)) = (&self.device.file, &mut self.segments) {
+            self.counters.send_calls += 1;
+            let count = frames.len().div_ceil(segment.max(1)) as u64;
+            match segments.write(device, frames.chunks(segment)) {
+                Ok(()) => {
+                    port.counters.sent_frames += count;
+                    port.counters.sent_bytes += frames.len() as u64;
+                }
+                // How many of them were written is not known: at least one was not.
+                Err(error) => port.counters.drops.count(DropReason::of(&error), 1),
+            }
+            return None;
+        }
         for (index, frame) in frames.chunks(segment).enumerate() {
             self.counters.send_calls += 1;
             match self.device.write(frame) {

@@ -57,5 +57,5 @@ pub use process::Process;
 pub use simulated::RepeatingContent;
 pub use supervisor::{Program, Supervisor};
 pub use topology::{Topology, TopologyBuilder};
-pub use transfer::{TransferMeter, TransferObserver, TransferRecord};
+pub use transfer::{SenderSample, TransferMeter, TransferObserver, TransferRecord};
 pub use tun::Tun;

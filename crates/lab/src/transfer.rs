@@ -28,6 +28,23 @@ pub struct TransferRecord {
     pub retransmitted_bytes: Option<u64>,
     /// True if everything arrived.
     pub completed: bool,
+    /// TCP's sender over the time, if it was watched and served one transfer only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sender: Vec<SenderSample>,
+}
+
+/// The sender of a TCP connection at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SenderSample {
+    /// Seconds from the request.
+    pub at: f64,
+    /// In namespaces the kernel's congestion window (TCP_INFO), in the simulator what is in flight,
+    /// in segments.
+    pub window: f64,
+    /// Its retransmission timeout in seconds.
+    pub timeout: f64,
+    /// Segments that it had sent again by then.
+    pub retransmitted: u64,
 }
 
 impl TransferRecord {
@@ -150,6 +167,7 @@ impl TransferMeter {
             retransmitted_segments: None,
             retransmitted_bytes: None,
             completed,
+            sender: Vec::new(),
         }
     }
 

@@ -28,6 +28,7 @@ pub mod icmp;
 pub mod message;
 pub mod naming;
 pub mod options;
+mod pack;
 pub mod phase;
 pub mod policy;
 pub mod proxy;

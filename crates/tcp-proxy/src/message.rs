@@ -6,6 +6,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use bytes::Bytes;
 use whimbrel_ndn_packet::{Name, NameRef};
 
+use crate::pack;
 use crate::segment::Flow;
 
 /// The version of these formats: the upper four bits of each message.
@@ -150,6 +151,7 @@ const WAKE: u8 = 5;
 const ADVERTISE: u8 = 6;
 const SEGMENTS: u8 = 8;
 const NUMBERED: u8 = 9;
+const PACKED: u8 = 10;
 
 const fn first(kind: u8) -> u8 {
     VERSION << 4 | kind
@@ -251,12 +253,12 @@ impl Message {
     }
 }
 
-/// The content of a Data: packets one after the other, whose IP headers say where each ends.
+/// The content of a Data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Carried {
     /// Reliable prefetching: the state of the sender's queue.
     pub queue: Option<Queue>,
-    /// The packets.
+    /// The packets one after the other; their IP headers say where each ends.
     pub packets: Bytes,
 }
 
@@ -264,16 +266,25 @@ impl Carried {
     /// Bytes before the packets.
     pub const HEADER: usize = 11;
 
-    /// Begins the content; packets are appended to it.
-    pub fn begin(queue: Option<&Queue>) -> Vec<u8> {
+    /// Encodes the content with these packets, whose TCP checksums are right. With a queue, there is
+    /// at most one.
+    pub fn encode<P: AsRef<[u8]>>(queue: Option<&Queue>, packets: &[P]) -> Vec<u8> {
         let mut out = Vec::with_capacity(2048);
-        match queue {
-            None => out.push(first(SEGMENTS)),
-            Some(queue) => {
+        match (queue, packets) {
+            (None, [_, _, ..]) => {
+                out.push(first(PACKED));
+                pack::write(&mut out, packets);
+                return out;
+            }
+            (None, _) => out.push(first(SEGMENTS)),
+            (Some(queue), _) => {
                 out.push(first(NUMBERED));
                 write_queue(&mut out, queue);
             }
         }
+        packets
+            .iter()
+            .for_each(|packet| out.extend_from_slice(packet.as_ref()));
         out
     }
 
@@ -283,6 +294,13 @@ impl Carried {
         let queue = match reader.kind()? {
             SEGMENTS => None,
             NUMBERED => Some(reader.queue()?),
+            PACKED => {
+                let packets = pack::read(reader.0)?.into();
+                return Ok(Carried {
+                    queue: None,
+                    packets,
+                });
+            }
             kind => return Err(MessageError::Kind(kind)),
         };
         let packets = content.slice_ref(reader.0);

@@ -76,6 +76,15 @@ pub enum Phase {
 }
 
 impl Phase {
+    /// All of them.
+    pub const ALL: [Phase; 5] = [
+        Phase::Opening,
+        Phase::Established,
+        Phase::Closing,
+        Phase::Closed,
+        Phase::Reset,
+    ];
+
     /// Returns the name in tables.
     pub const fn name(self) -> &'static str {
         match self {

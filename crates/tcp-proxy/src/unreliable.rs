@@ -33,6 +33,18 @@ const FIRST_PATIENCE: Duration = Duration::from_millis(50);
 /// Bounds of that wait.
 const PATIENCE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(200));
 
+/// Returns the Interests beyond the first for an acknowledgement of `advance` bytes. A kernel that
+/// merges segments before it handles them acknowledges up to 64 KiB at once, for which TCP sends as much
+/// again, and twice that in slow start: one Data cannot carry it. It is the other answer of
+/// [TCP/ICN §3.5] to a deficit of Interests, "artificially inflate the number of transmitted
+/// Interests", for these acknowledgements only.
+fn further_interests(advance: u32, room: usize) -> u8 {
+    let data = 2 * u64::from(advance) / (room.max(1) as u64);
+    u8::try_from(data)
+        .unwrap_or(u8::MAX)
+        .min(crate::message::MAX_WAKE)
+}
+
 /// An Interest that waits for segments.
 #[derive(Clone, Debug)]
 struct Credit {
@@ -213,26 +225,36 @@ impl Unreliable {
             .min(crate::message::MAX_WAKE)
     }
 
-    /// A segment with this acknowledgement number leaves as an Interest.
-    pub fn note_interest(&mut self, acknowledgement: u32) {
+    /// A segment with this acknowledgement number leaves as an Interest. Returns how many others must
+    /// go with it, where a Data has `room` bytes.
+    pub fn note_interest(&mut self, acknowledgement: u32, room: usize) -> u8 {
+        let advance = self.advance(acknowledgement);
         self.duplex_mark = Some(acknowledgement);
+        further_interests(advance, room)
     }
 
-    /// A segment with payload and this acknowledgement number is queued: true if an Interest must
-    /// go with it.
-    pub fn wants_interest(
+    /// Returns by how many bytes this acknowledgement is beyond that of the last Interest.
+    fn advance(&self, acknowledgement: u32) -> u32 {
+        let advance = self
+            .duplex_mark
+            .map_or(0, |mark| acknowledgement.wrapping_sub(mark));
+        // Older ones advance nothing.
+        if advance > u32::MAX / 2 { 0 } else { advance }
+    }
+
+    /// A segment with payload and this acknowledgement number is queued: returns how many Interests
+    /// must go with it, where a Data has `room` bytes.
+    pub fn wants_interests(
         &mut self,
         acknowledgement: u32,
         policy: DuplexPolicy,
+        room: usize,
         rng: &mut SeededRng,
-    ) -> bool {
-        let Some(mark) = self.duplex_mark else {
-            self.duplex_mark = Some(acknowledgement);
-            return false;
-        };
-        let advance = acknowledgement.wrapping_sub(mark);
-        if advance == 0 || advance > u32::MAX / 2 {
-            return false;
+    ) -> u8 {
+        self.duplex_mark.get_or_insert(acknowledgement);
+        let advance = self.advance(acknowledgement);
+        if advance == 0 {
+            return 0;
         }
         let (advanced, wanted) = match policy {
             DuplexPolicy::EverySegment => (true, true),
@@ -242,7 +264,10 @@ impl Unreliable {
         if advanced {
             self.duplex_mark = Some(acknowledgement);
         }
-        wanted
+        match wanted {
+            true => 1 + further_interests(advance, room),
+            false => 0,
+        }
     }
 
     /// Segments and Interests that wait, and bytes of the segments.
@@ -344,10 +369,13 @@ mod tests {
     fn the_duplex_policies() {
         let run = |policy, acks: &[u32]| {
             let mut queue = Unreliable::default();
-            queue.note_interest(1000);
+            queue.note_interest(1000, 100_000);
             let mut rng = SeededRng::new(1);
-            let wants = |ack: &&u32| queue.wants_interest(**ack, policy, &mut rng);
-            acks.iter().filter(wants).count()
+            let wants = |ack: &u32| {
+                let wanted = queue.wants_interests(*ack, policy, 100_000, &mut rng);
+                usize::from(wanted)
+            };
+            acks.iter().map(wants).sum::<usize>()
         };
         let acks = [1000, 2000, 2000, 3000, 4000, 4000, 5000];
         assert_eq!(run(DuplexPolicy::EverySegment, &acks), 4);
@@ -355,5 +383,17 @@ mod tests {
         let many: Vec<u32> = (1..1000).map(|n| 1000 + n * 10).collect();
         let half = run(DuplexPolicy::Probability(0.5), &many);
         assert!((400..600).contains(&half), "{half}");
+    }
+
+    /// "In normal circumstances the number of TCP acknowledgements is usually smaller than the number
+    /// of TCP data segments" ([TCP/ICN §3.5]); of a kernel that merges segments, much smaller.
+    #[test]
+    fn a_large_acknowledgement_brings_as_many_interests_as_what_follows_it_needs() {
+        let mut queue = Unreliable::default();
+        assert_eq!(queue.note_interest(u32::MAX - 100, 7600), 0, "the first");
+        let next = |bytes: u32| (u32::MAX - 100).wrapping_add(bytes);
+        assert_eq!(queue.note_interest(next(2 * 1460), 7600), 0, "two segments");
+        assert_eq!(queue.note_interest(next(2 * 1460 + 65_536), 7600), 17);
+        assert_eq!(queue.note_interest(next(100), 7600), 0, "an old one");
     }
 }

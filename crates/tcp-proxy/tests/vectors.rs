@@ -79,10 +79,22 @@ fn content(name: &str) -> Vec<u8> {
         next: 7,
         window: 12,
     };
-    let queue = (name == "numbered").then_some(queue);
-    let mut content = Carried::begin(queue.as_ref());
-    content.push(0x45);
-    content
+    match name {
+        "numbered" => Carried::encode(Some(&queue), &[[0x45]]),
+        "packed" => Carried::encode(None, &[segment(1, b"one"), segment(4, b"two")]),
+        _ => Carried::encode(None, &[[0x45]]),
+    }
+}
+
+/// A segment from 10.1.0.1:40000 to 10.2.0.1:80, with TTL 64, ACK 7 and window 500.
+fn segment(sequence: u32, payload: &[u8]) -> Vec<u8> {
+    let mut packet = Vec::new();
+    etherparse::PacketBuilder::ipv4([10, 1, 0, 1], [10, 2, 0, 1], 64)
+        .tcp(40_000, 80, sequence, 500)
+        .ack(7)
+        .write(&mut packet, payload)
+        .unwrap();
+    packet
 }
 
 fn sealer(protection: Protection) -> Sealer {
@@ -145,7 +157,7 @@ fn the_vectors_of_the_document_are_written_and_read() {
         }
         lines += 1;
     }
-    assert_eq!(lines, 16);
+    assert_eq!(lines, 17);
 }
 
 /// `cargo test -p whimbrel-tcp-proxy --test vectors -- --ignored --nocapture` prints them.
@@ -168,7 +180,7 @@ fn print() {
             hexadecimal(&message(which).encode())
         );
     }
-    for which in ["segments", "numbered"] {
+    for which in ["segments", "numbered", "packed"] {
         println!("content {which} | {}", hexadecimal(&content(which)));
     }
     for which in ["none", "authenticated", "encrypted"] {

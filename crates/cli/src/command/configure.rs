@@ -1,12 +1,14 @@
 //! `config sample|check`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Subcommand, ValueEnum};
+use whimbrel_core::WallClock;
 use whimbrel_node::config::{Draft, Kind, sample};
+use whimbrel_node::tcp_proxy::{ProxyConfig, config};
 
 use super::{Outcome, out};
-use crate::exit::Exit;
+use crate::exit::{Exit, Failure};
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum ConfigCommand {
@@ -32,26 +34,52 @@ pub(crate) enum NodeKind {
     Router,
     Host,
     Gnrs,
+    TcpProxy,
 }
 
-impl From<NodeKind> for Kind {
-    fn from(node: NodeKind) -> Kind {
-        match node {
-            NodeKind::Router => Kind::Router,
-            NodeKind::Host => Kind::Host,
-            NodeKind::Gnrs => Kind::Gnrs,
+impl NodeKind {
+    /// Returns the kind of node; `None` for a TCP proxy, whose file has a schema of its own.
+    const fn kind(self) -> Option<Kind> {
+        match self {
+            NodeKind::Router => Some(Kind::Router),
+            NodeKind::Host => Some(Kind::Host),
+            NodeKind::Gnrs => Some(Kind::Gnrs),
+            NodeKind::TcpProxy => None,
         }
     }
 }
 
 pub(crate) fn run(command: &ConfigCommand) -> Outcome {
     match command {
-        ConfigCommand::Sample { node } => out(&sample((*node).into())),
+        ConfigCommand::Sample { node } => match node.kind() {
+            Some(kind) => out(&sample(kind)),
+            None => out(config::SAMPLE),
+        },
         ConfigCommand::Check { file, node } => {
-            let draft = Draft::read(file)?;
-            draft.plan(node.map_or_else(|| draft.kind(), Kind::from))?;
+            if is_proxy(file, *node) {
+                check_proxy(file)?;
+            } else {
+                let draft = Draft::read(file)?;
+                let kind = node.and_then(NodeKind::kind);
+                draft.plan(kind.unwrap_or_else(|| draft.kind()))?;
+            }
             out(&format!("{}: no errors\n", file.display()));
         }
     }
     Ok(Exit::Done)
+}
+
+fn is_proxy(file: &Path, node: Option<NodeKind>) -> bool {
+    match node {
+        Some(node) => node.kind().is_none(),
+        // A file that cannot be read is reported by the other check.
+        None => std::fs::read_to_string(file).is_ok_and(|text| ProxyConfig::looks_like(&text)),
+    }
+}
+
+/// Checks everything but the forwarder and the device, which only a start can tell.
+fn check_proxy(file: &Path) -> Result<(), Failure> {
+    let config = ProxyConfig::read(file)?;
+    config.plan(config.role(), WallClock::new(0))?;
+    Ok(())
 }

@@ -1,6 +1,7 @@
 //! `tcp-proxy`: carrying TCP over NDN.
 
 use std::io::{Read, Write};
+use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -91,6 +92,16 @@ pub(crate) struct Run {
     /// Do not add routes to the kernel
     #[arg(long)]
     no_routes: bool,
+    /// In place of routes, redirect TCP alone by nftables rules, which go when the proxy ends;
+    /// `--nft=print` prints them and ends
+    #[arg(
+        long,
+        value_name = "WHAT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "install"
+    )]
+    nft: Option<NftArgument>,
     /// Largest Data, in bytes
     #[arg(long, value_name = "BYTES")]
     icn_mtu: Option<usize>,
@@ -100,6 +111,9 @@ pub(crate) struct Run {
     /// The socket for `whimbrel tcp-proxy status`
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
+    /// Listen for Prometheus on this address (http://ADDRESS/metrics)
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<SocketAddr>,
     /// Print lines of JSON
     #[arg(long)]
     json: bool,
@@ -110,6 +124,12 @@ enum ProtectionArgument {
     Encrypt,
     Authenticate,
     None,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum NftArgument {
+    Install,
+    Print,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -190,8 +210,12 @@ impl Run {
         if self.no_routes {
             config.device.routes = Some(false);
         }
+        if self.nft.is_some() {
+            config.device.nft = Some(true);
+        }
         config.icn_mtu = self.icn_mtu.or(config.icn_mtu);
         config.transport = self.transport.or(config.transport);
+        config.metrics = self.metrics.or(config.metrics);
         Ok(config)
     }
 }
@@ -199,11 +223,22 @@ impl Run {
 fn carry(arguments: Run, role: Role) -> Outcome {
     let clock = Clock::start();
     let (json, socket) = (arguments.json, arguments.socket.clone());
+    let prints = arguments.nft == Some(NftArgument::Print);
     let plan = arguments.config()?.plan(role, clock.wall_clock())?;
+    if let Some(redirect) = plan.device.redirect.as_ref().filter(|_| prints) {
+        out(&redirect.rules());
+        for command in redirect.commands() {
+            out(&format!("# ip {}\n", command.join(" ")));
+        }
+        return Ok(Exit::Done);
+    }
     let (prefix, device) = (plan.options.prefix.clone(), plan.device.name.clone());
     let mut proxy = ProxyLoop::new(plan, clock)?;
     let socket = socket.unwrap_or_else(|| status_socket(&device));
     answer_status(&socket, proxy.inquirer())?;
+    if let Some(metrics) = proxy.metrics() {
+        note(&format!("metrics: http://{metrics}/metrics"));
+    }
     let uplink = proxy.uplink().to_string();
     let ended = proxy.run(|_, _, told| match report(&told, json, &uplink) {
         Some(failure) => ControlFlow::Break(failure),

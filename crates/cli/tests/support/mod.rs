@@ -8,8 +8,10 @@
     reason = "helpers of a test fail the test"
 )]
 
+pub(crate) mod interop;
 pub(crate) mod ndn;
 pub(crate) mod schema;
+pub(crate) mod sites;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -16,11 +16,11 @@ use serde::{Deserialize, Serialize};
 
 pub use client::HttpClient;
 pub use copy::{BLOCK, receive, send_file};
-pub use server::{HttpServer, SenderStats};
+pub use server::{HttpServer, KernelSample, SenderStats};
 
 use proxy::TcpProxy;
 
-use crate::{LabError, Namespace, TransferObserver, TransferRecord};
+use crate::{LabError, Namespace, SenderSample, TransferObserver, TransferRecord};
 
 /// A congestion control of the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -159,8 +159,11 @@ impl TcpBaseline {
             observer,
         )?;
         let proxied = proxy.map(TcpProxy::stop).unwrap_or_default();
-        let sender = server.stop();
         let mut record = fetched.record;
+        if proxy_host.is_none() {
+            record.sender = since(record.started_unix_ms, &server.samples());
+        }
+        let sender = server.stop();
         record.retransmitted_segments =
             Some(sender.retransmitted_segments + proxied.retransmitted_segments);
         record.retransmitted_bytes = Some(sender.retransmitted_bytes + proxied.retransmitted_bytes);
@@ -171,4 +174,15 @@ impl TcpBaseline {
             sender,
         })
     }
+}
+
+/// Returns the samples with their times counted from the request.
+fn since(started_unix_ms: u64, samples: &[KernelSample]) -> Vec<SenderSample> {
+    let samples = samples.iter().map(|sample| SenderSample {
+        at: sample.unix_ms.saturating_sub(started_unix_ms) as f64 / 1e3,
+        window: f64::from(sample.window),
+        timeout: f64::from(sample.timeout_micros) / 1e6,
+        retransmitted: u64::from(sample.retransmitted),
+    });
+    samples.collect()
 }

@@ -6,9 +6,10 @@ use std::mem::MaybeUninit;
 use std::net::{Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, SockRef, Socket, Type};
@@ -20,6 +21,10 @@ use crate::{LabError, Namespace};
 const MAX_REQUEST: usize = 8192;
 const REQUEST_PATIENCE: Duration = Duration::from_secs(60);
 const MAX_CONNECTIONS: usize = 64;
+/// Interval at which the kernel is asked about a connection.
+const SAMPLES: Duration = Duration::from_millis(500);
+/// Bound of the samples of all connections: later ones are not taken.
+const MAX_SAMPLES: usize = 100_000;
 
 /// Counters of the sending kernel (TCP_INFO), summed over all connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +43,19 @@ pub struct SenderStats {
     pub pending_timeouts: u64,
 }
 
+/// A connection's sender at a moment, as the kernel sees it (TCP_INFO).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelSample {
+    /// Milliseconds since the Unix epoch.
+    pub unix_ms: u64,
+    /// Congestion window in segments.
+    pub window: u32,
+    /// Retransmission timeout in microseconds.
+    pub timeout_micros: u32,
+    /// Segments sent again so far.
+    pub retransmitted: u32,
+}
+
 /// Serves one file under every path until it is stopped or dropped.
 #[derive(Debug)]
 pub struct HttpServer {
@@ -52,6 +70,7 @@ pub struct HttpServer {
 struct Shared {
     file: PathBuf,
     stats: Mutex<SenderStats>,
+    samples: Mutex<Vec<KernelSample>>,
     open: Mutex<Vec<TcpStream>>,
 }
 
@@ -73,6 +92,7 @@ impl HttpServer {
         let shared = Arc::new(Shared {
             file: file.to_owned(),
             stats: Mutex::default(),
+            samples: Mutex::default(),
             open: Mutex::default(),
         });
         let acceptor = {
@@ -99,6 +119,12 @@ impl HttpServer {
     /// Returns the bytes of the file.
     pub fn length(&self) -> u64 {
         self.length
+    }
+
+    /// Returns what was seen of its connections every half second, so far.
+    pub fn samples(&self) -> Vec<KernelSample> {
+        let samples = self.shared.samples.lock();
+        samples.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Closes every connection and returns their counters.
@@ -193,7 +219,18 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 }
 
 fn serve(stream: &TcpStream, shared: &Shared) {
-    if let Err(error) = answer(stream, &shared.file) {
+    let answered = std::thread::scope(|scope| {
+        let (ended, end) = mpsc::channel::<()>();
+        scope.spawn(move || {
+            while end.recv_timeout(SAMPLES) == Err(mpsc::RecvTimeoutError::Timeout) {
+                sample(stream, shared);
+            }
+        });
+        let answered = answer(stream, &shared.file);
+        drop(ended);
+        answered
+    });
+    if let Err(error) = answered {
         tracing::debug!(%error, "an HTTP connection broke");
     }
     match tcp_info(stream) {
@@ -203,6 +240,25 @@ fn serve(stream: &TcpStream, shared: &Shared) {
             .unwrap_or_else(PoisonError::into_inner)
             .add(&info),
         Err(error) => tracing::warn!(%error, "cannot read the kernel's counters of a connection"),
+    }
+}
+
+/// Notes the kernel's view of a connection.
+fn sample(stream: &TcpStream, shared: &Shared) {
+    let Ok(info) = tcp_info(stream) else {
+        return;
+    };
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+    let unix_ms = since_epoch.unwrap_or_default().as_millis();
+    let samples = shared.samples.lock();
+    let mut samples = samples.unwrap_or_else(PoisonError::into_inner);
+    if samples.len() < MAX_SAMPLES {
+        samples.push(KernelSample {
+            unix_ms: u64::try_from(unix_ms).unwrap_or(u64::MAX),
+            window: info.tcpi_snd_cwnd,
+            timeout_micros: info.tcpi_rto,
+            retransmitted: info.tcpi_total_retrans,
+        });
     }
 }
 

@@ -17,6 +17,7 @@ use super::fault::{Fault, Faults, Found};
 use super::multipath::SeveralPaths;
 use super::network::{Network, node_at};
 use super::node::{Names, Role, check_name};
+use super::proxies::{self, Proxies};
 use crate::CongestionControl;
 
 /// The window control of an NDN consumer, with the names of `ndn get --pipeline-type`.
@@ -87,6 +88,9 @@ impl Plane {
 /// Accepted values of Linux's `net.ipv4.tcp_rto_max_ms`.
 const RTO_MAX: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(120);
 
+/// Accepted receive buffers of TCP, bytes.
+const RECEIVE_BUFFER: RangeInclusive<u64> = 4096..=64 << 20;
+
 /// Default octets of a segment of NDN: those of `ndn serve`.
 const SEGMENT: usize = 8_000;
 const SEGMENTS: RangeInclusive<u64> = 1..=SEGMENT as u64;
@@ -124,8 +128,12 @@ pub struct Load {
     pub multipath: Option<SeveralPaths>,
     /// Largest retransmission timeout of the kernel's TCP; `None` for its default.
     pub rto_max: Option<Duration>,
+    /// Bytes of the receive buffer of TCP; `None` for 2 MB.
+    pub receive_buffer: Option<u32>,
     /// The node with a proxy that splits the TCP connection.
     pub split: Option<usize>,
+    /// The proxies that carry its TCP connections over NDN.
+    pub proxies: Option<Proxies>,
     /// The protocol that carries it.
     pub plane: Plane,
     /// The request.
@@ -297,7 +305,10 @@ struct Section {
     multipath: Option<SeveralPaths>,
     #[serde(default, with = "units::optional_duration")]
     rto_max: Option<Duration>,
+    #[serde(default, with = "units::optional_size")]
+    receive_buffer: Option<u64>,
     split: Option<String>,
+    proxies: Option<proxies::Section>,
     over: Option<Plane>,
     #[serde(default, with = "units::optional_size")]
     file: Option<u64>,
@@ -350,6 +361,7 @@ pub(super) fn loads(document: &Document<'_>, network: &Network) -> Result<Vec<Lo
     for name in document.keys(&KeyPath::from(["loads"])) {
         loads.extend(found.keep(load(document, network, name)));
     }
+    found.keep(proxies::check(document, network, &loads));
     found.or(Some(loads))
 }
 
@@ -404,6 +416,12 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
         .as_deref()
         .map(|node| node_at(document, network, &at.key("split"), node));
     let split = split.transpose()?;
+    let receive_buffer = section.receive_buffer;
+    let proxies = section
+        .proxies
+        .as_ref()
+        .map(|proxies| proxies.read(document, network, &at.key("proxies")))
+        .transpose()?;
     let kind = section.kind().map_err(|why| document.fault(&at, why))?;
     let plane = plane(document, network, &at, over, from, &to)?;
     check(&kind, plane).map_err(|(key, why)| document.fault(&at.key(key), why))?;
@@ -452,6 +470,14 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
         let message = "the kernel's largest TCP timeout is from 1 s to 120 s";
         return Err(document.fault(&at.key("rto_max"), message));
     }
+    if receive_buffer.is_some_and(|bytes| plane != Plane::Tcp || !RECEIVE_BUFFER.contains(&bytes)) {
+        let message = "this is for loads over TCP, and has 4 KiB to 64 MiB";
+        return Err(document.fault(&at.key("receive_buffer"), message));
+    }
+    if proxies.is_some() && plane != Plane::Tcp {
+        let message = format!("{} has no connections for TCP proxies", plane.name());
+        return Err(document.fault(&at.key("proxies"), message));
+    }
     if split.is_some() && plane != Plane::Tcp {
         let message = format!("{} has no connections to split", plane.name());
         return Err(document.fault(&at.key("split"), message));
@@ -479,7 +505,9 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
         pipeline: pipeline.unwrap_or_default(),
         multipath,
         rto_max,
+        receive_buffer: receive_buffer.and_then(|bytes| u32::try_from(bytes).ok()),
         split,
+        proxies,
         plane,
         kind,
     })

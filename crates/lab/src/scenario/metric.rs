@@ -23,6 +23,8 @@ const REQUESTS: [(&str, &str); 4] = [
 const HOST: [&str; 1] = ["resent"];
 /// Metrics of a MobilityFirst router: the same, and the chunks of its proxy.
 const ROUTER: [&str; 4] = ["resent", "stored", "released", "pushed"];
+/// Metrics of a TCP proxy: the Interests and Data that it sent.
+const PROXY: [&str; 2] = ["interests", "data"];
 /// Metrics of a link, both directions together; and the bytes that arrived from its first end and
 /// from its second.
 const LINK: [(&str, &str); 7] = [
@@ -66,6 +68,8 @@ pub(super) fn all(network: &Network, loads: &[Load]) -> Vec<(String, &'static st
             &ROUTER
         } else if node.is(Role::Host) {
             &HOST
+        } else if node.is(Role::TcpProxy) {
+            &PROXY
         } else {
             &[]
         };

@@ -34,7 +34,7 @@
 //! | `links`, `defaults.link` | [`link`] | ends, and the `whimbrel_sim::link::LinkSpec` of each direction |
 //! | `graph` | [`graph`], [`network`] | nodes and links that are generated or imported |
 //! | `routes` | [`route`] | the choice of paths, and given paths |
-//! | `loads` | [`load`] | requests for content |
+//! | `loads` | [`load`], [`proxies`] | requests for content |
 //! | `events` | [`event`] | changes during the run |
 //! | `sweep` | [`mod@file`] | values of any other key, each with each |
 //! | `statements` | [`statement`] | a paper's statements |
@@ -64,6 +64,7 @@ pub mod multipath;
 pub mod netns;
 pub mod network;
 pub mod node;
+pub mod proxies;
 pub mod report;
 pub mod route;
 pub mod run;

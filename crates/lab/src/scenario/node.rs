@@ -26,6 +26,8 @@ pub enum Role {
     NdnRouter,
     /// A host with TCP only.
     TcpHost,
+    /// A TCP/ICN proxy on an NDN router, for the loads that name it.
+    TcpProxy,
 }
 
 impl Role {
@@ -37,6 +39,7 @@ impl Role {
             Role::NameServer => "name-server",
             Role::NdnRouter => "ndn-router",
             Role::TcpHost => "tcp-host",
+            Role::TcpProxy => "tcp-proxy",
         }
     }
 
@@ -211,6 +214,12 @@ pub(super) fn read(document: &Document<'_>, name: &str) -> Result<Node, Fault> {
             &path,
             "a node needs a role: \"host\", { role = \"router\" }",
         ));
+    }
+    let has = |role: Role| settings.roles.0.contains(&role);
+    if has(Role::TcpProxy) && !has(Role::NdnRouter) {
+        let message =
+            "a TCP proxy needs an NDN forwarder on its node: [\"ndn-router\", \"tcp-proxy\"]";
+        return Err(document.fault(&path, message));
     }
     Ok(Node {
         name: name.to_owned(),

@@ -129,6 +129,14 @@ impl Run {
         }
     }
 
+    /// Adds the counters of a TCP proxy: Interests and Data that it sent.
+    pub(super) fn add_proxy(&mut self, name: &str, interests: u64, data: u64) {
+        for (metric, count) in [("interests", interests), ("data", data)] {
+            let metric = format!("nodes.{name}.{metric}");
+            self.values.insert(metric, count as f64);
+        }
+    }
+
     /// Adds the counters of a link.
     pub(super) fn add_link(&mut self, name: &str, counts: LinkCounts) {
         let LinkCounts {

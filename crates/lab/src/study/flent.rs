@@ -144,6 +144,7 @@ mod tests {
             retransmitted_segments: Some(2),
             retransmitted_bytes: None,
             completed: true,
+            sender: Vec::new(),
         };
         (
             result,

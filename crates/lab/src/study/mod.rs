@@ -12,6 +12,7 @@ mod jobs;
 pub(crate) mod page;
 mod ptp;
 mod result;
+mod tcpicn;
 mod throughput;
 mod trial;
 
@@ -201,8 +202,14 @@ macro_rules! ptp {
     };
 }
 
+macro_rules! tcpicn {
+    () => {
+        "Moiseenko and Oran, \"TCP/ICN: Carrying TCP over Content Centric and Named Data Networks\" (ICN 2016)"
+    };
+}
+
 /// All studies.
-pub const STUDIES: [Study; 12] = [
+pub const STUDIES: [Study; 14] = [
     Study {
         name: "mftp-fig8",
         title: "MFTP and TCP at three round-trip times, with and without 1 % loss on the last hop",
@@ -346,6 +353,29 @@ pub const STUDIES: [Study; 12] = [
         backends: &[Backend::Sim],
         transfers_per_processor: 1,
         run: ptp::random::run,
+    },
+    Study {
+        name: "tcpicn-sim",
+        title: "50 MB over TCP: plain IP beside the three inter-proxy protocols",
+        source: concat!(tcpicn!(), ", section 4.1, Figs. 8 and 9"),
+        scenario: include_str!("../../../../studies/tcpicn-sim/scenario.toml"),
+        paper: include_str!("../../../../studies/tcpicn-sim/paper.toml"),
+        readme: include_str!("../../../../studies/tcpicn-sim/README.md"),
+        backends: &Backend::ALL,
+        transfers_per_processor: 1,
+        run: tcpicn::completion::run,
+    },
+    Study {
+        name: "tcpicn-fairness",
+        title: "Ten TCP streams at once: plain IP beside unreliable prefetching",
+        source: concat!(tcpicn!(), ", section 4.2, Fig. 11"),
+        scenario: include_str!("../../../../studies/tcpicn-fairness/scenario.toml"),
+        paper: include_str!("../../../../studies/tcpicn-fairness/paper.toml"),
+        readme: include_str!("../../../../studies/tcpicn-fairness/README.md"),
+        backends: &Backend::ALL,
+        // Streams in real time share the processors with the proxies and routers that they measure.
+        transfers_per_processor: 1,
+        run: tcpicn::fairness::run,
     },
 ];
 

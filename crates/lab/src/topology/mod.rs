@@ -68,7 +68,7 @@ impl TopologyBuilder {
         self.add(name, first, second, Carrier::Veth)
     }
 
-    /// Sets the largest IP packet of every link, in bytes. Default 1500.
+    /// Sets the largest IP packet of every link that is added from here on, in bytes. Default 1500.
     #[must_use]
     pub fn mtu(self, mtu: usize) -> TopologyBuilder {
         TopologyBuilder { mtu, ..self }
@@ -80,19 +80,22 @@ impl TopologyBuilder {
             name: name.to_owned(),
             ends,
             carrier,
+            mtu: self.mtu,
         });
         self
     }
 
     /// Builds the topology: namespaces, interfaces, addresses, routes, and the emulator.
     pub fn build(self) -> Result<Topology, LabError> {
-        let TopologyBuilder { plan, seed, mtu } = self;
+        let TopologyBuilder { plan, seed, .. } = self;
         plan.check()?;
-        if !(576..=65_535).contains(&mtu) {
+        let mtus = plan.links.iter().map(|link| link.mtu);
+        if let Some(mtu) = mtus.clone().find(|mtu| !(576..=65_535).contains(mtu)) {
             return Err(LabError::BadTopology(format!(
                 "an MTU of {mtu} is not within 576 to 65535 bytes"
             )));
         }
+        let largest = mtus.max().unwrap_or(DEFAULT_MTU);
         let hosts: Vec<Namespace> = plan
             .hosts
             .iter()
@@ -123,9 +126,9 @@ impl TopologyBuilder {
             }
         }
         for (index, host) in hosts.iter().enumerate() {
-            configure(&plan, index, host, mtu)?;
+            configure(&plan, index, host)?;
         }
-        let emulator = Emulator::start(emulated, seed, mtu)?;
+        let emulator = Emulator::start(emulated, seed, largest)?;
         Ok(Topology {
             emulator,
             plan,
@@ -147,12 +150,12 @@ fn connect(first: &Namespace, second: &Namespace, device: &str) -> Result<(), La
 }
 
 /// Gives a host its addresses and routes, and lets it forward packets.
-fn configure(plan: &Plan, host: usize, namespace: &Namespace, mtu: usize) -> Result<(), LabError> {
+fn configure(plan: &Plan, host: usize, namespace: &Namespace) -> Result<(), LabError> {
     namespace.set_sysctl("net.ipv4.ip_forward", "1")?;
     let mut batch = String::new();
     for (index, link) in plan.links.iter().enumerate() {
         if let Ok(end) = plan.end(index, &plan.hosts[host]) {
-            let (device, own) = (interface(index), address(index, end));
+            let (device, own, mtu) = (interface(index), address(index, end), link.mtu);
             // Veth interfaces have no queue of their own to lengthen.
             let queue = match link.carrier {
                 Carrier::Veth => String::new(),

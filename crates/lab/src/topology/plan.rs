@@ -26,6 +26,8 @@ pub(super) struct PlannedLink {
     pub(super) name: String,
     pub(super) ends: [String; 2],
     pub(super) carrier: Carrier,
+    /// The largest IP packet, bytes.
+    pub(super) mtu: usize,
 }
 
 /// A route of one host: the network of link `link` is reached by `via`, on the host's own link
@@ -200,6 +202,7 @@ mod tests {
             name: format!("L{index}"),
             ends: [name(*a), name(*b)],
             carrier: Carrier::Veth,
+            mtu: 1500,
         });
         Plan {
             hosts: (0..hosts).map(name).collect(),

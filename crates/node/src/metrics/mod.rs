@@ -6,6 +6,7 @@
 mod family;
 mod native;
 mod ndn;
+mod tcp_proxy;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, mpsc};
@@ -23,6 +24,7 @@ use crate::Node;
 use crate::name_store::NameStore;
 use crate::ndn::NdnRouter;
 use crate::run::StartError;
+use crate::tcp_proxy::run::ProxyGateway;
 
 /// Time in which a busy node must take its snapshot.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -50,6 +52,13 @@ impl Source {
     /// Returns the source of a router's NDN plane.
     pub fn ndn(router: LoopHandle<NdnRouter>) -> Source {
         Source::of(router, |event_loop| Box::new(ndn::Snapshot::of(event_loop)))
+    }
+
+    /// Returns the source of a TCP/ICN proxy.
+    pub(crate) fn tcp_proxy(proxy: LoopHandle<ProxyGateway>) -> Source {
+        Source::of(proxy, |event_loop| {
+            Box::new(tcp_proxy::Snapshot::of(event_loop))
+        })
     }
 
     fn of<M: Machine + 'static>(

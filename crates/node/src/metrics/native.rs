@@ -626,7 +626,7 @@ fn by_reason(hop: &HopStats) -> [(&'static str, u64); 10] {
     ]
 }
 
-fn encode_sockets(
+pub(super) fn encode_sockets(
     families: &mut Families<'_, '_>,
     sockets: &TransportCounters,
 ) -> Result<(), Error> {

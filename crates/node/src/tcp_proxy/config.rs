@@ -1,6 +1,6 @@
 //! The configuration of a TCP/ICN proxy.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -14,8 +14,11 @@ use whimbrel_tcp_proxy::{
 };
 
 use super::key::{self, KeyFileError};
+use super::redirect::Redirection;
 use crate::keys::random_bytes;
 
+/// The commented sample.
+pub const SAMPLE: &str = include_str!("../../../../docs/config/tcp-proxy.toml");
 /// The device's name by default.
 pub const DEVICE: &str = "tcpicn0";
 
@@ -52,6 +55,8 @@ pub struct ProxyConfig {
     pub duplex: Option<String>,
     /// Connections at a time.
     pub max_connections: Option<usize>,
+    /// Address to listen on for Prometheus (http://ADDRESS/metrics).
+    pub metrics: Option<SocketAddr>,
     /// The network device.
     pub device: DeviceSection,
     /// Addresses whose programs may open connections; by default those of the device.
@@ -74,6 +79,8 @@ pub struct DeviceSection {
     pub mtu: Option<usize>,
     /// Add the kernel's routes for the addresses of `[[route]]`.
     pub routes: Option<bool>,
+    /// In place of routes, nftables rules that redirect TCP alone.
+    pub nft: Option<bool>,
 }
 
 /// `[[route]]`
@@ -154,6 +161,8 @@ pub struct Plan {
     pub device: DevicePlan,
     /// The forwarder, as a FaceUri; `None` for the usual places.
     pub transport: Option<String>,
+    /// Where `GET /metrics` is answered.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// The network device of a plan.
@@ -167,6 +176,8 @@ pub struct DevicePlan {
     pub mtu: usize,
     /// What the kernel routes to it.
     pub routes: Vec<IpNet>,
+    /// What nftables redirect to it, in place of routes.
+    pub redirect: Option<Redirection>,
 }
 
 impl ProxyConfig {
@@ -180,6 +191,25 @@ impl ProxyConfig {
             path: path.to_owned(),
             source: Box::new(source),
         })
+    }
+
+    /// Returns true if a text is a proxy's configuration rather than a node's: it has a prefix, or
+    /// routes to proxies, at its root.
+    pub fn looks_like(text: &str) -> bool {
+        let table: Option<toml::Table> = toml::from_str(text).ok();
+        table.is_some_and(|table| {
+            ["prefix", "protocol", "allow", "sources", "duplex", "device"]
+                .iter()
+                .any(|key| table.contains_key(*key))
+        })
+    }
+
+    /// Returns the role that it is complete for: without `[[allow]]` it can only be a forward proxy.
+    pub const fn role(&self) -> Role {
+        match self.allow.is_empty() {
+            true => Role::Forward,
+            false => Role::Both,
+        }
     }
 
     /// Checks it for a proxy in this role.
@@ -201,18 +231,27 @@ impl ProxyConfig {
         options.largest_packet = self.device.mtu.unwrap_or(options.largest_packet);
         options.check()?;
         let routes = self.route.iter().map(|route| route.to);
-        let wanted = self.device.routes.unwrap_or(true);
+        let nft = self.device.nft.unwrap_or(false);
+        let wanted = self.device.routes.unwrap_or(true) && !nft;
+        let name = self.device.name.clone().unwrap_or_else(|| DEVICE.into());
+        let redirect = nft.then(|| Redirection {
+            device: name.clone(),
+            to: self.route.iter().map(|route| route.to).collect(),
+            from: self.near(role),
+        });
         let device = DevicePlan {
-            name: self.device.name.clone().unwrap_or_else(|| DEVICE.into()),
+            name,
             addresses: self.device.addresses.clone(),
             mtu: options.clamp(),
             routes: routes.filter(|_| wanted).collect(),
+            redirect,
         };
         let transport = self.transport.clone();
         Ok(Plan {
             options,
             device,
             transport,
+            metrics: self.metrics,
         })
     }
 
@@ -232,22 +271,33 @@ impl ProxyConfig {
                 "a reverse proxy lets nobody connect unless it is told where: --allow 10.2.0.1:80, or [[allow]]",
             ));
         }
-        let sources = match (role, self.sources.is_empty()) {
-            (Role::Reverse, _) => Vec::new(),
-            (_, false) => self.sources.clone(),
-            // The programs of this machine.
-            (_, true) => self
-                .device
-                .addresses
-                .iter()
-                .map(|it| host(it.addr()))
-                .collect(),
-        };
+        let sources = self.sources_of(role);
         let allowed = match role {
             Role::Forward => Vec::new(),
             Role::Reverse | Role::Both => allowed,
         };
         Ok(Policy::new(routes, sources, allowed))
+    }
+
+    fn sources_of(&self, role: Role) -> Vec<IpNet> {
+        match (role, self.sources.is_empty()) {
+            (Role::Reverse, _) => Vec::new(),
+            (_, false) => self.sources.clone(),
+            // The programs of this machine.
+            (_, true) => {
+                let addresses = self.device.addresses.iter();
+                addresses.map(|it| host(it.addr())).collect()
+            }
+        }
+    }
+
+    /// Returns the addresses on this side whose packets the proxy carries.
+    fn near(&self, role: Role) -> Vec<IpNet> {
+        let mut near = self.sources_of(role);
+        if role != Role::Forward {
+            near.extend(self.allow.iter().map(|allow| allow.to));
+        }
+        near
     }
 
     fn seal(&self, clock: WallClock) -> Result<SealOptions, PlanError> {

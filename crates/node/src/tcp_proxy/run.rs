@@ -1,6 +1,7 @@
 //! The proxy in its loop.
 
 use std::io;
+use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::process::Command;
 
@@ -10,12 +11,14 @@ use whimbrel_io::{Clock, EventLoop, IoError, LoopHandle};
 use whimbrel_tcp_proxy::{Gateway, GatewayEvent, HoldsProxy, OptionsError, Proxy, ProxyEvent};
 
 use super::config::{DevicePlan, Plan};
+use crate::metrics::{self, Source};
 use crate::ndn::client::{self, Uplink, UplinkError};
 use crate::ndn::open::opened_limits;
 use crate::ndn::program::ProgramFace;
 use crate::run::{StartError, random_number};
 
-type ProxyGateway = Gateway<ProgramFace<Proxy>>;
+pub(crate) type ProxyGateway = Gateway<ProgramFace<Proxy>>;
+pub(crate) type ProxyEventLoop = EventLoop<ProxyGateway>;
 
 impl HoldsProxy for ProgramFace<Proxy> {
     fn proxy(&self) -> &Proxy {
@@ -59,6 +62,12 @@ pub enum RunError {
         /// What it said.
         reason: String,
     },
+    /// The rules cannot be installed.
+    #[error("`nft` refuses the rules: {0}; --nft=print shows them")]
+    Nft(String),
+    /// `nft` cannot be run.
+    #[error("`nft`, of nftables, cannot be run: {0}; without --nft, routes lead to the proxy")]
+    NoNft(io::Error),
     /// `ip` cannot be run.
     #[error("`ip`, of iproute2, cannot be run: {0}; without routes: --no-routes")]
     NoIp(io::Error),
@@ -66,9 +75,10 @@ pub enum RunError {
 
 /// A proxy that is ready to run.
 pub struct ProxyLoop {
-    event_loop: EventLoop<ProxyGateway>,
+    event_loop: ProxyEventLoop,
     uplink: Uplink,
     device: DevicePlan,
+    metrics: Option<SocketAddr>,
 }
 
 /// Another thread's way to the proxy while it runs.
@@ -113,11 +123,24 @@ impl ProxyLoop {
             use whimbrel_transport::Application;
             gateway.face_mut().proxy_mut().handle_wall_clock(wall);
         });
+        let metrics = match plan.metrics {
+            Some(address) => {
+                let source = Source::tcp_proxy(event_loop.handle());
+                Some(metrics::serve(address, vec![source])?)
+            }
+            None => None,
+        };
         Ok(ProxyLoop {
             event_loop,
             uplink,
             device: plan.device,
+            metrics,
         })
+    }
+
+    /// Returns the address at which `GET /metrics` is answered.
+    pub const fn metrics(&self) -> Option<SocketAddr> {
+        self.metrics
     }
 
     /// Returns its forwarder.
@@ -141,7 +164,8 @@ impl ProxyLoop {
         let (device, uplink) = (self.device.clone(), self.uplink.clone());
         let mut connected = false;
         let mut end = None;
-        self.event_loop.run(|gateway, now, told| {
+        let redirect = device.redirect.clone();
+        let ran = self.event_loop.run(|gateway, now, told| {
             if end.is_some() {
                 return;
             }
@@ -170,7 +194,11 @@ impl ProxyLoop {
                 end = ended;
                 handle.stop();
             }
-        })?;
+        });
+        if let Some(redirect) = redirect {
+            redirect.remove();
+        }
+        ran?;
         end.transpose()
     }
 }
@@ -196,10 +224,13 @@ fn configure(device: &DevicePlan) -> Result<(), RunError> {
             name,
         ])?;
     }
-    Ok(())
+    match &device.redirect {
+        Some(redirect) => redirect.install(),
+        None => Ok(()),
+    }
 }
 
-fn ip(arguments: &[&str]) -> Result<(), RunError> {
+pub(super) fn ip(arguments: &[&str]) -> Result<(), RunError> {
     let output = Command::new("ip")
         .args(arguments)
         .output()

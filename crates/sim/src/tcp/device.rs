@@ -1,13 +1,37 @@
 //! The network device for smoltcp: two queues, with a record of sent sequence numbers.
 
+use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use smoltcp::phy::{self, DeviceCapabilities, Medium};
 use smoltcp::time::Instant;
 use smoltcp::wire::{IpProtocol, Ipv4Packet, TcpPacket, TcpSeqNumber};
+use whimbrel_core::{RttEstimator, Time};
+
+use super::SenderSample;
 
 /// Bound of the unused buffers that are kept.
 const MAX_SPARE: usize = 4096;
+
+/// Interval of the samples of a sender.
+const SAMPLES: Duration = Duration::from_millis(500);
+/// Bound of the samples: later ones are not taken.
+const MAX_SAMPLES: usize = 1_000_000;
+/// smoltcp's bounds of the retransmission timeout; it keeps its own value to itself.
+const LEAST_TIMEOUT: Duration = Duration::from_secs(1);
+const LARGEST_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What was sent to one peer.
+#[derive(Debug)]
+struct Sent {
+    /// The sequence number after the last payload byte.
+    highest: TcpSeqNumber,
+    acknowledged: TcpSeqNumber,
+    /// A byte whose acknowledgement is awaited, and when it was sent. Never one that was sent twice
+    /// (RFC 6298 §3).
+    timed: Option<(TcpSeqNumber, Instant)>,
+    timeout: RttEstimator,
+}
 
 /// Queues of packets in and out.
 #[derive(Debug)]
@@ -16,10 +40,10 @@ pub(super) struct QueueDevice {
     incoming: VecDeque<Vec<u8>>,
     outgoing: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
-    // The sequence number after the last payload byte sent, by peer.
-    highest_sent: BTreeMap<(u32, u16), TcpSeqNumber>,
+    sent: BTreeMap<(u32, u16), Sent>,
     retransmitted_segments: u64,
     retransmitted_bytes: u64,
+    samples: Vec<SenderSample>,
 }
 
 impl QueueDevice {
@@ -29,9 +53,10 @@ impl QueueDevice {
             incoming: VecDeque::new(),
             outgoing: VecDeque::new(),
             spare: Vec::new(),
-            highest_sent: BTreeMap::new(),
+            sent: BTreeMap::new(),
             retransmitted_segments: 0,
             retransmitted_bytes: 0,
+            samples: Vec::new(),
         }
     }
 
@@ -66,52 +91,126 @@ impl QueueDevice {
         }
     }
 
+    /// Returns what was sampled of the sender.
+    pub(super) fn samples(&self) -> &[SenderSample] {
+        &self.samples
+    }
+
     /// Counts payload that was sent before, since smoltcp itself does not report it.
-    fn watch(&mut self, packet: &[u8]) {
-        let Ok(ip) = Ipv4Packet::new_checked(packet) else {
+    fn watch(&mut self, now: Instant, packet: &[u8]) {
+        let Some((address, segment)) = tcp(packet, Way::Out) else {
             return;
         };
-        if ip.next_header() != IpProtocol::Tcp {
-            return;
-        }
-        let Ok(segment) = TcpPacket::new_checked(ip.payload()) else {
-            return;
-        };
-        let peer = (u32::from(ip.dst_addr()), segment.dst_port());
+        let peer = (address, segment.dst_port());
         if segment.syn() || segment.rst() {
-            self.highest_sent.remove(&peer);
+            self.sent.remove(&peer);
             return;
         }
         let length = segment.payload().len();
         if length == 0 {
             return;
         }
-        let end = segment.seq_number() + length;
-        let highest = self
-            .highest_sent
-            .entry(peer)
-            .or_insert(segment.seq_number());
-        if segment.seq_number() < *highest {
+        let (begin, end) = (segment.seq_number(), segment.seq_number() + length);
+        let sent = self.sent.entry(peer).or_insert_with(|| Sent {
+            highest: begin,
+            acknowledged: begin,
+            timed: None,
+            timeout: RttEstimator::new(LEAST_TIMEOUT, LEAST_TIMEOUT, LARGEST_TIMEOUT),
+        });
+        if begin < sent.highest {
             self.retransmitted_segments += 1;
             self.retransmitted_bytes += length as u64;
+            sent.timed = None;
+        } else {
+            sent.timed.get_or_insert((end, now));
         }
-        if *highest < end {
-            *highest = end;
+        if sent.highest < end {
+            sent.highest = end;
+        }
+        self.sample(now);
+    }
+
+    /// Notes what an arriving segment acknowledges.
+    fn watch_acknowledgement(&mut self, now: Instant, packet: &[u8]) {
+        let Some((address, segment)) = tcp(packet, Way::In) else {
+            return;
+        };
+        let peer = (address, segment.src_port());
+        let number = segment.ack_number();
+        if let Some(sent) = self.sent.get_mut(&peer).filter(|_| segment.ack())
+            && sent.acknowledged < number
+            && number <= sent.highest + 1
+        {
+            sent.acknowledged = number;
+            if let Some((_, at)) = sent.timed.take_if(|(end, _)| *end <= number) {
+                let micros = now.total_micros() - at.total_micros();
+                let elapsed = Duration::from_micros(u64::try_from(micros).unwrap_or(0));
+                sent.timeout.sample(elapsed);
+            }
+            self.sample(now);
         }
     }
+
+    /// Takes a sample, if it is due.
+    fn sample(&mut self, now: Instant) {
+        let at = Time::from_nanos(
+            u64::try_from(now.total_micros())
+                .unwrap_or(0)
+                .saturating_mul(1_000),
+        );
+        let due = |last: &SenderSample| at >= last.at + SAMPLES;
+        if !self.samples.last().is_none_or(due) || self.samples.len() >= MAX_SAMPLES {
+            return;
+        }
+        let flight = |sent: &Sent| {
+            let bytes = sent.highest.max(sent.acknowledged) - sent.acknowledged;
+            bytes as u64
+        };
+        let timeouts = self.sent.values().map(|sent| sent.timeout.timeout());
+        self.samples.push(SenderSample {
+            at,
+            flight: self.sent.values().map(flight).sum(),
+            timeout: timeouts.max().unwrap_or(LEAST_TIMEOUT),
+            retransmitted: self.retransmitted_segments,
+        });
+    }
+}
+
+/// Of a packet, from this device's view.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    In,
+    Out,
+}
+
+/// Returns a packet's TCP segment, with the address of the peer.
+fn tcp(packet: &[u8], way: Way) -> Option<(u32, TcpPacket<&[u8]>)> {
+    let ip = Ipv4Packet::new_checked(packet).ok()?;
+    let peer = match way {
+        Way::In => ip.src_addr(),
+        Way::Out => ip.dst_addr(),
+    };
+    let header = usize::from(ip.header_len());
+    let whole = usize::from(ip.total_len());
+    if ip.next_header() != IpProtocol::Tcp {
+        return None;
+    }
+    let segment = TcpPacket::new_checked(packet.get(header..whole)?).ok()?;
+    Some((u32::from(peer), segment))
 }
 
 impl phy::Device for QueueDevice {
     type RxToken<'a> = ReceivedFrame;
     type TxToken<'a> = TransmitSlot<'a>;
 
-    fn receive(&mut self, _now: Instant) -> Option<(ReceivedFrame, TransmitSlot<'_>)> {
+    fn receive(&mut self, now: Instant) -> Option<(ReceivedFrame, TransmitSlot<'_>)> {
         let packet = self.incoming.pop_front()?;
-        Some((ReceivedFrame(packet), TransmitSlot(self)))
+        self.watch_acknowledgement(now, &packet);
+        Some((ReceivedFrame(packet), TransmitSlot(self, now)))
     }
 
-    fn transmit(&mut self, _now: Instant) -> Option<TransmitSlot<'_>> {
-        Some(TransmitSlot(self))
+    fn transmit(&mut self, now: Instant) -> Option<TransmitSlot<'_>> {
+        Some(TransmitSlot(self, now))
     }
 
     fn capabilities(&self) -> DeviceCapabilities {
@@ -132,14 +231,14 @@ impl phy::RxToken for ReceivedFrame {
 }
 
 /// Permission to send one packet.
-pub(super) struct TransmitSlot<'a>(&'a mut QueueDevice);
+pub(super) struct TransmitSlot<'a>(&'a mut QueueDevice, Instant);
 
 impl phy::TxToken for TransmitSlot<'_> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, length: usize, fill: F) -> R {
         let mut packet = self.0.spare.pop().unwrap_or_default();
         packet.resize(length, 0);
         let result = fill(&mut packet);
-        self.0.watch(&packet);
+        self.0.watch(self.1, &packet);
         self.0.outgoing.push_back(packet);
         result
     }

@@ -41,6 +41,9 @@ pub use relay::Relay;
 pub use server::{ServerStats, TcpServer};
 
 use core::net::Ipv4Addr;
+use core::time::Duration;
+
+use whimbrel_core::Time;
 
 /// The congestion control of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +90,20 @@ impl TcpConfig {
             seed: 0,
         }
     }
+}
+
+/// A sender at a moment, as its segments show it: smoltcp keeps its window and its timeout to itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SenderSample {
+    /// The moment.
+    pub at: Time,
+    /// Bytes that were sent and not acknowledged: at most the congestion window.
+    pub flight: u64,
+    /// The largest retransmission timeout of its connections that follows from their round trips
+    /// (RFC 6298, from 1 s to 60 s as smoltcp's), without back-off.
+    pub timeout: Duration,
+    /// Segments retransmitted so far.
+    pub retransmitted: u64,
 }
 
 /// The port that servers listen on.

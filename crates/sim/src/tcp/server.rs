@@ -7,7 +7,7 @@ use whimbrel_core::{
 };
 
 use super::stack::Stack;
-use super::{SERVER_PORT, TcpConfig, TcpEvent, content_byte};
+use super::{SERVER_PORT, SenderSample, TcpConfig, TcpEvent, content_byte};
 
 /// Room for a request line.
 const REQUEST_BUFFER: usize = 1024;
@@ -66,6 +66,11 @@ impl TcpServer {
             retransmitted_bytes,
             ..self.stats
         }
+    }
+
+    /// Returns what was seen of it every half second while it sent.
+    pub fn samples(&self) -> &[SenderSample] {
+        self.stack.device.samples()
     }
 
     /// Keeps one socket listening while there is room for another connection.

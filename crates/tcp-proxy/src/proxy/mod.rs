@@ -23,6 +23,7 @@ use crate::icmp::{Reporter, Unreachable};
 use crate::message::{Message, Protocol};
 use crate::naming;
 use crate::options::{Options, OptionsError};
+use crate::phase::Phase;
 use crate::seal::Sealer;
 use crate::segment::Segment;
 use crate::silence::Peers;
@@ -133,6 +134,15 @@ impl Proxy {
     /// Returns all connections, for tables.
     pub fn status(&self, now: Time) -> Vec<ConnectionStatus> {
         self.table.iter().map(|it| it.status(now)).collect()
+    }
+
+    /// Returns the number of connections in each phase, in the order of [`Phase::ALL`].
+    pub fn phases(&self) -> [u64; Phase::ALL.len()] {
+        let mut counts = [0; Phase::ALL.len()];
+        for connection in self.table.iter() {
+            counts[connection.tracker.phase() as usize] += 1;
+        }
+        counts
     }
 
     /// Returns the bytes of segments that wait, of all connections.

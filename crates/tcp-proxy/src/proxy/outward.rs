@@ -82,6 +82,7 @@ impl Proxy {
     /// into Interest packets" ([TCP/ICN §3.4.1]). A FIN or RST that would overtake segments in the
     /// queue waits behind them.
     fn carry(&mut self, now: Time, slot: Slot, segment: &Segment<'_>, packet: Bytes) {
+        let room = self.room();
         let Some(connection) = self.table.get_mut(slot) else {
             return;
         };
@@ -89,11 +90,12 @@ impl Proxy {
         if segment.payload > 0 || (last && connection.carrier.has_backlog()) {
             self.queue(now, slot, segment, packet);
         } else {
-            if segment.flags.ack
-                && let Carrier::Unreliable(queue) = &mut connection.carrier
-            {
-                queue.note_interest(segment.acknowledgement);
-            }
+            let further = match &mut connection.carrier {
+                Carrier::Unreliable(queue) if segment.flags.ack => {
+                    queue.note_interest(segment.acknowledgement, room)
+                }
+                _ => 0,
+            };
             let opening = segment
                 .flags
                 .syn
@@ -101,13 +103,19 @@ impl Proxy {
             let fetches = connection.protocol == Protocol::Unreliable;
             let message = Message::Segment { opening, packet };
             self.send_message(now, slot, &message, fetches);
+            self.send_credits(now, slot, further);
         }
         self.open_up(now, slot, segment);
     }
 
+    /// Returns about how many bytes of segments a Data carries.
+    const fn room(&self) -> usize {
+        self.options.icn_mtu.saturating_sub(DATA_OVERHEAD + 200)
+    }
+
     /// Queues a segment that is fetched.
     fn queue(&mut self, now: Time, slot: Slot, segment: &Segment<'_>, packet: Bytes) {
-        let limits = self.options.limits;
+        let (limits, room) = (self.options.limits, self.room());
         let Some(connection) = self.table.get_mut(slot) else {
             return;
         };
@@ -142,10 +150,10 @@ impl Proxy {
                     connection.counters.dropped += 1;
                 }
                 let duplex = self.options.duplex;
-                if segment.flags.ack
-                    && queue.wants_interest(segment.acknowledgement, duplex, &mut self.rng)
-                {
-                    self.send_credits(now, slot, 1);
+                if segment.flags.ack {
+                    let number = segment.acknowledgement;
+                    let wanted = queue.wants_interests(number, duplex, room, &mut self.rng);
+                    self.send_credits(now, slot, wanted);
                 }
             }
         }
@@ -187,10 +195,10 @@ impl Proxy {
 
     /// Sends the wake-up or advertisement that is due.
     pub(super) fn notify(&mut self, now: Time, slot: Slot) {
+        let room = self.room();
         let Some(connection) = self.table.get_mut(slot) else {
             return;
         };
-        let room = self.options.icn_mtu.saturating_sub(DATA_OVERHEAD + 200);
         let opening = connection.opening(&self.options.prefix);
         let flow = connection.ends.outward();
         let message = match &mut connection.carrier {
@@ -258,10 +266,7 @@ impl Proxy {
         packets: &[Bytes],
     ) -> Bytes {
         let name = NameRef::from_value(name).unwrap_or_default();
-        let mut body = Carried::begin(queue);
-        packets
-            .iter()
-            .for_each(|packet| body.extend_from_slice(packet));
+        let mut body = Carried::encode(queue, packets);
         let nonce = self.sealer.seal(now, context_of(name), &mut body);
         let mut content = Vec::with_capacity(NONCE + body.len());
         content.extend_from_slice(&nonce);

@@ -14,6 +14,7 @@ use crate::LabError;
 use crate::scenario::link::Recovery;
 use crate::scenario::load::Plane;
 use crate::scenario::node::Role;
+use crate::scenario::proxies;
 use crate::scenario::route::preferences;
 
 const ROUTER_PORT: u16 = 4711;
@@ -164,6 +165,16 @@ impl Daemons<'_> {
                 }),
                 mtu: Some(known.mtu),
             });
+        }
+        for proxy in network.with_role(Role::TcpProxy) {
+            let hops = self.plan.routes.towards(network, proxy, Role::NdnRouter);
+            for hop in &hops[node] {
+                config.ndn_route.push(NdnRouteSection {
+                    prefix: proxies::prefix(self.name(proxy)).to_string(),
+                    face: self.face_uri(hop.to, hop.link)?,
+                    cost: hop.cost,
+                });
+            }
         }
         for load in self
             .plan

@@ -80,6 +80,7 @@ impl<'a> Daemons<'a> {
             }
         }
         daemons.wait_ready()?;
+        daemons.start_proxies()?;
         Ok(daemons)
     }
 

@@ -148,11 +148,13 @@ impl Receiver<'_> {
         let network = &self.plan.network;
         let [server, client] =
             [self.load.from, self.node].map(|node| network.nodes[node].name.as_str());
+        let defaults = TcpBaseline::default();
         let baseline = TcpBaseline {
             congestion: self.load.congestion,
             rto_max: self.load.rto_max,
             patience,
-            ..TcpBaseline::default()
+            receive_buffer: self.load.receive_buffer.unwrap_or(defaults.receive_buffer),
+            ..defaults
         };
         let path = &self.served(number).path;
         let towards_client = |node: &str| -> Result<_, LabError> {

@@ -6,6 +6,7 @@ mod daemons;
 mod files;
 mod get;
 pub mod observe;
+mod proxies;
 mod requests;
 
 use std::path::Path;
@@ -101,7 +102,7 @@ pub(super) fn refusal(plan: &Plan) -> Option<Refusal> {
             return refuse("marking", what);
         }
     }
-    None
+    super::proxies::refusal(plan)
 }
 
 /// Runs a plan with the daemons of `program`.
@@ -182,19 +183,26 @@ pub fn observe(
             );
         }
     }
+    for node in plan.network.with_role(Role::TcpProxy) {
+        let count = |counter: &str| daemons.proxy_status(node)["counters"][counter].as_u64();
+        if let (Some(interests), Some(data)) = (count("out_interests"), count("out_data")) {
+            run.add_proxy(&plan.network.nodes[node].name, interests, data);
+        }
+    }
     Ok(Observed { run, links })
 }
 
 /// Returns the nodes and links of a plan, with no program on them.
 pub fn topology(plan: &Plan, seed: u64) -> Result<Topology, LabError> {
     let network = &plan.network;
-    let mut builder = TopologyBuilder::new(seed).mtu(network.mtu());
+    let mut builder = TopologyBuilder::new(seed);
     for node in &network.nodes {
         builder = builder.host(&node.name);
     }
     for link in &network.links {
         let [a, b] = [link.ends.0, link.ends.1].map(|end| network.nodes[end].name.as_str());
         let (forward, backward) = (link.forward.clone(), link.backward.clone());
+        builder = builder.mtu(link.mtu);
         builder = match link.emulated {
             true => builder.link(&link.name, a, b, forward, backward),
             false => builder.veth(&link.name, a, b),

@@ -29,6 +29,7 @@ use crate::scenario::Plan;
 use crate::scenario::link::{Carrier, Link, Recovery};
 use crate::scenario::load::Plane;
 use crate::scenario::node::{NodeSettings, Role};
+use crate::scenario::proxies;
 use crate::scenario::route::preferences;
 use crate::simulated::ORIGIN_UNIX_MS;
 use crate::transfer::SAMPLE_INTERVAL;
@@ -89,6 +90,7 @@ pub(super) fn build<'p>(
     for node in 0..plan.network.nodes.len() {
         world.open_ports(node);
     }
+    world.start_proxies()?;
     Ok(world)
 }
 
@@ -166,9 +168,15 @@ pub(super) fn stack(plan: &Plan, seed: u64, node: usize, life: u64) -> Stack {
         let rng = rng(&format!("router {}", known.name));
         planes.ndn = Some(Box::new(NdnRouter::new(config, rng)));
     }
+    let defaults = TcpConfig::new(address(node));
     let tcp = || TcpConfig {
         seed,
-        ..TcpConfig::new(address(node))
+        segment_size: match plan.network.with_role(Role::TcpProxy).next() {
+            // [TCP/ICN §3.2.3]: packets of 1500 bytes.
+            Some(_) => 1460,
+            None => defaults.segment_size,
+        },
+        ..defaults.clone()
     };
     for load in plan.loads.iter().filter(|load| load.plane == Plane::Tcp) {
         if load.from == node {
@@ -178,7 +186,12 @@ pub(super) fn stack(plan: &Plan, seed: u64, node: usize, life: u64) -> Stack {
         }
         if load.to.contains(&node) {
             let server = address(load.from);
-            let client = || TcpClient::new(tcp(), server, SAMPLE_INTERVAL);
+            let buffer = load.receive_buffer.map(|bytes| bytes as usize);
+            let config = || TcpConfig {
+                receive_buffer: buffer.unwrap_or(defaults.receive_buffer),
+                ..tcp()
+            };
+            let client = || TcpClient::new(config(), server, SAMPLE_INTERVAL);
             planes.tcp_clients.entry(server).or_insert_with(client);
         }
     }
@@ -321,6 +334,15 @@ impl World<'_> {
                 faces.push((link, face));
             }
         }
+        for proxy in plan.network.with_role(Role::TcpProxy) {
+            let name = proxies::prefix(&plan.network.nodes[proxy].name);
+            let hops = plan.routes.towards(&plan.network, proxy, Role::NdnRouter);
+            for hop in &hops[node] {
+                if let Some((_, port)) = faces.iter().find(|(link, _)| *link == hop.link) {
+                    self.ndn_route(node, &name, *port, hop.cost);
+                }
+            }
+        }
         for load in plan.loads.iter().filter(|load| load.plane == Plane::Ndn) {
             let hops = plan
                 .routes
@@ -401,7 +423,7 @@ impl World<'_> {
             let Some(face) = router.face_of(port) else {
                 return;
             };
-            // Cannot fail: a name of one component is not too long.
+            // Cannot fail: a name of one or two components is not too long.
             let _ = router
                 .forwarder_mut()
                 .fib_mut()

@@ -10,7 +10,7 @@ use whimbrel_mobilityfirst::local::{Get, LocalChunk, LocalEvent, LocalRequest, P
 use whimbrel_mobilityfirst::wire::{ContentKind, Reliability};
 use whimbrel_ndn_packet::{DigestSigner, Name};
 use whimbrel_node::NodeEvent;
-use whimbrel_sim::tcp::{FetchId, ServerStats, TcpEvent, TcpServer};
+use whimbrel_sim::tcp::{FetchId, SenderSample, ServerStats, TcpEvent};
 use whimbrel_sim::{AnyMachine, NodeId};
 use whimbrel_transport::serve::{ProducerOptions, SegmentResponder};
 use whimbrel_transport::{
@@ -35,6 +35,8 @@ const CLIENT_APP: u32 = 2;
 const AHEAD: u64 = 16 << 20;
 const MAX_AHEAD: u64 = 16;
 const CHUNK_LOG2: u8 = 20;
+/// Bytes of a full segment, in which windows are counted.
+const SEGMENT: f64 = 1460.0;
 
 /// The progress of one receiver of one load.
 pub(super) struct Asked {
@@ -503,8 +505,9 @@ impl World<'_> {
         }
     }
 
-    /// Returns the counters of a TCP server of a single file: it does not distinguish files.
-    fn sender(&self, server: Ipv4Addr) -> Option<ServerStats> {
+    /// Returns the counters and samples of a TCP server of a single file: it does not distinguish
+    /// files.
+    fn sender(&self, server: Ipv4Addr) -> Option<(ServerStats, &[SenderSample])> {
         let of = |known: &&Transfer| matches!(known.by, By::Tcp(_, at, _) if at == server);
         let mut served = self.transfers.iter().filter(of);
         let (Some(_), None) = (served.next(), served.next()) else {
@@ -513,7 +516,8 @@ impl World<'_> {
         let mut nodes = self.nodes.iter().enumerate();
         let (_, node) = nodes.find(|(node, _)| address(*node) == server)?;
         let stack = self.sim.node(*node).get::<super::Stack>()?;
-        stack.planes.tcp_server.as_deref().map(TcpServer::stats)
+        let server = stack.planes.tcp_server.as_deref()?;
+        Some((server.stats(), server.samples()))
     }
 
     fn arrived(&mut self, index: usize, now: Time, bytes: usize) {
@@ -556,8 +560,9 @@ impl World<'_> {
                 record.started_unix_ms =
                     ORIGIN_UNIX_MS + transfer.started.since(Time::ZERO).as_millis() as u64;
                 if let By::Tcp(_, server, _) = transfer.by
-                    && let Some(sender) = self.sender(server)
+                    && let Some((sender, samples)) = self.sender(server)
                 {
+                    record.sender = since(transfer.started, samples);
                     record.retransmitted_segments = Some(sender.retransmitted_segments);
                     record.retransmitted_bytes = Some(sender.retransmitted_bytes);
                 }
@@ -573,6 +578,17 @@ impl World<'_> {
             );
         }
     }
+}
+
+/// Returns a sender's samples with their times counted from the request.
+fn since(started: Time, samples: &[SenderSample]) -> Vec<crate::SenderSample> {
+    let samples = samples.iter().map(|sample| crate::SenderSample {
+        at: sample.at.since(started).as_secs_f64(),
+        window: sample.flight as f64 / SEGMENT,
+        timeout: sample.timeout.as_secs_f64(),
+        retransmitted: sample.retransmitted,
+    });
+    samples.collect()
 }
 
 fn publish(content: &RepeatingContent) -> Publish {

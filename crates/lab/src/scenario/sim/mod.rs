@@ -2,6 +2,7 @@
 
 mod build;
 mod files;
+mod gateway;
 pub mod observe;
 mod requests;
 mod stack;
@@ -67,6 +68,8 @@ struct World<'p> {
     /// Names that producers serve, with their node and the router's port to each.
     served: Vec<(usize, Name, PortId)>,
     exchanges: Vec<Exchange>,
+    /// The TCP proxies, by the nodes that they are on.
+    proxies: Vec<(usize, NodeId)>,
     /// The instant of virtual time zero: records use the machine's clock.
     epoch: Instant,
 }
@@ -101,7 +104,7 @@ pub(super) fn refusal(plan: &Plan) -> Option<Refusal> {
             return Some(Refusal::event(timed.event, "crash", what));
         }
     }
-    None
+    super::proxies::refusal(plan)
 }
 
 /// Runs a plan.
@@ -203,6 +206,7 @@ impl<'p> World<'p> {
             fetchers: BTreeMap::new(),
             served: Vec::new(),
             exchanges: Vec::new(),
+            proxies: Vec::new(),
             epoch: Instant::now(),
         }
     }
@@ -329,6 +333,10 @@ impl<'p> World<'p> {
         self.add_exchanges(&mut run);
         for (node, known) in self.plan.network.nodes.iter().enumerate() {
             run.add_node(&known.name, &self.status(node));
+        }
+        for (node, counters) in self.proxy_counters() {
+            let name = &self.plan.network.nodes[node].name;
+            run.add_proxy(name, counters.out_interests, counters.out_data);
         }
         let links = self.plan.network.links.iter();
         for ((link, before), after) in links.zip(before).zip(self.link_counts()) {

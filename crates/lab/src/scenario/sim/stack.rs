@@ -31,6 +31,8 @@ const DESTINATION_PORT: usize = 22;
 /// The codepoint ECT(0), and the bits of codepoints (RFC 3168 §5).
 const ECT: u8 = 2;
 const ECN_BITS: u8 = 3;
+/// The origin of the port that stands for the network device of a TCP proxy on the node.
+pub(super) const PROXY_DEVICE: PortOrigin = PortOrigin::Accepted(u32::MAX);
 /// Numbers of tunnels, beyond those that the simulator gives to ports.
 const FIRST_TUNNEL: u32 = 1 << 30;
 
@@ -98,6 +100,9 @@ pub(super) struct Stack {
     locals: Vec<PortId>,
     /// Links that belong to the NDN router alone.
     bare: Vec<PortId>,
+    /// The device of the TCP proxy on the node, and the ends whose packets it takes.
+    device: Option<PortId>,
+    carried: Vec<(Ipv4Addr, Ipv4Addr)>,
     tunnels: Vec<Tunnel>,
     routes: BTreeMap<Ipv4Addr, PortId>,
     passing: VecDeque<(PortId, Vec<u8>)>,
@@ -112,6 +117,8 @@ impl Stack {
             linked: false,
             locals: Vec::new(),
             bare: Vec::new(),
+            device: None,
+            carried: Vec::new(),
             tunnels: Vec::new(),
             routes: BTreeMap::new(),
             passing: VecDeque::new(),
@@ -122,6 +129,19 @@ impl Stack {
     /// Routes packets for `to` by `port`.
     pub(super) fn route(&mut self, to: Ipv4Addr, port: PortId) {
         self.routes.insert(to, port);
+    }
+
+    /// Has the TCP proxy on this node take the packets from one end to the other.
+    pub(super) fn carry(&mut self, from: Ipv4Addr, to: Ipv4Addr) {
+        self.carried.push((from, to));
+    }
+
+    /// Returns the way out for a packet of others: the proxy's device, or a link. What comes out of
+    /// the device goes to a link.
+    fn way_out(&self, came: PortId, from: Ipv4Addr, to: Ipv4Addr) -> Option<PortId> {
+        let device = self.device.filter(|device| *device != came);
+        let device = device.filter(|_| self.carried.contains(&(from, to)));
+        device.or_else(|| self.routes.get(&to).copied())
     }
 
     /// Opens a port of a machine above. Returns its number there.
@@ -215,8 +235,8 @@ impl Stack {
             .unwrap_or_default();
         match packet[PROTOCOL] {
             _ if destination != self.address => {
-                if let Some(out) = self.routes.get(&destination) {
-                    self.passing.push_back((*out, packet.to_vec()));
+                if let Some(out) = self.way_out(port, source, destination) {
+                    self.passing.push_back((out, packet.to_vec()));
                 }
             }
             TCP if to_port == SERVER_PORT => {
@@ -368,6 +388,7 @@ impl Machine for Stack {
 
     fn handle_port(&mut self, now: Time, port: PortId, event: PortEvent) {
         match &event {
+            PortEvent::Up(info) if info.origin == PROXY_DEVICE => self.device = Some(port),
             PortEvent::Up(info) if info.origin.is_local() => {
                 self.locals.push(port);
                 self.hand(Above::Ndn, |machine| machine.port(now, port, event));

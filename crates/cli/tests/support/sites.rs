@@ -1,0 +1,209 @@
+//! Two sites, each with a router and a TCP proxy, and an emulated link between them.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use whimbrel_lab::baseline::HttpServer;
+use whimbrel_lab::{CongestionControl, Process, Topology, TopologyBuilder};
+use whimbrel_sim::link::{LinkSpec, Loss};
+
+use super::{await_that, finished, whimbrel};
+
+pub(crate) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 202, 0, 1);
+
+/// A client's site and a server's site, each with a router and a proxy.
+pub(crate) struct Sites {
+    pub(crate) topology: Topology,
+    folder: tempfile::TempDir,
+    programs: Vec<Process>,
+}
+
+impl Sites {
+    pub(crate) fn new(loss: f64, routers: &str, proxies: &[&str]) -> Sites {
+        Sites::allowing("10.202.0.1:80", loss, routers, proxies)
+    }
+
+    /// As [`Sites::new`], with what the reverse proxy allows.
+    pub(crate) fn allowing(allowed: &str, loss: f64, routers: &str, proxies: &[&str]) -> Sites {
+        let spec = LinkSpec::new(50_000_000, Duration::from_millis(5));
+        let spec = match loss {
+            0.0 => spec,
+            loss => spec.with_loss(Loss::Independent(loss)),
+        };
+        let topology = TopologyBuilder::new(1).host("a").host("b");
+        let topology = topology.link("ab", "a", "b", spec.clone(), spec);
+        Sites::on(topology, allowed, routers, proxies)
+    }
+
+    /// Sites whose link is a pair of virtual Ethernet interfaces, as fast as the kernel.
+    pub(crate) fn fast(proxies: &[&str]) -> Sites {
+        let topology = TopologyBuilder::new(1).host("a").host("b");
+        Sites::on(topology.veth("ab", "a", "b"), "10.202.0.1", "", proxies)
+    }
+
+    fn on(topology: TopologyBuilder, allowed: &str, routers: &str, proxies: &[&str]) -> Sites {
+        let topology = topology.build().unwrap();
+        let mut sites = Sites {
+            topology,
+            folder: tempfile::tempdir().unwrap(),
+            programs: Vec::new(),
+        };
+        let key = sites.path("key");
+        let (code, secret, _) = finished(whimbrel().args(["tcp-proxy", "key"]));
+        assert_eq!(code, 0);
+        fs::write(&key, secret).unwrap();
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        fs::set_permissions(&key, private).unwrap();
+        for (site, other) in [("a", "b"), ("b", "a")] {
+            sites.start_router(site, other, routers);
+        }
+        sites.start_proxy(
+            "a",
+            "forward",
+            "10.201.0.1",
+            "10.202.0.0/16=/b/tcp",
+            proxies,
+        );
+        let allow = ["--allow", allowed];
+        let proxies: Vec<&str> = proxies.iter().copied().chain(allow).collect();
+        sites.start_proxy(
+            "b",
+            "reverse",
+            "10.202.0.1",
+            "10.201.0.0/16=/a/tcp",
+            &proxies,
+        );
+        sites
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn start(&mut self, site: &str, name: &str, mut command: Command) {
+        let log = fs::File::create(self.path(&format!("{site}.{name}.log"))).unwrap();
+        let output = fs::File::create(self.path(&format!("{site}.{name}.out"))).unwrap();
+        command.stdout(output).stderr(log).stdin(Stdio::null());
+        let process = self.topology.host(site).unwrap().spawn(command).unwrap();
+        self.programs.push(process);
+    }
+
+    fn socket(&self, site: &str) -> PathBuf {
+        self.path(&format!("{site}.nfd.sock"))
+    }
+
+    fn start_router(&mut self, site: &str, other: &str, config: &str) {
+        let address = self.topology.address_of(other, "ab").unwrap();
+        let file = self.path(&format!("{site}.toml"));
+        let route =
+            format!("[[ndn_route]]\nprefix = \"/{other}\"\nface = \"udp4://{address}:6363\"\n");
+        fs::write(
+            &file,
+            format!("[ndn]\nmulticast = false\n{config}\n{route}"),
+        )
+        .unwrap();
+        let mut command = whimbrel();
+        command
+            .args(["router", "run", "--quiet", "--ndn", "--config"])
+            .arg(file);
+        command.arg("--ndn-socket").arg(self.socket(site));
+        self.start(site, "router", command);
+        await_that("the router answers", || self.socket(site).exists());
+    }
+
+    fn start_proxy(&mut self, site: &str, role: &str, address: &str, route: &str, more: &[&str]) {
+        let mut command = whimbrel();
+        command.args([
+            "tcp-proxy",
+            role,
+            "--json",
+            "--prefix",
+            &format!("/{site}/tcp"),
+        ]);
+        command
+            .args(["--address", address, "--route", route])
+            .args(more);
+        command.arg("--key").arg(self.path("key"));
+        command
+            .arg("--transport")
+            .arg(format!("unix://{}", self.socket(site).display()));
+        command
+            .arg("--socket")
+            .arg(self.path(&format!("{site}.status.sock")));
+        self.start(site, role, command);
+        let (out, log) = (format!("{site}.{role}.out"), format!("{site}.{role}.log"));
+        await_that("the proxy is ready", || {
+            let log = fs::read_to_string(self.path(&log)).unwrap_or_default();
+            assert!(!log.contains("error"), "{log}");
+            fs::read_to_string(self.path(&out))
+                .unwrap_or_default()
+                .contains("ready")
+        });
+    }
+
+    /// Serves `file` at the server's site.
+    pub(crate) fn serve(&self, file: &Path) -> HttpServer {
+        self.serve_at(SERVER, file)
+    }
+
+    /// Serves `file` at another address of the server's site.
+    pub(crate) fn serve_at(&self, address: Ipv4Addr, file: &Path) -> HttpServer {
+        let host = self.topology.host("b").unwrap();
+        let address = SocketAddrV4::new(address, 80);
+        HttpServer::start(host, address, file, CongestionControl::Cubic).unwrap()
+    }
+
+    /// Fetches it with curl at the client's site.
+    pub(crate) fn curl(&self) -> Vec<u8> {
+        self.curl_with(&[])
+    }
+
+    /// The same from an address of the clients' site.
+    pub(crate) fn curl_from(&self, address: &str) -> Vec<u8> {
+        self.curl_with(&["--interface", address])
+    }
+
+    /// Ends the proxies as Ctrl-C does, and waits for their end.
+    pub(crate) fn stop_proxies(mut self) -> Sites {
+        // The routers were started first.
+        for proxy in self.programs.iter_mut().skip(2) {
+            proxy.terminate(super::PATIENCE).unwrap();
+        }
+        self
+    }
+
+    fn curl_with(&self, more: &[&str]) -> Vec<u8> {
+        let got = self.path("got");
+        let url = format!("http://{SERVER}/file");
+        let output = got.to_str().unwrap();
+        let arguments = [
+            "--silent",
+            "--show-error",
+            "--fail",
+            "--noproxy",
+            "*",
+            "--max-time",
+            "100",
+            "--output",
+            output,
+            &url,
+        ];
+        let host = self.topology.host("a").unwrap();
+        let arguments: Vec<&str> = arguments.iter().chain(more).copied().collect();
+        host.run("curl", &arguments).unwrap();
+        fs::read(got).unwrap()
+    }
+
+    pub(crate) fn status(&self, site: &str) -> Value {
+        let mut command = whimbrel();
+        command.args(["tcp-proxy", "status", "--json", "--socket"]);
+        command.arg(self.path(&format!("{site}.status.sock")));
+        let (code, out, errors) = finished(&mut command);
+        assert_eq!(code, 0, "{errors}");
+        serde_json::from_str(&out).unwrap()
+    }
+}

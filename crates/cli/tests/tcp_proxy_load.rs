@@ -1,0 +1,218 @@
+//! Measurements of `whimbrel tcp-proxy` under load, by hand:
+//!
+//! `cargo test --release -p whimbrel --test tcp_proxy_load -- --ignored --nocapture --test-threads 1`
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of a test fail the test"
+)]
+#![allow(clippy::disallowed_methods, reason = "a test of real programs")]
+#![allow(clippy::print_stdout, reason = "measurements are printed")]
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use support::PATIENCE;
+use support::sites::{SERVER, Sites};
+use whimbrel_lab::{Namespace, lab_available};
+
+const PORT: u16 = 7;
+
+/// Allows this process the files of both ends of 10,000 connections.
+fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    const WANTED: Option<u64> = Some(65_536);
+    let limit = Rlimit {
+        current: WANTED,
+        maximum: WANTED,
+    };
+    setrlimit(Resource::Nofile, limit).expect("root, or a hard limit of 65,536 files");
+}
+
+/// Answers every connection with what it sends, from one thread.
+fn echo(host: &Namespace) {
+    let address = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, PORT);
+    let listener = host.enter(|| TcpListener::bind(address)).unwrap().unwrap();
+    listener.set_nonblocking(true).unwrap();
+    std::thread::spawn(move || {
+        let mut streams: Vec<TcpStream> = Vec::new();
+        let mut block = vec![0; 1 << 16];
+        loop {
+            let mut idle = true;
+            while let Ok((stream, _)) = listener.accept() {
+                stream.set_nonblocking(true).unwrap();
+                stream.set_nodelay(true).unwrap();
+                streams.push(stream);
+                idle = false;
+            }
+            streams.retain_mut(|stream| match stream.read(&mut block) {
+                Ok(0) => false,
+                Ok(count) => {
+                    idle = false;
+                    let mut rest = &block[..count];
+                    while !rest.is_empty() {
+                        match stream.write(rest) {
+                            Ok(written) => rest = &rest[written..],
+                            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                                std::thread::yield_now();
+                            }
+                            Err(_) => return false,
+                        }
+                    }
+                    true
+                }
+                Err(error) => error.kind() == std::io::ErrorKind::WouldBlock,
+            });
+            if idle && streams.len() > 8 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    });
+}
+
+fn connect(host: &Namespace, server: Ipv4Addr) -> TcpStream {
+    let address = SocketAddrV4::new(server, PORT).into();
+    let stream = host
+        .enter(|| TcpStream::connect_timeout(&address, PATIENCE))
+        .unwrap()
+        .unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+fn round_trip(stream: &mut TcpStream) -> Duration {
+    let start = Instant::now();
+    stream.write_all(&[7]).unwrap();
+    stream.read_exact(&mut [0]).unwrap();
+    start.elapsed()
+}
+
+/// Median and 95th percentile of many round trips of one octet.
+fn latency(host: &Namespace, server: Ipv4Addr) -> (Duration, Duration) {
+    let mut stream = connect(host, server);
+    for _ in 0..1000 {
+        round_trip(&mut stream);
+    }
+    let mut times: Vec<Duration> = (0..10_000).map(|_| round_trip(&mut stream)).collect();
+    times.sort_unstable();
+    (times[times.len() / 2], times[times.len() * 95 / 100])
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn latency_of_a_segment() {
+    if !lab_available() {
+        return;
+    }
+    let sites = Sites::fast(&[]);
+    let [a, b] = ["a", "b"].map(|name| sites.topology.host(name).unwrap());
+    echo(b);
+    let plain = sites.topology.address_of("b", "ab").unwrap();
+    for (name, server) in [("plain veth", plain), ("proxies", SERVER)] {
+        let (median, high) = latency(a, server);
+        println!(
+            "{name}: a round trip of one octet takes {median:.1?} (median), {high:.1?} (95 %)"
+        );
+    }
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn many_connections() {
+    if !lab_available() {
+        return;
+    }
+    raise_file_limit();
+    let sites = Sites::fast(&[]);
+    let [a, b] = ["a", "b"].map(|name| sites.topology.host(name).unwrap());
+    for host in [a, b] {
+        host.set_sysctl("net.core.somaxconn", "4096").unwrap();
+    }
+    echo(b);
+    let opened =
+        |count: usize| -> Vec<TcpStream> { (0..count).map(|_| connect(a, SERVER)).collect() };
+    let start = Instant::now();
+    let mut busy = opened(1000);
+    println!("1,000 connections open after {:.2?}", start.elapsed());
+    let start = Instant::now();
+    // All at once: 64 KiB there and back on each.
+    let block: Vec<u8> = (0..1 << 16).map(|at| (at % 251) as u8).collect();
+    for stream in &mut busy {
+        stream.write_all(&block).unwrap();
+    }
+    for stream in &mut busy {
+        let mut got = vec![0; block.len()];
+        stream.read_exact(&mut got).unwrap();
+        assert!(got == block, "the bytes differ");
+    }
+    let elapsed = start.elapsed();
+    println!("1,000 connections, 64 KiB each way on each at once: {elapsed:.2?}");
+    drop(busy);
+    let start = Instant::now();
+    let mut idle = opened(10_000);
+    println!("10,000 connections open after {:.2?}", start.elapsed());
+    std::thread::sleep(Duration::from_secs(60));
+    let known = sites.status("a")["connections"]
+        .as_array()
+        .map_or(0, Vec::len);
+    let start = Instant::now();
+    for stream in &mut idle {
+        round_trip(stream);
+    }
+    println!(
+        "after 60 s of silence the proxy knows {known} connections; all 10,000 answer, one after the other in {:.2?}",
+        start.elapsed()
+    );
+    for site in ["a", "b"] {
+        let counters = &sites.status(site)["counters"];
+        println!("{site}: {counters}");
+    }
+}
+
+fn iperf(host: &Namespace, server: Ipv4Addr, arguments: &[&str]) -> f64 {
+    let server = server.to_string();
+    let mut all = vec!["-c", &server, "--json", "-t", "8", "-O", "1"];
+    all.extend(arguments);
+    let output = host.run("iperf3", &all).expect("iperf3 is installed");
+    let output: Value = serde_json::from_str(&output).unwrap();
+    output["end"]["sum_received"]["bits_per_second"]
+        .as_f64()
+        .unwrap()
+        / 1e6
+}
+
+#[test]
+#[ignore = "a measurement; needs iperf3"]
+fn throughput() {
+    if !lab_available() {
+        return;
+    }
+    for options in [
+        &[][..],
+        &["--protection", "authenticate"],
+        &["--protection", "none"],
+    ] {
+        let sites = Sites::fast(options);
+        let [a, b] = ["a", "b"].map(|name| sites.topology.host(name).unwrap());
+        let mut command = Command::new("iperf3");
+        command.arg("-s").stdout(Stdio::null()).stdin(Stdio::null());
+        let _server = b.spawn(command).unwrap();
+        std::thread::sleep(Duration::from_millis(500));
+        let plain = sites.topology.address_of("b", "ab").unwrap();
+        if options.is_empty() {
+            println!("plain veth: {:.0} Mbit/s", iperf(a, plain, &[]));
+        }
+        for (name, arguments) in [("one stream", &[][..]), ("four streams", &["-P", "4"])] {
+            println!(
+                "{options:?}, {name}: {:.0} Mbit/s",
+                iperf(a, SERVER, arguments)
+            );
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! Ordinary programs over `whimbrel tcp-proxy`: curl with HTTP/1.1 and HTTP/2, a browser, ssh; and
+//! what an outage does to them beside plain TCP over the same link.
+//!
+//! `scripts/setup --check` installs them; `scripts/test` names the place in `WHIMBREL_INTEROP`, and
+//! then these tests fail without them.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of a test fail the test"
+)]
+#![allow(clippy::disallowed_methods, reason = "a test of real programs")]
+
+mod support;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use support::interop::Interop;
+use support::sites::{SERVER, Sites};
+use support::{PATIENCE, await_that};
+use whimbrel_lab::{Process, lab_available};
+
+const HOSTS: [&str; 3] = ["one.test", "two.test", "three.test"];
+
+/// Both sites, and what runs on them.
+struct Programs {
+    sites: Sites,
+    interop: Interop,
+    running: Vec<Process>,
+}
+
+impl Programs {
+    fn start() -> Option<Programs> {
+        if !lab_available() {
+            return None;
+        }
+        let interop = Interop::find()?;
+        Some(Programs {
+            // Every port of the server.
+            sites: Sites::allowing("10.202.0.1", 0.0, "", &[]),
+            interop,
+            running: Vec::new(),
+        })
+    }
+
+    /// Starts a server at the servers' site, and waits until it listens.
+    fn serve(&mut self, program: &str, arguments: &[&str]) {
+        let mut command = self.interop.tcp(program);
+        command.args(arguments);
+        command.stdout(Stdio::piped()).stdin(Stdio::null());
+        let mut server = self
+            .sites
+            .topology
+            .host("b")
+            .unwrap()
+            .spawn(command)
+            .unwrap();
+        let mut line = String::new();
+        let mut output = BufReader::new(server.take_stdout().unwrap());
+        output.read_line(&mut line).unwrap();
+        assert!(line.contains("ready"), "{program}: {line}");
+        self.running.push(server);
+    }
+
+    /// Starts the web server with a certificate for its hosts. Returns the certificate.
+    fn serve_web(&mut self) -> PathBuf {
+        let [key, certificate] = ["web.key", "web.crt"].map(|name| self.sites.path(name));
+        let names = HOSTS.map(|host| format!("DNS:{host}")).join(",");
+        let output = Command::new("openssl")
+            .args(["req", "-x509", "-newkey", "ec", "-pkeyopt"])
+            .args(["ec_paramgen_curve:P-256", "-nodes", "-days", "2"])
+            .args(["-subj", "/CN=one.test", "-addext"])
+            .arg(format!("subjectAltName={names}"))
+            .arg("-keyout")
+            .arg(&key)
+            .arg("-out")
+            .arg(&certificate)
+            .output()
+            .expect("openssl is installed");
+        assert!(output.status.success(), "{output:?}");
+        let [key, path] = [&key, &certificate].map(|path| path.to_str().unwrap().to_owned());
+        self.serve("web", &["0.0.0.0", "443", &key, &path]);
+        certificate
+    }
+
+    fn run(&self, program: &str, arguments: &[&str]) -> String {
+        let host = self.sites.topology.host("a").unwrap();
+        host.run(program, arguments).unwrap()
+    }
+
+    /// Starts a program at the clients' site.
+    fn client(&self, mut command: Command) -> Process {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        self.sites
+            .topology
+            .host("a")
+            .unwrap()
+            .spawn(command)
+            .unwrap()
+    }
+}
+
+#[test]
+fn curl_speaks_both_versions_of_http_over_tls() {
+    let Some(mut programs) = Programs::start() else {
+        return;
+    };
+    let certificate = programs.serve_web();
+    let expected: Vec<u8> = b"Whimbrel carries TCP. "
+        .iter()
+        .copied()
+        .cycle()
+        .take(1_000_000)
+        .collect();
+    for (flag, version) in [("--http1.1", "1.1"), ("--http2", "2")] {
+        let got = programs.sites.path("got");
+        let resolve = format!("one.test:443:{SERVER}");
+        let arguments = [
+            "-q",
+            "--silent",
+            "--show-error",
+            "--fail",
+            "--noproxy",
+            "*",
+            "--max-time",
+            "100",
+            flag,
+            "--cacert",
+            certificate.to_str().unwrap(),
+            "--resolve",
+            &resolve,
+            "--write-out",
+            "%{http_version}",
+            "--output",
+            got.to_str().unwrap(),
+            "https://one.test/bytes/1000000",
+        ];
+        assert_eq!(programs.run("curl", &arguments), version);
+        assert!(
+            fs::read(&got).unwrap() == expected,
+            "HTTP/{version}: the bytes differ"
+        );
+    }
+}
+
+#[test]
+fn a_browser_loads_a_page_of_several_hosts() {
+    let Some(mut programs) = Programs::start() else {
+        return;
+    };
+    programs.serve_web();
+    let rules = format!("--host-resolver-rules=MAP *.test {SERVER}");
+    let profile = format!(
+        "--user-data-dir={}",
+        programs.sites.path("chromium").display()
+    );
+    let page = programs.run(
+        "chromium",
+        &[
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--no-proxy-server",
+            // The certificate is one of this test alone.
+            "--ignore-certificate-errors",
+            &rules,
+            &profile,
+            "--dump-dom",
+            "https://one.test/",
+        ],
+    );
+    // 8 scripts and 8 pictures of each host.
+    assert!(page.contains("<title>loaded 48 over h2</title>"), "{page}");
+    let status = programs.sites.status("a");
+    let connections = status["counters"]["connections"].as_u64().unwrap();
+    assert!(connections >= HOSTS.len() as u64, "{connections}");
+}
+
+/// A command over ssh that answers each line.
+struct Session {
+    name: &'static str,
+    // Kept alive: a process that is dropped is killed.
+    _process: Process,
+    input: ChildStdin,
+    lines: Receiver<String>,
+}
+
+impl Session {
+    fn start(programs: &Programs, name: &'static str, server: Ipv4Addr) -> Session {
+        let mut command = Command::new("ssh");
+        command
+            .args(["-F", "none", "-p", "22", "-o", "StrictHostKeyChecking=no"])
+            .args(["-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR"])
+            .args(["-o", "PreferredAuthentications=none"])
+            .arg(format!("user@{server}"))
+            .arg("while read line; do echo \"got $line\"; done");
+        let mut process = programs.client(command);
+        let input = process.take_stdin().unwrap();
+        let output = process.take_stdout().unwrap();
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Session {
+            name,
+            _process: process,
+            input,
+            lines,
+        }
+    }
+
+    fn say(&mut self, line: &str) {
+        self.input
+            .write_all(format!("{line}\n").as_bytes())
+            .unwrap();
+        self.input.flush().unwrap();
+    }
+
+    fn hear(&self, line: &str) {
+        let heard = self.lines.recv_timeout(PATIENCE);
+        assert_eq!(
+            heard.as_deref(),
+            Ok(format!("got {line}").as_str()),
+            "{}",
+            self.name
+        );
+    }
+}
+
+/// A file on its way by curl.
+struct Download {
+    name: &'static str,
+    path: PathBuf,
+    process: Process,
+}
+
+impl Download {
+    fn start(programs: &Programs, name: &'static str, server: Ipv4Addr) -> Download {
+        let path = programs.sites.path(&format!("{name}.got"));
+        let mut command = Command::new("curl");
+        command
+            .args([
+                "-q",
+                "--silent",
+                "--show-error",
+                "--fail",
+                "--noproxy",
+                "*",
+                "--no-buffer",
+            ])
+            .arg("--output")
+            .arg(&path)
+            .arg(format!("http://{server}/file"));
+        let process = programs.client(command);
+        Download {
+            name,
+            path,
+            process,
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        fs::metadata(&self.path).map_or(0, |it| it.len())
+    }
+}
+
+/// After an outage the sessions go on, and no byte is lost or changed. Plain TCP crosses the same link
+/// in the same run; the times are printed (`--nocapture`) and not judged.
+#[test]
+fn ssh_and_a_download_survive_an_outage() {
+    const OUTAGE: Duration = Duration::from_secs(10);
+    let Some(mut programs) = Programs::start() else {
+        return;
+    };
+    let plain = programs.sites.topology.address_of("b", "ab").unwrap();
+    programs.serve("ssh", &["0.0.0.0", "22"]);
+    let file = programs.sites.path("file");
+    let content = support::noise(20_000_000, 7);
+    fs::write(&file, &content).unwrap();
+    let _server = programs.sites.serve(&file);
+    let _plain_server = programs.sites.serve_at(plain, &file);
+    let ways = [("proxies", SERVER), ("plain", plain)];
+    let mut sessions = ways.map(|(name, server)| Session::start(&programs, name, server));
+    for session in &mut sessions {
+        session.say("one");
+        session.hear("one");
+    }
+    let mut downloads = ways.map(|(name, server)| Download::start(&programs, name, server));
+    await_that("both downloads have begun", || {
+        downloads.iter().all(|it| it.bytes() > 500_000)
+    });
+    programs.sites.topology.set_outage("ab", true).unwrap();
+    std::thread::sleep(OUTAGE / 2);
+    let cut = downloads.each_ref().map(Download::bytes);
+    assert!(cut.iter().all(|bytes| *bytes < content.len() as u64));
+    sessions.iter_mut().for_each(|session| session.say("two"));
+    std::thread::sleep(OUTAGE / 2);
+    let back = Instant::now();
+    programs.sites.topology.set_outage("ab", false).unwrap();
+    std::thread::scope(|scope| {
+        for session in &mut sessions {
+            scope.spawn(move || {
+                session.hear("two");
+                println!(
+                    "ssh, {}: goes on {:.2?} after the outage",
+                    session.name,
+                    back.elapsed()
+                );
+            });
+        }
+        for (download, cut) in downloads.iter().zip(cut) {
+            scope.spawn(move || {
+                while download.bytes() == cut && back.elapsed() < PATIENCE {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                println!(
+                    "curl, {}: goes on {:.2?} after the outage",
+                    download.name,
+                    back.elapsed()
+                );
+            });
+        }
+    });
+    for download in &mut downloads {
+        let ended = download.process.wait_for(PATIENCE).unwrap();
+        assert!(
+            ended.is_some_and(|status| status.success()),
+            "{}",
+            download.name
+        );
+        assert!(
+            fs::read(&download.path).unwrap() == content,
+            "{}: the bytes differ",
+            download.name
+        );
+    }
+    for session in &mut sessions {
+        session.say("three");
+        session.hear("three");
+    }
+}

@@ -1,0 +1,145 @@
+//! Counters of a TCP/ICN proxy.
+
+use std::fmt::Error;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use whimbrel_io::TransportCounters;
+use whimbrel_tcp_proxy::{Counters, Phase};
+
+use super::family::{Families, flag};
+use super::native::encode_sockets;
+use crate::tcp_proxy::run::ProxyEventLoop;
+
+/// A snapshot of one proxy.
+#[derive(Debug)]
+pub(super) struct Snapshot {
+    counters: Counters,
+    registered: bool,
+    connections: Vec<(&'static str, u64)>,
+    queued_bytes: usize,
+    pending: usize,
+    sockets: TransportCounters,
+}
+
+type Count = fn(&Counters) -> u64;
+
+/// Name, meaning, accessor.
+const COUNTS: [(&str, &str, Count); 10] = [
+    (
+        "tcp_proxy_device_packets",
+        "Packets from local programs",
+        |c| c.device_packets,
+    ),
+    (
+        "tcp_proxy_delivered_packets",
+        "Packets to local programs",
+        |c| c.delivered_packets,
+    ),
+    ("tcp_proxy_sent_interests", "Interests sent", |c| {
+        c.out_interests
+    }),
+    ("tcp_proxy_sent_data", "Data sent", |c| c.out_data),
+    (
+        "tcp_proxy_sent_segments",
+        "Segments in the Data sent",
+        |c| c.out_segments,
+    ),
+    ("tcp_proxy_received_interests", "Interests received", |c| {
+        c.in_interests
+    }),
+    (
+        "tcp_proxy_received_data",
+        "Data received that answer an Interest",
+        |c| c.in_data,
+    ),
+    ("tcp_proxy_received_nacks", "Nacks received", |c| c.in_nacks),
+    (
+        "tcp_proxy_revived_segments",
+        "Segments sent once more after an outage",
+        |c| c.revived,
+    ),
+    (
+        "tcp_proxy_connections_seen",
+        "Connections since the start",
+        |c| c.connections,
+    ),
+];
+
+/// Reasons to drop a packet or message.
+const DROPS: [(&str, Count); 15] = [
+    ("malformed", |c| c.malformed),
+    ("fragment", |c| c.fragments),
+    ("not-tcp", |c| c.not_tcp),
+    ("checksum", |c| c.wrong_checksum),
+    ("denied", |c| c.denied),
+    ("unknown-connection", |c| c.unknown_connection),
+    ("table-full", |c| c.table_full),
+    ("opening-forgotten", |c| c.opening_forgotten),
+    ("queue-full", |c| c.queue_full),
+    ("forged", |c| c.forged),
+    ("replayed", |c| c.replayed),
+    ("untimely", |c| c.untimely),
+    ("version", |c| c.other_version),
+    ("bad-message", |c| c.bad_messages),
+    ("unexpected", |c| c.unexpected),
+];
+
+impl Snapshot {
+    /// Takes a snapshot of a proxy and its sockets.
+    pub(super) fn of(event_loop: &ProxyEventLoop) -> Snapshot {
+        let proxy = event_loop.machine().proxy();
+        let counted = proxy.phases();
+        Snapshot {
+            counters: *proxy.counters(),
+            registered: proxy.is_registered(),
+            connections: Phase::ALL
+                .iter()
+                .zip(counted)
+                .map(|(phase, count)| (phase.name(), count))
+                .collect(),
+            queued_bytes: proxy.queued_bytes(),
+            pending: proxy.pending_interests(),
+            sockets: event_loop.snapshot().transports_total(),
+        }
+    }
+}
+
+impl Collector for Snapshot {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let mut families = Families::new(&mut encoder);
+        for (name, help, count) in COUNTS {
+            families.counter(name, help, count(&self.counters))?;
+        }
+        families.counters(
+            "tcp_proxy_drops",
+            "Packets, messages and connections dropped, by reason",
+            DROPS
+                .iter()
+                .map(|(reason, count)| (vec![("reason", *reason)], count(&self.counters))),
+        )?;
+        families.gauges(
+            "tcp_proxy_connections",
+            "Connections known, by phase",
+            self.connections
+                .iter()
+                .map(|(phase, count)| (vec![("phase", *phase)], *count as f64)),
+        )?;
+        families.gauge(
+            "tcp_proxy_queued_bytes",
+            "Bytes of segments that wait for an Interest",
+            self.queued_bytes as f64,
+        )?;
+        families.gauge(
+            "tcp_proxy_pending_interests",
+            "Interests that are not answered yet",
+            self.pending as f64,
+        )?;
+        families.gauge(
+            "tcp_proxy_registered",
+            "1 if the forwarder has the proxy's prefix",
+            flag(self.registered),
+        )?;
+        encode_sockets(&mut families, &self.sockets)
+    }
+}
