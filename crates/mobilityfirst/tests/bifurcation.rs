@@ -74,6 +74,32 @@ fn links_to_several_routers_are_used_at_once_if_the_host_says_so() {
     }
 }
 
+/// Two links of 50 Mbit/s at 10 ms and 2.5 Mbit/s at 500 ms: who divides sees two equal links to routers, and
+/// learns from these how the flow goes on.
+#[test]
+fn unequal_links_behind_routers_of_their_own_are_no_slower_than_the_best_one() {
+    let slow = Access {
+        rate: 2_500_000,
+        ..Access::new(1, 500)
+    };
+    let links = [Access::new(50, 10), slow];
+    let make = Make {
+        place: Place::AccessRouters,
+        policy: LinkPolicy::Everywhere,
+        ..Make::default()
+    };
+    let (sum, best) = alone(make, &links, 32 * MIB);
+    let both = goodput(make, &links, 32 * MIB);
+    println!(
+        "{:.3} of the best, {:.3} of the sum",
+        both / best,
+        both / sum
+    );
+    // One chunk of the slow link more or less.
+    let late = 32.0 * MIB as f64 * (1.0 / both - 1.0 / best);
+    assert!(late <= CHUNK / links[1].rate as f64 * 8.0, "{late:.3} s");
+}
+
 /// The prototype's draw by rate and taking turns, for comparison.
 #[test]
 fn other_schedulers_divide_too() {
@@ -182,10 +208,14 @@ proptest! {
     /// measurements take.
     #[test]
     fn several_links_are_never_slower_than_the_best_one(
-        links in prop::collection::vec(any_access(), 2..4), up: bool,
+        links in prop::collection::vec(any_access(), 2..4),
+        place in prop::sample::select(vec![Place::Server, Place::OneRouter, Place::AccessRouters]),
     ) {
-        let place = if up { Place::Server } else { Place::OneRouter };
-        let make = Make { place, ..Make::default() };
+        let policy = match place {
+            Place::AccessRouters => LinkPolicy::Everywhere,
+            _ => LinkPolicy::All,
+        };
+        let make = Make { place, policy, ..Make::default() };
         let len = 12 * MIB;
         let (_, best) = alone(make, &links, len);
         let both = goodput(make, &links, len);
