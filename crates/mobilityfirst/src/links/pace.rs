@@ -29,10 +29,10 @@ const MAX_TOLD: usize = 1024;
 const MAX_KNOWN: usize = 4096;
 /// What a node said of a flow so long ago may be forgotten for another one.
 const OLD: Duration = Duration::from_secs(10);
-/// A chunk that waits behind the next hop is due after twice the time that it takes there and this; when
-/// it is late, the branch gets no further ones ...
+/// A chunk that waits behind the next hop is due after twice the time that it takes there and this.
 const LATE: Duration = Duration::from_millis(200);
-/// ... until the next message, or for this long: its router may have lost what it knew.
+/// While one is late, no more than [`UNTOLD`] goes there, and as much again after each time of this length:
+/// its router may have lost what it knew.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The size of a chunk of a divided flow, for times.
 const CHUNK: u64 = 64 << 10;
@@ -133,7 +133,9 @@ impl Links {
             return;
         };
         let interval = INTERVAL.max(time_of(TOLD_AFTER, pace.rate));
-        if told_at != Time::ZERO && now.since(told_at) < interval {
+        // The last of several chunks is told of in any case: nothing comes after it.
+        let is_soon = told_at != Time::ZERO && now.since(told_at) < interval;
+        if is_soon && pace.waiting >= LITTLE {
             return;
         }
         if let Some(passing) = self.passing.get_mut(flow) {
@@ -227,12 +229,14 @@ impl Links {
         let Some(onward) = self.onward.get(&(port, *flow)) else {
             return Some(here);
         };
-        if onward.is_late(now, given, here.round_trip) {
-            let is_forgotten = now.since(onward.at) > PATIENCE;
-            return is_forgotten.then_some(here);
-        }
         let link = self.links.get(&port);
         let carried = link.map_or(0, |it| it.outbox.waiting(flow).0);
+        if onward.is_late(now, given, here.round_trip) {
+            let times = now.since(onward.at).as_secs() / PATIENCE.as_secs() + 1;
+            if onward.unanswered(given) + carried >= UNTOLD * times {
+                return None;
+            }
+        }
         let waiting = carried + onward.waiting(now, given);
         let rate = here.rate.map_or(onward.rate, |it| it.min(onward.rate));
         // What is taken now is told of a round trip later.
