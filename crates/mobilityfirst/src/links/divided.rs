@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use whimbrel_core::{PortId, Time};
 
+use super::holds::UNMEASURED;
 use super::{ChunkToSend, Link, LinkEvent, Links};
 use crate::chunk::{Chunk, Flow};
 use crate::next_hops::{Branch, NextHops};
@@ -472,13 +473,23 @@ impl Links {
         }
     }
 
-    /// Returns the bytes of a divided flow from `from` that may wait: the sum over its branches.
+    /// Returns the bytes of a divided flow from `from` that may wait: the sum over its branches, each at the rate
+    /// at which the flow goes on there.
     fn split_allowance(&self, divided: &DividedFlow, flow: &Flow, from: Option<PortId>) -> u64 {
-        let ports = divided.hops.ports();
-        let up = ports.iter().filter_map(|port| self.links.get(port));
-        up.filter(|link| link.is_up())
-            .map(|link| self.allowance(link, flow, from))
-            .sum()
+        let mut all = 0;
+        for port in divided.hops.ports() {
+            let Some(link) = self.links.get(&port).filter(|it| it.is_up()) else {
+                continue;
+            };
+            let mut branches = divided.hops.iter().filter(|it| it.port == port);
+            let goes_on =
+                branches.any(|it| it.address.is_some()) && link.neighbour != Some(flow.destination);
+            let unknown = if goes_on { UNMEASURED } else { u64::MAX };
+            let most = self.onward_rate(port, flow).unwrap_or(unknown);
+            let rate = link.hop.delivery_rate().unwrap_or(UNMEASURED).min(most);
+            all += self.allowance_at(rate, link, flow, from);
+        }
+        all
     }
 
     fn note_waiting_split(&mut self, flow: Flow, from: PortId) {

@@ -120,8 +120,12 @@ impl<'a> Systems<'a> {
             let all = self.0.iter();
             all.filter(|it| it.name.starts_with(family) && it.link().is_some())
         };
-        let mut links: Vec<&str> = of_family().filter_map(System::link).collect();
-        links.dedup();
+        let mut links: Vec<&str> = Vec::new();
+        for link in of_family().filter_map(System::link) {
+            if !links.contains(&link) {
+                links.push(link);
+            }
+        }
         let best = |link| {
             let of_link = of_family().filter(move |it| it.link() == Some(link));
             of_link.max_by(|a, b| a.mean().total_cmp(&b.mean()))
