@@ -482,8 +482,9 @@ impl Links {
                 continue;
             };
             let mut branches = divided.hops.iter().filter(|it| it.port == port);
-            let goes_on =
-                branches.any(|it| it.address.is_some()) && link.neighbour != Some(flow.destination);
+            let goes_on = self.split.pace
+                && branches.any(|it| it.address.is_some())
+                && link.neighbour != Some(flow.destination);
             let unknown = if goes_on { UNMEASURED } else { u64::MAX };
             let most = self.onward_rate(port, flow).unwrap_or(unknown);
             let rate = link.hop.delivery_rate().unwrap_or(UNMEASURED).min(most);

@@ -122,7 +122,7 @@ impl Links {
 
     /// Tells the node that a flow comes from how it goes on from here, if that is due.
     pub(super) fn tell_pace(&mut self, now: Time, flow: &Flow) {
-        let Some(passing) = self.passing.get(flow) else {
+        let Some(passing) = self.passing.get(flow).filter(|_| self.split.pace) else {
             return;
         };
         let (to, told_at) = (passing.to, passing.told_at);
@@ -265,7 +265,7 @@ impl Links {
         let is_end = self.neighbour(port) == Some(flow.destination);
         let is_known = self.onward.contains_key(&(port, *flow));
         let is_young = since.is_some_and(|since| now.since(since) < UNTOLD_FOR);
-        !is_end && !is_known && is_young && given >= UNTOLD
+        self.split.pace && !is_end && !is_known && is_young && given >= UNTOLD
     }
 
     /// Forgets what the neighbour on a port has said.
