@@ -3,6 +3,8 @@
 //! The font comes with the program (crate `dejavu`), so that a picture looks the same on a machine
 //! without fonts.
 
+mod heat;
+
 use std::path::Path;
 use std::sync::Once;
 
@@ -14,6 +16,7 @@ use plotters::style::{FontStyle, register_font};
 use serde::{Deserialize, Serialize};
 
 use crate::LabError;
+pub use heat::HeatMap;
 
 /// One line of a chart.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -76,6 +79,9 @@ pub struct LineChart {
     /// Names of the values 0, 1, 2, ... of x: points are then drawn as bars, side by side.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub categories: Vec<String>,
+    /// Numbers by row and column, instead of lines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heat: Option<HeatMap>,
 }
 
 // Okabe and Ito's colours, which colour-blind people can distinguish.
@@ -170,6 +176,9 @@ impl LineChart {
         caption: Option<&str>,
     ) -> Result<(), String> {
         let said = |fault: DrawingAreaErrorKind<B::ErrorType>| fault.to_string();
+        if let Some(heat) = &self.heat {
+            return heat.draw(self, &area, caption).map_err(said);
+        }
         let (mut left, bottom) = self.lower_corner();
         let (right, top) = self.corner();
         let is_barred = !self.categories.is_empty();

@@ -47,7 +47,9 @@ pub mod torture;
 pub mod transfer;
 pub mod tun;
 
-pub use baseline::{CongestionControl, HttpClient, TcpBaseline, TcpRoute, TcpTransfer};
+pub use baseline::{
+    CongestionControl, HttpClient, Subflow, TcpBaseline, TcpBuffers, TcpRoute, TcpTransfer,
+};
 pub use emulator::{Direction, DirectionReport, EmulatedLink, Emulator, LinkReport, Scheduling};
 pub use error::LabError;
 pub use namespace::Namespace;

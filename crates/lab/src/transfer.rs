@@ -21,6 +21,9 @@ pub struct TransferRecord {
     pub samples: Vec<(f64, u64)>,
     /// The longest time in which nothing arrived, the wait for the first byte included.
     pub longest_stall: f64,
+    /// The longest time in which nothing arrived after the first byte.
+    #[serde(default)]
+    pub longest_pause: f64,
     /// Segments (or packets of the protocol at hand) that were sent again; `None` if they were not
     /// counted.
     pub retransmitted_segments: Option<u64>,
@@ -108,6 +111,7 @@ pub struct TransferMeter {
     started_unix_ms: u64,
     last_arrival: Duration,
     longest_stall: Duration,
+    longest_pause: Duration,
     bytes: u64,
     samples: Vec<(f64, u64)>,
 }
@@ -123,6 +127,7 @@ impl TransferMeter {
             started_unix_ms: u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX),
             last_arrival: Duration::ZERO,
             longest_stall: Duration::ZERO,
+            longest_pause: Duration::ZERO,
             bytes: 0,
             samples: Vec::new(),
         }
@@ -164,6 +169,7 @@ impl TransferMeter {
             bytes: self.bytes,
             samples: self.samples,
             longest_stall: self.longest_stall.as_secs_f64(),
+            longest_pause: self.longest_pause.as_secs_f64(),
             retransmitted_segments: None,
             retransmitted_bytes: None,
             completed,
@@ -183,9 +189,11 @@ impl TransferMeter {
     }
 
     fn end_stall(&mut self, elapsed: Duration) {
-        self.longest_stall = self
-            .longest_stall
-            .max(elapsed.saturating_sub(self.last_arrival));
+        let rest = elapsed.saturating_sub(self.last_arrival);
+        self.longest_stall = self.longest_stall.max(rest);
+        if self.bytes > 0 {
+            self.longest_pause = self.longest_pause.max(rest);
+        }
     }
 }
 
@@ -222,6 +230,7 @@ mod tests {
             (record.bytes, record.finished, record.longest_stall),
             (35, 0.42, 0.27)
         );
+        assert_eq!(record.longest_pause, 0.27);
         assert_eq!(record.goodput(), 35.0 * 8.0 / 0.42);
     }
 
@@ -231,6 +240,12 @@ mod tests {
         assert!(!record.completed);
         assert_eq!((record.finished, record.longest_stall), (1.0, 0.9));
         assert_eq!(record.samples.len(), 11);
+    }
+
+    #[test]
+    fn the_wait_for_the_first_byte_is_a_stall_and_no_pause() {
+        let record = record(&[(300, 1), (350, 1)], None);
+        assert_eq!((record.longest_stall, record.longest_pause), (0.3, 0.05));
     }
 
     #[test]

@@ -7,7 +7,7 @@ mod support;
 
 use std::io::Write;
 use std::net::{Ipv4Addr, UdpSocket};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,8 @@ use support::{LAST_HOP, SERVER_LINK, fig7};
 use whimbrel_lab::scenario::netns;
 use whimbrel_lab::{
     CongestionControl, DirectionReport, HttpClient, LabError, LinkReport, Namespace, Scheduling,
-    TcpBaseline, TcpRoute, Topology, TopologyBuilder, TransferObserver, lab_available,
+    Subflow, TcpBaseline, TcpBuffers, TcpRoute, Topology, TopologyBuilder, TransferObserver,
+    lab_available,
 };
 use whimbrel_sim::link::{LinkSpec, Loss, Outage};
 
@@ -651,4 +652,56 @@ fn processes_in(namespace: &std::path::Path) -> usize {
             std::fs::read_link(entry.path().join("ns/net")).is_ok_and(|ns| ns == namespace)
         })
         .count()
+}
+
+/// "The default scheduler [...] will firstly fill up the congestion window on the subflow with lowest RTT"
+/// [MF-5G §V-A]: whatever it does, each interface has a subflow, or the run is no run of Multipath TCP.
+#[test]
+fn multipath_tcp_uses_every_interface_of_the_client() {
+    if !lab_available() {
+        return;
+    }
+    if !Path::new("/proc/sys/net/mptcp").exists() {
+        eprintln!("SKIPPED: this kernel has no Multipath TCP");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (file, hash) = file_of(3_000_000, &directory);
+    let air = |delay| LinkSpec::new(20_000_000, millis(delay));
+    let topology = TopologyBuilder::new(10)
+        .host("server")
+        .host("router")
+        .host("client")
+        .veth("wire", "server", "router")
+        .link("wifi", "router", "client", air(1), air(1))
+        .link("lte", "router", "client", air(5), air(5))
+        .build()
+        .unwrap();
+    let subflow = |link: &str| Subflow {
+        interface: topology.interface_of("client", link).unwrap(),
+        address: topology.address_of("client", link).unwrap(),
+        gateway: topology.address_of("router", link).unwrap(),
+    };
+    let baseline = TcpBaseline {
+        buffers: TcpBuffers::Tuned,
+        subflows: vec![subflow("wifi"), subflow("lte")],
+        ..TcpBaseline::default()
+    };
+    let (server, client) = (
+        topology.host("server").unwrap(),
+        topology.host("client").unwrap(),
+    );
+    let address = topology.address_of("server", "wire").unwrap();
+    let route = TcpRoute::direct(server, address, client);
+    let transfer = baseline.fetch(route, &file, &mut ()).unwrap();
+    assert!(transfer.record.completed);
+    assert_eq!(transfer.blake3, hash);
+    for report in final_reports(&topology) {
+        let carried = report.forward.delivered_bytes;
+        assert!(carried > 300_000, "{}: {carried}", report.link);
+    }
+    // A connection over one of two interfaces is no measurement of both.
+    topology.set_outage("lte", true).unwrap();
+    let error = baseline.fetch(route, &file, &mut ()).unwrap_err();
+    assert!(error.to_string().contains("did not join"), "{error}");
 }

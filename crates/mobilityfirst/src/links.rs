@@ -11,6 +11,7 @@ mod event;
 mod holds;
 mod link;
 mod moves;
+mod pace;
 mod ports;
 mod report;
 
@@ -166,6 +167,9 @@ pub struct Links {
     splits: BTreeMap<Flow, DividedFlow>,
     // When one of them is to be looked at again.
     split_due: Option<Time>,
+    // Flows that are divided before they come here, and what next hops have said of flows.
+    passing: BTreeMap<Flow, pace::Passing>,
+    onward: BTreeMap<(PortId, Flow), pace::Onward>,
 }
 
 impl Links {
@@ -199,6 +203,8 @@ impl Links {
             split: SplitConfig::default(),
             splits: BTreeMap::new(),
             split_due: None,
+            passing: BTreeMap::new(),
+            onward: BTreeMap::new(),
         }
     }
 
@@ -301,7 +307,10 @@ impl Links {
         }
         let from = outgoing.from;
         let flow = flow_of(&outgoing.chunk);
-        link.outbox.push(outgoing);
+        self.note_passing(port, &outgoing);
+        if let Some(link) = self.links.get_mut(&port) {
+            link.outbox.push(outgoing);
+        }
         self.touched.insert(port);
         if let (Some(from), Some(flow)) = (from, flow) {
             self.note_waiting(port, flow, from);
@@ -455,6 +464,7 @@ impl Links {
         self.serve_splits(now);
         let ports: Vec<PortId> = self.touched.iter().copied().collect();
         let mut divided = Vec::new();
+        let mut passed = BTreeSet::new();
         for port in ports {
             let Some(link) = self.links.get_mut(&port) else {
                 continue;
@@ -493,10 +503,12 @@ impl Links {
                 self.note_neighbour(port, neighbour, is);
             }
             fewer.iter().for_each(|flow| self.review_hold(port, flow));
+            passed.extend(fewer);
         }
         for (flow, order, port) in divided {
             self.note_divided(now, flow, order, port);
         }
+        passed.iter().for_each(|flow| self.tell_pace(now, flow));
         let away = self.events.iter().filter_map(|event| match event {
             LinkEvent::Unresponsive(port) => Some(*port),
             _ => None,

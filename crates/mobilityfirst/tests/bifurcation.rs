@@ -74,6 +74,34 @@ fn links_to_several_routers_are_used_at_once_if_the_host_says_so() {
     }
 }
 
+/// Who divides sees two equal links to routers, and learns from these how the flow goes on: links of 50 and
+/// 2.5 Mbit/s, for long enough that nothing of the start counts.
+#[test]
+fn unequal_links_behind_routers_of_their_own_are_no_slower_than_the_best_one() {
+    for round_trip in [10, 500] {
+        let slow = Access {
+            rate: 2_500_000,
+            ..Access::new(1, round_trip)
+        };
+        let links = [Access::new(50, 10), slow];
+        let make = Make {
+            place: Place::AccessRouters,
+            policy: LinkPolicy::Everywhere,
+            ..Make::default()
+        };
+        let (sum, best) = alone(make, &links, 48 * MIB);
+        let both = goodput(make, &links, 48 * MIB);
+        println!(
+            "{:.3} of the best, {:.3} of the sum",
+            both / best,
+            both / sum
+        );
+        // One chunk of the slow link more or less.
+        let late = 48.0 * MIB as f64 * (1.0 / both - 1.0 / best);
+        assert!(late <= CHUNK / links[1].rate as f64 * 8.0, "{late:.3} s");
+    }
+}
+
 /// The prototype's draw by rate and taking turns, for comparison.
 #[test]
 fn other_schedulers_divide_too() {
@@ -182,10 +210,14 @@ proptest! {
     /// measurements take.
     #[test]
     fn several_links_are_never_slower_than_the_best_one(
-        links in prop::collection::vec(any_access(), 2..4), up: bool,
+        links in prop::collection::vec(any_access(), 2..4),
+        place in prop::sample::select(vec![Place::Server, Place::OneRouter, Place::AccessRouters]),
     ) {
-        let place = if up { Place::Server } else { Place::OneRouter };
-        let make = Make { place, ..Make::default() };
+        let policy = match place {
+            Place::AccessRouters => LinkPolicy::Everywhere,
+            _ => LinkPolicy::All,
+        };
+        let make = Make { place, policy, ..Make::default() };
         let len = 12 * MIB;
         let (_, best) = alone(make, &links, len);
         let both = goodput(make, &links, len);
@@ -195,4 +227,27 @@ proptest! {
             "{late:.3} s later than the best alone ({:.1} of {:.1} Mbit/s)", both * 8e-6, best * 8e-6
         );
     }
+}
+
+/// What waits where a flow is divided is bounded by the rate at which it goes on, not by that of the wires in
+/// between: else it fills the router's buffer.
+#[test]
+fn a_second_of_the_last_links_waits_where_they_part_and_not_of_the_wires() {
+    let slow = Access {
+        rate: 2_500_000,
+        ..Access::new(1, 10)
+    };
+    let make = Make {
+        place: Place::AccessRouters,
+        policy: LinkPolicy::Everywhere,
+        ..Make::default()
+    };
+    let mut world = World::new(make, &[Access::new(50, 10), slow]);
+    world.get(64 * MIB);
+    world.run(Duration::from_secs(4));
+    let divided = world.divided();
+    let waiting = divided[0].waiting_bytes;
+    println!("{waiting} bytes wait");
+    // 6.6 MB in a second.
+    assert!(waiting > 0 && waiting < 10_000_000, "{divided:?}");
 }

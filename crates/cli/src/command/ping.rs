@@ -110,13 +110,15 @@ impl Session {
             if !all_sent && now >= next {
                 let sequence = self.sent.len() as u32;
                 let (destination, padding) = (self.arguments.name, self.arguments.size);
+                // Before it is sent: afterwards this process may have to wait for a processor.
+                let at = Instant::now();
                 client.send(&LocalRequest::Ping {
                     request: 1,
                     destination,
                     sequence,
                     padding,
                 })?;
-                self.sent.push(Some(Instant::now()));
+                self.sent.push(Some(at));
                 let last = self.sent.len() as u64 >= u64::from(self.arguments.count);
                 next = now
                     + if last {

@@ -154,7 +154,7 @@ impl Sites {
     pub(crate) fn serve_at(&self, address: Ipv4Addr, file: &Path) -> HttpServer {
         let host = self.topology.host("b").unwrap();
         let address = SocketAddrV4::new(address, 80);
-        HttpServer::start(host, address, file, CongestionControl::Cubic).unwrap()
+        HttpServer::start(host, address, file, CongestionControl::Cubic, false).unwrap()
     }
 
     /// Fetches it with curl at the client's site.

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use socket2::{Domain, Protocol, Socket, Type};
 
 use super::copy::BLOCK;
 use super::server::read_head;
@@ -27,6 +28,8 @@ pub enum HttpClient {
     Curl,
     /// A few lines around the kernel's socket.
     BuiltIn,
+    /// The same over Multipath TCP.
+    Multipath,
 }
 
 pub(super) struct Fetched {
@@ -47,14 +50,15 @@ impl HttpClient {
     ) -> Result<Fetched, LabError> {
         let mut receiver = Receiver::new(length, deadline, observer);
         let client = match self {
-            HttpClient::BuiltIn => built_in(host, server, &mut receiver)?,
+            HttpClient::BuiltIn => built_in(host, server, None, &mut receiver)?,
+            HttpClient::Multipath => built_in(host, server, Some(Protocol::MPTCP), &mut receiver)?,
             HttpClient::Curl => curl(host, server, &mut receiver)?,
             HttpClient::Any => match curl(host, server, &mut receiver) {
                 Err(LabError::MissingProgram { .. }) => {
                     tracing::info!(
                         "curl is not installed; the built-in HTTP client fetches instead"
                     );
-                    built_in(host, server, &mut receiver)?
+                    built_in(host, server, None, &mut receiver)?
                 }
                 other => other?,
             },
@@ -113,6 +117,7 @@ fn curl(
 fn built_in(
     host: &Namespace,
     server: SocketAddrV4,
+    protocol: Option<Protocol>,
     receiver: &mut Receiver<'_>,
 ) -> Result<&'static str, LabError> {
     receiver.start();
@@ -120,7 +125,12 @@ fn built_in(
         .deadline
         .saturating_duration_since(Instant::now())
         .max(Duration::from_millis(1));
-    let connected = host.enter(|| TcpStream::connect_timeout(&server.into(), patience))?;
+    let connect = || -> io::Result<TcpStream> {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, protocol)?;
+        socket.connect_timeout(&server.into(), patience)?;
+        Ok(socket.into())
+    };
+    let connected = host.enter(connect)?;
     // Any effect of the network on the transfer is a result, which the record holds.
     if let Err(error) = connected.and_then(|stream| get(stream, server, patience, receiver)) {
         tracing::warn!(%error, "the transfer broke");

@@ -5,6 +5,7 @@
 
 mod client;
 mod copy;
+mod multipath;
 mod proxy;
 mod server;
 
@@ -16,8 +17,10 @@ use serde::{Deserialize, Serialize};
 
 pub use client::HttpClient;
 pub use copy::{BLOCK, receive, send_file};
+pub use multipath::Subflow;
 pub use server::{HttpServer, KernelSample, SenderStats};
 
+use multipath::Counters;
 use proxy::TcpProxy;
 
 use crate::{LabError, Namespace, SenderSample, TransferObserver, TransferRecord};
@@ -46,6 +49,60 @@ impl CongestionControl {
     }
 }
 
+/// The buffers of both ends of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TcpBuffers {
+    /// A receive buffer of one size ([`TcpBaseline::receive_buffer`]) without autotuning, as in
+    /// [MFTP §5]; the kernel offers a part of it as window.
+    #[default]
+    Fixed,
+    /// The kernel's own defaults, with its autotuning.
+    Kernel,
+    /// As an expert sets them for long paths and for several at once: autotuning up to 64 MiB.
+    Tuned,
+}
+
+/// Bytes of the receive buffer of [`TcpBuffers::Fixed`] in [MFTP §5].
+const FIXED_BUFFER: u32 = 2_000_000;
+/// Bytes up to which both buffers of [`TcpBuffers::Tuned`] grow.
+const TUNED_BUFFER: u32 = 64 << 20;
+/// Bytes of its receive buffer at first, so that no first round trip is wasted on growing.
+const TUNED_FIRST: u32 = 4 << 20;
+
+impl TcpBuffers {
+    fn prepare(
+        self,
+        fixed: u32,
+        senders: &[&Namespace],
+        receivers: &[&Namespace],
+    ) -> Result<(), LabError> {
+        let (receive, send) = match self {
+            TcpBuffers::Kernel => return Ok(()),
+            // The sender must be able to keep the receiver's whole window in flight, and as much
+            // again unsent.
+            TcpBuffers::Fixed => (
+                format!("4096 {fixed} {fixed}"),
+                String::from("4096 65536 4194304"),
+            ),
+            TcpBuffers::Tuned => (
+                format!("4096 {TUNED_FIRST} {TUNED_BUFFER}"),
+                format!("4096 65536 {TUNED_BUFFER}"),
+            ),
+        };
+        for receiver in receivers {
+            receiver.set_sysctl("net.ipv4.tcp_rmem", &receive)?;
+        }
+        for sender in senders {
+            sender.set_sysctl("net.ipv4.tcp_wmem", &send)?;
+            if self == TcpBuffers::Tuned {
+                sender.set_sysctl("net.ipv4.tcp_slow_start_after_idle", "0")?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// The settings of a fetch over the kernel's TCP.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TcpBaseline {
@@ -54,10 +111,13 @@ pub struct TcpBaseline {
     /// The sender's largest retransmission timeout, from 1 s to 2 min; `None` for the kernel's
     /// default of 2 min. After an outage, TCP waits for up to as long again.
     pub rto_max: Option<Duration>,
-    /// The client's receive buffer in bytes, fixed (no autotuning); the kernel offers a part of it
-    /// as window. Default 2 MB, as in [MFTP §5].
+    /// The buffers of both ends.
+    pub buffers: TcpBuffers,
+    /// Bytes of the receive buffer of [`TcpBuffers::Fixed`].
     pub receive_buffer: u32,
-    /// The client. Default: curl if it is installed.
+    /// The client's interfaces if it is to use all of them by Multipath TCP; empty for TCP.
+    pub subflows: Vec<Subflow>,
+    /// The client. Default: curl if it is installed; over Multipath TCP always the built-in one.
     pub client: HttpClient,
     /// Time limit of the transfer. Default 10 minutes.
     pub patience: Duration,
@@ -68,7 +128,9 @@ impl Default for TcpBaseline {
         TcpBaseline {
             congestion: CongestionControl::Cubic,
             rto_max: None,
-            receive_buffer: 2_000_000,
+            buffers: TcpBuffers::default(),
+            receive_buffer: FIXED_BUFFER,
+            subflows: Vec::new(),
             client: HttpClient::default(),
             patience: Duration::from_secs(600),
         }
@@ -121,27 +183,30 @@ impl TcpBaseline {
     ) -> Result<TcpTransfer, LabError> {
         let (server_host, address) = route.server;
         let proxy_host = route.proxy.map(|(host, _)| host);
-        for receiver in [Some(route.client), proxy_host].into_iter().flatten() {
-            let buffer = self.receive_buffer;
-            receiver.set_sysctl("net.ipv4.tcp_rmem", &format!("4096 {buffer} {buffer}"))?;
-        }
-        for sender in [Some(server_host), proxy_host].into_iter().flatten() {
-            // The sender must be able to keep the receiver's whole window in flight, and as much
-            // again unsent.
-            let send_buffer = u64::from(self.receive_buffer)
-                .saturating_mul(2)
-                .max(4_194_304);
-            sender.set_sysctl("net.ipv4.tcp_wmem", &format!("4096 65536 {send_buffer}"))?;
-            if let Some(rto_max) = self.rto_max {
-                let millis = rto_max.as_millis().to_string();
+        let ends = |end| [Some(end), proxy_host].into_iter().flatten();
+        let senders: Vec<&Namespace> = ends(server_host).collect();
+        let receivers: Vec<&Namespace> = ends(route.client).collect();
+        self.buffers
+            .prepare(self.receive_buffer, &senders, &receivers)?;
+        if let Some(rto_max) = self.rto_max {
+            let millis = rto_max.as_millis().to_string();
+            for sender in &senders {
                 sender.set_sysctl("net.ipv4.tcp_rto_max_ms", &millis)?;
             }
         }
+        let is_multipath = !self.subflows.is_empty();
+        if is_multipath {
+            multipath::prepare(server_host, route.client, &self.subflows)?;
+        }
+        let before = is_multipath
+            .then(|| Counters::of(route.client))
+            .transpose()?;
         let server = HttpServer::start(
             server_host,
             SocketAddrV4::new(address, 0),
             file,
             self.congestion,
+            is_multipath,
         )?;
         let proxy = route.proxy.map(|(host, address)| {
             let at = SocketAddrV4::new(address, 0);
@@ -149,7 +214,12 @@ impl TcpBaseline {
         });
         let proxy = proxy.transpose()?;
         let deadline = Instant::now() + self.patience;
-        let fetched = self.client.fetch(
+        let client = if is_multipath {
+            HttpClient::Multipath
+        } else {
+            self.client
+        };
+        let fetched = client.fetch(
             route.client,
             proxy
                 .as_ref()
@@ -158,15 +228,26 @@ impl TcpBaseline {
             deadline,
             observer,
         )?;
+        if let Some(before) = before {
+            let fault = Counters::of(route.client)?.fault_since(&before, self.subflows.len());
+            if let Some(reason) = fault {
+                let transfer = file.display().to_string();
+                return Err(LabError::TransferFailed { transfer, reason });
+            }
+        }
         let proxied = proxy.map(TcpProxy::stop).unwrap_or_default();
         let mut record = fetched.record;
         if proxy_host.is_none() {
             record.sender = since(record.started_unix_ms, &server.samples());
         }
         let sender = server.stop();
-        record.retransmitted_segments =
-            Some(sender.retransmitted_segments + proxied.retransmitted_segments);
-        record.retransmitted_bytes = Some(sender.retransmitted_bytes + proxied.retransmitted_bytes);
+        // The counters of a connection over several paths are those of its first one only.
+        if !is_multipath {
+            record.retransmitted_segments =
+                Some(sender.retransmitted_segments + proxied.retransmitted_segments);
+            record.retransmitted_bytes =
+                Some(sender.retransmitted_bytes + proxied.retransmitted_bytes);
+        }
         Ok(TcpTransfer {
             record,
             blake3: fetched.blake3,

@@ -40,7 +40,7 @@ impl TcpProxy {
         upstream: SocketAddrV4,
         congestion: CongestionControl,
     ) -> Result<TcpProxy, LabError> {
-        let (listener, address) = listen(host, address, congestion)?;
+        let (listener, address) = listen(host, address, congestion, false)?;
         let listener = Arc::new(listener);
         let shared = Arc::new(Shared {
             upstream,

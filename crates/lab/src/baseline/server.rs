@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
-use socket2::{Domain, SockRef, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::CongestionControl;
 use super::copy::{receive, send_file};
@@ -76,18 +76,19 @@ struct Shared {
 
 impl HttpServer {
     /// Listens at `address` in `host` (port 0: any free one), each connection with the given
-    /// congestion control.
+    /// congestion control. `is_multipath`: clients may use several paths at once.
     pub fn start(
         host: &Namespace,
         address: SocketAddrV4,
         file: &Path,
         congestion: CongestionControl,
+        is_multipath: bool,
     ) -> Result<HttpServer, LabError> {
         let length = File::open(file)
             .and_then(|file| file.metadata())
             .map_err(LabError::system(format!("read '{}'", file.display())))?
             .len();
-        let (listener, address) = listen(host, address, congestion)?;
+        let (listener, address) = listen(host, address, congestion, is_multipath)?;
         let listener = Arc::new(listener);
         let shared = Arc::new(Shared {
             file: file.to_owned(),
@@ -158,9 +159,11 @@ pub(super) fn listen(
     host: &Namespace,
     address: SocketAddrV4,
     congestion: CongestionControl,
+    is_multipath: bool,
 ) -> Result<(TcpListener, SocketAddrV4), LabError> {
     let listening = || -> io::Result<TcpListener> {
-        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        let protocol = is_multipath.then_some(Protocol::MPTCP);
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, protocol)?;
         socket.set_reuse_address(true)?;
         // Accepted sockets inherit it.
         socket.set_tcp_congestion(congestion.name().as_bytes())?;

@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use whimbrel_content::ChunkSize;
 use whimbrel_core::{RttOptions, units};
 use whimbrel_ndn_packet::Name;
 use whimbrel_node::config::key_path::KeyPath;
@@ -18,7 +19,7 @@ use super::multipath::SeveralPaths;
 use super::network::{Network, node_at};
 use super::node::{Names, Role, check_name};
 use super::proxies::{self, Proxies};
-use crate::CongestionControl;
+use crate::{CongestionControl, TcpBuffers};
 
 /// The window control of an NDN consumer, with the names of `ndn get --pipeline-type`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -118,6 +119,8 @@ pub struct Load {
     /// Time after which a receiver of MobilityFirst requests missing chunks again;
     /// `None` for the host's default.
     pub nack_timer: Option<Duration>,
+    /// The size of the chunks that a receiver of MobilityFirst asks for.
+    pub chunk: ChunkSize,
     /// The congestion control of the kernel's TCP.
     pub congestion: CongestionControl,
     /// Octets of a segment over NDN.
@@ -130,6 +133,10 @@ pub struct Load {
     pub rto_max: Option<Duration>,
     /// Bytes of the receive buffer of TCP; `None` for 2 MB.
     pub receive_buffer: Option<u32>,
+    /// The buffers of the kernel's TCP.
+    pub buffers: TcpBuffers,
+    /// True if the kernel's Multipath TCP carries it over all links of the receiver at once.
+    pub mptcp: bool,
     /// The node with a proxy that splits the TCP connection.
     pub split: Option<usize>,
     /// The proxies that carry its TCP connections over NDN.
@@ -165,6 +172,29 @@ pub enum Kind {
     Page(Page),
     /// As many bytes as can be carried until the run ends, which does not wait for them.
     Bulk,
+    /// Echo requests.
+    Pings(Pings),
+}
+
+/// The wait for the answer to the last echo request.
+pub(super) const PING_PATIENCE: Duration = Duration::from_secs(5);
+
+/// `ping = { count = 100, interval = "100 ms", size = 56 }`
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pings {
+    /// Number of requests.
+    pub count: u16,
+    /// The time between two of them.
+    #[serde(default = "lifetime", with = "units::duration")]
+    pub interval: Duration,
+    /// Extra bytes that each carries; ICMP's requests always have 56.
+    #[serde(default = "ping_size")]
+    pub size: u16,
+}
+
+fn ping_size() -> u16 {
+    56
 }
 
 /// `cbr = { rate = 900, count = 20000 }`, and `poisson` likewise.
@@ -298,6 +328,8 @@ struct Section {
     within: Duration,
     #[serde(default, with = "units::optional_duration")]
     nack_timer: Option<Duration>,
+    #[serde(default, with = "units::optional_size")]
+    chunk: Option<u64>,
     congestion: Option<CongestionControl>,
     #[serde(default, with = "units::optional_size")]
     segment: Option<u64>,
@@ -307,6 +339,9 @@ struct Section {
     rto_max: Option<Duration>,
     #[serde(default, with = "units::optional_size")]
     receive_buffer: Option<u64>,
+    buffers: Option<TcpBuffers>,
+    #[serde(default)]
+    mptcp: bool,
     split: Option<String>,
     proxies: Option<proxies::Section>,
     over: Option<Plane>,
@@ -318,6 +353,7 @@ struct Section {
     page: Option<Page>,
     #[serde(default)]
     bulk: bool,
+    ping: Option<Pings>,
 }
 
 impl Section {
@@ -329,6 +365,7 @@ impl Section {
             flows,
             page,
             bulk,
+            ping,
             ..
         } = self;
         let poisson = poisson.map(|requests| Requests {
@@ -342,14 +379,15 @@ impl Section {
             flows.map(Kind::Flows),
             page.map(Kind::Page),
             bulk.then_some(Kind::Bulk),
+            ping.map(Kind::Pings),
         ];
         let mut kinds = kinds.into_iter().flatten();
         match (kinds.next(), kinds.next()) {
             (Some(kind), None) => Ok(kind),
             (None, _) => Err(
-                "a load needs its request: file = \"10 MB\", or cbr, poisson, flows, page, bulk",
+                "a load needs its request: file = \"10 MB\", or cbr, poisson, flows, page, bulk, ping",
             ),
-            _ => Err("a load has only one of file, cbr, poisson, flows, page and bulk"),
+            _ => Err("a load has only one of file, cbr, poisson, flows, page, bulk and ping"),
         }
     }
 }
@@ -403,11 +441,14 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
         within,
         segments,
         nack_timer,
+        chunk,
         congestion,
         segment,
         pipeline,
         multipath,
         rto_max,
+        buffers,
+        mptcp,
         over,
         ..
     } = section;
@@ -429,6 +470,12 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
         let message = "Interests at a rate begin at `start`";
         return Err(document.fault(&at.key("within"), message));
     }
+    if chunk.is_some() && plane != Plane::MobilityFirst {
+        let message = format!("{} has no chunks; mobility-first has them", plane.name());
+        return Err(document.fault(&at.key("chunk"), message));
+    }
+    let chunk = chunk.map(ChunkSize::from_bytes).transpose();
+    let chunk = chunk.map_err(|fault| document.fault(&at.key("chunk"), fault.to_string()))?;
     if congestion.is_some() && plane != Plane::Tcp {
         let message = format!("{} has a congestion control of its own", plane.name());
         return Err(document.fault(&at.key("congestion"), message));
@@ -474,9 +521,22 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
         let message = "this is for loads over TCP, and has 4 KiB to 64 MiB";
         return Err(document.fault(&at.key("receive_buffer"), message));
     }
+    if receive_buffer.is_some() && buffers.is_some_and(|buffers| buffers != TcpBuffers::Fixed) {
+        let message = "only fixed buffers have a size";
+        return Err(document.fault(&at.key("receive_buffer"), message));
+    }
     if proxies.is_some() && plane != Plane::Tcp {
         let message = format!("{} has no connections for TCP proxies", plane.name());
         return Err(document.fault(&at.key("proxies"), message));
+    }
+    if (buffers.is_some() || mptcp) && plane != Plane::Tcp {
+        let key = if mptcp { "mptcp" } else { "buffers" };
+        let message = format!("{} is not the kernel's TCP", plane.name());
+        return Err(document.fault(&at.key(key), message));
+    }
+    if mptcp && split.is_some() {
+        let message = "a proxy ends the connection, so that it has one path";
+        return Err(document.fault(&at.key("mptcp"), message));
     }
     if split.is_some() && plane != Plane::Tcp {
         let message = format!("{} has no connections to split", plane.name());
@@ -500,12 +560,15 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
         start,
         within,
         nack_timer,
+        chunk: chunk.unwrap_or(ChunkSize::DEFAULT),
         congestion: congestion.unwrap_or_default(),
         segment: segment.map_or(SEGMENT, |octets| octets as usize),
         pipeline: pipeline.unwrap_or_default(),
         multipath,
         rto_max,
         receive_buffer: receive_buffer.and_then(|bytes| u32::try_from(bytes).ok()),
+        buffers: buffers.unwrap_or_default(),
+        mptcp,
         split,
         proxies,
         plane,
@@ -583,6 +646,11 @@ fn check(kind: &Kind, plane: Plane) -> Result<(), (&'static str, String)> {
             positive("page", "objects", f64::from(page.objects))?;
             positive("page", "parallel", f64::from(page.parallel))
         }
+        Kind::Pings(_) if plane == Plane::Ndn => {
+            let message = String::from("use cbr: NDN has no echo requests");
+            Err(("ping", message))
+        }
+        Kind::Pings(pings) => positive("ping", "count", f64::from(pings.count)),
         Kind::File(_) | Kind::Bulk => Ok(()),
     }
 }

@@ -5,10 +5,11 @@ use super::network::Network;
 use super::node::Role;
 
 /// Metrics of a load that fetches files.
-const TRANSFER: [(&str, &str); 5] = [
+const TRANSFER: [(&str, &str); 6] = [
     ("completion", "s"),
     ("goodput", "Mbit/s"),
     ("stall", "s"),
+    ("pause", "s"),
     ("bytes", "B"),
     ("files", ""),
 ];
@@ -19,10 +20,25 @@ const REQUESTS: [(&str, &str); 4] = [
     ("delay", "ms"),
     ("completion", "s"),
 ];
-/// Metrics of a MobilityFirst host: the retransmitted frames of contents.
-const HOST: [&str; 1] = ["resent"];
+/// Metrics of a load of echo requests; of the round trips.
+const PINGS: [(&str, &str); 4] = [
+    ("answered", ""),
+    ("median", "ms"),
+    ("least", "ms"),
+    ("most", "ms"),
+];
+/// Metrics of a MobilityFirst host: the retransmitted frames of contents; of the flows that it divides the most
+/// bytes that overtook a chunk, and the chunks that were overtaken by more than their bound.
+const HOST: [&str; 3] = ["resent", "overtaken", "beyond"];
 /// Metrics of a MobilityFirst router: the same, and the chunks of its proxy.
-const ROUTER: [&str; 4] = ["resent", "stored", "released", "pushed"];
+const ROUTER: [&str; 6] = [
+    "resent",
+    "overtaken",
+    "beyond",
+    "stored",
+    "released",
+    "pushed",
+];
 /// Metrics of a TCP proxy: the Interests and Data that it sent.
 const PROXY: [&str; 2] = ["interests", "data"];
 /// Metrics of a link, both directions together; and the bytes that arrived from its first end and
@@ -52,6 +68,7 @@ pub(super) fn all(network: &Network, loads: &[Load]) -> Vec<(String, &'static st
     for load in loads {
         let metrics: &[_] = match load.kind {
             Kind::Requests(_) => &REQUESTS,
+            Kind::Pings(_) => &PINGS,
             _ => &TRANSFER,
         };
         for receiver in &load.to {
@@ -98,6 +115,7 @@ pub fn unit(name: &str) -> &'static str {
     let known = table
         .iter()
         .chain(&REQUESTS)
+        .chain(&PINGS)
         .find(|(known, _)| *known == last);
     known.map_or("", |(_, unit)| unit)
 }

@@ -144,6 +144,9 @@ pub struct NodeSettings {
     /// "paper", "round-robin".
     #[serde(default)]
     pub scheduler: Option<SchedulerName>,
+    /// Bytes that may overtake a chunk of a flow that a router or a host divides.
+    #[serde(default, with = "whimbrel_core::units::optional_size")]
+    pub reorder_budget: Option<u64>,
     /// How a host uses several links: "all" to one router at once, "everywhere", or in "order".
     #[serde(default)]
     pub policy: Option<PolicyName>,

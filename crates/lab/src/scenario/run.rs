@@ -20,6 +20,16 @@ pub struct Run {
     pub values: BTreeMap<String, f64>,
     /// Every file whose fetch began.
     pub transfers: Vec<Fetched>,
+    /// The answers to echo requests, with the name of each load and receiver.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pinged: Vec<(String, Pinged)>,
+}
+
+/// The answers to a series of echo requests.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Pinged {
+    /// Round trips of those that were answered, in seconds, as they came.
+    pub round_trips: Vec<f64>,
 }
 
 /// A file whose fetch began.
@@ -70,12 +80,17 @@ impl Run {
             .iter()
             .map(|(_, record)| record.longest_stall)
             .fold(0.0, f64::max);
+        let pause = files
+            .iter()
+            .map(|(_, record)| record.longest_pause)
+            .fold(0.0, f64::max);
         let mut set = |name: &str, value: f64| {
             self.values.insert(format!("{prefix}.{name}"), value);
         };
         set("bytes", bytes as f64);
         set("files", complete as f64);
         set("stall", stall);
+        set("pause", pause);
         if end > 0.0 {
             set("goodput", bytes as f64 * 8e-6 / end);
         }
@@ -113,11 +128,37 @@ impl Run {
         }
     }
 
+    /// Adds the answers to a receiver's echo requests.
+    pub(super) fn add_pings(
+        &mut self,
+        network: &Network,
+        load: &Load,
+        receiver: usize,
+        pinged: &Pinged,
+    ) {
+        let prefix = prefix(network, load, receiver);
+        let mut set = |name: &str, value: f64| {
+            self.values.insert(format!("{prefix}.{name}"), value);
+        };
+        let mut sorted = pinged.round_trips.clone();
+        sorted.sort_by(f64::total_cmp);
+        set("answered", sorted.len() as f64);
+        if let (Some(least), Some(most)) = (sorted.first(), sorted.last()) {
+            let (low, high) = ((sorted.len() - 1) / 2, sorted.len() / 2);
+            set("median", (sorted[low] + sorted[high]) / 2.0 * 1e3);
+            set("least", least * 1e3);
+            set("most", most * 1e3);
+        }
+        self.pinged.push((prefix, pinged.clone()));
+    }
+
     /// Adds the counters of a MobilityFirst node.
     pub(super) fn add_node(&mut self, name: &str, status: &Value) {
         let counters = &status["counters"];
         for (metric, count) in [
             ("resent", frames_resent(status)),
+            ("overtaken", reordering(status, "most").max()),
+            ("beyond", Some(reordering(status, "exceeded").sum())),
             ("stored", counters["chunks_stored"].as_u64()),
             ("released", counters["chunks_released"].as_u64()),
             ("pushed", counters["chunks_pushed"].as_u64()),
@@ -169,6 +210,12 @@ fn frames_resent(status: &Value) -> Option<u64> {
         .iter()
         .map(|link| link["hop"]["data_resent"].as_u64())
         .sum()
+}
+
+/// Returns a number of the reordering of each flow that a node divides, from its status.
+fn reordering<'a>(status: &'a Value, number: &'a str) -> impl Iterator<Item = u64> + 'a {
+    let flows = status["divided"].as_array().into_iter().flatten();
+    flows.filter_map(move |flow| flow["reordering"][number].as_u64())
 }
 
 /// The Interests of one receiver of a load. Durations are in seconds.
@@ -243,7 +290,7 @@ impl Schedule {
             Some(Schedule { size, at, then })
         };
         match &load.kind {
-            Kind::Requests(_) => None,
+            Kind::Requests(_) | Kind::Pings(_) => None,
             Kind::File(size) => files(*size, vec![0.0], Some(0)),
             Kind::Bulk => files(BULK_FILE, vec![0.0], None),
             Kind::Page(page) => {

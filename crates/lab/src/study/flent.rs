@@ -141,6 +141,7 @@ mod tests {
                 .chain([(0.82, 300_000)])
                 .collect(),
             longest_stall: 0.4,
+            longest_pause: 0.4,
             retransmitted_segments: Some(2),
             retransmitted_bytes: None,
             completed: true,

@@ -9,9 +9,11 @@ mod belrp;
 mod disconnection;
 mod flent;
 mod jobs;
+mod multihoming;
 pub(crate) mod page;
 mod ptp;
 mod result;
+mod statistics;
 mod tcpicn;
 mod throughput;
 mod trial;
@@ -207,9 +209,14 @@ macro_rules! tcpicn {
         "Moiseenko and Oran, \"TCP/ICN: Carrying TCP over Content Centric and Named Data Networks\" (ICN 2016)"
     };
 }
+macro_rules! multihoming {
+    () => {
+        "Karimi et al., \"Evaluating 5G Multihoming Services in the MobilityFirst Future Internet Architecture\""
+    };
+}
 
 /// All studies.
-pub const STUDIES: [Study; 14] = [
+pub const STUDIES: [Study; 18] = [
     Study {
         name: "mftp-fig8",
         title: "MFTP and TCP at three round-trip times, with and without 1 % loss on the last hop",
@@ -376,6 +383,52 @@ pub const STUDIES: [Study; 14] = [
         // Streams in real time share the processors with the proxies and routers that they measure.
         transfers_per_processor: 1,
         run: tcpicn::fairness::run,
+    },
+    Study {
+        name: "multihoming-ping",
+        title: "Echo requests over an LTE-like link, by IP and by MobilityFirst",
+        source: concat!(multihoming!(), ", section IV-C, Fig. 3"),
+        scenario: include_str!("../../../../studies/multihoming-ping/scenario.toml"),
+        paper: include_str!("../../../../studies/multihoming-ping/paper.toml"),
+        readme: include_str!("../../../../studies/multihoming-ping/README.md"),
+        backends: &Backend::ALL,
+        transfers_per_processor: 1,
+        run: multihoming::ping::run,
+    },
+    Study {
+        name: "multihoming-throughput",
+        title: "A WiFi-like and an LTE-like link: each alone, both by Multipath TCP, both by the router's division",
+        source: concat!(multihoming!(), ", section V-A, Fig. 5"),
+        scenario: include_str!("../../../../studies/multihoming-throughput/scenario.toml"),
+        paper: include_str!("../../../../studies/multihoming-throughput/paper.toml"),
+        readme: include_str!("../../../../studies/multihoming-throughput/README.md"),
+        backends: &Backend::ALL,
+        // 40 Mbit/s leave most of a processor free, but a run that waits for one is measured too slow.
+        transfers_per_processor: 1,
+        run: multihoming::throughput::run,
+    },
+    Study {
+        name: "multihoming-grid",
+        title: "Links of unequal rates and round trips, with losses, faults and traces: what dividing a flow brings",
+        source: concat!(multihoming!(), ": beyond it"),
+        scenario: include_str!("../../../../studies/multihoming-grid/scenario.toml"),
+        paper: include_str!("../../../../studies/multihoming-grid/paper.toml"),
+        readme: include_str!("../../../../studies/multihoming-grid/README.md"),
+        backends: &[Backend::Sim],
+        transfers_per_processor: 1,
+        run: multihoming::grid::run,
+    },
+    Study {
+        name: "mobility-handoff",
+        title: "A client moves between access routers in the middle of a transfer: the pause of delivery",
+        source: concat!(multihoming!(), ", section III: beyond it"),
+        scenario: include_str!("../../../../studies/mobility-handoff/scenario.toml"),
+        paper: include_str!("../../../../studies/mobility-handoff/paper.toml"),
+        readme: include_str!("../../../../studies/mobility-handoff/README.md"),
+        backends: &Backend::ALL,
+        // They wait for most of their time.
+        transfers_per_processor: 2,
+        run: multihoming::handoff::run,
     },
 ];
 

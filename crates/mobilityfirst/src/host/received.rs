@@ -103,6 +103,7 @@ impl Host {
                 }
             }
             Control::Hold(hold) => self.handle_hold(now, port, &hold),
+            Control::Pace(pace) => self.links.note_pace(now, port, &pace),
             Control::Attach { .. } | Control::Register { .. } => {
                 self.effects.drop("attach-to-a-host")
             }

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use whimbrel_core::{PortId, Time};
 
+use super::holds::UNMEASURED;
 use super::{ChunkToSend, Link, LinkEvent, Links};
 use crate::chunk::{Chunk, Flow};
 use crate::next_hops::{Branch, NextHops};
@@ -18,7 +19,7 @@ use crate::wire::{HoldMode, Request};
 const MAX_DIVIDED: usize = 1024;
 /// A branch has room for the next chunk while its hop has less than this to send, as time, or less
 /// than one chunk.
-const LOW_WATER: Duration = Duration::from_millis(20);
+pub(super) const LOW_WATER: Duration = Duration::from_millis(20);
 /// Added to the silence that makes a branch suspect, for a late wake-up of the driver; the time of eight
 /// packets is added, too.
 const SILENCE_SLACK: Duration = Duration::from_millis(10);
@@ -43,6 +44,9 @@ impl Links {
     /// Queues a chunk for whichever of these next hops pulls it first.
     pub(crate) fn divide(&mut self, outgoing: ChunkToSend, hops: &NextHops) {
         let (flow, from) = (outgoing.chunk.flow(), outgoing.from);
+        if let Some(first) = hops.best() {
+            self.note_passing(first.port, &outgoing);
+        }
         let divided = self
             .splits
             .entry(flow)
@@ -155,7 +159,7 @@ impl Links {
     }
 
     /// Returns the usable branches with the best preference, and their measurements.
-    fn measured(
+    pub(super) fn measured(
         &self,
         now: Time,
         flow: &Flow,
@@ -171,9 +175,17 @@ impl Links {
             if *best.get_or_insert(branch.preference) != branch.preference || is_known {
                 continue;
             }
-            if let Some(link) = self.links.get(&branch.port) {
-                all.push((*branch, measure(link, flow, bytes)));
-            }
+            let Some(link) = self.links.get(&branch.port) else {
+                continue;
+            };
+            let record = divided.record(branch.port);
+            let given = record.bytes;
+            let mut here = measure(link, flow, bytes);
+            let carried = given + link.outbox.waiting(flow).0;
+            here.has_room &= branch.address.is_none()
+                || !self.awaits_pace(now, flow, branch.port, carried, record.first_given);
+            let whole = self.beyond(now, flow, branch.port, given, here);
+            all.extend(whole.map(|it| (*branch, it)));
         }
         all
     }
@@ -197,7 +209,9 @@ impl Links {
             let Some(link) = self.links.get(&branch.port) else {
                 continue;
             };
-            rates.extend(link.hop.delivery_rate().map(|rate| (branch.port, rate)));
+            let onward = self.onward_rate(branch.port, flow).unwrap_or(u64::MAX);
+            let rate = link.hop.delivery_rate();
+            rates.extend(rate.map(|rate| (branch.port, rate.min(onward))));
             if !self.is_usable(now, flow, divided, branch.port) {
                 divided.note_away(now, branch.port);
             }
@@ -459,13 +473,24 @@ impl Links {
         }
     }
 
-    /// Returns the bytes of a divided flow from `from` that may wait: the sum over its branches.
+    /// Returns the bytes of a divided flow from `from` that may wait: the sum over its branches, each at the rate
+    /// at which the flow goes on there.
     fn split_allowance(&self, divided: &DividedFlow, flow: &Flow, from: Option<PortId>) -> u64 {
-        let ports = divided.hops.ports();
-        let up = ports.iter().filter_map(|port| self.links.get(port));
-        up.filter(|link| link.is_up())
-            .map(|link| self.allowance(link, flow, from))
-            .sum()
+        let mut all = 0;
+        for port in divided.hops.ports() {
+            let Some(link) = self.links.get(&port).filter(|it| it.is_up()) else {
+                continue;
+            };
+            let mut branches = divided.hops.iter().filter(|it| it.port == port);
+            let goes_on = self.split.pace
+                && branches.any(|it| it.address.is_some())
+                && link.neighbour != Some(flow.destination);
+            let unknown = if goes_on { UNMEASURED } else { u64::MAX };
+            let most = self.onward_rate(port, flow).unwrap_or(unknown);
+            let rate = link.hop.delivery_rate().unwrap_or(UNMEASURED).min(most);
+            all += self.allowance_at(rate, link, flow, from);
+        }
+        all
     }
 
     fn note_waiting_split(&mut self, flow: Flow, from: PortId) {
@@ -633,7 +658,7 @@ fn silent_at(link: &Link, flow: &Flow, busy_since: Option<Time>) -> Option<Time>
     carries.then_some(link.hop.heard_at().max(busy_since) + limit)
 }
 
-fn measure(link: &Link, flow: &Flow, bytes: u64) -> Measured {
+pub(super) fn measure(link: &Link, flow: &Flow, bytes: u64) -> Measured {
     let stats = link.hop.stats();
     let flows = link.outbox.flows().max(1) as u64;
     let rate = link.hop.delivery_rate().map(|rate| (rate / flows).max(1));

@@ -7,7 +7,7 @@ use super::{Carried, ChunkToSend};
 use crate::chunk::{Chunk, Flow};
 use crate::handed::HandedOver;
 use crate::room::Room;
-use crate::wire::HoldMode;
+use crate::wire::{HoldMode, Pace};
 
 /// An event of the hops.
 #[derive(Debug)]
@@ -55,6 +55,13 @@ pub enum LinkEvent {
         flow: Flow,
         /// How it is to be held back; `None`: not any more.
         mode: Option<HoldMode>,
+    },
+    /// The neighbour on this port, from which a flow comes, is to be told how it goes on.
+    Pace {
+        /// Where it comes from.
+        port: PortId,
+        /// How it goes on.
+        pace: Pace,
     },
     /// The neighbour has become unresponsive.
     Unresponsive(PortId),

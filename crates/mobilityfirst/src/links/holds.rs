@@ -23,7 +23,7 @@ const MAX_WAIT: Duration = Duration::from_secs(1);
 /// Longest round trip that counts for that.
 const MAX_ROUND_TRIP: Duration = Duration::from_secs(5);
 /// Bytes per second of a next hop whose rate is not known yet.
-const UNMEASURED: u64 = 2 << 20;
+pub(super) const UNMEASURED: u64 = 2 << 20;
 /// Chunks that take longer than this on a link are too large for it.
 const MAX_CHUNK_TIME: Duration = Duration::from_secs(4);
 /// A hold is repeated at this interval, ...
@@ -46,10 +46,21 @@ fn round_trip(link: &Link) -> Duration {
 impl Links {
     /// Returns the bytes of a flow from `from` that may wait for the neighbour on a port.
     pub(super) fn allowance(&self, link: &Link, flow: &Flow, from: Option<PortId>) -> u64 {
+        let rate = link.hop.delivery_rate().unwrap_or(UNMEASURED);
+        self.allowance_at(rate, link, flow, from)
+    }
+
+    /// The same if the flow goes on at `rate` bytes per second.
+    pub(super) fn allowance_at(
+        &self,
+        rate: u64,
+        link: &Link,
+        flow: &Flow,
+        from: Option<PortId>,
+    ) -> u64 {
         if link.outbox.hold_of(flow).is_some() {
             return 0;
         }
-        let rate = link.hop.delivery_rate().unwrap_or(UNMEASURED);
         let half = (self.buffer.capacity() / 2).max(1) as u128;
         let free = self.buffer.capacity().saturating_sub(self.buffer.used()) as u128;
         let from = from.and_then(|from| self.links.get(&from));

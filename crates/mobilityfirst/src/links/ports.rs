@@ -101,6 +101,7 @@ impl Links {
         }
         self.note_neighbour(port, link.neighbour, None);
         self.forget_holds(port, &mut link);
+        self.forget_paces(port);
         let hop = link.hop;
         self.buffer
             .with(&link.held, false, |budget| hop.close(now, budget));

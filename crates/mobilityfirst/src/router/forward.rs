@@ -162,6 +162,7 @@ impl Router {
                     self.effects.drop("too-many-holds");
                 }
             }
+            Ok(Control::Pace(pace)) => self.links.note_pace(now, from, &pace),
             Ok(Control::Ask { guid }) => self.handle_ask(from, guid),
             Ok(Control::Vouch { record }) => self.handle_vouch(now, from, record),
             // From a neighbouring router: only hosts attach.

@@ -288,6 +288,7 @@ impl Router {
                     self.timers.set_earlier(Timer::Holds, now + RENEWAL);
                 }
             }
+            LinkEvent::Pace { port, pace } => self.tell(port, &Control::Pace(pace)),
             // What waits for it goes to the other port once it has attached there, which takes its
             // signature.
             LinkEvent::Moved { from: port, .. } | LinkEvent::Unresponsive(port) => self

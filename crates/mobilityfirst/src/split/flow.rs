@@ -37,6 +37,8 @@ pub(crate) struct Record {
     pub(crate) reissued: u64,
     /// The number of times it was suspect.
     pub(crate) suspicions: u32,
+    /// The time of its first chunk.
+    pub(crate) first_given: Option<Time>,
     // Bytes delivered and given in the current review.
     lately: u64,
     given: u64,
@@ -217,6 +219,7 @@ impl DividedFlow {
         let was_idle = !self.under_way.values().any(|it| it.ports.contains(&port));
         let record = self.records.entry(port).or_default();
         record.given += bytes;
+        record.first_given.get_or_insert(now);
         if was_idle {
             record.busy_since = now;
         }

@@ -55,6 +55,24 @@ pub enum Control {
         /// The source's signed binding record, which names the sender of this message.
         record: Bytes,
     },
+    /// From a router: how a flow goes on that its neighbour, or a node before that, divides.
+    Pace(Pace),
+}
+
+/// How a flow goes on from a router [MF-5G §III].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// The flow's source.
+    pub source: Guid,
+    /// The flow's destination.
+    pub destination: Guid,
+    /// Bytes per second that leave.
+    pub rate: u64,
+    /// The time of a chunk from there to the destination, beside its transmission; encoded in
+    /// microseconds.
+    pub delay: Duration,
+    /// Bytes that wait there and further on.
+    pub waiting: u64,
 }
 
 /// What a router asks of the node that it gets a flow from [MFTP §3.4.1]: back-pressure for this
@@ -169,6 +187,15 @@ impl Control {
                 out.push(6);
                 out.extend_from_slice(record);
             }
+            Control::Pace(pace) => {
+                out.push(7);
+                out.extend_from_slice(pace.source.as_bytes());
+                out.extend_from_slice(pace.destination.as_bytes());
+                out.extend_from_slice(&pace.rate.to_be_bytes());
+                let delay = u32::try_from(pace.delay.as_micros()).unwrap_or(u32::MAX);
+                out.extend_from_slice(&delay.to_be_bytes());
+                out.extend_from_slice(&pace.waiting.to_be_bytes());
+            }
         }
     }
 
@@ -237,6 +264,20 @@ impl Control {
             6 => Ok(Control::Vouch {
                 record: record(reader)?,
             }),
+            7 => {
+                let (source, destination) = (reader.guid()?, reader.guid()?);
+                let rate = reader.u64()?;
+                let delay = Duration::from_micros(reader.u32()?.into());
+                let waiting = reader.u64()?;
+                reader.finish()?;
+                Ok(Control::Pace(Pace {
+                    source,
+                    destination,
+                    rate,
+                    delay,
+                    waiting,
+                }))
+            }
             other => Err(WireError::MessageType(other)),
         }
     }
@@ -284,6 +325,22 @@ mod tests {
                 })),
             any_guid().prop_map(|guid| Control::Ask { guid }),
             record().prop_map(|record| Control::Vouch { record }),
+            (
+                any_guid(),
+                any_guid(),
+                any::<u64>(),
+                any::<u32>(),
+                any::<u64>()
+            )
+                .prop_map(|(source, destination, rate, delay, waiting)| {
+                    Control::Pace(Pace {
+                        source,
+                        destination,
+                        rate,
+                        delay: Duration::from_micros(delay.into()),
+                        waiting,
+                    })
+                }),
         ]
     }
 

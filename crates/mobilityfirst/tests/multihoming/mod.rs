@@ -91,7 +91,10 @@ impl Default for Make {
     fn default() -> Make {
         Make {
             place: Place::OneRouter,
-            split: SplitConfig::default(),
+            split: SplitConfig {
+                pace: true,
+                ..SplitConfig::default()
+            },
             policy: LinkPolicy::All,
             wire: 1_000_000_000,
             chunk_log2: 20,

@@ -7,14 +7,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use whimbrel_content::ChunkSize;
 
 use super::daemons::{Daemons, socket_of};
 use super::get::watch_get;
 use super::observe::{Fetch, Observer};
 use crate::scenario::Plan;
 use crate::scenario::load::{Kind, Load, Pipeline, Plane};
-use crate::scenario::run::{Exchanges, Run, Schedule};
-use crate::{LabError, Supervisor, TcpBaseline, TcpRoute, Topology, TransferRecord};
+use crate::scenario::run::{Exchanges, Pinged, Run, Schedule};
+use crate::{LabError, Subflow, Supervisor, TcpBaseline, TcpRoute, Topology, TransferRecord};
 
 /// Seconds from a load's start to a request, and the record of its transfer.
 pub(super) type Files = Vec<(f64, TransferRecord)>;
@@ -23,6 +24,7 @@ pub(super) type Files = Vec<(f64, TransferRecord)>;
 pub(super) enum Received {
     Files(Files),
     Exchanges(Exchanges),
+    Pings(Pinged),
 }
 
 /// A file that is served.
@@ -64,6 +66,9 @@ impl Receiver<'_> {
 
     /// Makes the load's requests.
     pub(super) fn run(&self) -> Result<Received, LabError> {
+        if let Kind::Pings(pings) = &self.load.kind {
+            return self.ping(pings).map(Received::Pings);
+        }
         match &self.schedule {
             Some(schedule) => self.fetch_all(schedule).map(Received::Files),
             None => self.request().map(Received::Exchanges),
@@ -81,6 +86,7 @@ impl Receiver<'_> {
             Received::Exchanges(exchanges) => {
                 run.add_exchanges(network, self.load, self.node, &exchanges);
             }
+            Received::Pings(pinged) => run.add_pings(network, self.load, self.node, &pinged),
         }
     }
 
@@ -152,6 +158,11 @@ impl Receiver<'_> {
         let baseline = TcpBaseline {
             congestion: self.load.congestion,
             rto_max: self.load.rto_max,
+            buffers: self.load.buffers,
+            subflows: match self.load.mptcp {
+                true => self.subflows()?,
+                false => Vec::new(),
+            },
             patience,
             receive_buffer: self.load.receive_buffer.unwrap_or(defaults.receive_buffer),
             ..defaults
@@ -177,6 +188,23 @@ impl Receiver<'_> {
         Ok(fetched.record)
     }
 
+    /// Returns the receiver's ways to the source, one by each of its links.
+    fn subflows(&self) -> Result<Vec<Subflow>, LabError> {
+        let network = &self.plan.network;
+        let node = |index: usize| network.nodes[index].name.as_str();
+        let links = network.at(self.node);
+        links
+            .map(|(link, peer)| {
+                let link = network.links[link].name.as_str();
+                Ok(Subflow {
+                    interface: self.topology.interface_of(node(self.node), link)?,
+                    address: self.topology.address_of(node(self.node), link)?,
+                    gateway: self.topology.address_of(node(peer), link)?,
+                })
+            })
+            .collect()
+    }
+
     fn by_program(
         &self,
         number: usize,
@@ -198,6 +226,9 @@ impl Receiver<'_> {
         );
         if let Some(timer) = self.load.nack_timer {
             command.args(["--nack-timeout", &format!("{} ms", timer.as_millis())]);
+        }
+        if self.load.chunk != ChunkSize::DEFAULT {
+            command.args(["--chunk-size", &format!("{} B", self.load.chunk.bytes())]);
         }
         if self.load.pipeline != Pipeline::default() {
             command.args(["--pipeline-type", self.load.pipeline.name()]);
@@ -250,6 +281,12 @@ impl Daemons<'_> {
             let endless = schedule.as_ref().is_some_and(Schedule::is_endless);
             let size = schedule.map_or(0, |schedule| schedule.size);
             let mut served = Vec::with_capacity(total);
+            if matches!(load.kind, Kind::Pings(_)) && load.plane == Plane::MobilityFirst {
+                let status = self.status("host", load.from);
+                let name = status["guid"].as_str().unwrap_or_default().to_owned();
+                let path = PathBuf::new();
+                served.push(Served { name, path });
+            }
             for number in 0..total {
                 let given = observer.file(index).filter(|_| total == 1);
                 let made = self.folder.join(format!("file-{}-{number}", load.name));

@@ -6,6 +6,7 @@ mod daemons;
 mod files;
 mod get;
 pub mod observe;
+mod pings;
 mod proxies;
 mod requests;
 
@@ -74,6 +75,12 @@ pub(super) fn refusal(plan: &Plan) -> Option<Refusal> {
         if node.settings.admits.is_some() {
             let what = format!("have '{}' admit a share of Data", node.name);
             return Some(Refusal::new(["nodes", &node.name, "admits"], what));
+        }
+    }
+    for node in &plan.network.nodes {
+        if node.settings.reorder_budget.is_some() {
+            let what = format!("give '{}' another reordering budget", node.name);
+            return Some(Refusal::new(["nodes", &node.name, "reorder_budget"], what));
         }
     }
     for link in &plan.network.links {

@@ -13,6 +13,7 @@ use whimbrel_mobilityfirst::host::{Host, HostConfig};
 use whimbrel_mobilityfirst::router::{
     NextHop, ProxyPolicy, Route, Router, RouterConfig, store::StoreLimits,
 };
+use whimbrel_mobilityfirst::split::SplitConfig;
 use whimbrel_ndn_packet::Name;
 use whimbrel_node::Node;
 use whimbrel_node::ndn::faces::FaceSettings;
@@ -44,7 +45,7 @@ pub(super) fn address(node: usize) -> Ipv4Addr {
 }
 
 /// Returns the key of a node, the same in every run.
-fn keys(node: usize) -> KeyPair {
+pub(super) fn keys(node: usize) -> KeyPair {
     let [high @ .., low] = (node as u64 + 1).to_be_bytes();
     let mut secret = [low; 32];
     for (octet, high) in secret.iter_mut().zip(high) {
@@ -148,7 +149,7 @@ pub(super) fn stack(plan: &Plan, seed: u64, node: usize, life: u64) -> Stack {
         let config = HostConfig {
             hop: hop(&keys),
             policy: known.settings.policy.unwrap_or_default().into(),
-            split: known.settings.scheduler.unwrap_or_default().split(),
+            split: split(&known.settings),
             ..HostConfig::new(keys, wall)
         };
         planes.mobility_first = Some(Node::Host(Box::new(Host::new(config, rng(&known.name)))));
@@ -229,11 +230,15 @@ fn router_config(plan: &Plan, node: usize, hop: HopConfig) -> RouterConfig {
             .map(distant_link)
             .collect(),
         proxy: proxy(&network.nodes[node].settings),
-        split: network.nodes[node]
-            .settings
-            .scheduler
-            .unwrap_or_default()
-            .split(),
+        split: split(&network.nodes[node].settings),
+    }
+}
+
+fn split(settings: &NodeSettings) -> SplitConfig {
+    let split = settings.scheduler.unwrap_or_default().split();
+    SplitConfig {
+        reorder_budget: settings.reorder_budget.unwrap_or(split.reorder_budget),
+        ..split
     }
 }
 

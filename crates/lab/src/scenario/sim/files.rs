@@ -34,7 +34,6 @@ const CLIENT_APP: u32 = 2;
 /// announcement takes a round trip to the name server.
 const AHEAD: u64 = 16 << 20;
 const MAX_AHEAD: u64 = 16;
-const CHUNK_LOG2: u8 = 20;
 /// Bytes of a full segment, in which windows are counted.
 const SEGMENT: f64 = 1460.0;
 
@@ -212,7 +211,7 @@ impl World<'_> {
         self.serve_name(node, name, program)
     }
 
-    fn request(&mut self, node: usize, app: u32, request: LocalRequest) {
+    pub(super) fn request(&mut self, node: usize, app: u32, request: LocalRequest) {
         self.stack(node, |stack, now| {
             let host = stack
                 .planes
@@ -311,7 +310,7 @@ impl World<'_> {
             let get = Get {
                 request,
                 content,
-                chunk_log2: CHUNK_LOG2,
+                chunk_log2: known.chunk.code(),
                 in_order: false,
                 reliability: Reliability::Nack,
                 nack_timeout_ms: known.nack_timer.map_or(0, |timer| {
@@ -404,6 +403,9 @@ impl World<'_> {
                 self.end(request as usize, now, true);
                 return Ok(true);
             }
+            LocalEvent::Pong {
+                request, sequence, ..
+            } => return Ok(self.handle_pong(now, request, sequence)),
             LocalEvent::Failed { request, .. } => {
                 self.end(request as usize, now, false);
                 return Ok(true);

@@ -4,6 +4,7 @@ mod build;
 mod files;
 mod gateway;
 pub mod observe;
+mod pings;
 mod requests;
 mod stack;
 
@@ -19,13 +20,15 @@ use whimbrel_transport::{CbrEvent, FetchEvent};
 use super::Plan;
 use super::event::Action;
 use super::fault::Refusal;
+use super::load::{Kind, Plane};
 use super::node::{Node, Role};
 use super::run::{LinkCounts, Run};
 use crate::simulated::RepeatingContent;
 use crate::study::Backend;
-use crate::{CongestionControl, LabError};
+use crate::{CongestionControl, LabError, TcpBuffers};
 use files::{Asked, Transfer};
 use observe::{Observed, Observer};
+use pings::Pinging;
 use requests::Exchange;
 use stack::{Stack, StackEvent};
 
@@ -70,6 +73,7 @@ struct World<'p> {
     exchanges: Vec<Exchange>,
     /// The TCP proxies, by the nodes that they are on.
     proxies: Vec<(usize, NodeId)>,
+    pings: Vec<Pinging>,
     /// The instant of virtual time zero: records use the machine's clock.
     epoch: Instant,
 }
@@ -89,6 +93,18 @@ pub(super) fn refusal(plan: &Plan) -> Option<Refusal> {
         if load.rto_max.is_some() {
             let what = format!("run '{}' with another timeout than smoltcp's", load.name);
             return Some(Refusal::new(["loads", &load.name, "rto_max"], what));
+        }
+        if matches!(load.kind, Kind::Pings(_)) && load.plane == Plane::Tcp {
+            let what = format!("send the ICMP echo requests of '{}'", load.name);
+            return Some(Refusal::new(["loads", &load.name, "ping"], what));
+        }
+        if load.mptcp {
+            let what = format!("run '{}' over Multipath TCP", load.name);
+            return Some(Refusal::new(["loads", &load.name, "mptcp"], what));
+        }
+        if load.buffers != TcpBuffers::default() {
+            let what = format!("run '{}' with other buffers than smoltcp's", load.name);
+            return Some(Refusal::new(["loads", &load.name, "buffers"], what));
         }
         if load.split.is_some() {
             let what = format!("split the TCP connection of '{}'", load.name);
@@ -124,6 +140,7 @@ pub fn observe(plan: &Plan, seed: u64, observer: &mut dyn Observer) -> Result<Ob
     let mut before = None;
     let limit = origin + plan.limit;
     world.begin(origin)?;
+    world.begin_pings(origin);
     let mut timeline = plan.timeline.iter().peekable();
     loop {
         if world.sim.now() >= warm {
@@ -134,6 +151,7 @@ pub fn observe(plan: &Plan, seed: u64, observer: &mut dyn Observer) -> Result<Ob
         }
         world.ask_due(origin)?;
         world.consume_due()?;
+        world.ping_due();
         if world.is_done() || world.sim.now() >= limit {
             break;
         }
@@ -141,7 +159,8 @@ pub fn observe(plan: &Plan, seed: u64, observer: &mut dyn Observer) -> Result<Ob
         let asked = world
             .next_ask(origin)
             .into_iter()
-            .chain(world.next_consumer());
+            .chain(world.next_consumer())
+            .chain(world.next_ping());
         let next = next.into_iter().chain(asked).chain([limit]);
         let next = next.chain(before.is_none().then_some(warm));
         world.advance(next.min().unwrap_or(limit))?;
@@ -207,6 +226,7 @@ impl<'p> World<'p> {
             served: Vec::new(),
             exchanges: Vec::new(),
             proxies: Vec::new(),
+            pings: Vec::new(),
             epoch: Instant::now(),
         }
     }
@@ -290,10 +310,12 @@ impl<'p> World<'p> {
     /// Returns true if all awaited loads have ended; loads without end alone last to the run's
     /// limit.
     fn is_done(&self) -> bool {
-        if self.exchanges.is_empty() && self.asked.iter().all(Asked::is_endless) {
+        let only_files = self.exchanges.is_empty() && self.pings.is_empty();
+        if only_files && self.asked.iter().all(Asked::is_endless) {
             return false;
         }
         self.asked.iter().all(Asked::is_done)
+            && self.pings.iter().all(Pinging::is_over)
             && self.exchanges.iter().all(|exchange| exchange.finished)
     }
 
@@ -331,6 +353,7 @@ impl<'p> World<'p> {
         let mut run = Run::default();
         self.add_files(&mut run, origin);
         self.add_exchanges(&mut run);
+        self.add_pings(&mut run);
         for (node, known) in self.plan.network.nodes.iter().enumerate() {
             run.add_node(&known.name, &self.status(node));
         }

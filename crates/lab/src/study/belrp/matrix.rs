@@ -5,12 +5,12 @@ use std::rc::Rc;
 use whimbrel_sim::link::Loss;
 
 use super::super::jobs::{Job, run_all};
+use super::super::statistics::Spread;
 use super::super::{Comparison, NamedChart, Point, Progress, StudyInput, Table};
 use super::Variant;
 use super::losses::is_watched;
 use super::network::{Look, Outcome};
 use super::reading::{Reading, Runs};
-use super::statistics::Spread;
 use crate::LabError;
 use crate::figure::{LineChart, Series};
 use crate::scenario::load::Kind;

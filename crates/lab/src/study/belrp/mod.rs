@@ -12,7 +12,6 @@
 //! | [`matrix`] | all runs of a study by step and variant; tables with the paper's numbers beside ours |
 //! | [`goals`] | the goals of the `adaptive` profile |
 //! | [`reading`] | readings of the paper other than its literal text |
-//! | [`statistics`] | means, spreads, percentiles |
 
 pub(super) mod abilene;
 mod goals;
@@ -21,7 +20,6 @@ mod losses;
 mod matrix;
 mod network;
 mod reading;
-mod statistics;
 
 pub(super) use line::{hops, linear};
 

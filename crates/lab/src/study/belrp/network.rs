@@ -9,8 +9,8 @@ use whimbrel_sim::link::Rate;
 use whimbrel_sim::trace::TraceSink;
 use whimbrel_transport::cbr::{CbrStats, Exchanged};
 
+use super::super::statistics::Moments;
 use super::losses::{LossCounts, LossWatch};
-use super::statistics::Moments;
 use crate::LabError;
 use crate::scenario::Plan;
 use crate::scenario::load::{Kind, Load};

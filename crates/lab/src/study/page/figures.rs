@@ -4,7 +4,7 @@ use maud::{Markup, PreEscaped, html};
 
 use super::super::{NamedChart, StudyResult};
 use crate::LabError;
-use crate::figure::LineChart;
+use crate::figure::{HeatMap, LineChart};
 
 /// Returns each figure once for each back end, side by side.
 pub(super) fn section(results: &[StudyResult]) -> Result<Markup, LabError> {
@@ -67,6 +67,8 @@ fn describe(chart: &LineChart) -> String {
             series.label, first.1, first.0, last.1, last.0
         ))
     });
+    let heat = chart.heat.iter().map(HeatMap::describe);
+    let ends = ends.chain(heat);
     format!(
         "{}; {} over {}; {}",
         chart.title,

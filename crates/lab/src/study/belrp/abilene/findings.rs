@@ -2,13 +2,13 @@
 
 use whimbrel_sim::link::Loss;
 
+use super::super::super::statistics::{Moments, Z95};
 use super::super::super::{Comparison, NamedChart, StudyInput, StudyResult, Table};
 use super::super::Variant;
 use super::super::goals;
 use super::super::matrix::{Matrix, Quantity, detection};
 use super::super::network::{LinkEnd, Look, Outcome, path, run};
 use super::super::reading::Runs;
-use super::super::statistics::{Moments, Z95};
 use super::Section;
 use crate::LabError;
 use crate::scenario::link::Recovery;

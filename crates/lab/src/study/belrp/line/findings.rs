@@ -1,12 +1,12 @@
 //! The runs on a line compared with the paper's figures and tables.
 
+use super::super::super::statistics::{percentile, share_within};
 use super::super::super::{Comparison, NamedChart, StudyInput, StudyResult, Table};
 use super::super::Variant;
 use super::super::goals;
 use super::super::matrix::{Matrix, Quantity};
 use super::super::network::Outcome;
 use super::super::reading::Runs;
-use super::super::statistics::{percentile, share_within};
 use super::Axis;
 use crate::LabError;
 use crate::figure::{LineChart, Series};

@@ -1,6 +1,6 @@
-//! Means, spreads and percentiles, computed as the paper's own scripts do.
+//! Means, spreads and percentiles.
 
-use super::super::result::mean;
+use super::result::mean;
 
 /// Student's t at 95 % for 1 to 30 degrees of freedom.
 const T95: [f64; 30] = [
@@ -15,12 +15,14 @@ pub(super) const Z95: f64 = 1.645;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Spread {
     pub(super) mean: f64,
-    /// Half of the paper's "90 % confidence interval": t(0.95, n - 1) times the standard deviation
+    /// Half of what [BELRP] calls "90 % confidence interval": t(0.95, n - 1) times the standard deviation
     /// of the runs. That is an interval for one further run and not for the mean: its script
     /// (`graphs/ci.m`) does not divide by the root of n.
     pub(super) half: f64,
     /// Standard error of the mean.
     pub(super) error: f64,
+    /// The number of values.
+    pub(super) count: usize,
 }
 
 impl Spread {
@@ -33,7 +35,14 @@ impl Spread {
             mean,
             half: t * deviation,
             error: deviation / (count as f64).sqrt(),
+            count,
         }
+    }
+
+    /// Returns the value above which the mean lies with a confidence of 95 %, by Student's t. Of a single
+    /// value it says nothing, and is that value.
+    pub(super) fn lower_bound(&self) -> f64 {
+        self.mean - self.half / (self.count as f64).sqrt()
     }
 }
 

@@ -1,0 +1,279 @@
+//! How a divided flow goes on behind its next hop.
+//!
+//! The node that divides a flow sees the first link of each branch. Where a branch leads over a further
+//! router, that router says how fast the flow leaves there, and how much of it waits (message Pace); a
+//! router in between adds its own part. "A bifurcation point will schedule the data towards each interface
+//! based on fine-grained link quality information" [MF-5G §III].
+
+use core::time::Duration;
+use std::collections::BTreeSet;
+
+use whimbrel_core::{PortId, Time};
+
+use super::divided::measure;
+use super::{ChunkToSend, LinkEvent, Links};
+use crate::chunk::Flow;
+use crate::split::schedule::{Measured, time_of};
+use crate::wire::{Pace, ServiceId};
+
+/// A flow's pace is told at this interval at least, ...
+const INTERVAL: Duration = Duration::from_millis(10);
+/// ... or after so many bytes of the flow have left, of which the message is about a hundredth.
+const TOLD_AFTER: u64 = 30_000;
+/// What may wait behind a next hop that has not said anything yet, ...
+const UNTOLD: u64 = 4 * CHUNK;
+/// ... for this long: it may not know the message.
+const UNTOLD_FOR: Duration = Duration::from_secs(3);
+/// Flows whose pace is told, and flows and ports of which it is known.
+const MAX_TOLD: usize = 1024;
+const MAX_KNOWN: usize = 4096;
+/// What a node said of a flow so long ago may be forgotten for another one.
+const OLD: Duration = Duration::from_secs(10);
+/// A chunk that waits behind the next hop is due after twice the time that it takes there and this.
+const LATE: Duration = Duration::from_millis(200);
+/// While one is late, no more than [`UNTOLD`] goes there, and as much again after each time of this length:
+/// its router may have lost what it knew.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The size of a chunk of a divided flow, for times.
+const CHUNK: u64 = 64 << 10;
+/// Fewer bytes that wait are none.
+const LITTLE: u64 = 16 << 10;
+/// Ports from which a flow comes that are remembered.
+const MAX_FROM: usize = 8;
+/// Greater numbers of bytes are not believed.
+const MOST: u64 = 1 << 40;
+
+/// A flow that another node divides, and that passes here.
+#[derive(Clone, Debug)]
+pub(super) struct Passing {
+    // Where it comes from. From several ports: its parts meet here, and none of them has a pace of its own.
+    from: BTreeSet<PortId>,
+    // By which port it leaves.
+    to: PortId,
+    told_at: Time,
+}
+
+/// What a next hop has said of a flow.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Onward {
+    rate: u64,
+    delay: Duration,
+    waiting: u64,
+    at: Time,
+    // Bytes of the flow that the next hop had been given then.
+    given: u64,
+}
+
+impl Onward {
+    /// Returns the bytes that wait behind the next hop by now, which has been given `given` bytes in all.
+    fn waiting(&self, now: Time, given: u64) -> u64 {
+        let gone = u128::from(self.rate) * now.since(self.at).as_micros() / 1_000_000;
+        let gone = u64::try_from(gone).unwrap_or(u64::MAX);
+        self.unanswered(given).saturating_sub(gone)
+    }
+
+    /// Returns the bytes of which the next hop has not said yet that they have left it.
+    fn unanswered(&self, given: u64) -> u64 {
+        self.waiting + given.saturating_sub(self.given)
+    }
+
+    /// Returns true if the next message is late.
+    fn is_late(&self, now: Time, given: u64, round_trip: Duration) -> bool {
+        let chunk = time_of(CHUNK, self.rate);
+        let due = (chunk + self.delay) * 2 + round_trip + LATE;
+        self.unanswered(given) > 0 && now.since(self.at) > due
+    }
+}
+
+impl Links {
+    /// Notes that a chunk that another node has bound to this way goes on by `to`.
+    pub(super) fn note_passing(&mut self, to: PortId, outgoing: &ChunkToSend) {
+        let header = &outgoing.chunk.header;
+        let Some(from) = outgoing.from else { return };
+        // A host binds its chunks by the link that it sends them on.
+        let is_bound =
+            header.extensions.addresses.len() == 1 || self.neighbour(from) == Some(header.source);
+        let is_part = is_bound && header.service.has(ServiceId::MULTIHOMING);
+        if !is_part || outgoing.chunk.data().is_none() {
+            return;
+        }
+        let flow = outgoing.chunk.flow();
+        if let Some(passing) = self.passing.get_mut(&flow) {
+            if passing.from.len() < MAX_FROM {
+                passing.from.insert(from);
+            }
+            passing.to = to;
+            return;
+        }
+        if self.passing.len() >= MAX_TOLD {
+            let newest = self.passing.values().map(|it| it.told_at).max();
+            let newest = newest.unwrap_or(Time::ZERO);
+            self.passing.retain(|_, it| newest.since(it.told_at) < OLD);
+        }
+        if self.passing.len() < MAX_TOLD {
+            let passing = Passing {
+                from: BTreeSet::from([from]),
+                to,
+                told_at: Time::ZERO,
+            };
+            self.passing.insert(flow, passing);
+        }
+    }
+
+    /// Tells the node that a flow comes from how it goes on from here, if that is due.
+    pub(super) fn tell_pace(&mut self, now: Time, flow: &Flow) {
+        let Some(passing) = self.passing.get(flow).filter(|_| self.split.pace) else {
+            return;
+        };
+        let (to, told_at) = (passing.to, passing.told_at);
+        let (1, Some(port)) = (passing.from.len(), passing.from.first().copied()) else {
+            return;
+        };
+        let Some(pace) = self.pace_of(now, flow, to) else {
+            return;
+        };
+        let interval = INTERVAL.max(time_of(TOLD_AFTER, pace.rate));
+        // The last of several chunks is told of in any case: nothing comes after it.
+        let is_soon = told_at != Time::ZERO && now.since(told_at) < interval;
+        if is_soon && pace.waiting >= LITTLE {
+            return;
+        }
+        if let Some(passing) = self.passing.get_mut(flow) {
+            passing.told_at = now;
+        }
+        self.events.push_back(LinkEvent::Pace { port, pace });
+    }
+
+    /// Returns how a flow goes on from here; `None` as long as a rate is not measured.
+    fn pace_of(&self, now: Time, flow: &Flow, to: PortId) -> Option<Pace> {
+        let (ways, queued) = match self.splits.get(flow) {
+            Some(divided) => {
+                let ways = self.measured(now, flow, divided, CHUNK);
+                let ways: Vec<Measured> = ways.into_iter().map(|(_, it)| it).collect();
+                (ways, divided.waiting().0)
+            }
+            None => {
+                let link = self.links.get(&to).filter(|it| it.is_up())?;
+                let here = measure(link, flow, CHUNK);
+                // What it was given since cannot be told from what others gave it: the newest message
+                // counts as it is.
+                let given = self.onward.get(&(to, *flow)).map_or(0, |it| it.given);
+                (vec![self.beyond(now, flow, to, given, here)?], 0)
+            }
+        };
+        let rates = ways.iter().map(|it| it.rate);
+        let rate: u64 = rates.collect::<Option<Vec<u64>>>()?.iter().sum();
+        let waiting = ways.iter().map(|it| it.waiting).sum::<u64>() + queued;
+        // With nothing to send, a link's rate is what came, and not what it could carry.
+        let rate = if waiting < LITTLE { rate * 2 } else { rate };
+        Some(Pace {
+            source: flow.source,
+            destination: flow.destination,
+            rate,
+            delay: ways.iter().map(|it| it.delay(CHUNK)).min()?,
+            waiting,
+        })
+    }
+
+    /// The neighbour on a port says how a flow goes on from there. It counts for what goes to that
+    /// neighbour alone.
+    pub(crate) fn note_pace(&mut self, now: Time, port: PortId, pace: &Pace) {
+        let flow = Flow {
+            source: pace.source,
+            destination: pace.destination,
+        };
+        let of_split = self.splits.get(&flow);
+        let of_split = of_split.filter(|it| it.hops.iter().any(|hop| hop.port == port));
+        let given = of_split.map(|it| it.record(port).bytes);
+        let passes = self.passing.get(&flow).is_some_and(|it| it.to == port);
+        if given.is_none() && !passes {
+            // The last chunks have arrived.
+            return;
+        }
+        let is_new = !self.onward.contains_key(&(port, flow));
+        if is_new && self.onward.len() >= MAX_KNOWN {
+            self.onward.retain(|_, it| now.since(it.at) < OLD);
+        }
+        if is_new && self.onward.len() >= MAX_KNOWN {
+            return;
+        }
+        let onward = Onward {
+            rate: pace.rate.clamp(1, MOST),
+            delay: pace.delay,
+            waiting: pace.waiting.min(MOST),
+            at: now,
+            given: given.unwrap_or(0),
+        };
+        self.onward.insert((port, flow), onward);
+        self.touched.insert(port);
+        if passes {
+            self.tell_pace(now, &flow);
+        }
+    }
+
+    /// Returns the rate at which a flow goes on behind the neighbour on a port, if that has said so.
+    pub(super) fn onward_rate(&self, port: PortId, flow: &Flow) -> Option<u64> {
+        self.onward.get(&(port, *flow)).map(|it| it.rate)
+    }
+
+    /// Adds to the measurements of a branch what is known of its further way. `given`: the bytes of the
+    /// flow that the neighbour has. `None`: nothing comes out there any more.
+    pub(super) fn beyond(
+        &self,
+        now: Time,
+        flow: &Flow,
+        port: PortId,
+        given: u64,
+        here: Measured,
+    ) -> Option<Measured> {
+        let Some(onward) = self.onward.get(&(port, *flow)) else {
+            return Some(here);
+        };
+        let link = self.links.get(&port);
+        let carried = link.map_or(0, |it| it.outbox.waiting(flow).0);
+        if onward.is_late(now, given, here.round_trip) {
+            let times = now.since(onward.at).as_secs() / PATIENCE.as_secs() + 1;
+            if onward.unanswered(given) + carried >= UNTOLD * times {
+                return None;
+            }
+        }
+        let waiting = carried + onward.waiting(now, given);
+        let rate = here.rate.map_or(onward.rate, |it| it.min(onward.rate));
+        // What is taken now is told of a round trip later.
+        let lag = super::divided::LOW_WATER + INTERVAL + here.round_trip;
+        let room = u128::from(rate) * lag.as_micros() / 1_000_000 + u128::from(TOLD_AFTER + CHUNK);
+        Some(Measured {
+            rate: Some(rate),
+            round_trip: here.round_trip + onward.delay * 2,
+            least_round_trip: here.least_round_trip + onward.delay * 2,
+            waiting,
+            has_room: here.has_room && u128::from(waiting) < room,
+            ..here
+        })
+    }
+
+    /// Returns true if the neighbour on a port forwards a flow, has said nothing of it, and has got enough:
+    /// `given` bytes since `since`.
+    pub(super) fn awaits_pace(
+        &self,
+        now: Time,
+        flow: &Flow,
+        port: PortId,
+        given: u64,
+        since: Option<Time>,
+    ) -> bool {
+        let is_end = self.neighbour(port) == Some(flow.destination);
+        let is_known = self.onward.contains_key(&(port, *flow));
+        let is_young = since.is_some_and(|since| now.since(since) < UNTOLD_FOR);
+        self.split.pace && !is_end && !is_known && is_young && given >= UNTOLD
+    }
+
+    /// Forgets what the neighbour on a port has said.
+    pub(super) fn forget_paces(&mut self, port: PortId) {
+        self.onward.retain(|(at, _), _| *at != port);
+        self.passing.retain(|_, it| {
+            it.from.remove(&port);
+            !it.from.is_empty() && it.to != port
+        });
+    }
+}
