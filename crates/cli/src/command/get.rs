@@ -24,6 +24,8 @@ use crate::logging::shows_progress;
 
 /// Shortest interval between two progress lines of JSON.
 const JSON_INTERVAL: Duration = Duration::from_millis(100);
+/// The same while nothing arrives.
+const JSON_QUIET: Duration = Duration::from_secs(10);
 /// Entries of a folder that are told one by one when they are refused.
 const MAX_WARNINGS: usize = 50;
 
@@ -197,7 +199,11 @@ impl Report {
             .tell(progress.wait.as_ref(), json, shows_progress());
         if self.json {
             let due = self.told.as_ref().is_none_or(|(at, last)| {
-                at.elapsed() >= JSON_INTERVAL || last.state != progress.state
+                let interval = match last.bytes == progress.bytes {
+                    true => JSON_QUIET,
+                    false => JSON_INTERVAL,
+                };
+                at.elapsed() >= interval || last.state != progress.state
             });
             if due {
                 self.line(&json!({ "event": "progress", "progress": progress }));
