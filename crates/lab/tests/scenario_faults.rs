@@ -79,7 +79,7 @@ fn a_valid_scenario_has_all_settings_of_its_sweep() {
         whimbrel_sim::link::Loss::Independent(0.01)
     );
     assert_eq!(plan.timeline.len(), 3);
-    assert_eq!(scenario.metrics.len(), 6);
+    assert_eq!(scenario.metrics.len(), 7);
 }
 
 /// What is replaced in the sound scenario, by what, and how the error begins.

@@ -79,6 +79,19 @@ fn ptp_scenario(study: &str) -> String {
 }
 
 /// One of the studies of multihoming, for a second instead of minutes.
+/// The study's own scenario, with files of some packets.
+fn tcpicn_scenario(study: &str) -> String {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../studies")
+        .join(study)
+        .join("scenario.toml");
+    let mut text = fs::read_to_string(file).unwrap();
+    for large in ["50 MB", "20 MB", "125 kB", "1.25 MB", "12.5 MB", "62.5 MB"] {
+        text = text.replace(&format!("\"{large}\""), "\"30 kB\"");
+    }
+    text.replace("runs = 3", "runs = 2")
+}
+
 fn multihoming_scenario(study: &str) -> String {
     let file = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../studies")
@@ -105,6 +118,9 @@ fn multihoming_scenario(study: &str) -> String {
 fn scenario(study: &str) -> String {
     if study.starts_with("multihoming-") || study.starts_with("mobility-") {
         return multihoming_scenario(study);
+    }
+    if study.starts_with("tcpicn-") {
+        return tcpicn_scenario(study);
     }
     if study.starts_with("ptp-") {
         return ptp_scenario(study);
@@ -219,11 +235,16 @@ fn pages_show_both_back_ends_beside_the_paper() {
         let (verdicts, first) = (page.find("ul class=\"verdicts\""), page.find("<table"));
         assert!(verdicts.is_some() && verdicts < first, "{name}");
         assert!(page.contains("<th scope=\"col\">difference</th>"), "{name}");
-        // The paper's numbers appear in a figure, too; some studies go beyond their paper, and one paper has a
-        // figure without numbers.
+        // The paper's numbers appear in a figure, too; some studies go beyond their paper, and some papers have
+        // figures without numbers.
         let has_numbers = !matches!(
             study.name,
-            "ptp-random" | "multihoming-throughput" | "multihoming-grid" | "mobility-handoff"
+            "ptp-random"
+                | "tcpicn-sim"
+                | "tcpicn-fairness"
+                | "multihoming-throughput"
+                | "multihoming-grid"
+                | "mobility-handoff"
         );
         assert_eq!(page.contains("circles: the paper"), has_numbers, "{name}");
         assert!(!page.contains(" (paper "), "{name}: numbers in a sentence");
@@ -240,7 +261,7 @@ fn pages_show_both_back_ends_beside_the_paper() {
             "{name}"
         );
         assert_eq!(page.contains("Linux 0.0"), in_namespaces, "{name}");
-        let has_transfers = study.name.starts_with("mftp-");
+        let has_transfers = study.name.starts_with("mftp-") || study.name == "tcpicn-sim";
         assert_eq!(page.contains("flent"), has_transfers, "{name}");
         // The simulator has neither ICMP nor Multipath TCP.
         let is_whole = !matches!(study.name, "multihoming-ping" | "multihoming-throughput");

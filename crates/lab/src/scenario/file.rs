@@ -1,5 +1,6 @@
 //! A whole scenario: read from a file, with its sweeps expanded.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -430,20 +431,23 @@ fn metrics(
     Ok(known.into_iter().filter(wanted).collect())
 }
 
+/// The metrics of all settings, in order. A large network has thousands, and a sweep hundreds of
+/// settings.
 fn known_metrics(settings: &[Setting]) -> Vec<String> {
-    let mut known: Vec<String> = Vec::new();
-    for setting in settings {
-        for (name, _) in metric::all(&setting.plan.network, &setting.plan.loads) {
-            if !known.contains(&name) {
-                known.push(name);
-            }
-        }
-    }
-    known
+    let mut seen = BTreeSet::new();
+    let all = settings
+        .iter()
+        .flat_map(|setting| metric::all(&setting.plan.network, &setting.plan.loads));
+    all.map(|(name, _)| name)
+        .filter(|name| seen.insert(name.clone()))
+        .collect()
 }
 
 /// Refuses a statement about an unknown metric, or about no setting.
 fn statements(document: &Document<'_>, head: &Head, settings: &[Setting]) -> Result<(), Fault> {
+    if head.statements.is_empty() {
+        return Ok(());
+    }
     let known = known_metrics(settings);
     for (index, statement) in head.statements.iter().enumerate() {
         let at = KeyPath::from(["statements"]).index(index);
