@@ -88,6 +88,9 @@ impl Onward {
 impl Links {
     /// Notes that a chunk that another node has bound to this way goes on by `to`.
     pub(super) fn note_passing(&mut self, to: PortId, outgoing: &ChunkToSend) {
+        if !self.split.pace {
+            return;
+        }
         let header = &outgoing.chunk.header;
         let Some(from) = outgoing.from else { return };
         // A host binds its chunks by the link that it sends them on.
@@ -122,7 +125,7 @@ impl Links {
 
     /// Tells the node that a flow comes from how it goes on from here, if that is due.
     pub(super) fn tell_pace(&mut self, now: Time, flow: &Flow) {
-        let Some(passing) = self.passing.get(flow).filter(|_| self.split.pace) else {
+        let Some(passing) = self.passing.get(flow) else {
             return;
         };
         let (to, told_at) = (passing.to, passing.told_at);
@@ -178,6 +181,9 @@ impl Links {
     /// The neighbour on a port says how a flow goes on from there. It counts for what goes to that
     /// neighbour alone.
     pub(crate) fn note_pace(&mut self, now: Time, port: PortId, pace: &Pace) {
+        if !self.split.pace {
+            return;
+        }
         let flow = Flow {
             source: pace.source,
             destination: pace.destination,
