@@ -44,7 +44,6 @@ pub(super) struct Attachments {
     // The name of the neighbour on each port.
     neighbours: BTreeMap<PortId, Guid>,
     pending: BTreeMap<(Guid, u64), PortId>,
-    // Bad signatures of neighbours, and when they were last reckoned.
     distrust: Distrust<PortId>,
 }
 

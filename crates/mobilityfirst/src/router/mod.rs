@@ -344,7 +344,10 @@ impl Router {
                 self.attachments
                     .report(guid, version, code, &mut self.effects);
             }
-            ResolverEvent::Forgot => self.timers.set_earlier(Timer::RegisterAgain, now),
+            ResolverEvent::Forgot => {
+                self.names.begin_again();
+                self.timers.set_earlier(Timer::RegisterAgain, now);
+            }
             ResolverEvent::Refused { guid, code } => {
                 self.attachments
                     .report_refused(guid, code, &mut self.effects)

@@ -155,6 +155,11 @@ impl Names {
         }
     }
 
+    /// Begins to register own records again, from the first one, whatever is under way.
+    pub(super) fn begin_again(&mut self) {
+        self.registered_to = None;
+    }
+
     /// Registers own records again, a part at a time: those of hosts for which `is_here` is true, as
     /// a name server may have lost them. Returns false when all have been.
     pub(super) fn register_again(&mut self, now: Time, is_here: impl Fn(&Guid) -> bool) -> bool {
