@@ -234,13 +234,13 @@ pub(crate) struct Authority {
     keyed: ReplayGuard,
     unkeyed: UnkeyedMemory,
     distrust: Distrust<FaceId>,
-    // Faces whose signatures have been right, and what all others may cost together: a new face
-    // costs its peer a datagram.
+    // Faces whose signatures have been right, and what those of all other neighbours may cost
+    // together: a new face costs its peer a datagram.
     proven: BTreeSet<FaceId>,
     unproven: Meter,
 }
 
-/// Signatures that are verified for faces that have not sent a right one yet: each takes some 100
+/// Signatures that are verified for neighbours that have not sent a right one yet: each takes some 100
 /// microseconds of the forwarding thread.
 const UNPROVEN: Limit = Limit::per_second(256);
 
@@ -264,12 +264,14 @@ impl Authority {
     }
 
     /// Verifies, unless the face has sent many wrong signatures: each costs as much as a right one.
+    /// Faces of neighbours (`remote`) that are new share a limit, too; a program of this machine is
+    /// not kept out by them.
     fn verify<T>(
         &mut self,
-        (now, from): (Time, FaceId),
+        (now, from, remote): (Time, FaceId, bool),
         verify: impl FnOnce(&dyn CommandVerifier) -> Result<T, CommandRefusal>,
     ) -> Result<T, CommandRefusal> {
-        let is_known = self.proven.contains(&from);
+        let is_known = !remote || self.proven.contains(&from);
         if !self.distrust.may_check(now, from) || !(is_known || self.unproven.admits(now, UNPROVEN))
         {
             return Err(CommandRefusal::TooMany);
@@ -313,7 +315,7 @@ impl Authority {
                 .filter(|signed| !signed.is_digest())
                 .ok_or(CommandRefusal::KeyNeeded)?;
             let (unix_millis, now) = moment;
-            let key = self.verify((now, from), |verifier| {
+            let key = self.verify((now, from, remote), |verifier| {
                 verifier.verify_command(unix_millis, module, &signed)
             })?;
             self.keyed
@@ -341,7 +343,7 @@ impl Authority {
         announcement: &PrefixAnnouncementRef<'_>,
     ) -> Result<(), CommandRefusal> {
         if self.needs_key(remote) {
-            self.verify((now, from), |verifier| {
+            self.verify((now, from, remote), |verifier| {
                 verifier.verify_announcement(unix_millis, announcement)
             })?;
         }

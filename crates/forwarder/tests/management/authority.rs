@@ -204,6 +204,18 @@ fn wrong_signatures_cost_little_and_keep_no_known_neighbour_out() {
     }
     let before = verified.load(Relaxed);
     assert!(before < 300, "{before} signatures verified");
+    // A program that comes while they do is not kept out.
+    let program = router.program();
+    let stamp = router.stamp();
+    let local = signed(
+        Target::Local,
+        "rib/register",
+        &of_name("/b"),
+        &operator(),
+        stamp,
+    );
+    assert_eq!(status(&mut router, program, &local), 200);
+    let before = before + 1;
     assert_eq!(register(&mut router, known, &operator()), 200);
     router.now += Duration::from_secs(1);
     let newcomer = router.neighbour(3);
