@@ -385,3 +385,44 @@ wifi = { between = ["n2", "client"], rate = "20 Mbit/s", delay = "20 ms", queue 
         println!("{backend}: {marked} marked, {goodput:.2} Mbit/s");
     }
 }
+
+#[test]
+fn attacks_are_on_real_daemons_and_what_they_draw_is_counted() {
+    if !whimbrel_lab::lab_available() {
+        return;
+    }
+    let attacks = ["reflector", "web-page"];
+    let mut arguments = vec![
+        "lab", "attack", "--json", "--for", "1s", "--rate", "5Mbit/s",
+    ];
+    arguments.extend(attacks);
+    let output = whimbrel(&arguments);
+    // 10: on a busy machine rates fall by themselves.
+    assert!(
+        matches!(output.status.code(), Some(0 | 10)),
+        "{}",
+        text(&output.stderr)
+    );
+    let findings = text(&output.stdout);
+    let findings: Vec<Value> = findings
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(findings.len(), attacks.len());
+    for (finding, name) in findings.iter().zip(attacks) {
+        assert_eq!(finding["name"], name);
+        let sent = &finding["sent"];
+        assert!(sent["packets"].as_u64() > Some(0), "{finding}");
+        assert!(
+            sent["drawn"].as_u64() <= sent["octets"].as_u64(),
+            "{finding}"
+        );
+        assert_eq!(sent["obeyed"], false, "{finding}");
+        // Honest users were there.
+        let before = &finding["samples"][0];
+        assert!(before["rate"].as_f64() > Some(0.0), "{finding}");
+        assert!(before["newcomers"].as_u64() > Some(0), "{finding}");
+    }
+    let none = whimbrel(&["lab", "attack", "--rate", "0"]);
+    assert_eq!(none.status.code(), Some(2));
+}

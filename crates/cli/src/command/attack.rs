@@ -11,6 +11,9 @@ use super::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure};
 use crate::progress::Progress;
 
+/// Of an attack, bit/s.
+const MIN_RATE: u64 = 1_000;
+
 #[derive(Args, Debug)]
 pub(crate) struct Attack {
     /// The attacks; by default all
@@ -43,6 +46,10 @@ pub(super) fn run(arguments: &Attack) -> Outcome {
             out(&format!("{:16} {}\n", attack.name, attack.what));
         }
         return Ok(Exit::Done);
+    }
+    if arguments.rate.0 < MIN_RATE {
+        let message = format!("an attack at {} is none: at least 1 kbit/s", arguments.rate);
+        return Err(Failure::new(Exit::Usage, message));
     }
     // Before any thread starts.
     whimbrel_lab::ensure_privileges().map_err(failure)?;
@@ -114,7 +121,7 @@ fn table(findings: &[Finding]) -> String {
     }
     let _ = writeln!(
         text,
-        "Newcomers: of {NEWCOMERS} that come before, during and after the attack, those that get in within a second."
+        "Newcomers: of {NEWCOMERS} that come before, during and after the attack, those that get in within 1.5 s."
     );
     text
 }

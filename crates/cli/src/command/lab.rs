@@ -46,7 +46,7 @@ pub(crate) enum LabCommand {
                       Each attack is on fresh daemons, whose honest users are measured before it, during it and two \
                       seconds after it. The network is made of namespaces of this machine; nothing leaves it.\n\n\
                       Exit codes:\n  0    no attack did harm\n  1    any other failure\n  2    wrong arguments\n  \
-                      10   an attack did harm: a rate fell below 80 %, a newcomer did not get in within a second, \
+                      10   an attack did harm: a rate fell below 80 %, a newcomer did not get in within 1.5 s, \
                       memory grew by more than 160 MiB, or more came back than was sent"
     )]
     Attack(super::attack::Attack),

@@ -18,7 +18,7 @@ const ATTACKER: &str = "attacker";
 const NATIVE_PORT: u16 = 4711;
 const NDN_PORT: u16 = 6363;
 /// The served file: one fetch of it takes a part of a second.
-const FILE_BYTES: u64 = 8_000_000;
+pub(super) const FILE_BYTES: u64 = 8_000_000;
 /// The prefix of the producer for honest users: its Data fits a datagram. Another one, of Data of
 /// 7 kB, is for those that do not read.
 pub(super) const PREFIX: &str = "/honest";

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use whimbrel_ndn_packet::{Interest, Name};
 
-use super::arena::{Arena, PREFIX};
+use super::arena::{Arena, FILE_BYTES, PREFIX};
 use super::{NEWCOMERS, Plane, Sample};
 use crate::LabError;
 
@@ -15,14 +15,13 @@ use crate::LabError;
 const COUNTED: Duration = Duration::from_secs(1);
 /// An exchange is given up after this time.
 const GIVEN_UP: Duration = Duration::from_millis(100);
-/// A newcomer gets in within this time, beside what starting a program takes.
+/// A newcomer gets in within this time, the start of its program included.
 const ENTRY: Duration = Duration::from_millis(1_500);
 /// A fetch is given up after this time.
 const FETCH: Duration = Duration::from_secs(20);
 /// Fetches in a sample, each a new program: a single one takes a twentieth of a second, or thrice
 /// that.
 const FETCHES: usize = 7;
-const FILE_BITS: f64 = 8.0 * 8_000_000.0;
 
 /// The honest host and a program on the target.
 pub(super) struct Honest<'a> {
@@ -70,7 +69,8 @@ impl<'a> Honest<'a> {
         let began = Instant::now();
         let done = self.arena.succeeds(false, command, FETCH)?;
         let took = began.elapsed().as_secs_f64();
-        Ok(if done { FILE_BITS / took } else { 0.0 })
+        let bits = 8.0 * FILE_BYTES as f64;
+        Ok(if done { bits / took } else { 0.0 })
     }
 
     /// Exchanges of the neighbour in a second, one after the other.

@@ -94,7 +94,8 @@ pub struct Sent {
 pub struct Sample {
     /// Of a transfer over MobilityFirst, bit/s; of NDN, exchanges a second.
     pub rate: f64,
-    /// Newcomers that got what they asked for within a second, of [`NEWCOMERS`].
+    /// Newcomers that got what they asked for within a second and a half, the start of a program
+    /// included, of [`NEWCOMERS`].
     pub newcomers: u32,
     /// Memory of the router, octets.
     pub memory: u64,

@@ -1,7 +1,8 @@
 //! Attacks on the NDN router.
 
+use core::time::Duration;
 use std::io::{self, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
 use whimbrel_ndn_mgmt::ControlParameters;
 use whimbrel_ndn_mgmt::client::{self, Stamp, Target};
@@ -46,7 +47,7 @@ pub(super) const IDLE_STREAMS: Attack = Attack {
     run: |assault| {
         let target = assault.target(Plane::Ndn)?;
         let streams = assault.there(|| {
-            let streams = (0..STREAMS).map(|_| TcpStream::connect(target));
+            let streams = (0..STREAMS).map(|_| connect(target));
             Ok(streams.filter_map(Result::ok).collect::<Vec<_>>())
         })?;
         assault.wait();
@@ -64,11 +65,9 @@ pub(super) const SLOW_READERS: Attack = Attack {
     run: |assault| {
         let target = assault.target(Plane::Ndn)?;
         assault.there(|| {
-            let streams = (0..READERS).map(|_| TcpStream::connect(target));
+            let streams = (0..READERS).map(|_| connect(target).map(Some));
+            // `None`: an Interest was cut off, and the router has ended the connection.
             let mut streams = streams.collect::<io::Result<Vec<_>>>()?;
-            for stream in &streams {
-                stream.set_nonblocking(true)?;
-            }
             let mut sent = Sent::default();
             let slowly = Assault {
                 rate: assault.rate.min(REQUEST_RATE),
@@ -78,14 +77,18 @@ pub(super) const SLOW_READERS: Attack = Attack {
                 let reader = number as usize % READERS;
                 let asked = number / READERS as u64;
                 if asked >= REQUESTS {
-                    std::thread::sleep(core::time::Duration::from_millis(1));
+                    std::thread::sleep(Duration::from_millis(1));
                     return Ok(0);
                 }
                 // Data of their own: what is cached is shared among all queues.
                 let packet = interest(&format!("{LARGE}/ping/{number}"), 0);
-                match streams[reader].write_all(&packet) {
-                    Ok(()) => Ok(packet.len()),
-                    Err(_) => Ok(0),
+                let sent = (streams[reader].as_mut()).map(|stream| stream.write_all(&packet));
+                match sent {
+                    Some(Ok(())) => Ok(packet.len()),
+                    _ => {
+                        streams[reader] = None;
+                        Ok(0)
+                    }
                 }
             })?;
             Ok(sent)
@@ -100,7 +103,7 @@ pub(super) const LARGE_INTERESTS: Attack = Attack {
     run: |assault| {
         let target = assault.target(Plane::Ndn)?;
         assault.there(|| {
-            let mut stream = TcpStream::connect(target)?;
+            let mut stream = connect(target)?;
             let mut sent = Sent::default();
             assault.flood(&mut sent, |number| {
                 let packet = interest(&format!("{PREFIX}/nobody/{number}"), 8_000);
@@ -122,7 +125,7 @@ pub(super) const WEB_PAGE: Attack = Attack {
             let mut sent = Sent::default();
             let socket = udp(target)?;
             for number in 0..20u64 {
-                let mut stream = TcpStream::connect(target)?;
+                let mut stream = connect(target)?;
                 let command = registration(number);
                 for part in [FORM, &command] {
                     // It may have ended before.
@@ -140,11 +143,19 @@ pub(super) const WEB_PAGE: Attack = Attack {
         let transport = format!("unix://{}", assault.arena.ndn_socket().display());
         let mut command = assault.arena.command(&["route", "show", "/evil"]);
         command.args(["--transport", &transport]);
-        let patience = core::time::Duration::from_secs(5);
+        let patience = Duration::from_secs(5);
         sent.obeyed = assault.arena.succeeds(true, command, patience)?;
         Ok(sent)
     },
 };
+
+/// Connects; neither that nor a write takes longer than this, whatever the router does.
+fn connect(target: SocketAddr) -> io::Result<TcpStream> {
+    const PATIENCE: Duration = Duration::from_secs(1);
+    let stream = TcpStream::connect_timeout(&target, PATIENCE)?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
 
 /// A command that registers a prefix for the connection that it comes on.
 fn registration(number: u64) -> Vec<u8> {
@@ -171,7 +182,7 @@ fn interest(name: &str, parameters: usize) -> Vec<u8> {
     let name: Name = name.parse().unwrap_or_default();
     let mut interest = Interest {
         nonce: Some([1, 2, 3, 4]),
-        lifetime: Some(core::time::Duration::from_secs(60)),
+        lifetime: Some(Duration::from_secs(60)),
         ..Interest::new(name)
     };
     if parameters > 0 {

@@ -12,7 +12,7 @@ use crate::LabError;
 
 /// Octets of the headers of IP and UDP.
 const HEADERS: usize = 28;
-/// Packets between two looks at the clock.
+/// Packets between two pauses.
 const BURST: u64 = 32;
 
 impl Assault<'_> {
@@ -29,8 +29,8 @@ impl Assault<'_> {
         done.map_err(LabError::system("attack"))
     }
 
-    /// Calls `send` with 0, 1, 2, ... until the attack is over, at its rate at most. It returns the
-    /// octets that it sent.
+    /// Calls `send` with 0, 1, 2, ... until the attack is over, at its rate at most; `send` returns
+    /// the octets that it has sent.
     pub(super) fn flood(
         &self,
         sent: &mut Sent,
@@ -38,13 +38,14 @@ impl Assault<'_> {
     ) -> io::Result<()> {
         let began = Instant::now();
         for number in 0.. {
+            let now = Instant::now();
+            if now >= self.end {
+                break;
+            }
             if number % BURST == 0 {
-                let now = Instant::now();
-                if now >= self.end {
-                    break;
-                }
                 let due = Duration::from_secs_f64(sent.octets as f64 * 8.0 / self.rate as f64);
-                std::thread::sleep(due.saturating_sub(now - began));
+                let early = due.saturating_sub(now - began);
+                std::thread::sleep(early.min(self.end - now));
             }
             match send(number) {
                 Ok(octets) => {
