@@ -8,8 +8,8 @@ use ipnet::IpNet;
 
 use super::run::{RunError, ip};
 
-/// The first number of routing tables and marks; the device's number is added.
-const FIRST_TABLE: u32 = 7400;
+/// The upper octet of marks and of numbers of routing tables, far from those that people give.
+const FIRST_OCTET: u8 = 0x77;
 
 /// Which packets go to a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,13 +23,12 @@ pub struct Redirection {
 }
 
 impl Redirection {
-    /// Returns the number of its routing table, which is its mark too: two proxies on one machine
-    /// have devices with different numbers.
+    /// Returns the number of its routing table, which is its mark too, of the device's whole name: two
+    /// proxies on one machine have devices with different names.
     fn table(&self) -> u32 {
-        let digits = self
-            .device
-            .trim_start_matches(|c: char| !c.is_ascii_digit());
-        FIRST_TABLE + digits.parse::<u32>().map_or(0, |number| number % 1000)
+        let hash = blake3::hash(self.device.as_bytes());
+        let [a, b, c, ..] = *hash.as_bytes();
+        u32::from_be_bytes([FIRST_OCTET, a, b, c])
     }
 
     fn name(&self) -> String {
@@ -38,29 +37,34 @@ impl Redirection {
         format!("whimbrel_{device}")
     }
 
+    /// Returns the sources and destinations of one address family; `None` if there is nothing to
+    /// redirect.
+    fn family(&self, is_v4: bool) -> Option<[String; 2]> {
+        let of = |nets: &[IpNet]| {
+            let mut nets: Vec<IpNet> = nets.iter().map(IpNet::trunc).collect();
+            nets.retain(|net| net.addr().is_ipv4() == is_v4);
+            // nftables refuse sets that overlap.
+            let nets: Vec<String> = IpNet::aggregate(&nets)
+                .iter()
+                .map(IpNet::to_string)
+                .collect();
+            (!nets.is_empty()).then(|| nets.join(", "))
+        };
+        Some([of(&self.from)?, of(&self.to)?])
+    }
+
     /// Returns the rules, for `nft -f -`. What an earlier run left behind is replaced.
     pub fn rules(&self) -> String {
         let (name, mark) = (self.name(), self.table());
         let mut marks = String::new();
         for (family, is_v4) in [("ip", true), ("ip6", false)] {
-            let of = |nets: &[IpNet]| -> Vec<String> {
-                let mut nets: Vec<IpNet> = nets.iter().map(IpNet::trunc).collect();
-                nets.retain(|net| net.addr().is_ipv4() == is_v4);
-                // nftables refuse sets that overlap.
-                let nets = IpNet::aggregate(&nets);
-                nets.iter().map(IpNet::to_string).collect()
-            };
-            let (from, to) = (of(&self.from), of(&self.to));
-            if from.is_empty() || to.is_empty() {
-                continue;
+            if let Some([from, to]) = self.family(is_v4) {
+                // Cannot fail: it is a String.
+                let _ = writeln!(
+                    marks,
+                    "        meta l4proto tcp {family} saddr {{ {from} }} {family} daddr {{ {to} }} meta mark set {mark}"
+                );
             }
-            // Cannot fail: it is a String.
-            let _ = writeln!(
-                marks,
-                "        meta l4proto tcp {family} saddr {{ {} }} {family} daddr {{ {} }} meta mark set {mark}",
-                from.join(", "),
-                to.join(", ")
-            );
         }
         let device = &self.device;
         format!(
@@ -71,16 +75,19 @@ impl Redirection {
     }
 
     /// Returns the commands of `ip` that belong to the rules.
-    pub fn commands(&self) -> [Vec<String>; 2] {
-        let table = self.table().to_string();
-        let words = |text: &str| text.split(' ').map(str::to_owned).collect();
-        [
-            words(&format!("rule add fwmark {table} lookup {table}")),
-            words(&format!(
-                "route replace default dev {} table {table}",
-                self.device
-            )),
-        ]
+    pub fn commands(&self) -> Vec<Vec<String>> {
+        let (table, device) = (self.table(), &self.device);
+        let families = [("-4", true), ("-6", false)].into_iter();
+        let families = families.filter(|(_, is_v4)| self.family(*is_v4).is_some());
+        let commands = families.flat_map(|(family, _)| {
+            [
+                format!("{family} rule add fwmark {table} lookup {table}"),
+                format!("{family} route replace default dev {device} table {table}"),
+            ]
+        });
+        commands
+            .map(|command| command.split(' ').map(str::to_owned).collect())
+            .collect()
     }
 
     /// Installs rules and routes. The device must exist.
@@ -102,7 +109,9 @@ impl Redirection {
     pub(super) fn remove(&self) {
         let table = self.table().to_string();
         // Rules may have been left behind by several runs that were killed.
-        while ip(&["rule", "del", "fwmark", &table, "lookup", &table]).is_ok() {}
+        for family in ["-4", "-6"] {
+            while ip(&[family, "rule", "del", "fwmark", &table, "lookup", &table]).is_ok() {}
+        }
         let name = self.name();
         let _ = nft(&["delete", "table", "inet", &name], "");
     }
@@ -146,13 +155,31 @@ mod tests {
             from: nets(&["10.1.0.1/24"]),
         };
         let rules = redirection.rules();
-        let mark =
-            "meta l4proto tcp ip saddr { 10.1.0.0/24 } ip daddr { 10.2.0.0/16 } meta mark set 7403";
-        assert_eq!(rules.matches(mark).count(), 2, "{rules}");
-        assert!(!rules.contains("ip6"), "no source of that family: {rules}");
-        assert_eq!(
-            redirection.commands()[1].join(" "),
-            "route replace default dev tcpicn3 table 7403"
+        let number = redirection.table();
+        let mark = format!(
+            "meta l4proto tcp ip saddr {{ 10.1.0.0/24 }} ip daddr {{ 10.2.0.0/16 }} meta mark set {number}\n"
         );
+        assert_eq!(rules.matches(&mark).count(), 2, "{rules}");
+        assert!(!rules.contains("ip6"), "no source of that family: {rules}");
+        let commands = redirection.commands();
+        assert_eq!(
+            commands[1].join(" "),
+            format!("-4 route replace default dev tcpicn3 table {number}")
+        );
+        assert_eq!(commands.len(), 2);
+    }
+
+    #[test]
+    fn each_device_has_a_table_of_its_own_and_each_family_its_commands() {
+        let of = |device: &str| Redirection {
+            device: device.into(),
+            to: nets(&["10.2.0.0/16", "2001:db8:2::/48"]),
+            from: nets(&["10.1.0.1/32", "2001:db8:1::1/128"]),
+        };
+        let tables = ["tcpicn0", "wan0", "wan", "tcpicn10"].map(|device| of(device).table());
+        let different: std::collections::BTreeSet<u32> = tables.into();
+        assert_eq!(different.len(), tables.len());
+        assert!(of("wan").rules().contains("ip6 daddr { 2001:db8:2::/48 }"));
+        assert_eq!(of("wan").commands().len(), 4);
     }
 }
