@@ -4,7 +4,10 @@
 //!
 //! Every octet comes out as it went in: what does not follow is written whole.
 
+use core::ops::Range;
+
 use etherparse::{IpNumber, Ipv4HeaderSlice, TcpSlice};
+use smallvec::SmallVec;
 
 use crate::message::MessageError;
 
@@ -30,6 +33,9 @@ const TCP_OFFSET: usize = 12;
 const TCP_FLAGS: usize = 13;
 const TCP_CHECKSUM: usize = 16;
 const TCP_PUSH: u8 = 8;
+
+/// The headers of a segment: IPv4's and TCP's have 60 octets at most.
+type Headers = SmallVec<[u8; 120]>;
 
 /// Where the headers of a packet end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,9 +74,9 @@ fn put<const N: usize>(octets: &mut [u8], at: usize, value: [u8; N]) -> Option<(
 
 /// Returns the headers of the segment that follows `previous` with a payload of `length` octets; its
 /// TCP checksum is 0.
-fn headers_after(previous: &[u8], length: u16, marks: u8) -> Option<Vec<u8>> {
+fn headers_after(previous: &[u8], length: u16, marks: u8) -> Option<Headers> {
     let layout = Layout::of(previous)?;
-    let mut headers = previous.get(..layout.all)?.to_vec();
+    let mut headers = Headers::from_slice(previous.get(..layout.all)?);
     let whole = layout.all + usize::from(length);
     if layout.is_v4 {
         put(
@@ -120,7 +126,7 @@ fn following<'p>(previous: &[u8], packet: &'p [u8]) -> Option<(u8, &'p [u8])> {
         marks |= SAME_IDENTIFICATION;
     }
     let expected = headers_after(previous, u16::try_from(payload.len()).ok()?, marks)?;
-    let mut headers = packet.get(..layout.all)?.to_vec();
+    let mut headers = Headers::from_slice(packet.get(..layout.all)?);
     put(&mut headers, layout.ip + TCP_CHECKSUM, [0, 0])?;
     (headers == expected).then_some((marks, payload))
 }
@@ -164,9 +170,7 @@ pub(crate) fn read(mut octets: &[u8]) -> Result<Vec<u8>, MessageError> {
         } else {
             let length = word(take(&mut octets, 2)?, 0).unwrap_or(0);
             let payload = take(&mut octets, usize::from(length))?;
-            let previous = out.get(last).unwrap_or_default();
-            let packet = rebuilt(previous, payload, marks).ok_or(MessageError::Malformed)?;
-            out.extend_from_slice(&packet);
+            rebuild(&mut out, last, payload, marks).ok_or(MessageError::Malformed)?;
         }
         if out.len() > MOST {
             return Err(MessageError::Malformed);
@@ -193,15 +197,19 @@ fn whole_length(octets: &[u8]) -> Option<usize> {
     .filter(|length| *length > 0)
 }
 
-/// Returns the segment that follows `previous` with this payload.
-fn rebuilt(previous: &[u8], payload: &[u8], marks: u8) -> Option<Vec<u8>> {
+/// Appends the segment that follows the one at `previous` with this payload.
+fn rebuild(out: &mut Vec<u8>, previous: Range<usize>, payload: &[u8], marks: u8) -> Option<()> {
     let known = FOLLOWS | PUSH | SAME_IDENTIFICATION;
     if payload.is_empty() || marks & FOLLOWS == 0 || marks & !known != 0 {
         return None;
     }
+    let previous = out.get(previous)?;
     let layout = Layout::of(previous)?;
-    let mut packet = headers_after(previous, u16::try_from(payload.len()).ok()?, marks)?;
-    packet.extend_from_slice(payload);
+    let headers = headers_after(previous, u16::try_from(payload.len()).ok()?, marks)?;
+    let begin = out.len();
+    out.extend_from_slice(&headers);
+    out.extend_from_slice(payload);
+    let packet = out.get_mut(begin..)?;
     let tcp = TcpSlice::from_slice(packet.get(layout.ip..)?).ok()?;
     let checksum = if layout.is_v4 {
         let ends: &[u8; 8] = packet.get(12..)?.first_chunk()?;
@@ -212,12 +220,7 @@ fn rebuilt(previous: &[u8], payload: &[u8], marks: u8) -> Option<Vec<u8>> {
         let destination: &[u8; 16] = packet.get(24..)?.first_chunk()?;
         tcp.calc_checksum_ipv6(*source, *destination).ok()?
     };
-    put(
-        &mut packet,
-        layout.ip + TCP_CHECKSUM,
-        checksum.to_be_bytes(),
-    )?;
-    Some(packet)
+    put(packet, layout.ip + TCP_CHECKSUM, checksum.to_be_bytes())
 }
 
 #[cfg(test)]
