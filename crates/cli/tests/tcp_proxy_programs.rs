@@ -21,7 +21,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use support::interop::Interop;
-use support::sites::{SERVER, Sites};
+use support::sites::{CURL, SERVER, Sites};
 use support::{PATIENCE, await_that};
 use whimbrel_lab::{Process, lab_available};
 
@@ -121,12 +121,6 @@ fn curl_speaks_both_versions_of_http_over_tls() {
         let got = programs.sites.path("got");
         let resolve = format!("one.test:443:{SERVER}");
         let arguments = [
-            "-q",
-            "--silent",
-            "--show-error",
-            "--fail",
-            "--noproxy",
-            "*",
             "--max-time",
             "100",
             flag,
@@ -140,6 +134,7 @@ fn curl_speaks_both_versions_of_http_over_tls() {
             got.to_str().unwrap(),
             "https://one.test/bytes/1000000",
         ];
+        let arguments = [&CURL[..], &arguments].concat();
         assert_eq!(programs.run("curl", &arguments), version);
         assert!(
             fs::read(&got).unwrap() == expected,
@@ -251,15 +246,8 @@ impl Download {
         let path = programs.sites.path(&format!("{name}.got"));
         let mut command = Command::new("curl");
         command
-            .args([
-                "-q",
-                "--silent",
-                "--show-error",
-                "--fail",
-                "--noproxy",
-                "*",
-                "--no-buffer",
-            ])
+            .args(CURL)
+            .arg("--no-buffer")
             .arg("--output")
             .arg(&path)
             .arg(format!("http://{server}/file"));

@@ -56,13 +56,24 @@ fn belrp_scenario(study: &str) -> String {
     }
 }
 
-/// One of the studies of PTP, for seconds instead of minutes.
-fn ptp_scenario(study: &str) -> String {
+/// Returns the scenario in a study's folder.
+fn own_scenario(study: &str) -> String {
     let file = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../studies")
         .join(study)
         .join("scenario.toml");
-    let text = fs::read_to_string(file).unwrap();
+    fs::read_to_string(file).unwrap()
+}
+
+/// Returns the lines of a scenario for which `kept` is true, each as `short` makes it.
+fn shortened(text: &str, kept: impl Fn(&&str) -> bool, short: impl Fn(&str) -> String) -> String {
+    let lines: Vec<String> = text.lines().filter(kept).map(short).collect();
+    lines.join("\n") + "\n"
+}
+
+/// One of the studies of PTP, for seconds instead of minutes.
+fn ptp_scenario(study: &str) -> String {
+    let text = own_scenario(study);
     let short = |line: &str| match line.split_once(" = ") {
         Some(("runs", _)) => String::from("runs = 1"),
         Some(("limit", _)) => String::from("limit = \"8 s\""),
@@ -74,30 +85,21 @@ fn ptp_scenario(study: &str) -> String {
     // Of a hundred networks the smallest.
     let kept =
         |line: &&str| !line.contains("graph.seed") || line.contains("\"graph.waxman.nodes\" = 20,");
-    let lines: Vec<String> = text.lines().filter(kept).map(short).collect();
-    lines.join("\n") + "\n"
+    shortened(&text, kept, short)
 }
 
-/// One of the studies of multihoming, for a second instead of minutes.
-/// The study's own scenario, with files of some packets.
+/// One of the studies of TCP over NDN, with files of some packets.
 fn tcpicn_scenario(study: &str) -> String {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../studies")
-        .join(study)
-        .join("scenario.toml");
-    let mut text = fs::read_to_string(file).unwrap();
+    let mut text = own_scenario(study);
     for large in ["50 MB", "20 MB", "125 kB", "1.25 MB", "12.5 MB", "62.5 MB"] {
         text = text.replace(&format!("\"{large}\""), "\"30 kB\"");
     }
     text.replace("runs = 3", "runs = 2")
 }
 
+/// One of the studies of multihoming, for a second instead of minutes.
 fn multihoming_scenario(study: &str) -> String {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../studies")
-        .join(study)
-        .join("scenario.toml");
-    let text = fs::read_to_string(file).unwrap();
+    let text = own_scenario(study);
     let short = |line: &str| match line.split_once(" = ") {
         Some(("runs", _)) => String::from("runs = 2"),
         Some(("limit", _)) => String::from("limit = \"3 s\""),
@@ -111,8 +113,7 @@ fn multihoming_scenario(study: &str) -> String {
         let is_cell = line.starts_with('"') && line.matches('/').count() >= 2;
         !is_cell || line.starts_with("\"chunk/1:20") || line.starts_with("\"others/uplink")
     };
-    let lines: Vec<String> = text.lines().filter(kept).map(short).collect();
-    lines.join("\n") + "\n"
+    shortened(&text, kept, short)
 }
 
 fn scenario(study: &str) -> String {

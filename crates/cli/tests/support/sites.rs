@@ -13,6 +13,8 @@ use whimbrel_sim::link::{LinkSpec, Loss};
 
 use super::{await_that, finished, whimbrel};
 
+/// Of every call of curl: nothing of this user's configuration, no proxy of this machine's.
+pub(crate) const CURL: [&str; 6] = ["-q", "--silent", "--show-error", "--fail", "--noproxy", "*"];
 pub(crate) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 202, 0, 1);
 
 /// A client's site and a server's site, each with a router and a proxy.
@@ -180,20 +182,10 @@ impl Sites {
         let got = self.path("got");
         let url = format!("http://{SERVER}/file");
         let output = got.to_str().unwrap();
-        let arguments = [
-            "--silent",
-            "--show-error",
-            "--fail",
-            "--noproxy",
-            "*",
-            "--max-time",
-            "100",
-            "--output",
-            output,
-            &url,
-        ];
+        let arguments = ["--max-time", "100", "--output", output, &url];
         let host = self.topology.host("a").unwrap();
-        let arguments: Vec<&str> = arguments.iter().chain(more).copied().collect();
+        let arguments = CURL.iter().chain(&arguments).chain(more);
+        let arguments: Vec<&str> = arguments.copied().collect();
         host.run("curl", &arguments).unwrap();
         fs::read(got).unwrap()
     }

@@ -1,11 +1,62 @@
-//! One transfer of a study: a run of a scenario with one file.
+//! Runs of a study: of a scenario as it is, and of one with one file.
 
-use super::{Backend, StudyOptions};
+use super::jobs::{Job, run_all};
+use super::{Backend, Progress, StudyInput, StudyOptions};
 use crate::scenario::load::Plane;
 use crate::scenario::node::Role;
 use crate::scenario::run::Run;
-use crate::scenario::{Plan, netns, sim};
+use crate::scenario::{Plan, Scenario, Setting, netns, sim};
 use crate::{LabError, TransferRecord};
+
+/// Runs a plan on the back end of the options.
+fn run_plan(plan: &Plan, seed: u64, options: &StudyOptions) -> Result<Run, LabError> {
+    match options.backend {
+        Backend::Sim => sim::run(plan, seed),
+        Backend::Netns => netns::run(plan, seed, &options.program),
+    }
+}
+
+/// A run of a plan, with its seed.
+pub(super) struct PlanRun<'a> {
+    /// For people.
+    pub(super) title: String,
+    pub(super) plan: &'a Plan,
+    pub(super) seed: u64,
+}
+
+impl Job for PlanRun<'_> {
+    type Found = Run;
+
+    fn title(&self) -> &str {
+        &self.title
+    }
+
+    fn run(&self, input: &StudyInput<'_>) -> Result<Run, LabError> {
+        run_plan(self.plan, self.seed, input.options)
+    }
+}
+
+/// Runs every setting of a scenario as often as it says. Returns the runs of each setting, in the
+/// order of the sweep; `title` names a setting for people.
+pub(super) fn run_settings(
+    scenario: &Scenario,
+    input: &StudyInput<'_>,
+    progress: Progress<'_>,
+    title: impl Fn(&Setting) -> String,
+) -> Result<Vec<Vec<Run>>, LabError> {
+    let mut jobs = Vec::new();
+    for setting in &scenario.settings {
+        let title = title(setting);
+        jobs.extend((0..scenario.runs).map(|run| PlanRun {
+            title: title.clone(),
+            plan: &setting.plan,
+            seed: setting.plan.seed.wrapping_add(u64::from(run)),
+        }));
+    }
+    let runs = run_all(&jobs, input, progress)?;
+    let each = runs.chunks(scenario.runs as usize);
+    Ok(each.map(<[Run]>::to_vec).collect())
+}
 
 /// Counters of the access router's proxy, in chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,10 +112,7 @@ pub(super) struct Trial<'a> {
 impl Trial<'_> {
     /// Runs the trial on the back end of the options.
     pub(super) fn run(&self, options: &StudyOptions) -> Result<Outcome, LabError> {
-        let run = match options.backend {
-            Backend::Sim => sim::run(self.plan, self.seed)?,
-            Backend::Netns => netns::run(self.plan, self.seed, &options.program)?,
-        };
+        let run = run_plan(self.plan, self.seed, options)?;
         let fetched = run.transfers.first();
         let mut record = fetched
             .ok_or_else(|| LabError::TransferFailed {

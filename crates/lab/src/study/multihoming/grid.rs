@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::super::jobs::run_all;
+use super::super::trial::PlanRun;
 use super::super::{Comparison, NamedChart, Progress, StudyInput, StudyResult, Table};
-use super::trial::Trial;
 use crate::LabError;
 use crate::figure::{HeatMap, LineChart};
 use crate::scenario::node::{Node, Role, Roles};
@@ -97,10 +97,10 @@ pub(in super::super) fn run(
         let numbers: Vec<usize> = whole.map(|plan| number_of(&mut plans, plan)).collect();
         of_cells.push(numbers);
     }
-    let trials: Vec<Trial<'_>> = plans
+    let trials: Vec<PlanRun<'_>> = plans
         .iter()
         .enumerate()
-        .map(|(number, plan)| Trial {
+        .map(|(number, plan)| PlanRun {
             title: title(&scenario.settings, &of_cells, number),
             plan,
             seed: plan.seed,
@@ -109,9 +109,9 @@ pub(in super::super) fn run(
     let runs = run_all(&trials, input, progress)?;
     let mut cells = Vec::new();
     for (setting, numbers) in scenario.settings.iter().zip(&of_cells) {
-        let name = setting.value("cell").and_then(place).ok_or_else(|| {
-            input.bad("this study sweeps cell, by names of the form GROUP/ROW/COLUMN".to_owned())
-        })?;
+        let expected = "cell, by names of the form GROUP/ROW/COLUMN";
+        let name = input.swept(setting, "cell", expected)?;
+        let name = place(name).ok_or_else(|| input.bad(format!("'{name}' is no {expected}")))?;
         cells.push(cell(name, &setting.plan, numbers, &runs));
     }
     input.result(

@@ -9,12 +9,12 @@ use std::time::Duration;
 use serde::Deserialize;
 use whimbrel_core::units;
 
-use super::super::jobs::run_all;
 use super::super::result::mean;
+use super::super::trial::run_settings;
 use super::super::{Comparison, NamedChart, Progress, StudyInput, StudyResult, Table};
-use super::trial::Trial;
 use crate::LabError;
 use crate::figure::{LineChart, Series};
+use crate::scenario::Setting;
 use crate::scenario::run::Run;
 
 /// The section `[study]`.
@@ -60,30 +60,26 @@ pub(in super::super) fn run(
 ) -> Result<StudyResult, LabError> {
     let scenario = input.scenario()?;
     let section: Section = scenario.study()?;
-    let mut trials = Vec::new();
+    let expected = "handoff and rtt, by these names";
     let mut places = Vec::new();
     for setting in &scenario.settings {
-        let named = setting.value("handoff").zip(setting.value("rtt"));
-        let (handoff, rtt) = named.ok_or_else(|| {
-            input.bad("this study sweeps handoff and rtt, by these names".to_owned())
-        })?;
+        let handoff = input.swept(setting, "handoff", expected)?;
+        let rtt = input.swept(setting, "rtt", expected)?;
         let round_trip = section
             .round_trips
             .get(rtt)
             .ok_or_else(|| input.bad(format!("[study] round_trips lacks '{rtt}'")))?;
         let gap = section.gaps.get(handoff).map_or(Duration::ZERO, |it| it.0);
         places.push((handoff, rtt, round_trip.0, gap));
-        trials.extend((0..scenario.runs).map(|run| Trial {
-            title: format!("{handoff}, round trip {rtt}"),
-            plan: &setting.plan,
-            seed: setting.plan.seed.wrapping_add(u64::from(run)),
-        }));
     }
-    let runs = run_all(&trials, input, progress)?;
-    let runs = runs.chunks(scenario.runs as usize);
+    let title = |setting: &Setting| {
+        let value = |key| setting.value(key).unwrap_or_default();
+        format!("{}, round trip {}", value("handoff"), value("rtt"))
+    };
+    let runs = run_settings(&scenario, input, progress, title)?;
     let cells: Vec<Cell<'_>> = places
         .into_iter()
-        .zip(runs)
+        .zip(&runs)
         .map(|((handoff, rtt, round_trip, gap), runs)| Cell {
             handoff,
             rtt,

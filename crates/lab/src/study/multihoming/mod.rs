@@ -7,10 +7,8 @@
 //! | [`grid`] | beyond the paper: cells of unequal links, faults and traces |
 //! | [`handoff`] | beyond the paper: a client that moves between access routers |
 //! | [`ping`] | Fig. 3: echo requests by IP and by MobilityFirst |
-//! | [`trial`] | one run of a plan |
 
 pub(super) mod grid;
 pub(super) mod handoff;
 pub(super) mod ping;
 pub(super) mod throughput;
-mod trial;

@@ -1,11 +1,11 @@
 //! Fig. 3: echo requests over an LTE-like link, by IP and by MobilityFirst.
 
-use super::super::jobs::run_all;
 use super::super::result::mean;
+use super::super::trial::run_settings;
 use super::super::{Comparison, NamedChart, Progress, StudyInput, StudyResult, Table};
-use super::trial::Trial;
 use crate::LabError;
 use crate::figure::{LineChart, Series};
+use crate::scenario::Setting;
 use crate::scenario::run::Run;
 
 /// All runs by one protocol.
@@ -35,21 +35,13 @@ pub(in super::super) fn run(
     progress: Progress<'_>,
 ) -> Result<StudyResult, LabError> {
     let scenario = input.scenario()?;
-    let mut trials = Vec::new();
-    let mut names = Vec::new();
-    for setting in &scenario.settings {
-        let name = setting.value("by").ok_or_else(|| {
-            input.bad("this study sweeps by (whimbrel, ip), by this name".to_owned())
-        })?;
-        names.push(name);
-        trials.extend((0..scenario.runs).map(|run| Trial {
-            title: format!("ping by {name}"),
-            plan: &setting.plan,
-            seed: setting.plan.seed.wrapping_add(u64::from(run)),
-        }));
-    }
-    let runs = run_all(&trials, input, progress)?;
-    let ways = names.into_iter().zip(runs.chunks(scenario.runs as usize));
+    let expected = "by (whimbrel, ip), by this name";
+    let names = scenario.settings.iter();
+    let names = names.map(|setting| input.swept(setting, "by", expected));
+    let names: Vec<&str> = names.collect::<Result<_, _>>()?;
+    let title = |setting: &Setting| format!("ping by {}", setting.value("by").unwrap_or_default());
+    let runs = run_settings(&scenario, input, progress, title)?;
+    let ways = names.into_iter().zip(&runs);
     let ways: Vec<Way<'_>> = ways
         .map(|(name, runs)| Way {
             name,

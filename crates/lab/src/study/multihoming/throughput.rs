@@ -5,13 +5,13 @@
 //! one; `mptcp-...` and `tcp-LINK-...` for each configuration of the kernel; other names are further
 //! schedulers of the router.
 
-use super::super::jobs::run_all;
 use super::super::result::mean;
 use super::super::statistics::Spread;
+use super::super::trial::run_settings;
 use super::super::{Comparison, NamedChart, Progress, StudyInput, StudyResult, Table};
-use super::trial::Trial;
 use crate::LabError;
 use crate::figure::{LineChart, Series};
+use crate::scenario::Setting;
 use crate::scenario::run::Run;
 
 /// All runs of a system.
@@ -65,25 +65,14 @@ pub(in super::super) fn run(
     progress: Progress<'_>,
 ) -> Result<StudyResult, LabError> {
     let scenario = input.scenario()?;
-    let mut trials = Vec::new();
-    let mut names = Vec::new();
-    for setting in &scenario.settings {
-        let name = setting.value("system").ok_or_else(|| {
-            input.bad("this study sweeps system (whimbrel, ...), by this name".to_owned())
-        })?;
-        names.push(name);
-        trials.extend((0..scenario.runs).map(|run| Trial {
-            title: title(name),
-            plan: &setting.plan,
-            seed: setting.plan.seed.wrapping_add(u64::from(run)),
-        }));
-    }
-    let runs = run_all(&trials, input, progress)?;
-    let systems: Vec<System<'_>> = names
-        .into_iter()
-        .zip(runs.chunks(scenario.runs as usize))
-        .map(|(name, runs)| system(name, runs))
-        .collect();
+    let expected = "system (whimbrel, ...), by this name";
+    let names = scenario.settings.iter();
+    let names = names.map(|setting| input.swept(setting, "system", expected));
+    let names: Vec<&str> = names.collect::<Result<_, _>>()?;
+    let name = |setting: &Setting| title(setting.value("system").unwrap_or_default());
+    let runs = run_settings(&scenario, input, progress, name)?;
+    let systems = names.into_iter().zip(&runs);
+    let systems: Vec<System<'_>> = systems.map(|(name, runs)| system(name, runs)).collect();
     let systems = Systems(systems);
     let divided = systems.find("whimbrel").ok_or_else(|| {
         input.bad("the sweep 'system' lacks 'whimbrel', both links divided".to_owned())

@@ -1,15 +1,15 @@
 //! Figs 8 and 9: completion time, retransmissions, window and retransmission timeout of one transfer.
 
-use super::super::jobs::run_all;
 use super::super::result::mean;
+use super::super::trial::run_settings;
 use super::super::{
     Backend, Comparison, NamedChart, Progress, StudyInput, StudyResult, Table, Transfer,
 };
-use super::{title, trials};
+use super::title;
 use crate::figure::{LineChart, Series};
-use crate::scenario::Plan;
 use crate::scenario::node::Role;
 use crate::scenario::run::Run;
+use crate::scenario::{Plan, Setting};
 use crate::{LabError, SenderSample, TransferRecord};
 
 /// Bytes of a full segment: the kernel's with timestamps.
@@ -94,43 +94,33 @@ pub(in super::super) fn run(
     progress: Progress<'_>,
 ) -> Result<StudyResult, LabError> {
     let scenario = input.scenario()?;
+    let expected = "loss (\"1 %\", ...) and by (plain, unreliable, ...), by these names";
     let mut cells: Vec<Cell<'_>> = Vec::new();
     for setting in &scenario.settings {
-        let value = |key: &str| {
-            let expected = "this study sweeps loss (\"1 %\", ...) and by (plain, unreliable, ...), by these names";
-            let value = setting.value(key);
-            value.ok_or_else(|| input.bad(expected.to_owned()))
-        };
         cells.push(Cell {
-            loss: value("loss")?,
-            by: value("by")?,
+            loss: input.swept(setting, "loss", expected)?,
+            by: input.swept(setting, "by", expected)?,
             plan: &setting.plan,
             runs: Vec::new(),
         });
     }
-    let name = |index: usize| {
-        let cell: &Cell<'_> = &cells[index];
-        format!("{}, loss {}", title(cell.by), cell.loss)
+    let name = |setting: &Setting| {
+        let value = |key| setting.value(key).unwrap_or_default();
+        format!("{}, loss {}", title(value("by")), value("loss"))
     };
-    let trials = trials(&scenario, &name);
-    let runs = run_all(&trials, input, progress)?;
-    let titles: Vec<String> = trials.iter().map(|trial| trial.title.clone()).collect();
-    drop(trials);
-    let transfers = titles
-        .into_iter()
-        .zip(&runs)
-        .enumerate()
-        .filter_map(|(index, (title, run))| {
+    let mut transfers = Vec::new();
+    let runs = run_settings(&scenario, input, progress, name)?;
+    for ((cell, setting), runs) in cells.iter_mut().zip(&scenario.settings).zip(runs) {
+        for fetched in runs.iter().filter_map(|run| run.transfers.first()) {
+            let title = name(setting);
             let odd = |c: char| !c.is_alphanumeric();
-            Some(Transfer {
-                label: format!("{}-{}", index + 1, title.replace(odd, "-")),
+            transfers.push(Transfer {
+                label: format!("{}-{}", transfers.len() + 1, title.replace(odd, "-")),
                 title,
-                record: run.transfers.first()?.record.clone(),
-            })
-        })
-        .collect();
-    for (cell, runs) in cells.iter_mut().zip(runs.chunks(scenario.runs as usize)) {
-        cell.runs = runs.to_vec();
+                record: fetched.record.clone(),
+            });
+        }
+        cell.runs = runs;
     }
     let comparisons = compared(input, &cells)?;
     let tables = vec![table(&cells)];

@@ -1,11 +1,12 @@
 //! Fig. 11: how alike the completion times of ten streams are.
 
-use super::super::jobs::run_all;
 use super::super::result::mean;
+use super::super::trial::run_settings;
 use super::super::{Comparison, NamedChart, Progress, StudyInput, StudyResult, Table};
-use super::{title, trials};
+use super::title;
 use crate::LabError;
 use crate::figure::{LineChart, Series};
+use crate::scenario::Setting;
 use crate::scenario::run::Run;
 
 /// The load whose streams are compared.
@@ -50,28 +51,22 @@ pub(in super::super) fn run(
     progress: Progress<'_>,
 ) -> Result<StudyResult, LabError> {
     let scenario = input.scenario()?;
+    let expected = "size (\"1 Mb\", ...) and by (plain, unreliable, ...), by these names";
     let mut cells: Vec<Cell<'_>> = Vec::new();
     for setting in &scenario.settings {
-        let value = |key: &str| {
-            let expected = "this study sweeps size (\"1 Mb\", ...) and by (plain, unreliable, ...), by these names";
-            let value = setting.value(key);
-            value.ok_or_else(|| input.bad(expected.to_owned()))
-        };
         cells.push(Cell {
-            size: value("size")?,
-            by: value("by")?,
+            size: input.swept(setting, "size", expected)?,
+            by: input.swept(setting, "by", expected)?,
             runs: Vec::new(),
         });
     }
-    let name = |index: usize| {
-        let cell: &Cell<'_> = &cells[index];
-        format!("{}, {}", title(cell.by), cell.size)
+    let name = |setting: &Setting| {
+        let value = |key| setting.value(key).unwrap_or_default();
+        format!("{}, {}", title(value("by")), value("size"))
     };
-    let trials = trials(&scenario, &name);
-    let runs = run_all(&trials, input, progress)?;
-    drop(trials);
-    for (cell, runs) in cells.iter_mut().zip(runs.chunks(scenario.runs as usize)) {
-        cell.runs = runs.to_vec();
+    let runs = run_settings(&scenario, input, progress, name)?;
+    for (cell, runs) in cells.iter_mut().zip(runs) {
+        cell.runs = runs;
     }
     let comparisons = compared(input, &cells)?;
     let tables = vec![table(&cells)];

@@ -1,0 +1,251 @@
+//! The studies that there are.
+
+use super::{Backend, Study, belrp, disconnection, multihoming, ptp, tcpicn, throughput};
+
+/// Papers by their titles, which readers of a page know; keys are for code.
+macro_rules! mftp {
+    () => {
+        "Su et al., \"MFTP: A Clean-Slate Transport Protocol for the Information Centric MobilityFirst \
+         Network\" (ICN 2015)"
+    };
+}
+macro_rules! belrp {
+    () => {
+        "Vusirikala et al., \"Hop-By-Hop Best Effort Link Layer Reliability in Named Data Networking\""
+    };
+}
+
+macro_rules! ptp {
+    () => {
+        "Ye et al., \"PTP: Path-specified Transport Protocol for Concurrent Multipath Transmission in Named Data \
+         Networks\" (Computer Networks 2018)"
+    };
+}
+
+macro_rules! tcpicn {
+    () => {
+        "Moiseenko and Oran, \"TCP/ICN: Carrying TCP over Content Centric and Named Data Networks\" (ICN 2016)"
+    };
+}
+macro_rules! multihoming {
+    () => {
+        "Karimi et al., \"Evaluating 5G Multihoming Services in the MobilityFirst Future Internet Architecture\""
+    };
+}
+
+/// All studies.
+pub const STUDIES: [Study; 18] = [
+    Study {
+        name: "mftp-fig8",
+        title: "MFTP and TCP at three round-trip times, with and without 1 % loss on the last hop",
+        source: concat!(mftp!(), ", section 5.1, Fig. 8 (a) and (b)"),
+        scenario: include_str!("../../../../studies/mftp-fig8/scenario.toml"),
+        paper: include_str!("../../../../studies/mftp-fig8/paper.toml"),
+        readme: include_str!("../../../../studies/mftp-fig8/README.md"),
+        backends: &Backend::ALL,
+        transfers_per_processor: 1,
+        run: throughput::run,
+    },
+    Study {
+        name: "mftp-fig9",
+        title: "Response times over a disconnection of 10 s and of 30 s: MFTP's proxy and TCP",
+        source: concat!(mftp!(), ", section 5.2, Fig. 9 (a) and (b)"),
+        scenario: include_str!("../../../../studies/mftp-fig9/scenario.toml"),
+        paper: include_str!("../../../../studies/mftp-fig9/paper.toml"),
+        readme: include_str!("../../../../studies/mftp-fig9/README.md"),
+        backends: &Backend::ALL,
+        // They wait for most of their time.
+        transfers_per_processor: 2,
+        run: disconnection::run,
+    },
+    Study {
+        name: "mftp-fig10",
+        title: "Network-proactive and receiver-driven retransmission over a disconnection of 10 s",
+        source: concat!(mftp!(), ", section 5.2.1, Fig. 10"),
+        scenario: include_str!("../../../../studies/mftp-fig10/scenario.toml"),
+        paper: include_str!("../../../../studies/mftp-fig10/paper.toml"),
+        readme: include_str!("../../../../studies/mftp-fig10/README.md"),
+        backends: &Backend::ALL,
+        transfers_per_processor: 2,
+        run: disconnection::run,
+    },
+    Study {
+        name: "belrp-linear",
+        title: "Recovery of losses on each link of a line of six nodes, at six rates of loss",
+        source: concat!(belrp!(), ", section IV, Figs. 2 (a), 2 (c) and 3, Table II"),
+        scenario: include_str!("../../../../studies/belrp-linear/scenario.toml"),
+        paper: include_str!("../../../../studies/belrp-linear/paper.toml"),
+        readme: include_str!("../../../../studies/belrp-linear/README.md"),
+        backends: &[Backend::Sim],
+        transfers_per_processor: 1,
+        run: belrp::linear::run,
+    },
+    Study {
+        name: "belrp-hops",
+        title: "Recovery of losses on each link of a line of two to eight nodes, at 5 % loss",
+        source: concat!(
+            belrp!(),
+            ", section IV, Figs. 2 (b), 2 (d) and 6 (a), Table III"
+        ),
+        scenario: include_str!("../../../../studies/belrp-hops/scenario.toml"),
+        paper: include_str!("../../../../studies/belrp-hops/paper.toml"),
+        readme: include_str!("../../../../studies/belrp-hops/README.md"),
+        backends: &[Backend::Sim],
+        transfers_per_processor: 1,
+        run: belrp::hops::run,
+    },
+    Study {
+        name: "belrp-abilene",
+        title: "Recovery of losses on the links of the Abilene network: delay, traffic, buffers",
+        source: concat!(
+            belrp!(),
+            ", section IV, Figs. 4, 5, 6 (b) and 7, Tables IV and V"
+        ),
+        scenario: include_str!("../../../../studies/belrp-abilene/scenario.toml"),
+        paper: include_str!("../../../../studies/belrp-abilene/paper.toml"),
+        readme: include_str!("../../../../studies/belrp-abilene/README.md"),
+        backends: &[Backend::Sim],
+        transfers_per_processor: 1,
+        run: belrp::abilene::run,
+    },
+    Study {
+        name: "ptp-tree",
+        title: "Four producers behind a tree: PTP and its rivals, link by link",
+        source: concat!(ptp!(), ", section 6-B, Figs. 13 and 14"),
+        scenario: include_str!("../../../../studies/ptp-tree/scenario.toml"),
+        paper: include_str!("../../../../studies/ptp-tree/paper.toml"),
+        readme: include_str!("../../../../studies/ptp-tree/README.md"),
+        backends: &Backend::ALL,
+        // Namespaces share the processors that its routers need.
+        transfers_per_processor: 1,
+        run: ptp::networks::run,
+    },
+    Study {
+        name: "ptp-diamond",
+        title: "Four paths that share links: PTP and its rivals, link by link",
+        source: concat!(ptp!(), ", section 6-C, Figs. 16 and 17"),
+        scenario: include_str!("../../../../studies/ptp-diamond/scenario.toml"),
+        paper: include_str!("../../../../studies/ptp-diamond/paper.toml"),
+        readme: include_str!("../../../../studies/ptp-diamond/README.md"),
+        backends: &Backend::ALL,
+        // Namespaces share the processors that its routers need.
+        transfers_per_processor: 1,
+        run: ptp::networks::run,
+    },
+    Study {
+        name: "ptp-fairness",
+        title: "Two paths of one consumer beside one of another, over a shared bottleneck",
+        source: concat!(ptp!(), ", section 6-D, Figs. 19 and 20"),
+        scenario: include_str!("../../../../studies/ptp-fairness/scenario.toml"),
+        paper: include_str!("../../../../studies/ptp-fairness/paper.toml"),
+        readme: include_str!("../../../../studies/ptp-fairness/README.md"),
+        backends: &[Backend::Sim],
+        // Namespaces share the processors that its routers need.
+        transfers_per_processor: 1,
+        run: ptp::fairness::run,
+    },
+    Study {
+        name: "ptp-cache",
+        title: "A path past a cache with half of the content, up to where the cache ends",
+        source: concat!(ptp!(), ", section 6-E, Figs. 22 and 23"),
+        scenario: include_str!("../../../../studies/ptp-cache/scenario.toml"),
+        paper: include_str!("../../../../studies/ptp-cache/paper.toml"),
+        readme: include_str!("../../../../studies/ptp-cache/README.md"),
+        backends: &[Backend::Sim],
+        // Namespaces share the processors that its routers need.
+        transfers_per_processor: 1,
+        run: ptp::cache::run,
+    },
+    Study {
+        name: "ptp-mesh",
+        title: "A hierarchical mesh with detours: PTP and its rivals, link by link",
+        source: concat!(ptp!(), ", section 6-F, Table I"),
+        scenario: include_str!("../../../../studies/ptp-mesh/scenario.toml"),
+        paper: include_str!("../../../../studies/ptp-mesh/paper.toml"),
+        readme: include_str!("../../../../studies/ptp-mesh/README.md"),
+        backends: &Backend::ALL,
+        // Namespaces share the processors that its routers need.
+        transfers_per_processor: 1,
+        run: ptp::networks::run,
+    },
+    Study {
+        name: "ptp-random",
+        title: "100 random networks with 1 % loss on each link: PTP and its rivals",
+        source: concat!(ptp!(), ": beyond it"),
+        scenario: include_str!("../../../../studies/ptp-random/scenario.toml"),
+        paper: include_str!("../../../../studies/ptp-random/paper.toml"),
+        readme: include_str!("../../../../studies/ptp-random/README.md"),
+        backends: &[Backend::Sim],
+        transfers_per_processor: 1,
+        run: ptp::random::run,
+    },
+    Study {
+        name: "tcpicn-sim",
+        title: "50 MB over TCP: plain IP beside the three inter-proxy protocols",
+        source: concat!(tcpicn!(), ", section 4.1, Figs. 8 and 9"),
+        scenario: include_str!("../../../../studies/tcpicn-sim/scenario.toml"),
+        paper: include_str!("../../../../studies/tcpicn-sim/paper.toml"),
+        readme: include_str!("../../../../studies/tcpicn-sim/README.md"),
+        backends: &Backend::ALL,
+        transfers_per_processor: 1,
+        run: tcpicn::completion::run,
+    },
+    Study {
+        name: "tcpicn-fairness",
+        title: "Ten TCP streams at once: plain IP beside unreliable prefetching",
+        source: concat!(tcpicn!(), ", section 4.2, Fig. 11"),
+        scenario: include_str!("../../../../studies/tcpicn-fairness/scenario.toml"),
+        paper: include_str!("../../../../studies/tcpicn-fairness/paper.toml"),
+        readme: include_str!("../../../../studies/tcpicn-fairness/README.md"),
+        backends: &Backend::ALL,
+        // Streams in real time share the processors with the proxies and routers that they measure.
+        transfers_per_processor: 1,
+        run: tcpicn::fairness::run,
+    },
+    Study {
+        name: "multihoming-ping",
+        title: "Echo requests over an LTE-like link, by IP and by MobilityFirst",
+        source: concat!(multihoming!(), ", section IV-C, Fig. 3"),
+        scenario: include_str!("../../../../studies/multihoming-ping/scenario.toml"),
+        paper: include_str!("../../../../studies/multihoming-ping/paper.toml"),
+        readme: include_str!("../../../../studies/multihoming-ping/README.md"),
+        backends: &Backend::ALL,
+        transfers_per_processor: 1,
+        run: multihoming::ping::run,
+    },
+    Study {
+        name: "multihoming-throughput",
+        title: "A WiFi-like and an LTE-like link: each alone, both by Multipath TCP, both by the router's division",
+        source: concat!(multihoming!(), ", section V-A, Fig. 5"),
+        scenario: include_str!("../../../../studies/multihoming-throughput/scenario.toml"),
+        paper: include_str!("../../../../studies/multihoming-throughput/paper.toml"),
+        readme: include_str!("../../../../studies/multihoming-throughput/README.md"),
+        backends: &Backend::ALL,
+        // 40 Mbit/s leave most of a processor free, but a run that waits for one is measured too slow.
+        transfers_per_processor: 1,
+        run: multihoming::throughput::run,
+    },
+    Study {
+        name: "multihoming-grid",
+        title: "Links of unequal rates and round trips, with losses, faults and traces: what dividing a flow brings",
+        source: concat!(multihoming!(), ": beyond it"),
+        scenario: include_str!("../../../../studies/multihoming-grid/scenario.toml"),
+        paper: include_str!("../../../../studies/multihoming-grid/paper.toml"),
+        readme: include_str!("../../../../studies/multihoming-grid/README.md"),
+        backends: &[Backend::Sim],
+        transfers_per_processor: 1,
+        run: multihoming::grid::run,
+    },
+    Study {
+        name: "mobility-handoff",
+        title: "A client moves between access routers in the middle of a transfer: the pause of delivery",
+        source: concat!(multihoming!(), ", section III: beyond it"),
+        scenario: include_str!("../../../../studies/mobility-handoff/scenario.toml"),
+        paper: include_str!("../../../../studies/mobility-handoff/paper.toml"),
+        readme: include_str!("../../../../studies/mobility-handoff/README.md"),
+        backends: &Backend::ALL,
+        // They wait for most of their time.
+        transfers_per_processor: 2,
+        run: multihoming::handoff::run,
+    },
+];
