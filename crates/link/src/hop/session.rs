@@ -209,7 +209,7 @@ impl Session {
     /// Who answers takes the token and the nonce that follow from the caller's: its gate may have
     /// told them already.
     fn take_seat(&mut self, now: Time, hello: &Hello) {
-        if self.calls || self.peer.is_some() {
+        if !self.is_vacant() {
             return;
         }
         let seat = |past| {
@@ -251,6 +251,7 @@ impl Session {
             return Greeting::Known;
         }
         let restarted = self.peer.is_some();
+        let own_first_id = self.is_vacant().then_some(self.nonce);
         // Only an unambiguous exchange is a measurement.
         self.rtt = (self.nonce_told.0 == 1).then(|| now.since(self.nonce_told.1));
         self.peer = Some(describe(hello));
@@ -264,8 +265,14 @@ impl Session {
             restarted,
             first_hop_id: hello.first_hop_id,
             window: hello.window,
-            own_first_id: None,
+            own_first_id,
         }
+    }
+
+    /// Whether this end has a token and a nonce as the gate tells them. The gate also tells a first
+    /// id and keeps none, so that it is the nonce.
+    fn is_vacant(&self) -> bool {
+        !self.calls && self.peer.is_none()
     }
 
     /// Tells the neighbour about changed parameters.
@@ -332,7 +339,11 @@ impl Session {
             mtu: config.mtu as u32,
             chunk_limit: config.chunk_limit as u32,
             window,
-            first_hop_id: if known { ids.0 } else { ids.1 },
+            first_hop_id: match known {
+                true => ids.0,
+                false if self.is_vacant() => self.nonce,
+                false => ids.1,
+            },
             max_chunks: config.max_chunks_in_flight,
             memory: config.finished_memory,
         })
