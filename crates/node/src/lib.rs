@@ -18,6 +18,7 @@
 //! | [`shelf`], [`serve`] | the publishing side: files hashed once, read and proven chunk by chunk |
 //! | [`fetch`] | the receiving side: verified chunks to disk, and the record by which a fetch resumes |
 //! | [`output`] | the places of fetched content, and the treatment of files that are there |
+//! | [`small_file`] | files that are small by their nature |
 //! | [`ticket`] | a content's name and where to ask for it, in one string |
 //! | [`wait`] | the reason why a program waits, as its host reports it |
 #![forbid(unsafe_code)]
@@ -42,6 +43,7 @@ pub mod reload;
 pub mod run;
 pub mod serve;
 pub mod shelf;
+pub mod small_file;
 pub mod tcp_proxy;
 pub mod ticket;
 pub mod wait;
