@@ -39,7 +39,6 @@ pub mod name_server;
 pub mod name_store;
 pub mod ndn;
 pub mod output;
-#[expect(dead_code, reason = "its two ends come with the next commits")]
 pub mod perf;
 pub mod place;
 pub mod reload;

@@ -10,9 +10,11 @@
 //! | `words` | the messages of the two ends |
 //! | `laps` | what a sender makes and offers |
 //! | `receiving` | what a receiver asks for, and counts |
+//! | [`server`] | the end that answers, over a host |
 
 mod laps;
 mod receiving;
+pub mod server;
 mod words;
 
 use std::time::Duration;
