@@ -10,8 +10,9 @@
 //! | `words` | the messages of the two ends |
 //! | `laps` | what a sender makes and offers |
 //! | `receiving` | what a receiver asks for, and counts |
-//! | [`server`] | the end that answers, over a host |
+//! | [`server`], [`client`] | the two ends over a host |
 
+pub mod client;
 mod laps;
 mod receiving;
 pub mod server;
