@@ -201,3 +201,112 @@ fn get(request: u32, content: Guid, chunk_log2: u8) -> LocalRequest {
         resume: Bytes::new(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use whimbrel_core::SeededRng;
+    use whimbrel_mobilityfirst::local::{FailReason, LocalChunk};
+    use whimbrel_mobilityfirst::wire::ContentKind;
+
+    use super::super::LAP;
+    use super::super::laps::Laps;
+    use super::*;
+
+    const CHUNK_LOG2: u8 = 22;
+
+    /// A host that gets what the sender's shelf has, a chunk of each request at a time.
+    #[derive(Default)]
+    struct Host {
+        under_way: BTreeMap<u32, (Guid, u32)>,
+    }
+
+    impl Host {
+        fn ask(&mut self, requests: Vec<LocalRequest>) {
+            for request in requests {
+                if let LocalRequest::Get(get) = request {
+                    self.under_way.insert(get.request, (get.content, 0));
+                }
+            }
+        }
+
+        fn step(&mut self, laps: &mut Laps, fails: bool) -> Vec<LocalEvent> {
+            let mut events = Vec::new();
+            self.under_way.retain(|request, (content, index)| {
+                let request = *request;
+                let chunk = match fails {
+                    true => None,
+                    false => laps.read(content, *index, CHUNK_LOG2),
+                };
+                let reason = FailReason::NotServed;
+                let event = match chunk {
+                    None => LocalEvent::Failed { request, reason },
+                    Some(None) => LocalEvent::Complete {
+                        request,
+                        content_len: 0,
+                    },
+                    Some(Some(chunk)) => LocalEvent::Chunk(LocalChunk {
+                        request,
+                        index: *index,
+                        chunk_log2: CHUNK_LOG2,
+                        content_len: 0,
+                        len_proven: false,
+                        kind: ContentKind::File,
+                        file_name: String::new(),
+                        proof: chunk.proof,
+                        verified: None,
+                        data: chunk.data,
+                    }),
+                };
+                *index += 1;
+                let goes_on = matches!(event, LocalEvent::Chunk(_));
+                events.push(event);
+                goes_on
+            });
+            events
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+        /// Messages may be lost, come twice, and a lap may not be found at first.
+        #[test]
+        fn each_stream_brings_its_bytes_whatever_becomes_of_the_messages(
+            seed: u64, lost in 0u64..60, failing in 0u64..30, sizes in prop::collection::vec(1..2 * LAP + 7, 1..3),
+        ) {
+            let mut rng = SeededRng::new(seed);
+            let numbered = || (0u16..).zip(sizes.iter().copied().map(Some));
+            let mut laps = Laps::new(numbered(), seed).unwrap();
+            let mut receiving = Receiving::new(numbered().map(|(number, _)| number), CHUNK_LOG2);
+            let (mut host, mut next_request) = (Host::default(), 0);
+            let start = Instant::now();
+            for step in 0..4_000u64 {
+                let now = start + Duration::from_millis(step * 100);
+                let mut requests = Vec::new();
+                for word in receiving.due(now, &mut requests) {
+                    let Word::Want { stream, lap } = word else { continue };
+                    for _ in 0..2 {
+                        let answer = laps.wanted(stream, lap, &mut Vec::new());
+                        if let Some(Word::Lap { name, length, last, .. }) = answer
+                            && rng.below(100) >= lost
+                        {
+                            next_request += 1;
+                            let about = (name, length, last);
+                            requests.extend(receiving.named(next_request, (stream, lap), about));
+                        }
+                    }
+                }
+                host.ask(requests);
+                for event in host.step(&mut laps, rng.below(100) < failing) {
+                    receiving.handle(now, &event, &mut Vec::new());
+                }
+                if receiving.is_whole() {
+                    break;
+                }
+            }
+            prop_assert_eq!(receiving.bytes(), sizes);
+            prop_assert_eq!(receiving.failure, None);
+        }
+    }
+}
