@@ -95,6 +95,41 @@ fn two_hosts_need_neither_router_nor_name_service() {
 }
 
 #[test]
+fn plain_links_carry_what_was_asked_for_each_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = noise(MIB + 77, 13);
+    let source = folder.path().join("film.mkv");
+    fs::write(&source, &bytes).unwrap();
+    let serve = [
+        "serve",
+        "--json",
+        "--no-cache",
+        "--plain",
+        "--listen",
+        "127.0.0.1:0",
+    ];
+    let serving = Running::start(whimbrel().args(serve).arg(&source));
+    let line = serving.await_json(|line| line["event"] == "listening");
+    let address = line["address"].as_str().unwrap().to_owned();
+    // Each caller's session begins with random ids, so that one alone proves little.
+    let targets: Vec<_> = (0..8)
+        .map(|number| folder.path().join(format!("{number}/copy")))
+        .collect();
+    for target in &targets {
+        fs::create_dir(target.parent().unwrap()).unwrap();
+    }
+    let get = |target: &Path| {
+        let mut command = whimbrel();
+        command.args(["get", &name_of(&bytes), "--json", "--plain"]);
+        command.args(["--from", &address, "-o"]).arg(target);
+        Running::start(&mut command)
+    };
+    let mut gets: Vec<Running> = targets.iter().map(|target| get(target)).collect();
+    gets.iter_mut().for_each(|get| drop(outcome(get)));
+    targets.iter().for_each(|target| same(target, &bytes));
+}
+
+#[test]
 fn a_single_router_knows_the_contents_of_its_hosts() {
     let folder = tempfile::tempdir().unwrap();
     let bytes = noise(3 * MIB + 5, 31);

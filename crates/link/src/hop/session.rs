@@ -5,15 +5,21 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use std::sync::Arc;
 
-use whimbrel_core::{Admission, Deadline, Guid, SeededRng, Time};
+use whimbrel_core::{Admission, Deadline, Guid, Limit, Meter, SeededRng, Time};
 
 use super::config::{HopConfig, MAX_CHUNK, MAX_MTU, MIN_MTU};
 use super::secure::Reception;
 use super::secure::handshake::{Unwilling, decode_lost, encode_lost, encode_refusal};
 use super::wire::{Frame, HANDSHAKE, Hello, VERSION, decode, encode_hello, session_tag};
 
-/// Bound of the HELLOs that answer unauthenticated frames in one [`LIMIT_INTERVAL`].
-const LIMIT_BURST: u32 = 4;
+/// Answers to unproven messages, ...
+pub(super) const ANSWERS: Limit = Limit {
+    at_once: 4,
+    per_second: 100,
+};
+/// ... and, apart from them, notices about frames of no session: after a restart the frames of the
+/// former session keep coming, and the call that ends that must find its answer.
+pub(super) const NOTICES: Limit = ANSWERS;
 /// For this long an absent neighbour is greeted at short intervals: ...
 const GREETING_PATIENCE: Duration = Duration::from_secs(60);
 /// ... a quarter of the time so far, at most this. Where an answer takes two seconds, 24 greetings
@@ -23,7 +29,6 @@ const GREETING_PART: u32 = 4;
 /// Pause before the same HELLO is answered again; it doubles with each answer, up to 1.28 s.
 const ANSWER_AGAIN: Duration = Duration::from_millis(40);
 const MAX_ANSWER_DOUBLINGS: u32 = 5;
-const LIMIT_INTERVAL: Duration = Duration::from_millis(40);
 
 /// The neighbour's description of itself, in an authentic HELLO or proven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +104,8 @@ pub(super) struct Session {
     due: Option<Answer>,
     next_greeting: Time,
     since: Time,
-    limit: (Time, u32),
+    answers: Meter,
+    notices: Meter,
     // The number of HELLOs with the current nonce, and the time of the first one.
     nonce_told: (u32, Time),
     rtt: Option<Duration>,
@@ -131,7 +137,8 @@ impl Session {
             due: None,
             next_greeting: now,
             since: now,
-            limit: (now, LIMIT_BURST),
+            answers: Meter::default(),
+            notices: Meter::default(),
             nonce_told: (0, now),
             rtt: None,
             answered: None,
@@ -161,7 +168,7 @@ impl Session {
     /// Handles a frame of another session: one end has restarted. Schedules a HELLO, to a caller a
     /// notice that is shorter than the frame; or returns false if that has happened too often.
     pub(super) fn handle_stranger(&mut self, now: Time, frame: &[u8]) -> bool {
-        let allowed = self.allow(now);
+        let allowed = self.notices.admits(now, NOTICES);
         if allowed && !self.calls {
             self.lost = frame.get(1..9).and_then(|echo| echo.try_into().ok());
         } else if allowed && self.due.is_none() {
@@ -177,7 +184,11 @@ impl Session {
     pub(super) fn handle_lost(&mut self, now: Time, frame: &[u8]) {
         let tag =
             decode_lost(frame).map(|echo| u32::from_be_bytes([echo[3], echo[4], echo[5], echo[6]]));
-        if tag.is_some() && tag == self.outgoing_tag() && self.due.is_none() && self.allow(now) {
+        if tag.is_some()
+            && tag == self.outgoing_tag()
+            && self.due.is_none()
+            && self.notices.admits(now, NOTICES)
+        {
             // What the neighbour told this token once, its gate tells it again: under another one, it
             // is another session.
             self.token = nonzero(&mut self.rng);
@@ -190,7 +201,7 @@ impl Session {
 
     /// Handles a call of a neighbour that requires encryption.
     pub(super) fn handle_sealed(&mut self, now: Time) {
-        self.refusal_due |= self.allow(now);
+        self.refusal_due |= self.notices.admits(now, NOTICES);
     }
 
     /// Writes a due notice.
@@ -209,7 +220,7 @@ impl Session {
     /// Who answers takes the token and the nonce that follow from the caller's: its gate may have
     /// told them already.
     fn take_seat(&mut self, now: Time, hello: &Hello) {
-        if self.calls || self.peer.is_some() {
+        if !self.is_vacant() {
             return;
         }
         let seat = |past| {
@@ -231,7 +242,10 @@ impl Session {
         };
         let known = self.peer.is_some() && self.peer_token == hello.token;
         if known && hello.receiver == self.token {
-            if hello.wanted && self.is_answer_due(now, hello.nonce) && self.allow(now) {
+            if hello.wanted
+                && self.is_answer_due(now, hello.nonce)
+                && self.answers.admits(now, ANSWERS)
+            {
                 self.due = Some(answer);
             }
             self.peer = Some(describe(hello));
@@ -240,7 +254,7 @@ impl Session {
         if hello.echo != self.nonce {
             if !self.is_answer_due(now, hello.nonce) {
                 // An answer to it is in flight.
-            } else if !self.allow(now) {
+            } else if !self.answers.admits(now, ANSWERS) {
                 *limited += 1;
             } else if !known || hello.wanted {
                 self.due = Some(answer);
@@ -251,6 +265,7 @@ impl Session {
             return Greeting::Known;
         }
         let restarted = self.peer.is_some();
+        let own_first_id = self.is_vacant().then_some(self.nonce);
         // Only an unambiguous exchange is a measurement.
         self.rtt = (self.nonce_told.0 == 1).then(|| now.since(self.nonce_told.1));
         self.peer = Some(describe(hello));
@@ -264,8 +279,14 @@ impl Session {
             restarted,
             first_hop_id: hello.first_hop_id,
             window: hello.window,
-            own_first_id: None,
+            own_first_id,
         }
+    }
+
+    /// Whether this end has a token and a nonce as the gate tells them. The gate also tells a first
+    /// id and keeps none, so that it is the nonce.
+    fn is_vacant(&self) -> bool {
+        !self.calls && self.peer.is_none()
     }
 
     /// Tells the neighbour about changed parameters.
@@ -332,7 +353,11 @@ impl Session {
             mtu: config.mtu as u32,
             chunk_limit: config.chunk_limit as u32,
             window,
-            first_hop_id: if known { ids.0 } else { ids.1 },
+            first_hop_id: match known {
+                true => ids.0,
+                false if self.is_vacant() => self.nonce,
+                false => ids.1,
+            },
             max_chunks: config.max_chunks_in_flight,
             memory: config.finished_memory,
         })
@@ -357,15 +382,6 @@ impl Session {
             _ => 0,
         };
         self.answered = Some((nonce, self.nonce, now, times));
-    }
-
-    fn allow(&mut self, now: Time) -> bool {
-        if now.since(self.limit.0) >= LIMIT_INTERVAL {
-            self.limit = (now, LIMIT_BURST);
-        }
-        let allowed = self.limit.1 > 0;
-        self.limit.1 -= u32::from(allowed);
-        allowed
     }
 }
 
@@ -575,7 +591,7 @@ mod tests {
             );
             answers += u32::from(greet(&mut a, now, 1).is_some());
         }
-        assert!(answers <= LIMIT_BURST + 1, "{answers}");
+        assert!(answers <= 2 * ANSWERS.at_once + 1, "{answers}");
         assert!(limited > 39_000);
         assert_eq!(a.peer(), None);
     }

@@ -12,8 +12,9 @@ use super::handshake::{
     decode_cookie, decode_lost, decode_proof,
 };
 use super::{
-    ANSWER_AGAIN, Attempt, CALL_AGAIN, COOKIE_LEN, GIVE_WAY, Greeting, HopConfig, HopDrops, Live,
-    MAX_ANSWER_DOUBLINGS, PROOF_AGAIN, Proof, Reception, SealedSession, Standing, describe,
+    ANSWER_AGAIN, ANSWERS, Attempt, CALL_AGAIN, COOKIE_LEN, GIVE_WAY, Greeting, HopConfig,
+    HopDrops, Live, MAX_ANSWER_DOUBLINGS, PROOF_AGAIN, Proof, Reception, SealedSession, Standing,
+    describe,
 };
 
 impl SealedSession {
@@ -37,7 +38,7 @@ impl SealedSession {
             return;
         }
         let share = self.calls || self.reception.may_answer(now, self.address);
-        if !share || !self.allow(now) {
+        if !share || !self.answers.admits(now, ANSWERS) {
             drops.hello_limited += 1;
             self.reception.count(|counters| counters.limited += 1);
             return;
@@ -172,7 +173,7 @@ impl SealedSession {
             return false;
         };
         // Of one source, whoever it is.
-        if !self.allow(now) || !self.reception.may_answer(now, self.address) {
+        if !self.answers.admits(now, ANSWERS) || !self.reception.may_answer(now, self.address) {
             drops.hello_limited += 1;
             return false;
         }

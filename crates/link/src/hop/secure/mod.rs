@@ -20,10 +20,10 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use whimbrel_core::{Deadline, Time};
+use whimbrel_core::{Deadline, Meter, Time};
 
 use super::config::HopConfig;
-use super::session::{Greeting, Peer, probe_interval};
+use super::session::{ANSWERS, Greeting, NOTICES, Peer, probe_interval};
 use super::stats::HopDrops;
 use super::wire::{HANDSHAKE, encode_parameters, is_data, sealed_index};
 use channel::{Channel, Refusal};
@@ -35,11 +35,8 @@ use handshake::{
 };
 pub use reception::{Reception, ReceptionCounters};
 
-/// Bound of the replies that wait to be sent.
+/// Bound of the answers that wait to be sent.
 const MAX_REPLIES: usize = 4;
-/// Replies to unproven messages in one [`LIMIT_INTERVAL`].
-const LIMIT_BURST: u32 = 4;
-const LIMIT_INTERVAL: Duration = Duration::from_millis(40);
 /// The same call is answered again after this time, and then ever later.
 const ANSWER_AGAIN: Duration = Duration::from_millis(40);
 const MAX_ANSWER_DOUBLINGS: u32 = 5;
@@ -145,7 +142,10 @@ pub(super) struct SealedSession {
     // Parameters are to be told under the present keys, and under the next ones.
     tell: bool,
     tell_next: bool,
-    limit: (Time, u32),
+    // Only the newest: the ones before it say the same.
+    notice: Option<Vec<u8>>,
+    answers: Meter,
+    notices: Meter,
     answered: Option<([u8; 32], Time, u32)>,
     rtt: Option<Duration>,
 }
@@ -176,7 +176,9 @@ impl SealedSession {
             replies: VecDeque::new(),
             tell: false,
             tell_next: false,
-            limit: (now, LIMIT_BURST),
+            notice: None,
+            answers: Meter::default(),
+            notices: Meter::default(),
             answered: None,
             rtt: None,
         }
@@ -243,8 +245,8 @@ impl SealedSession {
             },
             [first, ..] if first >> 4 == super::wire::VERSION => {
                 drops.wrong_mode += 1;
-                if frame.len() >= handshake::NOTICE_LEN && self.allow(now) {
-                    self.reply(|buffer| encode_refusal(Unwilling::Plain, buffer));
+                if frame.len() >= handshake::NOTICE_LEN {
+                    self.notice(now, |buffer| encode_refusal(Unwilling::Plain, buffer));
                 }
             }
             _ => drops.malformed += 1,
@@ -282,10 +284,8 @@ impl SealedSession {
             channel.open(now, frame, plain)
         } else {
             drops.wrong_session += 1;
-            if self.allow(now)
-                && let Some(echo) = frame.get(1..9).and_then(|echo| echo.try_into().ok())
-            {
-                self.reply(|buffer| encode_lost(echo, buffer));
+            if let Some(echo) = frame.get(1..9).and_then(|echo| echo.try_into().ok()) {
+                self.notice(now, |buffer| encode_lost(echo, buffer));
             }
             return received;
         };
@@ -332,8 +332,13 @@ impl SealedSession {
             },
             _ => Greeting::Known,
         };
+        let resumes = live.resumes;
         let former = self.current.replace(live);
-        self.former = former.map(|former| (former.channel, now + FORMER_KEYS));
+        // What is under way from before a new start counts its transfers otherwise: it would be
+        // taken for what it is not.
+        self.former = former
+            .filter(|_| resumes)
+            .map(|former| (former.channel, now + FORMER_KEYS));
         Some(greeting)
     }
 
@@ -403,7 +408,8 @@ impl SealedSession {
         buffer: &mut Vec<u8>,
     ) -> bool {
         self.handle_timeout(now, config, waiting);
-        if let Some(reply) = self.replies.pop_front() {
+        let reply = self.replies.pop_front().or_else(|| self.notice.take());
+        if let Some(reply) = reply {
             buffer.extend_from_slice(&reply);
             return true;
         }
@@ -470,13 +476,13 @@ impl SealedSession {
         }
     }
 
-    fn allow(&mut self, now: Time) -> bool {
-        if now.since(self.limit.0) >= LIMIT_INTERVAL {
-            self.limit = (now, LIMIT_BURST);
+    /// Schedules a notice about a frame that can have no other answer.
+    fn notice(&mut self, now: Time, write: impl FnOnce(&mut Vec<u8>)) {
+        if self.notices.admits(now, NOTICES) {
+            let mut notice = Vec::new();
+            write(&mut notice);
+            self.notice = Some(notice);
         }
-        let allowed = self.limit.1 > 0;
-        self.limit.1 -= u32::from(allowed);
-        allowed
     }
 }
 

@@ -33,6 +33,36 @@ fn a_caller_gets_a_port_when_it_has_shown_its_address_and_no_sooner() {
 }
 
 #[test]
+fn chunks_pass_both_ways_whatever_ids_the_ends_begin_with() {
+    let now = Time::ZERO;
+    for plain in [false, true] {
+        for seed in 0..16 {
+            let mut site = Site::new(plain);
+            let (mut caller, call) = caller(plain);
+            let (_, answer) = site.ask(now, CALLER, &call);
+            caller.handle(now, &answer);
+            // The port's hop draws its ids anew, and knows nothing of what the gate has said.
+            let mut end = site.admit(now, CALLER);
+            end.hop = Hop::new(end.config.clone(), SeededRng::new(seed), now);
+            caller.hop.send(now, 1, chunk(1, 5_000), Bytes::new());
+            end.hop.send(now, 2, chunk(2, 5_000), Bytes::new());
+            for _ in 0..8 {
+                for frame in caller.frames(now) {
+                    end.handle(now, &frame);
+                }
+                for frame in end.frames(now) {
+                    caller.handle(now, &frame);
+                }
+            }
+            for (receiver, tag) in [(&end, 1), (&caller, 2)] {
+                let got: Vec<u64> = receiver.received.iter().map(|(_, it)| tag_of(it)).collect();
+                assert_eq!(got, [tag], "plain: {plain}, seed {seed}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_proof_is_accepted_once_even_if_its_port_is_gone() {
     let now = Time::ZERO;
     let mut site = Site::new(false);

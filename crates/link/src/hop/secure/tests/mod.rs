@@ -40,7 +40,8 @@ struct End {
     hop: Hop,
     budget: PacketBudget,
     events: Vec<HopEvent>,
-    received: Vec<(u64, Bytes)>,
+    /// With the run of this end and the number of its session.
+    received: Vec<((u64, u64), Bytes)>,
     delivered: Vec<u64>,
 }
 
@@ -65,7 +66,8 @@ impl End {
         while let Some(event) = self.hop.poll_event() {
             match event {
                 HopEvent::Received { chunk, packets } => {
-                    self.received.push((self.config.incarnation, chunk));
+                    let session = (self.config.incarnation, self.hop.stats().sessions);
+                    self.received.push((session, chunk));
                     self.budget.release(packets);
                     self.hop.budget_released(now, &mut self.budget);
                 }

@@ -133,7 +133,7 @@ impl Wire {
     fn check(&self, sent: &BTreeMap<u64, (usize, u64, usize)>) {
         for (end, this) in self.ends.iter().enumerate() {
             let mut once = std::collections::BTreeSet::new();
-            for (run, bytes) in &this.received {
+            for (session, bytes) in &this.received {
                 let tag = tag_of(bytes);
                 let (from, _, len) = sent[&tag];
                 assert_eq!(
@@ -141,7 +141,7 @@ impl Wire {
                     (1 - end, &chunk(tag, len)),
                     "what the other end sent"
                 );
-                assert!(once.insert((*run, tag)), "{tag} twice in run {run}");
+                assert!(once.insert((*session, tag)), "{tag} twice in {session:?}");
             }
             for tag in &this.delivered {
                 let there = &self.ends[1 - end].received;
@@ -166,7 +166,8 @@ impl Wire {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 300, ..ProptestConfig::default() })]
 
-    /// What one end accepts, the other end sent, once; and when the one in the middle rests, all
+    /// What one end accepts, the other end sent, once in a session (calls that cross can make two of
+    /// them, and what has no acknowledgement is then sent again); and when the one in the middle rests, all
     /// arrives.
     #[test]
     fn whoever_is_between_can_only_lose_and_delay(

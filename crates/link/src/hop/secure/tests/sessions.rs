@@ -195,3 +195,28 @@ fn a_name_is_proven_only_by_its_key() {
     });
     assert_eq!(up, Some(keys(0).guid()));
 }
+
+#[test]
+fn who_restarts_answers_a_call_among_the_frames_of_the_former_session() {
+    let mut wire = Wire::new();
+    wire.run(50);
+    wire.send(0, 1, 50_000);
+    wire.collect();
+    let former = core::mem::take(&mut wire.on_the_way[1]);
+    assert!(former.len() > 20);
+    wire.restart(1);
+    // As from a neighbour that has a full window of them to send.
+    for _ in 0..100 {
+        for frame in former.iter().cycle().take(50) {
+            let now = wire.now;
+            wire.ends[1].handle(now, frame);
+        }
+        wire.run(10);
+    }
+    assert_eq!(
+        wire.ends[0].delivered,
+        [1],
+        "{:?}",
+        wire.ends[1].hop.stats()
+    );
+}
