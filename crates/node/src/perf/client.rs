@@ -34,6 +34,8 @@ pub struct Options {
     pub plan: Plan,
     /// For how long; with bytes in the plan, until they are there.
     pub time: Option<Duration>,
+    /// The time between two [`ClientEvent::Interval`]s.
+    pub interval: Duration,
     /// How long the server may take to answer at first.
     pub patience: Duration,
 }
@@ -78,8 +80,8 @@ pub enum ClientEvent {
 pub struct Report {
     /// From the server's first word to the end.
     pub time: Duration,
-    /// The server's own duration.
-    pub server_time: Duration,
+    /// The server's own duration; `None` if it has gone.
+    pub server_time: Option<Duration>,
     /// Bytes received by stream, as the receiving end says.
     pub received: Vec<StreamBytes>,
     /// Bytes that this host has sent, by stream from here.
@@ -274,7 +276,7 @@ impl Session<'_> {
         stop: &AtomicBool,
         observe: &mut dyn FnMut(ClientEvent),
     ) -> Result<bool, PerfError> {
-        let interval = Duration::from_millis(self.options.plan.interval_ms.into());
+        let interval = self.options.interval;
         let (mut from, mut go_on) = (Duration::ZERO, GOES_ON);
         let mut before = (self.bytes(), Vec::new());
         loop {
@@ -341,9 +343,10 @@ impl Session<'_> {
         for request in self.laps.end() {
             client.send(&request)?;
         }
+        // What came from the server was counted here.
         match self.result {
-            Some(_) => Ok(()),
-            None => Err(PerfError::Lost(RESULT_PATIENCE)),
+            None if self.options.plan.up > 0 => Err(PerfError::Lost(RESULT_PATIENCE)),
+            _ => Ok(()),
         }
     }
 
@@ -461,7 +464,7 @@ impl Session<'_> {
         });
         Report {
             time: over.saturating_duration_since(self.begun),
-            server_time: self.result.unwrap_or_default(),
+            server_time: self.result,
             received: self.bytes(),
             sent: sent.collect(),
             links: self.links.total(),

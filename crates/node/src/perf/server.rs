@@ -69,6 +69,8 @@ struct Test {
     receiving: Receiving,
     /// When its receiver's bytes are told next.
     tell: Instant,
+    /// It was told that all is here.
+    told_whole: bool,
     /// Its last word, once it is over.
     result: Option<Word>,
 }
@@ -252,6 +254,7 @@ impl Server {
             laps,
             receiving: Receiving::new(up, plan.chunk_log2),
             tell: now + Duration::from_millis(plan.interval_ms.into()),
+            told_whole: false,
             result: None,
         };
         self.tests.insert(key, test);
@@ -278,13 +281,13 @@ impl Server {
             for word in test.receiving.due(now, requests) {
                 requests.push(answer(key.1, test, word));
             }
-            if test.plan.up > 0 && now >= test.tell {
+            let whole = test.receiving.is_whole();
+            let is_due = now >= test.tell || whole && !test.told_whole;
+            if test.plan.up > 0 && is_due {
+                test.told_whole = whole;
                 test.tell = now + Duration::from_millis(test.plan.interval_ms.into());
-                let word = Word::Received {
-                    bytes: test.receiving.bytes(),
-                    whole: test.receiving.is_whole(),
-                };
-                requests.push(answer(key.1, test, word));
+                let bytes = test.receiving.bytes();
+                requests.push(answer(key.1, test, Word::Received { bytes, whole }));
             }
         }
     }

@@ -21,6 +21,7 @@ use super::waiting::ToldWait;
 use super::{Outcome, json_line, offering, out, stop_flag};
 use crate::arguments::HostAccess;
 use crate::exit::{Exit, Failure};
+use crate::logging::note;
 use report::Table;
 
 #[derive(Subcommand, Debug)]
@@ -36,7 +37,7 @@ pub(crate) enum PerfCommand {
     #[command(
         after_help = "Examples:\n  whimbrel perf client 6b1e...c2 --router 192.0.2.1:4711 -R\n  \
                       whimbrel perf client 6b1e...c2 --from 192.0.2.7:4711 -R -t 30 -i 5 -P 4\n\n\
-                      Intervals show what the receiving end has got; the server tells that at the same \
+                      Intervals show what the receiving end has got; the server tells that twice in an \
                       interval.\n\nExit code 1: no server, or it has gone."
     )]
     Client(Client),
@@ -137,6 +138,9 @@ fn tell_server(event: &ServerEvent, addresses: &[Remote], json: bool) {
             let from = addresses.first();
             let from = from.map_or(String::new(), |address| format!(" --from {address} -R"));
             out(&format!("whimbrel perf client {name}{from}\n"));
+            if addresses.is_empty() {
+                note("add --router HOST:PORT on a machine without a host daemon");
+            }
         }
         ServerEvent::Begun { client, plan } if json => {
             json_line(&json!({ "event": "begun", "client": client, "plan": plan }));
@@ -185,6 +189,7 @@ fn client(arguments: &Client) -> Outcome {
         server: arguments.server,
         plan,
         time: plan.bytes.is_none().then_some(arguments.time.0),
+        interval: arguments.interval.0,
         patience: arguments.connect_timeout.0,
     };
     let mut table = Table::new(&options, arguments.json);
@@ -254,7 +259,8 @@ fn plan(arguments: &Client) -> Result<Plan, Failure> {
         down,
         bytes,
         chunk_log2: chunk_size.code(),
-        interval_ms: interval.as_millis() as u32,
+        // What the server says is late by half an interval at most.
+        interval_ms: (interval.as_millis() as u32 / 2).max(100),
     })
 }
 

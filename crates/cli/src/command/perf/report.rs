@@ -122,6 +122,9 @@ impl Table {
                 ));
             }
         }
+        if report.server_time.is_none() {
+            out("the server has gone\n");
+        }
         if report.interrupted {
             out("interrupted\n");
         }
@@ -179,7 +182,7 @@ impl Table {
             "end": end,
             "whimbrel": {
                 "links": report.links,
-                "server_seconds": report.server_time.as_secs_f64(),
+                "server_seconds": report.server_time.map(|time| time.as_secs_f64()),
                 "interrupted": report.interrupted,
             },
         })
