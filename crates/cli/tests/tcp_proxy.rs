@@ -79,10 +79,19 @@ fn what_is_not_allowed_is_refused_at_once() {
         "2",
         "http://10.202.0.1:81/",
     ];
-    assert!(host.run("curl", &curl).is_err());
+    let refused = host.run("curl", &curl).unwrap_err().to_string();
+    // 7: no connection; 28 would be curl's own time limit.
+    assert!(refused.contains("exit status: 7"), "{refused}");
     assert!(sites.status("b")["counters"]["denied"].as_u64() > Some(0));
     // An address of the route that is no source: the kernel hears at once.
     host.run("ip", &["address", "add", "10.203.0.1/32", "dev", "lo"])
+    let said = fs::read_to_string(sites.path("a.forward.log")).unwrap();
+    assert!(
+        said.contains("/b/tcp refuses connections to 10.202.0.1:81"),
+        "{said}"
+    );
+    let said = fs::read_to_string(sites.path("b.reverse.log")).unwrap();
+    assert!(said.contains("refused: /a/tcp wants"), "{said}");
         .unwrap();
     let curl = [
         "--silent",

@@ -118,6 +118,39 @@ pub enum Message {
         /// The state of the sender's queue.
         queue: Queue,
     },
+    /// A connection that the sender does not carry.
+    Refuse {
+        /// The two ends, as in packets from the sender.
+        flow: Flow,
+        /// Why.
+        refusal: Refusal,
+    },
+}
+
+/// Why a proxy does not carry a connection that its peer asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Refusal {
+    /// The peer may not connect to this address and port.
+    Destination,
+    /// The peer does not speak for the address that the connection comes from.
+    Source,
+}
+
+impl Refusal {
+    const fn code(self) -> u8 {
+        match self {
+            Refusal::Destination => 1,
+            Refusal::Source => 2,
+        }
+    }
+
+    const fn from_code(code: u8) -> Option<Refusal> {
+        match code {
+            1 => Some(Refusal::Destination),
+            2 => Some(Refusal::Source),
+            _ => None,
+        }
+    }
 }
 
 /// Reliable prefetching: the state of a proxy's queue.
@@ -149,6 +182,7 @@ const NOTIFY: u8 = 3;
 const CREDIT: u8 = 4;
 const WAKE: u8 = 5;
 const ADVERTISE: u8 = 6;
+const REFUSE: u8 = 7;
 const SEGMENTS: u8 = 8;
 const NUMBERED: u8 = 9;
 const PACKED: u8 = 10;
@@ -208,6 +242,11 @@ impl Message {
                 write_flow(&mut out, flow);
                 write_queue(&mut out, queue);
             }
+            Message::Refuse { flow, refusal } => {
+                out.push(first(REFUSE));
+                write_flow(&mut out, flow);
+                out.push(refusal.code());
+            }
         }
         out
     }
@@ -246,6 +285,12 @@ impl Message {
                     opening: reader.opening()?,
                     flow: reader.flow()?,
                     queue: reader.queue()?,
+                })
+            }),
+            REFUSE => reader.last(|reader| {
+                Ok(Message::Refuse {
+                    flow: reader.flow()?,
+                    refusal: Refusal::from_code(reader.u8()?).ok_or(MessageError::Malformed)?,
                 })
             }),
             kind => Err(MessageError::Kind(kind)),
@@ -494,6 +539,10 @@ mod tests {
                 prop_assert!(shorter);
             }
         }
+            (flow(), 1u8..3).prop_map(|(flow, code)| Message::Refuse {
+                flow,
+                refusal: Refusal::from_code(code).unwrap(),
+            }),
 
         #[test]
         fn any_octets_are_decoded_or_refused(octets in prop::collection::vec(any::<u8>(), 0..100)) {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use whimbrel_core::{SeededRng, Time, WallClock};
-use whimbrel_tcp_proxy::message::{Carried, Message, Opening, Queue};
+use whimbrel_tcp_proxy::message::{Carried, Message, Opening, Queue, Refusal, Stock};
 use whimbrel_tcp_proxy::seal::{NONCE, Sealer};
 use whimbrel_tcp_proxy::segment::Flow;
 use whimbrel_tcp_proxy::{Protection, Protocol, SealOptions, naming};
@@ -69,6 +69,10 @@ fn message(name: &str) -> Message {
                 next: 7,
                 window: 12,
             },
+        },
+        "refuse" => Message::Refuse {
+            flow: flow(false),
+            refusal: Refusal::Source,
         },
         _ => panic!("no message {name}"),
     }
@@ -157,7 +161,7 @@ fn the_vectors_of_the_document_are_written_and_read() {
         }
         lines += 1;
     }
-    assert_eq!(lines, 17);
+    assert_eq!(lines, 18);
 }
 
 /// `cargo test -p whimbrel-tcp-proxy --test vectors -- --ignored --nocapture` prints them.
@@ -177,6 +181,7 @@ fn print() {
     ] {
         println!(
             "message {which} | {}",
+        "refuse",
             hexadecimal(&message(which).encode())
         );
     }

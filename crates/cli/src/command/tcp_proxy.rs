@@ -18,7 +18,9 @@ use whimbrel_node::place::{Places, make_folder_of};
 use whimbrel_node::tcp_proxy::config::{AllowSection, DEVICE, RouteSection, network};
 use whimbrel_node::tcp_proxy::run::Inquirer;
 use whimbrel_node::tcp_proxy::{PlanError, ProxyConfig, ProxyLoop, Role, RunError, Told, key};
-use whimbrel_tcp_proxy::{ConnectionStatus, Counters, GatewayEvent, Protocol, Proxy, ProxyEvent};
+use whimbrel_tcp_proxy::{
+    ConnectionStatus, Counters, GatewayEvent, Protocol, Proxy, ProxyEvent, Refusal, Refused,
+};
 use whimbrel_transport::RegistrationEvent;
 
 use super::{Outcome, json_line, out};
@@ -284,6 +286,9 @@ fn report(told: &Told, json: bool, uplink: &str) -> Option<Failure> {
         ),
         GatewayEvent::Face(client::Told::Gone) => {
             note(&format!(
+        GatewayEvent::Face(client::Told::Event(ProxyEvent::Refused(refused))) => {
+            note(&refusal(refused));
+        }
                 "the forwarder on {uplink} closed the connection; waiting for it"
             ));
         }
@@ -300,6 +305,37 @@ fn report(told: &Told, json: bool, uplink: &str) -> Option<Failure> {
 
 fn status_socket(device: &str) -> PathBuf {
     Places::of_this_user()
+/// Says which connection is not carried, and what would allow it.
+fn refusal(refused: &Refused) -> String {
+    match refused {
+        Refused::Program(ends) => format!(
+            "refused: a program at {} may not connect to {} through this proxy; --source and --route, or sources and [[route]], say who may go where",
+            ends.local.ip(),
+            ends.remote
+        ),
+        Refused::Peer(peer, ends, Refusal::Destination) => format!(
+            "refused: {peer} wants to connect {} to {}; --allow or [[allow]] would let it",
+            ends.remote.ip(),
+            ends.local
+        ),
+        Refused::Peer(peer, ends, Refusal::Source) => format!(
+            "refused: {peer} connects {0}, but the route here for {0} names another proxy",
+            ends.remote.ip()
+        ),
+        Refused::ByPeer(peer, ends, Refusal::Destination) => format!(
+            "{peer} refuses connections to {}: its --allow does not have this address and port",
+            ends.remote
+        ),
+        Refused::ByPeer(peer, ends, Refusal::Source) => format!(
+            "{peer} refuses connections from {}: its --route for this address names another proxy",
+            ends.local.ip()
+        ),
+    }
+}
+
+/// Begins the names of the proxies' sockets.
+const SOCKET: &str = "tcp-proxy-";
+
         .run
         .join(format!("tcp-proxy-{device}.sock"))
 }
@@ -430,6 +466,22 @@ fn asked(path: &Path) -> std::io::Result<String> {
     let mut text = String::new();
     stream.read_to_string(&mut text)?;
     Ok(text)
+}
+
+/// Returns the status of the proxy behind a socket, as JSON.
+pub(super) fn ask(path: &Path) -> Result<String, Silence> {
+    match asked(path) {
+        Ok(json) if json.is_empty() => Err(Silence::Mute),
+        Ok(json) => Ok(json),
+        Err(error) => match error.kind() {
+            ErrorKind::ConnectionRefused | ErrorKind::NotFound => {
+                Err(LocalError::Nobody(path.to_owned()).into())
+            }
+            ErrorKind::PermissionDenied => Err(LocalError::NotPermitted(path.to_owned()).into()),
+            ErrorKind::WouldBlock => Err(Silence::Mute),
+            _ => Err(LocalError::Io(error).into()),
+        },
+    }
 }
 
 fn table(status: &Value) -> String {

@@ -6,9 +6,11 @@ use whimbrel_ndn_packet::{DataRef, InterestRef};
 
 use super::{Proxy, ProxyEvent, context_of, decoded};
 use crate::connection::{Carrier, Ends};
-use crate::message::{Carried, Message, Opening, Queue};
+use crate::icmp::Unreachable;
+use crate::message::{Carried, Message, Opening, Queue, Refusal, Stock};
 use crate::naming::{self, Asked};
-use crate::seal::{NONCE, OpenError};
+use crate::refusals::Refused;
+use crate::seal::{NONCE, OpenError, Protection};
 use crate::segment::{Flow, Segment};
 use crate::table::Slot;
 
@@ -105,6 +107,11 @@ impl Proxy {
                 }
                 slot
             }
+            Message::Refuse { flow, refusal } => {
+                let slot = self.table.find(&Ends::of_inward(&flow));
+                self.handle_refusal(now, slot, refusal);
+                slot
+            }
         };
         match slot {
             Some(slot) => {
@@ -165,6 +172,11 @@ impl Proxy {
             policy.route(ends.remote.ip()).is_some() && policy.allows_source(ends.local.ip());
         if !speaks_for || !(is_server || is_client) {
             self.counters.denied += 1;
+            let refusal = match speaks_for {
+                true => Refusal::Destination,
+                false => Refusal::Source,
+            };
+            self.refuse(now, &opening.prefix, ends, refusal);
             return None;
         }
         let names = naming::connection(&opening.prefix, flow, opening.label, &self.sealer);
@@ -205,6 +217,36 @@ impl Proxy {
             connection.peer_names = Some(names);
         }
         Some(slot)
+    }
+
+    /// Tells the peer at `prefix` that a connection is not carried, so that its program need not wait
+    /// until TCP gives up.
+    fn refuse(&mut self, now: Time, prefix: &Name, ends: Ends, refusal: Refusal) {
+        self.refused(Refused::Peer(prefix.clone(), ends, refusal));
+        // Without protection anybody may have sent it, with any prefix: to have others called.
+        let is_known = self.sealer.protection() != Protection::None
+            || self.options.policy.allows_peer(prefix, ends.remote.ip());
+        if is_known && self.refusals.may_answer(now) && self.has_room_out() {
+            let flow = ends.outward();
+            let name = self.sealed_name(now, prefix, &Message::Refuse { flow, refusal });
+            let nonce = self.rng.next_word() as u32;
+            self.push_interest(name, nonce, self.options.message_lifetime);
+        }
+    }
+
+    /// The peer does not carry a connection. Only one that waits for its first answer is given up: a
+    /// late refusal must not end another with the same ends.
+    fn handle_refusal(&mut self, now: Time, slot: Option<Slot>, refusal: Refusal) {
+        let Some(connection) = slot.and_then(|slot| self.table.get(slot)) else {
+            return;
+        };
+        if !connection.waits_for_peer() {
+            return;
+        }
+        let (peer, ends) = (connection.peer.clone(), connection.ends);
+        let syn = connection.first_packet.clone();
+        self.report(now, &syn, Unreachable::Prohibited);
+        self.refused(Refused::ByPeer(peer, ends, refusal));
     }
 
     /// Keeps an Interest for the next segments.

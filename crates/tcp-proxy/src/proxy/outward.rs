@@ -10,6 +10,7 @@ use crate::icmp::Unreachable;
 use crate::message::{Carried, Message, Protocol, Queue};
 use crate::naming;
 use crate::options::DATA_OVERHEAD;
+use crate::refusals::Refused;
 use crate::reliable::Supplied;
 use crate::seal::NONCE;
 use crate::segment::{Segment, SegmentError};
@@ -66,6 +67,7 @@ impl Proxy {
         let Some(route) = route.filter(|_| allowed) else {
             self.counters.denied += 1;
             self.report(now, segment.packet, Unreachable::Prohibited);
+            self.refused(Refused::Program(ends));
             return None;
         };
         if segment.flags.rst {
