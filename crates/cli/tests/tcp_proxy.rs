@@ -11,6 +11,7 @@ mod support;
 
 use std::fs;
 
+use serde_json::Value;
 use support::sites::Sites;
 use support::{finished, whimbrel};
 use whimbrel_lab::lab_available;
@@ -70,21 +71,20 @@ fn what_is_not_allowed_is_refused_at_once() {
     }
     let sites = Sites::new(0.0, "", &[]);
     let host = sites.topology.host("a").unwrap();
-    // Port 81 is not opened by the reverse proxy: its peer hears nothing, and counts it.
+    // Port 81 is not opened by the reverse proxy. Linux ends a connection on such an error (RFC 5461 §4),
+    // long before curl would.
     let curl = [
         "--silent",
         "--noproxy",
         "*",
         "--max-time",
-        "2",
+        "60",
         "http://10.202.0.1:81/",
     ];
     let refused = host.run("curl", &curl).unwrap_err().to_string();
     // 7: no connection; 28 would be curl's own time limit.
     assert!(refused.contains("exit status: 7"), "{refused}");
     assert!(sites.status("b")["counters"]["denied"].as_u64() > Some(0));
-    // An address of the route that is no source: the kernel hears at once.
-    host.run("ip", &["address", "add", "10.203.0.1/32", "dev", "lo"])
     let said = fs::read_to_string(sites.path("a.forward.log")).unwrap();
     assert!(
         said.contains("/b/tcp refuses connections to 10.202.0.1:81"),
@@ -92,6 +92,8 @@ fn what_is_not_allowed_is_refused_at_once() {
     );
     let said = fs::read_to_string(sites.path("b.reverse.log")).unwrap();
     assert!(said.contains("refused: /a/tcp wants"), "{said}");
+    // An address of the route that is no source: the kernel hears at once.
+    host.run("ip", &["address", "add", "10.203.0.1/32", "dev", "lo"])
         .unwrap();
     let curl = [
         "--silent",
@@ -105,6 +107,27 @@ fn what_is_not_allowed_is_refused_at_once() {
     ];
     assert!(host.run("curl", &curl).is_err());
     assert!(sites.status("a")["counters"]["icmp_errors"].as_u64() > Some(0));
+}
+
+#[test]
+fn status_of_all_shows_the_proxies_too() {
+    if !lab_available() {
+        return;
+    }
+    let sites = Sites::new(0.0, "", &[]);
+    let mut command = whimbrel();
+    command
+        .args(["status", "--json", "--folder"])
+        .arg(sites.path(""));
+    let (code, out, errors) = finished(&mut command);
+    assert_eq!(code, 0, "{errors}");
+    let report: Value = serde_json::from_str(&out).unwrap();
+    let nodes = report["nodes"].as_array().unwrap();
+    for name in ["tcp-proxy-a", "tcp-proxy-b"] {
+        let node = nodes.iter().find(|node| node["name"] == name).unwrap();
+        assert_eq!(node["fault"], Value::Null, "{node}");
+        assert_eq!(node["status"]["registered"], true, "{node}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `tcp-proxy`: carrying TCP over NDN.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -13,6 +13,7 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 use whimbrel_core::Time;
 use whimbrel_io::Clock;
+use whimbrel_node::local_client::LocalError;
 use whimbrel_node::ndn::client;
 use whimbrel_node::place::{Places, make_folder_of};
 use whimbrel_node::tcp_proxy::config::{AllowSection, DEVICE, RouteSection, network};
@@ -23,6 +24,7 @@ use whimbrel_tcp_proxy::{
 };
 use whimbrel_transport::RegistrationEvent;
 
+use super::status::Silence;
 use super::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure};
 use crate::logging::note;
@@ -284,11 +286,11 @@ fn report(told: &Told, json: bool, uplink: &str) -> Option<Failure> {
         GatewayEvent::Face(client::Told::Event(ProxyEvent::Untimely)) => note(
             "a message is from another time than this machine's: the clocks of the proxies differ, or somebody replays",
         ),
-        GatewayEvent::Face(client::Told::Gone) => {
-            note(&format!(
         GatewayEvent::Face(client::Told::Event(ProxyEvent::Refused(refused))) => {
             note(&refusal(refused));
         }
+        GatewayEvent::Face(client::Told::Gone) => {
+            note(&format!(
                 "the forwarder on {uplink} closed the connection; waiting for it"
             ));
         }
@@ -303,8 +305,6 @@ fn report(told: &Told, json: bool, uplink: &str) -> Option<Failure> {
     None
 }
 
-fn status_socket(device: &str) -> PathBuf {
-    Places::of_this_user()
 /// Says which connection is not carried, and what would allow it.
 fn refusal(refused: &Refused) -> String {
     match refused {
@@ -336,8 +336,16 @@ fn refusal(refused: &Refused) -> String {
 /// Begins the names of the proxies' sockets.
 const SOCKET: &str = "tcp-proxy-";
 
+fn status_socket(device: &str) -> PathBuf {
+    Places::of_this_user()
         .run
-        .join(format!("tcp-proxy-{device}.sock"))
+        .join(format!("{SOCKET}{device}.sock"))
+}
+
+/// Returns true for the socket of a proxy.
+pub(super) fn is_status_socket(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy());
+    name.is_some_and(|name| name.starts_with(SOCKET))
 }
 
 /// Answers each connection to the socket with one line of JSON, from a thread of its own.
@@ -460,14 +468,6 @@ fn status(arguments: &Status) -> Outcome {
     }
 }
 
-fn asked(path: &Path) -> std::io::Result<String> {
-    let mut stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let mut text = String::new();
-    stream.read_to_string(&mut text)?;
-    Ok(text)
-}
-
 /// Returns the status of the proxy behind a socket, as JSON.
 pub(super) fn ask(path: &Path) -> Result<String, Silence> {
     match asked(path) {
@@ -482,6 +482,14 @@ pub(super) fn ask(path: &Path) -> Result<String, Silence> {
             _ => Err(LocalError::Io(error).into()),
         },
     }
+}
+
+fn asked(path: &Path) -> std::io::Result<String> {
+    let mut stream = UnixStream::connect(path)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    Ok(text)
 }
 
 fn table(status: &Value) -> String {
