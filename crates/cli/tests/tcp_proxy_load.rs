@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use support::PATIENCE;
-use support::sites::{SERVER, Sites};
+use support::sites::{CURL, SERVER, Sites};
 use whimbrel_lab::{Namespace, lab_available};
 
 const PORT: u16 = 7;
@@ -172,6 +172,45 @@ fn many_connections() {
     for site in ["a", "b"] {
         let counters = &sites.status(site)["counters"];
         println!("{site}: {counters}");
+    }
+}
+
+/// The time until curl has the first byte of an answer, and all of a small one, on a path with a round
+/// trip of 10 ms.
+#[test]
+#[ignore = "a measurement; needs curl"]
+fn first_byte() {
+    const FETCHES: usize = 41;
+    if !lab_available() {
+        return;
+    }
+    let sites = Sites::new(0.0, "", &[]);
+    let plain = sites.topology.address_of("b", "ab").unwrap();
+    let file = sites.path("file");
+    std::fs::write(&file, vec![7; 1000]).unwrap();
+    let _servers = [SERVER, plain].map(|address| sites.serve_at(address, &file));
+    let host = sites.topology.host("a").unwrap();
+    let fetch = |server: Ipv4Addr| -> f64 {
+        let url = format!("http://{server}/file");
+        let output = ["--output", "/dev/null", "--write-out"];
+        let wanted = ["%{time_starttransfer}", &url];
+        let out = host
+            .run("curl", &[&CURL[..], &output, &wanted].concat())
+            .unwrap();
+        out.parse::<f64>().unwrap() * 1e3
+    };
+    // Taking turns, so that what else the machine does affects both.
+    let [mut proxies, mut plain]: [Vec<f64>; 2] = {
+        let pairs = (0..FETCHES).map(|_| (fetch(SERVER), fetch(plain)));
+        let (proxies, plain) = pairs.unzip();
+        [proxies, plain]
+    };
+    for (name, times) in [("proxies", &mut proxies), ("plain", &mut plain)] {
+        times.sort_unstable_by(f64::total_cmp);
+        let (least, median) = (times[0], times[FETCHES / 2]);
+        println!(
+            "{name}: the first byte comes after {median:.2} ms (median), {least:.2} ms (least)"
+        );
     }
 }
 
