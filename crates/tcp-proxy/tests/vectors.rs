@@ -84,9 +84,12 @@ fn content(name: &str) -> Vec<u8> {
         window: 12,
     };
     match name {
-        "numbered" => Carried::encode(Some(&queue), &[[0x45]]),
-        "packed" => Carried::encode(None, &[segment(1, b"one"), segment(4, b"two")]),
-        _ => Carried::encode(None, &[[0x45]]),
+        "numbered" => Carried::encode(Stock::Queue(queue), &[[0x45]]),
+        "packed" => Carried::encode(
+            Stock::Interests(3),
+            &[segment(1, b"one"), segment(4, b"two")],
+        ),
+        _ => Carried::encode(Stock::Interests(3), &[[0x45]]),
     }
 }
 
@@ -178,10 +181,10 @@ fn print() {
         "credit v6",
         "wake",
         "advertise",
+        "refuse",
     ] {
         println!(
             "message {which} | {}",
-        "refuse",
             hexadecimal(&message(which).encode())
         );
     }

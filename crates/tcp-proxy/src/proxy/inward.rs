@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use whimbrel_core::Time;
-use whimbrel_ndn_packet::{DataRef, InterestRef};
+use whimbrel_ndn_packet::{DataRef, InterestRef, Name};
 
 use super::{Proxy, ProxyEvent, context_of, decoded};
 use crate::connection::{Carrier, Ends};
@@ -326,7 +326,13 @@ impl Proxy {
         let Some(ends) = self.table.get(slot).map(|it| it.ends) else {
             return;
         };
-        let mut packets = Vec::new();
+        let mut numbered = match (number, carried.stock) {
+            (Some(number), Stock::Queue(queue)) => Some((number, queue, Vec::new())),
+            (_, stock) => {
+                self.note_stock(slot, stock);
+                None
+            }
+        };
         let mut rest: &[u8] = &carried.packets;
         while !rest.is_empty() {
             let Some(segment) = decoded(&mut self.counters, rest) else {
@@ -336,14 +342,27 @@ impl Proxy {
                 self.counters.denied += 1;
                 break;
             }
-            packets.push(carried.packets.slice_ref(segment.packet));
+            let packet = carried.packets.slice_ref(segment.packet);
+            match &mut numbered {
+                Some((.., packets)) => packets.push(packet),
+                None => self.pass(now, slot, &segment, packet),
+            }
             rest = segment.rest_of(rest);
         }
-        if let (Some(number), Some(queue)) = (number, carried.queue) {
-            packets = self.in_order(now, slot, number, &queue, packets);
+        if let Some((number, queue, packets)) = numbered {
+            let packets = self.in_order(now, slot, number, &queue, packets);
+            self.pass_all(now, slot, packets);
         }
-        self.pass_all(now, slot, packets);
         self.settle(now, slot);
+    }
+
+    fn note_stock(&mut self, slot: Slot, stock: Stock) {
+        if let Some(connection) = self.table.get_mut(slot)
+            && let (Carrier::Unreliable(queue), Stock::Interests(held)) =
+                (&mut connection.carrier, stock)
+        {
+            queue.peer_holds(held);
+        }
     }
 
     fn in_order(

@@ -353,8 +353,6 @@ impl Proxy {
         let Some(connection) = self.table.same(slot, generation) else {
             return;
         };
-        let waits = connection.tracker.phase() == crate::phase::Phase::Opening
-            && connection.tracker.inward.sent.highest().is_none();
         let syn = connection.first_packet.clone();
         if connection.waits_for_peer() && reason == NackReason::NoRoute {
             self.report(now, &syn, Unreachable::Host);
