@@ -238,8 +238,17 @@ fn carry(arguments: Run, role: Role) -> Outcome {
     }
     let (prefix, device) = (plan.options.prefix.clone(), plan.device.name.clone());
     let mut proxy = ProxyLoop::new(plan, clock)?;
-    let socket = socket.unwrap_or_else(|| status_socket(&device));
-    answer_status(&socket, proxy.inquirer())?;
+    let place = socket.clone().unwrap_or_else(|| status_socket(&device));
+    if let Err(error) = answer_status(&place, proxy.inquirer()) {
+        let text = format!("{} cannot be made: {error}", place.display());
+        if socket.is_some() {
+            return Err(Failure::new(Exit::Other, text));
+        }
+        // Root of a user namespace may not write where root keeps its sockets. The proxy can do without.
+        note(&format!(
+            "no answers to `whimbrel tcp-proxy status`: {text}; --socket PATH names another place"
+        ));
+    }
     if let Some(metrics) = proxy.metrics() {
         note(&format!("metrics: http://{metrics}/metrics"));
     }
@@ -248,7 +257,7 @@ fn carry(arguments: Run, role: Role) -> Outcome {
         Some(failure) => ControlFlow::Break(failure),
         None => ControlFlow::Continue(()),
     });
-    let _ = std::fs::remove_file(&socket);
+    let _ = std::fs::remove_file(&place);
     match ended? {
         Some(failure) => Err(failure),
         None => {
@@ -349,7 +358,7 @@ pub(super) fn is_status_socket(path: &Path) -> bool {
 }
 
 /// Answers each connection to the socket with one line of JSON, from a thread of its own.
-fn answer_status(path: &Path, inquirer: Inquirer) -> Result<(), Failure> {
+fn answer_status(path: &Path, inquirer: Inquirer) -> std::io::Result<()> {
     make_folder_of(path)?;
     // The device's name is taken only once, so a socket that is there was left behind.
     let _ = std::fs::remove_file(path);
