@@ -22,6 +22,7 @@
 
 mod allowance;
 pub mod basic;
+mod checksum;
 pub mod connection;
 pub mod counters;
 pub mod gateway;
