@@ -197,9 +197,11 @@ fn flood_of_half_open_connections() {
     let [a, b] = ["a", "b"].map(|name| sites.topology.host(name).unwrap());
     echo(b);
     let rules = format!(
-        "table inet silent {{ chain input {{ type filter hook input priority 0; tcp dport {SILENT} drop; }} }}"
+        "add table inet silent\n\
+         add chain inet silent input {{ type filter hook input priority 0; }}\n\
+         add rule inet silent input tcp dport {SILENT} drop\n"
     );
-    b.run("nft", &[&rules]).unwrap();
+    b.run_with_input("nft", &["-f", "-"], &rules).unwrap();
     let mut before = connect(a, SERVER);
     let start = Instant::now();
     let syns = || (0..flood).map(|_| half_open(SERVER, SILENT)).collect();
