@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::command::{
-    bench, configure, demo, doctor, get, identity, keys, lab, names, ndn, node, ping, serve, shell,
-    status, study, tcp_proxy,
+    bench, configure, demo, doctor, get, identity, keys, lab, names, ndn, node, perf, ping, serve,
+    shell, status, study, tcp_proxy,
 };
 use crate::exit;
 use crate::logging::Logging;
@@ -62,6 +62,9 @@ pub(crate) enum Command {
     Receive(get::Get),
     /// Ping a host or a router
     Ping(ping::Ping),
+    /// Measure what the network carries between two hosts
+    #[command(subcommand)]
+    Perf(perf::PerfCommand),
     /// NDN programs: fetch, serve, peek, poke, ping; with any NDN forwarder
     #[command(subcommand)]
     Ndn(ndn::NdnCommand),

@@ -258,6 +258,8 @@ fn every_command_has_help_with_an_example_and_get_lists_the_exit_codes() {
         "serve",
         "get",
         "ping",
+        "perf server",
+        "perf client",
         "config sample",
         "config check",
         "doctor",

@@ -261,6 +261,48 @@ fn a_file_can_be_checked_for_a_kind_of_node() {
 }
 
 #[test]
+fn a_check_finds_what_only_this_machine_can_tell() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("node.toml");
+    let store = folder.path().join("names.redb");
+    fs::write(&store, "milk, eggs").unwrap();
+    // 192.0.2.0/24 is for documentation (RFC 5737).
+    let here = "[[link]]\nlabel = \"a\"\nlisten = true\nbind = \"192.0.2.77:4711\"\n";
+    let cases = [
+        (format!("{here}[router]\n"), "link[0].bind"),
+        (format!("[host]\n{here}"), "link[0].bind"),
+        ("[ndn]\ntcp = [\"192.0.2.77:6363\"]\n".into(), "ndn.tcp[0]"),
+        (
+            "[host]\nmetrics = \"192.0.2.77:9\"\n".into(),
+            "host.metrics",
+        ),
+        ("[gnrs]\nlisten = \"192.0.2.77:9\"\n".into(), "gnrs.listen"),
+        (
+            format!("[gnrs]\nstore = \"{}\"\n", store.display()),
+            "gnrs.store",
+        ),
+    ];
+    for (text, key) in cases {
+        fs::write(&file, &text).unwrap();
+        let (code, err) = said(&["config", "check"], &file);
+        assert_eq!(code, 2, "{text}");
+        assert!(err.contains(&format!(": {key}: ")), "{text}{err}");
+    }
+    assert_eq!(
+        fs::read(&store).unwrap(),
+        b"milk, eggs",
+        "a check changes nothing"
+    );
+}
+
+#[test]
+fn a_file_without_an_end_is_no_configuration() {
+    let (code, err) = said(&["config", "check"], Path::new("/dev/zero"));
+    assert_eq!(code, 2, "{err}");
+    assert!(err.contains("longer than 1 MiB"), "{err}");
+}
+
+#[test]
 fn the_file_of_a_tcp_proxy_is_checked_and_sampled() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("proxy.toml");

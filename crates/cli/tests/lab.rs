@@ -93,6 +93,53 @@ fn the_same_random_graph_runs_in_namespaces() {
     assert_arrived(run(RANDOM_GRAPH, "netns", folder.path()));
 }
 
+/// A consumer between two producers of the same file: real daemons find a path to each, and both carry a good part.
+#[test]
+fn mirrors_serve_the_same_segments_over_several_paths() {
+    if !whimbrel_lab::lab_available() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mirrors.toml");
+    let scenario = r#"
+        limit = "60 s"
+        metrics = ["links.left.backward", "links.right.backward"]
+
+        [nodes]
+        consumer = "ndn-router"
+        one = "ndn-router"
+        other = "ndn-router"
+
+        [defaults.node]
+        content_store = "0 B"
+
+        [links]
+        left = { between = ["consumer", "one"], rate = "4 Mbit/s", delay = "5 ms" }
+        right = { between = ["consumer", "other"], rate = "4 Mbit/s", delay = "5 ms" }
+
+        [routes]
+        choose = "equal"
+        by = "hops"
+
+        [loads.film]
+        from = "one"
+        mirrors = ["other"]
+        to = "consumer"
+        file = "2 MB"
+        segment = "1024 B"
+        multipath = { paths = 4 }
+    "#;
+    std::fs::write(&file, scenario).unwrap();
+    let file = file.to_str().unwrap();
+    for backend in ["sim", "netns"] {
+        let metric = run(file, backend, &folder.path().join(backend));
+        for link in ["links.left.backward", "links.right.backward"] {
+            let octets = metric(link);
+            assert!(octets > 400_000.0, "{backend}: {octets} over {link}");
+        }
+    }
+}
+
 /// `scripts/paths` at a size that takes seconds: two routers, veth pairs behind token buckets. The script compares the
 /// bytes.
 #[test]

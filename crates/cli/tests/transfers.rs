@@ -113,8 +113,11 @@ fn plain_links_carry_what_was_asked_for_each_time() {
     let address = line["address"].as_str().unwrap().to_owned();
     // Each caller's session begins with random ids, so that one alone proves little.
     let targets: Vec<_> = (0..8)
-        .map(|number| folder.path().join(format!("copy {number}")))
+        .map(|number| folder.path().join(format!("{number}/copy")))
         .collect();
+    for target in &targets {
+        fs::create_dir(target.parent().unwrap()).unwrap();
+    }
     let get = |target: &Path| {
         let mut command = whimbrel();
         command.args(["get", &name_of(&bytes), "--json", "--plain"]);

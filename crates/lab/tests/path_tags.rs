@@ -476,6 +476,35 @@ fn a_fetch_by_name_uses_paths_beside_it_if_there_are_several() {
 }
 
 #[test]
+fn the_first_choice_leaves_no_link_idle_that_the_allowed_paths_can_use() {
+    // Three ways to a router in the middle, and two from there: three of the six paths can use them all.
+    let first = (1..4).flat_map(|way| [(0, way), (way, 4)]);
+    let graph = Graph {
+        len: 8,
+        links: first.chain([(4, 5), (4, 6), (5, 7), (6, 7)]).collect(),
+    };
+    for seed in 0..5 {
+        let mut world = World::with(&graph, seed, 20_000, || Rate::Fixed(2_000_000));
+        let (_, heard) = world.start(Multipath {
+            review: Duration::from_secs(60),
+            ..multipath(3, Selection::Bandwidth)
+        });
+        world.net.run_for(Duration::from_secs(30));
+        let heard = heard.borrow();
+        assert!(!heard.done);
+        let mut used = heard.used.clone();
+        for (left, _) in &heard.left {
+            let at = used.iter().position(|tag| tag == left).unwrap();
+            used.remove(at);
+        }
+        assert_eq!(used.len(), 3, "{used:?}");
+        let links: BTreeSet<u64> = used.iter().flat_map(PathTag::labels).collect();
+        // And that of the last router to the producer.
+        assert_eq!(links.len(), graph.links.len() + 1, "seed {seed}: {used:?}");
+    }
+}
+
+#[test]
 fn no_more_paths_than_allowed_are_used_and_others_are_tried_in_turn() {
     let mut world = World::with(&Graph::diamond(), 7, 20_000, || Rate::Unlimited);
     let (_, heard) = world.start(multipath(2, Selection::Bandwidth));

@@ -18,6 +18,8 @@
 //! | [`shelf`], [`serve`] | the publishing side: files hashed once, read and proven chunk by chunk |
 //! | [`fetch`] | the receiving side: verified chunks to disk, and the record by which a fetch resumes |
 //! | [`output`] | the places of fetched content, and the treatment of files that are there |
+//! | [`perf`] | measuring what a network carries between two hosts |
+//! | [`small_file`] | files that are small by their nature |
 //! | [`ticket`] | a content's name and where to ask for it, in one string |
 //! | [`wait`] | the reason why a program waits, as its host reports it |
 #![forbid(unsafe_code)]
@@ -37,11 +39,13 @@ pub mod name_server;
 pub mod name_store;
 pub mod ndn;
 pub mod output;
+pub mod perf;
 pub mod place;
 pub mod reload;
 pub mod run;
 pub mod serve;
 pub mod shelf;
+pub mod small_file;
 pub mod tcp_proxy;
 pub mod ticket;
 pub mod wait;

@@ -1,6 +1,7 @@
 //! The publishing side: files on offer, hashed once, read and proven chunk by chunk.
 
 mod folder;
+mod repeated;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata};
@@ -17,6 +18,7 @@ use whimbrel_mobilityfirst::local::{LocalRequest, Publish, ReadChunk};
 use whimbrel_mobilityfirst::wire::ContentKind;
 
 use crate::place::make_folder_of;
+pub(crate) use repeated::{BLOCK, Repeated};
 
 /// Files below this size are hashed again rather than looked up, in bytes.
 const WORTH_CACHING: u64 = 4 << 20;
@@ -125,6 +127,8 @@ enum Source {
         stamp: Stamp,
     },
     Memory(Bytes),
+    /// The same [`BLOCK`] bytes again and again.
+    Repeated(Bytes),
     /// Consecutive files: the offset of each one's first byte, its path and its stamp.
     Packed(Vec<(u64, PathBuf, Stamp)>),
 }
@@ -281,6 +285,17 @@ impl Shelf {
         })
     }
 
+    /// Publishes a content that [`Repeated::of`] has made.
+    pub(crate) fn put_repeated(&mut self, content: Repeated) {
+        let item = Item {
+            tree: content.tree,
+            source: Source::Repeated(content.block),
+            kind: ContentKind::File,
+            file_name: String::new(),
+        };
+        self.items.insert(item.tree.root(), item);
+    }
+
     /// Publishes bytes that no honest program would.
     #[cfg(test)]
     pub(crate) fn put(&mut self, bytes: &[u8], kind: ContentKind, file_name: &str) -> Guid {
@@ -334,6 +349,10 @@ impl Shelf {
             .ok_or_else(no_such_chunk)?;
         let data = match &item.source {
             Source::Memory(bytes) => bytes.slice(within.start as usize..within.end as usize),
+            Source::Repeated(block) => {
+                let start = (within.start % BLOCK as u64) as usize;
+                block.slice(start..start + (within.end - within.start) as usize)
+            }
             Source::File { path, stamp } => {
                 let mut data = Vec::new();
                 read_file(path, stamp, within.clone(), &mut data)?;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Subcommand, ValueEnum};
 use whimbrel_core::WallClock;
-use whimbrel_node::config::{Draft, Kind, sample};
+use whimbrel_node::config::{Draft, Kind, Plan, sample};
 use whimbrel_node::tcp_proxy::{ProxyConfig, config};
 
 use super::{Outcome, out};
@@ -56,24 +56,36 @@ pub(crate) fn run(command: &ConfigCommand) -> Outcome {
             None => out(config::SAMPLE),
         },
         ConfigCommand::Check { file, node } => {
+            let mut remark = "";
             if is_proxy(file, *node) {
                 check_proxy(file)?;
             } else {
                 let draft = Draft::read(file)?;
                 let kind = node.and_then(NodeKind::kind);
-                draft.plan(kind.unwrap_or_else(|| draft.kind()))?;
+                remark = remark_on(&draft.check_here(kind.unwrap_or_else(|| draft.kind()))?);
             }
-            out(&format!("{}: no errors\n", file.display()));
+            out(&format!("{}: no errors{remark}\n", file.display()));
         }
     }
     Ok(Exit::Done)
+}
+
+/// Returns what a start needs beside the file.
+fn remark_on(plan: &Plan) -> &'static str {
+    match plan {
+        Plan::Host(plan) if plan.links.is_empty() => {
+            "; it has no [[link]], so `whimbrel host run` needs --router HOST:PORT"
+        }
+        _ => "",
+    }
 }
 
 fn is_proxy(file: &Path, node: Option<NodeKind>) -> bool {
     match node {
         Some(node) => node.kind().is_none(),
         // A file that cannot be read is reported by the other check.
-        None => std::fs::read_to_string(file).is_ok_and(|text| ProxyConfig::looks_like(&text)),
+        None => whimbrel_node::small_file::read_text(file)
+            .is_ok_and(|text| ProxyConfig::looks_like(&text)),
     }
 }
 

@@ -15,6 +15,7 @@ pub(crate) mod names;
 pub(crate) mod ndn;
 pub(crate) mod node;
 mod offering;
+pub(crate) mod perf;
 pub(crate) mod ping;
 pub(crate) mod serve;
 pub(crate) mod shell;
@@ -43,6 +44,7 @@ pub(crate) fn run(command: Command) -> Outcome {
         Command::Send(command) => serve::send(command),
         Command::Get(command) | Command::Receive(command) => get::run(command),
         Command::Ping(command) => ping::run(command),
+        Command::Perf(command) => perf::run(command),
         Command::Ndn(command) => ndn::run(command),
         Command::TcpProxy(command) => tcp_proxy::run(command),
         Command::Face(command) => ndn::face::run(command),

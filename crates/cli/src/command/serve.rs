@@ -24,7 +24,7 @@ use crate::exit::{Exit, Failure};
 use crate::logging::{note, shows_progress};
 
 /// The label of the link for inbound peers.
-const DIRECT: &str = "direct";
+pub(super) const DIRECT: &str = "direct";
 
 #[derive(Args, Debug)]
 #[command(
@@ -339,7 +339,7 @@ impl Teller {
     }
 }
 
-fn listening(address: Option<SocketAddr>) -> Vec<LinkSection> {
+pub(super) fn listening(address: Option<SocketAddr>) -> Vec<LinkSection> {
     let link = |bind| LinkSection {
         bind: Some(bind),
         listen: true,

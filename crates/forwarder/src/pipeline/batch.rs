@@ -15,7 +15,7 @@ use super::Engine;
 use crate::counters::DropReason;
 use crate::face::FaceId;
 use crate::forwarder::Forwarder;
-use crate::tables::name_key::{Depths, NameKey};
+use crate::tables::name_key::{Depths, NameKey, PARENT};
 
 /// Maximum of packets whose loads begin together: more would evict each other from the nearest
 /// cache.
@@ -24,8 +24,11 @@ const BATCH: usize = 32;
 /// The parts of a packet that determine its loads, before it is decoded.
 #[derive(Clone, Copy)]
 enum Outline {
-    /// An Interest, and its nonce.
-    Interest(u32),
+    Interest {
+        nonce: u32,
+        /// It has a path tag, so its flow is looked up, not its prefixes.
+        tagged: bool,
+    },
     Data,
     /// A Nack, a header for the link alone, or a packet that cannot be decoded.
     Other,
@@ -49,7 +52,10 @@ impl Outline {
                 let nonce = core::iter::from_fn(|| reader.element().ok()?)
                     .find(|field| field.typ == types::NONCE);
                 let nonce = nonce.and_then(|field| field.value.try_into().ok());
-                Outline::Interest(nonce.map_or(0, u32::from_be_bytes))
+                Outline::Interest {
+                    nonce: nonce.map_or(0, u32::from_be_bytes),
+                    tagged: lp.path_tag.is_some(),
+                }
             }
             PacketKind::Data => Outline::Data,
             PacketKind::Lp => return None,
@@ -97,7 +103,10 @@ impl Forwarder {
     /// Lengths of prefixes whose hashes the tables need for a packet.
     fn depths(&self, outline: Outline) -> Depths {
         match outline {
-            Outline::Interest(_) => self.engine.fib.depths() | self.strategies.depths(),
+            Outline::Interest { tagged, .. } => {
+                let flow = if tagged { PARENT } else { 0 };
+                self.engine.fib.depths() | self.strategies.depths() | flow
+            }
             Outline::Data => self.engine.pit.depths() | self.engine.cs.depths(),
             Outline::Other => 0,
         }
@@ -150,9 +159,12 @@ impl Engine {
     }
 
     fn prefetch_cells(&self, packet: Outline, key: &NameKey) {
-        if let Outline::Interest(nonce) = packet {
+        if let Outline::Interest { nonce, tagged } = packet {
             self.dead_nonces.prefetch(key.full(), nonce);
-            self.fib.prefetch_cells(key);
+            match tagged {
+                true => self.fab.prefetch_cell(key),
+                false => self.fib.prefetch_cells(key),
+            }
         }
         if !matches!(packet, Outline::Other) {
             self.pit.prefetch_cell(key);
@@ -161,8 +173,11 @@ impl Engine {
     }
 
     fn prefetch_entries(&self, packet: Outline, key: &NameKey) {
-        if let Outline::Interest(_) = packet {
-            self.fib.prefetch_entries(key);
+        if let Outline::Interest { tagged, .. } = packet {
+            match tagged {
+                true => self.fab.prefetch_entry(key),
+                false => self.fib.prefetch_entries(key),
+            }
             self.cs.prefetch_entry(key);
         }
         if !matches!(packet, Outline::Other) {
@@ -172,7 +187,12 @@ impl Engine {
 
     fn prefetch_contents(&self, packet: Outline, key: &NameKey) {
         match packet {
-            Outline::Interest(_) => self.cs.prefetch_packet(key),
+            Outline::Interest { tagged, .. } => {
+                self.cs.prefetch_packet(key);
+                if tagged {
+                    self.fab.prefetch_next_hops(&self.fib, key);
+                }
+            }
             // If Data is not kept, its Interest's nonce becomes a dead one.
             Outline::Data if !self.cs.keeps() => {
                 if let Some(nonce) = self.pit.sent_nonce(key) {

@@ -15,6 +15,7 @@ use crate::face::FaceId;
 use crate::forwarder::Forwarder;
 use crate::strategy::Context;
 use crate::tables::labels::Labelled;
+use crate::tables::name_key::NameKey;
 use crate::tables::pit::PathRole;
 
 /// The path that an Interest specifies or asks for.
@@ -99,12 +100,13 @@ impl Engine {
 
     /// True if a face is a next hop of the Interest's name. "The router must check if the specified
     /// interface is working before forwarding the Interest packet" ([PTP §4-B]).
-    fn is_next_hop(&mut self, slot: u32, face: FaceId) -> bool {
+    fn is_next_hop(&mut self, slot: u32, key: &NameKey, face: FaceId) -> bool {
         let Some(entry) = self.pit.get(slot).filter(|entry| entry.hint().is_empty()) else {
             let context = Context::of_entry(self, Time::ZERO, slot);
             return context.route().1.iter().any(|hop| hop.face == face);
         };
-        let hops = self.fab.next_hops(&self.fib, &self.hasher, entry.name());
+        let name = entry.name_value();
+        let hops = self.fab.next_hops(&self.fib, &self.hasher, key, name);
         hops.iter().any(|hop| hop.face == face)
     }
 
@@ -138,7 +140,7 @@ impl Forwarder {
         let engine = &mut self.engine;
         match incoming.path.face {
             Some(Labelled::Face(face)) if engine.faces.get(face).is_some_and(|face| face.up) => {
-                let is_valid = engine.is_next_hop(slot, face);
+                let is_valid = engine.is_next_hop(slot, incoming.key, face);
                 let eligible = Context::of_interest(engine, now, slot, incoming).is_eligible(face);
                 if is_valid && eligible {
                     engine.counters.path_followed += 1;

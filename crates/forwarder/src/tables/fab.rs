@@ -5,13 +5,11 @@
 //! of use whose last flow is evicted. The flow name is the Interest's name "without the packet's
 //! postfix", its last component.
 
-use whimbrel_ndn_packet::NameRef;
-
 use crate::config::CsPolicy;
 use crate::tables::cs::policy::{Linked, Links, Policy};
 use crate::tables::fib::{Fib, NextHop};
 use crate::tables::index::{Index, Slab};
-use crate::tables::name_key::{MAX_DEPTH, NameHasher};
+use crate::tables::name_key::{MAX_DEPTH, NameHasher, NameKey};
 
 #[derive(Clone, Debug)]
 struct Flow {
@@ -69,25 +67,26 @@ impl Fab {
         self.hits
     }
 
-    /// The next hops of a name, as [`Fib::longest_match`] gives them.
+    /// The next hops of a name, as [`Fib::lookup`] gives them. Of the key, the lengths of the FIB's prefixes
+    /// must have been requested; with the parent, nothing is hashed here.
     pub(crate) fn next_hops<'a>(
         &mut self,
         fib: &'a Fib,
         hasher: &NameHasher,
-        name: NameRef<'_>,
+        key: &NameKey,
+        name: &[u8],
     ) -> &'a [NextHop] {
-        let components = name.len();
+        let components = key.components();
         let depth = components.saturating_sub(1);
         if components == 0 || depth > MAX_DEPTH || self.capacity == 0 {
-            return fib.longest_match(name).unwrap_or_default().1;
+            return fib.lookup(key, name).unwrap_or_default().1;
         }
         // An entry for the whole name is one for this packet, not for its flow.
-        if fib.depths() >> components & 1 == 1
-            && let Some(hops) = fib.next_hops(name)
-        {
+        if let Some(hops) = fib.whole(key, name) {
             return hops;
         }
-        let hash = hasher.hash(name.prefix(depth));
+        let hash_parent = || hasher.hash_value(name.get(..key.end(depth)).unwrap_or_default());
+        let hash = key.parent().unwrap_or_else(hash_parent);
         let flows = &self.flows;
         let known = self.index.find(hash, |slot| {
             flows.get(slot).is_some_and(|flow| flow.hash == hash)
@@ -101,11 +100,36 @@ impl Fab {
             self.hits += 1;
             return hops;
         }
-        let Some(entry) = fib.longest_entry(name) else {
+        let Some(entry) = fib.longest_entry(key, name) else {
             return &[];
         };
         self.insert(known, hash, entry, fib.changes());
         fib.entry(entry, name).unwrap_or_default()
+    }
+
+    /// Prefetches the index cell of a name's flow.
+    #[inline]
+    pub(crate) fn prefetch_cell(&self, key: &NameKey) {
+        if let Some(hash) = key.parent() {
+            self.index.prefetch(hash);
+        }
+    }
+
+    /// Prefetches the flow likely found there.
+    #[inline]
+    pub(crate) fn prefetch_entry(&self, key: &NameKey) {
+        if let Some(hash) = key.parent() {
+            self.flows.prefetch(self.index.guess(hash));
+        }
+    }
+
+    /// Prefetches the FIB entry of that flow.
+    #[inline]
+    pub(crate) fn prefetch_next_hops(&self, fib: &Fib, key: &NameKey) {
+        let likely = key.parent().map(|hash| self.index.guess(hash));
+        if let Some(flow) = likely.and_then(|slot| self.flows.get(slot)) {
+            fib.prefetch_place(flow.entry);
+        }
     }
 
     fn insert(&mut self, known: Option<u32>, hash: u64, entry: u32, changes: u64) {
@@ -137,14 +161,27 @@ impl Fab {
 mod tests {
     use proptest::prelude::*;
     use whimbrel_core::SeededRng;
-    use whimbrel_ndn_packet::Name;
+    use whimbrel_ndn_packet::{Name, NameRef};
 
     use super::*;
     use crate::face::FaceId;
+    use crate::tables::name_key::PARENT;
 
     fn tables(capacity: usize) -> (Fab, Fib, NameHasher) {
         let hasher = NameHasher::new(&mut SeededRng::new(1));
         (Fab::new(capacity), Fib::new(hasher), hasher)
+    }
+
+    /// As the pipeline of an Interest asks.
+    fn ask<'a>(
+        fab: &mut Fab,
+        fib: &'a Fib,
+        hasher: &NameHasher,
+        name: NameRef<'_>,
+    ) -> &'a [NextHop] {
+        let mut key = NameKey::default();
+        key.read(hasher, name, fib.depths() | PARENT);
+        fab.next_hops(fib, hasher, &key, name.value())
     }
 
     fn name(components: &[u8]) -> Name {
@@ -158,21 +195,24 @@ mod tests {
         let (mut fab, mut fib, hasher) = tables(2);
         fib.add_next_hop(Name::root().as_ref(), FaceId(256), 0)
             .unwrap();
-        let mut ask = |flow: u8, segment: u8| {
+        let mut hits = |flow: u8, segment: u8| {
             let before = fab.hits();
-            fab.next_hops(&fib, &hasher, name(&[flow, segment]).as_ref());
+            ask(&mut fab, &fib, &hasher, name(&[flow, segment]).as_ref());
             assert!(fab.len() <= 2);
             fab.hits() > before
         };
         assert!(
-            !ask(1, 0) && !ask(2, 0),
+            !hits(1, 0) && !hits(2, 0),
             "the insertions of tuples are triggered by Interests"
         );
-        assert!(ask(1, 1) && ask(2, 1), "another packet of the flow matches");
-        assert!(ask(1, 2), "shifted to the head of the list");
-        assert!(!ask(3, 0), "evicts flow 2, the tail");
-        assert!(ask(1, 3) && ask(3, 1));
-        assert!(!ask(2, 2));
+        assert!(
+            hits(1, 1) && hits(2, 1),
+            "another packet of the flow matches"
+        );
+        assert!(hits(1, 2), "shifted to the head of the list");
+        assert!(!hits(3, 0), "evicts flow 2, the tail");
+        assert!(hits(1, 3) && hits(3, 1));
+        assert!(!hits(2, 2));
     }
 
     proptest! {
@@ -194,7 +234,7 @@ mod tests {
                 for last in 0..3 {
                     let asked = name.child_generic(&[last]);
                     let expected = fib.longest_match(asked.as_ref()).unwrap_or_default().1;
-                    prop_assert_eq!(fab.next_hops(&fib, &hasher, asked.as_ref()), expected);
+                    prop_assert_eq!(ask(&mut fab, &fib, &hasher, asked.as_ref()), expected);
                 }
                 prop_assert!(fab.len() <= capacity);
             }

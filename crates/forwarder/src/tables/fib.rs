@@ -240,16 +240,27 @@ impl Fib {
     }
 
     /// Returns the place of the longest matching prefix, valid until the next change.
-    pub(crate) fn longest_entry(&self, name: NameRef<'_>) -> Option<u32> {
-        let key = NameKey::of(self.prefixes.hasher(), name);
-        self.prefixes.longest_slot(&key, name.value())
+    pub(crate) fn longest_entry(&self, key: &NameKey, name: &[u8]) -> Option<u32> {
+        self.prefixes.longest_slot(key, name)
+    }
+
+    /// Returns the next hops of exactly this name.
+    pub(crate) fn whole(&self, key: &NameKey, name: &[u8]) -> Option<&[NextHop]> {
+        let number = self.prefixes.whole(key, name)?;
+        Some(self.sets.get(*number))
     }
 
     /// Returns the next hops of the entry at a place, if its prefix is one of `name`.
     #[inline]
-    pub(crate) fn entry(&self, place: u32, name: NameRef<'_>) -> Option<&[NextHop]> {
-        let number = self.prefixes.at(place, name.value())?;
+    pub(crate) fn entry(&self, place: u32, name: &[u8]) -> Option<&[NextHop]> {
+        let number = self.prefixes.at(place, name)?;
         Some(self.sets.get(*number))
+    }
+
+    /// Prefetches the entry at a place.
+    #[inline]
+    pub(crate) fn prefetch_place(&self, place: u32) {
+        self.prefixes.prefetch_slot(place);
     }
 
     pub(crate) const fn depths(&self) -> Depths {

@@ -36,8 +36,13 @@ impl NameHasher {
 
     /// Returns the hash of a whole name.
     pub(crate) fn hash(&self, name: NameRef<'_>) -> u64 {
+        self.hash_value(name.value())
+    }
+
+    /// Returns the hash of a whole name, given by its octets.
+    pub(crate) fn hash_value(&self, name: &[u8]) -> u64 {
         let mut hasher = self.state.build_hasher();
-        hasher.write(name.value());
+        hasher.write(name);
         hasher.finish()
     }
 }
@@ -46,6 +51,8 @@ impl NameHasher {
 pub(crate) type Depths = u64;
 /// All lengths.
 pub(crate) const ALL_DEPTHS: Depths = u64::MAX;
+/// The length of the name without its last component.
+pub(crate) const PARENT: Depths = 1 << 63;
 
 /// A name's hashes: of the whole, and of its prefixes of certain lengths. Reused from packet to
 /// packet, to keep its memory.
@@ -60,6 +67,8 @@ pub(crate) struct NameKey {
     /// The requested lengths; a short name lacks some of them.
     asked: Depths,
     full: u64,
+    /// Of the name without its last component.
+    parent: Option<u64>,
     components: usize,
 }
 
@@ -92,6 +101,19 @@ impl NameKey {
             }
             self.hashes.push(hash);
             self.ends.push(end as u32);
+        }
+        self.parent = None;
+        let parent = self.components.wrapping_sub(1);
+        if depths & PARENT != 0
+            && let Some(end) = self.ends.get(parent).map(|end| *end as usize)
+        {
+            if self.known & (1 << parent) != 0 {
+                self.parent = self.hashes.get(parent).copied();
+            } else if end >= hashed {
+                state.write(value.get(hashed..end).unwrap_or_default());
+                hashed = end;
+                self.parent = Some(state.finish());
+            }
         }
         if hashed == value.len() && hashed > 0 {
             self.full = self.hashes.last().copied().unwrap_or_default();
@@ -126,6 +148,12 @@ impl NameKey {
     /// Returns the hash of the whole name.
     pub(crate) const fn full(&self) -> u64 {
         self.full
+    }
+
+    /// Returns the hash of the name without its last component, if [`PARENT`] was requested; `None` also of
+    /// `/`, and of a name whose own length was requested, but not the parent's.
+    pub(crate) const fn parent(&self) -> Option<u64> {
+        self.parent
     }
 
     /// Returns the hash of the prefix of `depth` components, which must be one of
@@ -175,6 +203,32 @@ mod tests {
             (4, 0b101, key.full())
         );
         assert_eq!((some.prefix(2), some.end(3)), (key.prefix(2), key.end(3)));
+    }
+
+    #[test]
+    fn the_parent_has_the_hash_that_it_has_as_a_name() {
+        let hasher = NameHasher::new(&mut SeededRng::new(1));
+        for components in 1..=MAX_DEPTH + 1 {
+            let name: Name = "/ab".repeat(components).parse().unwrap();
+            let parent = hasher.hash(name.as_ref().prefix(components - 1));
+            let own = 1 << components;
+            for depths in [0, 0b110, ALL_DEPTHS, own, own | own >> 1] {
+                let mut key = NameKey::default();
+                key.read(&hasher, name.as_ref(), depths | PARENT);
+                assert_eq!(
+                    key.full(),
+                    hasher.hash(name.as_ref()),
+                    "{components} {depths:b}"
+                );
+                match key.parent() {
+                    Some(known) => assert_eq!(known, parent, "{components} {depths:b}"),
+                    None => assert_eq!(depths & (own | own >> 1), own),
+                }
+                key.read(&hasher, name.as_ref(), depths & !PARENT);
+                assert_eq!(key.parent(), None);
+            }
+        }
+        assert_eq!(NameKey::of(&hasher, NameRef::default()).parent(), None);
     }
 
     #[test]

@@ -107,10 +107,7 @@ impl<V> PrefixMap<V> {
         let mut lengths = self.depths_taken & key.depths();
         while lengths != 0 {
             let depth = 63 - lengths.leading_zeros() as usize;
-            let prefix = name.get(..key.end(depth))?;
-            let found = self
-                .index
-                .find(key.prefix(depth), |slot| self.is(slot, prefix));
+            let found = self.slot_at_depth(key, name, depth);
             if let Some(entry) = found.and_then(|slot| self.entries.get(slot)) {
                 return Some((depth, &entry.value));
             }
@@ -119,12 +116,28 @@ impl<V> PrefixMap<V> {
         None
     }
 
-    /// Returns the slot of the longest matching prefix, for [`PrefixMap::at`].
-    pub(crate) fn longest_slot(&self, key: &NameKey, name: &[u8]) -> Option<u32> {
-        let (depth, _) = self.longest_match(key, name)?;
+    /// Returns the slot of the prefix of so many components, one of the lengths of the key.
+    #[inline]
+    fn slot_at_depth(&self, key: &NameKey, name: &[u8], depth: usize) -> Option<u32> {
         let prefix = name.get(..key.end(depth))?;
         self.index
             .find(key.prefix(depth), |slot| self.is(slot, prefix))
+    }
+
+    /// Returns the slot of the longest matching prefix, for [`PrefixMap::at`].
+    pub(crate) fn longest_slot(&self, key: &NameKey, name: &[u8]) -> Option<u32> {
+        let (depth, _) = self.longest_match(key, name)?;
+        self.slot_at_depth(key, name, depth)
+    }
+
+    /// Returns the value of the whole name.
+    pub(crate) fn whole(&self, key: &NameKey, name: &[u8]) -> Option<&V> {
+        let depth = key.components();
+        if depth > MAX_DEPTH || self.depths_taken & key.depths() & (1 << depth) == 0 {
+            return None;
+        }
+        let slot = self.slot_at_depth(key, name, depth)?;
+        self.entries.get(slot).map(|entry| &entry.value)
     }
 
     /// Returns the value in a slot, if its prefix is one of the name (given by its octets).
@@ -132,6 +145,12 @@ impl<V> PrefixMap<V> {
     pub(crate) fn at(&self, slot: u32, name: &[u8]) -> Option<&V> {
         let entry = self.entries.get(slot)?;
         name.starts_with(&entry.prefix).then_some(&entry.value)
+    }
+
+    /// Prefetches the entry in a slot, for [`PrefixMap::at`].
+    #[inline]
+    pub(crate) fn prefetch_slot(&self, slot: u32) {
+        self.entries.prefetch(slot);
     }
 
     /// Prefetches the cells that [`PrefixMap::longest_match`] will read.

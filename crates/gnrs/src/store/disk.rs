@@ -1,6 +1,9 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use redb::{Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{
+    Database, DatabaseError, Durability, ReadOnlyDatabase, ReadableDatabase, ReadableTable,
+    TableDefinition,
+};
 use whimbrel_core::Guid;
 
 use super::memory::{Entry, UndoLog};
@@ -52,6 +55,20 @@ impl DiskStore {
                 .create(&path)
         };
         DiskStore::open_with(Box::new(opener), limits)
+    }
+
+    /// Checks that the file `path` is a store, if it exists, without changing it. One that another
+    /// process has open passes, and so does one that the next [`DiskStore::open`] repairs.
+    pub fn check(path: &Path) -> Result<(), StoreError> {
+        if !path.exists() {
+            return Ok(());
+        }
+        match ReadOnlyDatabase::open(path) {
+            Ok(_) | Err(DatabaseError::DatabaseAlreadyOpen | DatabaseError::RepairAborted) => {
+                Ok(())
+            }
+            Err(error) => Err(failed(error)),
+        }
     }
 
     /// Opens the store in the database that `opener` opens.

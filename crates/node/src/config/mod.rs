@@ -14,6 +14,7 @@ mod address;
 mod checks;
 mod document;
 mod fault;
+mod here;
 pub mod key_path;
 mod ndn;
 mod ndn_plan;
@@ -159,7 +160,7 @@ fn schema_fault(document: &Document, text: &str, error: &toml::de::Error) -> Fau
 impl Draft {
     /// Reads a file.
     pub fn read(path: &Path) -> Result<Draft, ConfigError> {
-        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
+        let text = crate::small_file::read_text(path).map_err(|source| ConfigError::Read {
             path: path.to_owned(),
             source,
         })?;

@@ -115,20 +115,31 @@ pub(super) fn check(found: &mut Found<'_>, config: &Config) -> Option<NdnPlan> {
 }
 
 fn check_listeners(found: &mut Found<'_>, config: &Config) {
+    found.distinct(&datagram_listeners(config));
+    found.distinct(&stream_listeners(config));
+}
+
+fn listed(key: &str, addresses: &[SocketAddr]) -> Vec<(String, SocketAddr)> {
+    let keyed = |(index, address): (usize, &SocketAddr)| (format!("{key}[{index}]"), *address);
+    addresses.iter().enumerate().map(keyed).collect()
+}
+
+/// Returns the addresses that a router's UDP sockets bind, with their keys.
+pub(super) fn datagram_listeners(config: &Config) -> Vec<(String, SocketAddr)> {
+    let mut listeners = bound_by_links(&config.link);
+    listeners.extend(listed("ndn.udp", &config.ndn.udp));
+    listeners
+}
+
+/// Returns the addresses that a router's TCP sockets bind, with their keys.
+pub(super) fn stream_listeners(config: &Config) -> Vec<(String, SocketAddr)> {
     let section = &config.ndn;
-    let listed = |key: &str, addresses: &[SocketAddr]| {
-        let keyed = |(index, address): (usize, &SocketAddr)| (format!("{key}[{index}]"), *address);
-        addresses.iter().enumerate().map(keyed).collect::<Vec<_>>()
-    };
-    let mut datagrams = bound_by_links(&config.link);
-    datagrams.extend(listed("ndn.udp", &section.udp));
-    found.distinct(&datagrams);
-    let mut streams = listed("ndn.tcp", &section.tcp);
-    streams.extend(listed("ndn.websocket", &section.websocket));
-    streams.extend(section.metrics.map(|at| (String::from("ndn.metrics"), at)));
+    let mut listeners = listed("ndn.tcp", &section.tcp);
+    listeners.extend(listed("ndn.websocket", &section.websocket));
+    listeners.extend(section.metrics.map(|at| (String::from("ndn.metrics"), at)));
     let metrics = config.router.metrics;
-    streams.extend(metrics.map(|at| (String::from("router.metrics"), at)));
-    found.distinct(&streams);
+    listeners.extend(metrics.map(|at| (String::from("router.metrics"), at)));
+    listeners
 }
 
 fn check_bounds(found: &mut Found<'_>, section: &NdnSection) {
@@ -215,7 +226,7 @@ fn anchors(found: &mut Found<'_>, section: &NdnSection) -> Anchors {
 }
 
 fn certificate(path: &Path) -> Result<Certificate, String> {
-    let file = std::fs::read(path).map_err(|error| {
+    let file = crate::small_file::read(path).map_err(|error| {
         format!(
             "cannot read {}: {error}; write the path of a certificate",
             path.display()

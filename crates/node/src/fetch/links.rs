@@ -38,6 +38,45 @@ struct LinkReport {
 #[derive(Debug, Deserialize)]
 struct HopReport {
     chunk_bytes_received: u64,
+    #[serde(default)]
+    chunk_bytes_delivered: u64,
+}
+
+/// Bytes of chunks on one link of a host, for whatever program.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct LinkBytes {
+    /// The other end's address.
+    pub peer: String,
+    /// Bytes that came by it.
+    pub received: u64,
+    /// Bytes that went by it and arrived at the other end.
+    pub delivered: u64,
+}
+
+impl LinkBytes {
+    /// Returns what it has carried since an earlier report.
+    pub fn since(&self, before: &[LinkBytes]) -> LinkBytes {
+        let before = before.iter().find(|before| before.peer == self.peer);
+        let (received, delivered) = before.map_or((0, 0), |it| (it.received, it.delivered));
+        LinkBytes {
+            peer: self.peer.clone(),
+            received: self.received.saturating_sub(received),
+            delivered: self.delivered.saturating_sub(delivered),
+        }
+    }
+}
+
+/// Returns what a host's report says of the links that it has made.
+pub fn link_bytes(report: &str) -> Vec<LinkBytes> {
+    let report: Option<Report> = serde_json::from_str(report).ok();
+    let links = report.into_iter().flat_map(|report| report.links);
+    let own = links.filter(|link| !link.caller);
+    own.map(|link| LinkBytes {
+        peer: link.peer,
+        received: link.hop.chunk_bytes_received,
+        delivered: link.hop.chunk_bytes_delivered,
+    })
+    .collect()
 }
 
 /// What the links had brought before.
@@ -93,11 +132,8 @@ impl LinkShares {
 }
 
 fn totals(json: &str) -> BTreeMap<String, u64> {
-    let report: Option<Report> = serde_json::from_str(json).ok();
-    let links = report.into_iter().flat_map(|report| report.links);
-    let own = links.filter(|link| !link.caller);
-    own.map(|link| (link.peer, link.hop.chunk_bytes_received))
-        .collect()
+    let links = link_bytes(json).into_iter();
+    links.map(|link| (link.peer, link.received)).collect()
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ mod session;
 mod transfer;
 mod tree;
 
-pub use links::LinkShare;
+pub use links::{LinkBytes, LinkShare, link_bytes};
 
 use std::io;
 use std::path::{Path, PathBuf};

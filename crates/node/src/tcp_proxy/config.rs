@@ -183,7 +183,7 @@ pub struct DevicePlan {
 impl ProxyConfig {
     /// Reads a file.
     pub fn read(path: &Path) -> Result<ProxyConfig, PlanError> {
-        let text = std::fs::read_to_string(path).map_err(|source| PlanError::Read {
+        let text = crate::small_file::read_text(path).map_err(|source| PlanError::Read {
             path: path.to_owned(),
             source,
         })?;

@@ -300,7 +300,10 @@ impl Daemons<'_> {
                 let name = match load.plane {
                     Plane::Tcp => String::new(),
                     Plane::Ndn => {
-                        let name = format!("/{}/{number}", load.name);
+                        // Without a version, each mirror would give its copy one of its own, which a
+                        // consumer that has found one of them never asks the others for.
+                        let version = if load.mirrors.is_empty() { "" } else { "/v=1" };
+                        let name = format!("/{}/{number}{version}", load.name);
                         for node in &load.mirrors {
                             self.serve_ndn(*node, name.clone(), &path, load.segment)?;
                         }

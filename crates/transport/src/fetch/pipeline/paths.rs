@@ -1,5 +1,6 @@
 //! Which paths are used, of those that probes have found; and losses by the order of Data on each.
 
+use core::cmp::Reverse;
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -125,6 +126,8 @@ pub(super) struct Chooser {
     probes: u32,
     /// A path was in use once.
     has_used: bool,
+    /// Before the first review.
+    is_first_choice: bool,
     /// Octets of each path at the last review.
     reviewed: BTreeMap<PathId, u64>,
     rng: SeededRng,
@@ -173,6 +176,7 @@ impl Chooser {
             known: BTreeMap::new(),
             probes: 0,
             has_used: false,
+            is_first_choice: true,
             reviewed: BTreeMap::new(),
             rng,
         }
@@ -241,17 +245,52 @@ impl Chooser {
         }
     }
 
-    /// Of these paths, a random one of those with the most links that no path in use has, but for
-    /// one that is left: more paths over the links in use would add nothing.
+    /// A path in use whose place `newcomer` takes so that more links are in use: the longest one of those
+    /// whose links all have another path. A longer path counts for nothing: one that winds through
+    /// half of a mesh has many links, and carries no more than the worst of them. `None` if the
+    /// newcomer adds no link, or each path does.
+    fn dispensable(&self, newcomer: &PathTag) -> Option<PathId> {
+        let used: Vec<(&PathTag, PathId)> = self
+            .known
+            .iter()
+            .filter_map(|(tag, known)| Some((tag, known.path?)))
+            .collect();
+        let serves = |other: &PathTag, tag: &PathTag, link: u64| {
+            other.hops() <= tag.hops() && other.labels().any(|label| label == link)
+        };
+        let has_another = |tag: &PathTag, link: u64| {
+            let mut others = used.iter().filter(|(other, _)| *other != tag);
+            others.any(|(other, _)| serves(other, tag, link))
+        };
+        if newcomer.labels().all(|link| has_another(newcomer, link)) {
+            return None;
+        }
+        let is_spare = |tag: &PathTag| {
+            let mut links = tag.labels();
+            links.all(|link| has_another(tag, link) || serves(newcomer, tag, link))
+        };
+        used.iter()
+            .filter(|(tag, _)| is_spare(tag))
+            .max_by_key(|(tag, _)| tag.hops())
+            .map(|(_, id)| *id)
+    }
+
+    /// Of these paths, one with a link that no path in use has, but for one that is left: more paths
+    /// over the links in use would add nothing. Of several, the one left longest ago or never used,
+    /// so that all have their turn, then the shortest, which takes the least from others.
     fn most_apart(&mut self, free: &[PathTag], leaves: Option<PathId>) -> Option<PathTag> {
         let used = self.known.iter().filter(|(_, known)| {
             let path = known.path;
             path.is_some() && path != leaves
         });
         let links: BTreeSet<u64> = used.flat_map(|(tag, _)| tag.labels()).collect();
-        let own = |tag: &PathTag| tag.labels().filter(|link| !links.contains(link)).count();
-        let most = free.iter().map(own).max()?;
-        let best: Vec<&PathTag> = free.iter().filter(|tag| own(tag) == most).collect();
+        let rank = |tag: &PathTag| {
+            let adds = tag.labels().any(|link| !links.contains(&link));
+            let left_at = self.known.get(tag).map(|known| known.left_at);
+            (adds, Reverse(left_at), Reverse(tag.hops()))
+        };
+        let first = free.iter().map(rank).max()?;
+        let best: Vec<&PathTag> = free.iter().filter(|tag| rank(tag) == first).collect();
         let at = self.rng.below(best.len() as u64) as usize;
         best.get(at).copied().cloned()
     }
@@ -273,10 +312,13 @@ impl Chooser {
                     let bytes = paths.get(*id).map_or(0, |path| path.stats().bytes);
                     bytes - self.reviewed.get(id).copied().unwrap_or(0).min(bytes)
                 };
-                // A path that came in this interval has not had its time yet.
-                let whole = used.iter().filter(|(_, id)| self.reviewed.contains_key(id));
                 let leaves = match self.options.select {
-                    Selection::Bandwidth => whole.map(|(_, id)| *id).min_by_key(gained)?,
+                    Selection::Bandwidth => {
+                        let least = used.iter().map(|(_, id)| *id).min_by_key(gained)?;
+                        // A path that came in this interval has not had its time yet; that another
+                        // one leaves in its stead would drive the good ones out, one by one.
+                        Some(least).filter(|id| self.reviewed.contains_key(id))?
+                    }
                     _ => used[self.rng.below(used.len() as u64) as usize].1,
                 };
                 let comes = match self.options.select {
@@ -350,11 +392,45 @@ impl Pipeline {
             .then(|| now.since(entry.sent.at));
         let found = chooser.learn(now, octets, entry.sent.at, rtt);
         if chooser.options.beside_name {
-            return self.use_beside_name(now, events);
-        }
-        if let Some(tag) = found.filter(|_| chooser.used() < usize::from(chooser.options.most)) {
+            self.use_beside_name(now, events);
+        } else if chooser.used() < usize::from(chooser.options.most)
+            && let Some(tag) = &found
+        {
             let id = chooser.vacant(&self.paths);
-            self.use_path(now, id, tag, events);
+            return self.use_path(now, id, tag.clone(), events);
+        }
+        if let Some(tag) = found {
+            self.widen(now, tag, events);
+        }
+    }
+
+    /// The first choice takes paths in the order in which probes find them. Until the first review, a
+    /// later one with a link that no path as short has takes the place of one that adds none: otherwise
+    /// that link would be idle until an exchange brings it in.
+    fn widen(&mut self, now: Time, tag: PathTag, events: &mut VecDeque<FetchEvent>) {
+        let Some(chooser) = &self.chooser else {
+            return;
+        };
+        let is_used = |known: &Known| known.path.is_some();
+        let chooses = chooser.is_first_choice && chooser.options.select == Selection::Bandwidth;
+        if !chooses || chooser.known.get(&tag).is_none_or(is_used) {
+            return;
+        }
+        if let Some(leaves) = chooser.dispensable(&tag) {
+            self.replace_path(now, leaves, tag, events);
+        }
+    }
+
+    fn replace_path(
+        &mut self,
+        now: Time,
+        leaves: PathId,
+        comes: PathTag,
+        events: &mut VecDeque<FetchEvent>,
+    ) {
+        self.leave_path(now, leaves, PathLeft::Replaced, now, events);
+        if let Some(id) = self.chooser.as_ref().map(|it| it.vacant(&self.paths)) {
+            self.use_path(now, id, comes, events);
         }
     }
 
@@ -471,15 +547,12 @@ impl Pipeline {
             return;
         };
         chooser.next_review = now + review;
+        chooser.is_first_choice = false;
         let exchange = chooser.exchange(now, &self.paths);
         let bytes = |path: &Path| (path.id(), path.stats().bytes);
         chooser.reviewed = self.paths.iter().map(bytes).collect();
-        if let Some((id, tag)) = exchange {
-            self.leave_path(now, id, PathLeft::Replaced, now, events);
-            let vacant = self.chooser.as_ref().map(|it| it.vacant(&self.paths));
-            vacant
-                .into_iter()
-                .for_each(|id| self.use_path(now, id, tag.clone(), events));
+        if let Some((leaves, comes)) = exchange {
+            self.replace_path(now, leaves, comes, events);
         }
     }
 
@@ -540,29 +613,4 @@ impl Chooser {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_failed_path_is_used_again_once_a_later_probe_comes_back_over_it() {
-        let options = FetchOptions::default();
-        let (rtt, window) = (options.rto, options.window);
-        let mut paths = Paths::new(&[], window, rtt, true, Time::ZERO);
-        let mut chooser = Chooser::new(Multipath::default(), &options, &mut paths, Time::ZERO);
-        let at = Time::from_secs;
-        let octets = b"\x85\x00\x00\x01";
-        let tag = PathTag::new(&octets[..]);
-        assert_eq!(chooser.learn(at(1), octets, at(0), None), tag);
-        // It is used, and fails at 5 s.
-        let known = chooser.known.values_mut().next().unwrap();
-        (known.left_at, known.avoided_until) = (at(5), at(15));
-        assert_eq!(
-            chooser.learn(at(6), octets, at(4), None),
-            None,
-            "sent before"
-        );
-        assert_eq!(chooser.unused(at(6)), []);
-        assert_eq!(chooser.learn(at(7), octets, at(6), None), tag);
-        assert_eq!(chooser.unused(at(7)).len(), 1);
-    }
-}
+mod tests;

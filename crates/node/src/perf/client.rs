@@ -1,0 +1,471 @@
+//! `perf client`: begins a test with a server, measures it, and ends it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use whimbrel_core::Guid;
+use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
+
+use super::laps::Laps;
+use super::receiving::Receiving;
+use super::words::{Letter, VERSION, Word};
+use super::{AGAIN, CHANNEL, LOOK, Plan};
+use crate::fetch::{LinkBytes, link_bytes};
+use crate::keys::random_bytes;
+use crate::local_client::{Attachment, LocalClient, LocalError};
+use crate::wait::{Subject, Wait, Watch};
+
+/// How often the server is told that the test goes on.
+const GOES_ON: Duration = Duration::from_secs(10);
+/// A server that has begun and then says nothing for so long is given up.
+const SILENCE: Duration = Duration::from_secs(60);
+/// How long the server's result is waited for.
+const RESULT_PATIENCE: Duration = Duration::from_secs(10);
+/// The number of questions about the host's links.
+const LINKS: u32 = 0x7065_7266;
+
+/// What to measure, and with whom.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The server's host.
+    pub server: Guid,
+    /// The streams.
+    pub plan: Plan,
+    /// For how long; with bytes in the plan, until they are there.
+    pub time: Option<Duration>,
+    /// How long the server may take to answer at first.
+    pub patience: Duration,
+}
+
+/// The bytes of one stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StreamBytes {
+    /// Its number.
+    pub stream: u16,
+    /// True if this end sends it.
+    pub up: bool,
+    /// Bytes that its receiver has received.
+    pub bytes: u64,
+}
+
+/// What came in an interval; of streams from here to the server, as far as the server has said.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Interval {
+    /// Its start and end, from the test's start.
+    pub from: Duration,
+    /// See `from`.
+    pub to: Duration,
+    /// Bytes by stream.
+    pub streams: Vec<StreamBytes>,
+    /// Bytes of chunks by link of this host, for whatever program; empty until the host has told.
+    pub links: Vec<LinkBytes>,
+}
+
+/// An event of a test.
+#[derive(Clone, PartialEq, Debug)]
+pub enum ClientEvent {
+    /// It waits for the server, and why; `None`: no longer.
+    Waiting(Option<Wait>),
+    /// The server has begun.
+    Begun,
+    /// An interval is over.
+    Interval(Interval),
+}
+
+/// The result of a test.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Report {
+    /// From the server's first word to the end.
+    pub time: Duration,
+    /// The server's own duration.
+    pub server_time: Duration,
+    /// Bytes received by stream, as the receiving end says.
+    pub received: Vec<StreamBytes>,
+    /// Bytes that this host has sent, by stream from here.
+    pub sent: Vec<StreamBytes>,
+    /// Bytes of chunks by link of this host.
+    pub links: Vec<LinkBytes>,
+    /// The user has ended it early.
+    pub interrupted: bool,
+}
+
+/// The reason why a test cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum PerfError {
+    /// The host cannot be used.
+    #[error(transparent)]
+    Host(#[from] LocalError),
+    /// The system has no more threads or no randomness.
+    #[error("cannot begin: {0}")]
+    System(#[from] std::io::Error),
+    /// Nothing answers.
+    #[error(
+        "no answer from a `whimbrel perf server` at {0}; check that it runs, and with `whimbrel ping` that its host is reached"
+    )]
+    NoServer(Guid),
+    /// The server does not want to.
+    #[error("the server refuses: {0}")]
+    Refused(String),
+    /// The server has gone.
+    #[error("nothing has come from the server for {} s", .0.as_secs())]
+    Lost(Duration),
+    /// A stream has ended early.
+    #[error("{0}")]
+    Failed(String),
+    /// Interrupted before the test had begun.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Makes a test.
+pub fn measure(
+    attachment: &mut Attachment,
+    options: &Options,
+    stop: &AtomicBool,
+    observe: &mut dyn FnMut(ClientEvent),
+) -> Result<Report, PerfError> {
+    let mut client = attachment.connect()?;
+    let test = random_bytes().map(u64::from_le_bytes)?;
+    client.send(&LocalRequest::Listen { channel: CHANNEL })?;
+    let mut session = Session::new(options, test)?;
+    session.begin(&mut client, stop, observe)?;
+    let interrupted = session.run(&mut client, stop, observe)?;
+    session.end(&mut client)?;
+    Ok(session.report(interrupted))
+}
+
+struct Session<'a> {
+    options: &'a Options,
+    test: u64,
+    laps: Laps,
+    receiving: Receiving,
+    next_request: u32,
+    heard: Instant,
+    refusal: Option<String>,
+    is_ready: bool,
+    begun: Instant,
+    over: Option<Instant>,
+    /// As the server says last.
+    up: Vec<u64>,
+    up_is_whole: bool,
+    result: Option<Duration>,
+    links: Links,
+}
+
+/// What the host's links have carried.
+#[derive(Default)]
+struct Links {
+    first: Option<Vec<LinkBytes>>,
+    last: Vec<LinkBytes>,
+}
+
+impl Links {
+    fn note(&mut self, json: &str) {
+        self.last = link_bytes(json);
+        self.first.get_or_insert_with(|| self.last.clone());
+    }
+
+    fn since(&self, before: &[LinkBytes]) -> Vec<LinkBytes> {
+        self.last.iter().map(|link| link.since(before)).collect()
+    }
+
+    fn total(&self) -> Vec<LinkBytes> {
+        self.since(self.first.as_deref().unwrap_or_default())
+    }
+}
+
+impl Session<'_> {
+    fn new(options: &Options, test: u64) -> Result<Session<'_>, PerfError> {
+        let plan = &options.plan;
+        let (up, down) = plan.streams();
+        let laps = Laps::new(up.zip(plan.shares(plan.up)), test)?;
+        let now = Instant::now();
+        Ok(Session {
+            options,
+            test,
+            laps,
+            receiving: Receiving::new(down, plan.chunk_log2),
+            next_request: 1,
+            heard: now,
+            refusal: None,
+            is_ready: false,
+            begun: now,
+            over: None,
+            up: vec![0; plan.up.into()],
+            up_is_whole: plan.up == 0,
+            result: None,
+            links: Links::default(),
+        })
+    }
+
+    fn letter(&self, word: Word) -> LocalRequest {
+        let letter = Letter {
+            test: self.test,
+            word,
+        };
+        letter.to(self.options.server)
+    }
+
+    fn start(&self) -> LocalRequest {
+        self.letter(Word::Start {
+            version: VERSION,
+            plan: self.options.plan,
+        })
+    }
+
+    /// Waits for the server's first word.
+    fn begin(
+        &mut self,
+        client: &mut LocalClient,
+        stop: &AtomicBool,
+        observe: &mut dyn FnMut(ClientEvent),
+    ) -> Result<(), PerfError> {
+        let since = Instant::now();
+        let mut say_again = since;
+        let mut pause = LOOK * 2;
+        let mut watch = Watch::new(Subject::Answer);
+        let mut told = None;
+        client.send(&LocalRequest::Status { request: LINKS })?;
+        while !self.is_ready {
+            if stop.load(Ordering::Relaxed) {
+                return Err(PerfError::Interrupted);
+            }
+            if let Some(why) = self.refusal.take() {
+                return Err(PerfError::Refused(why));
+            }
+            let now = Instant::now();
+            if now.saturating_duration_since(since) >= self.options.patience {
+                return Err(PerfError::NoServer(self.options.server));
+            }
+            // A host that has just been started takes some round trips to attach, before which its
+            // messages go nowhere.
+            if now >= say_again {
+                client.send(&self.start())?;
+                say_again = now + pause;
+                pause = (pause * 2).min(AGAIN);
+            }
+            if let Some(question) = watch.question() {
+                client.send(&question)?;
+            }
+            match client.receive(LOOK)? {
+                Some(event) if watch.note(&event, &|_| false) => {}
+                Some(event) => self.handle(client, event)?,
+                None => {}
+            }
+            let wait = watch.wait().cloned();
+            if wait != told {
+                told.clone_from(&wait);
+                observe(ClientEvent::Waiting(wait));
+            }
+        }
+        if told.is_some() {
+            observe(ClientEvent::Waiting(None));
+        }
+        self.begun = Instant::now();
+        observe(ClientEvent::Begun);
+        Ok(())
+    }
+
+    /// Returns true if the user has ended it.
+    fn run(
+        &mut self,
+        client: &mut LocalClient,
+        stop: &AtomicBool,
+        observe: &mut dyn FnMut(ClientEvent),
+    ) -> Result<bool, PerfError> {
+        let interval = Duration::from_millis(self.options.plan.interval_ms.into());
+        let (mut from, mut go_on) = (Duration::ZERO, GOES_ON);
+        let mut before = (self.bytes(), Vec::new());
+        loop {
+            let now = Instant::now();
+            let at = now.saturating_duration_since(self.begun);
+            let is_whole = self.receiving.is_whole() && self.up_is_whole;
+            let is_over = self.options.time.is_some_and(|time| at >= time) || is_whole;
+            let interrupted = stop.load(Ordering::Relaxed);
+            let ends = is_over || interrupted;
+            if at >= from + interval || ends && at > from {
+                let (bytes, links) = &before;
+                let event = self.interval((from, at), bytes, links);
+                before = (self.bytes(), self.links.last.clone());
+                from = at;
+                observe(ClientEvent::Interval(event));
+                client.send(&LocalRequest::Status { request: LINKS })?;
+            }
+            if ends {
+                self.over = Some(now);
+                return Ok(interrupted && !is_over);
+            }
+            if at >= go_on {
+                go_on = at + GOES_ON;
+                client.send(&self.start())?;
+            }
+            let silent = now.saturating_duration_since(self.heard);
+            if silent >= SILENCE {
+                return Err(PerfError::Lost(silent));
+            }
+            if let Some(why) = self.receiving.failure.take() {
+                return Err(PerfError::Failed(why));
+            }
+            let mut requests = Vec::new();
+            for word in self.receiving.due(now, &mut requests) {
+                requests.push(self.letter(word));
+            }
+            requests
+                .iter()
+                .try_for_each(|request| client.send(request))?;
+            let left = (from + interval).saturating_sub(at).min(LOOK);
+            if let Some(event) = client.receive(left.max(Duration::from_millis(1)))? {
+                self.handle(client, event)?;
+            }
+        }
+    }
+
+    /// Ends the test at both ends.
+    fn end(&mut self, client: &mut LocalClient) -> Result<(), PerfError> {
+        for request in self.receiving.end() {
+            client.send(&request)?;
+        }
+        client.send(&LocalRequest::Status { request: LINKS })?;
+        let since = Instant::now();
+        let mut say_again = since;
+        while self.result.is_none() && since.elapsed() < RESULT_PATIENCE {
+            if Instant::now() >= say_again {
+                client.send(&self.letter(Word::End))?;
+                say_again = Instant::now() + AGAIN;
+            }
+            if let Some(event) = client.receive(LOOK)? {
+                self.handle(client, event)?;
+            }
+        }
+        for request in self.laps.end() {
+            client.send(&request)?;
+        }
+        match self.result {
+            Some(_) => Ok(()),
+            None => Err(PerfError::Lost(RESULT_PATIENCE)),
+        }
+    }
+
+    fn handle(&mut self, client: &mut LocalClient, event: LocalEvent) -> Result<(), LocalError> {
+        let now = Instant::now();
+        let mut requests = Vec::new();
+        match event {
+            LocalEvent::Message { from, payload, .. } if from == self.options.server => {
+                let letter = Letter::read(&payload);
+                if let Some(letter) = letter.filter(|letter| letter.test == self.test) {
+                    self.heard = now;
+                    self.word(letter.word, &mut requests);
+                }
+            }
+            LocalEvent::Read {
+                read,
+                content,
+                index,
+                chunk_log2,
+            } => {
+                let chunk = self.laps.read(&content, index, chunk_log2).flatten();
+                requests.push(LocalRequest::ReadDone { read, chunk });
+            }
+            LocalEvent::Status {
+                request: LINKS,
+                json,
+            } => self.links.note(&json),
+            event => {
+                let is_running = self.over.is_none();
+                if is_running && self.receiving.handle(now, &event, &mut requests) {
+                    self.heard = now;
+                }
+            }
+        }
+        requests.iter().try_for_each(|request| client.send(request))
+    }
+
+    fn word(&mut self, word: Word, requests: &mut Vec<LocalRequest>) {
+        match word {
+            Word::Ready => self.is_ready = true,
+            Word::Refused { why } => self.refusal = Some(why),
+            Word::Want { stream, lap } => {
+                let word = self.laps.wanted(stream, lap, requests);
+                requests.extend(word.map(|word| self.letter(word)));
+            }
+            Word::Lap {
+                stream,
+                lap,
+                name,
+                length,
+                last,
+            } if self.over.is_none() => {
+                let request = self.next_request;
+                self.next_request += 1;
+                let about = (name, length, last);
+                requests.extend(self.receiving.named(request, (stream, lap), about));
+            }
+            Word::Received { bytes, whole } => self.note_up(bytes, whole),
+            Word::Result { bytes, seconds } => {
+                self.note_up(bytes, true);
+                self.result = Duration::try_from_secs_f64(seconds).ok();
+            }
+            Word::Lap { .. } | Word::Start { .. } | Word::End => {}
+        }
+    }
+
+    fn note_up(&mut self, bytes: Vec<u64>, whole: bool) {
+        if bytes.len() == self.up.len() {
+            // Messages may overtake each other.
+            let newest = self.up.iter().zip(bytes).map(|(old, new)| new.max(*old));
+            self.up = newest.collect();
+            self.up_is_whole |= whole;
+        }
+    }
+
+    /// Returns the bytes received so far, by stream.
+    fn bytes(&self) -> Vec<StreamBytes> {
+        let up = self.up.iter().copied().map(|bytes| (true, bytes));
+        let down = self.receiving.bytes().into_iter();
+        let all = up.chain(down.map(|bytes| (false, bytes)));
+        let numbered = (0..).zip(all);
+        numbered
+            .map(|(stream, (up, bytes))| StreamBytes { stream, up, bytes })
+            .collect()
+    }
+
+    fn interval(
+        &self,
+        (from, to): (Duration, Duration),
+        bytes: &[StreamBytes],
+        links: &[LinkBytes],
+    ) -> Interval {
+        let since = |(now, before): (StreamBytes, &StreamBytes)| StreamBytes {
+            bytes: now.bytes.saturating_sub(before.bytes),
+            ..now
+        };
+        Interval {
+            from,
+            to,
+            streams: self.bytes().into_iter().zip(bytes).map(since).collect(),
+            links: match links.is_empty() {
+                true => self.links.total(),
+                false => self.links.since(links),
+            },
+        }
+    }
+
+    fn report(&self, interrupted: bool) -> Report {
+        let over = self.over.unwrap_or(self.begun);
+        let sent: &BTreeMap<u16, u64> = &self.laps.sent;
+        let sent = sent.iter().map(|(stream, bytes)| StreamBytes {
+            stream: *stream,
+            up: true,
+            bytes: *bytes,
+        });
+        Report {
+            time: over.saturating_duration_since(self.begun),
+            server_time: self.result.unwrap_or_default(),
+            received: self.bytes(),
+            sent: sent.collect(),
+            links: self.links.total(),
+            interrupted,
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! The receiving side: asks for one lap after the other, and counts what comes.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use whimbrel_core::Guid;
+use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest};
+use whimbrel_mobilityfirst::wire::Reliability;
+
+use super::AGAIN;
+use super::words::Word;
+
+/// Chunks that a host may hand over before the first is confirmed.
+const CREDIT: u16 = 16;
+/// First pause before a lap that could not be found is requested again: its name may be on its way to
+/// the name service. It doubles up to [`AGAIN`].
+const RETRY: Duration = Duration::from_millis(20);
+/// Attempts for a lap before its stream is given up.
+const MAX_ATTEMPTS: u32 = 30;
+
+struct Lap {
+    stream: u16,
+    name: Guid,
+    length: u64,
+    got: u64,
+    attempts: u32,
+    /// When to request it again, after it could not be found.
+    again: Option<Instant>,
+}
+
+struct Stream {
+    bytes: u64,
+    /// The next lap to ask for; `None` after the last one.
+    next: Option<u32>,
+    asked: Option<Instant>,
+    /// Laps that are not whole.
+    open: u32,
+}
+
+/// The streams that one end of a test receives.
+pub(super) struct Receiving {
+    streams: BTreeMap<u16, Stream>,
+    laps: BTreeMap<u32, Lap>,
+    chunk_log2: u8,
+    /// The reason why a stream has ended before its end.
+    pub(super) failure: Option<String>,
+}
+
+impl Receiving {
+    pub(super) fn new(streams: impl Iterator<Item = u16>, chunk_log2: u8) -> Receiving {
+        let stream = |number| {
+            let stream = Stream {
+                bytes: 0,
+                next: Some(0),
+                asked: None,
+                open: 0,
+            };
+            (number, stream)
+        };
+        Receiving {
+            streams: streams.map(stream).collect(),
+            laps: BTreeMap::new(),
+            chunk_log2,
+            failure: None,
+        }
+    }
+
+    /// Returns the bytes that each stream has received, in the order of their numbers.
+    pub(super) fn bytes(&self) -> Vec<u64> {
+        self.streams.values().map(|stream| stream.bytes).collect()
+    }
+
+    /// Returns true if the last laps of all streams are whole.
+    pub(super) fn is_whole(&self) -> bool {
+        let mut streams = self.streams.values();
+        streams.all(|stream| stream.next.is_none() && stream.open == 0)
+    }
+
+    /// Returns the questions to the sender that are due, and adds the requests for laps that are.
+    pub(super) fn due(&mut self, now: Instant, requests: &mut Vec<LocalRequest>) -> Vec<Word> {
+        for (request, lap) in &mut self.laps {
+            if lap.again.is_some_and(|at| at <= now) {
+                lap.again = None;
+                requests.push(get(*request, lap.name, self.chunk_log2));
+            }
+        }
+        let mut words = Vec::new();
+        for (number, stream) in &mut self.streams {
+            let Some(next) = stream.next else { continue };
+            let of_stream = |lap: &&Lap| lap.stream == *number;
+            // The next one is asked for when half of the last is here.
+            let half = |lap: &Lap| lap.got * 2 >= lap.length;
+            let wants = stream.open == 0
+                || stream.open == 1 && self.laps.values().find(of_stream).is_some_and(half);
+            let is_due = stream.asked.is_none_or(|at| now >= at + AGAIN);
+            if wants && is_due {
+                stream.asked = Some(now);
+                words.push(Word::Want {
+                    stream: *number,
+                    lap: next,
+                });
+            }
+        }
+        words
+    }
+
+    /// The sender has named a lap. `request` is a number that no other request has.
+    pub(super) fn named(
+        &mut self,
+        request: u32,
+        (number, lap): (u16, u32),
+        (name, length, last): (Guid, u64, bool),
+    ) -> Option<LocalRequest> {
+        let stream = self.streams.get_mut(&number)?;
+        if stream.next != Some(lap) || length == 0 {
+            return None;
+        }
+        stream.next = (!last).then_some(lap + 1);
+        stream.asked = None;
+        stream.open += 1;
+        let lap = Lap {
+            stream: number,
+            name,
+            length,
+            got: 0,
+            attempts: 0,
+            again: None,
+        };
+        self.laps.insert(request, lap);
+        Some(get(request, name, self.chunk_log2))
+    }
+
+    /// Handles an event of the host. Returns false if it is about something else.
+    pub(super) fn handle(
+        &mut self,
+        now: Instant,
+        event: &LocalEvent,
+        requests: &mut Vec<LocalRequest>,
+    ) -> bool {
+        match event {
+            LocalEvent::Chunk(chunk) => {
+                let Some(lap) = self.laps.get_mut(&chunk.request) else {
+                    return false;
+                };
+                let bytes = chunk.data.len() as u64;
+                lap.got += bytes;
+                if let Some(stream) = self.streams.get_mut(&lap.stream) {
+                    stream.bytes += bytes;
+                }
+                requests.push(LocalRequest::Consumed {
+                    request: chunk.request,
+                });
+            }
+            LocalEvent::Complete { request, .. } => {
+                let Some(lap) = self.laps.remove(request) else {
+                    return false;
+                };
+                if let Some(stream) = self.streams.get_mut(&lap.stream) {
+                    stream.open -= 1;
+                }
+            }
+            LocalEvent::Failed { request, reason } => {
+                let Some(lap) = self.laps.get_mut(request) else {
+                    return false;
+                };
+                // All of it is requested again.
+                let got = core::mem::take(&mut lap.got);
+                if let Some(stream) = self.streams.get_mut(&lap.stream) {
+                    stream.bytes -= got;
+                }
+                let pause = RETRY * (1 << lap.attempts.min(6));
+                lap.attempts += 1;
+                lap.again = Some(now + pause.min(AGAIN));
+                if lap.attempts > MAX_ATTEMPTS {
+                    lap.again = None;
+                    self.failure = Some(format!("a part of stream {}: {reason:?}", lap.stream));
+                }
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// Returns the requests that take everything back.
+    pub(super) fn end(&self) -> impl Iterator<Item = LocalRequest> {
+        let requests = self.laps.keys();
+        requests.map(|request| LocalRequest::Cancel { request: *request })
+    }
+}
+
+fn get(request: u32, content: Guid, chunk_log2: u8) -> LocalRequest {
+    LocalRequest::Get(Get {
+        request,
+        content,
+        chunk_log2,
+        in_order: false,
+        reliability: Reliability::Nack,
+        nack_timeout_ms: 0,
+        credit: CREDIT,
+        resume: Bytes::new(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use whimbrel_core::SeededRng;
+    use whimbrel_mobilityfirst::local::{FailReason, LocalChunk};
+    use whimbrel_mobilityfirst::wire::ContentKind;
+
+    use super::super::LAP;
+    use super::super::laps::Laps;
+    use super::*;
+
+    const CHUNK_LOG2: u8 = 22;
+
+    /// A host that gets what the sender's shelf has, a chunk of each request at a time.
+    #[derive(Default)]
+    struct Host {
+        under_way: BTreeMap<u32, (Guid, u32)>,
+    }
+
+    impl Host {
+        fn ask(&mut self, requests: Vec<LocalRequest>) {
+            for request in requests {
+                if let LocalRequest::Get(get) = request {
+                    self.under_way.insert(get.request, (get.content, 0));
+                }
+            }
+        }
+
+        fn step(&mut self, laps: &mut Laps, fails: bool) -> Vec<LocalEvent> {
+            let mut events = Vec::new();
+            self.under_way.retain(|request, (content, index)| {
+                let request = *request;
+                let chunk = match fails {
+                    true => None,
+                    false => laps.read(content, *index, CHUNK_LOG2),
+                };
+                let reason = FailReason::NotServed;
+                let event = match chunk {
+                    None => LocalEvent::Failed { request, reason },
+                    Some(None) => LocalEvent::Complete {
+                        request,
+                        content_len: 0,
+                    },
+                    Some(Some(chunk)) => LocalEvent::Chunk(LocalChunk {
+                        request,
+                        index: *index,
+                        chunk_log2: CHUNK_LOG2,
+                        content_len: 0,
+                        len_proven: false,
+                        kind: ContentKind::File,
+                        file_name: String::new(),
+                        proof: chunk.proof,
+                        verified: None,
+                        data: chunk.data,
+                    }),
+                };
+                *index += 1;
+                let goes_on = matches!(event, LocalEvent::Chunk(_));
+                events.push(event);
+                goes_on
+            });
+            events
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+        /// Messages may be lost, come twice, and a lap may not be found at first.
+        #[test]
+        fn each_stream_brings_its_bytes_whatever_becomes_of_the_messages(
+            seed: u64, lost in 0u64..60, failing in 0u64..30, sizes in prop::collection::vec(1..2 * LAP + 7, 1..3),
+        ) {
+            let mut rng = SeededRng::new(seed);
+            let numbered = || (0u16..).zip(sizes.iter().copied().map(Some));
+            let mut laps = Laps::new(numbered(), seed).unwrap();
+            let mut receiving = Receiving::new(numbered().map(|(number, _)| number), CHUNK_LOG2);
+            let (mut host, mut next_request) = (Host::default(), 0);
+            let start = Instant::now();
+            for step in 0..4_000u64 {
+                let now = start + Duration::from_millis(step * 100);
+                let mut requests = Vec::new();
+                for word in receiving.due(now, &mut requests) {
+                    let Word::Want { stream, lap } = word else { continue };
+                    for _ in 0..2 {
+                        let answer = laps.wanted(stream, lap, &mut Vec::new());
+                        if let Some(Word::Lap { name, length, last, .. }) = answer
+                            && rng.below(100) >= lost
+                        {
+                            next_request += 1;
+                            let about = (name, length, last);
+                            requests.extend(receiving.named(next_request, (stream, lap), about));
+                        }
+                    }
+                }
+                host.ask(requests);
+                for event in host.step(&mut laps, rng.below(100) < failing) {
+                    receiving.handle(now, &event, &mut Vec::new());
+                }
+                if receiving.is_whole() {
+                    break;
+                }
+            }
+            prop_assert_eq!(receiving.bytes(), sizes);
+            prop_assert_eq!(receiving.failure, None);
+        }
+    }
+}
