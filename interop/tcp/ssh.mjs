@@ -8,7 +8,9 @@ const [address, port] = process.argv.slice(2);
 // OpenSSH's own format of private keys.
 const { private: hostKey } = ssh2.utils.generateKeyPairSync("ed25519");
 
-const server = new ssh2.Server({ hostKeys: [hostKey] }, (client) => {
+// It would hang up after 45 s of silence, which is what OpenSSH's server does not do by default.
+const hour = 3_600_000;
+const server = new ssh2.Server({ hostKeys: [hostKey], keepaliveInterval: hour }, (client) => {
   client.on("authentication", (asked) => asked.accept());
   client.on("error", () => {});
   client.on("session", (accept) => {

@@ -11,6 +11,7 @@ mod support;
 
 use std::fs;
 
+use serde_json::Value;
 use support::sites::Sites;
 use support::{finished, whimbrel};
 use whimbrel_lab::lab_available;
@@ -70,17 +71,27 @@ fn what_is_not_allowed_is_refused_at_once() {
     }
     let sites = Sites::new(0.0, "", &[]);
     let host = sites.topology.host("a").unwrap();
-    // Port 81 is not opened by the reverse proxy: its peer hears nothing, and counts it.
+    // Port 81 is not opened by the reverse proxy. Linux ends a connection on such an error (RFC 5461 §4),
+    // long before curl would.
     let curl = [
         "--silent",
         "--noproxy",
         "*",
         "--max-time",
-        "2",
+        "60",
         "http://10.202.0.1:81/",
     ];
-    assert!(host.run("curl", &curl).is_err());
+    let refused = host.run("curl", &curl).unwrap_err().to_string();
+    // 7: no connection; 28 would be curl's own time limit.
+    assert!(refused.contains("exit status: 7"), "{refused}");
     assert!(sites.status("b")["counters"]["denied"].as_u64() > Some(0));
+    let said = fs::read_to_string(sites.path("a.forward.log")).unwrap();
+    assert!(
+        said.contains("/b/tcp refuses connections to 10.202.0.1:81"),
+        "{said}"
+    );
+    let said = fs::read_to_string(sites.path("b.reverse.log")).unwrap();
+    assert!(said.contains("refused: /a/tcp wants"), "{said}");
     // An address of the route that is no source: the kernel hears at once.
     host.run("ip", &["address", "add", "10.203.0.1/32", "dev", "lo"])
         .unwrap();
@@ -96,6 +107,27 @@ fn what_is_not_allowed_is_refused_at_once() {
     ];
     assert!(host.run("curl", &curl).is_err());
     assert!(sites.status("a")["counters"]["icmp_errors"].as_u64() > Some(0));
+}
+
+#[test]
+fn status_of_all_shows_the_proxies_too() {
+    if !lab_available() {
+        return;
+    }
+    let sites = Sites::new(0.0, "", &[]);
+    let mut command = whimbrel();
+    command
+        .args(["status", "--json", "--folder"])
+        .arg(sites.path(""));
+    let (code, out, errors) = finished(&mut command);
+    assert_eq!(code, 0, "{errors}");
+    let report: Value = serde_json::from_str(&out).unwrap();
+    let nodes = report["nodes"].as_array().unwrap();
+    for name in ["tcp-proxy-a", "tcp-proxy-b"] {
+        let node = nodes.iter().find(|node| node["name"] == name).unwrap();
+        assert_eq!(node["fault"], Value::Null, "{node}");
+        assert_eq!(node["status"]["registered"], true, "{node}");
+    }
 }
 
 #[test]
@@ -137,10 +169,10 @@ fn nftables_redirect_tcp_alone_and_go_with_the_proxy() {
     ];
     let (code, rules, errors) = finished(whimbrel().args(print));
     assert_eq!(code, 0, "{errors}");
-    assert!(
-        rules.contains("ip daddr { 10.202.0.0/16 } meta mark set 7400"),
-        "{rules}"
-    );
+    let (_, mark) = rules
+        .split_once("ip daddr { 10.202.0.0/16 } meta mark set ")
+        .expect(&rules);
+    let mark: u32 = mark.split_whitespace().next().unwrap().parse().unwrap();
     let sites = Sites::new(0.0, "", &["--nft"]);
     let [a, b] = ["a", "b"].map(|name| sites.topology.host(name).unwrap());
     // The server's address must be reachable for nothing but TCP: a route that leads nowhere.
@@ -156,11 +188,15 @@ fn nftables_redirect_tcp_alone_and_go_with_the_proxy() {
     );
     let listed = |host: &whimbrel_lab::Namespace| host.run("nft", &["list", "tables"]).unwrap();
     assert!(listed(a).contains("whimbrel_tcpicn0"));
+    let marked = |host: &whimbrel_lab::Namespace| {
+        host.run("ip", &["rule", "list", "fwmark", &mark.to_string()])
+            .unwrap()
+    };
+    assert!(marked(a).contains("lookup"));
     let sites = sites.stop_proxies();
     let a = sites.topology.host("a").unwrap();
     assert!(!listed(a).contains("whimbrel"), "{}", listed(a));
-    let rules = a.run("ip", &["rule", "list"]).unwrap();
-    assert!(!rules.contains("7400"), "{rules}");
+    assert_eq!(marked(a), "");
 }
 
 #[test]

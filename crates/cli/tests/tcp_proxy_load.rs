@@ -13,26 +13,34 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use support::PATIENCE;
-use support::sites::{SERVER, Sites};
+use support::sites::{CURL, SERVER, Sites};
 use whimbrel_lab::{Namespace, lab_available};
 
 const PORT: u16 = 7;
 
-/// Allows this process the files of both ends of 10,000 connections.
-fn raise_file_limit() {
-    use rustix::process::{Resource, Rlimit, setrlimit};
-    const WANTED: Option<u64> = Some(65_536);
+/// Allows this process as many files as it may have: both ends of 10,000 connections, or as many as fit.
+/// Returns how many files that are.
+fn raise_file_limit() -> usize {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let maximum = getrlimit(Resource::Nofile).maximum;
     let limit = Rlimit {
-        current: WANTED,
-        maximum: WANTED,
+        current: maximum,
+        maximum,
     };
-    setrlimit(Resource::Nofile, limit).expect("root, or a hard limit of 65,536 files");
+    setrlimit(Resource::Nofile, limit).unwrap();
+    maximum
+        .and_then(|it| usize::try_from(it).ok())
+        .unwrap_or(usize::MAX)
 }
+
+/// Files that a test has open beside its connections.
+const OTHER_FILES: usize = 500;
 
 /// Answers every connection with what it sends, from one thread.
 fn echo(host: &Namespace) {
@@ -128,7 +136,7 @@ fn many_connections() {
     if !lab_available() {
         return;
     }
-    raise_file_limit();
+    let idle = 10_000.min((raise_file_limit() - OTHER_FILES) / 2);
     let sites = Sites::fast(&[]);
     let [a, b] = ["a", "b"].map(|name| sites.topology.host(name).unwrap());
     for host in [a, b] {
@@ -155,8 +163,9 @@ fn many_connections() {
     println!("1,000 connections, 64 KiB each way on each at once: {elapsed:.2?}");
     drop(busy);
     let start = Instant::now();
-    let mut idle = opened(10_000);
-    println!("10,000 connections open after {:.2?}", start.elapsed());
+    let mut idle = opened(idle);
+    let count = idle.len();
+    println!("{count} connections open after {:.2?}", start.elapsed());
     std::thread::sleep(Duration::from_secs(60));
     let known = sites.status("a")["connections"]
         .as_array()
@@ -166,12 +175,104 @@ fn many_connections() {
         round_trip(stream);
     }
     println!(
-        "after 60 s of silence the proxy knows {known} connections; all 10,000 answer, one after the other in {:.2?}",
+        "after 60 s of silence the proxy knows {known} connections; all {count} answer, one after the other in {:.2?}",
         start.elapsed()
     );
     for site in ["a", "b"] {
         let counters = &sites.status(site)["counters"];
         println!("{site}: {counters}");
+    }
+}
+
+/// Connections that nobody answers, more than the proxies keep: another one goes on, and a new one opens.
+#[test]
+#[ignore = "a measurement; needs nftables"]
+fn flood_of_half_open_connections() {
+    const SILENT: u16 = 9;
+    if !lab_available() {
+        return;
+    }
+    let flood = 20_000.min(raise_file_limit() - OTHER_FILES);
+    let sites = Sites::fast(&[]);
+    let [a, b] = ["a", "b"].map(|name| sites.topology.host(name).unwrap());
+    echo(b);
+    let rules = format!(
+        "add table inet silent\n\
+         add chain inet silent input {{ type filter hook input priority 0; }}\n\
+         add rule inet silent input tcp dport {SILENT} drop\n"
+    );
+    b.run_with_input("nft", &["-f", "-"], &rules).unwrap();
+    let mut before = connect(a, SERVER);
+    let start = Instant::now();
+    let syns = || (0..flood).map(|_| half_open(SERVER, SILENT)).collect();
+    let sockets: Vec<OwnedFd> = a.enter(syns).unwrap();
+    println!("{flood} SYNs in {:.2?}", start.elapsed());
+    println!(
+        "an open connection answers in {:.2?}",
+        round_trip(&mut before)
+    );
+    let start = Instant::now();
+    let mut after = connect(a, SERVER);
+    println!("a new one is open after {:.2?}", start.elapsed());
+    println!("and answers in {:.2?}", round_trip(&mut after));
+    for site in ["a", "b"] {
+        let status = sites.status(site);
+        let known = status["connections"].as_array().map_or(0, Vec::len);
+        let forgotten = &status["counters"]["opening_forgotten"];
+        println!("{site}: knows {known} connections, forgot {forgotten} half-open ones");
+    }
+    drop(sockets);
+}
+
+/// Sends a SYN and waits for nothing.
+fn half_open(server: Ipv4Addr, port: u16) -> OwnedFd {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).unwrap();
+    let begun = connect(&socket, &SocketAddrV4::new(server, port));
+    assert!(
+        matches!(begun, Err(rustix::io::Errno::INPROGRESS)),
+        "{begun:?}"
+    );
+    socket
+}
+
+/// The time until curl has the first byte of an answer, and all of a small one, on a path with a round
+/// trip of 10 ms.
+#[test]
+#[ignore = "a measurement; needs curl"]
+fn first_byte() {
+    const FETCHES: usize = 41;
+    if !lab_available() {
+        return;
+    }
+    let sites = Sites::new(0.0, "", &[]);
+    let plain = sites.topology.address_of("b", "ab").unwrap();
+    let file = sites.path("file");
+    std::fs::write(&file, vec![7; 1000]).unwrap();
+    let _servers = [SERVER, plain].map(|address| sites.serve_at(address, &file));
+    let host = sites.topology.host("a").unwrap();
+    let fetch = |server: Ipv4Addr| -> f64 {
+        let url = format!("http://{server}/file");
+        let output = ["--output", "/dev/null", "--write-out"];
+        let wanted = ["%{time_starttransfer}", &url];
+        let out = host
+            .run("curl", &[&CURL[..], &output, &wanted].concat())
+            .unwrap();
+        out.parse::<f64>().unwrap() * 1e3
+    };
+    // Taking turns, so that what else the machine does affects both.
+    let [mut proxies, mut plain]: [Vec<f64>; 2] = {
+        let pairs = (0..FETCHES).map(|_| (fetch(SERVER), fetch(plain)));
+        let (proxies, plain) = pairs.unzip();
+        [proxies, plain]
+    };
+    for (name, times) in [("proxies", &mut proxies), ("plain", &mut plain)] {
+        times.sort_unstable_by(f64::total_cmp);
+        let (least, median) = (times[0], times[FETCHES / 2]);
+        println!(
+            "{name}: the first byte comes after {median:.2} ms (median), {least:.2} ms (least)"
+        );
     }
 }
 

@@ -20,11 +20,13 @@ use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use support::await_that;
 use support::interop::Interop;
 use support::sites::{CURL, SERVER, Sites};
-use support::{PATIENCE, await_that};
 use whimbrel_lab::{Process, lab_available};
 
+/// TCP's own next attempt may be 120 s away.
+const LONGEST_WAIT: Duration = Duration::from_secs(150);
 const HOSTS: [&str; 3] = ["one.test", "two.test", "three.test"];
 
 /// Both sites, and what runs on them.
@@ -224,7 +226,7 @@ impl Session {
     }
 
     fn hear(&self, line: &str) {
-        let heard = self.lines.recv_timeout(PATIENCE);
+        let heard = self.lines.recv_timeout(LONGEST_WAIT);
         assert_eq!(
             heard.as_deref(),
             Ok(format!("got {line}").as_str()),
@@ -268,7 +270,22 @@ impl Download {
 /// in the same run; the times are printed (`--nocapture`) and not judged.
 #[test]
 fn ssh_and_a_download_survive_an_outage() {
-    const OUTAGE: Duration = Duration::from_secs(10);
+    survives(Duration::from_secs(10));
+}
+
+/// The same with longer outages, by hand:
+///
+/// `cargo test -p whimbrel --test tcp_proxy_programs -- --ignored --nocapture outages`
+#[test]
+#[ignore = "takes a quarter of an hour"]
+fn ssh_and_a_download_survive_long_outages() {
+    for seconds in [60, 600] {
+        println!("an outage of {seconds} s:");
+        survives(Duration::from_secs(seconds));
+    }
+}
+
+fn survives(outage: Duration) {
     let Some(mut programs) = Programs::start() else {
         return;
     };
@@ -290,11 +307,11 @@ fn ssh_and_a_download_survive_an_outage() {
         downloads.iter().all(|it| it.bytes() > 500_000)
     });
     programs.sites.topology.set_outage("ab", true).unwrap();
-    std::thread::sleep(OUTAGE / 2);
+    std::thread::sleep(outage / 2);
     let cut = downloads.each_ref().map(Download::bytes);
     assert!(cut.iter().all(|bytes| *bytes < content.len() as u64));
     sessions.iter_mut().for_each(|session| session.say("two"));
-    std::thread::sleep(OUTAGE / 2);
+    std::thread::sleep(outage / 2);
     let back = Instant::now();
     programs.sites.topology.set_outage("ab", false).unwrap();
     std::thread::scope(|scope| {
@@ -310,7 +327,7 @@ fn ssh_and_a_download_survive_an_outage() {
         }
         for (download, cut) in downloads.iter().zip(cut) {
             scope.spawn(move || {
-                while download.bytes() == cut && back.elapsed() < PATIENCE {
+                while download.bytes() == cut && back.elapsed() < LONGEST_WAIT {
                     std::thread::sleep(Duration::from_millis(2));
                 }
                 println!(
@@ -322,7 +339,7 @@ fn ssh_and_a_download_survive_an_outage() {
         }
     });
     for download in &mut downloads {
-        let ended = download.process.wait_for(PATIENCE).unwrap();
+        let ended = download.process.wait_for(LONGEST_WAIT).unwrap();
         assert!(
             ended.is_some_and(|status| status.success()),
             "{}",

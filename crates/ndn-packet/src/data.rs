@@ -218,16 +218,21 @@ impl Data {
 
     /// Encodes the packet, signed, with the caller's SignatureInfo.
     pub fn encode_with_info(&self, signer: &dyn Signer, info: &SignatureInfo) -> Vec<u8> {
-        let mut inner =
-            Vec::with_capacity(self.name.as_ref().encoded_len() + self.content.len() + 160);
-        self.name.as_ref().encode(&mut inner);
-        self.encode_meta(&mut inner);
-        tlv::write_element(&mut inner, types::CONTENT, &self.content);
-        info.encode(&mut inner, types::SIGNATURE_INFO);
-        let signature = signer.sign(&[&inner]);
-        tlv::write_element(&mut inner, types::SIGNATURE_VALUE, &signature);
-        let mut wire = Vec::with_capacity(inner.len() + 4);
-        tlv::write_element(&mut wire, types::DATA, &inner);
+        // The content is signed where it is and copied once: it is most of the packet.
+        let mut head = Vec::with_capacity(self.name.as_ref().encoded_len() + 32);
+        self.name.as_ref().encode(&mut head);
+        self.encode_meta(&mut head);
+        tlv::write_header(&mut head, types::CONTENT, self.content.len());
+        let mut tail = Vec::with_capacity(128);
+        info.encode(&mut tail, types::SIGNATURE_INFO);
+        let signature = signer.sign(&[&head, &self.content, &tail]);
+        tlv::write_element(&mut tail, types::SIGNATURE_VALUE, &signature);
+        let length = head.len() + self.content.len() + tail.len();
+        let mut wire = Vec::with_capacity(length + 10);
+        tlv::write_header(&mut wire, types::DATA, length);
+        wire.extend_from_slice(&head);
+        wire.extend_from_slice(&self.content);
+        wire.extend_from_slice(&tail);
         wire
     }
 

@@ -264,6 +264,12 @@ impl Connection {
         due.map_or(end, |due| due.min(end))
     }
 
+    /// Returns true if it was asked for on this side and nothing has come from the other end yet.
+    pub(crate) fn waits_for_peer(&self) -> bool {
+        let nothing_came = self.tracker.inward.sent.highest().is_none();
+        self.tracker.phase() == Phase::Opening && nothing_came
+    }
+
     pub(crate) fn is_expired(&self, now: Time, options: &Options) -> bool {
         let patience = options.patience.with(self.tracker.phase());
         self.tracker.touched + patience <= now

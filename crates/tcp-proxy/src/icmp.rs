@@ -1,16 +1,14 @@
 //! ICMP errors to a TCP end on this side, when its packets cannot be carried (RFC 792, RFC 4443).
 
 use core::net::IpAddr;
-use core::time::Duration;
 
 use etherparse::{Icmpv4Type, Icmpv6Type, IpSlice, PacketBuilder, icmpv4, icmpv6};
 use whimbrel_core::Time;
 
+use crate::allowance::Allowance;
+
 /// Bytes of the offending packet that are returned (RFC 1812 §4.3.2.3: not above 576 bytes in all).
 const QUOTED: usize = 520;
-/// Errors that may be sent at once, and the time in which one more is allowed (RFC 1812 §4.3.2.8).
-const BURST: u32 = 50;
-const INTERVAL: Duration = Duration::from_millis(10);
 
 /// Why a packet is not carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,19 +22,9 @@ pub enum Unreachable {
 }
 
 /// Makes errors, at a limited rate.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Reporter {
-    tokens: u32,
-    filled: Time,
-}
-
-impl Default for Reporter {
-    fn default() -> Reporter {
-        Reporter {
-            tokens: BURST,
-            filled: Time::ZERO,
-        }
-    }
+    allowance: Allowance,
 }
 
 impl Reporter {
@@ -51,14 +39,9 @@ impl Reporter {
         {
             return None;
         }
-        let gained = now.since(self.filled).as_nanos() / INTERVAL.as_nanos();
-        if gained > 0 {
-            let gained = u32::try_from(gained).unwrap_or(u32::MAX);
-            self.tokens = self.tokens.saturating_add(gained).min(BURST);
-            self.filled = now;
-        }
-        self.tokens = self.tokens.checked_sub(1)?;
-        error(source, destination, packet, why)
+        self.allowance
+            .take(now)
+            .then(|| error(source, destination, packet, why))?
     }
 }
 
@@ -115,6 +98,7 @@ fn error(source: IpAddr, destination: IpAddr, packet: &[u8], why: Unreachable) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::allowance::BURST;
 
     fn udp() -> Vec<u8> {
         let mut packet = Vec::new();

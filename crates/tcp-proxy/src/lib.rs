@@ -20,7 +20,9 @@
 //! | [`icmp`] | errors to programs | RFC 792, RFC 4443 |
 #![forbid(unsafe_code)]
 
+mod allowance;
 pub mod basic;
+mod checksum;
 pub mod connection;
 pub mod counters;
 pub mod gateway;
@@ -32,6 +34,7 @@ mod pack;
 pub mod phase;
 pub mod policy;
 pub mod proxy;
+mod refusals;
 pub mod reliable;
 pub mod seal;
 pub mod segment;
@@ -42,10 +45,11 @@ pub mod unreliable;
 pub use connection::{ConnectionCounters, ConnectionStatus, Ends};
 pub use counters::Counters;
 pub use gateway::{Gateway, GatewayEvent, HoldsProxy};
-pub use message::Protocol;
+pub use message::{Protocol, Refusal};
 pub use options::{Limits, Options, OptionsError};
 pub use phase::Phase;
 pub use policy::{Permission, Policy, Route, Target};
 pub use proxy::{Proxy, ProxyEvent};
+pub use refusals::Refused;
 pub use seal::{Protection, SealOptions};
 pub use unreliable::DuplexPolicy;

@@ -118,6 +118,39 @@ pub enum Message {
         /// The state of the sender's queue.
         queue: Queue,
     },
+    /// A connection that the sender does not carry.
+    Refuse {
+        /// The two ends, as in packets from the sender.
+        flow: Flow,
+        /// Why.
+        refusal: Refusal,
+    },
+}
+
+/// Why a proxy does not carry a connection that its peer asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Refusal {
+    /// The peer may not connect to this address and port.
+    Destination,
+    /// The peer does not speak for the address that the connection comes from.
+    Source,
+}
+
+impl Refusal {
+    const fn code(self) -> u8 {
+        match self {
+            Refusal::Destination => 1,
+            Refusal::Source => 2,
+        }
+    }
+
+    const fn from_code(code: u8) -> Option<Refusal> {
+        match code {
+            1 => Some(Refusal::Destination),
+            2 => Some(Refusal::Source),
+            _ => None,
+        }
+    }
 }
 
 /// Reliable prefetching: the state of a proxy's queue.
@@ -149,6 +182,7 @@ const NOTIFY: u8 = 3;
 const CREDIT: u8 = 4;
 const WAKE: u8 = 5;
 const ADVERTISE: u8 = 6;
+const REFUSE: u8 = 7;
 const SEGMENTS: u8 = 8;
 const NUMBERED: u8 = 9;
 const PACKED: u8 = 10;
@@ -208,6 +242,11 @@ impl Message {
                 write_flow(&mut out, flow);
                 write_queue(&mut out, queue);
             }
+            Message::Refuse { flow, refusal } => {
+                out.push(first(REFUSE));
+                write_flow(&mut out, flow);
+                out.push(refusal.code());
+            }
         }
         out
     }
@@ -248,16 +287,32 @@ impl Message {
                     queue: reader.queue()?,
                 })
             }),
+            REFUSE => reader.last(|reader| {
+                Ok(Message::Refuse {
+                    flow: reader.flow()?,
+                    refusal: Refusal::from_code(reader.u8()?).ok_or(MessageError::Malformed)?,
+                })
+            }),
             kind => Err(MessageError::Kind(kind)),
         }
     }
 }
 
+/// What a Data says of its sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stock {
+    /// Reliable prefetching: its queue.
+    Queue(Queue),
+    /// Unreliable prefetching: how many further Interests it holds, 255 if there are more. Of basic
+    /// fetching 0.
+    Interests(u8),
+}
+
 /// The content of a Data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Carried {
-    /// Reliable prefetching: the state of the sender's queue.
-    pub queue: Option<Queue>,
+    /// The state of the sender.
+    pub stock: Stock,
     /// The packets one after the other; their IP headers say where each ends.
     pub packets: Bytes,
 }
@@ -268,43 +323,52 @@ impl Carried {
 
     /// Encodes the content with these packets, whose TCP checksums are right. With a queue, there is
     /// at most one.
-    pub fn encode<P: AsRef<[u8]>>(queue: Option<&Queue>, packets: &[P]) -> Vec<u8> {
-        let mut out = Vec::with_capacity(2048);
-        match (queue, packets) {
-            (None, [_, _, ..]) => {
-                out.push(first(PACKED));
-                pack::write(&mut out, packets);
-                return out;
+    pub fn encode<P: AsRef<[u8]>>(stock: Stock, packets: &[P]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(Carried::bound(packets));
+        Carried::write(stock, packets, &mut out);
+        out
+    }
+
+    /// Returns a bound of the length of the content with these packets.
+    pub fn bound<P: AsRef<[u8]>>(packets: &[P]) -> usize {
+        let octets = packets.iter().map(|packet| 1 + packet.as_ref().len());
+        Carried::HEADER + octets.sum::<usize>()
+    }
+
+    /// Appends what [`Carried::encode`] returns.
+    pub fn write<P: AsRef<[u8]>>(stock: Stock, packets: &[P], out: &mut Vec<u8>) {
+        match (stock, packets) {
+            (Stock::Interests(held), [_, _, ..]) => {
+                out.extend_from_slice(&[first(PACKED), held]);
+                pack::write(out, packets);
+                return;
             }
-            (None, _) => out.push(first(SEGMENTS)),
-            (Some(queue), _) => {
+            (Stock::Interests(held), _) => out.extend_from_slice(&[first(SEGMENTS), held]),
+            (Stock::Queue(queue), _) => {
                 out.push(first(NUMBERED));
-                write_queue(&mut out, queue);
+                write_queue(out, &queue);
             }
         }
         packets
             .iter()
             .for_each(|packet| out.extend_from_slice(packet.as_ref()));
-        out
     }
 
     /// Decodes the content.
     pub fn decode(content: &Bytes) -> Result<Carried, MessageError> {
         let mut reader = Reader(content);
-        let queue = match reader.kind()? {
-            SEGMENTS => None,
-            NUMBERED => Some(reader.queue()?),
+        let stock = match reader.kind()? {
+            SEGMENTS => Stock::Interests(reader.u8()?),
+            NUMBERED => Stock::Queue(reader.queue()?),
             PACKED => {
+                let stock = Stock::Interests(reader.u8()?);
                 let packets = pack::read(reader.0)?.into();
-                return Ok(Carried {
-                    queue: None,
-                    packets,
-                });
+                return Ok(Carried { stock, packets });
             }
             kind => return Err(MessageError::Kind(kind)),
         };
         let packets = content.slice_ref(reader.0);
-        Ok(Carried { queue, packets })
+        Ok(Carried { stock, packets })
     }
 }
 
@@ -474,6 +538,10 @@ mod tests {
                 opening,
                 flow,
                 queue
+            }),
+            (flow(), 1u8..3).prop_map(|(flow, code)| Message::Refuse {
+                flow,
+                refusal: Refusal::from_code(code).unwrap(),
             }),
         ]
     }

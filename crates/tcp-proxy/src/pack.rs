@@ -4,11 +4,13 @@
 //!
 //! Every octet comes out as it went in: what does not follow is written whole.
 
+use core::net::IpAddr;
 use core::ops::Range;
 
-use etherparse::{IpNumber, Ipv4HeaderSlice, TcpSlice};
+use etherparse::{IpNumber, Ipv4HeaderSlice};
 use smallvec::SmallVec;
 
+use crate::checksum;
 use crate::message::MessageError;
 
 /// Marks of a segment after the first: 0 for a whole packet; otherwise [`FOLLOWS`], and of the TCP
@@ -25,8 +27,10 @@ const MOST: usize = 65_536;
 const IPV4_LENGTH: usize = 2;
 const IPV4_IDENTIFICATION: usize = 4;
 const IPV4_CHECKSUM: usize = 10;
+const IPV4_SOURCE: usize = 12;
 const IPV6_LENGTH: usize = 4;
 const IPV6_NEXT_HEADER: usize = 6;
+const IPV6_SOURCE: usize = 8;
 const IPV6_HEADER: usize = 40;
 const TCP_SEQUENCE: usize = 4;
 const TCP_OFFSET: usize = 12;
@@ -59,6 +63,19 @@ impl Layout {
         let all = ip + usize::from(packet.get(ip + TCP_OFFSET)? >> 4) * 4;
         let holds = protocol == IpNumber::TCP.0 && ip >= 20 && all >= ip + 20;
         (holds && packet.len() >= all).then_some(Layout { is_v4, ip, all })
+    }
+
+    /// Returns the addresses of a packet.
+    fn ends(self, packet: &[u8]) -> Option<[IpAddr; 2]> {
+        if self.is_v4 {
+            let source: [u8; 4] = *packet.get(IPV4_SOURCE..)?.first_chunk()?;
+            let destination: [u8; 4] = *packet.get(IPV4_SOURCE + 4..)?.first_chunk()?;
+            Some([source.into(), destination.into()])
+        } else {
+            let source: [u8; 16] = *packet.get(IPV6_SOURCE..)?.first_chunk()?;
+            let destination: [u8; 16] = *packet.get(IPV6_SOURCE + 16..)?.first_chunk()?;
+            Some([source.into(), destination.into()])
+        }
     }
 }
 
@@ -210,16 +227,8 @@ fn rebuild(out: &mut Vec<u8>, previous: Range<usize>, payload: &[u8], marks: u8)
     out.extend_from_slice(&headers);
     out.extend_from_slice(payload);
     let packet = out.get_mut(begin..)?;
-    let tcp = TcpSlice::from_slice(packet.get(layout.ip..)?).ok()?;
-    let checksum = if layout.is_v4 {
-        let ends: &[u8; 8] = packet.get(12..)?.first_chunk()?;
-        let [a, b, c, d, e, f, g, h] = *ends;
-        tcp.calc_checksum_ipv4([a, b, c, d], [e, f, g, h]).ok()?
-    } else {
-        let source: &[u8; 16] = packet.get(8..)?.first_chunk()?;
-        let destination: &[u8; 16] = packet.get(24..)?.first_chunk()?;
-        tcp.calc_checksum_ipv6(*source, *destination).ok()?
-    };
+    let [source, destination] = layout.ends(packet)?;
+    let checksum = checksum::of_segment(source, destination, packet.get(layout.ip..)?)?;
     put(packet, layout.ip + TCP_CHECKSUM, checksum.to_be_bytes())
 }
 

@@ -13,10 +13,9 @@
 
 use core::time::Duration;
 
-use chacha20poly1305::aead::{AeadInOut, KeyInit as _};
-use chacha20poly1305::{ChaCha20Poly1305, Nonce};
 use hkdf::Hkdf;
-use hmac::{Hmac, Mac};
+use hmac::{Hmac, KeyInit as _, Mac};
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use sha2::Sha256;
 use whimbrel_core::{KeyedMap, SeededRng, Time, WallClock, keyed_map};
 
@@ -92,7 +91,8 @@ pub enum OpenError {
 enum Keys {
     None,
     Authenticated(HmacSha256),
-    Encrypted(Box<ChaCha20Poly1305>),
+    /// `None` if the cipher refused a key of its own length: then nothing is sealed or opened.
+    Encrypted(Option<Box<LessSafeKey>>),
 }
 
 impl Keys {
@@ -108,23 +108,35 @@ impl Keys {
             Protection::Authenticated => Keys::Authenticated(HmacSha256::new(
                 &extended(&key("whimbrel tcp/icn v1 authenticates")).into(),
             )),
-            Protection::Encrypted => Keys::Encrypted(Box::new(ChaCha20Poly1305::new(
-                &key("whimbrel tcp/icn v1 encrypts").into(),
-            ))),
+            Protection::Encrypted => {
+                let key = key("whimbrel tcp/icn v1 encrypts");
+                let key = UnboundKey::new(&CHACHA20_POLY1305, &key).ok();
+                Keys::Encrypted(key.map(|key| Box::new(LessSafeKey::new(key))))
+            }
         }
     }
 
-    /// Seals `message` in place and appends the tag.
-    fn seal(&self, nonce: &[u8; NONCE], context: &[u8], message: &mut Vec<u8>) {
+    /// Seals what follows the first `from` octets of `message` in place and appends the tag.
+    fn seal(&self, nonce: &[u8; NONCE], context: &[u8], message: &mut Vec<u8>, from: usize) {
+        let plain = message.get_mut(from..).unwrap_or_default();
         match self {
             Keys::None => {}
             Keys::Authenticated(mac) => {
-                let tag = tag(mac, nonce, context, message).finalize().into_bytes();
+                let tag = tag(mac, nonce, context, plain).finalize().into_bytes();
                 message.extend_from_slice(tag.get(..TAG).unwrap_or_default());
             }
             Keys::Encrypted(cipher) => {
-                // Fails only for messages of 256 GiB.
-                let _ = cipher.encrypt_in_place(&aead_nonce(nonce), context, message);
+                let context = Aad::from(context);
+                let tag = cipher.as_ref().and_then(|cipher| {
+                    cipher
+                        .seal_in_place_separate_tag(aead_nonce(nonce), context, plain)
+                        .ok()
+                });
+                match tag {
+                    Some(tag) => message.extend_from_slice(tag.as_ref()),
+                    // Fails only for messages of 256 GiB, of which nothing may leave as it is.
+                    None => message.clear(),
+                }
             }
         }
     }
@@ -141,9 +153,11 @@ impl Keys {
             }
             Keys::Encrypted(cipher) => {
                 let mut message = sealed.to_vec();
-                cipher
-                    .decrypt_in_place(&aead_nonce(nonce), context, &mut message)
-                    .ok()?;
+                let context = Aad::from(context);
+                let plain =
+                    (cipher.as_ref()?).open_in_place(aead_nonce(nonce), context, &mut message);
+                let length = plain.ok()?.len();
+                message.truncate(length);
                 Some(message)
             }
         }
@@ -174,7 +188,7 @@ fn aead_nonce(nonce: &[u8; NONCE]) -> Nonce {
         .iter_mut()
         .zip(nonce.iter().skip(8))
         .for_each(|(to, from)| *to = *from);
-    short.into()
+    Nonce::assume_unique_for_key(short)
 }
 
 /// The counters that were received in one session: a sliding window (RFC 6479).
@@ -276,6 +290,21 @@ impl Sealer {
 
     /// Seals `message` in place for `context`; returns its nonce.
     pub fn seal(&mut self, now: Time, context: &[u8], message: &mut Vec<u8>) -> [u8; NONCE] {
+        let nonce = self.next_nonce(now);
+        self.own.seal(&nonce, context, message, 0);
+        nonce
+    }
+
+    /// Seals in place what follows the first [`NONCE`] octets of `content`, and puts the nonce there.
+    pub fn seal_content(&mut self, now: Time, context: &[u8], content: &mut Vec<u8>) {
+        let nonce = self.next_nonce(now);
+        if let Some(place) = content.first_chunk_mut() {
+            *place = nonce;
+        }
+        self.own.seal(&nonce, context, content, NONCE);
+    }
+
+    fn next_nonce(&mut self, now: Time) -> [u8; NONCE] {
         self.counter += 1;
         let mut nonce = [0; NONCE];
         let millis = self.options.clock.unix_millis(now).to_be_bytes();
@@ -288,7 +317,6 @@ impl Sealer {
             .iter_mut()
             .zip(octets)
             .for_each(|(to, from)| *to = *from);
-        self.own.seal(&nonce, context, message);
         nonce
     }
 

@@ -1,8 +1,10 @@
 //! IP packets that carry a TCP segment, as checked views.
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 
 use etherparse::{IpNumber, IpSlice, TcpOptionElement, TcpSlice};
+
+use crate::checksum;
 
 /// IPv4 and TCP headers without options, bytes: [TCP/ICN §3.2.3] has segments of 1500 bytes with
 /// their headers.
@@ -97,15 +99,8 @@ impl<'a> Segment<'a> {
         }
         let tcp = TcpSlice::from_slice(payload.payload).map_err(|_| SegmentError::Malformed)?;
         let (source, destination) = (ip.source_addr(), ip.destination_addr());
-        let expected = match (source, destination) {
-            (IpAddr::V4(from), IpAddr::V4(to)) => tcp
-                .calc_checksum_ipv4(from.octets(), to.octets())
-                .map_err(|_| SegmentError::Malformed)?,
-            (IpAddr::V6(from), IpAddr::V6(to)) => tcp
-                .calc_checksum_ipv6(from.octets(), to.octets())
-                .map_err(|_| SegmentError::Malformed)?,
-            _ => return Err(SegmentError::Malformed),
-        };
+        let expected = checksum::of_segment(source, destination, payload.payload)
+            .ok_or(SegmentError::Malformed)?;
         if expected != tcp.checksum() {
             return Err(SegmentError::Checksum);
         }

@@ -33,15 +33,16 @@ const FIRST_PATIENCE: Duration = Duration::from_millis(50);
 /// Bounds of that wait.
 const PATIENCE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(200));
 
-/// Returns the Interests beyond the first for an acknowledgement of `advance` bytes. A kernel that
-/// merges segments before it handles them acknowledges up to 64 KiB at once, for which TCP sends as much
-/// again, and twice that in slow start: one Data cannot carry it. It is the other answer of
-/// [TCP/ICN §3.5] to a deficit of Interests, "artificially inflate the number of transmitted
-/// Interests", for these acknowledgements only.
-fn further_interests(advance: u32, room: usize) -> u8 {
+/// Returns the Interests beyond the first for an acknowledgement of `advance` bytes, where the peer
+/// holds `held` already. A kernel that merges segments before it handles them acknowledges up to 64 KiB
+/// at once, for which TCP sends as much again, and twice that in slow start: one Data cannot carry it.
+/// It is the other answer of [TCP/ICN §3.5] to a deficit of Interests, "artificially inflate the number
+/// of transmitted Interests", for these acknowledgements only.
+fn further_interests(advance: u32, room: usize, held: u8) -> u8 {
     let data = 2 * u64::from(advance) / (room.max(1) as u64);
     u8::try_from(data)
         .unwrap_or(u8::MAX)
+        .saturating_sub(held)
         .min(crate::message::MAX_WAKE)
 }
 
@@ -73,6 +74,8 @@ pub struct Unreliable {
     woken: Option<(Time, u32)>,
     /// The acknowledgement number at the last Interest, for [`DuplexPolicy`].
     duplex_mark: Option<u32>,
+    /// The Interests that the peer held for this end when it sent its last Data.
+    peer_holds: u8,
 }
 
 struct Waiting {
@@ -104,6 +107,7 @@ impl Default for Unreliable {
             acknowledged: 0,
             woken: None,
             duplex_mark: None,
+            peer_holds: 0,
         }
     }
 }
@@ -189,6 +193,16 @@ impl Unreliable {
         }
     }
 
+    /// Returns how many Interests are held, for the peer to know: 255 if there are more.
+    pub fn holds(&self) -> u8 {
+        u8::try_from(self.credits.len()).unwrap_or(u8::MAX)
+    }
+
+    /// The peer has said how many Interests of this end it holds.
+    pub fn peer_holds(&mut self, held: u8) {
+        self.peer_holds = held;
+    }
+
     /// True if a Data can be made.
     pub fn is_ready(&mut self, now: Time) -> bool {
         self.forget_expired(now);
@@ -229,8 +243,11 @@ impl Unreliable {
     /// go with it, where a Data has `room` bytes.
     pub fn note_interest(&mut self, acknowledgement: u32, room: usize) -> u8 {
         let advance = self.advance(acknowledgement);
-        self.duplex_mark = Some(acknowledgement);
-        further_interests(advance, room)
+        // One that was overtaken moves nothing back, or the next would seem to acknowledge more.
+        if advance > 0 || self.duplex_mark.is_none() {
+            self.duplex_mark = Some(acknowledgement);
+        }
+        further_interests(advance, room, self.peer_holds)
     }
 
     /// Returns by how many bytes this acknowledgement is beyond that of the last Interest.
@@ -265,7 +282,7 @@ impl Unreliable {
             self.duplex_mark = Some(acknowledgement);
         }
         match wanted {
-            true => 1 + further_interests(advance, room),
+            true => 1 + further_interests(advance, room, self.peer_holds),
             false => 0,
         }
     }
@@ -395,5 +412,8 @@ mod tests {
         assert_eq!(queue.note_interest(next(2 * 1460), 7600), 0, "two segments");
         assert_eq!(queue.note_interest(next(2 * 1460 + 65_536), 7600), 17);
         assert_eq!(queue.note_interest(next(100), 7600), 0, "an old one");
+        queue.peer_holds(10);
+        let interests = queue.note_interest(next(2 * 1460 + 2 * 65_536), 7600);
+        assert_eq!(interests, 7, "the peer has ten of them");
     }
 }

@@ -11,7 +11,8 @@ use proptest::prelude::*;
 use whimbrel_core::{SeededRng, Time, WallClock};
 use whimbrel_ndn_packet::{InterestRef, LpPacket, Name, PacketKind};
 use whimbrel_tcp_proxy::{
-    Options, Permission, Policy, Protection, Protocol, Proxy, Route, SealOptions, Target,
+    Options, Permission, Policy, Protection, Protocol, Proxy, ProxyEvent, Refusal, Refused, Route,
+    SealOptions, Target,
 };
 use whimbrel_transport::{Application, FaceNumber};
 
@@ -322,6 +323,44 @@ proptest! {
         pair.advance(20_000);
         pair.check();
     }
+}
+
+#[test]
+fn what_the_peer_does_not_allow_is_refused_at_once_and_said_on_both_sides() {
+    let mut pair = Pair::new(Protocol::Unreliable, Protection::Encrypted, GOOD, 1);
+    let allowing = options(Protocol::Unreliable, Protection::Encrypted, 1);
+    let routes = allowing.policy.routes().to_vec();
+    let refusing = Options {
+        policy: Policy::new(routes, Vec::new(), Vec::new()),
+        ..allowing
+    };
+    pair.proxies[1] = Proxy::new(refusing, SeededRng::new(1)).unwrap();
+    pair.proxies[1].handle_face(Time::ZERO, FaceNumber::FIRST, true);
+    let syn = Step {
+        side: 0,
+        client_port: 1000,
+        flags: SYN,
+        sequence: 1,
+        acknowledgement: 0,
+        payload: Vec::new(),
+        wait: 0,
+    };
+    pair.segment(0, &packet(&syn));
+    pair.advance(10);
+    assert_eq!(pair.proxies[1].counters().denied, 1);
+    assert_eq!(pair.proxies[0].counters().icmp_errors, 1);
+    let mut said = |side: usize| {
+        let events = core::iter::from_fn(|| pair.proxies[side].poll_event());
+        let refusals = events.filter_map(|event| match event {
+            ProxyEvent::Refused(refused) => Some(refused),
+            _ => None,
+        });
+        refusals.collect::<Vec<_>>()
+    };
+    let (there, here) = (said(1), said(0));
+    let destination = Refusal::Destination;
+    assert!(matches!(&there[..], [Refused::Peer(_, _, why)] if *why == destination));
+    assert!(matches!(&here[..], [Refused::ByPeer(_, _, why)] if *why == destination));
 }
 
 /// A conversation of `blocks` blocks of 1400 bytes from `sender`, each acknowledged after two, with

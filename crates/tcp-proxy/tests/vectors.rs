@@ -5,7 +5,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use whimbrel_core::{SeededRng, Time, WallClock};
-use whimbrel_tcp_proxy::message::{Carried, Message, Opening, Queue};
+use whimbrel_tcp_proxy::message::{Carried, Message, Opening, Queue, Refusal, Stock};
 use whimbrel_tcp_proxy::seal::{NONCE, Sealer};
 use whimbrel_tcp_proxy::segment::Flow;
 use whimbrel_tcp_proxy::{Protection, Protocol, SealOptions, naming};
@@ -70,6 +70,10 @@ fn message(name: &str) -> Message {
                 window: 12,
             },
         },
+        "refuse" => Message::Refuse {
+            flow: flow(false),
+            refusal: Refusal::Source,
+        },
         _ => panic!("no message {name}"),
     }
 }
@@ -80,9 +84,12 @@ fn content(name: &str) -> Vec<u8> {
         window: 12,
     };
     match name {
-        "numbered" => Carried::encode(Some(&queue), &[[0x45]]),
-        "packed" => Carried::encode(None, &[segment(1, b"one"), segment(4, b"two")]),
-        _ => Carried::encode(None, &[[0x45]]),
+        "numbered" => Carried::encode(Stock::Queue(queue), &[[0x45]]),
+        "packed" => Carried::encode(
+            Stock::Interests(3),
+            &[segment(1, b"one"), segment(4, b"two")],
+        ),
+        _ => Carried::encode(Stock::Interests(3), &[[0x45]]),
     }
 }
 
@@ -157,7 +164,7 @@ fn the_vectors_of_the_document_are_written_and_read() {
         }
         lines += 1;
     }
-    assert_eq!(lines, 17);
+    assert_eq!(lines, 18);
 }
 
 /// `cargo test -p whimbrel-tcp-proxy --test vectors -- --ignored --nocapture` prints them.
@@ -174,6 +181,7 @@ fn print() {
         "credit v6",
         "wake",
         "advertise",
+        "refuse",
     ] {
         println!(
             "message {which} | {}",

@@ -11,7 +11,7 @@ use whimbrel_node::place::Places;
 use whimbrel_node::wait::waits_in;
 
 use super::ndn::status::{Forwarder, NdnStatus};
-use super::{Outcome, json_line, out};
+use super::{Outcome, json_line, out, tcp_proxy};
 use crate::exit::{Exit, Failure, MANAGEMENT_HELP};
 
 /// How long to wait for a daemon's status.
@@ -32,11 +32,11 @@ pub(crate) struct Status {
 #[derive(Args, Debug)]
 #[command(after_help = format!(
     "Examples:\n  whimbrel status\n  whimbrel status --json | jq .nodes\n  whimbrel status --faces --json | jq\n\n\
-     Shows the routers, hosts and name servers whose sockets are in the run-time folder, and the NDN forwarder. \
+     Shows the routers, hosts, name servers and TCP proxies whose sockets are in the run-time folder, and the NDN forwarder. \
      With --transport or --faces, the NDN forwarder only.\n\n{MANAGEMENT_HELP}"
 ))]
 pub(crate) struct StatusOfAll {
-    /// Look for the sockets of routers, hosts and name servers here. Default: the run-time folder
+    /// Look for the sockets of routers, hosts, name servers and TCP proxies here. Default: the run-time folder
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
     #[command(flatten)]
@@ -76,7 +76,7 @@ pub(super) fn show(status: &Status, path: PathBuf, what: &str, command: &str) ->
 }
 
 /// Why a daemon tells nothing of itself.
-enum Silence {
+pub(super) enum Silence {
     Cannot(LocalError),
     /// It takes too long.
     Mute,
@@ -124,7 +124,12 @@ fn nodes_in(folder: &Path) -> Vec<Node> {
         .collect();
     sockets.sort();
     let found = sockets.into_iter().filter_map(|socket| {
-        let status = match ask(&socket) {
+        let answer = if tcp_proxy::is_status_socket(&socket) {
+            tcp_proxy::ask(&socket)
+        } else {
+            ask(&socket)
+        };
+        let status = match answer {
             Ok(json) => Ok(parsed(json)),
             Err(Silence::Cannot(LocalError::Nobody(_))) => return None,
             Err(Silence::Cannot(error)) => Err(error.to_string()),
@@ -168,7 +173,8 @@ pub(crate) fn run(arguments: &StatusOfAll) -> Outcome {
             if matches!(failure.exit, Exit::NoForwarder | Exit::NoDaemon)
                 && !arguments.ndn.is_asked_for() =>
         {
-            let text = format!("nothing runs here: no router, host or name server; {failure}");
+            let text =
+                format!("nothing runs here: no router, host, name server or TCP proxy; {failure}");
             return Err(Failure::new(failure.exit, text));
         }
         Err(failure) => return Err(failure),

@@ -1,6 +1,6 @@
 //! `tcp-proxy`: carrying TCP over NDN.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -13,14 +13,18 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 use whimbrel_core::Time;
 use whimbrel_io::Clock;
+use whimbrel_node::local_client::LocalError;
 use whimbrel_node::ndn::client;
 use whimbrel_node::place::{Places, make_folder_of};
 use whimbrel_node::tcp_proxy::config::{AllowSection, DEVICE, RouteSection, network};
 use whimbrel_node::tcp_proxy::run::Inquirer;
 use whimbrel_node::tcp_proxy::{PlanError, ProxyConfig, ProxyLoop, Role, RunError, Told, key};
-use whimbrel_tcp_proxy::{ConnectionStatus, Counters, GatewayEvent, Protocol, Proxy, ProxyEvent};
+use whimbrel_tcp_proxy::{
+    ConnectionStatus, Counters, GatewayEvent, Protocol, Proxy, ProxyEvent, Refusal, Refused,
+};
 use whimbrel_transport::RegistrationEvent;
 
+use super::status::Silence;
 use super::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure};
 use crate::logging::note;
@@ -234,8 +238,17 @@ fn carry(arguments: Run, role: Role) -> Outcome {
     }
     let (prefix, device) = (plan.options.prefix.clone(), plan.device.name.clone());
     let mut proxy = ProxyLoop::new(plan, clock)?;
-    let socket = socket.unwrap_or_else(|| status_socket(&device));
-    answer_status(&socket, proxy.inquirer())?;
+    let place = socket.clone().unwrap_or_else(|| status_socket(&device));
+    if let Err(error) = answer_status(&place, proxy.inquirer()) {
+        let text = format!("{} cannot be made: {error}", place.display());
+        if socket.is_some() {
+            return Err(Failure::new(Exit::Other, text));
+        }
+        // Root of a user namespace may not write where root keeps its sockets. The proxy can do without.
+        note(&format!(
+            "no answers to `whimbrel tcp-proxy status`: {text}; --socket PATH names another place"
+        ));
+    }
     if let Some(metrics) = proxy.metrics() {
         note(&format!("metrics: http://{metrics}/metrics"));
     }
@@ -244,7 +257,7 @@ fn carry(arguments: Run, role: Role) -> Outcome {
         Some(failure) => ControlFlow::Break(failure),
         None => ControlFlow::Continue(()),
     });
-    let _ = std::fs::remove_file(&socket);
+    let _ = std::fs::remove_file(&place);
     match ended? {
         Some(failure) => Err(failure),
         None => {
@@ -282,6 +295,9 @@ fn report(told: &Told, json: bool, uplink: &str) -> Option<Failure> {
         GatewayEvent::Face(client::Told::Event(ProxyEvent::Untimely)) => note(
             "a message is from another time than this machine's: the clocks of the proxies differ, or somebody replays",
         ),
+        GatewayEvent::Face(client::Told::Event(ProxyEvent::Refused(refused))) => {
+            note(&refusal(refused));
+        }
         GatewayEvent::Face(client::Told::Gone) => {
             note(&format!(
                 "the forwarder on {uplink} closed the connection; waiting for it"
@@ -298,14 +314,51 @@ fn report(told: &Told, json: bool, uplink: &str) -> Option<Failure> {
     None
 }
 
+/// Says which connection is not carried, and what would allow it.
+fn refusal(refused: &Refused) -> String {
+    match refused {
+        Refused::Program(ends) => format!(
+            "refused: a program at {} may not connect to {} through this proxy; --source and --route, or sources and [[route]], say who may go where",
+            ends.local.ip(),
+            ends.remote
+        ),
+        Refused::Peer(peer, ends, Refusal::Destination) => format!(
+            "refused: {peer} wants to connect {} to {}; --allow or [[allow]] would let it",
+            ends.remote.ip(),
+            ends.local
+        ),
+        Refused::Peer(peer, ends, Refusal::Source) => format!(
+            "refused: {peer} connects {0}, but the route here for {0} names another proxy",
+            ends.remote.ip()
+        ),
+        Refused::ByPeer(peer, ends, Refusal::Destination) => format!(
+            "{peer} refuses connections to {}: its --allow does not have this address and port",
+            ends.remote
+        ),
+        Refused::ByPeer(peer, ends, Refusal::Source) => format!(
+            "{peer} refuses connections from {}: its --route for this address names another proxy",
+            ends.local.ip()
+        ),
+    }
+}
+
+/// Begins the names of the proxies' sockets.
+const SOCKET: &str = "tcp-proxy-";
+
 fn status_socket(device: &str) -> PathBuf {
     Places::of_this_user()
         .run
-        .join(format!("tcp-proxy-{device}.sock"))
+        .join(format!("{SOCKET}{device}.sock"))
+}
+
+/// Returns true for the socket of a proxy.
+pub(super) fn is_status_socket(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy());
+    name.is_some_and(|name| name.starts_with(SOCKET))
 }
 
 /// Answers each connection to the socket with one line of JSON, from a thread of its own.
-fn answer_status(path: &Path, inquirer: Inquirer) -> Result<(), Failure> {
+fn answer_status(path: &Path, inquirer: Inquirer) -> std::io::Result<()> {
     make_folder_of(path)?;
     // The device's name is taken only once, so a socket that is there was left behind.
     let _ = std::fs::remove_file(path);
@@ -421,6 +474,22 @@ fn status(arguments: &Status) -> Outcome {
             return Ok(Exit::Done);
         }
         std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+/// Returns the status of the proxy behind a socket, as JSON.
+pub(super) fn ask(path: &Path) -> Result<String, Silence> {
+    match asked(path) {
+        Ok(json) if json.is_empty() => Err(Silence::Mute),
+        Ok(json) => Ok(json),
+        Err(error) => match error.kind() {
+            ErrorKind::ConnectionRefused | ErrorKind::NotFound => {
+                Err(LocalError::Nobody(path.to_owned()).into())
+            }
+            ErrorKind::PermissionDenied => Err(LocalError::NotPermitted(path.to_owned()).into()),
+            ErrorKind::WouldBlock => Err(Silence::Mute),
+            _ => Err(LocalError::Io(error).into()),
+        },
     }
 }
 

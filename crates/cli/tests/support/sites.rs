@@ -98,6 +98,10 @@ impl Sites {
         self.path(&format!("{site}.nfd.sock"))
     }
 
+    fn status_socket(&self, site: &str) -> PathBuf {
+        self.path(&format!("tcp-proxy-{site}.sock"))
+    }
+
     fn start_router(&mut self, site: &str, other: &str, config: &str) {
         let address = self.topology.address_of(other, "ab").unwrap();
         let file = self.path(&format!("{site}.toml"));
@@ -133,9 +137,7 @@ impl Sites {
         command
             .arg("--transport")
             .arg(format!("unix://{}", self.socket(site).display()));
-        command
-            .arg("--socket")
-            .arg(self.path(&format!("{site}.status.sock")));
+        command.arg("--socket").arg(self.status_socket(site));
         self.start(site, role, command);
         let (out, log) = (format!("{site}.{role}.out"), format!("{site}.{role}.log"));
         await_that("the proxy is ready", || {
@@ -193,7 +195,7 @@ impl Sites {
     pub(crate) fn status(&self, site: &str) -> Value {
         let mut command = whimbrel();
         command.args(["tcp-proxy", "status", "--json", "--socket"]);
-        command.arg(self.path(&format!("{site}.status.sock")));
+        command.arg(self.status_socket(site));
         let (code, out, errors) = finished(&mut command);
         assert_eq!(code, 0, "{errors}");
         serde_json::from_str(&out).unwrap()

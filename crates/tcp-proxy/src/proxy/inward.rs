@@ -2,13 +2,15 @@
 
 use bytes::Bytes;
 use whimbrel_core::Time;
-use whimbrel_ndn_packet::{DataRef, InterestRef};
+use whimbrel_ndn_packet::{DataRef, InterestRef, Name};
 
 use super::{Proxy, ProxyEvent, context_of, decoded};
 use crate::connection::{Carrier, Ends};
-use crate::message::{Carried, Message, Opening, Queue};
+use crate::icmp::Unreachable;
+use crate::message::{Carried, Message, Opening, Queue, Refusal, Stock};
 use crate::naming::{self, Asked};
-use crate::seal::{NONCE, OpenError};
+use crate::refusals::Refused;
+use crate::seal::{NONCE, OpenError, Protection};
 use crate::segment::{Flow, Segment};
 use crate::table::Slot;
 
@@ -105,6 +107,11 @@ impl Proxy {
                 }
                 slot
             }
+            Message::Refuse { flow, refusal } => {
+                let slot = self.table.find(&Ends::of_inward(&flow));
+                self.handle_refusal(now, slot, refusal);
+                slot
+            }
         };
         match slot {
             Some(slot) => {
@@ -165,6 +172,11 @@ impl Proxy {
             policy.route(ends.remote.ip()).is_some() && policy.allows_source(ends.local.ip());
         if !speaks_for || !(is_server || is_client) {
             self.counters.denied += 1;
+            let refusal = match speaks_for {
+                true => Refusal::Destination,
+                false => Refusal::Source,
+            };
+            self.refuse(now, &opening.prefix, ends, refusal);
             return None;
         }
         let names = naming::connection(&opening.prefix, flow, opening.label, &self.sealer);
@@ -205,6 +217,36 @@ impl Proxy {
             connection.peer_names = Some(names);
         }
         Some(slot)
+    }
+
+    /// Tells the peer at `prefix` that a connection is not carried, so that its program need not wait
+    /// until TCP gives up.
+    fn refuse(&mut self, now: Time, prefix: &Name, ends: Ends, refusal: Refusal) {
+        self.refused(Refused::Peer(prefix.clone(), ends, refusal));
+        // Without protection anybody may have sent it, with any prefix: to have others called.
+        let is_known = self.sealer.protection() != Protection::None
+            || self.options.policy.allows_peer(prefix, ends.remote.ip());
+        if is_known && self.refusals.may_answer(now) && self.has_room_out() {
+            let flow = ends.outward();
+            let name = self.sealed_name(now, prefix, &Message::Refuse { flow, refusal });
+            let nonce = self.rng.next_word() as u32;
+            self.push_interest(name, nonce, self.options.message_lifetime);
+        }
+    }
+
+    /// The peer does not carry a connection. Only one that waits for its first answer is given up: a
+    /// late refusal must not end another with the same ends.
+    fn handle_refusal(&mut self, now: Time, slot: Option<Slot>, refusal: Refusal) {
+        let Some(connection) = slot.and_then(|slot| self.table.get(slot)) else {
+            return;
+        };
+        if !connection.waits_for_peer() {
+            return;
+        }
+        let (peer, ends) = (connection.peer.clone(), connection.ends);
+        let syn = connection.first_packet.clone();
+        self.report(now, &syn, Unreachable::Prohibited);
+        self.refused(Refused::ByPeer(peer, ends, refusal));
     }
 
     /// Keeps an Interest for the next segments.
@@ -284,7 +326,13 @@ impl Proxy {
         let Some(ends) = self.table.get(slot).map(|it| it.ends) else {
             return;
         };
-        let mut packets = Vec::new();
+        let mut numbered = match (number, carried.stock) {
+            (Some(number), Stock::Queue(queue)) => Some((number, queue, Vec::new())),
+            (_, stock) => {
+                self.note_stock(slot, stock);
+                None
+            }
+        };
         let mut rest: &[u8] = &carried.packets;
         while !rest.is_empty() {
             let Some(segment) = decoded(&mut self.counters, rest) else {
@@ -294,14 +342,27 @@ impl Proxy {
                 self.counters.denied += 1;
                 break;
             }
-            packets.push(carried.packets.slice_ref(segment.packet));
+            let packet = carried.packets.slice_ref(segment.packet);
+            match &mut numbered {
+                Some((.., packets)) => packets.push(packet),
+                None => self.pass(now, slot, &segment, packet),
+            }
             rest = segment.rest_of(rest);
         }
-        if let (Some(number), Some(queue)) = (number, carried.queue) {
-            packets = self.in_order(now, slot, number, &queue, packets);
+        if let Some((number, queue, packets)) = numbered {
+            let packets = self.in_order(now, slot, number, &queue, packets);
+            self.pass_all(now, slot, packets);
         }
-        self.pass_all(now, slot, packets);
         self.settle(now, slot);
+    }
+
+    fn note_stock(&mut self, slot: Slot, stock: Stock) {
+        if let Some(connection) = self.table.get_mut(slot)
+            && let (Carrier::Unreliable(queue), Stock::Interests(held)) =
+                (&mut connection.carrier, stock)
+        {
+            queue.peer_holds(held);
+        }
     }
 
     fn in_order(

@@ -3,6 +3,7 @@
 mod inward;
 mod outward;
 
+use core::time::Duration;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
@@ -24,6 +25,7 @@ use crate::message::{Message, Protocol};
 use crate::naming;
 use crate::options::{Options, OptionsError};
 use crate::phase::Phase;
+use crate::refusals::{Refusals, Refused};
 use crate::seal::Sealer;
 use crate::segment::Segment;
 use crate::silence::Peers;
@@ -39,6 +41,8 @@ pub enum ProxyEvent {
     Untimely,
     /// A message was not made with this proxy's key; said once until a message is accepted.
     Forged,
+    /// A connection is not carried; said once for a client, a server and its port.
+    Refused(Refused),
 }
 
 /// A pending Interest.
@@ -73,6 +77,7 @@ pub struct Proxy {
     queued_bytes: usize,
     registrar: Registrar,
     reporter: Reporter,
+    refusals: Refusals,
     counters: Counters,
     events: VecDeque<ProxyEvent>,
     /// A complaint was reported, and no message accepted since.
@@ -112,6 +117,7 @@ impl Proxy {
             queued_bytes: 0,
             registrar: Registrar::new(options.register.clone(), [route]),
             reporter: Reporter::default(),
+            refusals: Refusals::default(),
             counters: Counters::default(),
             events: VecDeque::new(),
             complained: false,
@@ -255,11 +261,15 @@ impl Proxy {
         let Some(connection) = self.table.get(slot) else {
             return;
         };
-        let mut sealed = message.encode();
-        let context = connection.peer.as_ref().value();
-        let nonce = self.sealer.seal(now, context, &mut sealed);
-        let name = naming::message(&connection.peer, &sealed, &nonce);
+        let name = self.sealed_name(now, &connection.peer.clone(), message);
         self.send_interest(now, slot, name, fetches, None);
+    }
+
+    /// Returns the name of an Interest that carries a message to the proxy at `peer`.
+    fn sealed_name(&mut self, now: Time, peer: &Name, message: &Message) -> Name {
+        let mut sealed = message.encode();
+        let nonce = self.sealer.seal(now, peer.as_ref().value(), &mut sealed);
+        naming::message(peer, &sealed, &nonce)
     }
 
     fn send_interest(
@@ -270,8 +280,7 @@ impl Proxy {
         fetches: bool,
         number: Option<u64>,
     ) {
-        if !self.up || self.outbox.len() >= self.options.limits.outgoing {
-            self.counters.queue_full += 1;
+        if !self.has_room_out() {
             return;
         }
         let Some(connection) = self.table.get_mut(slot) else {
@@ -294,6 +303,17 @@ impl Proxy {
         // A retransmission of reliable prefetching has the same name.
         self.pending.take(&key[..]);
         self.pending.send(key, sent, pending);
+        self.push_interest(name, nonce, lifetime);
+    }
+
+    /// Returns true if another packet for the forwarder may wait.
+    fn has_room_out(&mut self) -> bool {
+        let has_room = self.up && self.outbox.len() < self.options.limits.outgoing;
+        self.counters.queue_full += u64::from(!has_room);
+        has_room
+    }
+
+    fn push_interest(&mut self, name: Name, nonce: u32, lifetime: Duration) {
         let interest = Interest {
             nonce: Some(nonce.to_be_bytes()),
             lifetime: Some(lifetime),
@@ -301,6 +321,13 @@ impl Proxy {
         };
         self.counters.out_interests += 1;
         self.outbox.push_back(interest.encode().into());
+    }
+
+    /// Tells the user of a connection that is not carried.
+    fn refused(&mut self, refused: Refused) {
+        if self.refusals.is_new(&refused) {
+            self.events.push_back(ProxyEvent::Refused(refused));
+        }
     }
 
     fn complain(&mut self, event: ProxyEvent) {
@@ -326,10 +353,8 @@ impl Proxy {
         let Some(connection) = self.table.same(slot, generation) else {
             return;
         };
-        let waits = connection.tracker.phase() == crate::phase::Phase::Opening
-            && connection.tracker.inward.sent.highest().is_none();
         let syn = connection.first_packet.clone();
-        if waits && reason == NackReason::NoRoute {
+        if connection.waits_for_peer() && reason == NackReason::NoRoute {
             self.report(now, &syn, Unreachable::Host);
         }
     }

@@ -7,11 +7,12 @@ use whimbrel_ndn_packet::{Data, Name, NameRef};
 use super::{NoSignature, Proxy, context_of};
 use crate::connection::{Carrier, Connection, Ends};
 use crate::icmp::Unreachable;
-use crate::message::{Carried, Message, Protocol, Queue};
+use crate::message::{Carried, Message, Protocol, Stock};
 use crate::naming;
 use crate::options::DATA_OVERHEAD;
+use crate::refusals::Refused;
 use crate::reliable::Supplied;
-use crate::seal::NONCE;
+use crate::seal::{NONCE, TAG};
 use crate::segment::{Segment, SegmentError};
 use crate::table::Slot;
 
@@ -66,6 +67,7 @@ impl Proxy {
         let Some(route) = route.filter(|_| allowed) else {
             self.counters.denied += 1;
             self.report(now, segment.packet, Unreachable::Prohibited);
+            self.refused(Refused::Program(ends));
             return None;
         };
         if segment.flags.rst {
@@ -199,25 +201,23 @@ impl Proxy {
         let Some(connection) = self.table.get_mut(slot) else {
             return;
         };
+        let due = match &connection.carrier {
+            Carrier::Unreliable(queue) => queue.wake_at(now, self.options.wake_repeat),
+            Carrier::Reliable(supply, _) => supply.advertise_at(now, None),
+            Carrier::Basic(_) => None,
+        };
+        if due.is_none_or(|at| at > now) {
+            return;
+        }
         let opening = connection.opening(&self.options.prefix);
         let flow = connection.ends.outward();
         let message = match &mut connection.carrier {
-            Carrier::Unreliable(queue) => {
-                let due = queue.wake_at(now, self.options.wake_repeat);
-                if due.is_none_or(|at| at > now) {
-                    return;
-                }
-                let credits = queue.wake(now, room);
-                Message::Wake {
-                    opening,
-                    flow,
-                    credits,
-                }
-            }
+            Carrier::Unreliable(queue) => Message::Wake {
+                opening,
+                flow,
+                credits: queue.wake(now, room),
+            },
             Carrier::Reliable(supply, _) => {
-                if supply.advertise_at(now, None).is_none_or(|at| at > now) {
-                    return;
-                }
                 supply.advertised(now);
                 Message::Advertise {
                     opening,
@@ -247,7 +247,8 @@ impl Proxy {
             let names = connection.own_names.as_ref().value().len() + 160;
             let room = self.options.icn_mtu.saturating_sub(overhead + names);
             let name = queue.next_data(now, room, &mut packets);
-            let data = name.map(|name| self.data(now, slot, &name, None, &packets));
+            let stock = Stock::Interests(queue.holds());
+            let data = name.map(|name| self.data(now, slot, &name, stock, &packets));
             self.settle(now, slot);
             if data.is_some() {
                 return data;
@@ -262,15 +263,15 @@ impl Proxy {
         now: Time,
         slot: Slot,
         name: &[u8],
-        queue: Option<&Queue>,
+        stock: Stock,
         packets: &[Bytes],
     ) -> Bytes {
         let name = NameRef::from_value(name).unwrap_or_default();
-        let mut body = Carried::encode(queue, packets);
-        let nonce = self.sealer.seal(now, context_of(name), &mut body);
-        let mut content = Vec::with_capacity(NONCE + body.len());
-        content.extend_from_slice(&nonce);
-        content.extend_from_slice(&body);
+        let mut content = Vec::with_capacity(NONCE + Carried::bound(packets) + TAG);
+        content.extend_from_slice(&[0; NONCE]);
+        Carried::write(stock, packets, &mut content);
+        self.sealer
+            .seal_content(now, context_of(name), &mut content);
         self.counters.out_data += 1;
         self.counters.out_segments += packets.len() as u64;
         if let Some(connection) = self.table.get_mut(slot) {
@@ -299,7 +300,7 @@ impl Proxy {
         });
         match found {
             Some((slot, packet)) => {
-                let data = self.data(now, slot, name.value(), None, &[packet]);
+                let data = self.data(now, slot, name.value(), Stock::Interests(0), &[packet]);
                 self.push_data(data);
             }
             None => self.counters.unknown_connection += 1,
@@ -321,8 +322,8 @@ impl Proxy {
             Supplied::Nothing => Vec::new(),
             Supplied::Wait => return,
         };
-        let queue = supply.queue();
-        let data = self.data(now, slot, name.as_ref().value(), Some(&queue), &packets);
+        let stock = Stock::Queue(supply.queue());
+        let data = self.data(now, slot, name.as_ref().value(), stock, &packets);
         self.push_data(data);
     }
 
