@@ -481,28 +481,14 @@ impl Pipeline {
                 self.lose(number, true);
                 self.paths.with(path, |path, _| path.on_refused());
             }
-            // The way to the content is gone, and there was one: a router or the producer may
-            // have restarted. Each Nack costs one of the segment's retries.
-            _ if self.may_come_back(number) => {
+            // All paths are gone, and there was one: it may come back.
+            _ if self.has_used_paths() && self.stats.segments > 0 => {
                 self.lose(number, true);
                 self.pause(now);
             }
             reason => self.give_up(number, SegmentFailure::Nack(reason)),
         }
         self.review_paths(now, events);
-    }
-
-    /// Whether a segment that was refused is worth another Interest: something has come, the
-    /// content has this segment or had several paths, and a retry is left.
-    fn may_come_back(&self, number: u64) -> bool {
-        let exists = self.last.is_some_and(|last| number <= last.number);
-        let used = self
-            .pending
-            .get(&number)
-            .map_or(0, |entry| entry.sent.retries);
-        self.stats.segments > 0
-            && (exists || self.has_used_paths())
-            && self.retries.is_none_or(|limit| used < limit)
     }
 
     /// Pauses retransmissions, each time for longer until a Data arrives.

@@ -6,7 +6,7 @@ use whimbrel_ndn_packet::{
     Component, ContentType, Data, DataRef, DigestSigner, InterestRef, NackReason,
 };
 use whimbrel_transport::fetch::SegmentFailure;
-use whimbrel_transport::{Discovery, FetchError, FetchOptions, FetchStats, Verify};
+use whimbrel_transport::{Discovery, FetchError, FetchOptions, Verify};
 
 use crate::setup::{
     Fetch, answer, content, failed, fetch, nack, number_of, outcome, run, succeeded,
@@ -41,81 +41,35 @@ fn silence_fails_after_the_retries_and_says_which_segment() {
     }
 }
 
-/// Segments 0 to 9 of one byte; `refused` says which Interests get a Nack NoRoute.
-fn with_nacks(
-    options: FetchOptions,
-    mut refused: impl FnMut(u64) -> bool + 'static,
-) -> Result<FetchStats, FetchError> {
+#[test]
+fn other_nacks_for_a_segment_of_the_content_end_it() {
     let options = FetchOptions {
         discovery: Discovery::None,
-        ..options
-    };
-    let mut pair = fetch(options, &Bytes::new(), Path::clean(), 1);
-    answer(&mut pair, move |interest| {
-        let number = number_of(interest);
-        if refused(number) {
-            return Some(nack(interest, NackReason::NoRoute));
-        }
-        let data = Data {
-            final_block_id: Some(Component::segment(9)),
-            ..Data::new(
-                name("/file").child(Component::segment(number).as_ref()),
-                &b"x"[..],
-            )
-        };
-        Some(data.encode(&DigestSigner))
-    });
-    run(&mut pair);
-    outcome(&pair).1
-}
-
-#[test]
-fn other_nacks_for_a_segment_of_the_content_end_it_after_its_retries() {
-    let options = FetchOptions {
-        retries: Some(3),
         ..FetchOptions::default()
     };
-    let end = with_nacks(options, |number| number == 3);
-    assert!(
-        matches!(
-            end,
-            Err(FetchError::Segment {
-                segment: 3,
-                failure: SegmentFailure::Nack(NackReason::NoRoute),
-                ..
-            })
-        ),
-        "{end:?}"
-    );
-}
-
-#[test]
-fn a_way_that_is_gone_for_a_while_does_not_end_a_fetch() {
-    // As a router that restarts: all Interests for segments from 3 on are refused for a while.
-    let mut refusals = 0;
-    let end = with_nacks(FetchOptions::default(), move |number| {
-        let refused = number >= 3 && refusals < 40;
-        refusals += u32::from(refused);
-        refused
+    let mut pair = fetch(options, &Bytes::new(), Path::clean(), 1);
+    answer(&mut pair, |interest| match number_of(interest) {
+        number @ 0..3 => {
+            let data = Data {
+                final_block_id: Some(Component::segment(9)),
+                ..Data::new(
+                    name("/file").child(Component::segment(number).as_ref()),
+                    &b"x"[..],
+                )
+            };
+            Some(data.encode(&DigestSigner))
+        }
+        _ => Some(nack(interest, NackReason::NoRoute)),
     });
-    let stats = end.expect("fetched");
-    assert_eq!((stats.segments, stats.nacks), (10, 40));
-}
-
-#[test]
-fn a_nack_before_anything_has_come_ends_a_fetch_at_once() {
-    let end = with_nacks(FetchOptions::default(), |_| true);
-    assert!(
-        matches!(
-            end,
-            Err(FetchError::NoFinalBlock {
-                segment: 0,
-                failure: SegmentFailure::Nack(NackReason::NoRoute),
-                ..
-            })
-        ),
-        "{end:?}"
-    );
+    run(&mut pair);
+    assert!(matches!(
+        failed(&pair),
+        FetchError::Segment {
+            segment: 3,
+            failure: SegmentFailure::Nack(NackReason::NoRoute),
+            ..
+        }
+    ));
 }
 
 #[test]
