@@ -3,12 +3,16 @@
 use core::net::IpAddr;
 
 use etherparse::{Icmpv4Type, Icmpv6Type, IpSlice, PacketBuilder, icmpv4, icmpv6};
-use whimbrel_core::Time;
-
-use crate::allowance::Allowance;
+use whimbrel_core::{Limit, Meter, Time};
 
 /// Bytes of the offending packet that are returned (RFC 1812 §4.3.2.3: not above 576 bytes in all).
 const QUOTED: usize = 520;
+
+/// Answers to what is not carried (RFC 1812 §4.3.2.8): a flood must not bring as large a flood back.
+pub(crate) const ANSWERS: Limit = Limit {
+    at_once: 50,
+    per_second: 100,
+};
 
 /// Why a packet is not carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +28,7 @@ pub enum Unreachable {
 /// Makes errors, at a limited rate.
 #[derive(Debug, Default)]
 pub struct Reporter {
-    allowance: Allowance,
+    answers: Meter,
 }
 
 impl Reporter {
@@ -39,8 +43,8 @@ impl Reporter {
         {
             return None;
         }
-        self.allowance
-            .take(now)
+        self.answers
+            .admits(now, ANSWERS)
             .then(|| error(source, destination, packet, why))?
     }
 }
@@ -98,7 +102,6 @@ fn error(source: IpAddr, destination: IpAddr, packet: &[u8], why: Unreachable) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::allowance::BURST;
 
     fn udp() -> Vec<u8> {
         let mut packet = Vec::new();
@@ -133,7 +136,7 @@ mod tests {
             let report = |_| reporter.report(now, &udp(), Unreachable::Protocol);
             (0..200).filter_map(report).count()
         };
-        assert_eq!(count(Time::ZERO), BURST as usize - 1);
+        assert_eq!(count(Time::ZERO), ANSWERS.at_once as usize - 1);
         assert_eq!(count(Time::from_millis(100)), 10);
     }
 }

@@ -20,7 +20,6 @@
 //! | [`icmp`] | errors to programs | RFC 792, RFC 4443 |
 #![forbid(unsafe_code)]
 
-mod allowance;
 pub mod basic;
 mod checksum;
 pub mod connection;

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use whimbrel_core::Time;
+use whimbrel_core::{Meter, Time};
 use whimbrel_ndn_packet::Name;
 
-use crate::allowance::Allowance;
 use crate::connection::Ends;
+use crate::icmp::ANSWERS;
 use crate::message::Refusal;
 
 /// Refusals that the user was told of; a scan of ports must not grow memory.
@@ -39,7 +39,7 @@ impl Refused {
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     told: BTreeSet<Refused>,
-    allowance: Allowance,
+    answers: Meter,
 }
 
 impl Refusals {
@@ -50,7 +50,7 @@ impl Refusals {
 
     /// Returns true if a peer may be told now.
     pub(crate) fn may_answer(&mut self, now: Time) -> bool {
-        self.allowance.take(now)
+        self.answers.admits(now, ANSWERS)
     }
 }
 
