@@ -239,7 +239,9 @@ fn carry(arguments: Run, role: Role) -> Outcome {
     let (prefix, device) = (plan.options.prefix.clone(), plan.device.name.clone());
     let mut proxy = ProxyLoop::new(plan, clock)?;
     let place = socket.clone().unwrap_or_else(|| status_socket(&device));
-    if let Err(error) = answer_status(&place, proxy.inquirer()) {
+    let answers = answer_status(&place, proxy.inquirer());
+    let answered = answers.is_ok();
+    if let Err(error) = answers {
         let text = format!("{} cannot be made: {error}", place.display());
         if socket.is_some() {
             return Err(Failure::new(Exit::Other, text));
@@ -257,7 +259,9 @@ fn carry(arguments: Run, role: Role) -> Outcome {
         Some(failure) => ControlFlow::Break(failure),
         None => ControlFlow::Continue(()),
     });
-    let _ = std::fs::remove_file(&place);
+    if answered {
+        let _ = std::fs::remove_file(&place);
+    }
     match ended? {
         Some(failure) => Err(failure),
         None => {
