@@ -1,12 +1,11 @@
 //! The folder of a keychain: files that only their owner can read, each written atomically.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Maximum length of a file, in bytes. A certificate is a packet of at most 8800.
-const MAX_FILE_LEN: u64 = 1 << 20;
+use crate::small_file;
 
 /// Creates the folder and its missing parents, readable only by their owner.
 pub(crate) fn create(folder: &Path) -> io::Result<()> {
@@ -59,19 +58,10 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
 
 /// Reads a file; `None` if it does not exist.
 pub(crate) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    let file = match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        other => other?,
-    };
-    let mut content = Vec::new();
-    file.take(MAX_FILE_LEN + 1).read_to_end(&mut content)?;
-    if content.len() as u64 > MAX_FILE_LEN {
-        return Err(io::Error::new(
-            io::ErrorKind::FileTooLarge,
-            "it is longer than 1 MiB",
-        ));
+    match small_file::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        other => other.map(Some),
     }
-    Ok(Some(content))
 }
 
 /// Returns the files with this extension in a folder, in the order of their names.

@@ -4,6 +4,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`keychain`] | [`Keychain`]: identities, their keys, the keys' certificates; signers; safe bags in and out |
+//! | [`small_file`] | files that are small by their nature, as keys and configurations |
 //! | [`text`] | certificates and safe bags as files have them: base64 as `ndnsec` prints it, PEM, or plain octets |
 //! | [`validator`] | [`Validator`]: is a packet signed by a key that chains to a trust anchor? |
 //!
@@ -16,6 +17,7 @@ mod entries;
 mod error;
 mod folder;
 pub mod keychain;
+pub mod small_file;
 pub mod text;
 pub mod validator;
 

@@ -69,7 +69,7 @@ pub fn ephemeral() -> Result<KeyPair, KeyError> {
 
 /// Reads a key file.
 pub fn load(path: &Path) -> Result<KeyPair, KeyError> {
-    let text = crate::small_file::read_text(path).map_err(|source| KeyError::Read {
+    let text = whimbrel_keychain::small_file::read_text(path).map_err(|source| KeyError::Read {
         path: path.to_owned(),
         source,
     })?;

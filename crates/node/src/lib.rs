@@ -19,7 +19,6 @@
 //! | [`fetch`] | the receiving side: verified chunks to disk, and the record by which a fetch resumes |
 //! | [`output`] | the places of fetched content, and the treatment of files that are there |
 //! | [`perf`] | measuring what a network carries between two hosts |
-//! | [`small_file`] | files that are small by their nature |
 //! | [`ticket`] | a content's name and where to ask for it, in one string |
 //! | [`wait`] | the reason why a program waits, as its host reports it |
 #![forbid(unsafe_code)]
@@ -45,7 +44,6 @@ pub mod reload;
 pub mod run;
 pub mod serve;
 pub mod shelf;
-pub mod small_file;
 pub mod tcp_proxy;
 pub mod ticket;
 pub mod wait;

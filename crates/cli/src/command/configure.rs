@@ -84,7 +84,7 @@ fn is_proxy(file: &Path, node: Option<NodeKind>) -> bool {
     match node {
         Some(node) => node.kind().is_none(),
         // A file that cannot be read is reported by the other check.
-        None => whimbrel_node::small_file::read_text(file)
+        None => whimbrel_keychain::small_file::read_text(file)
             .is_ok_and(|text| ProxyConfig::looks_like(&text)),
     }
 }

@@ -160,10 +160,11 @@ fn schema_fault(document: &Document, text: &str, error: &toml::de::Error) -> Fau
 impl Draft {
     /// Reads a file.
     pub fn read(path: &Path) -> Result<Draft, ConfigError> {
-        let text = crate::small_file::read_text(path).map_err(|source| ConfigError::Read {
-            path: path.to_owned(),
-            source,
-        })?;
+        let text =
+            whimbrel_keychain::small_file::read_text(path).map_err(|source| ConfigError::Read {
+                path: path.to_owned(),
+                source,
+            })?;
         Draft::parse(path, &text)
     }
 

@@ -226,7 +226,7 @@ fn anchors(found: &mut Found<'_>, section: &NdnSection) -> Anchors {
 }
 
 fn certificate(path: &Path) -> Result<Certificate, String> {
-    let file = crate::small_file::read(path).map_err(|error| {
+    let file = whimbrel_keychain::small_file::read(path).map_err(|error| {
         format!(
             "cannot read {}: {error}; write the path of a certificate",
             path.display()

@@ -447,7 +447,7 @@ fn labels(links: &[LinkSection]) -> impl Iterator<Item = &str> {
 /// Reports a key file that exists and is not one.
 fn check_key(found: &mut Found<'_>, key: &str, path: &Path) {
     let at = path.display();
-    let fault = match crate::small_file::read_text(path) {
+    let fault = match whimbrel_keychain::small_file::read_text(path) {
         Ok(text) => KeyPair::from_pem(&text)
             .err()
             .map(|error| format!("{at} is not a key file: {error}; `whimbrel id new` makes one")),

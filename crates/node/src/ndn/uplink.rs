@@ -91,7 +91,7 @@ impl Uplink {
         let of_user =
             std::env::var_os("HOME").map(|home| Path::new(&home).join(".ndn/client.conf"));
         for path in of_user.into_iter().chain(SYSTEM_FILES.map(PathBuf::from)) {
-            match crate::small_file::read_text(&path) {
+            match whimbrel_keychain::small_file::read_text(&path) {
                 Ok(text) => match transport_of(&text) {
                     Some(uri) => return Uplink::parse(uri, &path.display().to_string()),
                     // As with ndn-cxx, the first file is the only one.

@@ -183,10 +183,11 @@ pub struct DevicePlan {
 impl ProxyConfig {
     /// Reads a file.
     pub fn read(path: &Path) -> Result<ProxyConfig, PlanError> {
-        let text = crate::small_file::read_text(path).map_err(|source| PlanError::Read {
-            path: path.to_owned(),
-            source,
-        })?;
+        let text =
+            whimbrel_keychain::small_file::read_text(path).map_err(|source| PlanError::Read {
+                path: path.to_owned(),
+                source,
+            })?;
         toml::from_str(&text).map_err(|source| PlanError::Syntax {
             path: path.to_owned(),
             source: Box::new(source),

@@ -54,7 +54,7 @@ pub fn read(path: &Path) -> Result<Vec<u8>, KeyFileError> {
             path: path.to_owned(),
         });
     }
-    let octets = crate::small_file::read(path).map_err(failed)?;
+    let octets = whimbrel_keychain::small_file::read(path).map_err(failed)?;
     let secret = octets.trim_ascii();
     if secret.len() < LEAST {
         return Err(KeyFileError::Short {

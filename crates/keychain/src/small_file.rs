@@ -1,5 +1,5 @@
-//! Reads files that are small by their nature, as configurations and keys: a device or a file named
-//! by mistake neither fills the memory nor takes for ever.
+//! Reads files that are small by their nature, as keys and configurations: a device or a large file that
+//! is named by mistake neither fills the memory nor takes for ever.
 
 use std::fs::File;
 use std::io::{self, Read};
