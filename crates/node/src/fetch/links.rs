@@ -1,6 +1,5 @@
 //! What each link of a host with several has brought for a fetch.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -82,7 +81,7 @@ pub fn link_bytes(report: &str) -> Vec<LinkBytes> {
 /// What the links had brought before.
 #[derive(Debug, Default)]
 pub(super) struct LinkShares {
-    before: BTreeMap<String, u64>,
+    before: Vec<LinkBytes>,
 }
 
 impl LinkShares {
@@ -94,7 +93,7 @@ impl LinkShares {
     pub(super) fn note_before(&mut self, event: &LocalEvent) -> bool {
         match event {
             LocalEvent::Status { request, json } if *request == QUESTION => {
-                self.before = totals(json);
+                self.before = link_bytes(json);
                 true
             }
             _ => false,
@@ -110,7 +109,7 @@ impl LinkShares {
         while let Some(left) = until.checked_duration_since(Instant::now()) {
             match client.receive(left) {
                 Ok(Some(LocalEvent::Status { request, json })) if request == QUESTION => {
-                    return self.beyond(totals(&json));
+                    return self.beyond(link_bytes(&json));
                 }
                 Ok(_) => {}
                 Err(_) => break,
@@ -119,21 +118,16 @@ impl LinkShares {
         Vec::new()
     }
 
-    fn beyond(&self, totals: BTreeMap<String, u64>) -> Vec<LinkShare> {
-        if totals.len() < 2 {
+    fn beyond(&self, after: Vec<LinkBytes>) -> Vec<LinkShare> {
+        if after.len() < 2 {
             return Vec::new();
         }
-        let share = |(peer, bytes): (String, u64)| LinkShare {
-            bytes: bytes.saturating_sub(self.before.get(&peer).copied().unwrap_or(0)),
-            peer,
+        let share = |link: &LinkBytes| LinkShare {
+            peer: link.peer.clone(),
+            bytes: link.since(&self.before).received,
         };
-        totals.into_iter().map(share).collect()
+        after.iter().map(share).collect()
     }
-}
-
-fn totals(json: &str) -> BTreeMap<String, u64> {
-    let links = link_bytes(json).into_iter();
-    links.map(|link| (link.peer, link.received)).collect()
 }
 
 #[cfg(test)]
@@ -157,9 +151,9 @@ mod tests {
             json: report(&[("a", 100), ("b", 0)]),
         };
         assert!(shares.note_before(&before));
-        let after = shares.beyond(totals(&report(&[("a", 150), ("b", 70)])));
+        let after = shares.beyond(link_bytes(&report(&[("a", 150), ("b", 70)])));
         let bytes: Vec<(&str, u64)> = after.iter().map(|it| (&*it.peer, it.bytes)).collect();
         assert_eq!(bytes, [("a", 50), ("b", 70)]);
-        assert!(shares.beyond(totals(&report(&[("a", 150)]))).is_empty());
+        assert!(shares.beyond(link_bytes(&report(&[("a", 150)]))).is_empty());
     }
 }
