@@ -18,7 +18,7 @@ use whimbrel_mobilityfirst::local::{LocalRequest, Publish, ReadChunk};
 use whimbrel_mobilityfirst::wire::ContentKind;
 
 use crate::place::make_folder_of;
-pub(crate) use repeated::{BLOCK, Repeated};
+pub(crate) use repeated::{Blocks, Repeated};
 
 /// Files below this size are hashed again rather than looked up, in bytes.
 const WORTH_CACHING: u64 = 4 << 20;
@@ -127,8 +127,7 @@ enum Source {
         stamp: Stamp,
     },
     Memory(Bytes),
-    /// The same [`BLOCK`] bytes again and again.
-    Repeated(Bytes),
+    Repeated(repeated::Turned),
     /// Consecutive files: the offset of each one's first byte, its path and its stamp.
     Packed(Vec<(u64, PathBuf, Stamp)>),
 }
@@ -285,11 +284,11 @@ impl Shelf {
         })
     }
 
-    /// Publishes a content that [`Repeated::of`] has made.
+    /// Publishes a content that [`Blocks`] has made.
     pub(crate) fn put_repeated(&mut self, content: Repeated) {
         let item = Item {
             tree: content.tree,
-            source: Source::Repeated(content.block),
+            source: Source::Repeated(content.bytes),
             kind: ContentKind::File,
             file_name: String::new(),
         };
@@ -349,9 +348,8 @@ impl Shelf {
             .ok_or_else(no_such_chunk)?;
         let data = match &item.source {
             Source::Memory(bytes) => bytes.slice(within.start as usize..within.end as usize),
-            Source::Repeated(block) => {
-                let start = (within.start % BLOCK as u64) as usize;
-                block.slice(start..start + (within.end - within.start) as usize)
+            Source::Repeated(bytes) => {
+                bytes.slice(within.start, (within.end - within.start) as usize)
             }
             Source::File { path, stamp } => {
                 let mut data = Vec::new();

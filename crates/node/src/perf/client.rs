@@ -1,19 +1,19 @@
 //! `perf client`: begins a test with a server, measures it, and ends it.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 
-use super::laps::Laps;
+use super::laps::{Laps, answer_read};
 use super::receiving::Receiving;
 use super::words::{Letter, VERSION, Word};
 use super::{AGAIN, CHANNEL, LOOK, Plan};
 use crate::fetch::{LinkBytes, link_bytes};
 use crate::keys::random_bytes;
 use crate::local_client::{Attachment, LocalClient, LocalError};
+use crate::shelf::Blocks;
 use crate::wait::{Subject, Wait, Watch};
 
 /// How often the server is told that the test goes on.
@@ -98,7 +98,7 @@ pub enum PerfError {
     /// The host cannot be used.
     #[error(transparent)]
     Host(#[from] LocalError),
-    /// The system has no more threads or no randomness.
+    /// The system has no randomness.
     #[error("cannot begin: {0}")]
     System(#[from] std::io::Error),
     /// Nothing answers.
@@ -130,7 +130,7 @@ pub fn measure(
     let mut client = attachment.connect()?;
     let test = random_bytes().map(u64::from_le_bytes)?;
     client.send(&LocalRequest::Listen { channel: CHANNEL })?;
-    let mut session = Session::new(options, test)?;
+    let mut session = Session::new(options, test);
     session.begin(&mut client, stop, observe)?;
     let interrupted = session.run(&mut client, stop, observe)?;
     session.end(&mut client)?;
@@ -145,6 +145,8 @@ struct Session<'a> {
     next_request: u32,
     heard: Instant,
     refusal: Option<String>,
+    /// Why this end cannot go on.
+    failure: Option<String>,
     is_ready: bool,
     begun: Instant,
     over: Option<Instant>,
@@ -178,12 +180,12 @@ impl Links {
 }
 
 impl Session<'_> {
-    fn new(options: &Options, test: u64) -> Result<Session<'_>, PerfError> {
+    fn new(options: &Options, test: u64) -> Session<'_> {
         let plan = &options.plan;
         let (up, down) = plan.streams();
-        let laps = Laps::new(up.zip(plan.shares(plan.up)), test)?;
+        let laps = Laps::new(up.zip(plan.shares(plan.up)), Blocks::new(test));
         let now = Instant::now();
-        Ok(Session {
+        Session {
             options,
             test,
             laps,
@@ -191,6 +193,7 @@ impl Session<'_> {
             next_request: 1,
             heard: now,
             refusal: None,
+            failure: None,
             is_ready: false,
             begun: now,
             over: None,
@@ -198,7 +201,7 @@ impl Session<'_> {
             up_is_whole: plan.up == 0,
             result: None,
             links: Links::default(),
-        })
+        }
     }
 
     fn letter(&self, word: Word) -> LocalRequest {
@@ -306,8 +309,11 @@ impl Session<'_> {
             if silent >= SILENCE {
                 return Err(PerfError::Lost(silent));
             }
-            if let Some(why) = self.receiving.failure.take() {
+            if let Some(why) = self.receiving.failure.take().or(self.failure.take()) {
                 return Err(PerfError::Failed(why));
+            }
+            if let Some(why) = self.refusal.take() {
+                return Err(PerfError::Refused(why));
             }
             let mut requests = Vec::new();
             for word in self.receiving.due(now, &mut requests) {
@@ -353,6 +359,9 @@ impl Session<'_> {
     fn handle(&mut self, client: &mut LocalClient, event: LocalEvent) -> Result<(), LocalError> {
         let now = Instant::now();
         let mut requests = Vec::new();
+        if let Some(answer) = answer_read(core::iter::once(&mut self.laps), &event) {
+            return client.send(&answer);
+        }
         match event {
             LocalEvent::Message { from, payload, .. } if from == self.options.server => {
                 let letter = Letter::read(&payload);
@@ -360,15 +369,6 @@ impl Session<'_> {
                     self.heard = now;
                     self.word(letter.word, &mut requests);
                 }
-            }
-            LocalEvent::Read {
-                read,
-                content,
-                index,
-                chunk_log2,
-            } => {
-                let chunk = self.laps.read(&content, index, chunk_log2).flatten();
-                requests.push(LocalRequest::ReadDone { read, chunk });
             }
             LocalEvent::Status {
                 request: LINKS,
@@ -388,10 +388,10 @@ impl Session<'_> {
         match word {
             Word::Ready => self.is_ready = true,
             Word::Refused { why } => self.refusal = Some(why),
-            Word::Want { stream, lap } => {
-                let word = self.laps.wanted(stream, lap, requests);
-                requests.extend(word.map(|word| self.letter(word)));
-            }
+            Word::Want { stream, lap } => match self.laps.wanted(stream, lap, requests) {
+                Ok(word) => requests.extend(word.map(|word| self.letter(word))),
+                Err(error) => self.failure = Some(error.to_string()),
+            },
             Word::Lap {
                 stream,
                 lap,
@@ -456,11 +456,10 @@ impl Session<'_> {
 
     fn report(&self, interrupted: bool) -> Report {
         let over = self.over.unwrap_or(self.begun);
-        let sent: &BTreeMap<u16, u64> = &self.laps.sent;
-        let sent = sent.iter().map(|(stream, bytes)| StreamBytes {
-            stream: *stream,
+        let sent = self.laps.sent().map(|(stream, bytes)| StreamBytes {
+            stream,
             up: true,
-            bytes: *bytes,
+            bytes,
         });
         Report {
             time: over.saturating_duration_since(self.begun),

@@ -1,51 +1,30 @@
-//! The sending side: laps are made by a thread ahead of their time, offered one after the other,
-//! and read from memory.
+//! The sending side: laps are hashed by a thread ahead of their time, offered one after the other, and
+//! read from memory that all of them share.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::mpsc::{Receiver, sync_channel};
 
-use bytes::Bytes;
 use whimbrel_content::ChunkSize;
-use whimbrel_core::{Guid, SeededRng};
-use whimbrel_mobilityfirst::local::{LocalRequest, Publish, ReadChunk};
+use whimbrel_core::Guid;
+use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, Publish, ReadChunk};
 use whimbrel_mobilityfirst::wire::ContentKind;
 
 use super::LAP;
 use super::words::Word;
-use crate::shelf::{BLOCK, Repeated, Shelf};
+use crate::shelf::{Blocks, Repeated, Shelf};
 
 /// Laps that are made ahead.
 const AHEAD: usize = 2;
-
-/// Makes contents whose names nobody has seen.
-struct Maker {
-    block: Vec<u8>,
-    made: u64,
-}
-
-impl Maker {
-    fn new(seed: u64) -> Maker {
-        let mut rng = SeededRng::new(seed);
-        let words = (0..BLOCK / 8).flat_map(|_| rng.next_word().to_le_bytes());
-        Maker {
-            block: words.collect(),
-            made: 0,
-        }
-    }
-
-    fn next(&mut self, length: u64) -> Repeated {
-        self.made += 1;
-        // The content begins with its number.
-        self.block[..8].copy_from_slice(&self.made.to_le_bytes());
-        Repeated::of(Bytes::copy_from_slice(&self.block), length)
-    }
-}
+/// Laps of a stream that are on offer at a time.
+const OFFERED: usize = 2;
 
 struct Offered {
     name: Guid,
     length: u64,
     last: bool,
+    /// Bytes of it that were read for its receiver.
+    read: u64,
 }
 
 #[derive(Default)]
@@ -54,52 +33,59 @@ struct Stream {
     left: Option<u64>,
     offered: BTreeMap<u32, Offered>,
     next: u32,
+    /// Bytes that were read for its receiver.
+    sent: u64,
+}
+
+impl Stream {
+    /// Whether a lap is the next one, and its receiver has half of the one before: naming it costs more
+    /// than asking.
+    fn may_name(&self, lap: u32) -> bool {
+        let before = self.offered.last_key_value();
+        let has_half = before.is_none_or(|(_, before)| before.read * 2 >= before.length);
+        lap == self.next && self.left != Some(0) && has_half
+    }
 }
 
 /// The streams that one end of a test sends.
 pub(super) struct Laps {
     streams: BTreeMap<u16, Stream>,
     shelf: Shelf,
-    whole: Receiver<Repeated>,
-    /// For laps that are shorter.
-    maker: Maker,
-    /// Bytes that were read for receivers, by stream.
-    read: BTreeMap<Guid, u16>,
-    pub(super) sent: BTreeMap<u16, u64>,
+    blocks: Blocks,
+    /// Long laps, once one was wanted.
+    long: Option<Receiver<Repeated>>,
+    /// The stream and lap of each content on offer.
+    names: BTreeMap<Guid, (u16, u32)>,
 }
 
 impl Laps {
-    /// Makes laps for `streams`, each with its bytes. `seed` must be another one for each test.
-    pub(super) fn new(
-        streams: impl Iterator<Item = (u16, Option<u64>)>,
-        seed: u64,
-    ) -> io::Result<Laps> {
-        let (made, whole) = sync_channel(AHEAD);
-        let streams: BTreeMap<u16, Stream> = streams
-            .map(|(number, left)| {
-                let stream = Stream {
-                    left,
-                    ..Stream::default()
-                };
-                (number, stream)
-            })
-            .collect();
-        let is_long = |stream: &Stream| stream.left.is_none_or(|left| left >= LAP);
-        if streams.values().any(is_long) {
-            let mut maker = Maker::new(seed);
-            // Ends with the receiving end of the channel.
-            std::thread::Builder::new()
-                .name("laps".into())
-                .spawn(move || while made.send(maker.next(LAP)).is_ok() {})?;
-        }
-        Ok(Laps {
-            sent: streams.keys().map(|number| (*number, 0)).collect(),
-            streams,
+    /// Offers laps for `streams`, each with its bytes.
+    pub(super) fn new(streams: impl Iterator<Item = (u16, Option<u64>)>, blocks: Blocks) -> Laps {
+        let stream = |(number, left)| {
+            let stream = Stream {
+                left,
+                ..Stream::default()
+            };
+            (number, stream)
+        };
+        Laps {
+            streams: streams.map(stream).collect(),
             shelf: Shelf::new(None),
-            whole,
-            maker: Maker::new(!seed),
-            read: BTreeMap::new(),
-        })
+            blocks,
+            long: None,
+            names: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the number of streams.
+    pub(super) fn len(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Returns the bytes that were read for receivers, by stream.
+    pub(super) fn sent(&self) -> impl Iterator<Item = (u16, u64)> {
+        let streams = self.streams.iter();
+        streams.map(|(number, stream)| (*number, stream.sent))
     }
 
     /// Answers a receiver that wants a lap. Its name may reach the name service later than the
@@ -109,26 +95,31 @@ impl Laps {
         number: u16,
         lap: u32,
         requests: &mut Vec<LocalRequest>,
-    ) -> Option<Word> {
-        let stream = self.streams.get_mut(&number)?;
+    ) -> io::Result<Option<Word>> {
+        let Some(stream) = self.streams.get(&number) else {
+            return Ok(None);
+        };
         if let Some(offered) = stream.offered.get(&lap) {
-            return Some(word(number, lap, offered));
+            return Ok(Some(word(number, lap, offered)));
         }
-        // A receiver asks for a lap when at most one before it is not whole.
-        if lap != stream.next || stream.left == Some(0) {
-            return None;
+        if !stream.may_name(lap) {
+            return Ok(None);
         }
-        stream.next += 1;
         let length = stream.left.map_or(LAP, |left| left.min(LAP));
         let content = match length {
-            LAP => self.whole.recv().ok()?,
-            _ => self.maker.next(length),
+            LAP => self.long_lap()?,
+            _ => self.blocks.next(length),
         };
+        let Some(stream) = self.streams.get_mut(&number) else {
+            return Ok(None);
+        };
+        stream.next = lap.wrapping_add(1);
         stream.left = stream.left.map(|left| left - length);
         let offered = Offered {
             name: content.name(),
             length,
             last: stream.left == Some(0),
+            read: 0,
         };
         let word = word(number, lap, &offered);
         requests.push(LocalRequest::Publish(Publish {
@@ -137,17 +128,33 @@ impl Laps {
             kind: ContentKind::File,
             file_name: String::new(),
         }));
-        self.read.insert(offered.name, number);
+        self.names.insert(offered.name, (number, lap));
         self.shelf.put_repeated(content);
         stream.offered.insert(lap, offered);
-        while stream.offered.len() > 2
+        while stream.offered.len() > OFFERED
             && let Some((_, old)) = stream.offered.pop_first()
         {
             requests.push(withdraw(old.name));
             self.shelf.remove(&old.name);
-            self.read.remove(&old.name);
+            self.names.remove(&old.name);
         }
-        Some(word)
+        Ok(Some(word))
+    }
+
+    /// Returns a lap of [`LAP`] bytes. The thread that makes them ends with the receiving end of its
+    /// channel.
+    fn long_lap(&mut self) -> io::Result<Repeated> {
+        if self.long.is_none() {
+            let (made, whole) = sync_channel(AHEAD);
+            let blocks = self.blocks.clone();
+            let make = move || while made.send(blocks.next(LAP)).is_ok() {};
+            std::thread::Builder::new()
+                .name("laps".into())
+                .spawn(make)?;
+            self.long = Some(whole);
+        }
+        let made = self.long.as_ref().and_then(|long| long.recv().ok());
+        Ok(made.unwrap_or_else(|| self.blocks.next(LAP)))
     }
 
     /// Reads a chunk; `None` if the content is none of these.
@@ -157,18 +164,45 @@ impl Laps {
         index: u32,
         chunk_log2: u8,
     ) -> Option<Option<ReadChunk>> {
-        let stream = self.read.get(content)?;
+        let (number, lap) = self.names.get(content)?;
         let size = ChunkSize::from_code(chunk_log2);
         let chunk = size.and_then(|size| self.shelf.read(*content, index, size).ok());
         let bytes = chunk.as_ref().map_or(0, |chunk| chunk.data.len() as u64);
-        *self.sent.entry(*stream).or_default() += bytes;
+        if let Some(stream) = self.streams.get_mut(number) {
+            stream.sent += bytes;
+            if let Some(offered) = stream.offered.get_mut(lap) {
+                offered.read += bytes;
+            }
+        }
         Some(chunk)
     }
 
     /// Returns the requests that take everything back.
     pub(super) fn end(&self) -> impl Iterator<Item = LocalRequest> {
-        self.read.keys().map(|name| withdraw(*name))
+        self.names.keys().map(|name| withdraw(*name))
     }
+}
+
+/// Returns the answer to a host that wants to read, from whichever laps have the content; `None` if the
+/// event is something else.
+pub(super) fn answer_read<'a>(
+    mut laps: impl Iterator<Item = &'a mut Laps>,
+    event: &LocalEvent,
+) -> Option<LocalRequest> {
+    let LocalEvent::Read {
+        read,
+        content,
+        index,
+        chunk_log2,
+    } = event
+    else {
+        return None;
+    };
+    let chunk = laps.find_map(|laps| laps.read(content, *index, *chunk_log2));
+    Some(LocalRequest::ReadDone {
+        read: *read,
+        chunk: chunk.flatten(),
+    })
 }
 
 fn word(stream: u16, lap: u32, offered: &Offered) -> Word {

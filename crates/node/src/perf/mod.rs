@@ -51,7 +51,7 @@ pub struct Plan {
 impl Plan {
     /// Returns why a server does not accept it; `None` if it does.
     fn fault(&self) -> Option<&'static str> {
-        if self.up + self.down == 0 || self.up.max(self.down) > MAX_STREAMS {
+        if self.up.max(self.down) > MAX_STREAMS || self.up + self.down == 0 {
             return Some("a test has 1 to 64 streams in each direction that it has");
         }
         if ChunkSize::from_code(self.chunk_log2).is_none() {
@@ -76,6 +76,39 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn plans_from_the_network_are_held_to_their_bounds() {
+        let plan = |up, down| Plan {
+            up,
+            down,
+            bytes: None,
+            chunk_log2: 20,
+            interval_ms: 1000,
+        };
+        for (up, down) in [(0, 0), (u16::MAX, u16::MAX), (u16::MAX, 1), (0, 65)] {
+            assert!(plan(up, down).fault().is_some(), "{up} {down}");
+        }
+        assert_eq!(plan(64, 64).fault(), None);
+        let chunk_log2 = 63;
+        assert!(
+            Plan {
+                chunk_log2,
+                ..plan(1, 1)
+            }
+            .fault()
+            .is_some()
+        );
+        let interval_ms = 0;
+        assert!(
+            Plan {
+                interval_ms,
+                ..plan(1, 1)
+            }
+            .fault()
+            .is_some()
+        );
+    }
 
     #[test]
     fn the_shares_of_streams_add_up() {

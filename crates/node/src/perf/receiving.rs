@@ -105,7 +105,8 @@ impl Receiving {
         words
     }
 
-    /// The sender has named a lap. `request` is a number that no other request has.
+    /// The sender has named a lap; one that was not asked for counts for nothing. `request` is a number
+    /// that no other request has.
     pub(super) fn named(
         &mut self,
         request: u32,
@@ -113,10 +114,10 @@ impl Receiving {
         (name, length, last): (Guid, u64, bool),
     ) -> Option<LocalRequest> {
         let stream = self.streams.get_mut(&number)?;
-        if stream.next != Some(lap) || length == 0 {
+        if stream.next != Some(lap) || stream.asked.is_none() || length == 0 {
             return None;
         }
-        stream.next = (!last).then_some(lap + 1);
+        stream.next = (!last).then_some(lap.wrapping_add(1));
         stream.asked = None;
         stream.open += 1;
         let lap = Lap {
@@ -212,6 +213,7 @@ mod tests {
     use super::super::LAP;
     use super::super::laps::Laps;
     use super::*;
+    use crate::shelf::Blocks;
 
     const CHUNK_LOG2: u8 = 22;
 
@@ -267,6 +269,43 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_was_not_asked_for_brings_nothing() {
+        let mut receiving = Receiving::new(0..1, CHUNK_LOG2);
+        let lap = (Guid([7; 32]), 1, false);
+        assert_eq!(receiving.named(1, (0, 0), lap), None, "not asked yet");
+        let now = Instant::now();
+        assert_eq!(receiving.due(now, &mut Vec::new()).len(), 1);
+        assert!(receiving.named(2, (0, 0), lap).is_some());
+        assert_eq!(
+            receiving.named(3, (0, 1), lap),
+            None,
+            "the first is not half here"
+        );
+        assert_eq!(receiving.named(4, (1, 0), lap), None, "no such stream");
+    }
+
+    #[test]
+    fn laps_are_named_to_who_has_half_of_the_one_before() {
+        let mut laps = Laps::new([(0, None)].into_iter(), Blocks::new(1));
+        let want = |laps: &mut Laps, lap| {
+            let word = laps.wanted(0, lap, &mut Vec::new()).unwrap();
+            word.map(|word| match word {
+                Word::Lap { name, .. } => name,
+                other => panic!("{other:?}"),
+            })
+        };
+        assert_eq!(want(&mut laps, 1), None, "laps come in their order");
+        let first = want(&mut laps, 0).unwrap();
+        assert_eq!(want(&mut laps, 0), Some(first), "asked again");
+        assert_eq!(want(&mut laps, 1), None);
+        for index in 0..8 {
+            laps.read(&first, index, CHUNK_LOG2).flatten().unwrap();
+        }
+        let second = want(&mut laps, 1).unwrap();
+        assert_ne!(second, first);
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
@@ -277,7 +316,7 @@ mod tests {
         ) {
             let mut rng = SeededRng::new(seed);
             let numbered = || (0u16..).zip(sizes.iter().copied().map(Some));
-            let mut laps = Laps::new(numbered(), seed).unwrap();
+            let mut laps = Laps::new(numbered(), Blocks::new(seed));
             let mut receiving = Receiving::new(numbered().map(|(number, _)| number), CHUNK_LOG2);
             let (mut host, mut next_request) = (Host::default(), 0);
             let start = Instant::now();
@@ -287,7 +326,7 @@ mod tests {
                 for word in receiving.due(now, &mut requests) {
                     let Word::Want { stream, lap } = word else { continue };
                     for _ in 0..2 {
-                        let answer = laps.wanted(stream, lap, &mut Vec::new());
+                        let answer = laps.wanted(stream, lap, &mut Vec::new()).unwrap();
                         if let Some(Word::Lap { name, length, last, .. }) = answer
                             && rng.below(100) >= lost
                         {

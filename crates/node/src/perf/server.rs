@@ -1,6 +1,6 @@
 //! `perf server`: answers tests until it is stopped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -8,15 +8,20 @@ use serde::Deserialize;
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 
-use super::laps::Laps;
+use super::laps::{Laps, answer_read};
 use super::receiving::Receiving;
 use super::words::{Letter, VERSION, Word};
 use super::{AGAIN, CHANNEL, LOOK, Plan};
 use crate::keys::random_bytes;
 use crate::local_client::{Attachment, LocalClient, LocalError};
+use crate::shelf::Blocks;
 
 /// Bound of the tests at a time.
 const MAX_TESTS: usize = 16;
+/// Bound of the streams that it sends at a time: the hashes of two laps are some 260 kB.
+const MAX_SENDING: usize = 128;
+/// Bound of the results that are kept.
+const MAX_OVER: usize = 64;
 /// A test whose client says nothing for so long is over. A client says every ten seconds that it
 /// goes on.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -61,7 +66,6 @@ struct HostReport {
 }
 
 struct Test {
-    client: Guid,
     begun: Instant,
     heard: Instant,
     plan: Plan,
@@ -71,9 +75,17 @@ struct Test {
     tell: Instant,
     /// It was told that all is here.
     told_whole: bool,
-    /// Its last word, once it is over.
-    result: Option<Word>,
 }
+
+/// A test that is over: its client may not have heard the result.
+struct Over {
+    key: Key,
+    result: Word,
+    heard: Instant,
+}
+
+/// The client, as it calls itself, and the number that it has drawn.
+type Key = (Guid, u64);
 
 /// Serves until `stop` is set, or for one test.
 pub fn serve(
@@ -85,10 +97,12 @@ pub fn serve(
     let mut client = attachment.connect()?;
     client.send(&LocalRequest::Listen { channel: CHANNEL })?;
     client.send(&LocalRequest::Status { request: NAME })?;
+    let seed = random_bytes().map_err(LocalError::Io)?;
     let mut server = Server {
         tests: BTreeMap::new(),
+        over: VecDeque::new(),
+        blocks: Blocks::new(u64::from_le_bytes(seed)),
         next_request: 1,
-        over: 0,
     };
     while !stop.load(Ordering::Relaxed) {
         let event = client.receive(LOOK)?;
@@ -100,24 +114,18 @@ pub fn serve(
         server.look(now, &mut requests, observe);
         send_all(&mut client, &requests)?;
         // Its client may ask again for the result.
-        let settled = server
-            .tests
-            .values()
-            .all(|test| test.result.is_some() && silence(now, test) >= AGAIN * 3);
-        if one_off && server.over > 0 && settled {
+        let is_told = |over: &Over| now.saturating_duration_since(over.heard) >= AGAIN * 3;
+        let has_ended = !server.over.is_empty() && server.tests.is_empty();
+        if one_off && has_ended && server.over.iter().all(is_told) {
             break;
         }
     }
     let mut requests = Vec::new();
-    for test in server.tests.values().filter(|test| test.result.is_none()) {
+    for test in server.tests.values() {
         requests.extend(test.laps.end());
         requests.extend(test.receiving.end());
     }
     send_all(&mut client, &requests)
-}
-
-fn silence(now: Instant, test: &Test) -> Duration {
-    now.saturating_duration_since(test.heard)
 }
 
 fn send_all(client: &mut LocalClient, requests: &[LocalRequest]) -> Result<(), LocalError> {
@@ -125,9 +133,11 @@ fn send_all(client: &mut LocalClient, requests: &[LocalRequest]) -> Result<(), L
 }
 
 struct Server {
-    tests: BTreeMap<(Guid, u64), Test>,
+    tests: BTreeMap<Key, Test>,
+    /// The newest ones that are over.
+    over: VecDeque<Over>,
+    blocks: Blocks,
     next_request: u32,
-    over: usize,
 }
 
 impl Server {
@@ -138,24 +148,15 @@ impl Server {
         requests: &mut Vec<LocalRequest>,
         observe: &mut dyn FnMut(ServerEvent),
     ) {
+        let laps = self.tests.values_mut().map(|test| &mut test.laps);
+        if let Some(answer) = answer_read(laps, &event) {
+            return requests.push(answer);
+        }
         match event {
             LocalEvent::Message { from, payload, .. } => {
                 if let Some(letter) = Letter::read(&payload) {
                     self.letter(now, from, letter, requests, observe);
                 }
-            }
-            LocalEvent::Read {
-                read,
-                content,
-                index,
-                chunk_log2,
-            } => {
-                let mut tests = self.tests.values_mut();
-                let chunk = tests.find_map(|test| test.laps.read(&content, index, chunk_log2));
-                requests.push(LocalRequest::ReadDone {
-                    read,
-                    chunk: chunk.flatten(),
-                });
             }
             LocalEvent::Status {
                 request: NAME,
@@ -181,6 +182,14 @@ impl Server {
         observe: &mut dyn FnMut(ServerEvent),
     ) {
         let key = (from, letter.test);
+        if let Some(over) = self.over.iter_mut().find(|over| over.key == key) {
+            // A late word of a test that is over begins no other one.
+            if letter.word == Word::End {
+                over.heard = now;
+                requests.push(say(key, over.result.clone()));
+            }
+            return;
+        }
         if let Word::Start { version, plan } = letter.word
             && !self.tests.contains_key(&key)
         {
@@ -189,8 +198,7 @@ impl Server {
                 let client = from;
                 observe(ServerEvent::Begun { client, plan });
             }
-            let letter = Letter { word, ..letter };
-            return requests.push(letter.to(from));
+            return requests.push(say(key, word));
         }
         let request = self.next_request;
         let Some(test) = self.tests.get_mut(&key) else {
@@ -199,7 +207,10 @@ impl Server {
         test.heard = now;
         let word = match letter.word {
             Word::Start { .. } => Some(Word::Ready),
-            Word::Want { stream, lap } => test.laps.wanted(stream, lap, requests),
+            Word::Want { stream, lap } => {
+                let word = test.laps.wanted(stream, lap, requests);
+                word.unwrap_or_else(|error| Some(refused(&error.to_string())))
+            }
             Word::Lap {
                 stream,
                 lap,
@@ -213,49 +224,38 @@ impl Server {
                 None
             }
             Word::End => {
-                if test.result.is_none() {
-                    self.over += 1;
-                    observe(close(now, test, false, requests));
-                }
-                test.result.clone()
+                observe(self.close(now, key, false, requests));
+                self.over.back().map(|over| over.result.clone())
             }
             Word::Ready | Word::Refused { .. } | Word::Received { .. } | Word::Result { .. } => {
                 None
             }
         };
-        requests.extend(word.map(|word| answer(key.1, test, word)));
+        requests.extend(word.map(|word| say(key, word)));
     }
 
-    fn begin(&mut self, now: Instant, key: (Guid, u64), (version, plan): (u8, Plan)) -> Word {
-        let refused = |why: &str| Word::Refused { why: why.into() };
+    fn begin(&mut self, now: Instant, key: Key, (version, plan): (u8, Plan)) -> Word {
         if version != VERSION {
             return refused("the server is of another version");
         }
         if let Some(why) = plan.fault() {
             return refused(why);
         }
-        let busy = self.tests.values().filter(|test| test.result.is_none());
-        if busy.count() >= MAX_TESTS {
+        let sending: usize = self.tests.values().map(|test| test.laps.len()).sum();
+        let has_room = sending + usize::from(plan.down) <= MAX_SENDING;
+        if self.tests.len() >= MAX_TESTS || !has_room {
             return refused("the server is busy with other tests");
         }
         let (up, down) = plan.streams();
         let shares = plan.shares(plan.down);
-        let seed = random_bytes().map(u64::from_le_bytes);
-        let laps = seed.and_then(|seed| Laps::new(down.zip(shares), seed));
-        let laps = match laps {
-            Ok(laps) => laps,
-            Err(error) => return refused(&error.to_string()),
-        };
         let test = Test {
-            client: key.0,
             begun: now,
             heard: now,
             plan,
-            laps,
+            laps: Laps::new(down.zip(shares), self.blocks.clone()),
             receiving: Receiving::new(up, plan.chunk_log2),
             tell: now + Duration::from_millis(plan.interval_ms.into()),
             told_whole: false,
-            result: None,
         };
         self.tests.insert(key, test);
         Word::Ready
@@ -268,18 +268,20 @@ impl Server {
         requests: &mut Vec<LocalRequest>,
         observe: &mut dyn FnMut(ServerEvent),
     ) {
-        self.tests.retain(|_, test| {
-            let is_lost = silence(now, test) >= SILENCE;
-            if is_lost && test.result.is_none() {
-                self.over += 1;
-                observe(close(now, test, true, requests));
-            }
-            !is_lost
-        });
-        let running = self.tests.iter_mut();
-        for (key, test) in running.filter(|(_, test)| test.result.is_none()) {
+        let is_lost = |test: &Test| now.saturating_duration_since(test.heard) >= SILENCE;
+        let lost = self.tests.iter().filter(|(_, test)| is_lost(test));
+        for key in lost.map(|(key, _)| *key).collect::<Vec<_>>() {
+            observe(self.close(now, key, true, requests));
+        }
+        let failed = self.tests.iter_mut();
+        let failed = failed.filter_map(|(key, test)| Some((*key, test.receiving.failure.take()?)));
+        for (key, why) in failed.collect::<Vec<_>>() {
+            requests.push(say(key, refused(&why)));
+            observe(self.close(now, key, false, requests));
+        }
+        for (key, test) in &mut self.tests {
             for word in test.receiving.due(now, requests) {
-                requests.push(answer(key.1, test, word));
+                requests.push(say(*key, word));
             }
             let whole = test.receiving.is_whole();
             let is_due = now >= test.tell || whole && !test.told_whole;
@@ -287,39 +289,133 @@ impl Server {
                 test.told_whole = whole;
                 test.tell = now + Duration::from_millis(test.plan.interval_ms.into());
                 let bytes = test.receiving.bytes();
-                requests.push(answer(key.1, test, Word::Received { bytes, whole }));
+                requests.push(say(*key, Word::Received { bytes, whole }));
             }
+        }
+    }
+
+    /// Ends a test, and keeps its result for a while.
+    fn close(
+        &mut self,
+        now: Instant,
+        key: Key,
+        lost: bool,
+        requests: &mut Vec<LocalRequest>,
+    ) -> ServerEvent {
+        let (mut bytes, mut sent, mut time) = (Vec::new(), 0, Duration::ZERO);
+        if let Some(test) = self.tests.remove(&key) {
+            requests.extend(test.laps.end());
+            requests.extend(test.receiving.end());
+            bytes = test.receiving.bytes();
+            sent = test.laps.sent().map(|(_, bytes)| bytes).sum();
+            time = now.saturating_duration_since(test.begun);
+        }
+        let received = bytes.iter().sum();
+        if self.over.len() >= MAX_OVER {
+            self.over.pop_front();
+        }
+        self.over.push_back(Over {
+            key,
+            result: Word::Result {
+                bytes,
+                seconds: time.as_secs_f64(),
+            },
+            heard: now,
+        });
+        ServerEvent::Over {
+            client: key.0,
+            received,
+            sent,
+            time,
+            lost,
         }
     }
 }
 
-fn answer(test: u64, about: &Test, word: Word) -> LocalRequest {
-    let letter = Letter { test, word };
-    letter.to(about.client)
+fn say((client, test): Key, word: Word) -> LocalRequest {
+    Letter { test, word }.to(client)
 }
 
-/// Ends a test.
-fn close(
-    now: Instant,
-    test: &mut Test,
-    lost: bool,
-    requests: &mut Vec<LocalRequest>,
-) -> ServerEvent {
-    requests.extend(test.laps.end());
-    requests.extend(test.receiving.end());
-    let time = now.saturating_duration_since(test.begun);
-    let bytes = test.receiving.bytes();
-    let received = bytes.iter().sum();
-    let sent = test.laps.sent.values().sum();
-    test.result = Some(Word::Result {
-        bytes,
-        seconds: time.as_secs_f64(),
-    });
-    ServerEvent::Over {
-        client: test.client,
-        received,
-        sent,
-        time,
-        lost,
+fn refused(why: &str) -> Word {
+    Word::Refused { why: why.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server() -> Server {
+        Server {
+            tests: BTreeMap::new(),
+            over: VecDeque::new(),
+            blocks: Blocks::new(1),
+            next_request: 1,
+        }
+    }
+
+    /// Returns the word that answers one of a client, if any.
+    fn tell(server: &mut Server, now: Instant, test: u64, word: Word) -> Option<Word> {
+        let letter = Letter { test, word };
+        let (client, mut requests) = (Guid([test as u8; 32]), Vec::new());
+        server.letter(now, client, letter, &mut requests, &mut |_| {});
+        requests.iter().find_map(|request| match request {
+            LocalRequest::Message { payload, .. } => Some(Letter::read(payload)?.word),
+            _ => None,
+        })
+    }
+
+    fn start(up: u16, down: u16) -> Word {
+        let plan = Plan {
+            up,
+            down,
+            bytes: None,
+            chunk_log2: 20,
+            interval_ms: 1000,
+        };
+        Word::Start {
+            version: VERSION,
+            plan,
+        }
+    }
+
+    #[test]
+    fn tests_and_what_is_left_of_them_are_bounded() {
+        let (mut server, now) = (server(), Instant::now());
+        for test in 0..MAX_TESTS as u64 {
+            assert_eq!(tell(&mut server, now, test, start(1, 0)), Some(Word::Ready));
+        }
+        let answer = tell(&mut server, now, 99, start(1, 0));
+        assert!(matches!(answer, Some(Word::Refused { .. })), "{answer:?}");
+        // A stranger that begins and ends tests as fast as it can.
+        tell(&mut server, now, 0, Word::End);
+        for test in 100..10_000 {
+            assert_eq!(tell(&mut server, now, test, start(0, 1)), Some(Word::Ready));
+            let answer = tell(&mut server, now, test, Word::End);
+            assert!(matches!(answer, Some(Word::Result { .. })));
+        }
+        assert_eq!(
+            (server.tests.len(), server.over.len()),
+            (MAX_TESTS - 1, MAX_OVER)
+        );
+        // The result is told again, and the test does not begin again.
+        assert!(tell(&mut server, now, 9_999, Word::End).is_some());
+        assert_eq!(tell(&mut server, now, 9_999, start(0, 1)), None);
+    }
+
+    #[test]
+    fn the_streams_that_it_sends_are_bounded_and_a_silent_client_is_forgotten() {
+        let (mut server, now) = (server(), Instant::now());
+        for test in 0..2 {
+            assert_eq!(
+                tell(&mut server, now, test, start(0, 64)),
+                Some(Word::Ready)
+            );
+        }
+        let answer = tell(&mut server, now, 2, start(0, 1));
+        assert!(matches!(answer, Some(Word::Refused { .. })), "{answer:?}");
+        server.look(now + SILENCE, &mut Vec::new(), &mut |event| {
+            assert!(matches!(event, ServerEvent::Over { lost: true, .. }));
+        });
+        assert_eq!(tell(&mut server, now, 2, start(0, 1)), Some(Word::Ready));
     }
 }
