@@ -38,7 +38,7 @@ impl Table {
         self.began_at = now.map_or(0, |time| time.as_secs());
         if !self.json {
             out(&format!(
-                "[ ID]{}  {:<19}  {:>10}  {:>16}\n",
+                "[ ID]{}  {:<19}  {:>12}  {:>17}\n",
                 self.role(None),
                 "Interval",
                 "Transfer",
@@ -60,7 +60,7 @@ impl Table {
     fn line(&self, id: &str, up: bool, span: Span, bytes: u64, note: &str) {
         let (from, to) = (span.0.as_secs_f64(), span.1.as_secs_f64());
         out(&format!(
-            "[{id:>3}]{}  {from:>7.2}-{to:<7.2} sec  {:>10}  {:>16}{note}\n",
+            "[{id:>3}]{}  {from:>7.2}-{to:<7.2} sec  {:>12}  {:>17}{note}\n",
             self.role(Some(up)),
             amount(bytes),
             rate(bytes, span)
@@ -242,18 +242,11 @@ fn per_second(bytes: u64, seconds: f64) -> f64 {
     }
 }
 
-fn scaled(value: f64, unit: &str) -> String {
-    let steps = [(1e9, "G"), (1e6, "M"), (1e3, "k")];
-    let step = steps.into_iter().find(|(size, _)| value >= *size);
-    let (size, prefix) = step.unwrap_or((1.0, ""));
-    format!("{:.3} {prefix}{unit}", value / size)
-}
-
 fn amount(bytes: u64) -> String {
-    scaled(bytes as f64, "B")
+    format!("{:.3} MB", bytes as f64 / 1e6)
 }
 
 fn rate(bytes: u64, (from, to): Span) -> String {
     let seconds = to.saturating_sub(from).as_secs_f64();
-    scaled(per_second(bytes, seconds), "bit/s")
+    format!("{:.3} Mbit/s", per_second(bytes, seconds) / 1e6)
 }
