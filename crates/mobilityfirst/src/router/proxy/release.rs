@@ -1,0 +1,134 @@
+//! Stored chunks leave for their next hops, in the order in which they came.
+
+use super::*;
+
+impl Proxy {
+    /// Sends stored chunks of open destinations, as far as their hops have room. Returns true if
+    /// any was sent.
+    pub(in crate::router) fn release_stored(
+        &mut self,
+        now: Time,
+        links: &mut Links,
+        divisions: &mut Divisions,
+        effects: &mut Effects,
+    ) -> bool {
+        let mut may = core::mem::take(&mut self.opened);
+        for port in links.take_gained() {
+            let of_port = (port, Guid::NONE)..;
+            let here = self
+                .by_port
+                .range(of_port)
+                .take_while(|(at, _)| *at == port);
+            may.extend(here.map(|(_, destination)| *destination));
+        }
+        let mut released = false;
+        // One of each, so that they take turns.
+        let after = (Bound::Excluded(self.turn), Bound::Unbounded);
+        let in_turn = may.range(after).chain(may.range(..=self.turn));
+        for destination in in_turn.copied().collect::<Vec<_>>() {
+            if self.release_oldest(now, destination, links, divisions, effects) {
+                released = true;
+                self.turn = destination;
+                self.opened.insert(destination);
+            }
+        }
+        released
+    }
+
+    /// Sends the oldest stored chunk of an open destination, if its hop has room.
+    fn release_oldest(
+        &mut self,
+        now: Time,
+        destination: Guid,
+        links: &mut Links,
+        divisions: &mut Divisions,
+        effects: &mut Effects,
+    ) -> bool {
+        let Some(hops) = self.open.get(&destination) else {
+            return false;
+        };
+        if !hops.iter().any(|branch| links.is_up(branch.port)) {
+            self.keep_stored(now, destination, effects);
+            return false;
+        }
+        if !hops.iter().any(|branch| links.has_room(branch.port)) {
+            return false;
+        }
+        let mut hops = hops.clone();
+        hops.refresh(links);
+        let Some(id) = self.store.oldest_for(&destination) else {
+            self.stop_waiting(destination, effects);
+            return false;
+        };
+        let branches = self.branches_with_room(id, hops, links, divisions);
+        if !branches.is_empty() {
+            self.release_one(now, id, &branches, links, effects);
+        }
+        !branches.is_empty()
+    }
+
+    /// Returns the branches of a stored chunk: empty while one of the required ones has no room. A
+    /// divided flow uses those with room.
+    fn branches_with_room(
+        &self,
+        id: StoreId,
+        mut hops: NextHops,
+        links: &Links,
+        divisions: &mut Divisions,
+    ) -> Vec<Branch> {
+        let Some((chunk, _)) = self.store.get(id) else {
+            return Vec::new();
+        };
+        let (spread, flow) = (Spread::of_chunk(chunk), chunk.flow());
+        if spread == Spread::Divide && links.may_divide(&flow, &hops) {
+            let has_room = links.has_room_to_divide(&flow, &hops);
+            return hops.iter().filter(|_| has_room).copied().collect();
+        }
+        let has_room = |branch: &Branch| links.has_room_for(branch.port, &flow);
+        if spread == Spread::Divide {
+            hops.retain(has_room);
+        }
+        let chosen = hops.select(spread, chunk.flow(), chunk.size(), divisions);
+        let chosen: Vec<Branch> = chosen.copied().collect();
+        if chosen.iter().all(has_room) {
+            chosen
+        } else {
+            Vec::new()
+        }
+    }
+
+    fn release_one(
+        &mut self,
+        now: Time,
+        id: StoreId,
+        branches: &[Branch],
+        links: &mut Links,
+        effects: &mut Effects,
+    ) {
+        if let Some(carried) = self.lingering_ids.remove(&id) {
+            self.lingering.remove(&carried);
+            if let [branch] = branches
+                && branch.port == carried.port
+            {
+                return self.go_on_with(id, carried, links);
+            }
+            links.withdraw(now, carried);
+        }
+        let Some(chunk) = self.take(id) else {
+            return;
+        };
+        effects.counters.chunks_released += 1;
+        let outgoing = self.released(chunk);
+        let flow = outgoing.chunk.flow();
+        self.go_on(&flow, effects);
+        let hops: NextHops = branches.iter().copied().collect();
+        if Spread::of_chunk(&outgoing.chunk) == Spread::Divide && links.may_divide(&flow, &hops) {
+            return links.divide(outgoing, &hops);
+        }
+        for branch in branches {
+            if let Err(refused) = links.enqueue(branch.port, outgoing.clone().over(branch)) {
+                self.store_chunk(now, refused, effects);
+            }
+        }
+    }
+}
