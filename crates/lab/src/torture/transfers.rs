@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use whimbrel_content::RangeSet;
 use whimbrel_core::Time;
 use whimbrel_mobilityfirst::local::{
     Get, LocalChunk, LocalEvent, LocalRequest, Publish, ReadChunk,
@@ -16,24 +17,29 @@ const CREDIT: u16 = 4;
 /// The smallest chunk, so that small contents have several.
 const CHUNK_LOG2: u8 = 16;
 
-/// The parts of a content that were handed over: start and end, in bytes.
+/// The parts of a content that were handed over.
 #[derive(Debug, Default)]
-pub(super) struct Parts(BTreeMap<u64, u64>);
+pub(super) struct Parts {
+    ranges: RangeSet,
+    /// The only part of an empty content was.
+    empty: bool,
+}
 
 impl Parts {
     /// Returns the bytes handed over.
     pub(super) fn got(&self) -> u64 {
-        self.0.iter().map(|(start, end)| end - start).sum()
+        self.ranges.total()
     }
 
-    /// Notes a part. Returns false if some of it has been handed over before.
+    /// Notes a part. Returns false if nothing of it is new. Some of it may be known: a chunk that was sent
+    /// before its source went on in smaller ones may come after some of them.
     pub(super) fn add(&mut self, start: u64, end: u64) -> bool {
-        let before = self.0.range(..end.max(start + 1)).next_back();
-        if before.is_some_and(|(_, known_end)| *known_end > start) {
-            return false;
+        if start == end {
+            return !core::mem::replace(&mut self.empty, true);
         }
-        self.0.insert(start, end.max(start));
-        true
+        let before = self.got();
+        self.ranges.insert(start..end);
+        self.got() > before
     }
 }
 

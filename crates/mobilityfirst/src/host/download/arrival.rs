@@ -127,7 +127,7 @@ impl Downloads {
             self.note_overflow(id, asked, effects);
             return Taken::Not;
         }
-        let offset = verified.range().start;
+        let range = verified.range();
         download.assembly.commit(verified.clone());
         download.follow_size(chunk_size, data.index);
         let chunk = LocalChunk {
@@ -144,7 +144,7 @@ impl Downloads {
         };
         let load = download.share.load(room.clone());
         let held = download.share.held();
-        download.held.insert(offset, Held { chunk, load });
+        download.hold(range, Held { chunk, load });
         // While chunks under way still find room.
         if held > self.shares.limit(app) / 4 * 3 {
             self.note_overflow(id, false, effects);

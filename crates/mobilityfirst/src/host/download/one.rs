@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use core::ops::Range;
 use core::time::Duration;
 use whimbrel_content::{Assembly, ChunkSize};
 use whimbrel_core::{Guid, Time};
@@ -196,6 +197,17 @@ impl Download {
         let held = self.held.remove(&first)?;
         self.next_offset = self.next_offset.max(first + held.chunk.data.len() as u64);
         Some(held)
+    }
+
+    /// Keeps a verified chunk until it may be handed over, in place of smaller ones within it that wait:
+    /// a chunk that was sent before the source went on in smaller ones may come after them.
+    pub(super) fn hold(&mut self, range: Range<u64>, held: Held) {
+        let waiting = self.held.range(range.clone());
+        let within = waiting.filter(|(at, it)| **at + it.chunk.data.len() as u64 <= range.end);
+        for at in within.map(|(at, _)| *at).collect::<Vec<_>>() {
+            self.held.remove(&at);
+        }
+        self.held.insert(range.start, held);
     }
 
     pub(super) fn is_finished(&self) -> bool {

@@ -28,6 +28,10 @@ struct Fetch {
 
 impl Fetch {
     fn new() -> Fetch {
+        Fetch::with_credit(8)
+    }
+
+    fn with_credit(credit: u16) -> Fetch {
         let bytes = Bytes::from((0..100_000u32).map(|at| at as u8).collect::<Vec<u8>>());
         let tree = ChunkTree::from_reader(&bytes[..], ChunkSize::MIN, &mut |_| {}).unwrap();
         let limits = DownloadLimits {
@@ -50,7 +54,7 @@ impl Fetch {
             in_order: false,
             reliability: Reliability::Ack,
             nack_timeout_ms: 0,
-            credit: 8,
+            credit,
             resume: Bytes::new(),
         };
         let uplink = Uplink {
@@ -80,31 +84,7 @@ impl Fetch {
         index: u32,
         is_true: bool,
     ) -> [bool; 3] {
-        let size = ChunkSize::from_code(LOG2).unwrap();
-        let range = size.range(index.into(), self.bytes.len() as u64).unwrap();
-        let mut proof = Vec::new();
-        let proven = self.tree.proof(index.into(), size).unwrap();
-        proven.encode(&mut proof);
-        let mut payload = self.bytes[range.start as usize..range.end as usize].to_vec();
-        payload[0] ^= u8::from(!is_true);
-        let data = Data {
-            content: self.tree.root(),
-            index,
-            chunk_log2: LOG2,
-            content_len: self.bytes.len() as u64,
-            kind: ContentKind::File,
-            reliability: Reliability::Ack,
-            file_name: String::new(),
-            proof: proof.into(),
-            payload: payload.into(),
-        };
-        let (service, upper) = (ServiceId::CONTENT_RESPONSE, UpperProtocol::Transport);
-        let mut header = NetworkHeader::new(service, upper, source, Guid([1; 32]));
-        header.extensions.request = Some(request_id);
-        let (now, room) = (Time::from_secs(at), Room::default());
-        let (downloads, effects) = (&mut self.downloads, &mut self.effects);
-        downloads.handle_data(now, &header, data, room, |_| true, effects);
-        let actions = self.actions();
+        let actions = self.chunk_comes(at, (source, request_id), (LOG2, index), is_true);
         let set = |it: &Action| matches!(it, Action::Set(Timer::Download(_), _));
         let given = |it: &Action| matches!(it, Action::HandOver(..));
         let acked = |it: &Action| {
@@ -123,10 +103,69 @@ impl Fetch {
         ]
     }
 
+    fn chunk_comes(
+        &mut self,
+        at: u64,
+        (source, request_id): (Guid, u64),
+        (log2, index): (u8, u32),
+        is_true: bool,
+    ) -> Vec<Action> {
+        let size = ChunkSize::from_code(log2).unwrap();
+        let range = size.range(index.into(), self.bytes.len() as u64).unwrap();
+        let mut proof = Vec::new();
+        let proven = self.tree.proof(index.into(), size).unwrap();
+        proven.encode(&mut proof);
+        let mut payload = self.bytes[range.start as usize..range.end as usize].to_vec();
+        payload[0] ^= u8::from(!is_true);
+        let data = Data {
+            content: self.tree.root(),
+            index,
+            chunk_log2: log2,
+            content_len: self.bytes.len() as u64,
+            kind: ContentKind::File,
+            reliability: Reliability::Ack,
+            file_name: String::new(),
+            proof: proof.into(),
+            payload: payload.into(),
+        };
+        let (service, upper) = (ServiceId::CONTENT_RESPONSE, UpperProtocol::Transport);
+        let mut header = NetworkHeader::new(service, upper, source, Guid([1; 32]));
+        header.extensions.request = Some(request_id);
+        let (now, room) = (Time::from_secs(at), Room::default());
+        let (downloads, effects) = (&mut self.downloads, &mut self.effects);
+        downloads.handle_data(now, &header, data, room, |_| true, effects);
+        self.actions()
+    }
+
     fn source(&self) -> Option<Guid> {
         let download = self.downloads.by_id.values().next();
         download.and_then(|it| it.source).map(|(source, _)| source)
     }
+}
+
+#[test]
+fn a_chunk_takes_the_place_of_smaller_ones_within_it_that_wait() {
+    let mut fetch = Fetch::with_credit(1);
+    let server = (SERVER, fetch.request_id);
+    let handed = |actions: Vec<Action>| -> Vec<(u8, u32)> {
+        let chunks = actions.into_iter().filter_map(|action| match action {
+            Action::HandOver(_, chunk, _) => Some((chunk.chunk_log2, chunk.index)),
+            _ => None,
+        });
+        chunks.collect()
+    };
+    // The program has the last chunk, and takes no other one yet.
+    assert_eq!(
+        handed(fetch.chunk_comes(1, server, (16, 1), true)),
+        [(16, 1)]
+    );
+    // The source goes on in smaller ones; a larger one from before was overtaken.
+    assert_eq!(handed(fetch.chunk_comes(2, server, (14, 1), true)), []);
+    assert_eq!(handed(fetch.chunk_comes(3, server, (16, 0), true)), []);
+    fetch.downloads.note_consumed(APP, 1, &mut fetch.effects);
+    assert_eq!(handed(fetch.actions()), [(16, 0)]);
+    fetch.downloads.note_consumed(APP, 1, &mut fetch.effects);
+    assert_eq!(handed(fetch.actions()), []);
 }
 
 #[test]
