@@ -1,11 +1,12 @@
-// Takes part in State Vector Sync (NDNts's: version 2) and waits until it has heard of --peers with --publish items each.
+// Takes part in State Vector Sync (NDNts's: version 2), says when it has heard of --peers with --publish items each, and
+// stays until it is ended.
 // All participants register the group's prefix; the forwarder must send its Interests to all of them, so its strategy is
 // set to multicast first. Start the participants at about the same time.
 import { invoke } from "@ndn/nfdmgmt";
 import { Name } from "@ndn/packet";
 import { SvSync } from "@ndn/svs";
 
-import { connect, options, registered, run, say, sleep, uri } from "./outcome.mjs";
+import { almost, connect, options, registered, run, say, sleep, uri } from "./outcome.mjs";
 
 const args = options("svs.mjs <group> <node>", { peers: 1, publish: 3 }, 20);
 
@@ -25,7 +26,8 @@ await run(args.timeout, async () => {
     if (others.length >= args.peers && others.every((number) => number >= args.publish)) { break; }
     await sleep(0.1);
   }
-  // The others may still miss the last of what this one knows.
-  await sleep(5);
+  say({ event: "heard", heard });
+  // The others may still miss what this one knows: it stays until it is ended.
+  await almost(args.timeout);
   return { published: args.publish, heard, strategy_status: chosen.statusCode };
 });

@@ -48,18 +48,27 @@ def run_app(app, args, work):
 
 
 async def on_app(app, work):
-    outcome = asyncio.get_running_loop().create_future()
+    working = []
 
     async def after_start():
+        working.append(asyncio.ensure_future(work(app)))
         try:
-            outcome.set_result(await work(app))
-        except Exception as error:  # told by the caller, not by python-ndn's own task
-            outcome.set_exception(error)
+            await asyncio.wait(working)
         finally:
             app.shutdown()
 
-    await app.main_loop(after_start())
-    return await outcome
+    # python-ndn's loop takes a cancellation for Ctrl-C and then waits for the work, which must be ended as well:
+    # otherwise neither --timeout nor SIGTERM would end a program whose work does not end.
+    loop = asyncio.ensure_future(app.main_loop(after_start()))
+    try:
+        await asyncio.shield(loop)
+    except asyncio.CancelledError:
+        for task in [*working, loop]:
+            task.cancel()
+        await asyncio.wait([*working, loop])
+        raise
+    # An exception of the work is told by the caller, not by python-ndn's own task.
+    return working[0].result()
 
 
 def end(args, make_work):

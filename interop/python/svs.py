@@ -1,4 +1,5 @@
-"""Takes part in State Vector Sync (python-ndn's: version 1) and waits until it has heard of --peers with --publish items each.
+"""Takes part in State Vector Sync (python-ndn's: version 1), says when it has heard of --peers with --publish items each,
+and stays until it is ended.
 
 All participants register the group's prefix; the forwarder must send its Interests to all of them, so its strategy is
 set to multicast first. Start the participants at about the same time.
@@ -46,8 +47,9 @@ async def work(app, args):
         if published == args.publish and len(heard) >= args.peers and all(n >= args.publish for n in heard.values()):
             break
         await asyncio.sleep(0.2)
-    # The others may still miss the last of what this one knows.
-    await asyncio.sleep(2.5)
+    outcome.say(event="heard", heard=heard)
+    # The others may still miss what this one knows: it stays until it is ended.
+    await outcome.almost(args)
     sync.stop()
     return {"published": published, "heard": heard, "strategy_status": chosen}
 

@@ -408,9 +408,11 @@ fn groups_synchronise_over_multicast() {
             command.args([group.as_str(), node, "--peers", "1", "--publish", "2"]);
             command
         };
-        let mut one = Running::start(&mut node("/one"));
-        outcome(&mut node("/two"), &[]);
-        assert_eq!(one.exit_code(), 0, "{library:?}");
+        // Each stays until both have heard of the other.
+        let nodes = ["/one", "/two"].map(|name| Running::start(&mut node(name)));
+        for node in &nodes {
+            node.await_json(|line| line["event"] == "heard");
+        }
     }
 }
 
