@@ -91,11 +91,17 @@ const AFTER_NAME: &[u64] = &[
 impl<'a> DataRef<'a> {
     /// Decodes a whole packet.
     pub fn decode(wire: &'a [u8]) -> Result<DataRef<'a>, DecodeError> {
+        DataRef::decode_named(wire, NameRef::default())
+    }
+
+    /// As [`DataRef::decode`]; the name is not decoded again if `checked` is the name at its place in
+    /// `wire`.
+    pub fn decode_named(wire: &'a [u8], checked: NameRef<'a>) -> Result<DataRef<'a>, DecodeError> {
         let outer = tlv::outermost(wire)?;
         if outer.typ != types::DATA {
             return Err(DecodeError::WrongType(outer.typ));
         }
-        let (name, rest) = tlv::name_first(outer.value)?;
+        let (name, rest) = tlv::name_first(outer.value, checked)?;
         let (mut meta, mut content) = (Meta::default(), &[][..]);
         let (mut info, mut signature) = (None, None);
         let mut covered = 0;

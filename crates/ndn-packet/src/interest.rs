@@ -64,6 +64,15 @@ const AFTER_NONCE: usize = 4;
 impl<'a> InterestRef<'a> {
     /// Decodes a whole packet.
     pub fn decode(wire: &'a [u8]) -> Result<InterestRef<'a>, DecodeError> {
+        InterestRef::decode_named(wire, NameRef::default())
+    }
+
+    /// As [`InterestRef::decode`]; the name is not decoded again if `checked` is the name at its place in
+    /// `wire`.
+    pub fn decode_named(
+        wire: &'a [u8],
+        checked: NameRef<'a>,
+    ) -> Result<InterestRef<'a>, DecodeError> {
         let outer = tlv::outermost(wire)?;
         if outer.typ != types::INTEREST {
             return Err(DecodeError::WrongType(outer.typ));
@@ -86,7 +95,7 @@ impl<'a> InterestRef<'a> {
             signature_value_at: None,
         };
         let offset_of = |part: &[u8]| part.as_ptr() as usize - wire.as_ptr() as usize;
-        let (name, rest) = tlv::name_first(outer.value)?;
+        let (name, rest) = tlv::name_first(outer.value, checked)?;
         interest.name = name;
         tlv::read_ordered(rest, AFTER_NAME, |element| {
             let value = element.value;

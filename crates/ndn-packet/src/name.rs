@@ -118,12 +118,20 @@ pub struct NameRef<'a> {
 impl<'a> NameRef<'a> {
     /// Decodes the TLV-VALUE of a Name element.
     pub fn from_value(value: &'a [u8]) -> Result<NameRef<'a>, DecodeError> {
+        NameRef::walk(value, |_| {})
+    }
+
+    /// Decodes the TLV-VALUE of a Name element; calls `each` with the end offset of each component
+    /// on the way, also of those before an invalid one.
+    #[inline]
+    pub fn walk(value: &'a [u8], mut each: impl FnMut(usize)) -> Result<NameRef<'a>, DecodeError> {
         let mut reader = Reader::new(value);
         while let Some(component) = reader.element()? {
             let digest = component.typ <= types::PARAMETERS_SHA256_DIGEST;
             if !tlv::is_component_type(component.typ) || (digest && component.value.len() != 32) {
                 return Err(DecodeError::Value(component.typ));
             }
+            each(value.len() - reader.rest().len());
         }
         Ok(NameRef { value })
     }

@@ -121,7 +121,12 @@ impl<'a> Reader<'a> {
     }
 
     /// The next element, which must be of this type.
+    #[inline]
     pub fn expect(&mut self, typ: u64) -> Result<Element<'a>, DecodeError> {
+        // Most types have one octet.
+        if typ < 0xfd && self.rest.first().map(|first| u64::from(*first)) == Some(typ) {
+            return self.element()?.ok_or(DecodeError::Missing(typ));
+        }
         match self.peek_type()? {
             Some(found) if found == typ => self.element()?.ok_or(DecodeError::Missing(typ)),
             _ => Err(DecodeError::Missing(typ)),
@@ -150,11 +155,19 @@ impl<'a> Reader<'a> {
 
 /// Reads the name that an Interest or Data begins with; returns it and the rest. "Unrecognized
 /// non-critical TLV elements may appear in the packet. However, they must not appear before the
-/// Name element."
-pub fn name_first(value: &[u8]) -> Result<(NameRef<'_>, &[u8]), DecodeError> {
+/// Name element." `checked` is not decoded again if it is the one at this place in memory.
+pub fn name_first<'a>(
+    value: &'a [u8],
+    checked: NameRef<'a>,
+) -> Result<(NameRef<'a>, &'a [u8]), DecodeError> {
     let mut reader = Reader::new(value);
-    let name = reader.expect(types::NAME)?;
-    Ok((NameRef::from_value(name.value)?, reader.rest()))
+    let name = reader.expect(types::NAME)?.value;
+    let name = if core::ptr::eq(name, checked.value()) {
+        checked
+    } else {
+        NameRef::from_value(name)?
+    };
+    Ok((name, reader.rest()))
 }
 
 /// Reads the elements of a fixed grammar: each at most once, in the order of `order`; unknown and

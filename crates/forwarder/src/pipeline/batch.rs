@@ -35,12 +35,12 @@ enum Outline {
 }
 
 impl Outline {
-    /// Returns the outline and the name, both unchecked.
-    fn of<'a>(lp: &LpPacket<'a>) -> (Outline, NameRef<'a>) {
-        Outline::read(lp).unwrap_or((Outline::Other, NameRef::default()))
+    /// Returns the outline and the octets of the name, both unchecked.
+    fn of<'a>(lp: &LpPacket<'a>) -> (Outline, &'a [u8]) {
+        Outline::read(lp).unwrap_or((Outline::Other, &[]))
     }
 
-    fn read<'a>(lp: &LpPacket<'a>) -> Option<(Outline, NameRef<'a>)> {
+    fn read<'a>(lp: &LpPacket<'a>) -> Option<(Outline, &'a [u8])> {
         let packet = lp
             .fragment
             .filter(|packet| lp.nack.is_none() && packet.len() <= MAX_PACKET)?;
@@ -60,7 +60,7 @@ impl Outline {
             PacketKind::Data => Outline::Data,
             PacketKind::Lp => return None,
         };
-        Some((outline, NameRef::from_value(name.value).ok()?))
+        Some((outline, name.value))
     }
 }
 
@@ -72,12 +72,25 @@ impl Forwarder {
             keys.push(NameKey::default());
         }
         if let Some(key) = keys.first_mut() {
-            let (outline, name) = Outline::of(lp);
-            key.read(&self.engine.hasher, name, self.depths(outline));
+            let (outline, name) = self.outline(lp, key);
             self.engine.prefetch_cells(outline, key);
-            self.process(now, from, lp, key);
+            self.process(now, from, lp, name, key);
         }
         self.keys = keys;
+    }
+
+    /// Hashes a packet's name into `key`. Returns the packet's outline and its name, decoded; an
+    /// invalid name makes it a packet that cannot be decoded.
+    fn outline<'a>(&self, lp: &LpPacket<'a>, key: &mut NameKey) -> (Outline, NameRef<'a>) {
+        let (outline, octets) = Outline::of(lp);
+        let hasher = &self.engine.hasher;
+        match key.decode(hasher, octets, self.depths(outline)) {
+            Ok(name) => (outline, name),
+            Err(_) => {
+                key.read(hasher, NameRef::default(), 0);
+                (Outline::Other, NameRef::default())
+            }
+        }
     }
 
     pub(crate) fn incoming_packets(&mut self, now: Time, packets: &[(FaceId, LpPacket<'_>)]) {
@@ -86,15 +99,14 @@ impl Forwarder {
             if keys.len() < batch.len() {
                 keys.resize_with(BATCH, NameKey::default);
             }
-            let mut outlines: SmallVec<[Outline; BATCH]> = SmallVec::new();
+            let mut outlines: SmallVec<[(Outline, NameRef<'_>); BATCH]> = SmallVec::new();
             for ((_, lp), key) in batch.iter().zip(&mut keys) {
-                let (outline, name) = Outline::of(lp);
-                key.read(&self.engine.hasher, name, self.depths(outline));
-                outlines.push(outline);
+                outlines.push(self.outline(lp, key));
             }
             self.engine.prefetch(&outlines, &keys);
-            for ((from, lp), key) in batch.iter().zip(&mut keys) {
-                self.process(now, *from, lp, key);
+            let read = outlines.iter().zip(&mut keys);
+            for ((from, lp), ((_, name), key)) in batch.iter().zip(read) {
+                self.process(now, *from, lp, *name, key);
             }
         }
         self.keys = keys;
@@ -112,14 +124,21 @@ impl Forwarder {
         }
     }
 
-    /// Decodes a packet, whose name has this key, and sends it through its pipeline.
-    fn process(&mut self, now: Time, from: FaceId, lp: &LpPacket<'_>, key: &mut NameKey) {
+    /// Decodes a packet, whose name is decoded and has this key, and sends it through its pipeline.
+    fn process<'a>(
+        &mut self,
+        now: Time,
+        from: FaceId,
+        lp: &LpPacket<'a>,
+        name: NameRef<'a>,
+        key: &mut NameKey,
+    ) {
         // Without a packet it is a header for the link alone.
         let Some(packet) = lp.fragment else { return };
         let kind = PacketKind::of(packet).filter(|_| packet.len() <= MAX_PACKET);
         match (kind, lp.nack) {
             (Some(PacketKind::Interest), None) => {
-                if let Ok(interest) = InterestRef::decode(packet) {
+                if let Ok(interest) = InterestRef::decode_named(packet, name) {
                     return self.incoming_interest(now, from, lp, &interest, key);
                 }
             }
@@ -127,7 +146,7 @@ impl Forwarder {
                 return self.incoming_nack(now, from, packet, reason);
             }
             (Some(PacketKind::Data), _) => {
-                if let Ok(data) = DataRef::decode(packet) {
+                if let Ok(data) = DataRef::decode_named(packet, name) {
                     // An earlier Interest of the batch may have been the first for a length of
                     // prefixes; and a Data with a Nack's header has not been hashed, because it is
                     // dropped.
@@ -146,14 +165,14 @@ impl Forwarder {
 
 impl Engine {
     /// Begins all loads for a batch, level by level.
-    fn prefetch(&self, packets: &[Outline], keys: &[NameKey]) {
-        let each = || packets.iter().copied().zip(keys);
+    fn prefetch(&self, packets: &[(Outline, NameRef<'_>)], keys: &[NameKey]) {
+        let each = || packets.iter().map(|(outline, _)| *outline).zip(keys);
         each().for_each(|(packet, key)| self.prefetch_cells(packet, key));
         each().for_each(|(packet, key)| self.prefetch_entries(packet, key));
         each().for_each(|(packet, key)| self.prefetch_contents(packet, key));
         let data = packets
             .iter()
-            .filter(|packet| matches!(packet, Outline::Data))
+            .filter(|(outline, _)| matches!(outline, Outline::Data))
             .count();
         self.cs.prefetch_victims(data);
     }

@@ -4,11 +4,14 @@ use core::hash::{BuildHasher, Hasher};
 
 use whimbrel_core::{KeyedState, SeededRng};
 use whimbrel_ndn_packet::NameRef;
+use whimbrel_ndn_packet::tlv::DecodeError;
 
 /// Maximum of components of a FIB, strategy or content store prefix, and of an Interest with
 /// CanBePrefix that longer Data may satisfy (NFD's name tree has the same limit). Longer names are
 /// matched as a whole only: a name with thousands of components costs no more than its octets.
 pub const MAX_DEPTH: usize = 32;
+/// Those of 0 to [`MAX_DEPTH`] components.
+const PREFIXES: usize = MAX_DEPTH + 1;
 
 /// A forwarder's secret for the hashes of names. SipHash-1-3: an attacker who floods a forwarder
 /// with names can measure its response times, so the hash must withstand adaptive collision
@@ -56,12 +59,12 @@ pub(crate) const PARENT: Depths = 1 << 63;
 
 /// A name's hashes: of the whole, and of its prefixes of certain lengths. Reused from packet to
 /// packet, to keep its memory.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct NameKey {
-    /// Of the prefixes of 0, 1, 2 .. components; zero if not requested.
-    hashes: Vec<u64>,
+    /// Of the prefixes of 0, 1, 2 .. components, where `known`.
+    hashes: [u64; PREFIXES],
     /// The end offset of each prefix in the name's value.
-    ends: Vec<u32>,
+    ends: [u32; PREFIXES],
     /// The lengths with a hash.
     known: Depths,
     /// The requested lengths; a short name lacks some of them.
@@ -72,42 +75,61 @@ pub(crate) struct NameKey {
     components: usize,
 }
 
+impl Default for NameKey {
+    fn default() -> NameKey {
+        NameKey {
+            hashes: [0; PREFIXES],
+            ends: [0; PREFIXES],
+            known: 0,
+            asked: 0,
+            full: 0,
+            parent: None,
+            components: 0,
+        }
+    }
+}
+
 impl NameKey {
-    /// Parses a name once; hashes its prefixes of the lengths in `depths`.
+    /// Hashes a name, and its prefixes of the lengths in `depths`.
     pub(crate) fn read(&mut self, hasher: &NameHasher, name: NameRef<'_>, depths: Depths) {
-        let value = name.value();
+        // The name has been decoded before.
+        let _ = self.decode(hasher, name.value(), depths);
+    }
+
+    /// Decodes the TLV-VALUE of a Name element, and hashes it and its prefixes of the lengths in
+    /// `depths` in the same pass. The key of an invalid name is of no use.
+    pub(crate) fn decode<'a>(
+        &mut self,
+        hasher: &NameHasher,
+        value: &'a [u8],
+        depths: Depths,
+    ) -> Result<NameRef<'a>, DecodeError> {
         let mut state = hasher.state.build_hasher();
-        self.hashes.clear();
-        self.ends.clear();
-        self.hashes.push(hasher.root);
-        self.ends.push(0);
-        (self.components, self.known, self.asked) = (0, 1, depths);
-        let mut components = name.components();
-        let mut hashed = 0;
-        while components.next().is_some() {
-            self.components += 1;
-            if self.components > MAX_DEPTH {
-                // The rest is hashed as a whole; only its components are counted.
-                self.components += components.count();
-                break;
-            }
-            let end = value.len() - components.rest().len();
-            let mut hash = 0;
-            if depths & (1 << self.components) != 0 {
+        let (mut components, mut hashed, mut known) = (0, 0, 1);
+        (self.hashes[0], self.ends[0]) = (hasher.root, 0);
+        let name = NameRef::walk(value, |end| {
+            components += 1;
+            // The components after the longest prefix are hashed as a whole.
+            let Some(place) = self.ends.get_mut(components) else {
+                return;
+            };
+            *place = end as u32;
+            if depths & (1 << components) != 0 {
                 state.write(value.get(hashed..end).unwrap_or_default());
                 hashed = end;
-                hash = state.finish();
-                self.known |= 1 << self.components;
+                known |= 1 << components;
+                if let Some(hash) = self.hashes.get_mut(components) {
+                    *hash = state.finish();
+                }
             }
-            self.hashes.push(hash);
-            self.ends.push(end as u32);
-        }
+        })?;
+        (self.components, self.known, self.asked) = (components, known, depths);
         self.parent = None;
-        let parent = self.components.wrapping_sub(1);
+        let parent = components.wrapping_sub(1);
         if depths & PARENT != 0
             && let Some(end) = self.ends.get(parent).map(|end| *end as usize)
         {
-            if self.known & (1 << parent) != 0 {
+            if known & (1 << parent) != 0 {
                 self.parent = self.hashes.get(parent).copied();
             } else if end >= hashed {
                 state.write(value.get(hashed..end).unwrap_or_default());
@@ -116,11 +138,12 @@ impl NameKey {
             }
         }
         if hashed == value.len() && hashed > 0 {
-            self.full = self.hashes.last().copied().unwrap_or_default();
+            self.full = self.hashes.get(components).copied().unwrap_or_default();
         } else {
             state.write(value.get(hashed..).unwrap_or_default());
             self.full = state.finish();
         }
+        Ok(name)
     }
 
     /// Returns a key of its own for a name, with all its prefixes.

@@ -406,11 +406,9 @@ impl Cs {
             let Some(entry) = self.entries.get(slot) else {
                 continue;
             };
-            let Ok(name) = NameRef::from_value(entry.name()) else {
-                continue;
-            };
-            key.read(&self.hasher, name, 1 << depth);
-            self.list_at(slot, &key, depth, false);
+            if key.decode(&self.hasher, entry.name(), 1 << depth).is_ok() {
+                self.list_at(slot, &key, depth, false);
+            }
         }
         match self.catching_up.get_mut(at) {
             Some(rest) if (to as usize) < self.entries.places() => rest.1 = to,
