@@ -191,7 +191,7 @@ impl Engine {
                 }
                 served.push(who);
             }
-            let is_own = asked_for == Some(record.face) && !header.intermediate;
+            let is_own = asked_for == record.face && !header.intermediate;
             let answer = Answer {
                 packet: arrived.packet.clone(),
                 from,

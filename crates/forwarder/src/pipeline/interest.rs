@@ -426,7 +426,8 @@ fn insert_out_record(entry: &mut Entry, now: Time, to: FaceId, how: &Outbound) {
         .find(|record| record.face == to)
     {
         if !record.is_pending(now) {
-            (record.asked_for, record.probes) = (how.from, how.probes);
+            record.asked_for = how.from.unwrap_or(FaceId::INVALID);
+            record.probes = how.probes;
         }
         record.follows = how.follows;
         // A Data may answer the earlier Interest, which has not collected a path.
@@ -441,10 +442,10 @@ fn insert_out_record(entry: &mut Entry, now: Time, to: FaceId, how: &Outbound) {
         sent: now,
         expiry,
         nack: None,
-        suppression: Duration::ZERO,
+        suppression: 0,
         given_up: false,
         counted: false,
-        asked_for: how.from,
+        asked_for: how.from.unwrap_or(FaceId::INVALID),
         follows: how.follows,
         probes: how.probes,
     });

@@ -151,8 +151,8 @@ impl Chopcop {
         // A delayed Interest was sent for its first downstream.
         let first = context.in_records().first().map(|record| record.face);
         for ended in ended {
-            let asked_for = ended
-                .asked_for
+            let asked_for = Some(ended.asked_for)
+                .filter(|face| *face != FaceId::INVALID)
                 .or(first)
                 .and_then(|face| self.downstreams.get_mut(&face));
             if let Some(downstream) = asked_for {

@@ -77,8 +77,8 @@ impl Pending {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ended {
     pub(super) face: FaceId,
-    /// The downstream that it was sent for.
-    pub(super) asked_for: Option<FaceId>,
+    /// The downstream that it was sent for; [`FaceId::INVALID`] for none.
+    pub(super) asked_for: FaceId,
     pub(super) sent: Time,
 }
 

@@ -32,14 +32,17 @@ impl Suppression {
         interval.mul_f64(self.multiplier).min(self.max)
     }
 
-    fn decide(&self, now: Time, sent: Time, interval: &mut Duration) -> Verdict {
-        if interval.is_zero() {
-            *interval = self.initial;
-        }
-        if now.since(sent) < *interval {
+    /// `nanos` is the interval of a record; zero before its first retransmission.
+    fn decide(&self, now: Time, sent: Time, nanos: &mut u64) -> Verdict {
+        let interval = match *nanos {
+            0 => self.initial,
+            nanos => Duration::from_nanos(nanos),
+        };
+        if now.since(sent) < interval {
+            *nanos = nanos_of(interval);
             return Verdict::Suppress;
         }
-        *interval = self.next(*interval);
+        *nanos = nanos_of(self.next(interval));
         Verdict::Forward
     }
 
@@ -76,4 +79,8 @@ impl Suppression {
             None => Verdict::New,
         }
     }
+}
+
+fn nanos_of(interval: Duration) -> u64 {
+    u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX)
 }

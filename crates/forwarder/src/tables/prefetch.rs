@@ -11,10 +11,13 @@ pub(crate) fn element<T>(elements: &[T], index: usize) {
     prefetch_index(elements, index);
 }
 
-/// Prefetches the first cache line of a value.
+/// Prefetches all cache lines of `len` octets, the first of which is `first`.
 #[inline]
-pub(crate) fn value<T>(value: &T) {
-    prefetch_index(core::slice::from_ref(value), 0);
+pub(crate) fn from(first: &bool, len: usize) {
+    for at in (0..len).step_by(CACHE_LINE) {
+        // The address beyond the slice is only computed.
+        prefetch_index(core::slice::from_ref(first), at);
+    }
 }
 
 /// Prefetches all cache lines of a value.

@@ -1,6 +1,6 @@
 //! One pending Interest.
 
-use core::time::Duration;
+use core::num::NonZeroU64;
 
 use smallvec::SmallVec;
 use whimbrel_core::Time;
@@ -53,15 +53,16 @@ pub struct OutRecord {
     pub expiry: Time,
     /// The Nack received for that nonce.
     pub nack: Option<NackReason>,
-    /// How long a retransmission to this face is suppressed, for strategies that suppress by
-    /// upstream.
-    pub suppression: Duration,
+    /// How long a retransmission to this face is suppressed, in nanoseconds, for strategies that
+    /// suppress by upstream.
+    pub suppression: u64,
     /// A strategy has timed it out.
     pub given_up: bool,
     /// A strategy counts it among the pending Interests of its face.
     pub(crate) counted: bool,
-    /// The downstream whose Interest it was, the first one while it is pending.
-    pub(crate) asked_for: Option<FaceId>,
+    /// The downstream whose Interest it was, the first one while it is pending;
+    /// [`FaceId::INVALID`] if the forwarder itself sent it.
+    pub(crate) asked_for: FaceId,
     /// It follows the Interest's path tag.
     pub(crate) follows: bool,
     /// It asks for a path.
@@ -225,33 +226,31 @@ pub(crate) struct Selectors<'a> {
 }
 
 /// One pending Interest.
+///
+/// With tables of 100,000 entries each use begins in memory: six cache lines, which are prefetched
+/// together. The order of the fields keeps each part in as few of them as possible.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub struct Entry {
-    pub(crate) wire: Wire,
     taken: bool,
     pub(crate) can_be_prefix: bool,
     pub(crate) must_be_fresh: bool,
     /// A Data has satisfied it.
     pub(crate) satisfied: bool,
+    /// The content store has its Data, and would answer the same Interest with it: its nonces need
+    /// not be remembered.
+    pub(crate) loop_is_answered: bool,
     pub(crate) components: u16,
     pub(crate) hash: u64,
     /// If its name ends in an implicit digest: the hash of the name before it.
-    pub(crate) digest_of: Option<u64>,
+    pub(crate) digest_of: Option<NonZeroU64>,
     /// The next entry of the same name, and the next one of those that differ by their digest.
     pub(super) next: u32,
     pub(super) next_digest: u32,
-    pub(crate) in_records: SmallVec<[InRecord; 1]>,
-    pub(crate) out_records: SmallVec<[OutRecord; 1]>,
     /// When it expires.
     pub(crate) expiry: Time,
     /// The strategy's timer; [`Time::MAX`] for none.
     pub(crate) timer: Time,
-    /// The content store has its Data, and would answer the same Interest with it: its nonces need
-    /// not be remembered.
-    pub(crate) loop_is_answered: bool,
-    /// For strategies that suppress by PIT entry: the interval after the last transmission; zero
-    /// before the first.
-    pub(crate) suppression: Duration,
     /// Its strategy, as of this epoch of the strategy choice.
     pub(crate) strategy: (u32, u32),
     /// The number of removed faces when its records were last checked: all faces in them existed
@@ -259,6 +258,12 @@ pub struct Entry {
     pub(crate) removals: u32,
     /// Octets of the Interest that count against the PIT's bound: 0 for one that is held in place.
     pub(super) counted: u32,
+    pub(crate) in_records: SmallVec<[InRecord; 1]>,
+    /// For strategies that suppress by PIT entry: the interval after the last transmission in
+    /// nanoseconds; zero before the first.
+    pub(crate) suppression: u64,
+    pub(crate) out_records: SmallVec<[OutRecord; 1]>,
+    pub(crate) wire: Wire,
 }
 
 impl Entry {
@@ -288,7 +293,7 @@ impl Entry {
             expiry: Time::ZERO,
             timer: Time::MAX,
             loop_is_answered: false,
-            suppression: Duration::ZERO,
+            suppression: 0,
             strategy: (NONE, 0),
             removals: 0,
             counted: 0,
@@ -296,7 +301,7 @@ impl Entry {
     }
 
     /// Reinitialises the entry for another Interest. Its records were cleared when it was released.
-    fn begin(&mut self, key: &NameKey, digest_of: Option<u64>, selectors: Selectors<'_>) {
+    fn begin(&mut self, key: &NameKey, digest_of: Option<NonZeroU64>, selectors: Selectors<'_>) {
         self.taken = true;
         (self.can_be_prefix, self.must_be_fresh) =
             (selectors.can_be_prefix, selectors.must_be_fresh);
@@ -305,7 +310,7 @@ impl Entry {
         (self.hash, self.digest_of) = (key.full(), digest_of);
         (self.next, self.next_digest) = (NONE, NONE);
         (self.expiry, self.timer) = (Time::ZERO, Time::MAX);
-        self.suppression = Duration::ZERO;
+        self.suppression = 0;
         self.strategy = (NONE, 0);
     }
 
@@ -354,12 +359,7 @@ impl Entry {
     /// Prefetches its cache lines.
     #[inline]
     fn prefetch(&self) {
-        prefetch::value(&self.wire);
-        prefetch::value(&self.wire.nonce);
-        prefetch::value(&self.hash);
-        prefetch::value(&self.in_records);
-        prefetch::value(&self.out_records);
-        prefetch::value(&self.timer);
+        prefetch::from(&self.taken, size_of::<Entry>());
     }
 
     /// Returns its next deadline.
@@ -433,7 +433,7 @@ impl Entries {
         &mut self,
         key: &NameKey,
         (interest, onward): (&InterestRef<'_>, Onward),
-        digest_of: Option<u64>,
+        digest_of: Option<NonZeroU64>,
         selectors: Selectors<'_>,
     ) -> u32 {
         let slot = self.free.pop().unwrap_or_else(|| {

@@ -4,6 +4,8 @@ mod entry;
 #[cfg(test)]
 mod tests;
 
+use core::num::NonZeroU64;
+
 use smallvec::SmallVec;
 use whimbrel_core::{SeededRng, Time};
 use whimbrel_ndn_packet::{DataRef, InterestRef, NameRef};
@@ -181,13 +183,13 @@ impl Pit {
         }
         let digest_of = implicit_digest(interest.name.value()).map(|_| {
             let depth = key.components().saturating_sub(1);
-            self.hasher.hash(interest.name.prefix(depth))
+            digest_key(self.hasher.hash(interest.name.prefix(depth)))
         });
         let slot = self
             .entries
             .take(key, (interest, onward), digest_of, selectors);
         if let Some(hash) = digest_of
-            && !self.link_digest(slot, hash)
+            && !self.link_digest(slot, hash.get())
         {
             self.entries.release(slot);
             return None;
@@ -243,7 +245,9 @@ impl Pit {
                 .get(at)
                 .is_some_and(|entry| before_digest(entry) == name.value())
         };
-        let first = self.digests.find(self.hasher.hash(name), is_it)?;
+        let first = self
+            .digests
+            .find(digest_key(self.hasher.hash(name)).get(), is_it)?;
         self.most_greedy(self.chain(first, |entry| entry.next_digest), from)
     }
 
@@ -342,7 +346,7 @@ impl Pit {
             self.names.replace(hash, slot, next);
         }
         if let Some(hash) = digest_of {
-            self.unlink_digest(slot, hash);
+            self.unlink_digest(slot, hash.get());
         }
         self.entries.release(slot);
         self.count_prefix(counted.0, counted.1, false);
@@ -427,7 +431,7 @@ impl Pit {
                 .is_some_and(|entry| before_digest(entry) == name)
         };
         // The packet is hashed only if an Interest names this very digest.
-        let Some(mut slot) = self.digests.find(key.full(), is_it) else {
+        let Some(mut slot) = self.digests.find(digest_key(key.full()).get(), is_it) else {
             return;
         };
         let digest = data.implicit_digest();
@@ -483,6 +487,11 @@ impl Pit {
         }
         sample
     }
+}
+
+/// The key in `digests` of a name with this hash: not zero, which takes no room in an entry.
+fn digest_key(hash: u64) -> NonZeroU64 {
+    NonZeroU64::new(hash).unwrap_or(NonZeroU64::MIN)
 }
 
 /// Returns the name of an entry without the implicit digest at its end: a digest component has 34
