@@ -478,7 +478,7 @@ mod tests {
         let mut interest = Interest::new("/a/b".parse().unwrap());
         interest.can_be_prefix = true;
         interest.forwarding_hint = vec!["/region".parse().unwrap()];
-        interest.lifetime = Some(Duration::from_millis(500));
+        interest.lifetime = Some(core::time::Duration::from_millis(500));
         interest
     }
 
