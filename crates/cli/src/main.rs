@@ -24,11 +24,16 @@ mod progress;
 use std::process::ExitCode;
 
 use clap::Parser;
+use mimalloc::MiMalloc;
 
 use arguments::Arguments;
 
+/// glibc's allocator asks the kernel for room a few pages at a time in every thread but the first,
+/// and gives the memory of each chunk back: a third of the time of a first transfer.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
+
 fn main() -> ExitCode {
-    whimbrel_io::memory::keep_freed_chunks();
     let arguments = Arguments::parse();
     logging::start(&arguments.logging, arguments.command.is_daemon());
     match command::run(arguments.command) {

@@ -82,7 +82,6 @@ pub mod handle;
 pub mod interface;
 mod listener;
 pub mod local;
-pub mod memory;
 mod names;
 mod opening;
 mod poller;
