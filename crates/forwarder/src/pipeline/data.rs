@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use smallvec::SmallVec;
 use whimbrel_core::Time;
+use whimbrel_ndn_mgmt::LinkType;
 use whimbrel_ndn_packet::lp::Tag;
 use whimbrel_ndn_packet::{CachePolicy, DataRef, LpHeader, LpPacket, SharedPacket};
 
@@ -58,7 +59,7 @@ impl Forwarder {
         }
         let matches = engine.pit.matches(key, data);
         let may_keep = lp.cache_policy != Some(CachePolicy::NoCache);
-        if matches.is_empty() {
+        if !matches.iter().any(|slot| engine.was_asked(*slot, from)) {
             engine.unsolicited(now, from, data, key, may_keep);
             return;
         }
@@ -124,6 +125,24 @@ impl Engine {
             return Err(DropReason::Scope);
         }
         Ok(())
+    }
+
+    /// Returns true if a face may answer an Interest: it went there, or to a group of peers that may
+    /// answer from addresses of their own, or the face is of a program of this machine. NFD takes
+    /// Data from any face; then whoever guesses a name can answer in its producer's place, without
+    /// being on the path.
+    fn was_asked(&self, slot: u32, from: FaceId) -> bool {
+        let Some(entry) = self.pit.get(slot) else {
+            return false;
+        };
+        let is_group = |face: FaceId| {
+            self.faces
+                .get(face)
+                .is_some_and(|face| face.spec.link_type != LinkType::PointToPoint)
+        };
+        entry.out_record(from).is_some()
+            || self.faces.get(from).is_some_and(|face| face.is_local())
+            || entry.out_records.iter().any(|record| is_group(record.face))
     }
 
     fn unsolicited(

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use bytes::Bytes;
-use whimbrel_forwarder::{FaceId, ForwarderConfig, LinkState, UnsolicitedPolicy};
+use whimbrel_forwarder::{FaceId, ForwarderConfig, LinkState, LinkType, UnsolicitedPolicy};
 use whimbrel_ndn_packet::{CachePolicy, Component, DataRef, LpHeader, NackReason};
 
 use crate::node::{Node, data, fresh_data, interest, lines, name};
@@ -54,6 +54,36 @@ fn a_data_satisfies_prefixes_its_name_and_its_digest_once_per_face() {
         2,
         "the wrong digest, and the exact name /a/b"
     );
+}
+
+/// Who is not on the path, and only guesses names, answers nobody's Interest.
+#[test]
+fn data_counts_only_from_a_face_that_was_asked_a_program_or_after_a_group_was_asked() {
+    let mut node = Node::with_faces(4);
+    let program = node.add_local_face();
+    node.route("/a", 257, 0);
+    let answers = |node: &mut Node, text: &str, from: u64| {
+        node.ask(256, &interest(text, from as u32));
+        lines(&node.receive(from, &data(text)))
+    };
+    assert_eq!(answers(&mut node, "/a/1", 258), [""; 0]);
+    assert_eq!(node.dropped("unsolicited"), 1);
+    assert_eq!(
+        node.forwarder.pit().len(),
+        1,
+        "its producer may still answer"
+    );
+    assert_eq!(lines(&node.receive(257, &data("/a/1"))), ["256 data /a/1"]);
+    assert_eq!(answers(&mut node, "/a/2", 257), ["256 data /a/2"]);
+    assert_eq!(answers(&mut node, "/a/3", program.0), ["256 data /a/3"]);
+    // What answers one Interest from there answers all.
+    let mut prefix = interest("/a/4", 40);
+    prefix.can_be_prefix = true;
+    node.ask(259, &prefix);
+    assert_eq!(answers(&mut node, "/a/4/x", 257).len(), 2);
+    let group = node.add_shared_face(LinkType::MultiAccess);
+    node.route("/g", group.0, 0);
+    assert_eq!(answers(&mut node, "/g/1", 258), ["256 data /g/1"]);
 }
 
 #[test]
