@@ -137,7 +137,8 @@ impl Chunk {
         }
     }
 
-    /// If its source says that it does not serve a content: the source and the content.
+    /// If its source says that it does not serve a content, or that nobody does: the source and the
+    /// content.
     pub fn not_served(&self) -> Option<(Guid, Guid)> {
         if self.header.upper != UpperProtocol::Transport
             || self.message.head.first() != Some(&(TransportKind::Drop as u8))
@@ -145,7 +146,7 @@ impl Chunk {
             return None;
         }
         match self.transport() {
-            Ok(Transport::Drop(notice, DropReason::NotServed)) => {
+            Ok(Transport::Drop(notice, DropReason::NotServed | DropReason::NoSuchName)) => {
                 Some((self.header.source, notice.content))
             }
             _ => None,

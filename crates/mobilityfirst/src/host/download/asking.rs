@@ -13,7 +13,8 @@ use crate::wire::{
     Transport,
 };
 
-/// Answers of nodes that have said before that they do not serve a content, before it is given up.
+/// Requests that brought nothing but a repeated answer that a node does not serve the content, before
+/// it is given up.
 const MAX_UNSERVED: u32 = 2;
 /// Nodes that do not serve a content are told apart up to this number: that of its providers.
 const MAX_PROVIDERS: usize = 64;
@@ -38,6 +39,7 @@ impl Downloads {
             reliability: download.reliability,
             chunks,
         };
+        download.is_answered = false;
         let (content, patience) = (download.content, download.patience());
         let request_id = Some(download.request_id);
         // A source that has not answered two NACKs may be gone; another holder may answer.
@@ -245,22 +247,19 @@ impl Downloads {
         };
         let begun = download.last_arrival.is_some() || download.assembly.verified_bytes() > 0;
         match reason {
+            // Only this host's own router has asked the name service on its behalf. Anyone else who
+            // was asked can say so too, and knows of itself alone.
+            DropReason::NoSuchName if !asked_directly => {
+                self.not_served(now, from, id, uplink, effects)
+            }
             DropReason::NoSuchName if !begun => self.fail(id, FailReason::NoSuchName, effects),
             // Who served it may come back.
             DropReason::NoSuchName => drop(download.absent_since.get_or_insert(now)),
-            DropReason::NotServed => {
-                download.source = None;
-                let is_new =
-                    download.unserved_by.len() < MAX_PROVIDERS && download.unserved_by.insert(from);
-                download.unserved += u32::from(!is_new);
-                // After a direct request to one host, there is no other holder to ask.
-                if download.unserved >= MAX_UNSERVED || asked_directly {
-                    self.fail(id, FailReason::NotServed, effects);
-                } else if is_new {
-                    // Anyone may announce it; the next provider may have it.
-                    self.ask(now, id, uplink, effects);
-                }
+            // After a direct request to one host, there is no other holder to ask.
+            DropReason::NotServed if asked_directly => {
+                self.fail(id, FailReason::NotServed, effects)
             }
+            DropReason::NotServed => self.not_served(now, from, id, uplink, effects),
             DropReason::TooLarge => match ChunkSize::from_code(download.chunk_size.code() - 1) {
                 Some(smaller) => {
                     download.chunk_size = smaller;
@@ -271,6 +270,32 @@ impl Downloads {
             },
             // The timer asks again.
             _ => {}
+        }
+    }
+
+    /// Handles a node's answer that it does not serve a content. Anyone may announce it: the next
+    /// provider may have it, and one that says so again and again says it for itself alone.
+    fn not_served(
+        &mut self,
+        now: Time,
+        from: Guid,
+        id: u64,
+        uplink: &Uplink,
+        effects: &mut Effects,
+    ) {
+        let Some(download) = self.by_id.get_mut(&id) else {
+            return;
+        };
+        download.source = download.source.filter(|(source, _)| *source != from);
+        if download.source.is_some() {
+            return;
+        }
+        if download.unserved_by.len() < MAX_PROVIDERS && download.unserved_by.insert(from) {
+            return self.ask(now, id, uplink, effects);
+        }
+        download.unserved += u32::from(!core::mem::replace(&mut download.is_answered, true));
+        if download.unserved >= MAX_UNSERVED {
+            self.fail(id, FailReason::NotServed, effects);
         }
     }
 

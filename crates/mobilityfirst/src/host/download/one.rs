@@ -50,8 +50,10 @@ pub(super) struct Download {
     pub(super) source: Option<(Guid, Guid)>,
     pub(super) state: TransferState,
     pub(super) attempts: u32,
-    // Answers of nodes that do not serve it, beyond the first of each; and those nodes.
+    // Requests answered by nodes that had said before that they do not serve it; whether the latest
+    // one was; and those nodes.
     pub(super) unserved: u32,
+    pub(super) is_answered: bool,
     pub(super) unserved_by: BTreeSet<Guid>,
     pub(super) last_arrival: Option<Time>,
     pub(super) last_resend: Option<Time>,
@@ -102,6 +104,7 @@ impl Download {
             state: TransferState::Requested,
             attempts: 0,
             unserved: 0,
+            is_answered: false,
             unserved_by: BTreeSet::new(),
             last_arrival: None,
             last_resend: None,
@@ -238,6 +241,7 @@ impl Download {
         }
         self.last_arrival = Some(now);
         self.attempts = 0;
+        self.unserved = 0;
         self.again = false;
         self.kept_by = None;
         self.absent_since = None;

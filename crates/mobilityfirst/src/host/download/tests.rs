@@ -232,24 +232,71 @@ fn each_download_has_an_id_of_its_own() {
 #[test]
 fn a_provider_that_does_not_serve_is_followed_by_the_next_one_at_once() {
     let mut fetch = Fetch::new();
-    let content = fetch.tree.root();
-    let uplink = Uplink {
-        is_up: true,
-        router: None,
-    };
-    let refused = |fetch: &mut Fetch, by: u8| {
-        let (downloads, effects) = (&mut fetch.downloads, &mut fetch.effects);
-        let (from, reason) = (Guid([by; 32]), DropReason::NotServed);
-        downloads.handle_drop(Time::ZERO, from, &content, reason, &uplink, effects);
-        let actions = fetch.actions();
-        let asks = |it: &Action| matches!(it, Action::Send { to, .. } if *to == content);
-        let fails = |it: &Action| matches!(it, Action::Tell(_, LocalEvent::Failed { .. }));
-        (actions.iter().any(asks), actions.iter().any(fails))
-    };
+    let mut now = Time::ZERO;
     for by in 1..=63 {
-        assert_eq!(refused(&mut fetch, by), (true, false));
+        assert_eq!(
+            refused(&mut fetch, now, by, DropReason::NotServed),
+            (true, false)
+        );
     }
-    // It is the only one left: the timer asks it again, in case that it is just starting.
-    assert_eq!(refused(&mut fetch, 1), (false, false));
-    assert_eq!(refused(&mut fetch, 1), (false, true));
+    // It is the only one left: the timer asks it again, in case that it is just starting. Each
+    // request counts one answer, however often it is repeated.
+    for last in [false, true] {
+        assert_eq!(
+            refused(&mut fetch, now, 1, DropReason::NotServed),
+            (false, last)
+        );
+        if !last {
+            assert_eq!(
+                refused(&mut fetch, now, 1, DropReason::NotServed),
+                (false, false)
+            );
+            now += Duration::from_secs(60);
+            (fetch.downloads).check_download(now, 0, &UPLINK, &mut fetch.effects);
+            fetch.actions();
+        }
+    }
+}
+
+const UPLINK: Uplink = Uplink {
+    is_up: true,
+    router: Some(Guid([200; 32])),
+};
+
+/// The node `by` drops the request. Returns whether it is asked for again, and whether the download
+/// has failed.
+fn refused(fetch: &mut Fetch, now: Time, by: u8, reason: DropReason) -> (bool, bool) {
+    let content = fetch.tree.root();
+    let (downloads, effects) = (&mut fetch.downloads, &mut fetch.effects);
+    downloads.handle_drop(now, Guid([by; 32]), &content, reason, &UPLINK, effects);
+    let actions = fetch.actions();
+    let asks = |it: &Action| matches!(it, Action::Send { to, .. } if *to == content);
+    let fails = |it: &Action| matches!(it, Action::Tell(_, LocalEvent::Failed { .. }));
+    (actions.iter().any(asks), actions.iter().any(fails))
+}
+
+/// Only the host's own router has asked the name service for it.
+#[test]
+fn a_provider_that_denies_the_name_is_followed_by_the_next_one() {
+    let mut fetch = Fetch::new();
+    let denied = |fetch: &mut Fetch, by| refused(fetch, Time::ZERO, by, DropReason::NoSuchName);
+    assert_eq!(denied(&mut fetch, 1), (true, false));
+    for _ in 0..3 {
+        assert_eq!(denied(&mut fetch, 1), (false, false));
+    }
+    assert_eq!(denied(&mut fetch, 2), (true, false));
+    assert_eq!(denied(&mut fetch, 200), (false, true));
+}
+
+#[test]
+fn while_the_source_sends_nobody_else_can_stop_a_download() {
+    let mut fetch = Fetch::new();
+    let server = (SERVER, fetch.request_id);
+    assert_eq!(fetch.comes(0, server, 0, true), [true; 3]);
+    for by in [1, 1, 1, 3, 3, 3] {
+        for reason in [DropReason::NotServed, DropReason::NoSuchName] {
+            assert_eq!(refused(&mut fetch, Time::ZERO, by, reason), (false, false));
+        }
+    }
+    assert_eq!(fetch.source(), Some(SERVER));
 }
