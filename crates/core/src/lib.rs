@@ -43,7 +43,7 @@ pub use identity::{KeyPair, PublicKey};
 pub use keyed_map::{KeyedMap, KeyedState, keyed_map};
 pub use link_state::LinkState;
 pub use machine::{Deadline, Machine, Transmit};
-pub use meter::{Distrust, Limit, Meter};
+pub use meter::{Distrust, Limit, Meter, network_of};
 pub use port::{
     Admission, CallerGate, Ecn, Endpoint, Family, LookUpFailure, Medium, OpenRefusal, Peer,
     PortEvent, PortInfo, PortOrigin, PortRequest, PortToken,

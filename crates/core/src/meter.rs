@@ -1,5 +1,6 @@
 //! Limits of events per second, and of the work that bad signatures cause.
 
+use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
@@ -53,6 +54,15 @@ impl Meter {
     /// Returns true if it holds no more than a new one.
     pub fn is_idle(&self, now: Time) -> bool {
         self.paid <= now
+    }
+}
+
+/// Returns the network of an address: one party may have all addresses of an IPv6 network of 64 bits,
+/// but of IPv4 a single one.
+pub fn network_of(address: IpAddr) -> u128 {
+    match address.to_canonical() {
+        IpAddr::V4(address) => u128::from(u32::from(address)) << 64,
+        IpAddr::V6(address) => u128::from(address) >> 64,
     }
 }
 

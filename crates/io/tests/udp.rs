@@ -282,6 +282,7 @@ fn a_full_table_closes_the_inbound_peer_idle_for_longest() {
     let mut server = script_loop();
     let limits = InboundLimits {
         max: 2,
+        per_network: usize::MAX,
         idle: Some(PATIENCE * 2),
         evict_after: Duration::ZERO,
     };
@@ -325,6 +326,7 @@ fn a_full_table_of_active_inbound_peers_refuses_new_ones() {
     let mut server = script_loop();
     let limits = InboundLimits {
         max: 2,
+        per_network: usize::MAX,
         idle: Some(PATIENCE * 2),
         evict_after: PATIENCE * 2,
     };
@@ -371,6 +373,7 @@ fn inbound_peers_that_never_expire_stay_until_the_machine_closes_them_and_kept_o
     let mut server = script_loop();
     let limits = InboundLimits {
         max: 2,
+        per_network: usize::MAX,
         idle: None,
         evict_after: Duration::ZERO,
     };

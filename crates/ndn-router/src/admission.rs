@@ -6,11 +6,10 @@
 //! gives way: one that has sent a single burst before one that has sent for longer, the one that is
 //! silent for longest first, and none whose routes others use.
 
-use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use whimbrel_core::{Medium, PortInfo, Time};
+use whimbrel_core::{Medium, PortInfo, Time, network_of};
 use whimbrel_forwarder::FaceId;
 
 use crate::attached::{Attached, Table};
@@ -53,10 +52,10 @@ impl Caller {
             {
                 (Kind::Program, 0)
             }
-            Medium::Udp { remote, .. } => (Kind::Datagram, network(remote.ip())),
+            Medium::Udp { remote, .. } => (Kind::Datagram, network_of(remote.ip())),
             // A page of a browser on this machine is of anybody.
             Medium::Tcp { remote, .. } | Medium::WebSocket { remote, .. } => {
-                (Kind::Stream, network(remote.ip()))
+                (Kind::Stream, network_of(remote.ip()))
             }
             Medium::Ethernet { remote, .. } => {
                 let mut octets = [0; 16];
@@ -66,13 +65,6 @@ impl Caller {
             _ => (Kind::Program, 0),
         };
         Some(Caller { kind, network })
-    }
-}
-
-fn network(address: IpAddr) -> u128 {
-    match address.to_canonical() {
-        IpAddr::V4(address) => u128::from(u32::from(address)) << 64,
-        IpAddr::V6(address) => u128::from(address) >> 64,
     }
 }
 

@@ -484,6 +484,7 @@ fn name_server(plan: &NameServerPlan) -> Result<Running, StartError> {
     let mut event_loop = node_loop(clock, node)?;
     let limits = InboundLimits {
         max: plan.max_clients,
+        per_network: share_of_a_network(plan.max_clients),
         ..InboundLimits::default()
     };
     let link = event_loop.add_udp(UdpConfig::new("gnrs", plan.listen).listen(limits))?;
@@ -552,12 +553,19 @@ fn plain_links(sections: &[LinkSection]) -> impl Iterator<Item = u32> + '_ {
 /// IP's and UDP's headers, at least.
 const HEADERS: usize = 28;
 
+/// The share of one network in a listener's inbound peers: a site behind one address has that many
+/// hosts at most.
+const fn share_of_a_network(max: usize) -> usize {
+    if max < 64 { max } else { max / 8 }
+}
+
 /// Limits of a listener's inbound peers. One that is configured to probe seldom must not be forgotten
 /// between two probes, of which one may be lost.
 fn inbound_limits(max: usize, hop: &HopConfig) -> InboundLimits {
     let usual = InboundLimits::default();
     InboundLimits {
         max,
+        per_network: share_of_a_network(max),
         idle: usual.idle.map(|idle| idle.max(hop.idle_probe_interval * 3)),
         ..usual
     }

@@ -288,7 +288,7 @@ impl EthernetEndpoint {
             self.counters.strangers += 1;
             return None;
         };
-        match inbound.room(now) {
+        match inbound.room(now, None) {
             Room::Free => {}
             Room::After(idle) => {
                 self.counters.evicted += 1;
@@ -307,7 +307,7 @@ impl EthernetEndpoint {
         };
         self.counters.accepted += 1;
         if let Some(inbound) = &mut self.inbound {
-            inbound.insert(now, port);
+            inbound.insert(now, port, None);
         }
         Some(port)
     }

@@ -486,7 +486,7 @@ impl UdpEndpoint {
     ) -> Option<PortId> {
         let room = match &mut self.inbound {
             // Port 0 cannot be a destination, so a datagram from it is forged.
-            Some(inbound) if address.port() != 0 => inbound.room(now),
+            Some(inbound) if address.port() != 0 => inbound.room(now, Some(address.ip())),
             _ => {
                 self.counters.strangers += 1;
                 return None;
@@ -511,7 +511,7 @@ impl UdpEndpoint {
         };
         self.counters.accepted += 1;
         if let Some(inbound) = &mut self.inbound {
-            inbound.insert(now, port);
+            inbound.insert(now, port, Some(address.ip()));
         }
         Some(port)
     }

@@ -1,15 +1,19 @@
 //! The bounded table of inbound peers of a datagram link: idle timeout and eviction.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::time::Duration;
 
-use whimbrel_core::{PortId, Time, TimerQueue};
+use whimbrel_core::{PortId, Time, TimerQueue, network_of};
 
 /// Bounds of the inbound peers of one listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InboundLimits {
     /// Bound of the inbound peers at a time.
     pub max: usize,
+    /// Bound of those from one network ([`network_of`]) of other machines: who has one address has
+    /// 65,535 ports. Beyond it, the network's peers evict each other as below.
+    pub per_network: usize,
     /// An inbound peer is closed after this long without a datagram. `None` leaves that to the
     /// machine, which knows more about the value of an inbound peer. A full table still evicts as
     /// below.
@@ -22,10 +26,11 @@ pub struct InboundLimits {
 }
 
 impl Default for InboundLimits {
-    /// Returns 4096 inbound peers, 60 seconds, eviction after one second of silence.
+    /// Returns 4096 inbound peers, of any network, 60 seconds, eviction after one second of silence.
     fn default() -> Self {
         InboundLimits {
             max: 4096,
+            per_network: usize::MAX,
             idle: Some(Duration::from_secs(60)),
             evict_after: Duration::from_secs(1),
         }
@@ -51,6 +56,9 @@ pub(crate) struct InboundTable {
     limits: InboundLimits,
     heard: BTreeMap<PortId, Time>,
     order: TimerQueue<PortId>,
+    // The network of each peer that has one, and each network's peers.
+    networks: BTreeMap<PortId, u128>,
+    by_network: BTreeMap<u128, BTreeSet<PortId>>,
 }
 
 impl InboundTable {
@@ -59,20 +67,34 @@ impl InboundTable {
             limits,
             heard: BTreeMap::new(),
             order: TimerQueue::new(),
+            networks: BTreeMap::new(),
+            by_network: BTreeMap::new(),
         }
     }
 
-    pub(crate) fn room(&mut self, now: Time) -> Room {
-        if self.heard.len() < self.limits.max {
-            return Room::Free;
-        }
-        match self.longest_idle() {
+    /// `from` is the address of who wants to be admitted, if it has one.
+    pub(crate) fn room(&mut self, now: Time, from: Option<IpAddr>) -> Room {
+        let of_network = network(from).and_then(|network| self.by_network.get(&network));
+        let full = of_network.filter(|peers| peers.len() >= self.limits.per_network);
+        let longest = match full {
+            Some(peers) => peers
+                .iter()
+                .filter_map(|port| Some((*self.heard.get(port)?, *port)))
+                .min(),
+            None if self.heard.len() < self.limits.max => return Room::Free,
+            None => self.longest_idle(),
+        };
+        match longest {
             Some((at, port)) if now.since(at) >= self.limits.evict_after => Room::After(port),
             _ => Room::None,
         }
     }
 
-    pub(crate) fn insert(&mut self, now: Time, port: PortId) {
+    pub(crate) fn insert(&mut self, now: Time, port: PortId, from: Option<IpAddr>) {
+        if let Some(network) = network(from) {
+            self.networks.insert(port, network);
+            self.by_network.entry(network).or_default().insert(port);
+        }
         self.heard.insert(port, now);
         self.order.set(port, now);
     }
@@ -85,6 +107,14 @@ impl InboundTable {
     /// Removes an inbound peer. Returns false if `port` is not one.
     pub(crate) fn remove(&mut self, port: PortId) -> bool {
         self.order.cancel(&port);
+        if let Some(network) = self.networks.remove(&port)
+            && let Some(peers) = self.by_network.get_mut(&network)
+        {
+            peers.remove(&port);
+            if peers.is_empty() {
+                self.by_network.remove(&network);
+            }
+        }
         self.heard.remove(&port).is_some()
     }
 
@@ -113,6 +143,13 @@ impl InboundTable {
     }
 }
 
+/// Returns the network whose share counts. Programs of this machine have none: they could as well do
+/// the machine's work in its place.
+fn network(from: Option<IpAddr>) -> Option<u128> {
+    from.filter(|address| !address.to_canonical().is_loopback())
+        .map(network_of)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,12 +158,23 @@ mod tests {
     const IDLE: Duration = Duration::from_nanos(50);
     const LIMITS: InboundLimits = InboundLimits {
         max: 4,
+        per_network: 2,
         idle: Some(IDLE),
         evict_after: Duration::from_nanos(5),
     };
 
+    fn address_of(port: PortId) -> Option<IpAddr> {
+        Some(match port.0 {
+            0..5 => IpAddr::from([192, 0, 2, 7]),
+            5 => IpAddr::from([127, 0, 0, 1]),
+            6 => return None,
+            _ => IpAddr::from([192, 0, 2, 8]),
+        })
+    }
+
     proptest! {
-        /// The model is a list of (last heard, port), searched from end to end.
+        /// The model is a list of (last heard, port), searched from end to end. Ports 0 to 4 are of one
+        /// network, 5 and 6 of this machine, 7 of another network.
         #[test]
         fn behaves_like_a_searched_list(steps in prop::collection::vec((0u8..4, 0u32..8, 0u64..12), 0..200)) {
             let mut table = InboundTable::new(LIMITS);
@@ -143,20 +191,25 @@ mod tests {
                     }
                     0 | 1 => {
                         prop_assert!(!table.heard(now, port));
-                        let longest = model.iter().min().copied();
+                        let kin = |other: &&(Time, PortId)| other.1.0 < 5 && port.0 < 5;
+                        let many = model.iter().filter(kin).count() >= LIMITS.per_network;
+                        let longest = match many {
+                            true => model.iter().filter(kin).min().copied(),
+                            false => model.iter().min().copied(),
+                        };
                         let expected = match longest {
-                            _ if model.len() < LIMITS.max => Room::Free,
+                            _ if model.len() < LIMITS.max && !many => Room::Free,
                             Some((at, idle)) if now.since(at) >= LIMITS.evict_after => Room::After(idle),
                             _ => Room::None,
                         };
-                        let room = table.room(now);
+                        let room = table.room(now, address_of(port));
                         prop_assert_eq!(room, expected);
                         if let Room::After(idle) = room {
                             table.remove(idle);
                             model.retain(|(_, p)| *p != idle);
                         }
                         if room != Room::None {
-                            table.insert(now, port);
+                            table.insert(now, port, address_of(port));
                             model.push((now, port));
                         }
                     }
@@ -178,6 +231,8 @@ mod tests {
                     }
                 }
                 prop_assert!(model.len() <= LIMITS.max);
+                prop_assert!(model.iter().filter(|(_, it)| it.0 < 5).count() <= LIMITS.per_network);
+                prop_assert_eq!(table.by_network.len(), table.networks.values().collect::<BTreeSet<_>>().len());
                 prop_assert_eq!(table.heard.len(), model.len());
             }
         }

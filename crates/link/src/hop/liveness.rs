@@ -41,6 +41,8 @@ pub(super) struct Sending {
     pub(super) rarest: Duration,
     /// True if a chunk waits or is on its way.
     pub(super) waiting: bool,
+    /// True if the neighbour has ever acknowledged anything.
+    pub(super) acknowledged: bool,
 }
 
 /// What is due.
@@ -115,6 +117,7 @@ impl Liveness {
             rtt,
             rarest,
             waiting,
+            acknowledged,
         } = *sending;
         let idle_probe = self.next_idle_probe(config, rarest, expecting);
         match &mut self.state {
@@ -149,7 +152,12 @@ impl Liveness {
                 } else {
                     OUTAGE_PATIENCE
                 };
-                let interval = probe_interval(config, now.since(self.heard_at), patience, waiting);
+                // Who calls and then acknowledges nothing may be one of thousands of ports that
+                // somebody has opened: it costs them a frame now and then.
+                let interval = match acknowledged || config.calls {
+                    true => probe_interval(config, now.since(self.heard_at), patience, waiting),
+                    false => config.idle_probe_interval / 2,
+                };
                 *next_probe = now + interval.max(rarest);
                 Some(Due::Probe)
             }

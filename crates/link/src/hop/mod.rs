@@ -445,6 +445,7 @@ impl Hop {
             rtt: self.sender.smoothed_rtt(),
             rarest: self.sender.question_interval(),
             waiting: self.sender.has_work(),
+            acknowledged: self.sender.is_acknowledged(),
         };
         let expecting = self.receiver.arriving() > 0;
         match self

@@ -11,6 +11,7 @@ use super::handshake::{
     Answer, Call, Ephemeral, Exchange, Parameters, Proven, decode_answer, decode_call,
     decode_cookie, decode_lost, decode_proof,
 };
+use super::reception::Seat;
 use super::{
     ANSWER_AGAIN, ANSWERS, Attempt, CALL_AGAIN, COOKIE_LEN, GIVE_WAY, Greeting, HopConfig,
     HopDrops, Live, MAX_ANSWER_DOUBLINGS, PROOF_AGAIN, Proof, Reception, SealedSession, Standing,
@@ -179,18 +180,7 @@ impl SealedSession {
         }
         let read = || {
             let keys = self.reception.keys()?;
-            let ephemeral = Ephemeral::new(seat.ephemeral.clone());
-            let answer = Answer {
-                suite: self.reception.suite(&call),
-                to: call.index,
-                index: seat.index,
-                ephemeral: ephemeral.public,
-                cookie: call.cookie,
-                salt: 0,
-            };
-            let exchange = Exchange::new(&call, &answer, &ephemeral)?;
-            let proven = exchange.read_proof(frame, &keys.public())?;
-            let is_own = proven.key.guid() == self.reception.guid() || seat.index != index;
+            let (exchange, proven) = read_proof(&self.reception, &seat, (&call, index), frame)?;
             let traffic = exchange.traffic(&proven.key, &keys.public(), &proven.parameters);
             let channel = Channel::new(
                 now,
@@ -199,7 +189,7 @@ impl SealedSession {
                 &traffic.of_answerer,
                 &traffic.of_caller,
             )?;
-            (!is_own).then_some((channel, proven))
+            Some((channel, proven))
         };
         let Some((channel, Proven { key, parameters })) = read() else {
             drops.bad_handshake += 1;
@@ -311,6 +301,30 @@ pub(super) fn answer(
         ..describe(seat.run)
     };
     Exchange::new(call, &answer, &ephemeral)?.write_answer(&answer, keys, &parameters)
+}
+
+/// Returns what a PROOF proves, and the exchange of which it is; `None` if it is wrong, or this node's
+/// own.
+pub(super) fn read_proof(
+    reception: &Reception,
+    seat: &Seat,
+    (call, index): (&Call, u32),
+    frame: &[u8],
+) -> Option<(Exchange, Proven)> {
+    let keys = reception.keys()?;
+    let ephemeral = Ephemeral::new(seat.ephemeral.clone());
+    let answer = Answer {
+        suite: reception.suite(call),
+        to: call.index,
+        index: seat.index,
+        ephemeral: ephemeral.public,
+        cookie: call.cookie,
+        salt: 0,
+    };
+    let exchange = Exchange::new(call, &answer, &ephemeral)?;
+    let proven = exchange.read_proof(frame, &keys.public())?;
+    let is_own = proven.key.guid() == reception.guid() || seat.index != index;
+    (!is_own).then_some((exchange, proven))
 }
 
 /// Keys of a neighbour that has proven `key`, for the run `own_run` of this end. `own_first_id` is

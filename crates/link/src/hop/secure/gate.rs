@@ -8,7 +8,7 @@ use whimbrel_core::{Admission, CallerGate, Time};
 use super::super::config::HopConfig;
 use super::super::session::greet_stranger;
 use super::super::wire::{HANDSHAKE, VERSION, sealed_index};
-use super::exchange::answer;
+use super::exchange::{answer, read_proof};
 use super::handshake::{
     CALL, PROOF, Parameters, Unwilling, decode_call, decode_proof, encode_cookie, encode_lost,
     encode_refusal,
@@ -97,17 +97,20 @@ impl Gate {
                 self.consider_call(now, from, frame, reply)
             }
             [first, _, _, _, ..] if *first == HANDSHAKE << 4 | PROOF => {
-                let proven = decode_proof(frame).is_some_and(|(call, _)| {
-                    self.reception()
-                        .seat_of_proven(now, Some(from), &call)
-                        .is_some()
+                let seat = decode_proof(frame).and_then(|(call, index)| {
+                    let seat = self.reception().seat_of_proven(now, Some(from), &call)?;
+                    Some((seat, call, index))
                 });
-                if !proven {
+                let Some((seat, call, index)) = seat else {
                     return self.count(|counters| counters.bad_cookies += 1);
-                }
+                };
                 // Who has one address has 65,535 ports.
                 if !self.reception().may_answer(now, Some(from)) {
                     return self.count(|counters| counters.limited += 1);
+                }
+                // The hop reads it once more. To open a port is more work, and the port stays.
+                if read_proof(self.reception(), &seat, (&call, index), frame).is_none() {
+                    return self.count(|counters| counters.bad_proofs += 1);
                 }
                 self.count(|counters| counters.admitted += 1);
                 Admission::Admitted

@@ -2,13 +2,13 @@
 //! has accepted. One for all hops and gates of the node.
 
 use core::fmt;
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 use whimbrel_core::identity::KeyPair;
-use whimbrel_core::{Guid, Limit, Meter, Time};
+use whimbrel_core::{Guid, Limit, Meter, Time, network_of};
 use zeroize::Zeroizing;
 
 use super::channel::{Secret, Suite};
@@ -252,11 +252,7 @@ impl Reception {
         let Some(address) = address else {
             return true;
         };
-        // Who has an IPv6 address has 2^64 of them.
-        let network = match address.ip().to_canonical() {
-            IpAddr::V4(ip) => u128::from(u32::from(ip)) << 1 | 1,
-            IpAddr::V6(ip) => u128::from(ip) >> 64 << 64,
-        };
+        let network = network_of(address.ip());
         let mut state = self.lock();
         let mut hasher = blake3::Hasher::new_derive_key(SOURCE_CONTEXT);
         hasher.update(state.periods[0].secret.as_ref());

@@ -77,9 +77,15 @@ pub(super) struct Sender {
     longest_retry: Duration,
     suspended: bool,
     last_data: u64,
+    is_acknowledged: bool,
 }
 
 impl Sender {
+    /// True if the neighbour has ever acknowledged anything.
+    pub(super) const fn is_acknowledged(&self) -> bool {
+        self.is_acknowledged
+    }
+
     pub(super) fn new(config: &HopConfig, first_id: u32, now: Time) -> Sender {
         Sender {
             queue: Waiting::new(),
@@ -130,6 +136,7 @@ impl Sender {
             longest_retry: config.outage_probe_interval,
             suspended: false,
             last_data: 0,
+            is_acknowledged: false,
         }
     }
 

@@ -32,6 +32,7 @@ impl Sender {
         if current.is_some_and(|(id, progress)| !self.active[&id].is_plausible(&progress)) {
             return Err(Disbelief::False);
         }
+        self.is_acknowledged = true;
         let mut late = None;
         let mut answer = None;
         if cack.number != 0 {

@@ -145,3 +145,58 @@ fn a_hop_that_is_gone_is_called_again() {
         assert_eq!(end.received.len(), 1, "{plain}");
     }
 }
+
+/// A right cookie proves an address, and a name is proven by a signature: junk behind a cookie opens
+/// no port.
+#[test]
+fn a_proof_that_is_wrong_anywhere_opens_no_port() {
+    let now = Time::ZERO;
+    let mut site = Site::new(false);
+    let (mut caller, call) = caller(false);
+    let (_, answer) = site.ask(now, CALLER, &call);
+    caller.handle(now, &answer);
+    let proof = caller.frames(now).swap_remove(0);
+    for at in (60..proof.len()).step_by(7) {
+        // Slowly, so that none is refused for being one of many.
+        let now = now + Duration::from_millis(at as u64 * 20);
+        let mut wrong = proof.to_vec();
+        wrong[at] ^= 1;
+        let (admission, reply) = site.ask(now, CALLER, &wrong);
+        assert_eq!(
+            (admission, reply.len()),
+            (Admission::Refused, 0),
+            "octet {at}"
+        );
+    }
+    let (admission, _) = site.ask(now + Duration::from_secs(8), CALLER, &proof);
+    assert_eq!(admission, Admission::Admitted);
+}
+
+/// Whoever opens thousands of ports and acknowledges nothing costs a listener little on each,
+/// although something waits for all of them.
+#[test]
+fn a_caller_that_acknowledges_nothing_is_seldom_probed() {
+    for plain in [false, true] {
+        let mut now = Time::ZERO;
+        let mut site = Site::new(plain);
+        let (mut caller, call) = caller(plain);
+        let (_, answer) = site.ask(now, CALLER, &call);
+        caller.handle(now, &answer);
+        let mut end = site.admit(now, CALLER);
+        for frame in caller.frames(now) {
+            end.handle(now, &frame);
+        }
+        assert!(end.hop.is_up());
+        end.hop.send(now, 1, chunk(1, 100), Bytes::new());
+        let mut sent = 0;
+        for _ in 0..6_000 {
+            now += Duration::from_millis(10);
+            end.hop.handle_timeout(now, &mut end.budget);
+            sent += end.frames(now).len();
+        }
+        assert!(
+            (10..150).contains(&sent),
+            "{sent} frames in a minute, plain: {plain}"
+        );
+    }
+}
