@@ -54,6 +54,7 @@ impl Caller {
                 (Kind::Program, 0)
             }
             Medium::Udp { remote, .. } => (Kind::Datagram, network(remote.ip())),
+            Medium::Ip { remote, .. } => (Kind::Datagram, network(remote)),
             // A page of a browser on this machine is of anybody.
             Medium::Tcp { remote, .. } | Medium::WebSocket { remote, .. } => {
                 (Kind::Stream, network(remote.ip()))
