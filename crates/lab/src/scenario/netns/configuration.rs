@@ -85,7 +85,7 @@ impl Daemons<'_> {
             self.name(node),
         ));
         config.link.push(LinkSection {
-            bind: Some(SocketAddr::from(([0, 0, 0, 0], ROUTER_PORT))),
+            bind: Some(SocketAddr::from(([0, 0, 0, 0], ROUTER_PORT)).into()),
             listen: true,
             mtu: network
                 .at(node)
