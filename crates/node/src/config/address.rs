@@ -55,9 +55,15 @@ pub enum RemoteError {
     /// Not in the form of a listening address.
     #[error(
         "'{0}' is not an address to listen on; write an address of this machine and a port, as in \"192.0.2.7:4711\" or \
-         \"[::1]:4711\", or the port alone for all addresses; or \"ip://0.0.0.0\" or \"dev://eth0\" for a link on bare IP or Ethernet"
+         \"[::1]:4711\", or the port alone for all addresses"
     )]
     Listen(String),
+    /// Not in the form of this machine's end of a link.
+    #[error(
+        "'{0}' is not this machine's end of a link; write an address to listen on and a port, as in \"0.0.0.0:4711\" or \
+         \"[::1]:4711\", or the port alone for all addresses; \"ip://0.0.0.0\" for bare IP; \"dev://eth0\" for Ethernet"
+    )]
+    Bind(String),
     /// The interface of a link-local address does not exist.
     #[error("'{text}': there is no interface '{zone}'; write one that `ip link` shows")]
     Zone {

@@ -229,17 +229,21 @@ impl FromStr for Bind {
 
     fn from_str(text: &str) -> Result<Bind, RemoteError> {
         let text = text.trim();
+        let over_udp = |address: &str| match listen_address(address) {
+            Err(RemoteError::Listen(_)) => Err(RemoteError::Bind(text.to_owned())),
+            read => read.map(Bind::Udp),
+        };
         let Some((scheme, rest)) = text.split_once("://") else {
-            return listen_address(text).map(Bind::Udp);
+            return over_udp(text);
         };
         match uri(text, scheme)? {
-            FaceUri::Udp(_) => listen_address(rest.trim_end_matches('/')).map(Bind::Udp),
+            FaceUri::Udp(_) => over_udp(rest.trim_end_matches('/')),
             FaceUri::Ip {
                 address,
                 zone: None,
             } if !address.is_multicast() => Ok(Bind::Ip(address)),
             FaceUri::Dev(interface) => Ok(Bind::Device(interface)),
-            FaceUri::Ip { .. } | FaceUri::Named { .. } => Err(RemoteError::Listen(text.to_owned())),
+            FaceUri::Ip { .. } | FaceUri::Named { .. } => Err(RemoteError::Bind(text.to_owned())),
             _ => Err(RemoteError::Carrier {
                 text: text.to_owned(),
                 scheme: scheme.to_owned(),
