@@ -102,9 +102,10 @@ fn links_of_bare_ip_and_udp_are_mixed_on_one_path_in_both_back_ends() {
     let file = folder.path().join("mixed.toml");
     let scenario = r#"
         limit = "60 s"
-        nodes = { server = "host", n2 = "router", n3 = "router", client = "host" }
+        nodes = { server = "host", n2 = "router", n3 = "router", client = "host", names = "name-server" }
         loads.film = { from = "server", to = "client", file = "4 MB" }
         [links]
+        gnrs = { between = ["n2", "names"], rate = "50 Mbit/s" }
         wire = { between = ["server", "n2"], rate = "50 Mbit/s", carrier = "ip" }
         core = { between = ["n2", "n3"], rate = "50 Mbit/s", delay = "5 ms", carrier = "ip" }
         wifi = { between = ["n3", "client"], rate = "20 Mbit/s", delay = "1 ms", loss = "1 %" }
