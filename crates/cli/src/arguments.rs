@@ -142,6 +142,7 @@ pub(crate) struct HostAccess {
     )]
     pub(crate) socket: Option<PathBuf>,
     /// Run without a daemon: be a host in this process, attached to the router at this address
+    /// (host:port, ip://HOST or ether://[STATION%INTERFACE])
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) router: Vec<whimbrel_node::config::Remote>,
     /// The key of a host in this process; by default a new one for this run

@@ -208,9 +208,13 @@ impl From<ConfigError> for Failure {
 impl From<IoError> for Failure {
     fn from(error: IoError) -> Failure {
         let exit = match error {
-            IoError::AddressInUse { .. } | IoError::SocketPathInUse { .. } => Exit::InUse,
+            IoError::AddressInUse { .. }
+            | IoError::CarrierInUse { .. }
+            | IoError::SocketPathInUse { .. } => Exit::InUse,
             IoError::AddressNotHere { .. }
             | IoError::AddressNotPermitted { .. }
+            | IoError::EthernetNotPermitted { .. }
+            | IoError::IpNotPermitted { .. }
             | IoError::DuplicateNeighbour { .. }
             | IoError::FamilyMismatch { .. }
             | IoError::SocketPathTaken { .. }
@@ -225,7 +229,9 @@ impl From<IoError> for Failure {
 impl From<StartError> for Failure {
     fn from(error: StartError) -> Failure {
         match error {
-            StartError::NothingToDo | StartError::NoRouter => Failure::new(Exit::Usage, error),
+            StartError::NothingToDo | StartError::NoRouter | StartError::NameServer(_) => {
+                Failure::new(Exit::Usage, error)
+            }
             StartError::Key(error) => error.into(),
             StartError::Socket(error) => error.into(),
             StartError::NameStore {

@@ -60,6 +60,13 @@ const BAD: &[Row] = &[
     (HOST, "[[link]]\nlabel = \"local\"\nremote = \"a.example:1\"\n", "link[0].label", 2, "begins with neither"),
     (HOST, "[[link]]\nlabel = \"a\"\n", "link[0]", 1, "write one of them"),
     (HOST, "[[link]]\nlabel = \"a\"\nremote = \"nowhere\"\n", "link[0].remote", 3, "host:port"),
+    (HOST, "[[link]]\nlabel = \"a\"\nremote = \"tcp://192.0.2.1:1\"\n", "link[0].remote", 3, "ether://"),
+    (HOST, "[[link]]\nlabel = \"a\"\nremote = \"ip://192.0.2.1:253\"\n", "link[0].remote", 3, "no ports"),
+    (HOST, "[[link]]\nlabel = \"a\"\nremote = \"ether://[02:00:5e:10:00:07]\"\n", "link[0].remote", 3, "%eth0"),
+    (HOST, "[[link]]\nlabel = \"a\"\nbind = \"ip://0.0.0.0\"\nremote = \"192.0.2.1:1\"\n", "link[0].remote", 4, "one carrier"),
+    (HOST, "[[link]]\nlabel = \"a\"\nremote = \"ip://192.0.2.1\"\n[[link]]\nlabel = \"b\"\nremote = \"ip://192.0.2.1\"\n", "link[1].remote", 6, "already"),
+    (ROUTER, "[[link]]\nlabel = \"a\"\nbind = \"ip://0.0.0.0\"\nlisten = true\n[[link]]\nlabel = \"b\"\nbind = \"ip://192.0.2.1\"\nlisten = true\n", "link[1].bind", 7, "same packets"),
+    (ROUTER, "[router]\nname_servers = [\"ip://192.0.2.1\"]\n[[link]]\nlabel = \"a\"\nremote = \"192.0.2.1:1\"\n", "router.name_servers[0]", 2, "over UDP"),
     (HOST, "[[link]]\nlabel = \"a\"\nremote = \"a.example:1\"\nbind = \"0.0.0.0\"\n", "link[0].bind", 4, "0.0.0.0:4711"),
     (HOST, "[[link]]\nlabel = \"a\"\nlisten = true\n", "link[0].bind", 1, "0.0.0.0:4711"),
     (HOST, "[[link]]\nlabel = \"a\"\nremote = \"a.example:1\"\nmtu = 100\n", "link[0].mtu", 4, "write 304 to 65535 bytes"),
@@ -268,7 +275,14 @@ fn a_check_finds_what_only_this_machine_can_tell() {
     fs::write(&store, "milk, eggs").unwrap();
     // 192.0.2.0/24 is for documentation (RFC 5737).
     let here = "[[link]]\nlabel = \"a\"\nlisten = true\nbind = \"192.0.2.77:4711\"\n";
+    let device = "[[link]]\nlabel = \"a\"\nlisten = true\nbind = \"dev://no-such-net0\"\n";
+    let station =
+        "[[link]]\nlabel = \"a\"\nremote = \"ether://[02:00:5e:10:00:07%no-such-net0]\"\n";
+    let over_ip = here.replace("192.0.2.77:4711", "ip://192.0.2.77");
     let cases = [
+        (format!("{device}[router]\n"), "link[0].bind"),
+        (format!("[host]\n{station}"), "link[0].remote"),
+        (format!("[host]\n{over_ip}"), "link[0].bind"),
         (format!("{here}[router]\n"), "link[0].bind"),
         (format!("[host]\n{here}"), "link[0].bind"),
         ("[ndn]\ntcp = [\"192.0.2.77:6363\"]\n".into(), "ndn.tcp[0]"),

@@ -93,6 +93,31 @@ fn the_same_random_graph_runs_in_namespaces() {
     assert_arrived(run(RANDOM_GRAPH, "netns", folder.path()));
 }
 
+#[test]
+fn links_of_bare_ip_and_udp_are_mixed_on_one_path_in_both_back_ends() {
+    if !whimbrel_lab::lab_available() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mixed.toml");
+    let scenario = r#"
+        limit = "60 s"
+        nodes = { server = "host", n2 = "router", n3 = "router", client = "host", names = "name-server" }
+        loads.film = { from = "server", to = "client", file = "4 MB" }
+        [links]
+        gnrs = { between = ["n2", "names"], rate = "50 Mbit/s" }
+        wire = { between = ["server", "n2"], rate = "50 Mbit/s", carrier = "ip" }
+        core = { between = ["n2", "n3"], rate = "50 Mbit/s", delay = "5 ms", carrier = "ip" }
+        wifi = { between = ["n3", "client"], rate = "20 Mbit/s", delay = "1 ms", loss = "1 %" }
+    "#;
+    std::fs::write(&file, scenario).unwrap();
+    for backend in ["sim", "netns"] {
+        let out = folder.path().join(backend);
+        let metric = run(file.to_str().unwrap(), backend, &out);
+        assert_eq!((metric("film.files"), metric("film.bytes")), (1.0, 4e6));
+    }
+}
+
 /// A consumer between two producers of the same file: real daemons find a path to each, and both carry a good part.
 #[test]
 fn mirrors_serve_the_same_segments_over_several_paths() {

@@ -46,7 +46,7 @@ pub use machine::{Deadline, Machine, Transmit};
 pub use meter::{Distrust, Limit, Meter, network_of};
 pub use port::{
     Admission, CallerGate, Ecn, Endpoint, Family, LookUpFailure, Medium, OpenRefusal, Peer,
-    PortEvent, PortInfo, PortOrigin, PortRequest, PortToken,
+    PortEvent, PortInfo, PortOrigin, PortRequest, PortToken, address_of_station,
 };
 pub use random::SeededRng;
 pub use time::{Time, WallClock};

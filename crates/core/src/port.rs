@@ -5,7 +5,7 @@
 //! listener, or a program on this machine attached. A port's label carries nothing of its identity.
 
 use core::fmt;
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use crate::{PortId, Time};
@@ -98,6 +98,13 @@ pub enum Medium {
         /// The peer.
         remote: SocketAddr,
     },
+    /// IP packets of one protocol number to and from one peer. `local` is chosen as for UDP.
+    Ip {
+        /// The local end.
+        local: IpAddr,
+        /// The peer.
+        remote: IpAddr,
+    },
     /// Datagrams to and from all members of a multicast group on one interface.
     UdpMulticast {
         /// Name of the interface.
@@ -164,12 +171,34 @@ impl Medium {
         }
     }
 
+    /// Returns the address that identifies the peer of a datagram medium to a [`CallerGate`]: of UDP
+    /// address and port, of bare IP port 0, of Ethernet [`address_of_station`].
+    pub fn caller_address(&self) -> Option<SocketAddr> {
+        match self {
+            Medium::Udp { remote, .. } => Some(*remote),
+            Medium::Ip { remote, .. } => Some(SocketAddr::new(*remote, 0)),
+            Medium::Ethernet { remote, .. } => Some(address_of_station(*remote)),
+            _ => None,
+        }
+    }
+
     /// Returns true for a stream of bytes. If its framing is self-delimiting (as configured at its
     /// opening), one [`Transmit`](crate::Transmit) may carry several whole packets of any size with
     /// `segment_size: None`.
     pub fn is_stream(&self) -> bool {
         matches!(self, Medium::Tcp { .. } | Medium::Unix { .. })
     }
+}
+
+/// Returns the address that stands for an Ethernet station where addresses of callers are compared,
+/// hashed and given shares: its link-local IPv6 address (RFC 4291, appendix A). All stations are in
+/// one network of 64 bits, and so have one share: a program on the wire can send from, and receive
+/// at, any address.
+pub fn address_of_station(station: [u8; 6]) -> SocketAddr {
+    let [a, b, c, d, e, f] = station;
+    let identifier = [a ^ 2, b, c, 0xff, 0xfe, d, e, f];
+    let address = 0xfe80_u128 << 112 | u128::from(u64::from_be_bytes(identifier));
+    SocketAddr::new(Ipv6Addr::from(address).into(), 0)
 }
 
 /// How a port was opened.
@@ -254,8 +283,8 @@ pub enum Admission {
 /// Decides which inbound peers of a listener get a port: those that have shown that they receive at
 /// the address that they send from. Nothing is kept of the others, neither here nor in the driver.
 pub trait CallerGate: fmt::Debug {
-    /// A frame came from an address that has no port. A reply is appended to `reply`, which is
-    /// empty.
+    /// A frame came from an address that has no port, written as [`Medium::caller_address`] does. A
+    /// reply is appended to `reply`, which is empty.
     fn consider(
         &mut self,
         now: Time,
@@ -421,6 +450,19 @@ mod tests {
             }
             .is_stream()
         );
+    }
+
+    #[test]
+    fn a_station_is_known_by_its_link_local_address() {
+        let station = [0x02, 0x00, 0x5e, 0x10, 0x00, 0x07];
+        let address = "[fe80::5eff:fe10:7]:0".parse().unwrap();
+        assert_eq!(address_of_station(station), address);
+        let medium = Medium::Ethernet {
+            interface: "e".into(),
+            local: [2, 0, 0, 0, 0, 1],
+            remote: station,
+        };
+        assert_eq!(medium.caller_address(), Some(address));
     }
 
     #[test]

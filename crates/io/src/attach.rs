@@ -181,12 +181,33 @@ impl<M: Machine + 'static> EventLoop<M> {
     /// Opens a packet socket on an interface. The group and the neighbours are up at once, inbound
     /// peers when they send their first frame. Needs the capability `CAP_NET_RAW`; must be called
     /// in a thread of the interface's network namespace.
-    pub fn add_ethernet(&mut self, mut config: EthernetConfig) -> Result<EthernetLink, IoError> {
+    pub fn add_ethernet(&mut self, config: EthernetConfig) -> Result<EthernetLink, IoError> {
+        self.bind_ethernet(config, None)
+    }
+
+    /// The same, but inbound peers get a port when `gate` admits them.
+    pub fn add_ethernet_with_gate(
+        &mut self,
+        config: EthernetConfig,
+        gate: Box<dyn CallerGate>,
+    ) -> Result<EthernetLink, IoError> {
+        self.bind_ethernet(config, Some(gate))
+    }
+
+    fn bind_ethernet(
+        &mut self,
+        mut config: EthernetConfig,
+        gate: Option<Box<dyn CallerGate>>,
+    ) -> Result<EthernetLink, IoError> {
+        if config.outlives_interface {
+            self.watch_routes();
+        }
         let id = self.reserve();
         let neighbours = std::mem::take(&mut config.neighbours);
         let interface = config.interface.name.clone();
-        let endpoint = EthernetEndpoint::open(config, id.slot as usize, id.token())
+        let mut endpoint = EthernetEndpoint::open(config, id.slot as usize, id.token())
             .inspect_err(|_| self.release(id))?;
+        endpoint.set_gate(gate);
         let local = endpoint.local();
         self.install(id, Transport::Ethernet(Box::new(endpoint)))
             .map_err(|source| IoError::Interface {

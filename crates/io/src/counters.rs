@@ -149,6 +149,8 @@ pub struct TransportCounters {
     pub offload_failures: u64,
     /// Datagrams from unknown addresses on a socket that admits no inbound peers.
     pub strangers: u64,
+    /// Ethernet frames that end before the packet in them does.
+    pub damaged: u64,
     /// Inbound peers (datagrams) or connections (streams) that were admitted.
     pub accepted: u64,
     /// Inbound peers closed after the idle time.
@@ -188,6 +190,7 @@ impl TransportCounters {
         self.receive_errors += other.receive_errors;
         self.offload_failures += other.offload_failures;
         self.strangers += other.strangers;
+        self.damaged += other.damaged;
         self.accepted += other.accepted;
         self.expired += other.expired;
         self.evicted += other.evicted;
@@ -252,7 +255,7 @@ pub struct TransportSnapshot {
     /// Name of the link, listener or socket.
     pub label: String,
     /// `udp`, `udp-multicast`, `unix-listener`, `unix`, `tcp-listener`, `tcp`,
-    /// `websocket-listener`, `websocket`, `ethernet` or `tun`.
+    /// `websocket-listener`, `websocket`, `ip`, `ethernet` or `tun`.
     pub kind: &'static str,
     /// Local address, path or device.
     pub local: String,

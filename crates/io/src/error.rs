@@ -260,6 +260,38 @@ pub enum IoError {
         /// The interface.
         name: String,
     },
+    /// Raw sockets need a capability.
+    #[error(
+        "no permission for packets of bare IP on link '{label}'; run as root, or run \
+         `sudo setcap cap_net_raw=+ep $(command -v whimbrel)`"
+    )]
+    IpNotPermitted {
+        /// The link's name in the configuration.
+        label: String,
+    },
+    /// Any other failure to set up a socket of bare IP.
+    #[error("cannot {action} the socket of bare IP {address} of link '{label}': {source}")]
+    IpSocket {
+        /// The link's name in the configuration.
+        label: String,
+        /// The address that it is bound to, or was to be bound to.
+        address: std::net::IpAddr,
+        /// The step that failed.
+        action: &'static str,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// Another program of this machine has the frames that the kernel gives to all sockets alike.
+    #[error(
+        "another program on this machine uses {what} for Whimbrel's links already, and link '{label}' would get its frames; \
+         attach to that one's host or router, or use UDP, where each program has a port of its own"
+    )]
+    CarrierInUse {
+        /// The link's name in the configuration.
+        label: String,
+        /// The carrier, as `bare IP on 0.0.0.0`.
+        what: String,
+    },
     /// A station is configured twice on one link.
     #[error("link '{label}' has the station {address} twice: remove one")]
     DuplicateStation {

@@ -9,7 +9,7 @@
 //! | [`clock`] | [`Clock`]: monotonic time since the start of the process, and the Unix time of that start |
 //! | [`event_loop`] | [`EventLoop`]: construction, rounds, graceful stop |
 //! | [`handle`] | [`LoopHandle`]: posts work and stops the loop from other threads |
-//! | [`udp`] | UDP links: neighbours and inbound peers; batches, offload, path MTU; multicast groups |
+//! | [`udp`] | UDP links: neighbours and inbound peers; batches, offload, path MTU; multicast groups; the same over bare IP |
 //! | [`ethernet`] | Ethernet links: stations and groups, without IP |
 //! | [`stream`] | frames in streams of bytes: length prefixes or TLV packets |
 //! | [`local`] | Unix stream sockets for programs on this machine |
@@ -89,6 +89,7 @@ mod rounds;
 mod routes;
 mod side;
 mod signals;
+mod sole;
 pub mod stream;
 pub mod tcp;
 mod transport;
@@ -111,7 +112,10 @@ pub use stream::{BlockTypes, Framing, StreamLimits};
 pub use tcp::{TcpClientConfig, TcpListenerConfig};
 pub use transport::{Listening, TransportId};
 pub use tun::TunDevice;
-pub use udp::{InboundLimits, Neighbour, UdpConfig, UdpLink, UdpMulticastConfig, UdpMulticastLink};
+pub use udp::{
+    DatagramCarrier, IP_PROTOCOL, InboundLimits, Neighbour, UdpConfig, UdpLink, UdpMulticastConfig,
+    UdpMulticastLink,
+};
 pub use websocket::{
     AllowedOrigins, OriginError, WebOrigin, WebSocketClientConfig, WebSocketLimits,
     WebSocketListenerConfig,

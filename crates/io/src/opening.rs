@@ -189,7 +189,7 @@ impl<M: Machine + 'static> EventLoop<M> {
     /// of the address's family to links of both families.
     fn listening_link(&self, address: SocketAddr) -> Option<TransportId> {
         let bound = |slot: &crate::event_loop::Slot| match &slot.transport {
-            Some(Transport::Udp(endpoint)) if endpoint.listens() => Some(endpoint.local()),
+            Some(Transport::Udp(endpoint)) if endpoint.listens_on_udp() => Some(endpoint.local()),
             _ => None,
         };
         let find = |fits: &dyn Fn(SocketAddr) -> bool| {

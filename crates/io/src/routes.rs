@@ -108,8 +108,12 @@ impl<M: Machine + 'static> EventLoop<M> {
             return;
         }
         for slot in &mut self.slots {
-            if let Some(Transport::Udp(endpoint)) = &mut slot.transport {
-                endpoint.recheck_routes(&mut self.side, now);
+            match &mut slot.transport {
+                Some(Transport::Udp(endpoint)) => endpoint.recheck_routes(&mut self.side, now),
+                Some(Transport::Ethernet(endpoint)) => {
+                    endpoint.recheck(&mut self.side, &mut self.poller, now);
+                }
+                _ => {}
             }
         }
     }

@@ -145,7 +145,7 @@ impl Transport {
                     Progress::Open
                 };
                 if written == Progress::Open && readable {
-                    endpoint.receive(side, now, buffers.bytes())
+                    endpoint.receive(side, poller, now, buffers.bytes())
                 } else {
                     written
                 }

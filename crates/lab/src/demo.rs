@@ -1,39 +1,49 @@
-//! The demonstration: one file, one bad path, kernel TCP beside Whimbrel.
+//! The demonstration: one file, one bad path, kernel TCP beside Whimbrel; or two links at once, with
+//! the kernel's Multipath TCP beside Whimbrel.
 //!
-//! Two copies of the topology of [MFTP §5], Fig. 7, run at the same time, with
-//! the same link model, the same seed and the same outage counted from each request, so that
-//! neither transfer disturbs the other.
+//! Two copies of the topology of [MFTP §5], Fig. 7, or of [MF-5G §V], run at the same time, with the
+//! same link model, the same seed and the same outage counted from each request, so that neither
+//! transfer disturbs the other.
+
+mod picture;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
 use whimbrel_core::SeededRng;
 use whimbrel_core::units;
 
-use crate::figure::{LineChart, Series};
 use crate::scenario::{Overrides, Plan, Scenario, netns};
 use crate::study::Backend;
 use crate::{CongestionControl, LabError, LinkReport, TransferRecord};
 
+pub use picture::Branch;
+
 /// The network and both sides; the path is the options'.
-const SCENARIO: &str = include_str!("demo.toml");
+const ONE_LINK: &str = include_str!("demo/one-link.toml");
+const TWO_LINKS: &str = include_str!("demo/two-links.toml");
+/// Interval of the samples of the links' counters.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// The demonstrated path and file.
 #[derive(Clone, Debug, Serialize)]
 pub struct DemoOptions {
     /// The file; by default one is made.
     pub file: Option<PathBuf>,
-    /// Round-trip time added between the routers.
+    /// Last links of the client, one or two.
+    pub links: usize,
+    /// Round-trip time added before the last router.
     pub rtt: Duration,
     /// Probability of losing a packet on the last hop, each way.
     pub loss: f64,
-    /// Length of the last hop's outage; zero for no outage.
+    /// Length of the outage of the last hop, or of the first of two; zero for no outage.
     pub outage: Duration,
     /// Start of the outage, counted from the request.
     pub outage_after: Duration,
-    /// Rate of the last hop in bits per second.
+    /// Rate of each last link in bits per second.
     pub rate: u64,
     /// Seed of everything random in the link model.
     pub seed: u64,
@@ -47,6 +57,7 @@ impl Default for DemoOptions {
     fn default() -> DemoOptions {
         DemoOptions {
             file: None,
+            links: 1,
             rtt: Duration::from_millis(50),
             loss: 0.01,
             outage: Duration::from_secs(10),
@@ -59,14 +70,38 @@ impl Default for DemoOptions {
     }
 }
 
-/// Length of the file that is made if none is given, in bytes.
-pub const DEFAULT_FILE_LEN: u64 = 40_000_000;
+impl DemoOptions {
+    /// Returns the length of the file that is made if none is given, in bytes: with two links, so
+    /// long that the first one is back before the end.
+    pub fn made_len(&self) -> u64 {
+        if self.links == 1 {
+            40_000_000
+        } else {
+            80_000_000
+        }
+    }
+
+    /// Returns the name of what Whimbrel is compared with.
+    pub fn rival(&self) -> String {
+        let protocol = if self.links == 1 { "TCP" } else { "MPTCP" };
+        format!("kernel {protocol} ({})", self.congestion.name())
+    }
+
+    /// Returns the names of the last links in the scenario, the one with the outage first.
+    fn last_links(&self) -> &'static [&'static str] {
+        if self.links == 1 {
+            &["N3-N4"]
+        } else {
+            &["wifi", "lte"]
+        }
+    }
+}
 
 /// One side of the demonstration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
-    /// The kernel's TCP.
+    /// The kernel's TCP, or Multipath TCP.
     Tcp,
     /// Whimbrel.
     Whimbrel,
@@ -81,6 +116,8 @@ pub struct DemoRun {
     pub record: TransferRecord,
     /// The counters of each link.
     pub links: Vec<LinkReport>,
+    /// What each last link had brought, over the time.
+    pub branches: Vec<Branch>,
     /// True if the received file equals the sent one, byte for byte.
     pub intact: bool,
 }
@@ -108,47 +145,9 @@ impl DemoReport {
             .then(|| self.tcp.record.finished / self.whimbrel.record.finished)
     }
 
-    /// Draws goodput over time as SVG and PNG.
+    /// Draws what arrives over the last links as SVG and PNG.
     pub fn draw(&self, stem: &Path) -> Result<(), LabError> {
-        let line = |run: &DemoRun, label: &str| Series {
-            label: label.to_owned(),
-            points: run
-                .record
-                .goodput_series(1.0)
-                .into_iter()
-                .map(|(at, rate)| (at, rate / 1e6))
-                .collect(),
-            ..Series::default()
-        };
-        let options = &self.options;
-        let start = options.outage_after.as_secs_f64();
-        let mut shaded = vec![(
-            start,
-            start + options.outage.as_secs_f64(),
-            String::from("link out"),
-        )];
-        shaded.retain(|(from, to, _)| to > from);
-        let chart = LineChart {
-            title: format!(
-                "{:.0} MB over {:.0} Mbit/s, RTT {:.0} ms, loss {:.1} % on the last hop",
-                self.file_len as f64 / 1e6,
-                options.rate as f64 / 1e6,
-                options.rtt.as_secs_f64() * 1e3,
-                options.loss * 100.0
-            ),
-            x_label: String::from("seconds since the request"),
-            y_label: String::from("goodput, Mbit/s"),
-            series: vec![
-                line(&self.whimbrel, "Whimbrel"),
-                line(
-                    &self.tcp,
-                    &format!("kernel TCP ({})", options.congestion.name()),
-                ),
-            ],
-            shaded,
-            ..LineChart::default()
-        };
-        chart.write(stem)
+        picture::draw(self, stem)
     }
 }
 
@@ -173,7 +172,7 @@ pub fn run(
         Some(file) => file.clone(),
         None => {
             let file = folder.join("demo.bin");
-            make_file(&file, DEFAULT_FILE_LEN, options.seed)?;
+            make_file(&file, options.made_len(), options.seed)?;
             file
         }
     };
@@ -192,11 +191,16 @@ pub fn run(
         unreachable!("the scenario's text has both");
     };
     let side = |side, plan: &Plan| -> Result<DemoRun, LabError> {
+        let branches = options.last_links().iter().map(|link| Branch {
+            link: String::from(*link),
+            samples: vec![(0.0, 0)],
+        });
         let watch = Watch {
             side,
             file: &file,
             len: file_len,
             observer,
+            branches: Mutex::new(branches.collect()),
         };
         let observed = netns::observe(plan, options.seed, program, &watch)?;
         let fetched = observed.run.transfers.first().ok_or_else(|| {
@@ -213,6 +217,10 @@ pub fn run(
             intact: record.completed,
             record,
             links: observed.links.into_iter().filter(is_path).collect(),
+            branches: watch
+                .branches
+                .into_inner()
+                .unwrap_or_else(PoisonError::into_inner),
         })
     };
     let (tcp, whimbrel) = std::thread::scope(|scope| {
@@ -232,23 +240,31 @@ pub fn run(
 /// Returns the scenario with the options' path.
 fn scenario(options: &DemoOptions, file_len: u64) -> Result<Scenario, LabError> {
     let duration = units::format_duration;
+    let (network, wire) = match options.links {
+        1 => (ONE_LINK, "N2-N3"),
+        _ => (TWO_LINKS, "wire"),
+    };
     let mut text = format!(
-        "{SCENARIO}\n[netns]\n\
+        "{network}\n[netns]\n\
          limit = \"{}\"\n\
          \"loads.film.file\" = \"{file_len} B\"\n\
-         \"links.N2-N3.delay\" = \"{}\"\n\
-         \"links.N3-N4.rate\" = \"{}\"\n\
-         \"links.N3-N4.loss\" = \"{} %\"\n\
+         \"links.{wire}.delay\" = \"{}\"\n\
          'sweep.by.tcp.\"loads.film.congestion\"' = \"{}\"\n",
         duration(options.patience),
         duration(options.rtt / 2),
-        units::format_rate(options.rate),
-        options.loss * 100.0,
         options.congestion.name(),
     );
+    for link in options.last_links() {
+        text += &format!(
+            "\"links.{link}.rate\" = \"{}\"\n\"links.{link}.loss\" = \"{} %\"\n",
+            units::format_rate(options.rate),
+            options.loss * 100.0,
+        );
+    }
     if !options.outage.is_zero() {
         text += &format!(
-            "\"links.N3-N4.outages\" = [{{ start = \"{}\", duration = \"{}\" }}]\n",
+            "\"links.{}.outages\" = [{{ start = \"{}\", duration = \"{}\" }}]\n",
+            options.last_links()[0],
             duration(options.outage_after),
             duration(options.outage)
         );
@@ -267,11 +283,26 @@ struct Watch<'a> {
     file: &'a Path,
     len: u64,
     observer: &'a dyn DemoObserver,
+    branches: Mutex<Vec<Branch>>,
 }
 
 impl netns::observe::Observer for Watch<'_> {
     fn file(&self, _load: usize) -> Option<&Path> {
         Some(self.file)
+    }
+
+    fn links_every(&self) -> Option<Duration> {
+        Some(LOOK)
+    }
+
+    fn links(&self, elapsed: Duration, links: &[LinkReport]) {
+        let mut branches = self.branches.lock().unwrap_or_else(PoisonError::into_inner);
+        for branch in branches.iter_mut() {
+            // The client is the second end of each last link.
+            let known = links.iter().find(|link| link.link == branch.link);
+            let bytes = known.map_or(0, |link| link.forward.delivered_bytes);
+            branch.samples.push((elapsed.as_secs_f64(), bytes));
+        }
     }
 
     fn progress(&self, _load: usize, bytes: u64) {
@@ -330,6 +361,32 @@ mod tests {
         }
         let by_tcp = &read.settings[1].plan.loads[0];
         assert_eq!(by_tcp.congestion, CongestionControl::Bbr);
+    }
+
+    #[test]
+    fn of_two_links_the_first_goes_out_and_the_other_side_is_multipath_tcp() {
+        let options = DemoOptions {
+            links: 2,
+            loss: 0.0,
+            rate: 10_000_000,
+            ..DemoOptions::default()
+        };
+        let read = scenario(&options, 1234).unwrap_or_else(|faults| panic!("{faults}"));
+        let [whimbrel, tcp] = [0, 1].map(|index| &read.settings[index].plan);
+        for plan in [whimbrel, tcp] {
+            let links = options.last_links().iter();
+            let links: Vec<_> = links
+                .map(|name| &plan.network.links[plan.network.link(name).unwrap()])
+                .collect();
+            for link in &links {
+                assert_eq!(link.forward.rate, Rate::Fixed(10_000_000));
+                assert_eq!(plan.network.nodes[link.ends.1].name, "client");
+            }
+            assert_eq!(links[0].forward.outages.len(), 1);
+            assert!(links[1].forward.outages.is_empty());
+        }
+        assert!(tcp.loads[0].mptcp && !whimbrel.loads[0].mptcp);
+        assert_eq!(options.rival(), "kernel MPTCP (cubic)");
     }
 
     #[test]

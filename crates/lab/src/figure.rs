@@ -76,6 +76,9 @@ pub struct LineChart {
     /// The values at which the axes begin: zero, except where differences are a small part of the numbers.
     #[serde(default)]
     pub origin: (f64, f64),
+    /// Values that the axes reach at least, so that two pictures have the same.
+    #[serde(default)]
+    pub reach: (f64, f64),
     /// Names of the values 0, 1, 2, ... of x: points are then drawn as bars, side by side.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub categories: Vec<String>,
@@ -109,18 +112,7 @@ const MUCH: usize = 1000;
 impl LineChart {
     /// Writes `stem`.svg and `stem`.png.
     pub fn write(&self, stem: &Path) -> Result<(), LabError> {
-        use_bundled_font();
-        let svg = stem.with_extension("svg");
-        let png = stem.with_extension("png");
-        let failed = |path: &Path| {
-            let path = path.display().to_string();
-            move |reason: String| LabError::figure(&path, &reason)
-        };
-        let caption = Some(self.title.as_str());
-        self.draw(SVGBackend::new(&svg, SIZE).into_drawing_area(), caption)
-            .map_err(failed(&svg))?;
-        self.draw(BitMapBackend::new(&png, SIZE).into_drawing_area(), caption)
-            .map_err(failed(&png))
+        write_stacked(std::slice::from_ref(self), stem)
     }
 
     /// Returns the picture as SVG text without its title, for a page that has its own.
@@ -128,8 +120,10 @@ impl LineChart {
         use_bundled_font();
         let mut text = String::new();
         let area = SVGBackend::with_string(&mut text, INLINE_SIZE).into_drawing_area();
-        self.draw(area, None)
+        self.draw(&area, None)
+            .and_then(|()| area.present().map_err(|fault| fault.to_string()))
             .map_err(|reason| LabError::figure(&self.title, &reason))?;
+        drop(area);
         Ok(text)
     }
 
@@ -167,17 +161,18 @@ impl LineChart {
             let right = self.categories.len() as f64 - 0.5;
             return (right, top + (top - bottom) * LEGEND_ABOVE);
         }
+        let (right, top) = (right.max(self.reach.0), top.max(self.reach.1));
         (right + (right - left) * 0.02, top + (top - bottom) * 0.08)
     }
 
     fn draw<B: DrawingBackend>(
         &self,
-        area: DrawingArea<B, Shift>,
+        area: &DrawingArea<B, Shift>,
         caption: Option<&str>,
     ) -> Result<(), String> {
         let said = |fault: DrawingAreaErrorKind<B::ErrorType>| fault.to_string();
         if let Some(heat) = &self.heat {
-            return heat.draw(self, &area, caption).map_err(said);
+            return heat.draw(self, area, caption).map_err(said);
         }
         let (mut left, bottom) = self.lower_corner();
         let (right, top) = self.corner();
@@ -186,7 +181,7 @@ impl LineChart {
             left = -0.5;
         }
         area.fill(&WHITE).map_err(said)?;
-        let mut builder = ChartBuilder::on(&area);
+        let mut builder = ChartBuilder::on(area);
         builder
             .margin(14)
             .x_label_area_size(44)
@@ -231,8 +226,7 @@ impl LineChart {
             .border_style(RGBColor(180, 180, 180))
             .label_font(("sans-serif", 14))
             .draw()
-            .map_err(said)?;
-        area.present().map_err(said)
+            .map_err(said)
     }
 
     fn shade<B: DrawingBackend>(
@@ -389,6 +383,30 @@ impl LineChart {
             (0..=what.chars().count()).map(move |at| (from + letter * at as f64, height))
         })
     }
+}
+
+/// Writes `stem`.svg and `stem`.png, with one chart above the other.
+pub(crate) fn write_stacked(charts: &[LineChart], stem: &Path) -> Result<(), LabError> {
+    use_bundled_font();
+    let svg = stem.with_extension("svg");
+    let png = stem.with_extension("png");
+    let failed = |path: &Path| {
+        let path = path.display().to_string();
+        move |reason: String| LabError::figure(&path, &reason)
+    };
+    let size = (SIZE.0, SIZE.1 * charts.len() as u32);
+    draw_all(charts, SVGBackend::new(&svg, size)).map_err(failed(&svg))?;
+    draw_all(charts, BitMapBackend::new(&png, size)).map_err(failed(&png))
+}
+
+fn draw_all<B: DrawingBackend>(charts: &[LineChart], backend: B) -> Result<(), String> {
+    let whole = backend.into_drawing_area();
+    let parts = whole.split_evenly((charts.len(), 1));
+    for (chart, part) in charts.iter().zip(parts) {
+        chart.draw(&part, Some(&chart.title))?;
+    }
+    // This ends an SVG, so it is done once.
+    whole.present().map_err(|fault| fault.to_string())
 }
 
 type Canvas<'a, B> = ChartContext<'a, B, Cartesian2d<RangedCoordf64, RangedCoordf64>>;

@@ -40,6 +40,45 @@ fn a_file_crosses_routers_that_ask_a_distant_name_server() {
 }
 
 #[test]
+fn bare_ip_saves_the_header_of_udp_in_every_packet() {
+    let forward = |text: &str| {
+        let got = run(text);
+        assert_eq!(
+            (got.values["film.files"], got.values["film.bytes"]),
+            (1.0, 1e7)
+        );
+        got.values["links.core.forward"]
+    };
+    let over_udp = forward(LINE);
+    let over_ip =
+        forward(&LINE.replace("delay = \"20 ms\"", "delay = \"20 ms\", carrier = \"ip\""));
+    // 10 MB in packets of 1,500 bytes, 8 of which are UDP's.
+    let saved = over_udp - over_ip;
+    assert!(
+        (45e3..75e3).contains(&saved),
+        "{over_udp} - {over_ip} = {saved}"
+    );
+}
+
+#[test]
+fn bare_ip_is_refused_where_nothing_of_mobilityfirst_would_use_it() {
+    for (nodes, said) in [
+        ("a = \"ndn-router\", b = \"ndn-router\"", "not"),
+        ("a = \"tcp-host\", b = \"tcp-host\"", "not"),
+    ] {
+        let text = format!(
+            "nodes = {{ {nodes} }}\nlimit = \"1 s\"\n[links]\nwire = {{ between = [\"a\", \"b\"], carrier = \"ip\" }}\n"
+        );
+        let read = Scenario::parse(Path::new("a.toml"), &text, Overrides::default());
+        let faults = read.unwrap_err().to_string();
+        assert!(
+            faults.contains("carrier") && faults.contains(said),
+            "{faults}"
+        );
+    }
+}
+
+#[test]
 fn an_outage_stalls_a_file_for_as_long_and_a_round_trip() {
     let text = format!("{LINE}[[events]]\nat = \"1 s\"\noutage = \"wifi\"\nduration = \"3 s\"\n");
     let got = run(&text);

@@ -5,6 +5,7 @@
 //! | `udp4://192.0.2.1:6363`, `udp6://[2001:db8::1]:6363`, `udp6://[fe80::1%eth0]:6363` | a UDP endpoint |
 //! | `tcp4://...`, `tcp6://...` | a TCP endpoint |
 //! | `ether://[01:00:5e:00:17:aa]` | an Ethernet address |
+//! | `ether://[02:00:5e:10:00:07%eth0]`, `ip4://192.0.2.1`, `ip6://[2001:db8::1]` | a station on an interface, and an end of bare IP: links of MobilityFirst only |
 //! | `dev://eth0`, `udp4+dev://eth0:56363` | an interface of this machine, and a UDP port on one |
 //! | `unix:///run/nfd/nfd.sock`, `fd://7` | a Unix socket, and a connection accepted on one |
 //! | `ws://...`, `wss://...`, `wsclient://...` | a WebSocket, and a connection accepted on one |
@@ -39,12 +40,15 @@ pub enum FaceUriError {
     Malformed(String),
     /// An unknown scheme.
     #[error(
-        "the scheme '{0}' is unknown: use udp, udp4, udp6, tcp, tcp4, tcp6, ether, dev, unix, fd, ws or wss"
+        "the scheme '{0}' is unknown: use udp, udp4, udp6, tcp, tcp4, tcp6, ip, ip4, ip6, ether, dev, unix, fd, ws or wss"
     )]
     Scheme(String),
     /// The port is not a number from 0 to 65535.
     #[error("'{0}' is not a port number")]
     Port(String),
+    /// A port in a FaceUri of bare IP.
+    #[error("bare IP has no ports: leave out :{0}")]
+    NoPort(u16),
     /// `udp4` with an IPv6 address, or the like.
     #[error("the scheme '{scheme}' does not match the address {address}")]
     Family {
@@ -110,6 +114,19 @@ pub enum HostTransport {
     Udp,
     /// TCP.
     Tcp,
+    /// IP packets of MobilityFirst's own protocol number.
+    Ip,
+}
+
+impl HostTransport {
+    /// Returns the scheme without a digit of the address family.
+    pub const fn scheme(self) -> &'static str {
+        match self {
+            HostTransport::Udp => "udp",
+            HostTransport::Tcp => "tcp",
+            HostTransport::Ip => "ip",
+        }
+    }
 }
 
 /// The wanted addresses of a host.
@@ -159,8 +176,22 @@ pub enum FaceUri {
         /// The port, or the default one.
         port: Option<u16>,
     },
+    /// An end of bare IP, which has no ports.
+    Ip {
+        /// The address; never an IPv4 address written as an IPv6 one.
+        address: IpAddr,
+        /// The interface of a link-local IPv6 address.
+        zone: Option<String>,
+    },
     /// An Ethernet address.
     Ether([u8; 6]),
+    /// An Ethernet address and the interface of this machine that leads there.
+    EtherOn {
+        /// The address.
+        station: [u8; 6],
+        /// The interface.
+        interface: String,
+    },
     /// An interface of this machine.
     Dev(String),
     /// A UDP port on an interface of this machine.
@@ -208,6 +239,14 @@ impl FaceUri {
         FaceUri::Tcp(endpoint.into())
     }
 
+    /// Returns an end of bare IP; IPv4-mapped IPv6 addresses become IPv4.
+    pub fn ip(address: IpAddr) -> FaceUri {
+        FaceUri::Ip {
+            address: address.to_canonical(),
+            zone: None,
+        }
+    }
+
     /// Returns true unless it has a host name to resolve.
     pub const fn is_canonical(&self) -> bool {
         !matches!(self, FaceUri::Named { .. })
@@ -234,24 +273,19 @@ impl FaceUri {
             FaceUri::Udp(endpoint) => digit(endpoint, "udp4", "udp6"),
             FaceUri::Tcp(endpoint) => digit(endpoint, "tcp4", "tcp6"),
             FaceUri::Named {
-                transport: HostTransport::Udp,
-                family,
-                ..
-            } => match family {
-                AddressFamily::Any => "udp",
-                AddressFamily::V4 => "udp4",
-                AddressFamily::V6 => "udp6",
+                transport, family, ..
+            } => match (transport, family) {
+                (_, AddressFamily::Any) => transport.scheme(),
+                (HostTransport::Udp, AddressFamily::V4) => "udp4",
+                (HostTransport::Udp, AddressFamily::V6) => "udp6",
+                (HostTransport::Tcp, AddressFamily::V4) => "tcp4",
+                (HostTransport::Tcp, AddressFamily::V6) => "tcp6",
+                (HostTransport::Ip, AddressFamily::V4) => "ip4",
+                (HostTransport::Ip, AddressFamily::V6) => "ip6",
             },
-            FaceUri::Named {
-                transport: HostTransport::Tcp,
-                family,
-                ..
-            } => match family {
-                AddressFamily::Any => "tcp",
-                AddressFamily::V4 => "tcp4",
-                AddressFamily::V6 => "tcp6",
-            },
-            FaceUri::Ether(_) => "ether",
+            FaceUri::Ip { address, .. } if address.is_ipv4() => "ip4",
+            FaceUri::Ip { .. } => "ip6",
+            FaceUri::Ether(_) | FaceUri::EtherOn { .. } => "ether",
             FaceUri::Dev(_) => "dev",
             FaceUri::UdpDev { v6: false, .. } => "udp4+dev",
             FaceUri::UdpDev { v6: true, .. } => "udp6+dev",
@@ -272,7 +306,11 @@ impl FaceUri {
             FaceUri::Udp(endpoint) => {
                 endpoint.address.is_multicast() || is_broadcast(endpoint.address)
             }
-            FaceUri::Ether(address) => address.first().is_some_and(|first| first & 1 == 1),
+            FaceUri::Ip { address, .. } => address.is_multicast() || is_broadcast(*address),
+            FaceUri::Ether(address)
+            | FaceUri::EtherOn {
+                station: address, ..
+            } => address.first().is_some_and(|first| first & 1 == 1),
             _ => false,
         }
     }
@@ -317,8 +355,17 @@ impl fmt::Display for FaceUri {
                 port: Some(port),
                 ..
             } => write!(f, "{host}:{port}"),
-            FaceUri::Ether([a, b, c, d, e, g]) => {
-                write!(f, "[{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}]")
+            FaceUri::Ip {
+                address: IpAddr::V6(address),
+                zone,
+            } => match zone {
+                Some(zone) => write!(f, "[{address}%{zone}]"),
+                None => write!(f, "[{address}]"),
+            },
+            FaceUri::Ip { address, .. } => write!(f, "{address}"),
+            FaceUri::Ether(station) => write!(f, "[{}]", Station(station)),
+            FaceUri::EtherOn { station, interface } => {
+                write!(f, "[{}%{interface}]", Station(station))
             }
             FaceUri::Dev(interface) => f.write_str(interface),
             FaceUri::UdpDev {
@@ -331,5 +378,15 @@ impl fmt::Display for FaceUri {
             } => write!(f, "{host}:{port}{path}"),
             FaceUri::Internal | FaceUri::ContentStore | FaceUri::Null => Ok(()),
         }
+    }
+}
+
+/// Six pairs of hexadecimal digits.
+struct Station<'a>(&'a [u8; 6]);
+
+impl fmt::Display for Station<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
     }
 }

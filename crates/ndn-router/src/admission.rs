@@ -53,6 +53,7 @@ impl Caller {
                 (Kind::Program, 0)
             }
             Medium::Udp { remote, .. } => (Kind::Datagram, network_of(remote.ip())),
+            Medium::Ip { remote, .. } => (Kind::Datagram, network_of(remote)),
             // A page of a browser on this machine is of anybody.
             Medium::Tcp { remote, .. } | Medium::WebSocket { remote, .. } => {
                 (Kind::Stream, network_of(remote.ip()))

@@ -26,7 +26,7 @@ pub fn endpoint(remote: &FaceUri, local: Option<&FaceUri>) -> Result<Endpoint, F
             remote: at(endpoint),
         }),
         FaceUri::Named {
-            transport,
+            transport: transport @ (HostTransport::Udp | HostTransport::Tcp),
             family,
             host,
             port,
@@ -45,7 +45,7 @@ pub fn endpoint(remote: &FaceUri, local: Option<&FaceUri>) -> Result<Endpoint, F
                     remote,
                     shared: true,
                 },
-                HostTransport::Tcp => Endpoint::Tcp { remote },
+                _ => Endpoint::Tcp { remote },
             })
         }
         FaceUri::Ether(station) => {

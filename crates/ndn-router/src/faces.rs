@@ -177,6 +177,10 @@ fn uris(info: &PortInfo) -> (String, String) {
     let tcp = |address: &SocketAddr| FaceUri::tcp(*address).to_string();
     match &info.medium {
         Medium::Udp { local, remote } => (udp(remote), udp(local)),
+        Medium::Ip { local, remote } => (
+            FaceUri::ip(*remote).to_string(),
+            FaceUri::ip(*local).to_string(),
+        ),
         Medium::UdpMulticast { local, group, .. } => (udp(group), udp(local)),
         Medium::Tcp { local, remote } => (tcp(remote), tcp(local)),
         Medium::WebSocket { local, remote, .. } => (

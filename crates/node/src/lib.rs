@@ -30,6 +30,7 @@
 pub mod config;
 pub mod fetch;
 pub mod keys;
+pub mod links;
 pub mod local_client;
 pub mod machine;
 pub mod metrics;

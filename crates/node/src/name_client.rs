@@ -47,7 +47,7 @@ impl NameClient {
             resolver.0.set_wall_clock(wall)
         });
         for (number, server) in (0..).zip(servers) {
-            let peer = server.peer();
+            let peer = (server.udp()).ok_or_else(|| StartError::NameServer(server.to_string()))?;
             let mut config = UdpConfig::new("gnrs", any_address_towards(&peer));
             let origin = PortOrigin::Configured(number);
             config.neighbours.push(Neighbour::new("gnrs", peer, origin));

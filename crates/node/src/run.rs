@@ -10,17 +10,16 @@ use whimbrel_gnrs::{DiskStore, KeyPair, MemoryStore, Server, ServerConfig, Serve
 use whimbrel_io::{
     Clock, EventLoop, InboundLimits, IoError, LoopHandle, Neighbour, UdpConfig, UnixListenerConfig,
 };
-use whimbrel_link::HopConfig;
-use whimbrel_link::hop::{Gate, MIN_MTU};
 use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent};
 use whimbrel_mobilityfirst::router::{Router, RouterConfig};
 use whimbrel_ndn_packet::Name;
 
 use crate::config::{
-    Config, HostPlan, LinkMode, LinkSection, MobilityFirstPlan, NameServerPlan, Plan, RouterPlan,
-    any_address,
+    Bind, Config, HostPlan, LinkMode, LinkSection, MobilityFirstPlan, NameServerPlan, Plan,
+    RouterPlan, any_address,
 };
 use crate::keys::{self, HeldKey, KeyError, random_bytes};
+use crate::links::{open_links, share_of_a_network};
 use crate::local_client::{Events, InnerClient, LocalClient};
 use crate::metrics::{self, Source};
 use crate::name_store::NameStore;
@@ -59,6 +58,9 @@ pub enum StartError {
         /// The fault.
         source: whimbrel_gnrs::StoreError,
     },
+    /// A name server that is not reached over UDP.
+    #[error("{0} is no address of a name server: those are reached over UDP; write host:port")]
+    NameServer(String),
     /// A folder cannot be made.
     #[error("cannot make the folder of {}: {source}", path.display())]
     Folder {
@@ -94,7 +96,7 @@ pub struct Opened {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guid: Option<Guid>,
     /// Label and bound address of each socket.
-    pub links: BTreeMap<String, SocketAddr>,
+    pub links: BTreeMap<String, Bind>,
     /// The socket for local programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub socket: Option<PathBuf>,
@@ -279,7 +281,7 @@ fn host(plan: &HostPlan) -> Result<Running, StartError> {
 fn with_programs(
     mut event_loop: NodeLoop,
     guid: Guid,
-    links: BTreeMap<String, SocketAddr>,
+    links: BTreeMap<String, Bind>,
     (socket, group): (&Path, Option<u32>),
     (key, held): (&Path, HeldKey),
 ) -> Result<Running, StartError> {
@@ -309,7 +311,7 @@ fn node_loop(clock: Clock, node: Node<NameStore>) -> Result<NodeLoop, StartError
 fn host_loop(
     plan: &HostPlan,
     keys: KeyPair,
-) -> Result<(NodeLoop, BTreeMap<String, SocketAddr>), StartError> {
+) -> Result<(NodeLoop, BTreeMap<String, Bind>), StartError> {
     let clock = Clock::start();
     let hop = (plan.hop).hop_config(&keys, random_number()?, random_seed()?);
     let host = HostConfig {
@@ -342,7 +344,7 @@ fn host_loop(
 #[derive(Debug)]
 pub struct EmbeddedHost {
     guid: Guid,
-    links: BTreeMap<String, SocketAddr>,
+    links: BTreeMap<String, Bind>,
     handle: LoopHandle<Node<NameStore>>,
     programs: Arc<ToPrograms>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -403,7 +405,7 @@ impl EmbeddedHost {
     }
 
     /// Returns the label and bound address of each socket.
-    pub fn links(&self) -> &BTreeMap<String, SocketAddr> {
+    pub fn links(&self) -> &BTreeMap<String, Bind> {
         &self.links
     }
 }
@@ -489,7 +491,7 @@ fn name_server(plan: &NameServerPlan) -> Result<Running, StartError> {
     };
     let link = event_loop.add_udp(UdpConfig::new("gnrs", plan.listen).listen(limits))?;
     let opened = Opened {
-        links: BTreeMap::from([("gnrs".to_owned(), link.local)]),
+        links: BTreeMap::from([("gnrs".to_owned(), Bind::Udp(link.local))]),
         socket: name_server_socket(&mut event_loop, plan)?,
         store: plan.store.clone(),
         ..Opened::default()
@@ -527,13 +529,13 @@ pub(crate) fn any_address_towards(peer: &Peer) -> SocketAddr {
 
 fn open_neighbour(
     event_loop: &mut NodeLoop,
-    links: &mut BTreeMap<String, SocketAddr>,
+    links: &mut BTreeMap<String, Bind>,
     neighbour: Neighbour,
 ) -> Result<(), StartError> {
     let label = neighbour.label.clone();
     let mut config = UdpConfig::new(label.clone(), any_address_towards(&neighbour.address));
     config.neighbours.push(neighbour);
-    links.insert(label, event_loop.add_udp(config)?.local);
+    links.insert(label, Bind::Udp(event_loop.add_udp(config)?.local));
     Ok(())
 }
 
@@ -548,92 +550,6 @@ fn modes(sections: &[LinkSection]) -> impl Iterator<Item = (u32, LinkMode)> + '_
 fn plain_links(sections: &[LinkSection]) -> impl Iterator<Item = u32> + '_ {
     let numbered = (0..).zip(sections);
     numbered.filter_map(|(number, link)| link.plain.then_some(number))
-}
-
-/// IP's and UDP's headers, at least.
-const HEADERS: usize = 28;
-
-/// The share of one network in a listener's inbound peers: a site behind one address has that many
-/// hosts at most.
-const fn share_of_a_network(max: usize) -> usize {
-    if max < 64 { max } else { max / 8 }
-}
-
-/// Limits of a listener's inbound peers. One that is configured to probe seldom must not be forgotten
-/// between two probes, of which one may be lost.
-fn inbound_limits(max: usize, hop: &HopConfig) -> InboundLimits {
-    let usual = InboundLimits::default();
-    InboundLimits {
-        max,
-        per_network: share_of_a_network(max),
-        idle: usual.idle.map(|idle| idle.max(hop.idle_probe_interval * 3)),
-        ..usual
-    }
-}
-
-/// Opens all links; those with the same bind address share a socket.
-fn open_links(
-    event_loop: &mut NodeLoop,
-    links: &mut BTreeMap<String, SocketAddr>,
-    sections: &[LinkSection],
-    (hop, buffer_packets): (&HopConfig, usize),
-) -> Result<(), StartError> {
-    let mut sockets: Vec<(UdpConfig, Vec<String>)> = Vec::new();
-    for (number, link) in (0..).zip(sections) {
-        let origin = PortOrigin::Configured(number);
-        let neighbour = link
-            .remote
-            .as_ref()
-            .map(|remote| Neighbour::new(link.label.as_str(), remote.peer(), origin));
-        let chosen = neighbour
-            .as_ref()
-            .map(|neighbour| any_address_towards(&neighbour.address));
-        let bind = link
-            .bind
-            .or(chosen)
-            .unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
-        let shared = sockets
-            .iter()
-            .position(|(socket, _)| socket.bind == bind && bind.port() != 0);
-        let at = shared.unwrap_or_else(|| {
-            let socket = UdpConfig {
-                path_mtu: link.mtu,
-                ..UdpConfig::new(link.label.as_str(), bind)
-            };
-            sockets.push((socket, Vec::new()));
-            sockets.len() - 1
-        });
-        let (socket, labels) = &mut sockets[at];
-        labels.push(link.label.clone());
-        socket.neighbours.extend(neighbour);
-        socket.path_mtu = socket.path_mtu.min(link.mtu);
-        if link.listen {
-            // Inbound peers get the label of the link that listens.
-            socket.label = link.label.clone();
-            socket.listener = number;
-            socket.inbound = Some(inbound_limits(link.max_callers, hop));
-        }
-    }
-    for (socket, labels) in sockets {
-        let listens = socket.inbound.is_some();
-        let local = if listens {
-            let listener = sections.get(socket.listener as usize);
-            let config = HopConfig {
-                mtu: socket.path_mtu.saturating_sub(HEADERS).max(MIN_MTU),
-                plain: listener.is_some_and(|link| link.plain),
-                calls: false,
-                ..hop.clone()
-            };
-            // Before it has a port, a caller counts on a part of the buffer.
-            let window = u32::try_from(buffer_packets / 8).unwrap_or(u32::MAX);
-            let gate = Box::new(Gate::new(config, window));
-            event_loop.add_udp_with_gate(socket, gate)?.local
-        } else {
-            event_loop.add_udp(socket)?.local
-        };
-        links.extend(labels.into_iter().map(|label| (label, local)));
-    }
-    Ok(())
 }
 
 /// Permissions of a socket whose group may use it too.
@@ -670,24 +586,4 @@ fn random_seed() -> Result<[u8; 32], StartError> {
 
 pub(crate) fn random_number() -> Result<u64, StartError> {
     random_bytes().map(u64::from_ne_bytes).map_err(no_random)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::Duration;
-
-    #[test]
-    fn a_quiet_inbound_peer_is_not_forgotten_between_its_probes() {
-        let of = |probe: u64| {
-            let hop = HopConfig {
-                idle_probe_interval: Duration::from_secs(probe),
-                ..HopConfig::plain(whimbrel_core::Guid([1; 32]), 1_472)
-            };
-            inbound_limits(7, &hop)
-        };
-        assert_eq!(of(2).idle, Some(Duration::from_secs(60)));
-        assert_eq!(of(300).idle, Some(Duration::from_secs(900)));
-        assert_eq!(of(300).max, 7);
-    }
 }

@@ -69,10 +69,15 @@ impl Ticket {
         let mut bytes = vec![VERSION];
         put(&mut bytes, 0, self.content.as_bytes())?;
         for (remotes, kind) in [(&self.hosts, 1), (&self.routers, 2)] {
-            for remote in remotes.iter().take(MAX_ADDRESSES) {
-                match remote.peer() {
+            // Who gets the ticket may be on another wire: an address on Ethernet or bare IP may
+            // mean nothing there.
+            let over_udp = remotes.iter().filter_map(Remote::udp);
+            for peer in over_udp.take(MAX_ADDRESSES) {
+                match peer {
                     Peer::Address(address) => put(&mut bytes, kind, &octets(address))?,
-                    _ => put(&mut bytes, kind + 2, remote.to_string().as_bytes())?,
+                    Peer::Named { host, port, .. } => {
+                        put(&mut bytes, kind + 2, format!("{host}:{port}").as_bytes())?;
+                    }
                 }
             }
         }

@@ -6,9 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use whimbrel_core::units::{self, Rate, Span};
-use whimbrel_lab::demo::{
-    self, DEFAULT_FILE_LEN, DemoObserver, DemoOptions, DemoReport, DemoRun, Side,
-};
+use whimbrel_lab::demo::{self, DemoObserver, DemoOptions, DemoReport, DemoRun, Side};
 use whimbrel_lab::{CongestionControl, LabError};
 
 use super::{Outcome, json_line, out};
@@ -17,22 +15,27 @@ use crate::logging::shows_progress;
 
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
-    /// The file to fetch; by default one of 40 MB is generated
+    /// The file to fetch; by default one of 40 MB is generated, with two links of 80 MB
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Round trip added between the two routers
+    /// Last links of the client: with 2, a WiFi-like and an LTE-like one are used at once, and the
+    /// kernel's Multipath TCP runs beside Whimbrel
+    #[arg(long, value_name = "1|2", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    links: u8,
+    /// Round trip added between the two routers; with two links, between the server and the router
     #[arg(long, value_name = "DURATION", default_value = "50 ms")]
     rtt: Span,
-    /// Packet loss on the last hop, each way
-    #[arg(long, value_name = "PERCENT", default_value = "1 %", value_parser = units::parse_probability)]
-    loss: f64,
-    /// Duration of the one outage of the last hop; 0 s for no outage
+    /// Packet loss on the last hop, each way; by default 1 %, with two links none
+    #[arg(long, value_name = "PERCENT", value_parser = units::parse_probability)]
+    loss: Option<f64>,
+    /// Duration of the one outage of the last hop, with two links of the WiFi-like one; 0 s for no
+    /// outage
     #[arg(long, value_name = "DURATION", default_value = "10 s")]
     outage: Span,
     /// Start of the outage, counted from the request
     #[arg(long, value_name = "DURATION", default_value = "5 s")]
     outage_after: Span,
-    /// Rate of the last hop
+    /// Rate of the last hop, with two links of each
     #[arg(long, value_name = "RATE", default_value = "25 Mbit/s")]
     rate: Rate,
     /// Seed of all randomness in the emulated links
@@ -56,10 +59,14 @@ pub(crate) fn run(arguments: Demo) -> Outcome {
     // Before any thread starts: without root the lab moves this process to a user namespace of its
     // own.
     whimbrel_lab::ensure_privileges().map_err(failure)?;
+    let links = usize::from(arguments.links);
     let options = DemoOptions {
         file: arguments.file,
+        links,
         rtt: arguments.rtt.0,
-        loss: arguments.loss,
+        loss: arguments
+            .loss
+            .unwrap_or(if links == 1 { 0.01 } else { 0.0 }),
         outage: arguments.outage.0,
         outage_after: arguments.outage_after.0,
         rate: arguments.rate.0,
@@ -82,7 +89,7 @@ pub(crate) fn run(arguments: Demo) -> Outcome {
         .prefix("whimbrel-demo-")
         .tempdir()?;
     let program = std::env::current_exe()?;
-    let bars = Bars::new(arguments.json);
+    let bars = Bars::new(arguments.json, &options);
     let ran = demo::run(&options, &program, folder.path(), &bars);
     bars.end();
     let report = match ran {
@@ -124,7 +131,7 @@ struct Bars {
 }
 
 impl Bars {
-    fn new(quiet: bool) -> Bars {
+    fn new(quiet: bool, options: &DemoOptions) -> Bars {
         let shown = !quiet && shows_progress();
         let target = if shown {
             ProgressDrawTarget::stderr_with_hz(10)
@@ -139,12 +146,16 @@ impl Bars {
             ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
         let bar = |name: &'static str| {
             all.add(
-                ProgressBar::new(DEFAULT_FILE_LEN)
+                ProgressBar::new(options.made_len())
                     .with_style(style.clone())
                     .with_prefix(name),
             )
         };
-        let (whimbrel, tcp) = (bar("Whimbrel"), bar("kernel TCP"));
+        let rival = match options.links {
+            1 => "kernel TCP",
+            _ => "kernel MPTCP",
+        };
+        let (whimbrel, tcp) = (bar("Whimbrel"), bar(rival));
         Bars {
             all,
             preparing,
@@ -183,16 +194,23 @@ impl DemoObserver for Bars {
 
 fn table(report: &DemoReport, stem: &Path) -> String {
     let options = &report.options;
-    let mut text = format!(
-        "{:.0} MB over {:.0} Mbit/s: RTT {:.0} ms, loss {:.1} % on the last hop, which is out for {:.0} s after {:.0} s\n\n",
-        report.file_len as f64 / 1e6,
-        options.rate as f64 / 1e6,
-        options.rtt.as_secs_f64() * 1e3,
-        options.loss * 100.0,
-        options.outage.as_secs_f64(),
-        options.outage_after.as_secs_f64(),
+    let mut text = format!("{:.0} MB over ", report.file_len as f64 / 1e6);
+    let (rate, rtt) = (options.rate as f64 / 1e6, options.rtt.as_secs_f64() * 1e3);
+    let (loss, out) = (options.loss * 100.0, options.outage.as_secs_f64());
+    text += &match options.links {
+        1 => {
+            format!("{rate:.0} Mbit/s: RTT {rtt:.0} ms, loss {loss:.1} % on the last hop, which is")
+        }
+        _ => format!(
+            "two links of {rate:.0} Mbit/s: RTT {:.0} ms by wifi, {:.0} ms by lte, loss {loss:.1} %; wifi is",
+            rtt + 2.0,
+            rtt + 40.0
+        ),
+    };
+    text += &format!(
+        " out for {out:.0} s after {:.0} s\n\n",
+        options.outage_after.as_secs_f64()
     );
-    let tcp_name = format!("kernel TCP ({})", options.congestion.name());
     let mut row = |what: &str, cell: &dyn Fn(&DemoRun) -> String| {
         text.push_str(&format!(
             "{what:<28}{:>16}{:>22}\n",
@@ -200,7 +218,7 @@ fn table(report: &DemoReport, stem: &Path) -> String {
             cell(&report.tcp)
         ));
     };
-    let title = tcp_name.clone();
+    let title = options.rival();
     row("", &|run| match run.side {
         Side::Whimbrel => "Whimbrel".to_owned(),
         Side::Tcp => title.clone(),

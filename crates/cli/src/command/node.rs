@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use whimbrel_node::config::{
-    Config, Draft, Kind, LinkSection, NdnRouteSection, Plan, Remote, Via, listen_address,
+    Bind, Config, Draft, Kind, LinkSection, NdnRouteSection, Plan, Remote, Via, listen_address,
 };
 use whimbrel_node::ndn::open::{NFD_SOCKET, NdnOpened};
 use whimbrel_node::place::{Places, daemon_socket};
@@ -54,10 +54,12 @@ pub(crate) struct RouterRun {
     /// Socket for `whimbrel router status`
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Listen for hosts and routers on this address
-    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address)]
-    listen: Vec<SocketAddr>,
-    /// Add a link to a neighbour
+    /// Listen for hosts and routers on this address; ip://ADDRESS and dev://INTERFACE listen on
+    /// bare IP and Ethernet
+    #[arg(long, value_name = "[ADDRESS:]PORT")]
+    listen: Vec<Bind>,
+    /// Add a link to a neighbour; ip://HOST and ether://[STATION%INTERFACE] use bare IP and
+    /// Ethernet
     #[arg(long, value_name = "HOST:PORT")]
     neighbour: Vec<Remote>,
     /// Do not encrypt the links of --listen and --neighbour: for measurements and closed links; the
@@ -114,7 +116,8 @@ pub(crate) struct HostRun {
     /// Socket for local programs
     #[arg(long, env = "WHIMBREL_SOCKET", value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Add a link to an access router; the first one is preferred
+    /// Add a link to an access router; the first one is preferred. ip://HOST and
+    /// ether://[STATION%INTERFACE] use bare IP and Ethernet
     #[arg(long, value_name = "HOST:PORT")]
     router: Vec<Remote>,
     /// Do not encrypt the links of --router: for measurements and closed links; the routers must be

@@ -10,7 +10,7 @@ use serde_json::json;
 use whimbrel_content::RangeSet;
 use whimbrel_core::Guid;
 use whimbrel_io::Interface;
-use whimbrel_node::config::Remote;
+use whimbrel_node::config::{Bind, Remote};
 use whimbrel_node::shelf::Shelved;
 use whimbrel_node::ticket::Ticket;
 
@@ -21,16 +21,31 @@ use crate::logging::{note, shows_progress};
 const JSON_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Where a socket that is bound to `bound` can be reached from other machines; from this one, if it
-/// has no other address.
-pub(super) fn reachable(bound: SocketAddr) -> Vec<Remote> {
-    let mut addresses = vec![bound.ip()];
-    if bound.ip().is_unspecified() {
-        addresses = of_this_machine(bound.is_ipv6());
-    }
-    let remotes = addresses
-        .into_iter()
-        .map(|ip| SocketAddr::new(ip, bound.port()).to_string());
-    remotes.filter_map(|text| text.parse().ok()).collect()
+/// has no other address. The interface that leads to an Ethernet address is for the other machine
+/// to say.
+pub(super) fn reachable(bound: &Bind) -> Vec<Remote> {
+    let all_of = |ip: IpAddr| match ip.is_unspecified() {
+        true => of_this_machine(ip.is_ipv6()),
+        false => vec![ip],
+    };
+    let texts: Vec<String> = match bound {
+        Bind::Udp(bound) => {
+            let at = |ip| SocketAddr::new(ip, bound.port()).to_string();
+            all_of(bound.ip()).into_iter().map(at).collect()
+        }
+        Bind::Ip(ip) => {
+            let of_family = |it: &IpAddr| it.is_ipv4() == ip.is_ipv4();
+            let ips = all_of(*ip).into_iter().filter(of_family);
+            ips.map(|ip| Bind::Ip(ip).to_string()).collect()
+        }
+        Bind::Device(name) => {
+            let station = Interface::find(name).ok().and_then(|it| it.ethernet);
+            let written = station.map(|station| station.map(|octet| format!("{octet:02x}")));
+            let uri = written.map(|pairs| format!("ether://[{}]", pairs.join(":")));
+            uri.into_iter().collect()
+        }
+    };
+    texts.iter().filter_map(|text| text.parse().ok()).collect()
 }
 
 /// Returns the addresses of this machine that mean it to others; IPv4 first.
@@ -60,13 +75,18 @@ fn of_this_machine(with_ipv6: bool) -> Vec<IpAddr> {
 /// Returns the ticket of a content; `None` if nobody can be asked for it but a daemon on this
 /// machine.
 pub(super) fn ticket(content: Guid, hosts: &[Remote], routers: &[Remote]) -> Option<String> {
+    let over_udp = |remotes: &[Remote]| -> Vec<Remote> {
+        let remotes = remotes.iter().filter(|remote| remote.udp().is_some());
+        remotes.cloned().collect()
+    };
+    let (hosts, routers) = (over_udp(hosts), over_udp(routers));
     if hosts.is_empty() && routers.is_empty() {
         return None;
     }
     let ticket = Ticket {
         content,
-        hosts: hosts.to_vec(),
-        routers: routers.to_vec(),
+        hosts,
+        routers,
     };
     match ticket.encode() {
         Ok(text) => Some(text),

@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::wire::ControlCode;
-use whimbrel_node::config::{LinkSection, Remote, listen_address};
+use whimbrel_node::config::{Bind, LinkSection, Remote, listen_address};
 use whimbrel_node::place::Places;
 use whimbrel_node::serve::{ServeEvent, serve};
 use whimbrel_node::shelf::{Shelf, ShelfError, Shelved};
@@ -39,9 +39,9 @@ pub(crate) struct Serve {
     #[arg(long)]
     print_names: bool,
     /// Also answer hosts that connect here directly (`whimbrel get --from`), without router and
-    /// name service
-    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address, conflicts_with_all = ["socket", "print_names"])]
-    listen: Option<SocketAddr>,
+    /// name service; ip://ADDRESS and dev://INTERFACE listen on bare IP and Ethernet
+    #[arg(long, value_name = "[ADDRESS:]PORT", conflicts_with_all = ["socket", "print_names"])]
+    listen: Option<Bind>,
     #[command(flatten)]
     access: HostAccess,
     /// Hash files again, and store no hashes for the next start
@@ -112,7 +112,7 @@ pub(crate) fn send(arguments: Send) -> Outcome {
         serve: Serve {
             paths: arguments.paths,
             print_names: false,
-            listen,
+            listen: listen.map(Bind::Udp),
             access: HostAccess {
                 socket: None,
                 ..arguments.access
@@ -154,7 +154,10 @@ fn offer(offer: Offer) -> Outcome {
     let mut access = if arguments.print_names {
         None
     } else {
-        Some(reach(&arguments.access, listening(arguments.listen))?)
+        Some(reach(
+            &arguments.access,
+            listening(arguments.listen.as_ref()),
+        )?)
     };
     let mut offered = Vec::new();
     for path in &arguments.paths {
@@ -173,7 +176,7 @@ fn offer(offer: Offer) -> Outcome {
         return Ok(Exit::Done);
     };
     let links = access.embedded.as_ref().map(|host| host.links());
-    let listener = links.and_then(|links| links.get(DIRECT)).copied();
+    let listener = links.and_then(|links| links.get(DIRECT));
     if let Some(address) = listener {
         let names: BTreeSet<Guid> = offered.iter().map(|one| one.name).collect();
         if arguments.json {
@@ -339,13 +342,13 @@ impl Teller {
     }
 }
 
-pub(super) fn listening(address: Option<SocketAddr>) -> Vec<LinkSection> {
-    let link = |bind| LinkSection {
-        bind: Some(bind),
+pub(super) fn listening(bind: Option<&Bind>) -> Vec<LinkSection> {
+    let link = |bind: &Bind| LinkSection {
+        bind: Some(bind.clone()),
         listen: true,
         ..LinkSection::new(DIRECT)
     };
-    address.map(link).into_iter().collect()
+    bind.map(link).into_iter().collect()
 }
 
 fn explain(code: ControlCode) -> &'static str {

@@ -5,14 +5,18 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
-use whimbrel_core::{Machine, Medium, PortId, PortInfo, PortOrigin, Time};
+use whimbrel_core::{
+    Admission, CallerGate, Machine, Medium, PortId, PortInfo, PortOrigin, Time, address_of_station,
+};
 
 use super::send::{HEADER, Unsent};
-use super::{EthernetConfig, EthernetNeighbour, socket, written};
+use super::{EthernetConfig, EthernetNeighbour, LENGTH, socket, written};
 use crate::IoError;
 use crate::counters::{TransportCounters, TransportSnapshot};
 use crate::interface::{current_mtu, exists};
+use crate::poller::Poller;
 use crate::side::MachineSide;
+use crate::sole::Sole;
 use crate::transport::Progress;
 use crate::udp::{InboundTable, Room};
 
@@ -33,6 +37,13 @@ pub(crate) struct EthernetEndpoint {
     by_address: BTreeMap<[u8; 6], PortId>,
     inbound: Option<InboundTable>,
     pub(super) unsent: Option<Unsent>,
+    /// Decides who becomes an inbound peer; without one, any station that sends a frame.
+    gate: Option<Box<dyn CallerGate>>,
+    /// What the gate replies.
+    reply: Vec<u8>,
+    /// True while the interface is gone.
+    pub(super) is_away: bool,
+    _sole: Option<Sole>,
     pub(super) counters: TransportCounters,
 }
 
@@ -59,6 +70,13 @@ impl EthernetEndpoint {
         let socket = socket::open().map_err(failed("open a packet socket on"))?;
         socket::bind(&socket, config.interface.index, config.ether_type)
             .map_err(failed("bind a packet socket to"))?;
+        let sole = match config.is_sole {
+            true => {
+                let what = format!("Ethernet (type {:#06x}) on {}", config.ether_type, name());
+                Some(Sole::claim(&config.label, &what)?)
+            }
+            false => None,
+        };
         if let Some(group) = config.group {
             socket::join(&socket, config.interface.index, group)
                 .map_err(failed("join a group on"))?;
@@ -76,9 +94,17 @@ impl EthernetEndpoint {
             by_address: BTreeMap::new(),
             inbound: config.inbound.map(InboundTable::new),
             unsent: None,
+            gate: None,
+            reply: Vec::new(),
+            is_away: false,
+            _sole: sole,
             counters: TransportCounters::default(),
             config,
         })
+    }
+
+    pub(crate) fn set_gate(&mut self, gate: Option<Box<dyn CallerGate>>) {
+        self.gate = gate;
     }
 
     pub(crate) fn local(&self) -> [u8; 6] {
@@ -157,6 +183,7 @@ impl EthernetEndpoint {
     ) -> Option<PortId> {
         let interface = self.config.interface.name.clone();
         let mtu = current_mtu(&interface).unwrap_or(self.config.interface.mtu);
+        let mtu = self.config.largest_frame(mtu);
         let medium = Medium::Ethernet {
             interface,
             local: self.local,
@@ -197,10 +224,11 @@ impl EthernetEndpoint {
         side.close(now, port);
     }
 
-    /// Reads frames, within bounds. Ends when the interface is gone.
+    /// Reads frames, within bounds. May end when the interface is gone.
     pub(crate) fn receive<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
+        poller: &mut Poller,
         now: Time,
         buffer: &mut [u8],
     ) -> Progress {
@@ -210,12 +238,10 @@ impl EthernetEndpoint {
                 Ok(count) => self.hand_in(side, now, buffer.get(..count).unwrap_or_default()),
                 Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => {}
-                Err(error) => {
+                Err(_) => {
                     self.counters.receive_errors += 1;
-                    if !exists(self.config.interface.index) {
-                        let interface = &self.config.interface.name;
-                        tracing::warn!(label = %self.config.label, interface, %error, "the interface is gone");
-                        return Progress::Ended;
+                    if !self.is_away && !exists(self.config.interface.index) {
+                        return self.lose_interface(poller);
                     }
                     // The interface was switched off; it may come up again.
                     break;
@@ -235,9 +261,22 @@ impl EthernetEndpoint {
         ) else {
             return;
         };
-        if let Some(port) = self.port_of(side, now, *to, *from) {
-            side.deliver(now, port, payload, payload.len());
+        let Some(packet) = self.packet(payload) else {
+            self.counters.damaged += 1;
+            return;
+        };
+        if let Some(port) = self.port_of(side, now, (*to, *from), packet) {
+            side.deliver(now, port, packet, packet.len());
         }
+    }
+
+    /// Returns the packet in a frame's payload; `None` if it ends before the packet does.
+    fn packet<'a>(&self, payload: &'a [u8]) -> Option<&'a [u8]> {
+        if !self.config.has_lengths {
+            return Some(payload);
+        }
+        let (length, rest) = payload.split_first_chunk::<LENGTH>()?;
+        rest.get(..usize::from(u16::from_be_bytes(*length)))
     }
 
     /// Returns the port that a frame belongs to. Opens one for a new inbound peer if inbound peers
@@ -246,8 +285,8 @@ impl EthernetEndpoint {
         &mut self,
         side: &mut MachineSide<M>,
         now: Time,
-        to: [u8; 6],
-        from: [u8; 6],
+        (to, from): ([u8; 6], [u8; 6]),
+        packet: &[u8],
     ) -> Option<PortId> {
         let is_group = to.first().is_some_and(|first| first & 1 == 1);
         // A group address is never a sender; it would match the group's own port.
@@ -270,12 +309,35 @@ impl EthernetEndpoint {
                 self.counters.strangers += 1;
                 return None;
             }
-            None => self.admit(side, now, from)?,
+            None => {
+                self.ask_gate(now, from, packet)?;
+                self.admit(side, now, from)?
+            }
         };
         if let Some(inbound) = &mut self.inbound {
             inbound.heard(now, port);
         }
         Some(port)
+    }
+
+    /// Shows the gate a packet of who has no port. Returns `Some` if its sender is admitted.
+    fn ask_gate(&mut self, now: Time, from: [u8; 6], packet: &[u8]) -> Option<()> {
+        let Some(gate) = self.gate.as_mut().filter(|_| self.inbound.is_some()) else {
+            return Some(());
+        };
+        let mut reply = std::mem::take(&mut self.reply);
+        reply.clear();
+        let admission = gate.consider(now, address_of_station(from), packet, &mut reply);
+        if admission == Admission::Answered {
+            // Who is not answered asks again.
+            let _ = self.write(from, &reply);
+        }
+        self.reply = reply;
+        if admission == Admission::Admitted {
+            return Some(());
+        }
+        self.counters.strangers += 1;
+        None
     }
 
     fn admit<M: Machine>(

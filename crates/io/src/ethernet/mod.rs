@@ -3,9 +3,10 @@
 //!
 //! A machine sees the payload of each frame. An Ethernet frame has at least 46 octets of payload;
 //! shorter ones are padded with zeros on the way, and the frame does not tell: **a decoder must
-//! treat everything after the packet as padding.** A machine never receives the frames that it
-//! sends.
+//! treat everything after the packet as padding**, unless the link says the length of each packet
+//! before it ([`EthernetConfig::has_lengths`]). A machine never receives the frames that it sends.
 
+mod away;
 mod endpoint;
 mod send;
 mod socket;
@@ -15,6 +16,9 @@ use whimbrel_core::{PortId, PortOrigin};
 use crate::{InboundLimits, Interface, TransportId};
 
 pub(crate) use endpoint::EthernetEndpoint;
+
+/// Octets of a packet's length before it.
+const LENGTH: usize = 2;
 
 /// The configuration of an Ethernet link.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +38,17 @@ pub struct EthernetConfig {
     pub inbound: Option<InboundLimits>,
     /// The listener number in the origin of inbound peers' ports.
     pub listener: u32,
+    /// Two octets with the length of the packet precede it, so that padding does not reach the
+    /// machine.
+    pub has_lengths: bool,
+    /// Bound of the payload, bytes, with those octets; a smaller MTU of the interface takes
+    /// precedence.
+    pub largest_payload: usize,
+    /// When the interface is gone, the ports stay and wait for one of the same name; otherwise the
+    /// link ends.
+    pub outlives_interface: bool,
+    /// Refuse to open the link while another program of this machine has such a one.
+    pub is_sole: bool,
 }
 
 impl EthernetConfig {
@@ -47,7 +62,27 @@ impl EthernetConfig {
             neighbours: Vec::new(),
             inbound: None,
             listener: 0,
+            has_lengths: false,
+            largest_payload: usize::MAX,
+            outlives_interface: false,
+            is_sole: false,
         }
+    }
+
+    /// Makes it a link for packets that end where the machine ended them, and that only this
+    /// program receives; it outlives its interface.
+    pub fn for_whole_packets(mut self, largest_payload: usize) -> EthernetConfig {
+        self.has_lengths = true;
+        self.largest_payload = largest_payload;
+        self.outlives_interface = true;
+        self.is_sole = true;
+        self
+    }
+
+    /// Returns the largest frame of a machine at an MTU of the interface.
+    pub(crate) fn largest_frame(&self, mtu: usize) -> usize {
+        let lengths = if self.has_lengths { LENGTH } else { 0 };
+        mtu.min(self.largest_payload).saturating_sub(lengths).max(1)
     }
 
     /// Adds a port for the group at this address.

@@ -5,8 +5,9 @@ use std::io::IoSlice;
 use rustix::io::Errno;
 use whimbrel_core::{Machine, PortId, Time};
 
+use super::LENGTH;
 use super::endpoint::EthernetEndpoint;
-use crate::counters::{DropReason, PortCounters};
+use crate::counters::DropReason;
 use crate::interface::{current_mtu, exists};
 use crate::poller::Poller;
 use crate::side::MachineSide;
@@ -50,7 +51,7 @@ impl EthernetEndpoint {
         }
         match self.send_frames(side, now, id, out.frames(), out.segment()) {
             Sent::All => Progress::Open,
-            Sent::Gone => Progress::Ended,
+            Sent::Gone => self.lose_interface(poller),
             Sent::BlockedAt(at) => {
                 let (start, segment) = (out.frames_start() + at, out.segment());
                 self.unsent = Some(Unsent {
@@ -79,7 +80,10 @@ impl EthernetEndpoint {
         let frames = unsent.bytes.get(unsent.start..).unwrap_or_default();
         // The port may have been closed while its frames waited; they are discarded then.
         match self.send_frames(side, now, unsent.port, frames, unsent.segment) {
-            Sent::Gone => Progress::Ended,
+            Sent::Gone => {
+                self.report_blocked(side, now, false);
+                self.lose_interface(poller)
+            }
             Sent::BlockedAt(at) => {
                 unsent.start += at;
                 self.unsent = Some(unsent);
@@ -114,12 +118,19 @@ impl EthernetEndpoint {
         let (Some(peer), Some(port)) = (self.peers.get(&id).copied(), side.get_mut(id)) else {
             return Sent::All;
         };
-        let header = header(peer, self.local, self.config.ether_type);
+        if self.is_away {
+            let count = frames.len().div_ceil(segment) as u64;
+            port.counters.drops.count(DropReason::Unreachable, count);
+            return Sent::All;
+        }
         let mut too_long = None;
         let mut sent = Sent::All;
         for (index, frame) in frames.chunks(segment).enumerate() {
-            match self.send_frame(&header, frame, &mut port.counters) {
-                Ok(()) => {}
+            match self.write(peer, frame) {
+                Ok(()) => {
+                    port.counters.sent_frames += 1;
+                    port.counters.sent_bytes += frame.len() as u64;
+                }
                 Err(Errno::AGAIN) => {
                     self.counters.would_block += 1;
                     sent = Sent::BlockedAt(index * segment);
@@ -138,7 +149,9 @@ impl EthernetEndpoint {
             }
         }
         if let Some(too_long) = too_long {
-            let mtu = current_mtu(&self.config.interface.name).filter(|mtu| *mtu < too_long);
+            let mtu = current_mtu(&self.config.interface.name)
+                .map(|mtu| self.config.largest_frame(mtu))
+                .filter(|mtu| *mtu < too_long);
             let mtu = mtu.unwrap_or(too_long.saturating_sub(1)).max(1);
             // All ports share the interface.
             for port in self.peers.keys() {
@@ -148,24 +161,30 @@ impl EthernetEndpoint {
         sent
     }
 
-    fn send_frame(
-        &mut self,
-        header: &[u8; HEADER],
-        frame: &[u8],
-        counters: &mut PortCounters,
-    ) -> Result<(), Errno> {
+    /// Sends one frame with this packet.
+    pub(super) fn write(&mut self, to: [u8; 6], packet: &[u8]) -> Result<(), Errno> {
         self.counters.send_calls += 1;
-        let pieces = [IoSlice::new(header), IoSlice::new(frame)];
-        rustix::io::retry_on_intr(|| rustix::io::writev(&self.socket, &pieces))?;
-        counters.sent_frames += 1;
-        counters.sent_bytes += frame.len() as u64;
-        Ok(())
+        let length = u16::try_from(packet.len()).map_err(|_| Errno::MSGSIZE)?;
+        let header = header(to, self.local, self.config.ether_type, length);
+        let written = if self.config.has_lengths {
+            HEADER + LENGTH
+        } else {
+            HEADER
+        };
+        let header = header.get(..written).unwrap_or_default();
+        let pieces = [IoSlice::new(header), IoSlice::new(packet)];
+        rustix::io::retry_on_intr(|| rustix::io::writev(&self.socket, &pieces)).map(|_| ())
     }
 }
 
-fn header(to: [u8; 6], from: [u8; 6], ether_type: u16) -> [u8; HEADER] {
-    let mut header = [0; HEADER];
-    let octets = to.into_iter().chain(from).chain(ether_type.to_be_bytes());
+/// Returns what precedes the packet in a frame; links without lengths leave out the last two octets.
+fn header(to: [u8; 6], from: [u8; 6], ether_type: u16, length: u16) -> [u8; HEADER + LENGTH] {
+    let mut header = [0; HEADER + LENGTH];
+    let octets = to
+        .into_iter()
+        .chain(from)
+        .chain(ether_type.to_be_bytes())
+        .chain(length.to_be_bytes());
     header
         .iter_mut()
         .zip(octets)
@@ -178,11 +197,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_is_destination_source_and_type() {
-        let header = header([1, 0, 0x5e, 0, 0x17, 0xaa], [2, 0, 0, 0, 0, 9], 0x8624);
+    fn a_header_is_destination_source_type_and_length() {
+        let header = header([1, 0, 0x5e, 0, 0x17, 0xaa], [2, 0, 0, 0, 0, 9], 0x8624, 300);
         assert_eq!(
             header,
-            [1, 0, 0x5e, 0, 0x17, 0xaa, 2, 0, 0, 0, 0, 9, 0x86, 0x24]
+            [
+                1, 0, 0x5e, 0, 0x17, 0xaa, 2, 0, 0, 0, 0, 9, 0x86, 0x24, 1, 44
+            ]
         );
         assert_eq!(
             crate::ethernet::written([1, 0, 0x5e, 0, 0x17, 0xaa]),

@@ -7,22 +7,22 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, TransportErrorPayload, UdpSocketState};
-use rustix::io::Errno;
 use socket2::Socket;
 use whimbrel_core::{
-    Admission, CallerGate, Ecn, KeyedMap, Machine, Medium, PortId, PortInfo, PortOrigin, SeededRng,
-    Time, keyed_map,
+    Admission, CallerGate, Ecn, KeyedMap, Machine, PortId, PortInfo, PortOrigin, SeededRng, Time,
+    keyed_map,
 };
 
 use super::group::Group;
 use super::inbound::{InboundTable, Room};
 use super::path_mtu::RouteProbe;
-use super::socket::{batching, bind, canonical, enlarge_buffers, for_socket, usable_source};
+use super::socket::{batching, canonical, enlarge_buffers, for_socket, usable_source};
 use super::source::Source;
-use super::{Neighbour, UdpConfig};
+use super::{DatagramCarrier, Neighbour, UdpConfig};
 use crate::IoError;
 use crate::counters::{TransportCounters, TransportSnapshot};
 use crate::side::MachineSide;
+use crate::sole::Sole;
 
 /// The largest batch of datagrams that the kernel's receive offload (GRO) puts together.
 const RECEIVE_BUFFER: usize = 65_536;
@@ -108,6 +108,8 @@ pub(crate) struct UdpEndpoint {
     /// Set if the socket is in a multicast group; all datagrams then belong to one port.
     pub(super) group: Option<Group>,
     pub(super) probe: RouteProbe,
+    /// Held while the socket's packets are this program's alone.
+    _sole: Option<Sole>,
     recheck_allowed_at: Time,
     pub(super) unsent: Unsent,
     pub(super) counters: TransportCounters,
@@ -120,19 +122,23 @@ impl UdpEndpoint {
         token: u64,
         rng: &mut SeededRng,
     ) -> Result<UdpEndpoint, IoError> {
-        let socket = bind(&config.label, config.bind)?;
+        let socket = config.carrier.bind(&config.label, config.bind)?;
+        let sole = config.carrier.claim(&config.label, config.bind)?;
         let local = socket
             .local_addr()
             .ok()
             .and_then(|address| address.as_socket())
-            .unwrap_or(config.bind);
+            .map_or(config.bind, |told| config.carrier.local(told));
         let kernel_buffers = enlarge_buffers(
             &config.label,
             &socket,
             config.receive_buffer,
             config.send_buffer,
         );
-        UdpEndpoint::new(config, socket, (local, kernel_buffers), slot, token, rng)
+        let mut endpoint =
+            UdpEndpoint::new(config, socket, (local, kernel_buffers), slot, token, rng)?;
+        endpoint._sole = sole;
+        Ok(endpoint)
     }
 
     pub(super) fn new(
@@ -153,9 +159,9 @@ impl UdpEndpoint {
             }
         };
         let state = batching(&socket).map_err(failed("configure"))?;
-        // Without it, packets that are too large for a link further on would be lost silently.
-        state
-            .enable_transport_errors((&socket).into())
+        config
+            .carrier
+            .enable_errors(&state, &socket)
             .map_err(failed("ask for errors of"))?;
         Ok(UdpEndpoint {
             socket,
@@ -172,6 +178,7 @@ impl UdpEndpoint {
             reply: Vec::new(),
             group: None,
             probe: RouteProbe::default(),
+            _sole: None,
             recheck_allowed_at: Time::ZERO,
             unsent: Unsent::default(),
             counters: TransportCounters::default(),
@@ -207,7 +214,7 @@ impl UdpEndpoint {
         }
         let label = neighbour.label;
         let address = canonical(address);
-        if self.local.is_ipv4() && address.is_ipv6() {
+        if !self.config.carrier.reaches(self.local, address) {
             return Err(IoError::FamilyMismatch {
                 label,
                 bound: self.local,
@@ -235,7 +242,7 @@ impl UdpEndpoint {
     /// use, or of a family that this socket does not support.
     pub(crate) fn move_neighbour(&mut self, now: Time, port: PortId, address: SocketAddr) -> bool {
         let address = canonical(address);
-        let foreign = self.local.is_ipv4() && address.is_ipv6();
+        let foreign = !self.config.carrier.reaches(self.local, address);
         let Some(peer) = self.peers.get_mut(&port) else {
             return false;
         };
@@ -250,7 +257,7 @@ impl UdpEndpoint {
             address,
             destination: for_socket(address, self.local.is_ipv6()),
             source: is_free.then(|| Source::of_neighbour(now, route.source)),
-            route_mtu: route.largest_payload(self.config.path_mtu),
+            route_mtu: route.largest_payload(self.config.path_mtu, self.config.carrier),
             is_routed: route.source.is_some(),
             sends_ecn: peer.sends_ecn,
         };
@@ -270,9 +277,9 @@ impl UdpEndpoint {
         self.peers.get(&port).map(|peer| peer.address)
     }
 
-    /// Returns true if the socket admits inbound peers.
-    pub(crate) fn listens(&self) -> bool {
-        self.inbound.is_some()
+    /// Returns true for a UDP socket that admits inbound peers.
+    pub(crate) fn listens_on_udp(&self) -> bool {
+        self.inbound.is_some() && self.config.carrier == DatagramCarrier::Udp
     }
 
     /// Makes an inbound peer permanent. Returns false if the port is not an inbound peer.
@@ -292,7 +299,7 @@ impl UdpEndpoint {
         called: Option<IpAddr>,
     ) -> Option<PortId> {
         let route = self.probe.towards(address);
-        let mtu = route.largest_payload(self.config.path_mtu);
+        let mtu = route.largest_payload(self.config.path_mtu, self.config.carrier);
         let own = canonical(self.local);
         let local = match called
             .or(route.source)
@@ -301,15 +308,12 @@ impl UdpEndpoint {
             Some(ip) => canonical(SocketAddr::new(ip, own.port())),
             None => own,
         };
-        let medium = Medium::Udp {
-            local,
-            remote: address,
-        };
+        let medium = self.config.carrier.medium(local, address);
         let info = PortInfo {
             label,
             origin,
             mtu,
-            peer: address.to_string(),
+            peer: self.config.carrier.written(address),
             medium,
         };
         let port = side.open(now, self.slot, info)?;
@@ -384,15 +388,21 @@ impl UdpEndpoint {
             .zip(metas.iter().take(count))
         {
             let bytes = buffer.get(..meta.len).unwrap_or_default();
-            if let Some((port, bytes)) = self.sender(side, now, meta, bytes) {
+            let frames = self.config.carrier.frames(bytes, self.local.is_ipv4());
+            // Datagrams of bare IP come one by one.
+            let stride = match frames.len() == bytes.len() {
+                true => meta.stride,
+                false => frames.len(),
+            };
+            if let Some((port, bytes)) = self.sender(side, now, (meta, stride), frames) {
                 let codepoint = match meta.ecn {
                     None => Ecn::NotCapable,
                     Some(EcnCodepoint::Ce) => Ecn::Marked,
                     Some(EcnCodepoint::Ect0 | EcnCodepoint::Ect1) => Ecn::Capable,
                 };
-                let frames = bytes.len().div_ceil(meta.stride.max(1));
-                side.note_ecn(now, port, codepoint, frames);
-                side.deliver(now, port, bytes, meta.stride);
+                let count = bytes.len().div_ceil(stride.max(1));
+                side.note_ecn(now, port, codepoint, count);
+                side.deliver(now, port, bytes, stride);
             }
         }
     }
@@ -403,7 +413,7 @@ impl UdpEndpoint {
         &mut self,
         side: &mut MachineSide<M>,
         now: Time,
-        meta: &RecvMeta,
+        (meta, stride): (&RecvMeta, usize),
         mut bytes: &'a [u8],
     ) -> Option<(PortId, &'a [u8])> {
         if let Some(group) = &self.group {
@@ -418,7 +428,7 @@ impl UdpEndpoint {
             Some(port) => port,
             None => {
                 if self.gate.is_some() {
-                    bytes = self.ask_gate(now, address, meta, bytes)?;
+                    bytes = self.ask_gate(now, address, (meta, stride), bytes)?;
                 }
                 self.admit(side, now, address, meta.dst_ip.and_then(usable_source))?
             }
@@ -443,16 +453,16 @@ impl UdpEndpoint {
         &mut self,
         now: Time,
         address: SocketAddr,
-        meta: &RecvMeta,
+        (meta, stride): (&RecvMeta, usize),
         bytes: &'a [u8],
     ) -> Option<&'a [u8]> {
         let gate = self.gate.as_mut().filter(|_| self.inbound.is_some())?;
-        let stride = meta.stride.max(1);
+        let stride = stride.max(1);
         for at in (0..bytes.len()).step_by(stride) {
             let frame = bytes.get(at..bytes.len().min(at + stride))?;
             self.reply.clear();
             // Port 0 cannot be a destination, so a datagram from it is forged.
-            if address.port() == 0 {
+            if self.config.carrier.is_forged(address) {
                 break;
             }
             match gate.consider(now, address, frame, &mut self.reply) {
@@ -486,7 +496,9 @@ impl UdpEndpoint {
     ) -> Option<PortId> {
         let room = match &mut self.inbound {
             // Port 0 cannot be a destination, so a datagram from it is forged.
-            Some(inbound) if address.port() != 0 => inbound.room(now, Some(address.ip())),
+            Some(inbound) if !self.config.carrier.is_forged(address) => {
+                inbound.room(now, Some(address.ip()))
+            }
             _ => {
                 self.counters.strangers += 1;
                 return None;
@@ -528,7 +540,7 @@ impl UdpEndpoint {
                 Ok(Some(error)) => {
                     self.counters.receive_errors += 1;
                     too_big |= matches!(error.payload, TransportErrorPayload::TooBig { .. });
-                    if Errno::from_raw_os_error(error.raw_errno) == Errno::CONNREFUSED {
+                    if self.config.carrier.is_refusal(error.raw_errno) {
                         refused_by = error.addr.map(|from| canonical(from).ip());
                     }
                 }
@@ -587,7 +599,7 @@ impl UdpEndpoint {
             if !was_routed {
                 tracing::info!(label, peer = %remote, %address, "a route leads to this neighbour again");
             }
-            let mtu = route.largest_payload(self.config.path_mtu);
+            let mtu = route.largest_payload(self.config.path_mtu, self.config.carrier);
             let wider = mtu > peer.route_mtu;
             peer.route_mtu = mtu;
             if let Some(former) = source.rerouted(Some(address)) {
@@ -613,7 +625,7 @@ impl UdpEndpoint {
         Some(
             self.probe
                 .towards(address)
-                .largest_payload(self.config.path_mtu),
+                .largest_payload(self.config.path_mtu, self.config.carrier),
         )
     }
 
@@ -639,7 +651,7 @@ impl UdpEndpoint {
             kind: if self.is_group() {
                 "udp-multicast"
             } else {
-                "udp"
+                self.config.carrier.name()
             },
             local: self.local.to_string(),
             kernel_buffers: self.kernel_buffers,

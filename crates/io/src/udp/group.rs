@@ -6,9 +6,9 @@ use rustix::net::sockopt;
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 use whimbrel_core::{Machine, Medium, PortId, PortInfo, PortOrigin, SeededRng, Time};
 
-use super::UdpConfig;
 use super::endpoint::{Peer, UdpEndpoint};
 use super::path_mtu::payload_within;
+use super::{DatagramCarrier, UdpConfig};
 use crate::interface::current_mtu;
 use crate::side::MachineSide;
 use crate::{Interface, IoError, TransportId};
@@ -69,7 +69,7 @@ impl Group {
     /// Returns the largest datagram for the interface now, within a path MTU of `assumed` bytes.
     pub(super) fn largest_payload(&self, assumed: usize) -> usize {
         let mtu = current_mtu(&self.interface).map_or(assumed, |mtu| mtu.min(assumed));
-        payload_within(mtu, self.address.is_ipv4())
+        payload_within(mtu, DatagramCarrier::Udp.headers(self.address.is_ipv4()))
     }
 }
 

@@ -1,6 +1,7 @@
 //! UDP links: one socket with its configured neighbours and, if it listens, its inbound peers; or
-//! one multicast group.
+//! one multicast group. Links of bare IP differ in the carrier only.
 
+mod carrier;
 mod endpoint;
 mod group;
 mod inbound;
@@ -9,12 +10,13 @@ mod send;
 mod socket;
 mod source;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use whimbrel_core::{Peer, PortId, PortOrigin};
 
 use crate::TransportId;
 
+pub use carrier::{DatagramCarrier, IP_PROTOCOL};
 pub(crate) use endpoint::{ReceiveBuffers, UdpEndpoint};
 pub use group::{UdpMulticastConfig, UdpMulticastLink};
 pub use inbound::InboundLimits;
@@ -29,7 +31,10 @@ const WANTED_BUFFER: usize = 8 << 20;
 pub struct UdpConfig {
     /// The link's name: in [`whimbrel_core::PortInfo`] of inbound peers, in logs and errors.
     pub label: String,
-    /// Address and port to bind. Port 0 lets the kernel choose; `[::]` includes IPv4.
+    /// What carries the datagrams. Default UDP.
+    pub carrier: DatagramCarrier,
+    /// Address and port to bind. Port 0 lets the kernel choose; `[::]` includes IPv4. The port of
+    /// bare IP is 0.
     pub bind: SocketAddr,
     /// Peers that have a port from the start.
     pub neighbours: Vec<Neighbour>,
@@ -53,6 +58,7 @@ impl UdpConfig {
     pub fn new(label: impl Into<String>, bind: SocketAddr) -> UdpConfig {
         UdpConfig {
             label: label.into(),
+            carrier: DatagramCarrier::Udp,
             bind,
             neighbours: Vec::new(),
             inbound: None,
@@ -61,6 +67,14 @@ impl UdpConfig {
             receive_buffer: WANTED_BUFFER,
             send_buffer: WANTED_BUFFER,
             segmentation_offload: true,
+        }
+    }
+
+    /// Returns a socket of bare IP.
+    pub fn over_ip(label: impl Into<String>, bind: IpAddr, protocol: u8) -> UdpConfig {
+        UdpConfig {
+            carrier: DatagramCarrier::Ip { protocol },
+            ..UdpConfig::new(label, (bind, 0).into())
         }
     }
 

@@ -4,11 +4,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use rustix::net::sockopt;
 
+use super::DatagramCarrier;
+
 /// The largest payload of one UDP datagram, or one call of segmentation offload, over IPv4.
 pub(crate) const LARGEST_PAYLOAD: usize = 65_507;
 
-const IPV4_AND_UDP_HEADER: usize = 28;
-const IPV6_AND_UDP_HEADER: usize = 48;
+/// The port to look up the route to a peer that has none; nothing is sent there.
+const DISCARD: u16 = 9;
 /// Payloads to try when the kernel refuses a size without a better one: Ethernet, IPv6 on Ethernet,
 /// common tunnels, the IPv6 minimum, the IPv4 minimum of hosts.
 const PLATEAUS: [usize; 6] = [1472, 1452, 1400, 1352, 1232, 548];
@@ -23,7 +25,11 @@ pub(crate) struct RouteProbe {
 
 impl RouteProbe {
     /// Looks up the kernel's route to `peer`, which must not be an IPv4-mapped IPv6 address.
-    pub(crate) fn towards(&mut self, peer: SocketAddr) -> Route {
+    pub(crate) fn towards(&mut self, mut peer: SocketAddr) -> Route {
+        // A peer on bare IP has none.
+        if peer.port() == 0 {
+            peer.set_port(DISCARD);
+        }
         let ipv4 = peer.is_ipv4();
         let socket = match peer {
             SocketAddr::V4(_) => opened(&mut self.ipv4, (Ipv4Addr::UNSPECIFIED, 0).into()),
@@ -65,21 +71,14 @@ pub(crate) struct Route {
 
 impl Route {
     /// Returns the largest payload on the route, within a path MTU of `assumed` bytes.
-    pub(crate) fn largest_payload(&self, assumed: usize) -> usize {
-        payload_within(
-            self.path_mtu.map_or(assumed, |known| known.min(assumed)),
-            self.ipv4,
-        )
+    pub(crate) fn largest_payload(&self, assumed: usize, carrier: DatagramCarrier) -> usize {
+        let mtu = self.path_mtu.map_or(assumed, |known| known.min(assumed));
+        payload_within(mtu, carrier.headers(self.ipv4))
     }
 }
 
 /// Returns the largest payload of a datagram within a path MTU.
-pub(super) fn payload_within(path_mtu: usize, ipv4: bool) -> usize {
-    let headers = if ipv4 {
-        IPV4_AND_UDP_HEADER
-    } else {
-        IPV6_AND_UDP_HEADER
-    };
+pub(super) fn payload_within(path_mtu: usize, headers: usize) -> usize {
     path_mtu.saturating_sub(headers).clamp(1, LARGEST_PAYLOAD)
 }
 
@@ -106,13 +105,17 @@ mod tests {
     fn loopback_is_wide_but_no_wider_than_assumed() {
         let mut probe = RouteProbe::default();
         let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
-        assert_eq!(probe.towards(peer).largest_payload(1500), 1472);
+        let udp = DatagramCarrier::Udp;
+        let ip = DatagramCarrier::Ip { protocol: 253 };
+        assert_eq!(probe.towards(peer).largest_payload(1500, udp), 1472);
         assert_eq!(
-            probe.towards(peer).largest_payload(usize::MAX),
+            probe.towards(peer).largest_payload(usize::MAX, udp),
             LARGEST_PAYLOAD
         );
+        let without_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        assert_eq!(probe.towards(without_port).largest_payload(1500, ip), 1480);
         let peer = SocketAddr::from((Ipv6Addr::LOCALHOST, 9));
-        assert_eq!(probe.towards(peer).largest_payload(1500), 1452);
+        assert_eq!(probe.towards(peer).largest_payload(1500, udp), 1452);
     }
 
     #[test]

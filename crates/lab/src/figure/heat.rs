@@ -89,7 +89,7 @@ impl HeatMap {
                 .iter()
                 .map(|(x, y, value)| Text::new(number(*value), (*x, *y), style.clone())),
         )?;
-        area.present()
+        Ok(())
     }
 
     /// Returns its numbers in words.

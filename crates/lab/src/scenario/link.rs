@@ -38,7 +38,7 @@ pub struct Link {
     pub later_acks: u8,
     /// [`PaperOptions::acks_together`] of the paper's BELRP.
     pub acks_together: bool,
-    /// The carrier of frames between NDN routers.
+    /// The carrier of frames.
     pub carrier: Carrier,
     /// True if NDN routers see the queues of its devices; see [`Link::device`].
     pub device: bool,
@@ -109,22 +109,28 @@ pub enum Recovery {
     Adaptive,
 }
 
-/// The carrier of frames between NDN routers.
+/// The carrier of frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Carrier {
     /// UDP over IPv4. TCP and MobilityFirst share the link.
     #[default]
     Udp,
+    /// Packets of IPv4 alone, between MobilityFirst's nodes. TCP shares the link.
+    Ip,
     /// No carrier: the link belongs to two NDN routers alone.
     Bare,
 }
+
+/// The header of IPv4 without options.
+const IPV4_HEADER: u32 = 20;
 
 impl Carrier {
     /// Returns the bytes that it adds to a frame.
     pub const fn headers(self) -> u32 {
         match self {
             Carrier::Udp => UDP_IPV4_HEADERS,
+            Carrier::Ip => IPV4_HEADER,
             Carrier::Bare => 0,
         }
     }
@@ -368,6 +374,14 @@ pub(super) fn check(document: &Document<'_>, network: &Network) -> Result<(), Fa
                 odd.name
             );
             return refuse("carrier", message);
+        }
+        if link.carrier == Carrier::Ip && !network.attach(link.ends.0, link.ends.1) {
+            let message = "bare IP carries frames of MobilityFirst between a router and a host or router, and these are not";
+            return refuse("carrier", message.to_owned());
+        }
+        if link.carrier == Carrier::Ip && ends.iter().all(|end| end.is(Role::NdnRouter)) {
+            let message = "NDN has no faces on bare IP; write carrier = \"udp\", or a link of its own for MobilityFirst";
+            return refuse("carrier", message.to_owned());
         }
         let clean = LinkSpec::default();
         if !link.emulated && (link.forward != clean || link.backward != clean) {

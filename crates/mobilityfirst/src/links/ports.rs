@@ -1,6 +1,6 @@
 //! The ports of the hops: their life, and the neighbours behind them.
 
-use whimbrel_core::{Guid, Medium, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Time};
+use whimbrel_core::{Guid, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Time};
 use whimbrel_link::{Hop, HopConfig};
 
 use super::{LOOK_UP_AGAIN, Link, LinkEvent, Links};
@@ -23,10 +23,7 @@ impl Links {
                     mtu: info.mtu,
                     plain: is_plain || self.template.plain,
                     calls: !info.origin.is_caller(),
-                    remote: match info.medium {
-                        Medium::Udp { remote, .. } => Some(remote),
-                        _ => None,
-                    },
+                    remote: info.medium.caller_address(),
                     pacing: own.unwrap_or(self.template.pacing),
                     ..self.template.clone()
                 };

@@ -33,6 +33,9 @@ impl FromStr for FaceUri {
         if let Some(family) = scheme_with("tcp") {
             return parts.internet(HostTransport::Tcp, family);
         }
+        if let Some(family) = scheme_with("ip") {
+            return parts.internet(HostTransport::Ip, family);
+        }
         match scheme {
             "ether" => parts.ether(),
             "dev" => Ok(FaceUri::Dev(parts.interface(authority)?)),
@@ -103,6 +106,10 @@ impl Parts<'_> {
     ) -> Result<FaceUri, FaceUriError> {
         self.no_path()?;
         let (host, port) = self.host_and_port()?;
+        // Bare IP has no ports.
+        if let (HostTransport::Ip, Some(port)) = (transport, port) {
+            return Err(FaceUriError::NoPort(port));
+        }
         match self.address(host)? {
             Some((address, zone)) => of_address(transport, family, address, zone, port),
             None if host.bytes().all(is_host_octet) => Ok(FaceUri::Named {
@@ -161,8 +168,12 @@ impl Parts<'_> {
             .authority
             .strip_prefix('[')
             .and_then(|rest| rest.strip_suffix(']'));
+        let digits = digits.ok_or_else(wrong)?;
+        let (digits, interface) = match digits.split_once('%') {
+            Some((digits, interface)) => (digits, Some(self.interface(interface)?)),
+            None => (digits, None),
+        };
         let octets: Option<Vec<u8>> = digits
-            .ok_or_else(wrong)?
             .split(':')
             .map(|pair| {
                 let right = matches!(pair.len(), 1 | 2)
@@ -173,7 +184,13 @@ impl Parts<'_> {
         let address = octets
             .and_then(|octets| <[u8; 6]>::try_from(octets).ok())
             .ok_or_else(wrong)?;
-        Ok(FaceUri::Ether(address))
+        Ok(match interface {
+            Some(interface) => FaceUri::EtherOn {
+                station: address,
+                interface,
+            },
+            None => FaceUri::Ether(address),
+        })
     }
 
     fn udp_dev(&self) -> Result<FaceUri, FaceUriError> {
@@ -237,13 +254,8 @@ pub(super) fn of_address(
 ) -> Result<FaceUri, FaceUriError> {
     let address = address.to_canonical();
     if !family.allows(address) {
-        let base = if transport == HostTransport::Udp {
-            "udp"
-        } else {
-            "tcp"
-        };
         return Err(FaceUriError::Family {
-            scheme: format!("{base}{}", family.suffix()),
+            scheme: format!("{}{}", transport.scheme(), family.suffix()),
             address,
         });
     }
@@ -265,6 +277,10 @@ pub(super) fn of_address(
     };
     match transport {
         HostTransport::Udp => Ok(FaceUri::Udp(endpoint)),
+        HostTransport::Ip => Ok(FaceUri::Ip {
+            address: endpoint.address,
+            zone: endpoint.zone,
+        }),
         HostTransport::Tcp if address.is_multicast() => Err(FaceUriError::Multicast(address)),
         HostTransport::Tcp => Ok(FaceUri::Tcp(endpoint)),
     }

@@ -17,6 +17,9 @@ use serde::{Deserialize, Serialize};
 use whimbrel_core::{Guid, Peer};
 use whimbrel_io::Interface;
 use whimbrel_mobilityfirst::router::NextHop;
+use whimbrel_ndn_mgmt::face_uri::FaceUriError;
+
+use super::carrier::{Way, way};
 
 /// The reason why a text is not an address.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -27,12 +30,40 @@ pub enum RemoteError {
          port alone for this machine"
     )]
     Peer(String),
+    /// Not a FaceUri.
+    #[error("'{text}' is not the end of a link: {error}")]
+    Uri {
+        /// The text.
+        text: String,
+        /// What is wrong.
+        error: FaceUriError,
+    },
+    /// A FaceUri of something else.
+    #[error(
+        "'{text}' is not the end of a link: {scheme}:// carries none; write host:port for UDP, ip://192.0.2.7 for bare IP, \
+         ether://[02:00:5e:10:00:07%eth0] for Ethernet, and dev://eth0 for this machine's end of that"
+    )]
+    Carrier {
+        /// The text.
+        text: String,
+        /// The part before `://`.
+        scheme: String,
+    },
+    /// A group of peers, or all addresses.
+    #[error("'{0}' is not one neighbour: a link leads to one; write its own address")]
+    Group(String),
     /// Not in the form of a listening address.
     #[error(
         "'{0}' is not an address to listen on; write an address of this machine and a port, as in \"192.0.2.7:4711\" or \
          \"[::1]:4711\", or the port alone for all addresses"
     )]
     Listen(String),
+    /// Not in the form of this machine's end of a link.
+    #[error(
+        "'{0}' is not this machine's end of a link; write an address to listen on and a port, as in \"0.0.0.0:4711\" or \
+         \"[::1]:4711\", or the port alone for all addresses; \"ip://0.0.0.0\" for bare IP; \"dev://eth0\" for Ethernet"
+    )]
+    Bind(String),
     /// The interface of a link-local address does not exist.
     #[error("'{text}': there is no interface '{zone}'; write one that `ip link` shows")]
     Zone {
@@ -86,7 +117,7 @@ fn read(text: &str) -> Option<Typed<'_>> {
     }
 }
 
-fn index_of(zone: &str) -> Option<u32> {
+pub(super) fn index_of(zone: &str) -> Option<u32> {
     Interface::find(zone).ok().map(|interface| interface.index)
 }
 
@@ -113,19 +144,49 @@ pub(crate) fn any_address() -> IpAddr {
     }
 }
 
-/// The address of a peer: an IP address, or a name of the domain name system, with a port.
+/// The address of a peer: an IP address, or a name of the domain name system, with a port; or a
+/// FaceUri, of bare IP or Ethernet.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
 pub struct Remote {
     text: String,
-    peer: Peer,
+    way: Way,
 }
 
 impl Remote {
-    /// Returns the peer for a port, which looks up a host name without delaying anything else.
-    pub fn peer(&self) -> Peer {
-        self.peer.clone()
+    /// Returns the way to it.
+    pub fn way(&self) -> &Way {
+        &self.way
+    }
+
+    /// Returns the peer for a port, which looks up a host name without delaying anything else;
+    /// `None` unless it is reached over UDP.
+    pub fn udp(&self) -> Option<Peer> {
+        match &self.way {
+            Way::Udp(peer) => Some(peer.clone()),
+            Way::Ip(_) | Way::Ethernet { .. } => None,
+        }
+    }
+}
+
+/// Reads a peer's address, as people type it.
+pub(super) fn peer(text: &str) -> Result<Peer, RemoteError> {
+    match read(text) {
+        Some(Typed::Port(port)) if port != 0 => {
+            Ok(Peer::Address((Ipv4Addr::LOCALHOST, port).into()))
+        }
+        Some(Typed::Address(address)) if address.port() != 0 => Ok(Peer::Address(address)),
+        Some(Typed::Name(host, port)) if port != 0 => Ok(Peer::Named {
+            host: host.to_owned(),
+            port,
+            family: None,
+        }),
+        Some(Typed::NoZone(zone)) => Err(RemoteError::Zone {
+            text: text.to_owned(),
+            zone: zone.to_owned(),
+        }),
+        _ => Err(RemoteError::Peer(text.to_owned())),
     }
 }
 
@@ -134,32 +195,13 @@ impl FromStr for Remote {
 
     fn from_str(text: &str) -> Result<Remote, RemoteError> {
         let text = text.trim();
-        let at = |address: SocketAddr, text: String| Remote {
-            text,
-            peer: Peer::Address(address),
+        let way = way(text)?;
+        // A port alone is shown with the machine that it is of.
+        let text = match (&way, read(text)) {
+            (Way::Udp(Peer::Address(address)), Some(Typed::Port(_))) => address.to_string(),
+            _ => text.to_owned(),
         };
-        match read(text) {
-            Some(Typed::Port(port)) if port != 0 => {
-                let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-                Ok(at(address, address.to_string()))
-            }
-            Some(Typed::Address(address)) if address.port() != 0 => {
-                Ok(at(address, text.to_owned()))
-            }
-            Some(Typed::Name(host, port)) if port != 0 => Ok(Remote {
-                text: text.to_owned(),
-                peer: Peer::Named {
-                    host: host.to_owned(),
-                    port,
-                    family: None,
-                },
-            }),
-            Some(Typed::NoZone(zone)) => Err(RemoteError::Zone {
-                text: text.to_owned(),
-                zone: zone.to_owned(),
-            }),
-            _ => Err(RemoteError::Peer(text.to_owned())),
-        }
+        Ok(Remote { text, way })
     }
 }
 
@@ -206,7 +248,8 @@ mod tests {
     fn peer(text: &str) -> Peer {
         text.parse::<Remote>()
             .unwrap_or_else(|error| panic!("{error}"))
-            .peer()
+            .udp()
+            .unwrap()
     }
 
     fn at(text: &str) -> Peer {

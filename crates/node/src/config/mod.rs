@@ -11,6 +11,7 @@
 //! same.
 
 mod address;
+mod carrier;
 mod checks;
 mod document;
 mod fault;
@@ -30,6 +31,7 @@ use document::Document;
 
 pub(crate) use address::any_address;
 pub use address::{Remote, RemoteError, Via, listen_address};
+pub use carrier::{Bind, Way};
 pub use fault::{Fault, Faults, Place};
 pub use ndn::{
     CommandRights, NDN_PORT, NDN_WEBSOCKET_PORT, NdnFaceSection, NdnRouteSection, NdnSection,

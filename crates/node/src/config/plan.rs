@@ -16,8 +16,8 @@ use whimbrel_mobilityfirst::split::SplitConfig;
 
 use super::checks::{ANY, Found, TICK};
 use super::{
-    ConfigError, Draft, HopSection, Kind, LinkMode, LinkSection, NdnPlan, Pacing, StorageSection,
-    Via,
+    Bind, ConfigError, Draft, HopSection, Kind, LinkMode, LinkSection, NdnPlan, Pacing,
+    StorageSection, Via,
 };
 use crate::place::Places;
 
@@ -31,7 +31,7 @@ const MAX_ANNOUNCEMENT: Span = Span(Duration::from_millis(
 const MIN_CHUNK_LIMIT: u64 = 16 << 10;
 /// Bound of things that are counted one by one: inbound peers, transfers, clients.
 pub(super) const MOST: u64 = 1 << 20;
-/// Bytes of the headers of IPv6 and UDP.
+/// Bytes of the headers of IPv6 and UDP, which are the longest of all carriers.
 pub(super) const HEADERS: u64 = 48;
 /// Largest IP packet.
 pub(super) const MAX_PACKET: u64 = 65_535;
@@ -173,6 +173,16 @@ impl Draft {
         }
         found.socket_path("router.socket", section.socket.as_deref());
         let socket_group = found.group("router.socket_group", section.socket_group.as_deref());
+        let mut name_servers = Vec::new();
+        for (index, server) in section.name_servers.iter().enumerate() {
+            match server.udp() {
+                Some(peer) => name_servers.push(peer),
+                None => found.add(
+                    format!("router.name_servers[{index}]"),
+                    format!("{server} is no address of a name server: those are reached over UDP; write host:port"),
+                ),
+            }
+        }
         let routes = self.routes(&mut found);
         let default_route = section
             .default_route
@@ -193,11 +203,7 @@ impl Draft {
                 .clone()
                 .unwrap_or_else(|| places.router_socket()),
             socket_group,
-            name_servers: section
-                .name_servers
-                .iter()
-                .map(super::Remote::peer)
-                .collect(),
+            name_servers,
             routes,
             default_route,
             neighbours: section.neighbours.clone(),
@@ -497,20 +503,23 @@ fn check_links(found: &mut Found<'_>, links: &[LinkSection]) {
                 ),
             );
         }
-        match (link.listen, link.bind) {
+        match (link.listen, &link.bind) {
             (true, None) => found.add(
                 key("bind"),
                 format!(
-                    "\"{label}\" listens; write an address and port to bind, as \"0.0.0.0:4711\""
+                    "\"{label}\" listens; write an address and port to bind, as \"0.0.0.0:4711\", or \"ip://0.0.0.0\" or \"dev://eth0\""
                 ),
             ),
             (true, Some(bind)) => {
-                let same = |earlier: &&LinkSection| earlier.listen && earlier.bind == Some(bind);
-                if let Some(earlier) = before.iter().find(same).filter(|_| bind.port() != 0) {
+                let same = |earlier: &&LinkSection| {
+                    earlier.listen && earlier.bind.as_ref() == Some(bind)
+                };
+                if let Some(earlier) = before.iter().find(same).filter(|_| bind.is_shared()) {
+                    let another = if bind.udp().is_some() { "port" } else { "address" };
                     found.add(
                         key("bind"),
                         format!(
-                            "link \"{}\" listens on {bind} already; write another port",
+                            "link \"{}\" listens on {bind} already; write another {another}",
                             earlier.label
                         ),
                     );
@@ -531,11 +540,11 @@ fn check_links(found: &mut Found<'_>, links: &[LinkSection]) {
     found.distinct(&bound_by_links(links));
 }
 
-/// Returns the addresses that the links' sockets bind. Links with the same address share one.
+/// Returns the addresses that the links' UDP sockets bind. Links with the same address share one.
 pub(super) fn bound_by_links(links: &[LinkSection]) -> Vec<(String, SocketAddr)> {
     let mut bound: Vec<(String, SocketAddr)> = Vec::new();
     for (index, link) in links.iter().enumerate() {
-        if let Some(bind) = link.bind
+        if let Some(bind) = link.bind.as_ref().and_then(Bind::udp)
             && !bound.iter().any(|(_, known)| *known == bind)
         {
             bound.push((format!("link[{index}].bind"), bind));
@@ -544,22 +553,42 @@ pub(super) fn bound_by_links(links: &[LinkSection]) -> Vec<(String, SocketAddr)>
     bound
 }
 
-/// Checks that a neighbour is reachable from the address that its link binds, and is configured
-/// once.
+/// Returns this machine's end of a link, configured or chosen; `None` if an interface is missing.
+pub(super) fn own_end(link: &LinkSection) -> Option<Bind> {
+    let towards = || Bind::towards(link.remote.as_ref()?.way());
+    link.bind.clone().or_else(towards)
+}
+
+/// Checks that a neighbour is reachable from this machine's end of the link, and is configured once.
 fn check_ends(found: &mut Found<'_>, before: &[LinkSection], link: &LinkSection, key: &str) {
-    let (Some(bind), Some(remote)) = (link.bind, &link.remote) else {
+    let bind = own_end(link);
+    if let Some(bind) = &bind {
+        let overlaps =
+            |earlier: &LinkSection| own_end(earlier).filter(|earlier| earlier.overlaps(bind));
+        if let Some(other) = before.iter().find_map(overlaps) {
+            found.add(
+                key.replace(".remote", ".bind"),
+                format!("{bind} and {other} would get the same packets; bind one of them in all links of bare IP"),
+            );
+        }
+    }
+    let Some(remote) = &link.remote else {
         return;
     };
-    if let (true, Peer::Address(address)) = (bind.is_ipv4(), remote.peer())
-        && !address.ip().to_canonical().is_ipv4()
-    {
+    let Some(bind) = bind else {
         found.add(
             key,
-            format!("{remote} is an IPv6 address and bind = \"{bind}\" is of IPv4; bind [::] to speak both"),
+            format!("{remote} does not say on which interface; write it behind the address, as %eth0 before the bracket, or bind = \"dev://eth0\""),
         );
+        return;
+    };
+    if let Some(why) = bind.refuses(remote.way(), &remote.to_string()) {
+        found.add(key, why);
     }
     let same = |earlier: &&LinkSection| {
-        bind.port() != 0 && earlier.bind == Some(bind) && earlier.remote.as_ref() == Some(remote)
+        bind.is_shared()
+            && own_end(earlier).as_ref() == Some(&bind)
+            && (earlier.remote.as_ref()).is_some_and(|it| it.way() == remote.way())
     };
     if let Some(earlier) = before.iter().find(same) {
         found.add(

@@ -18,7 +18,7 @@ use whimbrel_mobilityfirst::router::ProxyPolicy;
 use whimbrel_mobilityfirst::router::store::StoreLimits;
 use whimbrel_mobilityfirst::split::{Scheduler, SplitConfig};
 
-use super::{NdnFaceSection, NdnRouteSection, NdnSection, NdnStrategySection, Remote, Via};
+use super::{Bind, NdnFaceSection, NdnRouteSection, NdnSection, NdnStrategySection, Remote, Via};
 
 /// The whole configuration. Each kind of node has its own sections; a section of another kind is a
 /// fault.
@@ -34,8 +34,8 @@ pub struct Config {
     /// A name server: `whimbrel gnrs serve`.
     #[serde(skip_serializing_if = "is_default")]
     pub gnrs: GnrsSection,
-    /// A UDP link. Write the section once for each link; links with the same bind address share one
-    /// socket.
+    /// A link, over UDP, bare IP or Ethernet. Write the section once for each link; links with the
+    /// same bind address share one socket.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub link: Vec<LinkSection>,
     /// A static route. Neighbours need none: each is reached over its own link.
@@ -299,11 +299,14 @@ pub struct LinkSection {
     /// The link's name, for routes, preferences and reports.
     #[schemars(example = &"north")]
     pub label: String,
-    /// Address and port to bind. Default: any address and an ephemeral port.
+    /// What to bind: address and port for UDP, "ip://0.0.0.0" for bare IP, "dev://eth0" for
+    /// Ethernet. Default: what leads to the neighbour, with an ephemeral port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", example = &"0.0.0.0:4711")]
-    pub bind: Option<SocketAddr>,
-    /// The neighbour: host:port.
+    pub bind: Option<Bind>,
+    /// The neighbour: host:port for UDP, "ip://192.0.2.7" for bare IP,
+    /// "ether://[02:00:5e:10:00:07%eth0]" for a station on an interface. Bare IP and Ethernet need
+    /// root or CAP_NET_RAW.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"192.0.2.7:4711")]
     pub remote: Option<Remote>,
@@ -313,7 +316,8 @@ pub struct LinkSection {
     /// Maximum of inbound peers at a time.
     #[serde(default = "max_callers")]
     pub max_callers: usize,
-    /// Largest IP packet, in bytes, if the path's MTU is smaller than the system's routes say.
+    /// Largest IP packet or Ethernet payload, in bytes, if the path's MTU is smaller than the
+    /// system's routes or the interface say.
     #[serde(default = "ethernet_mtu")]
     pub mtu: usize,
     /// How it shares its path: "fair" (a share as a TCP's), "scavenger" (what others leave), or

@@ -630,7 +630,12 @@ pub(super) fn encode_sockets(
     families: &mut Families<'_, '_>,
     sockets: &TransportCounters,
 ) -> Result<(), Error> {
-    let counts: [Count; 7] = [
+    let counts: [Count; 8] = [
+        (
+            "whimbrel_sockets_damaged",
+            "Ethernet frames that end before the packet in them does",
+            sockets.damaged,
+        ),
         (
             "whimbrel_sockets_strangers",
             "Datagrams from unknown addresses to links that do not listen",

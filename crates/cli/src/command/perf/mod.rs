@@ -2,7 +2,6 @@
 
 mod report;
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -10,7 +9,7 @@ use serde_json::json;
 use whimbrel_content::ChunkSize;
 use whimbrel_core::Guid;
 use whimbrel_core::units::{ByteSize, Span};
-use whimbrel_node::config::{LinkSection, Remote, listen_address};
+use whimbrel_node::config::{Bind, LinkSection, Remote};
 use whimbrel_node::perf::client::{ClientEvent, Options, PerfError, measure};
 use whimbrel_node::perf::server::{ServerEvent, serve};
 use whimbrel_node::perf::{MAX_STREAMS, Plan};
@@ -46,8 +45,8 @@ pub(crate) enum PerfCommand {
 #[derive(Args, Debug)]
 pub(crate) struct Server {
     /// Also answer hosts that connect here directly (`perf client --from`)
-    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address, conflicts_with = "socket")]
-    listen: Option<SocketAddr>,
+    #[arg(long, value_name = "[ADDRESS:]PORT", conflicts_with = "socket")]
+    listen: Option<Bind>,
     /// End after one test
     #[arg(short = '1', long)]
     one_off: bool,
@@ -112,9 +111,9 @@ pub(crate) fn run(command: PerfCommand) -> Outcome {
 
 fn server(arguments: &Server) -> Outcome {
     let stop = stop_flag()?;
-    let mut access = reach(&arguments.access, listening(arguments.listen))?;
+    let mut access = reach(&arguments.access, listening(arguments.listen.as_ref()))?;
     let links = access.embedded.as_ref().map(|host| host.links());
-    let listener = links.and_then(|links| links.get(DIRECT)).copied();
+    let listener = links.and_then(|links| links.get(DIRECT));
     let addresses: Vec<Remote> = listener.into_iter().flat_map(offering::reachable).collect();
     let json = arguments.json;
     let mut observe = |event| tell_server(&event, &addresses, json);

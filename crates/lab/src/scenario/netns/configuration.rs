@@ -5,13 +5,13 @@ use std::num::NonZeroU16;
 
 use whimbrel_core::units::ByteSize;
 use whimbrel_node::config::{
-    Config, GNRS_PORT, LinkSection, NDN_PORT, NdnFaceSection, NdnRouteSection, Reliability, Remote,
-    RouteSection, Via,
+    Bind, Config, GNRS_PORT, LinkSection, NDN_PORT, NdnFaceSection, NdnRouteSection, Reliability,
+    Remote, RouteSection, Via,
 };
 
 use super::daemons::{Daemons, socket_of};
 use crate::LabError;
-use crate::scenario::link::Recovery;
+use crate::scenario::link::{Carrier, Recovery};
 use crate::scenario::load::Plane;
 use crate::scenario::node::Role;
 use crate::scenario::proxies;
@@ -19,17 +19,25 @@ use crate::scenario::route::preferences;
 
 const ROUTER_PORT: u16 = 4711;
 
+fn read(text: &str) -> Result<Remote, LabError> {
+    text.parse()
+        .map_err(|error| LabError::BadTopology(format!("{text}: {error}")))
+}
+
 impl Daemons<'_> {
     fn remote(&self, address: Ipv4Addr, port: u16) -> Result<Remote, LabError> {
-        let text = format!("{address}:{port}");
-        text.parse()
-            .map_err(|error| LabError::BadTopology(format!("{text}: {error}")))
+        read(&format!("{address}:{port}"))
     }
 
     fn link_to(&self, peer: usize, link: usize) -> Result<LinkSection, LabError> {
         let known = &self.plan.network.links[link];
+        let address = self.address(peer, link)?;
+        let remote = match known.carrier {
+            Carrier::Ip => read(&format!("ip://{address}"))?,
+            Carrier::Udp | Carrier::Bare => self.remote(address, ROUTER_PORT)?,
+        };
         Ok(LinkSection {
-            remote: Some(self.remote(self.address(peer, link)?, ROUTER_PORT)?),
+            remote: Some(remote),
             mtu: known.mtu,
             plain: self.plan.plain,
             ..LinkSection::new(format!("to-{}", known.name))
@@ -84,17 +92,22 @@ impl Daemons<'_> {
             Plane::MobilityFirst,
             self.name(node),
         ));
-        config.link.push(LinkSection {
-            bind: Some(SocketAddr::from(([0, 0, 0, 0], ROUTER_PORT))),
+        let links = || network.at(node).map(|(link, _)| &network.links[link]);
+        let listener = |label: &str, bind: Bind| LinkSection {
+            bind: Some(bind),
             listen: true,
-            mtu: network
-                .at(node)
-                .map(|(link, _)| network.links[link].mtu)
-                .min()
-                .unwrap_or(1500),
+            mtu: links().map(|link| link.mtu).min().unwrap_or(1500),
             plain: self.plan.plain,
-            ..LinkSection::new("listen")
-        });
+            ..LinkSection::new(label)
+        };
+        let any = Ipv4Addr::UNSPECIFIED;
+        let udp = SocketAddr::from((any, ROUTER_PORT));
+        config.link.push(listener("listen", udp.into()));
+        if links().any(|link| link.carrier == Carrier::Ip) {
+            config
+                .link
+                .push(listener("listen-ip", Bind::Ip(any.into())));
+        }
         for (link, peer) in network.at(node) {
             // One of the two connects.
             if network.nodes[peer].is(Role::Router) && peer < node {

@@ -162,6 +162,7 @@ pub fn observe(
         .collect();
     let mut stage = Stage {
         plan,
+        observer,
         origin,
         topology: &topology,
         daemons: &mut daemons,
@@ -241,6 +242,7 @@ fn count(report: &LinkReport) -> LinkCounts {
 /// A network on which the timeline is performed.
 struct Stage<'a, 'd> {
     plan: &'a Plan,
+    observer: &'a dyn Observer,
     origin: Instant,
     topology: &'a Topology,
     daemons: &'a mut Daemons<'d>,
@@ -287,6 +289,10 @@ impl Stage<'_, '_> {
         let mut awaited = endless.iter().filter(|endless| !**endless).count();
         let mut fetched: Vec<Fetched> = Vec::with_capacity(endless.len());
         let mut timeline = plan.timeline.iter().peekable();
+        let mut look = self
+            .observer
+            .links_every()
+            .map(|every| (Duration::ZERO, every));
         while fetched.len() < endless.len() {
             if self.before.is_none() && self.origin + plan.warm_up <= Instant::now() {
                 self.before = Some(counts(&self.topology.link_reports()?));
@@ -296,12 +302,23 @@ impl Stage<'_, '_> {
             {
                 self.act(action)?;
             }
+            if let Some((due, every)) = &mut look
+                && self.origin + *due <= Instant::now()
+            {
+                let elapsed = self.origin.elapsed();
+                self.observer.links(elapsed, &self.topology.link_reports()?);
+                // Looks that are late are not made up for.
+                while *due <= elapsed {
+                    *due += *every;
+                }
+            }
             let warm = self.before.is_none().then_some(plan.warm_up);
             let next = timeline
                 .peek()
                 .map(|timed| timed.at)
                 .into_iter()
-                .chain(warm);
+                .chain(warm)
+                .chain(look.map(|(due, _)| due));
             let next = next.min().unwrap_or(plan.limit);
             let wait = (self.origin + next).saturating_duration_since(Instant::now());
             match ended.recv_timeout(wait.max(Duration::from_millis(1))) {

@@ -21,6 +21,17 @@ pub trait Observer: Sync {
         let _ = (origin, socket);
     }
 
+    /// Returns how often the observer gets the counters of the links; `None` for never.
+    fn links_every(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Called with the counters of the emulated links, in the order of the plan, `elapsed` since
+    /// the origin.
+    fn links(&self, elapsed: Duration, links: &[LinkReport]) {
+        let _ = (elapsed, links);
+    }
+
     /// Called when `bytes` of a file of a load have arrived.
     fn progress(&self, load: usize, bytes: u64) {
         let _ = (load, bytes);

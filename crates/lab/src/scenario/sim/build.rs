@@ -321,7 +321,8 @@ impl World<'_> {
             let known = &plan.network.links[link];
             let (here, there) = (&plan.network.nodes[node], &plan.network.nodes[peer]);
             if plan.network.attach(node, peer) {
-                let (origin, mtu) = (PortOrigin::Configured(link as u32), known.mtu);
+                let origin = PortOrigin::Configured(link as u32);
+                let carried = (known.mtu, known.carrier);
                 self.stack(node, |stack, now| {
                     stack.open(
                         now,
@@ -329,7 +330,7 @@ impl World<'_> {
                         address(peer),
                         Some(port),
                         origin,
-                        mtu,
+                        carried,
                     )
                 });
             }
@@ -380,9 +381,16 @@ impl World<'_> {
             known.routers.iter().copied().map(configured).collect()
         };
         for (peer, origin) in peers {
-            let mtu = self.plan.network.mtu();
+            let carried = (self.plan.network.mtu(), Carrier::Udp);
             self.stack(node, |stack, now| {
-                stack.open(now, Above::MobilityFirst, address(peer), None, origin, mtu)
+                stack.open(
+                    now,
+                    Above::MobilityFirst,
+                    address(peer),
+                    None,
+                    origin,
+                    carried,
+                )
             });
         }
     }
@@ -415,7 +423,8 @@ impl World<'_> {
             if link.carrier == Carrier::Bare {
                 return stack.open_bare(now, address(peer), port, origin, mtu);
             }
-            stack.open(now, Above::Ndn, address(peer), Some(port), origin, mtu)
+            let carried = (mtu, Carrier::Udp);
+            stack.open(now, Above::Ndn, address(peer), Some(port), origin, carried)
         })
     }
 

@@ -1,12 +1,13 @@
 //! A node of the simulator: an IP host, and the machines of its roles.
 //!
 //! Frames on links are IPv4 packets, as in namespaces: TCP's own, and those of MobilityFirst and
-//! NDN with the 28 bytes of IPv4 and UDP before them. So the planes share links, and a node
+//! NDN with the 28 bytes of IPv4 and UDP before them, or with IPv4's 20 on a link of bare IP. So the planes share links, and a node
 //! forwards packets for others, as the kernel does.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
 
+use crate::scenario::link::Carrier;
 use whimbrel_core::{
     Deadline, Ecn, Machine, Medium, OpenRefusal, PortEvent, PortId, PortInfo, PortOrigin,
     PortRequest, PortToken, Time, Transmit,
@@ -18,10 +19,13 @@ use whimbrel_sim::tcp::{SERVER_PORT, TcpClient, TcpEvent, TcpServer};
 
 /// Bytes of the headers of IPv4 and UDP (RFC 791 without options, RFC 768).
 const HEADERS: usize = 28;
+/// Bytes of the header of IPv4.
+const IP_HEADER: usize = 20;
 /// IPv4 without options; the protocol numbers of TCP and UDP.
 const IPV4: u8 = 0x45;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
+const BARE: u8 = whimbrel_io::IP_PROTOCOL;
 /// Offsets in the headers (RFC 791, RFC 768, RFC 9293).
 const TRAFFIC_CLASS: usize = 1;
 const PROTOCOL: usize = 9;
@@ -35,6 +39,11 @@ const ECN_BITS: u8 = 3;
 pub(super) const PROXY_DEVICE: PortOrigin = PortOrigin::Accepted(u32::MAX);
 /// Numbers of tunnels, beyond those that the simulator gives to ports.
 const FIRST_TUNNEL: u32 = 1 << 30;
+
+/// Returns the bytes before a frame.
+const fn headers(is_bare: bool) -> usize {
+    if is_bare { IP_HEADER } else { HEADERS }
+}
 
 /// An event of a [`Stack`].
 #[derive(Debug)]
@@ -56,6 +65,8 @@ pub(super) enum Above {
 #[derive(Clone, Debug)]
 struct Tunnel {
     above: Above,
+    /// IPv4 is the only header.
+    is_bare: bool,
     peer: Ipv4Addr,
     /// The link that it is bound to; `None` for any that leads to the peer.
     link: Option<PortId>,
@@ -152,11 +163,13 @@ impl Stack {
         peer: Ipv4Addr,
         link: Option<PortId>,
         origin: PortOrigin,
-        mtu: usize,
+        (mtu, carrier): (usize, Carrier),
     ) -> PortId {
         let port = PortId(FIRST_TUNNEL + self.tunnels.len() as u32);
+        let is_bare = carrier == Carrier::Ip;
         self.tunnels.push(Tunnel {
             above,
+            is_bare,
             peer,
             link,
             sends_ecn: false,
@@ -165,7 +178,7 @@ impl Stack {
         let info = PortInfo {
             label: peer.to_string(),
             origin,
-            mtu: mtu.saturating_sub(HEADERS),
+            mtu: mtu.saturating_sub(headers(is_bare)),
             peer: peer.to_string(),
             medium: Medium::Unaddressed,
         };
@@ -249,16 +262,20 @@ impl Stack {
                     client.handle_frames(now, port, &[packet]);
                 }
             }
-            UDP => {
-                let to = |above: Above| above as u16 == to_port;
+            protocol @ (UDP | BARE) => {
+                let is_bare = protocol == BARE;
+                let to = |above: Above| is_bare || above as u16 == to_port;
                 let fits = |tunnel: &Tunnel, link| {
-                    to(tunnel.above) && tunnel.peer == source && tunnel.link == link
+                    tunnel.is_bare == is_bare
+                        && to(tunnel.above)
+                        && tunnel.peer == source
+                        && tunnel.link == link
                 };
                 let find = |link| self.tunnels.iter().position(|known| fits(known, link));
                 let Some(index) = find(Some(port)).or_else(|| find(None)) else {
                     return;
                 };
-                let frame = &packet[HEADERS..];
+                let frame = packet.get(headers(is_bare)..).unwrap_or_default();
                 let port = PortId(FIRST_TUNNEL + index as u32);
                 let event = self.tunnels[index].ecn_event(packet[TRAFFIC_CLASS]);
                 self.hand(self.tunnels[index].above, |machine| {
@@ -304,7 +321,8 @@ impl Stack {
         let tunnel = self.tunnels.get(index)?;
         let port = tunnel.link.or(self.routes.get(&tunnel.peer).copied());
         let mut header = [0u8; HEADERS];
-        (header[0], header[PROTOCOL]) = (IPV4, UDP);
+        let length = headers(tunnel.is_bare);
+        (header[0], header[PROTOCOL]) = (IPV4, if tunnel.is_bare { BARE } else { UDP });
         header[TRAFFIC_CLASS] = if tunnel.sends_ecn { ECT } else { 0 };
         header[SOURCE..DESTINATION].copy_from_slice(&self.address.octets());
         header[DESTINATION..DESTINATION + 4].copy_from_slice(&tunnel.peer.octets());
@@ -312,14 +330,14 @@ impl Stack {
             .copy_from_slice(&(above as u16).to_be_bytes());
         let before = out.len();
         for frame in sent.frames(frames) {
-            out.extend_from_slice(&header);
+            out.extend_from_slice(&header[..length]);
             out.extend_from_slice(frame);
         }
         Some(Transmit {
             // Without a route the packets go to a port that does not exist, which counts them.
             port: port.unwrap_or(sent.port),
             size: out.len() - before,
-            segment_size: sent.segment_size.map(|size| size + HEADERS),
+            segment_size: sent.segment_size.map(|size| size + length),
         })
     }
 
