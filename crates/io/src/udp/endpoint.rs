@@ -15,7 +15,7 @@ use whimbrel_core::{
 
 use super::group::Group;
 use super::inbound::{InboundTable, Room};
-use super::path_mtu::RouteProbe;
+use super::path_mtu::{Route, RouteProbe};
 use super::socket::{batching, canonical, enlarge_buffers, for_socket, usable_source};
 use super::source::Source;
 use super::{DatagramCarrier, Neighbour, UdpConfig};
@@ -556,7 +556,7 @@ impl UdpEndpoint {
             self.recheck_allowed_at = now + RECHECK_INTERVAL;
             let ports: Vec<PortId> = self.peers.keys().copied().collect();
             for port in ports {
-                if let Some(mtu) = self.route_payload(port) {
+                if let Some(mtu) = self.payload_on(port, Route::largest_payload) {
                     side.lower_mtu(now, port, mtu);
                 }
             }
@@ -616,17 +616,18 @@ impl UdpEndpoint {
         }
     }
 
-    /// Returns the largest payload on the kernel's route to the peer of `port`.
-    pub(super) fn route_payload(&mut self, port: PortId) -> Option<usize> {
+    /// Returns the largest payload on the kernel's route to the peer of `port`, as `judge` has it.
+    pub(super) fn payload_on(
+        &mut self,
+        port: PortId,
+        judge: fn(&Route, usize, DatagramCarrier) -> usize,
+    ) -> Option<usize> {
         if let Some(group) = &self.group {
             return Some(group.largest_payload(self.config.path_mtu));
         }
         let address = self.peers.get(&port)?.address;
-        Some(
-            self.probe
-                .towards(address)
-                .largest_payload(self.config.path_mtu, self.config.carrier),
-        )
+        let route = self.probe.towards(address);
+        Some(judge(&route, self.config.path_mtu, self.config.carrier))
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Time> {

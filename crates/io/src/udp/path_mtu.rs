@@ -15,6 +15,11 @@ const DISCARD: u16 = 9;
 /// common tunnels, the IPv6 minimum, the IPv4 minimum of hosts.
 const PLATEAUS: [usize; 6] = [1472, 1452, 1400, 1352, 1232, 548];
 
+/// What ICMP messages have told the kernel of a path counts down to here: anybody can forge them
+/// ("an attacker that is not on the path", RFC 8899, section 8). A path that is narrower in truth is
+/// found by the probes of links, and an interface that is by the kernel's refusal to send.
+const LEAST_LEARNED: usize = 1280;
+
 /// Asks the kernel for the path MTU to a peer. A connected socket knows it, including the effect of
 /// ICMP messages.
 #[derive(Debug, Default)]
@@ -70,8 +75,15 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// Returns the largest payload on the route, within a path MTU of `assumed` bytes.
+    /// Returns the largest payload to begin with on the route, within a path MTU of `assumed` bytes.
     pub(crate) fn largest_payload(&self, assumed: usize, carrier: DatagramCarrier) -> usize {
+        let known = self.path_mtu.map(|known| known.max(LEAST_LEARNED));
+        let mtu = known.map_or(assumed, |known| known.min(assumed));
+        payload_within(mtu, carrier.headers(self.ipv4))
+    }
+
+    /// Returns the same where the kernel has just refused to send more.
+    pub(super) fn payload_of_refusal(&self, assumed: usize, carrier: DatagramCarrier) -> usize {
         let mtu = self.path_mtu.map_or(assumed, |known| known.min(assumed));
         payload_within(mtu, carrier.headers(self.ipv4))
     }
@@ -116,6 +128,23 @@ mod tests {
         assert_eq!(probe.towards(without_port).largest_payload(1500, ip), 1480);
         let peer = SocketAddr::from((Ipv6Addr::LOCALHOST, 9));
         assert_eq!(probe.towards(peer).largest_payload(1500, udp), 1452);
+    }
+
+    #[test]
+    fn what_anybody_can_forge_lowers_a_path_to_the_minimum_of_ipv6_only() {
+        let told = |path_mtu| Route {
+            ipv4: true,
+            path_mtu: Some(path_mtu),
+            source: None,
+        };
+        let udp = DatagramCarrier::Udp;
+        for (told_mtu, begin, refused) in [(552, 1252, 524), (1280, 1252, 1252), (1400, 1372, 1372)]
+        {
+            let route = told(told_mtu);
+            assert_eq!(route.largest_payload(1500, udp), begin);
+            assert_eq!(route.payload_of_refusal(1500, udp), refused);
+        }
+        assert_eq!(told(552).largest_payload(600, udp), 572, "as configured");
     }
 
     #[test]

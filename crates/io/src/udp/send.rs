@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use whimbrel_core::{Machine, PortId, Time};
 
 use super::endpoint::UdpEndpoint;
-use super::path_mtu::{LARGEST_PAYLOAD, next_lower};
+use super::path_mtu::{LARGEST_PAYLOAD, Route, next_lower};
 use super::socket::batching;
 use crate::counters::{DropReason, PortCounters};
 use crate::poller::Poller;
@@ -131,7 +131,7 @@ impl UdpEndpoint {
         too_long: Option<usize>,
     ) {
         let Some(too_long) = too_long else { return };
-        let mtu = match self.route_payload(id) {
+        let mtu = match self.payload_on(id, Route::payload_of_refusal) {
             Some(route) if route < too_long => route,
             _ => next_lower(too_long),
         };
