@@ -114,6 +114,8 @@ struct Link {
     last_frame: Time,
     // The peer's machine has said since then that no program receives there.
     refused: bool,
+    // What carries its frames works, as far as the driver can tell.
+    carried: bool,
     talking_since: Time,
     // Since when the neighbour is at another port.
     moved_at: Option<Time>,

@@ -46,6 +46,7 @@ impl Links {
                     blocked: false,
                     last_frame: now,
                     refused: false,
+                    carried: true,
                     talking_since: now,
                     moved_at: None,
                     outbox: Outbox::new(),
@@ -63,6 +64,16 @@ impl Links {
             PortEvent::Mtu(mtu) => {
                 if let Some(link) = self.links.get_mut(&port) {
                     link.hop.set_mtu(now, *mtu);
+                }
+            }
+            PortEvent::Carrier(works) => {
+                if let Some(link) = self.links.get_mut(&port) {
+                    link.carried = *works;
+                    link.log(match works {
+                        true => "the link's interface works: its neighbour is called",
+                        false => "the link's interface does not work",
+                    });
+                    link.hop.set_carrier(now, *works);
                 }
             }
             PortEvent::Refused => {
