@@ -8,7 +8,7 @@ use whimbrel_gnrs::{Address, KeyPair, Record, Statement};
 
 use super::catalogue::Catalogue;
 use super::clocks::{ClockDifference, Clocks};
-use super::effects::Effects;
+use super::effects::{Action, Effects};
 use super::{LinkPolicy, Timer};
 use crate::links::Links;
 use crate::local::LocalEvent;
@@ -50,6 +50,8 @@ pub(super) struct Registration {
     new_routers: BTreeSet<PortId>,
     // Ports named in the newest record.
     announced: BTreeSet<PortId>,
+    // Routers named in it.
+    named: Vec<Guid>,
     version: u64,
     // The next step of the version after a refusal as too old.
     leap: u64,
@@ -70,6 +72,7 @@ impl Registration {
             nonces: BTreeMap::new(),
             new_routers: BTreeSet::new(),
             announced: BTreeSet::new(),
+            named: Vec::new(),
             version: 0,
             leap: VERSION_LEAP,
             registered: false,
@@ -237,6 +240,8 @@ impl Registration {
                 routers.push(router);
             }
         }
+        let mut former = core::mem::replace(&mut self.named, routers.clone());
+        former.retain(|router| !routers.contains(router));
         let addresses = routers.into_iter().enumerate();
         let addresses: Vec<Address> = addresses
             .take(whimbrel_gnrs::MAX_ADDRESSES)
@@ -263,6 +268,10 @@ impl Registration {
             let signature = self.terms.keys.sign(ATTACH_CONTEXT, &signed).0;
             let record = bytes::Bytes::copy_from_slice(record.as_bytes());
             effects.control(*port, Control::Attach { record, signature });
+        }
+        for router in former {
+            let record = bytes::Bytes::copy_from_slice(record.as_bytes());
+            effects.push(Action::Leave(router, Control::Left { record }));
         }
         self.announced = ports.into_iter().collect();
     }

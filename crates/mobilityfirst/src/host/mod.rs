@@ -308,6 +308,14 @@ impl Host {
                     }
                 }
                 Action::Control(port, control) => self.send_control(port, &control),
+                Action::Leave(router, control) => {
+                    let (way, upper) = (Way::Uplink, UpperProtocol::Control);
+                    let header = self.header(way, ServiceId::UNICAST, upper, router, router);
+                    let mut head = Vec::new();
+                    control.encode(&mut head);
+                    // If it is lost, the router learns of it from silence.
+                    self.send(way, small(header, head));
+                }
                 Action::Announce(content) => self.registration.announce(content),
                 Action::Withdraw(contents) => self.registration.withdraw_announcements(contents),
                 Action::Tell(app, event) => {

@@ -161,6 +161,43 @@ impl Attachments {
         }
     }
 
+    /// A host says that it is elsewhere now, in a record that came in on `port`. Ends its
+    /// attachments here, and returns the ports that it had; `None` if the record does not prove it.
+    /// Whoever delivers it, only the host itself can have made a record that is newer than the one
+    /// here and does not name this router.
+    pub(super) fn depart(
+        &mut self,
+        now: Time,
+        port: PortId,
+        record: &Record,
+        effects: &mut Effects,
+    ) -> Option<Vec<PortId>> {
+        let guid = record.subject();
+        let here = self.newest_version(&guid)?;
+        let names_us = record.addresses().any(|at| at.na == self.router);
+        if record.kind() != Kind::Binding || names_us || record.version() <= here {
+            return None;
+        }
+        if !self.distrust.may_check(now, port) {
+            effects.drop("too-many-bad-signatures");
+            return None;
+        }
+        if let Err(fault) = record.verify(self.wall.unix_millis(now)) {
+            if refusal(fault) == ControlCode::Invalid {
+                self.distrust.note_bad(now, port);
+            }
+            effects.drop("refused-record");
+            return None;
+        }
+        let attached = self.by_guid.get(&guid).into_iter().flatten();
+        let ports: Vec<PortId> = attached.map(|attachment| attachment.port).collect();
+        for port in &ports {
+            effects.push(Action::Cancel(Timer::Attachment(guid, *port)));
+        }
+        self.remove_all(&guid);
+        Some(ports)
+    }
+
     /// Sends a fresh challenge to a neighbour that came up. If it has another name than the one
     /// before, what was attached on the port was the former's.
     pub(super) fn challenge(

@@ -42,7 +42,10 @@ impl Router {
             order: None,
         };
         let header = &outgoing.chunk.header;
-        if header.upper == UpperProtocol::Control || header.service.has(ServiceId::NEIGHBOUR) {
+        let is_control = header.upper == UpperProtocol::Control;
+        if header.service.has(ServiceId::NEIGHBOUR)
+            || is_control && header.destination == self.config.guid
+        {
             return self.handle_control(now, from, &outgoing.chunk.message.head);
         }
         match self.place_of_source(now, from, &outgoing.chunk.header) {
@@ -167,6 +170,7 @@ impl Router {
             Ok(Control::Vouch { record }) => self.handle_vouch(now, from, record),
             // From a neighbouring router: only hosts attach.
             Ok(Control::Challenge { .. } | Control::Outcome { .. }) => {}
+            Ok(Control::Left { record }) => self.handle_left(now, from, record),
             Err(_) => self.effects.drop("bad-control"),
         }
     }
@@ -272,6 +276,26 @@ impl Router {
                 _ => self.effects.drop("bad-transport"),
             },
             UpperProtocol::Control => self.effects.drop("bad-control"),
+        }
+    }
+
+    /// A host has left for another router: what waits for it here follows it at once.
+    fn handle_left(&mut self, now: Time, from: PortId, record: Bytes) {
+        let Ok(record) = Record::parse(record) else {
+            return self.effects.drop("bad-record");
+        };
+        let guid = record.subject();
+        let attachments = &mut self.attachments;
+        let Some(ports) = attachments.depart(now, from, &record, &mut self.effects) else {
+            return;
+        };
+        self.names.learn(now, record);
+        for port in ports {
+            (self.proxy).send_after(now, guid, port, &mut self.links, &mut self.effects);
+        }
+        self.carry_out(now);
+        if let Some(answer) = self.names.known(now, &guid) {
+            self.bind_stored(now, guid, &answer);
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use whimbrel_content::{ChunkSize, ChunkTree};
-use whimbrel_core::{Guid, SeededRng, Time, WallClock};
+use whimbrel_core::{Guid, PortId, PortOrigin, SeededRng, Time, WallClock};
 use whimbrel_gnrs::{KeyPair, MemoryStore, Server, ServerConfig, StoreLimits as RecordLimits};
 use whimbrel_link::HopConfig;
 use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent, LinkPolicy};
@@ -84,6 +84,8 @@ pub(crate) struct Make {
     pub(crate) wire: u64,
     pub(crate) chunk_log2: u8,
     pub(crate) in_order: bool,
+    /// The routers have the client as an inbound peer.
+    pub(crate) inbound: bool,
     pub(crate) seed: u64,
 }
 
@@ -99,6 +101,7 @@ impl Default for Make {
             wire: 1_000_000_000,
             chunk_log2: 20,
             in_order: false,
+            inbound: false,
             seed: 7,
         }
     }
@@ -200,7 +203,12 @@ impl World {
         let first_link = count + 1;
         for (number, access) in links.iter().enumerate() {
             let at = if far { routers[1 + number] } else { routers[0] };
-            net.connect(several, at, &access.link()).expect("a link");
+            let mut link = access.link();
+            if make.inbound {
+                let called = PortOrigin::Configured(number as u32);
+                link = link.with_origins(called, PortOrigin::Accepted(0));
+            }
+            net.connect(several, at, &link).expect("a link");
         }
         let mut world = World {
             net,
@@ -235,6 +243,16 @@ impl World {
             directions: 3,
             lasts,
         });
+    }
+
+    /// The client's kernel says whether the interface to one of its links works.
+    pub(crate) fn set_carrier(&mut self, link: usize, works: bool) {
+        let port = self.net.with(self.client, |machine, now| {
+            let status = machine.get::<Host>().expect("a host").status(now);
+            PortId(status.links[link].port)
+        });
+        let client = self.net.id(self.client);
+        self.net.sim_mut().set_carrier(client, port, works);
     }
 
     fn request(&mut self, node: usize, request: LocalRequest) {
