@@ -588,6 +588,14 @@ impl Hop {
         self.receiver.arriving_bytes()
     }
 
+    /// Returns the frames that have been sent and received, and their bytes.
+    pub fn traffic(&self) -> (u64, u64) {
+        (
+            self.stats.frames_sent + self.stats.frames_received,
+            self.stats.bytes_sent + self.stats.bytes_received,
+        )
+    }
+
     /// Returns the counters and estimates.
     pub fn stats(&self) -> HopStats {
         let mut stats = self.stats.clone();
