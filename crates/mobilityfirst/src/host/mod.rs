@@ -14,6 +14,8 @@ mod config;
 mod download;
 mod effects;
 mod holds;
+pub mod interfaces;
+mod managing;
 mod messages;
 mod ping;
 mod programs;
@@ -37,12 +39,14 @@ use crate::local::{Get, LocalEvent, LocalRequest, ReadChunk};
 use crate::next_hops::{Divisions, Spread};
 use crate::outbox::flow_of;
 use crate::room::Room;
+use crate::split::SplitConfig;
 use crate::wire::{Control, NetworkHeader, ServiceId, Transport, UpperProtocol};
 use attach::{Registration, Terms};
 pub use clocks::ClockDifference;
 pub use config::{HostConfig, LinkPolicy};
 use download::{DownloadLimits, Downloads};
 use effects::{Action, Effects, Uplink};
+use interfaces::Interfaces;
 use messages::Messages;
 use ping::Pings;
 use programs::Programs;
@@ -80,6 +84,7 @@ enum Timer {
     Announcements,
     Download(u64),
     Uploads,
+    Interfaces,
 }
 
 /// The way by which a chunk leaves this host.
@@ -97,6 +102,8 @@ pub struct Host {
     guid: Guid,
     links: Links,
     uplinks: Uplinks,
+    // As configured; a policy may ask for another division.
+    split: SplitConfig,
     divisions: Divisions,
     registration: Registration,
     downloads: Downloads,
@@ -119,12 +126,13 @@ impl Host {
             config.buffer_packets,
             SeededRng::new(rng.next_word()),
         );
-        links.set_split(config.split);
+        let policy = config.policy;
+        links.set_split(managing::split_of(policy, config.split));
+        let interfaces = Interfaces::new(config.terms);
         let terms = Terms {
             keys: config.keys,
             binding_lifetime: config.binding_lifetime,
             announcement_lifetime: config.announcement_lifetime,
-            policy: config.policy,
         };
         let limits = DownloadLimits {
             content: config.content_limit,
@@ -135,8 +143,12 @@ impl Host {
         Host {
             guid,
             links,
-            uplinks: Uplinks::new(config.preference, config.policy),
-            divisions: Divisions::new(config.split.scheduler, rng.next_word()),
+            uplinks: Uplinks::new(config.preference, policy, interfaces),
+            split: config.split,
+            divisions: Divisions::new(
+                managing::split_of(policy, config.split).scheduler,
+                rng.next_word(),
+            ),
             registration: Registration::new(terms, config.wall),
             downloads: Downloads::new(limits, &mut rng),
             uploads: Uploads::new(guid, config.max_transfers),
@@ -235,6 +247,12 @@ impl Host {
             LocalRequest::Names { request, prefix } => {
                 let names = self.names_beginning(&prefix);
                 let event = LocalEvent::Names { request, names };
+                self.effects.tell(app, event);
+            }
+            LocalRequest::Interfaces { request, change } => {
+                let status = self.manage_interfaces(now, &change);
+                let json = serde_json::to_string(&status).unwrap_or_default();
+                let event = LocalEvent::Status { request, json };
                 self.effects.tell(app, event);
             }
             LocalRequest::Status { request } => {
@@ -373,6 +391,13 @@ impl Host {
     }
 
     fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
+        use LinkEvent::{Down, Responsive, Unresponsive, Up};
+        if matches!(
+            event,
+            Up { .. } | Unresponsive(_) | Responsive(_) | Down(..)
+        ) {
+            self.review_interfaces(now);
+        }
         match event {
             LinkEvent::Up { port, new_run, .. } if self.uplinks.has(port) => {
                 self.registration.forget_challenge(port, new_run);
@@ -627,6 +652,10 @@ impl Machine for Host {
                     self.uplinks.note_caller(port);
                 }
                 self.links.handle_port(now, port, &event);
+                // Before its first frame: it may be one that is off.
+                if matches!(event, PortEvent::Up(_)) {
+                    self.review_interfaces(now);
+                }
             }
         }
     }
@@ -662,6 +691,7 @@ impl Machine for Host {
                         .check_download(now, id, &uplink, &mut self.effects);
                 }
                 Timer::Uploads => self.uploads.check_uploads(now, effects),
+                Timer::Interfaces => self.review_interfaces(now),
             }
             self.carry_out();
         }
@@ -697,6 +727,7 @@ impl Machine for Host {
                     Timer::Announcements => "renew an announcement",
                     Timer::Download(_) => "ask for missing chunks",
                     Timer::Uploads => "check paused and idle uploads",
+                    Timer::Interfaces => "look at what has crossed the links",
                 },
             )
         });
