@@ -14,12 +14,12 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// The longest stall of a transfer in which the first of two links to different routers goes after
 /// two seconds.
-fn stall(round_trip_ms: u64, tells: bool) -> Duration {
+fn stall(round_trip_ms: u64, tells: bool, inbound: bool) -> Duration {
     let make = Make {
         place: Place::AccessRouters,
         policy: LinkPolicy::Order,
         chunk_log2: 16,
-        inbound: true,
+        inbound,
         ..Make::default()
     };
     let access = Access::new(20, round_trip_ms);
@@ -38,8 +38,11 @@ fn stall(round_trip_ms: u64, tells: bool) -> Duration {
 
 #[test]
 fn what_waits_at_the_former_router_follows_a_client_whose_kernel_tells_of_the_move() {
-    for round_trip in [10, 40, 100] {
-        let (told, silent) = (stall(round_trip, true), stall(round_trip, false));
+    // The routers may also have been told to call it.
+    let all = [10, 40, 100].map(|round_trip| [(round_trip, true), (round_trip, false)]);
+    for (round_trip, inbound) in all.into_iter().flatten() {
+        let told = stall(round_trip, true, inbound);
+        let silent = stall(round_trip, false, inbound);
         println!("{round_trip} ms: {told:?} with a link event, {silent:?} without");
         // The record goes to the new router, the former one is told, and what waits there comes: a
         // round trip and the wires. On a link that has carried nothing yet, a chunk of 46 packets

@@ -344,7 +344,14 @@ impl Router {
             header.extensions.addresses.clear();
         }
         if header.destination_address.is_none() {
-            if !self.routes.is_router(&header.destination, &self.links) {
+            // A host that this router calls has a binding, which tells where it is when it has left.
+            let is_bound = |answer: Answer| answer.binding.is_some();
+            if !self.routes.is_router(&header.destination, &self.links)
+                || self
+                    .names
+                    .known(now, &header.destination)
+                    .is_some_and(is_bound)
+            {
                 return self.ask_for_binding(now, outgoing);
             }
             header.destination_address = header.destination;
