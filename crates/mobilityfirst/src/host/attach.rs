@@ -220,9 +220,9 @@ impl Registration {
         wanted
     }
 
-    /// Returns the time by which records are signed now.
-    pub(super) fn unix_millis(&self, now: Time, uplinks: &NextHops) -> u64 {
-        self.clocks.unix_millis(now, &self.attachable(uplinks))
+    /// Returns the Unix time in milliseconds by the host's own clock, which no router moves.
+    pub(super) fn own_millis(&self, now: Time) -> u64 {
+        self.clocks.own_millis(now)
     }
 
     /// Attaches anew if the routers that answer are not those of the newest record.

@@ -8,7 +8,7 @@ use whimbrel_core::WallClock;
 use whimbrel_gnrs::KeyPair;
 use whimbrel_link::HopConfig;
 
-use super::interfaces::LinkTerms;
+use super::interfaces::{LinkTerms, QuotaUse};
 use crate::split::SplitConfig;
 
 /// How a host uses several links to routers.
@@ -61,6 +61,8 @@ pub struct HostConfig {
     pub policy: LinkPolicy,
     /// What the user has said about single links, by their numbers.
     pub terms: BTreeMap<u32, LinkTerms>,
+    /// What an earlier run has used of the links' quotas.
+    pub used: BTreeMap<u32, QuotaUse>,
     /// How flows are divided among them.
     pub split: SplitConfig,
     /// Bound of the requests of local programs at one time, and of the contents that are served to
@@ -84,6 +86,7 @@ impl HostConfig {
             content_limit: 1 << 48,
             policy: LinkPolicy::default(),
             terms: BTreeMap::new(),
+            used: BTreeMap::new(),
             split: SplitConfig::default(),
             max_transfers: 4096,
         }

@@ -219,6 +219,15 @@ pub struct InterfacesStatus {
     pub error: Option<String>,
 }
 
+/// What has been used of a link's quota.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuotaUse {
+    /// The number of the period, counted from the Unix epoch.
+    pub period: u64,
+    /// Bytes in that period.
+    pub bytes: u64,
+}
+
 /// What has crossed one link.
 #[derive(Clone, Copy, Debug, Default)]
 struct Usage {
@@ -229,6 +238,8 @@ struct Usage {
     /// The period of the quota, and what had crossed the link when it began.
     period: u64,
     before: u64,
+    /// What an earlier run of the host had used in this period.
+    earlier: u64,
 }
 
 impl Usage {
@@ -237,7 +248,7 @@ impl Usage {
     }
 
     fn of_period(&self) -> u64 {
-        self.total().saturating_sub(self.before)
+        self.earlier + self.total().saturating_sub(self.before)
     }
 }
 
@@ -258,11 +269,37 @@ fn number_of(port: PortId, links: &Links) -> Option<u32> {
 }
 
 impl Interfaces {
-    pub(super) fn new(terms: BTreeMap<u32, LinkTerms>) -> Interfaces {
+    pub(super) fn new(
+        terms: BTreeMap<u32, LinkTerms>,
+        used: BTreeMap<u32, QuotaUse>,
+    ) -> Interfaces {
+        let usage = used.into_iter().map(|(number, used)| {
+            let usage = Usage {
+                period: used.period,
+                earlier: used.bytes,
+                ..Usage::default()
+            };
+            (number, usage)
+        });
         Interfaces {
             terms,
+            usage: usage.collect(),
             ..Interfaces::default()
         }
+    }
+
+    /// Returns what has been used of the links with a quota.
+    pub(super) fn quota_use(&self) -> BTreeMap<u32, QuotaUse> {
+        let bounded = self.terms.iter().filter(|(_, it)| it.quota.is_some());
+        let used = bounded.filter_map(|(number, _)| {
+            let usage = self.usage.get(number)?;
+            let used = QuotaUse {
+                period: usage.period,
+                bytes: usage.of_period(),
+            };
+            Some((*number, used))
+        });
+        used.collect()
     }
 
     fn terms_of(&self, port: PortId, links: &Links) -> LinkTerms {
@@ -351,7 +388,7 @@ impl Interfaces {
         let period = unix_ms / (period.as_millis() as u64).max(1);
         if usage.period != period {
             usage.before = if usage.period == 0 { 0 } else { usage.total() };
-            usage.period = period;
+            (usage.period, usage.earlier) = (period, 0);
         }
     }
 

@@ -1,11 +1,13 @@
 //! The interface manager's decisions are carried out, and changed by programs.
 
 use core::time::Duration;
+use std::collections::BTreeMap;
 
 use whimbrel_core::Time;
 
+use super::interfaces::QuotaUse;
 use super::interfaces::{InterfaceChange, Interfaces, InterfacesStatus, LinkChange};
-use super::{Host, LinkPolicy, Timer, Way};
+use super::{Host, LinkPolicy, Timer};
 use crate::split::{Scheduler, SplitConfig};
 
 /// A quota is looked at this often while something crosses the links, and else this often.
@@ -29,8 +31,7 @@ impl Host {
     /// Judges the links anew, and does what follows: first the routers learn by which links the host
     /// is to be reached, then the others are left.
     pub(super) fn review_interfaces(&mut self, now: Time) {
-        let hops = self.uplinks.hops(Way::Uplink, &self.links);
-        let unix_ms = self.registration.unix_millis(now, &hops);
+        let unix_ms = self.registration.own_millis(now);
         let mut interfaces = core::mem::take(&mut self.uplinks.interfaces);
         let uplinks = &self.uplinks;
         let review = interfaces.review(unix_ms, &self.links, |port| uplinks.has(port));
@@ -60,6 +61,12 @@ impl Host {
         } else if self.uplinks.policy() == LinkPolicy::Best {
             self.timers.set(Timer::Interfaces, now + BEST_REVIEW);
         }
+    }
+
+    /// Returns what has been used of the links' quotas, by their numbers: for the next run's
+    /// [`HostConfig::used`](super::HostConfig::used).
+    pub fn quota_use(&self) -> BTreeMap<u32, QuotaUse> {
+        self.uplinks.interfaces.quota_use()
     }
 
     /// Makes a change, if there is one, and describes the links.

@@ -128,7 +128,7 @@ impl Host {
         );
         let policy = config.policy;
         links.set_split(managing::split_of(policy, config.split));
-        let interfaces = Interfaces::new(config.terms);
+        let interfaces = Interfaces::new(config.terms, config.used);
         let terms = Terms {
             keys: config.keys,
             binding_lifetime: config.binding_lifetime,
