@@ -59,7 +59,12 @@ impl Router {
 
     /// The address at which the source of a chunk from this port is reached, if the neighbour there
     /// may speak for it.
-    fn place_of_source(&mut self, now: Time, from: PortId, header: &NetworkHeader) -> Option<Guid> {
+    pub(super) fn place_of_source(
+        &mut self,
+        now: Time,
+        from: PortId,
+        header: &NetworkHeader,
+    ) -> Option<Guid> {
         let (source, at) = (header.source, header.source_address);
         if !self.links.info(from)?.origin.is_caller() {
             return Some(at);
@@ -84,7 +89,7 @@ impl Router {
     }
 
     /// Handles a chunk whose source is proven, or vouched for by a router that is believed.
-    fn handle_proven(
+    pub(super) fn handle_proven(
         &mut self,
         now: Time,
         from: PortId,
@@ -214,30 +219,6 @@ impl Router {
             .handle_register(now, from, record, &mut self.effects)
     }
 
-    /// A router that this one calls asks about a source behind this one. Inbound peers have no reason
-    /// to ask.
-    fn handle_ask(&mut self, from: PortId, source: Guid) {
-        let info = self.links.info(from);
-        match info.is_some_and(|info| info.origin.is_chosen()) {
-            true => self.sources.handle_ask(from, source, &mut self.effects),
-            false => self.effects.drop("asked-by-a-caller"),
-        }
-    }
-
-    fn handle_vouch(&mut self, now: Time, from: PortId, record: Bytes) {
-        let Some(neighbour) = self.links.neighbour(from) else {
-            return;
-        };
-        let (about, wall) = ((from, neighbour), self.config.wall);
-        let effects = &mut self.effects;
-        let waited = self.sources.handle_vouch(now, about, record, wall, effects);
-        for outgoing in waited {
-            if let Some(address) = self.place_of_source(now, from, &outgoing.chunk.header) {
-                self.handle_proven(now, from, outgoing, address);
-            }
-        }
-    }
-
     /// A receiver takes back its request for a content: what is on its way to the port that it says
     /// so from, or stored for it, is wanted no more.
     fn purge_unwanted(&mut self, now: Time, from: PortId, chunk: &Chunk) {
@@ -276,26 +257,6 @@ impl Router {
                 _ => self.effects.drop("bad-transport"),
             },
             UpperProtocol::Control => self.effects.drop("bad-control"),
-        }
-    }
-
-    /// A host has left for another router: what waits for it here follows it at once.
-    fn handle_left(&mut self, now: Time, from: PortId, record: Bytes) {
-        let Ok(record) = Record::parse(record) else {
-            return self.effects.drop("bad-record");
-        };
-        let guid = record.subject();
-        let attachments = &mut self.attachments;
-        let Some(ports) = attachments.depart(now, from, &record, &mut self.effects) else {
-            return;
-        };
-        self.names.learn(now, record);
-        for port in ports {
-            (self.proxy).send_after(now, guid, port, &mut self.links, &mut self.effects);
-        }
-        self.carry_out(now);
-        if let Some(answer) = self.names.known(now, &guid) {
-            self.bind_stored(now, guid, &answer);
         }
     }
 

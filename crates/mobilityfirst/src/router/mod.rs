@@ -34,6 +34,7 @@ mod attach;
 mod config;
 mod effects;
 mod forward;
+mod hearsay;
 #[cfg(test)]
 mod hostile;
 mod names;
