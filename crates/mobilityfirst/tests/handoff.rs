@@ -8,6 +8,7 @@ use core::time::Duration;
 
 use multihoming::{Access, Make, Place, World};
 use whimbrel_mobilityfirst::host::LinkPolicy;
+use whimbrel_mobilityfirst::split::SplitConfig;
 
 const MIB: usize = 1 << 20;
 const MINUTE: Duration = Duration::from_secs(60);
@@ -53,6 +54,34 @@ fn what_waits_at_the_former_router_follows_a_client_whose_kernel_tells_of_the_mo
             silent >= told + Duration::from_millis(300),
             "{round_trip} ms: {silent:?}"
         );
+    }
+}
+
+/// The router before both links divides by a binding that is out of date, until the former access
+/// router, which gets chunks for a host that has left, tells it.
+#[test]
+fn a_divided_transfer_goes_on_by_the_link_that_is_left() {
+    for (round_trip, inbound) in [(10, true), (40, true), (100, true), (40, false)] {
+        let make = Make {
+            place: Place::AccessRouters,
+            policy: LinkPolicy::Everywhere,
+            split: SplitConfig::default(),
+            chunk_log2: 16,
+            inbound,
+            ..Make::default()
+        };
+        let access = Access::new(20, round_trip);
+        let mut world = World::new(make, &[access, access]);
+        world.get(24 * MIB);
+        world.run(Duration::from_secs(2));
+        let from = world.net.now();
+        world.cut(0, MINUTE);
+        world.set_carrier(0, false);
+        while world.complete.is_none() && world.step(from + MINUTE) {}
+        let stall = world.longest_stall(from);
+        println!("{round_trip} ms: {stall:?}");
+        assert_eq!(world.bytes, 24 * MIB, "{round_trip} ms");
+        assert!(stall < Duration::from_secs(1), "{round_trip} ms: {stall:?}");
     }
 }
 

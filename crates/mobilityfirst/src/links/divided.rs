@@ -368,16 +368,6 @@ impl Links {
         }
     }
 
-    /// A port is no branch of any flow any more: its chunks go to the others.
-    pub(super) fn leave_divided(&mut self, now: Time, port: PortId) {
-        for divided in self.splits.values_mut() {
-            if divided.hops.iter().any(|it| it.port != port) {
-                divided.hops.retain(|it| it.port != port);
-            }
-        }
-        self.recall_divided(now, port);
-    }
-
     /// The neighbour on a port holds a divided flow back: chunks that its hop has not begun go to other
     /// branches.
     pub(super) fn pull_back_divided(&mut self, now: Time, port: PortId, flow: &Flow) {

@@ -161,41 +161,42 @@ impl Attachments {
         }
     }
 
-    /// A host says that it is elsewhere now, in a record that came in on `port`. Ends its
-    /// attachments here, and returns the ports that it had; `None` if the record does not prove it.
-    /// Whoever delivers it, only the host itself can have made a record that is newer than the one
-    /// here and does not name this router.
-    pub(super) fn depart(
+    /// Returns the version of the record that a host is attached with.
+    pub(super) fn version_of(&self, guid: &Guid) -> Option<u64> {
+        self.newest_version(guid)
+    }
+
+    /// Returns true if a record that came in on `port` holds. Bad ones are counted against it.
+    pub(super) fn holds(
         &mut self,
         now: Time,
         port: PortId,
         record: &Record,
         effects: &mut Effects,
-    ) -> Option<Vec<PortId>> {
-        let guid = record.subject();
-        let here = self.newest_version(&guid)?;
-        let names_us = record.addresses().any(|at| at.na == self.router);
-        if record.kind() != Kind::Binding || names_us || record.version() <= here {
-            return None;
-        }
+    ) -> bool {
         if !self.distrust.may_check(now, port) {
             effects.drop("too-many-bad-signatures");
-            return None;
+            return false;
         }
-        if let Err(fault) = record.verify(self.wall.unix_millis(now)) {
-            if refusal(fault) == ControlCode::Invalid {
-                self.distrust.note_bad(now, port);
-            }
+        let verdict = record.verify(self.wall.unix_millis(now)).map_err(refusal);
+        if verdict == Err(ControlCode::Invalid) {
+            self.distrust.note_bad(now, port);
+        }
+        if verdict.is_err() {
             effects.drop("refused-record");
-            return None;
         }
-        let attached = self.by_guid.get(&guid).into_iter().flatten();
+        verdict.is_ok()
+    }
+
+    /// Ends all attachments of a host. Returns their ports.
+    pub(super) fn detach(&mut self, guid: &Guid, effects: &mut Effects) -> Vec<PortId> {
+        let attached = self.by_guid.get(guid).into_iter().flatten();
         let ports: Vec<PortId> = attached.map(|attachment| attachment.port).collect();
         for port in &ports {
-            effects.push(Action::Cancel(Timer::Attachment(guid, *port)));
+            effects.push(Action::Cancel(Timer::Attachment(*guid, *port)));
         }
-        self.remove_all(&guid);
-        Some(ports)
+        self.remove_all(guid);
+        ports
     }
 
     /// Sends a fresh challenge to a neighbour that came up. If it has another name than the one

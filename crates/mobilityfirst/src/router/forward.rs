@@ -288,6 +288,7 @@ impl Router {
         if outgoing.chunk.header.service.has(ServiceId::NEIGHBOUR) {
             return self.effects.drop("neighbour-gone");
         }
+        self.forget_former_address(now, &mut outgoing.chunk.header);
         let here = self.attachment_of(&outgoing.chunk.header);
         if Spread::of_chunk(&outgoing.chunk) == Spread::Divide
             && let Some(hops) = self.parting(now, &mut outgoing, &here)
@@ -296,6 +297,11 @@ impl Router {
         }
         if !here.is_empty() {
             return self.send_or_store(now, outgoing, &here);
+        }
+        if outgoing.chunk.header.destination_address == self.config.guid
+            && let Some(from) = outgoing.from
+        {
+            self.correct(now, from, outgoing.chunk.header.destination);
         }
         let header = &mut outgoing.chunk.header;
         if header.destination_address == self.config.guid {
