@@ -29,6 +29,11 @@ pub enum PortEvent {
     /// The peer's machine answers that no program receives there. The port stays, and a program may
     /// be started later.
     Refused,
+    /// Whether what carries the frames works, as far as this machine can tell: the interface by
+    /// which they leave is switched on and connected and has an address, and a route leads to the
+    /// peer. Said when it changes; until then it is taken to work. A peer may be out of reach
+    /// nevertheless.
+    Carrier(bool),
     /// So many frames of this port, passed next, carry this codepoint (RFC 3168 §5). Said when it
     /// changes between [`Ecn::NotCapable`] and the others, and for every batch with marks.
     Ecn {

@@ -245,6 +245,17 @@ impl Resolver {
         self.cache.usable(now, self.clock.unix_millis(now), guid)
     }
 
+    /// Notes a record that somebody else than a server has told, and that the caller has verified.
+    pub fn learn(&mut self, now: Time, record: Record) {
+        let guid = record.filed_under().subject;
+        let changed = self
+            .cache
+            .merge(self.clock.unix_millis(now), guid, &[record]);
+        if changed {
+            self.cache.set_valid_until(guid, now + self.config.ttl());
+        }
+    }
+
     /// Forgets the records of `guid`, so that the next lookup queries a server: for an address that
     /// turned out to be out of date ([MFTP §3.3], case ii).
     pub fn forget(&mut self, guid: &Guid) {
@@ -368,7 +379,10 @@ impl Resolver {
             PortEvent::Down => self.server_down(now, index),
             PortEvent::Blocked => self.outbox.set_blocked(port, true),
             PortEvent::Writable => self.outbox.set_blocked(port, false),
-            PortEvent::Mtu(_) | PortEvent::Refused | PortEvent::Ecn { .. } => {}
+            PortEvent::Mtu(_)
+            | PortEvent::Refused
+            | PortEvent::Carrier(_)
+            | PortEvent::Ecn { .. } => {}
         }
     }
 

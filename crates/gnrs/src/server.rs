@@ -428,7 +428,10 @@ impl<S: Store> Machine for Server<S> {
             }
             PortEvent::Blocked => self.outbox.set_blocked(port, true),
             PortEvent::Writable => self.outbox.set_blocked(port, false),
-            PortEvent::Mtu(_) | PortEvent::Refused | PortEvent::Ecn { .. } => {}
+            PortEvent::Mtu(_)
+            | PortEvent::Refused
+            | PortEvent::Carrier(_)
+            | PortEvent::Ecn { .. } => {}
         }
     }
 

@@ -1,7 +1,7 @@
 //! Notifications of the kernel that addresses, routes or interfaces have changed (rtnetlink(7)).
 //!
-//! The contents of a notification are ignored. It only causes the routes to all peers to be looked
-//! up again.
+//! The contents of a notification are ignored: notifications may be lost (`ENOBUFS`), so each only
+//! causes the interfaces and the routes to all peers to be looked up again.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,9 +10,10 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
-use whimbrel_core::{Machine, Time};
+use whimbrel_core::{Limit, Machine, Meter, Time};
 
 use crate::EventLoop;
+use crate::interface::WorkingAddresses;
 use crate::transport::Transport;
 
 /// Multicast groups of links, IPv4 and IPv6 addresses and routes: `RTMGRP_LINK`,
@@ -21,8 +22,14 @@ use crate::transport::Transport;
 const GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x100 | 0x400;
 /// Messages read per round. Further messages keep the socket ready.
 const MESSAGES_PER_ROUND: usize = 256;
-/// The shortest interval between lookups of the peers' routes: a machine with a routing daemon may
-/// see thousands of changes a second.
+/// Lookups of the peers' routes: a machine with a routing daemon may see thousands of changes a
+/// second. An interface that comes up is some ten notifications (link, addresses, routes) within
+/// milliseconds, of which each may be the one that a neighbour is reached by.
+const LOOKUPS: Limit = Limit {
+    at_once: 20,
+    per_second: 10,
+};
+/// The interval at which lookups beyond that are tried.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 /// The interval between lookups when the kernel sends no notifications (a sandbox may forbid
 /// netlink).
@@ -33,7 +40,7 @@ const FALLBACK_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct RouteWatch {
     socket: Option<OwnedFd>,
     due: Option<Time>,
-    allowed_at: Time,
+    lookups: Meter,
 }
 
 impl RouteWatch {
@@ -45,9 +52,10 @@ impl RouteWatch {
             })
             .ok();
         RouteWatch {
-            due: socket.is_none().then(|| now + FALLBACK_INTERVAL),
+            // An interface may be down already.
+            due: Some(now),
             socket,
-            allowed_at: now,
+            lookups: Meter::default(),
         }
     }
 
@@ -67,7 +75,7 @@ impl RouteWatch {
                 Err(_) => break,
             }
         }
-        self.due.get_or_insert(now.max(self.allowed_at));
+        self.due = Some(now);
     }
 
     /// Returns the time at which [`RouteWatch::take_due`] returns true.
@@ -76,12 +84,15 @@ impl RouteWatch {
     }
 
     fn take_due(&mut self, now: Time) -> bool {
-        let due = self.due.is_some_and(|at| at <= now);
-        if due {
-            self.allowed_at = now + SHORTEST_INTERVAL;
-            self.due = self.socket.is_none().then(|| now + FALLBACK_INTERVAL);
+        if self.due.is_none_or(|at| at > now) {
+            return false;
         }
-        due
+        if !self.lookups.admits(now, LOOKUPS) {
+            self.due = Some(now + SHORTEST_INTERVAL);
+            return false;
+        }
+        self.due = self.socket.is_none().then(|| now + FALLBACK_INTERVAL);
+        true
     }
 }
 
@@ -107,9 +118,12 @@ impl<M: Machine + 'static> EventLoop<M> {
         {
             return;
         }
+        let working = WorkingAddresses::now();
         for slot in &mut self.slots {
             match &mut slot.transport {
-                Some(Transport::Udp(endpoint)) => endpoint.recheck_routes(&mut self.side, now),
+                Some(Transport::Udp(endpoint)) => {
+                    endpoint.recheck_routes(&mut self.side, now, &working);
+                }
                 Some(Transport::Ethernet(endpoint)) => {
                     endpoint.recheck(&mut self.side, &mut self.poller, now);
                 }

@@ -219,6 +219,14 @@ impl<M: Machine> MachineSide<M> {
         }
     }
 
+    /// Reports whether what carries a port's frames works.
+    pub(crate) fn note_carrier(&mut self, now: Time, id: PortId, works: bool) {
+        if self.ports.contains_key(&id) {
+            self.reports += 1;
+            self.machine.handle_port(now, id, PortEvent::Carrier(works));
+        }
+    }
+
     /// Lowers the MTU of a port and reports it. Ignores a larger value.
     pub(crate) fn lower_mtu(&mut self, now: Time, id: PortId, mtu: usize) {
         let Some(port) = self.ports.get_mut(&id) else {

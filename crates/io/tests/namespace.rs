@@ -224,6 +224,53 @@ fn a_full_send_queue_blocks_the_ports_and_waiting_frames_are_sent_afterwards() {
     });
 }
 
+/// An interface that is on and not connected keeps its address and routes.
+#[test]
+fn a_port_is_told_when_its_interface_goes_and_comes() {
+    in_new_namespace(|| {
+        let made = ip(&[
+            "link add v0 type veth peer name v1",
+            "address add 10.77.0.1/24 dev v0",
+            "link set v0 up",
+            "link set v1 up",
+        ]);
+        if !made {
+            return skipped("this system makes no veth pairs");
+        }
+        for bind in ["10.77.0.1:0", "0.0.0.0:0"] {
+            let mut a = script_loop();
+            let config = UdpConfig::new("wire", bind.parse().unwrap())
+                .neighbour("far", "10.77.0.2:5000".parse().unwrap());
+            let port = a.add_udp(config).unwrap().ports[0];
+            idle_rounds(&mut a);
+            let mut expected = Vec::new();
+            for (change, works) in [
+                (&["link set v1 down"][..], false),
+                (&["link set v1 up"], true),
+                (&["link set v0 down"], false),
+                (&["link set v0 up"], true),
+                (&["address del 10.77.0.1/24 dev v0"], false),
+                (&["address add 10.77.0.1/24 dev v0"], true),
+            ] {
+                assert!(ip(change));
+                expected.push(PortEvent::Carrier(works));
+                until(&mut a, "word of the interface", |a| {
+                    let reports = a.machine().reports.iter();
+                    let told: Vec<&PortEvent> = reports
+                        .filter(|(of, it)| *of == port && matches!(it, PortEvent::Carrier(_)))
+                        .map(|(_, it)| it)
+                        .collect();
+                    told.len() == expected.len()
+                });
+                let last = a.machine().reports.iter().rev();
+                let mut last = last.filter(|(_, it)| matches!(it, PortEvent::Carrier(_)));
+                let told = last.next().map(|(_, it)| it.clone());
+                assert_eq!(told, expected.last().cloned(), "{bind}: {change:?}");
+            }
+        }
+    });
+}
+
 #[test]
 fn a_deleted_tun_device_takes_its_port_down() {
     in_new_namespace(|| {

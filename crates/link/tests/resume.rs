@@ -6,6 +6,7 @@ use core::time::Duration;
 
 use pair::{Pair, chunk, path};
 use whimbrel_core::Time;
+use whimbrel_link::HopEvent;
 
 const RTT: Duration = Duration::from_millis(50);
 
@@ -39,4 +40,38 @@ fn data_moves_within_a_round_trip_and_a_tenth_of_a_second_of_the_links_return() 
             );
         }
     }
+}
+
+/// What carries the frames fails and returns, and the driver says so.
+#[test]
+fn a_neighbour_is_unresponsive_and_asked_at_once_if_the_driver_knows() {
+    let mut pair = Pair::new(3, path(100_000_000, RTT / 2));
+    pair.send(0, 1, chunk(1, 300_000));
+    let start = Time::from_secs(2) + Duration::from_millis(7);
+    pair.drive(start);
+    pair.send(0, 2, chunk(2, 300_000));
+    pair.drive(start + Duration::from_millis(10));
+    let lost = pair.now();
+    pair.cut(Duration::from_secs(60));
+    pair.at(0, |end, now| end.hop.set_carrier(now, false));
+    // Frames that were under way are no sign of life.
+    pair.drive(lost + RTT);
+    assert!(!pair.ends()[0].hop.is_up());
+    pair.drive(lost + Duration::from_secs(60));
+    let back = pair.now();
+    pair.at(0, |end, now| end.hop.set_carrier(now, true));
+    assert!(pair.drive_until(back + Duration::from_secs(5), |pair| {
+        pair.ends()[0].hop.is_up()
+    }));
+    let took = pair.now().since(back);
+    assert!(took <= RTT + Duration::from_millis(1), "{took:?}");
+    assert!(pair.drive_until(back + Duration::from_secs(5), |pair| {
+        pair.ends()[1].received.len() == 2
+    }));
+    let told = |event: fn(&HopEvent) -> bool| {
+        let events = pair.ends()[0].events.iter();
+        events.filter(|(_, it)| event(it)).count()
+    };
+    assert_eq!(told(|it| matches!(it, HopEvent::Unresponsive)), 1);
+    assert_eq!(told(|it| matches!(it, HopEvent::Responsive)), 1);
 }

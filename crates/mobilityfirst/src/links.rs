@@ -114,6 +114,10 @@ struct Link {
     last_frame: Time,
     // The peer's machine has said since then that no program receives there.
     refused: bool,
+    // Nothing is sent on it, and nothing is taken.
+    shut: bool,
+    // What carries its frames works, as far as the driver can tell.
+    carried: bool,
     talking_since: Time,
     // Since when the neighbour is at another port.
     moved_at: Option<Time>,
@@ -237,6 +241,9 @@ impl Links {
         let Some(link) = self.links.get_mut(&port) else {
             return;
         };
+        if link.shut {
+            return;
+        }
         if now.since(link.last_frame) >= PAUSE {
             link.talking_since = now;
         }
@@ -542,6 +549,10 @@ impl Links {
                 continue;
             };
             link.feed(now, &mut self.next_tag);
+            if link.shut {
+                self.timers.cancel(&port);
+                continue;
+            }
             if !link.blocked
                 && let Some((size, segment_size)) =
                     link.hop.poll_transmit(now, max_segments, buffer)

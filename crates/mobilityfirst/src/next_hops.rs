@@ -223,6 +223,12 @@ impl Divisions {
         }
     }
 
+    /// Divides by another rule from now on.
+    pub fn set_scheduler(&mut self, scheduler: Scheduler) {
+        self.scheduler = scheduler;
+        self.by_flow.clear();
+    }
+
     /// The prototype's choice [MF-PROTO]: a branch drawn with the measured rates as weights. It asks
     /// a branch's end for the rate; here one that is not measured yet counts as the mean of the
     /// others, or it would never be.

@@ -1,6 +1,7 @@
 //! A client with several links gets what it fetches over all of them, and never more slowly than
 //! over the best one.
 
+#[allow(dead_code, reason = "other tests use the rest")]
 mod multihoming;
 
 use core::time::Duration;

@@ -180,6 +180,17 @@ fn control(message: &Control) -> Chunk {
     small(header, |out| message.encode(out))
 }
 
+/// To a router that is no neighbour.
+fn left() -> Chunk {
+    let (service, upper) = (ServiceId::UNICAST, UpperProtocol::Control);
+    let message = Control::Left {
+        record: Bytes::from_static(b"\x01\x02\x03\x04"),
+    };
+    let mut header = NetworkHeader::new(service, upper, CLIENT, ACCESS_ROUTER);
+    header.destination_address = ACCESS_ROUTER;
+    small(header, |out| message.encode(out))
+}
+
 fn vectors() -> Vec<(&'static str, &'static str, Chunk)> {
     let outcome = Control::Outcome {
         guid: CLIENT,
@@ -251,6 +262,7 @@ fn vectors() -> Vec<(&'static str, &'static str, Chunk)> {
                 record: Bytes::from_static(b"\x01\x02\x03\x04"),
             }),
         ),
+        ("left", "Left: a record (here four bytes)", left()),
     ]
 }
 

@@ -434,7 +434,7 @@ impl Machine for NdnRouter {
                         attached.port_mtu = mtu;
                         self.fit_mtu(face);
                     }
-                    PortEvent::Refused | PortEvent::Ecn { .. } => {}
+                    PortEvent::Refused | PortEvent::Carrier(_) | PortEvent::Ecn { .. } => {}
                     PortEvent::Blocked => attached.link.set_blocked(true),
                     _ => attached.link.set_blocked(false),
                 }

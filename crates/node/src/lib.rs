@@ -41,6 +41,7 @@ pub mod ndn;
 pub mod output;
 pub mod perf;
 pub mod place;
+mod quotas;
 pub mod reload;
 pub mod run;
 pub mod serve;

@@ -10,6 +10,7 @@ use whimbrel_gnrs::{DiskStore, KeyPair, MemoryStore, Server, ServerConfig, Serve
 use whimbrel_io::{
     Clock, EventLoop, InboundLimits, IoError, LoopHandle, Neighbour, UdpConfig, UnixListenerConfig,
 };
+use whimbrel_mobilityfirst::host::interfaces::QuotaUse;
 use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent};
 use whimbrel_mobilityfirst::router::{Router, RouterConfig};
 use whimbrel_ndn_packet::Name;
@@ -26,6 +27,7 @@ use crate::name_store::NameStore;
 use crate::ndn::NdnThread;
 use crate::ndn::open::NdnOpened;
 use crate::place::make_folder_of;
+use crate::quotas::QuotaFile;
 use crate::reload::Reloader;
 use crate::{Node, NodeEvent};
 
@@ -267,7 +269,12 @@ fn host(plan: &HostPlan) -> Result<Running, StartError> {
     }
     let (keys, held) = keys::hold(&plan.key)?;
     let guid = keys.guid();
-    let (event_loop, links) = host_loop(plan, keys)?;
+    let quotas = QuotaFile::beside(&plan.key, &plan.links);
+    let used = quotas.as_ref().map(QuotaFile::read);
+    let (event_loop, links) = host_loop(plan, keys, used.unwrap_or_default())?;
+    if let Some(quotas) = quotas {
+        quotas.follow(event_loop.handle())?;
+    }
     with_programs(
         event_loop,
         guid,
@@ -311,6 +318,7 @@ fn node_loop(clock: Clock, node: Node<NameStore>) -> Result<NodeLoop, StartError
 fn host_loop(
     plan: &HostPlan,
     keys: KeyPair,
+    used: BTreeMap<u32, QuotaUse>,
 ) -> Result<(NodeLoop, BTreeMap<String, Bind>), StartError> {
     let clock = Clock::start();
     let hop = (plan.hop).hop_config(&keys, random_number()?, random_seed()?);
@@ -319,6 +327,10 @@ fn host_loop(
         buffer_packets: plan.hop.buffer_packets,
         preference: plan.preference.clone(),
         policy: plan.policy,
+        terms: (0..)
+            .zip(plan.links.iter().map(LinkSection::terms))
+            .collect(),
+        used,
         split: plan.split,
         binding_lifetime: plan.binding_lifetime,
         announcement_lifetime: plan.announcement_lifetime,
@@ -359,7 +371,7 @@ impl EmbeddedHost {
         let told = ToldOfTheEnd(programs.clone());
         let (started, outcome) = mpsc::channel();
         // The loop cannot be sent to another thread, so it is made on its own.
-        let run = move || match host_loop(&plan, keys) {
+        let run = move || match host_loop(&plan, keys, BTreeMap::new()) {
             Ok((mut event_loop, links)) => {
                 let _ = started.send(Ok((event_loop.handle(), links)));
                 let ended = event_loop.run(|node, _, event| told.0.pass_on(node, event));

@@ -9,6 +9,7 @@ pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod get;
 pub(crate) mod identity;
+pub(crate) mod interfaces;
 pub(crate) mod keys;
 pub(crate) mod lab;
 pub(crate) mod names;

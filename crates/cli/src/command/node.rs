@@ -14,6 +14,7 @@ use whimbrel_node::place::{Places, daemon_socket};
 use whimbrel_node::reload::{Reloaded, Reloader};
 use whimbrel_node::run::{self, Opened};
 
+use super::interfaces::{self, Interfaces, Policy};
 use super::status::{self, Status};
 use super::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure};
@@ -41,6 +42,12 @@ pub(crate) enum HostCommand {
     /// Show links, transfers and counters of the host on this machine
     #[command(after_help = "Example:\n  whimbrel host status")]
     Status(Status),
+    /// Show which links the host on this machine uses, and why, or change that
+    #[command(after_help = interfaces::LIST_HELP)]
+    Interfaces(Interfaces),
+    /// Show or change how the host on this machine uses several links
+    #[command(after_help = interfaces::POLICY_HELP)]
+    Policy(Policy),
 }
 
 #[derive(Args, Debug, Clone)]
@@ -154,6 +161,8 @@ pub(crate) fn host(command: HostCommand) -> Outcome {
             let path = daemon_socket(Places::host_socket);
             status::show(&status, path, "host", "host run")
         }
+        HostCommand::Interfaces(interfaces) => interfaces::interfaces(&interfaces),
+        HostCommand::Policy(policy) => interfaces::policy(&policy),
     }
 }
 

@@ -46,20 +46,7 @@ pub(crate) struct StatusOfAll {
 /// Prints the status of the daemon on its socket, by default `path`. `command` starts one.
 pub(super) fn show(status: &Status, path: PathBuf, what: &str, command: &str) -> Outcome {
     let path = status.socket.clone().unwrap_or(path);
-    let json = ask(&path).map_err(|failure| match failure {
-        Silence::Cannot(LocalError::Nobody(path)) => Failure::new(
-            Exit::NoDaemon,
-            format!(
-                "no {what} listens on {}; start one with `whimbrel {command}`; `whimbrel status` shows what runs",
-                path.display()
-            ),
-        ),
-        Silence::Cannot(other) => other.into(),
-        Silence::Mute => Failure::new(
-            Exit::NoDaemon,
-            format!("the {what} on {} does not respond", path.display()),
-        ),
-    })?;
+    let json = query(&path, &LocalRequest::Status { request: 1 }, what, command)?;
     if status.json {
         out(&format!("{json}\n"));
     } else {
@@ -73,6 +60,30 @@ pub(super) fn show(status: &Status, path: PathBuf, what: &str, command: &str) ->
         out(&text);
     }
     Ok(Exit::Done)
+}
+
+/// Returns the answer of the daemon on the socket `path` to a request whose number is 1. `command`
+/// starts one.
+pub(super) fn query(
+    path: &Path,
+    request: &LocalRequest,
+    what: &str,
+    command: &str,
+) -> Result<String, Failure> {
+    ask_for(path, request).map_err(|failure| match failure {
+        Silence::Cannot(LocalError::Nobody(path)) => Failure::new(
+            Exit::NoDaemon,
+            format!(
+                "no {what} listens on {}; start one with `whimbrel {command}`; `whimbrel status` shows what runs",
+                path.display()
+            ),
+        ),
+        Silence::Cannot(other) => other.into(),
+        Silence::Mute => Failure::new(
+            Exit::NoDaemon,
+            format!("the {what} on {} does not respond", path.display()),
+        ),
+    })
 }
 
 /// Why a daemon tells nothing of itself.
@@ -90,8 +101,12 @@ impl From<LocalError> for Silence {
 
 /// Returns the status of the daemon behind a socket, as JSON.
 fn ask(path: &Path) -> Result<String, Silence> {
+    ask_for(path, &LocalRequest::Status { request: 1 })
+}
+
+fn ask_for(path: &Path, request: &LocalRequest) -> Result<String, Silence> {
     let mut client = LocalClient::connect(path)?;
-    client.send(&LocalRequest::Status { request: 1 })?;
+    client.send(request)?;
     let until = Instant::now() + PATIENCE;
     while let Some(left) = until.checked_duration_since(Instant::now()) {
         if let Some(LocalEvent::Status { request: 1, json }) = client.receive(left)? {

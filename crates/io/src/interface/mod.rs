@@ -2,7 +2,7 @@
 
 pub(crate) mod ioctl;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -123,16 +123,43 @@ impl Interface {
     }
 
     fn note(&mut self, address: &SockaddrStorage) {
-        if let Some(v4) = address.as_sockaddr_in() {
-            self.addresses.push(v4.ip().into());
-        } else if let Some(v6) = address.as_sockaddr_in6() {
-            self.addresses.push(v6.ip().into());
+        if let Some(ip) = ip_of(address) {
+            self.addresses.push(ip);
         } else if let Some(link) = address.as_link_addr()
             && matches!(link.hatype(), ARPHRD_ETHER | ARPHRD_LOOPBACK)
         {
             self.ethernet = link.addr();
         }
     }
+}
+
+/// The addresses of this machine that are of interfaces which are switched on and connected.
+///
+/// An interface that is on and has no carrier keeps its addresses and routes (`ip-sysctl`,
+/// `ignore_routes_with_linkdown`), so a route alone does not tell that packets leave.
+#[derive(Debug)]
+pub(crate) struct WorkingAddresses(Option<BTreeSet<IpAddr>>);
+
+impl WorkingAddresses {
+    /// Asks the kernel. If it does not tell, all addresses count as working.
+    pub(crate) fn now() -> WorkingAddresses {
+        let works = InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING;
+        let entries = getifaddrs().ok();
+        WorkingAddresses(entries.map(|entries| {
+            let working = entries.filter(|entry| entry.flags.contains(works));
+            working.filter_map(|entry| ip_of(&entry.address?)).collect()
+        }))
+    }
+
+    pub(crate) fn has(&self, address: IpAddr) -> bool {
+        let known = self.0.as_ref();
+        known.is_none_or(|known| known.contains(&address.to_canonical()))
+    }
+}
+
+fn ip_of(address: &SockaddrStorage) -> Option<IpAddr> {
+    let v4 = address.as_sockaddr_in().map(|v4| v4.ip().into());
+    v4.or_else(|| address.as_sockaddr_in6().map(|v6| v6.ip().into()))
 }
 
 /// Returns the largest packet of an interface, bytes.
@@ -167,6 +194,18 @@ mod tests {
             assert_eq!(Interface::find("127.0.0.1").unwrap(), by_name);
         }
         assert!(exists(by_name.index));
+    }
+
+    #[test]
+    fn the_address_of_a_working_interface_works_and_a_foreign_one_does_not() {
+        let loopback = Interface::find("lo").unwrap();
+        let working = WorkingAddresses::now();
+        for address in &loopback.addresses {
+            assert_eq!(working.has(*address), loopback.is_running, "{address}");
+        }
+        // RFC 5737: no machine has it.
+        assert!(!working.has(IpAddr::from([192, 0, 2, 77])));
+        assert!(WorkingAddresses(None).has(IpAddr::from([192, 0, 2, 77])));
     }
 
     #[test]

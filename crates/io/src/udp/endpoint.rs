@@ -21,6 +21,7 @@ use super::source::Source;
 use super::{DatagramCarrier, Neighbour, UdpConfig};
 use crate::IoError;
 use crate::counters::{TransportCounters, TransportSnapshot};
+use crate::interface::WorkingAddresses;
 use crate::side::MachineSide;
 use crate::sole::Sole;
 
@@ -60,6 +61,8 @@ pub(crate) struct Peer {
     route_mtu: usize,
     /// False while there is no route to it.
     is_routed: bool,
+    /// False while the interface towards it does not work.
+    is_carried: bool,
     /// Frames to it are sent as ECN-capable.
     pub(super) sends_ecn: bool,
 }
@@ -72,6 +75,7 @@ impl Peer {
             source: None,
             route_mtu: mtu,
             is_routed: true,
+            is_carried: true,
             sends_ecn: false,
         }
     }
@@ -259,6 +263,7 @@ impl UdpEndpoint {
             source: is_free.then(|| Source::of_neighbour(now, route.source)),
             route_mtu: route.largest_payload(self.config.path_mtu, self.config.carrier),
             is_routed: route.source.is_some(),
+            is_carried: peer.is_carried,
             sends_ecn: peer.sends_ecn,
         };
         self.last_sender = None;
@@ -331,6 +336,7 @@ impl UdpEndpoint {
                 source,
                 route_mtu: mtu,
                 is_routed: route.source.is_some(),
+                is_carried: true,
                 sends_ecn: false,
             },
         );
@@ -578,15 +584,34 @@ impl UdpEndpoint {
 
     /// Looks up the routes to all neighbours again. Inbound peers are not looked up: replies to an
     /// inbound peer leave from the address that it sent to, by any route.
-    pub(crate) fn recheck_routes<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time) {
+    ///
+    /// `working` tells which of this machine's addresses are of interfaces that work.
+    pub(crate) fn recheck_routes<M: Machine>(
+        &mut self,
+        side: &mut MachineSide<M>,
+        now: Time,
+        working: &WorkingAddresses,
+    ) {
+        let bound = self.local.ip().to_canonical();
         for (port, peer) in &mut self.peers {
             let chosen = side
                 .get(*port)
                 .is_some_and(|port| port.info.origin.is_chosen());
-            let (true, Some(source)) = (chosen && self.group.is_none(), &mut peer.source) else {
+            if !chosen || self.group.is_some() {
+                continue;
+            }
+            let route = self.probe.towards(peer.address);
+            let from = match &peer.source {
+                Some(_) => route.source,
+                None => route.source.map(|_| bound),
+            };
+            let is_carried = from.is_some_and(|from| working.has(from));
+            if std::mem::replace(&mut peer.is_carried, is_carried) != is_carried {
+                side.note_carrier(now, *port, is_carried);
+            }
+            let Some(source) = &mut peer.source else {
                 continue;
             };
-            let route = self.probe.towards(peer.address);
             let was_routed = std::mem::replace(&mut peer.is_routed, route.source.is_some());
             let label = side.get(*port).map(|port| port.info.label.clone());
             let (label, remote) = (label.unwrap_or_default(), peer.address);

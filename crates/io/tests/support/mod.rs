@@ -78,7 +78,7 @@ impl Machine for Script {
             PortEvent::Mtu(mtu) => self.ports.get_mut(&port).unwrap().mtu = *mtu,
             PortEvent::Blocked => assert!(self.blocked.insert(port), "{port} is blocked twice"),
             PortEvent::Writable => assert!(self.blocked.remove(&port), "{port} was not blocked"),
-            PortEvent::Refused | PortEvent::Ecn { .. } => {}
+            PortEvent::Refused | PortEvent::Carrier(_) | PortEvent::Ecn { .. } => {}
         }
         self.reports.push((port, event));
     }

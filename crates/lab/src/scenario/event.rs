@@ -20,6 +20,15 @@ pub enum Action {
     Cut(usize),
     /// The link passes packets again.
     Restore(usize),
+    /// The kernel of this node says whether the interface to this link works.
+    Carrier {
+        /// The node.
+        node: usize,
+        /// The link.
+        link: usize,
+        /// False if it does not.
+        works: bool,
+    },
     /// The link has other properties from now on, in each direction.
     Change(usize, Box<(LinkSpec, LinkSpec)>),
     /// The node is killed without warning.
@@ -63,6 +72,9 @@ struct Section {
     gap: Option<Duration>,
     #[serde(default, with = "units::optional_duration")]
     overlap: Option<Duration>,
+    /// Whether the kernel of the node that moves says that its interfaces go and come; it does
+    /// unless this is false.
+    link_events: Option<bool>,
     /// A node, which starts again after `duration`, or never.
     crash: Option<String>,
     /// A node.
@@ -191,6 +203,7 @@ fn unused(
         ("to", section.to.is_some(), &["move"]),
         ("gap", section.gap.is_some(), &["move"]),
         ("overlap", section.overlap.is_some(), &["move"]),
+        ("link_events", section.link_events.is_some(), &["move"]),
         ("duration", section.duration.is_some(), &["outage", "crash"]),
     ];
     for (key, given, verbs) in given {
@@ -254,12 +267,17 @@ fn moved(
     if !gap.is_zero() && !overlap.is_zero() {
         return Err(document.fault(&at.key("gap"), "a move has a gap or an overlap, not both"));
     }
-    Ok(vec![
+    let come = (section.at + gap).saturating_sub(overlap);
+    let mut actions = vec![
         (Duration::ZERO, Action::Cut(to)),
-        (
-            (section.at + gap).saturating_sub(overlap),
-            Action::Restore(to),
-        ),
+        (come, Action::Restore(to)),
         (section.at, Action::Cut(from)),
-    ])
+    ];
+    if section.link_events.unwrap_or(true) {
+        let carrier = |link, works| Action::Carrier { node, link, works };
+        actions.insert(1, (Duration::ZERO, carrier(to, false)));
+        actions.push((come, carrier(to, true)));
+        actions.push((section.at, carrier(from, false)));
+    }
+    Ok(actions)
 }

@@ -235,6 +235,17 @@ impl Topology {
         self.emulator.set_outage(self.emulated(link)?, out)
     }
 
+    /// Has the kernel of `host` say that its interface to an emulated link has lost its carrier, or
+    /// has it again.
+    pub fn set_carrier(&self, host: &str, link: &str, works: bool) -> Result<(), LabError> {
+        self.emulated(link)?;
+        let device = self.interface_of(host, link)?;
+        let carrier = if works { "on" } else { "off" };
+        let arguments = ["link", "set", "dev", &device, "carrier", carrier];
+        self.host(host)?.run("ip", &arguments)?;
+        Ok(())
+    }
+
     /// Replaces the model of an emulated link for packets that leave `sender`.
     pub fn set_spec(&self, link: &str, sender: &str, spec: &LinkSpec) -> Result<(), LabError> {
         let direction = match self.plan.end(self.plan.link(link)?, sender)? {

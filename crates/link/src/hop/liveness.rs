@@ -24,6 +24,9 @@ enum State {
     },
 }
 
+/// After what carries the frames has failed, frames that were under way say nothing for so long.
+const AFTERMATH: Duration = Duration::from_secs(1);
+
 /// A pause in the middle of a chunk counts as that of a slow link up to this length.
 const LONGEST_GAP: Duration = Duration::from_secs(2);
 /// Time to wait for the first answer, while the round trip is unknown: over satellites it takes two
@@ -58,6 +61,9 @@ pub(super) enum Due {
 pub(super) struct Liveness {
     state: State,
     heard_at: Time,
+    // Until then frames are no sign of life, and what carries them works since then.
+    deaf_until: Time,
+    carried_since: Time,
     // When the neighbour was last asked for a sign of life, or heard, whichever is later.
     quiet_since: Option<Time>,
     // When DATA came last, and the longest pause between two of them of late.
@@ -70,6 +76,8 @@ impl Liveness {
         Liveness {
             state: State::Responsive,
             heard_at: now,
+            deaf_until: now,
+            carried_since: now,
             quiet_since: None,
             data_at: now,
             gap: Duration::ZERO,
@@ -88,11 +96,36 @@ impl Liveness {
 
     /// Notes a frame of the session. Returns true if the neighbour was unresponsive.
     pub(super) fn heard(&mut self, now: Time) -> bool {
+        if now < self.deaf_until {
+            return false;
+        }
         let back = !self.is_responsive();
         self.state = State::Responsive;
         self.heard_at = now;
         self.quiet_since = Some(now);
         back
+    }
+
+    /// What carries the frames has failed. Returns true if the neighbour was responsive.
+    pub(super) fn lose(&mut self, now: Time, config: &HopConfig, expecting: bool) -> bool {
+        self.deaf_until = now + AFTERMATH;
+        let was = self.is_responsive();
+        if was {
+            self.state = State::Unresponsive {
+                next_probe: now + config.outage_probe_interval,
+                broke_off: expecting,
+            };
+        }
+        was
+    }
+
+    /// What carries the frames works again, and the neighbour is probed now: often from here on, as
+    /// the silence before says nothing.
+    pub(super) fn regain(&mut self, now: Time, config: &HopConfig) {
+        (self.deaf_until, self.carried_since) = (now, now);
+        if let State::Unresponsive { next_probe, .. } = &mut self.state {
+            *next_probe = now + config.outage_probe_interval;
+        }
     }
 
     /// Notes DATA; `within` is true if a part of its chunk had arrived before.
@@ -152,10 +185,11 @@ impl Liveness {
                 } else {
                     OUTAGE_PATIENCE
                 };
+                let silence = now.since(self.heard_at.max(self.carried_since));
                 // Who calls and then acknowledges nothing may be one of thousands of ports that
                 // somebody has opened: it costs them a frame now and then.
                 let interval = match acknowledged || config.calls {
-                    true => probe_interval(config, now.since(self.heard_at), patience, waiting),
+                    true => probe_interval(config, silence, patience, waiting),
                     false => config.idle_probe_interval / 2,
                 };
                 *next_probe = now + interval.max(rarest);

@@ -84,6 +84,13 @@ impl Sessions {
         }
     }
 
+    fn call_now(&mut self, now: Time) {
+        match self {
+            Sessions::Plain(session) => session.call_now(now),
+            Sessions::Sealed(session) => session.call_now(now),
+        }
+    }
+
     fn take_rtt(&mut self) -> Option<Duration> {
         match self {
             Sessions::Plain(session) => session.take_rtt(),
@@ -164,6 +171,26 @@ impl Hop {
             self.sender.change_path(limit);
         }
         self.session.announce();
+    }
+
+    /// The driver says whether what carries the frames works. If not, the neighbour is unresponsive
+    /// at once; if it does again, the neighbour is asked at once, rather than after a pause that
+    /// had grown. Should the driver be wrong, frames of the neighbour tell otherwise.
+    pub fn set_carrier(&mut self, now: Time, works: bool) {
+        if !works {
+            let expecting = self.receiver.arriving() > 0;
+            if self.liveness.lose(now, &self.config, expecting) && self.session.peer().is_some() {
+                self.stats.outages += 1;
+                self.events.push_back(HopEvent::Unresponsive);
+                self.sender.suspend();
+            }
+            return;
+        }
+        self.liveness.regain(now, &self.config);
+        match self.session.peer() {
+            Some(_) => self.sender.probe(),
+            None => self.session.call_now(now),
+        }
     }
 
     /// Queues a chunk, `head` followed by `body`; neither is copied until it is written into
@@ -560,6 +587,14 @@ impl Hop {
     /// Returns the memory of incomplete chunks, in bytes.
     pub fn arriving_bytes(&self) -> usize {
         self.receiver.arriving_bytes()
+    }
+
+    /// Returns the frames that have been sent and received, and their bytes.
+    pub fn traffic(&self) -> (u64, u64) {
+        (
+            self.stats.frames_sent + self.stats.frames_received,
+            self.stats.bytes_sent + self.stats.bytes_received,
+        )
     }
 
     /// Returns the counters and estimates.

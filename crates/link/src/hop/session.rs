@@ -299,6 +299,11 @@ impl Session {
         }
     }
 
+    /// Greets a neighbour that is not known yet at once, and as often as at first.
+    pub(super) fn call_now(&mut self, now: Time) {
+        (self.since, self.next_greeting) = (now, now);
+    }
+
     /// Handles a deadline. `waiting` is true if a chunk waits for the neighbour.
     pub(super) fn handle_timeout(&mut self, now: Time, config: &HopConfig, waiting: bool) {
         let calling = self.calls && self.peer.is_none();

@@ -6,10 +6,10 @@ use core::time::Duration;
 use whimbrel_core::{Guid, PortId, Time, WallClock};
 use whimbrel_gnrs::{Address, KeyPair, Record, Statement};
 
+use super::Timer;
 use super::catalogue::Catalogue;
 use super::clocks::{ClockDifference, Clocks};
-use super::effects::Effects;
-use super::{LinkPolicy, Timer};
+use super::effects::{Action, Effects};
 use crate::links::Links;
 use crate::local::LocalEvent;
 use crate::next_hops::{Branch, NextHops};
@@ -35,7 +35,6 @@ pub(super) struct Terms {
     pub(super) keys: KeyPair,
     pub(super) binding_lifetime: Duration,
     pub(super) announcement_lifetime: Duration,
-    pub(super) policy: LinkPolicy,
 }
 
 /// The state of a host's registration with its routers.
@@ -48,8 +47,10 @@ pub(super) struct Registration {
     nonces: BTreeMap<PortId, [u8; 16]>,
     // Ports whose router has come up in a new run and not yet sent its challenge.
     new_routers: BTreeSet<PortId>,
-    // Ports named in the newest record.
-    announced: BTreeSet<PortId>,
+    // Ports named in the newest record, and how: with preference and weight.
+    announced: Vec<(PortId, u8, u16)>,
+    // Routers named in it.
+    named: Vec<Guid>,
     version: u64,
     // The next step of the version after a refusal as too old.
     leap: u64,
@@ -69,7 +70,8 @@ impl Registration {
             clocks: Clocks::new(wall),
             nonces: BTreeMap::new(),
             new_routers: BTreeSet::new(),
-            announced: BTreeSet::new(),
+            announced: Vec::new(),
+            named: Vec::new(),
             version: 0,
             leap: VERSION_LEAP,
             registered: false,
@@ -203,6 +205,26 @@ impl Registration {
         ready.map(|branch| branch.port).collect()
     }
 
+    /// Returns the ports at which the host is to be reached, the best first, with preference and
+    /// weight: as it sends by them. Those that are used together have preference 0.
+    fn wanted(&self, uplinks: &NextHops) -> Vec<(PortId, u8, u16)> {
+        let ready = |branch: &&Branch| branch.up && self.nonces.contains_key(&branch.port);
+        let mut next = 0u8;
+        let mut wanted = Vec::new();
+        for branch in uplinks.iter().filter(ready) {
+            let preference = if branch.preference == 0 { 0 } else { next };
+            next = preference.saturating_add(1);
+            let weight = branch.weight.min(u16::MAX.into()) as u16;
+            wanted.push((branch.port, preference, weight));
+        }
+        wanted
+    }
+
+    /// Returns the Unix time in milliseconds by the host's own clock, which no router moves.
+    pub(super) fn own_millis(&self, now: Time) -> u64 {
+        self.clocks.own_millis(now)
+    }
+
     /// Attaches anew if the routers that answer are not those of the newest record.
     pub(super) fn renew_if_changed(
         &mut self,
@@ -211,8 +233,8 @@ impl Registration {
         links: &Links,
         effects: &mut Effects,
     ) {
-        let ports: BTreeSet<PortId> = self.attachable(uplinks).into_iter().collect();
-        if !ports.is_empty() && ports != self.announced {
+        let wanted = self.wanted(uplinks);
+        if !wanted.is_empty() && wanted != self.announced {
             self.renew(now, uplinks, links, effects);
         }
     }
@@ -231,23 +253,11 @@ impl Registration {
         if ports.is_empty() {
             return;
         }
-        let mut routers: Vec<Guid> = Vec::new();
-        for router in ports.iter().filter_map(|port| links.neighbour(*port)) {
-            if !routers.contains(&router) {
-                routers.push(router);
-            }
-        }
-        let addresses = routers.into_iter().enumerate();
-        let addresses: Vec<Address> = addresses
-            .take(whimbrel_gnrs::MAX_ADDRESSES)
-            .map(|(rank, na)| Address {
-                preference: match self.terms.policy {
-                    LinkPolicy::Everywhere => 0,
-                    LinkPolicy::All | LinkPolicy::Order => rank as u8,
-                },
-                ..Address::new(na)
-            })
-            .collect();
+        let wanted = self.wanted(uplinks);
+        let addresses = addresses(&wanted, links);
+        let named: Vec<Guid> = addresses.iter().map(|address| address.na).collect();
+        let mut former = core::mem::replace(&mut self.named, named);
+        former.retain(|router| !self.named.contains(router));
         let unix_ms = self.clocks.unix_millis(now, &ports);
         let statement = self.statement(unix_ms, lifetime, addresses);
         let version = statement.version;
@@ -264,7 +274,11 @@ impl Registration {
             let record = bytes::Bytes::copy_from_slice(record.as_bytes());
             effects.control(*port, Control::Attach { record, signature });
         }
-        self.announced = ports.into_iter().collect();
+        for router in former {
+            let record = bytes::Bytes::copy_from_slice(record.as_bytes());
+            effects.push(Action::Leave(router, Control::Left { record }));
+        }
+        self.announced = wanted;
     }
 
     /// Returns the lifetime of a binding: longer than configured if a link is so slow that renewals
@@ -387,4 +401,28 @@ impl Registration {
             self.to_announce.push_back(content);
         }
     }
+}
+
+/// Returns the addresses of a record: of each router the best of the links to it, the preferred
+/// router first. A router that is reached by several links has their weight together.
+fn addresses(wanted: &[(PortId, u8, u16)], links: &Links) -> Vec<Address> {
+    let mut addresses: Vec<Address> = Vec::new();
+    for (port, preference, weight) in wanted {
+        let Some(na) = links.neighbour(*port) else {
+            continue;
+        };
+        match addresses.iter_mut().find(|address| address.na == na) {
+            Some(known) if known.preference == *preference => {
+                known.weight = known.weight.saturating_add(*weight);
+            }
+            Some(_) => {}
+            None => addresses.push(Address {
+                na,
+                preference: *preference,
+                weight: *weight,
+            }),
+        }
+    }
+    addresses.truncate(whimbrel_gnrs::MAX_ADDRESSES);
+    addresses
 }

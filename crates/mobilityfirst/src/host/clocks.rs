@@ -87,6 +87,11 @@ impl Clocks {
         })
     }
 
+    /// Returns the Unix time in milliseconds by the host's own clock.
+    pub(super) fn own_millis(&self, now: Time) -> u64 {
+        self.own.unix_millis(now)
+    }
+
     /// Returns the Unix time in milliseconds for a record that is sent to `routers`.
     pub(super) fn unix_millis(&self, now: Time, routers: &[PortId]) -> u64 {
         let adopted = self.difference(now, routers).filter(|it| it.adopted);

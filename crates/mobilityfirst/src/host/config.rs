@@ -1,15 +1,19 @@
 //! The configuration of a host.
 
 use core::time::Duration;
+use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
 use whimbrel_core::WallClock;
 use whimbrel_gnrs::KeyPair;
 use whimbrel_link::HopConfig;
 
+use super::interfaces::{LinkTerms, QuotaUse};
 use crate::split::SplitConfig;
 
 /// How a host uses several links to routers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum LinkPolicy {
     /// Those to the same router as the preferred one at once: what the host fetches and serves is
     /// divided among them. The others take over when all of these are silent.
@@ -21,6 +25,13 @@ pub enum LinkPolicy {
     Everywhere,
     /// The preferred one that responds; the others take over when it is silent.
     Order,
+    /// The one with the shortest round trip, measured without a queue; another one takes over when
+    /// it is shorter by a quarter, or when the first is silent. What an idle link could carry is not
+    /// known.
+    Best,
+    /// As [`LinkPolicy::Everywhere`], and what the host sends is divided by the links' weights, not by
+    /// what they can carry.
+    Weights,
 }
 
 /// The whole configuration of a host.
@@ -48,6 +59,10 @@ pub struct HostConfig {
     pub content_limit: u64,
     /// How several links are used together.
     pub policy: LinkPolicy,
+    /// What the user has said about single links, by their numbers.
+    pub terms: BTreeMap<u32, LinkTerms>,
+    /// What an earlier run has used of the links' quotas.
+    pub used: BTreeMap<u32, QuotaUse>,
     /// How flows are divided among them.
     pub split: SplitConfig,
     /// Bound of the requests of local programs at one time, and of the contents that are served to
@@ -70,6 +85,8 @@ impl HostConfig {
             nack_timeout: Duration::from_secs(5),
             content_limit: 1 << 48,
             policy: LinkPolicy::default(),
+            terms: BTreeMap::new(),
+            used: BTreeMap::new(),
             split: SplitConfig::default(),
             max_transfers: 4096,
         }

@@ -41,6 +41,8 @@ pub(super) enum Action {
     },
     /// Send a control message to the router on a port.
     Control(PortId, Control),
+    /// Tell a router that this host was attached to, by way of another one, that it has left.
+    Leave(Guid, Control),
     /// Announce a content.
     Announce(Guid),
     /// Withdraw the announcements of contents.

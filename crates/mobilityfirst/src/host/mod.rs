@@ -14,10 +14,13 @@ mod config;
 mod download;
 mod effects;
 mod holds;
+pub mod interfaces;
+mod managing;
 mod messages;
 mod ping;
 mod programs;
 mod received;
+mod sending;
 mod shares;
 mod status;
 mod uplinks;
@@ -30,19 +33,18 @@ use whimbrel_core::{
 };
 use whimbrel_link::Pacing;
 
-use crate::charge::Charge;
 use crate::chunk::{Chunk, Flow, Message};
 use crate::links::{ChunkToSend, LEFT_OVER, LinkEvent, Links, MAX_TURNS};
 use crate::local::{Get, LocalEvent, LocalRequest, ReadChunk};
-use crate::next_hops::{Divisions, Spread};
-use crate::outbox::flow_of;
-use crate::room::Room;
-use crate::wire::{Control, NetworkHeader, ServiceId, Transport, UpperProtocol};
+use crate::next_hops::Divisions;
+use crate::split::SplitConfig;
+use crate::wire::{NetworkHeader, ServiceId, Transport, UpperProtocol};
 use attach::{Registration, Terms};
 pub use clocks::ClockDifference;
 pub use config::{HostConfig, LinkPolicy};
 use download::{DownloadLimits, Downloads};
 use effects::{Action, Effects, Uplink};
+use interfaces::Interfaces;
 use messages::Messages;
 use ping::Pings;
 use programs::Programs;
@@ -80,6 +82,7 @@ enum Timer {
     Announcements,
     Download(u64),
     Uploads,
+    Interfaces,
 }
 
 /// The way by which a chunk leaves this host.
@@ -97,6 +100,8 @@ pub struct Host {
     guid: Guid,
     links: Links,
     uplinks: Uplinks,
+    // As configured; a policy may ask for another division.
+    split: SplitConfig,
     divisions: Divisions,
     registration: Registration,
     downloads: Downloads,
@@ -119,12 +124,13 @@ impl Host {
             config.buffer_packets,
             SeededRng::new(rng.next_word()),
         );
-        links.set_split(config.split);
+        let policy = config.policy;
+        links.set_split(managing::split_of(policy, config.split));
+        let interfaces = Interfaces::new(config.terms, config.used);
         let terms = Terms {
             keys: config.keys,
             binding_lifetime: config.binding_lifetime,
             announcement_lifetime: config.announcement_lifetime,
-            policy: config.policy,
         };
         let limits = DownloadLimits {
             content: config.content_limit,
@@ -135,8 +141,12 @@ impl Host {
         Host {
             guid,
             links,
-            uplinks: Uplinks::new(config.preference, config.policy),
-            divisions: Divisions::new(config.split.scheduler, rng.next_word()),
+            uplinks: Uplinks::new(config.preference, policy, interfaces),
+            split: config.split,
+            divisions: Divisions::new(
+                managing::split_of(policy, config.split).scheduler,
+                rng.next_word(),
+            ),
             registration: Registration::new(terms, config.wall),
             downloads: Downloads::new(limits, &mut rng),
             uploads: Uploads::new(guid, config.max_transfers),
@@ -237,6 +247,12 @@ impl Host {
                 let event = LocalEvent::Names { request, names };
                 self.effects.tell(app, event);
             }
+            LocalRequest::Interfaces { request, change } => {
+                let status = self.manage_interfaces(now, &change);
+                let json = serde_json::to_string(&status).unwrap_or_default();
+                let event = LocalEvent::Status { request, json };
+                self.effects.tell(app, event);
+            }
             LocalRequest::Status { request } => {
                 let json = serde_json::to_string(&self.status(now)).unwrap_or_default();
                 let event = LocalEvent::Status { request, json };
@@ -308,6 +324,14 @@ impl Host {
                     }
                 }
                 Action::Control(port, control) => self.send_control(port, &control),
+                Action::Leave(router, control) => {
+                    let (way, upper) = (Way::Uplink, UpperProtocol::Control);
+                    let header = self.header(way, ServiceId::UNICAST, upper, router, router);
+                    let mut head = Vec::new();
+                    control.encode(&mut head);
+                    // If it is lost, the router learns of it from silence.
+                    self.send(way, small(header, head));
+                }
                 Action::Announce(content) => self.registration.announce(content),
                 Action::Withdraw(contents) => self.registration.withdraw_announcements(contents),
                 Action::Tell(app, event) => {
@@ -365,6 +389,13 @@ impl Host {
     }
 
     fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
+        use LinkEvent::{Down, Responsive, Unresponsive, Up};
+        if matches!(
+            event,
+            Up { .. } | Unresponsive(_) | Responsive(_) | Down(..)
+        ) {
+            self.review_interfaces(now);
+        }
         match event {
             LinkEvent::Up { port, new_run, .. } if self.uplinks.has(port) => {
                 self.registration.forget_challenge(port, new_run);
@@ -479,108 +510,6 @@ impl Host {
             router: port.and_then(|port| self.links.neighbour(port)),
         }
     }
-
-    fn header(
-        &self,
-        way: Way,
-        service: ServiceId,
-        upper: UpperProtocol,
-        to: Guid,
-        address: Guid,
-    ) -> NetworkHeader {
-        let mut header = NetworkHeader::new(service, upper, self.guid, to);
-        header.source_address = self
-            .uplinks
-            .port_by(way, &self.links)
-            .and_then(|port| self.links.neighbour(port))
-            .unwrap_or(Guid::NONE);
-        header.destination_address = address;
-        header
-    }
-
-    /// Sends a chunk of this host by as many next hops as its service asks for. Returns false if no
-    /// node answers on that way.
-    fn send(&mut self, way: Way, chunk: Chunk) -> bool {
-        let hops = self.uplinks.hops(way, &self.links);
-        let mut spread = Spread::of_chunk(&chunk);
-        // What this host sends is its own to divide.
-        if way == Way::Uplink
-            && flow_of(&chunk) == Some(chunk.flow())
-            && self.uplinks.are_several(&self.links)
-        {
-            spread = Spread::Divide;
-        }
-        if spread == Spread::Divide
-            && hops.best().is_some()
-            && self.links.may_divide(&chunk.flow(), &hops)
-        {
-            let outgoing = ChunkToSend {
-                chunk,
-                room: Room::default(),
-                charge: Charge::default(),
-                from: None,
-                origin: None,
-                order: None,
-            };
-            self.links.divide(outgoing, &hops);
-            return true;
-        }
-        let chosen = hops.select(spread, chunk.flow(), chunk.size(), &mut self.divisions);
-        let mut sent = false;
-        for branch in chosen {
-            let outgoing = ChunkToSend {
-                chunk: chunk.clone(),
-                room: Room::default(),
-                charge: Charge::default(),
-                from: None,
-                origin: None,
-                order: None,
-            };
-            sent |= self.links.enqueue(branch.port, outgoing).is_ok();
-        }
-        sent
-    }
-
-    fn send_transport(
-        &mut self,
-        way: Way,
-        service: ServiceId,
-        (to, address): (Guid, Guid),
-        request_id: Option<u64>,
-        message: &Transport,
-    ) -> bool {
-        let asks = matches!(
-            message,
-            Transport::Request(_) | Transport::Nack(_) | Transport::Resend(_)
-        );
-        let service = match asks && way == Way::Uplink && self.uplinks.are_several(&self.links) {
-            true => service.with(ServiceId::MULTIHOMING),
-            false => service,
-        };
-        let mut header = self.header(way, service, UpperProtocol::Transport, to, address);
-        header.extensions.request = request_id;
-        self.send(way, Chunk::of_transport(header, message))
-    }
-
-    /// Sends a control message to the router on a port, unless the port is gone.
-    fn send_control(&mut self, port: PortId, control: &Control) {
-        let Some(router) = self.links.neighbour(port) else {
-            return;
-        };
-        let (service, upper) = (ServiceId::NEIGHBOUR, UpperProtocol::Control);
-        let header = NetworkHeader::new(service, upper, self.guid, router);
-        let mut head = Vec::new();
-        control.encode(&mut head);
-        let outgoing = ChunkToSend {
-            chunk: small(header, head),
-            room: Room::default(),
-            charge: Charge::default(),
-            from: None,
-            origin: None,
-            order: None,
-        };
-        let _ = self.links.enqueue(port, outgoing);
-    }
 }
 
 /// Asks for chunks that can be divided: smaller ones, and so many more at one time.
@@ -619,6 +548,10 @@ impl Machine for Host {
                     self.uplinks.note_caller(port);
                 }
                 self.links.handle_port(now, port, &event);
+                // Before its first frame: it may be one that is off.
+                if matches!(event, PortEvent::Up(_)) {
+                    self.review_interfaces(now);
+                }
             }
         }
     }
@@ -654,6 +587,7 @@ impl Machine for Host {
                         .check_download(now, id, &uplink, &mut self.effects);
                 }
                 Timer::Uploads => self.uploads.check_uploads(now, effects),
+                Timer::Interfaces => self.review_interfaces(now),
             }
             self.carry_out();
         }
@@ -689,6 +623,7 @@ impl Machine for Host {
                     Timer::Announcements => "renew an announcement",
                     Timer::Download(_) => "ask for missing chunks",
                     Timer::Uploads => "check paused and idle uploads",
+                    Timer::Interfaces => "look at what has crossed the links",
                 },
             )
         });

@@ -107,7 +107,9 @@ impl Host {
             Control::Attach { .. } | Control::Register { .. } => {
                 self.effects.drop("attach-to-a-host")
             }
-            Control::Ask { .. } | Control::Vouch { .. } => self.effects.drop("bad-control"),
+            Control::Ask { .. } | Control::Vouch { .. } | Control::Left { .. } => {
+                self.effects.drop("bad-control")
+            }
         }
     }
 

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use core::time::Duration;
 use whimbrel_core::{PortId, PortOrigin};
 
+use super::interfaces::Interfaces;
 use super::{LinkPolicy, Way};
 use crate::links::Links;
 use crate::next_hops::{Branch, NextHops};
@@ -17,15 +19,60 @@ pub(super) struct Uplinks {
     // neither bind this host nor carry what it sends to others.
     callers: BTreeSet<PortId>,
     policy: LinkPolicy,
+    pub(super) interfaces: Interfaces,
+    // The one that [`LinkPolicy::Best`] has chosen.
+    best: Option<PortId>,
 }
 
 impl Uplinks {
-    pub(super) fn new(preference: Vec<u32>, policy: LinkPolicy) -> Uplinks {
+    pub(super) fn new(preference: Vec<u32>, policy: LinkPolicy, interfaces: Interfaces) -> Uplinks {
         Uplinks {
             preference,
             policy,
+            interfaces,
+            best: None,
             callers: BTreeSet::new(),
         }
+    }
+
+    pub(super) fn policy(&self) -> LinkPolicy {
+        self.policy
+    }
+
+    pub(super) fn set_policy(&mut self, policy: LinkPolicy) {
+        self.policy = policy;
+    }
+
+    pub(super) fn set_preference(&mut self, preference: Vec<u32>) {
+        self.preference = preference;
+    }
+
+    /// Returns the ports that may be used, whatever the policy.
+    fn admitted(&self, links: &Links) -> impl Iterator<Item = PortId> {
+        let own = links.ports().filter(|port| self.has(*port));
+        own.filter(|port| self.interfaces.admits(*port))
+    }
+
+    /// Measures which link is the best. It changes only for one that is clearly better, because each
+    /// change costs a moment in which the new one is slow.
+    pub(super) fn measure(&mut self, links: &Links) {
+        let up = self.admitted(links).filter(|port| links.is_up(*port));
+        let measured = up.map(|port| (links.min_rtt(port).unwrap_or(Duration::MAX), port));
+        let all: Vec<(Duration, PortId)> = measured.collect();
+        let Some(shortest) = all.iter().min() else {
+            return;
+        };
+        let present = all.iter().find(|(_, port)| self.best == Some(*port));
+        let stays = present.is_some_and(|(rtt, _)| shortest.0 >= *rtt - *rtt / 4);
+        if !stays {
+            self.best = Some(shortest.1);
+        }
+    }
+
+    /// Returns true if the policy uses the link of a port now.
+    pub(super) fn is_chosen(&self, port: PortId, links: &Links) -> bool {
+        let preferred = self.port_by(Way::Uplink, links);
+        preferred == Some(port) || self.goes_with(preferred, port, links)
     }
 
     pub(super) fn note_caller(&mut self, port: PortId) {
@@ -57,10 +104,11 @@ impl Uplinks {
         if let Way::Caller(port) = way {
             return NextHops::from_iter([Branch::over(port, links)]);
         }
-        let uplinks = links.ports().filter(|port| self.has(*port));
-        let mut ranked: Vec<Branch> = uplinks
+        let mut ranked: Vec<Branch> = self
+            .admitted(links)
             .map(|port| Branch {
                 preference: self.rank(port, links),
+                weight: self.interfaces.weight_of(port, links),
                 ..Branch::over(port, links)
             })
             .collect();
@@ -78,9 +126,7 @@ impl Uplinks {
     /// Returns true if this host is to use several uplinks at once and has them.
     pub(super) fn are_several(&self, links: &Links) -> bool {
         let preferred = self.port_by(Way::Uplink, links);
-        let up = links
-            .ports()
-            .filter(|port| self.has(*port) && links.is_up(*port));
+        let up = self.admitted(links).filter(|port| links.is_up(*port));
         let together = up.filter(|port| self.goes_with(preferred, *port, links));
         together.take(2).count() == 2
     }
@@ -91,20 +137,23 @@ impl Uplinks {
             return false;
         };
         match self.policy {
-            LinkPolicy::Everywhere => true,
+            LinkPolicy::Everywhere | LinkPolicy::Weights => true,
             // Another router may reach other destinations, and who divides there does not see how
             // fast its last link is.
             LinkPolicy::All => links.neighbour(port) == links.neighbour(preferred),
-            LinkPolicy::Order => false,
+            LinkPolicy::Order | LinkPolicy::Best => false,
         }
     }
 
     fn rank(&self, port: PortId, links: &Links) -> u32 {
+        if self.policy == LinkPolicy::Best && self.best == Some(port) {
+            return 0;
+        }
         let origin = links.info(port).map(|info| info.origin);
         let mut preferred = self.preference.iter();
         preferred
             .position(|link| origin == Some(PortOrigin::Configured(*link)))
-            .map_or(u32::MAX, |rank| rank as u32)
+            .map_or(u32::MAX, |rank| rank as u32 + 1)
     }
 
     /// Returns the port of the best of these next hops, found without measuring them.
@@ -112,9 +161,8 @@ impl Uplinks {
         if let Way::Caller(port) = way {
             return Some(port).filter(|port| links.is_up(*port));
         }
-        links
-            .ports()
-            .filter(|port| self.has(*port) && links.is_up(*port))
+        self.admitted(links)
+            .filter(|port| links.is_up(*port))
             .min_by_key(|port| self.rank(*port, links))
     }
 }

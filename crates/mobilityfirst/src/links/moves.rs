@@ -1,4 +1,5 @@
-//! Neighbours that restart or move to another address, as seen from their ports.
+//! Neighbours that restart or move to another address, as seen from their ports, and ports that are
+//! left.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +7,29 @@ use whimbrel_core::{Guid, PortId, Time};
 
 use super::{LinkEvent, Links};
 use crate::chunk::Chunk;
+use crate::next_hops::Branch;
 
 impl Links {
+    /// A port is no branch of any flow any more: its chunks go to the others.
+    pub(super) fn leave_divided(&mut self, now: Time, port: PortId) {
+        for divided in self.splits.values_mut() {
+            if divided.hops.iter().any(|it| it.port != port) {
+                divided.hops.retain(|it| it.port != port);
+            }
+        }
+        self.recall_divided(now, port);
+    }
+
+    /// A host is reached by these routers alone: what waits for it goes to no other one.
+    pub(crate) fn leave_addresses(&mut self, host: &Guid, routers: &[Guid]) {
+        let stays = |it: &Branch| it.address.is_none_or(|address| routers.contains(&address));
+        for (flow, divided) in &mut self.splits {
+            if flow.destination == *host && divided.hops.iter().any(stays) {
+                divided.hops.retain(stays);
+            }
+        }
+    }
+
     /// A chunk came in on `port`. If its source is the neighbour there, its receiver will have to
     /// know when that restarts.
     pub(crate) fn note_arrival(&mut self, port: PortId, chunk: &Chunk) {

@@ -3,7 +3,7 @@
 use whimbrel_core::{Guid, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Time};
 use whimbrel_link::{Hop, HopConfig};
 
-use super::{LOOK_UP_AGAIN, Link, LinkEvent, Links};
+use super::{ChunkToSend, LOOK_UP_AGAIN, Link, LinkEvent, Links};
 use crate::handed::Handovers;
 use crate::outbox::Outbox;
 use crate::room::Holder;
@@ -43,6 +43,8 @@ impl Links {
                     blocked: false,
                     last_frame: now,
                     refused: false,
+                    shut: false,
+                    carried: true,
                     talking_since: now,
                     moved_at: None,
                     outbox: Outbox::new(),
@@ -60,6 +62,18 @@ impl Links {
             PortEvent::Mtu(mtu) => {
                 if let Some(link) = self.links.get_mut(&port) {
                     link.hop.set_mtu(now, *mtu);
+                }
+            }
+            PortEvent::Carrier(works) => {
+                if let Some(link) = self.links.get_mut(&port) {
+                    link.carried = *works;
+                    link.log(match works {
+                        true => "the link's interface works: its neighbour is called",
+                        false => "the link's interface does not work",
+                    });
+                    if !link.shut {
+                        link.hop.set_carrier(now, *works);
+                    }
                 }
             }
             PortEvent::Refused => {
@@ -110,6 +124,44 @@ impl Links {
         let returned = self.divide_returned(now, port, returned);
         self.events.push_back(LinkEvent::Down(port, returned));
         self.offer_room(now);
+    }
+
+    /// Nothing is sent on this port from now on, and what comes is dropped; or both go on.
+    pub(crate) fn set_shut(&mut self, now: Time, port: PortId, shut: bool) {
+        if let Some(link) = self.links.get_mut(&port)
+            && link.shut != shut
+        {
+            link.shut = shut;
+            link.log(match shut {
+                true => "the link is shut",
+                false => "the link is open again",
+            });
+            link.hop.set_carrier(now, !shut && link.carried);
+            self.touched.insert(port);
+        }
+    }
+
+    /// The port is not to be used any more, as long as there are others: divided flows go on without
+    /// it. Returns the chunks that wait for it.
+    pub(crate) fn retire(&mut self, now: Time, port: PortId) -> Vec<ChunkToSend> {
+        self.leave_divided(now, port);
+        self.take_waiting(port)
+    }
+
+    /// Returns false while the interface by which its frames leave is known not to work.
+    pub(crate) fn has_carrier(&self, port: PortId) -> bool {
+        self.links.get(&port).is_some_and(|link| link.carried)
+    }
+
+    /// Returns the frames that have crossed a port's link both ways, and their bytes.
+    pub(crate) fn traffic(&self, port: PortId) -> (u64, u64) {
+        let link = self.links.get(&port);
+        link.map_or((0, 0), |link| link.hop.traffic())
+    }
+
+    /// Returns the round trip of a port's link without a queue, as far as it is known.
+    pub(crate) fn min_rtt(&self, port: PortId) -> Option<core::time::Duration> {
+        self.links.get(&port)?.hop.min_rtt()
     }
 
     /// Returns true if `port` has a hop here.

@@ -24,6 +24,8 @@ pub struct LinkStatus {
     pub silent_s: f64,
     /// True if its machine has answered since then that no program receives there.
     pub refused: bool,
+    /// False while the interface by which its frames leave is known not to work.
+    pub carrier: bool,
     /// Chunks queued for the hop.
     pub chunks_waiting: usize,
     /// The hop's counters and estimates.
@@ -83,6 +85,7 @@ impl Links {
                 up: link.is_up(),
                 silent_s: now.since(link.last_frame).as_secs_f64(),
                 refused: link.refused,
+                carrier: link.carried,
                 chunks_waiting: link.outbox.queued(),
                 hop: link.hop.stats(),
             })

@@ -78,6 +78,10 @@ impl LocalRequest {
                 return payload.clone();
             }
             LocalRequest::Listen { channel } => put_number(out, 9, *channel),
+            LocalRequest::Interfaces { request, change } => {
+                put_number(out, 11, *request);
+                out.extend_from_slice(change.as_bytes());
+            }
             LocalRequest::Names { request, prefix } => {
                 put_number(out, 10, *request);
                 put_short_text(out, prefix.as_str());
@@ -155,6 +159,14 @@ impl LocalRequest {
                 prefix: GuidPrefix::new(&reader.short_text()?)
                     .ok_or(WireError::Invalid("prefix of a name"))?,
             },
+            11 => {
+                let request = reader.u32()?;
+                let change = String::from_utf8(reader.0.to_vec());
+                return Ok(LocalRequest::Interfaces {
+                    request,
+                    change: change.map_err(|_| WireError::Invalid("change of interfaces"))?,
+                });
+            }
             other => return Err(WireError::MessageType(other)),
         };
         reader.finish()?;
@@ -408,6 +420,8 @@ mod tests {
                 }
             ),
             any::<u32>().prop_map(|request| LocalRequest::Status { request }),
+            (any::<u32>(), ".{0,40}")
+                .prop_map(|(request, change)| LocalRequest::Interfaces { request, change }),
             any::<u32>().prop_map(|channel| LocalRequest::Listen { channel }),
             (any::<u32>(), "[0-9a-f]{4,63}").prop_map(|(request, text)| LocalRequest::Names {
                 request,

@@ -78,6 +78,13 @@ pub enum LocalRequest {
         /// Chosen by the program, returned in the answer.
         request: u32,
     },
+    /// Request the state of the host's links, after a change if there is one.
+    Interfaces {
+        /// Chosen by the program, returned in the answer, which is a [`LocalEvent::Status`].
+        request: u32,
+        /// An [`InterfaceChange`](crate::host::interfaces::InterfaceChange) as JSON, or empty.
+        change: String,
+    },
     /// Request the contents with such names that the host's programs offer or fetch.
     Names {
         /// Chosen by the program, returned in the answer.

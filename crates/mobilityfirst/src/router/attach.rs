@@ -161,6 +161,44 @@ impl Attachments {
         }
     }
 
+    /// Returns the version of the record that a host is attached with.
+    pub(super) fn version_of(&self, guid: &Guid) -> Option<u64> {
+        self.newest_version(guid)
+    }
+
+    /// Returns true if a record that came in on `port` holds. Bad ones are counted against it.
+    pub(super) fn holds(
+        &mut self,
+        now: Time,
+        port: PortId,
+        record: &Record,
+        effects: &mut Effects,
+    ) -> bool {
+        if !self.distrust.may_check(now, port) {
+            effects.drop("too-many-bad-signatures");
+            return false;
+        }
+        let verdict = record.verify(self.wall.unix_millis(now)).map_err(refusal);
+        if verdict == Err(ControlCode::Invalid) {
+            self.distrust.note_bad(now, port);
+        }
+        if verdict.is_err() {
+            effects.drop("refused-record");
+        }
+        verdict.is_ok()
+    }
+
+    /// Ends all attachments of a host. Returns their ports.
+    pub(super) fn detach(&mut self, guid: &Guid, effects: &mut Effects) -> Vec<PortId> {
+        let attached = self.by_guid.get(guid).into_iter().flatten();
+        let ports: Vec<PortId> = attached.map(|attachment| attachment.port).collect();
+        for port in &ports {
+            effects.push(Action::Cancel(Timer::Attachment(*guid, *port)));
+        }
+        self.remove_all(guid);
+        ports
+    }
+
     /// Sends a fresh challenge to a neighbour that came up. If it has another name than the one
     /// before, what was attached on the port was the former's.
     pub(super) fn challenge(

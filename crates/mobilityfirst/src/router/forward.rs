@@ -42,7 +42,10 @@ impl Router {
             order: None,
         };
         let header = &outgoing.chunk.header;
-        if header.upper == UpperProtocol::Control || header.service.has(ServiceId::NEIGHBOUR) {
+        let is_control = header.upper == UpperProtocol::Control;
+        if header.service.has(ServiceId::NEIGHBOUR)
+            || is_control && header.destination == self.config.guid
+        {
             return self.handle_control(now, from, &outgoing.chunk.message.head);
         }
         match self.place_of_source(now, from, &outgoing.chunk.header) {
@@ -56,7 +59,12 @@ impl Router {
 
     /// The address at which the source of a chunk from this port is reached, if the neighbour there
     /// may speak for it.
-    fn place_of_source(&mut self, now: Time, from: PortId, header: &NetworkHeader) -> Option<Guid> {
+    pub(super) fn place_of_source(
+        &mut self,
+        now: Time,
+        from: PortId,
+        header: &NetworkHeader,
+    ) -> Option<Guid> {
         let (source, at) = (header.source, header.source_address);
         if !self.links.info(from)?.origin.is_caller() {
             return Some(at);
@@ -81,7 +89,7 @@ impl Router {
     }
 
     /// Handles a chunk whose source is proven, or vouched for by a router that is believed.
-    fn handle_proven(
+    pub(super) fn handle_proven(
         &mut self,
         now: Time,
         from: PortId,
@@ -167,6 +175,7 @@ impl Router {
             Ok(Control::Vouch { record }) => self.handle_vouch(now, from, record),
             // From a neighbouring router: only hosts attach.
             Ok(Control::Challenge { .. } | Control::Outcome { .. }) => {}
+            Ok(Control::Left { record }) => self.handle_left(now, from, record),
             Err(_) => self.effects.drop("bad-control"),
         }
     }
@@ -208,30 +217,6 @@ impl Router {
         }
         self.attachments
             .handle_register(now, from, record, &mut self.effects)
-    }
-
-    /// A router that this one calls asks about a source behind this one. Inbound peers have no reason
-    /// to ask.
-    fn handle_ask(&mut self, from: PortId, source: Guid) {
-        let info = self.links.info(from);
-        match info.is_some_and(|info| info.origin.is_chosen()) {
-            true => self.sources.handle_ask(from, source, &mut self.effects),
-            false => self.effects.drop("asked-by-a-caller"),
-        }
-    }
-
-    fn handle_vouch(&mut self, now: Time, from: PortId, record: Bytes) {
-        let Some(neighbour) = self.links.neighbour(from) else {
-            return;
-        };
-        let (about, wall) = ((from, neighbour), self.config.wall);
-        let effects = &mut self.effects;
-        let waited = self.sources.handle_vouch(now, about, record, wall, effects);
-        for outgoing in waited {
-            if let Some(address) = self.place_of_source(now, from, &outgoing.chunk.header) {
-                self.handle_proven(now, from, outgoing, address);
-            }
-        }
     }
 
     /// A receiver takes back its request for a content: what is on its way to the port that it says
@@ -303,6 +288,7 @@ impl Router {
         if outgoing.chunk.header.service.has(ServiceId::NEIGHBOUR) {
             return self.effects.drop("neighbour-gone");
         }
+        self.forget_former_address(now, &mut outgoing.chunk.header);
         let here = self.attachment_of(&outgoing.chunk.header);
         if Spread::of_chunk(&outgoing.chunk) == Spread::Divide
             && let Some(hops) = self.parting(now, &mut outgoing, &here)
@@ -312,6 +298,11 @@ impl Router {
         if !here.is_empty() {
             return self.send_or_store(now, outgoing, &here);
         }
+        if outgoing.chunk.header.destination_address == self.config.guid
+            && let Some(from) = outgoing.from
+        {
+            self.correct(now, from, outgoing.chunk.header.destination);
+        }
         let header = &mut outgoing.chunk.header;
         if header.destination_address == self.config.guid {
             // Bound to this router, but its host is not attached: the binding is stale.
@@ -320,7 +311,14 @@ impl Router {
             header.extensions.addresses.clear();
         }
         if header.destination_address.is_none() {
-            if !self.routes.is_router(&header.destination, &self.links) {
+            // A host that this router calls has a binding, which tells where it is when it has left.
+            let is_bound = |answer: Answer| answer.binding.is_some();
+            if !self.routes.is_router(&header.destination, &self.links)
+                || self
+                    .names
+                    .known(now, &header.destination)
+                    .is_some_and(is_bound)
+            {
                 return self.ask_for_binding(now, outgoing);
             }
             header.destination_address = header.destination;

@@ -34,6 +34,7 @@ mod attach;
 mod config;
 mod effects;
 mod forward;
+mod hearsay;
 #[cfg(test)]
 mod hostile;
 mod names;
@@ -48,6 +49,8 @@ pub mod store;
 #[cfg(test)]
 mod tests;
 mod transit;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_core::{
     Deadline, Guid, Machine, OpenRefusal, PortEvent, PortId, PortOrigin, PortRequest, PortToken,
@@ -98,6 +101,10 @@ pub struct Router {
     links: Links,
     names: Names,
     attachments: Attachments,
+    // Neighbours that have been told that a host is elsewhere, and by which version of its record.
+    corrected: BTreeMap<(PortId, Guid), u64>,
+    // Hosts that have moved of late, as their records say.
+    moved: BTreeSet<Guid>,
     sources: Sources,
     routes: Routes,
     divisions: Divisions,
@@ -139,6 +146,8 @@ impl Router {
             links,
             names: Names::new(resolver, has_service, config.wall, &mut rng),
             attachments: Attachments::new(config.guid, config.wall),
+            corrected: BTreeMap::new(),
+            moved: BTreeSet::new(),
             sources: Sources::new(&config, &mut rng),
             routes: Routes::new(config.guid, config.routes.clone(), config.default_route),
             divisions: Divisions::new(config.split.scheduler, rng.next_word()),

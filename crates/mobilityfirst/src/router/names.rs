@@ -254,6 +254,13 @@ impl Names {
         tried.insert(provider);
     }
 
+    /// Notes the verified record of a host that is elsewhere now.
+    pub(super) fn learn(&mut self, now: Time, record: Record) {
+        if self.has_service {
+            self.resolver.learn(now, record);
+        }
+    }
+
     /// Looks up a name, ignoring cached answers.
     pub(super) fn look_up_anew(&mut self, now: Time, name: Guid) -> Lookup {
         self.resolver.forget(&name);

@@ -57,6 +57,11 @@ pub enum Control {
     },
     /// From a router: how a flow goes on that its neighbour, or a node before that, divides.
     Pace(Pace),
+    /// From a host to a router that it was attached to, by way of another one: it is elsewhere now.
+    Left {
+        /// The host's signed binding record, which does not name that router.
+        record: Bytes,
+    },
 }
 
 /// How a flow goes on from a router [MF-5G §III].
@@ -196,6 +201,10 @@ impl Control {
                 out.extend_from_slice(&delay.to_be_bytes());
                 out.extend_from_slice(&pace.waiting.to_be_bytes());
             }
+            Control::Left { record } => {
+                out.push(8);
+                out.extend_from_slice(record);
+            }
         }
     }
 
@@ -278,6 +287,9 @@ impl Control {
                     waiting,
                 }))
             }
+            8 => Ok(Control::Left {
+                record: record(reader)?,
+            }),
             other => Err(WireError::MessageType(other)),
         }
     }
@@ -325,6 +337,7 @@ mod tests {
                 })),
             any_guid().prop_map(|guid| Control::Ask { guid }),
             record().prop_map(|record| Control::Vouch { record }),
+            record().prop_map(|record| Control::Left { record }),
             (
                 any_guid(),
                 any_guid(),

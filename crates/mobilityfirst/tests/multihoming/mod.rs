@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use whimbrel_content::{ChunkSize, ChunkTree};
-use whimbrel_core::{Guid, SeededRng, Time, WallClock};
+use whimbrel_core::{Guid, PortId, PortOrigin, SeededRng, Time, WallClock};
 use whimbrel_gnrs::{KeyPair, MemoryStore, Server, ServerConfig, StoreLimits as RecordLimits};
 use whimbrel_link::HopConfig;
+use whimbrel_mobilityfirst::host::interfaces::LinkTerms;
 use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent, LinkPolicy};
 use whimbrel_mobilityfirst::links::DividedStatus;
 use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, Publish, ReadChunk};
@@ -84,6 +85,10 @@ pub(crate) struct Make {
     pub(crate) wire: u64,
     pub(crate) chunk_log2: u8,
     pub(crate) in_order: bool,
+    /// The routers have the client as an inbound peer.
+    pub(crate) inbound: bool,
+    /// Of the client's links; only with `inbound` do they have numbers.
+    pub(crate) terms: [LinkTerms; 2],
     pub(crate) seed: u64,
 }
 
@@ -99,6 +104,8 @@ impl Default for Make {
             wire: 1_000_000_000,
             chunk_log2: 20,
             in_order: false,
+            inbound: false,
+            terms: [LinkTerms::default(); 2],
             seed: 7,
         }
     }
@@ -118,6 +125,7 @@ pub(crate) struct World {
     pub(crate) bytes: usize,
     pub(crate) complete: Option<Time>,
     pub(crate) arrivals: Vec<Time>,
+    told: Option<serde_json::Value>,
 }
 
 fn router_config(number: u8, names: bool, routes: Vec<Route>, split: SplitConfig) -> RouterConfig {
@@ -143,6 +151,7 @@ fn router_config(number: u8, names: bool, routes: Vec<Route>, split: SplitConfig
 fn host(secret: u8, make: &Make) -> AnyMachine<HostEvent> {
     let config = HostConfig {
         policy: make.policy,
+        terms: (0..).zip(make.terms).collect(),
         split: make.split,
         ..HostConfig::new(KeyPair::from_secret(&[secret; 32]), WALL)
     };
@@ -200,7 +209,15 @@ impl World {
         let first_link = count + 1;
         for (number, access) in links.iter().enumerate() {
             let at = if far { routers[1 + number] } else { routers[0] };
-            net.connect(several, at, &access.link()).expect("a link");
+            let mut link = access.link();
+            if make.inbound {
+                let called = PortOrigin::Configured(number as u32);
+                let label = format!("link-{number}");
+                link = link
+                    .with_origins(called, PortOrigin::Accepted(0))
+                    .with_labels(&label, "client");
+            }
+            net.connect(several, at, &link).expect("a link");
         }
         let mut world = World {
             net,
@@ -218,6 +235,7 @@ impl World {
             bytes: 0,
             complete: None,
             arrivals: Vec::new(),
+            told: None,
         };
         let longest = links
             .iter()
@@ -235,6 +253,25 @@ impl World {
             directions: 3,
             lasts,
         });
+    }
+
+    /// The client's kernel says whether the interface to one of its links works.
+    pub(crate) fn set_carrier(&mut self, link: usize, works: bool) {
+        let port = self.net.with(self.client, |machine, now| {
+            let status = machine.get::<Host>().expect("a host").status(now);
+            PortId(status.links[link].port)
+        });
+        let client = self.net.id(self.client);
+        self.net.sim_mut().set_carrier(client, port, works);
+    }
+
+    /// The client's host changes how it uses its links, and says how it does.
+    pub(crate) fn manage(&mut self, change: &str) -> serde_json::Value {
+        let change = change.to_owned();
+        self.request(self.client, LocalRequest::Interfaces { request: 9, change });
+        self.told.take();
+        while self.told.is_none() && self.step(self.net.now() + Duration::from_millis(1)) {}
+        self.told.take().expect("an answer")
     }
 
     fn request(&mut self, node: usize, request: LocalRequest) {
@@ -360,6 +397,10 @@ impl World {
                     data: bytes.slice(range.start as usize..range.end as usize),
                 });
                 Some(LocalRequest::ReadDone { read, chunk })
+            }
+            LocalEvent::Status { request: 9, json } => {
+                self.told = serde_json::from_str(&json).ok();
+                None
             }
             LocalEvent::Complete { .. } => {
                 self.complete = Some(self.net.now());

@@ -14,6 +14,8 @@ use super::{ConfigError, Draft, Fault, Faults};
 const LONGEST: Span = Span(Duration::from_secs(3650 * 86_400));
 /// The shortest time of a hop's timers.
 pub(super) const TICK: Span = Span(Duration::from_millis(1));
+/// The shortest period of a quota.
+pub(super) const HOUR: Span = Span(Duration::from_secs(3_600));
 /// The shortest time where zero is not accepted.
 pub(super) const ANY: Span = Span(Duration::from_nanos(1));
 /// Longest path of a Unix socket, in bytes (unix(7): 108 with the zero that ends it).

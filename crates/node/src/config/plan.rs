@@ -14,7 +14,7 @@ use whimbrel_mobilityfirst::router::store::StoreLimits as ChunkLimits;
 use whimbrel_mobilityfirst::router::{NextHop, ProxyPolicy, Route};
 use whimbrel_mobilityfirst::split::SplitConfig;
 
-use super::checks::{ANY, Found, TICK};
+use super::checks::{ANY, Found, HOUR, TICK};
 use super::{
     Bind, ConfigError, Draft, HopSection, Kind, LinkMode, LinkSection, NdnPlan, Pacing,
     StorageSection, Via,
@@ -271,6 +271,15 @@ impl Draft {
             1..=MOST,
             "",
         );
+        for (index, link) in config.link.iter().enumerate() {
+            let weight = u64::from(link.weight);
+            found.count(&format!("link[{index}].weight"), weight, 1..=1_000, "");
+            found.time(
+                &format!("link[{index}].quota_period"),
+                link.quota_period,
+                HOUR,
+            );
+        }
         let mut preference = Vec::new();
         for (index, label) in section.preference.iter().enumerate() {
             let number = config.link.iter().position(|link| link.label == *label);

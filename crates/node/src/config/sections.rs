@@ -14,6 +14,7 @@ use whimbrel_gnrs::KeyPair;
 use whimbrel_link::HopConfig;
 use whimbrel_link::hop::Reception;
 use whimbrel_mobilityfirst::host::LinkPolicy;
+use whimbrel_mobilityfirst::host::interfaces::LinkTerms;
 use whimbrel_mobilityfirst::router::ProxyPolicy;
 use whimbrel_mobilityfirst::router::store::StoreLimits;
 use whimbrel_mobilityfirst::split::{Scheduler, SplitConfig};
@@ -124,7 +125,10 @@ pub struct HostSection {
     #[schemars(example = &"whimbrel")]
     pub socket_group: Option<String>,
     /// How several links are used: "all" to the same router as the preferred one at once;
-    /// "everywhere": those to other routers as well; in "order": the preferred one that responds.
+    /// "everywhere": those to other routers as well; in "order": the preferred one that responds;
+    /// "best": the one with the shortest round trip; "weights": as "everywhere", and what this host
+    /// sends is divided by `[[link]] weight`. It chooses among the links that `cost`, `metered` and
+    /// `quota` leave. `whimbrel host policy` changes it at run time.
     #[schemars(with = "String")]
     pub policy: PolicyName,
     /// Labels of links, the preferred one first; links that are not listed come last.
@@ -183,6 +187,10 @@ pub enum PolicyName {
     Everywhere,
     /// One after the other.
     Order,
+    /// The one with the shortest round trip.
+    Best,
+    /// All, divided by their weights.
+    Weights,
 }
 
 impl From<PolicyName> for LinkPolicy {
@@ -191,6 +199,8 @@ impl From<PolicyName> for LinkPolicy {
             PolicyName::All => LinkPolicy::All,
             PolicyName::Everywhere => LinkPolicy::Everywhere,
             PolicyName::Order => LinkPolicy::Order,
+            PolicyName::Best => LinkPolicy::Best,
+            PolicyName::Weights => LinkPolicy::Weights,
         }
     }
 }
@@ -329,6 +339,37 @@ pub struct LinkSection {
     /// reach. Both ends must say so.
     #[serde(default)]
     pub plain: bool,
+    /// Of a host's link: its share under the policy "weights".
+    #[serde(default = "least_weight")]
+    pub weight: u32,
+    /// Of a host's link: its tier. Links that cost more are used only while none that costs less
+    /// answers, not because that one is slow.
+    #[serde(default)]
+    pub cost: u32,
+    /// Of a host's link: used only while no other one answers, whatever they cost.
+    #[serde(default)]
+    pub metered: bool,
+    /// Of a host's link: bytes that may cross it in each `quota_period`, both ways and with headers.
+    /// When they are used up, the link is shut until the next period. `host run` remembers what was
+    /// used in a file beside its key. Default: no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", example = &"5 GB")]
+    pub quota: Option<ByteSize>,
+    /// The period of `quota`, counted from 1970-01-01 (UTC): "1 d" begins at midnight.
+    #[serde(default = "month")]
+    #[schemars(with = "String")]
+    pub quota_period: Span,
+    /// Of a host's link: not used until `whimbrel host interfaces set LABEL --on`.
+    #[serde(default)]
+    pub off: bool,
+}
+
+fn least_weight() -> u32 {
+    1
+}
+
+fn month() -> Span {
+    Span(LinkTerms::default().quota_period)
 }
 
 fn max_callers() -> usize {
@@ -351,6 +392,24 @@ impl LinkSection {
             mtu: ethernet_mtu(),
             mode: None,
             plain: false,
+            weight: least_weight(),
+            cost: 0,
+            metered: false,
+            quota: None,
+            quota_period: month(),
+            off: false,
+        }
+    }
+
+    /// Returns what a host's user says about it.
+    pub fn terms(&self) -> LinkTerms {
+        LinkTerms {
+            weight: self.weight,
+            cost: self.cost,
+            metered: self.metered,
+            quota: self.quota.map(|quota| quota.0),
+            quota_period: self.quota_period.0,
+            off: self.off,
         }
     }
 }

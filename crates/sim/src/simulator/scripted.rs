@@ -59,6 +59,15 @@ impl<M: Machine> Simulator<M> {
         }
     }
 
+    /// Tells a node whether what carries a port's frames works, as a kernel's link event does.
+    pub fn set_carrier(&mut self, node: NodeId, port: PortId, works: bool) {
+        let known = self.ports.get(port.0 as usize);
+        if known.is_some_and(|own| own.node == node && own.open) {
+            let event = PortEvent::Carrier(works);
+            self.with_node(node, |machine, now| machine.handle_port(now, port, event));
+        }
+    }
+
     /// Returns true until the port is closed.
     pub fn is_open(&self, port: PortId) -> bool {
         let known = self.ports.get(port.0 as usize);

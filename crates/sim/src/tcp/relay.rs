@@ -42,6 +42,7 @@ impl Machine for Relay {
             | PortEvent::Blocked
             | PortEvent::Writable
             | PortEvent::Refused
+            | PortEvent::Carrier(_)
             | PortEvent::Ecn { .. } => {}
         }
     }

@@ -343,6 +343,10 @@ impl Stage<'_, '_> {
         match action {
             Action::Cut(index) => topology.set_outage(link(index), true),
             Action::Restore(index) => topology.set_outage(link(index), false),
+            Action::Carrier { node, link, works } => {
+                let (node, link) = (&plan.network.nodes[*node], &plan.network.links[*link]);
+                topology.set_carrier(&node.name, &link.name, *works)
+            }
             Action::Change(index, specs) => {
                 let (a, b) = plan.network.links[*index].ends;
                 let set = |sender: usize, spec: &LinkSpec| {

@@ -280,6 +280,12 @@ impl<'p> World<'p> {
         match action {
             Action::Cut(link) => self.sim.partition(self.links[*link].link),
             Action::Restore(link) => self.sim.repair(self.links[*link].link),
+            Action::Carrier { node, link, works } => {
+                let ends = self.plan.network.links[*link].ends;
+                let known = self.links[*link];
+                let port = if ends.0 == *node { known.a } else { known.b };
+                self.sim.set_carrier(self.nodes[*node], port, *works);
+            }
             Action::Change(link, specs) => {
                 let link = self.links[*link].link;
                 let ways = [(Direction::AToB, &specs.0), (Direction::BToA, &specs.1)];

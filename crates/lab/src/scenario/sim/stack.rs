@@ -212,6 +212,17 @@ impl Stack {
         port
     }
 
+    /// Tells the machines above of a link whose interface goes or comes.
+    fn note_carrier(&mut self, now: Time, link: PortId, event: &PortEvent) {
+        let leaves = |it: &Tunnel| it.link.or(self.routes.get(&it.peer).copied()) == Some(link);
+        let over = self.tunnels.iter().enumerate().filter(|(_, it)| leaves(it));
+        let over: Vec<(usize, Above)> = over.map(|(index, it)| (index, it.above)).collect();
+        for (index, above) in over {
+            let port = PortId(FIRST_TUNNEL + index as u32);
+            self.hand(above, |machine| machine.port(now, port, event.clone()));
+        }
+    }
+
     /// Returns true if a port's frames are the NDN router's own, without IP.
     fn belongs_to_ndn(&self, port: PortId) -> bool {
         self.bare.contains(&port) || self.locals.contains(&port)
@@ -411,6 +422,7 @@ impl Machine for Stack {
                 self.locals.push(port);
                 self.hand(Above::Ndn, |machine| machine.port(now, port, event));
             }
+            PortEvent::Carrier(_) => self.note_carrier(now, port, &event),
             PortEvent::Up(_) if !self.linked => {
                 // TCP sends by routes; it must only know that a port exists.
                 self.linked = true;

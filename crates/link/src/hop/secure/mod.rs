@@ -201,6 +201,11 @@ impl SealedSession {
         self.tell = self.current.is_some();
     }
 
+    /// Calls a neighbour that is not known yet at once, and as often as at first.
+    pub(super) fn call_now(&mut self, now: Time) {
+        (self.calling_since, self.next_call) = (now, now);
+    }
+
     /// Sets the time within which the neighbour answers, if it is known.
     pub(super) fn set_patience(&mut self, patience: Option<Duration>) {
         self.patience = patience.unwrap_or_default().min(CALL_INTERVAL * 5);

@@ -474,6 +474,36 @@ impl Proxy {
         }
     }
 
+    /// A host has left the neighbour's port for another router: the chunks on their way to it are
+    /// forwarded anew. Copies that are stored already leave the storage as soon as it is bound. Returns
+    /// the ports that they had come from.
+    pub(super) fn send_after(
+        &mut self,
+        now: Time,
+        host: Guid,
+        port: PortId,
+        links: &mut Links,
+        effects: &mut Effects,
+    ) -> BTreeSet<PortId> {
+        let mut sources = BTreeSet::new();
+        for (carried, outgoing) in links.carried(port) {
+            // A divided flow has its own order, and goes on when the port falls silent.
+            let follows = outgoing.chunk.header.destination == host && outgoing.order.is_none();
+            if follows
+                && !self.lingering.contains_key(&carried)
+                && let Some(outgoing) = links.withdraw(now, carried)
+            {
+                sources.extend(outgoing.from);
+                effects.push(Action::Forward(outgoing));
+            }
+        }
+        for outgoing in links.take_waiting(port) {
+            sources.extend(outgoing.from);
+            effects.push(Action::Forward(outgoing));
+        }
+        sources
+    }
+
     /// Relieves head-of-line blocking: moves chunks that a neighbour's back-pressure holds back to
     /// the storage.
     pub(super) fn relieve_held_back(
