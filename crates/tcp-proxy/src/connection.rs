@@ -7,6 +7,7 @@ use bytes::Bytes;
 use whimbrel_core::Time;
 use whimbrel_ndn_packet::Name;
 
+use crate::admission::Charge;
 use crate::basic::Basic;
 use crate::message::{Opening, Protocol};
 use crate::options::Options;
@@ -136,6 +137,8 @@ pub(crate) struct Connection {
     /// The newest segments from this side, with and without payload: sent once more after an outage.
     pub(crate) newest: [Option<Newest>; 2],
     pub(crate) opened: Time,
+    /// What it has cost whoever opened it, until it is answered.
+    pub(crate) charge: Option<Charge>,
     /// Additional Interests were sent.
     pub(crate) extra_sent: bool,
     /// In the queue of connections that have Data to send.
@@ -162,6 +165,7 @@ pub(crate) struct Beginning {
     pub(crate) label: u64,
     pub(crate) own_names: Name,
     pub(crate) adopted: bool,
+    pub(crate) charge: Charge,
 }
 
 impl Connection {
@@ -174,6 +178,7 @@ impl Connection {
             label,
             own_names,
             adopted,
+            charge,
         } = beginning;
         Connection {
             ends,
@@ -189,6 +194,7 @@ impl Connection {
             first_packet: Packet::new(),
             newest: [None, None],
             opened: now,
+            charge: Some(charge),
             extra_sent: false,
             is_ready: false,
             charged: 0,
@@ -251,8 +257,7 @@ impl Connection {
 
     /// Returns the next deadline, and why.
     pub(crate) fn deadline(&self, now: Time, options: &Options) -> Time {
-        let patience = options.patience.with(self.tracker.phase());
-        let end = self.tracker.touched + patience;
+        let end = self.tracker.touched + self.patience(options);
         let due = match &self.carrier {
             Carrier::Basic(_) => None,
             Carrier::Reliable(supply, demand) => {
@@ -271,8 +276,16 @@ impl Connection {
     }
 
     pub(crate) fn is_expired(&self, now: Time, options: &Options) -> bool {
+        self.tracker.touched + self.patience(options) <= now
+    }
+
+    /// Returns how long it is kept while it is silent.
+    fn patience(&self, options: &Options) -> Duration {
         let patience = options.patience.with(self.tracker.phase());
-        self.tracker.touched + patience <= now
+        match self.charge {
+            Some(_) => patience.min(options.patience.opening),
+            None => patience,
+        }
     }
 
     pub(crate) fn status(&self, now: Time) -> ConnectionStatus {

@@ -4,7 +4,8 @@ use bytes::Bytes;
 use whimbrel_core::Time;
 use whimbrel_ndn_packet::{Data, Name, NameRef};
 
-use super::{NoSignature, Proxy, context_of};
+use super::{Attempt, NoSignature, Proxy, context_of};
+use crate::admission::Opener;
 use crate::connection::{Carrier, Connection, Ends};
 use crate::icmp::Unreachable;
 use crate::message::{Carried, Message, Protocol, Stock};
@@ -76,7 +77,12 @@ impl Proxy {
         }
         let protocol = route.protocol.unwrap_or(self.options.protocol);
         let peer = route.target.prefix(ends.remote.ip());
-        self.open(now, ends, (protocol, peer), !begins)
+        let attempt = Attempt {
+            side: Opener::Program,
+            sequence: segment.sequence,
+            adopted: !begins,
+        };
+        self.open(now, ends, (protocol, peer), attempt)
     }
 
     /// Carries a segment by the connection's protocol. Segments without payload are Interests: "TCP
