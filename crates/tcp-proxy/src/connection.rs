@@ -16,6 +16,9 @@ use crate::reliable::{Demand, Supply};
 use crate::segment::{Flow, Segment};
 use crate::unreliable::Unreliable;
 
+/// Between two wake-ups of a peer that has not answered.
+const UNANSWERED_REPEAT: Duration = Duration::from_secs(1);
+
 /// The ends of a connection as a proxy sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ends {
@@ -215,6 +218,20 @@ impl Connection {
         self.counters.outward_bytes += segment.payload as u64;
     }
 
+    /// Returns true if a segment from this side acknowledges something that has come.
+    pub(crate) fn acknowledges(&self, segment: &Segment<'_>) -> bool {
+        segment.flags.ack && self.tracker.has_come(segment.acknowledgement)
+    }
+
+    /// Returns the longest time between two wake-ups: a peer that has not answered yet need not be
+    /// woken more often than TCP sends again.
+    pub(crate) fn wake_repeat(&self, options: &Options) -> Duration {
+        match self.charge {
+            Some(_) => options.wake_repeat.max(UNANSWERED_REPEAT),
+            None => options.wake_repeat,
+        }
+    }
+
     /// Holds a segment from this side until there is a newer one of its kind.
     pub(crate) fn hold(&mut self, now: Time, segment: &Segment<'_>, packet: &Packet) {
         let end = self.tracker.outward.sent.extend(segment.end());
@@ -264,7 +281,7 @@ impl Connection {
                 let advertise = supply.advertise_at(now, None);
                 [advertise, demand.deadline()].into_iter().flatten().min()
             }
-            Carrier::Unreliable(queue) => queue.wake_at(now, options.wake_repeat),
+            Carrier::Unreliable(queue) => queue.wake_at(now, self.wake_repeat(options)),
         };
         due.map_or(end, |due| due.min(end))
     }

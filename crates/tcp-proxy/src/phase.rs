@@ -212,6 +212,14 @@ impl Tracker {
             .map(|ack| self.inward.sent.extend(ack))
     }
 
+    /// Returns true if a segment from this side with this acknowledgement number acknowledges only
+    /// what has come.
+    pub fn has_come(&self, acknowledgement: u32) -> bool {
+        let sent = &self.inward.sent;
+        let highest = sent.highest();
+        highest.is_some_and(|highest| sent.extend(acknowledgement) <= highest)
+    }
+
     /// Returns true if both ends are there: each has acknowledged what the other one sent. One that
     /// only invents the other's numbers hits them once in thousands of times.
     pub fn is_answered(&self) -> bool {

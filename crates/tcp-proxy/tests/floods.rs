@@ -221,6 +221,33 @@ fn segments_of_unknown_connections_are_limited_like_syns() {
     assert_eq!(pair.proxies.each_ref().map(Proxy::connections), [1, 1]);
 }
 
+/// What an end invents costs the network no more than what it sends.
+#[test]
+fn invented_acknowledgements_bring_no_further_interests() {
+    let mut pair = Pair::new([options(0), options(1)]);
+    let mut sent = 0;
+    let mut rng = SeededRng::new(1);
+    for port in 1000..1100 {
+        assert!(pair.syn(FLOODER, port));
+        for _ in 0..30 {
+            let [one, other] = [rng.next_word() as u32, rng.next_word() as u32];
+            let packet = segment(
+                (FLOODER, 1024 + port as u16),
+                (SERVER, 80),
+                "A",
+                (one, other),
+            );
+            pair.pass(0, &packet);
+            sent += 1;
+        }
+    }
+    assert!(
+        pair.exchanged <= sent + 1000,
+        "{} for {sent}",
+        pair.exchanged
+    );
+}
+
 /// A peer that admits everything.
 #[test]
 fn a_reverse_proxy_limits_what_its_peers_open() {

@@ -95,11 +95,13 @@ impl Proxy {
             return;
         };
         let last = segment.flags.fin || segment.flags.rst;
+        let acknowledges = connection.acknowledges(segment);
         if segment.payload > 0 || (last && connection.carrier.has_backlog()) {
             self.queue(now, slot, segment, packet);
         } else {
             let further = match &mut connection.carrier {
-                Carrier::Unreliable(queue) if segment.flags.ack => {
+                // What an end invents brings no Interests.
+                Carrier::Unreliable(queue) if acknowledges => {
                     queue.note_interest(segment.acknowledgement, room)
                 }
                 _ => 0,
@@ -134,6 +136,7 @@ impl Proxy {
         }
         let sent = &connection.tracker.outward.sent;
         let (sequence, end) = (sent.extend(segment.sequence), sent.extend(segment.end()));
+        let acknowledges = connection.acknowledges(segment);
         match &mut connection.carrier {
             Carrier::Basic(basic) => {
                 let number = basic.push(end, packet, limits.queue.bytes);
@@ -158,7 +161,7 @@ impl Proxy {
                     connection.counters.dropped += 1;
                 }
                 let duplex = self.options.duplex;
-                if segment.flags.ack {
+                if acknowledges {
                     let number = segment.acknowledgement;
                     let wanted = queue.wants_interests(number, duplex, room, &mut self.rng);
                     self.send_credits(now, slot, wanted);
@@ -174,7 +177,7 @@ impl Proxy {
         let Some(connection) = self.table.get_mut(slot) else {
             return;
         };
-        if connection.extra_sent || !segment.flags.ack || segment.flags.rst {
+        if connection.extra_sent || !connection.acknowledges(segment) || segment.flags.rst {
             return;
         }
         connection.extra_sent = true;
@@ -208,7 +211,7 @@ impl Proxy {
             return;
         };
         let due = match &connection.carrier {
-            Carrier::Unreliable(queue) => queue.wake_at(now, self.options.wake_repeat),
+            Carrier::Unreliable(queue) => queue.wake_at(now, connection.wake_repeat(&self.options)),
             Carrier::Reliable(supply, _) => supply.advertise_at(now, None),
             Carrier::Basic(_) => None,
         };
