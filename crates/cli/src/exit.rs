@@ -170,7 +170,7 @@ impl Failure {
 
     pub(crate) fn tell(&self) {
         if !self.message.is_empty() {
-            eprintln!("whimbrel: {}", self.message);
+            crate::logging::say(&self.message);
         }
     }
 }

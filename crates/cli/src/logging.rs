@@ -1,5 +1,6 @@
 //! Diagnostics on standard error; results go to standard output.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracing_subscriber::EnvFilter;
@@ -20,8 +21,34 @@ pub(crate) fn shows_progress() -> bool {
 /// Prints a remark on standard error, unless `--quiet`.
 pub(crate) fn note(text: &str) {
     if !is_quiet() {
-        eprintln!("whimbrel: {text}");
+        say(text);
     }
+}
+
+/// Prints a text on standard error. Parts of it may come from others, such as a host name in a
+/// ticket: a terminal would obey their control characters.
+pub(crate) fn say(text: &str) {
+    eprintln!("whimbrel: {}", printable(text));
+}
+
+/// Returns true if a terminal shows this character, or begins a line or a column.
+pub(crate) fn is_printable(character: char) -> bool {
+    !character.is_control() || matches!(character, '\n' | '\t')
+}
+
+/// Returns the text with its control characters escaped.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    if text.chars().all(is_printable) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        match is_printable(character) {
+            true => shown.push(character),
+            false => shown.extend(character.escape_debug()),
+        }
+    }
+    Cow::Owned(shown)
 }
 
 /// The verbosity of diagnostics.
@@ -54,4 +81,17 @@ pub(crate) fn start(logging: &Logging, daemon: bool) {
         .with_writer(std::io::stderr)
         .with_ansi(colour)
         .init();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_escaped_and_nothing_else() {
+        let plain = "über\n\tnames: \u{540d}\u{524d}";
+        assert_eq!(printable(plain), plain);
+        let shown = "a\\u{1b}[31mb\\r\\u{9b}c\\u{7f}";
+        assert_eq!(printable("a\u{1b}[31mb\r\u{9b}c\u{7f}"), shown);
+    }
 }

@@ -51,6 +51,12 @@ impl Meter {
         paid.is_some()
     }
 
+    /// Takes back one event that was admitted: it shall not have counted.
+    pub fn give_back(&mut self, limit: Limit) {
+        let one = Duration::from_secs(1).checked_div(limit.per_second);
+        self.paid = self.paid - one.unwrap_or_default();
+    }
+
     /// Returns true if it holds no more than a new one.
     pub fn is_idle(&self, now: Time) -> bool {
         self.paid <= now
@@ -129,6 +135,17 @@ mod tests {
         assert_eq!(admitted(&mut meter, start + Duration::from_millis(510)), 50);
         assert_eq!(admitted(&mut meter, start + Duration::from_secs(60)), 100);
         assert!(!Meter::default().admits(start, Limit::per_second(0)));
+    }
+
+    #[test]
+    fn what_is_given_back_has_not_counted() {
+        let (mut meter, now) = (Meter::default(), Time::from_secs(5));
+        let ten = Limit::per_second(10);
+        for _ in 0..1000 {
+            assert!(meter.admits(now, ten));
+            meter.give_back(ten);
+        }
+        assert_eq!((0..20).filter(|_| meter.admits(now, ten)).count(), 10);
     }
 
     #[test]

@@ -69,6 +69,12 @@ pub enum ResolverEvent {
         /// Its known records; may be empty.
         answer: Answer,
     },
+    /// A server does not watch a name, or no longer: it has too many watches. It is asked again
+    /// after a few seconds, and others after that.
+    NotWatched {
+        /// The name.
+        guid: Guid,
+    },
     /// A server has stored the record; it survives a restart if the server's store is on disk.
     Registered {
         /// The record's subject.

@@ -7,7 +7,7 @@ mod support;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use support::{Pair, bad, binding, good, keys, port_of, router, said};
+use support::{MAX_WATCHES, Pair, bad, binding, good, keys, port_of, router, said};
 use whimbrel_core::{Guid, PortEvent};
 use whimbrel_gnrs::wire::{Code, Frame, Message};
 use whimbrel_gnrs::{
@@ -440,6 +440,37 @@ fn too_many_requests_are_refused_at_once() {
     );
     pair.drive(SECOND * 2);
     assert_eq!(pair.server(0).watch_count(), 1, "the watch got room later");
+}
+
+#[test]
+fn a_watch_that_a_server_refuses_or_gives_up_is_said_and_comes_back() {
+    let mut pair = Pair::new(1, good(), 1);
+    let name = |number: usize| Guid([number as u8; 32]);
+    let refused = |events: &[ResolverEvent]| -> Vec<Guid> {
+        let refused = events.iter().filter_map(|event| match event {
+            ResolverEvent::NotWatched { guid } => Some(*guid),
+            _ => None,
+        });
+        refused.collect()
+    };
+    for number in 1..=MAX_WATCHES + 1 {
+        assert!(pair.client(|client, now| client.watch(now, name(number))));
+        pair.drive(SECOND / 10);
+    }
+    assert_eq!(refused(&pair.take_events()), [name(MAX_WATCHES + 1)]);
+    pair.client(|client, now| client.unwatch(now, name(1)));
+    pair.drive(SECOND * 6);
+    assert_eq!(pair.server(0).watch_count(), MAX_WATCHES);
+    assert_eq!(refused(&pair.take_events()), []);
+    // Another client watches a name: one of the eight gives way.
+    pair.watch_elsewhere(0, keys(3).guid());
+    pair.drive(SECOND);
+    let given_up = refused(&pair.take_events());
+    assert_eq!(given_up, [name(2)]);
+    pair.client(|client, now| client.unwatch(now, name(3)));
+    pair.drive(SECOND * 6);
+    assert_eq!(refused(&pair.take_events()), []);
+    assert_eq!(pair.server(0).watch_count(), MAX_WATCHES);
 }
 
 /// An act of a user of the directory.

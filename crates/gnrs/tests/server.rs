@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use support::{EPOCH, binding, keys, router, said, up};
-use whimbrel_core::{Guid, Machine, PortEvent, PortId, Time, WallClock};
+use whimbrel_core::{Guid, Machine, Medium, PortEvent, PortId, PortInfo, Time, WallClock};
 use whimbrel_gnrs::store::PutResult;
 use whimbrel_gnrs::wire::{Code, Frame, MAX_FRAME, MIN_FRAME, Message};
 use whimbrel_gnrs::{
@@ -390,6 +390,64 @@ fn watches_are_bounded_and_end_with_their_port() {
     );
     server.handle_port(Time::ZERO, PortId(1), PortEvent::Down);
     assert_eq!(server.watch_count(), 1);
+}
+
+/// Many ports of one address, as many watches as there are.
+#[test]
+fn watches_of_one_address_leave_room_for_those_of_another() {
+    let config = ServerConfig {
+        max_watches: 80,
+        max_watches_per_port: 10,
+        ..ServerConfig::default()
+    };
+    let mut server = server_over(config, MemoryStore::new(StoreLimits::default()));
+    let at = |address: [u8; 4], port: u16| {
+        let PortEvent::Up(info) = up() else {
+            unreachable!()
+        };
+        PortEvent::Up(PortInfo {
+            medium: Medium::Udp {
+                local: ([192, 0, 2, 250], 4720).into(),
+                remote: (address, port).into(),
+            },
+            ..info
+        })
+    };
+    let watch = |server: &mut Server<MemoryStore>, port: PortId, name: u8| {
+        let guid = Guid([name; 32]);
+        let lease_secs = 300;
+        let request = encoded(cookie(server, port), Message::Watch { guid, lease_secs });
+        server.handle_frames(Time::ZERO, port, &[&request]);
+        let mut sent = drain(server, Time::ZERO);
+        let answer = sent.iter().position(|(to, _)| *to == port).unwrap();
+        let (_, answer) = sent.swap_remove(answer);
+        (Frame::decode(&answer).unwrap().code, sent)
+    };
+    // Each address has a share, whatever its ports; eight of them take all there is.
+    for address in 1..9 {
+        for port in 0..5 {
+            let number = PortId(100 * u32::from(address) + u32::from(port));
+            server.handle_port(Time::ZERO, number, at([192, 0, 2, address], port));
+            for name in 0..5 {
+                watch(&mut server, number, 1 + name);
+            }
+        }
+    }
+    assert_eq!(server.watch_count(), 80);
+    // Another one is served, who has most gives one up for it, and is told.
+    let newcomer = PortId(7);
+    server.handle_port(Time::ZERO, newcomer, at([198, 51, 100, 1], 1));
+    for name in 0..5 {
+        let (code, told) = watch(&mut server, newcomer, 100 + name);
+        assert_eq!(code, Code::NotFound);
+        let [(_, told)] = &told[..] else {
+            panic!("{told:?}")
+        };
+        let told = Frame::decode(told).unwrap();
+        assert!(matches!(told.message, Message::Push { records, .. } if records.is_empty()));
+    }
+    assert_eq!(server.watch_count(), 80);
+    assert_eq!(server.counters().watches_ended, 5);
 }
 
 /// A store on a full disk.

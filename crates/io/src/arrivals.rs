@@ -1,5 +1,6 @@
 //! Connections that listeners accept, and outgoing connections that are established.
 
+use core::time::Duration;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
@@ -14,6 +15,8 @@ use crate::transport::{Progress, Transport};
 use crate::websocket::{Ends, OriginGate, WebSocketConnection, WebSocketLimits};
 use crate::{EventLoop, IoError, StreamLimits, TransportId};
 
+/// A connection that has been silent for less gives way to no other.
+const SILENCE: Duration = Duration::from_secs(1);
 /// Connections accepted per round and listener.
 const ACCEPTS_PER_ROUND: usize = 16;
 
@@ -32,14 +35,44 @@ impl<M: Machine + 'static> EventLoop<M> {
             let Some((stream, address)) = listener.accept(poller, now) else {
                 return;
             };
-            let taken = listener.has_room() && {
-                let wanted = Wanted::of(listener);
-                self.take(wanted, stream, &address, token).is_ok()
+            let wanted = Wanted::of(listener);
+            let has_room = match (listener.has_room(), listener.idle_frames) {
+                (false, Some(idle)) => self.make_room(slot, token, idle),
+                (has_room, _) => has_room,
             };
+            let taken = has_room && self.take(wanted, stream, &address, token).is_ok();
             if let Some(Transport::Listener(listener)) = self.transport(slot) {
                 listener.count(taken);
             }
         }
+    }
+
+    /// Closes the connection of this listener that is silent for longest of those that have sent at
+    /// most `idle` frames. Returns false if there is none.
+    fn make_room(&mut self, listener: usize, token: u64, idle: u64) -> bool {
+        let now = self.clock.now();
+        let mut longest: Option<(Time, usize)> = None;
+        for (place, slot) in self.slots.iter().enumerate() {
+            let Some(Transport::Stream(connection)) = &slot.transport else {
+                continue;
+            };
+            let port = connection.port().and_then(|port| self.side.get(port));
+            let is_idle = connection.origin.listener == Some(token)
+                && now.since(connection.last_active()) >= SILENCE
+                && port.is_some_and(|port| port.counters.received_frames <= idle);
+            let since = (connection.last_active(), place);
+            if is_idle && longest.is_none_or(|longest| since < longest) {
+                longest = Some(since);
+            }
+        }
+        let Some((_, place)) = longest else {
+            return false;
+        };
+        self.close_slot(place, now, None);
+        if let Some(Transport::Listener(listener)) = self.transport(listener) {
+            listener.count_evicted();
+        }
+        true
     }
 
     fn take(
@@ -223,7 +256,7 @@ impl<M: Machine + 'static> EventLoop<M> {
             socket.into(),
             origin,
             id.token(),
-            port,
+            (port, now),
             limits,
         ))))
     }

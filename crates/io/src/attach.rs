@@ -277,13 +277,14 @@ impl<M: Machine + 'static> EventLoop<M> {
             limits: config.limits,
         };
         let id = self.reserve();
-        let listener = Listener::new(
+        let mut listener = Listener::new(
             socket,
             (config.label, 0),
             accepts,
             config.max_connections,
             id.token(),
         );
+        listener.idle_frames = config.idle_frames;
         let path = config.path;
         self.install(id, Transport::Listener(Box::new(listener)))
             .map_err(|source| IoError::UnixSocket {
@@ -403,7 +404,8 @@ impl<M: Machine + 'static> EventLoop<M> {
         if let Some(port) = self.side.get_mut(port) {
             port.concatenates = matches!(limits.framing, Framing::Tlv(_));
         }
-        let connection = StreamConnection::new(stream, origin, id.token(), port, limits);
+        let now = self.clock.now();
+        let connection = StreamConnection::new(stream, origin, id.token(), (port, now), limits);
         let added = self.install(id, Transport::Stream(Box::new(connection)));
         self.keep_if_added(port, added, Unattached::System)
     }

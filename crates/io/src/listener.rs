@@ -47,6 +47,8 @@ pub(crate) struct Listener {
     pub(crate) number: u32,
     pub(crate) accepts: Accepts,
     max_connections: usize,
+    /// See [`crate::UnixListenerConfig::idle_frames`].
+    pub(crate) idle_frames: Option<u64>,
     /// Open connections that this listener accepted.
     connections: usize,
     token: u64,
@@ -70,6 +72,7 @@ impl Listener {
             number,
             accepts,
             max_connections,
+            idle_frames: None,
             connections: 0,
             token,
             paused_until: None,
@@ -111,6 +114,11 @@ impl Listener {
         } else {
             &mut self.counters.refused
         } += 1;
+    }
+
+    /// Counts a connection that is closed to make room for another one.
+    pub(crate) fn count_evicted(&mut self) {
+        self.counters.evicted += 1;
     }
 
     /// Counts a closed connection.

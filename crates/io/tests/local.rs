@@ -12,7 +12,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use support::{PATIENCE, Script, idle_rounds, pattern, script_loop, until, until_both};
 use tempfile::TempDir;
@@ -41,13 +41,14 @@ fn server(change: impl FnOnce(&mut UnixListenerConfig)) -> (EventLoop<Script>, P
 }
 
 fn attach(server: &mut EventLoop<Script>, path: &Path) -> (UnixStream, PortId) {
-    let before = server.snapshot().ports.len();
+    let newest = |server: &EventLoop<Script>| server.snapshot().ports.last().map(|it| it.port);
+    let before = newest(server);
     let stream = UnixStream::connect(path).unwrap();
     stream.set_nonblocking(true).unwrap();
     until(server, "a port for the program", |server| {
-        server.snapshot().ports.len() > before
+        newest(server) > before
     });
-    (stream, PortId(server.snapshot().ports.last().unwrap().port))
+    (stream, PortId(newest(server).unwrap()))
 }
 
 /// Reads available bytes, at most `limit`.
@@ -294,6 +295,43 @@ fn programs_beyond_the_maximum_are_refused_and_room_is_made_by_leaving() {
     });
     let (_third, third_port) = attach(&mut server, &path);
     assert_ne!(third_port, port, "a port number is never used again");
+}
+
+#[test]
+fn programs_that_ask_for_nothing_give_way_to_new_ones_and_those_at_work_do_not() {
+    let (mut server, path, _directory) = server(|config| {
+        config.max_connections = 3;
+        config.idle_frames = Some(1);
+    });
+    let (mut greeting, _) = attach(&mut server, &path);
+    let (mut at_work, at_work_port) = attach(&mut server, &path);
+    let (mut silent, _) = attach(&mut server, &path);
+    greeting.write_all(&framed(b"hello")).unwrap();
+    at_work.write_all(&framed(b"hello")).unwrap();
+    at_work.write_all(&framed(b"a request")).unwrap();
+    until(&mut server, "three frames", |server| {
+        let ports = server.snapshot().ports;
+        ports
+            .iter()
+            .map(|it| it.counters.received_frames)
+            .sum::<u64>()
+            == 3
+    });
+    // Nobody has been silent for long.
+    let mut early = UnixStream::connect(&path).unwrap();
+    early.set_nonblocking(true).unwrap();
+    until_disconnected(&mut server, &mut early);
+    std::thread::sleep(Duration::from_millis(1100));
+    let (_first, first_port) = attach(&mut server, &path);
+    let (_second, second_port) = attach(&mut server, &path);
+    until_disconnected(&mut server, &mut greeting);
+    until_disconnected(&mut server, &mut silent);
+    assert!(
+        ![at_work_port, first_port, second_port]
+            .iter()
+            .any(|port| server.machine().down(*port))
+    );
+    assert_eq!(server.snapshot().transports[0].counters.evicted, 2);
 }
 
 #[test]

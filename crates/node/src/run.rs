@@ -580,6 +580,8 @@ fn open_socket(
     event_loop.add_unix_listener(UnixListenerConfig {
         mode: group.map_or(owner_only.mode, |_| GROUP_SOCKET_MODE),
         group,
+        // The greeting: whoever has said no more has asked for nothing.
+        idle_frames: Some(1),
         ..owner_only
     })?;
     Ok(())

@@ -259,6 +259,17 @@ mod tests {
     }
 
     #[test]
+    fn a_host_name_with_control_characters_is_none() {
+        for name in ["a\u{1b}[31mb:1", "a\nb:1", "a\u{9b}:1", "a b:1"] {
+            let mut bytes = vec![VERSION];
+            put(&mut bytes, 0, &[9; 32]).unwrap();
+            put(&mut bytes, 3, name.as_bytes()).unwrap();
+            let text = bech32::encode::<Bech32m>(Hrp::parse(PREFIX).unwrap(), &bytes).unwrap();
+            assert_eq!(text.parse::<Ticket>(), Err(TicketError::Malformed));
+        }
+    }
+
+    #[test]
     fn fields_of_later_programs_are_ignored() {
         let mut bytes = vec![VERSION];
         put(&mut bytes, 200, b"something new").unwrap();

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use whimbrel_core::Time;
 use whimbrel_ndn_packet::Name;
 
+use crate::admission::Charge;
 use crate::basic::Basic;
 use crate::message::{Opening, Protocol};
 use crate::options::Options;
@@ -14,6 +15,9 @@ use crate::phase::{Phase, Tracker};
 use crate::reliable::{Demand, Supply};
 use crate::segment::{Flow, Segment};
 use crate::unreliable::Unreliable;
+
+/// Between two wake-ups of a peer that has not answered.
+const UNANSWERED_REPEAT: Duration = Duration::from_secs(1);
 
 /// The ends of a connection as a proxy sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -136,6 +140,8 @@ pub(crate) struct Connection {
     /// The newest segments from this side, with and without payload: sent once more after an outage.
     pub(crate) newest: [Option<Newest>; 2],
     pub(crate) opened: Time,
+    /// What it has cost whoever opened it, until it is answered.
+    pub(crate) charge: Option<Charge>,
     /// Additional Interests were sent.
     pub(crate) extra_sent: bool,
     /// In the queue of connections that have Data to send.
@@ -162,6 +168,7 @@ pub(crate) struct Beginning {
     pub(crate) label: u64,
     pub(crate) own_names: Name,
     pub(crate) adopted: bool,
+    pub(crate) charge: Charge,
 }
 
 impl Connection {
@@ -174,6 +181,7 @@ impl Connection {
             label,
             own_names,
             adopted,
+            charge,
         } = beginning;
         Connection {
             ends,
@@ -189,6 +197,7 @@ impl Connection {
             first_packet: Packet::new(),
             newest: [None, None],
             opened: now,
+            charge: Some(charge),
             extra_sent: false,
             is_ready: false,
             charged: 0,
@@ -207,6 +216,20 @@ impl Connection {
         self.tracker.note_outward(now, segment);
         self.counters.outward_segments += 1;
         self.counters.outward_bytes += segment.payload as u64;
+    }
+
+    /// Returns true if a segment from this side acknowledges something that has come.
+    pub(crate) fn acknowledges(&self, segment: &Segment<'_>) -> bool {
+        segment.flags.ack && self.tracker.has_come(segment.acknowledgement)
+    }
+
+    /// Returns the longest time between two wake-ups: a peer that has not answered yet need not be
+    /// woken more often than TCP sends again.
+    pub(crate) fn wake_repeat(&self, options: &Options) -> Duration {
+        match self.charge {
+            Some(_) => options.wake_repeat.max(UNANSWERED_REPEAT),
+            None => options.wake_repeat,
+        }
     }
 
     /// Holds a segment from this side until there is a newer one of its kind.
@@ -251,15 +274,14 @@ impl Connection {
 
     /// Returns the next deadline, and why.
     pub(crate) fn deadline(&self, now: Time, options: &Options) -> Time {
-        let patience = options.patience.with(self.tracker.phase());
-        let end = self.tracker.touched + patience;
+        let end = self.tracker.touched + self.patience(options);
         let due = match &self.carrier {
             Carrier::Basic(_) => None,
             Carrier::Reliable(supply, demand) => {
                 let advertise = supply.advertise_at(now, None);
                 [advertise, demand.deadline()].into_iter().flatten().min()
             }
-            Carrier::Unreliable(queue) => queue.wake_at(now, options.wake_repeat),
+            Carrier::Unreliable(queue) => queue.wake_at(now, self.wake_repeat(options)),
         };
         due.map_or(end, |due| due.min(end))
     }
@@ -271,8 +293,16 @@ impl Connection {
     }
 
     pub(crate) fn is_expired(&self, now: Time, options: &Options) -> bool {
+        self.tracker.touched + self.patience(options) <= now
+    }
+
+    /// Returns how long it is kept while it is silent.
+    fn patience(&self, options: &Options) -> Duration {
         let patience = options.patience.with(self.tracker.phase());
-        self.tracker.touched + patience <= now
+        match self.charge {
+            Some(_) => patience.min(options.patience.opening),
+            None => patience,
+        }
     }
 
     pub(crate) fn status(&self, now: Time) -> ConnectionStatus {

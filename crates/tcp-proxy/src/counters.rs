@@ -41,6 +41,8 @@ pub struct Counters {
     pub unknown_connection: u64,
     /// Segments dropped: the table of connections is full.
     pub table_full: u64,
+    /// Segments and messages dropped: too many connections that nobody answered were opened.
+    pub not_admitted: u64,
     /// Connections forgotten because too many were opening.
     pub opening_forgotten: u64,
     /// Segments dropped: a queue is full.

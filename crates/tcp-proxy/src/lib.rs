@@ -20,6 +20,7 @@
 //! | [`icmp`] | errors to programs | RFC 792, RFC 4443 |
 #![forbid(unsafe_code)]
 
+mod admission;
 pub mod basic;
 mod checksum;
 pub mod connection;

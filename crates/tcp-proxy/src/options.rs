@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use whimbrel_core::Limit;
 use whimbrel_ndn_packet::{MAX_PACKET, Name};
 use whimbrel_transport::RegisterOptions;
 
@@ -24,6 +25,13 @@ pub struct Limits {
     /// Connections in [`crate::phase::Phase::Opening`]: beyond, the oldest of them is forgotten, so
     /// that a flood of SYNs does not keep others out.
     pub opening: usize,
+    /// Connections of one address that are not answered yet, and new ones per second if none is:
+    /// see [`crate::Proxy`].
+    pub unanswered: Limit,
+    /// The same of all addresses together that have no answered connection.
+    pub newcomers: Limit,
+    /// The same for connections that were refused and are asked for once more.
+    pub repeated: Limit,
     /// Queues of one connection.
     pub queue: QueueLimits,
     /// Bytes of segments that wait, of all connections.
@@ -41,6 +49,18 @@ impl Default for Limits {
         Limits {
             connections: 65_536,
             opening: 4096,
+            unanswered: Limit {
+                at_once: 512,
+                per_second: 128,
+            },
+            newcomers: Limit {
+                at_once: 1024,
+                per_second: 512,
+            },
+            repeated: Limit {
+                at_once: 64,
+                per_second: 64,
+            },
             queue: QueueLimits {
                 bytes: 1024 * 1024,
                 credits: 1024,

@@ -7,6 +7,9 @@ use whimbrel_core::Time;
 
 use crate::segment::Segment;
 
+/// Bytes that an end may have sent and not seen acknowledged; few windows are larger.
+const LARGEST_FLIGHT: u64 = 1 << 20;
+
 /// One end's sequence numbers, extended to 64 bits: the upper half is the wraparound number of
 /// [TCP/ICN §3.3.1].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,7 +108,8 @@ impl Phase {
 /// How long a silent connection is kept, by its phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// [`Phase::Opening`].
+    /// [`Phase::Opening`], and any other of which only one end is known. It covers the pauses
+    /// between the first five SYNs of an end (RFC 6298: from 1 s on, doubling).
     pub opening: Duration,
     /// [`Phase::Established`]. RFC 5382 §5: at least 2 hours and 4 minutes.
     pub established: Duration,
@@ -118,7 +122,7 @@ pub struct Patience {
 impl Default for Patience {
     fn default() -> Patience {
         Patience {
-            opening: Duration::from_secs(75),
+            opening: Duration::from_secs(30),
             established: Duration::from_secs(2 * 3600 + 4 * 60),
             closing: Duration::from_secs(15 * 60),
             over: Duration::from_secs(60),
@@ -206,6 +210,26 @@ impl Tracker {
         self.outward
             .acknowledged
             .map(|ack| self.inward.sent.extend(ack))
+    }
+
+    /// Returns true if a segment from this side with this acknowledgement number acknowledges only
+    /// what has come.
+    pub fn has_come(&self, acknowledgement: u32) -> bool {
+        let sent = &self.inward.sent;
+        let highest = sent.highest();
+        highest.is_some_and(|highest| sent.extend(acknowledgement) <= highest)
+    }
+
+    /// Returns true if both ends are there: each has acknowledged what the other one sent. One that
+    /// only invents the other's numbers hits them once in thousands of times.
+    pub fn is_answered(&self) -> bool {
+        let hits = |acknowledged: Option<u64>, sent: &Extended| {
+            let behind = acknowledged.zip(sent.highest());
+            let behind = behind.and_then(|(number, highest)| highest.checked_sub(number));
+            behind.is_some_and(|behind| behind <= LARGEST_FLIGHT)
+        };
+        hits(self.outward_acknowledged(), &self.outward.sent)
+            && hits(self.inward_acknowledged(), &self.inward.sent)
     }
 
     /// Returns the phase.
@@ -333,6 +357,32 @@ mod tests {
             ('>', "A", 105, 508, b""),
         ]);
         assert_eq!(phases, [Closing, Closing, Closed]);
+    }
+
+    #[test]
+    fn it_is_answered_when_each_end_acknowledges_what_the_other_one_sent() {
+        let answered = |adopted: bool, steps: &[(char, &str, u32, u32)]| {
+            let mut tracker = Tracker::new(Time::ZERO, adopted);
+            let each = |(way, flags, sequence, acknowledgement): &(char, &str, u32, u32)| {
+                let packet = packet(flags, *sequence, *acknowledgement, b"");
+                let segment = Segment::decode(&packet).unwrap();
+                match way {
+                    '>' => tracker.note_outward(Time::ZERO, &segment),
+                    _ => tracker.note_inward(Time::ZERO, &segment),
+                }
+                tracker.is_answered()
+            };
+            steps.iter().map(each).collect::<Vec<_>>()
+        };
+        let (syn, answer) = (('>', "S", 100, 0), ('<', "SA", 1 << 30, 101));
+        let opened = answered(false, &[syn, answer, ('>', "A", 101, (1 << 30) + 1)]);
+        assert_eq!(opened, [false, false, true]);
+        // Nobody is there, or one that invents the answer's number.
+        assert!(!answered(false, &[syn, answer, ('>', "R", 101, 0)])[2]);
+        assert!(!answered(false, &[syn, ('>', "A", 101, 7), answer])[2]);
+        // Found in the middle.
+        let found = answered(true, &[('>', "A", 900, 700), ('<', "A", 700, 900)]);
+        assert_eq!(found, [false, true]);
     }
 
     #[test]

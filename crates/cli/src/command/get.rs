@@ -20,7 +20,7 @@ use super::wanted::{Asking, Found, Wanted};
 use super::{Outcome, json_line, out, stop_flag};
 use crate::arguments::HostAccess;
 use crate::exit::{Exit, Failure};
-use crate::logging::shows_progress;
+use crate::logging::{say, shows_progress};
 
 /// Shortest interval between two progress lines of JSON.
 const JSON_INTERVAL: Duration = Duration::from_millis(100);
@@ -250,7 +250,7 @@ impl Report {
             return self.line(&json!({ "event": "done", "fetched": fetched, "seconds": seconds }));
         }
         for refused in fetched.refused.iter().take(MAX_WARNINGS) {
-            eprintln!("whimbrel: refused {}: {}", refused.path, refused.why);
+            say(&format!("refused {}: {}", refused.path, refused.why));
         }
         if !fetched.refused.is_empty() {
             eprintln!(

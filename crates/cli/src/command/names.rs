@@ -17,6 +17,7 @@ use whimbrel_node::place::{Places, daemon_socket};
 use super::status::{self, Status};
 use super::{Outcome, json_line, out, stop_flag};
 use crate::exit::{Exit, Failure};
+use crate::logging::note;
 
 /// Interval at which the stop flag is checked.
 const LOOK: Duration = Duration::from_millis(200);
@@ -179,10 +180,23 @@ fn watch(arguments: &Lookup) -> Outcome {
     let stop = stop_flag()?;
     let mut client = client(arguments)?;
     client.watch(arguments.name)?;
+    let mut is_told = false;
     while !stop.load(Ordering::Relaxed) {
         for event in client.events(LOOK)? {
-            if let ResolverEvent::Changed { answer, .. } = event {
-                show(arguments, &answer);
+            match event {
+                ResolverEvent::Changed { answer, .. } => {
+                    is_told = false;
+                    show(arguments, &answer);
+                }
+                ResolverEvent::NotWatched { .. } if !is_told => {
+                    is_told = true;
+                    note(&format!(
+                        "the name server ({}) has too many watches, of this address or in all, and does not follow {}; trying again every 5 s",
+                        asked(arguments),
+                        arguments.name
+                    ));
+                }
+                _ => {}
             }
         }
     }

@@ -18,7 +18,7 @@ use super::interfaces::{self, Interfaces, Policy};
 use super::status::{self, Status};
 use super::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure};
-use crate::logging::note;
+use crate::logging::{note, say};
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum RouterCommand {
@@ -355,7 +355,9 @@ fn reload_at_hangup(
                     let Reloaded { taken, restart } = reloader.reload(&config, plan);
                     if !restart.is_empty() {
                         let keys = restart.join(", ");
-                        eprintln!("whimbrel: {file}: changed, in force after a restart: {keys}");
+                        say(&format!(
+                            "{file}: changed, in force after a restart: {keys}"
+                        ));
                     }
                     let keys = match taken.as_slice() {
                         [] => String::from("nothing that was written there has changed"),
@@ -366,7 +368,7 @@ fn reload_at_hangup(
                     }
                 }
                 Err(failure) => {
-                    eprintln!("whimbrel: not reloaded, all stays as it is: {failure}");
+                    say(&format!("not reloaded, all stays as it is: {failure}"));
                 }
             }
         }

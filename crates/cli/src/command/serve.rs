@@ -21,7 +21,7 @@ use super::waiting::ToldWait;
 use super::{Outcome, code, json_line, out, stop_flag};
 use crate::arguments::HostAccess;
 use crate::exit::{Exit, Failure};
-use crate::logging::{note, shows_progress};
+use crate::logging::{note, say, shows_progress};
 
 /// The label of the link for inbound peers.
 pub(super) const DIRECT: &str = "direct";
@@ -299,7 +299,7 @@ impl Teller {
                         &json!({ "event": "unreadable", "name": content, "error": why.to_string() }),
                     );
                 } else {
-                    eprintln!("whimbrel: {why}");
+                    say(&why.to_string());
                 }
             }
             ServeEvent::DaemonGone => {

@@ -302,6 +302,9 @@ fn report(told: &Told, json: bool, uplink: &str) -> Option<Failure> {
         GatewayEvent::Face(client::Told::Event(ProxyEvent::Refused(refused))) => {
             note(&refusal(refused));
         }
+        GatewayEvent::Face(client::Told::Event(ProxyEvent::NotAdmitted(client))) => note(&format!(
+            "too many connections are opened that nobody answers, the latest by {client}: some are dropped (not_admitted in the status); TCP tries again"
+        )),
         GatewayEvent::Face(client::Told::Gone) => {
             note(&format!(
                 "the forwarder on {uplink} closed the connection; waiting for it"
@@ -440,6 +443,7 @@ fn counters(it: &Counters) -> Value {
         "denied": it.denied,
         "unknown_connection": it.unknown_connection,
         "table_full": it.table_full,
+        "not_admitted": it.not_admitted,
         "opening_forgotten": it.opening_forgotten,
         "queue_full": it.queue_full,
         "forged": it.forged,

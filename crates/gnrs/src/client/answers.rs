@@ -5,7 +5,7 @@ use core::time::Duration;
 use whimbrel_core::{Guid, PortId, Time};
 
 use super::exchanges::Operation;
-use super::{Failure, Rejection, Resolver, ResolverEvent, Timer};
+use super::{Failure, Rejection, Resolver, ResolverEvent, Timer, Watch};
 use crate::record::{Record, RecordKey, VerifyError};
 use crate::wire::{Code, Frame, Message, Page, RecordList};
 
@@ -103,8 +103,7 @@ impl Resolver {
             }
             Operation::Watch(guid) => {
                 self.cancel(operation);
-                self.counters.watches_refused += 1;
-                self.retry_watch_later(now, guid);
+                self.watch_refused(now, guid);
             }
             // A server that cannot decode a lookup is useless.
             Operation::Lookup(_) => self.distrust(now, index, operation),
@@ -206,6 +205,19 @@ impl Resolver {
         }
     }
 
+    /// The server has too many watches, or has given this one up for that of another.
+    fn watch_refused(&mut self, now: Time, guid: Guid) {
+        let Some(watch) = self.watches.get_mut(&guid) else {
+            return;
+        };
+        watch.server = None;
+        watch.lease_until = now;
+        self.cache.set_valid_until(guid, now);
+        self.counters.watches_refused += 1;
+        self.events.push_back(ResolverEvent::NotWatched { guid });
+        self.retry_watch_later(now, guid);
+    }
+
     pub(super) fn insert_answered(
         &mut self,
         key: RecordKey,
@@ -266,6 +278,14 @@ impl Resolver {
         Frame::request(frame.id, frame.cookie, Message::PushAck { guid }).encode(&mut bytes);
         self.counters.frames_sent += 1;
         self.outbox.push(port, bytes);
+        if list.is_empty() {
+            // The watch has given way to that of another client.
+            let from_here = |watch: &Watch| watch.server == Some(index);
+            if self.watches.get(&guid).is_some_and(from_here) {
+                self.watch_refused(now, guid);
+            }
+            return;
+        }
         if self.is_watched(&guid)
             && self
                 .cache

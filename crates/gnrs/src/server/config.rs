@@ -95,6 +95,8 @@ pub struct ServerCounters {
     pub pushes_given_up: u64,
     /// Watches whose lease expired.
     pub leases_ended: u64,
+    /// Watches that ended so that another client could watch a name.
+    pub watches_ended: u64,
     /// Answers dropped because the client's queue was full.
     pub answers_dropped: u64,
 }

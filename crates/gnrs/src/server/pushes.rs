@@ -2,17 +2,21 @@ use core::time::Duration;
 
 use whimbrel_core::{Guid, PortId, Time};
 
-use super::watches::Push;
+use super::watches::{Added, Push};
 use super::{Server, Timer};
 use crate::record::RecordKey;
 use crate::store::Store;
-use crate::wire::{Code, Frame, Message, Page};
+use crate::wire::{Code, Frame, Message, Page, RecordList};
 
 impl<S: Store> Server<S> {
     pub(super) fn watch(&mut self, now: Time, port: PortId, id: u64, guid: Guid, lease_secs: u32) {
-        if !self.watches.add(guid, port) {
-            self.refuse(port, id, Code::TooManyWatches);
+        let Some(source) = self.ports.get(&port).map(|state| state.source) else {
             return;
+        };
+        match self.watches.add(guid, port, source) {
+            Added::Watched => {}
+            Added::InPlaceOf(ended, of) => self.end_watch(ended, of),
+            Added::Refused => return self.refuse(port, id, Code::TooManyWatches),
         }
         let lease_secs = lease_secs.clamp(1, self.config.max_lease_secs.max(1));
         self.timers.set(
@@ -47,6 +51,17 @@ impl<S: Store> Server<S> {
         }
         .encode(&mut bytes);
         self.queue(port, bytes);
+    }
+
+    /// A watch has given way to that of another client: its own is told once, by a push without
+    /// records. If that is lost, the renewal of the lease tells.
+    fn end_watch(&mut self, guid: Guid, port: PortId) {
+        self.cancel_timers(guid, port);
+        self.counters.watches_ended += 1;
+        self.counters.pushes += 1;
+        let records = RecordList::default();
+        let message = Message::Push { guid, records };
+        self.send(port, self.counters.pushes, Code::Ok, message);
     }
 
     pub(super) fn unwatch(&mut self, guid: Guid, port: PortId) {

@@ -84,13 +84,19 @@ pub fn bad() -> LinkSpec {
 type Party = AnyMachine<ResolverEvent>;
 type Frames = Rc<RefCell<Vec<Vec<u8>>>>;
 
+/// Watches of all clients of a server.
+pub const MAX_WATCHES: usize = 8;
+
 /// Makes a server that keeps only its records over a restart.
 fn server(life: &Life, last: Option<&mut Party>) -> Party {
     let last = last.and_then(|party| party.get::<Server<MemoryStore>>());
     let store = last.map(|server| server.store().clone());
     let secret = 100 * life.number.min(1) + life.node as u64 + life.number;
     let server = Server::new(
-        ServerConfig::default(),
+        ServerConfig {
+            max_watches: MAX_WATCHES,
+            ..ServerConfig::default()
+        },
         life.wall(EPOCH),
         [secret as u8; 32],
         store.unwrap_or_else(|| MemoryStore::new(StoreLimits::default())),
@@ -206,6 +212,27 @@ impl Pair {
             party.get_mut::<Probe>().unwrap().send(port, bytes);
         });
         self.drive(Duration::ZERO);
+    }
+
+    /// Another client watches a name.
+    pub fn watch_elsewhere(&mut self, index: usize, guid: Guid) {
+        use whimbrel_gnrs::wire::{Frame, Message};
+        let other = 1 + self.servers + index;
+        let port = self.net.port(other);
+        let lease_secs = 300;
+        let mut cookie = 0;
+        // The first answer brings the cookie.
+        for _ in 0..2 {
+            let mut bytes = Vec::new();
+            Frame::request(1, cookie, Message::Watch { guid, lease_secs }).encode(&mut bytes);
+            self.net.with(other, |party, _| {
+                party.get_mut::<Probe>().unwrap().send(port, bytes);
+            });
+            self.drive(Duration::ZERO);
+            let probe: &Probe = self.net[other].get().unwrap();
+            let answer = probe.frames().next_back().unwrap();
+            cookie = Frame::decode(answer).unwrap().cookie;
+        }
     }
 
     /// Returns every frame that a server has sent to the resolver, or the resolver to a server.

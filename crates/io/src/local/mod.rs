@@ -31,6 +31,10 @@ pub struct UnixListenerConfig {
     /// memory, because a connection holds at most two frames of the largest size: `max_connections
     /// x (max_frame + max_unsent)`.
     pub max_connections: usize,
+    /// If set, a connection that has sent at most so many frames is not at work yet: where there is
+    /// no room for another one, the one of these that is silent for longest, for a second at least,
+    /// is closed for it. Default: none is.
+    pub idle_frames: Option<u64>,
     /// Framing and limits of each connection.
     pub limits: StreamLimits,
 }
@@ -45,6 +49,7 @@ impl UnixListenerConfig {
             group: None,
             folder_mode: None,
             max_connections: 64,
+            idle_frames: None,
             limits: StreamLimits::default(),
         }
     }

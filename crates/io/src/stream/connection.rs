@@ -64,7 +64,7 @@ impl StreamConnection {
         stream: OwnedFd,
         origin: Origin,
         token: u64,
-        port: PortId,
+        (port, now): (PortId, Time),
         limits: StreamLimits,
     ) -> StreamConnection {
         StreamConnection {
@@ -75,11 +75,16 @@ impl StreamConnection {
             linger_until: None,
             limits,
             reader: FrameReader::new(limits.framing, limits.max_frame),
-            last_active: Time::ZERO,
+            last_active: now,
             outbox: Outbox::default(),
             waiting: false,
             counters: TransportCounters::default(),
         }
+    }
+
+    /// When something last came, or it was opened.
+    pub(crate) fn last_active(&self) -> Time {
+        self.last_active
     }
 
     pub(crate) fn port(&self) -> Option<PortId> {

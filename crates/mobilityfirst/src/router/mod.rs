@@ -348,6 +348,8 @@ impl Router {
                 }
                 self.bind_stored(now, guid, &answer);
             }
+            // The resolver counts it and asks again.
+            ResolverEvent::NotWatched { .. } => {}
             ResolverEvent::Registered { guid, version } => {
                 let code = ControlCode::Registered;
                 self.attachments

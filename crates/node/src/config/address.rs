@@ -112,9 +112,14 @@ fn read(text: &str) -> Option<Typed<'_>> {
     }
     match host.parse::<Ipv4Addr>() {
         Ok(address) => Some(Typed::Address((address, port).into())),
-        Err(_) if host.is_empty() || host.contains([':', ' ', '/']) => None,
+        Err(_) if host.is_empty() || host.contains(is_in_no_name) => None,
         Err(_) => Some(Typed::Name(host, port)),
     }
+}
+
+/// Host names of this machine may have more than letters, digits and hyphens.
+fn is_in_no_name(character: char) -> bool {
+    matches!(character, ':' | '/') || character.is_whitespace() || character.is_control()
 }
 
 pub(super) fn index_of(zone: &str) -> Option<u32> {

@@ -174,7 +174,7 @@ impl Draft {
     /// of the wrong kind; [`Draft::plan`] finds the rest.
     pub fn parse(path: &Path, text: &str) -> Result<Draft, ConfigError> {
         let document = Document::new(path, text);
-        let config = toml::from_str(text).map_err(|error| {
+        let mut config: Config = toml::from_str(text).map_err(|error| {
             // Each fault hides those behind it, so the rest is read without the faulty key.
             let mut faults = vec![schema_fault(&document, text, &error)];
             let mut rest = without(&document, &error);
@@ -188,6 +188,7 @@ impl Draft {
             let first = faults[0].clone();
             ConfigError::Faults(Faults::of(faults).unwrap_or_else(|| first.into()))
         })?;
+        sections::label_links(&mut config.link);
         Ok(Draft {
             config,
             document: Some(document),
@@ -301,10 +302,22 @@ mod tests {
         let link = "[[link]]\nlabel = \"north\"\nremote = \"192.0.2.1:1\"\n";
         assert!(fault(&format!("{link}{link}")).contains("twice"));
         assert!(fault("[[link]]\nlabel = \"north\"\n").contains("neither remote"));
+        assert!(fault("[[link]]\n").contains("\"link 1\" has neither remote"));
         assert!(fault("[[link]]\nlabel = \"north\"\nlisten = true\n").contains("bind"));
         let message = fault(&format!("[router]\ndefault_route = \"nort\"\n{link}"));
         assert!(message.contains("did you mean 'north'"), "{message}");
         assert!(fault(&format!("[host]\npreference = [\"lte\"]\n{link}")).contains("\"lte\""));
+    }
+
+    #[test]
+    fn links_without_a_label_are_called_by_their_remote_or_their_number() {
+        let text = "[[link]]\nremote = \"192.0.2.1:1\"\n\n[[link]]\nlisten = true\nbind = \"0.0.0.0:4711\"\n\n\
+                    [[link]]\nlabel = \"north\"\nremote = \"192.0.2.2:1\"\n\n\
+                    [[link]]\nbind = \"0.0.0.0:0\"\nremote = \"192.0.2.1:1\"\n";
+        let draft = Draft::parse(Path::new("node.toml"), text).unwrap();
+        let labels: Vec<&str> = draft.config.link.iter().map(|it| &*it.label).collect();
+        assert_eq!(labels, ["192.0.2.1:1", "link 2", "north", "link 4"]);
+        draft.plan(Kind::Router).unwrap();
     }
 
     #[test]

@@ -306,7 +306,9 @@ impl Default for GnrsSection {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkSection {
-    /// The link's name, for routes, preferences and reports.
+    /// The link's name, for routes, preferences and reports. Default: its remote, or "link" and its
+    /// number in this file, from 1 on.
+    #[serde(default)]
     #[schemars(example = &"north")]
     pub label: String,
     /// What to bind: address and port for UDP, "ip://0.0.0.0" for bare IP, "dev://eth0" for
@@ -411,6 +413,20 @@ impl LinkSection {
             quota_period: self.quota_period.0,
             off: self.off,
         }
+    }
+}
+
+/// Gives the links without a label one.
+pub(super) fn label_links(links: &mut [LinkSection]) {
+    for index in 0..links.len() {
+        let link = &links[index];
+        if !link.label.is_empty() {
+            continue;
+        }
+        let remote = link.remote.as_ref().map(Remote::to_string);
+        let is_free = |label: &String| links.iter().all(|link| link.label != *label);
+        let label = remote.filter(is_free);
+        links[index].label = label.unwrap_or_else(|| format!("link {}", index + 1));
     }
 }
 

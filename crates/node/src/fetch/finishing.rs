@@ -65,6 +65,34 @@ impl Fetch {
         self.advance()
     }
 
+    /// A content of a folder is longer than the list says, and above the limit: its files are
+    /// refused, the others go on.
+    pub(super) fn refuse_member(
+        &mut self,
+        request: u32,
+        why: &FetchError,
+    ) -> Result<Vec<LocalRequest>, FetchError> {
+        let Some(transfer) = self.transfers.remove(&request) else {
+            return Ok(Vec::new());
+        };
+        // A record that is written late would come back after its removal.
+        self.keeper.wait();
+        let length = transfer.assembly.verified_bytes();
+        let (Purpose::Member(entries) | Purpose::Pack(entries)) = transfer.purpose else {
+            return Ok(Vec::new());
+        };
+        if let Sink::Part(part) = transfer.sink {
+            part.discard();
+        }
+        if let Some(plan) = &mut self.plan {
+            plan.refuse(&entries, why)?;
+        }
+        self.count(length, (entries.len(), 0));
+        let mut due = vec![LocalRequest::Cancel { request }];
+        due.extend(self.advance()?);
+        Ok(due)
+    }
+
     /// Finishes what is complete and starts what there is room for. Returns the new requests.
     pub(super) fn advance(&mut self) -> Result<Vec<LocalRequest>, FetchError> {
         let mut due = Vec::new();

@@ -222,6 +222,13 @@ impl FolderPlan {
         Ok(())
     }
 
+    /// Notes that these entries cannot be transferred.
+    pub(super) fn refuse(&mut self, entries: &[usize], why: &FetchError) -> Result<(), FetchError> {
+        entries
+            .iter()
+            .try_for_each(|index| self.note(*index, Err(io::Error::other(why.to_string()))))
+    }
+
     /// Moves a finished file to its places. Returns the number of files and their bytes.
     pub(super) fn place_file(
         &mut self,

@@ -255,7 +255,14 @@ impl Fetch {
                 let Some(transfer) = self.transfers.get_mut(&request) else {
                     return Ok(Vec::new());
                 };
-                let new = transfer.take(&chunk)?;
+                let new = match transfer.take(&chunk) {
+                    Err(error @ FetchError::TooLong { .. })
+                        if transfer.purpose != Purpose::Whole =>
+                    {
+                        return self.refuse_member(request, &error);
+                    }
+                    taken => taken?,
+                };
                 if new > 0 {
                     self.last_arrival = Instant::now();
                     self.watch.progressed();

@@ -4,6 +4,7 @@
 //! takes of itself.
 
 mod family;
+mod http;
 mod native;
 mod ndn;
 mod tcp_proxy;
@@ -94,12 +95,9 @@ pub fn serve(address: SocketAddr, sources: Vec<Source>) -> Result<SocketAddr, St
         runtime.block_on(async move {
             let routes =
                 axum::Router::new().route("/metrics", get(move || answer(sources.clone())));
-            let served = match tokio::net::TcpListener::from_std(listener) {
-                Ok(listener) => axum::serve(listener, routes).await,
-                Err(error) => Err(error),
-            };
-            if let Err(error) = served {
-                tracing::error!(%error, "metrics are no longer served");
+            match tokio::net::TcpListener::from_std(listener) {
+                Ok(listener) => http::serve(listener, routes, http::Bounds::default()).await,
+                Err(error) => tracing::error!(%error, "metrics are not served"),
             }
         });
     };

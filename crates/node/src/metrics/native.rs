@@ -309,7 +309,7 @@ fn encode_host(families: &mut Families<'_, '_>, host: &HostStatus) -> Result<(),
     encode_levels(families, &levels)
 }
 
-fn name_server_counts(c: &ServerCounters) -> [Count; 15] {
+fn name_server_counts(c: &ServerCounters) -> [Count; 16] {
     [
         ("whimbrel_gnrs_frames_received", "Frames received", c.frames),
         (
@@ -363,6 +363,11 @@ fn name_server_counts(c: &ServerCounters) -> [Count; 15] {
             "whimbrel_gnrs_pushes_given_up",
             "Pushes abandoned after the last retransmission",
             c.pushes_given_up,
+        ),
+        (
+            "whimbrel_gnrs_watches_ended",
+            "Watches that ended so that another client could watch a name",
+            c.watches_ended,
         ),
         (
             "whimbrel_gnrs_leases_ended",

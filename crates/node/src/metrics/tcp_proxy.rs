@@ -67,7 +67,7 @@ const COUNTS: [(&str, &str, Count); 10] = [
 ];
 
 /// Reasons to drop a packet or message.
-const DROPS: [(&str, Count); 15] = [
+const DROPS: [(&str, Count); 16] = [
     ("malformed", |c| c.malformed),
     ("fragment", |c| c.fragments),
     ("not-tcp", |c| c.not_tcp),
@@ -75,6 +75,7 @@ const DROPS: [(&str, Count); 15] = [
     ("denied", |c| c.denied),
     ("unknown-connection", |c| c.unknown_connection),
     ("table-full", |c| c.table_full),
+    ("not-admitted", |c| c.not_admitted),
     ("opening-forgotten", |c| c.opening_forgotten),
     ("queue-full", |c| c.queue_full),
     ("forged", |c| c.forged),

@@ -4,7 +4,8 @@ use bytes::Bytes;
 use whimbrel_core::Time;
 use whimbrel_ndn_packet::{DataRef, InterestRef, Name};
 
-use super::{Proxy, ProxyEvent, context_of, decoded};
+use super::{Attempt, Proxy, ProxyEvent, context_of, decoded};
+use crate::admission::Opener;
 use crate::connection::{Carrier, Ends};
 use crate::icmp::Unreachable;
 use crate::message::{Carried, Message, Opening, Queue, Refusal, Stock};
@@ -133,7 +134,8 @@ impl Proxy {
     ) -> Option<Slot> {
         let segment = decoded(&mut self.counters, &packet)?;
         let begins = segment.flags.syn && !segment.flags.ack;
-        let slot = self.inward_connection(now, &segment.flow, opening, begins)?;
+        let slot =
+            self.inward_connection(now, &segment.flow, opening, (begins, segment.sequence))?;
         self.pass(now, slot, &segment, packet.slice_ref(segment.packet));
         self.credit(now, Some(slot), interest);
         Some(slot)
@@ -149,7 +151,7 @@ impl Proxy {
     /// The connection that a notice is about.
     fn noticed(&mut self, now: Time, flow: &Flow, opening: Opening) -> Option<Slot> {
         // A segment with a SYN and payload comes as a notice too.
-        self.inward_connection(now, flow, Some(opening), true)
+        self.inward_connection(now, flow, Some(opening), (true, 0))
     }
 
     /// The connection of a message from a peer: known, or opened by it if the policy allows.
@@ -158,7 +160,7 @@ impl Proxy {
         now: Time,
         flow: &Flow,
         opening: Option<Opening>,
-        begins: bool,
+        (begins, sequence): (bool, u32),
     ) -> Option<Slot> {
         let ends = Ends::of_inward(flow);
         let known = self.table.find(&ends);
@@ -198,7 +200,12 @@ impl Proxy {
             Some(slot) => slot,
             None => {
                 let peer = (opening.protocol, opening.prefix.clone());
-                self.open(now, ends, peer, !begins)?
+                let attempt = Attempt {
+                    side: Opener::Peer,
+                    sequence,
+                    adopted: !begins,
+                };
+                self.open(now, ends, peer, attempt)?
             }
         };
         if let Some(connection) = self.table.get_mut(slot) {

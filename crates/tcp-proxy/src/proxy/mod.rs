@@ -3,6 +3,7 @@
 mod inward;
 mod outward;
 
+use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::VecDeque;
 
@@ -18,6 +19,7 @@ use whimbrel_transport::path::PathId;
 use whimbrel_transport::register::{Registrar, RegistrationEvent, RouteParameters};
 use whimbrel_transport::{Application, FaceNumber, Outgoing};
 
+use crate::admission::{Admission, Opener};
 use crate::connection::{Beginning, Connection, ConnectionStatus, Ends, Packet};
 use crate::counters::Counters;
 use crate::icmp::{Reporter, Unreachable};
@@ -43,6 +45,8 @@ pub enum ProxyEvent {
     Forged,
     /// A connection is not carried; said once for a client, a server and its port.
     Refused(Refused),
+    /// Connections are not opened for a while, the latest for this client; said once a minute.
+    NotAdmitted(IpAddr),
 }
 
 /// A pending Interest.
@@ -59,12 +63,18 @@ struct Pending {
 ///
 /// Segments go in by [`Proxy::handle_segment`] and come out of [`Proxy::poll_segment`]; the NDN side
 /// is its [`Application`].
+///
+/// A connection that nobody answers is no connection: whoever opens many of them
+/// ([`crate::Limits`]) has further ones dropped, which TCP repeats; the others and those that are
+/// answered do not wait behind them.
 pub struct Proxy {
     options: Options,
     /// Largest IP packet to which MSS options are clamped.
     clamp: usize,
     sealer: Sealer,
     table: Table,
+    /// Connections opened on this side, and by peers.
+    admissions: [Admission; 2],
     /// By name.
     pending: HashedLedger<Bytes, Pending>,
     timers: TimerQueue<Slot>,
@@ -84,6 +94,16 @@ pub struct Proxy {
     complained: bool,
     rng: SeededRng,
     up: bool,
+}
+
+/// Who opens a connection, and with which segment.
+#[derive(Clone, Copy, Debug)]
+struct Attempt {
+    side: Opener,
+    /// The sequence number of the segment at hand; 0 if it is not known.
+    sequence: u32,
+    /// It is not a SYN: the proxy has found the connection in the middle.
+    adopted: bool,
 }
 
 /// A Data is authenticated by the seal in its content; its signature is empty.
@@ -108,6 +128,7 @@ impl Proxy {
             clamp: options.clamp(),
             sealer: Sealer::new(options.seal.clone(), &mut rng),
             table: Table::new(&mut rng),
+            admissions: [Opener::Program, Opener::Peer].map(|it| Admission::new(it, &mut rng)),
             pending: Ledger::hashed(options.limits.pending, &mut rng),
             timers: TimerQueue::new(),
             peers: Peers::default(),
@@ -192,18 +213,29 @@ impl Proxy {
         }
     }
 
-    /// Adds a connection; `None` if the table is full.
+    /// Adds a connection; `None` if the table is full, or if who opens it has opened too many that
+    /// nobody has answered.
     fn open(
         &mut self,
         now: Time,
         ends: Ends,
         (protocol, peer): (Protocol, Name),
-        adopted: bool,
+        attempt: Attempt,
     ) -> Option<Slot> {
         if self.table.len() >= self.options.limits.connections {
             self.counters.table_full += 1;
             return None;
         }
+        let limits = &self.options.limits;
+        let admission = &mut self.admissions[attempt.side as usize];
+        let client = attempt.side.client(&ends);
+        let Some(charge) = admission.admits(now, client, (ends, attempt.sequence), limits) else {
+            self.counters.not_admitted += 1;
+            if admission.is_to_be_told(now) {
+                self.events.push_back(ProxyEvent::NotAdmitted(client));
+            }
+            return None;
+        };
         let label = self.rng.next_word();
         let names = naming::connection(&self.options.prefix, &ends.outward(), label, &self.sealer);
         let beginning = Beginning {
@@ -213,7 +245,8 @@ impl Proxy {
             peer,
             label,
             own_names: names,
-            adopted,
+            adopted: attempt.adopted,
+            charge,
         };
         self.counters.connections += 1;
         let slot = self
@@ -238,6 +271,14 @@ impl Proxy {
         let Some(connection) = self.table.get_mut(slot) else {
             return;
         };
+        if connection.charge.is_some()
+            && connection.tracker.is_answered()
+            && let Some(charge) = connection.charge.take()
+        {
+            let client = charge.opener.client(&connection.ends);
+            let admission = &mut self.admissions[charge.opener as usize];
+            admission.answered(now, client, charge, &self.options.limits);
+        }
         let bytes = connection.carrier.bytes();
         self.queued_bytes = self.queued_bytes - connection.charged + bytes;
         connection.charged = bytes;

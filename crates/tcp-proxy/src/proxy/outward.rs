@@ -4,7 +4,8 @@ use bytes::Bytes;
 use whimbrel_core::Time;
 use whimbrel_ndn_packet::{Data, Name, NameRef};
 
-use super::{NoSignature, Proxy, context_of};
+use super::{Attempt, NoSignature, Proxy, context_of};
+use crate::admission::Opener;
 use crate::connection::{Carrier, Connection, Ends};
 use crate::icmp::Unreachable;
 use crate::message::{Carried, Message, Protocol, Stock};
@@ -76,7 +77,12 @@ impl Proxy {
         }
         let protocol = route.protocol.unwrap_or(self.options.protocol);
         let peer = route.target.prefix(ends.remote.ip());
-        self.open(now, ends, (protocol, peer), !begins)
+        let attempt = Attempt {
+            side: Opener::Program,
+            sequence: segment.sequence,
+            adopted: !begins,
+        };
+        self.open(now, ends, (protocol, peer), attempt)
     }
 
     /// Carries a segment by the connection's protocol. Segments without payload are Interests: "TCP
@@ -89,11 +95,13 @@ impl Proxy {
             return;
         };
         let last = segment.flags.fin || segment.flags.rst;
+        let acknowledges = connection.acknowledges(segment);
         if segment.payload > 0 || (last && connection.carrier.has_backlog()) {
             self.queue(now, slot, segment, packet);
         } else {
             let further = match &mut connection.carrier {
-                Carrier::Unreliable(queue) if segment.flags.ack => {
+                // What an end invents brings no Interests.
+                Carrier::Unreliable(queue) if acknowledges => {
                     queue.note_interest(segment.acknowledgement, room)
                 }
                 _ => 0,
@@ -128,6 +136,7 @@ impl Proxy {
         }
         let sent = &connection.tracker.outward.sent;
         let (sequence, end) = (sent.extend(segment.sequence), sent.extend(segment.end()));
+        let acknowledges = connection.acknowledges(segment);
         match &mut connection.carrier {
             Carrier::Basic(basic) => {
                 let number = basic.push(end, packet, limits.queue.bytes);
@@ -152,7 +161,7 @@ impl Proxy {
                     connection.counters.dropped += 1;
                 }
                 let duplex = self.options.duplex;
-                if segment.flags.ack {
+                if acknowledges {
                     let number = segment.acknowledgement;
                     let wanted = queue.wants_interests(number, duplex, room, &mut self.rng);
                     self.send_credits(now, slot, wanted);
@@ -168,7 +177,7 @@ impl Proxy {
         let Some(connection) = self.table.get_mut(slot) else {
             return;
         };
-        if connection.extra_sent || !segment.flags.ack || segment.flags.rst {
+        if connection.extra_sent || !connection.acknowledges(segment) || segment.flags.rst {
             return;
         }
         connection.extra_sent = true;
@@ -202,7 +211,7 @@ impl Proxy {
             return;
         };
         let due = match &connection.carrier {
-            Carrier::Unreliable(queue) => queue.wake_at(now, self.options.wake_repeat),
+            Carrier::Unreliable(queue) => queue.wake_at(now, connection.wake_repeat(&self.options)),
             Carrier::Reliable(supply, _) => supply.advertise_at(now, None),
             Carrier::Basic(_) => None,
         };

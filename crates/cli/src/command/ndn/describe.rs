@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use whimbrel_ndn_packet::{DataRef, KeyLocatorRef, SignatureType};
 
 use super::in_millis;
+use crate::logging::is_printable;
 
 /// Bytes shown of content that is not text.
 const SHOWN: usize = 32;
@@ -49,9 +50,8 @@ pub(super) fn data_text(data: &DataRef<'_>) -> String {
 
 /// Content for a terminal: verbatim if it is text.
 pub(super) fn content_text(content: &[u8]) -> String {
-    let printable = |character: char| !character.is_control() || matches!(character, '\n' | '\t');
     match std::str::from_utf8(content) {
-        Ok(text) if text.chars().all(printable) => {
+        Ok(text) if text.chars().all(is_printable) => {
             let end = if text.ends_with('\n') || text.is_empty() {
                 ""
             } else {

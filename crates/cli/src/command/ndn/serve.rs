@@ -24,6 +24,7 @@ use super::source::FileSource;
 use super::{Loss, Reach, converse, millis, name, note, registration};
 use crate::command::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure};
+use crate::logging::say;
 
 /// Bytes of a packet beside content, name and signature.
 const PACKET_OVERHEAD: usize = 64;
@@ -241,7 +242,7 @@ fn tell(arguments: &Serve, event: &ProducerEvent) {
     if arguments.json {
         json_line(&json!({ "event": "unreadable", "error": text }));
     } else {
-        eprintln!("whimbrel: {text}");
+        say(&text);
     }
 }
 

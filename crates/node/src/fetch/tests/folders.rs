@@ -295,6 +295,42 @@ fn a_file_beyond_the_limit_is_refused_alone() {
     assert_eq!(contents(&scene.out().join("tree")).len(), 10);
 }
 
+/// The list says that a file is within the limit, and its bytes are more.
+#[test]
+fn a_file_that_is_longer_than_the_list_says_is_refused_alone() {
+    let mut scene = Scene::new();
+    let entry = |path: &str, length, content| Entry {
+        path: RelativePath::new(path.as_bytes().to_vec()).unwrap(),
+        mode: 0o644,
+        modified: Modified::default(),
+        kind: Kind::File {
+            length,
+            content,
+            packed: None,
+        },
+    };
+    let good = noise(100_000);
+    let [large, small] =
+        [&noise(300_000), &good].map(|bytes| scene.shelf.put(bytes, ContentKind::File, ""));
+    let entries = vec![
+        entry("false", 150_000, large),
+        entry("false-too", 150_000, large),
+        entry("true", 100_000, small),
+    ];
+    let listing = Folder::new(Vec::new(), entries).unwrap().encode();
+    let name = scene.shelf.put(&listing, ContentKind::Folder, "tree");
+    scene.limit = 200_000;
+    let (fetched, _) = scene.get(name, to(&scene.out()), Manners::Good);
+    let fetched = fetched.unwrap();
+    let refused: Vec<&str> = fetched.refused.iter().map(|it| &*it.path).collect();
+    assert_eq!(refused, ["\"false\"", "\"false-too\""]);
+    assert!(fetched.refused[0].why.contains("limit"));
+    assert_eq!(fetched.length, 100_000);
+    assert_eq!(contents(&scene.out().join("tree")).len(), 1);
+    assert_eq!(fs::read(scene.out().join("tree/true")).unwrap(), good);
+    assert_eq!(hidden_files(&scene.out()), [] as [PathBuf; 0]);
+}
+
 #[test]
 fn a_file_to_update_a_folder_with_goes_into_it() {
     let mut scene = Scene::new();
