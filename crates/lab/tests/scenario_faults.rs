@@ -318,6 +318,12 @@ fn a_move_removes_one_link_and_adds_another() {
         [links]\nx = { between = [\"a\", \"r\"] }\ny = { between = [\"r\", \"b\"] }\nz = { between = [\"r\", \"b\"] }\n";
     let scenario = read(text).unwrap();
     let timeline = &scenario.settings[0].plan.timeline;
+    // What the kernel tells the host that moves, the third node.
+    let carrier = |link, works| Action::Carrier {
+        node: 2,
+        link,
+        works,
+    };
     let steps: Vec<_> = timeline
         .iter()
         .map(|timed| (timed.at.as_secs(), &timed.action))
@@ -326,8 +332,11 @@ fn a_move_removes_one_link_and_adds_another() {
         steps,
         [
             (0, &Action::Cut(2)),
+            (0, &carrier(2, false)),
             (3, &Action::Cut(1)),
-            (4, &Action::Restore(2))
+            (3, &carrier(1, false)),
+            (4, &Action::Restore(2)),
+            (4, &carrier(2, true))
         ]
     );
     let wrong = text.replace("from = \"y\", to = \"z\"", "from = \"x\", to = \"z\"");

@@ -1,8 +1,6 @@
 //! What clients may cost: checks of signatures, and new records.
 
-use core::net::IpAddr;
-
-use whimbrel_core::{Distrust, Limit, Medium, Meter, PortId, PortInfo, Time};
+use whimbrel_core::{Distrust, Limit, Medium, Meter, PortId, PortInfo, Time, network_of};
 
 use crate::quota::Quotas;
 
@@ -11,23 +9,17 @@ const UNPROVEN: Limit = Limit::per_second(128);
 /// A source brings one of so many parts of what there is room for.
 const PARTS: usize = 4;
 
-/// Where a client is: its address, whatever its port; of IPv6 the network of 64 bits.
+/// Where a client is: its network ([`network_of`]), whatever its port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Source {
-    Address(IpAddr),
+    Network(u128),
     Port(PortId),
 }
 
 impl Source {
     pub(super) fn of(port: PortId, info: &PortInfo) -> Source {
         match info.medium {
-            Medium::Udp { remote, .. } => Source::Address(match remote.ip() {
-                IpAddr::V4(address) => IpAddr::V4(address),
-                IpAddr::V6(address) => {
-                    let network = u128::from(address) >> 64 << 64;
-                    IpAddr::V6(network.into())
-                }
-            }),
+            Medium::Udp { remote, .. } => Source::Network(network_of(remote.ip())),
             _ => Source::Port(port),
         }
     }

@@ -194,7 +194,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn source(port: u32) -> Source {
-        Source::Address([192, 0, 2, (port / 4) as u8].into())
+        Source::Network(u128::from(port / 4))
     }
 
     proptest! {
