@@ -10,6 +10,7 @@
 
 pub(crate) mod interop;
 pub(crate) mod ndn;
+pub(crate) mod scene;
 pub(crate) mod schema;
 pub(crate) mod sites;
 
@@ -136,7 +137,8 @@ pub(crate) fn free_port() -> u16 {
 
 /// Returns deterministic noise.
 pub(crate) fn noise(length: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed | 1;
+    // Never zero, and another one for each seed.
+    let mut state = seed << 1 | 1;
     let mut next = || {
         state ^= state << 13;
         state ^= state >> 7;
@@ -431,10 +433,15 @@ impl Network {
     }
 }
 
-pub(crate) fn await_that(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn await_that(what: &str, is_so: impl FnMut() -> bool) {
+    await_that_or(what, is_so, String::new);
+}
+
+/// `why` is what a failure says in addition.
+pub(crate) fn await_that_or(what: &str, mut is_so: impl FnMut() -> bool, why: impl Fn() -> String) {
     let until = Instant::now() + PATIENCE;
     while !is_so() {
-        assert!(Instant::now() < until, "in vain: {what}");
-        std::thread::sleep(Duration::from_millis(50));
+        assert!(Instant::now() < until, "in vain: {what}\n{}", why());
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
