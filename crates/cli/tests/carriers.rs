@@ -8,77 +8,53 @@
 )]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
+mod support;
+
 use std::fs;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
+use support::PATIENCE;
+use support::scene::{self, Scene};
 use whimbrel_core::{
     Deadline, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, SeededRng, Time,
     Transmit,
 };
 use whimbrel_io::{Clock, EthernetConfig, EventLoop, Interface};
-use whimbrel_lab::{Namespace, Process, Topology, TopologyBuilder, lab_available};
+use whimbrel_lab::Process;
 
-const PATIENCE: Duration = Duration::from_secs(90);
 const LENGTH: u64 = 24 << 20;
 
 /// A server `s`, a router `r` and a client `c`, with the wires `left` and `right`.
-struct Scene {
-    folder: tempfile::TempDir,
-    topology: Topology,
+struct Wires {
+    scene: Scene,
     name: String,
-    daemons: Vec<Process>,
 }
 
-impl Scene {
-    fn build() -> Option<Scene> {
-        if !lab_available() {
-            eprintln!("skipped: no network namespaces");
-            return None;
-        }
-        let topology = TopologyBuilder::new(1)
-            .host("s")
-            .host("r")
-            .host("c")
-            .veth("left", "s", "r")
-            .veth("right", "r", "c")
-            .build()
-            .unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let mut rng = SeededRng::new(15);
-        let words = (0..LENGTH / 8).flat_map(|_| rng.next_word().to_le_bytes());
-        let bytes: Vec<u8> = words.collect();
-        fs::write(folder.path().join("file"), &bytes).unwrap();
-        let name = blake3::hash(&bytes).to_hex().to_string();
-        Some(Scene {
-            folder,
-            topology,
-            name,
-            daemons: Vec::new(),
-        })
-    }
+impl Deref for Wires {
+    type Target = Scene;
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+    fn deref(&self) -> &Scene {
+        &self.scene
     }
+}
 
-    fn host(&self, name: &str) -> Namespace {
-        self.topology.host(name).unwrap().clone()
+impl DerefMut for Wires {
+    fn deref_mut(&mut self) -> &mut Scene {
+        &mut self.scene
     }
+}
 
-    fn interface(&self, host: &str, link: &str) -> String {
-        self.topology.interface_of(host, link).unwrap()
-    }
-
-    fn address(&self, host: &str, link: &str) -> String {
-        self.topology.address_of(host, link).unwrap().to_string()
-    }
-
-    fn ip(&self, host: &str, arguments: &str) {
-        let arguments: Vec<&str> = arguments.split(' ').collect();
-        self.host(host).run("ip", &arguments).unwrap();
+impl Wires {
+    fn build() -> Option<Wires> {
+        let scene = Scene::build(|it| {
+            (it.host("s").host("r").host("c"))
+                .veth("left", "s", "r")
+                .veth("right", "r", "c")
+        })?;
+        let name = scene.file("file", LENGTH, 15);
+        Some(Wires { scene, name })
     }
 
     /// The lab switches IPv6 off; here each wire gets a network of it.
@@ -114,36 +90,6 @@ impl Scene {
         format!("ether://[{pairs}%{}]", self.interface(host, link))
     }
 
-    fn whimbrel(&self, host: &str, log: &str, arguments: &[&str]) -> Process {
-        let file = |kind| fs::File::create(self.path(&format!("{log}.{kind}"))).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_whimbrel"));
-        command
-            .args(arguments)
-            .current_dir(self.folder.path())
-            .env_remove("WHIMBREL_SOCKET")
-            .env_remove("WHIMBREL_NAME_SERVER")
-            .env("XDG_STATE_HOME", self.path(log))
-            .env("HOME", self.path(log))
-            .env("WHIMBREL_LOG", "info")
-            .stdin(Stdio::null())
-            .stdout(file("out"))
-            .stderr(file("log"));
-        self.host(host).spawn(command).unwrap()
-    }
-
-    /// Runs a daemon with a configuration that is written as a file.
-    fn daemon(&mut self, at: &str, kind: &str, name: &str, config: &str) {
-        let [file, key, socket] =
-            ["toml", "pem", "sock"].map(|extension| format!("{name}.{extension}"));
-        fs::write(self.path(&file), config).unwrap();
-        let arguments = [
-            kind, "run", "--json", "--config", &file, "--key", &key, "--socket", &socket,
-        ];
-        let daemon = self.whimbrel(at, name, &arguments);
-        self.daemons.push(daemon);
-        self.await_that("a socket", || self.path(&socket).exists());
-    }
-
     /// Runs a router with a listener on each of `binds`, the server and the client with a link to
     /// each remote, and announces the file.
     fn start(&mut self, binds: &[String], server: &str, client: &str) {
@@ -152,72 +98,25 @@ impl Scene {
                 format!("[[link]]\nlabel = \"at-{index}\"\nbind = \"{bind}\"\nlisten = true\n")
             })
             .collect();
-        let host = |remote: &str| format!("[[link]]\nlabel = \"access\"\nremote = \"{remote}\"\n");
         self.daemon("r", "router", "router", &router);
         // Slow enough for a test to act in the middle.
         let slowly = "mode = \"dedicated 100 Mbit/s\"\n";
-        self.daemon("s", "host", "server", &(host(server) + slowly));
-        self.daemon("c", "host", "client", &host(client));
-        let serve = self.whimbrel(
+        self.daemon(
             "s",
-            "serve",
-            &[
-                "serve",
-                "--json",
-                "--no-cache",
-                "--socket",
-                "server.sock",
-                "file",
-            ],
+            "host",
+            "server",
+            &(scene::link("access", server) + slowly),
         );
-        self.daemons.push(serve);
-        self.await_that("the announcement", || {
-            fs::read_to_string(self.path("serve.out")).is_ok_and(|text| text.contains("Registered"))
-        });
+        self.daemon("c", "host", "client", &scene::link("access", client));
+        self.serve("s", "server", "file");
     }
 
     fn get(&self) -> Process {
-        let arguments = [
-            "get",
-            &self.name,
-            "--json",
-            "-o",
-            "arrived",
-            "--socket",
-            "client.sock",
-        ];
-        self.whimbrel("c", "get", &arguments)
+        self.scene.get("c", "client", &self.name)
     }
 
-    fn arrives(&self, mut get: Process) {
-        let status = get.wait_for(PATIENCE).unwrap();
-        assert!(
-            status.is_some_and(|status| status.success()),
-            "{status:?}\n{}",
-            self.logs()
-        );
-        let same = fs::read(self.path("arrived")).unwrap() == fs::read(self.path("file")).unwrap();
-        assert!(same, "other bytes arrived");
-    }
-
-    /// Waits until the client has this many bytes.
-    fn await_bytes(&self, bytes: u64) {
-        self.await_that("the transfer's middle", || {
-            let text = fs::read_to_string(self.path("get.out")).unwrap_or_default();
-            let arrived = |line: &str| {
-                let line: serde_json::Value = serde_json::from_str(line).ok()?;
-                line["progress"]["bytes"].as_u64()
-            };
-            text.lines().rev().find_map(arrived) >= Some(bytes)
-        });
-    }
-
-    fn await_that(&self, what: &str, mut is_so: impl FnMut() -> bool) {
-        let until = Instant::now() + PATIENCE;
-        while !is_so() {
-            assert!(Instant::now() < until, "in vain: {what}\n{}", self.logs());
-            std::thread::sleep(Duration::from_millis(5));
-        }
+    fn arrives(&self, get: Process) {
+        self.finish(get, "file");
     }
 
     /// Returns what `router status` says.
@@ -225,17 +124,21 @@ impl Scene {
         let arguments = ["router", "status", "--json", "--socket", "router.sock"];
         let mut status = self.whimbrel("r", "status", &arguments);
         status.wait_for(PATIENCE).unwrap();
-        serde_json::from_str(&fs::read_to_string(self.path("status.out")).unwrap()).unwrap()
+        serde_json::from_str(&self.text("status.out")).unwrap()
     }
+}
 
-    fn logs(&self) -> String {
-        ["router", "server", "client", "serve", "get"]
-            .map(|name| {
-                let text = fs::read_to_string(self.path(&format!("{name}.log")));
-                format!("--- {name}\n{}", text.unwrap_or_default())
-            })
-            .concat()
-    }
+/// The first wire is Ethernet, the second one bare IP.
+fn ethernet_and_then_ip() -> Option<Wires> {
+    let mut wires = Wires::build()?;
+    let binds = [
+        format!("dev://{}", wires.interface("r", "left")),
+        String::from("ip://0.0.0.0"),
+    ];
+    let server = wires.ether("s", "left");
+    let client = format!("ip://{}", wires.address("r", "right"));
+    wires.start(&binds, &server, &client);
+    Some(wires)
 }
 
 fn written(station: [u8; 6]) -> String {
@@ -244,64 +147,56 @@ fn written(station: [u8; 6]) -> String {
 
 #[test]
 fn a_file_crosses_ethernet_and_then_bare_ip() {
-    let Some(mut scene) = Scene::build() else {
+    let Some(wires) = ethernet_and_then_ip() else {
         return;
     };
-    let binds = [
-        format!("dev://{}", scene.interface("r", "left")),
-        String::from("ip://0.0.0.0"),
-    ];
-    let (server, client) = (
-        scene.ether("s", "left"),
-        format!("ip://{}", scene.address("r", "right")),
-    );
-    scene.start(&binds, &server, &client);
-    scene.arrives(scene.get());
+    wires.arrives(wires.get());
     // The path MTU of each is that of its carrier: 1500 less a length of 2, and less an IP header.
-    let status = scene.status();
+    let status = wires.status();
     let text = status.to_string();
     let peers = [
-        written(scene.station("s", "left")),
-        format!("ip://{}", scene.address("c", "right")),
+        written(wires.station("s", "left")),
+        format!("ip://{}", wires.address("c", "right")),
     ];
     for peer in peers {
         assert!(text.contains(&peer), "{peer} is not in {text}");
     }
-    let opened = fs::read_to_string(scene.path("router.out")).unwrap();
+    let opened = wires.text("router.out");
     let opened: serde_json::Value = serde_json::from_str(opened.lines().next().unwrap()).unwrap();
-    assert_eq!(opened["links"]["at-0"], binds[0]);
-    assert_eq!(opened["links"]["at-1"], binds[1]);
+    let device = format!("dev://{}", wires.interface("r", "left"));
+    assert_eq!(opened["links"]["at-0"], device);
+    assert_eq!(opened["links"]["at-1"], "ip://0.0.0.0");
 }
 
 #[test]
 fn a_file_crosses_bare_ipv6_and_then_udp_over_ipv6() {
-    let Some(mut scene) = Scene::build() else {
+    let Some(mut wires) = Wires::build() else {
         return;
     };
-    scene.add_ipv6();
+    wires.add_ipv6();
     let binds = [String::from("ip://[::]"), String::from("[::]:4711")];
-    scene.start(&binds, "ip://[fd00:0::2]", "[fd00:1::1]:4711");
-    scene.arrives(scene.get());
+    wires.start(&binds, "ip://[fd00:0::2]", "[fd00:1::1]:4711");
+    wires.arrives(wires.get());
 }
 
 #[test]
 fn both_links_of_one_host_may_have_different_carriers() {
-    let Some(mut scene) = Scene::build() else {
+    let Some(mut wires) = Wires::build() else {
         return;
     };
-    scene.add_ipv6();
+    wires.add_ipv6();
     let (device, over_ip) = (
-        format!("dev://{}", scene.interface("r", "right")),
+        format!("dev://{}", wires.interface("r", "right")),
         String::from("ip://[::]"),
     );
     let binds = [device, over_ip, String::from("0.0.0.0:4711")];
-    let server = format!("{}:4711", scene.address("r", "left"));
+    let server = format!("{}:4711", wires.address("r", "left"));
     let client = format!(
         "{}\"\n[[link]]\nlabel = \"second\"\nremote = \"ip://[fd00:1::1]",
-        scene.ether("c", "right")
+        wires.ether("c", "right")
     );
-    scene.start(&binds, &server, &client);
-    scene.arrives(scene.get());
+    wires.start(&binds, &server, &client);
+    wires.arrives(wires.get());
 }
 
 /// Sends frames to one port, and ignores what arrives.
@@ -355,21 +250,12 @@ fn junk(seed: u64) -> Vec<Vec<u8>> {
 
 #[test]
 fn junk_and_foreign_packets_on_both_wires_stop_nothing() {
-    let Some(mut scene) = Scene::build() else {
+    let Some(wires) = ethernet_and_then_ip() else {
         return;
     };
-    let binds = [
-        format!("dev://{}", scene.interface("r", "left")),
-        String::from("ip://0.0.0.0"),
-    ];
-    let (server, client) = (
-        scene.ether("s", "left"),
-        format!("ip://{}", scene.address("r", "right")),
-    );
-    scene.start(&binds, &server, &client);
-    let get = scene.get();
-    let router = scene.station("r", "left");
-    let interface = scene.interface("s", "left");
+    let get = wires.get();
+    let router = wires.station("r", "left");
+    let interface = wires.interface("s", "left");
     // From the server's own station, with and without a length, and of NDN's and IP's EtherTypes.
     let send_frames = move || {
         for ether_type in [0x27c0, 0x8624, 0x0800, 0x88b5] {
@@ -387,8 +273,8 @@ fn junk_and_foreign_packets_on_both_wires_stop_nothing() {
             }
         }
     };
-    scene.host("s").enter(send_frames).unwrap();
-    let to: std::net::Ipv4Addr = scene.topology.address_of("r", "right").unwrap();
+    wires.host("s").enter(send_frames).unwrap();
+    let to: std::net::Ipv4Addr = wires.topology.address_of("r", "right").unwrap();
     let send_packets = move || {
         for protocol in [253, 254, 5, 47] {
             let protocol = Protocol::from(protocol);
@@ -400,83 +286,74 @@ fn junk_and_foreign_packets_on_both_wires_stop_nothing() {
             }
         }
     };
-    scene.host("c").enter(send_packets).unwrap();
-    assert!(!scene.path("arrived").exists(), "the transfer was over");
-    scene.arrives(get);
-    fs::remove_file(scene.path("arrived")).unwrap();
-    scene.arrives(scene.get());
+    wires.host("c").enter(send_packets).unwrap();
+    assert!(!wires.path("arrived").exists(), "the transfer was over");
+    wires.arrives(get);
+    fs::remove_file(wires.path("arrived")).unwrap();
+    wires.arrives(wires.get());
 }
 
 #[test]
 fn smaller_mtus_in_the_middle_of_a_transfer_are_found() {
-    let Some(mut scene) = Scene::build() else {
+    let Some(wires) = ethernet_and_then_ip() else {
         return;
     };
-    let binds = [
-        format!("dev://{}", scene.interface("r", "left")),
-        String::from("ip://0.0.0.0"),
-    ];
-    let (server, client) = (
-        scene.ether("s", "left"),
-        format!("ip://{}", scene.address("r", "right")),
-    );
-    scene.start(&binds, &server, &client);
-    let get = scene.get();
-    scene.await_bytes(LENGTH / 8);
+    let get = wires.get();
+    wires.await_bytes(LENGTH / 8);
     for (host, link) in [("s", "left"), ("r", "left"), ("r", "right"), ("c", "right")] {
-        let interface = scene.interface(host, link);
-        scene.ip(host, &format!("link set {interface} mtu 1280"));
+        let interface = wires.interface(host, link);
+        wires.ip(host, &format!("link set {interface} mtu 1280"));
     }
-    scene.arrives(get);
+    wires.arrives(get);
 }
 
 #[test]
 fn a_wire_that_vanishes_and_is_laid_anew_goes_on() {
-    let Some(mut scene) = Scene::build() else {
+    let Some(mut wires) = Wires::build() else {
         return;
     };
-    let at_router = scene.interface("r", "left");
-    let at_server = scene.interface("s", "left");
-    let stations = [scene.station("s", "left"), scene.station("r", "left")].map(written);
+    let at_router = wires.interface("r", "left");
+    let at_server = wires.interface("s", "left");
+    let stations = [wires.station("s", "left"), wires.station("r", "left")].map(written);
     let binds = [format!("dev://{at_router}"), String::from("0.0.0.0:4711")];
     let (server, client) = (
-        scene.ether("s", "left"),
-        format!("{}:4711", scene.address("r", "right")),
+        wires.ether("s", "left"),
+        format!("{}:4711", wires.address("r", "right")),
     );
-    scene.start(&binds, &server, &client);
-    let get = scene.get();
-    scene.await_bytes(LENGTH / 8);
-    scene.ip("s", &format!("link delete {at_server}"));
-    assert!(!scene.path("arrived").exists(), "the transfer was over");
+    wires.start(&binds, &server, &client);
+    let get = wires.get();
+    wires.await_bytes(LENGTH / 8);
+    wires.ip("s", &format!("link delete {at_server}"));
+    assert!(!wires.path("arrived").exists(), "the transfer was over");
     std::thread::sleep(Duration::from_secs(2));
-    scene.ip(
+    wires.ip(
         "s",
         &format!(
             "link add {at_server} address {} type veth peer name {at_router} address {} netns {}",
             stations[0],
             stations[1],
-            scene.host("r").path()
+            wires.host("r").path()
         ),
     );
-    scene.ip("r", &format!("link set {at_router} up"));
-    scene.ip("s", &format!("link set {at_server} up"));
-    scene.arrives(get);
-    let log = fs::read_to_string(scene.path("router.log")).unwrap();
+    wires.ip("r", &format!("link set {at_router} up"));
+    wires.ip("s", &format!("link set {at_server} up"));
+    wires.arrives(get);
+    let log = wires.text("router.log");
     assert!(log.contains("the interface is back"), "{log}");
 }
 
 #[test]
 fn a_second_program_on_a_carrier_without_ports_is_told_so() {
-    let Some(mut scene) = Scene::build() else {
+    let Some(mut wires) = Wires::build() else {
         return;
     };
     let listen = "[[link]]\nlabel = \"at\"\nbind = \"ip://0.0.0.0\"\nlisten = true\n";
-    scene.daemon("r", "router", "router", listen);
-    let remote = format!("ip://{}", scene.address("s", "left"));
-    let arguments = ["get", "--router", &remote, &scene.name.clone()];
-    let mut second = scene.whimbrel("r", "second", &arguments);
+    wires.daemon("r", "router", "router", listen);
+    let remote = format!("ip://{}", wires.address("s", "left"));
+    let arguments = ["get", "--router", &remote, &wires.name.clone()];
+    let mut second = wires.whimbrel("r", "second", &arguments);
     let status = second.wait_for(PATIENCE).unwrap().unwrap();
-    let log = fs::read_to_string(scene.path("second.log")).unwrap();
+    let log = wires.text("second.log");
     assert!(
         !status.success() && log.contains("another program"),
         "{log}"

@@ -8,134 +8,63 @@
 )]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-use std::fs;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+mod support;
+
+use std::ops::Deref;
+use std::time::Duration;
 
 use serde_json::Value;
-use whimbrel_core::SeededRng;
-use whimbrel_lab::{Process, Topology, TopologyBuilder, lab_available};
+use support::scene::{self, Scene};
+use whimbrel_lab::Process;
 use whimbrel_sim::link::LinkSpec;
 
-const PATIENCE: Duration = Duration::from_secs(90);
 const LENGTH: u64 = 24 << 20;
 /// What sessions, attachments and probes of an idle link take, for as long as these tests last.
 const IDLE: u64 = 100_000;
 
-struct Scene {
-    folder: tempfile::TempDir,
-    topology: Topology,
+/// A client with the links `wifi` and `lte` to a router, on whose machine a host serves a file.
+struct TwoLinks {
+    scene: Scene,
     name: String,
-    daemons: Vec<Process>,
 }
 
-impl Scene {
+impl Deref for TwoLinks {
+    type Target = Scene;
+
+    fn deref(&self) -> &Scene {
+        &self.scene
+    }
+}
+
+impl TwoLinks {
     /// `lte` follows in the configuration of that link.
-    fn build(lte: &str) -> Option<Scene> {
-        if !lab_available() {
-            eprintln!("skipped: no network namespaces");
-            return None;
-        }
+    fn build(lte: &str) -> Option<TwoLinks> {
         let spec = || LinkSpec::new(24_000_000, Duration::from_millis(10));
-        let topology = TopologyBuilder::new(1)
-            .host("c")
-            .host("r")
-            .link("wifi", "c", "r", spec(), spec())
-            .link("lte", "c", "r", spec(), spec())
-            .build()
-            .unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("file");
-        let mut rng = SeededRng::new(9);
-        let words = (0..LENGTH / 8).flat_map(|_| rng.next_word().to_le_bytes());
-        fs::write(&file, words.collect::<Vec<u8>>()).unwrap();
-        let name = blake3::hash(&fs::read(&file).unwrap()).to_hex().to_string();
-        let mut scene = Scene {
-            folder,
-            topology,
-            name,
-            daemons: Vec::new(),
-        };
-        scene.start(lte);
-        Some(scene)
-    }
-
-    fn start(&mut self, lte: &str) {
-        let listen = "[[link]]\nlabel = \"callers\"\nbind = \"0.0.0.0:4711\"\nlisten = true\n";
-        fs::write(self.path("router.toml"), listen).unwrap();
-        let link = |label: &str, remote: String, more: &str| {
-            format!("[[link]]\nlabel = \"{label}\"\nremote = \"{remote}:4711\"\n{more}\n")
-        };
-        let server = link("access", String::from("127.0.0.1"), "");
-        fs::write(self.path("server.toml"), server).unwrap();
-        let address = |link: &str| self.topology.address_of("r", link).unwrap().to_string();
-        let client = link("wifi", address("wifi"), "") + &link("lte", address("lte"), lte);
-        fs::write(self.path("client.toml"), client).unwrap();
-        for (at, kind, name) in [
-            ("r", "router", "router"),
-            ("r", "host", "server"),
-            ("c", "host", "client"),
-        ] {
-            let [config, key, socket] = ["toml", "pem", "sock"].map(|it| format!("{name}.{it}"));
-            let arguments = [
-                kind, "run", "--config", &config, "--key", &key, "--socket", &socket,
-            ];
-            let daemon = self.whimbrel(at, name, &arguments);
-            self.daemons.push(daemon);
-            self.await_that(&socket, || self.path(&socket).exists());
-        }
-        let arguments = [
-            "serve",
-            "--json",
-            "--no-cache",
-            "--socket",
-            "server.sock",
-            "file",
-        ];
-        let serve = self.whimbrel("r", "serve", &arguments);
-        self.daemons.push(serve);
-        self.await_that("the announcement", || {
-            let said = fs::read_to_string(self.path("serve.out"));
-            said.is_ok_and(|text| text.contains("Registered"))
-        });
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn command(&self, log: &str, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_whimbrel"));
-        command
-            .args(arguments)
-            .current_dir(self.folder.path())
-            .env_remove("WHIMBREL_SOCKET")
-            .env_remove("WHIMBREL_NAME_SERVER")
-            .env("XDG_STATE_HOME", self.path(log))
-            .env("HOME", self.path(log))
-            .stdin(Stdio::null());
-        command
-    }
-
-    fn whimbrel(&self, host: &str, log: &str, arguments: &[&str]) -> Process {
-        let file = |kind| fs::File::create(self.path(&format!("{log}.{kind}"))).unwrap();
-        let mut command = self.command(log, arguments);
-        command.stdout(file("out")).stderr(file("log"));
-        self.topology.host(host).unwrap().spawn(command).unwrap()
+        let mut scene = Scene::build(|it| {
+            (it.host("c").host("r"))
+                .link("wifi", "c", "r", spec(), spec())
+                .link("lte", "c", "r", spec(), spec())
+        })?;
+        let name = scene.file("file", LENGTH, 9);
+        let link = |label: &str, to: &str| scene::link(label, &format!("{to}:4711"));
+        let [wifi, lte_at] = ["wifi", "lte"].map(|it| scene.address("r", it));
+        let client = link("wifi", &wifi) + &link("lte", &lte_at) + lte + "\n";
+        scene.daemon("r", "router", "router", scene::LISTEN);
+        scene.daemon("r", "host", "server", &link("access", "127.0.0.1"));
+        scene.daemon("c", "host", "client", &client);
+        scene.serve("r", "server", "file");
+        Some(TwoLinks { scene, name })
     }
 
     /// A command about the client's host: exit code, output and errors.
-    fn host(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
+    fn about_host(&self, arguments: &[&str]) -> (i32, String, String) {
         let arguments = [&["host"], arguments, &["--socket", "client.sock"]].concat();
-        let done = self.command("command", &arguments).output().unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        (done.status.code(), text(done.stdout), text(done.stderr))
+        support::finished(&mut self.command("command", &arguments))
     }
 
     fn link(&self, label: &str) -> Value {
-        let (code, json, errors) = self.host(&["interfaces", "--json"]);
-        assert_eq!(code, Some(0), "{errors}");
+        let (code, json, errors) = self.about_host(&["interfaces", "--json"]);
+        assert_eq!(code, 0, "{errors}");
         let json: Value = serde_json::from_str(&json).unwrap();
         let mut links = json["interfaces"].as_array().unwrap().iter();
         links.find(|link| link["label"] == label).unwrap().clone()
@@ -152,110 +81,74 @@ impl Scene {
     }
 
     fn change(&self, arguments: &[&str]) -> String {
-        let (code, text, errors) = self.host(arguments);
-        assert_eq!(code, Some(0), "{arguments:?}: {errors}");
+        let (code, text, errors) = self.about_host(arguments);
+        assert_eq!(code, 0, "{arguments:?}: {errors}");
         text
     }
 
     fn get(&self) -> Process {
-        let arguments = [
-            "get",
-            &self.name,
-            "--json",
-            "--socket",
-            "client.sock",
-            "-o",
-            "arrived",
-        ];
-        self.whimbrel("c", "get", &arguments)
-    }
-
-    fn finish(&self, mut get: Process) {
-        let status = get.wait_for(PATIENCE).unwrap();
-        assert!(
-            status.is_some_and(|status| status.success()),
-            "{}",
-            self.logs()
-        );
-        let same = fs::read(self.path("arrived")).unwrap() == fs::read(self.path("file")).unwrap();
-        assert!(same, "other bytes arrived");
-    }
-
-    fn logs(&self) -> String {
-        let log = |name: &str| fs::read_to_string(self.path(&format!("{name}.log")));
-        let names = ["router", "client", "get"];
-        names
-            .map(|name| log(name).unwrap_or_default())
-            .join("---\n")
-    }
-
-    fn await_that(&self, what: &str, mut is_so: impl FnMut() -> bool) {
-        let until = Instant::now() + PATIENCE;
-        while !is_so() {
-            assert!(Instant::now() < until, "in vain: {what}\n{}", self.logs());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        self.scene.get("c", "client", &self.name)
     }
 }
 
 #[test]
 fn a_metered_link_takes_over_when_the_kernel_says_that_the_other_has_gone_and_steps_back() {
-    let Some(scene) = Scene::build("metered = true") else {
+    let Some(links) = TwoLinks::build("metered = true") else {
         return;
     };
-    scene.await_verdict("lte", "metered");
-    let get = scene.get();
-    scene.await_that("some of the file", || scene.bytes("wifi") > 2 << 20);
-    assert!(scene.bytes("lte") < IDLE, "{}", scene.link("lte"));
-    scene.topology.set_outage("wifi", true).unwrap();
-    scene.topology.set_carrier("c", "wifi", false).unwrap();
-    scene.await_verdict("wifi", "no-carrier");
-    scene.await_verdict("lte", "used");
-    scene.await_that("the other link", || scene.bytes("lte") > 2 << 20);
-    scene.topology.set_outage("wifi", false).unwrap();
-    scene.topology.set_carrier("c", "wifi", true).unwrap();
-    scene.await_verdict("wifi", "used");
-    scene.await_verdict("lte", "metered");
-    scene.finish(get);
+    links.await_verdict("lte", "metered");
+    let get = links.get();
+    links.await_that("some of the file", || links.bytes("wifi") > 2 << 20);
+    assert!(links.bytes("lte") < IDLE, "{}", links.link("lte"));
+    links.topology.set_outage("wifi", true).unwrap();
+    links.topology.set_carrier("c", "wifi", false).unwrap();
+    links.await_verdict("wifi", "no-carrier");
+    links.await_verdict("lte", "used");
+    links.await_that("the other link", || links.bytes("lte") > 2 << 20);
+    links.topology.set_outage("wifi", false).unwrap();
+    links.topology.set_carrier("c", "wifi", true).unwrap();
+    links.await_verdict("wifi", "used");
+    links.await_verdict("lte", "metered");
+    links.finish(get, "file");
 }
 
 #[test]
 fn links_and_policy_of_a_running_host_are_shown_and_changed_by_commands() {
-    let Some(scene) = Scene::build("") else {
+    let Some(links) = TwoLinks::build("") else {
         return;
     };
-    scene.await_verdict("wifi", "used");
-    scene.await_verdict("lte", "used");
-    let get = scene.get();
+    links.await_verdict("wifi", "used");
+    links.await_verdict("lte", "used");
+    let get = links.get();
     for link in ["wifi", "lte"] {
-        scene.await_that(link, || scene.bytes(link) > 1 << 20);
+        links.await_that(link, || links.bytes(link) > 1 << 20);
     }
-    let shown = scene.change(&["interfaces", "set", "lte", "--off"]);
+    let shown = links.change(&["interfaces", "set", "lte", "--off"]);
     let row = shown.lines().find(|line| line.starts_with("lte")).unwrap();
     assert!(row.contains("off"), "{shown}");
-    let before = (scene.bytes("wifi"), scene.bytes("lte"));
-    scene.await_that("the rest by the other", || {
-        scene.bytes("wifi") > before.0 + (1 << 20)
+    let before = (links.bytes("wifi"), links.bytes("lte"));
+    links.await_that("the rest by the other", || {
+        links.bytes("wifi") > before.0 + (1 << 20)
     });
-    assert_eq!(scene.bytes("lte"), before.1, "it is off");
-    scene.change(&["interfaces", "set", "lte", "--on", "--quota", "100 GB"]);
-    scene.await_verdict("lte", "used");
-    let left = scene.link("lte")["quota_left"].as_u64();
+    assert_eq!(links.bytes("lte"), before.1, "it is off");
+    links.change(&["interfaces", "set", "lte", "--on", "--quota", "100 GB"]);
+    links.await_verdict("lte", "used");
+    let left = links.link("lte")["quota_left"].as_u64();
     assert!(left.is_some_and(|left| left < 100_000_000_000), "{left:?}");
     assert!(
-        scene
+        links
             .change(&["policy", "order", "--prefer", "lte"])
             .contains("order")
     );
-    scene.await_verdict("wifi", "policy");
+    links.await_verdict("wifi", "policy");
     assert_eq!(
-        scene.change(&["policy"]).lines().next(),
+        links.change(&["policy"]).lines().next(),
         Some("policy: order")
     );
-    scene.finish(get);
-    scene.change(&["interfaces", "set", "lte", "--quota", "1 kB"]);
-    scene.await_verdict("lte", "quota");
-    scene.await_verdict("wifi", "used");
+    links.finish(get, "file");
+    links.change(&["interfaces", "set", "lte", "--quota", "1 kB"]);
+    links.await_verdict("lte", "quota");
+    links.await_verdict("wifi", "used");
     for (bad, code, why) in [
         (
             &["interfaces", "set", "nobody", "--off"][..],
@@ -266,8 +159,8 @@ fn links_and_policy_of_a_running_host_are_shown_and_changed_by_commands() {
         (&["interfaces", "set", "lte", "--quota", "much"], 2, "none"),
         (&["policy", "random"], 2, "everywhere"),
     ] {
-        let (given, _, errors) = scene.host(bad);
-        assert_eq!(given, Some(code), "{bad:?}: {errors}");
+        let (given, _, errors) = links.about_host(bad);
+        assert_eq!(given, code, "{bad:?}: {errors}");
         assert!(errors.contains(why), "{bad:?}: {errors}");
     }
 }
