@@ -10,21 +10,21 @@
 )]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-use std::fs;
+mod support;
+
 use std::io::ErrorKind;
 use std::net::UdpSocket;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use whimbrel_core::SeededRng;
-use whimbrel_lab::{Namespace, Process, Topology, TopologyBuilder, lab_available};
+use support::PATIENCE;
+use support::scene::{self, Scene};
+use whimbrel_lab::{Namespace, Process};
 use whimbrel_sim::link::LinkSpec;
 
-const PATIENCE: Duration = Duration::from_secs(90);
 /// Large enough, at [`RATE`], for a test to act in the middle.
 const LENGTH: u64 = 8 << 20;
 /// Rate of either link, bit/s.
@@ -35,15 +35,6 @@ const DELAY: Duration = Duration::from_millis(10);
 /// which link leads there.
 const FAR: &str = "10.200.0.1";
 
-/// A client with two interfaces, `wifi` and `lte`, to the serving machine: a router with a host on
-/// it, or a host that is reached directly.
-struct Scene {
-    folder: tempfile::TempDir,
-    topology: Topology,
-    name: String,
-    daemons: Vec<Process>,
-}
-
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Far {
     /// The client's host daemon is attached to a router.
@@ -52,177 +43,77 @@ enum Far {
     Host,
 }
 
-impl Scene {
-    fn build(far: Far) -> Option<Scene> {
-        if !lab_available() {
-            eprintln!("skipped: no network namespaces");
-            return None;
-        }
-        let topology = TopologyBuilder::new(1)
-            .host("c")
-            .host("r")
-            .link("wifi", "c", "r", spec(), spec())
-            .link("lte", "c", "r", spec(), spec())
-            .build()
-            .unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("file");
-        let mut rng = SeededRng::new(9);
-        let words = (0..LENGTH / 8).flat_map(|_| rng.next_word().to_le_bytes());
-        fs::write(&file, words.collect::<Vec<u8>>()).unwrap();
-        let name = blake3::hash(&fs::read(&file).unwrap()).to_hex().to_string();
-        let mut scene = Scene {
-            folder,
-            topology,
-            name,
-            daemons: Vec::new(),
-        };
-        let far_host = scene.host("r");
-        far_host
-            .run("ip", &["address", "add", FAR, "dev", "lo"])
-            .unwrap();
-        scene.route("wifi");
+/// A client with two interfaces, `wifi` and `lte`, to the serving machine: a router with a host on
+/// it, or a host that is reached directly.
+struct Phone {
+    scene: Scene,
+    name: String,
+}
+
+impl Deref for Phone {
+    type Target = Scene;
+
+    fn deref(&self) -> &Scene {
+        &self.scene
+    }
+}
+
+impl DerefMut for Phone {
+    fn deref_mut(&mut self) -> &mut Scene {
+        &mut self.scene
+    }
+}
+
+impl Phone {
+    fn build(far: Far) -> Option<Phone> {
+        let scene = Scene::build(|it| {
+            (it.host("c").host("r"))
+                .link("wifi", "c", "r", spec(), spec())
+                .link("lte", "c", "r", spec(), spec())
+        })?;
+        let name = scene.file("file", LENGTH, 9);
+        let mut phone = Phone { scene, name };
+        phone.ip("r", &format!("address add {FAR} dev lo"));
+        phone.route("wifi");
         match far {
-            Far::Router => scene.start_routed(&file),
-            Far::Host => scene.start_direct(&file),
+            Far::Router => phone.start_routed(),
+            Far::Host => phone.start_direct(),
         }
-        Some(scene)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn host(&self, name: &str) -> Namespace {
-        self.topology.host(name).unwrap().clone()
-    }
-
-    fn address(&self, host: &str, link: &str) -> String {
-        self.topology.address_of(host, link).unwrap().to_string()
-    }
-
-    fn interface(&self, link: &str) -> String {
-        self.topology.interface_of("c", link).unwrap()
-    }
-
-    /// Runs `ip` on the client.
-    fn ip(&self, arguments: &str) {
-        let arguments: Vec<&str> = arguments.split(' ').collect();
-        self.host("c").run("ip", &arguments).unwrap();
+        Some(phone)
     }
 
     /// Routes the client's packets to the far side over this link.
     fn route(&self, link: &str) {
-        let (via, device) = (self.address("r", link), self.interface(link));
-        self.ip(&format!("route replace {FAR} via {via} dev {device}"));
+        let (via, device) = (self.address("r", link), self.interface("c", link));
+        self.ip("c", &format!("route replace {FAR} via {via} dev {device}"));
     }
 
-    fn whimbrel(&self, host: &str, log: &str, arguments: &[&str]) -> Process {
-        let file = |kind| fs::File::create(self.path(&format!("{log}.{kind}"))).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_whimbrel"));
-        command
-            .args(arguments)
-            .current_dir(self.folder.path())
-            .env_remove("WHIMBREL_SOCKET")
-            .env_remove("WHIMBREL_NAME_SERVER")
-            .env("XDG_STATE_HOME", self.path(log))
-            .env("HOME", self.path(log))
-            .env("WHIMBREL_LOG", "info")
-            .stdin(Stdio::null())
-            .stdout(file("out"))
-            .stderr(file("log"));
-        self.host(host).spawn(command).unwrap()
+    fn start_routed(&mut self) {
+        let host = |remote: &str| scene::link("access", &format!("{remote}:4711"));
+        self.daemon("r", "router", "router", scene::LISTEN);
+        self.daemon("r", "host", "server", &host("127.0.0.1"));
+        self.daemon("c", "host", "client", &host(FAR));
+        self.serve("r", "server", "file");
     }
 
-    fn run(&self, at: &str, kind: &str, name: &str) -> Process {
-        let [config, key, socket] =
-            ["toml", "pem", "sock"].map(|extension| format!("{name}.{extension}"));
-        let arguments = [
-            kind, "run", "--json", "--config", &config, "--key", &key, "--socket", &socket,
-        ];
-        self.whimbrel(at, name, &arguments)
-    }
-
-    fn start_router(&self) -> Process {
-        self.run("r", "router", "router")
-    }
-
-    fn start_routed(&mut self, file: &Path) {
-        let listen = "[[link]]\nlabel = \"callers\"\nbind = \"0.0.0.0:4711\"\nlisten = true\n";
-        fs::write(self.path("router.toml"), listen).unwrap();
-        let host =
-            |remote: &str| format!("[[link]]\nlabel = \"access\"\nremote = \"{remote}:4711\"\n");
-        fs::write(self.path("server.toml"), host("127.0.0.1")).unwrap();
-        fs::write(self.path("client.toml"), host(FAR)).unwrap();
-        let router = self.start_router();
-        let server = self.run("r", "host", "server");
-        let client = self.run("c", "host", "client");
-        self.daemons.extend([router, server, client]);
-        await_that("the server's socket", || self.path("server.sock").exists());
-        await_that("the client's socket", || self.path("client.sock").exists());
-        let file = file.to_string_lossy().into_owned();
-        let serve = self.whimbrel(
-            "r",
-            "serve",
-            &[
-                "serve",
-                "--json",
-                "--no-cache",
-                "--socket",
-                "server.sock",
-                &file,
-            ],
-        );
+    fn start_direct(&mut self) {
+        let listen = ["--listen", "0.0.0.0:4711", "file"];
+        let arguments = [&["serve", "--json", "--no-cache"], &listen[..]].concat();
+        let serve = self.whimbrel("r", "serve", &arguments);
         self.daemons.push(serve);
-        await_that("the announcement", || {
-            fs::read_to_string(self.path("serve.out")).is_ok_and(|text| text.contains("Registered"))
-        });
-    }
-
-    fn start_direct(&mut self, file: &Path) {
-        let file = file.to_string_lossy().into_owned();
-        let serve = self.whimbrel(
-            "r",
-            "serve",
-            &[
-                "serve",
-                "--json",
-                "--no-cache",
-                "--listen",
-                "0.0.0.0:4711",
-                &file,
-            ],
-        );
-        self.daemons.push(serve);
-        await_that("the name", || {
-            fs::read_to_string(self.path("serve.out"))
-                .is_ok_and(|text| text.contains("\"event\":\"name\""))
+        self.await_that("the name", || {
+            self.text("serve.out").contains("\"event\":\"name\"")
         });
     }
 
     fn get(&self, far: Far, from: &str) -> Process {
-        let mut arguments = vec!["get", &self.name, "--json", "-o", "arrived"];
         match far {
-            Far::Router => arguments.extend(["--socket", "client.sock"]),
-            Far::Host => arguments.extend(["--from", from]),
+            Far::Router => self.scene.get("c", "client", &self.name),
+            Far::Host => {
+                let arguments = ["get", &self.name, "--json", "-o", "arrived", "--from", from];
+                self.whimbrel("c", "get", &arguments)
+            }
         }
-        self.whimbrel("c", "get", &arguments)
-    }
-
-    /// Returns the bytes that have arrived, by the client's own report.
-    fn arrived(&self) -> u64 {
-        let text = fs::read_to_string(self.path("get.out")).unwrap_or_default();
-        let bytes = |line: &str| {
-            let line: serde_json::Value = serde_json::from_str(line).ok()?;
-            line["progress"]["bytes"]
-                .as_u64()
-                .or(line["fetched"]["length"].as_u64())
-        };
-        text.lines().rev().find_map(bytes).unwrap_or(0)
-    }
-
-    fn await_bytes(&self, bytes: u64) {
-        await_that(&format!("{bytes} bytes"), || self.arrived() >= bytes);
     }
 
     /// Fetches, runs `change` in the middle, and prints the time without data, from the return of
@@ -232,51 +123,30 @@ impl Scene {
         what: &str,
         far: Far,
         from: &str,
-        change: impl FnOnce(&Scene, &mut Process),
+        change: impl FnOnce(&Phone, &mut Process),
     ) {
         let mut get = self.get(far, from);
         self.await_bytes(LENGTH / 4);
         change(self, &mut get);
         let (before, start) = (self.arrived(), Instant::now());
         // A chunk may be under way during the change, so it does not count as progress.
-        await_that_or(
-            "the transfer to resume",
-            || self.arrived() >= (before + (1 << 20)).min(LENGTH),
-            || self.logs(),
-        );
+        self.await_that("the transfer to resume", || {
+            self.arrived() >= (before + (1 << 20)).min(LENGTH)
+        });
         let stall = start.elapsed();
-        let status = get.wait_for(PATIENCE).unwrap();
-        assert!(
-            status.is_some_and(|status| status.success()),
-            "{what}: {status:?}\n{}",
-            self.logs()
-        );
-        let same = fs::read(self.path("arrived")).unwrap() == fs::read(self.path("file")).unwrap();
-        assert!(same, "{what}: other bytes arrived");
+        self.finish(get, "file");
         println!(
             "{what}: {:.2} s until a further MiB had arrived",
             stall.as_secs_f64()
         );
     }
 
-    fn logs(&self) -> String {
-        let mut all = String::new();
-        for name in ["router", "server", "client", "serve", "get"] {
-            let text = fs::read_to_string(self.path(&format!("{name}.log"))).unwrap_or_default();
-            if !text.is_empty() {
-                all += &format!("--- {name}\n{text}");
-            }
-        }
-        all
-    }
-
     /// Returns the log of the node whose address changes.
     fn own_log(&self, far: Far) -> String {
-        let name = match far {
+        self.text(match far {
             Far::Router => "client.log",
             Far::Host => "get.log",
-        };
-        fs::read_to_string(self.path(name)).unwrap_or_default()
+        })
     }
 }
 
@@ -284,39 +154,30 @@ fn spec() -> LinkSpec {
     LinkSpec::new(RATE, DELAY)
 }
 
-fn await_that(what: &str, is_so: impl FnMut() -> bool) {
-    await_that_or(what, is_so, String::new);
-}
-
-fn await_that_or(what: &str, mut is_so: impl FnMut() -> bool, why: impl Fn() -> String) {
-    let until = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < until, "in vain: {what}\n{}", why());
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 fn new_address(far: Far) {
-    let Some(scene) = Scene::build(far) else {
+    let Some(phone) = Phone::build(far) else {
         return;
     };
-    scene.survives(
+    phone.survives(
         "a new address on the same interface",
         far,
         &format!("{FAR}:4711"),
-        |scene, _| {
-            let (device, old) = (scene.interface("wifi"), scene.address("c", "wifi"));
+        |phone, _| {
+            let (device, old) = (phone.interface("c", "wifi"), phone.address("c", "wifi"));
             // A /30 has no third host, so the new address is of another network on the same wire.
-            scene
+            phone
                 .host("r")
                 .run("ip", &["route", "add", "10.201.0.7/32", "dev", &device])
                 .unwrap();
-            scene.ip(&format!("address add 10.201.0.7/32 dev {device}"));
-            scene.ip(&format!("address del {old}/30 dev {device}"));
-            scene.ip(&format!("route replace {FAR} dev {device} src 10.201.0.7"));
+            phone.ip("c", &format!("address add 10.201.0.7/32 dev {device}"));
+            phone.ip("c", &format!("address del {old}/30 dev {device}"));
+            phone.ip(
+                "c",
+                &format!("route replace {FAR} dev {device} src 10.201.0.7"),
+            );
         },
     );
-    let log = scene.own_log(far);
+    let log = phone.own_log(far);
     assert!(log.contains("10.201.0.7"), "it is not in the log:\n{log}");
 }
 
@@ -331,21 +192,21 @@ fn a_new_address_on_the_same_interface_with_a_direct_host() {
 }
 
 fn from_wifi_to_lte(far: Far) {
-    let Some(scene) = Scene::build(far) else {
+    let Some(phone) = Phone::build(far) else {
         return;
     };
-    scene.survives(
+    phone.survives(
         "another interface, the old address still there",
         far,
         &format!("{FAR}:4711"),
-        |scene, _| {
+        |phone, _| {
             // The access point is out of reach: frames to it and from it are lost.
-            scene.topology.set_outage("wifi", true).unwrap();
-            scene.route("lte");
+            phone.topology.set_outage("wifi", true).unwrap();
+            phone.route("lte");
         },
     );
-    let log = scene.own_log(far);
-    let new = scene.address("c", "lte");
+    let log = phone.own_log(far);
+    let new = phone.address("c", "lte");
     assert!(log.contains(&new), "it is not in the log:\n{log}");
 }
 
@@ -361,20 +222,20 @@ fn from_wifi_to_lte_with_a_direct_host() {
 
 #[test]
 fn a_renewed_lease_removes_the_address_and_restores_it() {
-    let Some(scene) = Scene::build(Far::Router) else {
+    let Some(phone) = Phone::build(Far::Router) else {
         return;
     };
-    scene.survives(
+    phone.survives(
         "an address that was removed and restored",
         Far::Router,
         &format!("{FAR}:4711"),
-        |scene, _| {
-            let (device, own) = (scene.interface("wifi"), scene.address("c", "wifi"));
-            scene.ip(&format!("address del {own}/30 dev {device}"));
+        |phone, _| {
+            let (device, own) = (phone.interface("c", "wifi"), phone.address("c", "wifi"));
+            phone.ip("c", &format!("address del {own}/30 dev {device}"));
             // This is long enough for the neighbour to count as silent.
             std::thread::sleep(Duration::from_secs(2));
-            scene.ip(&format!("address add {own}/30 dev {device}"));
-            scene.route("wifi");
+            phone.ip("c", &format!("address add {own}/30 dev {device}"));
+            phone.route("wifi");
         },
     );
 }
@@ -451,11 +312,11 @@ fn relay(namespace: &Namespace, inside: &UdpSocket, between: &Between) {
 }
 
 fn nat_rebinding(far: Far) {
-    let Some(scene) = Scene::build(far) else {
+    let Some(phone) = Phone::build(far) else {
         return;
     };
-    let nat = Between::start(&scene.host("c"), usize::MAX);
-    scene.survives(
+    let nat = Between::start(&phone.host("c"), usize::MAX);
+    phone.survives(
         "a NAT that forgets its mapping",
         far,
         "127.0.0.1:4711",
@@ -470,13 +331,13 @@ fn a_nat_that_forgets_its_mapping_with_a_direct_host() {
 
 #[test]
 fn a_path_that_drops_large_packets_from_the_start() {
-    let Some(scene) = Scene::build(Far::Host) else {
+    let Some(phone) = Phone::build(Far::Host) else {
         return;
     };
-    let _tunnel = Between::start(&scene.host("c"), 1_380);
+    let _tunnel = Between::start(&phone.host("c"), 1_380);
     let start = Instant::now();
-    let mut get = scene.get(Far::Host, "127.0.0.1:4711");
-    await_that_or("data", || scene.arrived() > 0, || scene.logs());
+    let mut get = phone.get(Far::Host, "127.0.0.1:4711");
+    phone.await_that("data", || phone.arrived() > 0);
     println!(
         "{:.2} s until the first data through a path that drops large packets",
         start.elapsed().as_secs_f64()
@@ -485,19 +346,19 @@ fn a_path_that_drops_large_packets_from_the_start() {
     assert!(
         status.is_some_and(|status| status.success()),
         "{}",
-        scene.logs()
+        phone.logs()
     );
-    let log = fs::read_to_string(scene.path("serve.log")).unwrap();
+    let log = phone.text("serve.log");
     assert!(log.contains("size=1200"), "it is not in the log:\n{log}");
 }
 
 #[test]
 fn a_path_that_begins_to_drop_large_packets() {
-    let Some(scene) = Scene::build(Far::Host) else {
+    let Some(phone) = Phone::build(Far::Host) else {
         return;
     };
-    let tunnel = Between::start(&scene.host("c"), usize::MAX);
-    scene.survives(
+    let tunnel = Between::start(&phone.host("c"), usize::MAX);
+    phone.survives(
         "a path that begins to drop large packets",
         Far::Host,
         "127.0.0.1:4711",
@@ -507,22 +368,18 @@ fn a_path_that_begins_to_drop_large_packets() {
 
 #[test]
 fn a_router_that_keeps_names_recovers_them_after_a_restart() {
-    let Some(mut scene) = Scene::build(Far::Router) else {
+    let Some(mut phone) = Phone::build(Far::Router) else {
         return;
     };
-    scene.daemons[0].kill().unwrap();
-    scene.daemons[0] = scene.start_router();
+    phone.daemons[0].kill().unwrap();
+    phone.daemons[0] = phone.run("r", "router", "router");
     let start = Instant::now();
     // If announcements waited for their renewal, this would take 200 s.
-    await_that_or(
-        "the name",
-        || {
-            let mut get = scene.get(Far::Router, "");
-            let status = get.wait_for(PATIENCE).unwrap();
-            status.is_some_and(|status| status.success())
-        },
-        || scene.logs(),
-    );
+    phone.await_that("the name", || {
+        let mut get = phone.get(Far::Router, "");
+        let status = get.wait_for(PATIENCE).unwrap();
+        status.is_some_and(|status| status.success())
+    });
     println!(
         "{:.2} s until the name was known again",
         start.elapsed().as_secs_f64()
@@ -531,27 +388,27 @@ fn a_router_that_keeps_names_recovers_them_after_a_restart() {
 
 #[test]
 fn a_machine_suspended_beyond_its_router_s_timeout() {
-    let Some(scene) = Scene::build(Far::Router) else {
+    let Some(phone) = Phone::build(Far::Router) else {
         return;
     };
-    scene.survives(
+    phone.survives(
         "a suspended machine",
         Far::Router,
         &format!("{FAR}:4711"),
-        |scene, get| {
-            let device = scene.interface("wifi");
+        |phone, get| {
+            let device = phone.interface("c", "wifi");
             let stop = |get: &mut Process, signal| {
                 // The daemon is the last of the three started before `serve`.
                 get.signal(signal).unwrap();
-                let pid = scene.daemons[2].id();
+                let pid = phone.daemons[2].id();
                 let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
                 rustix::process::kill_process(pid, signal).unwrap();
             };
             stop(get, Signal::STOP);
-            scene.ip(&format!("link set {device} down"));
+            phone.ip("c", &format!("link set {device} down"));
             std::thread::sleep(Duration::from_secs(70));
-            scene.ip(&format!("link set {device} up"));
-            scene.route("wifi");
+            phone.ip("c", &format!("link set {device} up"));
+            phone.route("wifi");
             stop(get, Signal::CONT);
         },
     );
