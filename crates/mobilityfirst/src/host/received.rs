@@ -16,6 +16,9 @@ impl Host {
             return self.effects.drop("bad-chunk");
         };
         if chunk.header.upper == UpperProtocol::Control {
+            if !chunk.header.service.has(ServiceId::NEIGHBOUR) {
+                return self.effects.drop("bad-control");
+            }
             return match Control::decode(&chunk.message.head) {
                 Ok(control) => self.handle_control(now, from, control),
                 Err(_) => self.effects.drop("bad-control"),

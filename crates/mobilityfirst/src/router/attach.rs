@@ -45,6 +45,8 @@ pub(super) struct Attachments {
     neighbours: BTreeMap<PortId, Guid>,
     pending: BTreeMap<(Guid, u64), PortId>,
     distrust: Distrust<PortId>,
+    // The same of records of hosts that have left: neighbours pass them on for anybody.
+    relayed: Distrust<PortId>,
 }
 
 impl Attachments {
@@ -60,6 +62,7 @@ impl Attachments {
             neighbours: BTreeMap::new(),
             pending: BTreeMap::new(),
             distrust: Distrust::default(),
+            relayed: Distrust::default(),
         }
     }
 
@@ -174,13 +177,13 @@ impl Attachments {
         record: &Record,
         effects: &mut Effects,
     ) -> bool {
-        if !self.distrust.may_check(now, port) {
+        if !self.relayed.may_check(now, port) {
             effects.drop("too-many-bad-signatures");
             return false;
         }
         let verdict = record.verify(self.wall.unix_millis(now)).map_err(refusal);
         if verdict == Err(ControlCode::Invalid) {
-            self.distrust.note_bad(now, port);
+            self.relayed.note_bad(now, port);
         }
         if verdict.is_err() {
             effects.drop("refused-record");
@@ -397,6 +400,7 @@ impl Attachments {
         self.nonces.remove(&port);
         self.neighbours.remove(&port);
         self.distrust.forget(port);
+        self.relayed.forget(port);
         self.pending.retain(|_, waiting| *waiting != port);
     }
 }

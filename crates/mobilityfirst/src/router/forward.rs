@@ -42,11 +42,18 @@ impl Router {
             order: None,
         };
         let header = &outgoing.chunk.header;
-        let is_control = header.upper == UpperProtocol::Control;
-        if header.service.has(ServiceId::NEIGHBOUR)
-            || is_control && header.destination == self.config.guid
-        {
+        if header.service.has(ServiceId::NEIGHBOUR) {
             return self.handle_control(now, from, &outgoing.chunk.message.head);
+        }
+        // What does not come from the neighbour is not to be taken for the neighbour's.
+        if header.upper == UpperProtocol::Control {
+            match Control::decode(&outgoing.chunk.message.head) {
+                Ok(Control::Left { record }) if header.destination == self.config.guid => {
+                    return self.handle_left(now, from, record);
+                }
+                Ok(Control::Left { .. }) => {}
+                _ => return self.effects.drop("bad-control"),
+            }
         }
         match self.place_of_source(now, from, &outgoing.chunk.header) {
             Some(address) => self.handle_proven(now, from, outgoing, address),

@@ -397,6 +397,61 @@ fn messages_for_one_neighbour_leave_room_for_those_for_others() {
     assert!(dropped.drops["own-message-for-one"] > 15_000);
 }
 
+/// A control message is the neighbour's own, and crosses one hop; only that a host has left goes
+/// further, by its own signature.
+#[test]
+fn control_messages_of_others_than_the_neighbour_end_at_the_first_router() {
+    let [attacker, client, host] = [1, 2, 3].map(|number| keys(number).guid());
+    let mut net = net_of_callers(&[attacker, client], config());
+    let at = port(2);
+    assert!(net.with_router(|it, _| it.attachments.insert(client, at, 1)));
+    let record = record(&keys(3), Guid([9; 32]), 0);
+    let nonce = [7; 16];
+    let unix_ms = UNIX_MS;
+    let (guid, version, code) = (client, 1, ControlCode::Stale);
+    let forged = [
+        Control::Challenge { nonce, unix_ms },
+        Control::Outcome {
+            guid,
+            version,
+            code,
+        },
+        Control::Ask { guid: host },
+        Control::Vouch {
+            record: record.clone(),
+        },
+        Control::Register {
+            record: record.clone(),
+        },
+    ];
+    let send = |net: &mut Net, to: Guid, message: &Control| {
+        let mut chunk = control(attacker, message);
+        chunk.header.service = ServiceId::UNICAST;
+        (chunk.header.destination, chunk.header.destination_address) = (to, ROUTER);
+        net.send(1, chunk);
+    };
+    for message in &forged {
+        for to in [ROUTER, client] {
+            send(&mut net, to, message);
+        }
+    }
+    net.run(SECOND);
+    assert!(net.chunks(2).is_empty());
+    let dropped = |net: &Net| {
+        net.router()
+            .effects
+            .counters
+            .drops
+            .get("bad-control")
+            .copied()
+    };
+    assert_eq!(dropped(&net), Some(2 * forged.len() as u64));
+    send(&mut net, client, &Control::Left { record });
+    net.run(SECOND);
+    assert_eq!(net.chunks(2).len(), 1, "it passes on");
+    assert_eq!(dropped(&net), Some(2 * forged.len() as u64));
+}
+
 /// Checking a signature is work: who sends bad ones is looked at less, and answered less.
 #[test]
 fn bad_signatures_of_one_neighbour_cost_little() {
