@@ -61,8 +61,9 @@ pub(super) enum Due {
 pub(super) struct Liveness {
     state: State,
     heard_at: Time,
-    // Until then frames are no sign of life, and what carries them works since then.
+    // Before this time, frames are no sign of life.
     deaf_until: Time,
+    // Since when what carries the frames works.
     carried_since: Time,
     // When the neighbour was last asked for a sign of life, or heard, whichever is later.
     quiet_since: Option<Time>,

@@ -22,7 +22,7 @@ const MAX_ADOPTED: Duration = Duration::from_secs(86_400);
 /// A difference that changes by more than this is a new one; less is the delay of the challenge.
 const MAX_JITTER: Duration = Duration::from_secs(5);
 /// A clock before this time (2026-01-01) was never set; any router's is better.
-const EARLIEST_UNIX_MS: u64 = 1_767_225_600_000;
+pub(super) const EARLIEST_UNIX_MS: u64 = 1_767_225_600_000;
 /// A router's clock after this time (2056) is not believed.
 const LATEST_UNIX_MS: u64 = EARLIEST_UNIX_MS + 30 * 365 * 86_400_000;
 

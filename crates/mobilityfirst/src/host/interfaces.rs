@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use whimbrel_core::{Guid, PortId, PortOrigin};
 
 use super::LinkPolicy;
+use super::clocks::EARLIEST_UNIX_MS;
 use crate::links::Links;
 
 /// Bytes of the headers of IPv4 and UDP, which count as the frames that they carry do (RFC 791
@@ -212,7 +213,7 @@ pub struct InterfaceStatus {
 pub struct InterfacesStatus {
     /// The policy in force.
     pub policy: LinkPolicy,
-    /// The links, in the order of the configuration.
+    /// The links that are open; one whose neighbour's name is not found yet is not.
     pub interfaces: Vec<InterfaceStatus>,
     /// Why a change was not made.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -248,7 +249,8 @@ impl Usage {
     }
 
     fn of_period(&self) -> u64 {
-        self.earlier + self.total().saturating_sub(self.before)
+        let here = self.total().saturating_sub(self.before);
+        self.earlier.saturating_add(here)
     }
 }
 
@@ -386,7 +388,8 @@ impl Interfaces {
         }
         usage.port = Some((port, bytes));
         let period = unix_ms / (period.as_millis() as u64).max(1);
-        if usage.period != period {
+        // A clock that was never set yet tells no period.
+        if usage.period != period && unix_ms >= EARLIEST_UNIX_MS {
             usage.before = if usage.period == 0 { 0 } else { usage.total() };
             (usage.period, usage.earlier) = (period, 0);
         }
@@ -401,14 +404,13 @@ impl Interfaces {
 
     /// Changes the terms of a link. The error says what is wrong.
     pub(super) fn change(&mut self, change: &LinkChange, links: &Links) -> Result<(), String> {
-        let ports = links
-            .ports()
-            .filter(|port| number_of(*port, links).is_some());
-        let labels: Vec<(String, PortId)> = ports
-            .filter_map(|port| Some((links.info(port)?.label.clone(), port)))
-            .collect();
-        let Some((_, port)) = labels.iter().find(|(label, _)| *label == change.label) else {
-            let known: Vec<&str> = labels.iter().map(|(label, _)| label.as_str()).collect();
+        let Some(number) = Self::number_of_label(&change.label, links) else {
+            let ports = links
+                .ports()
+                .filter(|port| number_of(*port, links).is_some());
+            let known: Vec<&str> = ports
+                .filter_map(|port| Some(links.info(port)?.label.as_str()))
+                .collect();
             return Err(format!(
                 "no link has the label \"{}\"; there are: {}",
                 change.label,
@@ -420,12 +422,6 @@ impl Interfaces {
                 "a weight is at least 1; to use a link not at all, switch it off",
             ));
         }
-        let Some(number) = number_of(*port, links) else {
-            return Err(format!(
-                "\"{}\" is no link of the configuration",
-                change.label
-            ));
-        };
         let terms = self.terms.entry(number).or_default();
         terms.weight = change.weight.unwrap_or(terms.weight);
         terms.cost = change.cost.unwrap_or(terms.cost);

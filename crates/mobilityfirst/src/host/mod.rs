@@ -390,10 +390,9 @@ impl Host {
 
     fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
         use LinkEvent::{Down, Responsive, Unresponsive, Up};
-        if matches!(
-            event,
-            Up { .. } | Unresponsive(_) | Responsive(_) | Down(..)
-        ) {
+        if let Up { port, .. } | Unresponsive(port) | Responsive(port) | Down(port, _) = &event
+            && self.uplinks.has(*port)
+        {
             self.review_interfaces(now);
         }
         match event {
@@ -549,7 +548,7 @@ impl Machine for Host {
                 }
                 self.links.handle_port(now, port, &event);
                 // Before its first frame: it may be one that is off.
-                if matches!(event, PortEvent::Up(_)) {
+                if matches!(event, PortEvent::Up(_)) && self.uplinks.has(port) {
                     self.review_interfaces(now);
                 }
             }

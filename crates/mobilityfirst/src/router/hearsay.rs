@@ -35,7 +35,7 @@ impl Router {
         let ports = attachments.detach(&guid, &mut self.effects);
         self.names.learn(now, record);
         if self.moved.len() >= MAX_CORRECTED {
-            self.moved.clear();
+            self.moved.pop_first();
         }
         self.moved.insert(guid);
         self.links.leave_addresses(&guid, &routers);
@@ -76,8 +76,13 @@ impl Router {
             return;
         };
         let is_here = binding.addresses().any(|at| at.na == self.config.guid);
+        // A host has its chunks bound by its routers.
+        let neighbour = self.links.neighbour(port);
+        if neighbour.is_none_or(|neighbour| self.attachments.is_on(&neighbour, port)) {
+            return;
+        }
         if self.corrected.len() >= MAX_CORRECTED {
-            self.corrected.clear();
+            self.corrected.pop_first();
         }
         let version = binding.version();
         if !is_here && self.corrected.insert((port, host), version) != Some(version) {

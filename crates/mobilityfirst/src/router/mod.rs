@@ -248,7 +248,12 @@ impl Router {
                         self.hold(port, flow, None);
                     }
                 }
-                Action::Retry(destination) => self.retry_destination(now, destination),
+                Action::Retry(destination) => {
+                    if self.attachments.is_here(&destination) {
+                        self.moved.remove(&destination);
+                    }
+                    self.retry_destination(now, destination);
+                }
                 Action::StopIfNoneWaits(destination) => {
                     self.proxy
                         .stop_if_none_waits(destination, &mut self.effects);

@@ -256,8 +256,10 @@ impl Names {
 
     /// Notes the verified record of a host that is elsewhere now.
     pub(super) fn learn(&mut self, now: Time, record: Record) {
-        if self.has_service {
-            self.resolver.learn(now, record);
+        match self.has_service {
+            true => self.resolver.learn(now, record),
+            // In the place of the record by which the host was attached here.
+            false => drop(self.own.store.put(self.wall.unix_millis(now), record)),
         }
     }
 

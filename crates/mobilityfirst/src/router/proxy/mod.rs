@@ -486,10 +486,16 @@ impl Proxy {
         effects: &mut Effects,
     ) -> BTreeSet<PortId> {
         let mut sources = BTreeSet::new();
+        // A divided flow has its own order, and goes on when the port falls silent. A message for the
+        // neighbour is for nobody elsewhere.
+        let follows = |outgoing: &ChunkToSend| {
+            let header = &outgoing.chunk.header;
+            header.destination == host
+                && outgoing.order.is_none()
+                && !header.service.has(ServiceId::NEIGHBOUR)
+        };
         for (carried, outgoing) in links.carried(port) {
-            // A divided flow has its own order, and goes on when the port falls silent.
-            let follows = outgoing.chunk.header.destination == host && outgoing.order.is_none();
-            if follows
+            if follows(&outgoing)
                 && !self.lingering.contains_key(&carried)
                 && let Some(outgoing) = links.withdraw(now, carried)
             {
@@ -498,8 +504,12 @@ impl Proxy {
             }
         }
         for outgoing in links.take_waiting(port) {
-            sources.extend(outgoing.from);
-            effects.push(Action::Forward(outgoing));
+            if follows(&outgoing) {
+                sources.extend(outgoing.from);
+                effects.push(Action::Forward(outgoing));
+            } else if let Err(outgoing) = links.enqueue(port, outgoing) {
+                effects.push(Action::Forward(outgoing));
+            }
         }
         sources
     }
