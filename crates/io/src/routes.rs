@@ -14,7 +14,7 @@ use whimbrel_core::{Limit, Machine, Meter, Time};
 
 use crate::EventLoop;
 use crate::interface::WorkingAddresses;
-use crate::transport::Transport;
+use crate::transport::{Progress, Transport};
 
 /// Multicast groups of links, IPv4 and IPv6 addresses and routes: `RTMGRP_LINK`,
 /// `RTMGRP_IPV4_IFADDR`, `RTMGRP_IPV4_ROUTE`, `RTMGRP_IPV6_IFADDR`, `RTMGRP_IPV6_ROUTE` of
@@ -119,16 +119,23 @@ impl<M: Machine + 'static> EventLoop<M> {
             return;
         }
         let working = WorkingAddresses::now();
-        for slot in &mut self.slots {
+        let mut ended = Vec::new();
+        for (place, slot) in self.slots.iter_mut().enumerate() {
             match &mut slot.transport {
                 Some(Transport::Udp(endpoint)) => {
                     endpoint.recheck_routes(&mut self.side, now, &working);
                 }
                 Some(Transport::Ethernet(endpoint)) => {
-                    endpoint.recheck(&mut self.side, &mut self.poller, now);
+                    let progress = endpoint.recheck(&mut self.side, &mut self.poller, now);
+                    if progress == Progress::Ended {
+                        ended.push(place);
+                    }
                 }
                 _ => {}
             }
+        }
+        for place in ended {
+            self.close_slot(place, now, None);
         }
     }
 }

@@ -378,6 +378,10 @@ fn a_carrier_without_ports_belongs_to_one_program_and_other_families_are_refused
             text.contains("'south'") && text.contains("bare IP"),
             "{text}"
         );
+        // A packet to an address goes to the sockets of any address, too.
+        let one = UdpConfig::over_ip("south", IPV4[0].parse().unwrap(), IP_PROTOCOL);
+        let error = script_loop().add_udp(one).unwrap_err();
+        assert!(matches!(error, IoError::CarrierInUse { .. }), "{error}");
         let (_wire, _) = ethernet(whole("e0"));
         let error = script_loop().add_ethernet(whole("e0")).unwrap_err();
         assert!(error.to_string().contains("0x27c0"), "{error}");

@@ -17,8 +17,6 @@ use crate::run::{NodeLoop, StartError};
 /// The EtherType of Hop's frames: that of the prototype, [MF-PROTO, router], which no standard
 /// assigns to anything.
 pub const ETHER_TYPE: u16 = 0x27c0;
-/// Octets of a frame's length before it, on Ethernet.
-const LENGTH: usize = 2;
 
 /// A socket to open, and the links on it.
 struct Shared<'a> {
@@ -177,7 +175,7 @@ fn open_ethernet(
         config.listener = number;
         config.inbound = Some(inbound_limits(listener.max_callers, hop));
     }
-    match shared.gate(hop, buffer_packets, LENGTH) {
+    match shared.gate(hop, buffer_packets, EthernetConfig::HEADERS) {
         Some(gate) => event_loop.add_ethernet_with_gate(config, gate)?,
         None => event_loop.add_ethernet(config)?,
     };

@@ -5,7 +5,7 @@ use whimbrel_core::{Machine, Time};
 
 use super::endpoint::EthernetEndpoint;
 use super::socket;
-use crate::interface::{Interface, current_mtu, exists};
+use crate::interface::{Interface, exists};
 use crate::poller::Poller;
 use crate::side::MachineSide;
 use crate::transport::Progress;
@@ -34,50 +34,72 @@ impl EthernetEndpoint {
     }
 
     /// Searches for the interface if it is gone; otherwise reads its MTU again. Called when the
-    /// kernel reports a change of its interfaces.
+    /// kernel reports a change of its interfaces. Ends if the interface is gone and nothing can wait
+    /// for it.
     pub(crate) fn recheck<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
         poller: &mut Poller,
         now: Time,
-    ) {
+    ) -> Progress {
         if !self.config.outlives_interface {
-            return;
+            return Progress::Open;
         }
-        if !self.is_away && !exists(self.config.interface.index) {
-            self.lose_interface(poller);
+        if !self.is_away
+            && !exists(self.config.interface.index)
+            && self.lose_interface(poller) == Progress::Ended
+        {
+            return Progress::Ended;
         }
-        if self.is_away {
-            self.search(side, now);
-            return;
+        let found = Interface::find(&self.config.interface.name).ok();
+        let found = found.filter(|it| it.name == self.config.interface.name);
+        let is_carried = found.as_ref().is_some_and(|it| it.is_up && it.is_running);
+        if let Some(found) = found {
+            match self.is_away {
+                true => self.take_back(side, now, found),
+                false => {
+                    let before = std::mem::replace(&mut self.config.interface.mtu, found.mtu);
+                    if found.mtu != before {
+                        self.tell_mtu(side, now, before);
+                    }
+                }
+            }
         }
-        let Some(mtu) = current_mtu(&self.config.interface.name) else {
-            return;
-        };
-        let before = std::mem::replace(&mut self.config.interface.mtu, mtu);
-        if mtu != before {
-            self.tell_mtu(side, now, before);
-        }
+        self.tell_carrier(side, now, is_carried && !self.is_away);
+        Progress::Open
     }
 
-    fn search<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time) {
-        let name = &self.config.interface.name;
-        let Ok(interface) = Interface::find(name) else {
+    fn take_back<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time, found: Interface) {
+        let Some(local) = found.ethernet else {
             return;
         };
-        let Some(local) = interface.ethernet.filter(|_| interface.name == *name) else {
-            return;
-        };
-        if let Err(error) = socket::bind(&self.socket, interface.index, self.config.ether_type) {
-            tracing::debug!(label = %self.config.label, interface = %name, %error, "cannot bind to the interface again");
+        let former = std::mem::replace(&mut self.config.interface, found);
+        let (label, name) = (&self.config.label, &self.config.interface.name);
+        if let Err(error) = self.config.receive(&self.socket) {
+            tracing::debug!(%label, interface = %name, %error, "cannot bind to the interface again");
+            self.config.interface = former;
             return;
         }
-        tracing::info!(label = %self.config.label, interface = %name, "the interface is back");
+        tracing::info!(%label, interface = %name, "the interface is back");
         self.local = local;
         self.is_away = false;
-        self.config.interface = interface;
         // The way is another one, although the interface has its former name.
         self.tell_mtu(side, now, 0);
+    }
+
+    /// Tells the ports of neighbours that are chosen whether what carries their frames works.
+    fn tell_carrier<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time, works: bool) {
+        if std::mem::replace(&mut self.is_carried, works) == works {
+            return;
+        }
+        for port in self.peers.keys() {
+            let is_chosen = side
+                .get(*port)
+                .is_some_and(|port| port.info.origin.is_chosen());
+            if is_chosen {
+                side.note_carrier(now, *port, works);
+            }
+        }
     }
 
     /// Tells all ports the MTU of the interface, which was `before`.

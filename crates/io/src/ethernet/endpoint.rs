@@ -43,6 +43,8 @@ pub(crate) struct EthernetEndpoint {
     reply: Vec<u8>,
     /// True while the interface is gone.
     pub(super) is_away: bool,
+    /// True while the interface is there, switched on and connected.
+    pub(super) is_carried: bool,
     _sole: Option<Sole>,
     pub(super) counters: TransportCounters,
 }
@@ -68,19 +70,16 @@ impl EthernetEndpoint {
             return Err(IoError::NoEthernet { name: name() });
         };
         let socket = socket::open().map_err(failed("open a packet socket on"))?;
-        socket::bind(&socket, config.interface.index, config.ether_type)
+        config
+            .receive(&socket)
             .map_err(failed("bind a packet socket to"))?;
         let sole = match config.is_sole {
             true => {
                 let what = format!("Ethernet (type {:#06x}) on {}", config.ether_type, name());
-                Some(Sole::claim(&config.label, &what)?)
+                Some(Sole::claim(&config.label, &what, |_| false)?)
             }
             false => None,
         };
-        if let Some(group) = config.group {
-            socket::join(&socket, config.interface.index, group)
-                .map_err(failed("join a group on"))?;
-        }
         let buffers = socket2::SockRef::from(&socket);
         // Smaller buffers lose frames under load; that is no reason to fail.
         let _ = buffers.set_recv_buffer_size(BUFFER);
@@ -97,6 +96,7 @@ impl EthernetEndpoint {
             gate: None,
             reply: Vec::new(),
             is_away: false,
+            is_carried: true,
             _sole: sole,
             counters: TransportCounters::default(),
             config,

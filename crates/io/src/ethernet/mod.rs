@@ -11,6 +11,9 @@ mod endpoint;
 mod send;
 mod socket;
 
+use std::io;
+use std::os::fd::OwnedFd;
+
 use whimbrel_core::{PortId, PortOrigin};
 
 use crate::{InboundLimits, Interface, TransportId};
@@ -18,7 +21,7 @@ use crate::{InboundLimits, Interface, TransportId};
 pub(crate) use endpoint::EthernetEndpoint;
 
 /// Octets of a packet's length before it.
-const LENGTH: usize = 2;
+const LENGTH: usize = EthernetConfig::HEADERS;
 
 /// The configuration of an Ethernet link.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +55,10 @@ pub struct EthernetConfig {
 }
 
 impl EthernetConfig {
+    /// Octets of the interface's MTU that are no payload on a link
+    /// [for whole packets](EthernetConfig::for_whole_packets).
+    pub const HEADERS: usize = 2;
+
     /// Returns a link with no group, no neighbours and no inbound peers.
     pub fn new(label: impl Into<String>, interface: Interface, ether_type: u16) -> EthernetConfig {
         EthernetConfig {
@@ -77,6 +84,15 @@ impl EthernetConfig {
         self.outlives_interface = true;
         self.is_sole = true;
         self
+    }
+
+    /// Lets a socket receive the link's frames from the interface as it is now.
+    fn receive(&self, socket: &OwnedFd) -> io::Result<()> {
+        socket::bind(socket, self.interface.index, self.ether_type)?;
+        match self.group {
+            Some(group) => socket::join(socket, self.interface.index, group),
+            None => Ok(()),
+        }
     }
 
     /// Returns the largest frame of a machine at an MTU of the interface.

@@ -73,8 +73,18 @@ impl DatagramCarrier {
         match self {
             DatagramCarrier::Udp => Ok(None),
             DatagramCarrier::Ip { protocol } => {
-                let what = format!("bare IP (protocol {protocol}) on {}", address.ip());
-                Sole::claim(label, &what).map(Some)
+                let ip = address.ip();
+                let kind = format!("bare IP (protocol {protocol}) on ");
+                // The kernel gives a packet to the sockets of its address and of any address.
+                let overlaps = |other: &str| {
+                    let other: Option<IpAddr> =
+                        other.strip_prefix(&kind).and_then(|it| it.parse().ok());
+                    other.is_some_and(|other| {
+                        other.is_ipv4() == ip.is_ipv4()
+                            && (other.is_unspecified() || ip.is_unspecified())
+                    })
+                };
+                Sole::claim(label, &format!("{kind}{ip}"), overlaps).map(Some)
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The bounded table of inbound peers of a datagram link: idle timeout and eviction.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -56,9 +56,9 @@ pub(crate) struct InboundTable {
     limits: InboundLimits,
     heard: BTreeMap<PortId, Time>,
     order: TimerQueue<PortId>,
-    // The network of each peer that has one, and each network's peers.
+    // The network of each peer that has one, and each network's peers in an order of their own.
     networks: BTreeMap<PortId, u128>,
-    by_network: BTreeMap<u128, BTreeSet<PortId>>,
+    by_network: BTreeMap<u128, TimerQueue<PortId>>,
 }
 
 impl InboundTable {
@@ -74,15 +74,12 @@ impl InboundTable {
 
     /// `from` is the address of who wants to be admitted, if it has one.
     pub(crate) fn room(&mut self, now: Time, from: Option<IpAddr>) -> Room {
-        let of_network = network(from).and_then(|network| self.by_network.get(&network));
+        let of_network = network(from).and_then(|network| self.by_network.get_mut(&network));
         let full = of_network.filter(|peers| peers.len() >= self.limits.per_network);
         let longest = match full {
-            Some(peers) => peers
-                .iter()
-                .filter_map(|port| Some((*self.heard.get(port)?, *port)))
-                .min(),
+            Some(peers) => longest_idle(peers, &self.heard),
             None if self.heard.len() < self.limits.max => return Room::Free,
-            None => self.longest_idle(),
+            None => longest_idle(&mut self.order, &self.heard),
         };
         match longest {
             Some((at, port)) if now.since(at) >= self.limits.evict_after => Room::After(port),
@@ -93,7 +90,7 @@ impl InboundTable {
     pub(crate) fn insert(&mut self, now: Time, port: PortId, from: Option<IpAddr>) {
         if let Some(network) = network(from) {
             self.networks.insert(port, network);
-            self.by_network.entry(network).or_default().insert(port);
+            self.by_network.entry(network).or_default().set(port, now);
         }
         self.heard.insert(port, now);
         self.order.set(port, now);
@@ -110,7 +107,7 @@ impl InboundTable {
         if let Some(network) = self.networks.remove(&port)
             && let Some(peers) = self.by_network.get_mut(&network)
         {
-            peers.remove(&port);
+            peers.cancel(&port);
             if peers.is_empty() {
                 self.by_network.remove(&network);
             }
@@ -121,7 +118,7 @@ impl InboundTable {
     /// Returns an inbound peer beyond the idle time. It stays in the table until it is removed.
     pub(crate) fn expired(&mut self, now: Time) -> Option<PortId> {
         let idle = self.limits.idle?;
-        self.longest_idle()
+        longest_idle(&mut self.order, &self.heard)
             .filter(|(at, _)| now.since(*at) >= idle)
             .map(|(_, port)| port)
     }
@@ -131,14 +128,18 @@ impl InboundTable {
         let idle = self.limits.idle?;
         self.order.next().map(|(at, _)| at + idle)
     }
+}
 
-    fn longest_idle(&mut self) -> Option<(Time, PortId)> {
-        loop {
-            let (at, port) = self.order.next().map(|(at, port)| (at, *port))?;
-            match self.heard.get(&port) {
-                Some(heard) if *heard > at => self.order.set(port, *heard),
-                _ => return Some((at, port)),
-            }
+/// Returns the peer of `order` that was silent for longest.
+fn longest_idle(
+    order: &mut TimerQueue<PortId>,
+    heard: &BTreeMap<PortId, Time>,
+) -> Option<(Time, PortId)> {
+    loop {
+        let (at, port) = order.next().map(|(at, port)| (at, *port))?;
+        match heard.get(&port) {
+            Some(heard) if *heard > at => order.set(port, *heard),
+            _ => return Some((at, port)),
         }
     }
 }
@@ -152,6 +153,8 @@ fn network(from: Option<IpAddr>) -> Option<u128> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use proptest::prelude::*;
 
