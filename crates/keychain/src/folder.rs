@@ -1,7 +1,7 @@
 //! The folder of a keychain: files that only their owner can read, each written atomically.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -23,29 +23,6 @@ pub(crate) fn lock(folder: &Path) -> io::Result<File> {
         .open(path)?;
     file.lock()?;
     Ok(file)
-}
-
-/// Replaces a file atomically: a reader, even after a crash, finds the old content or the new one.
-/// Call it with the folder locked.
-pub(crate) fn write(path: &Path, content: &[u8]) -> io::Result<()> {
-    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    let mut new = path.as_os_str().to_owned();
-    new.push(".new");
-    let new = PathBuf::from(new);
-    // A crash may have left one.
-    match fs::remove_file(&new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&new)?;
-    file.write_all(content)?;
-    file.sync_all()?;
-    fs::rename(&new, path)?;
-    File::open(folder)?.sync_all()
 }
 
 /// Deletes a file; a missing one is not an error.

@@ -24,7 +24,7 @@ use crate::defaults::Defaults;
 use crate::entries::{disk, file_name, key_text, read_certificate, read_key};
 pub use crate::error::KeychainError;
 use crate::validator::Validator;
-use crate::{folder, text};
+use crate::{folder, small_file, text};
 
 /// Validity of a new key's self-signed certificate: about 20 years, as with `ndnsec`. Trust in a
 /// key rests on its name; this certificate only carries it.
@@ -245,7 +245,7 @@ impl Keychain {
                 });
             }
         }
-        folder::write(&path, key_text(name, key)?.as_bytes())
+        small_file::write(&path, key_text(name, key)?.as_bytes())
             .map_err(|error| disk(&path, error))?;
         // Record it, so that a later key with a smaller name does not replace it.
         let mut defaults = self.read_defaults()?;
@@ -283,7 +283,7 @@ impl Keychain {
             None => {}
         }
         let path = self.certificate_path(&name);
-        folder::write(&path, text::encode(certificate.wire()).as_bytes())
+        small_file::write(&path, text::encode(certificate.wire()).as_bytes())
             .map_err(|error| disk(&path, error))?;
         self.certificates.insert(name, certificate);
         Ok(())
@@ -447,7 +447,7 @@ impl Keychain {
 
     fn write_defaults(&mut self, defaults: Defaults) -> Result<(), KeychainError> {
         let path = self.folder.join("defaults");
-        folder::write(&path, defaults.text().as_bytes()).map_err(|error| disk(&path, error))?;
+        small_file::write(&path, defaults.text().as_bytes()).map_err(|error| disk(&path, error))?;
         self.defaults = defaults;
         Ok(())
     }

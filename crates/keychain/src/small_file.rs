@@ -1,9 +1,11 @@
-//! Reads files that are small by their nature, as keys and configurations: a device or a large file that
-//! is named by mistake neither fills the memory nor takes for ever.
+//! Files that are small by their nature, as keys and configurations: a device or a large file that is
+//! named by mistake neither fills the memory nor takes for ever, and a new file is there whole or not
+//! at all.
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::Path;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
 /// Bound of such a file, in bytes.
 const MAX_LEN: u64 = 1024 * 1024;
@@ -27,6 +29,29 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 pub fn read_text(path: &Path) -> io::Result<String> {
     String::from_utf8(read(path)?)
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not text (UTF-8)"))
+}
+
+/// Replaces a file atomically: a reader, even after a crash, finds the old content or the new one.
+/// Only its owner can read it. Nobody else may write it at the same time.
+pub fn write(path: &Path, content: &[u8]) -> io::Result<()> {
+    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    let new = PathBuf::from(new);
+    // A crash may have left one.
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&new)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    File::open(folder)?.sync_all()
 }
 
 #[cfg(test)]

@@ -2,12 +2,14 @@
 //! them.
 
 use core::convert::Infallible;
+use std::collections::BTreeMap;
 
 use whimbrel_core::{
     Deadline, LookUpFailure, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, Time,
     Transmit, WallClock,
 };
 use whimbrel_gnrs::{Server, ServerEvent, Store};
+use whimbrel_mobilityfirst::host::interfaces::QuotaUse;
 use whimbrel_mobilityfirst::host::{Host, HostEvent};
 use whimbrel_mobilityfirst::router::Router;
 
@@ -52,6 +54,14 @@ impl<S: Store> Node<S> {
         match self {
             Node::Host(host) => Some(host),
             _ => None,
+        }
+    }
+
+    /// Returns what a host has used of its links' quotas.
+    pub fn quota_use(&self) -> BTreeMap<u32, QuotaUse> {
+        match self {
+            Node::Host(host) => host.quota_use(),
+            Node::Router(_) | Node::NameServer(_) => BTreeMap::new(),
         }
     }
 

@@ -1,7 +1,6 @@
 //! What a host has used of its links' quotas, over its restarts: a file beside its key.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -9,14 +8,15 @@ use std::time::Duration;
 
 use whimbrel_gnrs::Store;
 use whimbrel_io::{IoError, LoopHandle};
+use whimbrel_keychain::small_file;
 use whimbrel_mobilityfirst::host::interfaces::QuotaUse;
 
 use crate::config::LinkSection;
 use crate::machine::Node;
 use crate::run::StartError;
 
-/// The file is written this often if something has been used: what an interrupted run has used since
-/// is not counted.
+/// The file is written this often if something has been used, and at the end of the run: what a run
+/// that was killed has used since is not counted.
 const INTERVAL: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -32,8 +32,10 @@ impl QuotaFile {
     /// Returns the file of the host with this key, if any of its links has a quota.
     pub(crate) fn beside(key: &Path, links: &[LinkSection]) -> Option<QuotaFile> {
         let is_wanted = links.iter().any(|link| link.quota.is_some());
+        let mut path = key.as_os_str().to_owned();
+        path.push(".quotas.json");
         is_wanted.then(|| QuotaFile {
-            path: key.with_extension("quotas.json"),
+            path: path.into(),
             labels: links.iter().map(|link| link.label.clone()).collect(),
         })
     }
@@ -41,7 +43,7 @@ impl QuotaFile {
     /// Reads what earlier runs have used, by the links' numbers. A file that is absent or damaged is
     /// none.
     pub(crate) fn read(&self) -> BTreeMap<u32, QuotaUse> {
-        let text = match fs::read_to_string(&self.path) {
+        let text = match small_file::read_text(&self.path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return BTreeMap::new(),
             Err(error) => {
@@ -69,15 +71,25 @@ impl QuotaFile {
         );
     }
 
+    /// Writes what has been used; a failure is only logged.
+    pub(crate) fn note(&self, used: &BTreeMap<u32, QuotaUse>) -> bool {
+        let written = self.write(used);
+        if let Err(error) = &written {
+            tracing::warn!(
+                file = %self.path.display(), %error,
+                "cannot note what was used of the links' quotas"
+            );
+        }
+        written.is_ok()
+    }
+
     fn write(&self, used: &BTreeMap<u32, QuotaUse>) -> io::Result<()> {
         let label = |number: &u32| self.labels.get(*number as usize);
         let named: BTreeMap<&String, &QuotaUse> = used
             .iter()
             .filter_map(|(number, used)| Some((label(number)?, used)))
             .collect();
-        let new = self.path.with_extension("json.new");
-        fs::write(&new, serde_json::to_vec(&named)?)?;
-        fs::rename(new, &self.path)
+        small_file::write(&self.path, &serde_json::to_vec(&named)?)
     }
 
     /// Keeps the file up to date until the host's loop ends.
@@ -88,8 +100,7 @@ impl QuotaFile {
         let ask = move || {
             let (answer, asked) = mpsc::channel();
             let task = move |node: &mut Node<S>, _| {
-                let used = node.host().map(|host| host.quota_use());
-                let _ = answer.send(used.unwrap_or_default());
+                let _ = answer.send(node.quota_use());
             };
             handle.post(task)?;
             Ok::<_, IoError>(asked.recv_timeout(PATIENCE).ok())
@@ -98,14 +109,10 @@ impl QuotaFile {
             let mut written = BTreeMap::new();
             while let Ok(used) = ask() {
                 // It does not answer while it is busy.
-                if let Some(used) = used.filter(|used| *used != written) {
-                    match self.write(&used) {
-                        Ok(()) => written = used,
-                        Err(error) => tracing::warn!(
-                            file = %self.path.display(), %error,
-                            "cannot note what was used of the links' quotas"
-                        ),
-                    }
+                if let Some(used) = used.filter(|used| *used != written)
+                    && self.note(&used)
+                {
+                    written = used;
                 }
                 std::thread::sleep(INTERVAL);
             }
@@ -142,7 +149,7 @@ mod tests {
             .unwrap();
         let other = QuotaFile::beside(&key, &[link("lte"), link("ethernet")]).unwrap();
         assert_eq!(other.read(), BTreeMap::from([(0, used(20))]));
-        fs::write(folder.path().join("host.quotas.json"), "{").unwrap();
+        std::fs::write(folder.path().join("host.pem.quotas.json"), "{").unwrap();
         assert!(other.read().is_empty());
         assert!(QuotaFile::beside(&key, &[LinkSection::new("a")]).is_none());
     }

@@ -126,6 +126,7 @@ pub struct Running {
     opened: Opened,
     /// Held until the node ends.
     key: Option<HeldKey>,
+    quotas: Option<QuotaFile>,
 }
 
 /// Opens all sockets of a node. The node works once it [runs](Running::run).
@@ -163,6 +164,7 @@ impl Running {
             strategies: Vec::new(),
             opened,
             key: None,
+            quotas: None,
         }
     }
 
@@ -202,6 +204,9 @@ impl Running {
             }
             NodeEvent::Host(event) => tracing::debug!(?event, "host"),
         });
+        if let Some(quotas) = &self.quotas {
+            quotas.note(&event_loop.machine().quota_use());
+        }
         if let Some(ndn) = self.ndn {
             ndn.stop();
             ndn.wait()?;
@@ -272,16 +277,17 @@ fn host(plan: &HostPlan) -> Result<Running, StartError> {
     let quotas = QuotaFile::beside(&plan.key, &plan.links);
     let used = quotas.as_ref().map(QuotaFile::read);
     let (event_loop, links) = host_loop(plan, keys, used.unwrap_or_default())?;
-    if let Some(quotas) = quotas {
+    if let Some(quotas) = quotas.clone() {
         quotas.follow(event_loop.handle())?;
     }
-    with_programs(
+    let running = with_programs(
         event_loop,
         guid,
         links,
         (&plan.socket, plan.socket_group),
         (&plan.key, held),
-    )
+    )?;
+    Ok(Running { quotas, ..running })
 }
 
 /// Returns a node to which local programs attach.
