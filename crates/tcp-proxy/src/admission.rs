@@ -1,7 +1,7 @@
 //! Which connections are opened when more are asked for than anybody answers.
 //!
 //! A SYN costs its sender nothing and the network about twenty packets: Interests for it and its
-//! answer, further Interests that the answer brings, a reset. So each address has a number of
+//! answer, further Interests that the answer brings, a reset. So each address (of IPv6, each network of 64 bits) has a number of
 //! connections that are not answered yet, and some more a second; an answer gives its part back, so
 //! that who is answered may open as many as it likes. Addresses may be invented: those that have
 //! never been answered have a bound together. What is refused is dropped, and TCP sends it again
@@ -13,7 +13,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use whimbrel_core::{KeyedState, Meter, SeededRng, Time};
+use whimbrel_core::{KeyedState, Meter, SeededRng, Time, network_of};
 
 use crate::connection::Ends;
 use crate::options::Limits;
@@ -24,7 +24,7 @@ const MAX_CLIENTS: usize = 4096;
 /// earlier one: a flood of 10,000 a second leaves six of seven in place for a second.
 const REMEMBERED: usize = 1 << 16;
 /// An attempt is repeated after this time at the earliest (RFC 6298 §2: after a second; timers are
-/// coarse), and at the latest (the pause before the fifth SYN).
+/// coarse), and at the latest (the pause before the sixth SYN).
 const REPEATED: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(17));
 /// The user is told so often at most.
 const TOLD: Duration = Duration::from_secs(60);
@@ -80,7 +80,8 @@ struct Remembered {
 /// The connections of one kind of opener that are not answered.
 pub(crate) struct Admission {
     opener: Opener,
-    clients: BTreeMap<IpAddr, Client>,
+    /// By network ([`network_of`]).
+    clients: BTreeMap<u128, Client>,
     newcomers: Meter,
     repeated: Meter,
     /// By hash; empty until something is refused.
@@ -113,6 +114,7 @@ impl Admission {
     ) -> Option<Charge> {
         let opener = self.opener;
         let charge = |share| Charge { opener, share };
+        let client = network_of(client);
         let mut state = self.clients.get(&client).copied().unwrap_or_default();
         let share = match state.is_known {
             true => Share::Known,
@@ -130,6 +132,7 @@ impl Admission {
 
     /// A connection is answered.
     pub(crate) fn answered(&mut self, now: Time, client: IpAddr, charge: Charge, limits: &Limits) {
+        let client = network_of(client);
         let mut state = self.clients.get(&client).copied().unwrap_or_default();
         match charge.share {
             Share::Repeated => self.repeated.give_back(limits.repeated),
@@ -143,7 +146,7 @@ impl Admission {
         self.keep(now, client, state);
     }
 
-    fn keep(&mut self, now: Time, client: IpAddr, state: Client) {
+    fn keep(&mut self, now: Time, client: u128, state: Client) {
         if self.clients.len() >= MAX_CLIENTS && !self.clients.contains_key(&client) {
             self.clients
                 .retain(|_, it| it.is_known || !it.unanswered.is_idle(now));

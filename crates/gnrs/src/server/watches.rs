@@ -201,7 +201,7 @@ mod tests {
         /// Against what is there, counted from end to end.
         #[test]
         fn counts_are_right_and_who_has_most_gives(steps in prop::collection::vec((0u8..8, 0u8..5, 0u32..16), 0..300)) {
-            let mut watches = Watches::new(16, 3);
+            let mut watches = Watches::new(8, 3);
             for (step, name, port) in steps {
                 let (guid, at) = (Guid([name; 32]), PortId(port));
                 let held = |watches: &Watches, of: Source| {
@@ -218,7 +218,7 @@ mod tests {
                         }
                     }
                 }
-                prop_assert!(watches.len() <= 16);
+                prop_assert!(watches.len() <= 8);
                 let sources: Vec<_> = (0..4).map(|it| source(4 * it)).collect();
                 for of in &sources {
                     let count = watches.by_source.get(of).map_or(0, |it| it.count);

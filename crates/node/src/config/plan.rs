@@ -10,6 +10,7 @@ use whimbrel_core::{Guid, Peer, suggest};
 use whimbrel_gnrs::{KeyPair, StoreLimits};
 use whimbrel_link::hop::{MAX_CHUNK, MIN_MTU};
 use whimbrel_mobilityfirst::host::LinkPolicy;
+use whimbrel_mobilityfirst::host::interfaces::LinkTerms;
 use whimbrel_mobilityfirst::router::store::StoreLimits as ChunkLimits;
 use whimbrel_mobilityfirst::router::{NextHop, ProxyPolicy, Route};
 use whimbrel_mobilityfirst::split::SplitConfig;
@@ -162,6 +163,7 @@ impl Draft {
         check_hop(&mut found, &config.hop);
         check_storage(&mut found, &config.storage);
         check_links(&mut found, &config.link);
+        check_links_of_a_router(&mut found, &config.link);
         let places = Places::of_this_user();
         let section = &config.router;
         let key = section
@@ -471,6 +473,21 @@ fn check_key(found: &mut Found<'_>, key: &str, path: &Path) {
     };
     if let Some(fault) = fault {
         found.add(key, fault);
+    }
+}
+
+/// Adds a fault for each key that has a meaning for hosts only.
+fn check_links_of_a_router(found: &mut Found<'_>, links: &[LinkSection]) {
+    for (index, link) in links.iter().enumerate() {
+        if link.terms() != LinkTerms::default() {
+            found.add(
+                format!("link[{index}]"),
+                format!(
+                    "\"{}\": weight, cost, metered, quota, quota_period and off are of hosts' links; remove them ([[route]] has weight and preference)",
+                    link.label
+                ),
+            );
+        }
     }
 }
 

@@ -2,7 +2,6 @@
 //! descriptors, which its links need.
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use axum::Router;
@@ -11,6 +10,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
+use whimbrel_core::network_of;
 
 /// The bounds of the page's server.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +38,8 @@ impl Default for Bounds {
 }
 
 struct Connection {
-    from: IpAddr,
+    // The network ([`network_of`]).
+    from: u128,
     task: JoinHandle<()>,
 }
 
@@ -47,19 +48,19 @@ struct Connection {
 struct Connections(VecDeque<Connection>);
 
 impl Connections {
-    /// Who has the most connections gives its oldest one up until there is room for another. The
-    /// address at which one is at hand counts with it.
-    fn make_room(&mut self, most: usize, from: IpAddr) {
+    /// The network with the most connections gives its oldest one up until there is room for another.
+    /// The one at hand counts with those of its network, `from`.
+    fn make_room(&mut self, most: usize, from: u128) {
         self.0.retain(|it| !it.task.is_finished());
         while self.0.len() >= most.max(1) {
-            let held = |of: IpAddr| {
+            let held = |of: u128| {
                 let held = self.0.iter().filter(|it| it.from == of).count();
                 held + usize::from(of == from)
             };
             let most_held = self.0.iter().map(|it| held(it.from)).max().unwrap_or(0);
             let place = self.0.iter().position(|it| held(it.from) == most_held);
             if let Some(oldest) = place.and_then(|place| self.0.remove(place)) {
-                tracing::debug!(from = %oldest.from, "an unfinished request for metrics gives way to a new one");
+                tracing::debug!("an unfinished request for metrics gives way to a new one");
                 oldest.task.abort();
             }
         }
@@ -71,7 +72,7 @@ pub(super) async fn serve(listener: TcpListener, routes: Router, bounds: Bounds)
     let mut connections = Connections::default();
     loop {
         let (stream, from) = match listener.accept().await {
-            Ok((stream, remote)) => (stream, remote.ip().to_canonical()),
+            Ok((stream, remote)) => (stream, network_of(remote.ip())),
             Err(error) => {
                 // Of one connection, or of this process, which may have no file descriptor left.
                 tracing::debug!(%error, "a request for metrics was not accepted");
@@ -103,7 +104,7 @@ async fn converse(stream: TcpStream, routes: Router, bounds: Bounds) {
 #[allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 mod tests {
     use std::io::{Read, Write};
-    use std::net::{SocketAddr, TcpStream};
+    use std::net::{IpAddr, SocketAddr, TcpStream};
 
     use axum::routing::get;
 
@@ -175,7 +176,7 @@ mod tests {
     #[tokio::test]
     async fn who_has_the_most_connections_gives_way() {
         let mut connections = Connections::default();
-        let address = |last: u8| IpAddr::from([192, 0, 2, last]);
+        let address = |last: u8| network_of(IpAddr::from([192, 0, 2, last]));
         let take = |connections: &mut Connections, last| {
             connections.make_room(4, address(last));
             let task = tokio::spawn(std::future::pending());
@@ -185,7 +186,7 @@ mod tests {
         for last in [7, 1, 1, 1, 1, 1, 8, 1] {
             take(&mut connections, last);
         }
-        let held: Vec<IpAddr> = connections.0.iter().map(|it| it.from).collect();
+        let held: Vec<u128> = connections.0.iter().map(|it| it.from).collect();
         assert_eq!(held, [7, 1, 8, 1].map(address));
     }
 
