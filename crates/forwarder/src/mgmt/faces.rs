@@ -68,6 +68,12 @@ fn creation(parameters: &ControlParameters) -> Result<(FaceUri, Option<FaceUri>)
                 "an ether face needs the interface as LocalUri, such as dev://eth0".to_owned(),
             );
         }
+        FaceUri::EtherOn { .. } => {
+            return unacceptable(
+                "write the interface of an ether face as LocalUri, such as dev://eth0, and the address without it"
+                    .to_owned(),
+            );
+        }
         FaceUri::Udp(_) | FaceUri::Tcp(_) | FaceUri::WebSocket { .. } | FaceUri::Ether(_) => {}
         _ => {
             return unacceptable(format!(
