@@ -369,7 +369,7 @@ fn a_peer_without_a_program_refuses_on_bare_ip_too() {
 fn a_carrier_without_ports_belongs_to_one_program_and_other_families_are_refused() {
     in_new_namespace(|| {
         let Some(_wire) = Wire::lay() else { return };
-        let (_first, _) = bare("north", "0.0.0.0", &[IPV4[1]]);
+        let (first, _) = bare("north", "0.0.0.0", &[IPV4[1]]);
         let again = UdpConfig::over_ip("south", "0.0.0.0".parse().unwrap(), IP_PROTOCOL);
         let error = script_loop().add_udp(again).unwrap_err();
         assert!(matches!(error, IoError::CarrierInUse { .. }), "{error}");
@@ -386,6 +386,7 @@ fn a_carrier_without_ports_belongs_to_one_program_and_other_families_are_refused
         let error = script_loop().add_ethernet(whole("e0")).unwrap_err();
         assert!(error.to_string().contains("0x27c0"), "{error}");
 
+        drop(first);
         let other = UdpConfig::over_ip("east", IPV4[0].parse().unwrap(), IP_PROTOCOL)
             .neighbour("far", ("2001:db8::1".parse::<IpAddr>().unwrap(), 0).into());
         let error = script_loop().add_udp(other).unwrap_err();
