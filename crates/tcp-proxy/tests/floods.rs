@@ -1,14 +1,14 @@
 //! Two proxies and segments of connections that nobody answers: what the others notice.
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
+mod pair;
+
 use std::time::Duration;
 
 use etherparse::PacketBuilder;
-use whimbrel_core::{Limit, SeededRng, Time, WallClock};
-use whimbrel_ndn_packet::{LpPacket, Name};
-use whimbrel_tcp_proxy::{
-    Options, Permission, Policy, Protection, Proxy, ProxyEvent, Route, SealOptions, Target,
-};
+use whimbrel_core::{Limit, SeededRng, Time};
+use whimbrel_ndn_packet::LpPacket;
+use whimbrel_tcp_proxy::{Options, Protection, Proxy, ProxyEvent};
 use whimbrel_transport::{Application, FaceNumber};
 
 type Address = [u8; 4];
@@ -30,24 +30,7 @@ struct Pair {
 }
 
 fn options(side: usize) -> Options {
-    let names: [Name; 2] = ["/client/proxy", "/server/proxy"].map(|name| name.parse().unwrap());
-    let nets = ["10.1.0.0/16", "10.2.0.0/16"].map(|net| net.parse().unwrap());
-    let route = Route {
-        to: nets[1 - side],
-        target: Target::Prefix(names[1 - side].clone()),
-        protocol: None,
-    };
-    let (sources, destinations) = match side {
-        0 => (vec![nets[0]], Vec::new()),
-        _ => (Vec::new(), vec![Permission::all_ports(nets[1])]),
-    };
-    let seal = SealOptions {
-        protection: Protection::Encrypted,
-        secret: vec![7; 32],
-        ..SealOptions::unprotected([side as u8; 8], WallClock::new(1_700_000_000_000))
-    };
-    let policy = Policy::new(vec![route], sources, destinations);
-    Options::new(names[side].clone(), policy, seal)
+    pair::options(side, Protection::Encrypted)
 }
 
 /// Flags: S, A or R, in any number.

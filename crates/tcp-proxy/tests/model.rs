@@ -3,16 +3,17 @@
 //! as often as it came in; over a good path each of them leaves.
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
+mod pair;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use etherparse::{PacketBuilder, TcpOptionElement};
 use proptest::prelude::*;
-use whimbrel_core::{SeededRng, Time, WallClock};
-use whimbrel_ndn_packet::{InterestRef, LpPacket, Name, PacketKind};
+use whimbrel_core::{SeededRng, Time};
+use whimbrel_ndn_packet::{InterestRef, LpPacket, PacketKind};
 use whimbrel_tcp_proxy::{
-    Options, Permission, Policy, Protection, Protocol, Proxy, ProxyEvent, Refusal, Refused, Route,
-    SealOptions, Target,
+    Options, Policy, Protection, Protocol, Proxy, ProxyEvent, Refusal, Refused,
 };
 use whimbrel_transport::{Application, FaceNumber};
 
@@ -44,26 +45,9 @@ struct Pair {
 }
 
 fn options(protocol: Protocol, protection: Protection, side: usize) -> Options {
-    let names: [Name; 2] = ["/client/proxy", "/server/proxy"].map(|name| name.parse().unwrap());
-    let nets = ["10.1.0.0/16", "10.2.0.0/16"].map(|net| net.parse().unwrap());
-    let route = Route {
-        to: nets[1 - side],
-        target: Target::Prefix(names[1 - side].clone()),
-        protocol: None,
-    };
-    let (sources, destinations) = match side {
-        0 => (vec![nets[0]], Vec::new()),
-        _ => (Vec::new(), vec![Permission::all_ports(nets[1])]),
-    };
-    let seal = SealOptions {
-        protection,
-        secret: vec![7; 32],
-        ..SealOptions::unprotected([side as u8; 8], WallClock::new(1_700_000_000_000))
-    };
-    let policy = Policy::new(vec![route], sources, destinations);
     Options {
         protocol,
-        ..Options::new(names[side].clone(), policy, seal)
+        ..pair::options(side, protection)
     }
 }
 

@@ -1,6 +1,8 @@
 //! smoltcp's ends over two proxies and three NDN routers: the line of [TCP/ICN §4.1], Fig. 10b.
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
+mod pair;
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -15,9 +17,7 @@ use whimbrel_sim::tcp::{Relay, TcpClient, TcpConfig, TcpServer};
 use whimbrel_sim::{
     AnyMachine, Connection, Direction, Door, DuplexLink, LinkId, NodeId, Simulator,
 };
-use whimbrel_tcp_proxy::{
-    Gateway, Options, Permission, Policy, Protection, Protocol, Proxy, Route, SealOptions, Target,
-};
+use whimbrel_tcp_proxy::{Gateway, Options, Protection, Protocol, Proxy};
 use whimbrel_transport::AppFace;
 
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 1);
@@ -77,29 +77,13 @@ fn router(reliability: Reliability, seed: u64) -> NdnRouter {
 }
 
 fn prefix(side: usize) -> Name {
-    ["/client/tcp", "/server/tcp"][side].parse().unwrap()
+    pair::PREFIXES[side].parse().unwrap()
 }
 
 fn gateway(protocol: Protocol, side: usize) -> Gateway<AppFace<Proxy>> {
-    let nets = ["10.1.0.0/16", "10.2.0.0/16"].map(|net| net.parse().unwrap());
-    let route = Route {
-        to: nets[1 - side],
-        target: Target::Prefix(prefix(1 - side)),
-        protocol: None,
-    };
-    let (sources, destinations) = match side {
-        0 => (vec![nets[0]], Vec::new()),
-        _ => (Vec::new(), vec![Permission::all_ports(nets[1])]),
-    };
-    let seal = SealOptions {
-        protection: Protection::Encrypted,
-        secret: vec![7; 32],
-        ..SealOptions::unprotected([side as u8; 8], WallClock::new(1_700_000_000_000))
-    };
-    let policy = Policy::new(vec![route], sources, destinations);
     let options = Options {
         protocol,
-        ..Options::new(prefix(side), policy, seal)
+        ..pair::options(side, Protection::Encrypted)
     };
     let proxy = Proxy::new(options, SeededRng::new(side as u64)).unwrap();
     Gateway::new(device(side), AppFace::new(proxy))
