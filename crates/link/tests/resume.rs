@@ -42,6 +42,33 @@ fn data_moves_within_a_round_trip_and_a_tenth_of_a_second_of_the_links_return() 
     }
 }
 
+/// More probes go out in an outage than are remembered, and the CSYNs about the chunks were sent
+/// before them.
+#[test]
+fn all_chunks_that_were_on_their_way_arrive_after_a_long_outage() {
+    for ways in 1..=3 {
+        let start = Time::from_secs(2);
+        let mut pair = Pair::new(3, path(100_000_000, RTT / 2));
+        pair.send(0, 1, chunk(1, 30_000));
+        pair.drive(start);
+        pair.cut_ways(ways, Duration::from_secs(600));
+        for tag in 2..80 {
+            pair.send(0, tag, chunk(tag, 700));
+            pair.drive(start + Duration::from_millis(tag));
+        }
+        let end = start + Duration::from_secs(600);
+        pair.drive(end);
+        let whole = |pair: &Pair| pair.ends()[1].received.len() == 79;
+        let came = pair.drive_until(end + Duration::from_secs(5), whole);
+        let received = pair.ends()[1].received.len();
+        assert!(came, "ways {ways}: {received} of 79 chunks");
+        // Its last acknowledgements are still under way.
+        pair.drive(pair.now() + RTT * 2);
+        let stats = pair.ends()[0].hop.stats();
+        assert_eq!(stats.chunks_in_flight, 0, "ways {ways}");
+    }
+}
+
 /// What carries the frames fails and returns, and the driver says so.
 #[test]
 fn a_neighbour_is_unresponsive_and_asked_at_once_if_the_driver_knows() {

@@ -159,9 +159,16 @@ impl Feedback {
         self.limited_at = self.sent_bytes.max(1);
     }
 
-    /// Numbers and remembers a CSYN that is sent now; `mark` is that of the path MTU.
-    pub(super) fn csyn_sent(&mut self, now: Time, about: Option<u64>, mark: Mark) -> u32 {
-        let number = self.remember(now, about, mark, true);
+    /// Numbers and remembers a CSYN that is sent now; `mark` is that of the path MTU. Calls back with
+    /// an unanswered CSYN that is forgotten for it: its answer will not be recognised.
+    pub(super) fn csyn_sent(
+        &mut self,
+        now: Time,
+        about: Option<u64>,
+        mark: Mark,
+        lost: impl FnMut(u32, Option<u64>),
+    ) -> u32 {
+        let number = self.remember(now, about, mark, true, lost);
         self.unanswered += 1;
         self.since_csyn = 0;
         self.last_csyn_at = now;
@@ -170,20 +177,32 @@ impl Feedback {
 
     /// Numbers and remembers a probe of the path MTU that is sent now. Its answer is worth as much
     /// as that of any CSYN; a missing answer proves nothing (RFC 8899 §3: no sign of congestion).
-    pub(super) fn mtu_probe_sent(&mut self, now: Time, mark: Mark) -> u32 {
-        self.remember(now, None, mark, false)
+    pub(super) fn mtu_probe_sent(
+        &mut self,
+        now: Time,
+        mark: Mark,
+        lost: impl FnMut(u32, Option<u64>),
+    ) -> u32 {
+        self.remember(now, None, mark, false, lost)
     }
 
-    fn remember(&mut self, now: Time, about: Option<u64>, mark: Mark, awaited: bool) -> u32 {
+    fn remember(
+        &mut self,
+        now: Time,
+        about: Option<u64>,
+        mark: Mark,
+        awaited: bool,
+        mut lost: impl FnMut(u32, Option<u64>),
+    ) -> u32 {
         let number = self.next_number;
         self.next_number = number.checked_add(1).unwrap_or(1);
         if self.records.len() == MAX_RECORDS
-            && self
-                .records
-                .pop_front()
-                .is_some_and(|old| !old.answered && old.awaited)
+            && let Some(old) = self.records.pop_front()
+            && !old.answered
+            && old.awaited
         {
             self.unanswered -= 1;
+            lost(old.number, old.about);
         }
         self.records.push_back(Record {
             number,

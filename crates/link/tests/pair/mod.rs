@@ -300,9 +300,14 @@ impl Pair {
 
     /// Loses everything that is sent from now on, for a time.
     pub fn cut(&mut self, lasts: Duration) {
+        self.cut_ways(3, lasts);
+    }
+
+    /// The same in some directions: 1 is from the first end to the second, 2 the other way.
+    pub fn cut_ways(&mut self, directions: u8, lasts: Duration) {
         self.net.strike(&Fault::Outage {
             link: 0,
-            directions: 3,
+            directions,
             lasts,
         });
     }

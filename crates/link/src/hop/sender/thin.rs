@@ -139,7 +139,7 @@ impl Sender {
     ) -> Option<usize> {
         let due = self.first_rate.due.min(max_segments.max(1));
         for _ in 0..due {
-            let number = self.feedback.mtu_probe_sent(now, self.path.mark());
+            let number = self.number_probe(now);
             encode_mtu_probe(envelope, number, self.first_rate.bytes, buffer);
             self.first_rate.numbers[2 - self.first_rate.due] = number;
             self.first_rate.due -= 1;

@@ -6,6 +6,7 @@ use whimbrel_core::Time;
 
 use super::Sender;
 use super::limits::MAX_LANES_BEGUN;
+use super::report::forget_question;
 use crate::hop::event::HopEvent;
 use crate::hop::lanes::Lane;
 use crate::hop::outbound::{Fate, OutboundChunk, Parcel, Room};
@@ -156,7 +157,7 @@ impl Sender {
         let Some(len) = self.path.poll_probe(now, self.rtt.timeout()) else {
             return false;
         };
-        let number = self.feedback.mtu_probe_sent(now, self.path.mark());
+        let number = self.number_probe(now);
         encode_mtu_probe(envelope, number, len, buffer);
         if self.path_probes.len() == MAX_PATH_PROBES {
             self.path_probes.pop_front();
@@ -201,7 +202,13 @@ impl Sender {
         if self.feedback.unanswered() == 0 {
             self.timer_from = now;
         }
-        let number = self.feedback.csyn_sent(now, about, self.path.mark());
+        let (active, mut forgotten) = (&mut self.active, None);
+        let lost = |number, about| {
+            forget_question(active, number, about);
+            forgotten = about;
+        };
+        let number = (self.feedback).csyn_sent(now, about, self.path.mark(), lost);
+        self.ask_again_about(forgotten);
         self.probe_due = false;
         let chunk = about.and_then(|id| self.active.get_mut(&id).map(|chunk| (id, chunk)));
         let about = chunk.map(|(id, chunk)| {
@@ -220,6 +227,28 @@ impl Sender {
             }
         });
         (number, about)
+    }
+
+    /// Numbers a probe of the path that is sent now.
+    pub(super) fn number_probe(&mut self, now: Time) -> u32 {
+        let (active, mut forgotten) = (&mut self.active, None);
+        let lost = |number, about| {
+            forget_question(active, number, about);
+            forgotten = about;
+        };
+        let number = (self.feedback).mtu_probe_sent(now, self.path.mark(), lost);
+        self.ask_again_about(forgotten);
+        number
+    }
+
+    /// The last CSYN about a chunk may have been forgotten unanswered, for newer ones. In an outage
+    /// there are enough probes; the chunk is asked about when that ends.
+    fn ask_again_about(&mut self, forgotten: Option<u64>) {
+        if let Some(id) = forgotten
+            && !self.suspended
+        {
+            self.arrange_query(id);
+        }
     }
 
     /// Splits the next chunks and requests room ahead, so that their turn starts without a pause.
