@@ -8,7 +8,9 @@
 mod support;
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
+use std::process::Stdio;
 
 use support::{finished, whimbrel};
 
@@ -342,4 +344,27 @@ fn the_file_of_a_tcp_proxy_is_checked_and_sampled() {
     assert!(errors.contains("prefixes"), "{errors}");
     let (code, _, errors) = check(&open.replace("/16", "/77"), &[]);
     assert_eq!(code, 2, "{errors}");
+}
+
+/// A pipe gives its text only once.
+#[test]
+fn a_file_that_comes_through_a_pipe_is_checked() {
+    for (text, word) in [
+        ("[router]\nbogus = 1\n", "bogus"),
+        ("prefix = \"/a/tcp\"\nbogus = 1\n", "bogus"),
+    ] {
+        let mut checking = whimbrel()
+            .args(["config", "check", "/dev/stdin"])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut pipe = checking.stdin.take().unwrap();
+        pipe.write_all(text.as_bytes()).unwrap();
+        drop(pipe);
+        let output = checking.wait_with_output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert!(errors.contains(word), "{errors}");
+    }
 }

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Subcommand, ValueEnum};
 use whimbrel_core::WallClock;
-use whimbrel_node::config::{Draft, Kind, Plan, sample};
+use whimbrel_keychain::small_file;
+use whimbrel_node::config::{ConfigError, Draft, Kind, Plan, sample};
 use whimbrel_node::tcp_proxy::{ProxyConfig, config};
 
 use super::{Outcome, out};
@@ -57,10 +58,15 @@ pub(crate) fn run(command: &ConfigCommand) -> Outcome {
         },
         ConfigCommand::Check { file, node } => {
             let mut remark = "";
-            if is_proxy(file, *node) {
-                check_proxy(file)?;
+            // Once: a pipe has its text only for the first reader.
+            let text = small_file::read_text(file).map_err(|source| ConfigError::Read {
+                path: file.clone(),
+                source,
+            })?;
+            if is_proxy(&text, *node) {
+                check_proxy(file, &text)?;
             } else {
-                let draft = Draft::read(file)?;
+                let draft = Draft::parse(file, &text)?;
                 let kind = node.and_then(NodeKind::kind);
                 remark = remark_on(&draft.check_here(kind.unwrap_or_else(|| draft.kind()))?);
             }
@@ -80,18 +86,16 @@ fn remark_on(plan: &Plan) -> &'static str {
     }
 }
 
-fn is_proxy(file: &Path, node: Option<NodeKind>) -> bool {
+fn is_proxy(text: &str, node: Option<NodeKind>) -> bool {
     match node {
         Some(node) => node.kind().is_none(),
-        // A file that cannot be read is reported by the other check.
-        None => whimbrel_keychain::small_file::read_text(file)
-            .is_ok_and(|text| ProxyConfig::looks_like(&text)),
+        None => ProxyConfig::looks_like(text),
     }
 }
 
 /// Checks everything but the forwarder and the device, which only a start can tell.
-fn check_proxy(file: &Path) -> Result<(), Failure> {
-    let config = ProxyConfig::read(file)?;
+fn check_proxy(file: &Path, text: &str) -> Result<(), Failure> {
+    let config = ProxyConfig::parse(file, text)?;
     config.plan(config.role(), WallClock::new(0))?;
     Ok(())
 }

@@ -188,7 +188,12 @@ impl ProxyConfig {
                 path: path.to_owned(),
                 source,
             })?;
-        toml::from_str(&text).map_err(|source| PlanError::Syntax {
+        ProxyConfig::parse(path, &text)
+    }
+
+    /// Reads a text; `path` is for messages.
+    pub fn parse(path: &Path, text: &str) -> Result<ProxyConfig, PlanError> {
+        toml::from_str(text).map_err(|source| PlanError::Syntax {
             path: path.to_owned(),
             source: Box::new(source),
         })
