@@ -10,10 +10,13 @@
 mod support;
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::{Ipv6Addr, Shutdown, TcpListener, TcpStream};
+use std::process::Command;
 
 use serde_json::Value;
-use support::sites::Sites;
-use support::{finished, whimbrel};
+use support::sites::{CURL, SERVER, Sites};
+use support::{PATIENCE, await_that, finished, whimbrel};
 use whimbrel_lab::lab_available;
 
 fn content(length: u32) -> Vec<u8> {
@@ -64,6 +67,44 @@ fn curl_fetches_a_file_over_a_lossy_link_with_every_protocol() {
     }
 }
 
+/// Both ends keep their connection while a proxy and its device are away: TCP goes on with the next one,
+/// which finds the connection in its middle.
+#[test]
+fn a_download_goes_on_after_each_proxy_was_killed() {
+    if !lab_available() {
+        return;
+    }
+    for protocol in ["unreliable", "reliable", "basic"] {
+        let mut sites = Sites::new(0.0, "", &["--protocol", protocol]);
+        let (file, got) = (sites.path("file"), sites.path("got"));
+        let expected = content(10_000_000);
+        fs::write(&file, &expected).unwrap();
+        let _server = sites.serve(&file);
+        let mut curl = Command::new("curl");
+        curl.args(CURL).args(["--no-buffer", "--output"]).arg(&got);
+        curl.arg(format!("http://{SERVER}/file"));
+        let mut curl = sites.topology.host("a").unwrap().spawn(curl).unwrap();
+        for (which, bytes) in [(1, 1_000_000), (0, 4_000_000)] {
+            let has = || fs::metadata(&got).map_or(0, |it| it.len());
+            await_that("the download goes on", || has() > bytes);
+            assert!(
+                has() < expected.len() as u64,
+                "{protocol}: too early for the test"
+            );
+            sites.replace_proxy(which);
+        }
+        let ended = curl.wait_for(PATIENCE).unwrap();
+        assert!(
+            ended.is_some_and(|it| it.success()),
+            "{protocol}: {ended:?}"
+        );
+        assert!(
+            fs::read(&got).unwrap() == expected,
+            "{protocol}: the bytes differ"
+        );
+    }
+}
+
 #[test]
 fn what_is_not_allowed_is_refused_at_once() {
     if !lab_available() {
@@ -107,6 +148,85 @@ fn what_is_not_allowed_is_refused_at_once() {
     ];
     assert!(host.run("curl", &curl).is_err());
     assert!(sites.status("a")["counters"]["icmp_errors"].as_u64() > Some(0));
+}
+
+/// The network has no way to the proxy of this address: the forwarder's Nack ends the attempt.
+#[test]
+fn where_no_route_leads_a_program_is_told_at_once() {
+    if !lab_available() {
+        return;
+    }
+    let sites = Sites::new(0.0, "", &["--route", "10.205.0.0/16=/nowhere/tcp"]);
+    let host = sites.topology.host("a").unwrap();
+    let wanted = ["--max-time", "60", "http://10.205.0.1/"];
+    let error = host
+        .run("curl", &[&CURL[..], &wanted].concat())
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("exit status: 7"), "{error}");
+    assert!(sites.status("a")["counters"]["icmp_errors"].as_u64() > Some(0));
+}
+
+/// The path between the routers takes frames smaller than a segment.
+#[test]
+fn a_path_narrower_than_a_segment_carries_a_file() {
+    if !lab_available() {
+        return;
+    }
+    let sites = Sites::narrow(600);
+    let file = sites.path("file");
+    fs::write(&file, content(500_000)).unwrap();
+    let _server = sites.serve(&file);
+    assert!(sites.curl() == content(500_000), "the bytes differ");
+}
+
+/// The same by the kernel's TCP over IPv6, between proxies that talk over IPv4.
+#[test]
+fn a_connection_over_ipv6_is_carried_both_ways() {
+    const SERVER: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x202, 0, 0, 0, 0, 0, 1);
+    if !lab_available() {
+        return;
+    }
+    let forward = [
+        "--address",
+        "fd00:201::1/128",
+        "--route",
+        "fd00:202::/32=/b/tcp",
+    ];
+    let reverse = [
+        "--address",
+        "fd00:202::1/128",
+        "--route",
+        "fd00:201::/32=/a/tcp",
+    ];
+    let reverse = [&reverse[..], &["--allow", "[fd00:202::1]:80"]].concat();
+    let sites = Sites::each([&forward, &reverse]);
+    let [a, b] = ["a", "b"].map(|name| sites.topology.host(name).unwrap());
+    let listener = b
+        .enter(|| TcpListener::bind((SERVER, 80)))
+        .unwrap()
+        .unwrap();
+    let echo = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut sender = stream.try_clone().unwrap();
+        std::io::copy(&mut stream, &mut sender).unwrap();
+        sender.shutdown(Shutdown::Write).unwrap();
+    });
+    let mut stream = a
+        .enter(|| TcpStream::connect((SERVER, 80)))
+        .unwrap()
+        .unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut sender = stream.try_clone().unwrap();
+    let sent = std::thread::spawn(move || {
+        sender.write_all(&content(300_000)).unwrap();
+        sender.shutdown(Shutdown::Write).unwrap();
+    });
+    let mut got = Vec::new();
+    stream.read_to_end(&mut got).unwrap();
+    sent.join().unwrap();
+    echo.join().unwrap();
+    assert!(got == content(300_000), "the bytes differ");
 }
 
 #[test]

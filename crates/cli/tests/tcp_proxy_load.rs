@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use support::PATIENCE;
 use support::sites::{CURL, SERVER, Sites};
+use support::wireguard::Tunnel;
 use whimbrel_lab::{Namespace, lab_available};
 
 const PORT: u16 = 7;
@@ -288,16 +289,25 @@ fn iperf(host: &Namespace, server: Ipv4Addr, arguments: &[&str]) -> f64 {
         / 1e6
 }
 
+/// One row of the table: a way, and its rate with one stream and with four.
+fn row(name: &str, client: &Namespace, server: Ipv4Addr) {
+    let rates = [&[][..], &["-P", "4"]].map(|streams| iperf(client, server, streams));
+    println!("| {name} | {:.0} | {:.0} |", rates[0], rates[1]);
+}
+
+/// Through the proxies, beside a tunnel of userspace WireGuard and the bare link, in one run
+/// (`scripts/throughput`).
 #[test]
 #[ignore = "a measurement; needs iperf3"]
 fn throughput() {
     if !lab_available() {
         return;
     }
-    for options in [
-        &[][..],
-        &["--protection", "authenticate"],
-        &["--protection", "none"],
+    println!("| Mbit/s | one stream | four streams |\n|---|---|---|");
+    for (name, options) in [
+        ("proxies, encrypted", &[][..]),
+        ("proxies, authenticated", &["--protection", "authenticate"]),
+        ("proxies, not protected", &["--protection", "none"]),
     ] {
         let sites = Sites::fast(options);
         let [a, b] = ["a", "b"].map(|name| sites.topology.host(name).unwrap());
@@ -305,15 +315,14 @@ fn throughput() {
         command.arg("-s").stdout(Stdio::null()).stdin(Stdio::null());
         let _server = b.spawn(command).unwrap();
         std::thread::sleep(Duration::from_millis(500));
-        let plain = sites.topology.address_of("b", "ab").unwrap();
         if options.is_empty() {
-            println!("plain veth: {:.0} Mbit/s", iperf(a, plain, &[]));
+            let plain = sites.topology.address_of("b", "ab").unwrap();
+            row("plain veth", a, plain);
+            match Tunnel::start(&sites.topology) {
+                Some(_tunnel) => row("WireGuard (boringtun), encrypted", a, Tunnel::SERVER),
+                None => println!("SKIPPED: no boringtun; scripts/throughput installs it"),
+            }
         }
-        for (name, arguments) in [("one stream", &[][..]), ("four streams", &["-P", "4"])] {
-            println!(
-                "{options:?}, {name}: {:.0} Mbit/s",
-                iperf(a, SERVER, arguments)
-            );
-        }
+        row(name, a, SERVER);
     }
 }

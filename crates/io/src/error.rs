@@ -196,6 +196,15 @@ pub enum IoError {
         /// The requested name.
         name: String,
     },
+    /// The file of the TUN driver is closed to this user: a user namespace cannot open it either.
+    #[error(
+        "no permission to open /dev/net/tun for '{name}'; run as root, or open it to all users, as it \
+         is on most systems: `sudo chmod 666 /dev/net/tun`"
+    )]
+    TunClosed {
+        /// The requested name.
+        name: String,
+    },
     /// Creating and configuring interfaces needs a capability.
     #[error(
         "no permission to {action} the TUN device '{name}'; run as root, or run \

@@ -69,6 +69,9 @@ impl TunDevice {
                 io::ErrorKind::NotFound => IoError::TunMissing {
                     name: name.to_owned(),
                 },
+                io::ErrorKind::PermissionDenied => IoError::TunClosed {
+                    name: name.to_owned(),
+                },
                 _ => failed(name, "create", source),
             })?
             .into();

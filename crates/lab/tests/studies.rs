@@ -91,7 +91,9 @@ fn ptp_scenario(study: &str) -> String {
 /// One of the studies of TCP over NDN, with files of some packets.
 fn tcpicn_scenario(study: &str) -> String {
     let mut text = own_scenario(study);
-    for large in ["50 MB", "20 MB", "125 kB", "1.25 MB", "12.5 MB", "62.5 MB"] {
+    for large in [
+        "50 MB", "20 MB", "10 MB", "3 MB", "125 kB", "1.25 MB", "12.5 MB", "62.5 MB",
+    ] {
         text = text.replace(&format!("\"{large}\""), "\"30 kB\"");
     }
     text.replace("runs = 3", "runs = 2")
@@ -243,6 +245,7 @@ fn pages_show_both_back_ends_beside_the_paper() {
             "ptp-random"
                 | "tcpicn-sim"
                 | "tcpicn-fairness"
+                | "tcpicn-grid"
                 | "multihoming-throughput"
                 | "multihoming-grid"
                 | "mobility-handoff"

@@ -281,7 +281,10 @@ impl Connection {
                 let advertise = supply.advertise_at(now, None);
                 [advertise, demand.deadline()].into_iter().flatten().min()
             }
-            Carrier::Unreliable(queue) => queue.wake_at(now, self.wake_repeat(options)),
+            Carrier::Unreliable(queue) => {
+                let wake = queue.wake_at(now, self.wake_repeat(options));
+                [wake, queue.alone_until()].into_iter().flatten().min()
+            }
         };
         due.map_or(end, |due| due.min(end))
     }

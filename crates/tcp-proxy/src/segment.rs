@@ -65,6 +65,8 @@ pub struct Flags {
     pub fin: bool,
     /// RST.
     pub rst: bool,
+    /// PSH: the sender has nothing after it for now (RFC 9293 §3.9.1).
+    pub psh: bool,
 }
 
 /// A checked IP packet with a TCP segment.
@@ -119,6 +121,7 @@ impl<'a> Segment<'a> {
                 ack: tcp.ack(),
                 fin: tcp.fin(),
                 rst: tcp.rst(),
+                psh: tcp.psh(),
             },
             payload: tcp.payload().len(),
             tcp_at,

@@ -33,6 +33,13 @@ const FIRST_PATIENCE: Duration = Duration::from_millis(50);
 /// Bounds of that wait.
 const PATIENCE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(200));
 
+/// A segment alone waits for a second one while so many of its size are on their way: their
+/// acknowledgements bring one within about this part of a round trip.
+const COMPANY: u32 = 16;
+/// The longest such wait: what a receiver's kernel waits for a second segment before it acknowledges
+/// one (Linux's least; RFC 9293 §3.8.6.3 allows 500 ms).
+const LONGEST_ALONE: Duration = Duration::from_millis(40);
+
 /// Returns the Interests beyond the first for an acknowledgement of `advance` bytes, where the peer
 /// holds `held` already. A kernel that merges segments before it handles them acknowledges up to 64 KiB
 /// at once, for which TCP sends as much again, and twice that in slow start: one Data cannot carry it.
@@ -60,6 +67,8 @@ struct Credit {
 pub struct Unreliable {
     segments: VecDeque<Waiting>,
     bytes: usize,
+    /// Until when a segment that is the only one here waits for a second one.
+    alone_until: Option<Time>,
     credits: VecDeque<Credit>,
     /// From a segment to its acknowledgement; of one segment at a time.
     rtt: RttEstimator,
@@ -99,6 +108,7 @@ impl Default for Unreliable {
         Unreliable {
             segments: VecDeque::new(),
             bytes: 0,
+            alone_until: None,
             credits: VecDeque::new(),
             rtt: RttEstimator::new(FIRST_PATIENCE, min, max),
             timed: None,
@@ -134,6 +144,31 @@ impl Unreliable {
         true
     }
 
+    /// The segment just queued need not leave at once. If it is alone and many others are on their way,
+    /// it waits a little for a second one: a Data costs its name, an acknowledgement's, once for all its
+    /// segments, and the proxy "determines how many TCP segments must be taken from the queue"
+    /// ([TCP/ICN §3.5.1], step 4). A receiver that acknowledges every segment would otherwise get each
+    /// in a Data of its own.
+    pub fn await_company(&mut self, now: Time) {
+        let [segment] = self.segments.make_contiguous() else {
+            return;
+        };
+        let on_the_way = self.sent.saturating_sub(self.acknowledged);
+        let length = segment.end.saturating_sub(segment.sequence);
+        let is_first_transmission = segment.sequence >= self.sent;
+        if let Some(rtt) = self.rtt.smoothed()
+            && is_first_transmission
+            && on_the_way >= u64::from(COMPANY) * length
+        {
+            self.alone_until = Some(now + (rtt / COMPANY).min(LONGEST_ALONE));
+        }
+    }
+
+    /// Returns when a segment that waits for a second one leaves alone.
+    pub fn alone_until(&self) -> Option<Time> {
+        self.alone_until.filter(|_| self.segments.len() == 1)
+    }
+
     /// Queues an Interest: "Incoming Interests are stored in the Interest queue until their
     /// expiration" ([TCP/ICN §3.5.1], step 2).
     pub fn credit(&mut self, name: Bytes, until: Time, limits: &QueueLimits) {
@@ -158,11 +193,11 @@ impl Unreliable {
     /// The name and the packets of the next Data, with at most `room` bytes of packets (one packet
     /// at least): the name "of the oldest non-expired Interest" ([TCP/ICN §3.5.1], step 5).
     pub fn next_data(&mut self, now: Time, room: usize, out: &mut Vec<Bytes>) -> Option<Bytes> {
-        self.forget_expired(now);
-        if self.segments.is_empty() {
+        if !self.is_ready(now) {
             return None;
         }
         let credit = self.credits.pop_front()?;
+        self.alone_until = None;
         let mut left = room;
         while let Some(first) = self.segments.front()
             && (out.is_empty() || first.packet.len() <= left)
@@ -206,7 +241,11 @@ impl Unreliable {
     /// True if a Data can be made.
     pub fn is_ready(&mut self, now: Time) -> bool {
         self.forget_expired(now);
-        !self.segments.is_empty() && !self.credits.is_empty()
+        if self.alone_until.is_some_and(|until| until <= now) {
+            // Over for good: no deadline stays in the past.
+            self.alone_until = None;
+        }
+        !self.segments.is_empty() && !self.credits.is_empty() && self.alone_until().is_none()
     }
 
     /// When to send a wake-up: at once if all is acknowledged, because no acknowledgement will bring
@@ -371,6 +410,63 @@ mod tests {
         queue.push(60, 90, packet(30), &LIMITS);
         let at = queue.wake_at(Time::from_millis(101), repeat);
         assert_eq!(at, Some(Time::from_millis(180)));
+    }
+
+    /// A connection with a round trip of 160 ms, and `on_the_way` bytes unacknowledged.
+    fn busy(on_the_way: u64) -> (Unreliable, Time) {
+        let limits = QueueLimits {
+            bytes: 1_000_000,
+            credits: 10,
+        };
+        let mut queue = Unreliable::default();
+        let mut packets = Vec::new();
+        queue.credit(name("a"), Time::from_secs(4), &limits);
+        queue.push(0, 30, packet(30), &limits);
+        queue.next_data(Time::ZERO, 1_000_000, &mut packets);
+        let now = Time::from_millis(160);
+        queue.acknowledged(now, 30);
+        queue.credit(name("b"), Time::from_secs(4), &limits);
+        let end = 30 + on_the_way;
+        queue.push(30, end, packet(on_the_way as usize), &limits);
+        queue.next_data(now, 1_000_000, &mut packets);
+        queue.credit(name("c"), Time::from_secs(4), &limits);
+        queue.push(end, end + 30, packet(30), &limits);
+        queue.await_company(now);
+        (queue, now)
+    }
+
+    #[test]
+    fn a_segment_alone_waits_for_a_second_one_while_many_are_on_their_way() {
+        let (mut queue, now) = busy(16 * 30);
+        let until = now + Duration::from_millis(10);
+        assert_eq!(
+            queue.alone_until(),
+            Some(until),
+            "a sixteenth of a round trip"
+        );
+        assert!(!queue.is_ready(now));
+        let mut packets = Vec::new();
+        assert_eq!(queue.next_data(now, 1000, &mut packets), None);
+        assert!(queue.is_ready(until), "not longer");
+        // The second one comes.
+        let end = 30 + 17 * 30;
+        queue.push(end, end + 30, packet(30), &LIMITS);
+        assert!(queue.is_ready(now));
+        assert!(queue.next_data(now, 1000, &mut packets).is_some());
+        assert_eq!(packets.len(), 2);
+        assert_eq!(queue.alone_until(), None);
+    }
+
+    #[test]
+    fn a_segment_leaves_at_once_if_few_are_on_their_way_or_it_is_a_retransmission() {
+        let (mut queue, now) = busy(15 * 30);
+        assert!(queue.is_ready(now));
+        let (mut queue, now) = busy(16 * 30);
+        queue.next_data(now + LONGEST_ALONE, 1000, &mut Vec::new());
+        queue.credit(name("d"), Time::from_secs(4), &LIMITS);
+        queue.push(30, 60, packet(30), &LIMITS);
+        queue.await_company(now);
+        assert!(queue.is_ready(now));
     }
 
     #[test]

@@ -291,6 +291,17 @@ fn every_protocol_carries_a_transfer() {
     }
 }
 
+/// smoltcp's receiver acknowledges nearly every segment, and each acknowledgement brings one of the
+/// sender's. Two share a Data all the same, and with it the octets of a name and a seal.
+#[test]
+fn segments_share_data_though_each_is_acknowledged() {
+    let mut line = Line::new(Protocol::Unreliable, &spec(0.0), Reliability::Off, 1);
+    line.fetch(BYTES, Duration::from_secs(60)).expect("it ends");
+    let sent = line.proxy(1).counters();
+    let share = sent.out_segments as f64 / sent.out_data as f64;
+    assert!(share > 1.9, "{share} in a Data: {sent:?}");
+}
+
 #[test]
 fn every_protocol_survives_losses() {
     for protocol in Protocol::ALL {

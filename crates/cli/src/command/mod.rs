@@ -8,6 +8,7 @@ pub(crate) mod configure;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod get;
+mod guest;
 pub(crate) mod identity;
 pub(crate) mod interfaces;
 pub(crate) mod keys;

@@ -1,5 +1,6 @@
 //! `tcp-proxy`: carrying TCP over NDN.
 
+use std::ffi::OsString;
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
@@ -24,6 +25,7 @@ use whimbrel_tcp_proxy::{
 };
 use whimbrel_transport::RegistrationEvent;
 
+use super::guest::Guest;
 use super::status::Silence;
 use super::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure};
@@ -37,7 +39,8 @@ const EXAMPLES: &str = "Examples:\n  \
     whimbrel tcp-proxy forward --prefix /a/tcp --key tcp.key --address 10.1.0.1 --route 10.2.0.0/16=/b/tcp\n  \
     whimbrel tcp-proxy reverse --prefix /b/tcp --key tcp.key --address 10.2.0.1 --route 10.1.0.0/16=/a/tcp --allow 10.2.0.1:80\n\n\
     Then `curl http://10.2.0.1/` at the clients' site, where the forward proxy runs, goes over NDN to the servers' site. \
-    Each site has an NDN forwarder, and the NDN network has routes to both prefixes.";
+    Each site has an NDN forwarder, and the NDN network has routes to both prefixes. \
+    `-- curl http://10.2.0.1/` at the end runs a program as soon as the proxy is ready, and ends the proxy with it.";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum TcpProxyCommand {
@@ -121,6 +124,9 @@ pub(crate) struct Run {
     /// Print lines of JSON
     #[arg(long)]
     json: bool,
+    /// A program to run as soon as the proxy is ready; the proxy ends with it
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -227,6 +233,7 @@ impl Run {
 fn carry(arguments: Run, role: Role) -> Outcome {
     let clock = Clock::start();
     let (json, socket) = (arguments.json, arguments.socket.clone());
+    let command = arguments.command.clone();
     let prints = arguments.nft == Some(NftArgument::Print);
     let plan = arguments.config()?.plan(role, clock.wall_clock())?;
     if let Some(redirect) = plan.device.redirect.as_ref().filter(|_| prints) {
@@ -255,18 +262,32 @@ fn carry(arguments: Run, role: Role) -> Outcome {
         note(&format!("metrics: http://{metrics}/metrics"));
     }
     let uplink = proxy.uplink().to_string();
-    let ended = proxy.run(|_, _, told| match report(&told, json, &uplink) {
-        Some(failure) => ControlFlow::Break(failure),
-        None => ControlFlow::Continue(()),
+    let inquirer = proxy.inquirer();
+    let mut has_device = false;
+    let mut guest = None;
+    let ended = proxy.run(|proxy, _, told| {
+        if let Some(failure) = report(&told, json, &uplink) {
+            return ControlFlow::Break(failure);
+        }
+        has_device |= matches!(told, GatewayEvent::DeviceUp);
+        if has_device && proxy.is_registered() && guest.is_none() && !command.is_empty() {
+            let inquirer = inquirer.clone();
+            match Guest::start(&command, move || inquirer.stop()) {
+                Ok(started) => guest = Some(started),
+                Err(failure) => return ControlFlow::Break(failure),
+            }
+        }
+        ControlFlow::Continue(())
     });
     if answered {
         let _ = std::fs::remove_file(&place);
     }
+    let finished = guest.map_or(Ok(()), Guest::finish);
     match ended? {
         Some(failure) => Err(failure),
         None => {
             note(&format!("{prefix} is withdrawn, and {device} removed"));
-            Ok(Exit::Done)
+            finished.map(|()| Exit::Done)
         }
     }
 }
@@ -367,7 +388,10 @@ pub(super) fn is_status_socket(path: &Path) -> bool {
 /// Answers each connection to the socket with one line of JSON, from a thread of its own.
 fn answer_status(path: &Path, inquirer: Inquirer) -> std::io::Result<()> {
     make_folder_of(path)?;
-    // The device's name is taken only once, so a socket that is there was left behind.
+    // A device's name is taken once in each network namespace: a proxy in another one may answer here.
+    if UnixStream::connect(path).is_ok() {
+        return Err(ErrorKind::AddrInUse.into());
+    }
     let _ = std::fs::remove_file(path);
     let listener = UnixListener::bind(path)?;
     std::thread::spawn(move || {

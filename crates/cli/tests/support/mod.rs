@@ -13,6 +13,7 @@ pub(crate) mod ndn;
 pub(crate) mod scene;
 pub(crate) mod schema;
 pub(crate) mod sites;
+pub(crate) mod wireguard;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -17,11 +17,34 @@ use super::{await_that, finished, whimbrel};
 pub(crate) const CURL: [&str; 6] = ["-q", "--silent", "--show-error", "--fail", "--noproxy", "*"];
 pub(crate) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 202, 0, 1);
 
+const MTU: usize = 1500;
+
 /// A client's site and a server's site, each with a router and a proxy.
 pub(crate) struct Sites {
     pub(crate) topology: Topology,
     folder: tempfile::TempDir,
+    /// Both routers, then the proxies of a and b.
     programs: Vec<Process>,
+    proxies: Vec<ProxyCommand>,
+}
+
+/// How a site's proxy is started.
+#[derive(Clone)]
+struct ProxyCommand {
+    site: &'static str,
+    role: &'static str,
+    arguments: Vec<String>,
+}
+
+/// A link of 50 Mbit/s with a round trip of 10 ms, and what it loses and takes.
+fn emulated(loss: f64, mtu: usize) -> TopologyBuilder {
+    let spec = LinkSpec::new(50_000_000, Duration::from_millis(5));
+    let spec = match loss {
+        0.0 => spec,
+        loss => spec.with_loss(Loss::Independent(loss)),
+    };
+    let topology = TopologyBuilder::new(1).host("a").host("b").mtu(mtu);
+    topology.link("ab", "a", "b", spec.clone(), spec)
 }
 
 impl Sites {
@@ -31,28 +54,42 @@ impl Sites {
 
     /// As [`Sites::new`], with what the reverse proxy allows.
     pub(crate) fn allowing(allowed: &str, loss: f64, routers: &str, proxies: &[&str]) -> Sites {
-        let spec = LinkSpec::new(50_000_000, Duration::from_millis(5));
-        let spec = match loss {
-            0.0 => spec,
-            loss => spec.with_loss(Loss::Independent(loss)),
-        };
-        let topology = TopologyBuilder::new(1).host("a").host("b");
-        let topology = topology.link("ab", "a", "b", spec.clone(), spec);
-        Sites::on(topology, allowed, routers, proxies)
+        let allow = [proxies, &["--allow", allowed]].concat();
+        Sites::on(emulated(loss, MTU), routers, [proxies, &allow])
+    }
+
+    /// Sites with a link that takes frames of `mtu` octets.
+    pub(crate) fn narrow(mtu: usize) -> Sites {
+        let allow = ["--allow", "10.202.0.1:80"];
+        Sites::on(emulated(0.0, mtu), "", [&[], &allow])
+    }
+
+    /// Sites with more options for each proxy.
+    pub(crate) fn each(proxies: [&[&str]; 2]) -> Sites {
+        Sites::on(emulated(0.0, MTU), "", proxies)
     }
 
     /// Sites whose link is a pair of virtual Ethernet interfaces, as fast as the kernel.
     pub(crate) fn fast(proxies: &[&str]) -> Sites {
         let topology = TopologyBuilder::new(1).host("a").host("b");
-        Sites::on(topology.veth("ab", "a", "b"), "10.202.0.1", "", proxies)
+        let allow = [proxies, &["--allow", "10.202.0.1"]].concat();
+        Sites::on(topology.veth("ab", "a", "b"), "", [proxies, &allow])
     }
 
-    fn on(topology: TopologyBuilder, allowed: &str, routers: &str, proxies: &[&str]) -> Sites {
+    fn on(topology: TopologyBuilder, routers: &str, proxies: [&[&str]; 2]) -> Sites {
         let topology = topology.build().unwrap();
+        // The hosts have no IPv6; the devices that are still to come may.
+        for host in ["a", "b"].map(|name| topology.host(name).unwrap()) {
+            for scope in ["default", "lo"] {
+                let setting = format!("net.ipv6.conf.{scope}.disable_ipv6");
+                host.set_sysctl(&setting, "0").unwrap();
+            }
+        }
         let mut sites = Sites {
             topology,
             folder: tempfile::tempdir().unwrap(),
             programs: Vec::new(),
+            proxies: Vec::new(),
         };
         let key = sites.path("key");
         let (code, secret, _) = finished(whimbrel().args(["tcp-proxy", "key"]));
@@ -63,22 +100,12 @@ impl Sites {
         for (site, other) in [("a", "b"), ("b", "a")] {
             sites.start_router(site, other, routers);
         }
-        sites.start_proxy(
-            "a",
-            "forward",
-            "10.201.0.1",
-            "10.202.0.0/16=/b/tcp",
-            proxies,
-        );
-        let allow = ["--allow", allowed];
-        let proxies: Vec<&str> = proxies.iter().copied().chain(allow).collect();
-        sites.start_proxy(
-            "b",
-            "reverse",
-            "10.202.0.1",
-            "10.201.0.0/16=/a/tcp",
-            &proxies,
-        );
+        let [one, other] = [
+            ["10.201.0.1", "10.202.0.0/16=/b/tcp"],
+            ["10.202.0.1", "10.201.0.0/16=/a/tcp"],
+        ];
+        sites.add_proxy("a", "forward", one, proxies[0]);
+        sites.add_proxy("b", "reverse", other, proxies[1]);
         sites
     }
 
@@ -121,7 +148,30 @@ impl Sites {
         await_that("the router answers", || self.socket(site).exists());
     }
 
-    fn start_proxy(&mut self, site: &str, role: &str, address: &str, route: &str, more: &[&str]) {
+    fn add_proxy(
+        &mut self,
+        site: &'static str,
+        role: &'static str,
+        [address, route]: [&str; 2],
+        more: &[&str],
+    ) {
+        let own = ["--address", address, "--route", route];
+        let arguments = own.iter().chain(more).map(|it| (*it).to_owned()).collect();
+        let proxy = ProxyCommand {
+            site,
+            role,
+            arguments,
+        };
+        self.proxies.push(proxy.clone());
+        self.start_proxy(&proxy);
+    }
+
+    fn start_proxy(&mut self, proxy: &ProxyCommand) {
+        let ProxyCommand {
+            site,
+            role,
+            arguments,
+        } = proxy;
         let mut command = whimbrel();
         command.args([
             "tcp-proxy",
@@ -130,9 +180,7 @@ impl Sites {
             "--prefix",
             &format!("/{site}/tcp"),
         ]);
-        command
-            .args(["--address", address, "--route", route])
-            .args(more);
+        command.args(arguments);
         command.arg("--key").arg(self.path("key"));
         command
             .arg("--transport")
@@ -147,6 +195,14 @@ impl Sites {
                 .unwrap_or_default()
                 .contains("ready")
         });
+    }
+
+    /// Kills a site's proxy (0: the clients', 1: the servers') with SIGKILL and starts another one.
+    pub(crate) fn replace_proxy(&mut self, which: usize) {
+        self.programs[2 + which].kill().unwrap();
+        let proxy = self.proxies[which].clone();
+        self.start_proxy(&proxy);
+        self.programs.swap_remove(2 + which);
     }
 
     /// Serves `file` at the server's site.

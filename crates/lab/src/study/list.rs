@@ -34,7 +34,7 @@ macro_rules! multihoming {
 }
 
 /// All studies.
-pub const STUDIES: [Study; 18] = [
+pub const STUDIES: [Study; 19] = [
     Study {
         name: "mftp-fig8",
         title: "MFTP and TCP at three round-trip times, with and without 1 % loss on the last hop",
@@ -201,6 +201,18 @@ pub const STUDIES: [Study; 18] = [
         // Streams in real time share the processors with the proxies and routers that they measure.
         transfers_per_processor: 1,
         run: tcpicn::fairness::run,
+    },
+    Study {
+        name: "tcpicn-grid",
+        title: "A file over TCP by round trip and loss: plain IP beside unreliable prefetching",
+        source: concat!(tcpicn!(), ": beyond it"),
+        scenario: include_str!("../../../../studies/tcpicn-grid/scenario.toml"),
+        paper: include_str!("../../../../studies/tcpicn-grid/paper.toml"),
+        readme: include_str!("../../../../studies/tcpicn-grid/README.md"),
+        backends: &Backend::ALL,
+        // They wait for most of their time.
+        transfers_per_processor: 1,
+        run: tcpicn::grid::run,
     },
     Study {
         name: "multihoming-ping",

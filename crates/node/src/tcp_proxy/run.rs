@@ -92,6 +92,11 @@ impl Inquirer {
             .0
             .post(move |gateway, now| question(gateway.proxy(), now));
     }
+
+    /// Ends the proxy, as Ctrl-C does.
+    pub fn stop(&self) {
+        self.0.stop();
+    }
 }
 
 impl ProxyLoop {

@@ -160,6 +160,9 @@ impl Proxy {
                     self.counters.queue_full += 1;
                     connection.counters.dropped += 1;
                 }
+                if !(segment.flags.psh || segment.flags.fin || segment.flags.rst) {
+                    queue.await_company(now);
+                }
                 let duplex = self.options.duplex;
                 if acknowledges {
                     let number = segment.acknowledgement;

@@ -2,6 +2,7 @@
 
 pub(super) mod completion;
 pub(super) mod fairness;
+pub(super) mod grid;
 
 /// Returns the name of a way, from the sweep, for people.
 fn title(by: &str) -> String {
