@@ -47,8 +47,8 @@ fn what_waits_at_the_former_router_follows_a_client_whose_kernel_tells_of_the_mo
         println!("{round_trip} ms: {told:?} with a link event, {silent:?} without");
         // The record goes to the new router, the former one is told, and what waits there comes: a
         // round trip and the wires. On a link that has carried nothing yet, a chunk of 46 packets
-        // takes three more.
-        let allowed = Duration::from_millis(4 * round_trip + 30);
+        // takes up to two more. A chunk before and one after it, of 27 ms each, are whole late.
+        let allowed = Duration::from_millis(3 * round_trip + 60);
         assert!(told <= allowed, "{round_trip} ms: {told:?}");
         assert!(
             silent >= told + Duration::from_millis(300),
@@ -117,7 +117,7 @@ fn a_transfer_is_divided_over_a_link_that_comes_after_it_began() {
         };
         let access = Access::new(20, round_trip);
         let mut world = World::new(make, &[access, access]);
-        world.cut(1, Duration::from_secs(6));
+        world.cut(1, Duration::from_millis(5_900));
         world.set_carrier(1, false);
         world.run(Duration::from_secs(2));
         world.get(24 * MIB);
@@ -139,6 +139,9 @@ fn a_transfer_is_divided_over_a_link_that_comes_after_it_began() {
         assert_eq!(world.bytes, 24 * MIB, "{round_trip} ms");
         let stall = world.longest_stall(from);
         println!("{round_trip} ms: {stall:?}");
-        assert!(stall < Duration::from_millis(100 + round_trip), "{round_trip} ms: {stall:?}");
+        assert!(
+            stall < Duration::from_millis(100 + round_trip),
+            "{round_trip} ms: {stall:?}"
+        );
     }
 }
