@@ -34,7 +34,7 @@ macro_rules! multihoming {
 }
 
 /// All studies.
-pub const STUDIES: [Study; 18] = [
+pub const STUDIES: [Study; 19] = [
     Study {
         name: "mftp-fig8",
         title: "MFTP and TCP at three round-trip times, with and without 1 % loss on the last hop",
@@ -235,6 +235,17 @@ pub const STUDIES: [Study; 18] = [
         backends: &[Backend::Sim],
         transfers_per_processor: 1,
         run: multihoming::grid::run,
+    },
+    Study {
+        name: "multihoming-wide",
+        title: "Twelve sites, wide-area delays, many clients with a WiFi-like and an LTE-like link each",
+        source: concat!(multihoming!(), ", section VI: its plan"),
+        scenario: include_str!("../../../../studies/multihoming-wide/scenario.toml"),
+        paper: include_str!("../../../../studies/multihoming-wide/paper.toml"),
+        readme: include_str!("../../../../studies/multihoming-wide/README.md"),
+        backends: &[Backend::Sim],
+        transfers_per_processor: 1,
+        run: multihoming::wide::run,
     },
     Study {
         name: "mobility-handoff",

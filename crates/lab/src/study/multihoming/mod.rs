@@ -4,6 +4,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`throughput`] | Fig. 5: each link alone, both by Multipath TCP, both by the router's division |
+//! | [`wide`] | section VI: many clients at sites far from each other |
 //! | [`grid`] | beyond the paper: cells of unequal links, faults and traces |
 //! | [`handoff`] | beyond the paper: a client that moves between access routers |
 //! | [`ping`] | Fig. 3: echo requests by IP and by MobilityFirst |
@@ -15,6 +16,7 @@ pub(super) mod grid;
 pub(super) mod handoff;
 pub(super) mod ping;
 pub(super) mod throughput;
+pub(super) mod wide;
 
 /// A chunk of a divided flow, in bytes: the range within which nothing may be lost by dividing.
 const RANGE: f64 = 65_536.0;
