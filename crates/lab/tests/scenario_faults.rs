@@ -565,6 +565,21 @@ fn a_host_attaches_only_to_routers_and_a_link_without_emulation_has_no_propertie
             "a.toml:8: nodes.client.router[1]: 'server' is not a router",
         ),
         (
+            "client = \"host\"",
+            "client = { role = \"host\", preference = [\"wier\"] }",
+            "a.toml:8: nodes.client.preference[0]: there is no link 'wier'; did you mean 'wire'?",
+        ),
+        (
+            "client = \"host\"",
+            "client = { role = \"host\", preference = [\"wire\"] }",
+            "a.toml:8: nodes.client.preference[0]: link 'wire' is not at 'client'",
+        ),
+        (
+            "storage = \"10 MB\"",
+            "preference = [\"wire\"]",
+            "a.toml:7: nodes.router.preference: 'router' is not a host, so it prefers no link",
+        ),
+        (
             "storage = \"10 MB\"",
             "router = \"client\"",
             "a.toml:7: nodes.router.router: 'router' is not a host",

@@ -108,12 +108,17 @@ fn multihoming_scenario(study: &str) -> String {
         Some(("file", _)) => String::from("file = \"1 MB\""),
         Some(("ping", _)) => String::from("ping = { count = 9, interval = \"50 ms\" }"),
         Some(("within", _)) => String::from("within = \"50 ms\""),
-        _ => line.replace("2.5 s", "300 ms").replace("59 s", "2 s"),
+        _ => {
+            let line = line.replace("2.5 s", "300 ms").replace("59 s", "2 s");
+            line.replace("60 MB", "500 kB")
+        }
     };
-    // Of the cells, those of two kinds that make a map.
+    // Of the cells, those of two kinds that make a map; of the twelve sites' files, one site's.
     let kept = |line: &&str| {
         let is_cell = line.starts_with('"') && line.matches('/').count() >= 2;
-        !is_cell || line.starts_with("\"chunk/1:20") || line.starts_with("\"others/uplink")
+        let is_file = line.contains("-server\", to = ") && !line.starts_with("bbn = ");
+        !is_file
+            && (!is_cell || line.starts_with("\"chunk/1:20") || line.starts_with("\"others/uplink"))
     };
     shortened(&text, kept, short)
 }
@@ -248,6 +253,7 @@ fn pages_show_both_back_ends_beside_the_paper() {
                 | "tcpicn-grid"
                 | "multihoming-throughput"
                 | "multihoming-grid"
+                | "multihoming-wide"
                 | "mobility-handoff"
         );
         assert_eq!(page.contains("circles: the paper"), has_numbers, "{name}");

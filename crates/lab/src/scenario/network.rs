@@ -121,6 +121,7 @@ pub(super) fn network(document: &Document<'_>, seed: u64) -> Result<Network, Fau
                 roles: leaf.unwrap_or(&section.role).clone(),
                 settings: defaults.clone(),
                 routers: Vec::new(),
+                preference: Vec::new(),
             });
         }
     }
@@ -184,6 +185,8 @@ fn attach_hosts(document: &Document<'_>, network: &mut Network) -> Result<(), Fa
     for index in 0..network.nodes.len() {
         let named = found.keep_all(named_routers(document, network, index));
         network.nodes[index].routers = named.unwrap_or_default();
+        let preferred = found.keep_all(preferred_links(document, network, index));
+        network.nodes[index].preference = preferred.unwrap_or_default();
     }
     found.or(Some(()))
 }
@@ -230,6 +233,37 @@ fn named_routers(
         }
     }
     found.or(Some(routers))
+}
+
+/// Returns the links that a host's key `preference` names.
+fn preferred_links(
+    document: &Document<'_>,
+    network: &Network,
+    node: usize,
+) -> Result<Vec<usize>, Faults> {
+    let known = &network.nodes[node];
+    let at = KeyPath::from(["nodes", &known.name, "preference"]);
+    let mut found = Found::default();
+    let mut links = Vec::new();
+    if !known.settings.preference.is_empty() && !known.is(Role::Host) {
+        let message = format!("'{}' is not a host, so it prefers no link", known.name);
+        return Err(document.fault(&at, message).into());
+    }
+    for (index, name) in known.settings.preference.iter().enumerate() {
+        let at = at.index(index);
+        let Some(link) = found.keep(link_at(document, network, &at, name)) else {
+            continue;
+        };
+        if network.links[link].other_end(node).is_none() {
+            let message = format!("link '{name}' is not at '{}'", known.name);
+            found.add(document.fault(&at, message));
+        } else if links.contains(&link) {
+            found.add(document.fault(&at, format!("'{name}' is named twice")));
+        } else {
+            links.push(link);
+        }
+    }
+    found.or(Some(links))
 }
 
 /// Refuses defaults that no part of a scenario uses.

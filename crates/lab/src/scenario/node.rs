@@ -87,6 +87,8 @@ pub struct Node {
     pub settings: NodeSettings,
     /// A host's routers, reached by any path; empty for those at its links.
     pub routers: Vec<usize>,
+    /// A host's links that it prefers, the most preferred one first.
+    pub preference: Vec<usize>,
 }
 
 impl Node {
@@ -150,6 +152,9 @@ pub struct NodeSettings {
     /// How a host uses several links: "all" to one router at once, "everywhere", or in "order".
     #[serde(default)]
     pub policy: Option<PolicyName>,
+    /// Links that a host prefers, the most preferred one first; the others follow in the file's order.
+    #[serde(default)]
+    pub(super) preference: Vec<String>,
     /// Bytes of an NDN router's content store; 0 for none.
     #[serde(default, with = "whimbrel_core::units::optional_size")]
     pub content_store: Option<u64>,
@@ -229,6 +234,7 @@ pub(super) fn read(document: &Document<'_>, name: &str) -> Result<Node, Fault> {
         roles: settings.roles.clone(),
         settings,
         routers: Vec::new(),
+        preference: Vec::new(),
     })
 }
 

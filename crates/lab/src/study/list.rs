@@ -249,6 +249,17 @@ pub const STUDIES: [Study; 19] = [
         run: multihoming::grid::run,
     },
     Study {
+        name: "multihoming-wide",
+        title: "Twelve sites, wide-area delays, many clients with a WiFi-like and an LTE-like link each",
+        source: concat!(multihoming!(), ", section VI: its plan"),
+        scenario: include_str!("../../../../studies/multihoming-wide/scenario.toml"),
+        paper: include_str!("../../../../studies/multihoming-wide/paper.toml"),
+        readme: include_str!("../../../../studies/multihoming-wide/README.md"),
+        backends: &[Backend::Sim],
+        transfers_per_processor: 1,
+        run: multihoming::wide::run,
+    },
+    Study {
         name: "mobility-handoff",
         title: "A client moves between access routers in the middle of a transfer: the pause of delivery",
         source: concat!(multihoming!(), ", section III: beyond it"),

@@ -364,7 +364,8 @@ impl Feedback {
                 delivery = Some(got.min(sent + sent / 4) as f64 / span.as_secs_f64());
                 loss = 1.0 - got.min(sent) as f64 / sent as f64;
             }
-            limited = self.limited_at > old.sent_bytes;
+            // A pause that began right after the reference counts: the time of the sample holds it.
+            limited = self.limited_at >= old.sent_bytes;
         }
         let newer = self.reference.is_none_or(|old| {
             clock > old.clock
@@ -401,5 +402,45 @@ impl Feedback {
         {
             self.records.pop_front();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    /// The neighbour's clock, when everything takes 5 ms there.
+    fn clock(at: Time) -> u64 {
+        (at + Duration::from_millis(5)).since(Time::ZERO).as_nanos() as u64
+    }
+
+    /// Sends so many bytes and a CSYN at once, and returns the sample of its answer.
+    fn send(feedback: &mut Feedback, at: Time, bytes: u64, received: &mut u64) -> Sample {
+        feedback.data_sent(bytes);
+        *received += bytes;
+        let number = feedback.csyn_sent(at, None, Mark::default());
+        let back = at + Duration::from_millis(10);
+        let answer = feedback.answer(back, number, |_| true, *received, clock(at), |_, _| {});
+        answer.unwrap().sample
+    }
+
+    /// Links carry small messages long before their first chunks. Over the pause between, next to nothing
+    /// was delivered, which says nothing of the path.
+    #[test]
+    fn a_sample_over_a_pause_is_no_measure_of_the_path() {
+        let mut feedback = Feedback::new(Time::ZERO);
+        let mut received = 0;
+        send(&mut feedback, Time::from_secs(1), 500, &mut received);
+        feedback.note_limited();
+        let after = send(&mut feedback, Time::from_secs(3), 50_000, &mut received);
+        assert!(
+            after.delivery.unwrap() < 26_000.0 && after.limited,
+            "{after:?}"
+        );
+        let at = Time::from_secs(3) + Duration::from_millis(20);
+        let next = send(&mut feedback, at, 50_000, &mut received);
+        assert!(!next.limited && next.delivery.unwrap() > 2e6, "{next:?}");
     }
 }

@@ -212,7 +212,7 @@ impl Host {
         let effects = &mut self.effects;
         match request {
             LocalRequest::Get(mut get) => {
-                if self.uplinks.are_several(&self.links) {
+                if self.uplinks.may_be_several(&self.links) {
                     fit_to_division(&mut get);
                 }
                 self.downloads

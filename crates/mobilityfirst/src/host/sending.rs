@@ -85,7 +85,7 @@ impl Host {
             message,
             Transport::Request(_) | Transport::Nack(_) | Transport::Resend(_)
         );
-        let service = match asks && way == Way::Uplink && self.uplinks.are_several(&self.links) {
+        let service = match asks && way == Way::Uplink && self.uplinks.may_be_several(&self.links) {
             true => service.with(ServiceId::MULTIHOMING),
             false => service,
         };

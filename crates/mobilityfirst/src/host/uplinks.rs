@@ -131,6 +131,15 @@ impl Uplinks {
         together.take(2).count() == 2
     }
 
+    /// Returns true if what this host fetches may come over several uplinks: now, or as soon as one that
+    /// is silent answers. Who divides has to be asked before that, with the request.
+    pub(super) fn may_be_several(&self, links: &Links) -> bool {
+        let preferred = self.port_by(Way::Uplink, links);
+        let own = self.admitted(links);
+        let together = own.filter(|port| self.goes_with(preferred, *port, links));
+        together.take(2).count() == 2
+    }
+
     /// Returns true if the uplink on `port` is used together with the preferred one.
     fn goes_with(&self, preferred: Option<PortId>, port: PortId, links: &Links) -> bool {
         let Some(preferred) = preferred else {

@@ -41,6 +41,12 @@ impl Links {
                 || self.splits.len() < MAX_DIVIDED && hops.ports().len() > 1)
     }
 
+    /// Returns the next hops among which a flow is divided, if it is and they part here.
+    pub(crate) fn divided_among(&self, flow: &Flow) -> Option<&NextHops> {
+        let hops = &self.splits.get(flow)?.hops;
+        (hops.ports().len() > 1).then_some(hops)
+    }
+
     /// Queues a chunk for whichever of these next hops pulls it first.
     pub(crate) fn divide(&mut self, outgoing: ChunkToSend, hops: &NextHops) {
         let (flow, from) = (outgoing.chunk.flow(), outgoing.from);

@@ -14,8 +14,8 @@ use crate::links::{ChunkToSend, RENEWAL};
 use crate::next_hops::{Branch, NextHops, Spread};
 use crate::room::Room;
 use crate::wire::{
-    Control, ControlCode, DropReason, Echo, HoldMode, MAX_CARRIED_ADDRESSES, NetworkHeader,
-    ServiceId, Transport, UpperProtocol,
+    Control, ControlCode, DropReason, Echo, HoldMode, NetworkHeader, ServiceId, Transport,
+    UpperProtocol,
 };
 
 /// Maximum of hosts on one port that may announce the same content at a time: a content has 64
@@ -334,49 +334,6 @@ impl Router {
             .routes
             .towards(&header.destination_address, &self.links);
         self.send_or_store(now, outgoing, &hops);
-    }
-
-    /// The next hops of a multihomed destination, if they part here. "As the data traverses the
-    /// routers within the network, they perform GNRS lookup and append the various network addresses
-    /// associated with the destination GUID as needed to the chunks" [MF-5G §III]: what is not known
-    /// yet delays nothing.
-    fn parting(
-        &mut self,
-        now: Time,
-        outgoing: &mut ChunkToSend,
-        here: &NextHops,
-    ) -> Option<NextHops> {
-        let header = &outgoing.chunk.header;
-        let carried = header.extensions.addresses.clone();
-        let mut hops = match carried.len() {
-            0 => {
-                let name = header.destination;
-                if !self.names.may_ask(now, &name, outgoing.from) {
-                    return None;
-                }
-                let Lookup::Resolved(answer) = self.names.look_up(now, name) else {
-                    return None;
-                };
-                self.routes.towards_binding(&answer, &self.links)?
-            }
-            1 => return None,
-            _ => self.routes.towards_all(&carried, &self.links),
-        };
-        hops.retain(|branch| branch.up);
-        let all: NextHops = here.iter().chain(hops.iter()).copied().collect();
-        if all.ports().len() > 1 {
-            return Some(all);
-        }
-        // They part further on, or there is one.
-        let mut addresses: Vec<Guid> = hops.iter().filter_map(|it| it.address).collect();
-        addresses.dedup();
-        addresses.truncate(MAX_CARRIED_ADDRESSES);
-        if here.is_empty() && addresses.len() > 1 {
-            let header = &mut outgoing.chunk.header;
-            header.destination_address = addresses[0];
-            header.extensions.addresses = addresses;
-        }
-        None
     }
 
     /// Returns the ports of the destination host, or of the host that serves the requested content.

@@ -54,13 +54,18 @@ impl Router {
     /// A chunk for a host that has moved may have the address of its former router, which its source
     /// had from the host's request: it is bound anew.
     pub(super) fn forget_former_address(&mut self, now: Time, header: &mut NetworkHeader) {
-        if header.destination_address.is_none() || !self.moved.contains(&header.destination) {
+        let host = &header.destination;
+        let may_differ = self.moved.contains(host) || self.names.is_followed(host);
+        if header.destination_address.is_none() || !may_differ {
             return;
         }
         // What was known of it may not be valid any more: then it is looked up.
         let known = self.names.known(now, &header.destination);
         let binding = known.and_then(|answer| answer.binding);
         let at = header.destination_address;
+        if binding.is_none() && !self.moved.contains(host) {
+            return;
+        }
         let is_there = binding.is_some_and(|it| it.addresses().any(|it| it.na == at));
         if !is_there && at != self.config.guid {
             header.destination_address = Guid::NONE;

@@ -33,12 +33,14 @@
 mod attach;
 mod config;
 mod effects;
+mod followed;
 mod forward;
 mod hearsay;
 #[cfg(test)]
 mod hostile;
 mod names;
 mod notices;
+mod parting;
 mod pauses;
 mod proxy;
 mod routes;
@@ -93,6 +95,8 @@ enum Timer {
     Parked,
     /// Records are registered again with a name server that has lost them.
     RegisterAgain,
+    /// A destination that is followed may be idle.
+    Followed,
 }
 
 /// A MobilityFirst router as a state machine: its parts, and their connection.
@@ -262,7 +266,7 @@ impl Router {
                     self.links.withdraw(now, carried);
                 }
                 Action::Watch(name) => self.names.watch(now, name),
-                Action::Unwatch(name) => self.names.resolver.unwatch(now, name),
+                Action::Unwatch(name) => self.names.unwatch(now, name),
                 Action::Set(timer, at) => self.timers.set(timer, at),
                 Action::SetEarlier(timer, at) => self.timers.set_earlier(timer, at),
                 Action::Cancel(timer) => {
@@ -351,6 +355,10 @@ impl Router {
                 if !answer.is_empty() {
                     self.proxy.note_found(&guid);
                 }
+                if let Some(binding) = &answer.binding {
+                    let routers: Vec<Guid> = binding.addresses().map(|at| at.na).collect();
+                    self.links.leave_addresses(&guid, &routers);
+                }
                 self.bind_stored(now, guid, &answer);
             }
             // The resolver counts it and asks again.
@@ -393,6 +401,11 @@ impl Router {
                 if (self.names).register_again(now, |guid| attachments.is_here(guid)) {
                     let next = now + PART_INTERVAL;
                     self.timers.set_earlier(Timer::RegisterAgain, next);
+                }
+            }
+            Timer::Followed => {
+                if let Some(next) = self.names.forget_idle(now) {
+                    self.timers.set(Timer::Followed, next);
                 }
             }
             Timer::Lifetime => self.proxy.drop_expired(now, &mut self.effects),
@@ -567,6 +580,7 @@ impl Machine for Router {
                     Timer::Holds => "flows that are held back",
                     Timer::Parked => "chunks of sources that are not proven",
                     Timer::RegisterAgain => "records to register again",
+                    Timer::Followed => "an idle destination",
                 },
             )
         });

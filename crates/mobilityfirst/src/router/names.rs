@@ -10,6 +10,7 @@ use whimbrel_gnrs::{
     Answer, Kind, Lookup, MemoryStore, Quotas, Record, RecordKey, Resolver, Store, StoreLimits,
 };
 
+use super::followed::Followed;
 use crate::links::ChunkToSend;
 use crate::wire::ControlCode;
 
@@ -115,6 +116,7 @@ pub(super) struct Names {
     waiting: BTreeMap<Guid, Vec<ChunkToSend>>,
     // Names that the first waiting chunk of came in on each port.
     names_by_port: BTreeMap<PortId, usize>,
+    followed: Followed,
 }
 
 impl Names {
@@ -134,6 +136,7 @@ impl Names {
             wall,
             waiting: BTreeMap::new(),
             names_by_port: BTreeMap::new(),
+            followed: Followed::new(rng),
         }
     }
 
@@ -269,11 +272,52 @@ impl Names {
         self.look_up(now, name)
     }
 
-    /// Watches a name at the name service. Without room for another watch, the timers must suffice.
+    /// Watches a name that stored chunks wait for. Without room for another watch, the timers must
+    /// suffice.
     pub(super) fn watch(&mut self, now: Time, name: Guid) {
         if self.has_service {
+            self.followed.note_awaited(name);
             let _ = self.resolver.watch(now, name);
         }
+    }
+
+    /// Nothing is stored for a name any more.
+    pub(super) fn unwatch(&mut self, now: Time, name: Guid) {
+        if self.followed.forget_awaited(&name) {
+            self.resolver.unwatch(now, name);
+        }
+    }
+
+    /// Watches the destination of a flow that may be divided here: a link that its host gains or loses
+    /// counts at once, and no look-up delays it. Returns when to look for idle ones.
+    pub(super) fn follow(&mut self, now: Time, name: Guid) -> Option<Time> {
+        if !self.has_service {
+            return None;
+        }
+        let (is_new, gone) = self.followed.note_destination(now, name);
+        if let Some(gone) = gone {
+            self.resolver.unwatch(now, gone);
+        }
+        if !is_new {
+            return None;
+        }
+        // Without room for another watch, what the look-ups say holds until it expires.
+        let _ = self.resolver.watch(now, name);
+        self.followed.next_idle()
+    }
+
+    pub(super) fn is_followed(&self, name: &Guid) -> bool {
+        self.followed.has_destination(name)
+    }
+
+    /// Stops watching destinations that nothing goes to any more. Returns when to do so again.
+    pub(super) fn forget_idle(&mut self, now: Time) -> Option<Time> {
+        while let Some((name, is_last)) = self.followed.take_idle(now) {
+            if is_last {
+                self.resolver.unwatch(now, name);
+            }
+        }
+        self.followed.next_idle()
     }
 
     /// Stores a verified record of a host; returns it as `Err` if the name service must have it too.

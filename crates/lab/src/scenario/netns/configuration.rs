@@ -55,6 +55,9 @@ impl Daemons<'_> {
         ));
         let settings = &network.nodes[node].settings;
         config.host.policy = settings.policy.unwrap_or_default();
+        let preferred = network.nodes[node].preference.iter();
+        let labels = preferred.map(|link| format!("to-{}", network.links[*link].name));
+        config.host.preference = labels.collect();
         config.host.scheduler = settings.scheduler.unwrap_or_default();
         for (link, peer) in network.at(node) {
             if network.attach(node, peer) {

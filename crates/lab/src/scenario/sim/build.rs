@@ -149,6 +149,7 @@ pub(super) fn stack(plan: &Plan, seed: u64, node: usize, life: u64) -> Stack {
         let config = HostConfig {
             hop: hop(&keys),
             policy: known.settings.policy.unwrap_or_default().into(),
+            preference: known.preference.iter().map(|link| *link as u32).collect(),
             split: split(&known.settings),
             ..HostConfig::new(keys, wall)
         };

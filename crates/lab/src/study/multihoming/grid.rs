@@ -11,9 +11,9 @@ use serde::Deserialize;
 use super::super::jobs::run_all;
 use super::super::trial::PlanRun;
 use super::super::{Comparison, NamedChart, Progress, StudyInput, StudyResult, Table};
+use super::{RANGE, without};
 use crate::LabError;
 use crate::figure::{HeatMap, LineChart};
-use crate::scenario::node::{Node, Role, Roles};
 use crate::scenario::run::Run;
 use crate::scenario::{Plan, Setting};
 
@@ -29,8 +29,6 @@ struct Section {
     adversarial: String,
 }
 
-/// A chunk of a divided flow, in bytes: the range within which nothing may be lost by dividing.
-const RANGE: f64 = 65_536.0;
 /// The least H in cells that are made to do harm.
 const LEAST_HARM: f64 = 0.99;
 
@@ -162,24 +160,9 @@ fn alone(plan: &Plan) -> Vec<Plan> {
     let node = node.unwrap_or(load.from);
     let links = links_of(node);
     let only = |link: usize| {
-        let mut plan = plan.clone();
-        let network = &mut plan.network;
-        network.nodes.push(Node {
-            name: String::from("unused"),
-            roles: Roles(vec![Role::TcpHost]),
-            settings: Default::default(),
-            routers: Vec::new(),
-        });
-        let unused = network.nodes.len() - 1;
-        for other in links.iter().filter(|it| **it != link) {
-            let known = &mut network.links[*other];
-            let far = known.other_end(node).unwrap_or(unused);
-            known.ends = (far, unused);
-            // Equal in all cells, so that these share the run.
-            (known.forward, known.backward) = Default::default();
-            known.mtu = 1500;
-        }
-        plan
+        let others = links.iter().filter(|it| **it != link);
+        let others: Vec<(usize, usize)> = others.map(|other| (*other, node)).collect();
+        without(plan, &others)
     };
     links.iter().map(|link| only(*link)).collect()
 }

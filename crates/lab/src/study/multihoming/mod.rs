@@ -4,11 +4,43 @@
 //! | module | holds |
 //! |---|---|
 //! | [`throughput`] | Fig. 5: each link alone, both by Multipath TCP, both by the router's division |
+//! | [`wide`] | section VI: many clients at sites far from each other |
 //! | [`grid`] | beyond the paper: cells of unequal links, faults and traces |
 //! | [`handoff`] | beyond the paper: a client that moves between access routers |
 //! | [`ping`] | Fig. 3: echo requests by IP and by MobilityFirst |
+
+use crate::scenario::Plan;
+use crate::scenario::node::{Node, Role, Roles};
 
 pub(super) mod grid;
 pub(super) mod handoff;
 pub(super) mod ping;
 pub(super) mod throughput;
+pub(super) mod wide;
+
+/// A chunk of a divided flow, in bytes: the range within which nothing may be lost by dividing.
+const RANGE: f64 = 65_536.0;
+
+/// Returns the plan without some links: each of them, given with one of its ends, ends at a node of its own
+/// instead of there.
+fn without(plan: &Plan, links: &[(usize, usize)]) -> Plan {
+    let mut plan = plan.clone();
+    let network = &mut plan.network;
+    network.nodes.push(Node {
+        name: String::from("unused"),
+        roles: Roles(vec![Role::TcpHost]),
+        settings: Default::default(),
+        routers: Vec::new(),
+        preference: Vec::new(),
+    });
+    let unused = network.nodes.len() - 1;
+    for (link, node) in links {
+        let known = &mut network.links[*link];
+        let far = known.other_end(*node).unwrap_or(unused);
+        known.ends = (far, unused);
+        // Equal in all such plans, so that equal ones can share a run.
+        (known.forward, known.backward) = Default::default();
+        known.mtu = 1500;
+    }
+    plan
+}

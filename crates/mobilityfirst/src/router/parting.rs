@@ -1,0 +1,60 @@
+//! The node where the next hops of a multihomed destination part.
+
+use whimbrel_core::{Guid, Time};
+use whimbrel_gnrs::Lookup;
+
+use super::{Router, Timer};
+use crate::links::ChunkToSend;
+use crate::next_hops::NextHops;
+use crate::wire::MAX_CARRIED_ADDRESSES;
+
+impl Router {
+    /// The next hops of a multihomed destination, if they part here. "As the data traverses the
+    /// routers within the network, they perform GNRS lookup and append the various network addresses
+    /// associated with the destination GUID as needed to the chunks" [MF-5G §III]: what is not known
+    /// yet delays nothing.
+    pub(super) fn parting(
+        &mut self,
+        now: Time,
+        outgoing: &mut ChunkToSend,
+        here: &NextHops,
+    ) -> Option<NextHops> {
+        let header = &outgoing.chunk.header;
+        let carried = header.extensions.addresses.clone();
+        let mut hops = match carried.len() {
+            0 => {
+                let name = header.destination;
+                if !self.names.may_ask(now, &name, outgoing.from) {
+                    return None;
+                }
+                if let Some(idle_at) = self.names.follow(now, name) {
+                    self.timers.set_earlier(Timer::Followed, idle_at);
+                }
+                match self.names.look_up(now, name) {
+                    Lookup::Resolved(answer) => {
+                        self.routes.towards_binding(&answer, &self.links)?
+                    }
+                    // What was known has expired: the next answer is on its way.
+                    _ => self.links.divided_among(&outgoing.chunk.flow())?.clone(),
+                }
+            }
+            1 => return None,
+            _ => self.routes.towards_all(&carried, &self.links),
+        };
+        hops.retain(|branch| branch.up);
+        let all: NextHops = here.iter().chain(hops.iter()).copied().collect();
+        if all.ports().len() > 1 {
+            return Some(all);
+        }
+        // They part further on, or there is one.
+        let mut addresses: Vec<Guid> = hops.iter().filter_map(|it| it.address).collect();
+        addresses.dedup();
+        addresses.truncate(MAX_CARRIED_ADDRESSES);
+        if here.is_empty() && addresses.len() > 1 {
+            let header = &mut outgoing.chunk.header;
+            header.destination_address = addresses[0];
+            header.extensions.addresses = addresses;
+        }
+        None
+    }
+}
