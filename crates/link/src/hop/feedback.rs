@@ -420,7 +420,7 @@ mod tests {
     fn send(feedback: &mut Feedback, at: Time, bytes: u64, received: &mut u64) -> Sample {
         feedback.data_sent(bytes);
         *received += bytes;
-        let number = feedback.csyn_sent(at, None, Mark::default());
+        let number = feedback.csyn_sent(at, None, Mark::default(), |_, _| {});
         let back = at + Duration::from_millis(10);
         let answer = feedback.answer(back, number, |_| true, *received, clock(at), |_, _| {});
         answer.unwrap().sample
