@@ -14,6 +14,9 @@ use crate::scenario::run::Run;
 const WORST: f64 = 1.5;
 const BEST: f64 = 0.5;
 
+/// Turns a share of plain IP's time into a statement's number and its digits.
+type Shown = fn(f64) -> (f64, usize);
+
 /// One way to carry the file over one path.
 struct Cell<'a> {
     rtt: &'a str,
@@ -125,8 +128,7 @@ pub(in super::super) fn run(
 fn compared(input: &StudyInput<'_>, grid: &Grid<'_>) -> Result<Vec<Comparison>, LabError> {
     let mut compared = Vec::new();
     for by in &grid.ways {
-        // A share as the statement has it, and its digits.
-        let (id, loss, shown): (_, _, fn(f64) -> (f64, usize)) = match *by {
+        let (id, loss, shown): (_, _, Shown) = match *by {
             "unreliable" | "unreliable-bbr" => ("goal-slower", "0 %", |it| (100.0 * (it - 1.0), 1)),
             "unreliable-belrp" | "unreliable-belrp-bbr" => ("goal-recovered", "1 %", |it| (it, 2)),
             _ => continue,
