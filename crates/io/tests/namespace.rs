@@ -243,7 +243,8 @@ fn a_port_is_told_when_its_interface_goes_and_comes() {
                 .neighbour("far", "10.77.0.2:5000".parse().unwrap());
             let port = a.add_udp(config).unwrap().ports[0];
             idle_rounds(&mut a);
-            let mut expected = Vec::new();
+            // Each change is the reverse of the one before it, so that the last word alone tells whether it
+            // was noticed; a kernel that is slow to settle may say more.
             for (change, works) in [
                 (&["link set v1 down"][..], false),
                 (&["link set v1 up"], true),
@@ -253,19 +254,14 @@ fn a_port_is_told_when_its_interface_goes_and_comes() {
                 (&["address add 10.77.0.1/24 dev v0"], true),
             ] {
                 assert!(ip(change));
-                expected.push(PortEvent::Carrier(works));
                 until(&mut a, "word of the interface", |a| {
-                    let reports = a.machine().reports.iter();
-                    let told: Vec<&PortEvent> = reports
-                        .filter(|(of, it)| *of == port && matches!(it, PortEvent::Carrier(_)))
-                        .map(|(_, it)| it)
-                        .collect();
-                    told.len() == expected.len()
+                    let mut reports = a.machine().reports.iter().rev();
+                    let last = reports.find_map(|(of, it)| match it {
+                        PortEvent::Carrier(works) if *of == port => Some(*works),
+                        _ => None,
+                    });
+                    last == Some(works)
                 });
-                let last = a.machine().reports.iter().rev();
-                let mut last = last.filter(|(_, it)| matches!(it, PortEvent::Carrier(_)));
-                let told = last.next().map(|(_, it)| it.clone());
-                assert_eq!(told, expected.last().cloned(), "{bind}: {change:?}");
             }
         }
     });
