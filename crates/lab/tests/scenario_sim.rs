@@ -39,6 +39,30 @@ fn a_file_crosses_routers_that_ask_a_distant_name_server() {
     assert_eq!(run(LINE), got);
 }
 
+/// One link at a time, in order: the one that is preferred carries the file.
+#[test]
+fn a_file_comes_over_the_link_that_its_receiver_prefers() {
+    let two = LINE.replace(
+        "[links]",
+        "[links]\nlte = { between = [\"n3\", \"client\"], rate = \"20 Mbit/s\", delay = \"20 ms\" }",
+    );
+    for preferred in ["lte", "wifi"] {
+        let client = format!(
+            "client = {{ role = \"host\", policy = \"order\", preference = [\"{preferred}\"] }}"
+        );
+        let got = run(&two.replace("client = \"host\"", &client));
+        assert_eq!(got.values["film.bytes"], 1e7);
+        for link in ["lte", "wifi"] {
+            let bytes = got.values[&format!("links.{link}.forward")];
+            assert_eq!(
+                bytes > 1e7,
+                link == preferred,
+                "{preferred}: {link} {bytes}"
+            );
+        }
+    }
+}
+
 #[test]
 fn bare_ip_saves_the_header_of_udp_in_every_packet() {
     let forward = |text: &str| {

@@ -28,6 +28,8 @@ const MAX_PORTS: usize = 8;
 struct Attachment {
     port: PortId,
     version: u64,
+    // The router's count of chunks when the host last sent one by this port.
+    spoke: u64,
 }
 
 /// The ports of each attached GUID, and the hosts' pending records.
@@ -36,8 +38,11 @@ pub(super) struct Attachments {
     // This router's GUID, which is the address in its hosts' records.
     router: Guid,
     wall: WallClock,
-    // Newest record first; never empty.
+    // Newest record first, and of those with the same one the port that the host used last; never
+    // empty.
     by_guid: BTreeMap<Guid, Vec<Attachment>>,
+    // Chunks of hosts with several ports so far.
+    spoken: u64,
     entries: usize,
     per_port: BTreeMap<PortId, usize>,
     nonces: BTreeMap<PortId, [u8; 16]>,
@@ -56,6 +61,7 @@ impl Attachments {
             router,
             wall,
             by_guid: BTreeMap::new(),
+            spoken: 0,
             entries: 0,
             per_port: BTreeMap::new(),
             nonces: BTreeMap::new(),
@@ -72,7 +78,9 @@ impl Attachments {
     }
 
     /// Returns the ports that a GUID is attached on. Those of its newest record are preferred: a
-    /// host sends each new record to all routers at which it wants to be reachable.
+    /// host sends each new record to all routers at which it wants to be reachable. Among them, the
+    /// one that the host used last: a record names this router and not the links to it, but a host
+    /// sends by the link that it prefers.
     pub(super) fn hops_to(&self, guid: &Guid, links: &Links) -> NextHops {
         let attached = self.by_guid.get(guid).map_or(&[][..], Vec::as_slice);
         let newest = attached.first().map(|attachment| attachment.version);
@@ -89,6 +97,20 @@ impl Attachments {
     pub(super) fn is_on(&self, guid: &Guid, port: PortId) -> bool {
         let attached = self.by_guid.get(guid);
         attached.is_some_and(|attached| attached.iter().any(|it| it.port == port))
+    }
+
+    /// Notes that a chunk of a host came by a port.
+    pub(super) fn note_use(&mut self, guid: &Guid, port: PortId) {
+        let Some(attached) = self.by_guid.get_mut(guid).filter(|it| it.len() > 1) else {
+            return;
+        };
+        if let Some(at) = attached.iter().position(|it| it.port == port) {
+            self.spoken += 1;
+            attached[at].spoke = self.spoken;
+            let version = attached[at].version;
+            let first = attached.partition_point(|it| it.version > version);
+            attached[first..=at].rotate_right(1);
+        }
     }
 
     pub(super) fn contains(&self, guid: &Guid) -> bool {
@@ -132,7 +154,13 @@ impl Attachments {
 
     /// Attaches a GUID, or renews its attachment; returns false if there is no room.
     pub(super) fn insert(&mut self, guid: Guid, port: PortId, version: u64) -> bool {
-        let attachment = Attachment { port, version };
+        let attached = self.by_guid.get(&guid).into_iter().flatten();
+        let mut before = attached.filter(|it| it.port == port);
+        let attachment = Attachment {
+            port,
+            version,
+            spoke: before.next().map_or(0, |it| it.spoke),
+        };
         self.remove(&guid, port);
         let oldest = self.by_guid.get(&guid).and_then(|attached| attached.last());
         if let Some(oldest) = oldest.copied()
@@ -148,7 +176,8 @@ impl Attachments {
         *self.per_port.entry(attachment.port).or_default() += 1;
         self.entries += 1;
         let attached = self.by_guid.entry(guid).or_default();
-        let at = attached.partition_point(|it| it.version > attachment.version);
+        let rank = |it: &Attachment| (it.version, it.spoke);
+        let at = attached.partition_point(|it| rank(it) >= rank(&attachment));
         attached.insert(at, attachment);
         true
     }
@@ -485,6 +514,33 @@ mod tests {
         assert_eq!(attachments.per_port[&PortId(0)], 63);
         assert!(attachments.entries > MAX_ATTACHMENTS / 10 * 9);
         assert!(attachments.insert(guid(), PortId(5000), 1));
+    }
+
+    /// Records are renewed on all ports, in any order: the port that the host uses stays the first.
+    #[test]
+    fn a_host_is_reached_by_the_port_that_it_used_last() {
+        let mut attachments = Attachments::new(ROUTER, WALL);
+        let (host, ports) = (Guid([7; 32]), [PortId(1), PortId(2), PortId(3)]);
+        let order = |attachments: &Attachments| -> Vec<u32> {
+            let attached = attachments.by_guid[&host].iter();
+            attached.map(|it| it.port.0).collect()
+        };
+        for port in ports {
+            attachments.insert(host, port, 1);
+        }
+        assert_eq!(order(&attachments), [1, 2, 3]);
+        attachments.note_use(&host, ports[1]);
+        attachments.note_use(&host, ports[2]);
+        attachments.note_use(&host, PortId(9));
+        assert_eq!(order(&attachments), [3, 2, 1]);
+        // Newer records go first, whichever port they come by.
+        attachments.insert(host, ports[0], 2);
+        assert_eq!(order(&attachments), [1, 3, 2]);
+        attachments.note_use(&host, ports[1]);
+        assert_eq!(order(&attachments), [1, 2, 3]);
+        attachments.insert(host, ports[2], 2);
+        attachments.insert(host, ports[1], 2);
+        assert_eq!(order(&attachments), [2, 3, 1]);
     }
 
     /// A host that got the older of two challenges last answers that one.

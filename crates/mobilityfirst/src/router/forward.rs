@@ -104,6 +104,8 @@ impl Router {
         source_address: Guid,
     ) {
         outgoing.chunk.header.source_address = source_address;
+        self.attachments
+            .note_use(&outgoing.chunk.header.source, from);
         self.purge_unwanted(now, from, &outgoing.chunk);
         self.note_not_served(now, &outgoing.chunk);
         if self.is_answered(now, &outgoing.chunk) {
