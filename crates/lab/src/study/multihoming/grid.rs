@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::super::jobs::run_all;
 use super::super::trial::PlanRun;
 use super::super::{Comparison, NamedChart, Progress, StudyInput, StudyResult, Table};
-use super::{RANGE, without};
+use super::{Goodputs, without};
 use crate::LabError;
 use crate::figure::{HeatMap, LineChart};
 use crate::scenario::run::Run;
@@ -37,42 +37,21 @@ struct Cell<'a> {
     group: &'a str,
     row: &'a str,
     column: &'a str,
-    /// Mbit/s of all links, and of each alone.
-    all: f64,
-    alone: Vec<f64>,
-    /// Bytes of the run with all links.
-    bytes: f64,
+    got: Goodputs,
     /// The most bytes that overtook a chunk, and the chunks beyond their bound.
     overtaken: f64,
     beyond: f64,
 }
 
 impl Cell<'_> {
-    fn best(&self) -> f64 {
-        self.alone.iter().copied().fold(0.0, f64::max)
-    }
-
-    fn sum(&self) -> f64 {
-        self.alone.iter().sum()
-    }
-
     /// U.
     fn utilization(&self) -> f64 {
-        self.all / self.sum()
-    }
-
-    /// H.
-    fn harm(&self) -> f64 {
-        self.all / self.best()
+        self.got.all / self.got.sum()
     }
 
     fn benefit(&self) -> f64 {
-        (self.all - self.best()) / (self.sum() - self.best())
-    }
-
-    /// Returns true if all links bring no less than the best one, within one range.
-    fn is_never_below(&self) -> bool {
-        self.harm() >= 1.0 - RANGE / self.bytes
+        let got = &self.got;
+        (got.all - got.best()) / (got.sum() - got.best())
     }
 
     fn name(&self) -> String {
@@ -190,9 +169,11 @@ fn cell<'a>(
         group,
         row,
         column,
-        all: goodput(&numbers[0]),
-        alone: numbers[1..].iter().map(goodput).collect(),
-        bytes: value(numbers[0], &format!("{load}.bytes")),
+        got: Goodputs {
+            all: goodput(&numbers[0]),
+            alone: numbers[1..].iter().map(goodput).collect(),
+            bytes: value(numbers[0], &format!("{load}.bytes")),
+        },
         overtaken: of_nodes("overtaken"),
         beyond: of_nodes("beyond"),
     }
@@ -216,8 +197,8 @@ impl Section {
     fn misses(&self, cell: &Cell<'_>) -> Vec<&'static str> {
         let is_below = |least: Option<f64>, value: f64| least.is_some_and(|least| value < least);
         let is_harmed = match cell.group == self.adversarial {
-            true => cell.harm() < LEAST_HARM,
-            false => !cell.is_never_below(),
+            true => cell.got.harm() < LEAST_HARM,
+            false => !cell.got.is_never_below(),
         };
         let misses = [
             ("H", is_harmed),
@@ -283,13 +264,13 @@ fn tables(section: &Section, cells: &[Cell<'_>]) -> Vec<Table> {
         "misses",
     ];
     let row = |cell: &Cell<'_>| {
-        let alone = cell.alone.iter().map(|it| format!("{it:.2}"));
+        let alone = cell.got.alone.iter().map(|it| format!("{it:.2}"));
         vec![
             cell.name(),
-            format!("{:.2}", cell.all),
+            format!("{:.2}", cell.got.all),
             alone.collect::<Vec<_>>().join(", "),
             format!("{:.3}", cell.utilization()),
-            format!("{:.3}", cell.harm()),
+            format!("{:.3}", cell.got.harm()),
             format!("{:.3}", cell.benefit()),
             format!("{:.0}", cell.overtaken / 1024.0),
             format!("{:.0}", cell.beyond),
@@ -323,7 +304,7 @@ const QUANTITIES: [Quantity; 3] = [
         "h",
         "H, relative to the best link alone",
         (0.9, 1.1),
-        |cell| (cell.harm() * 1e3).round() / 1e3,
+        |cell| (cell.got.harm() * 1e3).round() / 1e3,
     ),
     (
         "overtaken",

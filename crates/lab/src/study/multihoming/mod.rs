@@ -21,6 +21,34 @@ pub(super) mod wide;
 /// A chunk of a divided flow, in bytes: the range within which nothing may be lost by dividing.
 const RANGE: f64 = 65_536.0;
 
+/// What several links brought together and each of them alone, in Mbit/s.
+struct Goodputs {
+    all: f64,
+    alone: Vec<f64>,
+    /// Bytes that all together brought.
+    bytes: f64,
+}
+
+impl Goodputs {
+    fn best(&self) -> f64 {
+        self.alone.iter().copied().fold(0.0, f64::max)
+    }
+
+    fn sum(&self) -> f64 {
+        self.alone.iter().sum()
+    }
+
+    /// H: the goodput of all as a share of the best one's.
+    fn harm(&self) -> f64 {
+        self.all / self.best()
+    }
+
+    /// Returns true if all links bring no less than the best one, within one range.
+    fn is_never_below(&self) -> bool {
+        self.bytes > 0.0 && self.harm() >= 1.0 - RANGE / self.bytes
+    }
+}
+
 /// Returns the plan without some links: each of them, given with one of its ends, ends at a node of its own
 /// instead of there.
 fn without(plan: &Plan, links: &[(usize, usize)]) -> Plan {

@@ -12,7 +12,7 @@ use super::super::jobs::run_all;
 use super::super::result::mean;
 use super::super::trial::PlanRun;
 use super::super::{Comparison, NamedChart, Progress, StudyInput, StudyResult, Table};
-use super::{RANGE, without};
+use super::{Goodputs, without};
 use crate::LabError;
 use crate::figure::{LineChart, Series};
 use crate::scenario::Plan;
@@ -28,31 +28,13 @@ struct Section {
     groups: BTreeMap<String, String>,
 }
 
-/// A client and what it got, in Mbit/s.
+/// A client and what it got by both links, and by each kind alone.
 struct Client<'a> {
     name: &'a str,
     /// The site that it fetched from.
     from: &'a str,
     group: &'a str,
-    all: f64,
-    /// Of each kind alone.
-    alone: Vec<f64>,
-    /// Bytes that both links brought.
-    bytes: f64,
-}
-
-impl Client<'_> {
-    fn best(&self) -> f64 {
-        self.alone.iter().copied().fold(0.0, f64::max)
-    }
-
-    fn sum(&self) -> f64 {
-        self.alone.iter().sum()
-    }
-
-    fn is_never_below(&self) -> bool {
-        self.all >= self.best() * (1.0 - RANGE / self.bytes.max(1.0))
-    }
+    got: Goodputs,
 }
 
 pub(in super::super) fn run(
@@ -147,13 +129,15 @@ fn clients<'a>(
                 name,
                 from: &load.name,
                 group,
-                all: value(&runs[0], "goodput"),
-                alone: runs[1..].iter().map(|run| value(run, "goodput")).collect(),
-                bytes: value(&runs[0], "bytes"),
+                got: Goodputs {
+                    all: value(&runs[0], "goodput"),
+                    alone: runs[1..].iter().map(|run| value(run, "goodput")).collect(),
+                    bytes: value(&runs[0], "bytes"),
+                },
             });
         }
     }
-    clients.sort_by(|a, b| a.sum().total_cmp(&b.sum()));
+    clients.sort_by(|a, b| a.got.sum().total_cmp(&b.got.sum()));
     Ok(clients)
 }
 
@@ -167,7 +151,7 @@ fn compared(
 ) -> Result<Vec<Comparison>, LabError> {
     let mut compared = Vec::new();
     for (group, clients) in groups {
-        let reached = clients.iter().filter(|it| it.is_never_below()).count();
+        let reached = clients.iter().filter(|it| it.got.is_never_below()).count();
         let numbers = [
             ("clients that reach it", reached as f64, 0),
             ("of", clients.len() as f64, 0),
@@ -176,7 +160,7 @@ fn compared(
         compared.push(input.compare_numbers("goal-never-below", group, agrees, 0, &numbers));
     }
     for (group, clients) in groups {
-        let share = 100.0 * total(clients, |it| it.all) / total(clients, |it| it.sum());
+        let share = 100.0 * total(clients, |it| it.got.all) / total(clients, |it| it.got.sum());
         let agrees = input.range("goal-sum")?.admits(share);
         let numbers = [("of the sum, %", share, 1)];
         compared.push(input.compare_numbers("goal-sum", group, agrees, 0, &numbers));
@@ -198,20 +182,20 @@ fn summary(section: &Section, groups: &[(&str, Vec<&Client<'_>>)]) -> Table {
     let row = |(group, clients): &(&str, Vec<&Client<'_>>)| {
         let average = |of: &dyn Fn(&Client<'_>) -> f64| mean(clients.iter().map(|it| of(it)));
         let least = |of: &dyn Fn(&Client<'_>) -> f64| {
-            let all = clients.iter().map(|it| 100.0 * it.all / of(it));
+            let all = clients.iter().map(|it| 100.0 * it.got.all / of(it));
             format!("{:.1}", all.fold(f64::INFINITY, f64::min))
         };
-        let both = average(&|it| it.all);
+        let both = average(&|it| it.got.all);
         let share = |whole: f64| format!("{:.1}", 100.0 * both / whole);
         let mut row = vec![(*group).to_owned(), clients.len().to_string()];
         let kinds = 0..section.kinds.len();
-        row.extend(kinds.map(|kind| format!("{:.2}", average(&|it| it.alone[kind]))));
+        row.extend(kinds.map(|kind| format!("{:.2}", average(&|it| it.got.alone[kind]))));
         row.extend([
             format!("{both:.2}"),
-            share(average(&|it| it.best())),
-            share(average(&|it| it.sum())),
-            least(&|it| it.sum()),
-            least(&|it| it.best()),
+            share(average(&|it| it.got.best())),
+            share(average(&|it| it.got.sum())),
+            least(&|it| it.got.sum()),
+            least(&|it| it.got.best()),
         ]);
         row
     };
@@ -229,11 +213,11 @@ fn table(section: &Section, clients: &[Client<'_>]) -> Table {
     columns.extend(["both, Mbit/s", "of the best, %", "of the sum, %"].map(String::from));
     let row = |client: &Client<'_>| {
         let mut row = vec![client.name.to_owned(), client.from.to_owned()];
-        row.extend(client.alone.iter().map(|it| format!("{it:.2}")));
+        row.extend(client.got.alone.iter().map(|it| format!("{it:.2}")));
         row.extend([
-            format!("{:.2}", client.all),
-            format!("{:.1}", 100.0 * client.all / client.best()),
-            format!("{:.1}", 100.0 * client.all / client.sum()),
+            format!("{:.2}", client.got.all),
+            format!("{:.1}", 100.0 * client.got.all / client.got.best()),
+            format!("{:.1}", 100.0 * client.got.all / client.got.sum()),
         ]);
         row
     };
@@ -261,9 +245,9 @@ fn chart((group, clients): &(&str, Vec<&Client<'_>>)) -> NamedChart {
             x_label: String::from("client, by the sum of its links"),
             y_label: String::from("Mbit/s"),
             series: vec![
-                series("sum of the links, each alone", &|it| it.sum()),
-                series("both links", &|it| it.all),
-                series("best link alone", &|it| it.best()),
+                series("sum of the links, each alone", &|it| it.got.sum()),
+                series("both links", &|it| it.got.all),
+                series("best link alone", &|it| it.got.best()),
             ],
             ..LineChart::default()
         },
