@@ -150,7 +150,7 @@ impl Unreliable {
     /// ([TCP/ICN §3.5.1], step 4). A receiver that acknowledges every segment would otherwise get each
     /// in a Data of its own.
     pub fn await_company(&mut self, now: Time) {
-        let [segment] = self.segments.make_contiguous() else {
+        let (1, Some(segment)) = (self.segments.len(), self.segments.front()) else {
             return;
         };
         let on_the_way = self.sent.saturating_sub(self.acknowledged);
