@@ -1,9 +1,11 @@
 //! Privileges of this process, and their acquisition without being root.
 
 use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
-use rustix::process::{getegid, geteuid};
-use rustix::thread::{UnshareFlags, unshare_unsafe};
+use rustix::process::{Pid, getegid, geteuid};
+use rustix::thread::{UnshareFlags, gettid, unshare_unsafe};
 
 use crate::{LabError, tun};
 
@@ -77,12 +79,28 @@ fn try_network_namespace() -> io::Result<()> {
         .spawn(|| {
             // SAFETY: without UnshareFlags::FILES the thread keeps the descriptor table that it
             // shares with all others.
-            unsafe { unshare_unsafe(UnshareFlags::NEWNET | UnshareFlags::NEWPID) }
-                .map_err(io::Error::from)
+            let outcome = unsafe { unshare_unsafe(UnshareFlags::NEWNET | UnshareFlags::NEWPID) }
+                .map_err(io::Error::from);
+            (gettid(), outcome)
         })?;
-    attempt
+    let (thread, outcome) = attempt
         .join()
-        .unwrap_or_else(|_| Err(io::Error::other("the attempt panicked")))
+        .map_err(|_| io::Error::other("the attempt panicked"))?;
+    await_end(thread);
+    outcome
+}
+
+/// How long the kernel may take to remove a thread that has ended.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Waits until the kernel counts `thread` no more: it wakes those who join a thread a moment
+/// before that, and refuses a user namespace to a process that has two threads by its own count.
+fn await_end(thread: Pid) {
+    let task = format!("/proc/self/task/{}", thread.as_raw_nonzero());
+    let deadline = Instant::now() + PATIENCE;
+    while Path::new(&task).exists() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_micros(100));
+    }
 }
 
 fn enter_user_namespace() -> Result<(), LabError> {

@@ -229,15 +229,18 @@ fn unprivileged() {
 fn threaded() {
     let (hold, held) = std::sync::mpsc::channel::<()>();
     let thread = std::thread::spawn(move || held.recv());
-    let refused = ensure_privileges().unwrap_err();
-    assert!(
-        matches!(refused, LabError::AlreadyThreaded { threads: 2 }),
-        "{refused}"
-    );
-    assert!(
-        refused.to_string().contains("before any thread"),
-        "{refused}"
-    );
+    // Often, because a thread of the lab's own that has not quite ended must not be counted.
+    for _ in 0..1_000 {
+        let refused = ensure_privileges().unwrap_err();
+        assert!(
+            matches!(refused, LabError::AlreadyThreaded { threads: 2 }),
+            "{refused}"
+        );
+        assert!(
+            refused.to_string().contains("before any thread"),
+            "{refused}"
+        );
+    }
     drop(hold);
     let _ = thread.join();
 }
