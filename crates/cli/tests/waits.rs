@@ -124,6 +124,17 @@ fn a_port_that_refuses_is_reported_as_curl_does() {
 }
 
 #[test]
+fn a_neighbour_that_is_unwilling_says_why() {
+    let site = Site::start(None);
+    let get = Running::start(site.get(&name_of(b"anything")).arg("--plain"));
+    let line = get.await_json(|line| line["wait"]["to"][0]["unwilling"].is_string());
+    assert_eq!(line["wait"]["why"], "not-connected");
+    let why = line["wait"]["to"][0]["unwilling"].as_str().unwrap();
+    assert!(why.contains("requires encryption"), "{line}");
+    assert_eq!(line["wait"]["to"][0]["peer"], site.at.as_str());
+}
+
+#[test]
 fn a_port_that_is_silent_is_named_and_not_called_refused() {
     let folder = tempfile::tempdir().unwrap();
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -92,6 +92,9 @@ pub struct Tried {
     pub peer: String,
     /// True if its machine answers that no program receives there.
     pub refused: bool,
+    /// Why it does not talk with this node, if it has said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unwilling: Option<String>,
 }
 
 impl Wait {
@@ -108,10 +111,10 @@ impl Wait {
 
 impl fmt::Display for Tried {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let answer = if self.refused {
-            "Connection refused"
-        } else {
-            "no answer"
+        let answer = match &self.unwilling {
+            Some(why) => why,
+            None if self.refused => "Connection refused",
+            None => "no answer",
         };
         write!(f, "{}: {answer}", self.peer)
     }
@@ -236,6 +239,7 @@ struct LinkReport {
     up: bool,
     silent_s: f64,
     refused: bool,
+    unwilling: Option<String>,
     hop: HopReport,
 }
 
@@ -287,6 +291,7 @@ impl Report {
             let to = self.uplinks().map(|link| Tried {
                 peer: link.peer.clone(),
                 refused: link.refused,
+                unwilling: link.unwilling.clone(),
             });
             return Some(Wait::NotConnected {
                 to: to.collect(),
@@ -523,6 +528,8 @@ mod tests {
             json!([link(true, false)]),
             json!([transfer("requested", false)]),
         );
+        let mut unwilling = link(false, false);
+        unwilling["unwilling"] = json!("the neighbour is plain");
         let mut without_holder = transfer("flowing", false);
         without_holder["absent_s"] = json!(9.9);
         let cases = [
@@ -537,6 +544,12 @@ mod tests {
                 json!([link(false, false)]),
                 json!([]),
                 "not connected for 7 s (192.0.2.7:4711: no answer)",
+            ),
+            (
+                None,
+                json!([unwilling]),
+                json!([]),
+                "not connected for 7 s (192.0.2.7:4711: the neighbour is plain)",
             ),
             (
                 Some("clock"),
@@ -652,6 +665,7 @@ mod tests {
             to: vec![Tried {
                 peer: "a".into(),
                 refused,
+                unwilling: None,
             }],
             for_s: 1,
         };

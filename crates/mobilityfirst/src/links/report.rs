@@ -2,6 +2,7 @@
 
 use whimbrel_core::{Guid, LinkState, LookUpFailure, PortId, Time};
 use whimbrel_link::HopStats;
+use whimbrel_link::hop::Unwilling;
 
 use super::Links;
 
@@ -24,6 +25,10 @@ pub struct LinkStatus {
     pub silent_s: f64,
     /// True if its machine has answered since then that no program receives there.
     pub refused: bool,
+    /// Why the neighbour does not talk with this node, as an unproven notice has said since it was
+    /// last up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unwilling: Option<&'static str>,
     /// False while the interface by which its frames leave is known not to work.
     pub carrier: bool,
     /// Chunks queued for the hop.
@@ -85,6 +90,7 @@ impl Links {
                 up: link.is_up(),
                 silent_s: now.since(link.last_frame).as_secs_f64(),
                 refused: link.refused,
+                unwilling: link.unwilling.map(Unwilling::text),
                 carrier: link.carried,
                 chunks_waiting: link.outbox.queued(),
                 hop: link.hop.stats(),
