@@ -23,7 +23,7 @@ use whimbrel_core::{
     Deadline, Guid, LookUpFailure, PortId, PortInfo, PortOrigin, PortRequest, SeededRng, Time,
     TimerQueue, Transmit,
 };
-use whimbrel_link::hop::{ReceptionCounters, Unwilling};
+use whimbrel_link::hop::ReceptionCounters;
 use whimbrel_link::{Hop, HopConfig, HopEvent, Pacing};
 
 use crate::charge::{Charge, Pool};
@@ -114,8 +114,6 @@ struct Link {
     last_frame: Time,
     // The peer's machine has said since then that no program receives there.
     refused: bool,
-    // Why the neighbour does not talk with this node, as somebody has said since it was last up.
-    unwilling: Option<Unwilling>,
     // Nothing is sent on it, and nothing is taken.
     shut: bool,
     // What carries its frames works, as far as the driver can tell.

@@ -120,6 +120,16 @@ impl Liveness {
         was
     }
 
+    /// The neighbour does not admit this end. Returns true if it was responsive.
+    pub(super) fn turn_away(&mut self, now: Time, config: &HopConfig) -> bool {
+        let was = self.is_responsive();
+        self.state = State::Unresponsive {
+            next_probe: now + config.outage_probe_interval,
+            broke_off: false,
+        };
+        was
+    }
+
     /// What carries the frames works again, and the neighbour is probed now: often from here on, as
     /// the silence before says nothing.
     pub(super) fn regain(&mut self, now: Time, config: &HopConfig) {

@@ -45,7 +45,10 @@ pub use budget::{PacketBudget, Share};
 pub use config::{HopConfig, MAX_CHUNK, MAX_MTU, MIN_MTU, Pacing};
 pub use event::HopEvent;
 pub use lanes::Lane;
-pub use secure::{Gate, Reception, ReceptionCounters, Unwilling};
+pub use secure::{
+    CallerLists, CallerPolicy, Callers, Gate, MAX_LISTED, Reception, ReceptionCounters,
+    RefusedCaller, Unwilling,
+};
 pub use stats::{HopDrops, HopStats};
 
 use crate::path_mtu;
@@ -128,6 +131,7 @@ pub struct Hop {
     // What a sealed frame held: kept for the next one's sake.
     opened: Vec<u8>,
     report_at: Time,
+    unwilling: Option<Unwilling>,
     sender: Sender,
     receiver: Receiver,
     liveness: Liveness,
@@ -151,6 +155,7 @@ impl Hop {
             },
             opened: Vec::new(),
             report_at: now,
+            unwilling: None,
             events: VecDeque::new(),
             stats: HopStats::default(),
             config,
@@ -326,9 +331,9 @@ impl Hop {
         match frame[0] & 15 {
             secure::handshake::LOST => session.handle_lost(now, frame),
             secure::handshake::REFUSAL => {
-                let why = secure::handshake::decode_refusal(frame);
-                let why = why.filter(|_| session.peer().is_none());
-                self.report_unwilling(now, why);
+                let refusal = secure::handshake::decode_refusal(frame);
+                let refusal = refusal.filter(|_| session.peer().is_none());
+                self.note_unwilling(now, refusal.map(|(why, _)| why));
             }
             _ => {
                 self.stats.drops.wrong_mode += 1;
@@ -339,7 +344,14 @@ impl Hop {
         }
     }
 
-    fn report_unwilling(&mut self, now: Time, why: Option<Unwilling>) {
+    /// Returns why the neighbour does not talk with this end, as an unproven notice has said since
+    /// it last did.
+    pub fn unwilling(&self) -> Option<Unwilling> {
+        self.unwilling
+    }
+
+    fn note_unwilling(&mut self, now: Time, why: Option<Unwilling>) {
+        self.unwilling = why.or(self.unwilling);
         if let Some(why) = why.filter(|_| now >= self.report_at) {
             self.report_at = now + REPORT_INTERVAL;
             self.events.push_back(HopEvent::Unwilling(why));
@@ -359,7 +371,13 @@ impl Hop {
         if let Some(greeting) = received.greeting {
             self.apply(now, greeting, budget);
         }
-        self.report_unwilling(now, received.unwilling);
+        if received.unwilling == Some(Unwilling::NotAdmitted)
+            && self.liveness.turn_away(now, &self.config)
+        {
+            self.events.push_back(HopEvent::Unresponsive);
+            self.sender.suspend();
+        }
+        self.note_unwilling(now, received.unwilling);
         if received.impostor && !had_peer {
             self.events.push_back(HopEvent::Impostor);
         }
@@ -404,6 +422,7 @@ impl Hop {
         budget: &mut PacketBudget,
     ) {
         self.count_received(len);
+        self.unwilling = None;
         match content {
             Content::Data(data) => {
                 self.heard(now);

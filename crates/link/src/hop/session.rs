@@ -207,7 +207,7 @@ impl Session {
     /// Writes a due notice.
     pub(super) fn poll_notice(&mut self, buffer: &mut Vec<u8>) -> bool {
         if core::mem::take(&mut self.refusal_due) {
-            encode_refusal(Unwilling::Sealed, buffer);
+            encode_refusal(Unwilling::Sealed, [0; 8], buffer);
             return true;
         }
         match self.lost.take() {
@@ -429,7 +429,7 @@ pub(super) fn greet_stranger(
 ) -> Admission {
     let hello = match frame {
         [first, ..] if *first >> 4 == HANDSHAKE && frame.len() > 12 => {
-            encode_refusal(Unwilling::Sealed, reply);
+            encode_refusal(Unwilling::Sealed, [0; 8], reply);
             return Admission::Answered;
         }
         [first, ..] if *first >> 4 == VERSION => match decode(frame) {

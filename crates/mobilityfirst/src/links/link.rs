@@ -62,7 +62,6 @@ impl Link {
                     self.handovers.take()
                 };
                 (self.neighbour, self.incarnation) = (Some(neighbour), incarnation);
-                self.unwilling = None;
                 self.log("neighbour is up");
                 let new_run = !same_run;
                 if new_run {
@@ -112,7 +111,6 @@ impl Link {
             // Requests about the port, which `Links` passes on.
             HopEvent::SetEcn { .. } | HopEvent::Impostor => {}
             HopEvent::Unwilling(why) => {
-                self.unwilling = Some(why);
                 tracing::warn!(
                     link = %self.info.label, peer = %self.info.peer, "{}", why.text()
                 );

@@ -43,7 +43,6 @@ impl Links {
                     blocked: false,
                     last_frame: now,
                     refused: false,
-                    unwilling: None,
                     shut: false,
                     carried: true,
                     talking_since: now,

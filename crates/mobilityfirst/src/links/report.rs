@@ -25,8 +25,8 @@ pub struct LinkStatus {
     pub silent_s: f64,
     /// True if its machine has answered since then that no program receives there.
     pub refused: bool,
-    /// Why the neighbour does not talk with this node, as an unproven notice has said since it was
-    /// last up.
+    /// Why the neighbour does not talk with this node, as an unproven notice has said since it
+    /// last did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unwilling: Option<&'static str>,
     /// False while the interface by which its frames leave is known not to work.
@@ -90,7 +90,7 @@ impl Links {
                 up: link.is_up(),
                 silent_s: now.since(link.last_frame).as_secs_f64(),
                 refused: link.refused,
-                unwilling: link.unwilling.map(Unwilling::text),
+                unwilling: link.hop.unwilling().map(Unwilling::text),
                 carrier: link.carried,
                 chunks_waiting: link.outbox.queued(),
                 hop: link.hop.stats(),

@@ -9,13 +9,13 @@ use whimbrel_core::identity::PublicKey;
 use super::channel::Channel;
 use super::handshake::{
     Answer, Call, Ephemeral, Exchange, Parameters, Proven, decode_answer, decode_call,
-    decode_cookie, decode_lost, decode_proof,
+    decode_cookie, decode_lost, decode_proof, decode_refusal, encode_refusal, session_of_proof,
 };
 use super::reception::Seat;
 use super::{
     ANSWER_AGAIN, ANSWERS, Attempt, CALL_AGAIN, COOKIE_LEN, GIVE_WAY, Greeting, HopConfig,
-    HopDrops, Live, MAX_ANSWER_DOUBLINGS, PROOF_AGAIN, Proof, Reception, SealedSession, Standing,
-    describe,
+    HopDrops, Live, MAX_ANSWER_DOUBLINGS, MAX_REFUSAL_DOUBLINGS, PROOF_AGAIN, Proof, REFUSED_AGAIN,
+    Reception, SealedSession, Standing, Unwilling, describe,
 };
 
 impl SealedSession {
@@ -196,6 +196,13 @@ impl SealedSession {
             self.reception.count(|counters| counters.bad_proofs += 1);
             return true;
         };
+        if !self.calls && !self.reception.admits(now, key.guid(), self.address) {
+            let about = session_of_proof(frame).unwrap_or_default();
+            self.notice(now, |buffer| {
+                encode_refusal(Unwilling::NotAdmitted, about, buffer);
+            });
+            return false;
+        }
         let knows_this = self.current.is_some() && parameters.knows == self.run;
         let goes_on = knows_this
             && parameters.run == self.peer_run
@@ -232,6 +239,27 @@ impl SealedSession {
             attempt.call.cookie = cookie;
             self.next_call = self.next_call.min(now);
         }
+    }
+
+    /// Returns why the neighbour is unwilling, as far as a notice is to be believed: that it does not
+    /// admit this end, if it names the session for which this end has just proven itself. That
+    /// session is then forgotten.
+    pub(super) fn handle_refusal(&mut self, now: Time, frame: &[u8]) -> Option<Unwilling> {
+        let (why, about) = decode_refusal(frame)?;
+        if why != Unwilling::NotAdmitted {
+            return self.current.is_none().then_some(why);
+        }
+        let proof = self.proof.as_ref()?;
+        if session_of_proof(&proof.frame) != Some(about) {
+            return None;
+        }
+        (self.current, self.next, self.former) = (None, None, None);
+        (self.attempt, self.proof) = (None, None);
+        (self.call_due, self.renew_at) = (false, Time::MAX);
+        self.calling_since = now;
+        self.next_call = now + REFUSED_AGAIN * (1 << self.refusals.min(MAX_REFUSAL_DOUBLINGS));
+        self.refusals += 1;
+        Some(why)
     }
 
     pub(super) fn handle_lost(&mut self, now: Time, frame: &[u8]) {

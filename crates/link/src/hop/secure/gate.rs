@@ -10,8 +10,8 @@ use super::super::session::greet_stranger;
 use super::super::wire::{HANDSHAKE, VERSION, sealed_index};
 use super::exchange::{answer, read_proof};
 use super::handshake::{
-    CALL, PROOF, Parameters, Unwilling, decode_call, decode_proof, encode_cookie, encode_lost,
-    encode_refusal,
+    CALL, PROOF, Parameters, Proven, Unwilling, decode_call, decode_proof, encode_cookie,
+    encode_lost, encode_refusal, session_of_proof,
 };
 use super::reception::{Reception, ReceptionCounters};
 
@@ -109,8 +109,14 @@ impl Gate {
                     return self.count(|counters| counters.limited += 1);
                 }
                 // The hop reads it once more. To open a port is more work, and the port stays.
-                if read_proof(self.reception(), &seat, (&call, index), frame).is_none() {
+                let proof = read_proof(self.reception(), &seat, (&call, index), frame);
+                let Some((_, Proven { key, .. })) = proof else {
                     return self.count(|counters| counters.bad_proofs += 1);
+                };
+                if !self.reception().admits(now, key.guid(), Some(from)) {
+                    let about = session_of_proof(frame).unwrap_or_default();
+                    encode_refusal(Unwilling::NotAdmitted, about, reply);
+                    return Admission::Answered;
                 }
                 self.count(|counters| counters.admitted += 1);
                 Admission::Admitted
@@ -120,7 +126,7 @@ impl Gate {
                 if *first == VERSION << 4 && frame.len() >= super::handshake::NOTICE_LEN =>
             {
                 self.count(|counters| counters.wrong_mode += 1);
-                encode_refusal(Unwilling::Plain, reply);
+                encode_refusal(Unwilling::Plain, [0; 8], reply);
                 Admission::Answered
             }
             _ => self.count(|counters| counters.strangers += 1),

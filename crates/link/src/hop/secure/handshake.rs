@@ -189,24 +189,32 @@ impl Unwilling {
     }
 }
 
-pub(in crate::hop) fn encode_refusal(why: Unwilling, buffer: &mut Vec<u8>) {
+/// The session that a PROOF is about: both ends' indices.
+pub(super) fn session_of_proof(frame: &[u8]) -> Option<[u8; 8]> {
+    array(frame, 4)
+}
+
+/// `about` is the [session](session_of_proof) that is refused, or 0.
+pub(in crate::hop) fn encode_refusal(why: Unwilling, about: [u8; 8], buffer: &mut Vec<u8>) {
     let code = match why {
         Unwilling::Plain => 1,
         Unwilling::Sealed => 2,
         Unwilling::NotAdmitted => 3,
     };
     open(REFUSAL, code, buffer);
-    buffer.put_u64(0);
+    buffer.extend_from_slice(&about);
 }
 
-pub(in crate::hop) fn decode_refusal(frame: &[u8]) -> Option<Unwilling> {
+/// Returns why a neighbour is unwilling, and the session that it refuses, or 0.
+pub(in crate::hop) fn decode_refusal(frame: &[u8]) -> Option<(Unwilling, [u8; 8])> {
     (frame.len() == NOTICE_LEN).then_some(())?;
-    match frame[1] {
-        1 => Some(Unwilling::Plain),
-        2 => Some(Unwilling::Sealed),
-        3 => Some(Unwilling::NotAdmitted),
-        _ => None,
-    }
+    let why = match frame[1] {
+        1 => Unwilling::Plain,
+        2 => Unwilling::Sealed,
+        3 => Unwilling::NotAdmitted,
+        _ => return None,
+    };
+    Some((why, array(frame, 4)?))
 }
 
 /// An end's description of itself, which goes encrypted.

@@ -7,6 +7,7 @@
 //! Keys and transfers are apart: new keys are agreed on while chunks go on under the old ones, if
 //! both ends still have the transfer state that they had (their *runs*).
 
+mod callers;
 mod channel;
 mod exchange;
 mod gate;
@@ -26,12 +27,13 @@ use super::config::HopConfig;
 use super::session::{ANSWERS, Greeting, NOTICES, Peer, probe_interval};
 use super::stats::HopDrops;
 use super::wire::{HANDSHAKE, encode_parameters, is_data, sealed_index};
+pub use callers::{CallerLists, CallerPolicy, Callers, MAX_LISTED, RefusedCaller};
 use channel::{Channel, Refusal};
 pub use gate::Gate;
 pub use handshake::Unwilling;
 use handshake::{
     ANSWER, CALL, COOKIE, COOKIE_LEN, Call, Ephemeral, LOST, PROOF, Parameters, REFUSAL,
-    decode_refusal, encode_call, encode_lost, encode_refusal,
+    encode_call, encode_lost, encode_refusal,
 };
 pub use reception::{Reception, ReceptionCounters};
 
@@ -54,6 +56,9 @@ const PROOF_PATIENCE: Duration = Duration::from_secs(12);
 /// Shortest time between two calls because the neighbour says that it has lost the session: anybody
 /// on the path can say so.
 const CALL_AGAIN: Duration = Duration::from_secs(1);
+/// Who is not admitted calls again after this time, and then ever later.
+const REFUSED_AGAIN: Duration = Duration::from_secs(5);
+const MAX_REFUSAL_DOUBLINGS: u32 = 4;
 /// Keys that were replaced are good for what is under way for so long.
 const FORMER_KEYS: Duration = Duration::from_secs(10);
 /// New keys from new ephemeral ones after this time and up to an eighth more, by who called.
@@ -147,6 +152,8 @@ pub(super) struct SealedSession {
     answers: Meter,
     notices: Meter,
     answered: Option<([u8; 32], Time, u32)>,
+    // How often in a row the neighbour did not admit this end.
+    refusals: u32,
     rtt: Option<Duration>,
 }
 
@@ -180,6 +187,7 @@ impl SealedSession {
             answers: Meter::default(),
             notices: Meter::default(),
             answered: None,
+            refusals: 0,
             rtt: None,
         }
     }
@@ -244,14 +252,15 @@ impl SealedSession {
                 PROOF => received.impostor = self.handle_proof(now, frame, drops),
                 COOKIE => self.handle_cookie(now, frame),
                 LOST => self.handle_lost(now, frame),
-                REFUSAL if self.current.is_none() => received.unwilling = decode_refusal(frame),
-                REFUSAL => {}
+                REFUSAL => received.unwilling = self.handle_refusal(now, frame),
                 _ => drops.malformed += 1,
             },
             [first, ..] if first >> 4 == super::wire::VERSION => {
                 drops.wrong_mode += 1;
                 if frame.len() >= handshake::NOTICE_LEN {
-                    self.notice(now, |buffer| encode_refusal(Unwilling::Plain, buffer));
+                    self.notice(now, |buffer| {
+                        encode_refusal(Unwilling::Plain, [0; 8], buffer)
+                    });
                 }
             }
             _ => drops.malformed += 1,
@@ -273,6 +282,7 @@ impl SealedSession {
             let opened = live.channel.open(now, frame, plain);
             if opened.is_ok() && !live.confirmed {
                 live.confirmed = true;
+                self.refusals = 0;
                 self.proof = None;
             }
             opened

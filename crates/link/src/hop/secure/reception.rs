@@ -11,6 +11,7 @@ use whimbrel_core::identity::KeyPair;
 use whimbrel_core::{Guid, Limit, Meter, Time, network_of};
 use zeroize::Zeroizing;
 
+use super::callers::Callers;
 use super::channel::{Secret, Suite};
 use super::handshake::{Call, Cookie, FAST_AES, address_bytes};
 
@@ -54,6 +55,8 @@ pub struct ReceptionCounters {
     pub admitted: u64,
     /// Proofs of an address that are wrong or too old.
     pub bad_cookies: u64,
+    /// Callers that proved a name which may not call.
+    pub not_admitted: u64,
     /// Proofs of a name that are wrong.
     pub bad_proofs: u64,
     /// Proofs that were accepted before.
@@ -148,6 +151,7 @@ pub struct Reception {
     guid: Guid,
     fast_aes: bool,
     state: Mutex<State>,
+    callers: Mutex<Callers>,
 }
 
 impl fmt::Debug for Reception {
@@ -186,6 +190,7 @@ impl Reception {
                 sources: vec![Meter::default(); SOURCES].into(),
                 counters: ReceptionCounters::default(),
             }),
+            callers: Mutex::new(Callers::default()),
         }
     }
 
@@ -215,6 +220,21 @@ impl Reception {
     fn lock(&self) -> MutexGuard<'_, State> {
         // All that is done under the lock leaves a valid state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Which names may call this node's listeners. Those that are connected stay so.
+    pub fn callers(&self) -> MutexGuard<'_, Callers> {
+        // Each change leaves a valid list.
+        self.callers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns true if a caller that has proven this name gets a port; counts it if not.
+    pub(super) fn admits(&self, now: Time, name: Guid, from: Option<SocketAddr>) -> bool {
+        let admitted = self.callers().admit(now, name, from);
+        if !admitted {
+            self.count(|counters| counters.not_admitted += 1);
+        }
+        admitted
     }
 
     /// 32 fresh secret bytes.

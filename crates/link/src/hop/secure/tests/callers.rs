@@ -200,3 +200,126 @@ fn a_caller_that_acknowledges_nothing_is_seldom_probed() {
         );
     }
 }
+
+/// A caller, the site that it calls, and its port there once it has one.
+struct Visit {
+    now: Time,
+    site: Site,
+    caller: End,
+    port: Option<End>,
+    /// Frames of the caller that brought it no port.
+    in_vain: usize,
+}
+
+impl Visit {
+    fn of(policy: CallerPolicy) -> Visit {
+        let site = Site::new(false);
+        site.hop.reception.callers().policy = policy;
+        Visit {
+            now: Time::ZERO,
+            site,
+            caller: End::new(config(0, 1), Time::ZERO),
+            port: None,
+            in_vain: 0,
+        }
+    }
+
+    fn run(&mut self, millis: u64) {
+        for _ in 0..millis / 10 {
+            self.now += Duration::from_millis(10);
+            let now = self.now;
+            for end in core::iter::once(&mut self.caller).chain(&mut self.port) {
+                end.hop.handle_timeout(now, &mut end.budget);
+            }
+            for frame in self.caller.frames(now) {
+                if self.port.is_none() {
+                    let (admission, reply) = self.site.ask(now, CALLER, &frame);
+                    self.in_vain += usize::from(admission != Admission::Admitted);
+                    if admission == Admission::Admitted {
+                        self.port = Some(self.site.admit(now, CALLER));
+                    } else if !reply.is_empty() {
+                        self.caller.handle(now, &reply);
+                    }
+                }
+                if let Some(port) = &mut self.port {
+                    port.handle(now, &frame);
+                }
+            }
+            for frame in self.port.iter_mut().flat_map(|port| port.frames(now)) {
+                self.caller.handle(now, &frame);
+            }
+        }
+    }
+
+    fn unwilling(&self) -> Option<Unwilling> {
+        self.caller.hop.unwilling()
+    }
+}
+
+#[test]
+fn who_is_not_listed_gets_no_port_until_it_is_and_is_told() {
+    let mut visit = Visit::of(CallerPolicy::Listed);
+    visit
+        .caller
+        .hop
+        .send(Time::ZERO, 1, chunk(1, 5_000), Bytes::new());
+    visit.run(600_000);
+    assert!(visit.port.is_none() && !visit.caller.hop.is_up());
+    assert_eq!(visit.unwilling(), Some(Unwilling::NotAdmitted));
+    // It calls ever less often: a call, a proof, and the chunk's first frames each time.
+    assert!((20..400).contains(&visit.in_vain), "{}", visit.in_vain);
+    let reception = visit.site.hop.reception.clone();
+    assert!(reception.counters().not_admitted >= 5);
+    let refused = reception.callers().refused().to_vec();
+    assert_eq!((refused.len(), refused[0].name), (1, keys(0).guid()));
+    assert_eq!(refused[0].from, CALLER.parse().ok());
+    assert!(reception.callers().decide(keys(0).guid(), true));
+    visit.run(100_000);
+    assert!(visit.caller.hop.is_up());
+    assert_eq!(visit.unwilling(), None);
+    assert_eq!(visit.port.unwrap().received.len(), 1);
+}
+
+#[test]
+fn who_is_denied_while_connected_is_refused_from_the_next_call_on() {
+    let mut visit = Visit::of(CallerPolicy::FirstUse);
+    visit.run(1_000);
+    assert!(visit.port.is_some());
+    let reception = visit.site.hop.reception.clone();
+    assert!(reception.callers().lists.allowed.contains(&keys(0).guid()));
+    assert!(reception.callers().decide(keys(0).guid(), false));
+    // The node closes its port; the caller has something to say.
+    visit.port = None;
+    visit
+        .caller
+        .hop
+        .send(visit.now, 1, chunk(1, 5_000), Bytes::new());
+    visit.run(3_000);
+    assert!(visit.port.is_none() && !visit.caller.hop.is_up());
+    assert_eq!(visit.unwilling(), Some(Unwilling::NotAdmitted));
+    assert!(reception.callers().decide(keys(0).guid(), true));
+    visit.run(10_000);
+    assert_eq!(visit.port.unwrap().received.len(), 1);
+}
+
+/// Off the path, nobody can know the indices of a session.
+#[test]
+fn a_refusal_of_another_session_changes_nothing() {
+    let now = Time::ZERO;
+    let mut site = Site::new(false);
+    let (mut caller, call) = caller(false);
+    let (_, answer) = site.ask(now, CALLER, &call);
+    caller.handle(now, &answer);
+    let proof = caller.frames(now).swap_remove(0);
+    for at in 4..12 {
+        let mut refusal = vec![0x35, 3, 1, 0];
+        refusal.extend_from_slice(&proof[4..12]);
+        refusal[at] ^= 1;
+        caller.handle(now, &refusal);
+        assert!(caller.hop.is_up(), "octet {at}");
+    }
+    let mut refusal = vec![0x35, 3, 1, 0];
+    refusal.extend_from_slice(&proof[4..12]);
+    caller.handle(now, &refusal);
+    assert!(!caller.hop.is_up());
+}

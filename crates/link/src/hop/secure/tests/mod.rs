@@ -16,6 +16,7 @@ use whimbrel_core::identity::KeyPair;
 use whimbrel_core::{Admission, CallerGate, SeededRng, Time};
 
 use super::super::{Hop, HopConfig, HopEvent, PacketBudget};
+use super::CallerPolicy;
 use super::handshake::{CALL_LEN, PROOF_LEN, Unwilling};
 use super::{Gate, Reception};
 
