@@ -222,15 +222,21 @@ impl Reception {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Which names may call this node's listeners. Those that are connected stay so.
-    pub fn callers(&self) -> MutexGuard<'_, Callers> {
+    /// Returns which names may call this node's listeners, and who was refused.
+    pub fn callers(&self) -> Callers {
+        self.with_callers(|callers| callers.clone())
+    }
+
+    /// Looks at that in place, or changes it: those that are connected stay so. `look` must not ask
+    /// this reception for anything.
+    pub fn with_callers<R>(&self, look: impl FnOnce(&mut Callers) -> R) -> R {
         // Each change leaves a valid list.
-        self.callers.lock().unwrap_or_else(PoisonError::into_inner)
+        look(&mut self.callers.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Returns true if a caller that has proven this name gets a port; counts it if not.
     pub(super) fn admits(&self, now: Time, name: Guid, from: Option<SocketAddr>) -> bool {
-        let admitted = self.callers().admit(now, name, from);
+        let admitted = self.with_callers(|callers| callers.admit(now, name, from));
         if !admitted {
             self.count(|counters| counters.not_admitted += 1);
         }

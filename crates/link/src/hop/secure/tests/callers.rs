@@ -214,7 +214,9 @@ struct Visit {
 impl Visit {
     fn of(policy: CallerPolicy) -> Visit {
         let site = Site::new(false);
-        site.hop.reception.callers().policy = policy;
+        site.hop
+            .reception
+            .with_callers(|callers| callers.policy = policy);
         Visit {
             now: Time::ZERO,
             site,
@@ -273,7 +275,7 @@ fn who_is_not_listed_gets_no_port_until_it_is_and_is_told() {
     let refused = reception.callers().refused().to_vec();
     assert_eq!((refused.len(), refused[0].name), (1, keys(0).guid()));
     assert_eq!(refused[0].from, CALLER.parse().ok());
-    assert!(reception.callers().decide(keys(0).guid(), true));
+    assert!(reception.with_callers(|callers| callers.decide(keys(0).guid(), true)));
     visit.run(100_000);
     assert!(visit.caller.hop.is_up());
     assert_eq!(visit.unwilling(), None);
@@ -287,7 +289,7 @@ fn who_is_denied_while_connected_is_refused_from_the_next_call_on() {
     assert!(visit.port.is_some());
     let reception = visit.site.hop.reception.clone();
     assert!(reception.callers().lists.allowed.contains(&keys(0).guid()));
-    assert!(reception.callers().decide(keys(0).guid(), false));
+    assert!(reception.with_callers(|callers| callers.decide(keys(0).guid(), false)));
     // The node closes its port; the caller has something to say.
     visit.port = None;
     visit
@@ -297,7 +299,7 @@ fn who_is_denied_while_connected_is_refused_from_the_next_call_on() {
     visit.run(3_000);
     assert!(visit.port.is_none() && !visit.caller.hop.is_up());
     assert_eq!(visit.unwilling(), Some(Unwilling::NotAdmitted));
-    assert!(reception.callers().decide(keys(0).guid(), true));
+    assert!(reception.with_callers(|callers| callers.decide(keys(0).guid(), true)));
     visit.run(10_000);
     assert_eq!(visit.port.unwrap().received.len(), 1);
 }
