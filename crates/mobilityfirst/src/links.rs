@@ -6,6 +6,7 @@
 //! is full the hops accept no new chunk and close their windows, which propagates the back-pressure
 //! upstream.
 
+pub mod callers;
 mod divided;
 mod event;
 mod holds;

@@ -253,6 +253,12 @@ impl Host {
                 let event = LocalEvent::Status { request, json };
                 self.effects.tell(app, event);
             }
+            LocalRequest::Callers { request, change } => {
+                let status = self.links.manage_callers(now, &change);
+                let json = serde_json::to_string(&status).unwrap_or_default();
+                let event = LocalEvent::Status { request, json };
+                self.effects.tell(app, event);
+            }
             LocalRequest::Status { request } => {
                 let json = serde_json::to_string(&self.status(now)).unwrap_or_default();
                 let event = LocalEvent::Status { request, json };

@@ -82,6 +82,10 @@ impl LocalRequest {
                 put_number(out, 11, *request);
                 out.extend_from_slice(change.as_bytes());
             }
+            LocalRequest::Callers { request, change } => {
+                put_number(out, 12, *request);
+                out.extend_from_slice(change.as_bytes());
+            }
             LocalRequest::Names { request, prefix } => {
                 put_number(out, 10, *request);
                 put_short_text(out, prefix.as_str());
@@ -159,12 +163,13 @@ impl LocalRequest {
                 prefix: GuidPrefix::new(&reader.short_text()?)
                     .ok_or(WireError::Invalid("prefix of a name"))?,
             },
-            11 => {
+            kind @ (11 | 12) => {
                 let request = reader.u32()?;
-                let change = String::from_utf8(reader.0.to_vec());
-                return Ok(LocalRequest::Interfaces {
-                    request,
-                    change: change.map_err(|_| WireError::Invalid("change of interfaces"))?,
+                let change = String::from_utf8(reader.0.to_vec())
+                    .map_err(|_| WireError::Invalid("change that is no text"))?;
+                return Ok(match kind {
+                    11 => LocalRequest::Interfaces { request, change },
+                    _ => LocalRequest::Callers { request, change },
                 });
             }
             other => return Err(WireError::MessageType(other)),
@@ -422,6 +427,8 @@ mod tests {
             any::<u32>().prop_map(|request| LocalRequest::Status { request }),
             (any::<u32>(), ".{0,40}")
                 .prop_map(|(request, change)| LocalRequest::Interfaces { request, change }),
+            (any::<u32>(), ".{0,40}")
+                .prop_map(|(request, change)| LocalRequest::Callers { request, change }),
             any::<u32>().prop_map(|channel| LocalRequest::Listen { channel }),
             (any::<u32>(), "[0-9a-f]{4,63}").prop_map(|(request, text)| LocalRequest::Names {
                 request,

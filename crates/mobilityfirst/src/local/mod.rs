@@ -85,6 +85,13 @@ pub enum LocalRequest {
         /// An [`InterfaceChange`](crate::host::interfaces::InterfaceChange) as JSON, or empty.
         change: String,
     },
+    /// Request who may call the node's listeners, and who did, after a change if there is one.
+    Callers {
+        /// Chosen by the program, returned in the answer, which is a [`LocalEvent::Status`].
+        request: u32,
+        /// A [`CallersChange`](crate::links::callers::CallersChange) as JSON, or empty.
+        change: String,
+    },
     /// Request the contents with such names that the host's programs offer or fetch.
     Names {
         /// Chosen by the program, returned in the answer.

@@ -1,4 +1,4 @@
-//! Programs on this machine that ask a node for its state and for nothing else: a router's, a name
+//! Programs on this machine that ask a node for its state, or who may call it: a router's, a name
 //! server's.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -12,12 +12,14 @@ use super::{LocalEvent, LocalRequest, check_greeting, greeting};
 const MAX_QUEUED: usize = 64;
 
 /// What a program has sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// That it speaks this protocol.
     Greeting,
-    /// A request for the node's state, which is all that may be asked, and its number.
+    /// A request for the node's state, and its number.
     Status(u32),
+    /// A request about the node's callers, its number, and a change or nothing.
+    Callers(u32, String),
     /// Something else.
     Unknown,
     /// Anything, after a first frame that was not understood.
@@ -70,6 +72,7 @@ impl Programs {
         }
         match LocalRequest::decode(&Bytes::copy_from_slice(frame)) {
             Ok(LocalRequest::Status { request }) => Frame::Status(request),
+            Ok(LocalRequest::Callers { request, change }) => Frame::Callers(request, change),
             _ => Frame::Unknown,
         }
     }

@@ -380,13 +380,20 @@ impl Router {
     }
 
     fn handle_program(&mut self, now: Time, port: PortId, frame: &[u8]) {
-        let request = match self.programs.read(port, frame) {
+        let (request, json) = match self.programs.read(port, frame) {
             Frame::Greeting => return,
-            Frame::Status(request) => request,
+            Frame::Status(request) => {
+                let json = serde_json::to_string(&self.status(now));
+                (request, json)
+            }
+            Frame::Callers(request, change) => {
+                let json = serde_json::to_string(&self.links.manage_callers(now, &change));
+                (request, json)
+            }
             Frame::Unknown => return self.effects.drop("local-request"),
             Frame::Refused => return self.effects.drop("local-version"),
         };
-        let json = serde_json::to_string(&self.status(now)).unwrap_or_default();
+        let json = json.unwrap_or_default();
         self.programs
             .tell(port, &LocalEvent::Status { request, json });
     }

@@ -1,0 +1,168 @@
+//! Which names may call this node's listeners, at the request of a local program.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use whimbrel_core::{Guid, GuidPrefix, PortId, PortRequest, Time};
+use whimbrel_link::hop::CallerPolicy;
+
+use super::Links;
+
+/// A change of the lists at run time. A name is 64 hexadecimal digits, or the first ones of one that
+/// the node knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CallersChange {
+    /// Names that may call.
+    pub allow: Vec<String>,
+    /// Names that may not; if they are connected, they are disconnected.
+    pub deny: Vec<String>,
+}
+
+/// Who may call, and who did.
+#[derive(Clone, Debug, Serialize)]
+pub struct CallersStatus {
+    /// Who gets a port.
+    pub policy: CallerPolicy,
+    /// Those that are connected, were refused of late or were decided about, by name.
+    pub callers: Vec<CallerStatus>,
+    /// Why nothing was changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// One caller, for reports.
+#[derive(Clone, Debug, Serialize)]
+pub struct CallerStatus {
+    /// Its name.
+    pub name: Guid,
+    /// "allowed" or "denied", if that was decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision: Option<&'static str>,
+    /// True if it has a port now.
+    pub connected: bool,
+    /// Where it calls from, or did when it was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// How often it was refused of late.
+    pub refused: u64,
+    /// Seconds since the last time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused_ago_s: Option<f64>,
+}
+
+impl Links {
+    /// Makes a change, if there is one, and describes the callers.
+    pub(crate) fn manage_callers(&mut self, now: Time, change: &str) -> CallersStatus {
+        let outcome = match change {
+            "" => Ok(()),
+            json => serde_json::from_str(json)
+                .map_err(|fault| format!("this change makes no sense: {fault}"))
+                .and_then(|change| self.change_callers(now, &change)),
+        };
+        CallersStatus {
+            policy: self
+                .template
+                .reception
+                .with_callers(|callers| callers.policy),
+            callers: self.known_callers(now).into_values().collect(),
+            error: outcome.err(),
+        }
+    }
+
+    fn change_callers(&mut self, now: Time, change: &CallersChange) -> Result<(), String> {
+        let known = self.known_callers(now);
+        let mut decisions = Vec::new();
+        for (names, allow) in [(&change.allow, true), (&change.deny, false)] {
+            for text in names {
+                decisions.push((resolve(text, &known)?, allow));
+            }
+        }
+        for (name, allow) in decisions {
+            let reception = &self.template.reception;
+            if !reception.with_callers(|callers| callers.decide(name, allow)) {
+                return Err(String::from("the list is full"));
+            }
+            if !allow {
+                let ports = self.caller_ports(name);
+                self.requests
+                    .extend(ports.into_iter().map(PortRequest::Close));
+            }
+        }
+        Ok(())
+    }
+
+    fn caller_ports(&self, name: Guid) -> Vec<PortId> {
+        let of_name = self
+            .links
+            .iter()
+            .filter(|(_, link)| link.info.origin.is_caller() && link.neighbour == Some(name));
+        of_name.map(|(port, _)| *port).collect()
+    }
+
+    fn known_callers(&self, now: Time) -> BTreeMap<Guid, CallerStatus> {
+        let mut known: BTreeMap<Guid, CallerStatus> = BTreeMap::new();
+        let mut of = |name: Guid, note: &dyn Fn(&mut CallerStatus)| {
+            let status = known.entry(name).or_insert(CallerStatus {
+                name,
+                decision: None,
+                connected: false,
+                from: None,
+                refused: 0,
+                refused_ago_s: None,
+            });
+            note(status);
+        };
+        let callers = self.template.reception.callers();
+        for (names, decision) in [
+            (&callers.lists.allowed, "allowed"),
+            (&callers.lists.denied, "denied"),
+        ] {
+            for name in names {
+                of(*name, &|status| status.decision = Some(decision));
+            }
+        }
+        for refused in callers.refused() {
+            of(refused.name, &|status| {
+                status.from = refused.from.map(|from| from.to_string());
+                status.refused = refused.times;
+                status.refused_ago_s = Some(now.since(refused.at).as_secs_f64());
+            });
+        }
+        let connected = self
+            .links
+            .values()
+            .filter(|link| link.info.origin.is_caller());
+        for link in connected {
+            if let Some(name) = link.neighbour {
+                of(name, &|status| {
+                    status.connected = true;
+                    status.from = Some(link.info.peer.clone());
+                });
+            }
+        }
+        known
+    }
+}
+
+/// Returns the name that a text stands for.
+fn resolve(text: &str, known: &BTreeMap<Guid, CallerStatus>) -> Result<Guid, String> {
+    if let Ok(name) = text.parse() {
+        return Ok(name);
+    }
+    let Some(prefix) = GuidPrefix::new(text) else {
+        return Err(format!(
+            "'{text}' is no name: 64 hexadecimal digits, or the first four or more of one that is known here"
+        ));
+    };
+    let mut of_prefix = known.keys().filter(|name| prefix.is_of(name));
+    match (of_prefix.next(), of_prefix.next()) {
+        (Some(name), None) => Ok(*name),
+        (Some(_), Some(_)) => Err(format!(
+            "several callers' names begin with {prefix}; write more of it"
+        )),
+        (None, _) => Err(format!(
+            "no caller is known here whose name begins with {prefix}; write the whole name"
+        )),
+    }
+}
