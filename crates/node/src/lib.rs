@@ -27,8 +27,10 @@
     reason = "code that drives machines over real sockets and files owns a clock"
 )]
 
+mod callers;
 pub mod config;
 pub mod fetch;
+mod kept;
 pub mod keys;
 pub mod links;
 pub mod local_client;

@@ -1,17 +1,16 @@
 //! What a host has used of its links' quotas, over its restarts: a file beside its key.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use whimbrel_gnrs::Store;
 use whimbrel_io::{IoError, LoopHandle};
-use whimbrel_keychain::small_file;
 use whimbrel_mobilityfirst::host::interfaces::QuotaUse;
 
 use crate::config::LinkSection;
+use crate::kept::KeptFile;
 use crate::machine::Node;
 use crate::run::StartError;
 
@@ -24,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct QuotaFile {
-    path: PathBuf,
+    file: KeptFile<BTreeMap<String, QuotaUse>>,
     labels: Vec<String>,
 }
 
@@ -32,64 +31,24 @@ impl QuotaFile {
     /// Returns the file of the host with this key, if any of its links has a quota.
     pub(crate) fn beside(key: &Path, links: &[LinkSection]) -> Option<QuotaFile> {
         let is_wanted = links.iter().any(|link| link.quota.is_some());
-        let mut path = key.as_os_str().to_owned();
-        path.push(".quotas.json");
         is_wanted.then(|| QuotaFile {
-            path: path.into(),
+            file: KeptFile::beside(key, ".quotas.json", "what was used of the links' quotas"),
             labels: links.iter().map(|link| link.label.clone()).collect(),
         })
     }
 
-    /// Reads what earlier runs have used, by the links' numbers. A file that is absent or damaged is
-    /// none.
+    /// Reads what earlier runs have used, by the links' numbers.
     pub(crate) fn read(&self) -> BTreeMap<u32, QuotaUse> {
-        let text = match small_file::read_text(&self.path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return BTreeMap::new(),
-            Err(error) => {
-                self.warn(&error);
-                return BTreeMap::new();
-            }
-        };
-        let used: BTreeMap<String, QuotaUse> = match serde_json::from_str(&text) {
-            Ok(used) => used,
-            Err(error) => {
-                self.warn(&error);
-                return BTreeMap::new();
-            }
-        };
+        let used = self.file.read();
         let numbered = (0..).zip(&self.labels);
         numbered
             .filter_map(|(number, label)| Some((number, *used.get(label)?)))
             .collect()
     }
 
-    fn warn(&self, error: &dyn std::error::Error) {
-        tracing::warn!(
-            file = %self.path.display(), %error,
-            "what was used of the links' quotas is not known; they count from nothing"
-        );
-    }
-
-    /// Writes what has been used; a failure is only logged.
-    pub(crate) fn note(&self, used: &BTreeMap<u32, QuotaUse>) -> bool {
-        let written = self.write(used);
-        if let Err(error) = &written {
-            tracing::warn!(
-                file = %self.path.display(), %error,
-                "cannot note what was used of the links' quotas"
-            );
-        }
-        written.is_ok()
-    }
-
-    fn write(&self, used: &BTreeMap<u32, QuotaUse>) -> io::Result<()> {
-        let label = |number: &u32| self.labels.get(*number as usize);
-        let named: BTreeMap<&String, &QuotaUse> = used
-            .iter()
-            .filter_map(|(number, used)| Some((label(number)?, used)))
-            .collect();
-        small_file::write(&self.path, &serde_json::to_vec(&named)?)
+    /// Writes what has been used.
+    pub(crate) fn note(&self, used: &BTreeMap<u32, QuotaUse>) {
+        self.file.note(&by_label(&self.labels, used));
     }
 
     /// Keeps the file up to date until the host's loop ends.
@@ -97,34 +56,27 @@ impl QuotaFile {
         self,
         handle: LoopHandle<Node<S>>,
     ) -> Result<(), StartError> {
+        let labels = self.labels;
         let ask = move || {
             let (answer, asked) = mpsc::channel();
             let task = move |node: &mut Node<S>, _| {
                 let _ = answer.send(node.quota_use());
             };
             handle.post(task)?;
-            Ok::<_, IoError>(asked.recv_timeout(PATIENCE).ok())
+            // It does not answer while it is busy.
+            let used = asked.recv_timeout(PATIENCE).ok();
+            Ok::<_, IoError>(used.map(|used| by_label(&labels, &used)))
         };
-        let keep = move || {
-            let mut written = BTreeMap::new();
-            while let Ok(used) = ask() {
-                // It does not answer while it is busy.
-                if let Some(used) = used.filter(|used| *used != written)
-                    && self.note(&used)
-                {
-                    written = used;
-                }
-                std::thread::sleep(INTERVAL);
-            }
-        };
-        let started = std::thread::Builder::new()
-            .name("quotas".into())
-            .spawn(keep);
-        started.map(drop).map_err(|source| StartError::System {
-            what: "thread",
-            source,
-        })
+        self.file.follow(BTreeMap::new(), INTERVAL, ask)
     }
+}
+
+fn by_label(labels: &[String], used: &BTreeMap<u32, QuotaUse>) -> BTreeMap<String, QuotaUse> {
+    let label = |number: &u32| labels.get(*number as usize);
+    let named = used.iter();
+    named
+        .filter_map(|(number, used)| Some((label(number)?.clone(), *used)))
+        .collect()
 }
 
 #[cfg(test)]
@@ -139,18 +91,14 @@ mod tests {
     }
 
     #[test]
-    fn use_is_kept_by_label_and_damage_is_nothing() {
+    fn use_is_kept_by_label() {
         let folder = tempfile::tempdir().unwrap();
         let key = folder.path().join("host.pem");
         let file = QuotaFile::beside(&key, &[link("wifi"), link("lte")]).unwrap();
-        assert!(file.read().is_empty());
         let used = |bytes| QuotaUse { period: 7, bytes };
-        file.write(&BTreeMap::from([(0, used(10)), (1, used(20))]))
-            .unwrap();
+        file.note(&BTreeMap::from([(0, used(10)), (1, used(20))]));
         let other = QuotaFile::beside(&key, &[link("lte"), link("ethernet")]).unwrap();
         assert_eq!(other.read(), BTreeMap::from([(0, used(20))]));
-        std::fs::write(folder.path().join("host.pem.quotas.json"), "{").unwrap();
-        assert!(other.read().is_empty());
         assert!(QuotaFile::beside(&key, &[LinkSection::new("a")]).is_none());
     }
 }

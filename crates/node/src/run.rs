@@ -10,11 +10,13 @@ use whimbrel_gnrs::{DiskStore, KeyPair, MemoryStore, Server, ServerConfig, Serve
 use whimbrel_io::{
     Clock, EventLoop, InboundLimits, IoError, LoopHandle, Neighbour, UdpConfig, UnixListenerConfig,
 };
+use whimbrel_link::HopConfig;
 use whimbrel_mobilityfirst::host::interfaces::QuotaUse;
 use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent};
 use whimbrel_mobilityfirst::router::{Router, RouterConfig};
 use whimbrel_ndn_packet::Name;
 
+use crate::callers::CallersFile;
 use crate::config::{
     Bind, Config, HostPlan, LinkMode, LinkSection, MobilityFirstPlan, NameServerPlan, Plan,
     RouterPlan, any_address,
@@ -127,6 +129,7 @@ pub struct Running {
     /// Held until the node ends.
     key: Option<HeldKey>,
     quotas: Option<QuotaFile>,
+    callers: Option<CallersFile>,
 }
 
 /// Opens all sockets of a node. The node works once it [runs](Running::run).
@@ -165,6 +168,7 @@ impl Running {
             opened,
             key: None,
             quotas: None,
+            callers: None,
         }
     }
 
@@ -207,6 +211,9 @@ impl Running {
         if let Some(quotas) = &self.quotas {
             quotas.note(&event_loop.machine().quota_use());
         }
+        if let Some(callers) = &self.callers {
+            callers.note();
+        }
         if let Some(ndn) = self.ndn {
             ndn.stop();
             ndn.wait()?;
@@ -230,6 +237,7 @@ fn router(plan: &MobilityFirstPlan) -> Result<Running, StartError> {
         );
     }
     let hop = (plan.hop).hop_config(&keys, random_number()?, random_seed()?);
+    let callers = CallersFile::apply(&plan.key, &plan.hop, &hop)?;
     let router = RouterConfig {
         guid,
         wall: clock.wall_clock(),
@@ -259,13 +267,17 @@ fn router(plan: &MobilityFirstPlan) -> Result<Running, StartError> {
     }
     let gates = (&hop, plan.hop.buffer_packets);
     open_links(&mut event_loop, &mut links, &plan.links, gates)?;
-    with_programs(
+    let running = with_programs(
         event_loop,
         guid,
         links,
         (&plan.socket, plan.socket_group),
         (&plan.key, held),
-    )
+    )?;
+    Ok(Running {
+        callers: Some(callers),
+        ..running
+    })
 }
 
 fn host(plan: &HostPlan) -> Result<Running, StartError> {
@@ -276,7 +288,9 @@ fn host(plan: &HostPlan) -> Result<Running, StartError> {
     let guid = keys.guid();
     let quotas = QuotaFile::beside(&plan.key, &plan.links);
     let used = quotas.as_ref().map(QuotaFile::read);
-    let (event_loop, links) = host_loop(plan, keys, used.unwrap_or_default())?;
+    let hop = (plan.hop).hop_config(&keys, random_number()?, random_seed()?);
+    let callers = CallersFile::apply(&plan.key, &plan.hop, &hop)?;
+    let (event_loop, links) = host_loop(plan, (keys, &hop), used.unwrap_or_default())?;
     if let Some(quotas) = quotas.clone() {
         quotas.follow(event_loop.handle())?;
     }
@@ -287,7 +301,11 @@ fn host(plan: &HostPlan) -> Result<Running, StartError> {
         (&plan.socket, plan.socket_group),
         (&plan.key, held),
     )?;
-    Ok(Running { quotas, ..running })
+    Ok(Running {
+        quotas,
+        callers: Some(callers),
+        ..running
+    })
 }
 
 /// Returns a node to which local programs attach.
@@ -323,11 +341,10 @@ fn node_loop(clock: Clock, node: Node<NameStore>) -> Result<NodeLoop, StartError
 /// Returns a host with its links, without programs.
 fn host_loop(
     plan: &HostPlan,
-    keys: KeyPair,
+    (keys, hop): (KeyPair, &HopConfig),
     used: BTreeMap<u32, QuotaUse>,
 ) -> Result<(NodeLoop, BTreeMap<String, Bind>), StartError> {
     let clock = Clock::start();
-    let hop = (plan.hop).hop_config(&keys, random_number()?, random_seed()?);
     let host = HostConfig {
         hop: hop.clone(),
         buffer_packets: plan.hop.buffer_packets,
@@ -353,7 +370,7 @@ fn host_loop(
     let node = Node::Host(Box::new(host));
     let mut event_loop = node_loop(clock, node)?;
     let mut links = BTreeMap::new();
-    let gates = (&hop, plan.hop.buffer_packets);
+    let gates = (hop, plan.hop.buffer_packets);
     open_links(&mut event_loop, &mut links, &plan.links, gates)?;
     Ok((event_loop, links))
 }
@@ -373,11 +390,12 @@ impl EmbeddedHost {
     /// plan's key and socket are not used.
     pub fn start(plan: HostPlan, keys: KeyPair) -> Result<(EmbeddedHost, LocalClient), StartError> {
         let guid = keys.guid();
+        let hop = (plan.hop).hop_config(&keys, random_number()?, random_seed()?);
         let programs = Arc::new(ToPrograms::default());
         let told = ToldOfTheEnd(programs.clone());
         let (started, outcome) = mpsc::channel();
         // The loop cannot be sent to another thread, so it is made on its own.
-        let run = move || match host_loop(&plan, keys, BTreeMap::new()) {
+        let run = move || match host_loop(&plan, (keys, &hop), BTreeMap::new()) {
             Ok((mut event_loop, links)) => {
                 let _ = started.send(Ok((event_loop.handle(), links)));
                 let ended = event_loop.run(|node, _, event| told.0.pass_on(node, event));

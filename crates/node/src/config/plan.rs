@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use whimbrel_core::units::Span;
 use whimbrel_core::{Guid, Peer, suggest};
 use whimbrel_gnrs::{KeyPair, StoreLimits};
-use whimbrel_link::hop::{MAX_CHUNK, MIN_MTU};
+use whimbrel_link::hop::{CallerPolicy, MAX_CHUNK, MAX_LISTED, MIN_MTU};
 use whimbrel_mobilityfirst::host::LinkPolicy;
 use whimbrel_mobilityfirst::host::interfaces::LinkTerms;
 use whimbrel_mobilityfirst::router::store::StoreLimits as ChunkLimits;
@@ -160,7 +160,7 @@ impl Draft {
         let config = &self.config;
         let mut found = Found::new(self);
         self.check_sections(&mut found, Kind::Router);
-        check_hop(&mut found, &config.hop);
+        check_hop(&mut found, &config.hop, &config.link);
         check_storage(&mut found, &config.storage);
         check_links(&mut found, &config.link);
         check_links_of_a_router(&mut found, &config.link);
@@ -242,7 +242,7 @@ impl Draft {
     fn plan_host(&self, mut found: Found<'_>, key: PathBuf) -> Result<HostPlan, ConfigError> {
         let config = &self.config;
         self.check_sections(&mut found, Kind::Host);
-        check_hop(&mut found, &config.hop);
+        check_hop(&mut found, &config.hop, &config.link);
         check_links(&mut found, &config.link);
         let section = &config.host;
         found.socket_path("host.socket", section.socket.as_deref());
@@ -627,7 +627,7 @@ fn check_ends(found: &mut Found<'_>, before: &[LinkSection], link: &LinkSection,
     }
 }
 
-fn check_hop(found: &mut Found<'_>, hop: &HopSection) {
+fn check_hop(found: &mut Found<'_>, hop: &HopSection, links: &[LinkSection]) {
     if let Pacing::Fixed(rate) = hop.pacing
         && rate.0 == 0
     {
@@ -660,6 +660,32 @@ fn check_hop(found: &mut Found<'_>, hop: &HopSection) {
         ("hop.reassembly_patience", hop.reassembly_patience),
     ] {
         found.time(key, value, TICK);
+    }
+    for (key, names) in [("hop.allow", &hop.allow), ("hop.deny", &hop.deny)] {
+        if names.len() > MAX_LISTED {
+            found.add(
+                key,
+                format!("{} names are too many; {MAX_LISTED} at most", names.len()),
+            );
+        }
+    }
+    let unproven = links.iter().find(|link| link.listen && link.plain);
+    if let Some(link) =
+        unproven.filter(|_| hop.callers != CallerPolicy::Any || !hop.deny.is_empty())
+    {
+        found.add(
+            "hop.callers",
+            format!(
+                "callers of link \"{}\" prove no names, because it is plain; remove its plain, or this",
+                link.label
+            ),
+        );
+    }
+    for name in hop.allow.iter().filter(|name| hop.deny.contains(name)) {
+        found.add(
+            "hop.deny",
+            format!("{name} is in allow, too; write it in one of both"),
+        );
     }
     if hop.max_timeout < hop.min_timeout {
         found.add(

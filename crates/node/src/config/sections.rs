@@ -12,7 +12,7 @@ use whimbrel_core::Guid;
 use whimbrel_core::units::{ByteSize, Rate, Span};
 use whimbrel_gnrs::KeyPair;
 use whimbrel_link::HopConfig;
-use whimbrel_link::hop::Reception;
+use whimbrel_link::hop::{CallerLists, CallerPolicy, Callers, Reception};
 use whimbrel_mobilityfirst::host::LinkPolicy;
 use whimbrel_mobilityfirst::host::interfaces::LinkTerms;
 use whimbrel_mobilityfirst::router::ProxyPolicy;
@@ -535,6 +535,20 @@ pub struct HopSection {
     /// Half-received chunks without a new frame for this long are dropped.
     #[schemars(with = "String")]
     pub reassembly_patience: Span,
+    /// Who gets a port of those that call a listening link: "any" that is not denied; "first-use":
+    /// the same, and each is listed from then on, until the list has 4,096 names; "listed": only
+    /// those. `whimbrel router allow` and `deny` (`host allow`, `host deny`) change the list at run
+    /// time, in a file beside the key. A plain link proves no names and has no list.
+    #[schemars(with = "String")]
+    pub callers: CallerPolicy,
+    /// Names that may call, beside those of the file.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<String>", example = example_names())]
+    pub allow: Vec<Guid>,
+    /// Names that may not.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<String>", example = example_names())]
+    pub deny: Vec<Guid>,
 }
 
 impl Default for HopSection {
@@ -552,14 +566,28 @@ impl Default for HopSection {
             outage_probe_interval: Span(hop.outage_probe_interval),
             unresponsive_silence: Span(hop.unresponsive_silence),
             reassembly_patience: Span(hop.reassembly_patience),
+            callers: CallerPolicy::default(),
+            allow: Vec::new(),
+            deny: Vec::new(),
         }
     }
 }
 
 impl HopSection {
+    /// Returns the names that may call the node and those that may not.
+    pub fn caller_lists(&self) -> CallerLists {
+        CallerLists {
+            allowed: self.allow.iter().copied().collect(),
+            denied: self.deny.iter().copied().collect(),
+        }
+    }
+
     /// Returns the configuration of the hops of the node with these keys; each port has its own MTU.
     /// All secrets of its sessions follow from `seed`.
     pub fn hop_config(&self, keys: &KeyPair, incarnation: u64, seed: [u8; 32]) -> HopConfig {
+        let reception = Reception::new(keys.clone(), seed, has_fast_aes());
+        let callers = Callers::new(self.callers, self.caller_lists());
+        reception.with_callers(|of_node| *of_node = callers);
         HopConfig {
             incarnation,
             chunk_limit: self.chunk_limit.as_usize(),
@@ -572,7 +600,7 @@ impl HopSection {
             unresponsive_silence: self.unresponsive_silence.0,
             reassembly_patience: self.reassembly_patience.0,
             pacing: self.pacing.into(),
-            reception: Arc::new(Reception::new(keys.clone(), seed, has_fast_aes())),
+            reception: Arc::new(reception),
             plain: false,
             ..HopConfig::plain(keys.guid(), 1472)
         }

@@ -1,0 +1,110 @@
+//! Who may call a node: what its configuration says, and what was decided at run time, which is
+//! kept in a file beside its key.
+
+use std::path::Path;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use whimbrel_link::HopConfig;
+use whimbrel_link::hop::{CallerLists, Reception};
+
+use crate::config::HopSection;
+use crate::kept::KeptFile;
+use crate::run::StartError;
+
+/// How often a decision is looked for, to be kept: one of the last moment before a node is killed is
+/// lost.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// The file of the decisions, and where they are made.
+#[derive(Clone, Debug)]
+pub(crate) struct CallersFile {
+    file: KeptFile<CallerLists>,
+    configured: CallerLists,
+    reception: Weak<Reception>,
+}
+
+impl CallersFile {
+    /// Adds what was decided about callers of the node with this key, and follows what is decided until the node ends.
+    pub(crate) fn apply(
+        key: &Path,
+        section: &HopSection,
+        hop: &HopConfig,
+    ) -> Result<CallersFile, StartError> {
+        let kept = CallersFile {
+            file: KeptFile::beside(key, ".callers.json", "which names may call"),
+            configured: section.caller_lists(),
+            reception: Arc::downgrade(&hop.reception),
+        };
+        let decided = kept.file.read();
+        let lists = joined(&kept.configured, &decided);
+        (hop.reception).with_callers(|callers| callers.lists = lists);
+        let asked = kept.clone();
+        let ask = move || asked.decided().map(Some).ok_or(());
+        kept.file.clone().follow(decided, INTERVAL, ask)?;
+        Ok(kept)
+    }
+
+    /// What was decided beyond the configuration; `None` after the node's end.
+    fn decided(&self) -> Option<CallerLists> {
+        let reception = self.reception.upgrade()?;
+        Some(reception.with_callers(|callers| beyond(&self.configured, &callers.lists)))
+    }
+
+    /// Keeps what was decided last.
+    pub(crate) fn note(&self) {
+        if let Some(decided) = self
+            .decided()
+            .filter(|decided| *decided != self.file.read())
+        {
+            self.file.note(&decided);
+        }
+    }
+}
+
+/// What is in force: what was decided at run time wins over the configuration.
+fn joined(configured: &CallerLists, decided: &CallerLists) -> CallerLists {
+    let mut lists = configured.clone();
+    for name in &decided.allowed {
+        lists.decide(*name, true);
+    }
+    for name in &decided.denied {
+        lists.decide(*name, false);
+    }
+    lists
+}
+
+/// What is in force and not in the configuration: a name that is taken out of the configuration is
+/// not kept by the file.
+fn beyond(configured: &CallerLists, lists: &CallerLists) -> CallerLists {
+    CallerLists {
+        allowed: &lists.allowed - &configured.allowed,
+        denied: &lists.denied - &configured.denied,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use whimbrel_core::Guid;
+
+    use super::*;
+
+    fn lists(allowed: &[u8], denied: &[u8]) -> CallerLists {
+        let names = |of: &[u8]| of.iter().map(|byte| Guid([*byte; 32])).collect();
+        CallerLists {
+            allowed: names(allowed),
+            denied: names(denied),
+        }
+    }
+
+    #[test]
+    fn decisions_win_over_the_configuration_and_only_they_are_kept() {
+        let configured = lists(&[1, 2], &[3]);
+        let in_force = joined(&configured, &lists(&[3, 4], &[1]));
+        assert_eq!(in_force, lists(&[2, 3, 4], &[1]));
+        let kept = beyond(&configured, &in_force);
+        assert_eq!(kept, lists(&[3, 4], &[1]));
+        // 2 is taken out of the configuration later.
+        assert_eq!(joined(&lists(&[1], &[3]), &kept), lists(&[3, 4], &[1]));
+    }
+}
