@@ -14,6 +14,7 @@ use whimbrel_node::place::{Places, daemon_socket};
 use whimbrel_node::reload::{Reloaded, Reloader};
 use whimbrel_node::run::{self, Opened};
 
+use super::callers::{self, Decision, Peers};
 use super::interfaces::{self, Interfaces, Policy};
 use super::status::{self, Status};
 use super::{Outcome, json_line, out};
@@ -32,6 +33,15 @@ pub(crate) enum RouterCommand {
     /// Show links, storage and counters of the router on this machine
     #[command(after_help = "Example:\n  whimbrel router status --json | jq .links")]
     Status(Status),
+    /// Show who calls the listeners of the router on this machine, and who was refused
+    #[command(after_help = callers::PEERS_HELP)]
+    Peers(Peers),
+    /// Let callers with these names in
+    #[command(after_help = callers::ALLOW_HELP)]
+    Allow(Decision),
+    /// Keep callers with these names out
+    #[command(after_help = callers::DENY_HELP)]
+    Deny(Decision),
 }
 
 #[derive(Subcommand, Debug)]
@@ -48,6 +58,15 @@ pub(crate) enum HostCommand {
     /// Show or change how the host on this machine uses several links
     #[command(after_help = interfaces::POLICY_HELP)]
     Policy(Policy),
+    /// Show who calls the listeners of the host on this machine, and who was refused
+    #[command(after_help = callers::PEERS_HELP)]
+    Peers(Peers),
+    /// Let callers with these names in
+    #[command(after_help = callers::ALLOW_HELP)]
+    Allow(Decision),
+    /// Keep callers with these names out
+    #[command(after_help = callers::DENY_HELP)]
+    Deny(Decision),
 }
 
 #[derive(Args, Debug, Clone)]
@@ -144,6 +163,15 @@ pub(super) fn draft(file: Option<&PathBuf>) -> Result<Draft, Failure> {
     Ok(file.map_or_else(|| Ok(Draft::default()), |path| Draft::read(path))?)
 }
 
+fn router_daemon() -> callers::Daemon {
+    let socket = daemon_socket(Places::router_socket);
+    ("router", "router run", socket)
+}
+
+fn host_daemon() -> callers::Daemon {
+    ("host", "host run", daemon_socket(Places::host_socket))
+}
+
 pub(crate) fn router(command: RouterCommand) -> Outcome {
     match command {
         RouterCommand::Run(run) => run_router(run),
@@ -151,6 +179,9 @@ pub(crate) fn router(command: RouterCommand) -> Outcome {
             let path = daemon_socket(Places::router_socket);
             status::show(&status, path, "router", "router run")
         }
+        RouterCommand::Peers(peers) => callers::peers(&peers, router_daemon()),
+        RouterCommand::Allow(decision) => callers::decide(&decision, true, router_daemon()),
+        RouterCommand::Deny(decision) => callers::decide(&decision, false, router_daemon()),
     }
 }
 
@@ -161,6 +192,9 @@ pub(crate) fn host(command: HostCommand) -> Outcome {
             let path = daemon_socket(Places::host_socket);
             status::show(&status, path, "host", "host run")
         }
+        HostCommand::Peers(peers) => callers::peers(&peers, host_daemon()),
+        HostCommand::Allow(decision) => callers::decide(&decision, true, host_daemon()),
+        HostCommand::Deny(decision) => callers::decide(&decision, false, host_daemon()),
         HostCommand::Interfaces(interfaces) => interfaces::interfaces(&interfaces),
         HostCommand::Policy(policy) => interfaces::policy(&policy),
     }
