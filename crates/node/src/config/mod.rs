@@ -16,6 +16,7 @@ mod checks;
 mod document;
 mod fault;
 mod here;
+mod hop;
 pub mod key_path;
 mod ndn;
 mod ndn_plan;
@@ -33,6 +34,7 @@ pub(crate) use address::any_address;
 pub use address::{Remote, RemoteError, Via, listen_address};
 pub use carrier::{Bind, Way};
 pub use fault::{Fault, Faults, Place};
+pub use hop::{HopSection, Pacing};
 pub use ndn::{
     CommandRights, NDN_PORT, NDN_WEBSOCKET_PORT, NdnFaceSection, NdnRouteSection, NdnSection,
     NdnStrategySection, Reliability,
@@ -41,8 +43,8 @@ pub use ndn_plan::NdnPlan;
 pub use plan::{HostPlan, MobilityFirstPlan, NameServerPlan, Plan, RouterPlan};
 pub use sample::sample;
 pub use sections::{
-    Config, GNRS_PORT, GnrsSection, HopSection, HostSection, LinkMode, LinkSection, Pacing,
-    PolicyName, RouteSection, RouterSection, SchedulerName, StorageSection,
+    Config, GNRS_PORT, GnrsSection, HostSection, LinkMode, LinkSection, PolicyName, RouteSection,
+    RouterSection, SchedulerName, StorageSection,
 };
 
 /// The key of a section of the MobilityFirst plane that serves a router's other plane as well.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use whimbrel_core::units::Span;
 use whimbrel_core::{Guid, Peer, suggest};
 use whimbrel_gnrs::{KeyPair, StoreLimits};
-use whimbrel_link::hop::{CallerPolicy, MAX_CHUNK, MAX_LISTED, MIN_MTU};
+use whimbrel_link::hop::MIN_MTU;
 use whimbrel_mobilityfirst::host::LinkPolicy;
 use whimbrel_mobilityfirst::host::interfaces::LinkTerms;
 use whimbrel_mobilityfirst::router::store::StoreLimits as ChunkLimits;
@@ -16,20 +16,16 @@ use whimbrel_mobilityfirst::router::{NextHop, ProxyPolicy, Route};
 use whimbrel_mobilityfirst::split::SplitConfig;
 
 use super::checks::{ANY, Found, HOUR, TICK};
+use super::hop::check_hop;
 use super::{
-    Bind, ConfigError, Draft, HopSection, Kind, LinkMode, LinkSection, NdnPlan, Pacing,
-    StorageSection, Via,
+    Bind, ConfigError, Draft, HopSection, Kind, LinkMode, LinkSection, NdnPlan, StorageSection, Via,
 };
 use crate::place::Places;
 
-/// Largest back-pressure buffer, in packets: 25 GB of Ethernet's size.
-const MAX_BUFFER_PACKETS: u64 = 1 << 24;
 /// Longest lifetime of an announcement without renewal.
 const MAX_ANNOUNCEMENT: Span = Span(Duration::from_millis(
     whimbrel_gnrs::MAX_PROVIDER_LIFETIME_MS,
 ));
-/// Smallest limit of a chunk, in bytes: contents are never cut into smaller ones.
-const MIN_CHUNK_LIMIT: u64 = 16 << 10;
 /// Bound of things that are counted one by one: inbound peers, transfers, clients.
 pub(super) const MOST: u64 = 1 << 20;
 /// Bytes of the headers of IPv6 and UDP, which are the longest of all carriers.
@@ -622,77 +618,6 @@ fn check_ends(found: &mut Found<'_>, before: &[LinkSection], link: &LinkSection,
             format!(
                 "link \"{}\" leads from {bind} to {remote} already; write one link to each neighbour",
                 earlier.label
-            ),
-        );
-    }
-}
-
-fn check_hop(found: &mut Found<'_>, hop: &HopSection, links: &[LinkSection]) {
-    if let Pacing::Fixed(rate) = hop.pacing
-        && rate.0 == 0
-    {
-        found.add("hop.pacing", "a rate of 0 sends nothing; write \"estimate\", \"unpaced\" or a rate as \"100 Mbit/s\"");
-    }
-    found.count(
-        "hop.buffer_packets",
-        hop.buffer_packets as u64,
-        1..=MAX_BUFFER_PACKETS,
-        " packets",
-    );
-    found.count(
-        "hop.chunk_limit",
-        hop.chunk_limit.0,
-        MIN_CHUNK_LIMIT..=MAX_CHUNK as u64,
-        " bytes",
-    );
-    found.count(
-        "hop.max_chunks_in_flight",
-        hop.max_chunks_in_flight,
-        1..=16_384,
-        "",
-    );
-    for (key, value) in [
-        ("hop.min_timeout", hop.min_timeout),
-        ("hop.max_timeout", hop.max_timeout),
-        ("hop.idle_probe_interval", hop.idle_probe_interval),
-        ("hop.outage_probe_interval", hop.outage_probe_interval),
-        ("hop.unresponsive_silence", hop.unresponsive_silence),
-        ("hop.reassembly_patience", hop.reassembly_patience),
-    ] {
-        found.time(key, value, TICK);
-    }
-    for (key, names) in [("hop.allow", &hop.allow), ("hop.deny", &hop.deny)] {
-        if names.len() > MAX_LISTED {
-            found.add(
-                key,
-                format!("{} names are too many; {MAX_LISTED} at most", names.len()),
-            );
-        }
-    }
-    let unproven = links.iter().find(|link| link.listen && link.plain);
-    if let Some(link) =
-        unproven.filter(|_| hop.callers != CallerPolicy::Any || !hop.deny.is_empty())
-    {
-        found.add(
-            "hop.callers",
-            format!(
-                "callers of link \"{}\" prove no names, because it is plain; remove its plain, or this",
-                link.label
-            ),
-        );
-    }
-    for name in hop.allow.iter().filter(|name| hop.deny.contains(name)) {
-        found.add(
-            "hop.deny",
-            format!("{name} is in allow, too; write it in one of both"),
-        );
-    }
-    if hop.max_timeout < hop.min_timeout {
-        found.add(
-            "hop.max_timeout",
-            format!(
-                "{} is less than min_timeout, {}; write that or more",
-                hop.max_timeout, hop.min_timeout
             ),
         );
     }

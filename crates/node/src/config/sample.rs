@@ -7,9 +7,11 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::sections::{
-    GnrsSection, HopSection, HostSection, LinkSection, RouteSection, RouterSection, StorageSection,
+    GnrsSection, HostSection, LinkSection, RouteSection, RouterSection, StorageSection,
 };
-use super::{Config, Kind, NdnFaceSection, NdnRouteSection, NdnSection, NdnStrategySection};
+use super::{
+    Config, HopSection, Kind, NdnFaceSection, NdnRouteSection, NdnSection, NdnStrategySection,
+};
 
 /// Maximum length of a comment line.
 const WIDTH: usize = 100;
@@ -224,7 +226,7 @@ mod tests {
             let config: Config =
                 toml::from_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
             let defaults = Config::default();
-            let hop = super::super::HopSection {
+            let hop = HopSection {
                 allow: Vec::new(),
                 deny: Vec::new(),
                 ..config.hop.clone()

@@ -1,0 +1,43 @@
+//! What a neighbour says about itself outside a session: that it has lost one, or wants none.
+
+use whimbrel_core::Time;
+
+use super::secure::Unwilling;
+use super::{Hop, HopEvent, REPORT_INTERVAL, Sessions, secure};
+
+impl Hop {
+    /// Handles a message of who requires encryption, where this end is plain.
+    pub(super) fn handle_notice(&mut self, now: Time, frame: &[u8]) {
+        let Sessions::Plain(session) = &mut self.session else {
+            return;
+        };
+        match frame[0] & 15 {
+            secure::handshake::LOST => session.handle_lost(now, frame),
+            secure::handshake::REFUSAL => {
+                let refusal = secure::handshake::decode_refusal(frame);
+                let refusal = refusal.filter(|_| session.peer().is_none());
+                self.note_unwilling(now, refusal.map(|(why, _)| why));
+            }
+            _ => {
+                self.stats.drops.wrong_mode += 1;
+                if frame.len() > secure::handshake::NOTICE_LEN {
+                    session.handle_sealed(now);
+                }
+            }
+        }
+    }
+
+    /// Returns why the neighbour does not talk with this end, as an unproven notice has said since
+    /// it last did.
+    pub fn unwilling(&self) -> Option<Unwilling> {
+        self.unwilling
+    }
+
+    pub(super) fn note_unwilling(&mut self, now: Time, why: Option<Unwilling>) {
+        self.unwilling = why.or(self.unwilling);
+        if let Some(why) = why.filter(|_| now >= self.report_at) {
+            self.report_at = now + REPORT_INTERVAL;
+            self.events.push_back(HopEvent::Unwilling(why));
+        }
+    }
+}

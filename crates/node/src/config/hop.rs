@@ -1,0 +1,255 @@
+//! `[hop]`: the hops of a node, and who may call it.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use whimbrel_core::Guid;
+use whimbrel_core::units::{ByteSize, Rate, Span};
+use whimbrel_gnrs::KeyPair;
+use whimbrel_link::HopConfig;
+use whimbrel_link::hop::{CallerLists, CallerPolicy, Callers, MAX_CHUNK, MAX_LISTED, Reception};
+
+use super::LinkSection;
+use super::checks::{Found, TICK};
+use super::sections::example_names;
+
+/// Largest back-pressure buffer, in packets: 25 GB of Ethernet's size.
+const MAX_BUFFER_PACKETS: u64 = 1 << 24;
+/// Smallest limit of a chunk, in bytes: contents are never cut into smaller ones.
+const MIN_CHUNK_LIMIT: u64 = 16 << 10;
+
+/// `[hop]`
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct HopSection {
+    /// Pacing of packets: "estimate" (from a model of the path), "unpaced", or a fixed rate as "100
+    /// Mbit/s".
+    pub pacing: Pacing,
+    /// Capacity of this node's back-pressure buffer for chunks that wait to be forwarded, in
+    /// packets.
+    pub buffer_packets: usize,
+    /// Largest chunk, at most 4 MiB; the smaller of both neighbours' limits applies.
+    #[schemars(with = "String")]
+    pub chunk_limit: ByteSize,
+    /// Chunks of at most this many packets are sent without requesting room first.
+    pub small_chunk_packets: u16,
+    /// Maximum of chunks in flight in one direction.
+    pub max_chunks_in_flight: u16,
+    /// Minimum retransmission timeout.
+    #[schemars(with = "String")]
+    pub min_timeout: Span,
+    /// Maximum retransmission timeout.
+    #[schemars(with = "String")]
+    pub max_timeout: Span,
+    /// Silence after which a neighbour is probed.
+    #[schemars(with = "String")]
+    pub idle_probe_interval: Span,
+    /// Interval of probes to a silent neighbour.
+    #[schemars(with = "String")]
+    pub outage_probe_interval: Span,
+    /// Silence after which a neighbour counts as unresponsive.
+    #[schemars(with = "String")]
+    pub unresponsive_silence: Span,
+    /// Half-received chunks without a new frame for this long are dropped.
+    #[schemars(with = "String")]
+    pub reassembly_patience: Span,
+    /// Who gets a port of those that call a listening link: "any" that is not denied; "first-use":
+    /// the same, and each is listed from then on, until the list has 4,096 names; "listed": only
+    /// those. `whimbrel router allow` and `deny` (`host allow`, `host deny`) change the list at run
+    /// time, in a file beside the key. A plain link proves no names and has no list.
+    #[schemars(with = "String")]
+    pub callers: CallerPolicy,
+    /// Names that may call, beside those of the file.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<String>", example = example_names())]
+    pub allow: Vec<Guid>,
+    /// Names that may not.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<String>", example = example_names())]
+    pub deny: Vec<Guid>,
+}
+
+impl Default for HopSection {
+    fn default() -> HopSection {
+        let hop = HopConfig::plain(Guid::NONE, 1472);
+        HopSection {
+            pacing: Pacing::Estimate,
+            buffer_packets: 32_768,
+            chunk_limit: ByteSize(hop.chunk_limit as u64),
+            small_chunk_packets: hop.small_chunk_packets,
+            max_chunks_in_flight: hop.max_chunks_in_flight,
+            min_timeout: Span(hop.min_timeout),
+            max_timeout: Span(hop.max_timeout),
+            idle_probe_interval: Span(hop.idle_probe_interval),
+            outage_probe_interval: Span(hop.outage_probe_interval),
+            unresponsive_silence: Span(hop.unresponsive_silence),
+            reassembly_patience: Span(hop.reassembly_patience),
+            callers: CallerPolicy::default(),
+            allow: Vec::new(),
+            deny: Vec::new(),
+        }
+    }
+}
+
+impl HopSection {
+    /// Returns the names that may call the node and those that may not.
+    pub fn caller_lists(&self) -> CallerLists {
+        CallerLists {
+            allowed: self.allow.iter().copied().collect(),
+            denied: self.deny.iter().copied().collect(),
+        }
+    }
+
+    /// Returns the configuration of the hops of the node with these keys; each port has its own MTU.
+    /// All secrets of its sessions follow from `seed`.
+    pub fn hop_config(&self, keys: &KeyPair, incarnation: u64, seed: [u8; 32]) -> HopConfig {
+        let reception = Reception::new(keys.clone(), seed, has_fast_aes());
+        let callers = Callers::new(self.callers, self.caller_lists());
+        reception.with_callers(|of_node| *of_node = callers);
+        HopConfig {
+            incarnation,
+            chunk_limit: self.chunk_limit.as_usize(),
+            small_chunk_packets: self.small_chunk_packets,
+            max_chunks_in_flight: self.max_chunks_in_flight,
+            min_timeout: self.min_timeout.0,
+            max_timeout: self.max_timeout.0,
+            idle_probe_interval: self.idle_probe_interval.0,
+            outage_probe_interval: self.outage_probe_interval.0,
+            unresponsive_silence: self.unresponsive_silence.0,
+            reassembly_patience: self.reassembly_patience.0,
+            pacing: self.pacing.into(),
+            reception: Arc::new(reception),
+            plain: false,
+            ..HopConfig::plain(keys.guid(), 1472)
+        }
+    }
+}
+
+/// Returns true if the processor has instructions for AES.
+fn has_fast_aes() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::arch::is_x86_feature_detected!("aes");
+    #[cfg(target_arch = "aarch64")]
+    return std::arch::is_aarch64_feature_detected!("aes");
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    return false;
+}
+
+/// `[hop] pacing`
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
+pub enum Pacing {
+    /// From a model of the path.
+    Estimate,
+    /// Limited only by the neighbour's window.
+    Unpaced,
+    /// At a fixed rate.
+    Fixed(Rate),
+}
+
+impl TryFrom<String> for Pacing {
+    type Error = String;
+    fn try_from(text: String) -> Result<Pacing, String> {
+        match text.as_str() {
+            "estimate" => Ok(Pacing::Estimate),
+            "unpaced" => Ok(Pacing::Unpaced),
+            rate => rate.parse().map(Pacing::Fixed).map_err(|_| {
+                format!("'{rate}' is not a pacing; write \"estimate\", \"unpaced\" or a rate as \"100 Mbit/s\"")
+            }),
+        }
+    }
+}
+
+impl From<Pacing> for String {
+    fn from(pacing: Pacing) -> String {
+        match pacing {
+            Pacing::Estimate => "estimate".to_owned(),
+            Pacing::Unpaced => "unpaced".to_owned(),
+            Pacing::Fixed(rate) => rate.to_string(),
+        }
+    }
+}
+
+impl From<Pacing> for whimbrel_link::Pacing {
+    fn from(pacing: Pacing) -> whimbrel_link::Pacing {
+        match pacing {
+            Pacing::Estimate => whimbrel_link::Pacing::Estimate,
+            Pacing::Unpaced => whimbrel_link::Pacing::Unpaced,
+            Pacing::Fixed(rate) => whimbrel_link::Pacing::Fixed(rate.0),
+        }
+    }
+}
+
+/// Adds a fault for each value that makes no sense.
+pub(super) fn check_hop(found: &mut Found<'_>, hop: &HopSection, links: &[LinkSection]) {
+    if let Pacing::Fixed(rate) = hop.pacing
+        && rate.0 == 0
+    {
+        found.add("hop.pacing", "a rate of 0 sends nothing; write \"estimate\", \"unpaced\" or a rate as \"100 Mbit/s\"");
+    }
+    found.count(
+        "hop.buffer_packets",
+        hop.buffer_packets as u64,
+        1..=MAX_BUFFER_PACKETS,
+        " packets",
+    );
+    found.count(
+        "hop.chunk_limit",
+        hop.chunk_limit.0,
+        MIN_CHUNK_LIMIT..=MAX_CHUNK as u64,
+        " bytes",
+    );
+    found.count(
+        "hop.max_chunks_in_flight",
+        hop.max_chunks_in_flight,
+        1..=16_384,
+        "",
+    );
+    for (key, value) in [
+        ("hop.min_timeout", hop.min_timeout),
+        ("hop.max_timeout", hop.max_timeout),
+        ("hop.idle_probe_interval", hop.idle_probe_interval),
+        ("hop.outage_probe_interval", hop.outage_probe_interval),
+        ("hop.unresponsive_silence", hop.unresponsive_silence),
+        ("hop.reassembly_patience", hop.reassembly_patience),
+    ] {
+        found.time(key, value, TICK);
+    }
+    for (key, names) in [("hop.allow", &hop.allow), ("hop.deny", &hop.deny)] {
+        if names.len() > MAX_LISTED {
+            found.add(
+                key,
+                format!("{} names are too many; {MAX_LISTED} at most", names.len()),
+            );
+        }
+    }
+    let unproven = links.iter().find(|link| link.listen && link.plain);
+    if let Some(link) =
+        unproven.filter(|_| hop.callers != CallerPolicy::Any || !hop.deny.is_empty())
+    {
+        found.add(
+            "hop.callers",
+            format!(
+                "callers of link \"{}\" prove no names, because it is plain; remove its plain, or this",
+                link.label
+            ),
+        );
+    }
+    for name in hop.allow.iter().filter(|name| hop.deny.contains(name)) {
+        found.add(
+            "hop.deny",
+            format!("{name} is in allow, too; write it in one of both"),
+        );
+    }
+    if hop.max_timeout < hop.min_timeout {
+        found.add(
+            "hop.max_timeout",
+            format!(
+                "{} is less than min_timeout, {}; write that or more",
+                hop.max_timeout, hop.min_timeout
+            ),
+        );
+    }
+}
