@@ -13,7 +13,7 @@ use std::path::Path;
 use serde_json::Value;
 use support::{Running, finished, free_port, name_of, whimbrel};
 
-const FILM: [u8; 300_000] = [7; 300_000];
+static FILM: [u8; 300_000] = [7; 300_000];
 
 struct Site {
     folder: tempfile::TempDir,
