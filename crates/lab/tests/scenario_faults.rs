@@ -545,6 +545,10 @@ fn settings_that_do_not_fit_a_load_are_refused() {
             "loads.film.split: there is no node 'N9'",
         ),
         ("file = \"5 MB\", within = \"2\"", "loads.film.within"),
+        (
+            "file = \"5 MB\", duplex = true",
+            "loads.film.duplex: mobility-first has no connections with two directions",
+        ),
     ] {
         let faults = fault("file = \"5 MB\"", new);
         assert!(faults.contains(said), "{said}\n{faults}");
@@ -630,6 +634,11 @@ recovery = "paper-1"
 film = { from = "n1", to = "n3", file = "1 MB" }
 "#;
     let crash = SOUND.replace("outage = \"wifi\"", "crash = \"client\"");
+    let film = |more: &str| {
+        let film = format!("over = \"tcp\", {more}");
+        ndn.replace("file = \"1 MB\"", &film)
+            .replace("recovery = \"paper-1\"\n", "")
+    };
     for (backend, text, said) in [
         (
             Backend::Netns,
@@ -643,6 +652,11 @@ film = { from = "n1", to = "n3", file = "1 MB" }
                 .replace("file = \"1 MB\"", "bulk = true"),
             "a.toml:6: loads.film.bulk: the back end 'netns' does not run 'film', whose repeated \
              files caches would answer, yet",
+        ),
+        (
+            Backend::Netns,
+            film("file = \"1 MB\", duplex = true"),
+            "a.toml:6: loads.film.duplex: the back end 'netns' does not play 'film' with 'duplex' yet",
         ),
         (
             Backend::Sim,

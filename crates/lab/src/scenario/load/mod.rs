@@ -124,6 +124,8 @@ pub struct Load {
     pub receive_buffer: Option<u32>,
     /// The buffers of the kernel's TCP.
     pub buffers: TcpBuffers,
+    /// True if each receiver sends as many bytes itself, on the same TCP connection at the same time.
+    pub duplex: bool,
     /// True if the kernel's Multipath TCP carries it over all links of the receiver at once.
     pub mptcp: bool,
     /// The node with a proxy that splits the TCP connection.

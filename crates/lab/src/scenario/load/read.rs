@@ -57,6 +57,8 @@ struct Section {
     receive_buffer: Option<u64>,
     buffers: Option<TcpBuffers>,
     #[serde(default)]
+    duplex: bool,
+    #[serde(default)]
     mptcp: bool,
     split: Option<String>,
     proxies: Option<proxies::Section>,
@@ -93,7 +95,9 @@ impl Section {
             (None, _) => Err(
                 "a load needs its request: file = \"10 MB\", or cbr, poisson, flows, page, bulk, ping",
             ),
-            _ => Err("a load has only one of file, cbr, poisson, flows, page, bulk and ping"),
+            _ => Err(
+                "a load has only one of file, cbr, poisson, flows, page, bulk and ping",
+            ),
         }
     }
 
@@ -163,6 +167,8 @@ impl Section {
         let message = format!("{name} is not the kernel's TCP");
         refuse(other && self.buffers.is_some(), "buffers", message.clone())?;
         refuse(other && self.mptcp, "mptcp", message)?;
+        let message = format!("{name} has no connections with two directions");
+        refuse(other && self.duplex, "duplex", message)?;
         let message = format!("{name} has no connections to split");
         refuse(other && self.split.is_some(), "split", message)?;
         let message = "a proxy ends the connection, so that it has one path";
@@ -235,6 +241,7 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
         rto_max: section.rto_max,
         receive_buffer: receive_buffer.and_then(|bytes| u32::try_from(bytes).ok()),
         buffers: section.buffers.unwrap_or_default(),
+        duplex: section.duplex,
         mptcp: section.mptcp,
         split: ends.split,
         proxies,
