@@ -549,6 +549,10 @@ fn settings_that_do_not_fit_a_load_are_refused() {
             "file = \"5 MB\", duplex = true",
             "loads.film.duplex: mobility-first has no connections with two directions",
         ),
+        (
+            "bulk = true, duplex = true, over = \"tcp\"",
+            "loads.film.duplex: a load in both directions has one connection",
+        ),
     ] {
         let faults = fault("file = \"5 MB\"", new);
         assert!(faults.contains(said), "{said}\n{faults}");
@@ -634,11 +638,6 @@ recovery = "paper-1"
 film = { from = "n1", to = "n3", file = "1 MB" }
 "#;
     let crash = SOUND.replace("outage = \"wifi\"", "crash = \"client\"");
-    let film = |more: &str| {
-        let film = format!("over = \"tcp\", {more}");
-        ndn.replace("file = \"1 MB\"", &film)
-            .replace("recovery = \"paper-1\"\n", "")
-    };
     for (backend, text, said) in [
         (
             Backend::Netns,
@@ -652,11 +651,6 @@ film = { from = "n1", to = "n3", file = "1 MB" }
                 .replace("file = \"1 MB\"", "bulk = true"),
             "a.toml:6: loads.film.bulk: the back end 'netns' does not run 'film', whose repeated \
              files caches would answer, yet",
-        ),
-        (
-            Backend::Netns,
-            film("file = \"1 MB\", duplex = true"),
-            "a.toml:6: loads.film.duplex: the back end 'netns' does not play 'film' with 'duplex' yet",
         ),
         (
             Backend::Sim,

@@ -169,6 +169,11 @@ impl Section {
         refuse(other && self.mptcp, "mptcp", message)?;
         let message = format!("{name} has no connections with two directions");
         refuse(other && self.duplex, "duplex", message)?;
+        let message =
+            "a load in both directions has one connection of the simplest kind for each file";
+        let special = self.mptcp || self.split.is_some() || self.rto_max.is_some();
+        let endless = self.bulk || self.ping.is_some();
+        refuse(self.duplex && (special || endless), "duplex", message)?;
         let message = format!("{name} has no connections to split");
         refuse(other && self.split.is_some(), "split", message)?;
         let message = "a proxy ends the connection, so that it has one path";

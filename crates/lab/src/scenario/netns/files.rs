@@ -168,6 +168,17 @@ impl Receiver<'_> {
             ..defaults
         };
         let path = &self.served(number).path;
+        if self.load.duplex {
+            let address = self.topology.address_towards(server, client)?;
+            let server = (self.topology.host(server)?, address);
+            let client = self.topology.host(client)?;
+            let exchanged = baseline.exchange(server, client, path)?;
+            let hash = hash_of(path)?.to_hex();
+            if exchanged.record.completed && exchanged.blake3.iter().any(|it| it != hash.as_str()) {
+                return Err(changed(path));
+            }
+            return Ok(exchanged.record);
+        }
         let towards_client = |node: &str| -> Result<_, LabError> {
             let address = self.topology.address_towards(node, client)?;
             Ok((self.topology.host(node)?, address))

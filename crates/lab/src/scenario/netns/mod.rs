@@ -61,7 +61,6 @@ pub(super) fn refusal(plan: &Plan) -> Option<Refusal> {
         for (key, given) in [
             ("content", load.content.is_some()),
             ("segments", load.segments.is_some()),
-            ("duplex", load.duplex),
         ] {
             if given {
                 return refuse(key, format!("play '{name}' with '{key}'"));
