@@ -198,6 +198,7 @@ pub(crate) fn spawn_error(program: &str, source: io::Error) -> LabError {
     let package = match program {
         "ip" | "tc" => "iproute2",
         "cat" => "coreutils",
+        "node" => "nodejs",
         other => other,
     };
     LabError::MissingProgram {
