@@ -92,11 +92,12 @@ fn ptp_scenario(study: &str) -> String {
 fn tcpicn_scenario(study: &str) -> String {
     let mut text = own_scenario(study);
     for large in [
-        "50 MB", "20 MB", "10 MB", "3 MB", "125 kB", "1.25 MB", "12.5 MB", "62.5 MB",
+        "50 MB", "20 MB", "10 MB", "4 MB", "3 MB", "125 kB", "1.25 MB", "12.5 MB", "62.5 MB",
     ] {
         text = text.replace(&format!("\"{large}\""), "\"30 kB\"");
     }
     text.replace("runs = 3", "runs = 2")
+        .replace("runs = 5", "runs = 2")
 }
 
 /// One of the studies of multihoming, for a second instead of minutes.
@@ -251,6 +252,7 @@ fn pages_show_both_back_ends_beside_the_paper() {
                 | "tcpicn-sim"
                 | "tcpicn-fairness"
                 | "tcpicn-grid"
+                | "tcpicn-duplex"
                 | "multihoming-throughput"
                 | "multihoming-grid"
                 | "multihoming-wide"

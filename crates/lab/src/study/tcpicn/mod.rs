@@ -1,6 +1,7 @@
 //! Studies of [TCP/ICN]: TCP over proxies and NDN beside plain IP on the same links.
 
 pub(super) mod completion;
+pub(super) mod duplex;
 pub(super) mod fairness;
 pub(super) mod grid;
 
