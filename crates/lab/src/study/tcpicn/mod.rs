@@ -4,6 +4,7 @@ pub(super) mod completion;
 pub(super) mod duplex;
 pub(super) mod fairness;
 pub(super) mod grid;
+pub(super) mod page;
 
 use super::result::mean;
 use crate::scenario::run::Run;
