@@ -16,7 +16,8 @@ use crate::{LabError, Namespace, TransferMeter, TransferRecord};
 /// A file that both ends sent each other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TcpExchange {
-    /// The client's measurements, up to the end of both directions.
+    /// The client's measurements: the time is that of the last byte that arrived there. It is complete if
+    /// both directions are.
     pub record: TransferRecord,
     /// BLAKE3 hash of what each end received, in hexadecimal.
     pub blake3: Vec<String>,

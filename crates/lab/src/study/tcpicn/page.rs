@@ -82,7 +82,9 @@ mod tests {
         let run = |seconds: u64| {
             let start = Instant::now();
             let end = start + Duration::from_secs(seconds);
-            let record: TransferRecord = TransferMeter::new(start).finish(end, true);
+            let mut meter = TransferMeter::new(start);
+            meter.arrived(end, 1);
+            let record: TransferRecord = meter.finish(end, true);
             let name = String::from("page");
             Run {
                 transfers: vec![Fetched {
