@@ -1,27 +1,31 @@
 // HTTPS, as HTTP/2 or HTTP/1.1 as the client likes: a page of objects on several hosts, and bytes.
-//   node web.mjs ADDRESS PORT KEY CERTIFICATE
-// `/` is a page that says how many of its objects it loaded; `/bytes/N` has N bytes.
+//   node web.mjs ADDRESS PORT KEY CERTIFICATE [HOSTS OBJECTS SIZE]
+// `/` is a page that says how many of its objects it loaded, and in which time; each of HOSTS hosts (host1.test, ...)
+// has OBJECTS of them, of SIZE bytes. `/bytes/N` has N bytes.
 import { readFileSync } from "node:fs";
 import { createSecureServer } from "node:http2";
 
-const [address, port, key, cert] = process.argv.slice(2);
-const HOSTS = ["one.test", "two.test", "three.test"];
-const OBJECTS = 8;
+const [address, port, key, cert, hosts = 3, objects = 16, size = 20000] = process.argv.slice(2);
+const HOSTS = Array.from({ length: Number(hosts) }, (_, number) => `host${number + 1}.test`);
 
 function page() {
-  const each = HOSTS.flatMap((host) => Array.from({ length: OBJECTS }, (_, number) => [host, number]));
-  const scripts = each.map(([host, number]) => `<script src="https://${host}/script/${number}"></script>`);
-  const pictures = each.map(([host, number]) => `<img src="https://${host}/picture/${number}" onload="loaded += 1">`);
+  const each = HOSTS.flatMap((host) => Array.from({ length: Number(objects) }, (_, number) => [host, number]));
+  const is = (odd) => ([, number]) => number % 2 === odd;
+  const scripts = each.filter(is(1)).map(([host, number]) => `<script src="https://${host}/script/${number}"></script>`);
+  const pictures = each.filter(is(0))
+    .map(([host, number]) => `<img src="https://${host}/picture/${number}" onload="loaded += 1">`);
   return `<!doctype html><title>objects</title><script>var loaded = 0;
 addEventListener("load", () => {
   const [entry] = performance.getEntriesByType("navigation");
-  document.title = "loaded " + loaded + " over " + entry.nextHopProtocol;
+  const time = performance.now().toFixed(1);
+  document.title = "loaded " + loaded + " over " + entry.nextHopProtocol + " in " + time + " ms";
 });</script>${scripts.join("")}${pictures.join("")}`;
 }
 
-// Every object is as large as a few Data of 8 KB.
-const picture = `<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><!--${"x".repeat(20000)}--></svg>`;
-const script = `loaded += 1; // ${"y".repeat(20000)}`;
+// An object without filling, and its place.
+const filled = (start, end) => start + "x".repeat(Math.max(0, Number(size) - start.length - end.length)) + end;
+const picture = filled('<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><!--', "--></svg>");
+const script = filled("loaded += 1; // ", "");
 
 function answer(request, response) {
   const [, kind, count] = request.url.split("/");

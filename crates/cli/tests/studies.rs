@@ -10,6 +10,7 @@ mod support;
 use std::fs;
 use std::path::Path;
 
+use support::interop::Interop;
 use support::{finished, whimbrel};
 use whimbrel_lab::lab_available;
 
@@ -213,5 +214,39 @@ fn tcp_over_ndn_is_simulated_and_run_by_the_same_scenario() {
             &proxied("tcpicn-fairness", &fairness, backend, "streams.csv"),
             2,
         );
+    }
+}
+
+/// A page over plain IP and over proxies, as small as it can be.
+const PAGE: &str = r#"
+[loads.page]
+from = "server"
+to = "client"
+over = "tcp"
+browser = { hosts = 2, objects = 2, size = "2 kB" }
+[sweep.http]
+"HTTP/1.1" = { "loads.page.browser.http" = "1.1" }
+"HTTP/2" = {}
+[sweep.rtt]
+"8 ms" = {}
+[sweep.loss]
+"0 %" = {}
+[sweep.by]
+plain = {}
+unreliable = { "loads.page.proxies" = { client = "a", server = "c" } }
+"#;
+
+#[test]
+fn a_browser_loads_a_page_in_namespaces_only() {
+    let (code, _, err) =
+        finished(whimbrel().args(["study", "run", "tcpicn-page", "--backend", "sim"]));
+    assert_eq!(code, 1, "{err}");
+    assert!(err.contains("`--backend netns` runs it"), "{err}");
+    if !lab_available() || Interop::find().is_none() {
+        return;
+    }
+    let page = format!("{PROXIES}{PAGE}");
+    for table in ["http-1-1.csv", "http-2.csv"] {
+        all_complete(&proxied("tcpicn-page", &page, "netns", table), 1);
     }
 }

@@ -23,11 +23,16 @@ use std::time::{Duration, Instant};
 use support::await_that;
 use support::interop::Interop;
 use support::sites::{CURL, SERVER, Sites};
+use whimbrel_lab::browser::{HttpVersion, Loaded, Site, chromium};
 use whimbrel_lab::{Process, lab_available};
 
 /// TCP's own next attempt may be 120 s away.
 const LONGEST_WAIT: Duration = Duration::from_secs(150);
-const HOSTS: [&str; 3] = ["one.test", "two.test", "three.test"];
+const SITE: Site = Site {
+    hosts: 3,
+    objects: 16,
+    size: 20_000,
+};
 
 /// Both sites, and what runs on them.
 struct Programs {
@@ -51,10 +56,9 @@ impl Programs {
     }
 
     /// Starts a server at the servers' site, and waits until it listens.
-    fn serve(&mut self, program: &str, arguments: &[&str]) {
-        let mut command = self.interop.tcp(program);
-        command.args(arguments);
+    fn serve(&mut self, mut command: Command) {
         command.stdout(Stdio::piped()).stdin(Stdio::null());
+        let command_line = format!("{command:?}");
         let mut server = self
             .sites
             .topology
@@ -65,29 +69,15 @@ impl Programs {
         let mut line = String::new();
         let mut output = BufReader::new(server.take_stdout().unwrap());
         output.read_line(&mut line).unwrap();
-        assert!(line.contains("ready"), "{program}: {line}");
+        assert!(line.contains("ready"), "{command_line}: {line}");
         self.running.push(server);
     }
 
     /// Starts the web server with a certificate for its hosts. Returns the certificate.
     fn serve_web(&mut self) -> PathBuf {
-        let [key, certificate] = ["web.key", "web.crt"].map(|name| self.sites.path(name));
-        let names = HOSTS.map(|host| format!("DNS:{host}")).join(",");
-        let output = Command::new("openssl")
-            .args(["req", "-x509", "-newkey", "ec", "-pkeyopt"])
-            .args(["ec_paramgen_curve:P-256", "-nodes", "-days", "2"])
-            .args(["-subj", "/CN=one.test", "-addext"])
-            .arg(format!("subjectAltName={names}"))
-            .arg("-keyout")
-            .arg(&key)
-            .arg("-out")
-            .arg(&certificate)
-            .output()
-            .expect("openssl is installed");
-        assert!(output.status.success(), "{output:?}");
-        let [key, path] = [&key, &certificate].map(|path| path.to_str().unwrap().to_owned());
-        self.serve("web", &["0.0.0.0", "443", &key, &path]);
-        certificate
+        let server = SITE.prepare(&self.sites.path("")).unwrap();
+        self.serve(server.command(&self.interop.node()));
+        server.certificate
     }
 
     fn run(&self, program: &str, arguments: &[&str]) -> String {
@@ -121,7 +111,7 @@ fn curl_speaks_both_versions_of_http_over_tls() {
         .collect();
     for (flag, version) in [("--http1.1", "1.1"), ("--http2", "2")] {
         let got = programs.sites.path("got");
-        let resolve = format!("one.test:443:{SERVER}");
+        let resolve = format!("host1.test:443:{SERVER}");
         let arguments = [
             "--max-time",
             "100",
@@ -134,7 +124,7 @@ fn curl_speaks_both_versions_of_http_over_tls() {
             "%{http_version}",
             "--output",
             got.to_str().unwrap(),
-            "https://one.test/bytes/1000000",
+            "https://host1.test/bytes/1000000",
         ];
         let arguments = [&CURL[..], &arguments].concat();
         assert_eq!(programs.run("curl", &arguments), version);
@@ -151,34 +141,15 @@ fn a_browser_loads_a_page_of_several_hosts() {
         return;
     };
     programs.serve_web();
-    let rules = format!("--host-resolver-rules=MAP *.test {SERVER}");
-    let profile = format!(
-        "--user-data-dir={}",
-        programs.sites.path("chromium").display()
-    );
-    let page = programs.run(
-        "chromium",
-        &[
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-dev-shm-usage",
-            "--no-first-run",
-            "--disable-background-networking",
-            "--no-proxy-server",
-            // The certificate is one of this test alone.
-            "--ignore-certificate-errors",
-            &rules,
-            &profile,
-            "--dump-dom",
-            "https://one.test/",
-        ],
-    );
+    let command = chromium(SERVER, &programs.sites.path("chromium"), HttpVersion::Two);
+    let mut browser = programs.client(command);
+    let page = std::io::read_to_string(browser.take_stdout().unwrap()).unwrap();
     // 8 scripts and 8 pictures of each host.
-    assert!(page.contains("<title>loaded 48 over h2</title>"), "{page}");
+    let loaded = Loaded::parse(&page).unwrap_or_else(|| panic!("{page}"));
+    assert_eq!((loaded.objects, loaded.protocol.as_str()), (48, "h2"));
     let status = programs.sites.status("a");
     let connections = status["counters"]["connections"].as_u64().unwrap();
-    assert!(connections >= HOSTS.len() as u64, "{connections}");
+    assert!(connections >= u64::from(SITE.hosts), "{connections}");
 }
 
 /// A command over ssh that answers each line.
@@ -290,7 +261,9 @@ fn survives(outage: Duration) {
         return;
     };
     let plain = programs.sites.topology.address_of("b", "ab").unwrap();
-    programs.serve("ssh", &["0.0.0.0", "22"]);
+    let mut server = programs.interop.tcp("ssh");
+    server.args(["0.0.0.0", "22"]);
+    programs.serve(server);
     let file = programs.sites.path("file");
     let content = support::noise(20_000_000, 7);
     fs::write(&file, &content).unwrap();

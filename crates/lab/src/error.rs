@@ -116,13 +116,15 @@ pub enum LabError {
     },
     /// A study that has no code for a back end.
     #[error(
-        "the study {study} does not run on the back end '{backend}'; `--backend sim` runs every study"
+        "the study {study} does not run on the back end '{backend}'; `--backend {other}` runs it"
     )]
     NotOnBackend {
         /// The study.
         study: &'static str,
         /// The back end.
         backend: &'static str,
+        /// One that runs it.
+        other: &'static str,
     },
     /// A transfer of a study ended without its file.
     #[error("{transfer}: {reason}")]
@@ -198,6 +200,7 @@ pub(crate) fn spawn_error(program: &str, source: io::Error) -> LabError {
     let package = match program {
         "ip" | "tc" => "iproute2",
         "cat" => "coreutils",
+        "node" => "nodejs",
         other => other,
     };
     LabError::MissingProgram {

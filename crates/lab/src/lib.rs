@@ -24,11 +24,13 @@
 //! | [`torture`] | random faults upon networks of hosts and routers |
 //! | [`transfer`] | [`TransferRecord`], the measurements of any transfer |
 //! | [`baseline`] | [`TcpBaseline`], the same file by the kernel's TCP |
+//! | [`browser`] | a page of many objects, and Chromium that loads it |
 // The lab is a driver: it works in real time, with threads, sockets and sleeps.
 #![allow(clippy::disallowed_methods)]
 
 pub mod attack;
 pub mod baseline;
+pub mod browser;
 pub mod demo;
 pub mod emulator;
 pub mod error;

@@ -545,6 +545,34 @@ fn settings_that_do_not_fit_a_load_are_refused() {
             "loads.film.split: there is no node 'N9'",
         ),
         ("file = \"5 MB\", within = \"2\"", "loads.film.within"),
+        (
+            "file = \"5 MB\", duplex = true",
+            "loads.film.duplex: mobility-first has no connections with two directions",
+        ),
+        (
+            "bulk = true, duplex = true, over = \"tcp\"",
+            "loads.film.duplex: a load in both directions has one connection",
+        ),
+        (
+            "browser = { size = \"20 kB\" }",
+            "loads.film.browser: a browser speaks over tcp, not over mobility-first",
+        ),
+        (
+            "browser = { size = \"20 kB\", hosts = 0 }, over = \"tcp\"",
+            "loads.film.browser: hosts = 0 is not above 0",
+        ),
+        (
+            "browser = { size = \"20 MB\" }, over = \"tcp\"",
+            "loads.film.browser: a page has at most 2000 objects, of at most 10 MB each",
+        ),
+        (
+            "browser = { size = \"20 kB\", http = \"3\" }, over = \"tcp\"",
+            "loads.film.browser.http",
+        ),
+        (
+            "browser = { size = \"20 kB\" }, over = \"tcp\", congestion = \"bbr\"",
+            "loads.film.congestion: a browser and its server use the kernel's defaults",
+        ),
     ] {
         let faults = fault("file = \"5 MB\"", new);
         assert!(faults.contains(said), "{said}\n{faults}");
@@ -630,6 +658,11 @@ recovery = "paper-1"
 film = { from = "n1", to = "n3", file = "1 MB" }
 "#;
     let crash = SOUND.replace("outage = \"wifi\"", "crash = \"client\"");
+    let film = |more: &str| {
+        let film = format!("over = \"tcp\", {more}");
+        ndn.replace("file = \"1 MB\"", &film)
+            .replace("recovery = \"paper-1\"\n", "")
+    };
     for (backend, text, said) in [
         (
             Backend::Netns,
@@ -643,6 +676,11 @@ film = { from = "n1", to = "n3", file = "1 MB" }
                 .replace("file = \"1 MB\"", "bulk = true"),
             "a.toml:6: loads.film.bulk: the back end 'netns' does not run 'film', whose repeated \
              files caches would answer, yet",
+        ),
+        (
+            Backend::Sim,
+            film("browser = { size = \"20 kB\" }"),
+            "a.toml:6: loads.film.browser: the back end 'sim' does not show 'film' in a browser yet",
         ),
         (
             Backend::Sim,

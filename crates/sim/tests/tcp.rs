@@ -30,6 +30,8 @@ fn network(
     let mut sim = Network::new(seed);
     let config = |address| TcpConfig {
         congestion,
+        // A window for what the client sends, where it does.
+        request_buffer: 2_000_000,
         ..TcpConfig::new(address)
     };
     let server = sim.add_node("server", AnyMachine::plain(TcpServer::new(config(SERVER))));
@@ -57,6 +59,16 @@ fn fetch(
     let id = sim.with_node(client, |m, now| {
         m.get_mut::<TcpClient>().unwrap().fetch(now, bytes)
     });
+    await_end(sim, server, client, id, limit)
+}
+
+fn await_end(
+    sim: &mut Network,
+    server: NodeId,
+    client: NodeId,
+    id: FetchId,
+    limit: Time,
+) -> (Fetch, ServerStats) {
     sim.run_while(limit, |sim| {
         let fetch = sim
             .node(client)
@@ -96,6 +108,33 @@ fn goodput(
     assert_eq!(fetch.wrong_bytes, 0);
     assert_eq!(fetch.goodput.total(), bytes, "seed {seed}: {fetch:?}");
     fetch.goodput.mean_rate()
+}
+
+/// Both ends send on one connection, and neither direction waits for the other one.
+#[test]
+fn an_exchange_takes_as_long_as_one_direction_and_is_whole() {
+    let spec = LinkSpec::new(10_000_000, Duration::from_millis(10)).with_queue(ROOMY);
+    let lossy = spec.clone().with_loss(Loss::Independent(0.01));
+    let bytes = 2_000_000;
+    let mut took = Vec::new();
+    for (exchanges, spec) in [(false, &spec), (true, &spec), (true, &lossy)] {
+        let (mut sim, server, client) = network(1, Congestion::Cubic, spec.clone(), spec.clone());
+        let id = sim.with_node(client, |m, now| {
+            let client = m.get_mut::<TcpClient>().unwrap();
+            match exchanges {
+                true => client.exchange(now, bytes),
+                false => client.fetch(now, bytes),
+            }
+        });
+        let limit = Time::from_secs(600);
+        let (fetch, stats) = await_end(&mut sim, server, client, id, limit);
+        took.push(fetch.response_time().unwrap());
+        assert_eq!((fetch.goodput.total(), fetch.wrong_bytes), (bytes, 0));
+        let received = if exchanges { bytes } else { 0 };
+        assert_eq!((stats.received, stats.wrong_bytes), (received, 0));
+        assert_eq!((stats.sent, stats.requests), (bytes, 1));
+    }
+    assert!(took[1] < took[0].mul_f64(1.1), "{took:?}");
 }
 
 #[test]

@@ -52,4 +52,4 @@ pub use policy::{Permission, Policy, Route, Target};
 pub use proxy::{Proxy, ProxyEvent};
 pub use refusals::Refused;
 pub use seal::{Protection, SealOptions};
-pub use unreliable::DuplexPolicy;
+pub use unreliable::{DuplexPolicy, NotAPolicy};

@@ -1,6 +1,8 @@
 //! Unreliable prefetching, [TCP/ICN §3.5]: "transmit an Interest only in the case when there is an
 //! incoming ACK packet"; each Interest fetches one Data with as many segments as fit.
 
+use core::fmt;
+use core::str::FromStr;
 use core::time::Duration;
 use std::collections::VecDeque;
 
@@ -24,6 +26,40 @@ impl Default for DuplexPolicy {
     /// (RFC 9293 §3.8.6.3), so that both directions get what one direction would.
     fn default() -> DuplexPolicy {
         DuplexPolicy::Advance(2 * 1460)
+    }
+}
+
+/// A text that is no [`DuplexPolicy`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("every, a probability such as 0.5, or a number of bytes such as 2920")]
+pub struct NotAPolicy;
+
+impl FromStr for DuplexPolicy {
+    type Err = NotAPolicy;
+
+    fn from_str(text: &str) -> Result<DuplexPolicy, NotAPolicy> {
+        if text == "every" {
+            return Ok(DuplexPolicy::EverySegment);
+        }
+        if let Ok(bytes) = text.parse::<u32>()
+            && bytes > 0
+        {
+            return Ok(DuplexPolicy::Advance(bytes));
+        }
+        let probability = text.parse::<f64>().ok();
+        let probability = probability.filter(|it| (0.0..=1.0).contains(it));
+        probability.map(DuplexPolicy::Probability).ok_or(NotAPolicy)
+    }
+}
+
+impl fmt::Display for DuplexPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DuplexPolicy::EverySegment => f.write_str("every"),
+            // With its point, so that 1 is not read as a number of bytes.
+            DuplexPolicy::Probability(probability) => write!(f, "{probability:?}"),
+            DuplexPolicy::Advance(bytes) => write!(f, "{bytes}"),
+        }
     }
 }
 
@@ -496,6 +532,22 @@ mod tests {
         let many: Vec<u32> = (1..1000).map(|n| 1000 + n * 10).collect();
         let half = run(DuplexPolicy::Probability(0.5), &many);
         assert!((400..600).contains(&half), "{half}");
+    }
+
+    #[test]
+    fn a_policy_is_read_as_it_is_written() {
+        for (text, policy) in [
+            ("every", DuplexPolicy::EverySegment),
+            ("0.25", DuplexPolicy::Probability(0.25)),
+            ("1.0", DuplexPolicy::Probability(1.0)),
+            ("3000", DuplexPolicy::Advance(3000)),
+        ] {
+            assert_eq!(text.parse(), Ok(policy));
+            assert_eq!(policy.to_string(), text);
+        }
+        for odd in ["", "2.5", "-1", "all", "nan"] {
+            assert_eq!(odd.parse::<DuplexPolicy>(), Err(NotAPolicy), "{odd}");
+        }
     }
 
     /// "In normal circumstances the number of TCP acknowledgements is usually smaller than the number

@@ -40,9 +40,10 @@ pub(crate) struct List {
 pub(crate) struct Run {
     /// The study's name
     name: String,
-    /// The back end: virtual time with smoltcp, or real daemons beside the kernel's TCP
-    #[arg(long, value_enum, default_value = "sim")]
-    backend: BackendName,
+    /// The back end: virtual time with smoltcp, or real daemons beside the kernel's TCP [default: sim, where a study
+    /// runs on it]
+    #[arg(long, value_enum)]
+    backend: Option<BackendName>,
     /// A scenario file instead of the study's own (studies/NAME/scenario.toml)
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
@@ -152,7 +153,8 @@ fn run_study(arguments: Run) -> Outcome {
             format!("unknown study '{}'; known are {}", arguments.name, known()),
         )
     })?;
-    let backend = Backend::from(arguments.backend);
+    let named = arguments.backend.map(Backend::from);
+    let backend = named.unwrap_or_else(|| study.default_backend());
     if backend == Backend::Netns {
         // Before any thread starts.
         whimbrel_lab::ensure_privileges().map_err(failure)?;

@@ -40,14 +40,18 @@ impl Interop {
     }
 
     pub(crate) fn ndnts(&self, program: &str) -> Command {
-        let mut command = Command::new(self.installed.join("node"));
+        let mut command = Command::new(self.node());
         command.arg(self.sources.join(format!("ndnts/{program}.mjs")));
         command
     }
 
+    pub(crate) fn node(&self) -> PathBuf {
+        self.installed.join("node")
+    }
+
     /// Returns a server for ordinary TCP programs.
     pub(crate) fn tcp(&self, program: &str) -> Command {
-        let mut command = Command::new(self.installed.join("node"));
+        let mut command = Command::new(self.node());
         command.arg(self.sources.join(format!("tcp/{program}.mjs")));
         command
     }

@@ -5,6 +5,7 @@
 
 mod client;
 mod copy;
+mod exchange;
 mod multipath;
 mod proxy;
 mod server;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub use client::HttpClient;
 pub use copy::{BLOCK, receive, send_file};
+pub use exchange::TcpExchange;
 pub use multipath::Subflow;
 pub use server::{HttpServer, KernelSample, SenderStats};
 

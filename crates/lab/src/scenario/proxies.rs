@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use whimbrel_ndn_packet::Name;
 use whimbrel_node::config::key_path::KeyPath;
-use whimbrel_tcp_proxy::Protocol;
+use whimbrel_tcp_proxy::{DuplexPolicy, NotAPolicy, Protocol};
 
 use super::document::Document;
 use super::event::Action;
@@ -16,17 +16,18 @@ use super::load::{Load, Plane};
 use super::network::{Network, node_at};
 use super::node::Role;
 
-/// `proxies = { client = "a", server = "b", protocol = "unreliable" }`
+/// `proxies = { client = "a", server = "b", protocol = "unreliable", duplex = "2920" }`
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Section {
     client: String,
     server: String,
     protocol: Option<String>,
+    duplex: Option<String>,
 }
 
 /// The proxies of a load.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Proxies {
     /// On the side of the receivers, which open the connections.
     pub client: usize,
@@ -34,6 +35,8 @@ pub struct Proxies {
     pub server: usize,
     /// The protocol between them.
     pub protocol: Protocol,
+    /// Their policy where both ends send; `None` for the default.
+    pub duplex: Option<DuplexPolicy>,
 }
 
 impl Section {
@@ -69,10 +72,15 @@ impl Section {
                 format!("there is no protocol '{text}'{near}"),
             )
         })?;
+        let duplex = self.duplex.as_deref().map(str::parse).transpose();
+        let duplex = duplex.map_err(|fault: NotAPolicy| {
+            document.fault(&at.key("duplex"), format!("expected {fault}"))
+        })?;
         Ok(Proxies {
             client,
             server,
             protocol,
+            duplex,
         })
     }
 }
@@ -86,7 +94,19 @@ pub(super) fn check(
 ) -> Result<(), Fault> {
     let mut pairs: BTreeMap<(usize, usize), bool> = BTreeMap::new();
     let mut parts: BTreeMap<(usize, usize), (usize, Protocol)> = BTreeMap::new();
+    let mut policies: BTreeMap<usize, Option<DuplexPolicy>> = BTreeMap::new();
     for load in loads.iter().filter(|load| load.plane == Plane::Tcp) {
+        let proxies = load.proxies.iter();
+        for (proxy, duplex) in
+            proxies.flat_map(|it| [(it.client, it.duplex), (it.server, it.duplex)])
+        {
+            if *policies.entry(proxy).or_insert(duplex) != duplex {
+                let name = &network.nodes[proxy].name;
+                let message = format!("the proxy on '{name}' has one policy for all loads");
+                let at = KeyPath::from(["loads", &load.name, "proxies"]);
+                return Err(document.fault(&at.key("duplex"), message));
+            }
+        }
         for to in &load.to {
             let pair = (load.from.min(*to), load.from.max(*to));
             let carried = load.proxies.is_some();
@@ -133,7 +153,7 @@ pub(super) struct Distant {
 }
 
 /// A proxy's part of a scenario, in nodes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Part {
     /// Near nodes whose programs open connections, each with a distant node.
     pub(super) clients: BTreeMap<usize, usize>,
@@ -141,6 +161,8 @@ pub(super) struct Part {
     pub(super) servers: BTreeMap<usize, usize>,
     /// Distant nodes.
     pub(super) distant: BTreeMap<usize, Distant>,
+    /// The policy where both ends send, if the scenario names one.
+    pub(super) duplex: Option<DuplexPolicy>,
 }
 
 /// Returns the part of the proxy on `node`.
@@ -148,6 +170,9 @@ pub(super) fn part(loads: &[Load], node: usize) -> Part {
     let mut part = Part::default();
     let carried = loads.iter().filter_map(|load| Some((load, load.proxies?)));
     for (load, proxies) in carried {
+        if proxies.client == node || proxies.server == node {
+            part.duplex = proxies.duplex;
+        }
         for to in &load.to {
             if proxies.client == node {
                 part.clients.insert(*to, load.from);

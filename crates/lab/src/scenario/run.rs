@@ -292,6 +292,8 @@ impl Schedule {
         match &load.kind {
             Kind::Requests(_) | Kind::Pings(_) => None,
             Kind::File(size) => files(*size, vec![0.0], Some(0)),
+            // Its objects are the browser's business.
+            Kind::Browser(_) => files(0, vec![0.0], Some(0)),
             Kind::Bulk => files(BULK_FILE, vec![0.0], None),
             Kind::Page(page) => {
                 let first = page.parallel.min(page.objects) as usize;

@@ -34,7 +34,7 @@ macro_rules! multihoming {
 }
 
 /// All studies.
-pub const STUDIES: [Study; 20] = [
+pub const STUDIES: [Study; 22] = [
     Study {
         name: "mftp-fig8",
         title: "MFTP and TCP at three round-trip times, with and without 1 % loss on the last hop",
@@ -213,6 +213,29 @@ pub const STUDIES: [Study; 20] = [
         // They wait for most of their time.
         transfers_per_processor: 1,
         run: tcpicn::grid::run,
+    },
+    Study {
+        name: "tcpicn-duplex",
+        title: "One TCP connection in both directions: the policies for Interests",
+        source: concat!(tcpicn!(), ", section 3.5.2"),
+        scenario: include_str!("../../../../studies/tcpicn-duplex/scenario.toml"),
+        paper: include_str!("../../../../studies/tcpicn-duplex/paper.toml"),
+        readme: include_str!("../../../../studies/tcpicn-duplex/README.md"),
+        backends: &Backend::ALL,
+        transfers_per_processor: 1,
+        run: tcpicn::duplex::run,
+    },
+    Study {
+        name: "tcpicn-page",
+        title: "A web page of many small objects in a browser: plain IP beside unreliable prefetching",
+        source: concat!(tcpicn!(), ": beyond it"),
+        scenario: include_str!("../../../../studies/tcpicn-page/scenario.toml"),
+        paper: include_str!("../../../../studies/tcpicn-page/paper.toml"),
+        readme: include_str!("../../../../studies/tcpicn-page/README.md"),
+        backends: &[Backend::Netns],
+        // A browser has processes of its own: `--jobs 1` measures one alone.
+        transfers_per_processor: 1,
+        run: tcpicn::page::run,
     },
     Study {
         name: "multihoming-ping",

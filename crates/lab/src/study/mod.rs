@@ -202,6 +202,7 @@ impl Study {
             return Err(LabError::NotOnBackend {
                 study: self.name,
                 backend: options.backend.name(),
+                other: self.default_backend().name(),
             });
         }
         let scenario = match &options.scenario {
@@ -225,6 +226,16 @@ impl Study {
     /// Returns true if this back end can run it.
     pub fn runs_on(&self, backend: Backend) -> bool {
         self.backends.contains(&backend)
+    }
+
+    /// Returns the back end that runs it unless another one is named.
+    pub fn default_backend(&self) -> Backend {
+        self.backends.first().copied().unwrap_or(Backend::Sim)
+    }
+
+    /// Returns what a page says in place of the results of a back end that cannot run it.
+    fn only(&self) -> String {
+        format!("{} only", self.default_backend().title().to_lowercase())
     }
 
     fn paper(&self) -> Result<Paper, LabError> {

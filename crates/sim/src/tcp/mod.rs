@@ -2,7 +2,7 @@
 //! packets ([`crate::DuplexLink::ip`]).
 //!
 //! A [`TcpServer`] sends the number of bytes that a request names, a [`TcpClient`] fetches and
-//! measures, a [`Relay`] is a router between two links.
+//! measures, or sends as many itself at the same time, a [`Relay`] is a router between two links.
 //!
 //! # Limits of this baseline compared with the Linux kernel's TCP
 //! Figures drawn with it must state them; the netns lab measures the kernel's TCP.
@@ -26,9 +26,14 @@
 //! * No pacing, no segmentation offload, no path MTU discovery, no ECN.
 //! * Timers have a resolution of 1 us, round-trip times of 1 ms.
 //!
+//! Two faults that only connections with payload in both directions meet are mended in its device: a
+//! segment was dropped with its payload if a newer acknowledgement had overtaken it, and after a timeout
+//! acknowledgements had a sequence number that the peer did not accept.
+//!
 //! Window scaling works (receive buffers to 1 GiB), Cubic follows RFC 9438 with fast convergence.
 
 mod client;
+mod content;
 mod device;
 mod goodput;
 mod relay;
@@ -68,6 +73,9 @@ pub struct TcpConfig {
     pub receive_buffer: usize,
     /// Send buffer of a server's connection in bytes, which bounds the bytes in flight.
     pub send_buffer: usize,
+    /// Buffer for what a client sends and a server receives, in bytes: a request line, or as much as
+    /// an exchange is to have in flight ([`TcpClient::exchange`]).
+    pub request_buffer: usize,
     /// Congestion control of the sender.
     pub congestion: Congestion,
     /// Bound of a server's connections at a time; further ones are refused.
@@ -85,6 +93,7 @@ impl TcpConfig {
             segment_size: 1400,
             receive_buffer: 2_000_000,
             send_buffer: 4_000_000,
+            request_buffer: 1024,
             congestion: Congestion::Cubic,
             max_connections: 64,
             seed: 0,
@@ -108,9 +117,3 @@ pub struct SenderSample {
 
 /// The port that servers listen on.
 pub const SERVER_PORT: u16 = 80;
-
-/// Returns the byte at `position` of every server's content: a pattern whose length is prime, so
-/// that shifted data is detected.
-pub(crate) fn content_byte(position: u64) -> u8 {
-    (position % 251) as u8
-}

@@ -6,14 +6,16 @@ use whimbrel_core::{
     Deadline, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, Time, Transmit,
 };
 
+use super::content::{Outgoing, drain};
 use super::stack::Stack;
-use super::{SERVER_PORT, SenderSample, TcpConfig, TcpEvent, content_byte};
+use super::{SERVER_PORT, SenderSample, TcpConfig, TcpEvent};
 
-/// Room for a request line.
-const REQUEST_BUFFER: usize = 1024;
+/// Longest request line.
+const LONGEST_REQUEST: usize = 1024;
 
 /// Answers `GET n
-/// ` with n bytes and closes, as in HTTP/1.0.
+/// ` with n bytes and closes, as in HTTP/1.0; and `SWAP n
+/// ` likewise while it receives n bytes itself.
 pub struct TcpServer {
     stack: Stack,
     connections: Vec<Connection>,
@@ -29,6 +31,11 @@ pub struct ServerStats {
     pub bad_requests: u64,
     /// Bytes passed to TCP.
     pub sent: u64,
+    /// Bytes received beside requests, and how many of them differ from the client's at their
+    /// position. Above 0, TCP is broken.
+    pub received: u64,
+    /// See `received`.
+    pub wrong_bytes: u64,
     /// Segments whose payload had been sent before.
     pub retransmitted_segments: u64,
     /// Payload bytes of these.
@@ -42,8 +49,10 @@ struct Connection {
 }
 
 struct Answer {
-    length: u64,
-    sent: u64,
+    outgoing: Outgoing,
+    /// Bytes that the client sends, and those that have arrived.
+    expected: u64,
+    received: u64,
 }
 
 impl TcpServer {
@@ -87,9 +96,8 @@ impl TcpServer {
         {
             return;
         }
-        let mut socket = self
-            .stack
-            .socket(REQUEST_BUFFER, self.stack.config.send_buffer);
+        let config = &self.stack.config;
+        let mut socket = self.stack.socket(config.request_buffer, config.send_buffer);
         if socket.listen(SERVER_PORT).is_ok() {
             let handle = self.stack.sockets.add(socket);
             self.connections.push(Connection {
@@ -138,60 +146,55 @@ impl Connection {
             }
             return;
         };
-        while answer.sent < answer.length && socket.can_send() {
-            let position = answer.sent;
-            let left = usize::try_from(answer.length - position).unwrap_or(usize::MAX);
-            let wrote = socket.send(|buffer| {
-                let count = buffer.len().min(left);
-                fill(&mut buffer[..count], position);
-                (count, count)
-            });
-            match wrote {
-                Ok(count) if count > 0 => {
-                    answer.sent += count as u64;
-                    stats.sent += count as u64;
-                }
-                _ => break,
-            }
+        stats.sent += answer.outgoing.pour(socket);
+        if answer.received < answer.expected {
+            let (count, wrong) = drain(socket, answer.received);
+            answer.received += count;
+            stats.received += count;
+            stats.wrong_bytes += wrong;
         }
-        if answer.sent == answer.length && socket.may_send() {
+        // A client that has closed sends no more.
+        let has_all = answer.received >= answer.expected || !socket.may_recv();
+        let is_over = answer.outgoing.is_over() && has_all;
+        if is_over && socket.may_send() {
             socket.close();
         }
     }
 
     fn read_request(&mut self, socket: &mut tcp::Socket<'_>, stats: &mut ServerStats) {
-        let line = socket.peek(REQUEST_BUFFER).unwrap_or_default();
+        let line = socket.peek(LONGEST_REQUEST).unwrap_or_default();
         let Some(end) = line.iter().position(|byte| *byte == b'\n') else {
-            if line.len() == REQUEST_BUFFER {
+            if line.len() == LONGEST_REQUEST {
                 stats.bad_requests += 1;
                 socket.abort();
             }
             return;
         };
-        let length = core::str::from_utf8(&line[..end])
-            .ok()
-            .and_then(|line| line.strip_prefix("GET "))
-            .and_then(|number| number.parse().ok());
-        match length {
-            Some(length) => {
+        let line = core::str::from_utf8(&line[..end]).unwrap_or_default();
+        let parsed = line.split_once(' ').and_then(|(verb, number)| {
+            let length: u64 = number.parse().ok()?;
+            match verb {
+                "GET" => Some((length, 0)),
+                "SWAP" => Some((length, length)),
+                _ => None,
+            }
+        });
+        match parsed {
+            Some((length, expected)) => {
                 stats.requests += 1;
-                self.answer = Some(Answer { length, sent: 0 });
-                // The request is a whole line in the buffer; bytes after it are discarded.
-                let _ = socket.recv(|buffer| (buffer.len(), ()));
+                self.answer = Some(Answer {
+                    outgoing: Outgoing::new(length),
+                    expected,
+                    received: 0,
+                });
+                // The request is a whole line in the buffer; what follows it is the client's content.
+                let _ = socket.recv(|_| (end + 1, ()));
             }
             None => {
                 stats.bad_requests += 1;
                 socket.abort();
             }
         }
-    }
-}
-
-fn fill(buffer: &mut [u8], position: u64) {
-    let mut value = content_byte(position);
-    for byte in buffer {
-        *byte = value;
-        value = if value == 250 { 0 } else { value + 1 };
     }
 }
 

@@ -16,6 +16,7 @@ use whimbrel_transport::{CbrConfig, Gaps};
 use super::multipath::SeveralPaths;
 use super::node::Role;
 use super::proxies::Proxies;
+use crate::browser::{HttpVersion, Site};
 use crate::{CongestionControl, TcpBuffers};
 
 pub(super) use read::loads;
@@ -124,6 +125,8 @@ pub struct Load {
     pub receive_buffer: Option<u32>,
     /// The buffers of the kernel's TCP.
     pub buffers: TcpBuffers,
+    /// True if each receiver sends as many bytes itself, on the same TCP connection at the same time.
+    pub duplex: bool,
     /// True if the kernel's Multipath TCP carries it over all links of the receiver at once.
     pub mptcp: bool,
     /// The node with a proxy that splits the TCP connection.
@@ -159,6 +162,8 @@ pub enum Kind {
     Flows(Flows),
     /// Files of which several are requested at a time.
     Page(Page),
+    /// A page with its objects in a real browser.
+    Browser(Browser),
     /// As many bytes as can be carried until the run ends, which does not wait for them.
     Bulk,
     /// Echo requests.
@@ -299,4 +304,41 @@ pub struct Page {
 
 fn parallel() -> u32 {
     6
+}
+
+/// `browser = { hosts = 3, objects = 16, size = "20 kB", http = "2" }`
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Browser {
+    /// Number of hosts, all on one node.
+    #[serde(default = "hosts")]
+    pub hosts: u16,
+    /// Objects on each.
+    #[serde(default = "objects")]
+    pub objects: u16,
+    /// Bytes of each object.
+    #[serde(with = "units::size")]
+    pub size: u64,
+    /// The version of HTTP.
+    #[serde(default)]
+    pub http: HttpVersion,
+}
+
+impl Browser {
+    /// Returns the page.
+    pub fn site(&self) -> Site {
+        Site {
+            hosts: self.hosts,
+            objects: self.objects,
+            size: u32::try_from(self.size).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+fn hosts() -> u16 {
+    3
+}
+
+fn objects() -> u16 {
+    16
 }

@@ -9,7 +9,7 @@ use whimbrel_content::ChunkSize;
 use whimbrel_core::units;
 use whimbrel_node::config::key_path::KeyPath;
 
-use super::{Flows, Kind, Load, Page, Pings, Pipeline, Plane, Requests, Timeout};
+use super::{Browser, Flows, Kind, Load, Page, Pings, Pipeline, Plane, Requests, Timeout};
 use crate::scenario::document::Document;
 use crate::scenario::fault::{Fault, Faults, Found};
 use crate::scenario::multipath::SeveralPaths;
@@ -23,6 +23,10 @@ const RTO_MAX: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::fro
 
 /// Accepted receive buffers of TCP, bytes.
 const RECEIVE_BUFFER: RangeInclusive<u64> = 4096..=64 << 20;
+
+/// Bounds of a page in a browser: its objects, and the bytes of each.
+const MOST_OBJECTS: u32 = 2000;
+const LARGEST_OBJECT: u64 = 10_000_000;
 
 /// Default octets of a segment of NDN: those of `ndn serve`.
 const SEGMENT: usize = 8_000;
@@ -57,6 +61,8 @@ struct Section {
     receive_buffer: Option<u64>,
     buffers: Option<TcpBuffers>,
     #[serde(default)]
+    duplex: bool,
+    #[serde(default)]
     mptcp: bool,
     split: Option<String>,
     proxies: Option<proxies::Section>,
@@ -67,6 +73,7 @@ struct Section {
     poisson: Option<Requests>,
     flows: Option<Flows>,
     page: Option<Page>,
+    browser: Option<Browser>,
     #[serde(default)]
     bulk: bool,
     ping: Option<Pings>,
@@ -84,6 +91,7 @@ impl Section {
             poisson.map(Kind::Requests),
             self.flows.clone().map(Kind::Flows),
             self.page.clone().map(Kind::Page),
+            self.browser.clone().map(Kind::Browser),
             self.bulk.then_some(Kind::Bulk),
             self.ping.clone().map(Kind::Pings),
         ];
@@ -91,9 +99,11 @@ impl Section {
         match (kinds.next(), kinds.next()) {
             (Some(kind), None) => Ok(kind),
             (None, _) => Err(
-                "a load needs its request: file = \"10 MB\", or cbr, poisson, flows, page, bulk, ping",
+                "a load needs its request: file = \"10 MB\", or cbr, poisson, flows, page, browser, bulk, ping",
             ),
-            _ => Err("a load has only one of file, cbr, poisson, flows, page, bulk and ping"),
+            _ => Err(
+                "a load has only one of file, cbr, poisson, flows, page, browser, bulk and ping",
+            ),
         }
     }
 
@@ -101,6 +111,23 @@ impl Section {
         let message = "Interests at a rate begin at `start`";
         let at_once = matches!(kind, Kind::Requests(_)) && !self.within.is_zero();
         refuse(at_once, "within", message)
+    }
+
+    /// Checks the keys that a page in a browser lacks: browser and server use the kernel's defaults.
+    fn check_browser(&self, kind: &Kind) -> Checked {
+        let is_browser = matches!(kind, Kind::Browser(_));
+        let given = [
+            ("congestion", self.congestion.is_some()),
+            ("rto_max", self.rto_max.is_some()),
+            ("receive_buffer", self.receive_buffer.is_some()),
+            ("buffers", self.buffers.is_some()),
+            ("mptcp", self.mptcp),
+            ("split", self.split.is_some()),
+            ("duplex", self.duplex),
+        ];
+        let message = "a browser and its server use the kernel's defaults";
+        let mut given = given.into_iter().filter(|(_, given)| *given);
+        given.try_for_each(|(key, _)| refuse(is_browser, key, message))
     }
 
     /// Checks the keys that only a load over MobilityFirst has.
@@ -163,6 +190,13 @@ impl Section {
         let message = format!("{name} is not the kernel's TCP");
         refuse(other && self.buffers.is_some(), "buffers", message.clone())?;
         refuse(other && self.mptcp, "mptcp", message)?;
+        let message = format!("{name} has no connections with two directions");
+        refuse(other && self.duplex, "duplex", message)?;
+        let message =
+            "a load in both directions has one connection of the simplest kind for each file";
+        let special = self.mptcp || self.split.is_some() || self.rto_max.is_some();
+        let endless = self.bulk || self.ping.is_some();
+        refuse(self.duplex && (special || endless), "duplex", message)?;
         let message = format!("{name} has no connections to split");
         refuse(other && self.split.is_some(), "split", message)?;
         let message = "a proxy ends the connection, so that it has one path";
@@ -209,7 +243,8 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
         .and_then(|()| section.check_times(&kind))
         .and_then(|()| section.check_mobility_first(plane))
         .and_then(|()| section.check_ndn(plane, &kind))
-        .and_then(|()| section.check_tcp(plane));
+        .and_then(|()| section.check_tcp(plane))
+        .and_then(|()| section.check_browser(&kind));
     checked.map_err(|(key, why)| document.fault(&at.key(key), why))?;
     if let Some((key, why)) = section.multipath.as_ref().and_then(SeveralPaths::fault) {
         return Err(document.fault(&at.key("multipath").key(key), why));
@@ -235,6 +270,7 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
         rto_max: section.rto_max,
         receive_buffer: receive_buffer.and_then(|bytes| u32::try_from(bytes).ok()),
         buffers: section.buffers.unwrap_or_default(),
+        duplex: section.duplex,
         mptcp: section.mptcp,
         split: ends.split,
         proxies,
@@ -374,6 +410,17 @@ fn check(kind: &Kind, plane: Plane) -> Checked {
         Kind::Page(page) => {
             positive("page", "objects", f64::from(page.objects))?;
             positive("page", "parallel", f64::from(page.parallel))
+        }
+        Kind::Browser(_) if plane != Plane::Tcp => {
+            let message = format!("a browser speaks over tcp, not over {}", plane.name());
+            Err(("browser", message))
+        }
+        Kind::Browser(browser) => {
+            positive("browser", "hosts", f64::from(browser.hosts))?;
+            positive("browser", "objects", f64::from(browser.objects))?;
+            let odd = browser.site().total() > MOST_OBJECTS || browser.size > LARGEST_OBJECT;
+            let message = "a page has at most 2000 objects, of at most 10 MB each";
+            refuse(odd, "browser", message)
         }
         Kind::Pings(_) if plane == Plane::Ndn => {
             let message = String::from("use cbr: NDN has no echo requests");

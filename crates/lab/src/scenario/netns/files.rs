@@ -142,8 +142,9 @@ impl Receiver<'_> {
         let started = Instant::now();
         let end = self.origin + self.plan.limit;
         let patience = end.saturating_duration_since(started);
-        let record = match self.load.plane {
-            Plane::Tcp => self.by_tcp(number, patience)?,
+        let record = match (self.browser(), self.load.plane) {
+            (Some(browser), _) => self.by_browser(browser, patience)?,
+            (None, Plane::Tcp) => self.by_tcp(number, patience)?,
             _ => self.by_program(number, started, patience)?,
         };
         let asked = started.saturating_duration_since(start);
@@ -168,6 +169,17 @@ impl Receiver<'_> {
             ..defaults
         };
         let path = &self.served(number).path;
+        if self.load.duplex {
+            let address = self.topology.address_towards(server, client)?;
+            let server = (self.topology.host(server)?, address);
+            let client = self.topology.host(client)?;
+            let exchanged = baseline.exchange(server, client, path)?;
+            let hash = hash_of(path)?.to_hex();
+            if exchanged.record.completed && exchanged.blake3.iter().any(|it| it != hash.as_str()) {
+                return Err(changed(path));
+            }
+            return Ok(exchanged.record);
+        }
         let towards_client = |node: &str| -> Result<_, LabError> {
             let address = self.topology.address_towards(node, client)?;
             Ok((self.topology.host(node)?, address))
@@ -272,6 +284,11 @@ impl Daemons<'_> {
         for (index, load) in plan.loads.iter().enumerate() {
             if let Kind::Requests(requests) = &load.kind {
                 self.answer(load, requests)?;
+            }
+            if let Kind::Browser(browser) = &load.kind {
+                self.serve_site(load, browser)?;
+                all.push(Vec::new());
+                continue;
             }
             let schedule = Schedule::of(load, self.seed);
             // A load without end repeats one file.

@@ -1,6 +1,7 @@
 //! The back end in namespaces: the program's own daemons and the kernel's TCP, over emulated links
 //! in real time.
 
+mod browser;
 mod configuration;
 mod daemons;
 mod files;

@@ -46,6 +46,12 @@ impl Daemons<'_> {
         for (near, distant) in &part.servers {
             command.args(["--allow", &address(*near, *distant)?.to_string()]);
         }
+        if let Some(policy) = part.duplex {
+            let file = self.folder.join(format!("{}.proxy.toml", self.name(node)));
+            std::fs::write(&file, format!("duplex = \"{policy}\"\n"))
+                .map_err(LabError::system(format!("make {}", file.display())))?;
+            command.arg("--config").arg(file);
+        }
         let forwarder = socket_of(self.folder, Plane::Ndn, self.name(node));
         command.arg("--transport");
         command.arg(format!("unix://{}", forwarder.display()));

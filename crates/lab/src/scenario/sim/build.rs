@@ -28,7 +28,7 @@ use super::{World, WorldEvent, phases};
 use crate::LabError;
 use crate::scenario::Plan;
 use crate::scenario::link::{Carrier, Link, Recovery};
-use crate::scenario::load::Plane;
+use crate::scenario::load::{Load, Plane};
 use crate::scenario::node::{NodeSettings, Role};
 use crate::scenario::proxies;
 use crate::scenario::route::preferences;
@@ -171,8 +171,17 @@ pub(super) fn stack(plan: &Plan, seed: u64, node: usize, life: u64) -> Stack {
         planes.ndn = Some(Box::new(NdnRouter::new(config, rng)));
     }
     let defaults = TcpConfig::new(address(node));
+    let window = |load: &Load| match load.receive_buffer {
+        Some(bytes) => bytes as usize,
+        None => defaults.receive_buffer,
+    };
+    let meets = |load: &&Load| load.from == node || load.to.contains(&node);
+    let exchanges = plan.loads.iter().filter(|load| load.duplex).filter(meets);
+    // Both directions of an exchange have the same window.
+    let request_buffer = exchanges.map(window).max();
     let tcp = || TcpConfig {
         seed,
+        request_buffer: request_buffer.unwrap_or(defaults.request_buffer),
         segment_size: match plan.network.with_role(Role::TcpProxy).next() {
             // [TCP/ICN §3.2.3]: packets of 1500 bytes.
             Some(_) => 1460,
@@ -188,9 +197,8 @@ pub(super) fn stack(plan: &Plan, seed: u64, node: usize, life: u64) -> Stack {
         }
         if load.to.contains(&node) {
             let server = address(load.from);
-            let buffer = load.receive_buffer.map(|bytes| bytes as usize);
             let config = || TcpConfig {
-                receive_buffer: buffer.unwrap_or(defaults.receive_buffer),
+                receive_buffer: window(load),
                 ..tcp()
             };
             let client = || TcpClient::new(config(), server, SAMPLE_INTERVAL);

@@ -287,8 +287,11 @@ impl World<'_> {
             _ => {
                 let (server, size) = (address(known.from), self.asked[index].schedule.size);
                 let fetch = self.stack(receiver, |stack, now| {
-                    let client = stack.planes.tcp_clients.get_mut(&server);
-                    client.map(|client| client.fetch(now, size))
+                    let client = stack.planes.tcp_clients.get_mut(&server)?;
+                    Some(match known.duplex {
+                        true => client.exchange(now, size),
+                        false => client.fetch(now, size),
+                    })
                 });
                 By::Tcp(
                     self.nodes[receiver],

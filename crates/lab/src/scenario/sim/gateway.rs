@@ -90,7 +90,11 @@ impl World<'_> {
             secret: SECRET.to_vec(),
             ..SealOptions::unprotected((node as u64).to_be_bytes(), WallClock::new(ORIGIN_UNIX_MS))
         };
-        Options::new(name_of(node), policy, seal)
+        let options = Options::new(name_of(node), policy, seal);
+        Options {
+            duplex: part.duplex.unwrap_or(options.duplex),
+            ..options
+        }
     }
 
     /// Returns the counters of the proxies, by node.

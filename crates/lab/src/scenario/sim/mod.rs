@@ -98,6 +98,10 @@ pub(super) fn refusal(plan: &Plan) -> Option<Refusal> {
             let what = format!("send the ICMP echo requests of '{}'", load.name);
             return Some(Refusal::new(["loads", &load.name, "ping"], what));
         }
+        if matches!(load.kind, Kind::Browser(_)) {
+            let what = format!("show '{}' in a browser", load.name);
+            return Some(Refusal::new(["loads", &load.name, "browser"], what));
+        }
         if load.mptcp {
             let what = format!("run '{}' over Multipath TCP", load.name);
             return Some(Refusal::new(["loads", &load.name, "mptcp"], what));

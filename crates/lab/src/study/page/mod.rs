@@ -125,7 +125,7 @@ fn index_row(study: &Study, results: &[StudyResult]) -> Markup {
                 td role="cell" data-label=(backend.title()) {
                     @match of(results, backend) {
                         Some(result) => (agreement(&result.comparisons)),
-                        None if !study.runs_on(backend) => span.quiet { "simulator only" },
+                        None if !study.runs_on(backend) => span.quiet { (study.only()) },
                         None => span.quiet { "not run yet: " code { (run_command(study.name, backend)) } },
                     }
                 }

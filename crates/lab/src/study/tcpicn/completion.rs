@@ -5,7 +5,7 @@ use super::super::trial::run_settings;
 use super::super::{
     Backend, Comparison, NamedChart, Progress, StudyInput, StudyResult, Table, Transfer,
 };
-use super::title;
+use super::{completion_time, title};
 use crate::figure::{LineChart, Series};
 use crate::scenario::node::Role;
 use crate::scenario::run::Run;
@@ -34,10 +34,7 @@ impl Cell<'_> {
 
     /// Returns the mean completion time in seconds; infinite if a run did not complete.
     fn seconds(&self) -> f64 {
-        mean(self.records().map(|record| match record.completed {
-            true => record.finished,
-            false => f64::INFINITY,
-        }))
+        completion_time(&self.runs)
     }
 
     fn retransmitted(&self) -> f64 {

@@ -3,7 +3,7 @@
 use super::super::result::mean;
 use super::super::trial::run_settings;
 use super::super::{Comparison, NamedChart, Progress, StudyInput, StudyResult, Table};
-use super::title;
+use super::{distinct, title};
 use crate::LabError;
 use crate::figure::{LineChart, Series};
 use crate::scenario::Setting;
@@ -166,12 +166,7 @@ fn chart(
 ) -> NamedChart {
     let mut sizes: Vec<&str> = cells.iter().map(|cell| cell.size).collect();
     sizes.dedup();
-    let mut ways: Vec<&str> = Vec::new();
-    for cell in cells {
-        if !ways.contains(&cell.by) {
-            ways.push(cell.by);
-        }
-    }
+    let ways: Vec<&str> = distinct(cells.iter().map(|cell| cell.by));
     let series = ways.iter().map(|by| Series {
         label: title(by),
         points: sizes

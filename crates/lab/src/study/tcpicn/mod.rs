@@ -1,8 +1,40 @@
 //! Studies of [TCP/ICN]: TCP over proxies and NDN beside plain IP on the same links.
 
 pub(super) mod completion;
+pub(super) mod duplex;
 pub(super) mod fairness;
 pub(super) mod grid;
+pub(super) mod page;
+
+use super::result::mean;
+use crate::scenario::run::Run;
+
+/// Returns the mean completion time of the first file of each run, in seconds; infinite if a run did not
+/// complete.
+fn completion_time(runs: &[Run]) -> f64 {
+    mean(completion_times(runs))
+}
+
+fn completion_times(runs: &[Run]) -> impl Iterator<Item = f64> {
+    let records = runs
+        .iter()
+        .filter_map(|run| Some(&run.transfers.first()?.record));
+    records.map(|record| match record.completed {
+        true => record.finished,
+        false => f64::INFINITY,
+    })
+}
+
+/// Returns each value once, in the order of their first occurrence.
+fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut found = Vec::new();
+    for value in values {
+        if !found.contains(&value) {
+            found.push(value);
+        }
+    }
+    found
+}
 
 /// Returns the name of a way, from the sweep, for people.
 fn title(by: &str) -> String {

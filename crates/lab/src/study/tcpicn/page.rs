@@ -1,0 +1,102 @@
+//! Beyond the paper: a web page of many small objects in a real browser, by round trip and loss.
+
+use super::super::trial::run_settings;
+use super::super::{Progress, StudyInput, StudyResult};
+use super::grid::{Cell, Grid};
+use super::{completion_times, distinct, title};
+use crate::LabError;
+use crate::scenario::Setting;
+use crate::scenario::run::Run;
+
+/// Returns the median time of a cell's runs: a browser's start disturbs some of them.
+fn median(runs: &[Run]) -> f64 {
+    let mut times: Vec<f64> = completion_times(runs).collect();
+    times.sort_by(f64::total_cmp);
+    let Some(last) = times.len().checked_sub(1) else {
+        return f64::NAN;
+    };
+    (times[last / 2] + times[last.div_ceil(2)]) / 2.0
+}
+
+pub(in super::super) fn run(
+    input: &StudyInput<'_>,
+    progress: Progress<'_>,
+) -> Result<StudyResult, LabError> {
+    let scenario = input.scenario()?;
+    let expected = "http (\"HTTP/2\", ...), rtt (\"10 ms\", ...), loss (\"1 %\", ...) and by (plain, unreliable, \
+                    ...), by these names";
+    let mut cells: Vec<(&str, Cell<'_>)> = Vec::new();
+    for setting in &scenario.settings {
+        let cell = Cell {
+            rtt: input.swept(setting, "rtt", expected)?,
+            loss: input.swept(setting, "loss", expected)?,
+            by: input.swept(setting, "by", expected)?,
+            runs: Vec::new(),
+        };
+        cells.push((input.swept(setting, "http", expected)?, cell));
+    }
+    let name = |setting: &Setting| {
+        let value = |key| setting.value(key).unwrap_or_default();
+        format!(
+            "{}, {}, {}, loss {}",
+            value("http"),
+            title(value("by")),
+            value("rtt"),
+            value("loss")
+        )
+    };
+    let runs = run_settings(&scenario, input, progress, name)?;
+    for ((_, cell), runs) in cells.iter_mut().zip(runs) {
+        cell.runs = runs;
+    }
+    let (mut comparisons, mut tables, mut charts) = (Vec::new(), Vec::new(), Vec::new());
+    for http in distinct(cells.iter().map(|(http, _)| *http)) {
+        let (own, others) = cells.into_iter().partition(|(it, _)| *it == http);
+        cells = others;
+        let own: Vec<(&str, Cell<'_>)> = own;
+        let grid = Grid::new(own.into_iter().map(|(_, cell)| cell).collect(), median);
+        let short = http.to_lowercase().replace(['/', '.'], "-");
+        let all = format!("{http}: median load time in seconds (as a share of plain IP's)");
+        comparisons.extend(grid.compared(input, http)?);
+        tables.push(grid.table(&short, &all, 2));
+        charts.extend(grid.charts(&short, &format!("{http}, load time")));
+    }
+    input.result(
+        scenario.text.clone(),
+        comparisons,
+        tables,
+        charts,
+        Vec::new(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::run::Fetched;
+    use crate::{TransferMeter, TransferRecord};
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        let run = |seconds: u64| {
+            let start = Instant::now();
+            let end = start + Duration::from_secs(seconds);
+            let mut meter = TransferMeter::new(start);
+            meter.arrived(end, 1);
+            let record: TransferRecord = meter.finish(end, true);
+            let name = String::from("page");
+            Run {
+                transfers: vec![Fetched {
+                    name,
+                    asked: 0.0,
+                    record,
+                }],
+                ..Run::default()
+            }
+        };
+        assert_eq!(median(&[run(9), run(1), run(2)]), 2.0);
+        assert_eq!(median(&[run(9), run(1), run(2), run(3)]), 2.5);
+        assert!(median(&[]).is_nan());
+    }
+}
