@@ -431,13 +431,16 @@ fn a_browser_serves_and_fetches() {
     let get = ["--get", "/to/browser", "--sha256", sha256];
     router.outcome(interop.ndnts("browser"), &[&page[..], &get].concat());
     let serve = ["--serve", "/from/browser", "--size", "200000"];
-    let (_browser, ready) =
+    let (mut browser, ready) =
         router.start_program(interop.ndnts("browser"), &[&page[..], &serve].concat());
     let sha256 = ready["sha256"].as_str().unwrap();
     router.outcome(
         interop.python("get"),
         &["/from/browser", "--sha256", sha256],
     );
+    // Killed, it could not end the browser's processes, which would go on for as long as the machine.
+    browser.signal("TERM");
+    assert_eq!(browser.exit_code(), 0);
 }
 
 #[test]
