@@ -1,10 +1,12 @@
 //! Who may call a node: what its configuration says, and what was decided at run time, which is
 //! kept in a file beside its key.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use whimbrel_core::Guid;
 use whimbrel_link::HopConfig;
 use whimbrel_link::hop::{CallerLists, Reception};
 
@@ -40,7 +42,11 @@ impl CallersFile {
         let lists = joined(&kept.configured, &decided);
         (hop.reception).with_callers(|callers| callers.lists = lists);
         let asked = kept.clone();
-        let ask = move || asked.decided().map(Some).ok_or(());
+        let mut told = BTreeSet::new();
+        let ask = move || {
+            asked.tell_refused(&mut told);
+            asked.decided().map(Some).ok_or(())
+        };
         kept.file.clone().follow(decided, INTERVAL, ask)?;
         Ok(kept)
     }
@@ -49,6 +55,22 @@ impl CallersFile {
     fn decided(&self) -> Option<CallerLists> {
         let reception = self.reception.upgrade()?;
         Some(reception.with_callers(|callers| beyond(&self.configured, &callers.lists)))
+    }
+
+    /// Logs each name once while it is among those refused of late.
+    fn tell_refused(&self, told: &mut BTreeSet<Guid>) {
+        let Some(reception) = self.reception.upgrade() else {
+            return;
+        };
+        let refused = reception.with_callers(|callers| callers.refused().to_vec());
+        let names = refused.iter().map(|caller| caller.name).collect();
+        for caller in refused.iter().filter(|caller| !told.contains(&caller.name)) {
+            tracing::warn!(
+                name = %caller.name, from = caller.from.map(tracing::field::display),
+                "a caller is refused, because its name is denied or not listed; `allow` with its name lets it in"
+            );
+        }
+        *told = names;
     }
 
     /// Keeps what was decided last.
@@ -85,8 +107,6 @@ fn beyond(configured: &CallerLists, lists: &CallerLists) -> CallerLists {
 
 #[cfg(test)]
 mod tests {
-    use whimbrel_core::Guid;
-
     use super::*;
 
     fn lists(allowed: &[u8], denied: &[u8]) -> CallerLists {

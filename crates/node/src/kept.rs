@@ -63,7 +63,7 @@ impl<T: Serialize + DeserializeOwned + Default + PartialEq + Send + 'static> Kep
         self,
         mut written: T,
         interval: Duration,
-        ask: impl Fn() -> Result<Option<T>, E> + Send + 'static,
+        mut ask: impl FnMut() -> Result<Option<T>, E> + Send + 'static,
     ) -> Result<(), StartError> {
         let keep = move || {
             while let Ok(state) = ask() {

@@ -3,6 +3,7 @@
 //! One listener serves every plane of a node: the page is made of snapshots that each plane's loop
 //! takes of itself.
 
+mod callers;
 mod family;
 mod http;
 mod native;

@@ -8,10 +8,12 @@ use prometheus_client::encoding::DescriptorEncoder;
 use whimbrel_gnrs::{ServerCounters, ServerStatus};
 use whimbrel_io::TransportCounters;
 use whimbrel_link::HopStats;
+use whimbrel_link::hop::ReceptionCounters;
 use whimbrel_mobilityfirst::host::HostStatus;
 use whimbrel_mobilityfirst::links::LinkStatus;
 use whimbrel_mobilityfirst::router::{RouterCounters, RouterStatus};
 
+use super::callers::encode_callers;
 use super::family::{Families, Labels, flag};
 use crate::Node;
 use crate::run::NodeLoop;
@@ -52,6 +54,14 @@ impl Snapshot {
         }
     }
 
+    fn reception(&self) -> Option<&ReceptionCounters> {
+        match &self.status {
+            Status::Router(router) => Some(&router.reception),
+            Status::Host(host) => Some(&host.reception),
+            Status::NameServer(_) => None,
+        }
+    }
+
     fn links(&self) -> &[LinkStatus] {
         match &self.status {
             Status::Router(router) => &router.links,
@@ -78,6 +88,9 @@ impl Collector for Snapshot {
             Status::Router(router) => encode_router(&mut families, router)?,
             Status::Host(host) => encode_host(&mut families, host)?,
             Status::NameServer(server) => encode_name_server(&mut families, server)?,
+        }
+        if let Some(counters) = self.reception() {
+            encode_callers(&mut families, counters)?;
         }
         if let Some((used, capacity)) = self.buffer {
             families.gauge(
@@ -615,13 +628,17 @@ fn encode_links(families: &mut Families<'_, '_>, links: &[LinkStatus]) -> Result
     )
 }
 
-fn by_reason(hop: &HopStats) -> [(&'static str, u64); 10] {
+fn by_reason(hop: &HopStats) -> [(&'static str, u64); 14] {
     let drops = &hop.drops;
     [
         ("malformed", drops.malformed),
         ("corrupt", drops.corrupt),
         ("wrong-session", drops.wrong_session),
         ("hello-limited", drops.hello_limited),
+        ("wrong-mode", drops.wrong_mode),
+        ("bad-handshake", drops.bad_handshake),
+        ("forged", drops.forged),
+        ("replayed", drops.replayed),
         ("finished", drops.finished),
         ("stale", drops.stale),
         ("no-room", drops.no_room),
