@@ -35,6 +35,11 @@ pub fn read_text(path: &Path) -> io::Result<String> {
 /// Only its owner can read it. Nobody else may write it at the same time.
 pub fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    // The parent of a bare file name is empty.
+    let folder = match folder.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => folder,
+    };
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
     let new = PathBuf::from(new);
@@ -57,6 +62,14 @@ pub fn write(path: &Path, content: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_without_a_folder_in_its_name_is_written() {
+        let name = format!("whimbrel-small-file-{}", std::process::id());
+        let written = write(Path::new(&name), b"x");
+        let _ = fs::remove_file(&name);
+        written.unwrap();
+    }
 
     #[test]
     fn what_has_no_end_is_refused() {

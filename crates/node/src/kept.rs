@@ -48,13 +48,18 @@ impl<T: Serialize + DeserializeOwned + Default + PartialEq + Send + 'static> Kep
     }
 
     /// Writes it; a failure is only logged.
-    pub(crate) fn note(&self, state: &T) -> bool {
-        let json = serde_json::to_vec(state).map_err(io::Error::from);
-        let written = json.and_then(|json| small_file::write(&self.path, &json));
-        if let Err(error) = &written {
-            tracing::warn!(file = %self.path.display(), %error, "cannot keep {}", self.what);
+    pub(crate) fn note(&self, state: &T) {
+        if let Err(error) = self.write(state) {
+            self.log(&error);
         }
-        written.is_ok()
+    }
+
+    fn write(&self, state: &T) -> io::Result<()> {
+        small_file::write(&self.path, &serde_json::to_vec(state)?)
+    }
+
+    fn log(&self, error: &io::Error) {
+        tracing::warn!(file = %self.path.display(), %error, "cannot keep {}", self.what);
     }
 
     /// Keeps the file up to date on a thread of its own, until `ask` returns `Err`. `ask` returns
@@ -66,11 +71,18 @@ impl<T: Serialize + DeserializeOwned + Default + PartialEq + Send + 'static> Kep
         mut ask: impl FnMut() -> Result<Option<T>, E> + Send + 'static,
     ) -> Result<(), StartError> {
         let keep = move || {
+            let mut failing = false;
             while let Ok(state) = ask() {
-                if let Some(state) = state.filter(|state| *state != written)
-                    && self.note(&state)
-                {
-                    written = state;
+                if let Some(state) = state.filter(|state| *state != written) {
+                    match self.write(&state) {
+                        Ok(()) => (written, failing) = (state, false),
+                        // It is tried again, and logged once.
+                        Err(error) if !failing => {
+                            failing = true;
+                            self.log(&error);
+                        }
+                        Err(_) => {}
+                    }
                 }
                 std::thread::sleep(interval);
             }
@@ -95,7 +107,7 @@ mod tests {
         let key = folder.path().join("host.pem");
         let file: KeptFile<BTreeSet<u32>> = KeptFile::beside(&key, ".numbers.json", "numbers");
         assert!(file.read().is_empty());
-        assert!(file.note(&BTreeSet::from([3, 5])));
+        file.note(&BTreeSet::from([3, 5]));
         assert_eq!(file.read(), BTreeSet::from([3, 5]));
         std::fs::write(folder.path().join("host.pem.numbers.json"), "{").unwrap();
         assert!(file.read().is_empty());
