@@ -1,15 +1,14 @@
 //! Figs 8 and 9: completion time, retransmissions, window and retransmission timeout of one transfer.
 
 use super::super::result::mean;
-use super::super::trial::run_settings;
 use super::super::{
     Backend, Comparison, NamedChart, Progress, StudyInput, StudyResult, Table, Transfer,
 };
-use super::{completion_time, title};
+use super::{completion_time, run_swept, title};
 use crate::figure::{LineChart, Series};
 use crate::scenario::node::Role;
 use crate::scenario::run::Run;
-use crate::scenario::{Plan, Setting};
+use crate::scenario::Plan;
 use crate::{LabError, SenderSample, TransferRecord};
 
 /// Bytes of a full segment: the kernel's with timestamps.
@@ -92,24 +91,13 @@ pub(in super::super) fn run(
 ) -> Result<StudyResult, LabError> {
     let scenario = input.scenario()?;
     let expected = "loss (\"1 %\", ...) and by (plain, unreliable, ...), by these names";
-    let mut cells: Vec<Cell<'_>> = Vec::new();
-    for setting in &scenario.settings {
-        cells.push(Cell {
-            loss: input.swept(setting, "loss", expected)?,
-            by: input.swept(setting, "by", expected)?,
-            plan: &setting.plan,
-            runs: Vec::new(),
-        });
-    }
-    let name = |setting: &Setting| {
-        let value = |key| setting.value(key).unwrap_or_default();
-        format!("{}, loss {}", title(value("by")), value("loss"))
-    };
-    let mut transfers = Vec::new();
-    let runs = run_settings(&scenario, input, progress, name)?;
-    for ((cell, setting), runs) in cells.iter_mut().zip(&scenario.settings).zip(runs) {
+    let keys = (["loss", "by"], expected);
+    let name = |[loss, by]: [&str; 2]| format!("{}, loss {loss}", title(by));
+    let swept = run_swept((input, &scenario), progress, keys, name)?;
+    let (mut cells, mut transfers) = (Vec::new(), Vec::new());
+    for (setting, ([loss, by], runs)) in scenario.settings.iter().zip(swept) {
         for fetched in runs.iter().filter_map(|run| run.transfers.first()) {
-            let title = name(setting);
+            let title = name([loss, by]);
             let odd = |c: char| !c.is_alphanumeric();
             transfers.push(Transfer {
                 label: format!("{}-{}", transfers.len() + 1, title.replace(odd, "-")),
@@ -117,7 +105,12 @@ pub(in super::super) fn run(
                 record: fetched.record.clone(),
             });
         }
-        cell.runs = runs;
+        cells.push(Cell {
+            loss,
+            by,
+            plan: &setting.plan,
+            runs,
+        });
     }
     let comparisons = compared(input, &cells)?;
     let tables = vec![table(&cells)];

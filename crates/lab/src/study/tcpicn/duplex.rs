@@ -2,12 +2,10 @@
 //! and costs.
 
 use super::super::result::mean;
-use super::super::trial::run_settings;
 use super::super::{Comparison, NamedChart, Progress, StudyInput, StudyResult, Table};
-use super::{completion_time, distinct};
+use super::{completion_time, distinct, run_swept};
 use crate::LabError;
 use crate::figure::{LineChart, Series};
-use crate::scenario::Setting;
 use crate::scenario::run::Run;
 use whimbrel_tcp_proxy::DuplexPolicy;
 
@@ -120,31 +118,21 @@ pub(in super::super) fn run(
     let scenario = input.scenario()?;
     let expected = "traffic (one, both, ...), rtt (\"20 ms\", ...), loss (\"0 %\", ...) and by (plain, every, \
                     \"0.5\", \"2920\", ...), by these names";
-    let mut cells: Vec<Cell<'_>> = Vec::new();
-    for setting in &scenario.settings {
-        cells.push(Cell {
-            traffic: input.swept(setting, "traffic", expected)?,
-            rtt: input.swept(setting, "rtt", expected)?,
-            loss: input.swept(setting, "loss", expected)?,
-            by: input.swept(setting, "by", expected)?,
-            runs: Vec::new(),
-        });
-    }
-    let name = |setting: &Setting| {
-        let value = |key| setting.value(key).unwrap_or_default();
-        format!(
-            "{}, {}, {}, loss {}",
-            policy(value("by")),
-            traffic(value("traffic")),
-            value("rtt"),
-            value("loss")
-        )
+    let keys = (["traffic", "rtt", "loss", "by"], expected);
+    let name = |[carried, rtt, loss, by]: [&str; 4]| {
+        format!("{}, {}, {rtt}, loss {loss}", policy(by), traffic(carried))
     };
-    let runs = run_settings(&scenario, input, progress, name)?;
-    for (cell, runs) in cells.iter_mut().zip(runs) {
-        cell.runs = runs;
-    }
-    let cells = Cells(cells);
+    let swept = run_swept((input, &scenario), progress, keys, name)?;
+    let cells = swept
+        .into_iter()
+        .map(|([traffic, rtt, loss, by], runs)| Cell {
+            traffic,
+            rtt,
+            loss,
+            by,
+            runs,
+        });
+    let cells = Cells(cells.collect());
     input.result(
         scenario.text.clone(),
         compared(input, &cells)?,

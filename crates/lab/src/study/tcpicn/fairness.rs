@@ -1,12 +1,10 @@
 //! Fig. 11: how alike the completion times of ten streams are.
 
 use super::super::result::mean;
-use super::super::trial::run_settings;
 use super::super::{Comparison, NamedChart, Progress, StudyInput, StudyResult, Table};
-use super::{distinct, title};
+use super::{distinct, run_swept, title};
 use crate::LabError;
 use crate::figure::{LineChart, Series};
-use crate::scenario::Setting;
 use crate::scenario::run::Run;
 
 /// The load whose streams are compared.
@@ -52,22 +50,13 @@ pub(in super::super) fn run(
 ) -> Result<StudyResult, LabError> {
     let scenario = input.scenario()?;
     let expected = "size (\"1 Mb\", ...) and by (plain, unreliable, ...), by these names";
-    let mut cells: Vec<Cell<'_>> = Vec::new();
-    for setting in &scenario.settings {
-        cells.push(Cell {
-            size: input.swept(setting, "size", expected)?,
-            by: input.swept(setting, "by", expected)?,
-            runs: Vec::new(),
-        });
-    }
-    let name = |setting: &Setting| {
-        let value = |key| setting.value(key).unwrap_or_default();
-        format!("{}, {}", title(value("by")), value("size"))
-    };
-    let runs = run_settings(&scenario, input, progress, name)?;
-    for (cell, runs) in cells.iter_mut().zip(runs) {
-        cell.runs = runs;
-    }
+    let keys = (["size", "by"], expected);
+    let name = |[size, by]: [&str; 2]| format!("{}, {size}", title(by));
+    let swept = run_swept((input, &scenario), progress, keys, name)?;
+    let cells = swept.into_iter();
+    let cells: Vec<Cell<'_>> = cells
+        .map(|([size, by], runs)| Cell { size, by, runs })
+        .collect();
     let comparisons = compared(input, &cells)?;
     let tables = vec![table(&cells)];
     let charts = vec![

@@ -1,12 +1,10 @@
 //! Beyond the paper: a file by round trip and loss, over plain IP and over proxies, with and without links
 //! that recover, with the kernel's two congestion controls.
 
-use super::super::trial::run_settings;
 use super::super::{Comparison, NamedChart, Progress, StudyInput, StudyResult, Table};
-use super::{completion_time, distinct, title};
+use super::{completion_time, distinct, run_swept, title};
 use crate::LabError;
 use crate::figure::{HeatMap, LineChart};
-use crate::scenario::Setting;
 use crate::scenario::run::Run;
 
 /// Ends of the maps' colours: shares of plain IP's time.
@@ -170,29 +168,16 @@ pub(in super::super) fn run(
     let scenario = input.scenario()?;
     let expected =
         "rtt (\"10 ms\", ...), loss (\"1 %\", ...) and by (plain, unreliable, ...), by these names";
-    let mut cells: Vec<Cell<'_>> = Vec::new();
-    for setting in &scenario.settings {
-        cells.push(Cell {
-            rtt: input.swept(setting, "rtt", expected)?,
-            loss: input.swept(setting, "loss", expected)?,
-            by: input.swept(setting, "by", expected)?,
-            runs: Vec::new(),
-        });
-    }
-    let name = |setting: &Setting| {
-        let value = |key| setting.value(key).unwrap_or_default();
-        format!(
-            "{}, {}, loss {}",
-            title(value("by")),
-            value("rtt"),
-            value("loss")
-        )
-    };
-    let runs = run_settings(&scenario, input, progress, name)?;
-    for (cell, runs) in cells.iter_mut().zip(runs) {
-        cell.runs = runs;
-    }
-    let grid = Grid::new(cells, completion_time);
+    let keys = (["rtt", "loss", "by"], expected);
+    let name = |[rtt, loss, by]: [&str; 3]| format!("{}, {rtt}, loss {loss}", title(by));
+    let swept = run_swept((input, &scenario), progress, keys, name)?;
+    let cells = swept.into_iter().map(|([rtt, loss, by], runs)| Cell {
+        rtt,
+        loss,
+        by,
+        runs,
+    });
+    let grid = Grid::new(cells.collect(), completion_time);
     input.result(
         scenario.text.clone(),
         grid.compared(input, "")?,

@@ -1,11 +1,9 @@
 //! Beyond the paper: a web page of many small objects in a real browser, by round trip and loss.
 
-use super::super::trial::run_settings;
 use super::super::{Progress, StudyInput, StudyResult};
 use super::grid::{Cell, Grid};
-use super::{completion_times, distinct, title};
+use super::{completion_times, distinct, run_swept, title};
 use crate::LabError;
-use crate::scenario::Setting;
 use crate::scenario::run::Run;
 
 /// Returns the median time of a cell's runs: a browser's start disturbs some of them.
@@ -25,36 +23,20 @@ pub(in super::super) fn run(
     let scenario = input.scenario()?;
     let expected = "http (\"HTTP/2\", ...), rtt (\"10 ms\", ...), loss (\"1 %\", ...) and by (plain, unreliable, \
                     ...), by these names";
-    let mut cells: Vec<(&str, Cell<'_>)> = Vec::new();
-    for setting in &scenario.settings {
-        let cell = Cell {
-            rtt: input.swept(setting, "rtt", expected)?,
-            loss: input.swept(setting, "loss", expected)?,
-            by: input.swept(setting, "by", expected)?,
-            runs: Vec::new(),
-        };
-        cells.push((input.swept(setting, "http", expected)?, cell));
-    }
-    let name = |setting: &Setting| {
-        let value = |key| setting.value(key).unwrap_or_default();
-        format!(
-            "{}, {}, {}, loss {}",
-            value("http"),
-            title(value("by")),
-            value("rtt"),
-            value("loss")
-        )
-    };
-    let runs = run_settings(&scenario, input, progress, name)?;
-    for ((_, cell), runs) in cells.iter_mut().zip(runs) {
-        cell.runs = runs;
-    }
+    let keys = (["http", "rtt", "loss", "by"], expected);
+    let name =
+        |[http, rtt, loss, by]: [&str; 4]| format!("{http}, {}, {rtt}, loss {loss}", title(by));
+    let mut cells = run_swept((input, &scenario), progress, keys, name)?;
     let (mut comparisons, mut tables, mut charts) = (Vec::new(), Vec::new(), Vec::new());
-    for http in distinct(cells.iter().map(|(http, _)| *http)) {
-        let (own, others) = cells.into_iter().partition(|(it, _)| *it == http);
-        cells = others;
-        let own: Vec<(&str, Cell<'_>)> = own;
-        let grid = Grid::new(own.into_iter().map(|(_, cell)| cell).collect(), median);
+    for http in distinct(cells.iter().map(|([http, ..], _)| *http)) {
+        let own = cells.extract_if(.., |([it, ..], _)| *it == http);
+        let own = own.map(|([_, rtt, loss, by], runs)| Cell {
+            rtt,
+            loss,
+            by,
+            runs,
+        });
+        let grid = Grid::new(own.collect(), median);
         let short = http.to_lowercase().replace(['/', '.'], "-");
         let all = format!("{http}: median load time in seconds (as a share of plain IP's)");
         comparisons.extend(grid.compared(input, http)?);
