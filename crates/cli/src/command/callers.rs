@@ -3,30 +3,42 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use serde_json::Value;
 use whimbrel_core::units::format_duration;
 use whimbrel_mobilityfirst::links::callers::CallersChange;
 use whimbrel_mobilityfirst::local::LocalRequest;
 
-use super::status::query;
-use super::{Outcome, json_line, out};
-use crate::exit::{Exit, Failure};
+use super::Outcome;
+use super::status::{Asked, manage};
 
-pub(super) const PEERS_HELP: &str = "Examples:\n  \
+const PEERS_HELP: &str = "Examples:\n  \
     whimbrel router peers\n  \
     whimbrel router peers --json | jq '.callers[] | select(.refused > 0)'\n\n\
     The names of those that call a listener here: connected ones, those that were refused of late, and those that \
     were decided about. [hop] callers in the configuration says who gets in: any that is not denied, those listed at \
     their first use, or those listed.";
-pub(super) const ALLOW_HELP: &str = "Examples:\n  \
+const ALLOW_HELP: &str = "Examples:\n  \
     whimbrel router allow 3fa9c2                 (a caller that `peers` shows)\n  \
     whimbrel host allow 3fa9c2 0011223344\n\n\
     Kept in a file beside the key until deny takes it back.";
-pub(super) const DENY_HELP: &str = "Examples:\n  \
+const DENY_HELP: &str = "Examples:\n  \
     whimbrel router deny 3fa9c2\n\n\
     A caller that is connected is disconnected. A neighbour of the configuration is not a caller: remove its link. \
     Kept in a file beside the key until allow takes it back.";
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum CallersCommand {
+    /// Show who calls the listeners of the node on this machine, and who was refused
+    #[command(after_help = PEERS_HELP)]
+    Peers(Peers),
+    /// Let callers with these names in
+    #[command(after_help = ALLOW_HELP)]
+    Allow(Decision),
+    /// Keep callers with these names out
+    #[command(after_help = DENY_HELP)]
+    Deny(Decision),
+}
 
 /// Where the node is, and how to print what it says.
 #[derive(Args, Debug)]
@@ -48,35 +60,34 @@ pub(crate) struct Decision {
     from: Peers,
 }
 
-/// A kind of daemon, for errors: what it is called, the command that starts it, its socket.
-pub(super) type Daemon = (&'static str, &'static str, PathBuf);
-
-pub(super) fn peers(arguments: &Peers, daemon: Daemon) -> Outcome {
-    tell(arguments, daemon, String::new())
-}
-
-pub(super) fn decide(arguments: &Decision, allow: bool, daemon: Daemon) -> Outcome {
-    let (names, none) = (arguments.names.clone(), Vec::new());
-    let (allow, deny) = if allow { (names, none) } else { (none, names) };
-    let change = serde_json::to_string(&CallersChange { allow, deny }).unwrap_or_default();
-    tell(&arguments.from, daemon, change)
-}
-
-fn tell(from: &Peers, (what, command, socket): Daemon, change: String) -> Outcome {
-    let path = from.socket.clone().unwrap_or(socket);
-    let request = LocalRequest::Callers { request: 1, change };
-    let answer = query(&path, &request, what, command)?;
-    let answer: Value = serde_json::from_str(&answer).unwrap_or(Value::String(answer));
-    if let Some(error) = answer["error"].as_str() {
-        let failure = format!("nothing was changed: {error}");
-        return Err(Failure::new(Exit::Usage, failure));
-    }
-    if from.json {
-        json_line(&answer);
-    } else {
-        out(&table(&answer));
-    }
-    Ok(Exit::Done)
+/// Prints who may call the daemon on its socket, by default `path`, after a decision if the command is
+/// one. `run` starts such a daemon.
+pub(super) fn callers(command: &CallersCommand, path: PathBuf, what: &str, run: &str) -> Outcome {
+    let (from, change) = match command {
+        CallersCommand::Peers(from) => (from, None),
+        CallersCommand::Allow(Decision { names, from }) => {
+            let allow = names.clone();
+            let deny = Vec::new();
+            (from, Some(CallersChange { allow, deny }))
+        }
+        CallersCommand::Deny(Decision { names, from }) => {
+            let allow = Vec::new();
+            let deny = names.clone();
+            (from, Some(CallersChange { allow, deny }))
+        }
+    };
+    let change = change.map(|change| serde_json::to_string(&change).unwrap_or_default());
+    let request = LocalRequest::Callers {
+        request: 1,
+        change: change.unwrap_or_default(),
+    };
+    let asked = Asked {
+        path: from.socket.as_ref().unwrap_or(&path),
+        what,
+        command: run,
+        json: from.json,
+    };
+    manage(asked, &request, table)
 }
 
 fn table(answer: &Value) -> String {

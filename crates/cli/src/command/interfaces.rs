@@ -11,9 +11,8 @@ use whimbrel_mobilityfirst::host::interfaces::{InterfaceChange, LinkChange};
 use whimbrel_mobilityfirst::local::LocalRequest;
 use whimbrel_node::place::{Places, daemon_socket};
 
-use super::status::query;
-use super::{Outcome, json_line, out};
-use crate::exit::{Exit, Failure};
+use super::Outcome;
+use super::status::{Asked, manage};
 
 pub(super) const LIST_HELP: &str = "Examples:\n  \
     whimbrel host interfaces\n  \
@@ -187,20 +186,13 @@ fn tell(from: &From, change: Option<&InterfaceChange>) -> Outcome {
         request: 1,
         change: change.unwrap_or_default(),
     };
-    let answer = query(&path, &request, "host", "host run")?;
-    let answer: Value = serde_json::from_str(&answer).unwrap_or(Value::String(answer));
-    if let Some(error) = answer["error"].as_str() {
-        return Err(Failure::new(
-            Exit::Usage,
-            format!("nothing was changed: {error}"),
-        ));
-    }
-    if from.json {
-        json_line(&answer);
-    } else {
-        out(&table(&answer));
-    }
-    Ok(Exit::Done)
+    let asked = Asked {
+        path: &path,
+        what: "host",
+        command: "host run",
+        json: from.json,
+    };
+    manage(asked, &request, table)
 }
 
 const COLUMNS: [&str; 9] = [

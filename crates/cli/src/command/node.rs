@@ -14,7 +14,7 @@ use whimbrel_node::place::{Places, daemon_socket};
 use whimbrel_node::reload::{Reloaded, Reloader};
 use whimbrel_node::run::{self, Opened};
 
-use super::callers::{self, Decision, Peers};
+use super::callers::{self, CallersCommand};
 use super::interfaces::{self, Interfaces, Policy};
 use super::status::{self, Status};
 use super::{Outcome, json_line, out};
@@ -33,15 +33,8 @@ pub(crate) enum RouterCommand {
     /// Show links, storage and counters of the router on this machine
     #[command(after_help = "Example:\n  whimbrel router status --json | jq .links")]
     Status(Status),
-    /// Show who calls the listeners of the router on this machine, and who was refused
-    #[command(after_help = callers::PEERS_HELP)]
-    Peers(Peers),
-    /// Let callers with these names in
-    #[command(after_help = callers::ALLOW_HELP)]
-    Allow(Decision),
-    /// Keep callers with these names out
-    #[command(after_help = callers::DENY_HELP)]
-    Deny(Decision),
+    #[command(flatten)]
+    Callers(CallersCommand),
 }
 
 #[derive(Subcommand, Debug)]
@@ -58,15 +51,8 @@ pub(crate) enum HostCommand {
     /// Show or change how the host on this machine uses several links
     #[command(after_help = interfaces::POLICY_HELP)]
     Policy(Policy),
-    /// Show who calls the listeners of the host on this machine, and who was refused
-    #[command(after_help = callers::PEERS_HELP)]
-    Peers(Peers),
-    /// Let callers with these names in
-    #[command(after_help = callers::ALLOW_HELP)]
-    Allow(Decision),
-    /// Keep callers with these names out
-    #[command(after_help = callers::DENY_HELP)]
-    Deny(Decision),
+    #[command(flatten)]
+    Callers(CallersCommand),
 }
 
 #[derive(Args, Debug, Clone)]
@@ -163,15 +149,6 @@ pub(super) fn draft(file: Option<&PathBuf>) -> Result<Draft, Failure> {
     Ok(file.map_or_else(|| Ok(Draft::default()), |path| Draft::read(path))?)
 }
 
-fn router_daemon() -> callers::Daemon {
-    let socket = daemon_socket(Places::router_socket);
-    ("router", "router run", socket)
-}
-
-fn host_daemon() -> callers::Daemon {
-    ("host", "host run", daemon_socket(Places::host_socket))
-}
-
 pub(crate) fn router(command: RouterCommand) -> Outcome {
     match command {
         RouterCommand::Run(run) => run_router(run),
@@ -179,9 +156,10 @@ pub(crate) fn router(command: RouterCommand) -> Outcome {
             let path = daemon_socket(Places::router_socket);
             status::show(&status, path, "router", "router run")
         }
-        RouterCommand::Peers(peers) => callers::peers(&peers, router_daemon()),
-        RouterCommand::Allow(decision) => callers::decide(&decision, true, router_daemon()),
-        RouterCommand::Deny(decision) => callers::decide(&decision, false, router_daemon()),
+        RouterCommand::Callers(command) => {
+            let path = daemon_socket(Places::router_socket);
+            callers::callers(&command, path, "router", "router run")
+        }
     }
 }
 
@@ -192,9 +170,10 @@ pub(crate) fn host(command: HostCommand) -> Outcome {
             let path = daemon_socket(Places::host_socket);
             status::show(&status, path, "host", "host run")
         }
-        HostCommand::Peers(peers) => callers::peers(&peers, host_daemon()),
-        HostCommand::Allow(decision) => callers::decide(&decision, true, host_daemon()),
-        HostCommand::Deny(decision) => callers::decide(&decision, false, host_daemon()),
+        HostCommand::Callers(command) => {
+            let path = daemon_socket(Places::host_socket);
+            callers::callers(&command, path, "host", "host run")
+        }
         HostCommand::Interfaces(interfaces) => interfaces::interfaces(&interfaces),
         HostCommand::Policy(policy) => interfaces::policy(&policy),
     }

@@ -62,6 +62,40 @@ pub(super) fn show(status: &Status, path: PathBuf, what: &str, command: &str) ->
     Ok(Exit::Done)
 }
 
+/// Where a daemon is, and how to print what it says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked<'a> {
+    /// Its socket.
+    pub(super) path: &'a Path,
+    /// What it is, for errors.
+    pub(super) what: &'a str,
+    /// The command that starts one.
+    pub(super) command: &'a str,
+    /// Print JSON.
+    pub(super) json: bool,
+}
+
+/// Sends a request whose number is 1, which may ask for a change, and prints the JSON object in the
+/// answer, or the `table` of it. Its `error` says why nothing was changed.
+pub(super) fn manage(
+    asked: Asked<'_>,
+    request: &LocalRequest,
+    table: impl FnOnce(&Value) -> String,
+) -> Outcome {
+    let answer = query(asked.path, request, asked.what, asked.command)?;
+    let answer: Value = serde_json::from_str(&answer).unwrap_or(Value::String(answer));
+    if let Some(error) = answer["error"].as_str() {
+        let failure = format!("nothing was changed: {error}");
+        return Err(Failure::new(Exit::Usage, failure));
+    }
+    if asked.json {
+        json_line(&answer);
+    } else {
+        out(&table(&answer));
+    }
+    Ok(Exit::Done)
+}
+
 /// Returns the answer of the daemon on the socket `path` to a request whose number is 1. `command`
 /// starts one.
 pub(super) fn query(

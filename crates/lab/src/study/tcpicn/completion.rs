@@ -6,9 +6,9 @@ use super::super::{
 };
 use super::{completion_time, run_swept, title};
 use crate::figure::{LineChart, Series};
+use crate::scenario::Plan;
 use crate::scenario::node::Role;
 use crate::scenario::run::Run;
-use crate::scenario::Plan;
 use crate::{LabError, SenderSample, TransferRecord};
 
 /// Bytes of a full segment: the kernel's with timestamps.
