@@ -110,6 +110,11 @@ impl Liveness {
     /// What carries the frames has failed. Returns true if the neighbour was responsive.
     pub(super) fn lose(&mut self, now: Time, config: &HopConfig, expecting: bool) -> bool {
         self.deaf_until = now + AFTERMATH;
+        self.give_up(now, config, expecting)
+    }
+
+    /// Nothing is to be expected of the neighbour for now. Returns true if it was responsive.
+    pub(super) fn give_up(&mut self, now: Time, config: &HopConfig, expecting: bool) -> bool {
         let was = self.is_responsive();
         if was {
             self.state = State::Unresponsive {
@@ -117,16 +122,6 @@ impl Liveness {
                 broke_off: expecting,
             };
         }
-        was
-    }
-
-    /// The neighbour does not admit this end. Returns true if it was responsive.
-    pub(super) fn turn_away(&mut self, now: Time, config: &HopConfig) -> bool {
-        let was = self.is_responsive();
-        self.state = State::Unresponsive {
-            next_probe: now + config.outage_probe_interval,
-            broke_off: false,
-        };
         was
     }
 

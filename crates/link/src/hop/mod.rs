@@ -338,7 +338,7 @@ impl Hop {
             self.apply(now, greeting, budget);
         }
         if received.unwilling == Some(Unwilling::NotAdmitted)
-            && self.liveness.turn_away(now, &self.config)
+            && self.liveness.give_up(now, &self.config, false)
         {
             self.events.push_back(HopEvent::Unresponsive);
             self.sender.suspend();

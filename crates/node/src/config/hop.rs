@@ -55,9 +55,9 @@ pub struct HopSection {
     #[schemars(with = "String")]
     pub reassembly_patience: Span,
     /// Who gets a port of those that call a listening link: "any" that is not denied; "first-use":
-    /// the same, and each is listed from then on, until the list has 4,096 names; "listed": only
-    /// those. `whimbrel router allow` and `deny` (`host allow`, `host deny`) change the list at run
-    /// time, in a file beside the key. A plain link proves no names and has no list.
+    /// the same, and each is listed from then on, while the list has fewer than 2,048 names;
+    /// "listed": only those. `whimbrel router allow` and `deny` (`host allow`, `host deny`) change
+    /// the list at run time, in a file beside the key. A plain link proves no names and has no list.
     #[schemars(with = "String")]
     pub callers: CallerPolicy,
     /// Names that may call, beside those of the file.

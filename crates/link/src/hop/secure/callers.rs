@@ -8,6 +8,8 @@ use whimbrel_core::{Guid, Time};
 
 /// Bound of each list of names.
 pub const MAX_LISTED: usize = 4096;
+/// Names that are listed at their first use leave the other half to those that are allowed by hand.
+const MAX_LEARNT: usize = MAX_LISTED / 2;
 /// Callers of late that were refused: who calls under ever new names pushes others out.
 const MAX_REFUSED: usize = 64;
 
@@ -18,7 +20,8 @@ pub enum CallerPolicy {
     /// Whoever is not denied.
     #[default]
     Any,
-    /// Whoever is not denied, and is listed from then on, until the list is full.
+    /// Whoever is not denied, and is listed from then on while the list is less than half full:
+    /// whoever calls under thousands of names keeps nobody out.
     FirstUse,
     /// Whoever is listed.
     Listed,
@@ -101,12 +104,11 @@ impl Callers {
     pub(super) fn admit(&mut self, now: Time, name: Guid, from: Option<SocketAddr>) -> bool {
         let listed = self.lists.allowed.contains(&name);
         let denied = self.lists.denied.contains(&name);
-        let admitted = match self.policy {
-            _ if denied => false,
-            CallerPolicy::Any => true,
-            CallerPolicy::FirstUse => listed || self.lists.decide(name, true),
-            CallerPolicy::Listed => listed,
-        };
+        if self.policy == CallerPolicy::FirstUse && !denied && self.lists.allowed.len() < MAX_LEARNT
+        {
+            self.lists.allowed.insert(name);
+        }
+        let admitted = !denied && (listed || self.policy != CallerPolicy::Listed);
         if !admitted {
             self.note_refused(now, name, from);
         }
@@ -159,14 +161,23 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_first_use_that_is_full_keeps_newcomers_out_and_those_that_it_knows_in() {
+    fn whoever_calls_under_thousands_of_names_keeps_out_nobody_and_leaves_room_for_decisions() {
         let mut callers = Callers::new(CallerPolicy::FirstUse, CallerLists::default());
         let all = MAX_LISTED as u16;
         assert!((0..all).all(|number| callers.admit(Time::ZERO, name(number), None)));
-        assert!(!callers.admit(Time::ZERO, name(all), None));
-        assert!(callers.admit(Time::ZERO, name(0), None));
-        assert!(!callers.decide(name(all), true));
-        assert!(callers.decide(name(0), false) && callers.decide(name(all), true));
+        assert_eq!(callers.lists.allowed.len(), MAX_LEARNT);
+        assert!(callers.admit(Time::ZERO, name(all), None));
+        let by_hand = all..all + all / 2;
+        assert!(
+            by_hand
+                .clone()
+                .all(|number| callers.decide(name(number), true))
+        );
+        assert!(!callers.decide(name(by_hand.end), true));
+        assert!(callers.decide(name(0), false) && !callers.admit(Time::ZERO, name(0), None));
+        callers.policy = CallerPolicy::Listed;
+        assert!(callers.admit(Time::ZERO, name(all), None));
+        assert!(!callers.admit(Time::ZERO, name(MAX_LEARNT as u16), None));
     }
 
     #[test]

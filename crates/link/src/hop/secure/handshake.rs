@@ -183,7 +183,7 @@ impl Unwilling {
                 "the neighbour's link is plain and this one requires encryption: set plain at both ends or at neither"
             }
             Unwilling::NotAdmitted => {
-                "the neighbour does not admit this node: there, `whimbrel router peers` shows its name and `allow` lets it in"
+                "the neighbour does not admit this node: there, `whimbrel router peers` (or `host peers`) shows its name, and `allow` lets it in"
             }
         }
     }

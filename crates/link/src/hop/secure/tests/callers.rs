@@ -152,10 +152,7 @@ fn a_hop_that_is_gone_is_called_again() {
 fn a_proof_that_is_wrong_anywhere_opens_no_port() {
     let now = Time::ZERO;
     let mut site = Site::new(false);
-    let (mut caller, call) = caller(false);
-    let (_, answer) = site.ask(now, CALLER, &call);
-    caller.handle(now, &answer);
-    let proof = caller.frames(now).swap_remove(0);
+    let (_, proof) = proving(&mut site);
     for at in (60..proof.len()).step_by(7) {
         // Slowly, so that none is refused for being one of many.
         let now = now + Duration::from_millis(at as u64 * 20);
@@ -309,10 +306,7 @@ fn who_is_denied_while_connected_is_refused_from_the_next_call_on() {
 fn a_refusal_of_another_session_changes_nothing() {
     let now = Time::ZERO;
     let mut site = Site::new(false);
-    let (mut caller, call) = caller(false);
-    let (_, answer) = site.ask(now, CALLER, &call);
-    caller.handle(now, &answer);
-    let proof = caller.frames(now).swap_remove(0);
+    let (mut caller, proof) = proving(&mut site);
     for at in 4..12 {
         let mut refusal = vec![0x35, 3, 1, 0];
         refusal.extend_from_slice(&proof[4..12]);

@@ -259,3 +259,12 @@ fn caller(plain: bool) -> (End, Vec<u8>) {
     let first = caller.frames(Time::ZERO).remove(0);
     (caller, first)
 }
+
+/// Returns a caller that is answered by `site`, and its proof.
+fn proving(site: &mut Site) -> (End, Vec<u8>) {
+    let (mut caller, call) = caller(false);
+    let (_, answer) = site.ask(Time::ZERO, CALLER, &call);
+    caller.handle(Time::ZERO, &answer);
+    let proof = caller.frames(Time::ZERO).swap_remove(0);
+    (caller, proof)
+}
