@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use whimbrel_core::Guid;
 use whimbrel_link::HopConfig;
@@ -18,6 +18,16 @@ use crate::run::StartError;
 /// lost.
 const INTERVAL: Duration = Duration::from_millis(500);
 
+/// Shortest time between two lines about refused callers.
+const TELL_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Refused callers that were logged, and when that was.
+#[derive(Debug, Default)]
+struct Told {
+    names: BTreeSet<Guid>,
+    at: Option<Instant>,
+}
+
 /// The file of the decisions, and where they are made.
 #[derive(Clone, Debug)]
 pub(crate) struct CallersFile {
@@ -27,7 +37,8 @@ pub(crate) struct CallersFile {
 }
 
 impl CallersFile {
-    /// Adds what was decided about callers of the node with this key, and follows what is decided until the node ends.
+    /// Adds what earlier runs of the node with this key have decided, and keeps what is decided until
+    /// it ends.
     pub(crate) fn apply(
         key: &Path,
         section: &HopSection,
@@ -42,7 +53,7 @@ impl CallersFile {
         let lists = joined(&kept.configured, &decided);
         (hop.reception).with_callers(|callers| callers.lists = lists);
         let asked = kept.clone();
-        let mut told = BTreeSet::new();
+        let mut told = Told::default();
         let ask = move || {
             asked.tell_refused(&mut told);
             asked.decided().map(Some).ok_or(())
@@ -57,20 +68,26 @@ impl CallersFile {
         Some(reception.with_callers(|callers| beyond(&self.configured, &callers.lists)))
     }
 
-    /// Logs each name once while it is among those refused of late.
-    fn tell_refused(&self, told: &mut BTreeSet<Guid>) {
+    /// Logs names that were refused of late and not told before, in one line now and then: whoever
+    /// calls under ever new names fills no log.
+    fn tell_refused(&self, told: &mut Told) {
         let Some(reception) = self.reception.upgrade() else {
             return;
         };
+        if told.at.is_some_and(|at| at.elapsed() < TELL_INTERVAL) {
+            return;
+        }
         let refused = reception.with_callers(|callers| callers.refused().to_vec());
-        let names = refused.iter().map(|caller| caller.name).collect();
-        for caller in refused.iter().filter(|caller| !told.contains(&caller.name)) {
+        let mut new = (refused.iter()).filter(|caller| !told.names.contains(&caller.name));
+        if let Some(caller) = new.next_back() {
             tracing::warn!(
                 name = %caller.name, from = caller.from.map(tracing::field::display),
-                "a caller is refused, because its name is denied or not listed; `allow` with its name lets it in"
+                others = new.count(),
+                "a caller is refused, because its name is denied or not listed; `peers` shows all of them, `allow` lets one in"
             );
+            told.at = Some(Instant::now());
         }
-        *told = names;
+        told.names = refused.iter().map(|caller| caller.name).collect();
     }
 
     /// Keeps what was decided last.
