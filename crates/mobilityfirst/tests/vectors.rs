@@ -376,7 +376,12 @@ fn local_requests() -> Vec<(&'static str, LocalRequest)> {
         request: 7,
         prefix: GuidPrefix::new("abab").expect("a prefix"),
     };
+    let callers = LocalRequest::Callers {
+        request: 1,
+        change: String::from(r#"{"allow":["abab"]}"#),
+    };
     vec![
+        ("callers", callers),
         ("get", LocalRequest::Get(get)),
         ("status", LocalRequest::Status { request: 1 }),
         ("message", message),

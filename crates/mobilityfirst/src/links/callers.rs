@@ -136,7 +136,8 @@ impl Links {
         for link in connected {
             if let Some(name) = link.neighbour {
                 of(name, &|status| {
-                    status.connected = true;
+                    // The port of one that was just denied is about to be closed.
+                    status.connected = status.decision != Some("denied");
                     status.from = Some(link.info.peer.clone());
                 });
             }
