@@ -15,8 +15,9 @@ impl Hop {
             secure::handshake::LOST => session.handle_lost(now, frame),
             secure::handshake::REFUSAL => {
                 let refusal = secure::handshake::decode_refusal(frame);
-                let refusal = refusal.filter(|_| session.peer().is_none());
-                self.note_unwilling(now, refusal.map(|(why, _)| why));
+                let why = refusal.map(|(why, _)| why);
+                let why = why.filter(|why| *why == Unwilling::Plain && session.peer().is_none());
+                self.note_unwilling(now, why);
             }
             _ => {
                 self.stats.drops.wrong_mode += 1;

@@ -246,8 +246,11 @@ impl SealedSession {
     /// session is then forgotten.
     pub(super) fn handle_refusal(&mut self, now: Time, frame: &[u8]) -> Option<Unwilling> {
         let (why, about) = decode_refusal(frame)?;
-        if why != Unwilling::NotAdmitted {
-            return self.current.is_none().then_some(why);
+        match why {
+            Unwilling::Sealed => return self.current.is_none().then_some(why),
+            // An answer to a plain frame, which this end does not send: one was corrupted.
+            Unwilling::Plain => return None,
+            Unwilling::NotAdmitted => {}
         }
         let proof = self.proof.as_ref()?;
         if session_of_proof(&proof.frame) != Some(about) {

@@ -1,6 +1,7 @@
 //! Two hops that nobody disturbs, or somebody who can forge frames.
 
 use super::*;
+use crate::hop::secure::handshake::encode_refusal;
 
 #[test]
 fn three_messages_prove_both_names_and_data_goes_with_the_third() {
@@ -180,6 +181,29 @@ fn ends_of_different_modes_say_so() {
                 .iter()
                 .all(|end| end.hop.stats().drops.wrong_mode > 0)
         );
+    }
+}
+
+/// A corrupted frame may look like one of the other mode, and draw a refusal of it.
+#[test]
+fn an_end_believes_no_refusal_of_a_mode_that_is_not_its_own() {
+    for plain in [false, true] {
+        let mode = |end| HopConfig {
+            plain,
+            ..config(end, 1)
+        };
+        let mut wire = Wire::of([mode(0), mode(1)]);
+        let false_refusal = match plain {
+            true => Unwilling::Sealed,
+            false => Unwilling::Plain,
+        };
+        let mut frame = Vec::new();
+        encode_refusal(false_refusal, [0; 8], &mut frame);
+        let now = wire.now;
+        wire.ends[0].handle(now, &frame);
+        assert_eq!(wire.ends[0].hop.unwilling(), None, "plain: {plain}");
+        wire.run(300);
+        assert!(wire.is_up());
     }
 }
 
