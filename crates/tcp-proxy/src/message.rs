@@ -125,6 +125,14 @@ pub enum Message {
         /// Why.
         refusal: Refusal,
     },
+    /// Finds or checks a path: answered at once, by a Data without packets. Beyond the paper.
+    Probe,
+    /// Unreliable prefetching: an Interest as [`Message::Credit`]; those that the receiver holds are
+    /// not to be answered, because their path has failed. Beyond the paper.
+    Renew {
+        /// The two ends.
+        flow: Flow,
+    },
 }
 
 /// Why a proxy does not carry a connection that its peer asks for.
@@ -186,6 +194,8 @@ const REFUSE: u8 = 7;
 const SEGMENTS: u8 = 8;
 const NUMBERED: u8 = 9;
 const PACKED: u8 = 10;
+const PROBE: u8 = 11;
+const RENEW: u8 = 12;
 
 const fn first(kind: u8) -> u8 {
     VERSION << 4 | kind
@@ -247,6 +257,11 @@ impl Message {
                 write_flow(&mut out, flow);
                 out.push(refusal.code());
             }
+            Message::Probe => out.push(first(PROBE)),
+            Message::Renew { flow } => {
+                out.push(first(RENEW));
+                write_flow(&mut out, flow);
+            }
         }
         out
     }
@@ -292,6 +307,11 @@ impl Message {
                     flow: reader.flow()?,
                     refusal: Refusal::from_code(reader.u8()?).ok_or(MessageError::Malformed)?,
                 })
+            }),
+            PROBE => reader.last(|_| Ok(Message::Probe)),
+            RENEW => reader.last(|reader| {
+                let flow = reader.flow()?;
+                Ok(Message::Renew { flow })
             }),
             kind => Err(MessageError::Kind(kind)),
         }
@@ -529,6 +549,8 @@ mod tests {
                 }
             ),
             flow().prop_map(|flow| Message::Credit { flow }),
+            flow().prop_map(|flow| Message::Renew { flow }),
+            Just(Message::Probe),
             (opening(), flow(), any::<u8>()).prop_map(|(opening, flow, credits)| Message::Wake {
                 opening,
                 flow,

@@ -215,6 +215,11 @@ impl Unreliable {
         self.woken = None;
     }
 
+    /// The path of the Interests held has failed: none of them is answered any more.
+    pub fn renew(&mut self) {
+        self.credits.clear();
+    }
+
     /// The other end has acknowledged everything before `number`.
     pub fn acknowledged(&mut self, now: Time, number: u64) {
         self.acknowledged = self.acknowledged.max(number);

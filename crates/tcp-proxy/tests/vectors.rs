@@ -74,6 +74,8 @@ fn message(name: &str) -> Message {
             flow: flow(false),
             refusal: Refusal::Source,
         },
+        "probe" => Message::Probe,
+        "renew" => Message::Renew { flow: flow(false) },
         _ => panic!("no message {name}"),
     }
 }
@@ -85,6 +87,7 @@ fn content(name: &str) -> Vec<u8> {
     };
     match name {
         "numbered" => Carried::encode(Stock::Queue(queue), &[[0x45]]),
+        "answer" => Carried::encode(Stock::Interests(0), &[] as &[[u8; 1]]),
         "packed" => Carried::encode(
             Stock::Interests(3),
             &[segment(1, b"one"), segment(4, b"two")],

@@ -113,6 +113,15 @@ impl Proxy {
                 self.handle_refusal(now, slot, refusal);
                 slot
             }
+            Message::Probe => {
+                self.answer_probe(now, interest.name);
+                return;
+            }
+            Message::Renew { flow } => {
+                let slot = self.table.find(&Ends::of_inward(&flow));
+                self.renew(now, slot, interest);
+                slot
+            }
         };
         match slot {
             Some(slot) => {
@@ -257,7 +266,7 @@ impl Proxy {
     }
 
     /// Keeps an Interest for the next segments.
-    fn credit(&mut self, now: Time, slot: Option<Slot>, interest: &InterestRef<'_>) {
+    pub(super) fn credit(&mut self, now: Time, slot: Option<Slot>, interest: &InterestRef<'_>) {
         let Some(connection) = slot.and_then(|slot| self.table.get_mut(slot)) else {
             return;
         };

@@ -2,6 +2,7 @@
 
 mod inward;
 mod outward;
+mod ways;
 
 use core::net::IpAddr;
 use core::time::Duration;

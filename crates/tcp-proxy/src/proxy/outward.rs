@@ -278,23 +278,33 @@ impl Proxy {
         stock: Stock,
         packets: &[Bytes],
     ) -> Bytes {
+        self.counters.out_segments += packets.len() as u64;
+        if let Some(connection) = self.table.get_mut(slot) {
+            connection.counters.data += 1;
+        }
         let name = NameRef::from_value(name).unwrap_or_default();
+        self.sealed_data(now, name, stock, packets)
+    }
+
+    pub(super) fn sealed_data(
+        &mut self,
+        now: Time,
+        name: NameRef<'_>,
+        stock: Stock,
+        packets: &[Bytes],
+    ) -> Bytes {
         let mut content = Vec::with_capacity(NONCE + Carried::bound(packets) + TAG);
         content.extend_from_slice(&[0; NONCE]);
         Carried::write(stock, packets, &mut content);
         self.sealer
             .seal_content(now, context_of(name), &mut content);
         self.counters.out_data += 1;
-        self.counters.out_segments += packets.len() as u64;
-        if let Some(connection) = self.table.get_mut(slot) {
-            connection.counters.data += 1;
-        }
         Data::new(name.to_name(), content)
             .encode(&NoSignature)
             .into()
     }
 
-    fn push_data(&mut self, data: Bytes) {
+    pub(super) fn push_data(&mut self, data: Bytes) {
         if self.outbox.len() >= self.options.limits.outgoing {
             self.counters.queue_full += 1;
         } else {
@@ -368,15 +378,20 @@ impl Proxy {
             return;
         };
         for slot in self.table.slots_of(&prefix) {
-            let connection = self.table.get(slot);
-            let lost = connection.map(|it| it.lost_since(since).collect::<Vec<_>>());
-            for packet in lost.unwrap_or_default() {
-                if let Ok(segment) = Segment::decode(&packet) {
-                    self.counters.revived += 1;
-                    self.carry(now, slot, &segment, packet.clone());
-                }
-            }
-            self.settle(now, slot);
+            self.revive(now, slot, since);
         }
+    }
+
+    /// Sends once more what a connection may have lost on its path since `since`.
+    pub(super) fn revive(&mut self, now: Time, slot: Slot, since: Time) {
+        let connection = self.table.get(slot);
+        let lost = connection.map(|it| it.lost_since(since).collect::<Vec<_>>());
+        for packet in lost.unwrap_or_default() {
+            if let Ok(segment) = Segment::decode(&packet) {
+                self.counters.revived += 1;
+                self.carry(now, slot, &segment, packet.clone());
+            }
+        }
+        self.settle(now, slot);
     }
 }
