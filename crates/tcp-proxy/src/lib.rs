@@ -31,6 +31,8 @@ pub mod message;
 pub mod naming;
 pub mod options;
 mod pack;
+#[allow(dead_code, reason = "the proxy does not use it yet")]
+mod paths;
 pub mod phase;
 pub mod policy;
 pub mod proxy;
