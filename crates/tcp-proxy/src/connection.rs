@@ -6,11 +6,13 @@ use core::time::Duration;
 use bytes::Bytes;
 use whimbrel_core::Time;
 use whimbrel_ndn_packet::Name;
+use whimbrel_transport::PathTag;
 
 use crate::admission::Charge;
 use crate::basic::Basic;
 use crate::message::{Opening, Protocol};
 use crate::options::Options;
+use crate::paths::Way;
 use crate::phase::{Phase, Tracker};
 use crate::reliable::{Demand, Supply};
 use crate::segment::{Flow, Segment};
@@ -144,6 +146,8 @@ pub(crate) struct Connection {
     pub(crate) charge: Option<Charge>,
     /// Additional Interests were sent.
     pub(crate) extra_sent: bool,
+    /// The path of its Interests; `None` by name.
+    pub(crate) way: Option<Way>,
     /// In the queue of connections that have Data to send.
     pub(crate) is_ready: bool,
     /// Bytes of the carrier that the proxy has counted.
@@ -199,6 +203,7 @@ impl Connection {
             opened: now,
             charge: Some(charge),
             extra_sent: false,
+            way: None,
             is_ready: false,
             charged: 0,
         }
@@ -323,6 +328,7 @@ impl Connection {
             interests_pending: 0,
             retransmitted_interests: 0,
             round_trip: None,
+            path: None,
             counters: self.counters,
         };
         match &self.carrier {
@@ -372,6 +378,8 @@ pub struct ConnectionStatus {
     pub retransmitted_interests: u64,
     /// From a segment to its acknowledgement, smoothed; of unreliable prefetching.
     pub round_trip: Option<Duration>,
+    /// The path of its Interests; `None` by name.
+    pub path: Option<PathTag>,
     /// Counters.
     pub counters: ConnectionCounters,
 }

@@ -25,6 +25,10 @@ pub struct Counters {
     pub in_nacks: u64,
     /// Segments sent once more after an outage.
     pub revived: u64,
+    /// Probes and checks of paths sent.
+    pub probes: u64,
+    /// Paths left because they failed.
+    pub failed_paths: u64,
     /// Connections since the start.
     pub connections: u64,
     /// Packets dropped: not whole IP packets with TCP.

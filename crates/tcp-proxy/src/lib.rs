@@ -17,6 +17,7 @@
 //! | [`message`], [`naming`] | what is in Interests and Data, and their names | [TCP/ICN §3.3.1, §3.4.1] |
 //! | [`seal`] | authentication, encryption, replays | RFC 5869, RFC 8439, RFC 6479 |
 //! | [`policy`] | who may use it; which proxy is responsible for an address | [TCP/ICN §3.2.2] |
+//! | `paths` | several paths to a peer: found, shared by connections, left when they fail | [PTP §3] |
 //! | [`icmp`] | errors to programs | RFC 792, RFC 4443 |
 #![forbid(unsafe_code)]
 
@@ -31,7 +32,6 @@ pub mod message;
 pub mod naming;
 pub mod options;
 mod pack;
-#[allow(dead_code, reason = "the proxy does not use it yet")]
 mod paths;
 pub mod phase;
 pub mod policy;
@@ -49,6 +49,7 @@ pub use counters::Counters;
 pub use gateway::{Gateway, GatewayEvent, HoldsProxy};
 pub use message::{Protocol, Refusal};
 pub use options::{Limits, Options, OptionsError};
+pub use paths::PathStatus;
 pub use phase::Phase;
 pub use policy::{Permission, Policy, Route, Target};
 pub use proxy::{Proxy, ProxyEvent};

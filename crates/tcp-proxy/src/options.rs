@@ -86,6 +86,9 @@ pub struct Options {
     pub seal: SealOptions,
     /// Full duplex, of unreliable prefetching.
     pub duplex: DuplexPolicy,
+    /// Paths to each peer that its connections share, at most. Below 2 all Interests go by name; else
+    /// they have path tags ([PTP §3]) once probes have found two paths.
+    pub paths: usize,
     /// Unreliable prefetching: additional Interests when a connection opens ([TCP/ICN §4.2]).
     pub extra_interests: u8,
     /// Largest Data, bytes: "e.g. 8KB" ([TCP/ICN §3.2.3]).
@@ -120,6 +123,7 @@ impl Options {
             protocol: Protocol::default(),
             seal,
             duplex: DuplexPolicy::default(),
+            paths: 1,
             extra_interests: 10,
             icn_mtu: 8192,
             largest_packet: 1500,

@@ -6,6 +6,7 @@ use whimbrel_core::{KeyedMap, SeededRng, keyed_map};
 use whimbrel_ndn_packet::Name;
 
 use crate::connection::{Connection, Ends};
+use crate::paths::Way;
 use crate::phase::Phase;
 
 /// A connection's place in the table.
@@ -104,11 +105,17 @@ impl Table {
 
     /// Returns the places of the connections with this peer.
     pub(crate) fn slots_of(&self, peer: &Name) -> Vec<Slot> {
-        let with_peer = |connection: &Option<Box<Connection>>| {
-            connection.as_ref().is_some_and(|it| it.peer == *peer)
-        };
+        self.slots_where(|it| it.peer == *peer)
+    }
+
+    /// Returns the places of the connections on this path.
+    pub(crate) fn slots_on(&self, way: Way) -> Vec<Slot> {
+        self.slots_where(|it| it.way == Some(way))
+    }
+
+    fn slots_where(&self, is_it: impl Fn(&Connection) -> bool) -> Vec<Slot> {
         let places = self.slots.iter().enumerate();
-        let places = places.filter(|(_, connection)| with_peer(connection));
+        let places = places.filter(|(_, it)| it.as_deref().is_some_and(&is_it));
         places.map(|(place, _)| place as Slot).collect()
     }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use whimbrel_core::Time;
 use whimbrel_ndn_packet::{DataRef, InterestRef, Name};
 
-use super::{Attempt, Proxy, ProxyEvent, context_of, decoded};
+use super::{Attempt, Pending, Proxy, ProxyEvent, context_of, decoded};
 use crate::admission::Opener;
 use crate::connection::{Carrier, Ends};
 use crate::icmp::Unreachable;
@@ -246,7 +246,7 @@ impl Proxy {
             let flow = ends.outward();
             let name = self.sealed_name(now, prefix, &Message::Refuse { flow, refusal });
             let nonce = self.rng.next_word() as u32;
-            self.push_interest(name, nonce, self.options.message_lifetime);
+            self.push_interest(name, nonce, self.options.message_lifetime, None);
         }
     }
 
@@ -308,14 +308,17 @@ impl Proxy {
         }
     }
 
-    pub(super) fn handle_data(&mut self, now: Time, data: &DataRef<'_>) {
+    pub(super) fn handle_data(&mut self, now: Time, data: &DataRef<'_>, tag: Option<&[u8]>) {
         let Some(entry) = self.pending.take(data.name.value()) else {
             self.counters.unexpected += 1;
             return;
         };
         self.counters.in_data += 1;
-        let pending = entry.data;
-        if self.table.same(pending.slot, pending.generation).is_none() {
+        if let Pending::Connection {
+            slot, generation, ..
+        } = entry.data
+            && self.table.same(slot, generation).is_none()
+        {
             self.counters.unknown_connection += 1;
             return;
         }
@@ -327,12 +330,13 @@ impl Proxy {
         let Some(content) = self.checked(opened) else {
             return;
         };
-        match Carried::decode(&content.into()) {
-            Ok(carried) => {
-                self.heard(now, pending.slot);
-                self.handle_packets(now, pending.slot, pending.number, carried);
+        match (Carried::decode(&content.into()), entry.data) {
+            (Ok(carried), Pending::Connection { slot, number, .. }) => {
+                self.heard(now, slot);
+                self.handle_packets(now, slot, number, carried);
             }
-            Err(error) => self.counters.count_message(error),
+            (Ok(_), Pending::Probe(peer)) => self.probe_answered(now, peer, &entry.sent, tag),
+            (Err(error), _) => self.counters.count_message(error),
         }
     }
 

@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use whimbrel_core::{Deadline, SeededRng, Time, TimerQueue, WallClock};
 use whimbrel_ndn_packet::{
-    Interest, InterestRef, LpPacket, NackReason, Name, NameRef, SignatureInfo, SignatureType,
-    Signer,
+    Interest, InterestRef, LpHeader, LpPacket, NackReason, Name, NameRef, SignatureInfo,
+    SignatureType, Signer,
 };
 use whimbrel_transport::application::Arrival;
 use whimbrel_transport::ledger::{HashedLedger, Ledger, Sent};
@@ -27,6 +27,7 @@ use crate::icmp::{Reporter, Unreachable};
 use crate::message::{Message, Protocol};
 use crate::naming;
 use crate::options::{Options, OptionsError};
+use crate::paths::{BY_NAME, PathStatus, Paths, PeerIndex, Way};
 use crate::phase::Phase;
 use crate::refusals::{Refusals, Refused};
 use crate::seal::Sealer;
@@ -50,13 +51,18 @@ pub enum ProxyEvent {
     NotAdmitted(IpAddr),
 }
 
-/// A pending Interest.
+/// A pending Interest; its path is in the ledger.
 #[derive(Clone, Copy, Debug)]
-struct Pending {
-    slot: Slot,
-    generation: u32,
-    /// Of reliable prefetching: the number that it fetches.
-    number: Option<u64>,
+enum Pending {
+    /// Of a connection.
+    Connection {
+        slot: Slot,
+        generation: u32,
+        /// Of reliable prefetching: the number that it fetches.
+        number: Option<u64>,
+    },
+    /// Finds or checks a path to this peer.
+    Probe(PeerIndex),
 }
 
 /// A forward proxy, a reverse proxy or both: the policy decides ([TCP/ICN §3]: "the entry and exit
@@ -80,8 +86,9 @@ pub struct Proxy {
     pending: HashedLedger<Bytes, Pending>,
     timers: TimerQueue<Slot>,
     peers: Peers,
+    paths: Paths,
     /// Interests to send, and Data that answer an Interest at hand.
-    outbox: VecDeque<Bytes>,
+    outbox: VecDeque<Outgoing>,
     /// Connections with Interests and segments for a Data.
     ready: VecDeque<Slot>,
     delivered: VecDeque<Packet>,
@@ -133,6 +140,7 @@ impl Proxy {
             pending: Ledger::hashed(options.limits.pending, &mut rng),
             timers: TimerQueue::new(),
             peers: Peers::default(),
+            paths: Paths::new(options.paths),
             outbox: VecDeque::new(),
             ready: VecDeque::new(),
             delivered: VecDeque::new(),
@@ -161,7 +169,16 @@ impl Proxy {
 
     /// Returns all connections, for tables.
     pub fn status(&self, now: Time) -> Vec<ConnectionStatus> {
-        self.table.iter().map(|it| it.status(now)).collect()
+        let status = |it: &Connection| ConnectionStatus {
+            path: it.way.and_then(|way| self.paths.tag(way)).cloned(),
+            ..it.status(now)
+        };
+        self.table.iter().map(status).collect()
+    }
+
+    /// Returns the known paths to all peers, for tables.
+    pub fn paths(&self) -> Vec<PathStatus> {
+        self.paths.status()
     }
 
     /// Returns the number of connections in each phase, in the order of [`Phase::ALL`].
@@ -263,6 +280,9 @@ impl Proxy {
     fn close(&mut self, slot: Slot) {
         if let Some(connection) = self.table.remove(slot) {
             self.queued_bytes -= connection.charged;
+            if let Some(way) = connection.way {
+                self.paths.release(way);
+            }
         }
         self.timers.cancel(&slot);
     }
@@ -325,27 +345,42 @@ impl Proxy {
         if !self.has_room_out() {
             return;
         }
-        let Some(connection) = self.table.get_mut(slot) else {
-            return;
-        };
-        connection.counters.interests += 1;
         let lifetime = if fetches {
             self.options.interest_lifetime
         } else {
             self.options.message_lifetime
         };
-        let nonce = self.rng.next_word() as u32;
-        let pending = Pending {
+        let way = self.way_of(slot);
+        let header = way.and_then(|way| self.paths.header(way));
+        let Some(connection) = self.table.get_mut(slot) else {
+            return;
+        };
+        connection.counters.interests += 1;
+        let pending = Pending::Connection {
             slot,
             generation: connection.generation,
             number,
         };
+        let path = way.map_or(BY_NAME, |way| way.path);
+        self.pend(now, name, (path, lifetime), header, pending);
+    }
+
+    /// Sends an Interest over a path, whose header fields are `header`.
+    fn pend(
+        &mut self,
+        now: Time,
+        name: Name,
+        (path, lifetime): (PathId, Duration),
+        header: Option<Box<LpHeader>>,
+        pending: Pending,
+    ) {
+        let nonce = self.rng.next_word() as u32;
         let key = Bytes::copy_from_slice(name.as_ref().value());
-        let sent = Sent::first(now, PathId::FIRST, nonce, Some(now + lifetime));
+        let sent = Sent::first(now, path, nonce, Some(now + lifetime));
         // A retransmission of reliable prefetching has the same name.
         self.pending.take(&key[..]);
         self.pending.send(key, sent, pending);
-        self.push_interest(name, nonce, lifetime);
+        self.push_interest(name, nonce, lifetime, header);
     }
 
     /// Returns true if another packet for the forwarder may wait.
@@ -355,14 +390,20 @@ impl Proxy {
         has_room
     }
 
-    fn push_interest(&mut self, name: Name, nonce: u32, lifetime: Duration) {
+    fn push_interest(
+        &mut self,
+        name: Name,
+        nonce: u32,
+        lifetime: Duration,
+        header: Option<Box<LpHeader>>,
+    ) {
         let interest = Interest {
             nonce: Some(nonce.to_be_bytes()),
             lifetime: Some(lifetime),
             ..Interest::new(name)
         };
         self.counters.out_interests += 1;
-        self.outbox.push_back(interest.encode().into());
+        self.outbox.push_back((interest.encode().into(), header));
     }
 
     /// Tells the user of a connection that is not carried.
@@ -389,14 +430,33 @@ impl Proxy {
             self.counters.unexpected += 1;
             return;
         };
-        let Pending {
-            slot, generation, ..
-        } = entry.data;
+        let Pending::Connection {
+            slot,
+            generation,
+            number,
+        } = entry.data
+        else {
+            return;
+        };
         let Some(connection) = self.table.same(slot, generation) else {
             return;
         };
+        if reason != NackReason::NoRoute {
+            return;
+        }
+        if entry.sent.path != BY_NAME {
+            let way = connection.way.map(|way| Way {
+                path: entry.sent.path,
+                ..way
+            });
+            if let Some(way) = way {
+                self.path_fails(now, way);
+            }
+            self.send_interest(now, slot, interest.name.to_name(), true, number);
+            return;
+        }
         let syn = connection.first_packet.clone();
-        if connection.waits_for_peer() && reason == NackReason::NoRoute {
+        if connection.waits_for_peer() {
             self.report(now, &syn, Unreachable::Host);
         }
     }
@@ -419,7 +479,7 @@ impl Application for Proxy {
             Ok(Arrival::Interest(interest)) => self.handle_interest(now, &interest),
             Ok(Arrival::Data(data)) => {
                 if !self.registrar.handle_data(now, &data) {
-                    self.handle_data(now, &data);
+                    self.handle_data(now, &data, packet.path_tag);
                 }
             }
             Ok(Arrival::Nack(reason, interest)) => self.handle_nack(now, reason, &interest),
@@ -430,8 +490,14 @@ impl Application for Proxy {
     fn handle_timeout(&mut self, now: Time) {
         self.registrar.handle_timeout(now);
         while let Some(name) = self.pending.overdue(now).map(|(name, _)| name.clone()) {
-            self.pending.take(&name[..]);
+            let entry = self.pending.take(&name[..]);
+            if let Some(entry) = entry
+                && let Pending::Probe(peer) = entry.data
+            {
+                self.probe_expired(now, peer, entry.sent.path);
+            }
         }
+        self.probe_paths(now);
         self.probe(now);
         let mut pass = self.timers.pass(now);
         while let Some((_, slot)) = pass.next(&mut self.timers) {
@@ -452,7 +518,7 @@ impl Application for Proxy {
             return Some((command, None));
         }
         if let Some(packet) = self.outbox.pop_front() {
-            return Some((packet, None));
+            return Some(packet);
         }
         self.next_data(now).map(|data| (data, None))
     }
@@ -471,7 +537,10 @@ impl Application for Proxy {
         let pending = pending.map(|at| Deadline::new(at, "an Interest expires"));
         let silence = self.peers.next();
         let silence = silence.map(|at| Deadline::new(at, "a peer may be silent"));
+        let paths = self.paths.next();
+        let paths = paths.map(|at| Deadline::new(at, "a probe of paths is due"));
         let own = Deadline::earlier(Deadline::earlier(timer, pending), silence);
+        let own = Deadline::earlier(own, paths);
         Deadline::earlier(self.registrar.poll_timeout(), own)
     }
 }

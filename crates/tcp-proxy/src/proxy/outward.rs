@@ -44,6 +44,9 @@ impl Proxy {
             connection.hold(now, &segment, &packet);
             if !connection.tracker.phase().is_over() {
                 self.peers.spoke(now, &connection.peer, slot);
+                if self.paths.are_wanted() {
+                    self.paths.spoke(now, &connection.peer);
+                }
             }
         }
         self.carry(now, slot, &segment, packet);
@@ -308,7 +311,7 @@ impl Proxy {
         if self.outbox.len() >= self.options.limits.outgoing {
             self.counters.queue_full += 1;
         } else {
-            self.outbox.push_back(data);
+            self.outbox.push_back((data, None));
         }
     }
 

@@ -2,17 +2,97 @@
 
 use whimbrel_core::Time;
 use whimbrel_ndn_packet::{InterestRef, NameRef};
+use whimbrel_transport::PathTag;
+use whimbrel_transport::ledger::Sent;
+use whimbrel_transport::path::PathId;
 
-use super::Proxy;
+use super::{Pending, Proxy};
 use crate::connection::Carrier;
-use crate::message::Stock;
+use crate::message::{Message, Stock};
+use crate::paths::{PeerIndex, Way};
 use crate::table::Slot;
 
 impl Proxy {
+    /// Returns the path of a connection's Interests, which it gets once there are several.
+    pub(super) fn way_of(&mut self, slot: Slot) -> Option<Way> {
+        if !self.paths.are_wanted() {
+            return None;
+        }
+        let connection = self.table.get_mut(slot)?;
+        if connection.way.is_none() {
+            connection.way = self.paths.choose(&connection.peer);
+        }
+        connection.way
+    }
+
+    /// Sends the probes and checks that are due.
+    pub(super) fn probe_paths(&mut self, now: Time) {
+        while let Some(probe) = self.paths.due(now) {
+            if !self.has_room_out() {
+                return;
+            }
+            self.counters.probes += 1;
+            let name = self.sealed_name(now, &probe.prefix, &Message::Probe);
+            let (way, lifetime) = (probe.way, probe.lifetime);
+            let header = Some(Box::new(probe.header));
+            let pending = Pending::Probe(way.peer);
+            self.pend(now, name, (way.path, lifetime), header, pending);
+        }
+    }
+
     /// Answers a probe: the routers on the way add the tag.
     pub(super) fn answer_probe(&mut self, now: Time, name: NameRef<'_>) {
         let data = self.sealed_data(now, name, Stock::Interests(0), &[]);
         self.push_data(data);
+    }
+
+    pub(super) fn probe_answered(
+        &mut self,
+        now: Time,
+        peer: PeerIndex,
+        sent: &Sent,
+        tag: Option<&[u8]>,
+    ) {
+        let path = sent.path;
+        let tag = tag.map(<[u8]>::to_vec).and_then(PathTag::new);
+        let way = Way { peer, path };
+        if let Some(since) = self.paths.answered(now, way, sent.at, tag) {
+            self.leave_path(now, way, since);
+        }
+    }
+
+    pub(super) fn probe_expired(&mut self, now: Time, peer: PeerIndex, path: PathId) {
+        let way = Way { peer, path };
+        if let Some(since) = self.paths.expired(now, way) {
+            self.leave_path(now, way, since);
+        }
+    }
+
+    /// A router says that a path is gone.
+    pub(super) fn path_fails(&mut self, now: Time, way: Way) {
+        if let Some(since) = self.paths.fail(now, way) {
+            self.leave_path(now, way, since);
+        }
+    }
+
+    /// The connections of a path that has not worked since `since` take others, or the name.
+    fn leave_path(&mut self, now: Time, way: Way, since: Time) {
+        self.counters.failed_paths += 1;
+        for slot in self.table.slots_on(way) {
+            self.paths.release(way);
+            if let Some(connection) = self.table.get_mut(slot) {
+                connection.way = None;
+                let fetches = matches!(connection.carrier, Carrier::Unreliable(_));
+                let flow = connection.ends.outward();
+                if fetches {
+                    // What the peer holds came over the failed path, and its Data would go there.
+                    self.send_message(now, slot, &Message::Renew { flow }, true);
+                    let extra = self.options.extra_interests;
+                    self.send_credits(now, slot, extra);
+                }
+            }
+            self.revive(now, slot, since);
+        }
     }
 
     /// The peer's Interests take another path from now on. What was sent to the ones before may be
