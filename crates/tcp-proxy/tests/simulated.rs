@@ -13,7 +13,7 @@ use whimbrel_ndn_packet::Name;
 use whimbrel_ndn_router::faces::FaceSettings;
 use whimbrel_ndn_router::{NdnRouter, NdnRouterConfig};
 use whimbrel_sim::link::{LinkSpec, Loss, QueueLimit};
-use whimbrel_sim::tcp::{Relay, TcpClient, TcpConfig, TcpServer};
+use whimbrel_sim::tcp::{FetchId, Relay, TcpClient, TcpConfig, TcpServer};
 use whimbrel_sim::{
     AnyMachine, Connection, Direction, Door, DuplexLink, LinkId, NodeId, Simulator,
 };
@@ -33,6 +33,7 @@ struct Line {
     server: NodeId,
     /// None of plain IP.
     gateways: Vec<NodeId>,
+    routers: Vec<NodeId>,
     /// Those between the routers.
     links: [LinkId; 2],
 }
@@ -80,9 +81,10 @@ fn prefix(side: usize) -> Name {
     pair::PREFIXES[side].parse().unwrap()
 }
 
-fn gateway(protocol: Protocol, side: usize) -> Gateway<AppFace<Proxy>> {
+fn gateway(protocol: Protocol, side: usize, paths: usize) -> Gateway<AppFace<Proxy>> {
     let options = Options {
         protocol,
+        paths,
         ..pair::options(side, Protection::Encrypted)
     };
     let proxy = Proxy::new(options, SeededRng::new(side as u64)).unwrap();
@@ -143,6 +145,17 @@ fn route(sim: &mut Sim, node: NodeId, name: &Name, port: PortId) {
 
 impl Line {
     fn new(protocol: Protocol, spec: &LinkSpec, reliability: Reliability, seed: u64) -> Line {
+        Line::with_paths(protocol, spec, reliability, seed, 1)
+    }
+
+    /// A line whose proxies use up to `paths` paths.
+    fn with_paths(
+        protocol: Protocol,
+        spec: &LinkSpec,
+        reliability: Reliability,
+        seed: u64,
+        paths: usize,
+    ) -> Line {
         let mut sim = Sim::new(seed);
         let [client, server] = ends(&mut sim);
         for (side, node) in [client, server].into_iter().enumerate() {
@@ -168,7 +181,7 @@ impl Line {
             route(&mut sim, node, &prefix(side), port);
         }
         let gateways = [0, 1].map(|side| {
-            let gateway = AnyMachine::new(gateway(protocol, side), |_| ());
+            let gateway = AnyMachine::new(gateway(protocol, side, paths), |_| ());
             let gateway = sim.add_node(&format!("gateway {side}"), gateway);
             let socket = DuplexLink {
                 mtu: LOCAL_FRAME,
@@ -183,8 +196,30 @@ impl Line {
             client,
             server,
             gateways: gateways.to_vec(),
+            routers: routers.to_vec(),
             links: [first.link, second.link],
         }
+    }
+
+    /// A line with a second router beside the middle one, by which a path of the same length leads.
+    /// Returns it with the second path's links.
+    fn forked(protocol: Protocol, spec: &LinkSpec, paths: usize) -> (Line, [LinkId; 2]) {
+        let mut line = Line::with_paths(protocol, spec, Reliability::Off, 1, paths);
+        let sim = &mut line.sim;
+        let detour = router(Reliability::Off, 3);
+        let detour = sim.add_node("router 3", AnyMachine::new(detour, |_| ()));
+        let (near, far) = (line.routers[0], line.routers[2]);
+        let first = connect(sim, (near, detour), spec, Reliability::Off);
+        let second = connect(sim, (detour, far), spec, Reliability::Off);
+        for (node, port, side) in [
+            (near, first.a, 1),
+            (detour, first.b, 0),
+            (detour, second.a, 1),
+            (far, second.b, 0),
+        ] {
+            route(sim, node, &prefix(side), port);
+        }
+        (line, [first.link, second.link])
     }
 
     /// The same line without proxies and NDN: [TCP/ICN §4.1], Fig. 10a.
@@ -205,6 +240,7 @@ impl Line {
             client,
             server,
             gateways: Vec::new(),
+            routers: routers.to_vec(),
             links: [first.link, second.link],
         }
     }
@@ -226,24 +262,49 @@ impl Line {
     /// Fetches `bytes`; returns the time that it takes.
     fn fetch(&mut self, bytes: u64, limit: Duration) -> Option<Duration> {
         // The prefixes are registered first.
-        let start = self.sim.now() + Duration::from_millis(200);
-        self.sim.run_until(start);
-        let fetch = self.sim.with_node(self.client, |node, now| {
+        self.run(Duration::from_millis(200));
+        let fetch = self.start(bytes);
+        self.finish(fetch, limit)
+    }
+
+    fn run(&mut self, time: Duration) {
+        let until = self.sim.now() + time;
+        self.sim.run_until(until);
+    }
+
+    fn start(&mut self, bytes: u64) -> FetchId {
+        self.sim.with_node(self.client, |node, now| {
             let client: &mut TcpClient = node.get_mut().unwrap();
             client.fetch(now, bytes)
-        });
+        })
+    }
+
+    /// Starts several transfers. smoltcp's server refuses a SYN that comes with another one.
+    fn start_all<const N: usize>(&mut self, bytes: u64) -> [FetchId; N] {
+        [(); N].map(|()| {
+            self.run(Duration::from_millis(10));
+            self.start(bytes)
+        })
+    }
+
+    /// Waits for the end of a transfer; returns the time that it takes.
+    fn finish(&mut self, fetch: FetchId, limit: Duration) -> Option<Duration> {
         let done = |sim: &Sim, client: NodeId| {
             let client: &TcpClient = sim.node(client).get().unwrap();
             client.get(fetch).unwrap().clone()
         };
         let end = self.sim.now() + limit;
         while self.sim.now() < end && done(&self.sim, self.client).response_time().is_none() {
-            let next = self.sim.now() + Duration::from_millis(100);
-            self.sim.run_until(next);
+            self.run(Duration::from_millis(100));
         }
         let fetched = done(&self.sim, self.client);
         assert_eq!((fetched.failed, fetched.wrong_bytes), (false, 0));
         fetched.response_time()
+    }
+
+    /// Bytes that a link took towards the client.
+    fn carried(&self, link: LinkId) -> u64 {
+        self.sim.link_stats(link, Direction::BToA).delivered_bytes
     }
 
     fn proxy(&self, side: usize) -> &Proxy {
@@ -325,6 +386,60 @@ fn link_recovery_hides_losses() {
         recovered < without,
         "{recovered:?} with recovery, {without:?} without"
     );
+}
+
+/// Beyond the paper: with path tags [PTP §3], connections share what two paths carry.
+#[test]
+fn connections_share_two_paths() {
+    for protocol in Protocol::ALL {
+        let shares = |paths| {
+            let (mut line, detour) = Line::forked(protocol, &spec(0.0), paths);
+            line.run(Duration::from_millis(200));
+            // The first one makes the paths known.
+            let first = line.start(50_000);
+            line.finish(first, Duration::from_secs(10))
+                .expect("it ends");
+            line.run(Duration::from_millis(500));
+            let before = [line.links[0], detour[0]].map(|link| line.carried(link));
+            let fetches = line.start_all::<4>(BYTES / 4);
+            for fetch in fetches {
+                line.finish(fetch, Duration::from_secs(60))
+                    .expect("it ends");
+            }
+            let after = [line.links[0], detour[0]].map(|link| line.carried(link));
+            let mut carried = [after[0] - before[0], after[1] - before[1]];
+            carried.sort_unstable();
+            carried[0] as f64 / (carried[0] + carried[1]) as f64
+        };
+        let (one, two) = (shares(1), shares(2));
+        assert!(one < 0.01, "{protocol}: {one} beside the name's path");
+        assert!(two > 0.4, "{protocol}: {two} of the bytes on one path");
+    }
+}
+
+/// Nobody says that a path is gone: its checks stay unanswered.
+#[test]
+fn a_path_that_swallows_everything_is_left() {
+    for protocol in Protocol::ALL {
+        let gone = |cut: usize| {
+            let (mut line, detour) = Line::forked(protocol, &spec(0.0), 2);
+            line.run(Duration::from_millis(200));
+            let first = line.start(50_000);
+            line.finish(first, Duration::from_secs(10))
+                .expect("it ends");
+            line.run(Duration::from_millis(500));
+            let fetches = line.start_all::<2>(BYTES);
+            line.run(Duration::from_millis(500));
+            let links = [line.links[0], detour[0]];
+            line.sim.partition(links[cut]);
+            for fetch in fetches {
+                let time = line.finish(fetch, Duration::from_secs(30));
+                assert!(time.is_some(), "{protocol}, link {cut}");
+            }
+            line.proxy(0).counters().failed_paths
+        };
+        assert_eq!([gone(0), gone(1)], [1, 1], "{protocol}: one failed path");
+    }
 }
 
 /// [TCP/ICN §4.1], Figs 8 and 9: 50 MB over links of 1 Mbit/s, without loss and with 1 %. What the
