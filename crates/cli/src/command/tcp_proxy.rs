@@ -21,7 +21,8 @@ use whimbrel_node::tcp_proxy::config::{AllowSection, DEVICE, RouteSection, netwo
 use whimbrel_node::tcp_proxy::run::Inquirer;
 use whimbrel_node::tcp_proxy::{PlanError, ProxyConfig, ProxyLoop, Role, RunError, Told, key};
 use whimbrel_tcp_proxy::{
-    ConnectionStatus, Counters, GatewayEvent, Protocol, Proxy, ProxyEvent, Refusal, Refused,
+    ConnectionStatus, Counters, GatewayEvent, PathStatus, Protocol, Proxy, ProxyEvent, Refusal,
+    Refused,
 };
 use whimbrel_transport::RegistrationEvent;
 
@@ -112,6 +113,9 @@ pub(crate) struct Run {
     /// Largest Data, in bytes
     #[arg(long, value_name = "BYTES")]
     icn_mtu: Option<usize>,
+    /// Paths to each peer that connections share, at most: their routers must know path tags
+    #[arg(long, value_name = "NUMBER")]
+    paths: Option<usize>,
     /// The NDN forwarder: unix:///PATH, tcp://HOST[:PORT] or udp://HOST[:PORT]
     #[arg(long, value_name = "FACEURI")]
     transport: Option<String>,
@@ -224,6 +228,7 @@ impl Run {
             config.device.nft = Some(true);
         }
         config.icn_mtu = self.icn_mtu.or(config.icn_mtu);
+        config.paths = self.paths.or(config.paths);
         config.transport = self.transport.or(config.transport);
         config.metrics = self.metrics.or(config.metrics);
         Ok(config)
@@ -417,8 +422,28 @@ fn described(proxy: &Proxy, now: Time) -> Value {
         "queued_bytes": proxy.queued_bytes(),
         "pending_interests": proxy.pending_interests(),
         "counters": counters(proxy.counters()),
+        "paths": proxy.paths().iter().map(path).collect::<Vec<_>>(),
         "connections": connections,
     })
+}
+
+fn path(it: &PathStatus) -> Value {
+    json!({
+        "peer": it.peer.to_string(),
+        "tag": it.tag.to_string(),
+        "hops": it.tag.hops(),
+        "round_trip_ms": millis(it.round_trip),
+        "connections": it.connections,
+        "state": match (it.has_failed, it.is_used) {
+            (true, _) => "failed",
+            (false, true) => "used",
+            (false, false) => "spare",
+        },
+    })
+}
+
+fn millis(duration: Option<Duration>) -> Option<f64> {
+    duration.map(|it| it.as_secs_f64() * 1e3)
 }
 
 fn connection(it: &ConnectionStatus) -> Value {
@@ -436,7 +461,8 @@ fn connection(it: &ConnectionStatus) -> Value {
         "interests_held": it.interests_held,
         "interests_pending": it.interests_pending,
         "retransmitted_interests": it.retransmitted_interests,
-        "round_trip_ms": it.round_trip.map(|it| it.as_secs_f64() * 1e3),
+        "round_trip_ms": millis(it.round_trip),
+        "path": it.path.as_ref().map(ToString::to_string),
         "outward_segments": it.counters.outward_segments,
         "outward_bytes": it.counters.outward_bytes,
         "inward_segments": it.counters.inward_segments,
@@ -459,6 +485,8 @@ fn counters(it: &Counters) -> Value {
         "in_data": it.in_data,
         "in_nacks": it.in_nacks,
         "revived": it.revived,
+        "probes": it.probes,
+        "failed_paths": it.failed_paths,
         "connections": it.connections,
         "malformed": it.malformed,
         "fragments": it.fragments,
@@ -548,8 +576,10 @@ fn table(status: &Value) -> String {
         let round_trip = round_trip.map_or(String::new(), |it| format!("  rtt {it:.1} ms"));
         let window = it["window"].as_u64();
         let window = window.map_or(String::new(), |it| format!("  window {it}"));
+        let path = it["path"].as_str();
+        let path = path.map_or(String::new(), |it| format!("  path {it}"));
         text += &format!(
-            "{} <-> {}  {}  {}  out {} B  in {} B  queue {}  Interests {}{round_trip}{window}\n",
+            "{} <-> {}  {}  {}  out {} B  in {} B  queue {}  Interests {}{round_trip}{window}{path}\n",
             it["local"].as_str().unwrap_or_default(),
             it["remote"].as_str().unwrap_or_default(),
             it["protocol"].as_str().unwrap_or_default(),
@@ -558,6 +588,18 @@ fn table(status: &Value) -> String {
             it["inward_bytes"],
             it["queued_segments"],
             it["interests_held"],
+        );
+    }
+    for it in status["paths"].as_array().into_iter().flatten() {
+        let round_trip = it["round_trip_ms"].as_f64();
+        let round_trip = round_trip.map_or(String::new(), |it| format!("  rtt {it:.1} ms"));
+        text += &format!(
+            "path {} to {}  {}  {} hops  {} connections{round_trip}\n",
+            it["tag"].as_str().unwrap_or_default(),
+            it["peer"].as_str().unwrap_or_default(),
+            it["state"].as_str().unwrap_or_default(),
+            it["hops"],
+            it["connections"],
         );
     }
     for (name, count) in status["counters"].as_object().into_iter().flatten() {

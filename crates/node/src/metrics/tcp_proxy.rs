@@ -25,7 +25,7 @@ pub(super) struct Snapshot {
 type Count = fn(&Counters) -> u64;
 
 /// Name, meaning, accessor.
-const COUNTS: [(&str, &str, Count); 10] = [
+const COUNTS: [(&str, &str, Count); 12] = [
     (
         "tcp_proxy_device_packets",
         "Packets from local programs",
@@ -58,6 +58,16 @@ const COUNTS: [(&str, &str, Count); 10] = [
         "tcp_proxy_revived_segments",
         "Segments sent once more after an outage",
         |c| c.revived,
+    ),
+    (
+        "tcp_proxy_path_probes",
+        "Probes and checks of paths sent",
+        |c| c.probes,
+    ),
+    (
+        "tcp_proxy_failed_paths",
+        "Paths left because they failed",
+        |c| c.failed_paths,
     ),
     (
         "tcp_proxy_connections_seen",

@@ -53,6 +53,8 @@ pub struct ProxyConfig {
     pub extra_interests: Option<u8>,
     /// Unreliable prefetching: `every`, a probability such as `0.5`, or a number of bytes.
     pub duplex: Option<String>,
+    /// Paths to each peer that connections share, at most.
+    pub paths: Option<usize>,
     /// Connections at a time.
     pub max_connections: Option<usize>,
     /// Address to listen on for Prometheus (http://ADDRESS/metrics).
@@ -232,6 +234,7 @@ impl ProxyConfig {
             options.duplex = duplex(text)?;
         }
         options.icn_mtu = self.icn_mtu.unwrap_or(options.icn_mtu);
+        options.paths = self.paths.unwrap_or(options.paths);
         options.extra_interests = self.extra_interests.unwrap_or(options.extra_interests);
         options.limits.connections = self.max_connections.unwrap_or(options.limits.connections);
         options.largest_packet = self.device.mtu.unwrap_or(options.largest_packet);
