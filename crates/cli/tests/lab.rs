@@ -165,6 +165,41 @@ fn mirrors_serve_the_same_segments_over_several_paths() {
     }
 }
 
+/// TCP through proxies between which there are two paths, one of which swallows everything in the middle: the connections share both,
+/// and then the other one.
+#[test]
+fn tcp_connections_go_on_over_another_path() {
+    if !whimbrel_lab::lab_available() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let guide =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/scenarios/tcp-two-paths.toml");
+    let scenario = std::fs::read_to_string(guide).unwrap();
+    let (head, _) = scenario.split_once("[sweep.paths]").unwrap();
+    let head = head
+        .replace("5 MB", "1 MB")
+        .replace("count = 6", "count = 4")
+        .replace("server = \"b\" }", "server = \"b\", paths = 2 }");
+    let fault = "[[events]]\nat = \"2500 ms\"\noutage = \"upper-2\"\nduration = \"60 s\"\n";
+    let file = folder.path().join("paths.toml");
+    std::fs::write(&file, format!("{head}{fault}")).unwrap();
+    for backend in ["sim", "netns"] {
+        let out = folder.path().join(backend);
+        let metric = run(file.to_str().unwrap(), backend, &out);
+        assert_eq!((metric("files.files"), metric("files.bytes")), (4.0, 4e6));
+        for link in ["links.upper-1.backward", "links.lower-1.backward"] {
+            let octets = metric(link);
+            assert!(octets > 100_000.0, "{backend}: {octets} over {link}");
+        }
+        let completion = metric("files.completion");
+        assert!(
+            completion < 55.0,
+            "{backend}: it waits for the path's return"
+        );
+    }
+}
+
 /// `scripts/paths` at a size that takes seconds: two routers, veth pairs behind token buckets. The script compares the
 /// bytes.
 #[test]

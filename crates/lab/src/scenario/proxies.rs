@@ -16,7 +16,7 @@ use super::load::{Load, Plane};
 use super::network::{Network, node_at};
 use super::node::Role;
 
-/// `proxies = { client = "a", server = "b", protocol = "unreliable", duplex = "2920" }`
+/// `proxies = { client = "a", server = "b", protocol = "unreliable", duplex = "2920", paths = 2 }`
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Section {
@@ -24,6 +24,7 @@ pub(super) struct Section {
     server: String,
     protocol: Option<String>,
     duplex: Option<String>,
+    paths: Option<usize>,
 }
 
 /// The proxies of a load.
@@ -35,8 +36,17 @@ pub struct Proxies {
     pub server: usize,
     /// The protocol between them.
     pub protocol: Protocol,
-    /// Their policy where both ends send; `None` for the default.
+    /// What the scenario says of both.
+    pub tuning: Tuning,
+}
+
+/// Options of a proxy, which are the same for all its loads; `None` for the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Tuning {
+    /// The policy where both ends send.
     pub duplex: Option<DuplexPolicy>,
+    /// Paths to its peer that connections share, at most.
+    pub paths: Option<usize>,
 }
 
 impl Section {
@@ -80,7 +90,10 @@ impl Section {
             client,
             server,
             protocol,
-            duplex,
+            tuning: Tuning {
+                duplex,
+                paths: self.paths,
+            },
         })
     }
 }
@@ -94,17 +107,22 @@ pub(super) fn check(
 ) -> Result<(), Fault> {
     let mut pairs: BTreeMap<(usize, usize), bool> = BTreeMap::new();
     let mut parts: BTreeMap<(usize, usize), (usize, Protocol)> = BTreeMap::new();
-    let mut policies: BTreeMap<usize, Option<DuplexPolicy>> = BTreeMap::new();
+    let mut tunings: BTreeMap<usize, Tuning> = BTreeMap::new();
     for load in loads.iter().filter(|load| load.plane == Plane::Tcp) {
         let proxies = load.proxies.iter();
-        for (proxy, duplex) in
-            proxies.flat_map(|it| [(it.client, it.duplex), (it.server, it.duplex)])
+        for (proxy, tuning) in
+            proxies.flat_map(|it| [(it.client, it.tuning), (it.server, it.tuning)])
         {
-            if *policies.entry(proxy).or_insert(duplex) != duplex {
+            let known = *tunings.entry(proxy).or_insert(tuning);
+            if known != tuning {
                 let name = &network.nodes[proxy].name;
-                let message = format!("the proxy on '{name}' has one policy for all loads");
+                let message = format!("the proxy on '{name}' has the same options for all loads");
                 let at = KeyPath::from(["loads", &load.name, "proxies"]);
-                return Err(document.fault(&at.key("duplex"), message));
+                let key = match known.duplex == tuning.duplex {
+                    true => "paths",
+                    false => "duplex",
+                };
+                return Err(document.fault(&at.key(key), message));
             }
         }
         for to in &load.to {
@@ -161,8 +179,8 @@ pub(super) struct Part {
     pub(super) servers: BTreeMap<usize, usize>,
     /// Distant nodes.
     pub(super) distant: BTreeMap<usize, Distant>,
-    /// The policy where both ends send, if the scenario names one.
-    pub(super) duplex: Option<DuplexPolicy>,
+    /// What the scenario says of it.
+    pub(super) tuning: Tuning,
 }
 
 /// Returns the part of the proxy on `node`.
@@ -171,7 +189,7 @@ pub(super) fn part(loads: &[Load], node: usize) -> Part {
     let carried = loads.iter().filter_map(|load| Some((load, load.proxies?)));
     for (load, proxies) in carried {
         if proxies.client == node || proxies.server == node {
-            part.duplex = proxies.duplex;
+            part.tuning = proxies.tuning;
         }
         for to in &load.to {
             if proxies.client == node {

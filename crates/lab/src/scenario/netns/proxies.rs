@@ -46,7 +46,10 @@ impl Daemons<'_> {
         for (near, distant) in &part.servers {
             command.args(["--allow", &address(*near, *distant)?.to_string()]);
         }
-        if let Some(policy) = part.duplex {
+        if let Some(paths) = part.tuning.paths {
+            command.args(["--paths", &paths.to_string()]);
+        }
+        if let Some(policy) = part.tuning.duplex {
             let file = self.folder.join(format!("{}.proxy.toml", self.name(node)));
             std::fs::write(&file, format!("duplex = \"{policy}\"\n"))
                 .map_err(LabError::system(format!("make {}", file.display())))?;

@@ -92,7 +92,8 @@ impl World<'_> {
         };
         let options = Options::new(name_of(node), policy, seal);
         Options {
-            duplex: part.duplex.unwrap_or(options.duplex),
+            duplex: part.tuning.duplex.unwrap_or(options.duplex),
+            paths: part.tuning.paths.unwrap_or(options.paths),
             ..options
         }
     }
