@@ -1,7 +1,7 @@
 //! The text and tables of a study's page.
 
 use maud::{Markup, PreEscaped, html};
-use pulldown_cmark::{Event, HeadingLevel, Parser, Tag, TagEnd};
+use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
 use super::super::{
     Backend, Comparison, Point, ReadingResult, Statement, Study, StudyResult, Table, Verdict,
@@ -307,11 +307,24 @@ fn found(result: &StudyResult, id: &str) -> Markup {
     }
 }
 
+/// Returns where a link of a study's README leads from its page.
+fn page_of(link: &str) -> Option<String> {
+    let study = link
+        .strip_prefix("../")
+        .and_then(|link| link.strip_suffix("/README.md"));
+    match study {
+        Some(study) => Some(format!("{study}.html")),
+        None => link.contains("://").then(|| link.to_owned()),
+    }
+}
+
 /// Returns the study's README, with the assumptions where the paper is silent.
 pub(super) fn assumptions(study: &Study) -> Markup {
-    // Its first heading is the page's; the others go one level below the page's sections.
-    let mut in_title = false;
-    let events = Parser::new(study.readme).filter_map(|event| match event {
+    // Its first heading is the page's; the others go one level below the page's sections. Of its links, those
+    // to other studies lead to their pages, and those to documents nowhere: the page stands alone.
+    let (mut in_title, mut leads_nowhere) = (false, false);
+    let events = Parser::new_ext(study.readme, Options::ENABLE_TABLES);
+    let events = events.filter_map(|event| match event {
         Event::Start(Tag::Heading {
             level: HeadingLevel::H1,
             ..
@@ -336,10 +349,31 @@ pub(super) fn assumptions(study: &Study) -> Markup {
             attrs,
         })),
         Event::End(TagEnd::Heading(_)) => Some(Event::End(TagEnd::Heading(HeadingLevel::H3))),
+        Event::Start(Tag::Link {
+            link_type,
+            dest_url,
+            title,
+            id,
+        }) => {
+            let dest_url = page_of(&dest_url);
+            leads_nowhere = dest_url.is_none();
+            let link = dest_url.map(|dest_url| Tag::Link {
+                link_type,
+                dest_url: dest_url.into(),
+                title,
+                id,
+            });
+            link.map(Event::Start)
+        }
+        Event::End(TagEnd::Link) if leads_nowhere => None,
         other => Some(other),
     });
     let mut text = String::new();
     pulldown_cmark::html::push_html(&mut text, events);
+    // Wide tables scroll, as the page's own do.
+    let text = text
+        .replace("<table>", "<div class=\"wide\" tabindex=\"0\"><table>")
+        .replace("</table>", "</table></div>");
     html! {
         section aria-labelledby="assumptions" {
             h2 #assumptions { "The study and its assumptions" }
@@ -428,5 +462,27 @@ pub(super) fn scenario(results: &[StudyResult]) -> Markup {
                 pre tabindex="0" { code { (result.scenario) } }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::study::STUDIES;
+
+    #[test]
+    fn tables_of_a_readme_are_tables_and_its_links_lead_to_pages() {
+        let mut tables = 0;
+        for study in &STUDIES {
+            let page = assumptions(study).into_string();
+            let lines = study.readme.lines();
+            let rules = lines.filter(|line| line.starts_with("|--")).count();
+            assert_eq!(page.matches("<table>").count(), rules, "{}", study.name);
+            assert!(!page.contains("href=\"../"), "{}", study.name);
+            tables += rules;
+        }
+        assert!(tables > 5, "{tables}");
+        let page = assumptions(Study::find("tcpicn-grid").unwrap()).into_string();
+        assert!(page.contains("href=\"tcpicn-sim.html\""));
     }
 }
