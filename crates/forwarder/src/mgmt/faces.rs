@@ -349,7 +349,21 @@ pub(crate) fn filter(component: Option<&[u8]>) -> Result<FaceQueryFilter, Contro
         ControlResponse::new(400, format!("faces/query needs a FaceQueryFilter: {why}"))
     };
     let bytes = component.ok_or_else(|| malformed("the name has none".to_owned()))?;
-    FaceQueryFilter::decode(bytes).map_err(|error: DecodeError| malformed(error.to_string()))
+    let mut filter = FaceQueryFilter::decode(bytes)
+        .map_err(|error: DecodeError| malformed(error.to_string()))?;
+    for uri in [&mut filter.uri, &mut filter.local_uri] {
+        *uri = uri.take().map(canonical);
+    }
+    Ok(filter)
+}
+
+/// Returns a FaceUri in the form in which faces have theirs: NDNd's tool asks for the faces that its
+/// user has typed.
+fn canonical(uri: String) -> String {
+    match uri.parse::<FaceUri>() {
+        Ok(known) => known.to_string(),
+        Err(_) => uri,
+    }
 }
 
 /// Returns the notification of a face event. A removed face is described by its final state, which

@@ -111,6 +111,15 @@ fn a_query_returns_the_matching_faces() {
         }),
         [second]
     );
+    let typed = udp(2).replace("udp4", "udp");
+    assert_eq!(
+        ask(FaceQueryFilter {
+            uri: Some(typed),
+            ..all.clone()
+        }),
+        [second],
+        "not in its canonical form"
+    );
     assert_eq!(
         ask(FaceQueryFilter {
             uri_scheme: Some("udp4".to_owned()),
