@@ -1,4 +1,5 @@
 //! Programs of others that tests run: `scripts/setup --check` installs what they need.
+#![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,6 +29,19 @@ impl Interop {
         })
     }
 
+    /// Returns NDNd's program; `None` if it is not built and need not be.
+    pub(crate) fn ndnd() -> Option<PathBuf> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let named = std::env::var_os("WHIMBREL_NDND").map(PathBuf::from);
+        let is_named = named.is_some();
+        let program = named.unwrap_or_else(|| root.join("target/interop/ndnd/ndnd"));
+        if !is_named && !program.exists() {
+            eprintln!("SKIPPED: there is no NDNd; scripts/setup --check builds it where Go is");
+            return None;
+        }
+        Some(program)
+    }
+
     pub(crate) fn python(&self, program: &str) -> Command {
         let mut command = Command::new(self.installed.join("python/bin/python"));
         command.arg(self.sources.join(format!("python/{program}.py")));
@@ -55,4 +69,24 @@ impl Interop {
         command.arg(self.sources.join(format!("tcp/{program}.mjs")));
         command
     }
+}
+
+/// Returns NDNd's configuration: a socket for programs, and UDP and TCP on one port.
+pub(crate) fn ndnd_config(socket: &Path, port: u16) -> String {
+    format!(
+        "faces:\n  udp:\n    enabled_unicast: true\n    enabled_multicast: false\n    port_unicast: {port}\n  \
+         tcp:\n    enabled: true\n    port_unicast: {port}\n  \
+         unix:\n    enabled: true\n    socket_path: {}\n  websocket:\n    enabled: false\nfw:\n  threads: 2\n",
+        socket.display()
+    )
+}
+
+/// Returns NDNd's tool that controls the forwarder behind a socket.
+pub(crate) fn ndnd_tool(program: &Path, socket: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.arg("fw").env(
+        "NDN_CLIENT_TRANSPORT",
+        format!("unix://{}", socket.display()),
+    );
+    command
 }

@@ -11,6 +11,7 @@ use whimbrel_lab::baseline::HttpServer;
 use whimbrel_lab::{CongestionControl, Process, Topology, TopologyBuilder};
 use whimbrel_sim::link::{LinkSpec, Loss};
 
+use super::interop::{ndnd_config, ndnd_tool};
 use super::{await_that, finished, whimbrel};
 
 /// Of every call of curl: nothing of this user's configuration, no proxy of this machine's.
@@ -36,6 +37,14 @@ struct ProxyCommand {
     arguments: Vec<String>,
 }
 
+/// The forwarder of each site.
+enum Forwarder<'a> {
+    /// Our router, with more of `[ndn]` in its configuration.
+    Ours(&'a str),
+    /// NDNd, by its program.
+    Ndnd(&'a Path),
+}
+
 /// A link of 50 Mbit/s with a round trip of 10 ms, and what it loses and takes.
 fn emulated(loss: f64, mtu: usize) -> TopologyBuilder {
     let spec = LinkSpec::new(50_000_000, Duration::from_millis(5));
@@ -55,28 +64,46 @@ impl Sites {
     /// As [`Sites::new`], with what the reverse proxy allows.
     pub(crate) fn allowing(allowed: &str, loss: f64, routers: &str, proxies: &[&str]) -> Sites {
         let allow = [proxies, &["--allow", allowed]].concat();
-        Sites::on(emulated(loss, MTU), routers, [proxies, &allow])
+        Sites::on(
+            emulated(loss, MTU),
+            &Forwarder::Ours(routers),
+            [proxies, &allow],
+        )
     }
 
     /// Sites with a link that takes frames of `mtu` octets.
     pub(crate) fn narrow(mtu: usize) -> Sites {
         let allow = ["--allow", "10.202.0.1:80"];
-        Sites::on(emulated(0.0, mtu), "", [&[], &allow])
+        Sites::on(emulated(0.0, mtu), &Forwarder::Ours(""), [&[], &allow])
     }
 
     /// Sites with more options for each proxy.
     pub(crate) fn each(proxies: [&[&str]; 2]) -> Sites {
-        Sites::on(emulated(0.0, MTU), "", proxies)
+        Sites::on(emulated(0.0, MTU), &Forwarder::Ours(""), proxies)
+    }
+
+    /// Sites with NDNd in place of our router.
+    pub(crate) fn with_ndnd(program: &Path, proxies: &[&str]) -> Sites {
+        let allow = [proxies, &["--allow", "10.202.0.1:80"]].concat();
+        Sites::on(
+            emulated(0.0, MTU),
+            &Forwarder::Ndnd(program),
+            [proxies, &allow],
+        )
     }
 
     /// Sites whose link is a pair of virtual Ethernet interfaces, as fast as the kernel.
     pub(crate) fn fast(proxies: &[&str]) -> Sites {
         let topology = TopologyBuilder::new(1).host("a").host("b");
         let allow = [proxies, &["--allow", "10.202.0.1"]].concat();
-        Sites::on(topology.veth("ab", "a", "b"), "", [proxies, &allow])
+        Sites::on(
+            topology.veth("ab", "a", "b"),
+            &Forwarder::Ours(""),
+            [proxies, &allow],
+        )
     }
 
-    fn on(topology: TopologyBuilder, routers: &str, proxies: [&[&str]; 2]) -> Sites {
+    fn on(topology: TopologyBuilder, forwarder: &Forwarder<'_>, proxies: [&[&str]; 2]) -> Sites {
         let topology = topology.build().unwrap();
         // The hosts have no IPv6; the devices that are still to come may.
         for host in ["a", "b"].map(|name| topology.host(name).unwrap()) {
@@ -98,7 +125,10 @@ impl Sites {
         let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
         fs::set_permissions(&key, private).unwrap();
         for (site, other) in [("a", "b"), ("b", "a")] {
-            sites.start_router(site, other, routers);
+            match forwarder {
+                Forwarder::Ours(config) => sites.start_router(site, other, config),
+                Forwarder::Ndnd(program) => sites.start_ndnd(site, other, program),
+            }
         }
         let [one, other] = [
             ["10.201.0.1", "10.202.0.0/16=/b/tcp"],
@@ -146,6 +176,23 @@ impl Sites {
         command.arg("--ndn-socket").arg(self.socket(site));
         self.start(site, "router", command);
         await_that("the router answers", || self.socket(site).exists());
+    }
+
+    fn start_ndnd(&mut self, site: &str, other: &str, program: &Path) {
+        let config = self.path(&format!("{site}.yml"));
+        fs::write(&config, ndnd_config(&self.socket(site), 6363)).unwrap();
+        let mut command = Command::new(program);
+        command.args(["fw", "run"]).arg(config);
+        self.start(site, "router", command);
+        await_that("the forwarder answers", || self.socket(site).exists());
+        let face = format!(
+            "face=udp://{}:6363",
+            self.topology.address_of(other, "ab").unwrap()
+        );
+        let prefix = format!("prefix=/{other}");
+        let (code, out, errors) =
+            finished(ndnd_tool(program, &self.socket(site)).args(["route-add", &prefix, &face]));
+        assert_eq!(code, 0, "{out}{errors}");
     }
 
     fn add_proxy(
