@@ -137,6 +137,7 @@ mod tests {
             quick: true,
             seed: 1,
             program: "whimbrel".into(),
+            ndnd: None,
         }
     }
 

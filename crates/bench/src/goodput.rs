@@ -182,6 +182,7 @@ mod tests {
             quick: true,
             seed: 1,
             program: "whimbrel".into(),
+            ndnd: None,
         };
         for backend in Backend::ALL {
             for mover in [Mover::Whimbrel, Mover::Cubic, Mover::Bbr] {

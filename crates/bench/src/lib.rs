@@ -132,6 +132,8 @@ pub struct BenchOptions {
     pub seed: u64,
     /// The whimbrel binary, for daemons in namespaces.
     pub program: PathBuf,
+    /// NDNd's program, to measure its forwarder beside ours.
+    pub ndnd: Option<PathBuf>,
 }
 
 /// The context of a part: options, progress, results.

@@ -15,10 +15,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use support::interop::{Interop, ndnd_config, ndnd_tool};
+use support::interop::{Interop, ndnd_tool};
 use support::ndn::Router;
 use support::sites::Sites;
 use support::{Running, await_that, finished, free_port, noise, whimbrel};
+use whimbrel_lab::ndnd;
 
 /// NDNd's forwarder on its own sockets.
 struct Ndnd {
@@ -33,7 +34,7 @@ impl Ndnd {
         let folder = tempfile::tempdir().unwrap();
         let (socket, port) = (folder.path().join("ndnd.sock"), free_port());
         let config = folder.path().join("fw.yml");
-        fs::write(&config, ndnd_config(&socket, port)).unwrap();
+        fs::write(&config, ndnd::configuration(&socket, Some(port))).unwrap();
         let mut command = Command::new(program);
         command.args(["fw", "run"]).arg(config);
         let process = Running::start(command.stderr(Stdio::null()));

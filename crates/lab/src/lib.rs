@@ -37,6 +37,7 @@ pub mod error;
 pub mod figure;
 mod jobs;
 pub mod namespace;
+pub mod ndnd;
 pub mod privileges;
 pub mod probe;
 pub mod process;

@@ -3,10 +3,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use whimbrel_lab::{Program, Supervisor};
+use whimbrel_lab::{Program, Supervisor, ndnd};
 
 use super::consumer::Consumed;
 use super::process::RunningRouter;
@@ -47,6 +47,7 @@ pub(super) const QUICK: Timing = Timing {
 enum Middle {
     Relay,
     Router,
+    Ndnd,
 }
 
 impl Middle {
@@ -54,6 +55,7 @@ impl Middle {
         match self {
             Middle::Relay => "relay",
             Middle::Router => "router",
+            Middle::Ndnd => "NDNd",
         }
     }
 }
@@ -123,12 +125,13 @@ fn all_runs(
     let mut runs = Vec::new();
     for round in 1..=rounds {
         for window in windows {
-            for middle in [Middle::Relay, Middle::Router] {
+            let peer = options.ndnd.as_ref().map(|_| Middle::Ndnd);
+            for middle in [Middle::Relay, Middle::Router].into_iter().chain(peer) {
                 tell(&format!(
                     "{size} bytes, {window} pending, {}, round {round}",
                     middle.name()
                 ));
-                runs.push(one_run(&options.program, size, *window, middle, timing)?);
+                runs.push(one_run(options, size, *window, middle, timing)?);
             }
         }
     }
@@ -157,6 +160,7 @@ fn rows(size: usize, runs: &[Run]) -> Vec<Row> {
     let (relay, relay_window) = best(runs, Middle::Relay);
     let lost: u64 = runs
         .iter()
+        .filter(|run| run.middle != Middle::Ndnd)
         .map(|run| run.consumed.lost + run.consumed.nacks)
         .sum();
     let of_best = runs
@@ -187,6 +191,9 @@ fn rows(size: usize, runs: &[Run]) -> Vec<Row> {
         }),
     };
     let mut rows = vec![row("relay", relay, 0.5)];
+    if runs.iter().any(|run| run.middle == Middle::Ndnd) {
+        rows.push(row("NDNd", best(runs, Middle::Ndnd).0, 1.0));
+    }
     if size == SIZES[0] {
         rows.push(row("wanted", WANTED, 1.0));
     }
@@ -194,7 +201,7 @@ fn rows(size: usize, runs: &[Run]) -> Vec<Row> {
 }
 
 fn one_run(
-    program: &Path,
+    options: &BenchOptions,
     size: usize,
     window: usize,
     middle: Middle,
@@ -202,8 +209,9 @@ fn one_run(
 ) -> Result<Run, BenchError> {
     let folder = tempfile::tempdir().map_err(BenchError::system("make a temporary folder"))?;
     let folder = folder.path();
-    let (running, socket) = start(program, folder, middle)?;
-    let producer = start_producer(program, folder, &socket, size, middle == Middle::Router)?;
+    let program = &options.program;
+    let (running, socket) = start(options, folder, middle)?;
+    let producer = start_producer(program, folder, &socket, size, middle != Middle::Relay)?;
     let consumer = start_consumer(program, folder, &socket, window, None, timing)?;
     consumer.ready("counting")?;
     let before = (
@@ -229,8 +237,28 @@ fn one_run(
 /// Margin for a busy machine.
 const LATE: Duration = Duration::from_secs(30);
 
-fn start(program: &Path, folder: &Path, middle: Middle) -> Result<(Program, PathBuf), BenchError> {
+fn start(
+    options: &BenchOptions,
+    folder: &Path,
+    middle: Middle,
+) -> Result<(Program, PathBuf), BenchError> {
+    let program = &options.program;
     match middle {
+        Middle::Ndnd => {
+            let socket = folder.join("ndnd.sock");
+            let config = folder.join("ndnd.yml");
+            std::fs::write(&config, ndnd::configuration(&socket, None))
+                .map_err(BenchError::system(format!("write {}", config.display())))?;
+            let mut command = Command::new(options.ndnd.as_deref().unwrap_or(Path::new("ndnd")));
+            command.args(["fw", "run"]).arg(config);
+            // It logs to standard error, and its last line is that it listens.
+            let running = Supervisor::new(folder).speaker("ndnd", command)?;
+            let patience = Instant::now() + LATE;
+            while !socket.exists() && Instant::now() < patience {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Ok((running, socket))
+        }
         Middle::Router => {
             let router = RunningRouter::start(program, folder, "router", None)?;
             Ok((router.process, router.socket))

@@ -362,6 +362,7 @@ mod tests {
             quick: false,
             seed: 1,
             program: "whimbrel".into(),
+            ndnd: None,
         };
         for mtu in MTUS {
             let plan = plan(&options, mtu).unwrap();

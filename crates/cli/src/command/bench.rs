@@ -54,6 +54,9 @@ pub(crate) struct Bench {
     /// Seed of all randomness
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// NDNd's program (`ndnd`), to measure its forwarder beside ours in the part ndn
+    #[arg(long, value_name = "PROGRAM")]
+    ndnd: Option<PathBuf>,
     /// Exit with code 10 if a target is missed
     #[arg(long)]
     strict: bool,
@@ -302,6 +305,7 @@ fn measure(arguments: Bench) -> Outcome {
         quick: arguments.quick,
         seed: arguments.seed,
         program: std::env::current_exe()?,
+        ndnd: arguments.ndnd.clone(),
     };
     let spinner = spinner(arguments.json);
     let report = whimbrel_bench::run(&parts, &options, &mut |part, what| {

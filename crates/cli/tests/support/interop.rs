@@ -71,16 +71,6 @@ impl Interop {
     }
 }
 
-/// Returns NDNd's configuration: a socket for programs, and UDP and TCP on one port.
-pub(crate) fn ndnd_config(socket: &Path, port: u16) -> String {
-    format!(
-        "faces:\n  udp:\n    enabled_unicast: true\n    enabled_multicast: false\n    port_unicast: {port}\n  \
-         tcp:\n    enabled: true\n    port_unicast: {port}\n  \
-         unix:\n    enabled: true\n    socket_path: {}\n  websocket:\n    enabled: false\nfw:\n  threads: 2\n",
-        socket.display()
-    )
-}
-
 /// Returns NDNd's tool that controls the forwarder behind a socket.
 pub(crate) fn ndnd_tool(program: &Path, socket: &Path) -> Command {
     let mut command = Command::new(program);

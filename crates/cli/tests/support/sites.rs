@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 use whimbrel_lab::baseline::HttpServer;
-use whimbrel_lab::{CongestionControl, Process, Topology, TopologyBuilder};
+use whimbrel_lab::{CongestionControl, Process, Topology, TopologyBuilder, ndnd};
 use whimbrel_sim::link::{LinkSpec, Loss};
 
-use super::interop::{ndnd_config, ndnd_tool};
+use super::interop::ndnd_tool;
 use super::{await_that, finished, whimbrel};
 
 /// Of every call of curl: nothing of this user's configuration, no proxy of this machine's.
@@ -180,7 +180,7 @@ impl Sites {
 
     fn start_ndnd(&mut self, site: &str, other: &str, program: &Path) {
         let config = self.path(&format!("{site}.yml"));
-        fs::write(&config, ndnd_config(&self.socket(site), 6363)).unwrap();
+        fs::write(&config, ndnd::configuration(&self.socket(site), Some(6363))).unwrap();
         let mut command = Command::new(program);
         command.args(["fw", "run"]).arg(config);
         self.start(site, "router", command);
