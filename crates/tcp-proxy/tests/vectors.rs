@@ -167,7 +167,7 @@ fn the_vectors_of_the_document_are_written_and_read() {
         }
         lines += 1;
     }
-    assert_eq!(lines, 18);
+    assert_eq!(lines, 21);
 }
 
 /// `cargo test -p whimbrel-tcp-proxy --test vectors -- --ignored --nocapture` prints them.
