@@ -23,7 +23,7 @@ use crate::tables::prefix_map::PrefixMap;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StrategyError {
     /// The name or version is unknown.
-    #[error("unknown strategy {0}; /localhost/nfd/strategy/best-route is a known one")]
+    #[error("there is no strategy {0}; below /localhost/nfd/strategy there are {known}, with or without the version", known = known())]
     Unknown(Name),
     /// An unknown parameter, or an invalid value.
     #[error("the strategy parameter '{parameter}' is invalid: {why}")]
@@ -53,6 +53,13 @@ const STRATEGIES: [(&str, u64); 8] = [
     ("chopcop", 1),
 ];
 const PREFIX: [&str; 3] = ["localhost", "nfd", "strategy"];
+
+/// Returns the names of all strategies, for those who have typed another one.
+fn known() -> String {
+    STRATEGIES
+        .map(|(name, version)| format!("{name}/v={version}"))
+        .join(", ")
+}
 
 /// The bounds and the hash of a strategy's measurements.
 #[derive(Clone, Copy, Debug)]
