@@ -444,6 +444,7 @@ fn insert_out_record(entry: &mut Entry, now: Time, to: FaceId, how: &Outbound) {
         nack: None,
         suppression: 0,
         given_up: false,
+        repeats: 0,
         counted: false,
         asked_for: how.from.unwrap_or(FaceId::INVALID),
         follows: how.follows,

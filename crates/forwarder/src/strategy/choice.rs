@@ -11,6 +11,7 @@ use super::multicast::Multicast;
 use super::paf::Paf;
 use super::parameters::Parameters;
 use super::random::Random;
+use super::repeat::Repeat;
 use super::rfa::Rfa;
 use super::weighted::Weighted;
 use crate::face::FaceId;
@@ -42,7 +43,7 @@ pub enum StrategyError {
 }
 
 /// Names and versions of all strategies.
-const STRATEGIES: [(&str, u64); 8] = [
+const STRATEGIES: [(&str, u64); 9] = [
     ("best-route", 5),
     ("multicast", 4),
     ("asf", 5),
@@ -51,6 +52,7 @@ const STRATEGIES: [(&str, u64); 8] = [
     ("rfa", 1),
     ("paf", 1),
     ("chopcop", 1),
+    ("repeat", 1),
 ];
 const PREFIX: [&str; 3] = ["localhost", "nfd", "strategy"];
 
@@ -237,6 +239,7 @@ impl StrategyChoice {
             "random" => Box::new(Random::new(parameters)?),
             "weighted" => Box::new(Weighted::new(parameters)?),
             "rfa" => Box::new(Rfa::new(parameters, memory)?),
+            "repeat" => Box::new(Repeat::new(parameters)?),
             "paf" => Box::new(Paf::new(parameters, memory)?),
             _ => Box::new(Chopcop::new(parameters, memory)?),
         };

@@ -11,6 +11,7 @@
 //! | `asf` | `/localhost/nfd/strategy/asf/v=5`: the fastest next hop, others are probed now and then |
 //! | `random` | `/localhost/nfd/strategy/random/v=1`: any next hop |
 //! | `weighted` | `/localhost/nfd/strategy/weighted/v=1`: next hops by their weights |
+//! | `repeat` | `/localhost/nfd/strategy/repeat/v=1`: as best-route; Interests that later ones have overtaken are sent again |
 //! | `rfa` | `/localhost/nfd/strategy/rfa/v=1`: next hops by how few Interests are pending at them |
 //! | `paf` | `/localhost/nfd/strategy/paf/v=1`: next hops by probabilities that round trips reinforce |
 //! | `chopcop` | `/localhost/nfd/strategy/chopcop/v=1`: Interests shaped to fair shares, Data marked early |
@@ -26,6 +27,7 @@ mod paf;
 mod parameters;
 mod pending;
 mod random;
+mod repeat;
 mod rfa;
 mod suppression;
 mod weighted;

@@ -13,6 +13,7 @@ mod nacks;
 mod node;
 mod own_strategies;
 mod path_tags;
+mod repeat;
 mod rivals;
 mod strategies;
 mod topologies;

@@ -338,6 +338,7 @@ fn strategies() -> Vec<Name> {
     names.push(name(
         "/localhost/nfd/strategy/chopcop/v=1/by~best-route/min~0/max~1/probability~1/weight~1/patience~1000",
     ));
+    names.push(name("/localhost/nfd/strategy/repeat/v=1/after~1/tries~255"));
     names
 }
 

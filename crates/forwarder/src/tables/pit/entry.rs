@@ -58,6 +58,8 @@ pub struct OutRecord {
     pub suppression: u64,
     /// A strategy has timed it out.
     pub given_up: bool,
+    /// How often the forwarder itself has sent it again.
+    pub(crate) repeats: u8,
     /// A strategy counts it among the pending Interests of its face.
     pub(crate) counted: bool,
     /// The downstream whose Interest it was, the first one while it is pending;
