@@ -581,6 +581,18 @@ mod tests {
         );
     }
 
+    /// A record is parsed before its signature is looked at.
+    #[test]
+    fn whoever_wrote_them_more_addresses_than_fit_are_refused() {
+        for count in [MAX_ADDRESSES + 1, 255] {
+            let mut bytes = vec![0; FIXED_LEN + count * ADDRESS_LEN + Signature::LEN];
+            (bytes[0], bytes[2]) = (1, count as u8);
+            let refused = Some(DecodeError::TooManyAddresses(count));
+            assert_eq!(RecordView::split(&bytes).err(), refused);
+            assert_eq!(Record::parse(&bytes[..]).err(), refused);
+        }
+    }
+
     #[test]
     fn the_longest_record_leaves_room_for_a_second_in_a_datagram() {
         assert_eq!(RECORD_LEN, (156, 506));

@@ -13,7 +13,8 @@ use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, greeting};
 use whimbrel_mobilityfirst::wire;
 use whimbrel_mobilityfirst::wire::{
     ChunkRanges, ContentKind, Control, ControlCode, Data, DropReason, Echo, Hold, HoldMode,
-    NetworkHeader, Notice, Reliability, Request, ServiceId, Transport, UpperProtocol,
+    NetworkHeader, Notice, Presence, PresenceCode, Reliability, Request, ServiceId, Transport,
+    UpperProtocol,
 };
 
 const CLIENT: Guid = Guid([0xc1; 32]);
@@ -181,12 +182,9 @@ fn control(message: &Control) -> Chunk {
 }
 
 /// To a router that is no neighbour.
-fn left() -> Chunk {
+fn to_router(source: Guid, message: &Control) -> Chunk {
     let (service, upper) = (ServiceId::UNICAST, UpperProtocol::Control);
-    let message = Control::Left {
-        record: Bytes::from_static(b"\x01\x02\x03\x04"),
-    };
-    let mut header = NetworkHeader::new(service, upper, CLIENT, ACCESS_ROUTER);
+    let mut header = NetworkHeader::new(service, upper, source, ACCESS_ROUTER);
     header.destination_address = ACCESS_ROUTER;
     small(header, |out| message.encode(out))
 }
@@ -203,6 +201,18 @@ fn vectors() -> Vec<(&'static str, &'static str, Chunk)> {
         mode: Some(HoldMode::All),
         lease: Duration::from_secs(3),
     });
+    let left = to_router(
+        CLIENT,
+        &Control::Left {
+            record: Bytes::from_static(b"\x01\x02\x03\x04"),
+        },
+    );
+    let asked = Presence {
+        guid: CLIENT,
+        nonce: 0x1122_3344_5566_7788,
+        code: PresenceCode::Asked,
+    };
+    let presence = to_router(SERVER, &Control::Presence(asked));
     vec![
         (
             "request",
@@ -262,7 +272,12 @@ fn vectors() -> Vec<(&'static str, &'static str, Chunk)> {
                 record: Bytes::from_static(b"\x01\x02\x03\x04"),
             }),
         ),
-        ("left", "Left: a record (here four bytes)", left()),
+        ("left", "Left: a record (here four bytes)", left),
+        (
+            "presence",
+            "Presence: is the client attached there?",
+            presence,
+        ),
     ]
 }
 

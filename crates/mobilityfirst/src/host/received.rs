@@ -110,9 +110,10 @@ impl Host {
             Control::Attach { .. } | Control::Register { .. } => {
                 self.effects.drop("attach-to-a-host")
             }
-            Control::Ask { .. } | Control::Vouch { .. } | Control::Left { .. } => {
-                self.effects.drop("bad-control")
-            }
+            Control::Ask { .. }
+            | Control::Vouch { .. }
+            | Control::Left { .. }
+            | Control::Presence(_) => self.effects.drop("bad-control"),
         }
     }
 

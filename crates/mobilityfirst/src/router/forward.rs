@@ -51,7 +51,7 @@ impl Router {
                 Ok(Control::Left { record }) if header.destination == self.config.guid => {
                     return self.handle_left(now, from, record);
                 }
-                Ok(Control::Left { .. }) => {}
+                Ok(Control::Left { .. } | Control::Presence(_)) => {}
                 _ => return self.effects.drop("bad-control"),
             }
         }
@@ -86,12 +86,22 @@ impl Router {
             return Some(at);
         }
         if source == neighbour || self.attachments.is_on(&source, from) {
-            return Some(self.sources.answered_at(header, self.config.guid));
+            let claimed = self.sources.answered_at(header, self.config.guid);
+            return Some(self.proven_place(now, source, claimed, self.config.guid));
         }
         let known = self.sources.vouched(now, neighbour, source)?;
-        match at.is_none() || known.contains(&at) {
-            true => Some(at),
-            false => Some(neighbour),
+        let is_named = at.is_none() || known.contains(&at);
+        let claimed = if is_named { at } else { neighbour };
+        Some(self.proven_place(now, source, claimed, neighbour))
+    }
+
+    /// The address that answers to a host's chunk go to: the claimed one if the host is known to be there,
+    /// else the one by which the chunk came.
+    fn proven_place(&mut self, now: Time, source: Guid, claimed: Guid, by: Guid) -> Guid {
+        match claimed.is_none() || claimed == by || claimed == source {
+            true => claimed,
+            false if self.counts(now, source, claimed) => claimed,
+            false => by,
         }
     }
 
@@ -185,7 +195,8 @@ impl Router {
             // From a neighbouring router: only hosts attach.
             Ok(Control::Challenge { .. } | Control::Outcome { .. }) => {}
             Ok(Control::Left { record }) => self.handle_left(now, from, record),
-            Err(_) => self.effects.drop("bad-control"),
+            // It goes to a router by its name, and is answered there.
+            Ok(Control::Presence(_)) | Err(_) => self.effects.drop("bad-control"),
         }
     }
 
@@ -265,7 +276,10 @@ impl Router {
                 }
                 _ => self.effects.drop("bad-transport"),
             },
-            UpperProtocol::Control => self.effects.drop("bad-control"),
+            UpperProtocol::Control => match Control::decode(&chunk.message.head) {
+                Ok(Control::Presence(about)) => self.handle_presence(now, &chunk.header, about),
+                _ => self.effects.drop("bad-control"),
+            },
         }
     }
 
@@ -312,9 +326,11 @@ impl Router {
         {
             self.correct(now, from, outgoing.chunk.header.destination);
         }
+        let at = outgoing.chunk.header.destination_address;
+        let is_strangers = at != outgoing.chunk.header.destination && self.is_host_here(&at);
         let header = &mut outgoing.chunk.header;
-        if header.destination_address == self.config.guid {
-            // Bound to this router, but its host is not attached: the binding is stale.
+        if at == self.config.guid || is_strangers {
+            // Bound to this router, but its host is not attached: the binding is stale. Or to another host.
             header.destination_address = Guid::NONE;
             header.extensions.via = None;
             header.extensions.addresses.clear();
@@ -519,6 +535,8 @@ impl Router {
         answer: &Answer,
     ) {
         if let Some(hops) = self.routes.towards_binding(answer, &self.links) {
+            let spread = Spread::of_chunk(&outgoing.chunk);
+            let hops = self.answered_or_first(now, name, hops, spread);
             return self.send_or_store(now, outgoing, &hops);
         }
         let header = &outgoing.chunk.header;
@@ -643,11 +661,12 @@ impl Router {
         if self.attachments.contains(&destination) {
             return self.retry_destination(now, destination);
         }
-        if let Some(hops) = self.routes.towards_binding(answer, &self.links)
-            && self.proxy.open(destination, hops)
-        {
-            self.proxy.note_found(&destination);
-            return;
+        if let Some(hops) = self.routes.towards_binding(answer, &self.links) {
+            let hops = self.answered_or_first(now, destination, hops, Spread::Divide);
+            if self.proxy.open(destination, hops) {
+                self.proxy.note_found(&destination);
+                return;
+            }
         }
         // A stored request for content with a holder: it is bound like a new one.
         let provider = self.pick_provider(now, &destination, None, answer);

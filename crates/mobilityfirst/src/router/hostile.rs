@@ -7,11 +7,12 @@ use whimbrel_core::{Guid, PortOrigin};
 use whimbrel_gnrs::{Address, KeyPair, Record, Statement};
 
 use super::RouterConfig;
+use super::holders::presence;
 use super::tests::{Net, ROUTER, UNIX_MS, config, data, port};
 use crate::chunk::{Chunk, Message};
 use crate::wire::{
-    ChunkRanges, Control, ControlCode, DropReason, NetworkHeader, Notice, Reliability, Request,
-    ServiceId, Transport, UpperProtocol,
+    ChunkRanges, Control, ControlCode, DropReason, NetworkHeader, Notice, Presence, PresenceCode,
+    Reliability, Request, ServiceId, Transport, UpperProtocol,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -475,4 +476,116 @@ fn bad_signatures_of_one_neighbour_cost_little() {
     // It gets another chance.
     net.run(SECOND * 3);
     assert_eq!(register(&mut net, 1, names[0], &good), ok);
+}
+
+/// A host's record may name anyone. Answers go where it says that it is only once the router there has
+/// answered that it is.
+#[test]
+fn answers_go_to_another_router_only_when_that_has_the_host() {
+    let (host, server) = (keys(1), keys(2).guid());
+    let (its_router, stranger, guest) = (keys(3).guid(), keys(4).guid(), keys(5).guid());
+    let origins = [
+        PortOrigin::Accepted(0),
+        PortOrigin::Accepted(0),
+        PortOrigin::Configured(0),
+        PortOrigin::Configured(1),
+        PortOrigin::Accepted(0),
+    ];
+    let names = [host.guid(), server, its_router, stranger, guest];
+    let mut net = Net::with_origins(&names, &origins, config());
+    let addresses = [ROUTER, its_router, stranger, guest].map(Address::new);
+    let statement = Statement::new(UNIX_MS, 60_000, addresses.to_vec());
+    let record = Record::binding(&host, &statement).expect("a record");
+    net.with_router(|it, now| {
+        for (guid, at) in [(host.guid(), 1), (server, 2), (guest, 5)] {
+            assert!(it.attachments.insert(guid, port(at), record.version()));
+        }
+        it.register(now, port(1), record);
+    });
+    let mut answered_at = |claimed: Guid| {
+        let mut chunk = chunk_of(host.guid(), server, &Transport::Request(request()));
+        chunk.header.source_address = claimed;
+        net.neighbour(2, |it, _| it.received.clear());
+        net.send(1, chunk);
+        net.run(SECOND / 2);
+        let questions = [3, 4, 5].map(|neighbour| {
+            let questions = net.neighbour(neighbour, |it, _| core::mem::take(&mut it.received));
+            let asked = questions.into_iter().filter_map(|it| {
+                let message = Control::decode(&it.message.head).ok()?;
+                matches!(message, Control::Presence(_)).then_some((it, message))
+            });
+            asked.last()
+        });
+        // The router that has it says so, and somebody else says the same of another one.
+        for (from, name, question) in [
+            (3, its_router, &questions[0]),
+            (3, its_router, &questions[1]),
+        ] {
+            let Some((asked, Control::Presence(about))) = question else {
+                continue;
+            };
+            assert_eq!((about.guid, about.code), (host.guid(), PresenceCode::Asked));
+            let code = PresenceCode::Here;
+            let to = (ROUTER, asked.header.source_address);
+            net.send(from, presence(name, to, Presence { code, ..*about }));
+        }
+        net.run(SECOND / 2);
+        (
+            net.chunks(2)[0].header.source_address,
+            questions[2].is_some(),
+        )
+    };
+    assert_eq!(answered_at(its_router), (ROUTER, false));
+    assert_eq!(answered_at(its_router), (its_router, false));
+    for _ in 0..3 {
+        assert_eq!(answered_at(stranger), (ROUTER, false));
+        // It is attached here: nobody asks it for another host.
+        assert_eq!(answered_at(guest), (ROUTER, false));
+    }
+}
+
+/// Whoever made the binding: a chunk that is bound to a host goes to no other one.
+#[test]
+fn a_host_gets_nothing_that_is_bound_to_it_for_another_one() {
+    let [sender, host, other] = [1, 2, 3].map(|number| keys(number).guid());
+    let mut net = net_of_callers(&[sender, host, other], config());
+    assert!(net.with_router(|it, _| it.attachments.insert(host, port(2), 1)));
+    for (index, destination) in [(0, other), (1, host)] {
+        let mut chunk = data(ServiceId::UNICAST, destination, index, 1000);
+        chunk.header.source = sender;
+        chunk.header.destination_address = host;
+        net.send(1, chunk);
+    }
+    net.run(SECOND);
+    let indexes: Vec<u32> = net.received(2).into_keys().collect();
+    assert_eq!(indexes, [1]);
+}
+
+#[test]
+fn a_router_says_whether_a_host_is_attached_to_it() {
+    let (asking, host) = (keys(1).guid(), keys(2).guid());
+    let mut net = Net::with_origins(&[asking], &[PortOrigin::Configured(0)], config());
+    let told = |net: &mut Net| {
+        net.neighbour(1, |it, _| it.received.clear());
+        let (guid, code) = (host, PresenceCode::Asked);
+        let question = Presence {
+            guid,
+            nonce: 7,
+            code,
+        };
+        net.send(1, presence(asking, (ROUTER, ROUTER), question));
+        net.run(SECOND);
+        let answer = Control::decode(&net.chunks(1)[0].message.head);
+        answer.expect("an answer")
+    };
+    let is = |code| {
+        Control::Presence(Presence {
+            guid: host,
+            nonce: 7,
+            code,
+        })
+    };
+    assert_eq!(told(&mut net), is(PresenceCode::Absent));
+    assert!(net.with_router(|it, _| it.attachments.insert(host, port(1), 1)));
+    assert_eq!(told(&mut net), is(PresenceCode::Here));
 }

@@ -21,6 +21,7 @@
 //! | `Attachments` | the ports of attached GUIDs, challenges, pending records of hosts |
 //! | `Names` | the resolver, the router's own records, chunks that wait for an answer |
 //! | `Sources` | whom inbound peers may speak for |
+//! | `Holders` | which addresses of a host's record count |
 //! | `Routes` | static routes and the default route |
 //! | `Proxy` | the storage, open destinations, copies of chunks in an unresponsive neighbour's hop, notices |
 //! | `Said` | the bound of the messages that the router originates |
@@ -36,6 +37,7 @@ mod effects;
 mod followed;
 mod forward;
 mod hearsay;
+mod holders;
 #[cfg(test)]
 mod hostile;
 mod names;
@@ -71,6 +73,7 @@ use crate::wire::{
 use attach::{Attachments, outcome};
 pub use config::{NextHop, ProxyPolicy, Route, RouterConfig};
 use effects::{Action, Effects};
+use holders::Holders;
 use names::{Names, PART_INTERVAL};
 use proxy::Proxy;
 use routes::Routes;
@@ -112,6 +115,7 @@ pub struct Router {
     sources: Sources,
     routes: Routes,
     divisions: Divisions,
+    holders: Holders,
     proxy: Proxy,
     said: Said,
     programs: Programs,
@@ -155,6 +159,7 @@ impl Router {
             sources: Sources::new(&config, &mut rng),
             routes: Routes::new(config.guid, config.routes.clone(), config.default_route),
             divisions: Divisions::new(config.split.scheduler, rng.next_word()),
+            holders: Holders::new(&mut rng),
             proxy,
             said,
             programs: Programs::default(),

@@ -32,7 +32,8 @@ impl Router {
                 }
                 match self.names.look_up(now, name) {
                     Lookup::Resolved(answer) => {
-                        self.routes.towards_binding(&answer, &self.links)?
+                        let hops = self.routes.towards_binding(&answer, &self.links)?;
+                        self.answered(now, name, hops)
                     }
                     // What was known has expired: the next answer is on its way.
                     _ => self.links.divided_among(&outgoing.chunk.flow())?.clone(),

@@ -13,6 +13,7 @@ use whimbrel_link::{Hop, HopConfig, HopEvent, PacketBudget};
 use whimbrel_sim::link::LinkSpec;
 use whimbrel_sim::{AnyMachine, DuplexLink, testbed};
 
+use super::effects::Action;
 use super::store::StoreLimits;
 use super::{
     NextHop, Observer, Passing, ProxyPolicy, Route, Router, RouterConfig, Verdict, WaitReason,
@@ -20,8 +21,8 @@ use super::{
 use crate::chunk::{Chunk, Message};
 use crate::links::ChunkToSend;
 use crate::wire::{
-    ChunkRanges, ContentKind, Control, Data, DropReason, Hold, HoldMode, NetworkHeader,
-    Reliability, Request, ServiceId, Transport, UpperProtocol,
+    ChunkRanges, ContentKind, Control, Data, DropReason, Hold, HoldMode, NetworkHeader, Presence,
+    PresenceCode, Reliability, Request, ServiceId, Transport, UpperProtocol,
 };
 
 pub(super) const UNIX_MS: u64 = 1_767_225_600_000;
@@ -354,6 +355,27 @@ fn a_destination_that_attaches_after_a_long_absence_has_its_chunks_at_once() {
     assert_eq!(look_ups(&net), before + 1);
 }
 
+/// The router at this address says that it has a host, as soon as it is asked.
+fn answer_for(router: &mut Router, now: Time, host: Guid, at: Guid) {
+    assert!(!router.counts(now, host, at));
+    let Some(Action::Say(question)) = router.effects.next() else {
+        panic!("no question");
+    };
+    let Ok(Control::Presence(about)) = Control::decode(&question.message.head) else {
+        panic!("another message");
+    };
+    let code = PresenceCode::Here;
+    router.handle_presence(
+        now,
+        &NetworkHeader {
+            source: at,
+            ..question.header
+        },
+        Presence { code, ..about },
+    );
+    assert!(router.counts(now, host, at));
+}
+
 /// The choice before any neighbour has acknowledged a packet: by weights alone.
 #[test]
 fn a_flow_is_divided_among_the_addresses_of_its_destination_by_weight() {
@@ -369,6 +391,9 @@ fn a_flow_is_divided_among_the_addresses_of_its_destination_by_weight() {
     let record = Record::binding(&keys, &statement).expect("a record");
     net.with_router(|router, now| {
         assert!(router.names.keep(now, port(1), record, |_| true).is_ok());
+        for at in [first, second] {
+            answer_for(router, now, keys.guid(), at);
+        }
         for index in 0..40 {
             let chunk = data(ServiceId::MULTIHOMING, keys.guid(), index, 1000);
             router.say(now, chunk);

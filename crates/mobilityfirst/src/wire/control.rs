@@ -62,7 +62,38 @@ pub enum Control {
         /// The host's signed binding record, which does not name that router.
         record: Bytes,
     },
+    /// From a router to one that a host's record names, and back: whether the host is there.
+    Presence(Presence),
 }
+
+/// A question whether a host is attached to a router, or the answer. Both have the same length, so that
+/// nobody gains by asking in the name of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Presence {
+    /// The host.
+    pub guid: Guid,
+    /// Drawn for the question, repeated in its answer.
+    pub nonce: u64,
+    /// Which of both.
+    pub code: PresenceCode,
+}
+
+/// A question about a host, or what its answer says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PresenceCode {
+    /// Is it there?
+    Asked,
+    /// It is attached.
+    Here,
+    /// It is not.
+    Absent,
+}
+
+codes!(PresenceCode, "presence", {
+    Asked = 0,
+    Here = 1,
+    Absent = 2,
+});
 
 /// How a flow goes on from a router [MF-5G §III].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,6 +236,12 @@ impl Control {
                 out.push(8);
                 out.extend_from_slice(record);
             }
+            Control::Presence(about) => {
+                out.push(9);
+                out.extend_from_slice(about.guid.as_bytes());
+                out.extend_from_slice(&about.nonce.to_be_bytes());
+                out.push(about.code.code());
+            }
         }
     }
 
@@ -290,6 +327,12 @@ impl Control {
             8 => Ok(Control::Left {
                 record: record(reader)?,
             }),
+            9 => {
+                let (guid, nonce, code) = (reader.guid()?, reader.u64()?, reader.u8()?);
+                reader.finish()?;
+                let code = PresenceCode::from_code(code)?;
+                Ok(Control::Presence(Presence { guid, nonce, code }))
+            }
             other => Err(WireError::MessageType(other)),
         }
     }
@@ -338,6 +381,16 @@ mod tests {
             any_guid().prop_map(|guid| Control::Ask { guid }),
             record().prop_map(|record| Control::Vouch { record }),
             record().prop_map(|record| Control::Left { record }),
+            (
+                any_guid(),
+                any::<u64>(),
+                prop::sample::select(PresenceCode::ALL.to_vec())
+            )
+                .prop_map(|(guid, nonce, code)| Control::Presence(Presence {
+                    guid,
+                    nonce,
+                    code
+                })),
             (
                 any_guid(),
                 any_guid(),

@@ -35,7 +35,10 @@ mod network;
 mod ranges;
 mod transport;
 
-pub use control::{ATTACH_CONTEXT, Control, ControlCode, Hold, HoldMode, Pace, attach_statement};
+pub use control::{
+    ATTACH_CONTEXT, Control, ControlCode, Hold, HoldMode, Pace, Presence, PresenceCode,
+    attach_statement,
+};
 pub use echo::Echo;
 pub use network::{
     Extensions, HOP_LIMIT, MAX_CARRIED_ADDRESSES, NETWORK_HEADER_LEN, NetworkHeader, ServiceId,

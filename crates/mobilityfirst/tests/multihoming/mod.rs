@@ -6,11 +6,14 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use whimbrel_content::{ChunkSize, ChunkTree};
 use whimbrel_core::{Guid, PortId, PortOrigin, SeededRng, Time, WallClock};
-use whimbrel_gnrs::{KeyPair, MemoryStore, Server, ServerConfig, StoreLimits as RecordLimits};
+use whimbrel_gnrs::{
+    Address, KeyPair, MemoryStore, Record, Server, ServerConfig, Statement, Store,
+    StoreLimits as RecordLimits,
+};
 use whimbrel_link::HopConfig;
 use whimbrel_mobilityfirst::host::interfaces::LinkTerms;
 use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent, LinkPolicy};
-use whimbrel_mobilityfirst::links::DividedStatus;
+use whimbrel_mobilityfirst::links::{DividedStatus, LinkStatus};
 use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, Publish, ReadChunk};
 use whimbrel_mobilityfirst::router::{
     NextHop, ProxyPolicy, Route, Router, RouterConfig, store::StoreLimits,
@@ -89,6 +92,9 @@ pub(crate) struct Make {
     pub(crate) inbound: bool,
     /// Of the client's links; only with `inbound` do they have numbers.
     pub(crate) terms: [LinkTerms; 2],
+    /// With `AccessRouters`: so many routers that the client is not attached to, and a host at the router where the
+    /// links part, all of which the client's record names as its addresses.
+    pub(crate) strangers: u8,
     pub(crate) seed: u64,
 }
 
@@ -106,6 +112,7 @@ impl Default for Make {
             in_order: false,
             inbound: false,
             terms: [LinkTerms::default(); 2],
+            strangers: 0,
             seed: 7,
         }
     }
@@ -117,6 +124,8 @@ pub(crate) struct World {
     pub(crate) client: usize,
     /// The router where the links part; none if that is the server.
     pub(crate) core: usize,
+    /// The routers that the client is not attached to, and the host that is somebody else.
+    pub(crate) strangers: Vec<usize>,
     // The number of the first of the client's links among all.
     first_link: usize,
     make: Make,
@@ -161,19 +170,44 @@ fn host(secret: u8, make: &Make) -> AnyMachine<HostEvent> {
     ))
 }
 
+/// The record of a client that names these as its addresses, newer than all that its host will sign.
+fn lie(addresses: impl Iterator<Item = Guid>) -> Record {
+    let keys = KeyPair::from_secret(&[2; 32]);
+    let statement = Statement {
+        version: u64::MAX - 1,
+        ..Statement::new(
+            WALL.unix_millis(Time::ZERO),
+            3_600_000,
+            addresses.map(Address::new).collect(),
+        )
+    };
+    Record::binding(&keys, &statement).expect("a record")
+}
+
 impl World {
     pub(crate) fn new(make: Make, links: &[Access]) -> World {
         let mut net = Net::new(make.seed);
         let far = make.place == Place::AccessRouters;
+        let access = if far {
+            links.len() as u8 + make.strangers
+        } else {
+            0
+        };
         let names = far.then(|| {
-            let store = MemoryStore::new(RecordLimits::default());
+            let mut store = MemoryStore::new(RecordLimits::default());
+            if make.strangers > 0 {
+                let named = (1..=access).map(|number| Guid([100 + number; 32]));
+                let somebody = KeyPair::from_secret(&[3; 32]).guid();
+                let record = lie(named.chain([somebody]));
+                let put = store.put(WALL.unix_millis(Time::ZERO), record);
+                assert!(matches!(put, Ok(Ok(_))));
+            }
             let server = Server::new(ServerConfig::default(), WALL, [7; 32], store);
             net.add_mortal(
                 "names",
                 AnyMachine::new(server, |event| panic!("{event:?}")),
             )
         });
-        let access = if far { links.len() as u8 } else { 0 };
         let wire = DuplexLink::symmetric(LinkSpec {
             queue: QueueLimit::Bytes((64 << 10).max(make.wire / 800)),
             overhead: OVERHEAD,
@@ -219,9 +253,17 @@ impl World {
             }
             net.connect(several, at, &link).expect("a link");
         }
+        let mut strangers: Vec<usize> = Vec::new();
+        if make.strangers > 0 {
+            strangers.extend(&routers[1 + links.len()..]);
+            let somebody = net.add_mortal("somebody", host(3, &make));
+            net.connect(somebody, routers[0], &wire).expect("a link");
+            strangers.push(somebody);
+        }
         let mut world = World {
             net,
             server,
+            strangers,
             client,
             core: if make.place == Place::Server {
                 server
@@ -294,6 +336,20 @@ impl World {
                     .divided
             }
         })
+    }
+
+    /// Bytes of chunks that each of the strangers has received.
+    pub(crate) fn at_strangers(&mut self) -> Vec<u64> {
+        let of = |links: Vec<LinkStatus>| links.iter().map(|it| it.hop.chunk_bytes_received).sum();
+        let strangers = self.strangers.iter();
+        let net = &mut self.net;
+        let bytes = strangers.map(|node| {
+            net.with(*node, |machine, now| match machine.get::<Router>() {
+                Some(router) => of(router.status(now).links),
+                None => of(machine.get::<Host>().expect("a host").status(now).links),
+            })
+        });
+        bytes.collect()
     }
 
     /// Bytes that the links have brought in chunks, by their order.

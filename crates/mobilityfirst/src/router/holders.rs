@@ -1,0 +1,211 @@
+//! Which addresses of a host's record count: those whose router has answered that the host is there.
+//!
+//! A record is signed by its host, and says what the host likes: "records are signed" proves who speaks,
+//! not that it is true. What others send to that name would be turned on whoever it lists. A router is
+//! therefore asked before the first chunk of a divided flow goes there, and again while it is used.
+
+use core::time::Duration;
+
+use bytes::Bytes;
+use hashlink::LinkedHashMap;
+use whimbrel_core::{Guid, KeyedState, SeededRng, Time};
+
+use super::Router;
+use super::effects::{Action, Effects};
+use crate::chunk::{Chunk, Message};
+use crate::next_hops::{NextHops, Spread};
+use crate::wire::{Control, NetworkHeader, Presence, PresenceCode, ServiceId, UpperProtocol};
+
+/// Maximum of addresses of hosts that something is known of; beyond it, the least recently used one is
+/// asked anew.
+const MAX_KNOWN: usize = 8_192;
+/// An answer counts for so long, and after so long a used address is asked again.
+const COUNTS_FOR: Duration = Duration::from_secs(60);
+const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(20);
+/// Time from an unanswered question, or one that was denied, to the next: doubled each time. The first is
+/// short because a host may be about to attach.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+/// What is known of one address of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Its router has said that the host is there.
+    Here,
+    /// Its router has not answered.
+    Unknown,
+    /// Its router has said that the host is not there.
+    Absent,
+}
+
+#[derive(Debug)]
+struct Known {
+    standing: Standing,
+    // When its router said so.
+    said: Time,
+    // The nonce of a question that has not been answered.
+    open: Option<u64>,
+    next: Time,
+    wait: Duration,
+}
+
+/// What routers have said about the hosts whose records name them.
+#[derive(Debug)]
+pub(super) struct Holders {
+    // By host and address; least recently used first.
+    known: LinkedHashMap<(Guid, Guid), Known, KeyedState>,
+    rng: SeededRng,
+}
+
+impl Holders {
+    pub(super) fn new(rng: &mut SeededRng) -> Holders {
+        Holders {
+            known: LinkedHashMap::with_hasher(KeyedState::new(rng)),
+            rng: SeededRng::new(rng.next_word()),
+        }
+    }
+
+    /// Returns what is known of a host's address that is about to be used, and asks if it is time to.
+    fn standing(
+        &mut self,
+        now: Time,
+        (own, host, at): (Guid, Guid, Guid),
+        effects: &mut Effects,
+    ) -> Standing {
+        let key = (host, at);
+        if self.known.to_back(&key).is_none() {
+            if self.known.len() >= MAX_KNOWN {
+                self.known.pop_front();
+            }
+            let known = Known {
+                standing: Standing::Unknown,
+                said: now,
+                open: None,
+                next: now,
+                wait: FIRST_WAIT,
+            };
+            self.known.insert(key, known);
+        }
+        let Some(known) = self.known.get_mut(&key) else {
+            return Standing::Unknown;
+        };
+        if known.standing == Standing::Here && now.since(known.said) > COUNTS_FOR {
+            known.standing = Standing::Unknown;
+        }
+        if now >= known.next {
+            let nonce = self.rng.next_word();
+            known.open = Some(nonce);
+            known.next = now + known.wait;
+            known.wait = (known.wait * 2).min(LONGEST_WAIT);
+            let question = Presence {
+                guid: host,
+                nonce,
+                code: PresenceCode::Asked,
+            };
+            effects.push(Action::Say(presence(own, (at, at), question)));
+        }
+        known.standing
+    }
+
+    /// Handles the answer of a router.
+    pub(super) fn note_answer(&mut self, now: Time, from: Guid, answer: &Presence) {
+        let known = self.known.get_mut(&(answer.guid, from));
+        let Some(known) = known.filter(|it| it.open == Some(answer.nonce)) else {
+            return;
+        };
+        known.open = None;
+        known.said = now;
+        known.standing = match answer.code {
+            PresenceCode::Here => {
+                known.wait = FIRST_WAIT;
+                known.next = now + ASKED_AGAIN_AFTER;
+                Standing::Here
+            }
+            _ => Standing::Absent,
+        };
+    }
+}
+
+/// Returns a question or an answer of this router to the one with this name and address.
+pub(super) fn presence(own: Guid, (to, address): (Guid, Guid), presence: Presence) -> Chunk {
+    let (service, upper) = (ServiceId::UNICAST, UpperProtocol::Control);
+    let mut header = NetworkHeader::new(service, upper, own, to);
+    header.source_address = own;
+    header.destination_address = address;
+    let mut head = Vec::new();
+    Control::Presence(presence).encode(&mut head);
+    let (head, body) = (head.into(), Bytes::new());
+    Chunk {
+        header,
+        message: Message { head, body },
+    }
+}
+
+impl Router {
+    /// Returns true for a host that is attached to this router: it is no router, whatever a record or a chunk
+    /// says, and gets only what is addressed to itself.
+    pub(super) fn is_host_here(&self, name: &Guid) -> bool {
+        let mut ports = self.links.ports_of(name);
+        ports.any(|port| self.attachments.is_on(name, port))
+    }
+
+    /// Returns true if the router at this address has said that the host is there.
+    pub(super) fn counts(&mut self, now: Time, host: Guid, at: Guid) -> bool {
+        self.standing(now, host, at) == Standing::Here
+    }
+
+    fn standing(&mut self, now: Time, host: Guid, at: Guid) -> Standing {
+        if self.is_host_here(&at) {
+            return Standing::Absent;
+        }
+        let about = (self.config.guid, host, at);
+        self.holders.standing(now, about, &mut self.effects)
+    }
+
+    /// Of the next hops of a host's record, those whose addresses count.
+    pub(super) fn answered(&mut self, now: Time, host: Guid, mut hops: NextHops) -> NextHops {
+        hops.retain(|branch| branch.address.is_none_or(|at| self.counts(now, host, at)));
+        hops
+    }
+
+    /// The same; if none of them counts yet, those of which nothing is known: a single chunk does not wait
+    /// for an answer, and a flow is not divided before there is one.
+    pub(super) fn answered_or_first(
+        &mut self,
+        now: Time,
+        host: Guid,
+        hops: NextHops,
+        spread: Spread,
+    ) -> NextHops {
+        let answered = self.answered(now, host, hops.clone());
+        if answered.best().is_some() && spread != Spread::All {
+            return answered;
+        }
+        let mut hops = hops;
+        hops.retain(|branch| {
+            let standing = branch.address.map(|at| self.standing(now, host, at));
+            standing != Some(Standing::Absent)
+        });
+        if spread == Spread::Divide {
+            let first = hops.best().or(hops.iter().next()).map(|it| it.address);
+            hops.retain(|branch| Some(branch.address) == first);
+        }
+        hops
+    }
+
+    /// Handles a question about a host, or the answer of a router that was asked.
+    pub(super) fn handle_presence(&mut self, now: Time, header: &NetworkHeader, about: Presence) {
+        match about.code {
+            PresenceCode::Asked => {
+                let code = match self.attachments.is_here(&about.guid) {
+                    true => PresenceCode::Here,
+                    false => PresenceCode::Absent,
+                };
+                let to = (header.source, header.source_address);
+                let answer = Presence { code, ..about };
+                self.say(now, presence(self.config.guid, to, answer));
+            }
+            _ => self.holders.note_answer(now, header.source, &about),
+        }
+    }
+}

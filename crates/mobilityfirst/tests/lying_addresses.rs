@@ -1,0 +1,37 @@
+//! A record names addresses that are not its host's.
+
+#[allow(dead_code, reason = "other tests use the rest")]
+mod multihoming;
+
+use core::time::Duration;
+
+use multihoming::{Access, Make, Place, World};
+use whimbrel_mobilityfirst::host::LinkPolicy;
+
+const MIB: usize = 1 << 20;
+
+/// Anyone may write anything into the record of their own name: a client that lists the routers of others, and
+/// another host, gets what it fetches over its own links, and nobody else gets anything of it.
+#[test]
+fn traffic_is_not_turned_on_who_does_not_have_the_host() {
+    let make = Make {
+        place: Place::AccessRouters,
+        policy: LinkPolicy::Everywhere,
+        strangers: 3,
+        ..Make::default()
+    };
+    let mut world = World::new(make, &[Access::new(20, 10), Access::new(20, 20)]);
+    let before = world.at_strangers();
+    let time = world.time_to_get(16 * MIB, Duration::from_secs(60));
+    let (by_link, after) = (world.by_link(), world.at_strangers());
+    let got = after
+        .iter()
+        .zip(&before)
+        .map(|(after, before)| after - before);
+    let got: Vec<u64> = got.collect();
+    println!("{time:.2} s, {by_link:?}, strangers {got:?}");
+    assert_eq!(world.bytes, 16 * MIB);
+    // Questions, and no chunk of the flow, which has 64 KiB.
+    assert!(got.iter().all(|bytes| *bytes < 16 << 10), "{got:?}");
+    assert!(by_link.iter().all(|bytes| *bytes > 5 << 20), "{by_link:?}");
+}
