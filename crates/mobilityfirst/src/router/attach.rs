@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use core::time::Duration;
-use whimbrel_core::{Distrust, Guid, PortId, SeededRng, Time, WallClock};
+use whimbrel_core::{Distrust, Guid, Limit, Meter, PortId, SeededRng, Time, WallClock};
 use whimbrel_gnrs::{Kind, Record, Rejection, Signature, VerifyError, wire::Code};
 
 use super::Timer;
@@ -20,6 +20,15 @@ const MAX_ATTACHMENTS: usize = 65_536;
 const PARTS: usize = 1024;
 /// Maximum of records being registered whose outcome a host waits for.
 const MAX_PENDING: usize = 65_536;
+
+/// Records of the hosts on one port that are taken: two signatures are checked for each, the name service
+/// checks another, and tells who watches the name. A host renews its record three times a minute.
+const CHANGES: Limit = Limit {
+    at_once: 32,
+    per_second: 4,
+};
+/// After this, a host whose record was not taken is asked for its newest one.
+const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Maximum of ports per GUID; the one with the oldest record is replaced.
 const MAX_PORTS: usize = 8;
@@ -50,6 +59,7 @@ pub(super) struct Attachments {
     neighbours: BTreeMap<PortId, Guid>,
     pending: BTreeMap<(Guid, u64), PortId>,
     distrust: Distrust<PortId>,
+    changes: BTreeMap<PortId, Meter>,
     // The same of records of hosts that have left: neighbours pass them on for anybody.
     relayed: Distrust<PortId>,
 }
@@ -68,6 +78,7 @@ impl Attachments {
             neighbours: BTreeMap::new(),
             pending: BTreeMap::new(),
             distrust: Distrust::default(),
+            changes: BTreeMap::new(),
             relayed: Distrust::default(),
         }
     }
@@ -255,7 +266,7 @@ impl Attachments {
 
     /// Sends the present challenge with the present time. Challenges are chunks, which may overtake
     /// each other: who got an older one last could never attach.
-    fn repeat_challenge(&self, now: Time, port: PortId, effects: &mut Effects) {
+    pub(super) fn repeat_challenge(&self, now: Time, port: PortId, effects: &mut Effects) {
         if let Some(nonce) = self.nonces.get(&port).copied() {
             let unix_ms = self.wall.unix_millis(now);
             effects.push(Action::Tell(port, Control::Challenge { nonce, unix_ms }));
@@ -284,6 +295,13 @@ impl Attachments {
         };
         if !self.distrust.may_check(now, port) {
             return effects.drop("too-many-bad-signatures");
+        }
+        if !self.changes.entry(port).or_default().admits(now, CHANGES) {
+            effects.push(Action::SetEarlier(
+                Timer::Challenge(port),
+                now + ASKED_AGAIN_AFTER,
+            ));
+            return effects.drop("attaches-too-often");
         }
         let (guid, version) = (record.subject(), record.version());
         let code = match self.check(now, port, &record, signature) {
@@ -429,6 +447,8 @@ impl Attachments {
         self.nonces.remove(&port);
         self.neighbours.remove(&port);
         self.distrust.forget(port);
+        self.changes.remove(&port);
+        effects.push(Action::Cancel(Timer::Challenge(port)));
         self.relayed.forget(port);
         self.pending.retain(|_, waiting| *waiting != port);
     }
@@ -470,16 +490,26 @@ mod tests {
     /// Attaches with an answer to `nonce`, by a clock that is ahead by so many milliseconds.
     /// Returns what the router says.
     fn attach(attachments: &mut Attachments, nonce: [u8; 16], ahead: i64) -> Vec<Control> {
-        let keys = KeyPair::from_secret(&[7; 32]);
         let unix_ms = WALL.shifted(ahead).unix_millis(NOW);
+        told(&mut attach_at(attachments, NOW, nonce, unix_ms))
+    }
+
+    /// The same at a time, with a record that was signed at this one.
+    fn attach_at(
+        attachments: &mut Attachments,
+        now: Time,
+        nonce: [u8; 16],
+        unix_ms: u64,
+    ) -> Effects {
+        let keys = KeyPair::from_secret(&[7; 32]);
         let statement = Statement::new(unix_ms, 60_000, vec![Address::new(ROUTER)]);
         let record = Record::binding(&keys, &statement).unwrap();
         let signed = attach_statement(&ROUTER, &nonce, statement.version);
         let signature = keys.sign(ATTACH_CONTEXT, &signed).0;
         let mut effects = Effects::default();
         let bytes = Bytes::copy_from_slice(record.as_bytes());
-        attachments.handle_attach(NOW, PORT, bytes, signature, &mut effects);
-        told(&mut effects)
+        attachments.handle_attach(now, PORT, bytes, signature, &mut effects);
+        effects
     }
 
     fn told(effects: &mut Effects) -> Vec<Control> {
@@ -570,5 +600,29 @@ mod tests {
         let said = attach(&mut attachments, nonce, 0);
         assert!(said.iter().filter_map(code).eq([ControlCode::Attached]));
         assert!(!said.contains(&present));
+    }
+
+    /// What is not taken is not lost: the host is asked for its newest record when there is room again.
+    #[test]
+    fn a_host_that_attaches_thousands_of_times_is_taken_now_and_then() {
+        let mut attachments = Attachments::new(ROUTER, WALL);
+        let nonce = [1; 16];
+        attachments.nonces.insert(PORT, nonce);
+        let attach = |attachments: &mut Attachments, now: Time| {
+            let mut effects = attach_at(attachments, now, nonce, WALL.unix_millis(now));
+            let actions: Vec<Action> = core::iter::from_fn(|| effects.next()).collect();
+            let taken = actions.iter().any(|it| matches!(it, Action::Register(..)));
+            let is_asked = |it: &Action| matches!(it, Action::SetEarlier(Timer::Challenge(PORT), at) if *at > now);
+            assert_ne!(taken, actions.iter().any(is_asked));
+            taken
+        };
+        let mut taken = 0;
+        for millis in 0..1_000 {
+            let now = NOW + Duration::from_millis(millis);
+            taken += u64::from(attach(&mut attachments, now));
+        }
+        assert!((32..=36).contains(&taken), "{taken}");
+        let later = NOW + Duration::from_secs(1) + ASKED_AGAIN_AFTER;
+        assert!(attach(&mut attachments, later));
     }
 }

@@ -86,6 +86,8 @@ pub use transit::{Observer, Passing, Verdict};
 enum Timer {
     /// An attachment's record expires.
     Attachment(Guid, PortId),
+    /// The host on a port is asked for its newest record.
+    Challenge(PortId),
     /// Chunks for this destination are retried.
     Storage(Guid),
     /// Some stored chunk expires.
@@ -406,6 +408,10 @@ impl Router {
     fn handle_due(&mut self, now: Time, timer: Timer) {
         match timer {
             Timer::Attachment(guid, port) => self.attachments.remove(&guid, port),
+            Timer::Challenge(port) => {
+                self.attachments
+                    .repeat_challenge(now, port, &mut self.effects);
+            }
             Timer::Storage(destination) => self.retry_destination(now, destination),
             Timer::Parked => self.sources.give_up(now, &mut self.effects),
             Timer::RegisterAgain => {
@@ -586,6 +592,7 @@ impl Machine for Router {
                 at,
                 match timer {
                     Timer::Attachment(..) => "attachment expires",
+                    Timer::Challenge(_) => "a host that attaches too often",
                     Timer::Storage(_) => "storage timer",
                     Timer::Lifetime => "lifetime of a stored chunk",
                     Timer::HeldBack => "held-back chunks",
