@@ -80,6 +80,24 @@ fn a_time_ends_a_test_with_a_server_that_is_reached_directly() {
     assert!(!test["intervals"].as_array().unwrap().is_empty());
 }
 
+/// As with iperf3, whoever calls can also be the one that sends.
+#[test]
+fn a_server_that_is_reached_directly_also_receives() {
+    let server = serve(&["--listen", "127.0.0.1:0"]);
+    let from = server.address.clone().unwrap();
+    let size = (70 << 20) + 12_345;
+    let count = size.to_string();
+    for flags in [&["-P", "2"][..], &["--bidir"]] {
+        let test = measure(&server, &[&["--from", &from, "-n", &count], flags].concat());
+        assert_eq!(bytes(&test["end"]["sum_received"]), size, "{test}");
+        if flags == ["--bidir"] {
+            assert_eq!(bytes(&test["end"]["sum_received_bidir_reverse"]), size);
+        }
+        let line = server.running.await_json(|line| line["event"] == "over");
+        assert_eq!(line["received"], size);
+    }
+}
+
 #[test]
 fn without_a_server_a_client_says_so() {
     let server = serve(&["--listen", "127.0.0.1:0"]);

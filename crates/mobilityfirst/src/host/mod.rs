@@ -216,8 +216,17 @@ impl Host {
                     fit_to_division(&mut get);
                 }
                 self.downloads
-                    .start_download(now, app, get, &uplink, effects)
+                    .start_download(now, app, (get, None), &uplink, effects)
             }
+            LocalRequest::GetFrom { caller, get } => match self.port_of_caller(&caller) {
+                Some(_) => {
+                    let uplink = self.uplink_to(Some(caller));
+                    let wanted = (get, Some(caller));
+                    self.downloads
+                        .start_download(now, app, wanted, &uplink, &mut self.effects);
+                }
+                None => self.handle_request(now, app, LocalRequest::Get(get)),
+            },
             LocalRequest::Cancel { request } => {
                 self.downloads.cancel_download(app, request, effects)
             }
@@ -313,6 +322,7 @@ impl Host {
                 } => {
                     // A receiver that misses it asks again.
                     let at = (to, address);
+                    let way = self.way_to(way, &to);
                     self.send_transport(way, service, at, request_id, &message);
                 }
                 Action::Echo {
@@ -507,6 +517,33 @@ impl Host {
             .renew(now, &uplinks, &self.links, &mut self.effects);
     }
 
+    /// Returns the port of an inbound peer that has proven this name.
+    fn port_of_caller(&self, name: &Guid) -> Option<PortId> {
+        let mut ports = self.links.ports_of(name);
+        ports.find(|port| !self.uplinks.has(*port) && self.links.is_up(*port))
+    }
+
+    /// What a download says to an inbound peer goes to that one; no router knows where it is.
+    fn way_to(&self, way: Way, to: &Guid) -> Way {
+        match way {
+            Way::Uplink if self.downloads.asks_caller(to) => {
+                self.port_of_caller(to).map_or(way, Way::Caller)
+            }
+            way => way,
+        }
+    }
+
+    /// Returns the state of the way to an inbound peer that a download asks, or else of the uplink.
+    fn uplink_to(&self, caller: Option<Guid>) -> Uplink {
+        caller.map_or_else(
+            || self.uplink(),
+            |caller| Uplink {
+                is_up: self.port_of_caller(&caller).is_some(),
+                router: None,
+            },
+        )
+    }
+
     /// Returns the state of the uplink.
     fn uplink(&self) -> Uplink {
         let port = self.uplinks.port_by(Way::Uplink, &self.links);
@@ -587,7 +624,7 @@ impl Machine for Host {
                 Timer::Renewal => self.renew(now),
                 Timer::Announcements => self.registration.renew_announcements(now, effects),
                 Timer::Download(id) => {
-                    let uplink = self.uplink();
+                    let uplink = self.uplink_to(self.downloads.caller_of(id));
                     self.downloads
                         .check_download(now, id, &uplink, &mut self.effects);
                 }

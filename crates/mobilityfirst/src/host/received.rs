@@ -7,7 +7,9 @@ use super::upload::Presence;
 use super::{DIVIDED_LOG2, Host, Way};
 use crate::chunk::Chunk;
 use crate::room::Room;
-use crate::wire::{Control, Echo, NetworkHeader, Request, ServiceId, Transport, UpperProtocol};
+use crate::wire::{
+    Control, Data, Echo, NetworkHeader, Notice, Request, ServiceId, Transport, UpperProtocol,
+};
 
 impl Host {
     pub(super) fn handle_chunk(&mut self, now: Time, from: PortId, bytes: &Bytes, room: Room) {
@@ -127,10 +129,14 @@ impl Host {
     ) {
         let effects = &mut self.effects;
         let request_id = header.extensions.request;
+        let answers = |content| self.downloads.answers(content, &header.source);
         match message {
-            Transport::Data(_) | Transport::Store(_) | Transport::Drop(..) | Transport::Lost(_)
-                if way != Way::Uplink =>
+            Transport::Data(Data { content, .. }) | Transport::Drop(Notice { content, .. }, _)
+                if way != Way::Uplink && !answers(&content) =>
             {
+                effects.drop("not-for-a-caller-to-say")
+            }
+            Transport::Store(_) | Transport::Lost(_) if way != Way::Uplink => {
                 effects.drop("not-for-a-caller-to-say")
             }
             // The chunk keeps its room in the buffer until a program has taken it.

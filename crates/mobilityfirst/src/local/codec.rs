@@ -19,19 +19,43 @@ fn flag(code: u8) -> Result<bool, WireError> {
     }
 }
 
+/// Appends a request, but for the record at its end, which is returned.
+fn put_get(out: &mut Vec<u8>, get: &Get) -> Bytes {
+    out.extend_from_slice(&get.request.to_be_bytes());
+    out.extend_from_slice(get.content.as_bytes());
+    out.extend_from_slice(&[get.chunk_log2, u8::from(get.in_order)]);
+    out.push(get.reliability.code());
+    out.extend_from_slice(&get.nack_timeout_ms.to_be_bytes());
+    out.extend_from_slice(&get.credit.to_be_bytes());
+    get.resume.clone()
+}
+
+/// Reads the same to the end of its frame.
+fn read_get(frame: &Bytes, mut reader: Reader<'_>) -> Result<Get, WireError> {
+    Ok(Get {
+        request: reader.u32()?,
+        content: reader.guid()?,
+        chunk_log2: reader.u8()?,
+        in_order: flag(reader.u8()?)?,
+        reliability: Reliability::from_code(reader.u8()?)?,
+        nack_timeout_ms: reader.u32()?,
+        credit: reader.u16()?,
+        resume: frame.slice_ref(reader.0),
+    })
+}
+
 impl LocalRequest {
     /// Appends the content of its frame, except for a chunk's bytes, which follow uncopied.
     pub fn encode_head(&self, out: &mut Vec<u8>) -> Bytes {
         match self {
             LocalRequest::Get(get) => {
                 out.push(0);
-                out.extend_from_slice(&get.request.to_be_bytes());
-                out.extend_from_slice(get.content.as_bytes());
-                out.extend_from_slice(&[get.chunk_log2, u8::from(get.in_order)]);
-                out.push(get.reliability.code());
-                out.extend_from_slice(&get.nack_timeout_ms.to_be_bytes());
-                out.extend_from_slice(&get.credit.to_be_bytes());
-                return get.resume.clone();
+                return put_get(out, get);
+            }
+            LocalRequest::GetFrom { caller, get } => {
+                out.push(13);
+                out.extend_from_slice(caller.as_bytes());
+                return put_get(out, get);
             }
             LocalRequest::Cancel { request } => put_number(out, 1, *request),
             LocalRequest::Consumed { request } => put_number(out, 2, *request),
@@ -98,17 +122,11 @@ impl LocalRequest {
     pub fn decode(frame: &Bytes) -> Result<LocalRequest, WireError> {
         let mut reader = Reader(frame);
         let request = match reader.u8()? {
-            0 => {
-                return Ok(LocalRequest::Get(Get {
-                    request: reader.u32()?,
-                    content: reader.guid()?,
-                    chunk_log2: reader.u8()?,
-                    in_order: flag(reader.u8()?)?,
-                    reliability: Reliability::from_code(reader.u8()?)?,
-                    nack_timeout_ms: reader.u32()?,
-                    credit: reader.u16()?,
-                    resume: frame.slice_ref(reader.0),
-                }));
+            0 => return read_get(frame, reader).map(LocalRequest::Get),
+            13 => {
+                let caller = reader.guid()?;
+                let get = read_get(frame, reader)?;
+                return Ok(LocalRequest::GetFrom { caller, get });
             }
             1 => LocalRequest::Cancel {
                 request: reader.u32()?,
@@ -375,7 +393,8 @@ mod tests {
                 any::<bool>(),
                 0usize..3,
                 any::<u32>(),
-                bytes()
+                bytes(),
+                prop::option::of(any::<[u8; 32]>()),
             )
                 .prop_map(
                     |(
@@ -386,8 +405,9 @@ mod tests {
                         reliability,
                         nack_timeout_ms,
                         resume,
+                        caller,
                     )| {
-                        LocalRequest::Get(Get {
+                        let get = Get {
                             request,
                             content: Guid(content),
                             chunk_log2,
@@ -396,7 +416,11 @@ mod tests {
                             nack_timeout_ms,
                             credit: 8,
                             resume,
-                        })
+                        };
+                        match caller.map(Guid) {
+                            Some(caller) => LocalRequest::GetFrom { caller, get },
+                            None => LocalRequest::Get(get),
+                        }
                     }
                 ),
             any::<u32>().prop_map(|request| LocalRequest::Cancel { request }),

@@ -23,6 +23,14 @@ pub const MAX_NAMES: usize = 32;
 pub enum LocalRequest {
     /// Fetch a content: `get(content_name)` of [MFTP §2].
     Get(Get),
+    /// The same, of a node that has called this host, if one of this name has: nobody else is asked then.
+    /// Without one, as [`Get`](LocalRequest::Get).
+    GetFrom {
+        /// Its proven name.
+        caller: Guid,
+        /// What to fetch.
+        get: Get,
+    },
     /// Stop fetching.
     Cancel {
         /// The request's number.

@@ -189,7 +189,7 @@ impl Session<'_> {
             options,
             test,
             laps,
-            receiving: Receiving::new(down, plan.chunk_log2),
+            receiving: Receiving::new(down, plan.chunk_log2, options.server),
             next_request: 1,
             heard: now,
             refusal: None,

@@ -43,12 +43,18 @@ pub(super) struct Receiving {
     streams: BTreeMap<u16, Stream>,
     laps: BTreeMap<u32, Lap>,
     chunk_log2: u8,
+    /// The other end.
+    sender: Guid,
     /// The reason why a stream has ended before its end.
     pub(super) failure: Option<String>,
 }
 
 impl Receiving {
-    pub(super) fn new(streams: impl Iterator<Item = u16>, chunk_log2: u8) -> Receiving {
+    pub(super) fn new(
+        streams: impl Iterator<Item = u16>,
+        chunk_log2: u8,
+        sender: Guid,
+    ) -> Receiving {
         let stream = |number| {
             let stream = Stream {
                 bytes: 0,
@@ -62,6 +68,7 @@ impl Receiving {
             streams: streams.map(stream).collect(),
             laps: BTreeMap::new(),
             chunk_log2,
+            sender,
             failure: None,
         }
     }
@@ -82,7 +89,7 @@ impl Receiving {
         for (request, lap) in &mut self.laps {
             if lap.again.is_some_and(|at| at <= now) {
                 lap.again = None;
-                requests.push(get(*request, lap.name, self.chunk_log2));
+                requests.push(get(*request, lap.name, self.chunk_log2, self.sender));
             }
         }
         let mut words = Vec::new();
@@ -129,7 +136,7 @@ impl Receiving {
             again: None,
         };
         self.laps.insert(request, lap);
-        Some(get(request, name, self.chunk_log2))
+        Some(get(request, name, self.chunk_log2, self.sender))
     }
 
     /// Handles an event of the host. Returns false if it is about something else.
@@ -190,8 +197,9 @@ impl Receiving {
     }
 }
 
-fn get(request: u32, content: Guid, chunk_log2: u8) -> LocalRequest {
-    LocalRequest::Get(Get {
+/// Asks the sender itself if it has called this host: no router knows where it is.
+fn get(request: u32, content: Guid, chunk_log2: u8, caller: Guid) -> LocalRequest {
+    let get = Get {
         request,
         content,
         chunk_log2,
@@ -200,7 +208,8 @@ fn get(request: u32, content: Guid, chunk_log2: u8) -> LocalRequest {
         nack_timeout_ms: 0,
         credit: CREDIT,
         resume: Bytes::new(),
-    })
+    };
+    LocalRequest::GetFrom { caller, get }
 }
 
 #[cfg(test)]
@@ -216,6 +225,7 @@ mod tests {
     use crate::shelf::Blocks;
 
     const CHUNK_LOG2: u8 = 22;
+    const SENDER: Guid = Guid([3; 32]);
 
     /// A host that gets what the sender's shelf has, a chunk of each request at a time.
     #[derive(Default)]
@@ -226,7 +236,7 @@ mod tests {
     impl Host {
         fn ask(&mut self, requests: Vec<LocalRequest>) {
             for request in requests {
-                if let LocalRequest::Get(get) = request {
+                if let LocalRequest::GetFrom { get, .. } = request {
                     self.under_way.insert(get.request, (get.content, 0));
                 }
             }
@@ -271,7 +281,7 @@ mod tests {
 
     #[test]
     fn what_was_not_asked_for_brings_nothing() {
-        let mut receiving = Receiving::new(0..1, CHUNK_LOG2);
+        let mut receiving = Receiving::new(0..1, CHUNK_LOG2, SENDER);
         let lap = (Guid([7; 32]), 1, false);
         assert_eq!(receiving.named(1, (0, 0), lap), None, "not asked yet");
         let now = Instant::now();
@@ -317,7 +327,7 @@ mod tests {
             let mut rng = SeededRng::new(seed);
             let numbered = || (0u16..).zip(sizes.iter().copied().map(Some));
             let mut laps = Laps::new(numbered(), Blocks::new(seed));
-            let mut receiving = Receiving::new(numbered().map(|(number, _)| number), CHUNK_LOG2);
+            let mut receiving = Receiving::new(numbered().map(|(number, _)| number), CHUNK_LOG2, SENDER);
             let (mut host, mut next_request) = (Host::default(), 0);
             let start = Instant::now();
             for step in 0..4_000u64 {

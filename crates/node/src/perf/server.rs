@@ -253,7 +253,7 @@ impl Server {
             heard: now,
             plan,
             laps: Laps::new(down.zip(shares), self.blocks.clone()),
-            receiving: Receiving::new(up, plan.chunk_log2),
+            receiving: Receiving::new(up, plan.chunk_log2, key.0),
             tell: now + Duration::from_millis(plan.interval_ms.into()),
             told_whole: false,
         };

@@ -35,7 +35,7 @@ pub(crate) enum PerfCommand {
     /// Measure what the network carries to and from a server
     #[command(
         after_help = "Examples:\n  whimbrel perf client 6b1e...c2 --router 192.0.2.1:4711 -R\n  \
-                      whimbrel perf client 6b1e...c2 --from 192.0.2.7:4711 -R -t 30 -i 5 -P 4\n\n\
+                      whimbrel perf client 6b1e...c2 --from 192.0.2.7:4711 -t 30 -i 5 -P 4\n\n\
                       Intervals show what the receiving end has got; the server tells that twice in an \
                       interval.\n\nExit code 1: no server, or it has gone."
     )]
@@ -61,8 +61,7 @@ pub(crate) struct Server {
 pub(crate) struct Client {
     /// The name of the server's host, which it prints
     server: Guid,
-    /// Reach the server directly at this address: no router and no name service are needed. With -R
-    /// only
+    /// Reach the server directly at this address: no router and no name service are needed
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "socket")]
     from: Option<Remote>,
     /// How long to measure
@@ -135,7 +134,7 @@ fn tell_server(event: &ServerEvent, addresses: &[Remote], json: bool) {
         }
         ServerEvent::Listening { name } => {
             let from = addresses.first();
-            let from = from.map_or(String::new(), |address| format!(" --from {address} -R"));
+            let from = from.map_or(String::new(), |address| format!(" --from {address}"));
             out(&format!("whimbrel perf client {name}{from}\n"));
             if addresses.is_empty() {
                 note("add --router HOST:PORT on a machine without a host daemon");
@@ -241,12 +240,6 @@ fn plan(arguments: &Client) -> Result<Plan, Failure> {
         (_, true) => (streams, streams),
         _ => (streams, 0),
     };
-    if arguments.from.is_some() && up > 0 {
-        return Err(usage(
-            "--from: a host that is reached directly can send, and cannot ask for anything; add -R, or use a router"
-                .to_owned(),
-        ));
-    }
     let bytes = arguments.bytes.map(|bytes| bytes.0);
     if bytes.is_some_and(|bytes| bytes < u64::from(streams)) {
         return Err(usage(format!(

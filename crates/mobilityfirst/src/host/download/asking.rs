@@ -52,12 +52,18 @@ impl Downloads {
             }
             None => {
                 effects.counters.requests_sent += 1;
-                let service = ServiceId::CONTENT_REQUEST.with(ServiceId::DELAY_TOLERANT);
+                let (service, to) = match download.caller {
+                    Some(caller) => (ServiceId::DELAY_TOLERANT, caller),
+                    None => {
+                        let service = ServiceId::CONTENT_REQUEST.with(ServiceId::DELAY_TOLERANT);
+                        (service, content)
+                    }
+                };
                 let message = match download.again {
                     true => Transport::Resend(request),
                     false => Transport::Request(request),
                 };
-                effects.send_about(request_id, service, (content, Guid::NONE), message)
+                effects.send_about(request_id, service, (to, Guid::NONE), message)
             }
         };
         if !uplink.is_up {
@@ -308,8 +314,7 @@ impl Downloads {
         uplink: &Uplink,
         effects: &mut Effects,
     ) {
-        let ids: Vec<u64> = self.by_id.keys().copied().collect();
-        for id in ids {
+        for id in self.by_uplink() {
             let Some(download) = self.by_id.get_mut(&id) else {
                 continue;
             };
@@ -328,9 +333,15 @@ impl Downloads {
         if uplink.is_up {
             return;
         }
-        let ids: Vec<u64> = self.by_id.keys().copied().collect();
-        for id in ids {
+        for id in self.by_uplink() {
             self.set_state(id, TransferState::Disconnected, effects);
         }
+    }
+
+    /// Returns the downloads that the uplink matters to.
+    fn by_uplink(&self) -> Vec<u64> {
+        let all = self.by_id.iter();
+        let all = all.filter(|(_, download)| download.caller.is_none());
+        all.map(|(id, _)| *id).collect()
     }
 }

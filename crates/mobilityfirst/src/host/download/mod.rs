@@ -32,6 +32,8 @@ use one::Download;
 const AGAIN: Duration = Duration::from_secs(3);
 /// Bound of the downloads in a report.
 const MAX_REPORTED: usize = 64;
+/// Bound of the inbound peers that are known as asked.
+const MAX_CALLERS: usize = 1024;
 /// Bound of the contents remembered as fetched a moment ago.
 const MAX_ENDED: usize = 1024;
 
@@ -58,6 +60,8 @@ pub(in crate::host) struct Downloads {
     shares: Shares,
     // Downloads that have a window.
     metered: BTreeSet<(App, u64)>,
+    // Inbound peers that downloads have asked.
+    callers: BTreeSet<Guid>,
     // Contents that were fetched a moment ago, and the times of their last chunks.
     ended: BTreeMap<Guid, Time>,
     next_id: u64,
@@ -74,6 +78,7 @@ impl Downloads {
             stopped: BTreeMap::new(),
             shares: Shares::new(limits.buffer_packets),
             metered: BTreeSet::new(),
+            callers: BTreeSet::new(),
             ended: BTreeMap::new(),
             next_id: 0,
             draw: KeyedState::new(rng),
@@ -118,6 +123,22 @@ impl Downloads {
         ids.any(|id| self.request_id(*id) == request_id)
     }
 
+    /// Returns the inbound peer that a download asks.
+    pub(in crate::host) fn caller_of(&self, id: u64) -> Option<Guid> {
+        self.by_id.get(&id).and_then(|download| download.caller)
+    }
+
+    /// Returns true for an inbound peer that a download asks, or has asked.
+    pub(in crate::host) fn asks_caller(&self, name: &Guid) -> bool {
+        self.callers.contains(name)
+    }
+
+    /// Returns true if a download asks this inbound peer for a content.
+    pub(in crate::host) fn answers(&self, content: &Guid, name: &Guid) -> bool {
+        let mut ids = self.by_content.get(content).into_iter().flatten();
+        ids.any(|id| self.caller_of(*id) == Some(*name))
+    }
+
     fn request_id(&self, id: u64) -> Option<u64> {
         self.by_id.get(&id).map(|download| download.request_id)
     }
@@ -159,7 +180,7 @@ impl Downloads {
         &mut self,
         now: Time,
         app: App,
-        get: Get,
+        (get, caller): (Get, Option<Guid>),
         uplink: &Uplink,
         effects: &mut Effects,
     ) {
@@ -210,6 +231,11 @@ impl Downloads {
         let mut download = Download::new(now, app, &get, assembly, chunk_size, nack_timeout, share);
         download.request_id = core::hash::BuildHasher::hash_one(&self.draw, id);
         download.again = self.was_here(now, &get.content);
+        download.caller = caller;
+        if self.callers.len() >= MAX_CALLERS {
+            self.callers.pop_first();
+        }
+        self.callers.extend(caller);
         self.by_content.entry(get.content).or_default().insert(id);
         self.by_id.insert(id, download);
         if !self.finish_if_done(id, effects) {

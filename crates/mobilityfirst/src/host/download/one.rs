@@ -27,6 +27,8 @@ pub(super) struct Download {
     // The id that its requests carry in the network.
     pub(super) request_id: u64,
     pub(super) content: Guid,
+    // The inbound peer that is asked, in place of the network.
+    pub(super) caller: Option<Guid>,
     pub(super) chunk_size: ChunkSize,
     pub(super) in_order: bool,
     pub(super) reliability: Reliability,
@@ -86,6 +88,7 @@ impl Download {
             request: get.request,
             request_id: 0,
             content: get.content,
+            caller: None,
             chunk_size,
             in_order: get.in_order,
             reliability: get.reliability,

@@ -62,7 +62,7 @@ impl Fetch {
             router: None,
         };
         let (downloads, effects) = (&mut fetch.downloads, &mut fetch.effects);
-        downloads.start_download(Time::ZERO, APP, get, &uplink, effects);
+        downloads.start_download(Time::ZERO, APP, (get, None), &uplink, effects);
         let asked = fetch.actions().into_iter().find_map(|action| match action {
             Action::Send { request_id, .. } => request_id,
             _ => None,
