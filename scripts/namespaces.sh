@@ -32,6 +32,9 @@ enter() {
 
 far() { ip netns exec far "$@"; }
 
+# The same in the background: what $! says is then the program itself, whose processor time is measured.
+far_program() { exec ip netns exec far "$PROGRAM" "$@"; }
+
 calc() { awk "BEGIN { printf \"%.6f\", $* }"; }
 
 # A bucket of 5 ms, and a queue of 20 ms before it; some packets and some Data of 8 kB more, so that slow paths carry them at all.
