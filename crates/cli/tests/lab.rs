@@ -226,6 +226,30 @@ fn a_file_comes_over_real_paths_while_one_fails_and_one_slows_down() {
     );
 }
 
+/// `scripts/branches` at a size that takes seconds: it compares the bytes, and must count the processes themselves and not
+/// what started them.
+#[test]
+fn the_cost_of_dividing_a_flow_is_counted_where_it_arises() {
+    if !whimbrel_lab::lab_available() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/branches");
+    let output = Command::new(script)
+        .env("PROGRAM", env!("CARGO_BIN_EXE_whimbrel"))
+        .env("FOLDER", folder.path())
+        .envs([("SIZE", "30M"), ("TIMES", "1"), ("RATE", "200")])
+        .output()
+        .unwrap();
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{said}{}", text(&output.stderr));
+    assert_eq!(said.matches("(router ").count(), 4, "{said}");
+    assert!(said.contains("medians: "), "{said}");
+    for nothing in ["router 0.00", "client 0.00"] {
+        assert!(!said.contains(nothing), "{said}");
+    }
+}
+
 #[test]
 fn the_sample_has_ten_lines_and_is_valid() {
     let folder = tempfile::tempdir().unwrap();
