@@ -107,12 +107,13 @@ impl Holders {
         known.standing
     }
 
-    /// Handles the answer of a router.
-    pub(super) fn note_answer(&mut self, now: Time, from: Guid, answer: &Presence) {
+    /// Handles the answer of a router. Returns true if the host has turned out to be there.
+    fn note_answer(&mut self, now: Time, from: Guid, answer: &Presence) -> bool {
         let known = self.known.get_mut(&(answer.guid, from));
         let Some(known) = known.filter(|it| it.open == Some(answer.nonce)) else {
-            return;
+            return false;
         };
+        let before = known.standing;
         known.open = None;
         known.said = now;
         known.standing = match answer.code {
@@ -123,6 +124,7 @@ impl Holders {
             }
             _ => Standing::Absent,
         };
+        known.standing == Standing::Here && before != Standing::Here
     }
 }
 
@@ -205,7 +207,13 @@ impl Router {
                 let answer = Presence { code, ..about };
                 self.say(now, presence(self.config.guid, to, answer));
             }
-            _ => self.holders.note_answer(now, header.source, &about),
+            _ if self.holders.note_answer(now, header.source, &about) => {
+                // What was stored because the host was not there yet.
+                if let Some(answer) = self.names.known(now, &about.guid) {
+                    self.bind_stored(now, about.guid, &answer);
+                }
+            }
+            _ => {}
         }
     }
 }

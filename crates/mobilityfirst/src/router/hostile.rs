@@ -478,6 +478,24 @@ fn bad_signatures_of_one_neighbour_cost_little() {
     assert_eq!(register(&mut net, 1, names[0], &good), ok);
 }
 
+/// Takes what a neighbour has received; returns the last question about a host among it.
+fn asked(net: &mut Net, neighbour: usize) -> Option<Presence> {
+    let received = net.neighbour(neighbour, |it, _| core::mem::take(&mut it.received));
+    let questions = received
+        .iter()
+        .filter_map(|it| match Control::decode(&it.message.head) {
+            Ok(Control::Presence(about)) => Some(about),
+            _ => None,
+        });
+    questions.last()
+}
+
+/// A neighbour of this name answers a question.
+fn answer(net: &mut Net, (from, name): (usize, Guid), about: Presence, code: PresenceCode) {
+    let answer = Presence { code, ..about };
+    net.send(from, presence(name, (ROUTER, ROUTER), answer));
+}
+
 /// A host's record may name anyone. Answers go where it says that it is only once the router there has
 /// answered that it is.
 #[test]
@@ -508,26 +526,11 @@ fn answers_go_to_another_router_only_when_that_has_the_host() {
         net.neighbour(2, |it, _| it.received.clear());
         net.send(1, chunk);
         net.run(SECOND / 2);
-        let questions = [3, 4, 5].map(|neighbour| {
-            let questions = net.neighbour(neighbour, |it, _| core::mem::take(&mut it.received));
-            let asked = questions.into_iter().filter_map(|it| {
-                let message = Control::decode(&it.message.head).ok()?;
-                matches!(message, Control::Presence(_)).then_some((it, message))
-            });
-            asked.last()
-        });
-        // The router that has it says so, and somebody else says the same of another one.
-        for (from, name, question) in [
-            (3, its_router, &questions[0]),
-            (3, its_router, &questions[1]),
-        ] {
-            let Some((asked, Control::Presence(about))) = question else {
-                continue;
-            };
+        let questions = [3, 4, 5].map(|neighbour| asked(&mut net, neighbour));
+        // The router that has it says so, and says the same of a question to another one.
+        for about in questions[..2].iter().flatten() {
             assert_eq!((about.guid, about.code), (host.guid(), PresenceCode::Asked));
-            let code = PresenceCode::Here;
-            let to = (ROUTER, asked.header.source_address);
-            net.send(from, presence(name, to, Presence { code, ..*about }));
+            answer(&mut net, (3, its_router), *about, PresenceCode::Here);
         }
         net.run(SECOND / 2);
         (
@@ -542,6 +545,46 @@ fn answers_go_to_another_router_only_when_that_has_the_host() {
         // It is attached here: nobody asks it for another host.
         assert_eq!(answered_at(guest), (ROUTER, false));
     }
+}
+
+#[test]
+fn what_waits_because_a_host_is_not_there_leaves_when_its_router_says_that_it_is() {
+    let (sender, its_router, host) = (keys(1).guid(), keys(2).guid(), keys(3));
+    let origins = [PortOrigin::Accepted(0), PortOrigin::Configured(0)];
+    let mut net = Net::with_origins(&[sender, its_router], &origins, config());
+    let at = Record::parse(record(&host, its_router, 0)).expect("a record");
+    net.with_router(|it, now| assert!(it.names.keep(now, port(1), at, |_| true).is_ok()));
+    let step = |net: &mut Net, index| {
+        let mut chunk = data(ServiceId::UNICAST, host.guid(), index, 1000);
+        chunk.header.source = sender;
+        net.send(1, chunk);
+        net.run(SECOND / 5);
+        let arrived: Vec<u32> = net.received(2).into_keys().collect();
+        (arrived, asked(net, 2))
+    };
+    // Nothing is known yet.
+    let (arrived, question) = step(&mut net, 0);
+    assert_eq!(arrived, [0]);
+    let to = (2, its_router);
+    answer(
+        &mut net,
+        to,
+        question.expect("a question"),
+        PresenceCode::Absent,
+    );
+    net.run(SECOND / 10);
+    let (arrived, question) = step(&mut net, 1);
+    let stored = net.router().proxy.store().ids_for(&host.guid()).len();
+    assert_eq!((arrived, stored), (vec![], 1));
+    // The timer of what is stored takes a second.
+    answer(
+        &mut net,
+        to,
+        question.expect("another one"),
+        PresenceCode::Here,
+    );
+    net.run(SECOND / 5);
+    assert_eq!(net.received(2).into_keys().collect::<Vec<_>>(), [1]);
 }
 
 /// Whoever made the binding: a chunk that is bound to a host goes to no other one.
