@@ -91,6 +91,17 @@ impl Handovers {
         self.entries.push_back(entry);
     }
 
+    /// Removes the chunks that their receiver asks for again. Returns how many of them the neighbour had accepted.
+    pub(crate) fn take_missing(&mut self, flow: &Flow, content: &Guid, asked: &ChunkRanges) -> u64 {
+        let is_it = |it: &&mut HandedOver| it.flow == *flow && it.content == *content;
+        let Some(entry) = self.entries.iter_mut().find(is_it) else {
+            return 0;
+        };
+        let before = entry.chunks.count();
+        entry.chunks.subtract(asked);
+        before - entry.chunks.count()
+    }
+
     /// Records that the neighbour is sending a content of its own: what it has not sent when it
     /// restarts, it has forgotten to send.
     pub(crate) fn note_sent(&mut self, flow: Flow, content: Guid, request_id: Option<u64>) {

@@ -11,6 +11,7 @@ mod divided;
 mod event;
 mod holds;
 mod link;
+mod missing;
 mod moves;
 mod pace;
 mod ports;

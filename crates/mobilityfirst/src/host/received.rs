@@ -62,6 +62,7 @@ impl Host {
         mut request: Request,
     ) {
         let wants_none = request.chunks.is_empty();
+        self.links.note_missing(now, &header.source, &request);
         // Chunks stuck on a link that is down, or is no longer used, are not under way.
         if let Some(port) = self.uplinks.port_by(way, &self.links) {
             if way == Way::Uplink && self.uplinks.are_several(&self.links) {

@@ -145,6 +145,7 @@ impl Router {
             return false;
         };
         let was = request.clone();
+        self.links.note_missing(now, &chunk.header.source, request);
         self.links.fit_to_rate(from, request);
         self.links
             .subtract_under_way(from, &chunk.header.source, request);

@@ -15,6 +15,10 @@ const REVIEW: Duration = Duration::from_secs(5);
 const BENCH: Duration = Duration::from_secs(10);
 /// If it does so again, the time is doubled, up to this often.
 const MAX_BENCH_DOUBLINGS: u32 = 4;
+/// So many chunks that a branch has delivered and the receiver asks for again, and so many times those of all
+/// others, are no accident.
+const LEAST_MISSING: u64 = 4;
+const MISSING_RATIO: u64 = 4;
 /// If a divided flow carries less than this part of the rate of its best branch alone, one of the other
 /// branches must rest.
 const LEAST_GAIN: f64 = 0.98;
@@ -49,6 +53,8 @@ pub(crate) struct Record {
     away_at: Option<Time>,
     // Reviews in a row after which it had to rest.
     benched: u32,
+    // Times at which it had to rest because what it delivered did not arrive.
+    swallowed: u32,
     rests_until: Time,
     // The time at which it last got a chunk while it had none.
     busy_since: Time,
@@ -423,6 +429,23 @@ impl DividedFlow {
             }
         }
         rests
+    }
+
+    /// A receiver asks again for chunks, so many of which each branch had delivered as far as is known here. A
+    /// branch on which they get lost must rest, ever longer; not if they got lost on all: then the receiver
+    /// was away.
+    pub(crate) fn note_missing(&mut self, now: Time, missing: &[(PortId, u64)]) {
+        let all: u64 = missing.iter().map(|(_, chunks)| chunks).sum();
+        let Some((port, most)) = missing.iter().max_by_key(|(_, chunks)| *chunks) else {
+            return;
+        };
+        if missing.len() < 2 || *most < LEAST_MISSING || (all - most) * MISSING_RATIO > *most {
+            return;
+        }
+        let record = self.records.entry(*port).or_default();
+        let rest = BENCH * (1 << record.swallowed.min(MAX_BENCH_DOUBLINGS));
+        record.swallowed += 1;
+        record.rests_until = record.rests_until.max(now + rest);
     }
 
     /// Removes the waiting chunks for which `is_meant` is true. Returns their number.

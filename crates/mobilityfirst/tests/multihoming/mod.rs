@@ -11,12 +11,14 @@ use whimbrel_gnrs::{
     StoreLimits as RecordLimits,
 };
 use whimbrel_link::HopConfig;
+use whimbrel_mobilityfirst::chunk::Chunk;
 use whimbrel_mobilityfirst::host::interfaces::LinkTerms;
 use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent, LinkPolicy};
 use whimbrel_mobilityfirst::links::{DividedStatus, LinkStatus};
 use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, Publish, ReadChunk};
 use whimbrel_mobilityfirst::router::{
-    NextHop, ProxyPolicy, Route, Router, RouterConfig, store::StoreLimits,
+    NextHop, Observer, Passing, ProxyPolicy, Route, Router, RouterConfig, Verdict,
+    store::StoreLimits,
 };
 use whimbrel_mobilityfirst::split::SplitConfig;
 use whimbrel_mobilityfirst::wire::{ContentKind, Reliability};
@@ -95,6 +97,8 @@ pub(crate) struct Make {
     /// With `AccessRouters`: so many routers that the client is not attached to, and a host at the router where the
     /// links part, all of which the client's record names as its addresses.
     pub(crate) strangers: u8,
+    /// With `AccessRouters`: the router of the second link accepts all chunks of content, and drops them.
+    pub(crate) swallows: bool,
     pub(crate) seed: u64,
 }
 
@@ -113,6 +117,7 @@ impl Default for Make {
             inbound: false,
             terms: [LinkTerms::default(); 2],
             strangers: 0,
+            swallows: false,
             seed: 7,
         }
     }
@@ -170,6 +175,17 @@ fn host(secret: u8, make: &Make) -> AnyMachine<HostEvent> {
     ))
 }
 
+struct Swallow;
+
+impl Observer for Swallow {
+    fn observe(&mut self, _: Time, _: &Chunk, passing: Passing) -> Verdict {
+        match passing {
+            Passing::Data(_) => Verdict::Answer(Vec::new()),
+            _ => Verdict::Pass,
+        }
+    }
+}
+
 /// The record of a client that names these as its addresses, newer than all that its host will sign.
 fn lie(addresses: impl Iterator<Item = Guid>) -> Record {
     let keys = KeyPair::from_secret(&[2; 32]);
@@ -220,7 +236,11 @@ impl World {
             let by_core = NextHop::Neighbour(Guid([100; 32]));
             let routes = others.map(|other| Route::new(Guid([100 + other; 32]), by_core));
             let config = router_config(100 + number, far, routes.collect(), make.split);
-            let router = Router::new(config, SeededRng::new(make.seed + u64::from(number)));
+            let rng = SeededRng::new(make.seed + u64::from(number));
+            let mut router = Router::new(config, rng);
+            if make.swallows && number == 2 {
+                router.set_observer(Box::new(Swallow));
+            }
             let machine = AnyMachine::new(router, |never| match never {});
             let router = net.add_mortal(&format!("router {number}"), machine);
             if let Some(names) = names {
