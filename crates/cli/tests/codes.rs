@@ -54,9 +54,14 @@ impl Sender {
     }
 }
 
-/// The same code with another word at its end.
+/// A code without its check word.
+fn unchecked(code: &str) -> &str {
+    code.rsplit_once('-').unwrap().0
+}
+
+/// The same code with another third word, and no check word that would tell.
 fn wrong(code: &str) -> String {
-    let (start, last) = code.rsplit_once('-').unwrap();
+    let (start, last) = unchecked(code).rsplit_once('-').unwrap();
     let other = if last == "zulu" { "aardvark" } else { "zulu" };
     format!("{start}-{other}")
 }
@@ -179,11 +184,17 @@ fn a_mistyped_word_is_corrected_and_costs_no_guess() {
     assert_eq!(code, 2, "{err}");
     assert!(err.contains(&format!("did you mean '{last}'?")), "{err}");
     let (number, words) = sender.code.split_once('-').unwrap();
-    let other = number.parse::<u16>().unwrap() + 1;
-    let (code, _, err) = sender.receive(&[&format!("{other}-{words}")], &target);
+    let other = format!("{}-{words}", number.parse::<u16>().unwrap() + 1);
+    let checked = format!("{}-{last}", wrong(&sender.code));
+    for slip in [&other, &checked] {
+        let (code, _, err) = sender.receive(&[slip], &target);
+        assert_eq!(code, 2, "{err}");
+        assert!(err.contains("does not fit the rest"), "{err}");
+    }
+    let (code, _, err) = sender.receive(&[unchecked(&other)], &target);
     assert_eq!(code, 10, "{err}");
     assert!(err.contains("another number"), "{err}");
-    let (code, _, err) = sender.receive(&[&sender.code], &target);
+    let (code, _, err) = sender.receive(&[unchecked(&sender.code)], &target);
     assert_eq!(code, 0, "{err}");
     assert_eq!(sender.guess()["right"], true);
     let (code, _, err) = finished(whimbrel().args(["send", "--code", "a", "b"]));
