@@ -217,13 +217,17 @@ fn who_waits_for_a_sender_says_why() {
     ];
     let (exit, out, err) = finished(whimbrel().args(receive));
     assert_eq!(exit, 7, "{out}{err}");
-    assert!(
-        err.contains("number 7") && err.contains("no answer"),
-        "{err}"
-    );
+    let reason = "no sender with number 7 answers";
+    assert!(err.contains(reason) && err.contains(&at), "{err}");
     let schema = schema();
     let events = check(&schema, &out);
     assert_eq!(events.last().map(String::as_str), Some("failed"));
+    assert!(out.contains("\"why\":\"no-sender\""), "{out}");
+    // Nobody said how long to wait: a number that nobody sends with is a wrong code.
+    let receive = ["receive", code, "--router", &at];
+    let (exit, out, err) = finished(whimbrel().args(receive));
+    assert_eq!(exit, 10, "{out}{err}");
+    assert!(err.contains(reason), "{err}");
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap().to_string();
     let receive = ["receive", code, "--from", &address, "--timeout", "2 s"];

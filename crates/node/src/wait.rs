@@ -78,6 +78,15 @@ pub enum Wait {
         /// Seconds since the request.
         for_s: u64,
     },
+    /// The host is connected, and no sender of a spoken code answers.
+    NoSender {
+        /// The number of the code.
+        number: u16,
+        /// The neighbours that respond.
+        asked: Vec<String>,
+        /// Seconds since the sender could have answered.
+        for_s: u64,
+    },
     /// A part has arrived, and then nothing more.
     Stalled {
         /// Seconds since the last chunk.
@@ -193,6 +202,16 @@ impl fmt::Display for Wait {
                     seconds(for_s)
                 )
             }
+            Wait::NoSender {
+                number,
+                asked,
+                for_s,
+            } => write!(
+                f,
+                "no sender with number {number} answers for {} (asked {}): check the number, and that `send` still runs",
+                seconds(for_s),
+                asked.join(", ")
+            ),
             Wait::Stalled { for_s } => write!(f, "no data for {}", seconds(for_s)),
         }
     }
@@ -390,6 +409,8 @@ pub struct Watch {
     mtu_falls: Option<u64>,
     wait: Option<Wait>,
     inbound: usize,
+    // Since when the host itself is in order: before that nobody could answer.
+    host_ready: Option<Instant>,
 }
 
 /// The subject of a wait.
@@ -397,6 +418,8 @@ pub struct Watch {
 pub enum Subject {
     /// An answer or a content from others.
     Answer,
+    /// The answer of the sender with this number of a spoken code.
+    Sender(u16),
     /// The host's own connection: others must find what it has.
     Host,
 }
@@ -411,6 +434,7 @@ impl Watch {
             mtu_falls: None,
             wait: None,
             inbound: 0,
+            host_ready: None,
         }
     }
 
@@ -419,6 +443,7 @@ impl Watch {
         self.since = Instant::now();
         self.wait = None;
         self.mtu_falls = None;
+        self.host_ready = None;
     }
 
     /// Notes that the host daemon has ended, or is asked anew once it is back.
@@ -430,7 +455,7 @@ impl Watch {
     /// Returns the query to send to the host now, if one is due.
     pub fn question(&mut self) -> Option<LocalRequest> {
         let is_due = self.asked.is_none_or(|at| at.elapsed() >= ASK_INTERVAL);
-        if !is_due || self.subject == Subject::Answer && self.since.elapsed() < PATIENCE {
+        if !is_due || self.subject != Subject::Host && self.since.elapsed() < PATIENCE {
             return None;
         }
         self.asked = Some(Instant::now());
@@ -460,6 +485,9 @@ impl Watch {
             self.wait = report.of_host().filter(|_| report.has_neighbours());
             return;
         }
+        let of_host = report.of_host();
+        let ready = self.host_ready.unwrap_or_else(Instant::now);
+        self.host_ready = of_host.is_none().then_some(ready);
         let falls = *self.mtu_falls.get_or_insert(report.mtu_falls());
         // Files of a folder wait for the same thing; the newest transfer describes it best.
         let newest = report
@@ -471,9 +499,16 @@ impl Watch {
         let waits = idle >= PATIENCE && !report.is_receiving(idle);
         self.wait = match newest {
             Some(transfer) if waits => Some(report.of_transfer(transfer, falls)),
-            None if waits => report.of_host().or_else(|| {
-                let for_s = self.since.elapsed().as_secs();
-                Some(report.no_answer(for_s))
+            None if waits => of_host.or_else(|| {
+                let for_s = ready.elapsed().as_secs();
+                Some(match self.subject {
+                    Subject::Sender(number) => Wait::NoSender {
+                        number,
+                        asked: report.neighbours_up(),
+                        for_s,
+                    },
+                    Subject::Answer | Subject::Host => report.no_answer(for_s),
+                })
             }),
             _ => None,
         };
@@ -654,6 +689,39 @@ mod tests {
                 largest_frame: 1452,
                 ..
             })
+        ));
+    }
+
+    #[test]
+    fn a_sender_is_missing_only_since_the_host_is_connected() {
+        let report = |up: bool| -> Report {
+            serde_json::from_value(json!({ "links": [link(up, false)] })).unwrap()
+        };
+        let mut watch = Watch::new(Subject::Sender(7));
+        watch.since -= Duration::from_secs(50);
+        watch.read(&report(false), &|_| false);
+        assert!(matches!(watch.wait(), Some(Wait::NotConnected { .. })));
+        watch.read(&report(true), &|_| false);
+        watch.host_ready = watch.host_ready.map(|at| at - Duration::from_secs(20));
+        watch.read(&report(true), &|_| false);
+        let wait = watch.wait().unwrap();
+        assert!(
+            matches!(
+                wait,
+                Wait::NoSender {
+                    number: 7,
+                    for_s: 20..50,
+                    ..
+                }
+            ),
+            "{wait}"
+        );
+        assert!(wait.to_string().contains("asked 192.0.2.7:4711"), "{wait}");
+        watch.read(&report(false), &|_| false);
+        watch.read(&report(true), &|_| false);
+        assert!(matches!(
+            watch.wait(),
+            Some(Wait::NoSender { for_s: 0..20, .. })
         ));
     }
 
