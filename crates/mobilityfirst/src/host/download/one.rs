@@ -62,6 +62,9 @@ pub(super) struct Download {
     pub(super) kept_by: Option<(Guid, Time)>,
     // Since when no holder is known, though a part has come.
     pub(super) absent_since: Option<Time>,
+    // Who sent the latest false chunk that carried the id of a request, and how many came since the
+    // last true one.
+    pub(super) false_chunks: Option<(Guid, u64)>,
     // Smoothed time between two chunks: on a slow link, a pause is no reason to ask again.
     pub(super) interval: Duration,
 }
@@ -111,6 +114,7 @@ impl Download {
             started: now,
             kept_by: None,
             absent_since: None,
+            false_chunks: None,
             interval: Duration::ZERO,
         }
     }
@@ -245,6 +249,13 @@ impl Download {
         self.again = false;
         self.kept_by = None;
         self.absent_since = None;
+        self.false_chunks = None;
+    }
+
+    /// Notes that a node that knows of its request has sent a false chunk.
+    pub(super) fn note_false(&mut self, source: Guid) {
+        let before = self.false_chunks.map_or(0, |(_, count)| count);
+        self.false_chunks = Some((source, before.saturating_add(1)));
     }
 
     pub(super) fn status(&self, now: Time) -> DownloadStatus {
@@ -256,6 +267,8 @@ impl Download {
             kept_by: self.kept_by.map(|(router, _)| router),
             kept_s: self.kept_by.map(|(_, since)| seconds(since)),
             absent_s: self.absent_since.map(seconds),
+            false_from: self.false_chunks.map(|(source, _)| source),
+            false_chunks: self.false_chunks.map_or(0, |(_, count)| count),
         }
     }
 }

@@ -181,6 +181,24 @@ fn garbage_is_no_source_and_puts_nothing_off() {
     assert_eq!(download.last_arrival, None);
 }
 
+/// The report names who has seen the request and sends false chunks, until a true one comes.
+#[test]
+fn who_sends_false_chunks_is_named_until_a_true_one_comes() {
+    let mut fetch = Fetch::new();
+    let said = |fetch: &Fetch| {
+        let status = &fetch.downloads.status(Time::from_secs(9))[0];
+        (status.false_from, status.false_chunks)
+    };
+    fetch.comes(1, (STRANGER, fetch.request_id ^ 1), 0, false);
+    assert_eq!(said(&fetch), (None, 0), "anybody can send it");
+    for at in 2..4 {
+        fetch.comes(at, (SERVER, fetch.request_id), 0, false);
+    }
+    assert_eq!(said(&fetch), (Some(SERVER), 2));
+    fetch.comes(4, (SERVER, fetch.request_id), 0, true);
+    assert_eq!(said(&fetch), (None, 0));
+}
+
 /// Who replays true chunks without having seen a request is not followed.
 #[test]
 fn a_true_chunk_without_the_id_of_a_request_is_taken_and_nothing_follows_from_it() {
