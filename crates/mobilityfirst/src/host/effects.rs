@@ -17,6 +17,8 @@ pub(super) struct Uplink {
     pub(super) is_up: bool,
     /// The router to which the host sends.
     pub(super) router: Option<Guid>,
+    /// The shortest round trip to it, once measured.
+    pub(super) round_trip: Option<Duration>,
 }
 
 /// An action that a part of the host cannot carry out itself.

@@ -513,6 +513,7 @@ impl Host {
         Uplink {
             is_up: port.is_some(),
             router: port.and_then(|port| self.links.neighbour(port)),
+            round_trip: port.and_then(|port| self.links.min_rtt(port)),
         }
     }
 }

@@ -172,6 +172,12 @@ impl Downloads {
         if !arrived.is_asked_for {
             return effects.drop("wrong-request-id");
         }
+        let sends = download.source.map(|(source, _)| source);
+        let is_second = sends.is_some_and(|source| source != header.source);
+        if is_second && download.hedges > 0 && download.attempts == 0 {
+            // Several were asked, and another one was faster.
+            return self.tell_to_stop(now, header, arrived.data, effects);
+        }
         download.source = Some((header.source, header.source_address));
         download.note_arrival(now);
         effects.set(Timer::Download(id), now + download.patience());

@@ -13,6 +13,13 @@ use super::super::status::DownloadStatus;
 use crate::local::{Get, LocalChunk, TransferState};
 use crate::wire::{ChunkRanges, MAX_RANGES, Reliability};
 
+/// Pause before a request that nobody has answered also goes to the next provider, as the "Connection
+/// Attempt Delay" of RFC 8305, section 5, of which the default is 250 ms and the most 2 s: a request
+/// here crosses several hops, and an answer is a whole chunk.
+const HEDGE_PAUSE: Duration = Duration::from_millis(500);
+/// No such request goes out later than this after the first one, which bounds their number to three.
+/// Sources take a request within this time for a repetition, and send nothing twice.
+const HEDGE_UNTIL: Duration = Duration::from_millis(1500);
 /// Longest pause between two NACKs or requests.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
@@ -65,6 +72,8 @@ pub(super) struct Download {
     // Who sent the latest false chunk that carried the id of a request, and how many came since the
     // last true one.
     pub(super) false_chunks: Option<(Guid, u64)>,
+    // Requests to further providers, sent while the first one had time to answer.
+    pub(super) hedges: u32,
     // Smoothed time between two chunks: on a slow link, a pause is no reason to ask again.
     pub(super) interval: Duration,
 }
@@ -115,6 +124,7 @@ impl Download {
             kept_by: None,
             absent_since: None,
             false_chunks: None,
+            hedges: 0,
             interval: Duration::ZERO,
         }
     }
@@ -187,6 +197,21 @@ impl Download {
         let slow = self.nack_timeout.max(self.interval * 4);
         slow.saturating_mul(1 << self.attempts.min(5))
             .min(MAX_PAUSE.max(slow))
+    }
+
+    /// Returns when the request goes to one more provider beside those that were asked; `None` if it
+    /// does not.
+    pub(super) fn next_hedge(&self, now: Time, round_trip: Option<Duration>) -> Option<Time> {
+        // A link that takes longer alone delays every provider.
+        let pause = HEDGE_PAUSE.max(round_trip.unwrap_or_default() * 2);
+        let at = now + pause;
+        (pause < self.nack_timeout && self.is_hedged_at(at)).then_some(at)
+    }
+
+    /// Returns true if the timer that ends at `now` is that of such a request.
+    pub(super) fn is_hedged_at(&self, now: Time) -> bool {
+        let is_open = self.last_arrival.is_none() && self.source.is_none() && self.attempts == 0;
+        is_open && self.kept_by.is_none() && now <= self.started + HEDGE_UNTIL
     }
 
     /// Returns the next held chunk that may be handed over.

@@ -60,6 +60,7 @@ impl Fetch {
         let uplink = Uplink {
             is_up: true,
             router: None,
+            round_trip: None,
         };
         let (downloads, effects) = (&mut fetch.downloads, &mut fetch.effects);
         downloads.start_download(Time::ZERO, APP, get, &uplink, effects);
@@ -279,6 +280,7 @@ fn a_provider_that_does_not_serve_is_followed_by_the_next_one_at_once() {
 const UPLINK: Uplink = Uplink {
     is_up: true,
     router: Some(Guid([200; 32])),
+    round_trip: None,
 };
 
 /// The node `by` drops the request. Returns whether it is asked for again, and whether the download
@@ -317,4 +319,82 @@ fn while_the_source_sends_nobody_else_can_stop_a_download() {
         }
     }
     assert_eq!(fetch.source(), Some(SERVER));
+}
+
+/// The time at which the download looks again.
+fn next_look(actions: &[Action]) -> Option<Time> {
+    actions.iter().find_map(|action| match action {
+        Action::Set(Timer::Download(_), at) => Some(*at),
+        _ => None,
+    })
+}
+
+/// Announcing is no proof of serving: a silent provider must not cost seconds.
+#[test]
+fn while_nobody_answers_a_request_goes_to_three_more_providers_within_seconds() {
+    for round_trip in [None, Some(Duration::from_millis(700))] {
+        let uplink = Uplink {
+            round_trip,
+            ..UPLINK
+        };
+        let mut fetch = Fetch::new();
+        let content = fetch.tree.root();
+        let mut now = Time::from_millis(500);
+        let mut asked = Vec::new();
+        while now < Time::from_secs(20) {
+            (fetch.downloads).check_download(now, 0, &uplink, &mut fetch.effects);
+            let actions = fetch.actions();
+            let asks = |it: &Action| matches!(it, Action::Send { to, .. } if *to == content);
+            assert!(actions.iter().any(asks));
+            let state = |it: &Action| matches!(it, Action::Tell(_, LocalEvent::State { .. }));
+            let is_stalled = actions.iter().any(state);
+            asked.push((now.as_nanos() / 1_000_000, is_stalled));
+            now = next_look(&actions).unwrap();
+        }
+        let expected: &[(u64, bool)] = match round_trip {
+            None => &[
+                (500, false),
+                (1000, false),
+                (1500, false),
+                (6500, true),
+                (16500, false),
+            ],
+            // Over a link that is slow itself, the second request is the last such one.
+            Some(_) => &[(500, false), (5500, true), (15500, false)],
+        };
+        assert_eq!(asked, expected);
+    }
+}
+
+/// Of several that answer, the first one is kept, and the others are told at once.
+#[test]
+fn of_several_that_answer_a_hedged_request_one_goes_on() {
+    let mut fetch = Fetch::new();
+    let now = Time::from_millis(500);
+    (fetch.downloads).check_download(now, 0, &UPLINK, &mut fetch.effects);
+    fetch.actions();
+    let stopped = |actions: &[Action]| {
+        actions.iter().find_map(|action| match action {
+            Action::Send {
+                to,
+                message: Transport::Request(request),
+                ..
+            } if request.chunks.is_empty() => Some(*to),
+            _ => None,
+        })
+    };
+    let id = fetch.request_id;
+    let first = fetch.chunk_comes(1, (SERVER, id), (LOG2, 0), true);
+    assert_eq!(stopped(&first), None);
+    let second = fetch.chunk_comes(2, (STRANGER, id), (LOG2, 1), true);
+    assert_eq!(stopped(&second), Some(STRANGER));
+    let given = |it: &Action| matches!(it, Action::HandOver(..));
+    assert!(second.iter().any(given), "what it sent is taken");
+    assert_eq!(fetch.source(), Some(SERVER));
+    // The first one falls silent: another one may take its place.
+    let now = Time::from_secs(60);
+    (fetch.downloads).check_download(now, 0, &UPLINK, &mut fetch.effects);
+    fetch.actions();
+    let third = fetch.chunk_comes(61, (STRANGER, id), (LOG2, 2), true);
+    assert_eq!((stopped(&third), fetch.source()), (None, Some(STRANGER)));
 }
