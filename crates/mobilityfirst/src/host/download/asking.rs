@@ -32,6 +32,12 @@ impl Downloads {
         let Some(download) = self.by_id.get_mut(&id) else {
             return;
         };
+        if let Some(look) = download.awaits_rate(now, uplink) {
+            return effects.set(Timer::Download(id), look);
+        }
+        if uplink.is_up {
+            download.asked_at.get_or_insert(now);
+        }
         let chunks = download.wanted();
         let request = Request {
             content: download.content,
@@ -132,6 +138,9 @@ impl Downloads {
                 self.set_state(id, TransferState::Disconnected, effects);
             }
             return;
+        }
+        if download.asked_at.is_none() {
+            return self.ask(now, id, uplink, effects);
         }
         // The router passes a repeated request to a provider that was not asked yet; the others may
         // still answer.

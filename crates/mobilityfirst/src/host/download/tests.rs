@@ -61,6 +61,7 @@ impl Fetch {
             is_up: true,
             router: None,
             round_trip: None,
+            is_measuring: false,
         };
         let (downloads, effects) = (&mut fetch.downloads, &mut fetch.effects);
         downloads.start_download(Time::ZERO, APP, get, &uplink, effects);
@@ -281,6 +282,7 @@ const UPLINK: Uplink = Uplink {
     is_up: true,
     router: Some(Guid([200; 32])),
     round_trip: None,
+    is_measuring: false,
 };
 
 /// The node `by` drops the request. Returns whether it is asked for again, and whether the download
@@ -397,4 +399,40 @@ fn of_several_that_answer_a_hedged_request_one_goes_on() {
     fetch.actions();
     let third = fetch.chunk_comes(61, (STRANGER, id), (LOG2, 2), true);
     assert_eq!((stopped(&third), fetch.source()), (None, Some(STRANGER)));
+}
+
+/// Who sends over a new link must know its rate before the first chunk, or that takes minutes.
+#[test]
+fn a_first_request_over_a_new_link_that_may_be_slow_waits_for_its_rate() {
+    let new_link = |round_trip: u64, is_measuring| Uplink {
+        round_trip: Some(Duration::from_millis(round_trip)),
+        is_measuring,
+        ..UPLINK
+    };
+    let asks = |actions: &[Action]| actions.iter().any(|it| matches!(it, Action::Send { .. }));
+    // How long the first request waits, if the measurement takes `takes`.
+    let waits = |round_trip: u64, takes: Duration| {
+        let mut fetch = Fetch::new();
+        let download = fetch.downloads.by_id.values_mut().next().unwrap();
+        download.asked_at = None;
+        let mut now = Time::ZERO;
+        loop {
+            let uplink = new_link(round_trip, now < Time::ZERO + takes);
+            (fetch.downloads).check_download(now, 0, &uplink, &mut fetch.effects);
+            let actions = fetch.actions();
+            if asks(&actions) {
+                return now.since(Time::ZERO);
+            }
+            now = next_look(&actions).unwrap();
+        }
+    };
+    let millis = Duration::from_millis;
+    assert_eq!(waits(20, millis(400)), Duration::ZERO, "it cannot be slow");
+    let waited = waits(600, millis(1200));
+    assert!((millis(1200)..millis(1300)).contains(&waited), "{waited:?}");
+    let longest = waits(600, millis(60_000));
+    assert!(
+        (millis(5000)..millis(5100)).contains(&longest),
+        "{longest:?}"
+    );
 }
