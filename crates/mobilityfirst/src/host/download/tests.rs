@@ -386,9 +386,9 @@ fn of_several_that_answer_a_hedged_request_one_goes_on() {
         })
     };
     let id = fetch.request_id;
-    let first = fetch.chunk_comes(1, (SERVER, id), (LOG2, 0), true);
+    let first = fetch.chunk_comes(1, (SERVER, id), (ChunkSize::MIN.code(), 0), true);
     assert_eq!(stopped(&first), None);
-    let second = fetch.chunk_comes(2, (STRANGER, id), (LOG2, 1), true);
+    let second = fetch.chunk_comes(2, (STRANGER, id), (ChunkSize::MIN.code(), 1), true);
     assert_eq!(stopped(&second), Some(STRANGER));
     let given = |it: &Action| matches!(it, Action::HandOver(..));
     assert!(second.iter().any(given), "what it sent is taken");
@@ -397,7 +397,7 @@ fn of_several_that_answer_a_hedged_request_one_goes_on() {
     let now = Time::from_secs(60);
     (fetch.downloads).check_download(now, 0, &UPLINK, &mut fetch.effects);
     fetch.actions();
-    let third = fetch.chunk_comes(61, (STRANGER, id), (LOG2, 2), true);
+    let third = fetch.chunk_comes(61, (STRANGER, id), (ChunkSize::MIN.code(), 2), true);
     assert_eq!((stopped(&third), fetch.source()), (None, Some(STRANGER)));
 }
 
