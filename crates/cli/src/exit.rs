@@ -45,7 +45,7 @@ pub(crate) const HELP: &str = "Exit codes:\n  \
     7    no new data for as long as --timeout says\n  \
     8    an address or a socket is in use by another program\n  \
     9    done, but for entries of a folder that were refused one by one\n  \
-    10   the code is wrong, or used up\n  \
+    10   the code is wrong or used up, or nobody sends with its number\n  \
     130  interrupted (143: by SIGTERM)";
 
 /// Help text of `whimbrel ndn`'s commands. 0 to 4 are those of `ndnpeek`.

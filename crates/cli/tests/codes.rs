@@ -54,9 +54,14 @@ impl Sender {
     }
 }
 
-/// The same code with another word at its end.
+/// A code without its check word.
+fn unchecked(code: &str) -> &str {
+    code.rsplit_once('-').unwrap().0
+}
+
+/// The same code with another third word, and no check word that would tell.
 fn wrong(code: &str) -> String {
-    let (start, last) = code.rsplit_once('-').unwrap();
+    let (start, last) = unchecked(code).rsplit_once('-').unwrap();
     let other = if last == "zulu" { "aardvark" } else { "zulu" };
     format!("{start}-{other}")
 }
@@ -179,11 +184,17 @@ fn a_mistyped_word_is_corrected_and_costs_no_guess() {
     assert_eq!(code, 2, "{err}");
     assert!(err.contains(&format!("did you mean '{last}'?")), "{err}");
     let (number, words) = sender.code.split_once('-').unwrap();
-    let other = number.parse::<u16>().unwrap() + 1;
-    let (code, _, err) = sender.receive(&[&format!("{other}-{words}")], &target);
+    let other = format!("{}-{words}", number.parse::<u16>().unwrap() + 1);
+    let checked = format!("{}-{last}", wrong(&sender.code));
+    for slip in [&other, &checked] {
+        let (code, _, err) = sender.receive(&[slip], &target);
+        assert_eq!(code, 2, "{err}");
+        assert!(err.contains("does not fit the rest"), "{err}");
+    }
+    let (code, _, err) = sender.receive(&[unchecked(&other)], &target);
     assert_eq!(code, 10, "{err}");
     assert!(err.contains("another number"), "{err}");
-    let (code, _, err) = sender.receive(&[&sender.code], &target);
+    let (code, _, err) = sender.receive(&[unchecked(&sender.code)], &target);
     assert_eq!(code, 0, "{err}");
     assert_eq!(sender.guess()["right"], true);
     let (code, _, err) = finished(whimbrel().args(["send", "--code", "a", "b"]));
@@ -206,13 +217,17 @@ fn who_waits_for_a_sender_says_why() {
     ];
     let (exit, out, err) = finished(whimbrel().args(receive));
     assert_eq!(exit, 7, "{out}{err}");
-    assert!(
-        err.contains("number 7") && err.contains("no answer"),
-        "{err}"
-    );
+    let reason = "no sender with number 7 answers";
+    assert!(err.contains(reason) && err.contains(&at), "{err}");
     let schema = schema();
     let events = check(&schema, &out);
     assert_eq!(events.last().map(String::as_str), Some("failed"));
+    assert!(out.contains("\"why\":\"no-sender\""), "{out}");
+    // Nobody said how long to wait: a number that nobody sends with is a wrong code.
+    let receive = ["receive", code, "--router", &at];
+    let (exit, out, err) = finished(whimbrel().args(receive));
+    assert_eq!(exit, 10, "{out}{err}");
+    assert!(err.contains(reason), "{err}");
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap().to_string();
     let receive = ["receive", code, "--from", &address, "--timeout", "2 s"];

@@ -15,6 +15,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
+use whimbrel_core::Guid;
+use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, Publish, ReadChunk};
+use whimbrel_mobilityfirst::wire::ContentKind;
+use whimbrel_node::local_client::LocalClient;
+
 use support::{Running, await_that, finished, free_port, name_of, noise, whimbrel};
 
 const MIB: usize = 1 << 20;
@@ -336,6 +341,59 @@ impl Relay {
         });
         relay
     }
+}
+
+/// A program that offers `name` on a host's socket, and answers with bytes that are not of it.
+fn lie(socket: &Path, name: Guid, over: &Arc<AtomicBool>) -> std::thread::JoinHandle<()> {
+    let mut client = LocalClient::connect(socket).unwrap();
+    let over = over.clone();
+    let publish = LocalRequest::Publish(Publish {
+        content: name,
+        content_len: MIB as u64,
+        kind: ContentKind::File,
+        file_name: "film".into(),
+    });
+    client.send(&publish).unwrap();
+    std::thread::spawn(move || {
+        while !over.load(Ordering::Relaxed) {
+            let event = client.receive(std::time::Duration::from_millis(50));
+            if let Ok(Some(LocalEvent::Read { read, .. })) = event {
+                let chunk = Some(ReadChunk {
+                    proof: vec![0; 100].into(),
+                    data: vec![7; MIB].into(),
+                });
+                let _ = client.send(&LocalRequest::ReadDone { read, chunk });
+            }
+        }
+    })
+}
+
+#[test]
+fn a_source_that_sends_false_bytes_is_named() {
+    let site = Site::start(None);
+    let socket = site.folder.path().join("host.sock");
+    let mut host = whimbrel();
+    host.args(["host", "run", "--json", "--router", &site.at, "--key"]);
+    host.arg(site.folder.path().join("host.key"))
+        .arg("--socket");
+    let host = Running::start(host.arg(&socket));
+    let started = host.await_json(|line| line.get("guid").is_some());
+    let name = name_of(b"what it should be");
+    let over = Arc::new(AtomicBool::new(false));
+    let liar = lie(&socket, name.parse().unwrap(), &over);
+    let getting = Running::start(&mut site.get(&name));
+    let line = await_reason(&getting, "false-data");
+    let wait = &line["wait"];
+    assert_eq!(
+        (&wait["from"], &wait["at"]),
+        (&started["guid"], &site.at.as_str().into())
+    );
+    assert!(
+        wait["refused"].as_u64() > Some(0) && wait["direct"] == false,
+        "{line}"
+    );
+    over.store(true, Ordering::Relaxed);
+    liar.join().unwrap();
 }
 
 #[test]

@@ -225,3 +225,17 @@ fn given_routes_replace_derived_ones() {
         (0, 3, 3)
     );
 }
+
+/// Neither back end can run both: a role must not be dropped without a word.
+#[test]
+fn a_node_that_is_a_host_and_a_router_is_refused() {
+    let text = "nodes = { a = \"host\", b = [\"router\", \"host\"] }\n\
+        [links]\nwire = { between = [\"a\", \"b\"] }\n\
+        [loads]\nfilm = { from = \"a\", to = \"b\", file = \"1 MB\" }\n";
+    let read = Scenario::parse(Path::new("a.toml"), text, Overrides::default());
+    let faults = read.unwrap_err().to_string();
+    assert!(
+        faults.contains("nodes.b: a node is a router or a host, not both"),
+        "{faults}"
+    );
+}

@@ -1,13 +1,15 @@
 //! The reasons why programs wait: one type for all commands, made from a host's report, and its
 //! text for people.
 
-use core::fmt;
+mod reason;
+
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use whimbrel_core::Guid;
-use whimbrel_core::units::format_duration;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
+
+pub use reason::{Tried, Wait};
 
 /// Interval of the queries to a host while a program waits.
 const ASK_INTERVAL: Duration = Duration::from_secs(1);
@@ -17,186 +19,6 @@ const QUESTION: u32 = u32::MAX;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// A chunk that has been arriving for longer may be another transfer's.
 const MAX_ARRIVAL: Duration = Duration::from_secs(30);
-/// The number of digits of a neighbour's GUID in a line.
-const SHORT_GUID: usize = 8;
-
-/// The reason why a program waits.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-#[serde(tag = "why", rename_all = "kebab-case")]
-pub enum Wait {
-    /// The host daemon has ended.
-    NoHost,
-    /// No router, or no host that is asked directly, responds.
-    NotConnected {
-        /// The neighbours that were tried.
-        to: Vec<Tried>,
-        /// Seconds since one of them was last heard, or since the start.
-        for_s: u64,
-    },
-    /// No router has an address yet: their host names cannot be looked up.
-    NoAddress {
-        /// A host name.
-        host: String,
-        /// The reason why it cannot be looked up.
-        error: String,
-        /// Seconds until it is looked up again.
-        again_in_s: u64,
-    },
-    /// A router, or the name service behind it, does not accept records by this host's clock.
-    ClockRefused {
-        /// Milliseconds by which the router's clock is ahead; negative if it is behind.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        router_ahead_ms: Option<i64>,
-    },
-    /// The router reaches no name server.
-    NameServerSilent,
-    /// A router keeps the request: no holder of the content can be reached.
-    ProviderAway {
-        /// The router.
-        kept_by: Guid,
-        /// Seconds since it first said so.
-        for_s: u64,
-    },
-    /// A part has arrived, and nobody is known any more who has the rest.
-    NoHolder {
-        /// The neighbours that were asked.
-        asked: Vec<String>,
-        /// Seconds since one of them first said so.
-        for_s: u64,
-    },
-    /// A path drops large packets without notice; smaller ones are tried.
-    Mtu {
-        /// The neighbour's address.
-        peer: String,
-        /// Bytes of the largest frame that is sent now.
-        largest_frame: u64,
-    },
-    /// Requested, and nothing has arrived yet.
-    NoAnswer {
-        /// The neighbours that respond.
-        asked: Vec<String>,
-        /// Seconds since the request.
-        for_s: u64,
-    },
-    /// A part has arrived, and then nothing more.
-    Stalled {
-        /// Seconds since the last chunk.
-        for_s: u64,
-    },
-}
-
-/// A neighbour that does not respond.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Tried {
-    /// Its address, or its name.
-    pub peer: String,
-    /// True if its machine answers that no program receives there.
-    pub refused: bool,
-    /// Why it does not talk with this node, if it has said so.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub unwilling: Option<String>,
-}
-
-impl Wait {
-    /// Returns true if both are the same reason, even at different times.
-    pub fn is_same_reason(&self, other: &Wait) -> bool {
-        match (self, other) {
-            (Wait::NotConnected { to: one, .. }, Wait::NotConnected { to: two, .. }) => one == two,
-            (Wait::Mtu { peer: one, .. }, Wait::Mtu { peer: two, .. })
-            | (Wait::NoAddress { host: one, .. }, Wait::NoAddress { host: two, .. }) => one == two,
-            (one, two) => core::mem::discriminant(one) == core::mem::discriminant(two),
-        }
-    }
-}
-
-impl fmt::Display for Tried {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let answer = match &self.unwilling {
-            Some(why) => why,
-            None if self.refused => "Connection refused",
-            None => "no answer",
-        };
-        write!(f, "{}: {answer}", self.peer)
-    }
-}
-
-impl fmt::Display for Wait {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = |s: &u64| format_duration(Duration::from_secs(*s));
-        match self {
-            Wait::NoHost => f.write_str("the host daemon has ended"),
-            Wait::NotConnected { to, .. } if to.is_empty() => {
-                f.write_str("not connected: the host has no link")
-            }
-            Wait::NotConnected { to, for_s } => {
-                let to: Vec<String> = to.iter().map(Tried::to_string).collect();
-                write!(
-                    f,
-                    "not connected for {} ({})",
-                    seconds(for_s),
-                    to.join("; ")
-                )
-            }
-            Wait::NoAddress {
-                host,
-                error,
-                again_in_s,
-            } => write!(
-                f,
-                "cannot look up {host}: {error}; trying again in {}",
-                seconds(again_in_s)
-            ),
-            Wait::ClockRefused {
-                router_ahead_ms: Some(ahead),
-            } => {
-                let (by, direction) = (
-                    *ahead as f64 / 1e3,
-                    if *ahead < 0 { "ahead of" } else { "behind" },
-                );
-                write!(
-                    f,
-                    "clock refused: this machine's is {:.0} s {direction} the router's",
-                    by.abs()
-                )
-            }
-            Wait::ClockRefused {
-                router_ahead_ms: None,
-            } => f.write_str("clock refused: the router's and its name server's differ"),
-            Wait::NameServerSilent => f.write_str("the router's name server is silent"),
-            Wait::ProviderAway { kept_by, for_s } => {
-                let router = kept_by.to_string();
-                let router = router.get(..SHORT_GUID).unwrap_or(&router);
-                write!(
-                    f,
-                    "provider away for {}; router {router} keeps the request",
-                    seconds(for_s)
-                )
-            }
-            Wait::NoHolder { asked, for_s } => write!(
-                f,
-                "nobody serves the rest for {} (asked {})",
-                seconds(for_s),
-                asked.join(", ")
-            ),
-            Wait::Mtu {
-                peer,
-                largest_frame,
-            } => write!(
-                f,
-                "large packets to {peer} vanish (MTU); trying {largest_frame} bytes"
-            ),
-            Wait::NoAnswer { asked, for_s } => {
-                write!(
-                    f,
-                    "asked {}, no answer for {}",
-                    asked.join(", "),
-                    seconds(for_s)
-                )
-            }
-            Wait::Stalled { for_s } => write!(f, "no data for {}", seconds(for_s)),
-        }
-    }
-}
 
 /// The part of a host's report that this module reads (`HostStatus` of `mobilityfirst`).
 #[derive(Debug, Deserialize)]
@@ -230,11 +52,16 @@ struct TransferReport {
     kept_by: Option<Guid>,
     kept_s: Option<f64>,
     absent_s: Option<f64>,
+    /// Who sends chunks that do not fit, and how many came since the last that fits.
+    false_from: Option<Guid>,
+    #[serde(default)]
+    false_chunks: u64,
 }
 
 #[derive(Debug, Deserialize)]
 struct LinkReport {
     peer: String,
+    neighbour: Option<Guid>,
     caller: bool,
     up: bool,
     silent_s: f64,
@@ -258,12 +85,13 @@ impl Report {
     }
 
     /// Returns true if a chunk is arriving, which over a thin link takes seconds: a transfer that
-    /// has been without a whole one for `idle` does not wait for anything else.
-    fn is_receiving(&self, idle: Duration) -> bool {
+    /// has been without a whole one for `idle` does not wait for anything else, unless what arrives
+    /// for it is `false`.
+    fn is_receiving(&self, idle: Duration, is_false: bool) -> bool {
         let brings = |link: &&LinkReport| {
             link.up && link.hop.chunks_arriving > 0 && link.silent_s < PATIENCE.as_secs_f64()
         };
-        idle < MAX_ARRIVAL && self.uplinks().any(|link| brings(&link))
+        !is_false && idle < MAX_ARRIVAL && self.uplinks().any(|link| brings(&link))
     }
 
     fn mtu_falls(&self) -> u64 {
@@ -321,6 +149,9 @@ impl Report {
         if let Some(wait) = self.of_host() {
             return wait;
         }
+        if let Some(from) = transfer.false_from {
+            return self.false_data(from, transfer.false_chunks);
+        }
         if let Some(absent) = transfer.absent_s {
             return Wait::NoHolder {
                 asked: self.neighbours_up(),
@@ -343,6 +174,19 @@ impl Report {
             return self.no_answer(for_s);
         }
         Wait::Stalled { for_s }
+    }
+
+    fn false_data(&self, from: Guid, refused: u64) -> Wait {
+        let mut up = self.links.iter().filter(|link| link.up);
+        let itself = up.find(|link| link.neighbour == Some(from));
+        let mut uplinks = self.uplinks().filter(|link| link.up);
+        let only = uplinks.next().filter(|_| uplinks.next().is_none());
+        Wait::FalseData {
+            from,
+            at: itself.or(only).map(|link| link.peer.clone()),
+            direct: itself.is_some(),
+            refused,
+        }
     }
 
     fn no_answer(&self, for_s: u64) -> Wait {
@@ -371,7 +215,10 @@ pub fn waits_in(report: &str) -> Vec<(Option<Guid>, Wait)> {
         .transfers
         .iter()
         .filter(|transfer| transfer.idle_s >= PATIENCE.as_secs_f64())
-        .filter(|transfer| !report.is_receiving(Duration::from_secs_f64(transfer.idle_s)));
+        .filter(|transfer| {
+            let idle = Duration::from_secs_f64(transfer.idle_s);
+            !report.is_receiving(idle, transfer.false_from.is_some())
+        });
     waiting
         .map(|transfer| {
             let wait = report.of_transfer(transfer, report.mtu_falls());
@@ -390,6 +237,8 @@ pub struct Watch {
     mtu_falls: Option<u64>,
     wait: Option<Wait>,
     inbound: usize,
+    // Since when the host itself is in order: before that nobody could answer.
+    host_ready: Option<Instant>,
 }
 
 /// The subject of a wait.
@@ -397,6 +246,8 @@ pub struct Watch {
 pub enum Subject {
     /// An answer or a content from others.
     Answer,
+    /// The answer of the sender with this number of a spoken code.
+    Sender(u16),
     /// The host's own connection: others must find what it has.
     Host,
 }
@@ -411,6 +262,7 @@ impl Watch {
             mtu_falls: None,
             wait: None,
             inbound: 0,
+            host_ready: None,
         }
     }
 
@@ -419,6 +271,7 @@ impl Watch {
         self.since = Instant::now();
         self.wait = None;
         self.mtu_falls = None;
+        self.host_ready = None;
     }
 
     /// Notes that the host daemon has ended, or is asked anew once it is back.
@@ -430,7 +283,7 @@ impl Watch {
     /// Returns the query to send to the host now, if one is due.
     pub fn question(&mut self) -> Option<LocalRequest> {
         let is_due = self.asked.is_none_or(|at| at.elapsed() >= ASK_INTERVAL);
-        if !is_due || self.subject == Subject::Answer && self.since.elapsed() < PATIENCE {
+        if !is_due || self.subject != Subject::Host && self.since.elapsed() < PATIENCE {
             return None;
         }
         self.asked = Some(Instant::now());
@@ -460,6 +313,9 @@ impl Watch {
             self.wait = report.of_host().filter(|_| report.has_neighbours());
             return;
         }
+        let of_host = report.of_host();
+        let ready = self.host_ready.unwrap_or_else(Instant::now);
+        self.host_ready = of_host.is_none().then_some(ready);
         let falls = *self.mtu_falls.get_or_insert(report.mtu_falls());
         // Files of a folder wait for the same thing; the newest transfer describes it best.
         let newest = report
@@ -468,12 +324,20 @@ impl Watch {
             .filter(|transfer| is_ours(&transfer.content))
             .min_by(|a, b| a.idle_s.total_cmp(&b.idle_s));
         let idle = self.since.elapsed();
-        let waits = idle >= PATIENCE && !report.is_receiving(idle);
+        let is_false = newest.is_some_and(|transfer| transfer.false_from.is_some());
+        let waits = idle >= PATIENCE && !report.is_receiving(idle, is_false);
         self.wait = match newest {
             Some(transfer) if waits => Some(report.of_transfer(transfer, falls)),
-            None if waits => report.of_host().or_else(|| {
-                let for_s = self.since.elapsed().as_secs();
-                Some(report.no_answer(for_s))
+            None if waits => of_host.or_else(|| {
+                let for_s = ready.elapsed().as_secs();
+                Some(match self.subject {
+                    Subject::Sender(number) => Wait::NoSender {
+                        number,
+                        asked: report.neighbours_up(),
+                        for_s,
+                    },
+                    Subject::Answer | Subject::Host => report.no_answer(for_s),
+                })
             }),
             _ => None,
         };
@@ -530,6 +394,9 @@ mod tests {
         );
         let mut unwilling = link(false, false);
         unwilling["unwilling"] = json!("the neighbour is plain");
+        let mut with_false_data = transfer("requested", false);
+        with_false_data["false_from"] = json!(Guid([7; 32]));
+        with_false_data["false_chunks"] = json!(5);
         let mut without_holder = transfer("flowing", false);
         without_holder["absent_s"] = json!(9.9);
         let cases = [
@@ -578,6 +445,12 @@ mod tests {
             (
                 Some("registered"),
                 up.clone(),
+                json!([with_false_data]),
+                "07070707 behind 192.0.2.7:4711 sends data that does not fit its name; 5 refused",
+            ),
+            (
+                Some("registered"),
+                up.clone(),
                 requested,
                 "asked 192.0.2.7:4711, no answer for 41 s",
             ),
@@ -622,6 +495,9 @@ mod tests {
             json!({ "links": [link], "transfers": [transfer] }).to_string()
         };
         assert!(waits_in(&report(4.0, 0.2, 1)).is_empty());
+        let mut lies: Value = serde_json::from_str(&report(4.0, 0.2, 1)).unwrap();
+        lies["transfers"][0]["false_from"] = json!(Guid([7; 32]));
+        assert_eq!(waits_in(&lies.to_string()).len(), 1);
         for (idle_s, silent_s, arriving) in [(4.0, 0.2, 0), (4.0, 3.0, 1), (31.0, 0.2, 1)] {
             let waits = waits_in(&report(idle_s, silent_s, arriving));
             assert_eq!(waits.len(), 1, "{idle_s} {silent_s} {arriving}");
@@ -654,6 +530,39 @@ mod tests {
                 largest_frame: 1452,
                 ..
             })
+        ));
+    }
+
+    #[test]
+    fn a_sender_is_missing_only_since_the_host_is_connected() {
+        let report = |up: bool| -> Report {
+            serde_json::from_value(json!({ "links": [link(up, false)] })).unwrap()
+        };
+        let mut watch = Watch::new(Subject::Sender(7));
+        watch.since -= Duration::from_secs(50);
+        watch.read(&report(false), &|_| false);
+        assert!(matches!(watch.wait(), Some(Wait::NotConnected { .. })));
+        watch.read(&report(true), &|_| false);
+        watch.host_ready = watch.host_ready.map(|at| at - Duration::from_secs(20));
+        watch.read(&report(true), &|_| false);
+        let wait = watch.wait().unwrap();
+        assert!(
+            matches!(
+                wait,
+                Wait::NoSender {
+                    number: 7,
+                    for_s: 20..50,
+                    ..
+                }
+            ),
+            "{wait}"
+        );
+        assert!(wait.to_string().contains("asked 192.0.2.7:4711"), "{wait}");
+        watch.read(&report(false), &|_| false);
+        watch.read(&report(true), &|_| false);
+        assert!(matches!(
+            watch.wait(),
+            Some(Wait::NoSender { for_s: 0..20, .. })
         ));
     }
 

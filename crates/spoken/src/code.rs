@@ -2,7 +2,8 @@
 //!
 //! The words are those of the PGP word list (P. Juola and P. Zimmermann, 1995), chosen to be easily
 //! distinguished by ear: 256 of two syllables for the odd places, 256 of three for the even ones,
-//! so that a swapped or missing word is noticed.
+//! so that a swapped or missing word is noticed. A last word is computed from the number and the
+//! others: it is never sent, and finds a slip that made another word of the list, or another number.
 
 use core::fmt;
 use core::str::FromStr;
@@ -10,8 +11,10 @@ use std::sync::LazyLock;
 
 use whimbrel_core::suggest;
 
-/// The number of words in a code. Each is worth 8 bits.
+/// The number of secret words in a code. Each is worth 8 bits.
 pub const WORDS: usize = 3;
+/// The number of words with the check word.
+const ALL_WORDS: usize = WORDS + 1;
 /// The largest number that begins a code.
 pub const MAX_NUMBER: u16 = 9999;
 
@@ -32,7 +35,7 @@ fn words_at(place: usize) -> impl Iterator<Item = &'static str> + Clone {
     LIST.iter().skip(place % 2).step_by(2).copied()
 }
 
-/// A code: `7-crusade-hazardous-button`.
+/// A code: `7-crusade-hazardous-button-responsive`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Code {
     number: u16,
@@ -44,12 +47,19 @@ pub struct Code {
 pub enum CodeError {
     /// It does not begin with a number.
     #[error(
-        "a code is a number from 1 to {MAX_NUMBER} and {WORDS} words; '{0}' is not such a number"
+        "a code is a number from 1 to {MAX_NUMBER} and {ALL_WORDS} words; '{0}' is not such a number"
     )]
     Number(String),
     /// It has more or fewer words.
-    #[error("a code has {WORDS} words after its number; this one has {0}")]
+    #[error(
+        "a code has {ALL_WORDS} words after its number (the last one is a check, and may be left out); this one has {0}"
+    )]
     Words(usize),
+    /// The last word does not fit the number and the others.
+    #[error(
+        "the last word of this code does not fit the rest: its number or one of its words is wrong; ask for the code again"
+    )]
+    Check,
     /// A word of the list that is never at this place.
     #[error("'{0}' cannot be word {1} of a code: a word is missing, or two are swapped")]
     Place(String, usize),
@@ -79,6 +89,18 @@ impl Code {
     /// Returns the secret part.
     pub(crate) fn words(&self) -> String {
         pgp_words::to_words(&self.secret).join("-")
+    }
+
+    /// Returns the byte of the check word: the remainder of the code's bytes modulo x^8 + x^4 + x^3 +
+    /// x^2 + 1, a step of x for each byte. It differs whenever one word, or a number below 256, does,
+    /// and when the first and the third word are swapped.
+    fn check(&self) -> u8 {
+        let [high, low] = self.number.to_be_bytes();
+        let bytes = [high, low].into_iter().chain(self.secret);
+        bytes.fold(0, |sum: u8, byte| {
+            let carry = if sum & 0x80 == 0 { 0 } else { 0x1d };
+            (sum << 1) ^ carry ^ byte
+        })
     }
 
     /// Returns true if the text looks like a code rather than a name or a ticket: a number and
@@ -125,25 +147,32 @@ impl FromStr for Code {
             .filter(|first| is_number(first))
             .and_then(|first| first.parse().ok());
         let words: Vec<&str> = parts.collect();
-        let mut secret = [0; WORDS];
-        let code = number.and_then(|number| Code::new(number, secret));
+        let code = number.and_then(|number| Code::new(number, [0; WORDS]));
         let Some(Code { number, .. }) = code else {
             return Err(CodeError::Number(first.to_owned()));
         };
         // A mistyped word is a more useful error than the number of words.
-        for (place, word) in words.iter().enumerate().take(WORDS) {
-            secret[place] = byte_of(word, place)?;
+        let mut read = [0; ALL_WORDS];
+        for (place, word) in words.iter().enumerate().take(ALL_WORDS) {
+            read[place] = byte_of(word, place)?;
         }
-        if words.len() != WORDS {
+        if !(WORDS..=ALL_WORDS).contains(&words.len()) {
             return Err(CodeError::Words(words.len()));
         }
-        Ok(Code { number, secret })
+        let [secret @ .., check] = read;
+        let code = Code { number, secret };
+        // Without a check word the sender finds the slip, and counts a wrong guess.
+        if words.len() == ALL_WORDS && check != code.check() {
+            return Err(CodeError::Check);
+        }
+        Ok(code)
     }
 }
 
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.number, self.words())
+        let check = words_at(WORDS).nth(self.check().into()).unwrap_or_default();
+        write!(f, "{}-{}-{check}", self.number, self.words())
     }
 }
 
@@ -166,7 +195,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_code_is_read_however_it_is_written(code in any_code(), gaps in prop::collection::vec("[-_., \t]{1,3}", 3), loud: bool) {
+        fn a_code_is_read_however_it_is_written(code in any_code(), gaps in prop::collection::vec("[-_., \t]{1,3}", ALL_WORDS), loud: bool) {
             let text = code.to_string();
             prop_assert!(Code::is_meant_by(&text));
             let mut gaps = gaps.iter();
@@ -188,10 +217,33 @@ mod tests {
             let mut other = code;
             other.secret[place] = other.secret[place].wrapping_add(by);
             prop_assert_ne!(other.to_string().parse::<Code>(), Ok(code));
-            let mut words: Vec<String> = code.to_string().split('-').map(str::to_owned).collect();
+            let written = code.to_string();
+            prop_assert_eq!(written.rsplit_once('-').unwrap().0.parse::<Code>(), Ok(code));
+            let mut words: Vec<String> = written.split('-').map(str::to_owned).collect();
             words[place + 1].insert(2, 'q');
             let refused = words.join("-").parse::<Code>().unwrap_err();
             prop_assert!(refused.to_string().contains("did you mean"), "{}", refused);
+        }
+
+        #[test]
+        fn a_slip_that_makes_another_word_or_number_does_not_fit_the_check_word(code in any_code(), place in 0..=ALL_WORDS, by in 1u8..) {
+            let number = code.number.to_be_bytes()[1].max(1);
+            let code = Code::new(number.into(), code.secret).unwrap();
+            let other = match place {
+                0 => Code::new(number.wrapping_add(by).max(1).into(), code.secret).unwrap(),
+                _ => code,
+            };
+            prop_assume!(place > 0 || other != code);
+            let mut bytes = [code.secret[0], code.secret[1], code.secret[2], code.check()];
+            if let Some(at) = place.checked_sub(1) {
+                bytes[at] = bytes[at].wrapping_add(by);
+            }
+            let text = format!("{}-{}", other.number, pgp_words::to_words(&bytes).join("-"));
+            prop_assert_eq!(text.parse::<Code>(), Err(CodeError::Check));
+            let [one, two, three] = code.secret;
+            prop_assume!(one != three);
+            let swapped = pgp_words::to_words(&[three, two, one, code.check()]).join("-");
+            prop_assert_eq!(format!("{number}-{swapped}").parse::<Code>(), Err(CodeError::Check));
         }
 
         #[test]
@@ -216,7 +268,8 @@ mod tests {
     fn refusals_say_what_is_wrong() {
         let refused = |text: &str| text.parse::<Code>().unwrap_err().to_string();
         let right = Code::new(7, [0x45, 0x6d, 0x2d]).unwrap();
-        assert_eq!(right.to_string(), "7-crusade-hazardous-button");
+        assert_eq!(right.to_string(), "7-crusade-hazardous-button-responsive");
+        assert_eq!("7-crusade-hazardous-button".parse(), Ok(right));
         assert_eq!(format!("{right:?}"), "Code(7-...)");
         assert!(refused("0-crusade-hazardous-button").contains("from 1 to 9999"));
         assert!(refused("99999-crusade-hazardous-button").contains("'99999'"));

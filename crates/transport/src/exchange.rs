@@ -8,6 +8,7 @@ use whimbrel_ndn_packet::{DataRef, Interest, InterestRef, NackReason, NameRef, t
 
 use crate::application::due;
 use crate::ledger::Sent;
+use crate::no_route::NoRoute;
 use crate::path::PathId;
 
 /// Maximum delay of a retransmission after a Nack for congestion.
@@ -70,8 +71,8 @@ pub enum Progress {
 
 /// Sends one Interest until it is answered, like `ndnget`'s data fetcher: at a Nack `Duplicate` it
 /// is retransmitted at once, at `Congestion` after 1 ms, 2 ms, 4 ms ... (at most 10 s), at the end
-/// of its lifetime at once; any other Nack ends it. Retries after Nacks and after timeouts are
-/// counted separately, each up to the same limit.
+/// of its lifetime at once. Retries after Nacks and after timeouts are counted separately, each up to
+/// the same limit. `NoRoute` is put up with for a given time; any other Nack ends it.
 #[derive(Debug)]
 pub struct Exchange {
     interest: Interest,
@@ -80,6 +81,9 @@ pub struct Exchange {
     nacks: u32,
     timeouts: u32,
     congestion_nacks: u32,
+    no_route: NoRoute,
+    /// The last transmission's Nack, until a timeout.
+    refusal: Option<NackReason>,
     /// `None` before the first transmission.
     sent: Option<Sent>,
     state: State,
@@ -106,6 +110,8 @@ impl Exchange {
             nacks: 0,
             timeouts: 0,
             congestion_nacks: 0,
+            no_route: NoRoute::new(Duration::ZERO),
+            refusal: None,
             sent: None,
             state: State::Due(now),
             seen: now,
@@ -115,6 +121,16 @@ impl Exchange {
     /// Returns the Interest, without a nonce.
     pub const fn interest(&self) -> &Interest {
         &self.interest
+    }
+
+    /// Goes on for so long while no route leads to the name.
+    pub(crate) const fn endure_no_route(&mut self, patience: Duration) {
+        self.no_route = NoRoute::new(patience);
+    }
+
+    /// Returns the reason of the last Nack, unless an Interest timed out since.
+    pub const fn refusal(&self) -> Option<NackReason> {
+        self.refusal
     }
 
     /// Changes the limit of retries.
@@ -175,6 +191,12 @@ impl Exchange {
         {
             return Progress::None;
         }
+        self.refusal = Some(reason);
+        if reason == NackReason::NoRoute {
+            let again = self.no_route.refused(now).map(State::Due);
+            self.state = again.unwrap_or(State::Failed(ExchangeFailure::Nack(reason)));
+            return Progress::Continues;
+        }
         self.nacks += 1;
         let again = match reason {
             NackReason::Duplicate => Some(now),
@@ -203,6 +225,7 @@ impl Exchange {
             return;
         }
         self.timeouts += 1;
+        self.refusal = None;
         self.state = if self.retries.is_none_or(|retries| self.timeouts <= retries) {
             State::Due(now)
         } else {

@@ -34,6 +34,7 @@ pub mod exchange;
 pub mod fetch;
 pub mod finder;
 pub mod ledger;
+mod no_route;
 pub mod path;
 pub mod peek;
 pub mod ping;

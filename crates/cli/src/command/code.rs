@@ -18,7 +18,7 @@ use whimbrel_node::config::{LinkSection, Remote};
 use whimbrel_node::keys::random_bytes;
 use whimbrel_node::local_client::{LocalClient, LocalError};
 use whimbrel_node::ticket::Ticket;
-use whimbrel_node::wait::{Subject, Watch};
+use whimbrel_node::wait::{Subject, Wait, Watch};
 use whimbrel_spoken::{CHANNEL, Code, Given, Giver, Taker, meeting_key};
 
 use super::access::{Access, embed, no_host, reach};
@@ -40,6 +40,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Pause before a message of the exchange is repeated; it doubles up to the second.
 const REPEAT: Duration = Duration::from_millis(500);
 const MAX_REPEAT: Duration = Duration::from_secs(4);
+/// Without `--timeout`, a receiver waits so long for a sender that nothing but itself can keep from
+/// answering: a moment without a link passes, a mistyped number does not.
+const NO_SENDER: Duration = Duration::from_secs(30);
 /// The number of this module's questions to the host.
 const QUESTION: u32 = 1;
 
@@ -341,7 +344,8 @@ pub(super) fn take(
         pause: REPEAT,
     };
     client.send(&LocalRequest::Listen { channel: CHANNEL })?;
-    let (mut watch, mut told_wait) = (Watch::new(Subject::Answer), ToldWait::default());
+    let subject = Subject::Sender(told.code.number());
+    let (mut watch, mut told_wait) = (Watch::new(subject), ToldWait::default());
     let started = Instant::now();
     let mut asked = started;
     while !stop.load(Ordering::Relaxed) {
@@ -358,6 +362,12 @@ pub(super) fn take(
             );
             return Err(Failure::new(Exit::TimedOut, text));
         }
+        if let (None, Some(wait @ Wait::NoSender { for_s, .. })) = (told.timeout, watch.wait())
+            && *for_s >= NO_SENDER.as_secs()
+        {
+            let text = format!("{wait} (--timeout waits longer)");
+            return Err(Failure::new(Exit::WrongCode, text));
+        }
         if taking.to.is_none() && asked <= Instant::now() {
             client.send(&LocalRequest::Status { request: QUESTION })?;
             asked = Instant::now() + LOOK;
@@ -372,8 +382,13 @@ pub(super) fn take(
                 payload,
                 ..
             }) => {
+                let before = taking.taker.message();
                 if let Some(end) = taking.handle(&payload) {
                     return end;
+                }
+                if taking.taker.message() != before {
+                    (taking.next, taking.pause) = (Instant::now(), REPEAT);
+                    watch.progressed();
                 }
             }
             Some(event) => {
@@ -429,11 +444,7 @@ impl Taking {
     }
 
     fn handle(&mut self, payload: &[u8]) -> Option<Result<Ticket, Failure>> {
-        let before = self.taker.message();
         let end = self.taker.handle(payload);
-        if self.taker.message() != before {
-            (self.next, self.pause) = (Instant::now(), REPEAT);
-        }
         let wrong = |error: &dyn std::fmt::Display| Failure::new(Exit::WrongCode, error);
         Some(match end? {
             Err(error) => Err(wrong(&error)),

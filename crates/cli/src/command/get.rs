@@ -49,7 +49,8 @@ pub(crate) struct Get {
     from: Option<Remote>,
     #[command(flatten)]
     access: HostAccess,
-    /// Give up after this long without new data, as "30 s"; by default it waits for ever
+    /// Give up after this long without new data, as "30 s"; by default it waits for ever, but 30 s for the
+    /// sender of a code
     #[arg(long, value_name = "DURATION")]
     timeout: Option<Span>,
     /// How long a chunk may be missing before it is requested again; by default the host decides

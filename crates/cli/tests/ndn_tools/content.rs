@@ -245,3 +245,34 @@ fn content_signed_by_a_key_is_trusted_by_its_anchor_only() {
     let (code, errors) = router.fails(&["ndn", "get", "/site/digest", "--anchor", anchor]);
     assert!(code == 7, "{code} {errors}");
 }
+
+/// A forwarder without a route: the reason is said, and a route that comes in time is used.
+#[test]
+fn a_fetch_goes_on_while_no_route_leads_there_and_says_so() {
+    let router = Router::start();
+    let (code, errors) = router.fails(&["ndn", "get", "/film", "--no-route-timeout", "2 s"]);
+    assert_eq!(code, 4, "{errors}");
+    assert!(
+        errors.contains("NoRoute") && errors.contains("tried for 2 s"),
+        "{errors}"
+    );
+    let output = router.path("got");
+    let mut command = router.command(&["ndn", "get", "/film", "--json", "-o"]);
+    command.arg(&output).args(["--no-route-timeout", "100 s"]);
+    let fetching = Running::start(&mut command);
+    let line = fetching.await_json(|line| line["event"] == "waiting");
+    let wait = &line["wait"];
+    assert_eq!(
+        (&wait["why"], &wait["reason"]),
+        (&"nack".into(), &"NoRoute".into())
+    );
+    assert_eq!(wait["gives_up_after_s"], 100, "{line}");
+    let schema = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema/lines.json");
+    super::support::schema::Schema::read(schema)
+        .check(&line)
+        .unwrap();
+    let content = noise(100_000, 8);
+    let _serving = router.serve("/film", &content, &[]);
+    fetching.await_json(|line| line["event"] == "done");
+    assert_eq!(fs::read(output).unwrap(), content);
+}

@@ -109,7 +109,7 @@ fn fits(pattern: &str, text: &str) -> bool {
             text.len() == 64 && text.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'))
         }
         "^whimbrel1[02-9ac-hj-np-z]+$" => text.parse::<whimbrel_node::ticket::Ticket>().is_ok(),
-        "^[1-9][0-9]{0,3}(-[a-z]+){3}$" => {
+        "^[1-9][0-9]{0,3}(-[a-z]+){4}$" => {
             let code = text.parse::<whimbrel_spoken::Code>();
             code.is_ok_and(|code| code.to_string() == text)
         }

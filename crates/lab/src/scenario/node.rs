@@ -229,6 +229,10 @@ pub(super) fn read(document: &Document<'_>, name: &str) -> Result<Node, Fault> {
             "a TCP proxy needs an NDN forwarder on its node: [\"ndn-router\", \"tcp-proxy\"]";
         return Err(document.fault(&path, message));
     }
+    if has(Role::Router) && has(Role::Host) {
+        let message = "a node is a router or a host, not both: give it the role \"router\", and link a node with the role \"host\" to it";
+        return Err(document.fault(&path, message));
+    }
     Ok(Node {
         name: name.to_owned(),
         roles: settings.roles.clone(),

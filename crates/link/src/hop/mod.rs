@@ -268,6 +268,12 @@ impl Hop {
         Some(self.sender.rate()).filter(|rate| *rate > 0)
     }
 
+    /// Returns true while it is being found out whether a new path is slow, which takes a round trip,
+    /// or two if it is.
+    pub fn is_measuring(&self) -> bool {
+        self.sender.is_measuring()
+    }
+
     /// Returns the round trip of the path without a queue, as far as that is known.
     pub fn min_rtt(&self) -> Option<Duration> {
         self.sender.min_rtt()

@@ -1,6 +1,7 @@
 //! Actions of the parts of a host: each part owns its state, and the host carries out what goes
 //! beyond it.
 
+use core::time::Duration;
 use std::collections::VecDeque;
 
 use whimbrel_core::{Guid, PortId, Time};
@@ -17,6 +18,10 @@ pub(super) struct Uplink {
     pub(super) is_up: bool,
     /// The router to which the host sends.
     pub(super) router: Option<Guid>,
+    /// The shortest round trip to it, once measured.
+    pub(super) round_trip: Option<Duration>,
+    /// True while it is new, and its rate is being found out.
+    pub(super) is_measuring: bool,
 }
 
 /// An action that a part of the host cannot carry out itself.

@@ -550,6 +550,8 @@ impl Host {
         Uplink {
             is_up: port.is_some(),
             router: port.and_then(|port| self.links.neighbour(port)),
+            round_trip: port.and_then(|port| self.links.min_rtt(port)),
+            is_measuring: port.is_some_and(|port| self.links.is_measuring(port)),
         }
     }
 }

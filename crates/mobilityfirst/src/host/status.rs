@@ -60,6 +60,16 @@ pub struct DownloadStatus {
     /// Seconds since the router said that it knows no holder of the content, a part of which has come.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub absent_s: Option<f64>,
+    /// The node that sends chunks for it that do not fit the content's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub false_from: Option<Guid>,
+    /// Those chunks, since the last one that fits. They were refused.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub false_chunks: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A host's state, for people and programs.

@@ -164,6 +164,12 @@ impl Links {
         self.links.get(&port)?.hop.min_rtt()
     }
 
+    /// Returns true while the ends of a port's new link find out whether it is slow.
+    pub(crate) fn is_measuring(&self, port: PortId) -> bool {
+        let link = self.links.get(&port);
+        link.is_some_and(|link| link.hop.is_measuring())
+    }
+
     /// Returns true if `port` has a hop here.
     pub fn has(&self, port: PortId) -> bool {
         self.links.contains_key(&port)

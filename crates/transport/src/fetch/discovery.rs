@@ -37,7 +37,9 @@ pub(super) fn exchange(name: &Name, options: &FetchOptions, now: Time) -> Option
         forwarding_hint: options.forwarding_hint.clone(),
         ..Interest::new(asked)
     };
-    Some(Exchange::new(interest, options.retries, now))
+    let mut exchange = Exchange::new(interest, options.retries, now);
+    exchange.endure_no_route(options.no_route_patience);
+    Some(exchange)
 }
 
 fn is_versioned(name: NameRef<'_>) -> bool {

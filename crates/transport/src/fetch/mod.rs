@@ -10,6 +10,7 @@
 //! * FinalBlockId may change: the one in the highest segment that has one is used;
 //! * data that waits for the program is bounded, in segments and in bytes;
 //! * a face that goes down and comes up again costs no retry;
+//! * a Nack `NoRoute` need not end it ([`FetchOptions::no_route_patience`]);
 //! * a fetch may have several paths ([`crate::path`]): each Interest is sent on the path with room
 //!   in its window that has the shortest round trip; a lost Interest is retransmitted on its own
 //!   path ([PTP §5.C.1]), or on another one if that is down or failing.
@@ -20,10 +21,11 @@ mod options;
 mod pipeline;
 mod segments;
 
+use core::time::Duration;
 use std::collections::{BTreeSet, VecDeque};
 
 use whimbrel_core::{Deadline, SeededRng, Time};
-use whimbrel_ndn_packet::{DataRef, LpPacket, Name};
+use whimbrel_ndn_packet::{DataRef, LpPacket, NackReason, Name};
 
 use crate::application::{Application, Arrival, FaceNumber, Outgoing};
 use crate::exchange::Exchange;
@@ -98,6 +100,16 @@ impl Fetcher {
         }
     }
 
+    /// Returns the reason of the Nack that the last Interests were answered with, if nothing has come
+    /// and nothing has timed out since.
+    pub fn refusal(&self) -> Option<NackReason> {
+        match &self.phase {
+            Phase::Discovering(exchange) | Phase::Asking(exchange, _) => exchange.refusal(),
+            Phase::Fetching => self.pipeline.as_ref().and_then(Pipeline::refusal),
+            Phase::Over => None,
+        }
+    }
+
     /// Returns true once [`FetchEvent::Done`] or [`FetchEvent::Failed`] is queued or was polled.
     pub const fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Over)
@@ -135,6 +147,7 @@ impl Fetcher {
             && let Some(mut exchange) = discovery::exchange(&self.name, &self.options, now)
         {
             exchange.limit_retries(1);
+            exchange.endure_no_route(Duration::ZERO);
             self.phase = Phase::Asking(exchange, error);
             return;
         }

@@ -153,6 +153,8 @@ pub struct FetchOptions {
     pub lifetime: Duration,
     /// Maximum of retransmissions per segment before the fetch fails; `None` without limit.
     pub retries: Option<u32>,
+    /// For so long Nacks `NoRoute` are put up with: routes come back, and producers restart.
+    pub no_route_patience: Duration,
     /// The paths; if empty, one on the first face.
     pub paths: Vec<PathOptions>,
     /// Find paths by probing and use several; see [`Multipath`].
@@ -198,6 +200,7 @@ impl Default for FetchOptions {
             must_be_fresh: false,
             lifetime: Duration::from_secs(4),
             retries: Some(15),
+            no_route_patience: Duration::ZERO,
             paths: Vec::new(),
             multipath: None,
             path_seed: 1,

@@ -1,5 +1,6 @@
 //! Interests for segments over one path or several, until all segments have arrived.
 
+mod nacks;
 mod paths;
 mod sending;
 
@@ -8,7 +9,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use whimbrel_core::{Deadline, Time};
-use whimbrel_ndn_packet::{ContentType, DataRef, InterestRef, NackReason, Name, types};
+use whimbrel_ndn_packet::{ContentType, DataRef, NackReason, Name, types};
 
 use super::event::{FetchError, FetchEvent, FetchStats, SegmentFailure};
 use super::options::{Delivery, FetchOptions, Verify};
@@ -16,6 +17,7 @@ use super::segments::Segments;
 use crate::application::{FaceNumber, due};
 use crate::congestion::Congestion;
 use crate::ledger::{DenseLedger, Entry, Ledger, MAX_SPAN, Status};
+use crate::no_route::NoRoute;
 use crate::path::{Answer, Path, PathId, Paths};
 use crate::rtt::RttSummary;
 use crate::template::InterestTemplate;
@@ -23,10 +25,6 @@ use paths::{Chooser, Order};
 
 /// Maximum of queued events of `log_window` and `log_rtt`; later ones are dropped.
 const MAX_LOG_EVENTS: usize = 65_536;
-/// Maximum pause of retransmissions after Nacks for congestion with a fixed window, or Nacks while no
-/// path leads to the content.
-const MAX_PAUSE: Duration = Duration::from_secs(10);
-
 /// The last segment, and the segment whose FinalBlockId names it; `u64::MAX` if it is the last wanted one.
 #[derive(Clone, Copy)]
 struct Last {
@@ -90,6 +88,9 @@ pub(super) struct Pipeline {
     next_progress: Time,
     paused_until: Time,
     congestion_nacks: u32,
+    no_route: NoRoute,
+    /// The reason of the last Nack, until a Data or a timeout.
+    refusal: Option<NackReason>,
     stats: FetchStats,
 }
 
@@ -142,6 +143,8 @@ impl Pipeline {
             next_progress: now + options.progress_interval,
             paused_until: now,
             congestion_nacks: 0,
+            no_route: NoRoute::new(options.no_route_patience),
+            refusal: None,
             stats: FetchStats::default(),
         };
         pipeline.chooser = options
@@ -233,6 +236,8 @@ impl Pipeline {
         };
         self.highest_data = self.highest_data.max(number);
         self.congestion_nacks = 0;
+        self.no_route.answered();
+        self.refusal = None;
         self.govern(now, number, &entry, data.content.len(), signs, events);
         self.stats.skipped_retransmissions += u64::from(entry.status != Status::InFlight);
         self.accept(now, number, data);
@@ -445,59 +450,6 @@ impl Pipeline {
         }
     }
 
-    pub(super) fn handle_nack(
-        &mut self,
-        now: Time,
-        reason: NackReason,
-        interest: &InterestRef<'_>,
-        events: &mut VecDeque<FetchEvent>,
-    ) {
-        let number = self.template.segment_in(interest.name);
-        // The nonce distinguishes a Nack for the last transmission from one for an earlier one.
-        let current = number
-            .and_then(|number| self.pending.get(&number))
-            .filter(|entry| {
-                entry.status == Status::InFlight
-                    && interest.nonce == Some(entry.sent.nonce.to_be_bytes())
-            })
-            .map(|entry| entry.sent.path);
-        let Some((number, path)) = number.zip(current) else {
-            self.stats.unexpected += 1;
-            return;
-        };
-        self.stats.nacks += 1;
-        match reason {
-            // The other copy is in flight; if it is not, the timeout detects it.
-            NackReason::Duplicate => {}
-            NackReason::Congestion => {
-                self.lose(number, true);
-                if self.paths.get(path).is_some_and(Path::is_fixed) {
-                    self.pause(now);
-                }
-                self.record_loss(now, path, number, Congestion::Loss, events);
-            }
-            // Another path may lead to the content.
-            _ if self.paths.has_other(path) || self.is_chosen(path) => {
-                self.lose(number, true);
-                self.paths.with(path, |path, _| path.on_refused());
-            }
-            // All paths are gone, and there was one: it may come back.
-            _ if self.has_used_paths() && self.stats.segments > 0 => {
-                self.lose(number, true);
-                self.pause(now);
-            }
-            reason => self.give_up(number, SegmentFailure::Nack(reason)),
-        }
-        self.review_paths(now, events);
-    }
-
-    /// Pauses retransmissions, each time for longer until a Data arrives.
-    fn pause(&mut self, now: Time) {
-        let pause = Duration::from_millis(1 << self.congestion_nacks.min(14)).min(MAX_PAUSE);
-        self.congestion_nacks += 1;
-        self.paused_until = now + pause;
-    }
-
     fn record_loss(
         &mut self,
         now: Time,
@@ -537,6 +489,7 @@ impl Pipeline {
             highest = highest.max(Some(number));
         }
         if let Some(highest) = highest {
+            self.refusal = None;
             self.record_loss(now, path, highest, Congestion::Timeout, events);
         }
     }

@@ -1,7 +1,11 @@
 //! Answers that are no content: silence, Nacks, refusals, and Data that is not to be trusted.
 
+use core::cell::Cell;
+use core::time::Duration;
+use std::rc::Rc;
+
 use bytes::Bytes;
-use whimbrel_core::SeededRng;
+use whimbrel_core::{SeededRng, Time};
 use whimbrel_ndn_packet::{
     Component, ContentType, Data, DataRef, DigestSigner, InterestRef, NackReason,
 };
@@ -9,7 +13,7 @@ use whimbrel_transport::fetch::SegmentFailure;
 use whimbrel_transport::{Discovery, FetchError, FetchOptions, Verify};
 
 use crate::setup::{
-    Fetch, answer, content, failed, fetch, nack, number_of, outcome, run, succeeded,
+    Fetch, answer, content, failed, fetch, is_over, nack, number_of, outcome, run, succeeded,
 };
 use crate::support::{Path, Side, name};
 
@@ -70,6 +74,87 @@ fn other_nacks_for_a_segment_of_the_content_end_it() {
             ..
         }
     ));
+}
+
+/// Has Interests answered with a Nack while `refused` says so of the time; counts those.
+fn refuse(
+    pair: &mut Fetch,
+    reason: NackReason,
+    refused: impl Fn(Time) -> bool + 'static,
+) -> Rc<Cell<u32>> {
+    let count = Rc::new(Cell::new(0));
+    let (counted, mut back) = (count.clone(), Vec::new());
+    pair.set_tamper(Box::new(move |now, to, frame| {
+        if to == Side::Consumer {
+            // The producer answers everything: the Nack takes the place of its next frame.
+            let nacks: Vec<Vec<u8>> = std::mem::take(&mut back);
+            return if nacks.is_empty() { vec![frame] } else { nacks };
+        }
+        if refused(now) {
+            let interest = InterestRef::decode(&frame).expect("an Interest");
+            back.push(nack(&interest, reason));
+            counted.set(counted.get() + 1);
+        }
+        vec![frame]
+    }));
+    count
+}
+
+/// A path of 400 to 600 ms.
+fn far() -> Path {
+    Path {
+        delay: (Duration::from_millis(200), Duration::from_millis(300)),
+        ..Path::clean()
+    }
+}
+
+#[test]
+fn a_route_that_is_missing_for_seconds_is_waited_for_with_few_interests() {
+    let content = content(300_000);
+    for gone_from in [0, 1] {
+        let options = FetchOptions {
+            no_route_patience: Duration::from_secs(10),
+            ..FetchOptions::default()
+        };
+        let mut pair = fetch(options, &content, far(), 1);
+        let gone = Time::from_secs(gone_from)..Time::from_secs(gone_from + 6);
+        let refused = refuse(&mut pair, NackReason::NoRoute, move |now| {
+            gone.contains(&now)
+        });
+        run(&mut pair);
+        succeeded(&pair, &content);
+        assert!((3..200).contains(&refused.get()), "{refused:?}");
+    }
+}
+
+#[test]
+fn a_route_that_stays_away_ends_it_after_the_given_time_and_is_the_reason() {
+    let content = content(300_000);
+    for (reason, from) in [
+        (NackReason::NoRoute, 0),
+        (NackReason::NoRoute, 2),
+        (NackReason::Congestion, 2),
+    ] {
+        let options = FetchOptions {
+            no_route_patience: Duration::from_secs(10),
+            ..FetchOptions::default()
+        };
+        let mut pair = fetch(options, &content, far(), 1);
+        let from = Time::from_secs(from);
+        let refused = refuse(&mut pair, reason, move |now| now >= from);
+        pair.run(from + Duration::from_secs(9), is_over);
+        assert!(!is_over(&pair), "{reason:?} from {from:?}");
+        assert_eq!(pair.consumer().application().refusal(), Some(reason));
+        run(&mut pair);
+        let error = failed(&pair).to_string();
+        let text = if reason == NackReason::NoRoute {
+            "NoRoute"
+        } else {
+            "Congestion"
+        };
+        assert!(error.contains(text), "{error}");
+        assert!(refused.get() < 2_000, "{refused:?}");
+    }
 }
 
 #[test]

@@ -82,6 +82,10 @@ pub(super) struct FetchArguments {
     #[arg(short, long, value_name = "N", default_value_t = 15, allow_negative_numbers = true,
         value_parser = clap::value_parser!(i32).range(-1..=1_000_000))]
     retries: i32,
+    /// How long to go on while the answer is that no route leads to the name (Nack NoRoute), as while
+    /// a producer restarts; 0 to give up at once
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = millis)]
+    no_route_timeout: Duration,
     /// How the window of Interests changes; of --paths, of those by name
     #[arg(
         short,
@@ -228,6 +232,10 @@ impl FetchArguments {
         }
     }
 
+    pub(super) const fn no_route_timeout(&self) -> Duration {
+        self.no_route_timeout
+    }
+
     pub(super) const fn lifetime(&self) -> Duration {
         self.lifetime
     }
@@ -286,6 +294,7 @@ impl FetchArguments {
             must_be_fresh: self.fresh,
             lifetime: self.lifetime,
             retries: u32::try_from(self.retries).ok(),
+            no_route_patience: self.no_route_timeout,
             window: WindowOptions {
                 kind,
                 initial: at_least("init-cwnd", self.init_cwnd, 1.0)?,

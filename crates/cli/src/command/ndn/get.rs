@@ -11,12 +11,13 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use serde_json::{Value, json};
 use whimbrel_core::Time;
+use whimbrel_core::units::format_duration;
 use whimbrel_io::Clock;
-use whimbrel_ndn_packet::Name;
+use whimbrel_ndn_packet::{NackReason, Name};
 use whimbrel_node::ndn::client::seeded;
 use whimbrel_node::output::Destination;
 use whimbrel_node::wait::Wait;
-use whimbrel_transport::exchange::ExchangeFailure;
+use whimbrel_transport::exchange::{ExchangeFailure, nack_text};
 use whimbrel_transport::fetch::SegmentFailure;
 use whimbrel_transport::path::{PathStats, Paths};
 use whimbrel_transport::{FetchError, FetchEvent, FetchStats, Fetcher, PathLeft, PathTag};
@@ -24,7 +25,7 @@ use whimbrel_transport::{FetchError, FetchEvent, FetchStats, Fetcher, PathLeft, 
 use super::fetch_options::FetchArguments;
 use super::output::{Output, log_file};
 use super::path_report::PathReport;
-use super::patient::{Patient, PatientEvent};
+use super::patient::{Patient, PatientEvent, Silence};
 use super::verify::VerifyArguments;
 use super::{Loss, Reach, converse, in_millis, millis, name};
 use crate::command::get::{output_help, style};
@@ -121,9 +122,17 @@ fn fetch(
         }
         let event = match event {
             PatientEvent::Fetch(event) => event,
-            PatientEvent::Waits(waits) => {
+            PatientEvent::Waits(silence) => {
                 let bytes = application.fetcher.stats().bytes;
-                let wait = waits.then(|| wait_for(&forwarder, bytes));
+                let wait = silence.map(|silence| match silence {
+                    Silence::Unanswered => wait_for(&forwarder, bytes),
+                    Silence::Nack(reason) => Wait::Nack {
+                        from: forwarder.clone(),
+                        reason: nack_text(reason),
+                        gives_up_after_s: (reason == NackReason::NoRoute)
+                            .then(|| arguments.fetch.no_route_timeout().as_secs()),
+                    },
+                });
                 report.waits(wait.as_ref());
                 return ControlFlow::Continue(());
             }
@@ -153,7 +162,15 @@ fn fetch(
     report.end();
     logs.finish()?;
     let fetcher = &client.application().fetcher;
-    conclude(end, output, &arguments.name, report, fetcher)
+    let no_route_timeout = arguments.fetch.no_route_timeout();
+    conclude(
+        end,
+        output,
+        &arguments.name,
+        report,
+        fetcher,
+        no_route_timeout,
+    )
 }
 
 fn conclude(
@@ -162,6 +179,7 @@ fn conclude(
     name: &Name,
     report: &mut Report,
     fetcher: &Fetcher,
+    no_route_timeout: Duration,
 ) -> Outcome {
     let stats = &fetcher.stats();
     match end {
@@ -172,7 +190,7 @@ fn conclude(
         }
         // `finish` returns the reason.
         Some(End::OutputFailed) => output.finish().map(|_| Exit::Write),
-        Some(End::Failed(error)) => Err(failure(&error)),
+        Some(End::Failed(error)) => Err(failure(&error, no_route_timeout)),
         Some(End::Silence) => Err(Failure::new(
             Exit::NoAnswer,
             format!(
@@ -207,7 +225,20 @@ enum End {
     OutputFailed,
 }
 
-fn failure(error: &FetchError) -> Failure {
+fn failure(error: &FetchError, no_route_timeout: Duration) -> Failure {
+    let no_route = matches!(
+        error,
+        FetchError::Discovery {
+            failure: ExchangeFailure::Nack(NackReason::NoRoute),
+            ..
+        } | FetchError::Segment {
+            failure: SegmentFailure::Nack(NackReason::NoRoute),
+            ..
+        } | FetchError::NoFinalBlock {
+            failure: SegmentFailure::Nack(NackReason::NoRoute),
+            ..
+        }
+    );
     let exit = match error {
         FetchError::Discovery {
             failure: ExchangeFailure::Timeout { .. },
@@ -230,7 +261,12 @@ fn failure(error: &FetchError) -> Failure {
         | FetchError::FinalBlock { .. }
         | FetchError::UnevenSegments { .. } => Exit::Other,
     };
-    Failure::new(exit, error)
+    if !no_route {
+        return Failure::new(exit, error);
+    }
+    let waited = format_duration(no_route_timeout);
+    let text = format!("{error}; tried for {waited} (--no-route-timeout)");
+    Failure::new(exit, text)
 }
 
 /// `--log-cwnd` and `--log-rtt`, in the columns of `ndnget`.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use whimbrel_core::{Deadline, Time};
-use whimbrel_ndn_packet::LpPacket;
+use whimbrel_ndn_packet::{LpPacket, NackReason};
 use whimbrel_transport::application::Outgoing;
 use whimbrel_transport::{Application, FaceNumber, FetchEvent, Fetcher};
 
@@ -14,10 +14,19 @@ const NOTICED: Duration = Duration::from_secs(1);
 pub(super) enum PatientEvent {
     /// Of the fetcher.
     Fetch(FetchEvent),
-    /// Nothing has come for [`NOTICED`], or something comes again.
-    Waits(bool),
+    /// Nothing has come for [`NOTICED`], for another reason than before, or something comes again.
+    Waits(Option<Silence>),
     /// Nothing has come for as long as `--timeout` says.
     Exhausted,
+}
+
+/// Why nothing comes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Silence {
+    /// Nobody answers.
+    Unanswered,
+    /// The answers are Nacks.
+    Nack(NackReason),
 }
 
 /// A fetcher with the user's `--timeout`.
@@ -27,8 +36,9 @@ pub(super) struct Patient {
     heard: Time,
     /// The timeout has passed: `Some(true)` once it has been reported.
     exhausted: Option<bool>,
-    /// Whether it waits, and whether that has been reported.
-    waits: (bool, bool),
+    /// What holds now, and what was reported last.
+    silence: Option<Silence>,
+    reported: Option<Silence>,
 }
 
 impl Patient {
@@ -39,8 +49,15 @@ impl Patient {
             patience,
             heard: now,
             exhausted: None,
-            waits: (false, true),
+            silence: None,
+            reported: None,
         }
+    }
+
+    fn look(&mut self, now: Time) {
+        let refusal = self.fetcher.refusal();
+        let why = refusal.map_or(Silence::Unanswered, Silence::Nack);
+        self.silence = (now >= self.heard + NOTICED).then_some(why);
     }
 
     fn until(&self) -> Option<Time> {
@@ -60,21 +77,17 @@ impl Application for Patient {
     fn handle_packet(&mut self, now: Time, face: FaceNumber, packet: &LpPacket<'_>) {
         if packet.nack.is_none() {
             self.heard = now;
-            if self.waits.0 {
-                self.waits = (false, false);
-            }
         }
         self.fetcher.handle_packet(now, face, packet);
+        self.look(now);
     }
 
     fn handle_timeout(&mut self, now: Time) {
         if self.until().is_some_and(|until| until <= now) {
             self.exhausted = Some(false);
         }
-        if !self.waits.0 && now >= self.heard + NOTICED {
-            self.waits = (true, false);
-        }
         self.fetcher.handle_timeout(now);
+        self.look(now);
     }
 
     fn poll_packet(&mut self, now: Time, face: FaceNumber) -> Option<Outgoing> {
@@ -90,9 +103,9 @@ impl Application for Patient {
             self.exhausted = Some(true);
             return Some(PatientEvent::Exhausted);
         }
-        if !self.waits.1 {
-            self.waits.1 = true;
-            return Some(PatientEvent::Waits(self.waits.0));
+        if self.silence != self.reported {
+            self.reported = self.silence;
+            return Some(PatientEvent::Waits(self.silence));
         }
         self.fetcher.poll_event().map(PatientEvent::Fetch)
     }
@@ -102,7 +115,7 @@ impl Application for Patient {
             .until()
             .map(|until| Deadline::new(until, "nothing has come for too long"));
         let noticed = Deadline::new(self.heard + NOTICED, "nothing has come for a while");
-        let own = Deadline::earlier(own, (!self.waits.0).then_some(noticed));
+        let own = Deadline::earlier(own, self.silence.is_none().then_some(noticed));
         Deadline::earlier(own, self.fetcher.poll_timeout())
     }
 }

@@ -77,6 +77,11 @@ impl FirstRate {
         self.rate
     }
 
+    /// Returns true while probes are to be sent or answered.
+    pub(super) fn is_pending(&self) -> bool {
+        self.due > 0 || self.numbers[1] != 0
+    }
+
     fn again(&mut self) {
         self.first_at = None;
         if self.pairs < MAX_PAIRS {
@@ -169,6 +174,11 @@ impl Sender {
             rate if self.model.is_starting() => rate.max(known.unwrap_or(self.first_rate.least)),
             rate => rate,
         }
+    }
+
+    /// Returns true while it is being found out whether the link is slow.
+    pub(in crate::hop) fn is_measuring(&self) -> bool {
+        self.first_rate.is_pending() && self.model.bandwidth() <= 0.0
     }
 
     /// Returns the fewest packets between two CSYNs, and in a slow round: fewer on a thin link.

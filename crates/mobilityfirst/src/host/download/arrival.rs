@@ -6,7 +6,7 @@ use whimbrel_core::Time;
 use super::super::effects::Effects;
 use super::super::{App, Timer};
 use super::Downloads;
-use super::one::Held;
+use super::one::{Download, Held};
 use crate::local::{LocalChunk, TransferState};
 use crate::room::Room;
 use crate::wire::{ChunkRanges, Data, NetworkHeader, Reliability, Request, ServiceId, Transport};
@@ -29,6 +29,16 @@ enum Taken {
     Before,
     /// It is false, or there is no room for it.
     Not,
+}
+
+impl Download {
+    /// Counts a false chunk. Only who has seen a request of this host is named for it.
+    fn note_unproven(&mut self, arrived: &Arrived<'_>, effects: &mut Effects) {
+        effects.counters.unproven += 1;
+        if arrived.is_asked_for {
+            self.note_false(arrived.header.source);
+        }
+    }
 }
 
 impl Downloads {
@@ -87,7 +97,7 @@ impl Downloads {
             ChunkSize::from_code(data.chunk_log2),
             Proof::decode(&data.proof),
         ) else {
-            effects.counters.unproven += 1;
+            download.note_unproven(arrived, effects);
             return Taken::Not;
         };
         let offer = Offer {
@@ -106,7 +116,7 @@ impl Downloads {
             }
             Err(fault) => {
                 tracing::debug!(content = %data.content, index = data.index, %fault, "chunk refused");
-                effects.counters.unproven += 1;
+                download.note_unproven(arrived, effects);
                 return Taken::Not;
             }
         };
@@ -161,6 +171,12 @@ impl Downloads {
         };
         if !arrived.is_asked_for {
             return effects.drop("wrong-request-id");
+        }
+        let sends = download.source.map(|(source, _)| source);
+        let is_second = sends.is_some_and(|source| source != header.source);
+        if is_second && download.hedges > 0 && download.attempts == 0 {
+            // Several were asked, and another one was faster.
+            return self.tell_to_stop(now, header, arrived.data, effects);
         }
         download.source = Some((header.source, header.source_address));
         download.note_arrival(now);

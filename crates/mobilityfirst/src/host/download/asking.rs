@@ -32,6 +32,12 @@ impl Downloads {
         let Some(download) = self.by_id.get_mut(&id) else {
             return;
         };
+        if let Some(look) = download.awaits_rate(now, uplink) {
+            return effects.set(Timer::Download(id), look);
+        }
+        if uplink.is_up {
+            download.asked_at.get_or_insert(now);
+        }
         let chunks = download.wanted();
         let request = Request {
             content: download.content,
@@ -66,10 +72,12 @@ impl Downloads {
                 effects.send_about(request_id, service, (to, Guid::NONE), message)
             }
         };
+        let hedge = download.next_hedge(now, uplink.round_trip);
+        let at = hedge.filter(|_| uplink.is_up).unwrap_or(now + patience);
         if !uplink.is_up {
             self.set_state(id, TransferState::Disconnected, effects);
         }
-        effects.set(Timer::Download(id), now + patience);
+        effects.set(Timer::Download(id), at);
     }
 
     /// Handles the notice that a router which had taken over chunks has restarted. The notice came
@@ -137,6 +145,15 @@ impl Downloads {
             }
             return;
         }
+        if download.asked_at.is_none() {
+            return self.ask(now, id, uplink, effects);
+        }
+        // The router passes a repeated request to a provider that was not asked yet; the others may
+        // still answer.
+        if download.is_hedged_at(now) {
+            download.hedges += 1;
+            return self.ask(now, id, uplink, effects);
+        }
         download.attempts += 1;
         self.set_state(id, TransferState::Stalled, effects);
         self.ask(now, id, uplink, effects);
@@ -152,6 +169,17 @@ impl Downloads {
         effects: &mut Effects,
     ) {
         effects.counters.drop("unwanted-chunk");
+        self.tell_to_stop(now, header, data, effects);
+    }
+
+    /// Tells who sent a chunk to send no more, once in [`STOP_INTERVAL`].
+    pub(super) fn tell_to_stop(
+        &mut self,
+        now: Time,
+        header: &NetworkHeader,
+        data: &Data,
+        effects: &mut Effects,
+    ) {
         let key = (header.source, data.content);
         if self
             .stopped

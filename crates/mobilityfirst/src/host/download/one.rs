@@ -8,11 +8,24 @@ use whimbrel_content::{Assembly, ChunkSize};
 use whimbrel_core::{Guid, Time};
 
 use super::super::App;
+use super::super::effects::Uplink;
 use super::super::shares::{Load, Share};
 use super::super::status::DownloadStatus;
 use crate::local::{Get, LocalChunk, TransferState};
 use crate::wire::{ChunkRanges, MAX_RANGES, Reliability};
 
+/// Pause before a request that nobody has answered also goes to the next provider, as the "Connection
+/// Attempt Delay" of RFC 8305, section 5, of which the default is 250 ms and the most 2 s: a request
+/// here crosses several hops, and an answer is a whole chunk.
+const HEDGE_PAUSE: Duration = Duration::from_millis(500);
+/// No such request goes out later than this after the first one, which bounds their number to three.
+/// Sources take a request within this time for a repetition, and send nothing twice.
+const HEDGE_UNTIL: Duration = Duration::from_millis(1500);
+/// A link with a shorter round trip is not so slow that a chunk takes seconds: the handshake alone
+/// would take longer.
+const SLOW_ROUND_TRIP: Duration = Duration::from_millis(150);
+/// A first request waits at most so long for the rate of a new link.
+const MAX_MEASURING: Duration = Duration::from_secs(5);
 /// Longest pause between two NACKs or requests.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
@@ -64,6 +77,15 @@ pub(super) struct Download {
     pub(super) kept_by: Option<(Guid, Time)>,
     // Since when no holder is known, though a part has come.
     pub(super) absent_since: Option<Time>,
+    // Who sent the latest false chunk that carried the id of a request, and how many came since the
+    // last true one.
+    pub(super) false_chunks: Option<(Guid, u64)>,
+    // Since when the first request waits for the rate of a new link.
+    pub(super) awaiting_since: Option<Time>,
+    // When the first request left, or was to leave, over a link that responds.
+    pub(super) asked_at: Option<Time>,
+    // Requests to further providers, sent while the first one had time to answer.
+    pub(super) hedges: u32,
     // Smoothed time between two chunks: on a slow link, a pause is no reason to ask again.
     pub(super) interval: Duration,
 }
@@ -114,6 +136,10 @@ impl Download {
             started: now,
             kept_by: None,
             absent_since: None,
+            false_chunks: None,
+            awaiting_since: None,
+            asked_at: None,
+            hedges: 0,
             interval: Duration::ZERO,
         }
     }
@@ -188,6 +214,39 @@ impl Download {
             .min(MAX_PAUSE.max(slow))
     }
 
+    /// Returns when to look again, while the first request should wait for the rate of a new link: who
+    /// sends over it makes the chunks as small as the link asks for, if it knows the rate before the
+    /// request. A first chunk of 1 MiB at 64 kbit/s else takes two minutes, and is lost whole if the
+    /// program is killed.
+    pub(super) fn awaits_rate(&mut self, now: Time, uplink: &Uplink) -> Option<Time> {
+        let may_be_slow = uplink.round_trip.is_none_or(|it| it >= SLOW_ROUND_TRIP);
+        if self.asked_at.is_some() || !uplink.is_up || !uplink.is_measuring || !may_be_slow {
+            return None;
+        }
+        let waited = now.since(*self.awaiting_since.get_or_insert(now));
+        let look = (waited / 4).clamp(Duration::from_millis(1), Duration::from_millis(50));
+        (waited < MAX_MEASURING).then_some(now + look)
+    }
+
+    /// Returns when the request goes to one more provider beside those that were asked; `None` if it
+    /// does not.
+    pub(super) fn next_hedge(&self, now: Time, round_trip: Option<Duration>) -> Option<Time> {
+        // A link that takes longer alone delays every provider.
+        let pause = HEDGE_PAUSE.max(round_trip.unwrap_or_default() * 2);
+        let at = now + pause;
+        self.is_hedged_at(at).then_some(at)
+    }
+
+    /// Returns true if the timer that ends at `now` is that of such a request.
+    pub(super) fn is_hedged_at(&self, now: Time) -> bool {
+        let is_open = self.last_arrival.is_none() && self.source.is_none() && self.attempts == 0;
+        // A repeated Resend would bring everything twice.
+        let is_open = is_open && !self.again;
+        let asked_at = self.asked_at.unwrap_or(self.started);
+        let is_in_time = now <= asked_at + HEDGE_UNTIL && HEDGE_PAUSE < self.nack_timeout;
+        is_open && self.kept_by.is_none() && is_in_time
+    }
+
     /// Returns the next held chunk that may be handed over.
     pub(super) fn next_deliverable(&mut self) -> Option<Held> {
         if self.unconsumed >= self.credit {
@@ -248,6 +307,13 @@ impl Download {
         self.again = false;
         self.kept_by = None;
         self.absent_since = None;
+        self.false_chunks = None;
+    }
+
+    /// Notes that a node that knows of its request has sent a false chunk.
+    pub(super) fn note_false(&mut self, source: Guid) {
+        let before = self.false_chunks.map_or(0, |(_, count)| count);
+        self.false_chunks = Some((source, before.saturating_add(1)));
     }
 
     pub(super) fn status(&self, now: Time) -> DownloadStatus {
@@ -259,6 +325,8 @@ impl Download {
             kept_by: self.kept_by.map(|(router, _)| router),
             kept_s: self.kept_by.map(|(_, since)| seconds(since)),
             absent_s: self.absent_since.map(seconds),
+            false_from: self.false_chunks.map(|(source, _)| source),
+            false_chunks: self.false_chunks.map_or(0, |(_, count)| count),
         }
     }
 }

@@ -60,6 +60,8 @@ impl Fetch {
         let uplink = Uplink {
             is_up: true,
             router: None,
+            round_trip: None,
+            is_measuring: false,
         };
         let (downloads, effects) = (&mut fetch.downloads, &mut fetch.effects);
         downloads.start_download(Time::ZERO, APP, (get, None), &uplink, effects);
@@ -181,6 +183,24 @@ fn garbage_is_no_source_and_puts_nothing_off() {
     assert_eq!(download.last_arrival, None);
 }
 
+/// The report names who has seen the request and sends false chunks, until a true one comes.
+#[test]
+fn who_sends_false_chunks_is_named_until_a_true_one_comes() {
+    let mut fetch = Fetch::new();
+    let said = |fetch: &Fetch| {
+        let status = &fetch.downloads.status(Time::from_secs(9))[0];
+        (status.false_from, status.false_chunks)
+    };
+    fetch.comes(1, (STRANGER, fetch.request_id ^ 1), 0, false);
+    assert_eq!(said(&fetch), (None, 0), "anybody can send it");
+    for at in 2..4 {
+        fetch.comes(at, (SERVER, fetch.request_id), 0, false);
+    }
+    assert_eq!(said(&fetch), (Some(SERVER), 2));
+    fetch.comes(4, (SERVER, fetch.request_id), 0, true);
+    assert_eq!(said(&fetch), (None, 0));
+}
+
 /// Who replays true chunks without having seen a request is not followed.
 #[test]
 fn a_true_chunk_without_the_id_of_a_request_is_taken_and_nothing_follows_from_it() {
@@ -261,6 +281,8 @@ fn a_provider_that_does_not_serve_is_followed_by_the_next_one_at_once() {
 const UPLINK: Uplink = Uplink {
     is_up: true,
     router: Some(Guid([200; 32])),
+    round_trip: None,
+    is_measuring: false,
 };
 
 /// The node `by` drops the request. Returns whether it is asked for again, and whether the download
@@ -299,4 +321,118 @@ fn while_the_source_sends_nobody_else_can_stop_a_download() {
         }
     }
     assert_eq!(fetch.source(), Some(SERVER));
+}
+
+/// The time at which the download looks again.
+fn next_look(actions: &[Action]) -> Option<Time> {
+    actions.iter().find_map(|action| match action {
+        Action::Set(Timer::Download(_), at) => Some(*at),
+        _ => None,
+    })
+}
+
+/// Announcing is no proof of serving: a silent provider must not cost seconds.
+#[test]
+fn while_nobody_answers_a_request_goes_to_three_more_providers_within_seconds() {
+    for round_trip in [None, Some(Duration::from_millis(700))] {
+        let uplink = Uplink {
+            round_trip,
+            ..UPLINK
+        };
+        let mut fetch = Fetch::new();
+        let content = fetch.tree.root();
+        let mut now = Time::from_millis(500);
+        let mut asked = Vec::new();
+        while now < Time::from_secs(20) {
+            (fetch.downloads).check_download(now, 0, &uplink, &mut fetch.effects);
+            let actions = fetch.actions();
+            let asks = |it: &Action| matches!(it, Action::Send { to, .. } if *to == content);
+            assert!(actions.iter().any(asks));
+            let state = |it: &Action| matches!(it, Action::Tell(_, LocalEvent::State { .. }));
+            let is_stalled = actions.iter().any(state);
+            asked.push((now.as_nanos() / 1_000_000, is_stalled));
+            now = next_look(&actions).unwrap();
+        }
+        let expected: &[(u64, bool)] = match round_trip {
+            None => &[
+                (500, false),
+                (1000, false),
+                (1500, false),
+                (6500, true),
+                (16500, false),
+            ],
+            // Over a link that is slow itself, the second request is the last such one.
+            Some(_) => &[(500, false), (5500, true), (15500, false)],
+        };
+        assert_eq!(asked, expected);
+    }
+}
+
+/// Of several that answer, the first one is kept, and the others are told at once.
+#[test]
+fn of_several_that_answer_a_hedged_request_one_goes_on() {
+    let mut fetch = Fetch::new();
+    let now = Time::from_millis(500);
+    (fetch.downloads).check_download(now, 0, &UPLINK, &mut fetch.effects);
+    fetch.actions();
+    let stopped = |actions: &[Action]| {
+        actions.iter().find_map(|action| match action {
+            Action::Send {
+                to,
+                message: Transport::Request(request),
+                ..
+            } if request.chunks.is_empty() => Some(*to),
+            _ => None,
+        })
+    };
+    let id = fetch.request_id;
+    let first = fetch.chunk_comes(1, (SERVER, id), (ChunkSize::MIN.code(), 0), true);
+    assert_eq!(stopped(&first), None);
+    let second = fetch.chunk_comes(2, (STRANGER, id), (ChunkSize::MIN.code(), 1), true);
+    assert_eq!(stopped(&second), Some(STRANGER));
+    let given = |it: &Action| matches!(it, Action::HandOver(..));
+    assert!(second.iter().any(given), "what it sent is taken");
+    assert_eq!(fetch.source(), Some(SERVER));
+    // The first one falls silent: another one may take its place.
+    let now = Time::from_secs(60);
+    (fetch.downloads).check_download(now, 0, &UPLINK, &mut fetch.effects);
+    fetch.actions();
+    let third = fetch.chunk_comes(61, (STRANGER, id), (ChunkSize::MIN.code(), 2), true);
+    assert_eq!((stopped(&third), fetch.source()), (None, Some(STRANGER)));
+}
+
+/// Who sends over a new link must know its rate before the first chunk, or that takes minutes.
+#[test]
+fn a_first_request_over_a_new_link_that_may_be_slow_waits_for_its_rate() {
+    let new_link = |round_trip: u64, is_measuring| Uplink {
+        round_trip: Some(Duration::from_millis(round_trip)),
+        is_measuring,
+        ..UPLINK
+    };
+    let asks = |actions: &[Action]| actions.iter().any(|it| matches!(it, Action::Send { .. }));
+    // How long the first request waits, if the measurement takes `takes`.
+    let waits = |round_trip: u64, takes: Duration| {
+        let mut fetch = Fetch::new();
+        let download = fetch.downloads.by_id.values_mut().next().unwrap();
+        download.asked_at = None;
+        let mut now = Time::ZERO;
+        loop {
+            let uplink = new_link(round_trip, now < Time::ZERO + takes);
+            (fetch.downloads).check_download(now, 0, &uplink, &mut fetch.effects);
+            let actions = fetch.actions();
+            if asks(&actions) {
+                return now.since(Time::ZERO);
+            }
+            now = next_look(&actions).unwrap();
+        }
+    };
+    let millis = Duration::from_millis;
+    assert_eq!(waits(20, millis(400)), Duration::ZERO, "it cannot be slow");
+    let waited = waits(600, millis(1200));
+    assert!((millis(1200)..millis(1300)).contains(&waited), "{waited:?}");
+    let longest = waits(600, millis(60_000));
+    assert!(
+        (millis(5000)..millis(5100)).contains(&longest),
+        "{longest:?}"
+    );
 }

@@ -20,6 +20,11 @@ impl Pipeline {
         if self.failure.is_some() {
             return None;
         }
+        // While no route leads there, one Interest at a time finds out whether one is back.
+        let in_flight = self.pending.in_flight() > 0;
+        if self.no_route.is_waiting() && (in_flight || now < self.paused_until) {
+            return None;
+        }
         self.paths.release(now);
         let sends =
             |path: &Path| path.face() == face && self.paths.has_room(path) && !path.is_probing();
@@ -43,7 +48,9 @@ impl Pipeline {
                 });
             let counted = status != Status::Lost { counted: false };
             if counted && self.retries.is_some_and(|limit| retries >= limit) {
-                self.give_up(number, SegmentFailure::NoAnswer(retries));
+                let silence = SegmentFailure::NoAnswer(retries);
+                let failure = self.refusal.map_or(silence, SegmentFailure::Nack);
+                self.give_up(number, failure);
                 if self.failure.is_some() {
                     return None;
                 }
