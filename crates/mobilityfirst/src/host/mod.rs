@@ -535,21 +535,23 @@ impl Host {
 
     /// Returns the state of the way to an inbound peer that a download asks, or else of the uplink.
     fn uplink_to(&self, caller: Option<Guid>) -> Uplink {
-        caller.map_or_else(
-            || self.uplink(),
-            |caller| Uplink {
-                is_up: self.port_of_caller(&caller).is_some(),
-                router: None,
-            },
-        )
+        match caller {
+            Some(caller) => self.way_by(self.port_of_caller(&caller), None),
+            None => self.uplink(),
+        }
     }
 
     /// Returns the state of the uplink.
     fn uplink(&self) -> Uplink {
         let port = self.uplinks.port_by(Way::Uplink, &self.links);
+        let router = port.and_then(|port| self.links.neighbour(port));
+        self.way_by(port, router)
+    }
+
+    fn way_by(&self, port: Option<PortId>, router: Option<Guid>) -> Uplink {
         Uplink {
             is_up: port.is_some(),
-            router: port.and_then(|port| self.links.neighbour(port)),
+            router,
             round_trip: port.and_then(|port| self.links.min_rtt(port)),
             is_measuring: port.is_some_and(|port| self.links.is_measuring(port)),
         }
