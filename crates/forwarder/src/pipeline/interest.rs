@@ -433,7 +433,7 @@ fn insert_out_record(entry: &mut Entry, now: Time, to: FaceId, how: &Outbound) {
         // A Data may answer the earlier Interest, which has not collected a path.
         record.probes &= how.probes;
         (record.nonce, record.sent, record.expiry) = (how.nonce, now, expiry);
-        (record.nack, record.given_up) = (None, false);
+        (record.nack, record.given_up) = (None, 0);
         return;
     }
     entry.out_records.push(OutRecord {
@@ -443,8 +443,7 @@ fn insert_out_record(entry: &mut Entry, now: Time, to: FaceId, how: &Outbound) {
         expiry,
         nack: None,
         suppression: 0,
-        given_up: false,
-        repeats: 0,
+        given_up: 0,
         counted: false,
         asked_for: how.from.unwrap_or(FaceId::INVALID),
         follows: how.follows,

@@ -185,7 +185,7 @@ impl Asf {
         let waiting: SmallVec<[(FaceId, Time); 4]> = context
             .out_records()
             .iter()
-            .filter(|record| record.nack.is_none() && !record.given_up)
+            .filter(|record| record.nack.is_none() && record.given_up == 0)
             .map(|record| (record.face, record.sent))
             .collect();
         for (face, sent) in waiting {
@@ -207,7 +207,7 @@ impl Asf {
                     .find(|record| record.face == face)
             });
             if let Some(record) = record {
-                record.given_up = true;
+                record.given_up = 1;
             }
         }
     }

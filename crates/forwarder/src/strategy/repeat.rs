@@ -96,7 +96,7 @@ impl Repeat {
     fn look_again(&self, context: &mut Context<'_>) {
         let now = context.now();
         let looks = context.out_records().iter().filter_map(|record| {
-            let may_repeat = record.is_pending(now) && record.repeats < self.tries;
+            let may_repeat = record.is_pending(now) && record.given_up < self.tries;
             let age = now.since(record.sent);
             let upstream = self.upstreams.get(&record.face);
             may_repeat.then(|| upstream.map_or(FIRST_LOOK, |it| it.next_look(age)))
@@ -127,7 +127,7 @@ impl Strategy for Repeat {
                 .or_insert_with(Upstream::new);
             upstream.note_answer(record.sent, self.after);
             // The answer of a repeated Interest may be to its first transmission.
-            if record.repeats == 0 {
+            if record.given_up == 0 {
                 upstream.rtt.sample(now.since(record.sent));
             }
         }
@@ -140,18 +140,18 @@ impl Strategy for Repeat {
         let lost = records.filter(|record| {
             let upstream = self.upstreams.get(&record.face);
             record.is_pending(now)
-                && record.repeats < self.tries
+                && record.given_up < self.tries
                 && upstream.is_some_and(|it| it.has_overtaken(record.sent, self.after))
         });
-        let lost: Vec<FaceId> = lost.map(|record| record.face).collect();
-        for face in lost {
+        let lost: Vec<(FaceId, u8)> = lost.map(|it| (it.face, it.given_up)).collect();
+        for (face, before) in lost {
             // With a nonce of its own: it must not look like a loop.
             if context.send_probe(face)
                 && let Some(entry) = context.entry_mut()
             {
                 let records = entry.out_records.iter_mut();
                 for record in records.filter(|record| record.face == face) {
-                    record.repeats = record.repeats.saturating_add(1);
+                    record.given_up = before.saturating_add(1);
                 }
             }
         }

@@ -56,10 +56,9 @@ pub struct OutRecord {
     /// How long a retransmission to this face is suppressed, in nanoseconds, for strategies that
     /// suppress by upstream.
     pub suppression: u64,
-    /// A strategy has timed it out.
-    pub given_up: bool,
-    /// How often the forwarder itself has sent it again.
-    pub(crate) repeats: u8,
+    /// How often its strategy has given up waiting since a downstream last asked: ASF once, repeat
+    /// before each repetition.
+    pub given_up: u8,
     /// A strategy counts it among the pending Interests of its face.
     pub(crate) counted: bool,
     /// The downstream whose Interest it was, the first one while it is pending;
@@ -70,6 +69,9 @@ pub struct OutRecord {
     /// It asks for a path.
     pub(crate) probes: bool,
 }
+
+// One cache line: with a million pending Interests, memory is what they cost.
+const _: () = assert!(size_of::<OutRecord>() <= 64);
 
 impl OutRecord {
     /// Returns true while it may still answer.
