@@ -391,13 +391,18 @@ fn local_requests() -> Vec<(&'static str, LocalRequest)> {
         request: 7,
         prefix: GuidPrefix::new("abab").expect("a prefix"),
     };
+    let get_from = LocalRequest::GetFrom {
+        caller: SERVER,
+        get: get.clone(),
+    };
     let callers = LocalRequest::Callers {
         request: 1,
         change: String::from(r#"{"allow":["abab"]}"#),
     };
     vec![
         ("callers", callers),
-        ("get", LocalRequest::Get(get)),
+        ("get", LocalRequest::Get(get.clone())),
+        ("get-from", get_from),
         ("status", LocalRequest::Status { request: 1 }),
         ("message", message),
         ("listen", LocalRequest::Listen { channel: 7 }),
