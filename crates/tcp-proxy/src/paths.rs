@@ -13,7 +13,8 @@ use whimbrel_ndn_packet::{LpHeader, Name};
 use whimbrel_transport::PathTag;
 use whimbrel_transport::path::PathId;
 
-/// Peers to which paths are looked for; Interests for further ones go by name.
+/// Peers to which paths are looked for. Further ones take the places of idle ones without connections;
+/// while there are none, Interests go by name.
 const MAX_PEERS: usize = 1024;
 /// Known paths to a peer.
 const MAX_KNOWN: usize = 64;
@@ -128,22 +129,9 @@ impl Paths {
 
     /// Something is said to this peer: while that goes on, its paths are probed.
     pub(crate) fn spoke(&mut self, now: Time, prefix: &Name) {
-        let index = match self.by_prefix.get(prefix) {
-            Some(index) => *index,
-            None if self.peers.len() >= MAX_PEERS => return,
-            None => {
-                let index = self.peers.len() as PeerIndex;
-                self.by_prefix.insert(prefix.clone(), index);
-                self.peers.push(Peer {
-                    prefix: prefix.clone(),
-                    known: Vec::new(),
-                    spoken: now,
-                    probes: 0,
-                    next_probe: now,
-                    armed: false,
-                });
-                index
-            }
+        let known = self.by_prefix.get(prefix).copied();
+        let Some(index) = known.or_else(|| self.add(now, prefix)) else {
+            return;
         };
         if let Some(peer) = self.peers.get_mut(index as usize) {
             peer.spoken = now;
@@ -153,6 +141,24 @@ impl Paths {
                 self.timers.set(index, now);
             }
         }
+    }
+
+    /// Makes room for a peer: at the end, or in place of a deserted one.
+    fn add(&mut self, now: Time, prefix: &Name) -> Option<PeerIndex> {
+        let peer = Peer::new(now, prefix.clone());
+        let at = if self.peers.len() < MAX_PEERS {
+            self.peers.push(peer);
+            self.peers.len() - 1
+        } else {
+            let at = self.peers.iter().position(|it| it.is_deserted(now))?;
+            let place = self.peers.get_mut(at)?;
+            self.by_prefix.remove(&place.prefix);
+            *place = peer;
+            at
+        };
+        let index = at as PeerIndex;
+        self.by_prefix.insert(prefix.clone(), index);
+        Some(index)
     }
 
     /// Returns the path for a connection with this peer, which counts as one more of its
@@ -300,6 +306,23 @@ fn place(path: PathId) -> Option<usize> {
 }
 
 impl Peer {
+    fn new(now: Time, prefix: Name) -> Peer {
+        Peer {
+            prefix,
+            known: Vec::new(),
+            spoken: now,
+            probes: 0,
+            next_probe: now,
+            armed: false,
+        }
+    }
+
+    /// Returns true if nobody uses it and none of its probes can be answered any more.
+    fn is_deserted(&self, now: Time) -> bool {
+        let is_silent = !self.armed && now >= self.spoken + IDLE + PROBE_LIFETIME;
+        is_silent && self.known.iter().all(|known| known.connections == 0)
+    }
+
     /// Begins to probe again after a silence: what was known may have changed.
     fn resume(&mut self, now: Time) {
         self.probes = 0;
@@ -526,6 +549,43 @@ mod tests {
         assert_eq!(sent, 19 + 10);
         paths.spoke(Time::from_secs(60), &prefix());
         assert_eq!(paths.next(), Some(Time::from_secs(60)));
+    }
+
+    /// With mapped prefixes, a program that calls many addresses makes as many peers.
+    #[test]
+    fn idle_peers_make_room_for_others() {
+        let peer = |number: usize| format!("/p/{number}").parse::<Name>().unwrap();
+        let mut paths = Paths::new(2);
+        for number in 0..=MAX_PEERS {
+            paths.spoke(Time::ZERO, &peer(number));
+        }
+        assert_eq!(paths.peers.len(), MAX_PEERS);
+        assert!(
+            !paths.by_prefix.contains_key(&peer(MAX_PEERS)),
+            "all are in use"
+        );
+        // One has a connection, and stays.
+        for tag in [tag(&[1]), tag(&[2])] {
+            paths.answered(Time::from_millis(20), way(0), Time::ZERO, Some(tag));
+        }
+        assert!(paths.choose(&peer(0)).is_some());
+        while let Some(at) = paths.next() {
+            while paths.due(at).is_some() {}
+        }
+        let later = Time::from_secs(60);
+        for number in MAX_PEERS..2 * MAX_PEERS {
+            paths.spoke(later, &peer(number));
+        }
+        assert_eq!(
+            (paths.peers.len(), paths.by_prefix.len()),
+            (MAX_PEERS, MAX_PEERS)
+        );
+        assert!(paths.by_prefix.contains_key(&peer(0)));
+        assert!(paths.by_prefix.contains_key(&peer(2 * MAX_PEERS - 2)));
+        assert!(
+            !paths.by_prefix.contains_key(&peer(2 * MAX_PEERS - 1)),
+            "no place is left"
+        );
     }
 
     proptest! {

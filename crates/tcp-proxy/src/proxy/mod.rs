@@ -452,7 +452,8 @@ impl Proxy {
             if let Some(way) = way {
                 self.path_fails(now, way);
             }
-            self.send_interest(now, slot, interest.name.to_name(), true, number);
+            let fetches = interest.lifetime > self.options.message_lifetime;
+            self.send_interest(now, slot, interest.name.to_name(), fetches, number);
             return;
         }
         let syn = connection.first_packet.clone();
