@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use whimbrel_lab::{Program, Supervisor, ndnd};
@@ -251,12 +251,8 @@ fn start(
                 .map_err(BenchError::system(format!("write {}", config.display())))?;
             let mut command = Command::new(options.ndnd.as_deref().unwrap_or(Path::new("ndnd")));
             command.args(["fw", "run"]).arg(config);
-            // It logs to standard error, and its last line is that it listens.
             let running = Supervisor::new(folder).speaker("ndnd", command)?;
-            let patience = Instant::now() + LATE;
-            while !socket.exists() && Instant::now() < patience {
-                std::thread::sleep(Duration::from_millis(10));
-            }
+            running.ready(ndnd::READY)?;
             Ok((running, socket))
         }
         Middle::Router => {
