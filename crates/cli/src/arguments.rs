@@ -58,7 +58,7 @@ pub(crate) enum Command {
     /// Offer a file or a folder by a ticket or a code, which it prints, until Ctrl-C
     Send(serve::Send),
     /// Fetch what another machine sends, by its ticket or code
-    #[command(after_help = format!("Examples:\n  whimbrel receive whimbrel1qqq...\n  whimbrel receive --router 192.0.2.1:4711 7-crusade-hazardous-button-responsive\n\nThe same as `whimbrel get`.\n\n{}", exit::HELP))]
+    #[command(after_help = format!("Examples:\n  whimbrel receive whimbrel1qqq...\n  whimbrel receive --router 192.0.2.1:4711 7-crusade-hazardous-button-rebellion\n\nThe same as `whimbrel get`.\n\n{}", exit::HELP))]
     Receive(get::Get),
     /// Ping a host or a router
     Ping(ping::Ping),

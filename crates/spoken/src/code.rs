@@ -13,6 +13,8 @@ use whimbrel_core::suggest;
 
 /// The number of secret words in a code. Each is worth 8 bits.
 pub const WORDS: usize = 3;
+/// What the check word is computed with.
+const CHECK: crc::Crc<u8> = crc::Crc::<u8>::new(&crc::CRC_8_GSM_A);
 /// The number of words with the check word.
 const ALL_WORDS: usize = WORDS + 1;
 /// The largest number that begins a code.
@@ -35,7 +37,7 @@ fn words_at(place: usize) -> impl Iterator<Item = &'static str> + Clone {
     LIST.iter().skip(place % 2).step_by(2).copied()
 }
 
-/// A code: `7-crusade-hazardous-button-responsive`.
+/// A code: `7-crusade-hazardous-button-rebellion`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Code {
     number: u16,
@@ -91,16 +93,13 @@ impl Code {
         pgp_words::to_words(&self.secret).join("-")
     }
 
-    /// Returns the byte of the check word: the remainder of the code's bytes modulo x^8 + x^4 + x^3 +
-    /// x^2 + 1, a step of x for each byte. It differs whenever one word, or a number below 256, does,
-    /// and when the first and the third word are swapped.
+    /// Returns the byte of the check word. It differs whenever one word, or a number below 256, does,
+    /// and when words are swapped.
     fn check(&self) -> u8 {
-        let [high, low] = self.number.to_be_bytes();
-        let bytes = [high, low].into_iter().chain(self.secret);
-        bytes.fold(0, |sum: u8, byte| {
-            let carry = if sum & 0x80 == 0 { 0 } else { 0x1d };
-            (sum << 1) ^ carry ^ byte
-        })
+        let mut digest = CHECK.digest();
+        digest.update(&self.number.to_be_bytes());
+        digest.update(&self.secret);
+        digest.finalize()
     }
 
     /// Returns true if the text looks like a code rather than a name or a ticket: a number and
@@ -268,7 +267,7 @@ mod tests {
     fn refusals_say_what_is_wrong() {
         let refused = |text: &str| text.parse::<Code>().unwrap_err().to_string();
         let right = Code::new(7, [0x45, 0x6d, 0x2d]).unwrap();
-        assert_eq!(right.to_string(), "7-crusade-hazardous-button-responsive");
+        assert_eq!(right.to_string(), "7-crusade-hazardous-button-rebellion");
         assert_eq!("7-crusade-hazardous-button".parse(), Ok(right));
         assert_eq!(format!("{right:?}"), "Code(7-...)");
         assert!(refused("0-crusade-hazardous-button").contains("from 1 to 9999"));

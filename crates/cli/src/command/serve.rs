@@ -67,7 +67,7 @@ impl From<ShelfError> for Failure {
 #[command(
     after_help = "Example:\n  whimbrel send film.mkv\n\nIt prints a command for the other machine, `whimbrel receive TICKET`, and on a terminal \
                         a picture of the ticket for a camera. Over a router:\n  whimbrel send --router 192.0.2.1:4711 film.mkv\n\nWith a code \
-                        to say aloud as well, such as 7-crusade-hazardous-button-responsive:\n  whimbrel send --code --router 192.0.2.1:4711 film.mkv\n  \
+                        to say aloud as well, such as 7-crusade-hazardous-button-rebellion:\n  whimbrel send --code --router 192.0.2.1:4711 film.mkv\n  \
                         whimbrel send --code --listen 192.0.2.7:4711 film.mkv"
 )]
 pub(crate) struct Send {
