@@ -25,6 +25,7 @@ use paths::{Chooser, Order};
 
 /// Maximum of queued events of `log_window` and `log_rtt`; later ones are dropped.
 const MAX_LOG_EVENTS: usize = 65_536;
+
 /// The last segment, and the segment whose FinalBlockId names it; `u64::MAX` if it is the last wanted one.
 #[derive(Clone, Copy)]
 struct Last {
