@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use whimbrel_core::Guid;
 use whimbrel_core::identity::KeyPair;
 
-use super::secure::Reception;
+use super::secure::{PostQuantum, Reception};
 use super::wire::Envelope;
 
 /// Largest chunk that any hop carries, in bytes (4 MiB).
@@ -50,6 +50,8 @@ pub struct HopConfig {
     pub reception: Arc<Reception>,
     /// Frames are neither encrypted nor authenticated, and names are claims. Both ends must agree.
     pub plain: bool,
+    /// Whether sessions are to be safe from a quantum computer that reads a recording of them later.
+    pub post_quantum: PostQuantum,
     /// True if this end greets a neighbour that has not greeted it; false for inbound peers.
     pub calls: bool,
     /// The neighbour's address, which it proves; none where the carrier has no addresses.
@@ -119,6 +121,7 @@ impl HopConfig {
             local,
             reception: Arc::new(Reception::plain(local, local.0)),
             plain: true,
+            post_quantum: PostQuantum::Off,
             calls: true,
             remote: None,
             incarnation: 0,

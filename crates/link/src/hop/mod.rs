@@ -47,8 +47,8 @@ pub use config::{HopConfig, MAX_CHUNK, MAX_MTU, MIN_MTU, Pacing};
 pub use event::HopEvent;
 pub use lanes::Lane;
 pub use secure::{
-    CallerLists, CallerPolicy, Callers, Gate, MAX_LISTED, Reception, ReceptionCounters,
-    RefusedCaller, Unwilling,
+    CallerLists, CallerPolicy, Callers, Gate, MAX_LISTED, PostQuantum, Reception,
+    ReceptionCounters, RefusedCaller, Unwilling,
 };
 pub use stats::{HopDrops, HopStats};
 
@@ -593,6 +593,10 @@ impl Hop {
         let mut stats = self.stats.clone();
         self.sender.describe(&mut stats);
         stats.chunks_arriving = self.receiver.arriving();
+        stats.hybrid = match &self.session {
+            Sessions::Plain(_) => false,
+            Sessions::Sealed(session) => session.is_hybrid(),
+        };
         stats
     }
 

@@ -50,6 +50,8 @@ pub struct HopStats {
     pub outages: u64,
     /// Frames dropped, by reason.
     pub drops: HopDrops,
+    /// True if the session's keys come from a hybrid exchange: ML-KEM beside X25519.
+    pub hybrid: bool,
     /// True if frames are sent as ECN-capable and arrive so.
     pub ecn: bool,
     /// Sent frames that queues on the path have marked, as reported by the neighbour.

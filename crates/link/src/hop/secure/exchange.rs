@@ -5,17 +5,20 @@ use core::net::SocketAddr;
 
 use whimbrel_core::Time;
 use whimbrel_core::identity::PublicKey;
+use zeroize::Zeroizing;
 
-use super::channel::Channel;
+use super::channel::{Channel, Secret};
 use super::handshake::{
-    Answer, Call, Ephemeral, Exchange, Parameters, Proven, decode_answer, decode_call,
-    decode_cookie, decode_lost, decode_proof, decode_refusal, encode_refusal, session_of_proof,
+    Answer, Call, Ephemeral, Exchange, HYBRID, KemAnswer, Parameters, Proven, Proving,
+    decode_answer, decode_call, decode_cookie, decode_lost, decode_proof, decode_refusal,
+    encode_refusal, session_of_proof,
 };
+use super::kem::{KEM_KEY_LEN, KemPair, encapsulate, key_hash};
 use super::reception::Seat;
 use super::{
     ANSWER_AGAIN, ANSWERS, Attempt, CALL_AGAIN, COOKIE_LEN, GIVE_WAY, Greeting, HopConfig,
-    HopDrops, Live, MAX_ANSWER_DOUBLINGS, MAX_REFUSAL_DOUBLINGS, PROOF_AGAIN, Proof, REFUSED_AGAIN,
-    Reception, SealedSession, Standing, Unwilling, describe,
+    HopDrops, Live, MAX_ANSWER_DOUBLINGS, MAX_REFUSAL_DOUBLINGS, PROOF_AGAIN, PostQuantum, Proof,
+    REFUSED_AGAIN, Reception, SealedSession, Standing, Unwilling, describe,
 };
 
 impl SealedSession {
@@ -26,13 +29,19 @@ impl SealedSession {
         (config, standing): (&HopConfig, Standing),
         drops: &mut HopDrops,
     ) {
-        let Some(call) = decode_call(frame) else {
+        let Some((call, kem_key)) = decode_call(frame) else {
             drops.malformed += 1;
             return;
         };
-        // Both call: the call with the larger key is answered, the other one is not.
+        // Both call: one of the two calls is answered.
         let own = self.attempt.as_ref();
-        if own.is_some_and(|own| own.ephemeral.public >= call.ephemeral) {
+        if own.is_some_and(|own| own.call.rank() >= call.rank()) {
+            return;
+        }
+        if config.post_quantum.refuses(&call) {
+            self.notice(now, |buffer| {
+                encode_refusal(Unwilling::Classical, [0; 8], buffer);
+            });
             return;
         }
         if !self.is_answer_due(now, &call.ephemeral) {
@@ -50,7 +59,8 @@ impl SealedSession {
             knows: self.peer_run,
             ..Parameters::of(config, standing.window, 0)
         };
-        let Some(answer) = answer(&self.reception, now, self.address, &call, |run| {
+        let asked = (&call, kem_key);
+        let Some(answer) = answer(&self.reception, now, self.address, asked, |run| {
             Parameters {
                 run: own_run.unwrap_or(run),
                 ..parameters
@@ -85,6 +95,7 @@ impl SealedSession {
         frame: &[u8],
         (config, standing): (&HopConfig, Standing),
         drops: &mut HopDrops,
+        unwilling: &mut Option<Unwilling>,
     ) -> Option<Greeting> {
         let Some(answer) = decode_answer(frame) else {
             drops.malformed += 1;
@@ -99,8 +110,17 @@ impl SealedSession {
             ..attempt.call
         };
         let keys = self.reception.keys()?;
+        let kem_shared = match (&answer.kem, &attempt.kem) {
+            (Some(kem), Some(pair)) => Some(pair.open(&kem.ciphertext)),
+            (None, _) => None,
+            // To a call that has not asked for it.
+            (Some(_), None) => {
+                drops.bad_handshake += 1;
+                return None;
+            }
+        };
         let read = || {
-            let exchange = Exchange::new(&call, &answer, &attempt.ephemeral)?;
+            let exchange = Exchange::new(&call, &answer, &attempt.ephemeral, kem_shared)?;
             let proven = exchange.read_answer(&answer, frame)?;
             (proven.key.guid() != self.reception.guid()).then_some((exchange, proven))
         };
@@ -108,6 +128,12 @@ impl SealedSession {
             drops.bad_handshake += 1;
             return None;
         };
+        // Whoever changes the call on the way cannot have it answered otherwise: the answer is not
+        // readable then. So this is the neighbour's own word.
+        if config.post_quantum == PostQuantum::Require && !exchange.is_hybrid() {
+            *unwilling = Some(Unwilling::NotHybrid);
+            return None;
+        }
         let known = self.peer.filter(|peer| peer.guid == key.guid());
         let resumes = self.current.is_some()
             && known.is_some()
@@ -123,7 +149,9 @@ impl SealedSession {
             knows: parameters.run,
             ..Parameters::of(config, standing.window, standing.first_hop_id)
         };
-        let frame = exchange.write_proof(&call, answer.index, keys, &key, &own)?;
+        let deposit = answer.kem.as_ref().map(|kem| kem.deposit);
+        let to = (answer.index, deposit);
+        let frame = exchange.write_proof(&call, to, keys, &key, &own)?;
         let traffic = exchange.traffic(&keys.public(), &key, &own);
         let channel = Channel::new(
             now,
@@ -136,7 +164,9 @@ impl SealedSession {
         self.rtt = (attempt.sent.1 == 1).then(|| now.since(attempt.sent.0));
         self.attempt = None;
         self.call_due = false;
-        self.next = Some(live(channel, (&key, &parameters), own.run, resumes, None));
+        let hybrid = exchange.is_hybrid();
+        let session = (channel, hybrid);
+        self.next = Some(live(session, (&key, &parameters), own.run, resumes, None));
         self.proof = Some(Proof {
             frame,
             since: now,
@@ -153,10 +183,11 @@ impl SealedSession {
 
     /// True if the proof is wrong.
     pub(super) fn handle_proof(&mut self, now: Time, frame: &[u8], drops: &mut HopDrops) -> bool {
-        let Some((call, index)) = decode_proof(frame) else {
+        let Some(proving) = decode_proof(frame) else {
             drops.malformed += 1;
             return false;
         };
+        let Proving { call, index, .. } = proving;
         let is_of = |live: &Live| {
             (live.channel.local_index, live.channel.remote_index) == (index, call.index)
         };
@@ -180,7 +211,7 @@ impl SealedSession {
         }
         let read = || {
             let keys = self.reception.keys()?;
-            let (exchange, proven) = read_proof(&self.reception, &seat, (&call, index), frame)?;
+            let (exchange, proven) = read_proof(&self.reception, &seat, &proving, frame)?;
             let traffic = exchange.traffic(&proven.key, &keys.public(), &proven.parameters);
             let channel = Channel::new(
                 now,
@@ -189,9 +220,9 @@ impl SealedSession {
                 &traffic.of_answerer,
                 &traffic.of_caller,
             )?;
-            Some((channel, proven))
+            Some(((channel, exchange.is_hybrid()), proven))
         };
-        let Some((channel, Proven { key, parameters })) = read() else {
+        let Some((session, Proven { key, parameters })) = read() else {
             drops.bad_handshake += 1;
             self.reception.count(|counters| counters.bad_proofs += 1);
             return true;
@@ -222,7 +253,7 @@ impl SealedSession {
         let (run, resumes) = (parameters.knows, parameters.resumes);
         let own_first_id = Some(seat.first_hop_id);
         let parts = (&key, &parameters);
-        self.next = Some(live(channel, parts, run, resumes, own_first_id));
+        self.next = Some(live(session, parts, run, resumes, own_first_id));
         self.tell_next = true;
         false
     }
@@ -249,7 +280,12 @@ impl SealedSession {
         match why {
             Unwilling::Sealed => return self.current.is_none().then_some(why),
             // An answer to a plain frame, which this end does not send: one was corrupted.
-            Unwilling::Plain => return None,
+            Unwilling::Plain | Unwilling::NotHybrid => return None,
+            Unwilling::Classical => {
+                let asked = self.attempt.as_ref();
+                let is_classical = asked.is_some_and(|it| it.kem.is_none());
+                return (self.current.is_none() && is_classical).then_some(why);
+            }
             Unwilling::NotAdmitted => {}
         }
         let proof = self.proof.as_ref()?;
@@ -288,37 +324,60 @@ impl SealedSession {
     pub(super) fn call_anew(&mut self, now: Time) {
         self.call_again_at = now + CALL_AGAIN;
         (self.calling_since, self.next_call) = (now, now);
-        self.attempt = Some(self.new_attempt(now));
+        self.attempt = Some(self.new_attempt(now, true));
     }
 
-    pub(super) fn new_attempt(&self, now: Time) -> Attempt {
+    /// `hybrid` asks for that as far as the configuration wants it.
+    pub(super) fn new_attempt(&self, now: Time, hybrid: bool) -> Attempt {
         let ephemeral = Ephemeral::new(self.reception.draw());
+        let wanted = match self.post_quantum {
+            PostQuantum::Off => false,
+            PostQuantum::Offer => hybrid,
+            PostQuantum::Require => true,
+        };
+        let kem = wanted.then(|| KemPair::new([self.reception.draw(), self.reception.draw()]));
+        let flags = kem.as_ref().map_or(0, |_| HYBRID);
         Attempt {
             call: Call {
-                flags: self.reception.flags(),
+                flags: self.reception.flags() | flags,
                 index: self.reception.draw_word() as u32,
                 ephemeral: ephemeral.public,
                 cookie: [0; COOKIE_LEN],
+                kem: kem.as_ref().map_or([0; 32], |kem| key_hash(kem.public())),
             },
             ephemeral,
+            kem,
             since: now,
             sent: (now, 0),
         }
     }
 }
 
-/// Returns the whole answer to a call, of which nothing is kept. `describe` gives this end's
-/// parameters, of a run if it has none.
+/// Returns the whole answer to a call (and the ML-KEM key in it), of which nothing is kept. `describe`
+/// gives this end's parameters, of a run if it has none.
 pub(super) fn answer(
     reception: &Reception,
     now: Time,
     address: Option<SocketAddr>,
-    call: &Call,
+    (call, kem_key): (&Call, Option<&[u8; KEM_KEY_LEN]>),
     describe: impl FnOnce(u64) -> Parameters,
 ) -> Option<Vec<u8>> {
     let keys = reception.keys()?;
     let seat = reception.seat(now, address, call);
     let ephemeral = Ephemeral::new(seat.ephemeral);
+    let (kem, kem_shared) = match kem_key {
+        None => (None, None),
+        Some(key) => {
+            let (ciphertext, secret) = encapsulate(key, &seat.kem_random)?;
+            let deposit = masked(&secret, &seat.kem_mask);
+            let ciphertext = Box::new(ciphertext);
+            let kem = KemAnswer {
+                deposit: *deposit,
+                ciphertext,
+            };
+            (Some(kem), Some(secret))
+        }
+    };
     let answer = Answer {
         suite: reception.suite(call),
         to: call.index,
@@ -326,12 +385,22 @@ pub(super) fn answer(
         ephemeral: ephemeral.public,
         cookie: seat.cookie,
         salt: reception.draw_word(),
+        kem,
     };
     let parameters = Parameters {
         first_hop_id: seat.first_hop_id,
         ..describe(seat.run)
     };
-    Exchange::new(call, &answer, &ephemeral)?.write_answer(&answer, keys, &parameters)
+    let exchange = Exchange::new(call, &answer, &ephemeral, kem_shared)?;
+    exchange.write_answer(&answer, keys, &parameters)
+}
+
+fn masked(secret: &[u8; 32], mask: &[u8; 32]) -> Secret {
+    let mut bytes = Zeroizing::new(*secret);
+    for (byte, mask) in bytes.iter_mut().zip(mask) {
+        *byte ^= mask;
+    }
+    bytes
 }
 
 /// Returns what a PROOF proves, and the exchange of which it is; `None` if it is wrong, or this node's
@@ -339,9 +408,10 @@ pub(super) fn answer(
 pub(super) fn read_proof(
     reception: &Reception,
     seat: &Seat,
-    (call, index): (&Call, u32),
+    proving: &Proving,
     frame: &[u8],
 ) -> Option<(Exchange, Proven)> {
+    let (call, index) = (&proving.call, proving.index);
     let keys = reception.keys()?;
     let ephemeral = Ephemeral::new(seat.ephemeral.clone());
     let answer = Answer {
@@ -351,17 +421,20 @@ pub(super) fn read_proof(
         ephemeral: ephemeral.public,
         cookie: call.cookie,
         salt: 0,
+        // Of it, a PROOF depends on the secret alone.
+        kem: None,
     };
-    let exchange = Exchange::new(call, &answer, &ephemeral)?;
+    let kem_shared = (call.is_hybrid()).then(|| masked(&proving.deposit, &seat.kem_mask));
+    let exchange = Exchange::new(call, &answer, &ephemeral, kem_shared)?;
     let proven = exchange.read_proof(frame, &keys.public())?;
     let is_own = proven.key.guid() == reception.guid() || seat.index != index;
     (!is_own).then_some((exchange, proven))
 }
 
-/// Keys of a neighbour that has proven `key`, for the run `own_run` of this end. `own_first_id` is
+/// Keys of a neighbour that has proven `key`, from a hybrid exchange or not, for the run `own_run` of this end. `own_first_id` is
 /// this end's first hop id, if who answers states it.
 fn live(
-    channel: Channel,
+    (channel, hybrid): (Channel, bool),
     (key, parameters): (&PublicKey, &Parameters),
     own_run: u64,
     resumes: bool,
@@ -369,6 +442,7 @@ fn live(
 ) -> Live {
     Live {
         channel,
+        hybrid,
         peer: describe(key.guid(), parameters),
         runs: (parameters.run, own_run),
         resumes,

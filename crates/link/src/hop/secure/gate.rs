@@ -49,9 +49,14 @@ impl Gate {
         frame: &[u8],
         reply: &mut Vec<u8>,
     ) -> Admission {
-        let Some(call) = decode_call(frame) else {
+        let Some((call, kem_key)) = decode_call(frame) else {
             return self.count(|counters| counters.strangers += 1);
         };
+        if self.config.post_quantum.refuses(&call) {
+            self.count(|counters| counters.classical += 1);
+            encode_refusal(Unwilling::Classical, [0; 8], reply);
+            return Admission::Answered;
+        }
         let reception = self.reception().clone();
         let proven =
             call.cookie != [0; 16] && reception.seat_of_proven(now, Some(from), &call).is_some();
@@ -65,9 +70,8 @@ impl Gate {
             return Admission::Answered;
         }
         let parameters = Parameters::of(&self.config, self.window, 0);
-        let answer = answer(&reception, now, Some(from), &call, |run| Parameters {
-            run,
-            ..parameters
+        let answer = answer(&reception, now, Some(from), (&call, kem_key), |run| {
+            Parameters { run, ..parameters }
         });
         let Some(answer) = answer else {
             return Admission::Refused;
@@ -97,11 +101,12 @@ impl Gate {
                 self.consider_call(now, from, frame, reply)
             }
             [first, _, _, _, ..] if *first == HANDSHAKE << 4 | PROOF => {
-                let seat = decode_proof(frame).and_then(|(call, index)| {
-                    let seat = self.reception().seat_of_proven(now, Some(from), &call)?;
-                    Some((seat, call, index))
+                let seat = decode_proof(frame).and_then(|proving| {
+                    let call = &proving.call;
+                    let seat = self.reception().seat_of_proven(now, Some(from), call)?;
+                    Some((seat, proving))
                 });
-                let Some((seat, call, index)) = seat else {
+                let Some((seat, proving)) = seat else {
                     return self.count(|counters| counters.bad_cookies += 1);
                 };
                 // Who has one address has 65,535 ports.
@@ -109,7 +114,7 @@ impl Gate {
                     return self.count(|counters| counters.limited += 1);
                 }
                 // The hop reads it once more. To open a port is more work, and the port stays.
-                let proof = read_proof(self.reception(), &seat, (&call, index), frame);
+                let proof = read_proof(self.reception(), &seat, &proving, frame);
                 let Some((_, Proven { key, .. })) = proof else {
                     return self.count(|counters| counters.bad_proofs += 1);
                 };

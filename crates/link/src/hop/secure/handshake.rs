@@ -2,7 +2,8 @@
 //! `docs/protocols/hop.md`, section 9.
 //!
 //! The scheme is SIGMA-I with the signatures of TLS 1.3: ephemeral X25519, each end's Ed25519 key
-//! signs the exchange, and the keys and signatures are encrypted.
+//! signs the exchange, and the keys and signatures are encrypted. In a hybrid exchange the keys
+//! follow from an ML-KEM secret as well.
 
 use bytes::BufMut;
 use core::net::{IpAddr, SocketAddr};
@@ -13,6 +14,7 @@ use zeroize::Zeroizing;
 use super::super::config::HopConfig;
 use super::super::wire::{HANDSHAKE, TAG_LEN, u16_at, u32_at, u64_at};
 use super::channel::{Key, Secret, Suite};
+use super::kem::{CIPHERTEXT_LEN, KEM_KEY_LEN, key_hash};
 
 /// The version of the handshake, in its third byte.
 pub(super) const HANDSHAKE_VERSION: u8 = 1;
@@ -37,6 +39,17 @@ pub(super) const COOKIE_LEN: usize = 16;
 pub(super) const PARAMETERS_LEN: usize = 45;
 const _: () = assert!(ANSWER_LEN <= CALL_LEN && COOKIE_FRAME_LEN <= CALL_LEN);
 
+/// The same of a hybrid exchange.
+pub(super) const HYBRID_CALL_LEN: usize = 1040;
+const CALL_KEM_AT: usize = 56;
+const HYBRID_ANSWER_HEAD: usize = ANSWER_HEAD + DEPOSIT_LEN + CIPHERTEXT_LEN;
+const HYBRID_ANSWER_LEN: usize = ANSWER_LEN + DEPOSIT_LEN + CIPHERTEXT_LEN;
+const HYBRID_PROOF_HEAD: usize = PROOF_HEAD + 32 + DEPOSIT_LEN;
+pub(super) const HYBRID_PROOF_LEN: usize = PROOF_LEN + 32 + DEPOSIT_LEN;
+const DEPOSIT_LEN: usize = 32;
+const _: () = assert!(HYBRID_ANSWER_LEN <= HYBRID_CALL_LEN);
+const _: () = assert!(CALL_KEM_AT + KEM_KEY_LEN <= HYBRID_CALL_LEN);
+
 const TRANSCRIPT_CONTEXT: &str = "whimbrel 2026 hop handshake transcript";
 const KEYS_CONTEXT: &str = "whimbrel 2026 hop handshake keys";
 const TRAFFIC_CONTEXT: &str = "whimbrel 2026 hop traffic secrets";
@@ -45,13 +58,17 @@ const PROOF_CONTEXT: &str = "whimbrel 2026 hop signature of who calls";
 
 /// The caller's processor has instructions for AES.
 pub(super) const FAST_AES: u8 = 1;
+/// The caller's ML-KEM key is in the CALL: it asks for a hybrid exchange.
+pub(super) const HYBRID: u8 = 2;
+/// In the second byte of an ANSWER, beside the suite: it is one of a hybrid exchange.
+const HYBRID_ANSWER: u8 = 16;
 
 pub(super) type Cookie = [u8; COOKIE_LEN];
 
 /// What a CALL says, and a PROOF says again: who answered it has forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Call {
-    /// [`FAST_AES`]; other bits are for later versions.
+    /// [`FAST_AES`] and [`HYBRID`]; other bits are for later versions.
     pub(super) flags: u8,
     /// The caller's index of the session.
     pub(super) index: u32,
@@ -59,6 +76,20 @@ pub(super) struct Call {
     pub(super) ephemeral: [u8; 32],
     /// Proof that it receives at its address, or 0.
     pub(super) cookie: Cookie,
+    /// Hash of its ML-KEM key in a hybrid exchange, otherwise 0.
+    pub(super) kem: [u8; 32],
+}
+
+impl Call {
+    pub(super) fn is_hybrid(&self) -> bool {
+        self.flags & HYBRID != 0
+    }
+
+    /// Of two ends that call each other, the one whose call has the higher rank is answered: rather
+    /// the one that asks for more.
+    pub(super) fn rank(&self) -> (bool, [u8; 32]) {
+        (self.is_hybrid(), self.ephemeral)
+    }
 }
 
 fn open(kind: u8, flags: u8, buffer: &mut Vec<u8>) {
@@ -69,39 +100,82 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at + N)?.try_into().ok()
 }
 
-pub(super) fn encode_call(call: &Call, buffer: &mut Vec<u8>) {
+/// `key` is the caller's ML-KEM key, if the exchange is hybrid.
+pub(super) fn encode_call(call: &Call, key: Option<&[u8; KEM_KEY_LEN]>, buffer: &mut Vec<u8>) {
     let start = buffer.len();
     open(CALL, call.flags, buffer);
     buffer.put_u32(call.index);
     buffer.extend_from_slice(&call.ephemeral);
     buffer.extend_from_slice(&call.cookie);
-    buffer.resize(start + CALL_LEN, 0);
+    buffer.extend_from_slice(key.map_or(&[], |key| &key[..]));
+    let len = key.map_or(CALL_LEN, |_| HYBRID_CALL_LEN);
+    buffer.resize(start + len, 0);
 }
 
-pub(super) fn decode_call(frame: &[u8]) -> Option<Call> {
+/// Returns a call, and the ML-KEM key in it if the exchange is to be hybrid.
+pub(super) fn decode_call(frame: &[u8]) -> Option<(Call, Option<&[u8; KEM_KEY_LEN]>)> {
     (frame.len() >= CALL_LEN && frame[2] == HANDSHAKE_VERSION).then_some(())?;
-    Some(Call {
+    let key = if frame[1] & HYBRID == 0 {
+        None
+    } else {
+        (frame.len() >= HYBRID_CALL_LEN).then_some(())?;
+        Some(frame[CALL_KEM_AT..].first_chunk()?)
+    };
+    let call = Call {
         flags: frame[1],
         index: u32_at(frame, 4),
         ephemeral: array(frame, 8)?,
         cookie: array(frame, 40)?,
-    })
+        kem: key.map_or([0; 32], key_hash),
+    };
+    Some((call, key))
 }
 
-/// Returns the call that a PROOF repeats, and the index of the session that it is for.
-pub(super) fn decode_proof(frame: &[u8]) -> Option<(Call, u32)> {
-    (frame.len() == PROOF_LEN && frame[2] == HANDSHAKE_VERSION).then_some(())?;
+/// The clear part of a PROOF: what its receiver has to know again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Proving {
+    /// The call that it goes with.
+    pub(super) call: Call,
+    /// The answerer's index of the session.
+    pub(super) index: u32,
+    /// See [`KemAnswer::deposit`]; 0 where the exchange is not hybrid.
+    pub(super) deposit: [u8; DEPOSIT_LEN],
+}
+
+pub(super) fn decode_proof(frame: &[u8]) -> Option<Proving> {
+    let hybrid = frame.len() == HYBRID_PROOF_LEN;
+    (hybrid || frame.len() == PROOF_LEN).then_some(())?;
+    (frame[2] == HANDSHAKE_VERSION && hybrid == (frame[1] & HYBRID != 0)).then_some(())?;
+    let (kem, deposit) = match hybrid {
+        true => (array(frame, PROOF_HEAD)?, array(frame, PROOF_HEAD + 32)?),
+        false => ([0; 32], [0; DEPOSIT_LEN]),
+    };
     let call = Call {
         flags: frame[1],
         index: u32_at(frame, 8),
         ephemeral: array(frame, 12)?,
         cookie: array(frame, 44)?,
+        kem,
     };
-    Some((call, u32_at(frame, 4)))
+    Some(Proving {
+        call,
+        index: u32_at(frame, 4),
+        deposit,
+    })
+}
+
+/// What an ANSWER says in a hybrid exchange.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct KemAnswer {
+    /// The ML-KEM secret, masked with a hash that only the answerer can compute: the PROOF brings it
+    /// back to who has kept nothing.
+    pub(super) deposit: [u8; DEPOSIT_LEN],
+    /// The secret for the caller.
+    pub(super) ciphertext: Box<[u8; CIPHERTEXT_LEN]>,
 }
 
 /// The clear part of an ANSWER.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) suite: Suite,
     /// The caller's index.
@@ -113,26 +187,56 @@ pub(super) struct Answer {
     pub(super) cookie: Cookie,
     /// Makes the key of the rest another one each time: a repeated CALL gets the same ephemeral key.
     pub(super) salt: u64,
+    pub(super) kem: Option<KemAnswer>,
+}
+
+impl Answer {
+    /// Its second byte.
+    fn code(&self) -> u8 {
+        self.suite.code() | self.kem.as_ref().map_or(0, |_| HYBRID_ANSWER)
+    }
+
+    /// The octets before its encrypted part.
+    fn head_len(&self) -> usize {
+        self.kem
+            .as_ref()
+            .map_or(ANSWER_HEAD, |_| HYBRID_ANSWER_HEAD)
+    }
 }
 
 fn encode_answer_head(answer: &Answer, buffer: &mut Vec<u8>) {
-    open(ANSWER, answer.suite.code(), buffer);
+    open(ANSWER, answer.code(), buffer);
     buffer.put_u32(answer.to);
     buffer.put_u32(answer.index);
     buffer.extend_from_slice(&answer.ephemeral);
     buffer.extend_from_slice(&answer.cookie);
     buffer.put_u64(answer.salt);
+    if let Some(kem) = &answer.kem {
+        buffer.extend_from_slice(&kem.deposit);
+        buffer.extend_from_slice(&kem.ciphertext[..]);
+    }
 }
 
 pub(super) fn decode_answer(frame: &[u8]) -> Option<Answer> {
-    (frame.len() == ANSWER_LEN && frame[2] == HANDSHAKE_VERSION).then_some(())?;
+    let hybrid = frame.len() == HYBRID_ANSWER_LEN;
+    (hybrid || frame.len() == ANSWER_LEN).then_some(())?;
+    let is_said = frame[1] & HYBRID_ANSWER != 0;
+    (frame[2] == HANDSHAKE_VERSION && hybrid == is_said).then_some(())?;
+    let kem = match hybrid {
+        true => Some(KemAnswer {
+            deposit: array(frame, ANSWER_HEAD)?,
+            ciphertext: Box::new(array(frame, ANSWER_HEAD + DEPOSIT_LEN)?),
+        }),
+        false => None,
+    };
     Some(Answer {
-        suite: Suite::of_code(frame[1])?,
+        suite: Suite::of_code(frame[1] & !HYBRID_ANSWER)?,
         to: u32_at(frame, 4),
         index: u32_at(frame, 8),
         ephemeral: array(frame, 12)?,
         cookie: array(frame, 44)?,
         salt: u64_at(frame, 60),
+        kem,
     })
 }
 
@@ -170,6 +274,10 @@ pub enum Unwilling {
     Sealed,
     /// It does not admit this end's name.
     NotAdmitted,
+    /// It requires a hybrid exchange, and this end has not asked for one.
+    Classical,
+    /// It knows no hybrid exchange, and this end requires one.
+    NotHybrid,
 }
 
 impl Unwilling {
@@ -184,6 +292,12 @@ impl Unwilling {
             }
             Unwilling::NotAdmitted => {
                 "the neighbour does not admit this node: there, `whimbrel router peers` (or `host peers`) shows its name, and `allow` lets it in"
+            }
+            Unwilling::Classical => {
+                "the neighbour requires a hybrid key exchange: set post_quantum in [hop] here (or --post-quantum)"
+            }
+            Unwilling::NotHybrid => {
+                "the neighbour knows no hybrid key exchange and this node requires one: use a newer version there, or post_quantum = \"offer\" here"
             }
         }
     }
@@ -200,6 +314,9 @@ pub(in crate::hop) fn encode_refusal(why: Unwilling, about: [u8; 8], buffer: &mu
         Unwilling::Plain => 1,
         Unwilling::Sealed => 2,
         Unwilling::NotAdmitted => 3,
+        Unwilling::Classical => 4,
+        // Nobody says so of itself: the caller concludes it.
+        Unwilling::NotHybrid => return,
     };
     open(REFUSAL, code, buffer);
     buffer.extend_from_slice(&about);
@@ -212,6 +329,7 @@ pub(in crate::hop) fn decode_refusal(frame: &[u8]) -> Option<(Unwilling, [u8; 8]
         1 => Unwilling::Plain,
         2 => Unwilling::Sealed,
         3 => Unwilling::NotAdmitted,
+        4 => Unwilling::Classical,
         _ => return None,
     };
     Some((why, array(frame, 4)?))
@@ -317,6 +435,8 @@ pub(super) struct Exchange {
     suite: Suite,
     transcript: [u8; 32],
     shared: Secret,
+    // In a hybrid exchange.
+    kem_shared: Option<Secret>,
 }
 
 /// A verified part of an end.
@@ -332,29 +452,45 @@ pub(super) struct Traffic {
 }
 
 impl Exchange {
-    /// `own` is one of the two ephemeral keys.
-    pub(super) fn new(call: &Call, answer: &Answer, own: &Ephemeral) -> Option<Exchange> {
+    /// `own` is one of the two ephemeral keys; `kem_shared` is the ML-KEM secret of a hybrid exchange.
+    /// The call's hash of the ML-KEM key and the secret are enough for the transcript: the secret
+    /// depends on the key, and a ciphertext that carries it is made from both.
+    pub(super) fn new(
+        call: &Call,
+        answer: &Answer,
+        own: &Ephemeral,
+        kem_shared: Option<Secret>,
+    ) -> Option<Exchange> {
         let theirs = if own.public == call.ephemeral {
             &answer.ephemeral
         } else {
             &call.ephemeral
         };
+        let hybrid = u8::from(kem_shared.is_some()) * HYBRID_ANSWER;
         let mut hasher = blake3::Hasher::new_derive_key(TRANSCRIPT_CONTEXT);
-        hasher.update(&[HANDSHAKE_VERSION, call.flags, answer.suite.code()]);
+        let code = answer.suite.code() | hybrid;
+        hasher.update(&[HANDSHAKE_VERSION, call.flags, code]);
         hasher.update(&call.index.to_be_bytes());
         hasher.update(&answer.index.to_be_bytes());
         hasher.update(&call.ephemeral);
         hasher.update(&answer.ephemeral);
+        if kem_shared.is_some() {
+            hasher.update(&call.kem);
+        }
         Some(Exchange {
             suite: answer.suite,
             transcript: *hasher.finalize().as_bytes(),
             shared: own.agree(theirs)?,
+            kem_shared,
         })
     }
 
     fn derive<const N: usize>(&self, context: &str, parts: &[&[u8]]) -> Zeroizing<[u8; N]> {
         let mut hasher = blake3::Hasher::new_derive_key(context);
         hasher.update(self.shared.as_ref());
+        if let Some(secret) = &self.kem_shared {
+            hasher.update(secret.as_ref());
+        }
         hasher.update(&self.transcript);
         for part in parts {
             hasher.update(part);
@@ -416,7 +552,7 @@ impl Exchange {
         keys: &KeyPair,
         parameters: &Parameters,
     ) -> Option<Vec<u8>> {
-        let mut frame = Vec::with_capacity(ANSWER_LEN);
+        let mut frame = Vec::with_capacity(HYBRID_ANSWER_LEN);
         encode_answer_head(answer, &mut frame);
         let parameters = parameters.encode();
         let signature = keys.sign(ANSWER_CONTEXT, &self.statement(None, &parameters));
@@ -427,7 +563,7 @@ impl Exchange {
 
     pub(super) fn read_answer(&self, answer: &Answer, frame: &[u8]) -> Option<Proven> {
         let statement = |parameters: &[u8; PARAMETERS_LEN]| self.statement(None, parameters);
-        let at = (frame, ANSWER_HEAD);
+        let at = (frame, answer.head_len());
         self.open_part((ANSWER, answer.salt), at, statement, ANSWER_CONTEXT)
     }
 
@@ -435,17 +571,21 @@ impl Exchange {
     pub(super) fn write_proof(
         &self,
         call: &Call,
-        index: u32,
+        (index, deposit): (u32, Option<[u8; DEPOSIT_LEN]>),
         keys: &KeyPair,
         to: &PublicKey,
         parameters: &Parameters,
     ) -> Option<Vec<u8>> {
-        let mut frame = Vec::with_capacity(PROOF_LEN);
+        let mut frame = Vec::with_capacity(HYBRID_PROOF_LEN);
         open(PROOF, call.flags, &mut frame);
         frame.put_u32(index);
         frame.put_u32(call.index);
         frame.extend_from_slice(&call.ephemeral);
         frame.extend_from_slice(&call.cookie);
+        if let Some(deposit) = deposit {
+            frame.extend_from_slice(&call.kem);
+            frame.extend_from_slice(&deposit);
+        }
         let parameters = parameters.encode();
         let signature = keys.sign(PROOF_CONTEXT, &self.statement(Some(to), &parameters));
         self.seal_part((PROOF, 0), (keys, signature), &parameters, &mut frame)?;
@@ -455,7 +595,11 @@ impl Exchange {
     /// `own` is the key of the end that answered.
     pub(super) fn read_proof(&self, frame: &[u8], own: &PublicKey) -> Option<Proven> {
         let statement = |parameters: &[u8; PARAMETERS_LEN]| self.statement(Some(own), parameters);
-        self.open_part((PROOF, 0), (frame, PROOF_HEAD), statement, PROOF_CONTEXT)
+        let head = match self.kem_shared {
+            Some(_) => HYBRID_PROOF_HEAD,
+            None => PROOF_HEAD,
+        };
+        self.open_part((PROOF, 0), (frame, head), statement, PROOF_CONTEXT)
     }
 
     /// Returns the secrets of the session between these two, with what the caller's PROOF says.
@@ -481,6 +625,10 @@ impl Exchange {
 
     pub(super) fn suite(&self) -> Suite {
         self.suite
+    }
+
+    pub(super) fn is_hybrid(&self) -> bool {
+        self.kem_shared.is_some()
     }
 }
 

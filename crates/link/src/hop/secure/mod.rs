@@ -12,6 +12,8 @@ mod channel;
 mod exchange;
 mod gate;
 pub(super) mod handshake;
+mod kem;
+mod post_quantum;
 mod reception;
 #[cfg(test)]
 mod tests;
@@ -35,6 +37,8 @@ use handshake::{
     ANSWER, CALL, COOKIE, COOKIE_LEN, Call, Ephemeral, LOST, PROOF, Parameters, REFUSAL,
     encode_call, encode_lost, encode_refusal,
 };
+use kem::KemPair;
+pub use post_quantum::PostQuantum;
 pub use reception::{Reception, ReceptionCounters};
 
 /// Bound of the answers that wait to be sent.
@@ -91,6 +95,7 @@ pub(super) struct Received {
 /// Keys, and what their exchange said of the neighbour.
 struct Live {
     channel: Channel,
+    hybrid: bool,
     peer: Peer,
     // The neighbour's run, and this end's.
     runs: (u64, u64),
@@ -104,6 +109,7 @@ struct Live {
 /// A call that waits for its answer.
 struct Attempt {
     ephemeral: Ephemeral,
+    kem: Option<KemPair>,
     call: Call,
     since: Time,
     // When it went for the first time, and how often.
@@ -125,6 +131,7 @@ pub(super) struct SealedSession {
     reception: Arc<Reception>,
     address: Option<SocketAddr>,
     calls: bool,
+    post_quantum: PostQuantum,
     run: u64,
     peer: Option<Peer>,
     peer_run: u64,
@@ -165,6 +172,7 @@ impl SealedSession {
             reception,
             address: config.remote,
             calls: config.calls,
+            post_quantum: config.post_quantum,
             run,
             peer: None,
             peer_run: 0,
@@ -194,6 +202,11 @@ impl SealedSession {
 
     pub(super) fn peer(&self) -> Option<&Peer> {
         self.peer.as_ref()
+    }
+
+    /// Returns true if the present keys come from a hybrid exchange.
+    pub(super) fn is_hybrid(&self) -> bool {
+        (self.current.as_ref()).is_some_and(|live| live.hybrid)
     }
 
     /// Returns true if frames can be sealed.
@@ -247,7 +260,9 @@ impl SealedSession {
             [first, _, _, _, ..] if first >> 4 == HANDSHAKE => match first & 15 {
                 CALL => self.handle_call(now, frame, (config, standing), drops),
                 ANSWER => {
-                    received.greeting = self.handle_answer(now, frame, (config, standing), drops);
+                    let about = (config, standing);
+                    let unwilling = &mut received.unwilling;
+                    received.greeting = self.handle_answer(now, frame, about, drops, unwilling);
                 }
                 PROOF => received.impostor = self.handle_proof(now, frame, drops),
                 COOKIE => self.handle_cookie(now, frame),
@@ -386,8 +401,15 @@ impl SealedSession {
         if !wanted || now < self.next_call || self.call_due {
             return;
         }
-        if (self.attempt.as_ref()).is_none_or(|it| now.since(it.since) >= FRESH_CALL) {
-            self.attempt = Some(self.new_attempt(now));
+        match &self.attempt {
+            None => self.attempt = Some(self.new_attempt(now, true)),
+            Some(former) if now.since(former.since) >= FRESH_CALL => {
+                // A path may lose frames of the length of a hybrid call: where that is only offered,
+                // every other attempt goes without. Keys that came of one are not replaced by others.
+                let hybrid = former.kem.is_none() || self.is_hybrid();
+                self.attempt = Some(self.new_attempt(now, hybrid));
+            }
+            Some(_) => {}
         }
         self.call_due = true;
         let so_far = now.since(self.calling_since);
@@ -443,7 +465,8 @@ impl SealedSession {
                 attempt.sent.0 = now;
             }
             attempt.sent.1 += 1;
-            encode_call(&attempt.call, buffer);
+            let key = attempt.kem.as_ref().map(KemPair::public);
+            encode_call(&attempt.call, key, buffer);
             return true;
         }
         let own = Parameters {

@@ -40,6 +40,8 @@ const PERIOD_CONTEXT: &str = "whimbrel 2026 hop next cookie secret";
 const COOKIE_CONTEXT: &str = "whimbrel 2026 hop cookie";
 const EPHEMERAL_CONTEXT: &str = "whimbrel 2026 hop ephemeral key of who answers";
 const SESSION_CONTEXT: &str = "whimbrel 2026 hop session of who answers";
+const KEM_CONTEXT: &str = "whimbrel 2026 hop ml-kem secret of who answers";
+const KEM_MASK_CONTEXT: &str = "whimbrel 2026 hop ml-kem mask of who answers";
 const SOURCE_CONTEXT: &str = "whimbrel 2026 hop source of calls";
 
 /// Counters of what was asked of a node by those who are no neighbours yet, and of what was refused.
@@ -66,6 +68,8 @@ pub struct ReceptionCounters {
     /// Calls in the wrong mode: plain where encryption is required, or encrypted where it is not
     /// offered.
     pub wrong_mode: u64,
+    /// Calls without a hybrid exchange where one is required.
+    pub classical: u64,
     /// Anything else from who has no port.
     pub strangers: u64,
 }
@@ -84,6 +88,9 @@ impl Period {
         hasher.update(&[call.flags]);
         hasher.update(&call.index.to_be_bytes());
         hasher.update(&call.ephemeral);
+        if call.is_hybrid() {
+            hasher.update(&call.kem);
+        }
         hasher
     }
 
@@ -143,6 +150,10 @@ pub(super) struct Seat {
     pub(super) index: u32,
     pub(super) run: u64,
     pub(super) first_hop_id: u32,
+    /// What its ML-KEM secret is drawn from, and what masks that in an ANSWER. Both are the same for
+    /// the same call, and so is the secret.
+    pub(super) kem_random: Secret,
+    pub(super) kem_mask: Secret,
 }
 
 /// See the module. Shared by the node's hops and its [`Gate`](super::Gate)s.
@@ -337,6 +348,7 @@ impl Reception {
             index: token,
             ephemeral: [0; 32],
             cookie: [0; 16],
+            kem: [0; 32],
         };
         let cookie = state.periods[past.min(1)].cookie(address, &call);
         let word = |at: usize| {
@@ -347,7 +359,10 @@ impl Reception {
 }
 
 fn seat(period: &Period, address: Option<SocketAddr>, call: &Call) -> Seat {
-    let ephemeral = period.hash(EPHEMERAL_CONTEXT, address, call).finalize();
+    let secret = |context: &str| {
+        let hash = period.hash(context, address, call).finalize();
+        Zeroizing::new(*hash.as_bytes())
+    };
     let mut session = [0; 16];
     let hasher = period.hash(SESSION_CONTEXT, address, call);
     hasher.finalize_xof().fill(&mut session);
@@ -361,9 +376,11 @@ fn seat(period: &Period, address: Option<SocketAddr>, call: &Call) -> Seat {
     };
     Seat {
         cookie: period.cookie(address, call),
-        ephemeral: Zeroizing::new(*ephemeral.as_bytes()),
+        ephemeral: secret(EPHEMERAL_CONTEXT),
         index: word(0),
         run: u64::from(word(4)) << 32 | u64::from(word(8)) | 1,
         first_hop_id: word(12),
+        kem_random: secret(KEM_CONTEXT),
+        kem_mask: secret(KEM_MASK_CONTEXT),
     }
 }

@@ -1,6 +1,7 @@
 //! Two hops and whoever is between them.
 
 mod callers;
+mod hybrid;
 mod model;
 mod sessions;
 mod vectors;
@@ -180,6 +181,7 @@ impl Wire {
         let config = HopConfig {
             calls: old.calls,
             remote: old.remote,
+            post_quantum: old.post_quantum,
             ..config(end, run)
         };
         let now = self.now;

@@ -15,21 +15,29 @@ fn the_same_seed_gives_the_same_bytes() {
     assert_ne!(*other.draw(), *config(0, 1).reception.draw());
 }
 
-/// Returns a whole exchange between fixed keys, as `docs/protocols/vectors/hop-session.txt` has it.
-fn session_vectors() -> String {
+/// Returns a whole exchange between fixed keys, as `docs/protocols/vectors/hop-session.txt` has it, or
+/// `hop-session-hybrid.txt`.
+fn session_vectors(hybrid: bool) -> String {
     use super::super::super::wire::{Csyn, Envelope, encode_csyn};
     use super::super::channel::{Channel, Suite};
-    use super::super::handshake::{Answer, Call, Ephemeral, Exchange, Parameters, encode_call};
+    use super::super::handshake::{
+        Answer, Call, Ephemeral, Exchange, HYBRID, KemAnswer, Parameters, encode_call,
+    };
+    use super::super::kem::{KemPair, encapsulate, key_hash};
     use zeroize::Zeroizing;
 
     let (caller, answerer) = (keys(0), keys(1));
     let secrets = [[3; 32], [4; 32]];
     let [own, other] = secrets.map(|secret| Ephemeral::new(Zeroizing::new(secret)));
+    let pair = hybrid.then(|| KemPair::new([[5; 32], [6; 32]].map(Zeroizing::new)));
+    let key = pair.as_ref().map(KemPair::public);
+    let secret = key.map(|key| encapsulate(key, &Zeroizing::new([7; 32])).unwrap());
     let call = Call {
-        flags: 1,
+        flags: 1 | key.map_or(0, |_| HYBRID),
         index: 0x0102_0304,
         ephemeral: own.public,
         cookie: [0; 16],
+        kem: key.map_or([0; 32], key_hash),
     };
     let answer = Answer {
         suite: Suite::Aes128Gcm,
@@ -38,6 +46,10 @@ fn session_vectors() -> String {
         ephemeral: other.public,
         cookie: [9; 16],
         salt: 0x0a0b_0c0d_0e0f_1011,
+        kem: secret.as_ref().map(|(ciphertext, _)| KemAnswer {
+            deposit: [8; 32],
+            ciphertext: Box::new(*ciphertext),
+        }),
     };
     let parameters = |run: u64, knows: u64| Parameters {
         reports_marks: true,
@@ -52,9 +64,10 @@ fn session_vectors() -> String {
         max_chunks: 256,
         memory: 1_024,
     };
-    let exchange = Exchange::new(&call, &answer, &own).unwrap();
+    let secret = secret.map(|(_, secret)| secret);
+    let exchange = Exchange::new(&call, &answer, &own, secret.clone()).unwrap();
     let mut first = Vec::new();
-    encode_call(&call, &mut first);
+    encode_call(&call, key, &mut first);
     let second = exchange
         .write_answer(&answer, &answerer, &parameters(21, 0))
         .unwrap();
@@ -63,8 +76,10 @@ fn session_vectors() -> String {
         cookie: answer.cookie,
         ..call
     };
+    let deposit = answer.kem.as_ref().map(|kem| kem.deposit);
+    let to = (answer.index, deposit);
     let third = exchange
-        .write_proof(&repeated, answer.index, &caller, &answerer.public(), &proof)
+        .write_proof(&repeated, to, &caller, &answerer.public(), &proof)
         .unwrap();
     let traffic = exchange.traffic(&caller.public(), &answerer.public(), &proof);
     let indices = (call.index, answer.index);
@@ -82,7 +97,18 @@ fn session_vectors() -> String {
         channel.seal(at, &mut frame).unwrap();
         frames.push(hex::encode(frame));
     }
-    format!(
+    let kem = secret.map_or(String::new(), |secret| {
+        format!(
+            "ml-kem seed of the caller (d, z): {}{}\nml-kem random of the answerer: {}\n\
+             ml-kem secret: {}\ndeposit: {}\n",
+            hex::encode([5; 32]),
+            hex::encode([6; 32]),
+            hex::encode([7; 32]),
+            hex::encode(secret.as_ref()),
+            hex::encode([8; 32]),
+        )
+    });
+    kem + &format!(
         "ed25519 seed of the caller: {}\ned25519 seed of the answerer: {}\n\
          ephemeral secret of the caller: {}\nephemeral secret of the answerer: {}\n\
          call: {}\nanswer: {}\nproof: {}\n\
@@ -104,10 +130,13 @@ fn session_vectors() -> String {
 
 #[test]
 fn the_vectors_of_a_session_hold() {
-    let text = include_str!("../../../../../../docs/protocols/vectors/hop-session.txt");
-    let lines = text
-        .lines()
-        .filter(|line| !line.starts_with('#') && !line.is_empty());
-    let written: String = lines.flat_map(|line| [line, "\n"]).collect();
-    assert_eq!(session_vectors(), written);
+    let classical = include_str!("../../../../../../docs/protocols/vectors/hop-session.txt");
+    let hybrid = include_str!("../../../../../../docs/protocols/vectors/hop-session-hybrid.txt");
+    for (text, is_hybrid) in [(classical, false), (hybrid, true)] {
+        let lines = text
+            .lines()
+            .filter(|line| !line.starts_with('#') && !line.is_empty());
+        let written: String = lines.flat_map(|line| [line, "\n"]).collect();
+        assert_eq!(session_vectors(is_hybrid), written);
+    }
 }

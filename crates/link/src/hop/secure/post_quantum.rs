@@ -1,0 +1,26 @@
+//! Whether a node asks for hybrid exchanges.
+
+use serde::{Deserialize, Serialize};
+
+use super::handshake::Call;
+
+/// Whether the keys of a session follow from ML-KEM-512 beside X25519, so that a recording cannot be
+/// read by who has a quantum computer later. Names are proven by Ed25519 alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PostQuantum {
+    /// This end's calls do not ask for it; a neighbour's that do are answered so.
+    #[default]
+    Off,
+    /// Calls ask for it, and an answer without it is taken.
+    Offer,
+    /// There are no sessions without it.
+    Require,
+}
+
+impl PostQuantum {
+    /// Returns true if a node does not answer such a call.
+    pub(super) fn refuses(self, call: &Call) -> bool {
+        self == PostQuantum::Require && !call.is_hybrid()
+    }
+}
