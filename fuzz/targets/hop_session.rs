@@ -8,7 +8,7 @@ use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use whimbrel_core::identity::KeyPair;
 use whimbrel_core::{Admission, CallerGate, SeededRng, Time};
-use whimbrel_link::hop::Gate;
+use whimbrel_link::hop::{Gate, PostQuantum};
 use whimbrel_link::{Hop, HopConfig, HopEvent, PacketBudget};
 
 struct End {
@@ -18,8 +18,9 @@ struct End {
     seen: Vec<Vec<u8>>,
 }
 
-fn config(end: u8) -> HopConfig {
+fn config(end: u8, post_quantum: PostQuantum) -> HopConfig {
     HopConfig {
+        post_quantum,
         max_chunks_in_flight: 8,
         finished_memory: 64,
         calls: end == 0,
@@ -28,9 +29,10 @@ fn config(end: u8) -> HopConfig {
 }
 
 impl End {
-    fn new(end: u8) -> End {
+    fn new(end: u8, post_quantum: PostQuantum) -> End {
+        let config = config(end, post_quantum);
         End {
-            hop: Hop::new(config(end), SeededRng::new(end.into()), Time::ZERO),
+            hop: Hop::new(config, SeededRng::new(end.into()), Time::ZERO),
             budget: PacketBudget::new(256),
             sent: 0,
             seen: Vec::new(),
@@ -69,8 +71,16 @@ impl End {
 }
 
 fuzz_target!(|input: &[u8]| {
-    let mut ends = [End::new(0), End::new(1)];
-    let mut gate = Gate::new(config(1), 64);
+    let Some((modes, input)) = input.split_first() else {
+        return;
+    };
+    let mode = |bits: u8| match bits & 3 {
+        0 => PostQuantum::Off,
+        1 => PostQuantum::Require,
+        _ => PostQuantum::Offer,
+    };
+    let mut ends = [End::new(0, mode(*modes)), End::new(1, mode(modes >> 2))];
+    let mut gate = Gate::new(config(1, mode(modes >> 2)), 64);
     let from = ([192, 0, 2, 7], 4_000).into();
     let mut now = Time::ZERO;
     let mut rest = input;
@@ -88,8 +98,8 @@ fuzz_target!(|input: &[u8]| {
             3 | 4 => {
                 if let [at, change, more @ ..] = rest {
                     rest = more;
-                    let len = frame.len().max(1);
-                    if let Some(byte) = frame.get_mut(usize::from(*at) % len) {
+                    let at = usize::from(*at) * frame.len() / 256;
+                    if let Some(byte) = frame.get_mut(at) {
                         *byte ^= change;
                     }
                 }

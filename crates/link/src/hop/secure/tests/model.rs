@@ -1,6 +1,7 @@
 //! An adversary on the path, against what two hops promise.
 
 use super::*;
+use crate::hop::secure::PostQuantum;
 
 #[derive(Clone, Debug)]
 enum Act {
@@ -171,10 +172,12 @@ proptest! {
     /// arrives.
     #[test]
     fn whoever_is_between_can_only_lose_and_delay(
-        both_call: bool,
+        both_call: bool, hybrid: bool,
         acts in prop::collection::vec(act(), 1..60),
     ) {
-        let mut wire = if both_call { Wire::of([config(0, 1), config(1, 1)]) } else { Wire::new() };
+        let post_quantum = if hybrid { PostQuantum::Offer } else { PostQuantum::Off };
+        let caller = HopConfig { post_quantum, ..config(0, 1) };
+        let mut wire = Wire::of([caller, HopConfig { calls: both_call, ..config(1, 1) }]);
         let mut sent = BTreeMap::new();
         for (number, act) in (0..).zip(&acts) {
             wire.apply(act, number, &mut sent);
@@ -196,7 +199,7 @@ proptest! {
     /// Whatever comes from whom.
     #[test]
     fn a_gate_gives_no_more_than_it_gets_and_no_port_to_who_has_not_asked(
-        plain: bool, heads in prop::collection::vec(any::<u8>(), 1..8), bytes in prop::collection::vec(any::<u8>(), 0..400), seal: bool,
+        plain: bool, heads in prop::collection::vec(any::<u8>(), 1..8), bytes in prop::collection::vec(any::<u8>(), 0..1_200), seal: bool,
     ) {
         let mut site = Site::new(plain);
         for head in heads {
