@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
+use whimbrel_node::config::PostQuantum;
 
 use crate::command::{
     bench, configure, demo, doctor, get, identity, keys, lab, names, ndn, node, perf, ping, serve,
@@ -156,4 +157,20 @@ pub(crate) struct HostAccess {
     /// other ends must be told the same
     #[arg(long, conflicts_with = "socket")]
     pub(crate) plain: bool,
+    /// Have the keys of the links of the host in this process follow from ML-KEM-512 beside X25519:
+    /// if the other end can (offer), or nothing else (require)
+    #[arg(long, value_name = "WHEN", conflicts_with_all = ["socket", "plain"], value_parser = post_quantum())]
+    pub(crate) post_quantum: Option<PostQuantum>,
+}
+
+/// Reads `--post-quantum`.
+pub(crate) fn post_quantum() -> impl clap::builder::TypedValueParser<Value = PostQuantum> {
+    use clap::builder::TypedValueParser as _;
+    clap::builder::PossibleValuesParser::new(["off", "offer", "require"]).map(|when| {
+        match when.as_str() {
+            "offer" => PostQuantum::Offer,
+            "require" => PostQuantum::Require,
+            _ => PostQuantum::Off,
+        }
+    })
 }

@@ -35,6 +35,12 @@ pub(crate) fn reach(access: &HostAccess, direct: Vec<LinkSection>) -> Result<Acc
                 "--mtu is for a host in this process; a daemon has `mtu` in the [[link]] of its configuration",
             ));
         }
+        if access.post_quantum.is_some() {
+            return Err(Failure::new(
+                Exit::Usage,
+                "--post-quantum is for a host in this process; a daemon has `post_quantum` in [hop] of its configuration",
+            ));
+        }
         let path = access
             .socket
             .clone()
@@ -74,10 +80,11 @@ pub(crate) fn embed(
         plain: access.plain,
         ..link
     };
-    let config = Config {
+    let mut config = Config {
         link: links.chain(direct).map(with_mtu).collect(),
         ..Config::default()
     };
+    config.hop.post_quantum = access.post_quantum.unwrap_or_default();
     let (host, client) = EmbeddedHost::start(Draft::from(config).embedded_host()?, keys)?;
     tracing::info!(guid = %host.guid(), "running a host in this process");
     Ok(Access {

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use whimbrel_node::config::{
-    Bind, Config, Draft, Kind, LinkSection, NdnRouteSection, Plan, Remote, Via, listen_address,
+    Bind, Config, Draft, Kind, LinkSection, NdnRouteSection, Plan, PostQuantum, Remote, Via,
+    listen_address,
 };
 use whimbrel_node::ndn::open::{NFD_SOCKET, NdnOpened};
 use whimbrel_node::place::{Places, daemon_socket};
@@ -18,6 +19,7 @@ use super::callers::{self, CallersCommand};
 use super::interfaces::{self, Interfaces, Policy};
 use super::status::{self, Status};
 use super::{Outcome, json_line, out};
+use crate::arguments::post_quantum;
 use crate::exit::{Exit, Failure};
 use crate::logging::{note, say};
 
@@ -78,6 +80,10 @@ pub(crate) struct RouterRun {
     /// other ends must be told the same
     #[arg(long)]
     plain: bool,
+    /// Have the keys of all links follow from ML-KEM-512 beside X25519: if the other end can (offer),
+    /// or nothing else (require); overrides post_quantum in [hop]
+    #[arg(long, value_name = "WHEN", value_parser = post_quantum())]
+    post_quantum: Option<PostQuantum>,
     /// Name servers, the preferred one first; replaces those of the file
     #[arg(long, value_name = "HOST:PORT")]
     name_server: Vec<Remote>,
@@ -136,6 +142,10 @@ pub(crate) struct HostRun {
     /// told the same
     #[arg(long)]
     plain: bool,
+    /// Have the keys of all links follow from ML-KEM-512 beside X25519: if the other end can (offer),
+    /// or nothing else (require); overrides post_quantum in [hop]
+    #[arg(long, value_name = "WHEN", value_parser = post_quantum())]
+    post_quantum: Option<PostQuantum>,
     /// Listen for Prometheus on this address (http://ADDRESS/metrics)
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address)]
     metrics: Option<SocketAddr>,
@@ -203,6 +213,10 @@ fn router_draft(arguments: RouterRun) -> Result<Draft, Failure> {
         arguments.neighbour,
         arguments.plain,
     );
+    if let Some(when) = arguments.post_quantum {
+        draft.config.hop.post_quantum = when;
+        draft.set_by("hop.post_quantum", "--post-quantum");
+    }
     if let Some(key) = arguments.key {
         draft.config.router.key = Some(key);
         draft.set_by("router.key", "--key");
@@ -291,6 +305,10 @@ fn host_draft(arguments: HostRun) -> Result<Draft, Failure> {
         arguments.router,
         arguments.plain,
     );
+    if let Some(when) = arguments.post_quantum {
+        draft.config.hop.post_quantum = when;
+        draft.set_by("hop.post_quantum", "--post-quantum");
+    }
     if let Some(key) = arguments.key {
         draft.config.host.key = Some(key);
         draft.set_by("host.key", "--key");

@@ -8,7 +8,9 @@ use whimbrel_core::Guid;
 use whimbrel_core::units::{ByteSize, Rate, Span};
 use whimbrel_gnrs::KeyPair;
 use whimbrel_link::HopConfig;
-use whimbrel_link::hop::{CallerLists, CallerPolicy, Callers, MAX_CHUNK, MAX_LISTED, Reception};
+use whimbrel_link::hop::{
+    CallerLists, CallerPolicy, Callers, MAX_CHUNK, MAX_LISTED, PostQuantum, Reception,
+};
 
 use super::LinkSection;
 use super::checks::{Found, TICK};
@@ -54,6 +56,12 @@ pub struct HopSection {
     /// Half-received chunks without a new frame for this long are dropped.
     #[schemars(with = "String")]
     pub reassembly_patience: Span,
+    /// Whether keys follow from ML-KEM-512 beside X25519, so that a quantum computer of some later day
+    /// does not open recordings of today: "off" (calls do not ask for it, those that do are answered
+    /// so); "offer": calls ask for it, and go on without it where the neighbour knows nothing of it
+    /// or the path loses its frames (1,040 octets); "require": no sessions without it.
+    #[schemars(with = "String")]
+    pub post_quantum: PostQuantum,
     /// Who gets a port of those that call a listening link: "any" that is not denied; "first-use":
     /// the same, and each is listed from then on, while the list has fewer than 2,048 names;
     /// "listed": only those. `whimbrel router allow` and `deny` (`host allow`, `host deny`) change
@@ -85,6 +93,7 @@ impl Default for HopSection {
             outage_probe_interval: Span(hop.outage_probe_interval),
             unresponsive_silence: Span(hop.unresponsive_silence),
             reassembly_patience: Span(hop.reassembly_patience),
+            post_quantum: PostQuantum::default(),
             callers: CallerPolicy::default(),
             allow: Vec::new(),
             deny: Vec::new(),
@@ -119,6 +128,7 @@ impl HopSection {
             unresponsive_silence: self.unresponsive_silence.0,
             reassembly_patience: self.reassembly_patience.0,
             pacing: self.pacing.into(),
+            post_quantum: self.post_quantum,
             reception: Arc::new(reception),
             plain: false,
             ..HopConfig::plain(keys.guid(), 1472)
@@ -182,6 +192,10 @@ impl From<Pacing> for whimbrel_link::Pacing {
     }
 }
 
+/// Smallest MTU of IP, in octets, that carries the longest message of a hybrid exchange over UDP and
+/// IPv6.
+const HYBRID_MTU: usize = 1_088;
+
 /// Adds a fault for each value that makes no sense.
 pub(super) fn check_hop(found: &mut Found<'_>, hop: &HopSection, links: &[LinkSection]) {
     if let Pacing::Fixed(rate) = hop.pacing
@@ -224,6 +238,22 @@ pub(super) fn check_hop(found: &mut Found<'_>, hop: &HopSection, links: &[LinkSe
                 format!("{} names are too many; {MAX_LISTED} at most", names.len()),
             );
         }
+    }
+    let required = hop.post_quantum == PostQuantum::Require;
+    for link in links.iter().filter(|_| required) {
+        let fault = if link.plain {
+            "is plain, so nothing is encrypted there; remove its plain, or write \"offer\""
+                .to_owned()
+        } else if link.mtu < HYBRID_MTU {
+            let mtu = link.mtu;
+            format!(
+                "has an MTU of {mtu}, and calls need {HYBRID_MTU}; raise it, or write \"offer\""
+            )
+        } else {
+            continue;
+        };
+        let label = &link.label;
+        found.add("hop.post_quantum", format!("link \"{label}\" {fault}"));
     }
     let unproven = links.iter().find(|link| link.listen && link.plain);
     if let Some(link) =

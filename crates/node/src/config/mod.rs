@@ -46,6 +46,7 @@ pub use sections::{
     Config, GNRS_PORT, GnrsSection, HostSection, LinkMode, LinkSection, PolicyName, RouteSection,
     RouterSection, SchedulerName, StorageSection,
 };
+pub use whimbrel_link::hop::PostQuantum;
 
 /// The key of a section of the MobilityFirst plane that serves a router's other plane as well.
 const OF_BOTH_PLANES: &str = "router.metrics";

@@ -21,6 +21,7 @@ pub(super) fn encode_callers(
         ("repeated", c.repeated),
         ("unknown-session", c.unknown_sessions),
         ("wrong-mode", c.wrong_mode),
+        ("classical", c.classical),
         ("stranger", c.strangers),
     ];
     families.counters(

@@ -538,7 +538,7 @@ const LINK_COUNTS: [LinkCount; 18] = [
 ];
 
 /// States of a link.
-const LINK_LEVELS: [LinkLevel; 8] = [
+const LINK_LEVELS: [LinkLevel; 9] = [
     (
         "whimbrel_link_up",
         "1 while the neighbour is responsive",
@@ -573,6 +573,11 @@ const LINK_LEVELS: [LinkLevel; 8] = [
         "whimbrel_link_rate_bits_per_second",
         "Estimated rate of the path; 0 before the first estimate",
         |l| l.hop.bandwidth as f64,
+    ),
+    (
+        "whimbrel_link_hybrid",
+        "1 if the session's keys come from a hybrid exchange (ML-KEM beside X25519)",
+        |l| f64::from(u8::from(l.hop.hybrid)),
     ),
     (
         "whimbrel_link_largest_frame_bytes",
