@@ -115,6 +115,13 @@ fn table(findings: &[Finding]) -> String {
             each(|it| it.newcomers.to_string()),
             each(|it| (it.memory >> 20).to_string()),
         );
+        if let Some(rate) = finding.elsewhere {
+            let rate = rate / 1e6;
+            let _ = writeln!(
+                text,
+                "  {rate:.0} Mbit/s while the same goes to a socket that nobody reads"
+            );
+        }
         for harm in &finding.harm {
             let _ = writeln!(text, "  harm: {harm}");
         }

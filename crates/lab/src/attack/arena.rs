@@ -1,7 +1,7 @@
 //! The target, the honest host and the attacker.
 
 use core::time::Duration;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Mutex;
@@ -23,6 +23,13 @@ pub(super) const FILE_BYTES: u64 = 8_000_000;
 /// 7 kB, is for those that do not read.
 pub(super) const PREFIX: &str = "/honest";
 pub(super) const LARGE: &str = "/large";
+
+/// A socket of the target that nobody reads.
+pub(super) struct Sink {
+    _socket: UdpSocket,
+    /// As the attacker reaches it.
+    pub(super) address: SocketAddr,
+}
 
 /// Hosts with their daemons.
 pub(super) struct Arena {
@@ -182,6 +189,20 @@ impl Arena {
 
     fn target_towards(&self, host: &str) -> Result<Ipv4Addr, LabError> {
         self.topology.address_towards(TARGET, host)
+    }
+
+    pub(super) fn sink(&self) -> Result<Sink, LabError> {
+        let open = || {
+            let socket = UdpSocket::bind("0.0.0.0:0")?;
+            let port = socket.local_addr()?.port();
+            Ok((socket, port))
+        };
+        let opened: std::io::Result<(UdpSocket, u16)> = self.topology.host(TARGET)?.enter(open)?;
+        let (socket, port) = opened.map_err(LabError::system("open a socket"))?;
+        Ok(Sink {
+            _socket: socket,
+            address: (self.target_towards(ATTACKER)?, port).into(),
+        })
     }
 
     /// A plane's listener, as the honest host or the attacker reaches it.

@@ -3,6 +3,10 @@
 //! A target runs a router of both planes. An attacker and an honest host are beside it, each on a
 //! wire of its own. What the honest host gets is measured before an attack, during it, and two
 //! seconds after its end.
+//!
+//! All of them share the processors of one machine, and a flood takes its part of these wherever it
+//! goes. So floods of the native plane go to a socket that nobody reads first: what is left of the
+//! rate then is what the router can keep at best.
 
 mod arena;
 mod honest;
@@ -11,6 +15,7 @@ mod ndn;
 mod socket;
 
 use core::time::Duration;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -74,6 +79,8 @@ struct Assault<'a> {
     arena: &'a Arena,
     rate: u64,
     end: std::time::Instant,
+    /// Where its datagrams go instead of to the router.
+    elsewhere: Option<SocketAddr>,
 }
 
 /// The attacker's side.
@@ -123,6 +130,9 @@ pub struct Finding {
     pub sent: Sent,
     /// Before, during and after it.
     pub samples: [Sample; 3],
+    /// The rate while the same goes to a socket of the target that nobody reads; floods of the native
+    /// plane alone have it.
+    pub elsewhere: Option<f64>,
     /// The harm beyond what is accepted; empty if there is none.
     pub harm: Vec<String>,
 }
@@ -132,12 +142,45 @@ pub fn run(attack: &Attack, options: &AttackOptions) -> Result<Finding, LabError
     let arena = Arena::build(options, attack.plane)?;
     let honest = Honest::new(&arena, attack.plane);
     let before = honest.sample()?;
+    let assail = |elsewhere| assail(attack, options, (&arena, &honest), elsewhere);
+    let elsewhere = match attack.plane {
+        Plane::Native => {
+            let sink = arena.sink()?;
+            let (_, sample) = assail(Some(sink.address))?;
+            drop(sink);
+            std::thread::sleep(RECOVERY);
+            Some(sample.rate)
+        }
+        Plane::Ndn => None,
+    };
+    let (sent, during) = assail(None)?;
+    std::thread::sleep(RECOVERY);
+    let samples = [before, during, honest.sample()?];
+    Ok(Finding {
+        name: attack.name,
+        what: attack.what,
+        plane: attack.plane,
+        sent,
+        samples,
+        elsewhere,
+        harm: harm(&sent, &samples, elsewhere),
+    })
+}
+
+/// Runs an attack once, and says what it was like for honest users.
+fn assail(
+    attack: &Attack,
+    options: &AttackOptions,
+    (arena, honest): (&Arena, &Honest<'_>),
+    elsewhere: Option<SocketAddr>,
+) -> Result<(Sent, Sample), LabError> {
     let end = std::time::Instant::now() + options.lasts;
     let (sent, during) = std::thread::scope(|scope| {
         let assault = Assault {
-            arena: &arena,
+            arena,
             rate: options.rate,
             end,
+            elsewhere,
         };
         let attacker = scope.spawn(move || (attack.run)(&assault));
         // What it does at once is done.
@@ -148,20 +191,10 @@ pub fn run(attack: &Attack, options: &AttackOptions) -> Result<Finding, LabError
             .unwrap_or_else(|_| Err(LabError::attacker()));
         (sent, during)
     });
-    std::thread::sleep(RECOVERY);
-    let samples = [before, during?, honest.sample()?];
-    let sent = sent?;
-    Ok(Finding {
-        name: attack.name,
-        what: attack.what,
-        plane: attack.plane,
-        sent,
-        samples,
-        harm: harm(&sent, &samples),
-    })
+    Ok((sent?, during?))
 }
 
-fn harm(sent: &Sent, [before, during, after]: &[Sample; 3]) -> Vec<String> {
+fn harm(sent: &Sent, [before, during, after]: &[Sample; 3], elsewhere: Option<f64>) -> Vec<String> {
     let mut harm = Vec::new();
     if sent.drawn > sent.octets {
         harm.push(format!("{} octets drew {}", sent.octets, sent.drawn));
@@ -171,8 +204,14 @@ fn harm(sent: &Sent, [before, during, after]: &[Sample; 3]) -> Vec<String> {
     }
     for (when, sample) in [("during", during), ("after", after)] {
         if sample.rate < KEPT * before.rate {
-            let kept = 100.0 * sample.rate / before.rate.max(f64::MIN_POSITIVE);
-            harm.push(format!("{kept:.0} % of the rate {when} it"));
+            let part = |of: f64| 100.0 * sample.rate / of.max(f64::MIN_POSITIVE);
+            let mut text = format!("{:.0} % of the rate {when} it", part(before.rate));
+            if let Some(rate) = elsewhere.filter(|_| when == "during") {
+                let part = part(rate);
+                text +=
+                    &format!(", {part:.0} % of what a flood to a socket that nobody reads leaves");
+            }
+            harm.push(text);
         }
         if sample.newcomers < NEWCOMERS {
             let (out, all) = (NEWCOMERS - sample.newcomers, NEWCOMERS);
@@ -201,7 +240,7 @@ mod tests {
     #[test]
     fn each_kind_of_harm_is_named() {
         let before = sample(100.0, NEWCOMERS, 1 << 20);
-        let none = harm(&Sent::default(), &[before; 3]);
+        let none = harm(&Sent::default(), &[before; 3], None);
         assert!(none.is_empty(), "{none:?}");
         let sent = Sent {
             packets: 1,
@@ -211,13 +250,13 @@ mod tests {
         };
         let during = sample(79.0, NEWCOMERS, 1 << 20);
         let after = sample(100.0, 0, 1 << 30);
-        let all = harm(&sent, &[before, during, after]);
+        let all = harm(&sent, &[before, during, after], Some(100.0));
         assert_eq!(
             all,
             [
                 "1 octets drew 2",
                 "the router obeyed",
-                "79 % of the rate during it",
+                "79 % of the rate during it, 79 % of what a flood to a socket that nobody reads leaves",
                 "3 of 3 newcomers do not get in after it",
                 "1023 MiB more memory after it",
             ]

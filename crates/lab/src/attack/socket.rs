@@ -17,7 +17,10 @@ const BURST: u64 = 32;
 
 impl Assault<'_> {
     pub(super) fn target(&self, plane: Plane) -> Result<SocketAddr, LabError> {
-        self.arena.listener(plane, false)
+        match self.elsewhere {
+            Some(address) => Ok(address),
+            None => self.arena.listener(plane, false),
+        }
     }
 
     /// Does something on the attacker's host.
