@@ -25,6 +25,9 @@ const MAX_OVER: usize = 64;
 /// A test whose client says nothing for so long is over. A client says every ten seconds that it
 /// goes on.
 const SILENCE: Duration = Duration::from_secs(60);
+/// Where there is no room for another test, one whose client has said nothing since its start for so
+/// long gives way: whoever starts tests and goes keeps nobody out.
+const FIRST_WORD: Duration = Duration::from_secs(3);
 
 /// An event of a server.
 #[derive(Debug)]
@@ -75,6 +78,8 @@ struct Test {
     tell: Instant,
     /// It was told that all is here.
     told_whole: bool,
+    /// Its client has said something after its start.
+    goes_on: bool,
 }
 
 /// A test that is over: its client may not have heard the result.
@@ -193,6 +198,8 @@ impl Server {
         if let Word::Start { version, plan } = letter.word
             && !self.tests.contains_key(&key)
         {
+            // Each round ends a test.
+            while !self.has_room(plan) && self.make_room(now, requests, observe) {}
             let word = self.begin(now, key, (version, plan));
             if word == Word::Ready {
                 let client = from;
@@ -205,6 +212,7 @@ impl Server {
             return;
         };
         test.heard = now;
+        test.goes_on |= !matches!(letter.word, Word::Start { .. });
         let word = match letter.word {
             Word::Start { .. } => Some(Word::Ready),
             Word::Want { stream, lap } => {
@@ -234,6 +242,30 @@ impl Server {
         requests.extend(word.map(|word| say(key, word)));
     }
 
+    fn has_room(&self, plan: Plan) -> bool {
+        let sending: usize = self.tests.values().map(|test| test.laps.len()).sum();
+        self.tests.len() < MAX_TESTS && sending + usize::from(plan.down) <= MAX_SENDING
+    }
+
+    /// Ends the test that has waited for its client's first word for longest. False if there is none.
+    fn make_room(
+        &mut self,
+        now: Instant,
+        requests: &mut Vec<LocalRequest>,
+        observe: &mut dyn FnMut(ServerEvent),
+    ) -> bool {
+        let waits = self.tests.iter().filter(|(_, test)| {
+            !test.goes_on && now.saturating_duration_since(test.heard) >= FIRST_WORD
+        });
+        let longest = waits
+            .min_by_key(|(_, test)| test.heard)
+            .map(|(key, _)| *key);
+        if let Some(key) = longest {
+            observe(self.close(now, key, true, requests));
+        }
+        longest.is_some()
+    }
+
     fn begin(&mut self, now: Instant, key: Key, (version, plan): (u8, Plan)) -> Word {
         if version != VERSION {
             return refused("the server is of another version");
@@ -241,9 +273,7 @@ impl Server {
         if let Some(why) = plan.fault() {
             return refused(why);
         }
-        let sending: usize = self.tests.values().map(|test| test.laps.len()).sum();
-        let has_room = sending + usize::from(plan.down) <= MAX_SENDING;
-        if self.tests.len() >= MAX_TESTS || !has_room {
+        if !self.has_room(plan) {
             return refused("the server is busy with other tests");
         }
         let (up, down) = plan.streams();
@@ -256,6 +286,7 @@ impl Server {
             receiving: Receiving::new(up, plan.chunk_log2, key.0),
             tell: now + Duration::from_millis(plan.interval_ms.into()),
             told_whole: false,
+            goes_on: false,
         };
         self.tests.insert(key, test);
         Word::Ready
@@ -400,6 +431,28 @@ mod tests {
         // The result is told again, and the test does not begin again.
         assert!(tell(&mut server, now, 9_999, Word::End).is_some());
         assert_eq!(tell(&mut server, now, 9_999, start(0, 1)), None);
+    }
+
+    #[test]
+    fn a_start_that_nothing_follows_gives_way_and_a_test_at_work_does_not() {
+        let (mut server, now) = (server(), Instant::now());
+        for test in 0..MAX_TESTS as u64 {
+            tell(&mut server, now, test, start(0, 1));
+        }
+        let want = Word::Want { stream: 0, lap: 0 };
+        tell(&mut server, now, 0, want);
+        let early = tell(&mut server, now, 100, start(0, 1));
+        assert!(matches!(early, Some(Word::Refused { .. })), "{early:?}");
+        let late = now + FIRST_WORD;
+        for test in 200..200 + MAX_TESTS as u64 - 1 {
+            assert_eq!(
+                tell(&mut server, late, test, start(0, 1)),
+                Some(Word::Ready)
+            );
+        }
+        let full = tell(&mut server, late, 300, start(0, 1));
+        assert!(matches!(full, Some(Word::Refused { .. })), "{full:?}");
+        assert!(server.tests.contains_key(&(Guid([0; 32]), 0)));
     }
 
     #[test]
