@@ -13,7 +13,9 @@
 //! heritage(P) = passing(P) over (if P captures: nothing, else heritage(parent of P))
 //! ```
 //!
-//! A change of one route is computed for its face alone, along the prefixes below it.
+//! A change of one route is computed for its face alone, along the prefixes below it. Where these are
+//! many, as below `/`, so many at a time as [`RibLimits::work`] says: whoever changes such routes again
+//! and again must not hold up packets.
 
 mod pages;
 
@@ -116,6 +118,9 @@ pub struct RibLimits {
     pub octets: usize,
     /// The same of the routes of one face.
     pub octets_per_face: usize,
+    /// Maximum of entries that are looked at for one change, and in one
+    /// [`handle_timeout`](Rib::handle_timeout), at least 1; what is beyond follows then.
+    pub work: usize,
 }
 
 impl Default for RibLimits {
@@ -125,6 +130,8 @@ impl Default for RibLimits {
             routes_per_face: 1 << 17,
             octets: 128 << 20,
             octets_per_face: 16 << 20,
+            // Some half a millisecond.
+            work: 1_024,
         }
     }
 }
@@ -201,6 +208,13 @@ pub struct Rib {
     octets: usize,
     updates: Vec<FibUpdate>,
     pages: Pages,
+    /// For a face and a prefix: the first of the entries below it whose next hop at that face may be
+    /// out of date.
+    walks: BTreeMap<(FaceId, Name), Name>,
+    /// Removed faces that have routes yet.
+    removed: BTreeSet<FaceId>,
+    /// What may be looked at yet in the present change.
+    work: usize,
 }
 
 impl Rib {
@@ -215,6 +229,9 @@ impl Rib {
             octets: 0,
             updates: Vec::new(),
             pages: Pages::default(),
+            walks: BTreeMap::new(),
+            removed: BTreeSet::new(),
+            work: 0,
         }
     }
 
@@ -255,6 +272,7 @@ impl Rib {
         if depth > MAX_DEPTH {
             return Err(RibError::TooDeep(depth));
         }
+        self.work = self.limits.work;
         let is_page = self.is_page(key.face);
         if is_page {
             self.check_page(&prefix, key)?;
@@ -320,6 +338,11 @@ impl Rib {
 
     /// Removes a route; returns false if it does not exist.
     pub fn unregister(&mut self, prefix: &Name, key: RouteKey) -> bool {
+        self.work = self.limits.work;
+        self.remove(prefix, key)
+    }
+
+    fn remove(&mut self, prefix: &Name, key: RouteKey) -> bool {
         let above = self.heritage_above(prefix, key.face);
         let Some(entry) = self.entries.get_mut(prefix) else {
             return false;
@@ -353,24 +376,54 @@ impl Rib {
         true
     }
 
-    /// Removes all routes of a removed face.
+    /// Removes all routes of a removed face, the first of them at once.
     pub fn remove_face(&mut self, face: FaceId) {
-        let of_face = self.by_face.get(&face).map(|it| it.routes.clone());
-        for (prefix, origin) in of_face.unwrap_or_default() {
-            self.unregister(&prefix, RouteKey { face, origin });
+        self.work = self.limits.work;
+        self.remove_routes_of(face);
+    }
+
+    fn remove_routes_of(&mut self, face: FaceId) {
+        while let Some(of_face) = self.by_face.get(&face) {
+            let Some((prefix, origin)) = of_face.routes.first().cloned() else {
+                break;
+            };
+            if self.work == 0 {
+                self.removed.insert(face);
+                return;
+            }
+            self.work -= 1;
+            self.remove(&prefix, RouteKey { face, origin });
         }
+        self.removed.remove(&face);
         self.pages.forget(face);
     }
 
-    /// Removes expired routes.
+    /// Removes expired routes, and goes on with what earlier changes have left.
     pub fn handle_timeout(&mut self, now: Time) {
-        while let Some((_, (prefix, key))) = self.timers.pop_due(now) {
-            self.unregister(&prefix, key);
+        self.work = self.limits.work;
+        while self.work > 0
+            && let Some((_, (prefix, key))) = self.timers.pop_due(now)
+        {
+            self.work -= 1;
+            self.remove(&prefix, key);
+        }
+        while self.work > 0
+            && let Some(face) = self.removed.first().copied()
+        {
+            self.remove_routes_of(face);
+        }
+        while self.work > 0
+            && let Some(((face, root), from)) = self.walks.pop_first()
+        {
+            self.walk(face, root, from);
         }
     }
 
-    /// When the next route expires.
+    /// When the next route expires; at once, if changes have left something.
     pub fn poll_timeout(&self) -> Option<Deadline> {
+        if !self.removed.is_empty() || !self.walks.is_empty() {
+            return Some(Deadline::new(Time::ZERO, "next hops follow routes"));
+        }
         self.timers
             .next()
             .map(|(at, _)| Deadline::new(at, "route expires"))
@@ -424,25 +477,46 @@ impl Rib {
     }
 
     fn follow_face(&mut self, prefix: &Name, face: FaceId) {
-        let above = self.heritage_above(prefix, face);
+        self.walks.remove(&(face, prefix.clone()));
+        self.walk(face, prefix.clone(), prefix.clone());
+    }
+
+    /// Brings the next hops at a face up to date, for the prefixes below `root`, from `from` on. What
+    /// there is no work left for is kept for later.
+    fn walk(&mut self, face: FaceId, root: Name, from: Name) {
         // Prefixes above the current one, with the cost that each passes on.
         let mut line: Vec<(Name, Option<u64>)> = Vec::new();
-        let mut changes = Vec::new();
-        for (name, entry) in self.entries.range(prefix.clone()..) {
-            if !prefix.as_ref().is_prefix_of(name.as_ref()) {
+        for count in 0..from.len() {
+            let name = from.prefix(count);
+            if let Some(entry) = self.entries.get(&name) {
+                let above = line.last().and_then(|(_, heritage)| *heritage);
+                line.push((name, entry.heritage(face, above)));
+            }
+        }
+        let (mut changes, mut rest) = (Vec::new(), None);
+        for (name, entry) in self.entries.range(from..) {
+            if !root.as_ref().is_prefix_of(name.as_ref()) {
                 break;
             }
+            if self.work == 0 {
+                rest = Some(name.clone());
+                break;
+            }
+            self.work -= 1;
             while line
                 .last()
                 .is_some_and(|(nearer, _)| !nearer.as_ref().is_prefix_of(name.as_ref()))
             {
                 line.pop();
             }
-            let above = line.last().map_or(above, |(_, heritage)| *heritage);
+            let above = line.last().and_then(|(_, heritage)| *heritage);
             if entry.hop(face, above) != entry.hops.get(&face).copied() {
                 changes.push((name.clone(), above));
             }
             line.push((name.clone(), entry.heritage(face, above)));
+        }
+        if let Some(rest) = rest {
+            self.walks.insert((face, root), rest);
         }
         for (name, above) in changes {
             self.update_hop(&name, face, above);

@@ -32,8 +32,11 @@ fn route(cost: u64, flags: u64) -> Route {
     }
 }
 
-fn apply(rib: &mut Rib, fib: &mut Fib) {
-    for update in rib.take_updates() {
+/// Returns the number of changes.
+fn apply(rib: &mut Rib, fib: &mut Fib) -> usize {
+    let updates = rib.take_updates();
+    let count = updates.len();
+    for update in updates {
         let hops = fib.entry(update.prefix.clone()).or_default();
         match update.rank {
             Some(rank) => {
@@ -52,6 +55,7 @@ fn apply(rib: &mut Rib, fib: &mut Fib) {
             fib.remove(&update.prefix);
         }
     }
+    count
 }
 
 fn faces(fib: &Fib, prefix: &str) -> Vec<u64> {
@@ -287,4 +291,89 @@ proptest! {
             prop_assert_eq!(listed, model.len());
         }
     }
+}
+
+/// Goes on until nothing is left to do at this time. Returns how many times it had to.
+fn rest(rib: &mut Rib, now: Time) -> usize {
+    let mut times = 0;
+    while rib.poll_timeout().is_some_and(|due| due.at <= now) {
+        rib.handle_timeout(now);
+        times += 1;
+        assert!(times < 100_000, "it never ends");
+    }
+    times
+}
+
+proptest! {
+    /// However little is done at a time, and whatever changes in between.
+    #[test]
+    fn next_hops_follow_in_the_end(
+        work in 1usize..6,
+        steps in prop::collection::vec((step(), any::<bool>()), 1..80),
+    ) {
+        let limits = RibLimits { work, ..RibLimits::default() };
+        let (mut rib, mut fib) = (Rib::new(limits), Fib::new());
+        let mut model: BTreeMap<(Name, RouteKey), Route> = BTreeMap::new();
+        let (mut removed, mut now) = (BTreeSet::new(), Time::ZERO);
+        for (step, rests) in steps {
+            match step {
+                // The number of a removed face is not given again.
+                Step::Register(_, key, _) | Step::Unregister(_, key) if removed.contains(&key.face) => {}
+                Step::Register(prefix, key, route) => {
+                    rib.register(prefix.clone(), key, route).unwrap();
+                    model.insert((prefix, key), route);
+                }
+                Step::Unregister(prefix, key) => {
+                    rib.unregister(&prefix, key);
+                    model.remove(&(prefix, key));
+                }
+                Step::RemoveFace(face) => {
+                    rib.remove_face(face);
+                    model.retain(|(_, key), _| key.face != face);
+                    removed.insert(face);
+                }
+                Step::Wait(at) => {
+                    now = now.max(at);
+                    rib.handle_timeout(now);
+                }
+            }
+            apply(&mut rib, &mut fib);
+            if rests {
+                rest(&mut rib, now);
+                apply(&mut rib, &mut fib);
+                model.retain(|_, route| route.expires.is_none_or(|at| at > now));
+                prop_assert_eq!(&fib, &worked_out_anew(&model));
+                prop_assert_eq!(rib.len(), model.len());
+            }
+        }
+    }
+}
+
+#[test]
+fn changes_of_a_route_above_many_others_are_done_in_parts() {
+    let (mut rib, mut fib) = (Rib::new(RibLimits::default()), Fib::new());
+    let work = RibLimits::default().work;
+    for number in 0..10 * work {
+        let prefix = name(&format!("/site/{number}"));
+        rib.register(prefix, key(300), route(0, 0)).unwrap();
+    }
+    apply(&mut rib, &mut fib);
+    for inherited in [true, false] {
+        match inherited {
+            true => rib
+                .register(name("/"), key(301), route(7, ROUTE_CHILD_INHERIT))
+                .unwrap(),
+            false => assert!(rib.unregister(&name("/"), key(301))),
+        }
+        assert!(apply(&mut rib, &mut fib) <= work);
+        assert!((9..=11).contains(&rest(&mut rib, Time::ZERO)));
+        apply(&mut rib, &mut fib);
+        let has_it = |hops: &BTreeMap<FaceId, Rank>| hops.contains_key(&FaceId(301));
+        assert!(fib.values().all(|hops| has_it(hops) == inherited));
+    }
+    rib.remove_face(FaceId(300));
+    assert!(rib.len() > 8 * work);
+    rest(&mut rib, Time::ZERO);
+    apply(&mut rib, &mut fib);
+    assert!(rib.is_empty() && fib.is_empty());
 }
