@@ -47,3 +47,43 @@ fn a_client_that_asks_for_everything_leaves_uploads_to_others() {
     assert_eq!(of(3, Way::Uplink, 1), 1);
     assert_eq!(effects.counters.drops["too-many-uploads"], 68 + 84 + 92);
 }
+
+/// Whoever knows the id of a request can send notices of a proxy in any name.
+#[test]
+fn notices_of_any_number_of_proxies_take_a_bounded_memory() {
+    let mut uploads = Uploads::new(Guid([200; 32]), 64);
+    let mut effects = Effects::default();
+    let (content, client) = (Guid([1; 32]), Guid([7; 32]));
+    let publish = Publish {
+        content,
+        content_len: 1 << 20,
+        kind: ContentKind::File,
+        file_name: String::new(),
+    };
+    uploads.publish(Time::ZERO, PROGRAM, publish, &mut effects);
+    assert_eq!(ask(&mut uploads, &mut effects, 7, Way::Uplink, 1), 1);
+    for number in 0..20_000u16 {
+        let [high, low] = number.to_be_bytes();
+        let mut proxy = Guid([9; 32]);
+        (proxy.0[0], proxy.0[1]) = (high, low);
+        let (service, upper) = (ServiceId::CONTENT_REQUEST, UpperProtocol::Transport);
+        let header = NetworkHeader::new(service, upper, proxy, uploads.guid);
+        // Each second one: half of all numbers that a chunk can have, in ranges of one.
+        let mut chunks = ChunkRanges::default();
+        (0..2_000).for_each(|index| chunks.insert(index * 2));
+        chunks.insert_range(1 << 20..u32::MAX);
+        let notice = Notice {
+            content,
+            source: uploads.guid,
+            destination: client,
+            chunks,
+            stored: 0,
+            limit: 1,
+        };
+        uploads.handle_store(Time::ZERO, &header, notice, &mut effects);
+    }
+    let upload = uploads.by_key.values().next().unwrap();
+    assert_eq!(upload.stored.len(), MAX_PROXIES);
+    // A MiB has 16 chunks of 64 KiB.
+    assert!(upload.stored.values().all(|chunks| chunks.count() == 8));
+}
