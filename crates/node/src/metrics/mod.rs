@@ -6,6 +6,7 @@
 mod callers;
 mod family;
 mod http;
+mod links;
 mod native;
 mod ndn;
 mod tcp_proxy;

@@ -1,6 +1,13 @@
 //! Sessions are the same for the same seeds, and as their vectors say.
 
+use super::super::super::wire::{Csyn, Envelope, encode_csyn};
+use super::super::channel::{Channel, Suite};
+use super::super::handshake::{
+    Answer, Call, Ephemeral, Exchange, HYBRID, KemAnswer, Parameters, encode_call,
+};
+use super::super::kem::{KemPair, encapsulate, key_hash};
 use super::*;
+use zeroize::Zeroizing;
 
 #[test]
 fn the_same_seed_gives_the_same_bytes() {
@@ -18,14 +25,6 @@ fn the_same_seed_gives_the_same_bytes() {
 /// Returns a whole exchange between fixed keys, as `docs/protocols/vectors/hop-session.txt` has it, or
 /// `hop-session-hybrid.txt`.
 fn session_vectors(hybrid: bool) -> String {
-    use super::super::super::wire::{Csyn, Envelope, encode_csyn};
-    use super::super::channel::{Channel, Suite};
-    use super::super::handshake::{
-        Answer, Call, Ephemeral, Exchange, HYBRID, KemAnswer, Parameters, encode_call,
-    };
-    use super::super::kem::{KemPair, encapsulate, key_hash};
-    use zeroize::Zeroizing;
-
     let (caller, answerer) = (keys(0), keys(1));
     let secrets = [[3; 32], [4; 32]];
     let [own, other] = secrets.map(|secret| Ephemeral::new(Zeroizing::new(secret)));
@@ -86,28 +85,8 @@ fn session_vectors(hybrid: bool) -> String {
     let (of_caller, of_answerer) = (&traffic.of_caller, &traffic.of_answerer);
     let lead = (answer.suite, true);
     let mut channel = Channel::new(Time::ZERO, lead, indices, of_caller, of_answerer).unwrap();
-    let mut frames = Vec::new();
-    for at in [Time::ZERO, Time::from_secs(120)] {
-        let mut frame = Vec::new();
-        let probe = Csyn {
-            number: 1,
-            about: None,
-        };
-        encode_csyn(Envelope::Sealed, &probe, &mut frame);
-        channel.seal(at, &mut frame).unwrap();
-        frames.push(hex::encode(frame));
-    }
-    let kem = secret.map_or(String::new(), |secret| {
-        format!(
-            "ml-kem seed of the caller (d, z): {}{}\nml-kem random of the answerer: {}\n\
-             ml-kem secret: {}\ndeposit: {}\n",
-            hex::encode([5; 32]),
-            hex::encode([6; 32]),
-            hex::encode([7; 32]),
-            hex::encode(secret.as_ref()),
-            hex::encode([8; 32]),
-        )
-    });
+    let frames = probes(&mut channel);
+    let kem = secret.map_or(String::new(), |secret| kem_lines(&secret));
     kem + &format!(
         "ed25519 seed of the caller: {}\ned25519 seed of the answerer: {}\n\
          ephemeral secret of the caller: {}\nephemeral secret of the answerer: {}\n\
@@ -125,6 +104,34 @@ fn session_vectors(hybrid: bool) -> String {
         hex::encode(traffic.of_answerer.as_ref()),
         frames[0],
         frames[1],
+    )
+}
+
+/// Returns two probes, of which the second one goes under the next key.
+fn probes(channel: &mut Channel) -> Vec<String> {
+    let mut frames = Vec::new();
+    for at in [Time::ZERO, Time::from_secs(120)] {
+        let mut frame = Vec::new();
+        let probe = Csyn {
+            number: 1,
+            about: None,
+        };
+        encode_csyn(Envelope::Sealed, &probe, &mut frame);
+        channel.seal(at, &mut frame).unwrap();
+        frames.push(hex::encode(frame));
+    }
+    frames
+}
+
+fn kem_lines(secret: &[u8; 32]) -> String {
+    format!(
+        "ml-kem seed of the caller (d, z): {}{}\nml-kem random of the answerer: {}\n\
+         ml-kem secret: {}\ndeposit: {}\n",
+        hex::encode([5; 32]),
+        hex::encode([6; 32]),
+        hex::encode([7; 32]),
+        hex::encode(secret),
+        hex::encode([8; 32]),
     )
 }
 
