@@ -145,3 +145,41 @@ fn a_transfer_is_divided_over_a_link_that_comes_after_it_began() {
         );
     }
 }
+
+/// Make before break, one link at a time: the user prefers the second link while the first one works. What is
+/// under way comes by the second one from then on, and nothing stops when the first one goes.
+#[test]
+fn a_transfer_under_way_moves_to_the_link_that_is_preferred() {
+    for round_trip in [10, 40, 100] {
+        let make = Make {
+            place: Place::AccessRouters,
+            policy: LinkPolicy::Order,
+            chunk_log2: 14,
+            inbound: true,
+            ..Make::default()
+        };
+        let access = Access::new(20, round_trip);
+        let mut world = World::new(make, &[access, access]);
+        world.get(16 * MIB);
+        world.run(Duration::from_secs(1));
+        let before = world.by_link();
+        let preferred = world.net.now();
+        world.manage("{\"preference\": [\"link-1\"]}");
+        world.run(Duration::from_millis(1_500));
+        let after = world.by_link();
+        assert!(after[1] > before[1] + (MIB as u64), "{before:?}, {after:?}");
+        // What waited before the first link came by that.
+        world.run(Duration::from_millis(500));
+        let last = world.by_link();
+        // Records and their answers apart.
+        assert!(last[0] < after[0] + 4_096, "{after:?}, {last:?}");
+        world.cut(0, MINUTE);
+        world.set_carrier(0, false);
+        let end = world.net.now() + MINUTE;
+        while world.complete.is_none() && world.step(end) {}
+        assert_eq!(world.bytes, 16 * MIB, "{round_trip} ms");
+        let stall = world.longest_stall(preferred);
+        println!("{round_trip} ms: {stall:?}");
+        assert!(stall < Duration::from_millis(round_trip), "{stall:?}");
+    }
+}

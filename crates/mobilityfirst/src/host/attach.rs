@@ -49,8 +49,10 @@ pub(super) struct Registration {
     new_routers: BTreeSet<PortId>,
     // Ports named in the newest record, and how: with preference and weight.
     announced: Vec<(PortId, u8, u16)>,
-    // Routers named in it.
+    // Routers named in it, the preferred one first.
     named: Vec<Guid>,
+    // True if another one is preferred since that was last asked, and the former one still reaches the host.
+    has_moved: bool,
     version: u64,
     // The next step of the version after a refusal as too old.
     leap: u64,
@@ -72,6 +74,7 @@ impl Registration {
             new_routers: BTreeSet::new(),
             announced: Vec::new(),
             named: Vec::new(),
+            has_moved: false,
             version: 0,
             leap: VERSION_LEAP,
             registered: false,
@@ -257,7 +260,11 @@ impl Registration {
         let addresses = addresses(&wanted, links);
         let named: Vec<Guid> = addresses.iter().map(|address| address.na).collect();
         let mut former = core::mem::replace(&mut self.named, named);
+        let preferred = former.first().copied();
         former.retain(|router| !self.named.contains(router));
+        // What has left its router is forwarded there, and by who knows the newer record.
+        self.has_moved |= preferred.is_some_and(|router| !former.contains(&router))
+            && preferred != self.named.first().copied();
         let unix_ms = self.clocks.unix_millis(now, &ports);
         let statement = self.statement(unix_ms, lifetime, addresses);
         let version = statement.version;
@@ -279,6 +286,12 @@ impl Registration {
             effects.push(Action::Leave(router, Control::Left { record }));
         }
         self.announced = wanted;
+    }
+
+    /// Returns true if another router is preferred since the last call, while the former one still reaches
+    /// the host.
+    pub(super) fn take_moved(&mut self) -> bool {
+        core::mem::take(&mut self.has_moved)
     }
 
     /// Returns the lifetime of a binding: longer than configured if a link is so slow that renewals

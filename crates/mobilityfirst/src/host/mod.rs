@@ -504,6 +504,7 @@ impl Host {
         let uplinks = self.uplinks.hops(Way::Uplink, &self.links);
         self.registration
             .renew_if_changed(now, &uplinks, &self.links, &mut self.effects);
+        self.move_transfers();
     }
 
     fn clock_difference(&self, now: Time) -> Option<ClockDifference> {
@@ -515,6 +516,14 @@ impl Host {
         let uplinks = self.uplinks.hops(Way::Uplink, &self.links);
         self.registration
             .renew(now, &uplinks, &self.links, &mut self.effects);
+        self.move_transfers();
+    }
+
+    /// After the record, so that the router knows the host before chunks come there for it.
+    fn move_transfers(&mut self) {
+        if self.registration.take_moved() && !self.uplinks.may_be_several(&self.links) {
+            self.downloads.move_transfers(&mut self.effects);
+        }
     }
 
     /// Returns the port of an inbound peer that has proven this name.

@@ -5,7 +5,7 @@ use whimbrel_core::{PortId, Time};
 
 use super::upload::Presence;
 use super::{DIVIDED_LOG2, Host, Way};
-use crate::chunk::Chunk;
+use crate::chunk::{Chunk, Flow};
 use crate::room::Room;
 use crate::wire::{
     Control, Data, Echo, NetworkHeader, Notice, Request, ServiceId, Transport, UpperProtocol,
@@ -63,6 +63,14 @@ impl Host {
     ) {
         let wants_none = request.chunks.is_empty();
         self.links.note_missing(now, &header.source, &request);
+        // It asks by another router than before: what waits here goes there, too.
+        if way == Way::Uplink && !header.service.has(ServiceId::MULTIHOMING) {
+            let flow = Flow {
+                source: self.guid,
+                destination: header.source,
+            };
+            self.links.readdress(&flow, &header.source_address);
+        }
         // Chunks stuck on a link that is down, or is no longer used, are not under way.
         if let Some(port) = self.uplinks.port_by(way, &self.links) {
             if way == Way::Uplink && self.uplinks.are_several(&self.links) {

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use whimbrel_core::{Guid, PortId, Time};
 
-use super::{LinkEvent, Links};
-use crate::chunk::Chunk;
+use super::{ChunkToSend, Link, LinkEvent, Links};
+use crate::chunk::{Chunk, Flow};
 use crate::next_hops::Branch;
 
 impl Links {
@@ -26,6 +26,39 @@ impl Links {
         for (flow, divided) in &mut self.splits {
             if flow.destination == *host && divided.hops.iter().any(stays) {
                 divided.hops.retain(stays);
+            }
+        }
+    }
+
+    /// Takes what waits for a host where it is held back, from old to new, as far as it is bound to another
+    /// router than `at`. What is divided has its own order.
+    pub(crate) fn take_bound_elsewhere(&mut self, host: &Guid, at: &Guid) -> Vec<ChunkToSend> {
+        let flows = self.crowded.iter().filter(|(_, it)| {
+            let is_divided = self.splits.contains_key(it);
+            it.destination == *host && !is_divided
+        });
+        let mut all = Vec::new();
+        for (port, flow) in flows.copied().collect::<Vec<_>>() {
+            let link = self.links.get_mut(&port);
+            // What waits for the host itself is where it is to leave.
+            let Some(link) = link.filter(|link| link.neighbour != Some(*host)) else {
+                continue;
+            };
+            all.extend(bound_elsewhere(link, &flow, at));
+            self.review_hold(port, &flow);
+        }
+        all
+    }
+
+    /// What waits here of a flow that this node originates goes to another router of its receiver.
+    pub(crate) fn readdress(&mut self, flow: &Flow, at: &Guid) {
+        if at.is_none() || self.splits.contains_key(flow) {
+            return;
+        }
+        for link in self.links.values_mut() {
+            for mut outgoing in bound_elsewhere(link, flow, at) {
+                outgoing.chunk.header.destination_address = *at;
+                link.outbox.push(outgoing);
             }
         }
     }
@@ -128,4 +161,20 @@ impl Links {
             }
         }
     }
+}
+
+/// Takes the newest waiting chunks of a flow, as far as they are bound to another router than `at`. Returns
+/// them from old to new.
+fn bound_elsewhere(link: &mut Link, flow: &Flow, at: &Guid) -> Vec<ChunkToSend> {
+    let mut taken = Vec::new();
+    while let Some(newest) = link.outbox.take_newest(flow) {
+        let address = newest.chunk.header.destination_address;
+        if address.is_none() || address == *at {
+            link.outbox.push(newest);
+            break;
+        }
+        taken.push(newest);
+    }
+    taken.reverse();
+    taken
 }

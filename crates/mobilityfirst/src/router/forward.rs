@@ -145,6 +145,7 @@ impl Router {
             return false;
         };
         let was = request.clone();
+        self.follow_receiver(now, &chunk.header);
         self.links.note_missing(now, &chunk.header.source, request);
         self.links.fit_to_rate(from, request);
         self.links

@@ -5,7 +5,7 @@ use whimbrel_core::{Guid, PortId, Time};
 use whimbrel_gnrs::{Kind, Record};
 
 use super::Router;
-use crate::wire::{Control, NetworkHeader};
+use crate::wire::{Control, NetworkHeader, ServiceId};
 
 /// Maximum of neighbours and hosts that they were told of; beyond it they are told again.
 pub(super) const MAX_CORRECTED: usize = 4_096;
@@ -70,6 +70,20 @@ impl Router {
         if !is_there && at != self.config.guid {
             header.destination_address = Guid::NONE;
             header.extensions.addresses.clear();
+        }
+    }
+
+    /// A receiver asks by another router than before, although the former one may still reach it: what is
+    /// held back here, and by no hop yet, goes to where it asks from. Else all that the source sends from
+    /// now on would wait behind it.
+    pub(super) fn follow_receiver(&mut self, now: Time, asks: &NetworkHeader) {
+        let at = asks.source_address;
+        if at.is_none() || asks.service.has(ServiceId::MULTIHOMING) {
+            return;
+        }
+        for mut outgoing in self.links.take_bound_elsewhere(&asks.source, &at) {
+            outgoing.chunk.header.destination_address = at;
+            self.forward(now, outgoing);
         }
     }
 

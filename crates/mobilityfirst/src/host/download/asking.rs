@@ -92,12 +92,7 @@ impl Downloads {
             let Some(download) = self.by_id.get_mut(&id) else {
                 continue;
             };
-            // Chunks without room are not requested, lost or not.
-            let awaited = match download.window {
-                Some(_) => download.under_way.clone(),
-                None => download.missing(),
-            };
-            let chunks = awaited.intersection(&notice.chunks);
+            let chunks = download.awaited().intersection(&notice.chunks);
             let recent = download
                 .last_resend
                 .is_some_and(|last| now.since(last) < RESEND_INTERVAL);
@@ -354,6 +349,33 @@ impl Downloads {
             } else {
                 effects.set(Timer::Download(id), now + patience);
             }
+        }
+    }
+
+    /// Tells the sources of the transfers under way that the host is to be reached at another router
+    /// from now on: they send to where the newest message comes from.
+    ///
+    /// Nothing is lost, and what is on its way by the former router arrives. So one chunk is named, the
+    /// last one that is missing: the source has most likely not sent it yet.
+    pub(in crate::host) fn move_transfers(&mut self, effects: &mut Effects) {
+        for id in self.by_uplink() {
+            let Some(download) = self.by_id.get(&id) else {
+                continue;
+            };
+            let last = download.awaited().iter().last().map(|range| range.end - 1);
+            let (Some(to), Some(last)) = (download.source, last) else {
+                continue;
+            };
+            let request = Request {
+                content: download.content,
+                chunk_log2: download.chunk_size.code(),
+                reliability: download.reliability,
+                chunks: ChunkRanges::from(last..last + 1),
+            };
+            let request_id = Some(download.request_id);
+            effects.counters.nacks_sent += 1;
+            let (service, nack) = (ServiceId::DELAY_TOLERANT, Transport::Nack(request));
+            effects.send_about(request_id, service, to, nack);
         }
     }
 

@@ -191,6 +191,14 @@ impl Download {
         self.under_way.clone()
     }
 
+    /// Returns the chunks that are to come: all that are missing, or those that there is room for.
+    pub(super) fn awaited(&self) -> ChunkRanges {
+        match self.window {
+            Some(_) => self.under_way.clone(),
+            None => self.missing(),
+        }
+    }
+
     /// Returns the number of chunks here that the program has not used.
     pub(super) fn waiting(&self) -> u64 {
         self.held.len() as u64 + u64::from(self.unconsumed)
