@@ -62,5 +62,7 @@ pub use process::Process;
 pub use simulated::RepeatingContent;
 pub use supervisor::{Program, Supervisor};
 pub use topology::{Topology, TopologyBuilder};
-pub use transfer::{SenderSample, TransferMeter, TransferObserver, TransferRecord};
+pub use transfer::{
+    MOST_PAUSES, Pause, SenderSample, TransferMeter, TransferObserver, TransferRecord,
+};
 pub use tun::Tun;

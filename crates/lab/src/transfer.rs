@@ -24,6 +24,9 @@ pub struct TransferRecord {
     /// The longest time in which nothing arrived after the first byte.
     #[serde(default)]
     pub longest_pause: f64,
+    /// The longest of these times, [`MOST_PAUSES`] at most, in the order in which they ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pauses: Vec<Pause>,
     /// Segments (or packets of the protocol at hand) that were sent again; `None` if they were not
     /// counted.
     pub retransmitted_segments: Option<u64>,
@@ -34,6 +37,18 @@ pub struct TransferRecord {
     /// TCP's sender over the time, if it was watched and served one transfer only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sender: Vec<SenderSample>,
+}
+
+/// Pauses that a record has at most.
+pub const MOST_PAUSES: usize = 32;
+
+/// A time in which nothing arrived, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pause {
+    /// Its end, from the request.
+    pub end: f64,
+    /// Its length.
+    pub length: f64,
 }
 
 /// The sender of a TCP connection at a moment.
@@ -51,6 +66,12 @@ pub struct SenderSample {
 }
 
 impl TransferRecord {
+    /// Returns the longest of the pauses that ended after `from`.
+    pub fn longest_pause_after(&self, from: f64) -> f64 {
+        let after = self.pauses.iter().filter(|pause| pause.end >= from);
+        after.map(|pause| pause.length).fold(0.0, f64::max)
+    }
+
     /// Returns the bits per second over the whole transfer; 0 if it took no time.
     pub fn goodput(&self) -> f64 {
         if self.finished > 0.0 {
@@ -111,7 +132,7 @@ pub struct TransferMeter {
     started_unix_ms: u64,
     last_arrival: Duration,
     longest_stall: Duration,
-    longest_pause: Duration,
+    pauses: Vec<Pause>,
     bytes: u64,
     samples: Vec<(f64, u64)>,
 }
@@ -127,7 +148,7 @@ impl TransferMeter {
             started_unix_ms: u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX),
             last_arrival: Duration::ZERO,
             longest_stall: Duration::ZERO,
-            longest_pause: Duration::ZERO,
+            pauses: Vec::new(),
             bytes: 0,
             samples: Vec::new(),
         }
@@ -138,6 +159,20 @@ impl TransferMeter {
         let elapsed = at.saturating_duration_since(self.started);
         self.sample_before(elapsed);
         self.end_stall(elapsed);
+        self.last_arrival = elapsed;
+        self.bytes += bytes;
+    }
+
+    /// Notes that `bytes` more had arrived when their receiver said so at `at`, and that it had waited for a
+    /// part of them for `pause` at most.
+    pub fn reported(&mut self, at: Instant, bytes: u64, pause: Duration) {
+        let elapsed = at.saturating_duration_since(self.started);
+        self.sample_before(elapsed);
+        if self.bytes == 0 {
+            self.end_stall(elapsed);
+        } else {
+            self.note_pause(elapsed, pause);
+        }
         self.last_arrival = elapsed;
         self.bytes += bytes;
     }
@@ -169,7 +204,8 @@ impl TransferMeter {
             bytes: self.bytes,
             samples: self.samples,
             longest_stall: self.longest_stall.as_secs_f64(),
-            longest_pause: self.longest_pause.as_secs_f64(),
+            longest_pause: self.pauses.iter().map(|it| it.length).fold(0.0, f64::max),
+            pauses: self.pauses,
             retransmitted_segments: None,
             retransmitted_bytes: None,
             completed,
@@ -190,9 +226,26 @@ impl TransferMeter {
 
     fn end_stall(&mut self, elapsed: Duration) {
         let rest = elapsed.saturating_sub(self.last_arrival);
-        self.longest_stall = self.longest_stall.max(rest);
-        if self.bytes > 0 {
-            self.longest_pause = self.longest_pause.max(rest);
+        match self.bytes > 0 {
+            true => self.note_pause(elapsed, rest),
+            false => self.longest_stall = self.longest_stall.max(rest),
+        }
+    }
+
+    fn note_pause(&mut self, end: Duration, pause: Duration) {
+        self.longest_stall = self.longest_stall.max(pause);
+        if pause.is_zero() {
+            return;
+        }
+        self.pauses.push(Pause {
+            end: end.as_secs_f64(),
+            length: pause.as_secs_f64(),
+        });
+        if self.pauses.len() > MOST_PAUSES {
+            let lengths = self.pauses.iter().enumerate();
+            let shortest = lengths.min_by(|a, b| a.1.length.total_cmp(&b.1.length));
+            let shortest = shortest.map(|(at, _)| at);
+            shortest.map(|at| self.pauses.remove(at));
         }
     }
 }
@@ -246,6 +299,32 @@ mod tests {
     fn the_wait_for_the_first_byte_is_a_stall_and_no_pause() {
         let record = record(&[(300, 1), (350, 1)], None);
         assert_eq!((record.longest_stall, record.longest_pause), (0.3, 0.05));
+    }
+
+    #[test]
+    fn the_longest_pauses_are_kept_with_their_times() {
+        let many: Vec<(u64, u64)> = (1..=100).map(|number| (number * 10, 1)).collect();
+        let late = [(1_100, 1), (1_150, 1)];
+        let got = record(&[many.as_slice(), &late].concat(), None);
+        assert_eq!(got.pauses.len(), MOST_PAUSES);
+        let close = |pause: f64, expected: f64| (pause - expected).abs() < 1e-9;
+        assert!(close(got.longest_pause_after(0.0), 0.1), "{got:?}");
+        assert!(close(got.longest_pause_after(1.12), 0.05), "{got:?}");
+        assert_eq!(got.longest_pause_after(2.0), 0.0);
+    }
+
+    /// A receiver that says every 100 ms how much has come knows its pauses better.
+    #[test]
+    fn a_report_may_say_how_long_its_receiver_waited() {
+        let start = Instant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let mut meter = TransferMeter::new(start);
+        meter.reported(at(50), 10, Duration::ZERO);
+        meter.reported(at(150), 10, Duration::from_millis(20));
+        meter.reported(at(250), 10, Duration::from_millis(90));
+        let record = meter.finish(at(250), true);
+        assert_eq!((record.longest_stall, record.longest_pause), (0.09, 0.09));
+        assert_eq!(record.longest_pause_after(0.3), 0.0);
     }
 
     #[test]

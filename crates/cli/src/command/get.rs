@@ -143,6 +143,8 @@ struct Report {
     bar: ProgressBar,
     /// The last progress that was printed, and when.
     told: Option<(Instant, Progress)>,
+    /// The longest time between two arrivals since then, in microseconds.
+    pause_us: u64,
     told_wait: ToldWait,
 }
 
@@ -163,6 +165,7 @@ impl Report {
             keeps: !output.is_stream(),
             bar,
             told: None,
+            pause_us: 0,
             told_wait: ToldWait::default(),
         }
     }
@@ -199,6 +202,7 @@ impl Report {
         self.told_wait
             .tell(progress.wait.as_ref(), json, shows_progress());
         if self.json {
+            self.pause_us = self.pause_us.max(progress.pause_us);
             let due = self.told.as_ref().is_none_or(|(at, last)| {
                 let interval = match last.bytes == progress.bytes {
                     true => JSON_QUIET,
@@ -207,6 +211,11 @@ impl Report {
                 at.elapsed() >= interval || last.state != progress.state
             });
             if due {
+                let pause_us = core::mem::take(&mut self.pause_us);
+                let progress = Progress {
+                    pause_us,
+                    ..progress.clone()
+                };
                 self.line(&json!({ "event": "progress", "progress": progress }));
                 self.told = Some((Instant::now(), progress.clone()));
             }

@@ -142,6 +142,7 @@ mod tests {
                 .collect(),
             longest_stall: 0.4,
             longest_pause: 0.4,
+            pauses: Vec::new(),
             retransmitted_segments: Some(2),
             retransmitted_bytes: None,
             completed: true,

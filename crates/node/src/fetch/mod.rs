@@ -85,6 +85,8 @@ pub struct Progress {
     /// Seconds left at that rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_s: Option<u64>,
+    /// The longest time between two arrivals since the last report, in microseconds.
+    pub pause_us: u64,
     /// Complete files and all files, if it is a folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<(usize, usize)>,

@@ -122,6 +122,7 @@ impl Fetch {
                 received: 0,
                 rate: 0,
                 left_s: None,
+                pause_us: 0,
                 files: None,
             },
             last_arrival: now,
@@ -179,6 +180,7 @@ impl Fetch {
                 Err(error) => return Err(error.into()),
             }
             if self.is_done() {
+                observe(&self.progress);
                 return Ok(Fetched {
                     links: shares.since(&mut client),
                     ..self.fetched()
@@ -202,6 +204,7 @@ impl Fetch {
                 self.note_pace();
                 self.progress.wait = self.watch.wait().cloned();
                 observe(&self.progress);
+                self.progress.pause_us = 0;
             }
         }
     }
@@ -264,7 +267,11 @@ impl Fetch {
                     taken => taken?,
                 };
                 if new > 0 {
-                    self.last_arrival = Instant::now();
+                    let last = core::mem::replace(&mut self.last_arrival, Instant::now());
+                    if self.progress.received > 0 {
+                        let pause = self.last_arrival.duration_since(last).as_micros() as u64;
+                        self.progress.pause_us = self.progress.pause_us.max(pause);
+                    }
                     self.watch.progressed();
                     self.progress.bytes += new;
                     self.progress.received += new;

@@ -25,6 +25,8 @@ struct NdnStats {
 struct GetProgress {
     bytes: u64,
     resumed: u64,
+    // MobilityFirst's fetches say it.
+    pause_us: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -58,6 +60,12 @@ pub(super) fn watch_get(
         let Ok(line) = serde_json::from_str::<GetLine>(&line.text) else {
             continue;
         };
+        let pause = line
+            .progress
+            .as_ref()
+            .and_then(|progress| progress.pause_us);
+        // With the last bytes, it was said in the line before.
+        let pause = pause.or(line.fetched.is_some().then_some(0));
         let progress = line
             .progress
             .map(|progress| progress.bytes.saturating_sub(progress.resumed));
@@ -66,8 +74,10 @@ pub(super) fn watch_get(
         if let Some(here) = here.or(line.stats.map(|stats| stats.bytes)) {
             // A line may report a state alone; only bytes end a stall.
             let more = here.saturating_sub(meter.bytes());
-            if more > 0 {
-                meter.arrived(at, more);
+            match pause {
+                _ if more == 0 => {}
+                Some(pause) => meter.reported(at, more, Duration::from_micros(pause)),
+                None => meter.arrived(at, more),
             }
             observer.progress(at.saturating_duration_since(started), meter.bytes());
         }
