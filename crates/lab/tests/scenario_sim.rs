@@ -63,6 +63,74 @@ fn a_file_comes_over_the_link_that_its_receiver_prefers() {
     }
 }
 
+/// A transfer that is under way moves to the link that its host is told to prefer.
+#[test]
+fn a_file_moves_to_the_link_that_its_receiver_prefers_from_then_on() {
+    let two = LINE
+        .replace("n3 = \"router\"", "n3 = \"router\", n4 = \"router\"")
+        .replace(
+            "[links]",
+            "[[events]]\nat = \"1 s\"\nprefer = \"lte\"\n[links]\n\
+             lte = { between = [\"n4\", \"client\"], rate = \"20 Mbit/s\", delay = \"20 ms\" }\n\
+             side = { between = [\"n2\", \"n4\"], rate = \"100 Mbit/s\" }",
+        )
+        .replace(
+            "client = \"host\"",
+            "client = { role = \"host\", policy = \"order\", preference = [\"wifi\"] }",
+        );
+    let got = run(&two);
+    assert_eq!(got.values["film.bytes"], 1e7);
+    let lte = got.values["links.lte.forward"];
+    assert!((4e6..9e6).contains(&lte), "{lte}");
+}
+
+#[test]
+fn only_the_link_of_a_host_to_its_router_is_preferred() {
+    for (link, said) in [
+        ("core", "joins no host to its router"),
+        ("lte", "no link 'lte'"),
+    ] {
+        let text = format!("{LINE}[[events]]\nat = \"1 s\"\nprefer = \"{link}\"\n");
+        let read = Scenario::parse(Path::new("a.toml"), &text, Overrides::default());
+        let faults = read.unwrap_err().to_string();
+        assert!(
+            faults.contains("events[0].prefer") && faults.contains(said),
+            "{faults}"
+        );
+    }
+}
+
+/// Of two links to one router, which are used together otherwise, the one that costs money carries
+/// nothing, and the one with a quota carries no more than that.
+#[test]
+fn links_with_terms_carry_what_these_leave() {
+    let two = |terms: &str| {
+        let lte = "[links]\nlte = { between = [\"n3\", \"client\"], rate = \"20 Mbit/s\", delay = \"20 ms\"";
+        run(&LINE.replace("[links]", &format!("{lte}{terms} }}")))
+    };
+    let crossed = |terms: &str| {
+        let got = two(terms);
+        assert_eq!(got.values["film.bytes"], 1e7, "{terms}");
+        got.values["links.lte.bytes"]
+    };
+    assert!(crossed("") > 3e6);
+    assert!(crossed(", metered = true") < 1e5);
+    let bounded = crossed(", quota = \"1 MB\"");
+    // It is looked at ten times a second (250 kB), and what the router has for that link then still comes.
+    assert!((1e6..2.5e6).contains(&bounded), "{bounded}");
+}
+
+#[test]
+fn only_links_of_hosts_have_terms() {
+    for (key, value) in [("metered", "true"), ("quota", "\"1 MB\"")] {
+        let text = LINE.replace("delay = \"20 ms\"", &format!("{key} = {value}"));
+        let read = Scenario::parse(Path::new("a.toml"), &text, Overrides::default());
+        let faults = read.unwrap_err().to_string();
+        let said = format!("links.core.{key}: only the links of hosts have '{key}'");
+        assert!(faults.contains(&said), "{faults}");
+    }
+}
+
 #[test]
 fn bare_ip_saves_the_header_of_udp_in_every_packet() {
     let forward = |text: &str| {

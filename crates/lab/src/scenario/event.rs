@@ -29,6 +29,13 @@ pub enum Action {
         /// False if it does not.
         works: bool,
     },
+    /// This host prefers the link to its others from now on, as its user tells it.
+    Prefer {
+        /// The host.
+        node: usize,
+        /// The link.
+        link: usize,
+    },
     /// The link has other properties from now on, in each direction.
     Change(usize, Box<(LinkSpec, LinkSpec)>),
     /// The node is killed without warning.
@@ -50,8 +57,8 @@ pub struct Timed {
     pub event: usize,
 }
 
-/// `[[events]]`: `at`, and exactly one of `outage`, `change`, `move`, `crash` and `empty_cache`,
-/// which names the link or node.
+/// `[[events]]`: `at`, and exactly one of `outage`, `change`, `move`, `prefer`, `crash` and
+/// `empty_cache`, which names the link or node.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Section {
@@ -75,6 +82,8 @@ struct Section {
     /// Whether the kernel of the node that moves says that its interfaces go and come; it does
     /// unless this is false.
     link_events: Option<bool>,
+    /// A link, which the host at its end prefers from then on.
+    prefer: Option<String>,
     /// A node, which starts again after `duration`, or never.
     crash: Option<String>,
     /// A node.
@@ -125,6 +134,7 @@ fn lower(
         ("outage", &section.outage),
         ("change", &section.change),
         ("move", &section.moved),
+        ("prefer", &section.prefer),
         ("crash", &section.crash),
         ("empty_cache", &section.empty_cache),
     ];
@@ -134,7 +144,8 @@ fn lower(
     let (verb, object) = match (named.next(), named.next()) {
         (Some(one), None) => one,
         _ => {
-            let message = "an event has exactly one of outage, change, move, crash and empty_cache";
+            let message =
+                "an event has exactly one of outage, change, move, prefer, crash and empty_cache";
             return Err(document.fault(at, message));
         }
     };
@@ -157,6 +168,17 @@ fn lower(
         "move" => {
             let node = node(object)?;
             moved(document, network, at, &section, node)?
+        }
+        "prefer" => {
+            let link = any_link_at(document, network, &key, object)?;
+            let (a, b) = network.links[link].ends;
+            let host = [a, b]
+                .into_iter()
+                .find(|end| network.nodes[*end].is(Role::Host));
+            let node = host.filter(|_| network.attach(a, b)).ok_or_else(|| {
+                document.fault(&key, format!("link '{object}' joins no host to its router"))
+            })?;
+            vec![(when, Action::Prefer { node, link })]
         }
         "crash" => {
             let node = node(object)?;

@@ -5,7 +5,9 @@ use std::sync::OnceLock;
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::DeTable;
+use whimbrel_core::units;
 use whimbrel_link::ndnlp::PaperOptions;
+use whimbrel_mobilityfirst::host::interfaces::LinkTerms;
 use whimbrel_node::config::key_path::{KeyPath, Step};
 use whimbrel_node::ndn::faces::ModelledDevice;
 use whimbrel_sim::link::presets::{preset, presets};
@@ -46,6 +48,10 @@ pub struct Link {
     pub marking: bool,
     /// True if namespaces emulate it; else it is a veth pair, as fast as the kernel.
     pub emulated: bool,
+    /// True if the host at its end uses it only while no other link answers.
+    pub metered: bool,
+    /// Bytes that may cross it, for the host at its end.
+    pub quota: Option<u64>,
 }
 
 impl Link {
@@ -74,6 +80,15 @@ impl Link {
                 },
             }),
             _ => None,
+        }
+    }
+
+    /// Returns what the user of the host at its end says about it.
+    pub fn terms(&self) -> LinkTerms {
+        LinkTerms {
+            metered: self.metered,
+            quota: self.quota,
+            ..LinkTerms::default()
         }
     }
 
@@ -161,6 +176,10 @@ struct Own {
     marking: bool,
     #[serde(default = "yes")]
     emulated: bool,
+    #[serde(default)]
+    metered: bool,
+    #[serde(default, with = "units::optional_size")]
+    quota: Option<u64>,
 }
 
 /// The MTU of Ethernet, bytes.
@@ -178,7 +197,7 @@ fn yes() -> bool {
     true
 }
 
-const OWN: [&str; 11] = [
+const OWN: [&str; 13] = [
     "between",
     "preset",
     "mtu",
@@ -190,6 +209,8 @@ const OWN: [&str; 11] = [
     "device",
     "marking",
     "emulated",
+    "metered",
+    "quota",
 ];
 const DIRECTIONS: [&str; 2] = ["forward", "backward"];
 /// The smallest MTU of IPv4, and the largest packet.
@@ -354,6 +375,8 @@ impl<'t> Layers<'t> {
             device: own.device,
             marking: own.marking,
             emulated: own.emulated,
+            metered: own.metered,
+            quota: own.quota,
         })
     }
 }
@@ -382,6 +405,12 @@ pub(super) fn check(document: &Document<'_>, network: &Network) -> Result<(), Fa
         if link.carrier == Carrier::Ip && ends.iter().all(|end| end.is(Role::NdnRouter)) {
             let message = "NDN has no faces on bare IP; write carrier = \"udp\", or a link of its own for MobilityFirst";
             return refuse("carrier", message.to_owned());
+        }
+        let is_hosts = ends.iter().any(|end| end.is(Role::Host));
+        let terms = [("metered", link.metered), ("quota", link.quota.is_some())];
+        if let Some((key, _)) = terms.into_iter().find(|(_, is_set)| *is_set && !is_hosts) {
+            let message = format!("only the links of hosts have '{key}', and no end is a host");
+            return refuse(key, message);
         }
         let clean = LinkSpec::default();
         if !link.emulated && (link.forward != clean || link.backward != clean) {

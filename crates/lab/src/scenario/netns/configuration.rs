@@ -9,7 +9,7 @@ use whimbrel_node::config::{
     Remote, RouteSection, Via,
 };
 
-use super::daemons::{Daemons, socket_of};
+use super::daemons::{Daemons, label, socket_of};
 use crate::LabError;
 use crate::scenario::link::{Carrier, Recovery};
 use crate::scenario::load::Plane;
@@ -40,7 +40,7 @@ impl Daemons<'_> {
             remote: Some(remote),
             mtu: known.mtu,
             plain: self.plan.plain,
-            ..LinkSection::new(format!("to-{}", known.name))
+            ..LinkSection::new(label(&known.name))
         })
     }
 
@@ -56,12 +56,17 @@ impl Daemons<'_> {
         let settings = &network.nodes[node].settings;
         config.host.policy = settings.policy.unwrap_or_default();
         let preferred = network.nodes[node].preference.iter();
-        let labels = preferred.map(|link| format!("to-{}", network.links[*link].name));
+        let labels = preferred.map(|link| label(&network.links[*link].name));
         config.host.preference = labels.collect();
         config.host.scheduler = settings.scheduler.unwrap_or_default();
         for (link, peer) in network.at(node) {
             if network.attach(node, peer) {
-                config.link.push(self.link_to(peer, link)?);
+                let known = &network.links[link];
+                config.link.push(LinkSection {
+                    metered: known.metered,
+                    quota: known.quota.map(ByteSize),
+                    ..self.link_to(peer, link)?
+                });
             }
         }
         for router in &network.nodes[node].routers {
@@ -72,7 +77,7 @@ impl Daemons<'_> {
                 remote: Some(self.remote(address, ROUTER_PORT)?),
                 mtu: network.mtu(),
                 plain: self.plan.plain,
-                ..LinkSection::new(format!("to-{}", self.name(*router)))
+                ..LinkSection::new(label(self.name(*router)))
             });
         }
         Ok(config)

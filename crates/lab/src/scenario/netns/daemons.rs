@@ -27,6 +27,11 @@ pub(super) fn socket_of(folder: &Path, plane: Plane, node: &str) -> PathBuf {
     ))
 }
 
+/// Returns the name that a node's configuration gives to a link.
+pub(super) fn label(link: &str) -> String {
+    format!("to-{link}")
+}
+
 /// All daemons of a run. Dropping them kills them.
 pub struct Daemons<'a> {
     pub(super) plan: &'a Plan,
@@ -161,6 +166,23 @@ impl<'a> Daemons<'a> {
         }
         self.running.retain(|(known, _)| *known != node);
         Ok(())
+    }
+
+    /// Has a host prefer one of its links, as its user does.
+    pub fn prefer(&self, node: usize, link: usize) -> Result<(), LabError> {
+        let label = label(&self.plan.network.links[link].name);
+        let mut command = self.command(&["host", "policy", "--prefer", &label, "--socket"]);
+        command.arg(self.socket(node));
+        let output = command
+            .output()
+            .map_err(LabError::system("tell a host which link to prefer"))?;
+        match output.status.success() {
+            true => Ok(()),
+            false => {
+                let said = String::from_utf8_lossy(&output.stderr);
+                Err(LabError::daemon(self.name(node), &said, &self.keep()))
+            }
+        }
     }
 
     /// Returns the socket on which a node's daemon of MobilityFirst answers.

@@ -348,6 +348,7 @@ impl Stage<'_, '_> {
                 let (node, link) = (&plan.network.nodes[*node], &plan.network.links[*link]);
                 topology.set_carrier(&node.name, &link.name, *works)
             }
+            Action::Prefer { node, link } => self.daemons.prefer(*node, *link),
             Action::Change(index, specs) => {
                 let (a, b) = plan.network.links[*index].ends;
                 let set = |sender: usize, spec: &LinkSpec| {

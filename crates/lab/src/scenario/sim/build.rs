@@ -1,6 +1,6 @@
 //! Builds a plan's network in the simulator: stacks, links, routes, adjacencies.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use whimbrel_forwarder::{CsConfig, FaceFlags, ForwarderConfig, Persistency};
 use whimbrel_gnrs::{KeyPair, MemoryStore, Server, ServerConfig, StoreLimits as RecordLimits};
 use whimbrel_link::HopConfig;
 use whimbrel_link::ndnlp::{LinkServiceConfig, PaperOptions, Reliability};
+use whimbrel_mobilityfirst::host::interfaces::LinkTerms;
 use whimbrel_mobilityfirst::host::{Host, HostConfig};
 use whimbrel_mobilityfirst::router::{
     NextHop, ProxyPolicy, Route, Router, RouterConfig, store::StoreLimits,
@@ -42,6 +43,11 @@ const LOCAL_FRAME: usize = 9_000;
 pub(super) fn address(node: usize) -> Ipv4Addr {
     let [.., high, low] = (node as u32 + 1).to_be_bytes();
     Ipv4Addr::new(10, 0, high, low)
+}
+
+/// Returns the name that a host has for one of its links.
+pub(super) fn label(link: usize) -> String {
+    format!("link-{link}")
 }
 
 /// Returns the key of a node, the same in every run.
@@ -150,6 +156,7 @@ pub(super) fn stack(plan: &Plan, seed: u64, node: usize, life: u64) -> Stack {
             hop: hop(&keys),
             policy: known.settings.policy.unwrap_or_default().into(),
             preference: known.preference.iter().map(|link| *link as u32).collect(),
+            terms: terms(plan, node),
             split: split(&known.settings),
             ..HostConfig::new(keys, wall)
         };
@@ -243,6 +250,12 @@ fn router_config(plan: &Plan, node: usize, hop: HopConfig) -> RouterConfig {
     }
 }
 
+fn terms(plan: &Plan, node: usize) -> BTreeMap<u32, LinkTerms> {
+    let links = plan.network.at(node);
+    let terms = links.map(|(link, _)| (link as u32, plan.network.links[link].terms()));
+    terms.collect()
+}
+
 fn split(settings: &NodeSettings) -> SplitConfig {
     let split = settings.scheduler.unwrap_or_default().split();
     SplitConfig {
@@ -332,15 +345,9 @@ impl World<'_> {
             if plan.network.attach(node, peer) {
                 let origin = PortOrigin::Configured(link as u32);
                 let carried = (known.mtu, known.carrier);
+                let end = (address(peer), label(link));
                 self.stack(node, |stack, now| {
-                    stack.open(
-                        now,
-                        Above::MobilityFirst,
-                        address(peer),
-                        Some(port),
-                        origin,
-                        carried,
-                    )
+                    stack.open(now, Above::MobilityFirst, end, Some(port), origin, carried)
                 });
             }
             if here.is(Role::NdnRouter) && there.is(Role::NdnRouter) {
@@ -392,14 +399,8 @@ impl World<'_> {
         for (peer, origin) in peers {
             let carried = (self.plan.network.mtu(), Carrier::Udp);
             self.stack(node, |stack, now| {
-                stack.open(
-                    now,
-                    Above::MobilityFirst,
-                    address(peer),
-                    None,
-                    origin,
-                    carried,
-                )
+                let end = (address(peer), address(peer).to_string());
+                stack.open(now, Above::MobilityFirst, end, None, origin, carried)
             });
         }
     }
@@ -433,7 +434,8 @@ impl World<'_> {
                 return stack.open_bare(now, address(peer), port, origin, mtu);
             }
             let carried = (mtu, Carrier::Udp);
-            stack.open(now, Above::Ndn, address(peer), Some(port), origin, carried)
+            let end = (address(peer), address(peer).to_string());
+            stack.open(now, Above::Ndn, end, Some(port), origin, carried)
         })
     }
 

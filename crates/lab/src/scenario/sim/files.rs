@@ -30,6 +30,8 @@ use crate::{LabError, TransferMeter, TransferRecord};
 
 const SERVER_APP: u32 = 1;
 const CLIENT_APP: u32 = 2;
+/// Who tells a host how to use its links.
+pub(super) const USER_APP: u32 = 3;
 /// Bounds of the bytes and the number of contents that are published before they are requested: an
 /// announcement takes a round trip to the name server.
 const AHEAD: u64 = 16 << 20;

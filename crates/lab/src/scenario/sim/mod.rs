@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use whimbrel_core::{PortId, Time};
+use whimbrel_mobilityfirst::host::interfaces::InterfaceChange;
+use whimbrel_mobilityfirst::local::LocalRequest;
 use whimbrel_ndn_packet::Name;
 use whimbrel_sim::link::Rate;
 use whimbrel_sim::{AnyMachine, Connection, Direction, NodeId, Simulator};
@@ -289,6 +291,15 @@ impl<'p> World<'p> {
                 let known = self.links[*link];
                 let port = if ends.0 == *node { known.a } else { known.b };
                 self.sim.set_carrier(self.nodes[*node], port, *works);
+            }
+            Action::Prefer { node, link } => {
+                let change = InterfaceChange {
+                    preference: Some(vec![build::label(*link)]),
+                    ..InterfaceChange::default()
+                };
+                let change = serde_json::to_string(&change).unwrap_or_default();
+                let request = LocalRequest::Interfaces { request: 0, change };
+                self.request(*node, files::USER_APP, request);
             }
             Action::Change(link, specs) => {
                 let link = self.links[*link].link;

@@ -160,7 +160,7 @@ impl Stack {
         &mut self,
         now: Time,
         above: Above,
-        peer: Ipv4Addr,
+        (peer, label): (Ipv4Addr, String),
         link: Option<PortId>,
         origin: PortOrigin,
         (mtu, carrier): (usize, Carrier),
@@ -176,7 +176,7 @@ impl Stack {
             receives_ecn: false,
         });
         let info = PortInfo {
-            label: peer.to_string(),
+            label,
             origin,
             mtu: mtu.saturating_sub(headers(is_bare)),
             peer: peer.to_string(),
