@@ -15,7 +15,7 @@ use super::super::{Comparison, NamedChart, Progress, StudyInput, StudyResult, Ta
 use crate::LabError;
 use crate::figure::{LineChart, Series};
 use crate::scenario::Setting;
-use crate::scenario::run::Run;
+use crate::scenario::run::{Fetched, Run};
 
 /// The section `[study]`.
 #[derive(Clone, Debug, Deserialize)]
@@ -25,6 +25,8 @@ struct Section {
     gaps: BTreeMap<String, Span>,
     /// Of each step of the round trip its length.
     round_trips: BTreeMap<String, Span>,
+    /// The time of the run from which pauses count: those of a transfer's start are not a handoff's.
+    from: Span,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -85,11 +87,16 @@ pub(in super::super) fn run(
             rtt,
             round_trip: round_trip.as_secs_f64() * 1e3,
             gap: gap.as_secs_f64() * 1e3,
-            pauses: records(runs, |it| it.longest_pause * 1e3),
-            seconds: records(runs, |it| it.finished),
-            complete: records(runs, |it| f64::from(u8::from(it.completed)))
-                .into_iter()
-                .sum::<f64>() as usize,
+            pauses: of_each(runs, |it| {
+                let from = section.from.0.as_secs_f64() - it.asked;
+                it.record.longest_pause_after(from) * 1e3
+            }),
+            seconds: of_each(runs, |it| it.record.finished),
+            complete: runs
+                .iter()
+                .filter_map(|run| run.transfers.first())
+                .filter(|fetched| fetched.record.completed)
+                .count(),
         })
         .collect();
     input.result(
@@ -101,9 +108,9 @@ pub(in super::super) fn run(
     )
 }
 
-fn records(runs: &[Run], of: fn(&crate::TransferRecord) -> f64) -> Vec<f64> {
-    let records = runs.iter().filter_map(|run| run.transfers.first());
-    records.map(|fetched| of(&fetched.record)).collect()
+fn of_each(runs: &[Run], of: impl Fn(&Fetched) -> f64) -> Vec<f64> {
+    let fetched = runs.iter().filter_map(|run| run.transfers.first());
+    fetched.map(of).collect()
 }
 
 fn compared(input: &StudyInput<'_>, cells: &[Cell<'_>]) -> Result<Vec<Comparison>, LabError> {
