@@ -280,7 +280,10 @@ fn pages_show_both_back_ends_beside_the_paper() {
         let has_transfers = study.name.starts_with("mftp-") || study.name == "tcpicn-sim";
         assert_eq!(page.contains("flent"), has_transfers, "{name}");
         // The simulator has neither ICMP nor Multipath TCP.
-        let is_whole = !matches!(study.name, "multihoming-ping" | "multihoming-throughput");
+        let is_whole = !matches!(
+            study.name,
+            "multihoming-ping" | "multihoming-throughput" | "multihoming-grid"
+        );
         assert!(!page.contains("not run yet"), "{name}");
         assert_ne!(page.contains("not measured"), is_whole, "{name}");
         assert!(page.contains("--backend sim --seed 1"), "{name}");

@@ -3,19 +3,25 @@
 //!
 //! With C the goodput of each link alone and G that of all: U = G / sum of C, H = G / greatest C, and the
 //! benefit is the part of what the further links could add.
+//!
+//! In namespaces the scenario also sweeps `system`: `whimbrel`, `mptcp-...` for each configuration of the
+//! kernel's Multipath TCP, and `tcp-...` for each of its TCP, which runs over each link alone
+//! ([`super::beside`]).
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
 use super::super::jobs::run_all;
+use super::super::result::mean;
 use super::super::trial::PlanRun;
 use super::super::{Comparison, NamedChart, Progress, StudyInput, StudyResult, Table};
-use super::{Goodputs, without};
+use super::beside::Beside;
+use super::{Goodputs, beside, without};
 use crate::LabError;
 use crate::figure::{HeatMap, LineChart};
+use crate::scenario::Plan;
 use crate::scenario::run::Run;
-use crate::scenario::{Plan, Setting};
 
 /// The section `[study]`.
 #[derive(Clone, Debug, Deserialize)]
@@ -31,22 +37,32 @@ struct Section {
 
 /// The least H in cells that are made to do harm.
 const LEAST_HARM: f64 = 0.99;
+/// Bytes of a session and its probes, which cross a metered link that is not used.
+const IDLE_BYTES: f64 = 65_536.0;
+/// The system that is measured; all that there is if the scenario sweeps none.
+const OWN: &str = "whimbrel";
 
-/// A cell's place, plans and results.
-struct Cell<'a> {
-    group: &'a str,
+/// A cell's place and results.
+pub(super) struct Cell<'a> {
+    pub(super) group: &'a str,
     row: &'a str,
     column: &'a str,
-    got: Goodputs,
+    pub(super) got: Goodputs,
+    /// Mbit/s of all links in each run.
+    pub(super) runs: Vec<f64>,
     /// The most bytes that overtook a chunk, and the chunks beyond their bound.
     overtaken: f64,
     beyond: f64,
+    /// Bytes over a metered link although another one works all the time.
+    metered: Option<f64>,
+    /// The kernel's Multipath TCP in the same cell.
+    pub(super) beside: Option<Beside<'a>>,
 }
 
 impl Cell<'_> {
     /// U.
     fn utilization(&self) -> f64 {
-        self.got.all / self.got.sum()
+        self.got.utilization()
     }
 
     fn benefit(&self) -> f64 {
@@ -54,8 +70,49 @@ impl Cell<'_> {
         (got.all - got.best()) / (got.sum() - got.best())
     }
 
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         format!("{}, {}, {}", self.group, self.row, self.column)
+    }
+}
+
+/// The runs of one system in one cell, by the numbers of their plans.
+pub(super) struct Numbers<'a> {
+    pub(super) system: &'a str,
+    all: Option<usize>,
+    alone: Vec<usize>,
+}
+
+/// The runs of each plan.
+pub(super) struct Runs {
+    of_plans: Vec<Vec<Run>>,
+    load: String,
+}
+
+impl Runs {
+    fn values(&self, plan: usize, metric: &str) -> Vec<f64> {
+        let metric = format!("{}.{metric}", self.load);
+        let runs = self.of_plans[plan].iter();
+        let values = runs.map(|run| run.values.get(&metric).copied().unwrap_or(0.0));
+        values.collect()
+    }
+
+    fn goodput(&self, plan: usize) -> f64 {
+        mean(self.values(plan, "goodput"))
+    }
+
+    /// Returns the Mbit/s of all links in each run; none for a system that only uses single ones.
+    pub(super) fn of_all(&self, numbers: &Numbers<'_>) -> Vec<f64> {
+        let all = numbers.all.map(|plan| self.values(plan, "goodput"));
+        all.unwrap_or_default()
+    }
+
+    /// Returns the Mbit/s of each link alone.
+    pub(super) fn of_each(&self, numbers: &Numbers<'_>) -> Vec<f64> {
+        numbers
+            .alone
+            .iter()
+            .map(|plan| self.goodput(*plan))
+            .collect()
     }
 }
 
@@ -66,64 +123,91 @@ pub(in super::super) fn run(
     let scenario = input.scenario()?;
     let section: Section = scenario.study()?;
     // Plans that several cells share (the fast link alone) run once.
-    let mut plans: Vec<Plan> = Vec::new();
-    let mut of_cells = Vec::new();
+    let mut plans: Vec<(String, Plan)> = Vec::new();
+    // Of each cell its place, its plan, and its systems.
+    let mut of_cells: Vec<(&str, &Plan, Vec<Numbers<'_>>)> = Vec::new();
     for setting in &scenario.settings {
-        let alone = alone(&setting.plan);
-        let whole = std::iter::once(setting.plan.clone()).chain(alone);
-        let numbers: Vec<usize> = whole.map(|plan| number_of(&mut plans, plan)).collect();
-        of_cells.push(numbers);
-    }
-    let trials: Vec<PlanRun<'_>> = plans
-        .iter()
-        .enumerate()
-        .map(|(number, plan)| PlanRun {
-            title: title(&scenario.settings, &of_cells, number),
-            plan,
-            seed: plan.seed,
-        })
-        .collect();
-    let runs = run_all(&trials, input, progress)?;
-    let mut cells = Vec::new();
-    for (setting, numbers) in scenario.settings.iter().zip(&of_cells) {
         let expected = "cell, by names of the form GROUP/ROW/COLUMN";
         let name = input.swept(setting, "cell", expected)?;
-        let name = place(name).ok_or_else(|| input.bad(format!("'{name}' is no {expected}")))?;
-        cells.push(cell(name, &setting.plan, numbers, &runs));
+        place(name).ok_or_else(|| input.bad(format!("'{name}' is no {expected}")))?;
+        let system = setting.value("system").unwrap_or(OWN);
+        let plan = &setting.plan;
+        let numbers = numbers(&mut plans, &format!("{name}, {system}"), system, plan);
+        match of_cells.last_mut() {
+            Some((known, _, systems)) if *known == name => systems.push(numbers),
+            _ => of_cells.push((name, plan, vec![numbers])),
+        }
     }
+    let mut trials = Vec::new();
+    for (title, plan) in &plans {
+        trials.extend((0..scenario.runs).map(|run| PlanRun {
+            title: title.clone(),
+            plan,
+            seed: plan.seed.wrapping_add(u64::from(run)),
+        }));
+    }
+    let found = run_all(&trials, input, progress)?;
+    let runs = Runs {
+        of_plans: found
+            .chunks(scenario.runs as usize)
+            .map(<[Run]>::to_vec)
+            .collect(),
+        load: scenario.settings[0].plan.loads[0].name.clone(),
+    };
+    let mut cells = Vec::new();
+    for (name, plan, systems) in &of_cells {
+        let own = systems.iter().find(|it| it.system == OWN);
+        let own = own.ok_or_else(|| input.bad(format!("'{name}' lacks the system '{OWN}'")))?;
+        cells.extend(place(name).map(|at| Cell {
+            beside: Beside::of(systems, &runs),
+            ..cell(at, plan, own, &runs)
+        }));
+    }
+    let mut compared = compared(input, &section, &cells);
+    compared.extend(beside::compared(input, &cells));
+    let mut tables = tables(&section, &cells);
+    tables.extend(beside::table(&cells));
     input.result(
         scenario.text.clone(),
-        compared(input, &section, &cells),
-        tables(&section, &cells),
+        compared,
+        tables,
         charts(&cells),
         Vec::new(),
     )
 }
 
+/// Adds the plans of a system in a cell, those that are not there yet.
+fn numbers<'a>(
+    plans: &mut Vec<(String, Plan)>,
+    title: &str,
+    system: &'a str,
+    plan: &Plan,
+) -> Numbers<'a> {
+    let mut number_of = |title: String, plan: Plan| {
+        let known = plans.iter().position(|(_, it)| *it == plan);
+        known.unwrap_or_else(|| {
+            plans.push((title, plan));
+            plans.len() - 1
+        })
+    };
+    let is_single = system.starts_with("tcp-");
+    let all = (!is_single).then(|| number_of(title.to_owned(), plan.clone()));
+    let alone = match system.starts_with("mptcp-") {
+        true => Vec::new(),
+        false => alone(plan),
+    };
+    let alone = (1..).zip(alone);
+    let alone = alone.map(|(at, plan)| number_of(format!("{title}, link {at} alone"), plan));
+    Numbers {
+        system,
+        all,
+        alone: alone.collect(),
+    }
+}
+
 fn place(name: &str) -> Option<(&str, &str, &str)> {
     let mut parts = name.splitn(3, '/');
     Some((parts.next()?, parts.next()?, parts.next()?))
-}
-
-fn number_of(plans: &mut Vec<Plan>, plan: Plan) -> usize {
-    plans.iter().position(|it| *it == plan).unwrap_or_else(|| {
-        plans.push(plan);
-        plans.len() - 1
-    })
-}
-
-/// Returns the name of the first cell that a run belongs to.
-fn title(settings: &[Setting], of_cells: &[Vec<usize>], number: usize) -> String {
-    let mut cells = settings.iter().zip(of_cells);
-    let found = cells.find_map(|(setting, numbers)| {
-        let at = numbers.iter().position(|it| *it == number)?;
-        let name = setting.value("cell").unwrap_or_default();
-        Some(match at {
-            0 => name.to_owned(),
-            at => format!("{name}, link {at} alone"),
-        })
-    });
-    found.unwrap_or_default()
 }
 
 /// Returns the plan with each of the links alone, of the end that has several; the others end at a node of
@@ -149,18 +233,14 @@ fn alone(plan: &Plan) -> Vec<Plan> {
 fn cell<'a>(
     (group, row, column): (&'a str, &'a str, &'a str),
     plan: &Plan,
-    numbers: &[usize],
-    runs: &[Run],
+    own: &Numbers<'_>,
+    runs: &Runs,
 ) -> Cell<'a> {
-    let load = &plan.loads[0].name;
-    let value = |number: usize, metric: &str| {
-        let value = runs[number].values.get(metric);
-        value.copied().unwrap_or(0.0)
-    };
-    let goodput = |number: &usize| value(*number, &format!("{load}.goodput"));
-    let whole = &runs[numbers[0]].values;
+    let all = own.all.unwrap_or_default();
+    // The greatest of all nodes that have this number, in any run.
     let of_nodes = |metric: &str| {
-        let nodes = whole.iter().filter(|(name, _)| {
+        let values = runs.of_plans[all].iter().flat_map(|run| &run.values);
+        let nodes = values.filter(|(name, _)| {
             name.starts_with("nodes.") && name.rsplit('.').next() == Some(metric)
         });
         nodes.map(|(_, value)| *value).fold(0.0, f64::max)
@@ -170,13 +250,34 @@ fn cell<'a>(
         row,
         column,
         got: Goodputs {
-            all: goodput(&numbers[0]),
-            alone: numbers[1..].iter().map(goodput).collect(),
-            bytes: value(numbers[0], &format!("{load}.bytes")),
+            all: runs.goodput(all),
+            alone: runs.of_each(own),
+            bytes: mean(runs.values(all, "bytes")),
         },
+        runs: runs.of_all(own),
         overtaken: of_nodes("overtaken"),
         beyond: of_nodes("beyond"),
+        metered: metered(plan).map(|link| {
+            let bytes = format!("links.{link}.bytes");
+            let values = runs.of_plans[all]
+                .iter()
+                .filter_map(|run| run.values.get(&bytes));
+            values.copied().fold(0.0, f64::max)
+        }),
+        beside: None,
     }
+}
+
+/// Returns the metered link that a host has no reason to use: another one has no outage.
+fn metered(plan: &Plan) -> Option<&str> {
+    let links = &plan.network.links;
+    let is_steady = |spec: &whimbrel_sim::link::LinkSpec| spec.outages.is_empty();
+    let receiver = plan.loads[0].to[0];
+    let mut of_receiver = plan.network.at(receiver).map(|(link, _)| &links[link]);
+    let metered = links.iter().find(|link| link.metered)?;
+    of_receiver
+        .any(|link| !link.metered && is_steady(&link.forward) && is_steady(&link.backward))
+        .then_some(metered.name.as_str())
 }
 
 impl Section {
@@ -203,6 +304,10 @@ impl Section {
         let misses = [
             ("H", is_harmed),
             (
+                "metered",
+                cell.metered.is_some_and(|bytes| bytes > IDLE_BYTES),
+            ),
+            (
                 "U",
                 is_below(self.least_utilization(cell), cell.utilization()),
             ),
@@ -225,12 +330,14 @@ fn compared(input: &StudyInput<'_>, section: &Section, cells: &[Cell<'_>]) -> Ve
                 ("cells that reach it", reached as f64, 0),
                 ("of", meant.len() as f64, 0),
             ];
-            input.compare_numbers(id, "", reached == meant.len(), 0, &numbers)
+            let all = reached == meant.len();
+            // A back end may have no such cells.
+            (!meant.is_empty()).then(|| input.compare_numbers(id, "", all, 0, &numbers))
         };
     let is_adversarial = |cell: &Cell<'_>| cell.group == section.adversarial;
     let reaches =
         |target: &'static str| move |cell: &Cell<'_>| !section.misses(cell).contains(&target);
-    vec![
+    let counted = [
         count(
             "goal-never-below",
             &|cell| !is_adversarial(cell),
@@ -248,7 +355,13 @@ fn compared(input: &StudyInput<'_>, section: &Section, cells: &[Cell<'_>]) -> Ve
             &reaches("benefit"),
         ),
         count("goal-reordering", &|_| true, &|cell| cell.beyond == 0.0),
-    ]
+        count(
+            "goal-metered",
+            &|cell| cell.metered.is_some(),
+            &reaches("metered"),
+        ),
+    ];
+    counted.into_iter().flatten().collect()
 }
 
 fn tables(section: &Section, cells: &[Cell<'_>]) -> Vec<Table> {
@@ -291,26 +404,47 @@ fn tables(section: &Section, cells: &[Cell<'_>]) -> Vec<Table> {
 }
 
 /// A quantity of a cell: the figure's name, its title, and the numbers at which its colours end.
-type Quantity = (&'static str, &'static str, (f64, f64), fn(&Cell<'_>) -> f64);
+type Quantity = (
+    &'static str,
+    &'static str,
+    (f64, f64),
+    fn(&Cell<'_>) -> Option<f64>,
+);
 
-const QUANTITIES: [Quantity; 3] = [
+fn rounded(value: f64) -> Option<f64> {
+    Some((value * 1e3).round() / 1e3)
+}
+
+const QUANTITIES: [Quantity; 5] = [
     (
         "u",
         "U, the share of the sum of the links, each alone",
         (0.85, 1.0),
-        |cell| (cell.utilization() * 1e3).round() / 1e3,
+        |cell| rounded(cell.utilization()),
     ),
     (
         "h",
         "H, relative to the best link alone",
         (0.9, 1.1),
-        |cell| (cell.got.harm() * 1e3).round() / 1e3,
+        |cell| rounded(cell.got.harm()),
     ),
     (
         "overtaken",
         "the most that overtook a chunk, KiB",
         (8192.0, 0.0),
-        |cell| (cell.overtaken / 1024.0).round(),
+        |cell| Some((cell.overtaken / 1024.0).round()),
+    ),
+    (
+        "mptcp-u",
+        "U of the best Multipath TCP, of what TCP gets of each link alone",
+        (0.85, 1.0),
+        |cell| rounded(cell.beside.as_ref()?.got.utilization()),
+    ),
+    (
+        "mptcp",
+        "Whimbrel relative to the best Multipath TCP",
+        (0.8, 1.2),
+        |cell| rounded(cell.got.all / cell.beside.as_ref()?.got.all),
     ),
 ];
 
@@ -340,9 +474,12 @@ fn charts(cells: &[Cell<'_>]) -> Vec<NamedChart> {
             continue;
         }
         for (quantity, title, (worst, best), of) in QUANTITIES {
+            if cells.iter().all(|cell| of(cell).is_none()) {
+                continue;
+            }
             let value = |row: &String, column: &String| {
                 let cell = cells.iter().find(|it| it.row == row && it.column == column);
-                cell.map(|cell| of(cell))
+                cell.and_then(|cell| of(cell))
             };
             let line = |row| columns.iter().map(|column| value(row, column)).collect();
             let heat = HeatMap {

@@ -6,12 +6,14 @@
 //! | [`throughput`] | Fig. 5: each link alone, both by Multipath TCP, both by the router's division |
 //! | [`wide`] | section VI: many clients at sites far from each other |
 //! | [`grid`] | beyond the paper: cells of unequal links, faults and traces |
+//! | [`beside`] | the same cells by Multipath TCP |
 //! | [`handoff`] | beyond the paper: a client that moves between access routers |
 //! | [`ping`] | Fig. 3: echo requests by IP and by MobilityFirst |
 
 use crate::scenario::Plan;
 use crate::scenario::node::{Node, Role, Roles};
 
+mod beside;
 pub(super) mod grid;
 pub(super) mod handoff;
 pub(super) mod ping;
@@ -36,6 +38,11 @@ impl Goodputs {
 
     fn sum(&self) -> f64 {
         self.alone.iter().sum()
+    }
+
+    /// U: the goodput of all as a share of the sum of the links, each alone.
+    fn utilization(&self) -> f64 {
+        self.all / self.sum()
     }
 
     /// H: the goodput of all as a share of the best one's.

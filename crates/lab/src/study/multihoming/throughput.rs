@@ -46,7 +46,7 @@ impl System<'_> {
 }
 
 /// Returns the name of a system for people.
-fn title(name: &str) -> String {
+pub(super) fn title(name: &str) -> String {
     match name {
         "whimbrel" => String::from("Whimbrel, both links"),
         "paper" => String::from("the prototype's scheduler"),
