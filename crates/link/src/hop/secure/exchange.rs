@@ -128,8 +128,8 @@ impl SealedSession {
             drops.bad_handshake += 1;
             return None;
         };
-        // Whoever changes the call on the way cannot have it answered otherwise: the answer is not
-        // readable then. So this is the neighbour's own word.
+        // The neighbour itself does not know hybrid exchanges: if somebody on the path had changed the
+        // call, its answer could not be read here.
         if config.post_quantum == PostQuantum::Require && !exchange.is_hybrid() {
             *unwilling = Some(Unwilling::NotHybrid);
             return None;
@@ -365,15 +365,13 @@ pub(super) fn answer(
     let keys = reception.keys()?;
     let seat = reception.seat(now, address, call);
     let ephemeral = Ephemeral::new(seat.ephemeral);
-    let (kem, kem_shared) = match kem_key {
+    let (kem, kem_shared) = match kem_key.zip(seat.kem) {
         None => (None, None),
-        Some(key) => {
-            let (ciphertext, secret) = encapsulate(key, &seat.kem_random)?;
-            let deposit = masked(&secret, &seat.kem_mask);
-            let ciphertext = Box::new(ciphertext);
+        Some((key, seat)) => {
+            let (ciphertext, secret) = encapsulate(key, &seat.random)?;
             let kem = KemAnswer {
-                deposit: *deposit,
-                ciphertext,
+                deposit: *masked(&secret, &seat.mask),
+                ciphertext: Box::new(ciphertext),
             };
             (Some(kem), Some(secret))
         }
@@ -424,15 +422,15 @@ pub(super) fn read_proof(
         // Of it, a PROOF depends on the secret alone.
         kem: None,
     };
-    let kem_shared = (call.is_hybrid()).then(|| masked(&proving.deposit, &seat.kem_mask));
+    let kem_shared = (seat.kem.as_ref()).map(|kem| masked(&proving.deposit, &kem.mask));
     let exchange = Exchange::new(call, &answer, &ephemeral, kem_shared)?;
     let proven = exchange.read_proof(frame, &keys.public())?;
     let is_own = proven.key.guid() == reception.guid() || seat.index != index;
     (!is_own).then_some((exchange, proven))
 }
 
-/// Keys of a neighbour that has proven `key`, from a hybrid exchange or not, for the run `own_run` of this end. `own_first_id` is
-/// this end's first hop id, if who answers states it.
+/// Keys of a neighbour that has proven `key`, from a hybrid exchange or not, for the run `own_run` of
+/// this end. `own_first_id` is this end's first hop id, if it has answered.
 fn live(
     (channel, hybrid): (Channel, bool),
     (key, parameters): (&PublicKey, &Parameters),

@@ -85,8 +85,7 @@ impl Call {
         self.flags & HYBRID != 0
     }
 
-    /// Of two ends that call each other, the one whose call has the higher rank is answered: rather
-    /// the one that asks for more.
+    /// Of two calls that cross, the one with the higher rank is answered: a hybrid one before another.
     pub(super) fn rank(&self) -> (bool, [u8; 32]) {
         (self.is_hybrid(), self.ephemeral)
     }
@@ -303,6 +302,15 @@ impl Unwilling {
     }
 }
 
+/// What a REFUSAL can say, with its second byte. That a neighbour knows no hybrid exchange is concluded
+/// from its ANSWER.
+const REFUSALS: [(Unwilling, u8); 4] = [
+    (Unwilling::Plain, 1),
+    (Unwilling::Sealed, 2),
+    (Unwilling::NotAdmitted, 3),
+    (Unwilling::Classical, 4),
+];
+
 /// The session that a PROOF is about: both ends' indices.
 pub(super) fn session_of_proof(frame: &[u8]) -> Option<[u8; 8]> {
     array(frame, 4)
@@ -310,29 +318,17 @@ pub(super) fn session_of_proof(frame: &[u8]) -> Option<[u8; 8]> {
 
 /// `about` is the [session](session_of_proof) that is refused, or 0.
 pub(in crate::hop) fn encode_refusal(why: Unwilling, about: [u8; 8], buffer: &mut Vec<u8>) {
-    let code = match why {
-        Unwilling::Plain => 1,
-        Unwilling::Sealed => 2,
-        Unwilling::NotAdmitted => 3,
-        Unwilling::Classical => 4,
-        // Nobody says so of itself: the caller concludes it.
-        Unwilling::NotHybrid => return,
-    };
-    open(REFUSAL, code, buffer);
-    buffer.extend_from_slice(&about);
+    if let Some((_, code)) = REFUSALS.iter().find(|(of, _)| *of == why) {
+        open(REFUSAL, *code, buffer);
+        buffer.extend_from_slice(&about);
+    }
 }
 
 /// Returns why a neighbour is unwilling, and the session that it refuses, or 0.
 pub(in crate::hop) fn decode_refusal(frame: &[u8]) -> Option<(Unwilling, [u8; 8])> {
     (frame.len() == NOTICE_LEN).then_some(())?;
-    let why = match frame[1] {
-        1 => Unwilling::Plain,
-        2 => Unwilling::Sealed,
-        3 => Unwilling::NotAdmitted,
-        4 => Unwilling::Classical,
-        _ => return None,
-    };
-    Some((why, array(frame, 4)?))
+    let (why, _) = REFUSALS.iter().find(|(_, code)| *code == frame[1])?;
+    Some((*why, array(frame, 4)?))
 }
 
 /// An end's description of itself, which goes encrypted.

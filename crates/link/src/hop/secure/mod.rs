@@ -404,8 +404,8 @@ impl SealedSession {
         match &self.attempt {
             None => self.attempt = Some(self.new_attempt(now, true)),
             Some(former) if now.since(former.since) >= FRESH_CALL => {
-                // A path may lose frames of the length of a hybrid call: where that is only offered,
-                // every other attempt goes without. Keys that came of one are not replaced by others.
+                // A path may lose frames as long as a hybrid call. Where that is only offered, every
+                // other attempt goes without, except to renew the keys of a hybrid session.
                 let hybrid = former.kem.is_none() || self.is_hybrid();
                 self.attempt = Some(self.new_attempt(now, hybrid));
             }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::handshake::Call;
+use super::handshake::{Call, HYBRID_CALL_LEN};
 
 /// Whether the keys of a session follow from ML-KEM-512 beside X25519, so that a recording cannot be
 /// read by who has a quantum computer later. Names are proven by Ed25519 alone.
@@ -12,13 +12,17 @@ pub enum PostQuantum {
     /// This end's calls do not ask for it; a neighbour's that do are answered so.
     #[default]
     Off,
-    /// Calls ask for it, and an answer without it is taken.
+    /// Calls ask for it, and an answer without it is taken. Whoever loses the frames of such calls on
+    /// the path has the session agreed on without it.
     Offer,
     /// There are no sessions without it.
     Require,
 }
 
 impl PostQuantum {
+    /// Octets of the longest message of a hybrid exchange.
+    pub const LONGEST_MESSAGE: usize = HYBRID_CALL_LEN;
+
     /// Returns true if a node does not answer such a call.
     pub(super) fn refuses(self, call: &Call) -> bool {
         self == PostQuantum::Require && !call.is_hybrid()

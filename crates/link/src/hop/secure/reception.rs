@@ -150,10 +150,14 @@ pub(super) struct Seat {
     pub(super) index: u32,
     pub(super) run: u64,
     pub(super) first_hop_id: u32,
-    /// What its ML-KEM secret is drawn from, and what masks that in an ANSWER. Both are the same for
-    /// the same call, and so is the secret.
-    pub(super) kem_random: Secret,
-    pub(super) kem_mask: Secret,
+    /// For a hybrid call.
+    pub(super) kem: Option<KemSeat>,
+}
+
+/// What the ML-KEM secret is drawn from, and what masks that in an ANSWER: the same for the same call.
+pub(super) struct KemSeat {
+    pub(super) random: Secret,
+    pub(super) mask: Secret,
 }
 
 /// See the module. Shared by the node's hops and its [`Gate`](super::Gate)s.
@@ -380,7 +384,9 @@ fn seat(period: &Period, address: Option<SocketAddr>, call: &Call) -> Seat {
         index: word(0),
         run: u64::from(word(4)) << 32 | u64::from(word(8)) | 1,
         first_hop_id: word(12),
-        kem_random: secret(KEM_CONTEXT),
-        kem_mask: secret(KEM_MASK_CONTEXT),
+        kem: call.is_hybrid().then(|| KemSeat {
+            random: secret(KEM_CONTEXT),
+            mask: secret(KEM_MASK_CONTEXT),
+        }),
     }
 }
