@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
+use serde::Deserialize;
+use serde::de::{IntoDeserializer, value};
 use whimbrel_node::config::PostQuantum;
 
 use crate::command::{
@@ -159,18 +161,11 @@ pub(crate) struct HostAccess {
     pub(crate) plain: bool,
     /// Have the keys of the links of the host in this process follow from ML-KEM-512 beside X25519:
     /// if the other end can (offer), or nothing else (require)
-    #[arg(long, value_name = "WHEN", conflicts_with_all = ["socket", "plain"], value_parser = post_quantum())]
+    #[arg(long, value_name = "WHEN", conflicts_with_all = ["socket", "plain"], value_parser = post_quantum)]
     pub(crate) post_quantum: Option<PostQuantum>,
 }
 
-/// Reads `--post-quantum`.
-pub(crate) fn post_quantum() -> impl clap::builder::TypedValueParser<Value = PostQuantum> {
-    use clap::builder::TypedValueParser as _;
-    clap::builder::PossibleValuesParser::new(["off", "offer", "require"]).map(|when| {
-        match when.as_str() {
-            "offer" => PostQuantum::Offer,
-            "require" => PostQuantum::Require,
-            _ => PostQuantum::Off,
-        }
-    })
+/// Reads `--post-quantum`, in the words of a configuration.
+pub(crate) fn post_quantum(text: &str) -> Result<PostQuantum, value::Error> {
+    PostQuantum::deserialize(text.into_deserializer())
 }

@@ -82,7 +82,7 @@ pub(crate) struct RouterRun {
     plain: bool,
     /// Have the keys of all links follow from ML-KEM-512 beside X25519: if the other end can (offer),
     /// or nothing else (require); overrides post_quantum in [hop]
-    #[arg(long, value_name = "WHEN", value_parser = post_quantum())]
+    #[arg(long, value_name = "WHEN", value_parser = post_quantum)]
     post_quantum: Option<PostQuantum>,
     /// Name servers, the preferred one first; replaces those of the file
     #[arg(long, value_name = "HOST:PORT")]
@@ -144,7 +144,7 @@ pub(crate) struct HostRun {
     plain: bool,
     /// Have the keys of all links follow from ML-KEM-512 beside X25519: if the other end can (offer),
     /// or nothing else (require); overrides post_quantum in [hop]
-    #[arg(long, value_name = "WHEN", value_parser = post_quantum())]
+    #[arg(long, value_name = "WHEN", value_parser = post_quantum)]
     post_quantum: Option<PostQuantum>,
     /// Listen for Prometheus on this address (http://ADDRESS/metrics)
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address)]

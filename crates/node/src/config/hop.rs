@@ -14,6 +14,7 @@ use whimbrel_link::hop::{
 
 use super::LinkSection;
 use super::checks::{Found, TICK};
+use super::plan::HEADERS;
 use super::sections::example_names;
 
 /// Largest back-pressure buffer, in packets: 25 GB of Ethernet's size.
@@ -192,10 +193,6 @@ impl From<Pacing> for whimbrel_link::Pacing {
     }
 }
 
-/// Smallest MTU of IP, in octets, that carries the longest message of a hybrid exchange over UDP and
-/// IPv6.
-const HYBRID_MTU: usize = 1_088;
-
 /// Adds a fault for each value that makes no sense.
 pub(super) fn check_hop(found: &mut Found<'_>, hop: &HopSection, links: &[LinkSection]) {
     if let Pacing::Fixed(rate) = hop.pacing
@@ -240,15 +237,14 @@ pub(super) fn check_hop(found: &mut Found<'_>, hop: &HopSection, links: &[LinkSe
         }
     }
     let required = hop.post_quantum == PostQuantum::Require;
+    let needed = PostQuantum::LONGEST_MESSAGE + HEADERS as usize;
     for link in links.iter().filter(|_| required) {
         let fault = if link.plain {
             "is plain, so nothing is encrypted there; remove its plain, or write \"offer\""
                 .to_owned()
-        } else if link.mtu < HYBRID_MTU {
+        } else if link.mtu < needed {
             let mtu = link.mtu;
-            format!(
-                "has an MTU of {mtu}, and calls need {HYBRID_MTU}; raise it, or write \"offer\""
-            )
+            format!("has an MTU of {mtu}, and calls need {needed}; raise it, or write \"offer\"")
         } else {
             continue;
         };
