@@ -217,7 +217,7 @@ impl Report {
                     ..progress.clone()
                 };
                 self.line(&json!({ "event": "progress", "progress": progress }));
-                self.told = Some((Instant::now(), progress.clone()));
+                self.told = Some((Instant::now(), progress));
             }
             return;
         }
