@@ -20,6 +20,7 @@
 mod pages;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use whimbrel_core::{Deadline, Time, TimerQueue};
 use whimbrel_ndn_mgmt::{ROUTE_CAPTURE, ROUTE_CHILD_INHERIT, RouteOrigin};
@@ -71,6 +72,10 @@ pub struct FibUpdate {
     /// Its rank; `None` removes it.
     pub rank: Option<Rank>,
 }
+
+/// From one part of a large change to the next. More than nothing: a driver takes a deadline that
+/// stays where it was for a fault, and waits.
+const PART_INTERVAL: Duration = Duration::from_micros(1);
 
 /// How good a next hop is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,6 +220,8 @@ pub struct Rib {
     removed: BTreeSet<FaceId>,
     /// What may be looked at yet in the present change.
     work: usize,
+    /// No deadline lies before it.
+    resume: Time,
 }
 
 impl Rib {
@@ -232,6 +239,7 @@ impl Rib {
             walks: BTreeMap::new(),
             removed: BTreeSet::new(),
             work: 0,
+            resume: Time::ZERO,
         }
     }
 
@@ -401,6 +409,7 @@ impl Rib {
     /// Removes expired routes, and goes on with what earlier changes have left.
     pub fn handle_timeout(&mut self, now: Time) {
         self.work = self.limits.work;
+        self.resume = now + PART_INTERVAL;
         while self.work > 0
             && let Some((_, (prefix, key))) = self.timers.pop_due(now)
         {
@@ -422,11 +431,11 @@ impl Rib {
     /// When the next route expires; at once, if changes have left something.
     pub fn poll_timeout(&self) -> Option<Deadline> {
         if !self.removed.is_empty() || !self.walks.is_empty() {
-            return Some(Deadline::new(Time::ZERO, "next hops follow routes"));
+            return Some(Deadline::new(self.resume, "next hops follow routes"));
         }
         self.timers
             .next()
-            .map(|(at, _)| Deadline::new(at, "route expires"))
+            .map(|(at, _)| Deadline::new(at.max(self.resume), "route expires"))
     }
 
     /// The changes for the FIB since the last call, in the order in which to apply them.
