@@ -475,12 +475,12 @@ fn without_configuration_it_listens_where_programs_look_for_nfd() {
     let home = tempfile::tempdir().unwrap();
     let script = r#"
         set -e
+        trap 'kill $(jobs -p) 2>/dev/null' EXIT
         mount -t tmpfs tmpfs /run
         ip link set lo up
         "$WHIMBREL" router run >"$HOME/router.out" & ROUTER=$!
         for _ in $(seq 100); do [ -S /run/nfd/nfd.sock ] && break; sleep 0.1; done
-        "$PYTHON" "$SOURCES/python/producer.py" /default --content "from python" >"$HOME/producer.out" & PRODUCER=$!
-        trap 'kill $PRODUCER' EXIT
+        "$PYTHON" "$SOURCES/python/producer.py" /default --content "from python" >"$HOME/producer.out" &
         for _ in $(seq 100); do grep -q ready "$HOME/producer.out" && break; sleep 0.1; done
         "$PYTHON" "$SOURCES/python/consumer.py" /default/one
         "$NODE" "$SOURCES/ndnts/consumer.mjs" /default/two
