@@ -3,7 +3,9 @@
 //! Start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM '96) with equal weights: each lane has a
 //! clock of its sent bytes, the lane furthest behind goes next, and a lane that joins starts at the
 //! time of the present ones. So a lane is not penalised for what it sent while it was alone, and
-//! gains no credit while it is idle.
+//! gains no credit while it is idle. Time goes on by an even share of what is sent, as in weighted
+//! fair queueing: with the clock of the last served lane alone it would stand still while new lanes
+//! come with one piece each, and the others would get nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,8 +20,11 @@ pub struct Turns<K> {
     turn: u64,
     clocks: BTreeMap<K, u64>,
     order: BTreeSet<(u64, K)>,
-    // The time at which a lane joins: the clock of the last served one at the start of its service.
+    // The time at which a lane joins: what each of the lanes has had, or the clock of the last served
+    // one at the start of its service.
     now: u64,
+    // Bytes sent that are not part of `now` yet.
+    rest: u64,
     current: Option<K>,
 }
 
@@ -31,6 +36,7 @@ impl<K: Copy + Ord> Turns<K> {
             clocks: BTreeMap::new(),
             order: BTreeSet::new(),
             now: 0,
+            rest: 0,
             current: None,
         }
     }
@@ -69,7 +75,10 @@ impl<K: Copy + Ord> Turns<K> {
             return;
         };
         self.order.remove(&(*clock, lane));
-        self.now = self.now.max(*clock);
+        let lanes = self.order.len() as u64 + 1;
+        let sent = self.rest + bytes;
+        self.rest = sent % lanes;
+        self.now = (self.now + sent / lanes).max(*clock);
         *clock += bytes;
         self.order.insert((*clock, lane));
         self.current = Some(lane);
@@ -107,6 +116,27 @@ mod tests {
         turns.leave(1);
         turns.leave(2);
         assert!(turns.is_empty() && turns.next().is_none());
+    }
+
+    #[test]
+    fn lanes_that_come_with_one_piece_each_do_not_take_everything() {
+        let mut turns = Turns::new(0);
+        turns.join(0);
+        turns.spend(0, 1_000);
+        let mut sent = 0;
+        for newcomer in 1..1_000 {
+            turns.join(newcomer);
+            let lane = turns.next().expect("two lanes");
+            turns.spend(lane, 1_000);
+            if lane == 0 {
+                sent += 1;
+            } else {
+                turns.leave(lane);
+            }
+        }
+        // One newcomer a piece, so that each time the first lane is served one more waits: its share
+        // falls with the root of their number.
+        assert!((30..60).contains(&sent), "{sent} of 999");
     }
 
     proptest! {
