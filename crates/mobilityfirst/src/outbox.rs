@@ -1,5 +1,7 @@
 //! What waits for one neighbour: urgent messages first, and flows in turns.
 
+mod queue;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use whimbrel_core::{Guid, PortId, Time};
@@ -9,6 +11,7 @@ use whimbrel_link::{Hop, Lane};
 use crate::chunk::{Chunk, Flow};
 use crate::links::ChunkToSend;
 use crate::wire::{HoldMode, Request, Transport, TransportKind, UpperProtocol};
+use queue::Queue;
 
 /// Bytes that a flow sends before it is the turn of another.
 const TURN_BYTES: u64 = 64 << 10;
@@ -50,7 +53,7 @@ pub(crate) fn flow_of(chunk: &Chunk) -> Option<Flow> {
 struct OfFlow {
     // Its lane in the hop.
     number: u64,
-    queued: VecDeque<ChunkToSend>,
+    queued: Queue,
     carried: usize,
     // Of both.
     bytes: u64,
@@ -158,7 +161,7 @@ impl Outbox {
         });
         self.by_number.insert(of_flow.number, flow);
         of_flow.bytes += outgoing.chunk.size() as u64;
-        of_flow.queued.push_back(outgoing);
+        of_flow.queued.push(outgoing);
         self.classify(&flow);
     }
 
@@ -253,8 +256,8 @@ impl Outbox {
     pub(crate) fn take_queued(&mut self) -> Vec<ChunkToSend> {
         let mut all: Vec<ChunkToSend> = self.urgent.drain(..).collect();
         for of_flow in self.flows.values_mut() {
-            of_flow.bytes -= bytes_of(&of_flow.queued);
-            all.extend(of_flow.queued.drain(..));
+            of_flow.bytes -= of_flow.queued.bytes();
+            all.extend(of_flow.queued.take_if(|_| true));
         }
         self.bytes -= bytes_of(&all);
         self.queued = 0;
@@ -277,12 +280,11 @@ impl Outbox {
         let Some(of_flow) = self.flows.get_mut(flow) else {
             return Vec::new();
         };
-        let (before, bytes) = (of_flow.queued.len(), bytes_of(&of_flow.queued));
-        of_flow.queued.retain(|outgoing| !is_meant(&outgoing.chunk));
-        let gone = bytes - bytes_of(&of_flow.queued);
+        let gone = of_flow.queued.take_if(|it| is_meant(&it.chunk));
+        self.queued -= gone.len();
+        let gone = bytes_of(&gone);
         of_flow.bytes -= gone;
         self.bytes -= gone;
-        self.queued -= before - of_flow.queued.len();
         let of_hop = self.carrying.iter();
         let meant =
             of_hop.filter(|(_, it)| flow_of(&it.chunk) == Some(*flow) && is_meant(&it.chunk));
@@ -318,19 +320,27 @@ impl Outbox {
 
     /// Returns the bytes of a flow that the hop does not carry yet.
     pub(crate) fn queued_of(&self, flow: &Flow) -> u64 {
-        self.flows.get(flow).map_or(0, |it| bytes_of(&it.queued))
+        self.flows.get(flow).map_or(0, |it| it.queued.bytes())
     }
 
     /// Returns the chunk of a divided flow with this place in it.
     pub(crate) fn of_order(&self, flow: &Flow, order: u64) -> Option<&ChunkToSend> {
         let is_it = |it: &&ChunkToSend| it.order == Some(order) && it.chunk.flow() == *flow;
-        let queued = self.flows.get(flow).into_iter().flat_map(|it| &it.queued);
+        let queued = self
+            .flows
+            .get(flow)
+            .into_iter()
+            .flat_map(|it| it.queued.iter());
         self.carrying.values().chain(queued).find(is_it)
     }
 
     /// Returns the places of the chunks of a divided flow that are here.
     pub(crate) fn orders_of(&self, flow: &Flow) -> Vec<u64> {
-        let queued = self.flows.get(flow).into_iter().flat_map(|it| &it.queued);
+        let queued = self
+            .flows
+            .get(flow)
+            .into_iter()
+            .flat_map(|it| it.queued.iter());
         let carried = self.carrying.values().filter(|it| it.chunk.flow() == *flow);
         let mut orders: Vec<u64> = carried.chain(queued).filter_map(|it| it.order).collect();
         orders.sort_unstable();
@@ -347,10 +357,7 @@ impl Outbox {
         let Some(of_flow) = self.flows.get_mut(flow) else {
             return Vec::new();
         };
-        let queued = of_flow.queued.drain(..);
-        let (taken, left): (Vec<ChunkToSend>, Vec<ChunkToSend>) =
-            queued.partition(|it| it.order.is_some());
-        of_flow.queued = left.into();
+        let taken = of_flow.queued.take_if(|it| it.order.is_some());
         let bytes = bytes_of(&taken);
         of_flow.bytes -= bytes;
         self.bytes -= bytes;
@@ -362,7 +369,7 @@ impl Outbox {
     /// Chunks of a flow that are here belong to no division any more.
     pub(crate) fn forget_orders(&mut self, flow: &Flow) {
         let queued = self.flows.get_mut(flow).into_iter();
-        let queued = queued.flat_map(|it| &mut it.queued);
+        let queued = queued.flat_map(|it| it.queued.iter_mut());
         for outgoing in self.carrying.values_mut().chain(queued) {
             if outgoing.chunk.flow() == *flow {
                 outgoing.order = None;
@@ -383,8 +390,7 @@ impl Outbox {
             return Some((self.take_carried(tag)?, Some(tag)));
         }
         let of_flow = self.flows.get_mut(flow)?;
-        let at = of_flow.queued.iter().position(is_it)?;
-        let outgoing = of_flow.queued.remove(at)?;
+        let outgoing = of_flow.queued.take_first(is_it)?;
         let bytes = outgoing.chunk.size() as u64;
         of_flow.bytes -= bytes;
         self.bytes -= bytes;
@@ -397,7 +403,7 @@ impl Outbox {
     pub(crate) fn subtract_under_way(&self, client: &Guid, request: &mut Request) {
         let flows = self.flows.iter();
         let of_client = flows.filter(|(flow, _)| flow.destination == *client);
-        let queued = of_client.flat_map(|(_, of_flow)| &of_flow.queued);
+        let queued = of_client.flat_map(|(_, of_flow)| of_flow.queued.iter());
         let carried = self.carrying.values();
         let carried = carried.filter(|it| it.chunk.header.destination == *client);
         let of_content = queued.chain(carried).filter_map(|it| it.chunk.data());
@@ -443,14 +449,14 @@ impl Outbox {
     pub(crate) fn stuck(&self, before: Time) -> impl Iterator<Item = (Flow, u64)> {
         let held = self.held.iter();
         let held = held.filter(move |(_, it)| it.mode == HoldMode::All && it.since <= before);
-        held.filter_map(|(flow, _)| Some((*flow, bytes_of(&self.flows.get(flow)?.queued))))
+        held.filter_map(|(flow, _)| Some((*flow, self.flows.get(flow)?.queued.bytes())))
             .filter(|(_, bytes)| *bytes > 0)
     }
 
-    /// Removes and returns the newest queued chunk of a flow.
+    /// Removes and returns the newest queued chunk of the content of a flow that has most here.
     pub(crate) fn take_newest(&mut self, flow: &Flow) -> Option<ChunkToSend> {
         let of_flow = self.flows.get_mut(flow)?;
-        let outgoing = of_flow.queued.pop_back()?;
+        let outgoing = of_flow.queued.take_newest()?;
         let bytes = outgoing.chunk.size() as u64;
         of_flow.bytes -= bytes;
         self.bytes -= bytes;
@@ -507,194 +513,4 @@ fn place(set: &mut BTreeSet<u64>, number: u64, member: bool) {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use bytes::Bytes;
-    use proptest::prelude::*;
-    use whimbrel_core::Guid;
-
-    use super::*;
-    use crate::charge::Charge;
-    use crate::chunk::Message;
-    use crate::room::Room;
-    use crate::wire::{NetworkHeader, ServiceId};
-
-    fn flow(number: u8) -> Flow {
-        Flow {
-            source: Guid([1; 32]),
-            destination: Guid([number; 32]),
-        }
-    }
-
-    /// Returns a chunk of a flow, or an urgent one of flow 0, that tells its place in the order of
-    /// arrival.
-    pub(crate) fn chunk(number: u8, place: u32, size: usize) -> ChunkToSend {
-        let Flow {
-            source,
-            destination,
-        } = flow(number);
-        let upper = UpperProtocol::Transport;
-        let header = NetworkHeader::new(ServiceId::UNICAST, upper, source, destination);
-        let kind = match number {
-            0 => TransportKind::Request,
-            _ => TransportKind::Data,
-        };
-        let mut head = vec![0; size + 5];
-        head[0] = kind as u8;
-        head[1..5].copy_from_slice(&place.to_be_bytes());
-        let (head, body) = (head.into(), Bytes::new());
-        let message = Message { head, body };
-        ChunkToSend {
-            chunk: Chunk { header, message },
-            room: Room::default(),
-            charge: Charge::default(),
-            from: None,
-            origin: None,
-            order: None,
-        }
-    }
-
-    fn place_of(outgoing: &ChunkToSend) -> u32 {
-        let head = &outgoing.chunk.message.head;
-        u32::from_be_bytes([head[1], head[2], head[3], head[4]])
-    }
-
-    #[derive(Clone, Debug)]
-    struct Known {
-        number: u8,
-        place: u32,
-        size: u64,
-        tag: Option<u64>,
-    }
-
-    /// Lists that are searched from end to end.
-    #[derive(Default)]
-    struct Model {
-        chunks: Vec<Known>,
-        held: BTreeMap<u8, HoldMode>,
-    }
-
-    impl Model {
-        fn queued(&self) -> impl Iterator<Item = &Known> {
-            self.chunks.iter().filter(|it| it.tag.is_none())
-        }
-
-        /// Returns the chunks of which one has to be the next: the first of each lane that may go.
-        fn next(&self, full: bool, unsent: usize) -> Vec<u32> {
-            let first = |number: u8| self.queued().find(|it| it.number == number);
-            if let Some(urgent) = first(0) {
-                return vec![urgent.place];
-            }
-            let mode = |number: &u8| self.held.get(number).copied();
-            let carried = |number: &u8| {
-                let mut of_flow = self.chunks.iter().filter(|it| it.number == *number);
-                of_flow.any(|it| it.tag.is_some())
-            };
-            let free: Vec<u8> = (1..4)
-                .filter(|it| mode(it).is_none() && first(*it).is_some())
-                .collect();
-            // A full hop takes a chunk of a lane of which it has none.
-            let takes = |number: &u8| !full || !carried(number);
-            let spare = (1..4).filter(|it| mode(it) == Some(HoldMode::Spare));
-            let numbers: Vec<u8> = match free.is_empty() && unsent < SPARE_BELOW {
-                true => spare.filter(takes).collect(),
-                false => free.into_iter().filter(takes).collect(),
-            };
-            let firsts = numbers.into_iter().filter_map(first);
-            firsts.map(|it| it.place).collect()
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn chunks_go_as_a_list_says(
-            steps in prop::collection::vec((0u8..9, 0u8..4, 0usize..5_000, any::<bool>()), 1..200),
-        ) {
-            let mut outbox = Outbox::new();
-            let mut model = Model::default();
-            let mut numbers = BTreeMap::new();
-            let (mut place, mut tag) = (0, 0);
-            for (step, number, size, flag) in steps {
-                match step {
-                    0..=2 => {
-                        place += 1;
-                        let outgoing = chunk(number, place, size);
-                        let size = outgoing.chunk.size() as u64;
-                        outbox.push(outgoing);
-                        model.chunks.push(Known { number, place, size, tag: None });
-                        if let Some(lane) = outbox.lane_of(&flow(number)) {
-                            numbers.insert(lane, number);
-                        }
-                    }
-                    3 | 4 => {
-                        let unsent = if flag { 0 } else { SPARE_BELOW };
-                        let full = size % 2 == 0;
-                        let carried = |lane: Lane| {
-                            model.chunks.iter().any(|it| {
-                                it.tag.is_some() && numbers.get(&lane) == Some(&it.number)
-                            })
-                        };
-                        let takes = |lane| lane == Lane::Urgent || !full || !carried(lane);
-                        let expected = model.next(full, unsent);
-                        let next = outbox.next_for(takes, unsent);
-                        let Some((_, outgoing)) = next else {
-                            // The first of the lanes that may go is looked at, not all.
-                            prop_assert!(expected.is_empty() || full, "{:?}", expected);
-                            continue;
-                        };
-                        let at = place_of(&outgoing);
-                        prop_assert!(expected.contains(&at), "{} of {:?}", at, expected);
-                        tag += 1;
-                        outbox.carrying.insert(tag, outgoing);
-                        let known = model.chunks.iter_mut().find(|it| it.place == at);
-                        known.expect("a chunk").tag = Some(tag);
-                    }
-                    5 => {
-                        let carried = model.chunks.iter().find_map(|it| it.tag);
-                        if let Some(tag) = carried {
-                            prop_assert!(outbox.take_carried(tag).is_some());
-                            model.chunks.retain(|it| it.tag != Some(tag));
-                        }
-                    }
-                    6 if number > 0 => {
-                        let mode = [None, Some(HoldMode::All), Some(HoldMode::Spare)][size % 3];
-                        prop_assert!(outbox.hold(Time::ZERO, flow(number), mode, Time::ZERO));
-                        match mode {
-                            Some(mode) => drop(model.held.insert(number, mode)),
-                            None => drop(model.held.remove(&number)),
-                        }
-                        if flag {
-                            let of_flow = |it: &&mut Known| it.number == number;
-                            let mut tags = Vec::new();
-                            for it in model.chunks.iter_mut().filter(of_flow) {
-                                tags.extend(it.tag.take());
-                            }
-                            tags.sort_unstable();
-                            outbox.take_back(&flow(number), tags);
-                        }
-                    }
-                    7 if number > 0 => {
-                        let gone = outbox.purge(&flow(number), |_| true);
-                        let of_flow = model.chunks.iter().filter(|it| it.number == number);
-                        let mut tags: Vec<u64> = of_flow.filter_map(|it| it.tag).collect();
-                        tags.sort_unstable();
-                        prop_assert_eq!(gone, tags);
-                        model.chunks.retain(|it| it.number != number);
-                    }
-                    8 if flag && size < 500 => {
-                        let taken = outbox.take_queued().len();
-                        prop_assert_eq!(taken, model.queued().count());
-                        model.chunks.retain(|it| it.tag.is_some());
-                    }
-                    _ => {}
-                }
-                prop_assert_eq!(outbox.queued(), model.queued().count());
-                prop_assert_eq!(outbox.carried(), model.chunks.len() - model.queued().count());
-                prop_assert_eq!(outbox.bytes(), model.chunks.iter().map(|it| it.size).sum::<u64>());
-                let sendable = model.queued().any(|it| !model.held.contains_key(&it.number));
-                prop_assert_eq!(outbox.has_sendable(), sendable);
-                let here: BTreeSet<u8> = model.chunks.iter().map(|it| it.number).filter(|it| *it > 0).collect();
-                prop_assert_eq!(outbox.flows(), here.len());
-            }
-        }
-    }
-}
+pub(crate) mod tests;

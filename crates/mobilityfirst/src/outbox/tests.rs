@@ -1,0 +1,189 @@
+use bytes::Bytes;
+use proptest::prelude::*;
+use whimbrel_core::Guid;
+
+use super::*;
+use crate::charge::Charge;
+use crate::chunk::Message;
+use crate::room::Room;
+use crate::wire::{NetworkHeader, ServiceId};
+
+fn flow(number: u8) -> Flow {
+    Flow {
+        source: Guid([1; 32]),
+        destination: Guid([number; 32]),
+    }
+}
+
+/// Returns a chunk of a flow, or an urgent one of flow 0, that tells its place in the order of
+/// arrival.
+pub(crate) fn chunk(number: u8, place: u32, size: usize) -> ChunkToSend {
+    let Flow {
+        source,
+        destination,
+    } = flow(number);
+    let upper = UpperProtocol::Transport;
+    let header = NetworkHeader::new(ServiceId::UNICAST, upper, source, destination);
+    let kind = match number {
+        0 => TransportKind::Request,
+        _ => TransportKind::Data,
+    };
+    let mut head = vec![0; size + 5];
+    head[0] = kind as u8;
+    head[1..5].copy_from_slice(&place.to_be_bytes());
+    let (head, body) = (head.into(), Bytes::new());
+    let message = Message { head, body };
+    ChunkToSend {
+        chunk: Chunk { header, message },
+        room: Room::default(),
+        charge: Charge::default(),
+        from: None,
+        origin: None,
+        order: None,
+    }
+}
+
+fn place_of(outgoing: &ChunkToSend) -> u32 {
+    let head = &outgoing.chunk.message.head;
+    u32::from_be_bytes([head[1], head[2], head[3], head[4]])
+}
+
+#[derive(Clone, Debug)]
+struct Known {
+    number: u8,
+    place: u32,
+    size: u64,
+    tag: Option<u64>,
+}
+
+/// Lists that are searched from end to end.
+#[derive(Default)]
+struct Model {
+    chunks: Vec<Known>,
+    held: BTreeMap<u8, HoldMode>,
+}
+
+impl Model {
+    fn queued(&self) -> impl Iterator<Item = &Known> {
+        self.chunks.iter().filter(|it| it.tag.is_none())
+    }
+
+    /// Returns the chunks of which one has to be the next: the first of each lane that may go.
+    fn next(&self, full: bool, unsent: usize) -> Vec<u32> {
+        let first = |number: u8| self.queued().find(|it| it.number == number);
+        if let Some(urgent) = first(0) {
+            return vec![urgent.place];
+        }
+        let mode = |number: &u8| self.held.get(number).copied();
+        let carried = |number: &u8| {
+            let mut of_flow = self.chunks.iter().filter(|it| it.number == *number);
+            of_flow.any(|it| it.tag.is_some())
+        };
+        let free: Vec<u8> = (1..4)
+            .filter(|it| mode(it).is_none() && first(*it).is_some())
+            .collect();
+        // A full hop takes a chunk of a lane of which it has none.
+        let takes = |number: &u8| !full || !carried(number);
+        let spare = (1..4).filter(|it| mode(it) == Some(HoldMode::Spare));
+        let numbers: Vec<u8> = match free.is_empty() && unsent < SPARE_BELOW {
+            true => spare.filter(takes).collect(),
+            false => free.into_iter().filter(takes).collect(),
+        };
+        let firsts = numbers.into_iter().filter_map(first);
+        firsts.map(|it| it.place).collect()
+    }
+}
+
+proptest! {
+    #[test]
+    fn chunks_go_as_a_list_says(
+        steps in prop::collection::vec((0u8..9, 0u8..4, 0usize..5_000, any::<bool>()), 1..200),
+    ) {
+        let mut outbox = Outbox::new();
+        let mut model = Model::default();
+        let mut numbers = BTreeMap::new();
+        let (mut place, mut tag) = (0, 0);
+        for (step, number, size, flag) in steps {
+            match step {
+                0..=2 => {
+                    place += 1;
+                    let outgoing = chunk(number, place, size);
+                    let size = outgoing.chunk.size() as u64;
+                    outbox.push(outgoing);
+                    model.chunks.push(Known { number, place, size, tag: None });
+                    if let Some(lane) = outbox.lane_of(&flow(number)) {
+                        numbers.insert(lane, number);
+                    }
+                }
+                3 | 4 => {
+                    let unsent = if flag { 0 } else { SPARE_BELOW };
+                    let full = size % 2 == 0;
+                    let carried = |lane: Lane| {
+                        model.chunks.iter().any(|it| {
+                            it.tag.is_some() && numbers.get(&lane) == Some(&it.number)
+                        })
+                    };
+                    let takes = |lane| lane == Lane::Urgent || !full || !carried(lane);
+                    let expected = model.next(full, unsent);
+                    let next = outbox.next_for(takes, unsent);
+                    let Some((_, outgoing)) = next else {
+                        // The first of the lanes that may go is looked at, not all.
+                        prop_assert!(expected.is_empty() || full, "{:?}", expected);
+                        continue;
+                    };
+                    let at = place_of(&outgoing);
+                    prop_assert!(expected.contains(&at), "{} of {:?}", at, expected);
+                    tag += 1;
+                    outbox.carrying.insert(tag, outgoing);
+                    let known = model.chunks.iter_mut().find(|it| it.place == at);
+                    known.expect("a chunk").tag = Some(tag);
+                }
+                5 => {
+                    let carried = model.chunks.iter().find_map(|it| it.tag);
+                    if let Some(tag) = carried {
+                        prop_assert!(outbox.take_carried(tag).is_some());
+                        model.chunks.retain(|it| it.tag != Some(tag));
+                    }
+                }
+                6 if number > 0 => {
+                    let mode = [None, Some(HoldMode::All), Some(HoldMode::Spare)][size % 3];
+                    prop_assert!(outbox.hold(Time::ZERO, flow(number), mode, Time::ZERO));
+                    match mode {
+                        Some(mode) => drop(model.held.insert(number, mode)),
+                        None => drop(model.held.remove(&number)),
+                    }
+                    if flag {
+                        let of_flow = |it: &&mut Known| it.number == number;
+                        let mut tags = Vec::new();
+                        for it in model.chunks.iter_mut().filter(of_flow) {
+                            tags.extend(it.tag.take());
+                        }
+                        tags.sort_unstable();
+                        outbox.take_back(&flow(number), tags);
+                    }
+                }
+                7 if number > 0 => {
+                    let gone = outbox.purge(&flow(number), |_| true);
+                    let of_flow = model.chunks.iter().filter(|it| it.number == number);
+                    let mut tags: Vec<u64> = of_flow.filter_map(|it| it.tag).collect();
+                    tags.sort_unstable();
+                    prop_assert_eq!(gone, tags);
+                    model.chunks.retain(|it| it.number != number);
+                }
+                8 if flag && size < 500 => {
+                    let taken = outbox.take_queued().len();
+                    prop_assert_eq!(taken, model.queued().count());
+                    model.chunks.retain(|it| it.tag.is_some());
+                }
+                _ => {}
+            }
+            prop_assert_eq!(outbox.queued(), model.queued().count());
+            prop_assert_eq!(outbox.carried(), model.chunks.len() - model.queued().count());
+            prop_assert_eq!(outbox.bytes(), model.chunks.iter().map(|it| it.size).sum::<u64>());
+            let sendable = model.queued().any(|it| !model.held.contains_key(&it.number));
+            prop_assert_eq!(outbox.has_sendable(), sendable);
+            let here: BTreeSet<u8> = model.chunks.iter().map(|it| it.number).filter(|it| *it > 0).collect();
+            prop_assert_eq!(outbox.flows(), here.len());
+        }
+    }
+}
