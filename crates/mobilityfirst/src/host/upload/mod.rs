@@ -6,7 +6,7 @@ mod reading;
 mod tests;
 mod turns;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use core::time::Duration;
 use whimbrel_content::ChunkSize;
@@ -107,8 +107,9 @@ pub(super) struct Uploads {
     by_key: BTreeMap<Key, Upload>,
     // The turns of the uploads with something pending.
     turns: Turns,
-    // Uploads that take no turns because a router holds them back.
-    held: BTreeSet<Key>,
+    // Uploads that take no turns because a router holds them back, in the order in which they had
+    // them: often there is a turn for one of them only before the next hold.
+    held: Turns,
     // By number, hence in the order in which they were requested.
     reads: BTreeMap<u64, Read>,
     // Programs that were asked to read.
@@ -124,7 +125,7 @@ impl Uploads {
             catalogue: Catalogue::default(),
             by_key: BTreeMap::new(),
             turns: Turns::default(),
-            held: BTreeSet::new(),
+            held: Turns::default(),
             reads: BTreeMap::new(),
             readers: BTreeMap::new(),
             next_read: 0,
@@ -409,14 +410,14 @@ impl Uploads {
         for read in self.reads.values_mut() {
             read.key = moved(read.key);
         }
-        self.held = self.held.iter().map(|key| moved(*key)).collect();
+        self.held.rename(|key| Some(moved(key)));
         self.turns.rename(|key| Some(moved(key)));
     }
 
     /// Forgets the uploads to an inbound peer that has gone.
     pub(super) fn forget_uploads_to(&mut self, way: Way) {
         self.by_key.retain(|key, _| key.way != way);
-        self.held.retain(|key| key.way != way);
+        self.held.rename(|key| (key.way != way).then_some(key));
         self.turns.rename(|key| (key.way != way).then_some(key));
     }
 

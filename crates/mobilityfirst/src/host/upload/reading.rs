@@ -41,8 +41,11 @@ impl Uploads {
 
     /// Resumes uploads that a router no longer holds back.
     pub(in crate::host) fn go_on_with_held(&mut self) {
-        let held = core::mem::take(&mut self.held);
-        held.into_iter().for_each(|key| self.take_turn(key));
+        let mut held = core::mem::take(&mut self.held);
+        for app in held.apps() {
+            let keys = held.remove_app(app);
+            keys.into_iter().for_each(|key| self.take_turn(key));
+        }
     }
 
     /// Asks programs for as many chunks as the link will take soon. Returns true if any was
@@ -73,7 +76,7 @@ impl Uploads {
                 {
                     left -= 1;
                     if held {
-                        self.held.insert(key);
+                        self.held.insert(app, key);
                     } else if self.ask_for_next(now, app, key, effects) {
                         asked = true;
                         break;
