@@ -179,3 +179,28 @@ thin = { between = ["router", "client"], rate = "200 kbit/s", delay = "50 ms", q
         assert!(there > 1.0 && there < 1.07, "{at}: {there}");
     }
 }
+
+#[test]
+fn two_files_share_a_thin_link() {
+    let network = r#"
+nodes = { server = "host", router = "router", client = "host" }
+loads.film = { from = "server", to = "client", file = "600 kB" }
+loads.letter = { from = "server", to = "client", file = "100 kB", start = "10 s" }
+[links]
+wire = { between = ["server", "router"], rate = "100 Mbit/s", delay = "1 ms" }
+thin = { between = ["router", "client"], rate = "64 kbit/s", delay = "300 ms", queue = "16 kB" }
+"#;
+    let sweep = r#"
+way.down = { "loads.film.from" = "server", "loads.film.to" = "client" }
+way.up = { "loads.film.from" = "client", "loads.film.to" = "server", "loads.letter.from" = "client", "loads.letter.to" = "server" }
+"#;
+    for (at, run) in runs(network, sweep) {
+        let value = |name: &str| run.values[name];
+        // Behind the film, the letter would come after 86 s. What has crossed the router's own queue and
+        // is under way when the letter is requested takes its time.
+        let (film, letter) = (value("film.completion"), value("letter.completion"));
+        assert!(letter < 60.0 && film < 100.0, "{at}: {letter} s, {film} s");
+        let (film, letter) = (value("film.stall"), value("letter.stall"));
+        assert!(letter < 30.0 && film < 10.0, "{at}: {letter} s, {film} s");
+    }
+}

@@ -69,7 +69,8 @@ pub struct HopConfig {
     /// Bound of the chunks in flight in one direction. The smaller of both neighbours' limits
     /// applies.
     pub max_chunks_in_flight: u16,
-    /// Bytes that the owner should keep queued here beyond those in flight; two chunks by default.
+    /// Bytes that the owner should keep queued here beyond those in flight; two chunks by default. On
+    /// a slow link it is asked for what takes about a second.
     pub queue_target: usize,
     /// Bounds of the retransmission timeout that is computed from measured round trips.
     pub min_timeout: Duration,

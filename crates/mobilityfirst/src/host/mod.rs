@@ -26,6 +26,8 @@ mod status;
 mod uplinks;
 mod upload;
 
+use core::time::Duration;
+
 use bytes::Bytes;
 use whimbrel_core::{
     Deadline, Guid, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, SeededRng,
@@ -441,7 +443,10 @@ impl Host {
                 {
                     let way = self.uplinks.way_back(carried.port);
                     let client = chunk.header.destination;
-                    self.uploads.note_delivered(now, way, client, &data);
+                    let rate = self.links.state(carried.port).delivery_rate;
+                    let takes = rate.map_or(0.0, |rate| chunk.size() as f64 / rate.max(1) as f64);
+                    let takes = Duration::from_secs_f64(takes);
+                    self.uploads.note_delivered(now, way, client, &data, takes);
                 }
             }
             LinkEvent::TooLarge(port, outgoing) => {

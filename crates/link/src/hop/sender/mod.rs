@@ -270,11 +270,13 @@ impl Sender {
             .collect()
     }
 
-    /// See [`Hop::ready_for`](crate::Hop::ready_for); keeps at least `target` bytes waiting.
-    pub(super) fn ready_for(&self, target: usize) -> usize {
+    /// See [`Hop::ready_for`](crate::Hop::ready_for); keeps `most` bytes waiting, or what a slow link
+    /// sends in about a second.
+    pub(super) fn ready_for(&self, most: usize) -> usize {
         if self.suspended || self.refused > 0 {
             return 0;
         }
+        let target = self.target(most);
         // Room is requested a round trip ahead, and for whole chunks.
         let flight = self.flight();
         target

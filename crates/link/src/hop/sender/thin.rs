@@ -40,6 +40,10 @@ const QUESTION: u64 = 24 + 44 + 2 * 48;
 const QUESTION_SHARE: u64 = 16;
 /// ... and come at least this often.
 const MAX_QUESTION_INTERVAL: Duration = Duration::from_secs(5);
+/// What waits in the hop takes at most this long, and two round trips for the requests of room ...
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// ... or is a small chunk.
+const LEAST_WAITING: usize = 16 << 10;
 /// Packets in flight whose answers may come one by one.
 const MAX_AHEAD: u64 = 4;
 
@@ -174,6 +178,18 @@ impl Sender {
             rate if self.model.is_starting() => rate.max(known.unwrap_or(self.first_rate.least)),
             rate => rate,
         }
+    }
+
+    /// Returns the bytes that should wait here: `most`, or fewer on a slow link, because what comes
+    /// later (another content, the end of a transfer) would wait behind them.
+    pub(super) fn target(&self, most: usize) -> usize {
+        let is_known = !self.model.is_starting() || self.first_rate.rate().is_some();
+        let rate = self.rate();
+        if !is_known || rate == 0 || self.model.loss() > MAX_LOSS {
+            return most;
+        }
+        let wait = LONGEST_WAIT + 2 * self.min_rtt().unwrap_or_default();
+        most.min(LEAST_WAITING.max(bytes_in(wait, rate) as usize))
     }
 
     /// Returns true while it is being found out whether the link is slow.

@@ -26,6 +26,8 @@ pub(super) struct Upload {
     pub(super) pending: ChunkRanges,
     pub(super) sent: [ChunkRanges; 2],
     pub(super) sent_since: Time,
+    // For how long, and up to twice that, chunks are not sent again for a repeated request.
+    pub(super) repeat_guard: Duration,
     // The chunks of this upload that each proxy stores.
     pub(super) stored: BTreeMap<Guid, ChunkRanges>,
     // In ACK mode: chunks that the client has not confirmed, and the times of their delivery by the
@@ -53,6 +55,7 @@ impl Upload {
             pending: ChunkRanges::default(),
             sent: Default::default(),
             sent_since: now,
+            repeat_guard: REPEAT_GUARD,
             stored: BTreeMap::new(),
             unconfirmed: BTreeMap::new(),
             paused_until: Time::ZERO,
@@ -99,9 +102,9 @@ impl Upload {
     }
 
     pub(super) fn rotate_sent(&mut self, now: Time) {
-        if now.since(self.sent_since) >= REPEAT_GUARD {
+        if now.since(self.sent_since) >= self.repeat_guard {
             let older = core::mem::take(&mut self.sent[0]);
-            self.sent[1] = if now.since(self.sent_since) < REPEAT_GUARD * 2 {
+            self.sent[1] = if now.since(self.sent_since) < self.repeat_guard * 2 {
                 older
             } else {
                 ChunkRanges::default()
