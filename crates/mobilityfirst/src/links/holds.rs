@@ -327,7 +327,8 @@ impl Links {
     /// Who sends over the slow link knows its rate before any chunk of the content has crossed it;
     /// the receiver would know once the first one has come.
     pub(crate) fn fit_to_rate(&self, port: PortId, request: &mut Request) {
-        let rate = self.links.get(&port).and_then(|it| it.hop.delivery_rate());
+        let rates = self.to_same(port).filter_map(|it| it.hop.delivery_rate());
+        let rate = rates.max();
         let asked =
             Duration::from_millis(1_000 * (1 << request.chunk_log2) / rate.unwrap_or(u64::MAX));
         if asked <= MAX_CHUNK_TIME || request.chunks.is_empty() {
@@ -344,13 +345,26 @@ impl Links {
         *request = asked.in_chunks_of(log2);
     }
 
-    /// Takes the chunks that are on their way to `client` by `port` from its request. They arrive
-    /// without being sent again, however long that takes.
+    /// Takes the chunks that are on their way to `client` by the neighbour on `port` from its request.
+    /// They arrive without being sent again, however long that takes.
     pub(crate) fn subtract_under_way(&self, port: PortId, client: &Guid, request: &mut Request) {
-        if let Some(link) = self.links.get(&port).filter(|link| link.is_up()) {
+        for link in self.to_same(port).filter(|link| link.is_up()) {
             link.outbox.subtract_under_way(client, request);
         }
         self.subtract_divided(port, client, request);
+    }
+
+    /// Returns the links to the neighbour on `port`. There are two if each end calls the other: what
+    /// it asks for by one goes to it by either.
+    fn to_same(&self, port: PortId) -> impl Iterator<Item = &Link> {
+        let neighbour = self.links.get(&port).and_then(|link| link.neighbour);
+        let others = neighbour.into_iter().flat_map(|it| {
+            let ports = self.by_neighbour.get(&it);
+            ports.into_iter().flatten().copied()
+        });
+        let others = others.filter(move |it| *it != port);
+        let ports = core::iter::once(port).chain(others);
+        ports.filter_map(|port| self.links.get(&port))
     }
 
     /// Removes the chunks of this flow that `is_meant` picks and that their receiver no longer wants

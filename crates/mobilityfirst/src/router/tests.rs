@@ -223,6 +223,24 @@ impl Net {
         self.neighbour(neighbour, |it, now| it.hop.send(now, 1, head, body));
     }
 
+    /// A neighbour of this name holds back all that the source sends to `destination`.
+    fn hold_back(&mut self, neighbour: usize, name: Guid, destination: Guid) {
+        let hold = Control::Hold(Hold {
+            source: SOURCE,
+            destination,
+            mode: Some(HoldMode::All),
+            lease: Duration::from_secs(32),
+        });
+        let (service, upper) = (ServiceId::NEIGHBOUR, UpperProtocol::Control);
+        let header = NetworkHeader::new(service, upper, name, ROUTER);
+        let mut head = Vec::new();
+        hold.encode(&mut head);
+        let (head, body) = (head.into(), Bytes::new());
+        let message = Message { head, body };
+        self.send(neighbour, Chunk { header, message });
+        self.run(Duration::from_millis(100));
+    }
+
     /// Returns the payloads of the data chunks that a neighbour has received, by chunk index.
     pub(super) fn received(&self, neighbour: usize) -> BTreeMap<u32, Bytes> {
         let received = self.chunks(neighbour).iter();
@@ -460,26 +478,37 @@ fn net_with_a_held_flow() -> (Net, [Guid; 2]) {
     for (host, neighbour) in all.into_iter().zip(1..) {
         assert!(net.with_router(|it, _| it.attachments.insert(host, port(neighbour), 1)));
     }
-    let hold = Control::Hold(Hold {
-        source: SOURCE,
-        destination: hosts[0],
-        mode: Some(HoldMode::All),
-        lease: Duration::from_secs(32),
-    });
-    let (service, upper) = (ServiceId::NEIGHBOUR, UpperProtocol::Control);
-    let header = NetworkHeader::new(service, upper, Guid([3; 32]), ROUTER);
-    let mut head = Vec::new();
-    hold.encode(&mut head);
-    let (head, body) = (head.into(), Bytes::new());
-    net.send(
-        3,
-        Chunk {
-            header,
-            message: Message { head, body },
-        },
-    );
-    net.run(Duration::from_millis(100));
+    net.hold_back(3, Guid([3; 32]), hosts[0]);
     (net, hosts)
+}
+
+/// Each end of a link between routers may call the other: there are two ports to one neighbour, and
+/// chunks go by one of them while requests come by the other.
+#[test]
+fn what_is_under_way_to_a_neighbour_by_another_port_is_not_asked_for_again() {
+    let (client, content, beyond) = (Guid([9; 32]), Guid([7; 32]), Guid([3; 32]));
+    let mut net = Net::new(&[SOURCE, beyond, beyond]);
+    for (guid, neighbour, version) in [(content, 1, 1), (client, 2, 1), (client, 3, 2)] {
+        assert!(net.with_router(|it, _| it.attachments.insert(guid, port(neighbour), version)));
+    }
+    net.hold_back(3, beyond, client);
+    net.send(1, data(ServiceId::CONTENT_RESPONSE, client, 4, 50_000));
+    net.run(Duration::from_millis(100));
+    let service = ServiceId::CONTENT_REQUEST.with(ServiceId::DELAY_TOLERANT);
+    let header = NetworkHeader::new(service, UpperProtocol::Transport, client, content);
+    for (first, requests) in [(4, 0), (5, 1)] {
+        let request = Request {
+            content,
+            chunk_log2: 20,
+            reliability: Reliability::Nack,
+            chunks: ChunkRanges::from(first..first + 1),
+        };
+        let request = Transport::Request(request);
+        net.send(2, Chunk::of_transport(header.clone(), &request));
+        net.run(Duration::from_millis(100));
+        assert_eq!(net.chunks(1).len(), requests, "for chunk {first}");
+        assert_eq!(net.router().effects.counters.requests_absorbed, 1);
+    }
 }
 
 /// "Head-of-line blocking" [MFTP §3.4.3]: the flow that is held fills the queue and the storage.
