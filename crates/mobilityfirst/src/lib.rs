@@ -35,4 +35,5 @@ mod outbox;
 pub mod room;
 pub mod router;
 pub mod split;
+mod taken;
 pub mod wire;

@@ -36,6 +36,7 @@ use crate::outbox::{Outbox, SPARE_BELOW, flow_of};
 use crate::room::{Buffer, Holder, Room};
 use crate::split::SplitConfig;
 use crate::split::flow::DividedFlow;
+use crate::taken::RecentlyTaken;
 use crate::wire::{HoldMode, ServiceId};
 pub use divided::{BranchState, BranchStatus, DividedStatus};
 pub use event::LinkEvent;
@@ -111,6 +112,7 @@ struct Link {
     neighbour: Option<Guid>,
     incarnation: u64,
     handovers: Handovers,
+    taken: RecentlyTaken,
     blocked: bool,
     // When the last frame came, and the first one after the last long pause.
     last_frame: Time,

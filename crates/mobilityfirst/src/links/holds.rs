@@ -354,6 +354,20 @@ impl Links {
         self.subtract_divided(port, client, request);
     }
 
+    /// Takes the chunks that the neighbour on `port` has taken a moment ago from a request of `client`
+    /// with this id: it may have crossed them, or waited on its way.
+    pub(crate) fn subtract_taken(
+        &self,
+        now: Time,
+        port: PortId,
+        (client, id): (&Guid, Option<u64>),
+        request: &mut Request,
+    ) {
+        for link in self.to_same(port).filter(|link| link.is_up()) {
+            link.taken.subtract_from(now, client, id, request);
+        }
+    }
+
     /// Returns the links to the neighbour on `port`. There are two if each end calls the other: what
     /// it asks for by one goes to it by either.
     fn to_same(&self, port: PortId) -> impl Iterator<Item = &Link> {

@@ -93,6 +93,7 @@ impl Link {
                 events.push_back(LinkEvent::Delivered(carried, chunk.clone()));
                 let chunk = chunk?;
                 self.handovers.note(&chunk);
+                self.taken.note(now, &chunk, self.hop.delivery_rate());
                 return flow_of(&chunk).map(|flow| Gone { flow, order });
             }
             HopEvent::TooLarge { tag, .. } => {

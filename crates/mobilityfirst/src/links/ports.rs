@@ -40,6 +40,7 @@ impl Links {
                     neighbour: None,
                     incarnation: 0,
                     handovers: Handovers::default(),
+                    taken: Default::default(),
                     blocked: false,
                     last_frame: now,
                     refused: false,

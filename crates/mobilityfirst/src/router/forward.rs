@@ -133,8 +133,8 @@ impl Router {
         }
     }
 
-    /// Takes from a receiver's Request or Nack the chunks that wait here for the port that it came
-    /// from, or are stored here for the receiver, and asks for smaller ones if that port's link is slow. True if no chunks remain: a
+    /// Takes from a receiver's Request or Nack the chunks that wait here for the neighbour that it came
+    /// from, that this has taken a moment ago, or that are stored here for the receiver, and asks for smaller ones if that port's link is slow. True if no chunks remain: a
     /// receiver behind a slow link repeats its request often, and each time its source would send
     /// them in vain.
     fn is_under_way(&mut self, now: Time, from: PortId, chunk: &mut Chunk) -> bool {
@@ -150,6 +150,8 @@ impl Router {
         self.links.fit_to_rate(from, request);
         self.links
             .subtract_under_way(from, &chunk.header.source, request);
+        let asks = (&chunk.header.source, chunk.header.extensions.request);
+        self.links.subtract_taken(now, from, asks, request);
         self.proxy
             .subtract_stored(now, &chunk.header.source, request, &mut self.effects);
         if *request == was {

@@ -511,6 +511,43 @@ fn what_is_under_way_to_a_neighbour_by_another_port_is_not_asked_for_again() {
     }
 }
 
+/// A request that a link has held up may come when its answer has gone. One of a later download, with
+/// another id, counts.
+#[test]
+fn what_has_just_gone_is_not_asked_for_again_by_the_same_request() {
+    let (client, content, beyond) = (Guid([9; 32]), Guid([7; 32]), Guid([3; 32]));
+    let mut net = Net::new(&[SOURCE, beyond]);
+    for (guid, neighbour) in [(content, 1), (client, 2)] {
+        assert!(net.with_router(|it, _| it.attachments.insert(guid, port(neighbour), 1)));
+    }
+    let mut chunk = data(ServiceId::CONTENT_RESPONSE, client, 4, 50_000);
+    chunk.header.extensions.request = Some(77);
+    net.send(1, chunk);
+    net.run(Duration::from_millis(500));
+    assert_eq!(net.received(2).len(), 1);
+    let service = ServiceId::CONTENT_REQUEST.with(ServiceId::DELAY_TOLERANT);
+    let mut header = NetworkHeader::new(service, UpperProtocol::Transport, client, content);
+    let request = Request {
+        content,
+        chunk_log2: 20,
+        reliability: Reliability::Nack,
+        chunks: ChunkRanges::from(4..5),
+    };
+    // At 0.5, 0.6 and 1.7 s.
+    for (id, later, requests) in [(77, 100, 0), (78, 100, 1), (77, 1_000, 2)] {
+        net.run(Duration::from_millis(later - 100));
+        header.extensions.request = Some(id);
+        let request = Transport::Request(request.clone());
+        net.send(2, Chunk::of_transport(header.clone(), &request));
+        net.run(Duration::from_millis(100));
+        assert_eq!(
+            net.chunks(1).len(),
+            requests,
+            "with id {id} after {later} ms"
+        );
+    }
+}
+
 /// "Head-of-line blocking" [MFTP §3.4.3]: the flow that is held fills the queue and the storage.
 #[test]
 fn a_held_flow_that_fills_buffer_and_storage_gives_room_to_a_free_flow() {
