@@ -67,6 +67,16 @@ impl Flow {
     };
 }
 
+impl NetworkHeader {
+    /// Returns the flow of its chunk.
+    pub(crate) fn flow(&self) -> Flow {
+        Flow {
+            source: self.source,
+            destination: self.destination,
+        }
+    }
+}
+
 impl Chunk {
     /// Decodes a chunk that a hop has delivered.
     pub fn decode(bytes: &Bytes) -> Result<Chunk, WireError> {
@@ -98,10 +108,7 @@ impl Chunk {
 
     /// Returns its flow.
     pub fn flow(&self) -> Flow {
-        Flow {
-            source: self.header.source,
-            destination: self.header.destination,
-        }
+        self.header.flow()
     }
 
     /// Size in bytes without the network header: the size for storage and quotas.

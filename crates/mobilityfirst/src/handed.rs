@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 
 use whimbrel_core::Guid;
 
-use crate::chunk::{Chunk, Flow};
-use crate::wire::{ChunkRanges, MAX_RANGES, Notice};
+use crate::chunk::Flow;
+use crate::wire::{ChunkRanges, Data, MAX_RANGES, NetworkHeader, Notice};
 
 /// Maximum of remembered entries (contents of flows) per neighbour; the least recently used is
 /// forgotten.
@@ -61,10 +61,9 @@ pub(crate) struct Handovers {
 }
 
 impl Handovers {
-    /// Records that the neighbour has `chunk`.
-    pub(crate) fn note(&mut self, chunk: &Chunk) {
-        let Some(data) = chunk.data() else { return };
-        let (flow, content) = (chunk.flow(), data.content);
+    /// Records that the neighbour has a chunk.
+    pub(crate) fn note(&mut self, header: &NetworkHeader, data: &Data) {
+        let (flow, content) = (header.flow(), data.content);
         let known = self
             .entries
             .iter()
@@ -78,7 +77,7 @@ impl Handovers {
                 chunks: ChunkRanges::default(),
             },
         };
-        entry.request_id = chunk.header.extensions.request;
+        entry.request_id = header.extensions.request;
         entry.chunks.insert(data.index);
         if entry.chunks.iter().nth(MAX_RANGES).is_some() {
             // The oldest of a content that is sent in order is the likeliest to have arrived.
@@ -134,9 +133,13 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::wire::{
-        ContentKind, Data, NetworkHeader, Reliability, ServiceId, Transport, UpperProtocol,
-    };
+    use crate::chunk::Chunk;
+    use crate::wire::{ContentKind, Reliability, ServiceId, Transport, UpperProtocol};
+
+    fn note(handovers: &mut Handovers, chunk: Chunk) {
+        let data = chunk.data().expect("a data chunk");
+        handovers.note(&chunk.header, &data);
+    }
 
     fn chunk(content: u8, index: u32) -> Chunk {
         let service = ServiceId::DELAY_TOLERANT;
@@ -164,9 +167,9 @@ mod tests {
     fn chunks_of_a_content_are_one_entry_until_they_are_taken() {
         let mut handovers = Handovers::default();
         for index in [9, 0, 1, 2] {
-            handovers.note(&chunk(7, index));
+            note(&mut handovers, chunk(7, index));
         }
-        handovers.note(&chunk(8, 5));
+        note(&mut handovers, chunk(8, 5));
         let taken = handovers.take();
         assert_eq!(taken.len(), 2);
         assert_eq!(taken[0].chunks.iter().collect::<Vec<_>>(), [0..3, 9..10]);
@@ -193,10 +196,10 @@ mod tests {
     fn memory_is_bounded_whatever_is_handed_over() {
         let mut handovers = Handovers::default();
         for content in 0..=255 {
-            handovers.note(&chunk(content, 0));
+            note(&mut handovers, chunk(content, 0));
         }
         for index in 0..2_000 {
-            handovers.note(&chunk(255, 2 * index));
+            note(&mut handovers, chunk(255, 2 * index));
         }
         let taken = handovers.take();
         assert_eq!(taken.len(), MAX_ENTRIES);

@@ -26,8 +26,6 @@ mod status;
 mod uplinks;
 mod upload;
 
-use core::time::Duration;
-
 use bytes::Bytes;
 use whimbrel_core::{
     Deadline, Guid, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, SeededRng,
@@ -443,10 +441,9 @@ impl Host {
                 {
                     let way = self.uplinks.way_back(carried.port);
                     let client = chunk.header.destination;
-                    let rate = self.links.state(carried.port).delivery_rate;
-                    let takes = rate.map_or(0.0, |rate| chunk.size() as f64 / rate.max(1) as f64);
-                    let takes = Duration::from_secs_f64(takes);
-                    self.uploads.note_delivered(now, way, client, &data, takes);
+                    let guard = self.links.repeat_guard(carried.port, chunk.size());
+                    let uploads = &mut self.uploads;
+                    uploads.note_delivered(now, way, client, &data, guard);
                 }
             }
             LinkEvent::TooLarge(port, outgoing) => {

@@ -13,6 +13,7 @@ use whimbrel_core::{Guid, PortId, Time};
 use super::{ChunkToSend, Link, LinkEvent, Links};
 use crate::chunk::Flow;
 use crate::outbox::flow_of;
+use crate::taken::MIN_GUARD;
 use crate::wire::{Hold, HoldMode, Request};
 
 /// What may wait for a next hop, as time that it takes there, beside round trips: what is on its way
@@ -320,8 +321,8 @@ impl Links {
             && bytes + outgoing.chunk.size() as u64 > self.allowance(link, &flow, outgoing.from)
     }
 
-    /// Asks for smaller chunks if those of `request` would take long on `port`, where they will
-    /// leave: a chunk that is lost half way, or has become useless, should cost a second of the
+    /// Asks for smaller chunks if those of `request` would take long on the fastest link to the
+    /// neighbour on `port`, where they will leave: a chunk that is lost half way, or has become useless, should cost a second of the
     /// link, not a quarter of an hour.
     ///
     /// Who sends over the slow link knows its rate before any chunk of the content has crossed it;
@@ -352,6 +353,13 @@ impl Links {
             link.outbox.subtract_under_way(client, request);
         }
         self.subtract_divided(port, client, request);
+    }
+
+    /// For how long a chunk of this size that was delivered on `port` is not sent again for a repeated
+    /// request.
+    pub(crate) fn repeat_guard(&self, port: PortId, bytes: usize) -> Duration {
+        let link = self.links.get(&port);
+        link.map_or(MIN_GUARD, |link| link.repeat_guard(bytes))
     }
 
     /// Takes the chunks that the neighbour on `port` has taken a moment ago from a request of `client`

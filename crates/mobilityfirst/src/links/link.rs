@@ -1,5 +1,6 @@
 //! One hop of a node, and the chunks that wait for it.
 
+use core::time::Duration;
 use std::collections::VecDeque;
 
 use whimbrel_core::{PortId, Time};
@@ -9,6 +10,7 @@ use super::{Carried, Link, LinkEvent};
 use crate::chunk::Flow;
 use crate::outbox::flow_of;
 use crate::room::Buffer;
+use crate::taken::repeat_guard;
 
 /// A chunk that waits for a neighbour no more.
 pub(super) struct Gone {
@@ -24,6 +26,12 @@ impl Link {
 
     pub(super) fn has_room(&self) -> bool {
         !self.outbox.has_sendable() && self.is_up() && self.hop.ready_for() > 0
+    }
+
+    /// For how long a chunk of this size that was delivered here is not sent again for a repeated
+    /// request.
+    pub(super) fn repeat_guard(&self, bytes: usize) -> Duration {
+        repeat_guard(bytes, self.hop.delivery_rate())
     }
 
     pub(super) fn feed(&mut self, now: Time, next_tag: &mut u64) {
@@ -66,6 +74,7 @@ impl Link {
                 let new_run = !same_run;
                 if new_run {
                     self.outbox.forget_holds();
+                    self.taken.forget();
                 }
                 events.push_back(LinkEvent::Up {
                     port,
@@ -92,8 +101,11 @@ impl Link {
                 let carried = Carried { port, tag };
                 events.push_back(LinkEvent::Delivered(carried, chunk.clone()));
                 let chunk = chunk?;
-                self.handovers.note(&chunk);
-                self.taken.note(now, &chunk, self.hop.delivery_rate());
+                if let Some(data) = chunk.data() {
+                    self.handovers.note(&chunk.header, &data);
+                    let lasts = self.repeat_guard(chunk.size());
+                    self.taken.note(now, lasts, &chunk.header, &data);
+                }
                 return flow_of(&chunk).map(|flow| Gone { flow, order });
             }
             HopEvent::TooLarge { tag, .. } => {

@@ -133,8 +133,9 @@ impl Router {
         }
     }
 
-    /// Takes from a receiver's Request or Nack the chunks that wait here for the neighbour that it came
-    /// from, that this has taken a moment ago, or that are stored here for the receiver, and asks for smaller ones if that port's link is slow. True if no chunks remain: a
+    /// Takes from a receiver's Request or Nack the chunks that wait here for the neighbour that it
+    /// came from, that this neighbour took a moment ago, or that are stored here for the receiver.
+    /// Asks for smaller chunks if the link to that neighbour is slow. True if no chunks remain: a
     /// receiver behind a slow link repeats its request often, and each time its source would send
     /// them in vain.
     fn is_under_way(&mut self, now: Time, from: PortId, chunk: &mut Chunk) -> bool {

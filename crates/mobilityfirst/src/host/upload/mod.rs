@@ -31,11 +31,6 @@ const MAX_READS: usize = 4;
 const READ_PATIENCE: Duration = Duration::from_secs(10);
 /// An upload without messages for this long is forgotten; a NACK brings it back.
 const IDLE: Duration = Duration::from_secs(300);
-/// A chunk sent within this time (and up to twice it) is not sent again for a repeated request. On a
-/// thin link it is what a chunk takes there: a request that was lost there comes as late, ...
-const REPEAT_GUARD: Duration = Duration::from_secs(1);
-/// ... and at most this.
-const MAX_REPEAT_GUARD: Duration = Duration::from_secs(30);
 /// Bound of the proxies whose stored chunks an upload remembers; they all are on its path.
 const MAX_PROXIES: usize = 16;
 /// Longest pause after a proxy's notice that it is full or has dropped chunks.
@@ -365,14 +360,15 @@ impl Uploads {
     }
 
     /// Notes that the next router, or the client itself, has a chunk: only now it counts as sent,
-    /// however long the hop took. A chunk `takes` so long on the link.
+    /// however long the hop took. It is not sent again for a repeated request for this long, and up
+    /// to twice as long.
     pub(super) fn note_delivered(
         &mut self,
         now: Time,
         way: Way,
         client: Guid,
         data: &Data,
-        takes: Duration,
+        repeat_guard: Duration,
     ) {
         let key = Key {
             content: data.content,
@@ -383,7 +379,7 @@ impl Uploads {
             && upload.chunk_size.code() == data.chunk_log2
         {
             upload.note_delivered(now, data.index);
-            upload.repeat_guard = takes.clamp(REPEAT_GUARD, MAX_REPEAT_GUARD);
+            upload.repeat_guard = repeat_guard;
         }
     }
 

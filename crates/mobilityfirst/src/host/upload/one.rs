@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use whimbrel_content::ChunkSize;
 use whimbrel_core::{Guid, Time};
 
-use super::{MAX_PAUSE, REPEAT_GUARD};
+use super::MAX_PAUSE;
+use crate::taken::MIN_GUARD;
 use crate::wire::{ChunkRanges, Reliability, Request};
 
 /// Pauses end at multiples of this, in milliseconds: each end costs a pass over all uploads.
@@ -55,7 +56,7 @@ impl Upload {
             pending: ChunkRanges::default(),
             sent: Default::default(),
             sent_since: now,
-            repeat_guard: REPEAT_GUARD,
+            repeat_guard: MIN_GUARD,
             stored: BTreeMap::new(),
             unconfirmed: BTreeMap::new(),
             paused_until: Time::ZERO,
