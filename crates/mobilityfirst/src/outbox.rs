@@ -323,24 +323,21 @@ impl Outbox {
         self.flows.get(flow).map_or(0, |it| it.queued.bytes())
     }
 
+    fn queued_in(&self, flow: &Flow) -> impl Iterator<Item = &ChunkToSend> {
+        let of_flow = self.flows.get(flow).into_iter();
+        of_flow.flat_map(|it| it.queued.iter())
+    }
+
     /// Returns the chunk of a divided flow with this place in it.
     pub(crate) fn of_order(&self, flow: &Flow, order: u64) -> Option<&ChunkToSend> {
         let is_it = |it: &&ChunkToSend| it.order == Some(order) && it.chunk.flow() == *flow;
-        let queued = self
-            .flows
-            .get(flow)
-            .into_iter()
-            .flat_map(|it| it.queued.iter());
+        let queued = self.queued_in(flow);
         self.carrying.values().chain(queued).find(is_it)
     }
 
     /// Returns the places of the chunks of a divided flow that are here.
     pub(crate) fn orders_of(&self, flow: &Flow) -> Vec<u64> {
-        let queued = self
-            .flows
-            .get(flow)
-            .into_iter()
-            .flat_map(|it| it.queued.iter());
+        let queued = self.queued_in(flow);
         let carried = self.carrying.values().filter(|it| it.chunk.flow() == *flow);
         let mut orders: Vec<u64> = carried.chain(queued).filter_map(|it| it.order).collect();
         orders.sort_unstable();

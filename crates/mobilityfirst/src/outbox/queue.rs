@@ -115,32 +115,35 @@ impl Queue {
 
     pub(super) fn pop_front(&mut self) -> Option<ChunkToSend> {
         let number = self.turns.next()?;
-        let size = self.lanes.get(&number)?.chunks.front()?.chunk.size();
-        self.turns.spend(number, size as u64);
-        self.take_from(number, VecDeque::pop_front)
+        let outgoing = self.lanes.get_mut(&number)?.chunks.pop_front()?;
+        self.turns.spend(number, outgoing.chunk.size() as u64);
+        self.note_gone(number, &outgoing);
+        Some(outgoing)
     }
 
     /// Removes and returns the newest chunk of the content that has most here.
     pub(super) fn take_newest(&mut self) -> Option<ChunkToSend> {
-        let (number, _) = self.lanes.iter().max_by_key(|(_, lane)| lane.bytes)?;
-        self.take_from(*number, VecDeque::pop_back)
+        let lanes = self.lanes.iter_mut();
+        let (number, lane) = lanes.max_by_key(|(_, lane)| lane.bytes)?;
+        let (number, outgoing) = (*number, lane.chunks.pop_back()?);
+        self.note_gone(number, &outgoing);
+        Some(outgoing)
     }
 
     /// Removes and returns the chunks that `is_meant` picks.
     pub(super) fn take_if(&mut self, is_meant: impl Fn(&ChunkToSend) -> bool) -> Vec<ChunkToSend> {
-        let mut taken = Vec::new();
-        let numbers: Vec<u64> = self.lanes.keys().copied().collect();
-        for number in numbers {
-            let gone = self.take_from(number, |chunks| {
-                let all = core::mem::take(chunks).into_iter();
-                let (gone, left): (Vec<ChunkToSend>, Vec<ChunkToSend>) =
-                    all.partition(|it| is_meant(it));
-                *chunks = left.into();
-                gone
-            });
-            taken.extend(gone);
+        let mut gone: Vec<(u64, ChunkToSend)> = Vec::new();
+        for (number, lane) in &mut self.lanes {
+            let all = core::mem::take(&mut lane.chunks).into_iter();
+            let (meant, left): (Vec<ChunkToSend>, Vec<ChunkToSend>) =
+                all.partition(|it| is_meant(it));
+            lane.chunks = left.into();
+            gone.extend(meant.into_iter().map(|it| (*number, it)));
         }
-        taken
+        for (number, outgoing) in &gone {
+            self.note_gone(*number, outgoing);
+        }
+        gone.into_iter().map(|(_, outgoing)| outgoing).collect()
     }
 
     /// Removes and returns the first chunk that `is_meant` picks.
@@ -148,34 +151,29 @@ impl Queue {
         &mut self,
         is_meant: impl Fn(&ChunkToSend) -> bool,
     ) -> Option<ChunkToSend> {
-        let place = |(number, lane): (&u64, &LaneOf)| {
+        let take = |(number, lane): (&u64, &mut LaneOf)| {
             let at = lane.chunks.iter().position(&is_meant)?;
-            Some((*number, at))
+            Some((*number, lane.chunks.remove(at)?))
         };
-        let (number, at) = self.lanes.iter().find_map(place)?;
-        self.take_from(number, |chunks| chunks.remove(at))
+        let (number, outgoing) = self.lanes.iter_mut().find_map(take)?;
+        self.note_gone(number, &outgoing);
+        Some(outgoing)
     }
 
-    /// Removes chunks of a content.
-    fn take_from<T>(&mut self, number: u64, take: impl FnOnce(&mut VecDeque<ChunkToSend>) -> T) -> T
-    where
-        for<'a> &'a T: IntoIterator<Item = &'a ChunkToSend>,
-        T: Default,
-    {
+    /// A chunk has been removed from this lane.
+    fn note_gone(&mut self, number: u64, outgoing: &ChunkToSend) {
+        let size = outgoing.chunk.size() as u64;
+        self.len -= 1;
+        self.bytes -= size;
         let Some(lane) = self.lanes.get_mut(&number) else {
-            return T::default();
+            return;
         };
-        let taken = take(&mut lane.chunks);
-        let bytes = super::bytes_of(&taken);
-        lane.bytes -= bytes;
-        self.bytes -= bytes;
-        self.len -= (&taken).into_iter().count();
+        lane.bytes -= size;
         if lane.chunks.is_empty() {
             self.numbers.remove(&lane.content);
             self.lanes.remove(&number);
             self.turns.leave(number);
         }
-        taken
     }
 }
 
