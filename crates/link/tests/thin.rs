@@ -170,3 +170,37 @@ fn a_quiet_link_costs_little_while_its_neighbour_is_away_and_waits_for_what_is_t
         !pair.ends()[0].delivered.is_empty()
     }));
 }
+
+#[test]
+fn a_slow_link_is_given_what_it_sends_in_a_second_and_two_round_trips() {
+    let small = 16 << 10;
+    for (rate, round_trip) in [(9_600, 600), (64_000, 600), (1_000_000, 100)] {
+        let path = thin(rate, Duration::from_millis(round_trip), 0.0);
+        let mut pair = Pair::new(6, path);
+        pair.drive(Time::from_secs(10));
+        let most = rate as f64 / 8.0 * (1.0 + 2.0 * round_trip as f64 / 1_000.0);
+        // The rate may be found too high by a quarter, what is in flight (the link's queue) counts
+        // half, and the last chunk goes beyond.
+        let most = (1.25 * most).max(small as f64) as usize + 16_000 + small;
+        let mut tag = 0;
+        for second in 11..200 {
+            while pair.net[0].hop.ready_for() > 0 {
+                tag += 1;
+                pair.send(0, tag, chunk(tag, small));
+            }
+            let waiting = pair.net[0].hop.unsent_bytes();
+            // It begins with packet pairs, and knows after some round trips.
+            assert!(
+                second < 30 || waiting <= most,
+                "{rate} bit/s: {waiting} bytes of {most}"
+            );
+            pair.drive(Time::from_secs(second));
+        }
+        let least = 0.9 * (rate as f64 / 8.0 * 170.0 - most as f64);
+        let sent = pair.ends()[0].delivered.len() * small;
+        assert!(
+            sent as f64 > least,
+            "{rate} bit/s: {sent} bytes, not {least}"
+        );
+    }
+}

@@ -40,9 +40,10 @@ const QUESTION: u64 = 24 + 44 + 2 * 48;
 const QUESTION_SHARE: u64 = 16;
 /// ... and come at least this often.
 const MAX_QUESTION_INTERVAL: Duration = Duration::from_secs(5);
-/// What waits in the hop takes at most this long, and two round trips for the requests of room ...
+/// The bytes that should wait in the hop take this long on the link, and two round trips more, in
+/// which room for them is requested.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// ... or is a small chunk.
+/// They are as many as the smallest chunk has, at least.
 const LEAST_WAITING: usize = 16 << 10;
 /// Packets in flight whose answers may come one by one.
 const MAX_AHEAD: u64 = 4;
