@@ -57,8 +57,8 @@ pub trait Machine {
     fn poll_port_request(&mut self) -> Option<PortRequest>;
 
     /// When to call [`Machine::handle_timeout`], and why; `None` if only input can change the
-    /// state. After that call it is later than its `now`, even if work is left: a driver takes a
-    /// deadline that stays for a fault, and waits.
+    /// state. After that call it must lie after its `now`, even if work is left: a driver takes a
+    /// deadline that does not move for a fault, and waits.
     fn poll_timeout(&self) -> Option<Deadline>;
 }
 

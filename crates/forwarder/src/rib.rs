@@ -73,8 +73,8 @@ pub struct FibUpdate {
     pub rank: Option<Rank>,
 }
 
-/// From one part of a large change to the next. More than nothing: a driver takes a deadline that
-/// stays where it was for a fault, and waits.
+/// Time between two parts of a large change. It is not zero, because a driver takes a deadline that
+/// does not move for a fault, and waits.
 const PART_INTERVAL: Duration = Duration::from_micros(1);
 
 /// How good a next hop is.
