@@ -21,6 +21,9 @@ const MAX_TRANSMITS_IN_ONE_ROUND: u32 = 10_000_000;
 /// Bound of the frames per call to a machine, as in the event loop over sockets.
 const FRAMES_AT_ONCE: usize = 64;
 
+/// Bytes of a buffer that may be mostly empty.
+const SMALL_FRAME: usize = 2_048;
+
 /// Bound of the unused frames that are kept for reuse.
 const MAX_SPARE_FRAMES: usize = 65_536;
 
@@ -177,7 +180,7 @@ impl<M: Machine> Simulator<M> {
             .poll_reporting(now, &mut |at, reason, frame: SimFrame| {
                 stats.dropped_by_links += 1;
                 trace.record(at, sender, from, TraceKind::Drop(reason), &frame.bytes);
-                recycle(spare, frame);
+                recycle(spare, frame.bytes);
             })
         {
             let kind = match (open, *running) {
@@ -195,7 +198,7 @@ impl<M: Machine> Simulator<M> {
                 TraceKind::NodeDown => stats.dropped_node_down += 1,
                 _ => stats.dropped_port_closed += 1,
             }
-            recycle(spare, frame);
+            recycle(spare, frame.bytes);
         }
         note_ecn(machine, now, &mut self.ports[to.0 as usize], to, &arrived);
         match &arrived[..] {
@@ -205,7 +208,7 @@ impl<M: Machine> Simulator<M> {
         }
         let got_any = !arrived.is_empty();
         for frame in arrived.drain(..) {
-            recycle(spare, frame);
+            recycle(spare, frame.bytes);
         }
         self.arrived = arrived;
         self.schedule_lane(lane_number);
@@ -256,37 +259,53 @@ impl<M: Machine> Simulator<M> {
             let port = self.ports.get(transmit.port.0 as usize);
             if port.is_some_and(|port| port.packets) {
                 for packet in super::tlv::packets(written) {
+                    let packet = self.frame_of(packet);
                     self.send(node, transmit.port, packet);
                 }
                 continue;
             }
+            // A lone frame leaves in the buffer that it was written into, unless most of that is empty:
+            // queues keep frames for long.
+            let is_lone = written.len() == buffer.len()
+                && transmit
+                    .segment_size
+                    .is_none_or(|size| size >= written.len());
+            if is_lone && buffer.capacity() <= (2 * buffer.len()).max(SMALL_FRAME) {
+                let next = self.spare_frames.pop().unwrap_or_default();
+                let frame = core::mem::replace(&mut buffer, next);
+                self.send(node, transmit.port, frame);
+                continue;
+            }
             for frame in transmit.frames(written) {
+                let frame = self.frame_of(frame);
                 self.send(node, transmit.port, frame);
             }
         }
         self.transmit_buffer = buffer;
     }
 
-    fn send(&mut self, node: NodeId, port: PortId, bytes: &[u8]) {
+    fn frame_of(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut frame = self.spare_frames.pop().unwrap_or_default();
+        frame.extend_from_slice(bytes);
+        frame
+    }
+
+    fn send(&mut self, node: NodeId, port: PortId, bytes: Vec<u8>) {
         self.stats.transmitted += 1;
         let now = self.now;
         self.trace
-            .record(now, node, port, TraceKind::Transmit, bytes);
+            .record(now, node, port, TraceKind::Transmit, &bytes);
         let Some(from) = self
             .ports
             .get(port.0 as usize)
             .filter(|from| from.open && from.node == node)
         else {
             self.stats.dropped_port_closed += 1;
-            return self
-                .trace
-                .record(now, node, port, TraceKind::PortClosed, bytes);
+            return self.discard(node, port, TraceKind::PortClosed, bytes);
         };
         if bytes.len() > from.info.mtu {
             self.stats.dropped_oversize += 1;
-            return self
-                .trace
-                .record(now, node, port, TraceKind::Oversize, bytes);
+            return self.discard(node, port, TraceKind::Oversize, bytes);
         }
         assert!(
             !from.blocked,
@@ -295,23 +314,26 @@ impl<M: Machine> Simulator<M> {
         );
         let Some(lane_number) = from.lane.map(|lane| lane as usize) else {
             self.stats.dropped_by_links += 1;
-            let kind = TraceKind::Drop(DropReason::Outage);
-            return self.trace.record(now, node, port, kind, bytes);
+            return self.discard(node, port, TraceKind::Drop(DropReason::Outage), bytes);
         };
         let codepoint = match from.sends_ecn {
             true => Ecn::Capable,
             false => Ecn::NotCapable,
         };
-        let mut frame = SimFrame {
-            bytes: self.spare_frames.pop().unwrap_or_default(),
+        let frame = SimFrame {
+            bytes,
             codepoint,
             may_be_ip: from.ip,
         };
-        frame.bytes.extend_from_slice(bytes);
         if self.lanes[lane_number].tap.is_some() {
             return self.offer_through_tap(node, port, lane_number, frame);
         }
         self.offer(node, port, lane_number, frame);
+    }
+
+    fn discard(&mut self, node: NodeId, port: PortId, kind: TraceKind, bytes: Vec<u8>) {
+        self.trace.record(self.now, node, port, kind, &bytes);
+        recycle(&mut self.spare_frames, bytes);
     }
 
     fn offer_through_tap(
@@ -346,7 +368,7 @@ impl<M: Machine> Simulator<M> {
             .enqueue_reporting(now, frame, &mut |at, reason, frame| {
                 stats.dropped_by_links += 1;
                 trace.record(at, node, port, TraceKind::Drop(reason), &frame.bytes);
-                recycle(spare, frame);
+                recycle(spare, frame.bytes);
             });
         self.schedule_lane(lane_number);
     }
@@ -359,7 +381,7 @@ impl<M: Machine> Simulator<M> {
         lane.link.catch_up(self.now, &mut |at, reason, frame| {
             stats.dropped_by_links += 1;
             trace.record(at, node, port, TraceKind::Drop(reason), &frame.bytes);
-            recycle(spare, frame);
+            recycle(spare, frame.bytes);
         });
     }
 
@@ -474,8 +496,7 @@ fn note_ecn<M: Machine>(
     machine.handle_port(now, id, event);
 }
 
-fn recycle(spare: &mut Vec<Vec<u8>>, frame: SimFrame) {
-    let mut frame = frame.bytes;
+fn recycle(spare: &mut Vec<Vec<u8>>, mut frame: Vec<u8>) {
     if spare.len() < MAX_SPARE_FRAMES {
         frame.clear();
         spare.push(frame);
