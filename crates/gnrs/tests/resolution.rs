@@ -14,7 +14,7 @@ use whimbrel_gnrs::{
     Answer, Failure, Lookup, Record, RecordKey, Rejection, ResolverConfig, ResolverEvent,
     Statement, Store,
 };
-use whimbrel_sim::link::Loss;
+use whimbrel_sim::link::{LinkSpec, Loss};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR_MS: u64 = 3_600_000;
@@ -246,6 +246,34 @@ fn a_dead_server_is_replaced_until_it_returns() {
         Some(4),
         "and has moved back"
     );
+}
+
+#[test]
+fn a_server_behind_a_loaded_link_is_not_lost_and_gets_few_requests_again() {
+    let mut pair = Pair::new(3, good(), 1);
+    assert!(pair.client(|client, now| client.watch(now, keys(1).guid())));
+    pair.drive(SECOND * 5);
+    let loaded = LinkSpec {
+        delay: Duration::from_millis(700),
+        ..LinkSpec::default()
+    };
+    pair.change(0, &loaded);
+    let before = pair.resolver().counters().frames_repeated;
+    for _ in 0..60 {
+        pair.drive(SECOND);
+        assert!(pair.resolver().server_status()[0].answers);
+    }
+    let again = pair.resolver().counters().frames_repeated - before;
+    assert!(again < 10, "{again} requests were repeated in a minute");
+
+    pair.silence(0, true);
+    pair.drive(SECOND * 3);
+    assert!(pair.resolver().server_status()[0].answers);
+    pair.drive(SECOND * 25);
+    assert!(!pair.resolver().server_status()[0].answers);
+    pair.silence(0, false);
+    pair.drive(SECOND * 10);
+    assert!(pair.resolver().server_status()[0].answers);
 }
 
 #[test]

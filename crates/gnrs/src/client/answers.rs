@@ -48,10 +48,11 @@ impl Resolver {
         };
         // An answer to a repeated request may belong to any of its transmissions (RFC 6298, Karn's
         // rule).
-        if exchange.tries == 1
-            && let Some(server) = self.servers.get_mut(index)
-        {
-            server.rtt.sample(now.since(exchange.sent_at));
+        if let Some(server) = self.servers.get_mut(index) {
+            match exchange.tries {
+                ..=1 => server.rtt.sample(now.since(exchange.sent_at)),
+                _ => server.note_late_answer(now.since(exchange.asked_at)),
+            }
         }
         self.server_heard(now, index, frame.cookie);
         match (operation, frame.message) {

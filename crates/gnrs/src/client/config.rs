@@ -2,6 +2,10 @@ use core::time::Duration;
 
 use whimbrel_core::RttEstimator;
 
+/// Bounds of the timeout of one transmission.
+const MIN_TIMEOUT: Duration = Duration::from_millis(20);
+pub(super) const MAX_TIMEOUT: Duration = Duration::from_secs(3);
+
 /// The times and bounds of a [`super::Resolver`], which bound its memory to (in bytes) `max_names`
 /// x (1 + `max_providers`) x 700 + `max_pending` x 1,500 + `max_watches` x 300 + servers x
 /// `max_pending` x 600.
@@ -71,7 +75,7 @@ impl ResolverConfig {
 
     pub(super) fn rtt(&self) -> RttEstimator {
         let initial = Duration::from_millis(self.initial_timeout_ms);
-        RttEstimator::new(initial, Duration::from_millis(20), Duration::from_secs(3))
+        RttEstimator::new(initial, MIN_TIMEOUT, MAX_TIMEOUT)
     }
 }
 

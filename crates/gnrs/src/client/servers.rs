@@ -1,4 +1,11 @@
+use core::time::Duration;
+
 use whimbrel_core::{PortId, RttEstimator, Time};
+
+use super::config::MAX_TIMEOUT;
+
+/// Silence after which a server counts as lost: longer than the queue of a thin link under load.
+const LOST_AFTER: Duration = Duration::from_secs(5);
 
 /// The servers in order of preference, with their state.
 #[derive(Debug, Default)]
@@ -15,8 +22,12 @@ pub(super) struct Server {
     pub(super) rtt: RttEstimator,
     /// When it last sent an expected frame.
     pub(super) heard_at: Option<Time>,
-    /// Since when it has not responded.
+    /// When it was last found not to respond, for the choice of a server: others are asked at once.
     pub(super) silent_since: Option<Time>,
+    /// When the first request was sent that it has not answered since it was last heard.
+    pub(super) owes_since: Option<Time>,
+    /// True once it has been silent for so long that no queue on the way explains it.
+    pub(super) is_lost: bool,
 }
 
 /// One name server as a client sees it, for reports.
@@ -24,13 +35,44 @@ pub(super) struct Server {
 pub struct NameServerStatus {
     /// Its address; empty before its port is up.
     pub peer: String,
-    /// True if it has answered, and did so when it was last asked.
+    /// True if it has answered, and its answers have not been missing for seconds.
     pub answers: bool,
 }
 
 impl Server {
     fn answers(&self) -> bool {
-        self.up && self.heard_at.is_some() && self.silent_since.is_none()
+        self.up && self.heard_at.is_some() && !self.is_lost
+    }
+
+    /// Notes that it has not answered a request that was first sent at `asked_at`. Returns true if
+    /// it is lost from now on.
+    pub(super) fn note_silence(&mut self, now: Time, asked_at: Time) -> bool {
+        self.silent_since = Some(now);
+        let owes_since = *self.owes_since.get_or_insert(asked_at);
+        now.since(owes_since) >= LOST_AFTER && self.lose()
+    }
+
+    /// Counts it as lost. Returns false if it is so already.
+    pub(super) fn lose(&mut self) -> bool {
+        !core::mem::replace(&mut self.is_lost, true)
+    }
+
+    /// Notes its answer. Returns true if it had been lost, or has not been heard before.
+    pub(super) fn note_answer(&mut self, now: Time) -> bool {
+        let first = self.heard_at.replace(now).is_none();
+        self.owes_since = None;
+        core::mem::take(&mut self.is_lost) || first
+    }
+
+    /// Notes that an answer has come after `time`, to one of several transmissions. The timeouts
+    /// stay above that until a round trip is measured: a link that is loaded holds each request for
+    /// as long (RFC 6298 section 5.7).
+    pub(super) fn note_late_answer(&mut self, time: Duration) {
+        // After an outage it says nothing about the link.
+        let wanted = time.min(MAX_TIMEOUT);
+        while time < LOST_AFTER && self.rtt.timeout() < wanted {
+            self.rtt.back_off();
+        }
     }
 }
 
@@ -53,6 +95,8 @@ impl Servers {
                 rtt,
                 heard_at: None,
                 silent_since: None,
+                owes_since: None,
+                is_lost: false,
             });
         }
     }

@@ -105,9 +105,9 @@ impl Resolver {
                 .get(index)
                 .is_some_and(|server| server.heard_at.is_none_or(|at| at < asked_at))
         {
-            self.server_silent(now, index);
+            self.server_silent(now, index, asked_at);
         }
-        if over || (enough && matches!(operation, Operation::Probe(_))) {
+        if over {
             self.fail(now, operation);
         } else {
             self.ask(now, operation);
@@ -197,15 +197,14 @@ impl Resolver {
 
     /// Marks the server as silent: its exchanges move to others, and probes test whether it is
     /// back.
-    fn server_silent(&mut self, now: Time, index: usize) {
+    fn server_silent(&mut self, now: Time, index: usize, asked_at: Time) {
         let Some(server) = self.servers.get_mut(index) else {
             return;
         };
-        if server.silent_since.is_none() {
-            self.counters.failovers += 1;
+        self.counters.failovers += u64::from(server.silent_since.is_none());
+        if server.note_silence(now, asked_at) {
             tracing::info!(server = %server.peer, "the name server is lost: it does not answer");
         }
-        server.silent_since = Some(now);
         self.timers
             .set_earlier(Timer::Probe(index), now + self.config.probe_interval());
         self.move_to_best(now);
@@ -214,7 +213,12 @@ impl Resolver {
     /// The server responds, but incorrectly: ignores its answer, and queries another one at once if
     /// there is one.
     pub(super) fn distrust(&mut self, now: Time, index: usize, operation: Operation) {
-        self.server_silent(now, index);
+        self.server_silent(now, index, now);
+        if let Some(server) = self.servers.get_mut(index)
+            && server.lose()
+        {
+            tracing::info!(server = %server.peer, "the name server is lost: its answers are false");
+        }
         if self.servers.choose() != Some(index) {
             self.ask(now, operation);
         }
@@ -225,11 +229,11 @@ impl Resolver {
         let Some(server) = self.servers.get_mut(index) else {
             return;
         };
-        let first = server.heard_at.replace(now).is_none();
+        let found = server.note_answer(now);
         let forgotten = server.cookie != 0 && server.cookie != cookie;
         let back = server.silent_since.take().is_some();
         server.cookie = cookie;
-        if first || back {
+        if found {
             tracing::info!(server = %server.peer, "the name server is found: it answers");
         }
         if forgotten {

@@ -200,6 +200,15 @@ impl Pair {
         }
     }
 
+    /// Changes the network between the resolver and a server.
+    pub fn change(&mut self, index: usize, network: &LinkSpec) {
+        let link = self.net.link(index);
+        for direction in Direction::BOTH {
+            let sim = self.net.sim_mut();
+            sim.set_link_spec(link, direction, network).unwrap();
+        }
+    }
+
     /// Stores a record at a server as another client.
     pub fn store(&mut self, index: usize, record: &Record) {
         let mut bytes = Vec::new();
