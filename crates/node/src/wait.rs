@@ -17,6 +17,8 @@ const ASK_INTERVAL: Duration = Duration::from_secs(1);
 const QUESTION: u32 = u32::MAX;
 /// Shorter waits are not reported: requests take a round trip, and chunks come one by one.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// A transfer that has begun and then pauses for longer may wait for the name service.
+const MOVED: Duration = Duration::from_secs(5);
 /// A chunk that has been arriving for longer may be another transfer's.
 const MAX_ARRIVAL: Duration = Duration::from_secs(30);
 
@@ -66,8 +68,14 @@ struct LinkReport {
     up: bool,
     silent_s: f64,
     refused: bool,
+    #[serde(default = "works")]
+    carrier: bool,
     unwilling: Option<String>,
     hop: HopReport,
+}
+
+fn works() -> bool {
+    true
 }
 
 #[derive(Debug, Deserialize)]
@@ -77,6 +85,9 @@ struct HopReport {
     /// Chunks of which a part has arrived.
     #[serde(default)]
     chunks_arriving: u64,
+    /// Frames with new data so far.
+    #[serde(default)]
+    data_received: u64,
 }
 
 impl Report {
@@ -92,6 +103,11 @@ impl Report {
             link.up && link.hop.chunks_arriving > 0 && link.silent_s < PATIENCE.as_secs_f64()
         };
         !is_false && idle < MAX_ARRIVAL && self.uplinks().any(|link| brings(&link))
+    }
+
+    /// Frames with new data so far.
+    fn data_received(&self) -> u64 {
+        self.uplinks().map(|link| link.hop.data_received).sum()
     }
 
     fn mtu_falls(&self) -> u64 {
@@ -118,6 +134,7 @@ impl Report {
             let silent = self.uplinks().map(|link| link.silent_s);
             let to = self.uplinks().map(|link| Tried {
                 peer: link.peer.clone(),
+                no_way: !link.carrier,
                 refused: link.refused,
                 unwilling: link.unwilling.clone(),
             });
@@ -140,13 +157,18 @@ impl Report {
         if let Some(wait @ (Wait::NotConnected { .. } | Wait::NoAddress { .. })) = self.of_host() {
             return wait;
         }
+        // A router also keeps a request while it looks up its holder.
+        let kept_s = transfer.kept_s.unwrap_or_default();
         if let Some(kept_by) = transfer.kept_by
+            && kept_s >= PATIENCE.as_secs_f64()
             && self.of_host().is_none()
         {
-            let for_s = transfer.kept_s.unwrap_or_default() as u64;
+            let for_s = kept_s as u64;
             return Wait::ProviderAway { kept_by, for_s };
         }
-        if let Some(wait) = self.of_host() {
+        // A transfer that has begun needs no name server until one of its ends moves.
+        let needs_names = transfer.state == "requested" || transfer.idle_s >= MOVED.as_secs_f64();
+        if let Some(wait) = self.of_host().filter(|_| needs_names) {
             return wait;
         }
         if let Some(from) = transfer.false_from {
@@ -235,9 +257,14 @@ pub struct Watch {
     asked: Option<Instant>,
     // The number of black holes for large packets at the last progress.
     mtu_falls: Option<u64>,
+    // The number of frames with data at the last answer.
+    data_received: Option<u64>,
     wait: Option<Wait>,
     inbound: usize,
-    // Since when the host itself is in order: before that nobody could answer.
+    // Between two arrivals: a router passes chunks on whole, which over a thin link behind it takes
+    // seconds.
+    usual_pause: Duration,
+    // Since when somebody could answer: the last progress, or later if the host was not in order.
     host_ready: Option<Instant>,
 }
 
@@ -260,18 +287,22 @@ impl Watch {
             since: Instant::now(),
             asked: None,
             mtu_falls: None,
+            data_received: None,
             wait: None,
             inbound: 0,
-            host_ready: None,
+            usual_pause: Duration::ZERO,
+            host_ready: Some(Instant::now()),
         }
     }
 
     /// Notes progress.
     pub fn progressed(&mut self) {
+        let pause = self.since.elapsed().min(MAX_ARRIVAL);
+        self.usual_pause = pause.max(self.usual_pause * 3 / 4);
         self.since = Instant::now();
         self.wait = None;
         self.mtu_falls = None;
-        self.host_ready = None;
+        self.host_ready = Some(self.since);
     }
 
     /// Notes that the host daemon has ended, or is asked anew once it is back.
@@ -314,8 +345,10 @@ impl Watch {
             return;
         }
         let of_host = report.of_host();
-        let ready = self.host_ready.unwrap_or_else(Instant::now);
-        self.host_ready = of_host.is_none().then_some(ready);
+        if of_host.is_some() {
+            self.host_ready = None;
+        }
+        let ready = *self.host_ready.get_or_insert_with(Instant::now);
         let falls = *self.mtu_falls.get_or_insert(report.mtu_falls());
         // Files of a folder wait for the same thing; the newest transfer describes it best.
         let newest = report
@@ -325,9 +358,18 @@ impl Watch {
             .min_by(|a, b| a.idle_s.total_cmp(&b.idle_s));
         let idle = self.since.elapsed();
         let is_false = newest.is_some_and(|transfer| transfer.false_from.is_some());
-        let waits = idle >= PATIENCE && !report.is_receiving(idle, is_false);
+        // Between two chunks none is arriving, on a link that brings one after the other.
+        let received = report.data_received();
+        let before = self.data_received.replace(received);
+        let brings = before.is_none_or(|before| before < received) && received > 0;
+        let goes_on = brings && !is_false && idle < MAX_ARRIVAL;
+        let waits = idle >= PATIENCE && !goes_on && !report.is_receiving(idle, is_false);
         self.wait = match newest {
-            Some(transfer) if waits => Some(report.of_transfer(transfer, falls)),
+            Some(transfer) if waits => {
+                let wait = report.of_transfer(transfer, falls);
+                let is_usual = idle < self.usual_pause * 2 && idle < MAX_ARRIVAL;
+                Some(wait).filter(|wait| !is_usual || !matches!(wait, Wait::Stalled { .. }))
+            }
             None if waits => of_host.or_else(|| {
                 let for_s = ready.elapsed().as_secs();
                 Some(match self.subject {
@@ -394,6 +436,8 @@ mod tests {
         );
         let mut unwilling = link(false, false);
         unwilling["unwilling"] = json!("the neighbour is plain");
+        let mut without_route = link(false, false);
+        without_route["carrier"] = json!(false);
         let mut with_false_data = transfer("requested", false);
         with_false_data["false_from"] = json!(Guid([7; 32]));
         with_false_data["false_chunks"] = json!(5);
@@ -417,6 +461,12 @@ mod tests {
                 json!([unwilling]),
                 json!([]),
                 "not connected for 7 s (192.0.2.7:4711: the neighbour is plain)",
+            ),
+            (
+                None,
+                json!([without_route]),
+                json!([]),
+                "not connected for 7 s (192.0.2.7:4711: no route, or its interface is down)",
             ),
             (
                 Some("clock"),
@@ -512,6 +562,52 @@ mod tests {
     }
 
     #[test]
+    fn chunks_that_come_one_by_one_are_no_wait_until_a_second_without_new_data() {
+        let report = |data: u64| -> Report {
+            let mut link = link(true, false);
+            link["hop"]["data_received"] = json!(data);
+            let report = json!({ "links": [link], "transfers": [transfer("flowing", false)] });
+            serde_json::from_value(report).unwrap()
+        };
+        let mut watch = Watch::new(Subject::Answer);
+        watch.since -= PATIENCE;
+        for (data, waits) in [(10, false), (11, false), (11, true), (12, false)] {
+            watch.read(&report(data), &|_| true);
+            assert_eq!(watch.wait().is_some(), waits, "{data}");
+        }
+    }
+
+    #[test]
+    fn a_pause_as_between_the_chunks_before_is_no_wait_unless_its_reason_is_known() {
+        let report = |up: bool| -> Report {
+            let transfers = [transfer("flowing", false)];
+            serde_json::from_value(json!({ "links": [link(up, false)], "transfers": transfers }))
+                .unwrap()
+        };
+        let mut watch = Watch::new(Subject::Answer);
+        watch.since -= Duration::from_secs(6);
+        watch.progressed();
+        for (idle_s, up, waits) in [(7, true, false), (7, false, true), (13, true, true)] {
+            watch.since = Instant::now() - Duration::from_secs(idle_s);
+            watch.read(&report(up), &|_| true);
+            assert_eq!(watch.wait().is_some(), waits, "{idle_s}");
+        }
+    }
+
+    #[test]
+    fn a_transfer_that_has_begun_does_not_wait_for_the_name_server_at_once() {
+        let mut pausing = transfer("flowing", false);
+        pausing["idle_s"] = json!(1.4);
+        let mut kept = transfer("requested", true);
+        kept["kept_s"] = json!(0.3);
+        let up = json!([link(true, false)]);
+        let line = text(Some("unreachable"), up.clone(), json!([pausing]));
+        assert_eq!(line, "no data for 1 s");
+        let line = text(Some("registered"), up, json!([kept]));
+        assert_eq!(line, "asked 192.0.2.7:4711, no answer for 41 s");
+    }
+
+    #[test]
     fn large_packets_that_vanish_while_something_is_waited_for_are_the_reason() {
         let report = |falls: u64| -> Report {
             let mut link = link(true, false);
@@ -572,6 +668,7 @@ mod tests {
         assert!(one.is_same_reason(&Wait::Stalled { for_s: 4 }));
         let refused = |refused| Wait::NotConnected {
             to: vec![Tried {
+                no_way: false,
                 peer: "a".into(),
                 refused,
                 unwilling: None,

@@ -118,6 +118,10 @@ impl Session {
                     sequence,
                     padding,
                 })?;
+                if self.times.len() == self.sent.len() {
+                    // Nothing was awaited since the last answer.
+                    self.watch.progressed();
+                }
                 self.sent.push(Some(at));
                 let last = self.sent.len() as u64 >= u64::from(self.arguments.count);
                 next = now
@@ -127,7 +131,9 @@ impl Session {
                         self.arguments.interval.0
                     };
             }
-            if let Some(question) = self.watch.question() {
+            if self.times.len() < self.sent.len()
+                && let Some(question) = self.watch.question()
+            {
                 client.send(&question)?;
             }
             let patience = next.saturating_duration_since(Instant::now()).min(LOOK);

@@ -117,6 +117,8 @@ pub enum Wait {
 pub struct Tried {
     /// Its address, or its name.
     pub peer: String,
+    /// True if this machine has no route to it, or the interface of the route does not work.
+    pub no_way: bool,
     /// True if its machine answers that no program receives there.
     pub refused: bool,
     /// Why it does not talk with this node, if it has said so.
@@ -142,6 +144,7 @@ impl fmt::Display for Tried {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let answer = match &self.unwilling {
             Some(why) => why,
+            None if self.no_way => "no route, or its interface is down",
             None if self.refused => "Connection refused",
             None => "no answer",
         };

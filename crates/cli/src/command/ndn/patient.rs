@@ -55,6 +55,10 @@ impl Patient {
     }
 
     fn look(&mut self, now: Time) {
+        // A fetch that has failed waits for nothing; its failure says why.
+        if self.fetcher.is_over() {
+            return;
+        }
         let refusal = self.fetcher.refusal();
         let why = refusal.map_or(Silence::Unanswered, Silence::Nack);
         self.silence = (now >= self.heard + NOTICED).then_some(why);
