@@ -136,13 +136,10 @@ impl Command {
 /// How a program reaches a host.
 #[derive(clap::Args, Debug, Clone)]
 pub(crate) struct HostAccess {
-    /// The socket of the host daemon (`whimbrel host run`)
-    #[arg(
-        long,
-        env = "WHIMBREL_SOCKET",
-        value_name = "PATH",
-        conflicts_with = "router"
-    )]
+    /// The socket of the host daemon (`whimbrel host run`); default: $WHIMBREL_SOCKET, or else that
+    /// of this user's daemon
+    // No `env` of clap's: what the environment says must not contradict --router.
+    #[arg(long, value_name = "PATH", conflicts_with = "router")]
     pub(crate) socket: Option<PathBuf>,
     /// Run without a daemon: be a host in this process, attached to the router at this address
     /// (host:port, ip://HOST or ether://[STATION%INTERFACE])

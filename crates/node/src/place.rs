@@ -68,6 +68,18 @@ pub fn daemon_socket(socket: fn(&Places) -> PathBuf) -> PathBuf {
     )
 }
 
+/// Names the host daemon's socket for this user's programs.
+pub const HOST_SOCKET_VARIABLE: &str = "WHIMBREL_SOCKET";
+
+/// Returns the socket of the host daemon for a program that is told none: that which
+/// [`HOST_SOCKET_VARIABLE`] names, or else as [`daemon_socket`].
+pub fn host_daemon_socket() -> PathBuf {
+    match std::env::var_os(HOST_SOCKET_VARIABLE) {
+        Some(path) if !path.is_empty() => path.into(),
+        _ => daemon_socket(Places::host_socket),
+    }
+}
+
 /// Returns `own` if neither is there: it is the one to report.
 fn first_present(own: PathBuf, other: PathBuf) -> PathBuf {
     if !own.exists() && other.exists() {

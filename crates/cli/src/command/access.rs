@@ -4,7 +4,7 @@ use whimbrel_gnrs::KeyPair;
 use whimbrel_node::config::{Config, Draft, LinkSection};
 use whimbrel_node::keys;
 use whimbrel_node::local_client::{Attachment, LocalError};
-use whimbrel_node::place::{Places, daemon_socket};
+use whimbrel_node::place::host_daemon_socket;
 use whimbrel_node::run::EmbeddedHost;
 
 use crate::arguments::HostAccess;
@@ -41,10 +41,7 @@ pub(crate) fn reach(access: &HostAccess, direct: Vec<LinkSection>) -> Result<Acc
                 "--post-quantum is for a host in this process; a daemon has `post_quantum` in [hop] of its configuration",
             ));
         }
-        let path = access
-            .socket
-            .clone()
-            .unwrap_or_else(|| daemon_socket(Places::host_socket));
+        let path = access.socket.clone().unwrap_or_else(host_daemon_socket);
         return Ok(Access {
             attachment: Attachment::Socket(path),
             embedded: None,

@@ -9,7 +9,7 @@ use whimbrel_core::units::{ByteSize, Rate};
 use whimbrel_mobilityfirst::host::LinkPolicy;
 use whimbrel_mobilityfirst::host::interfaces::{InterfaceChange, LinkChange};
 use whimbrel_mobilityfirst::local::LocalRequest;
-use whimbrel_node::place::{Places, daemon_socket};
+use whimbrel_node::place::host_daemon_socket;
 
 use super::Outcome;
 use super::status::{Asked, manage};
@@ -41,8 +41,8 @@ pub(crate) struct Interfaces {
 /// Where the host is, and how to print what it says.
 #[derive(Args, Debug)]
 struct From {
-    /// The host's socket
-    #[arg(long, env = "WHIMBREL_SOCKET", value_name = "PATH")]
+    /// The host's socket; default: $WHIMBREL_SOCKET, or else that of this user's daemon
+    #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
@@ -180,7 +180,7 @@ pub(crate) fn policy(arguments: &Policy) -> Outcome {
 /// Asks the host for a change, if there is one, and prints what it says of its links.
 fn tell(from: &From, change: Option<&InterfaceChange>) -> Outcome {
     let path = from.socket.clone();
-    let path = path.unwrap_or_else(|| daemon_socket(Places::host_socket));
+    let path = path.unwrap_or_else(host_daemon_socket);
     let change = change.map(|change| serde_json::to_string(change).unwrap_or_default());
     let request = LocalRequest::Interfaces {
         request: 1,

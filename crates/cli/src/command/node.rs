@@ -11,7 +11,7 @@ use whimbrel_node::config::{
     listen_address,
 };
 use whimbrel_node::ndn::open::{NFD_SOCKET, NdnOpened};
-use whimbrel_node::place::{Places, daemon_socket};
+use whimbrel_node::place::{HOST_SOCKET_VARIABLE, Places, daemon_socket, host_daemon_socket};
 use whimbrel_node::reload::{Reloaded, Reloader};
 use whimbrel_node::run::{self, Opened};
 
@@ -132,7 +132,7 @@ pub(crate) struct HostRun {
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
     /// Socket for local programs
-    #[arg(long, env = "WHIMBREL_SOCKET", value_name = "PATH")]
+    #[arg(long, env = HOST_SOCKET_VARIABLE, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Add a link to an access router; the first one is preferred. ip://HOST and
     /// ether://[STATION%INTERFACE] use bare IP and Ethernet
@@ -177,11 +177,11 @@ pub(crate) fn host(command: HostCommand) -> Outcome {
     match command {
         HostCommand::Run(run) => run_host(run),
         HostCommand::Status(status) => {
-            let path = daemon_socket(Places::host_socket);
+            let path = host_daemon_socket();
             status::show(&status, path, "host", "host run")
         }
         HostCommand::Callers(command) => {
-            let path = daemon_socket(Places::host_socket);
+            let path = host_daemon_socket();
             callers::callers(&command, path, "host", "host run")
         }
         HostCommand::Interfaces(interfaces) => interfaces::interfaces(&interfaces),
