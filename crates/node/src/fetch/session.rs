@@ -329,13 +329,12 @@ impl Fetch {
             return Ok(());
         }
         match &self.wanted {
-            None => return Err(FetchError::FolderToStream),
             Some(FileDestination::Named(target))
                 if target.path().exists() && !target.path().is_dir() =>
             {
                 return Err(FetchError::InTheWay(target.named().to_owned()));
             }
-            Some(_) => {}
+            Some(_) | None => {}
         }
         match root.assembly.expected_len() {
             Some(length) if length > MAX_LISTING_LEN as u64 => Err(FetchError::TooLong {

@@ -325,6 +325,7 @@ fn a_pipe_gets_the_bytes_in_order_and_no_folder() {
         matches!(refused, Err(FetchError::FolderToStream)),
         "{refused:?}"
     );
+    assert_eq!(*pipe.0.lock().unwrap(), bytes, "nothing of its list");
 }
 
 #[test]

@@ -91,7 +91,10 @@ impl Transfer {
             self.manner = Some(Manner::new(&chunk.file_name, chunk.kind));
         }
         let range = verified.range();
+        let is_folder = self.manner.as_ref().is_some_and(|manner| manner.is_folder);
         match &mut self.sink {
+            // Before any of its list is written.
+            Sink::Stream(_) if is_folder => return Err(FetchError::FolderToStream),
             Sink::Part(part) => part.write(range.start, &chunk.data)?,
             Sink::Stream(stream) => {
                 // The chunk size can change on the way, so that a chunk overlaps what was written.
