@@ -47,6 +47,31 @@ fn run(file: &str, backend: &str, folder: &Path) -> impl Fn(&str) -> f64 + use<>
     }
 }
 
+#[test]
+fn results_replace_no_other_files_and_a_load_that_is_cut_off_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = folder.path().join("scenario.toml");
+    let cut_off = std::fs::read_to_string(RANDOM_GRAPH)
+        .unwrap()
+        .replace("limit = \"2 min\"", "limit = \"700 ms\"");
+    std::fs::write(&scenario, &cut_off).unwrap();
+    let run = |output: &Path| {
+        let (file, output) = (scenario.to_str().unwrap(), output.to_str().unwrap());
+        whimbrel(&["lab", "run", file, "-o", output])
+    };
+    let refused = run(folder.path());
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stdout));
+    assert!(text(&refused.stderr).contains("scenario.toml is no file of an earlier run"));
+    assert_eq!(std::fs::read_to_string(&scenario).unwrap(), cut_off);
+
+    for _ in 0..2 {
+        let done = run(&folder.path().join("results"));
+        assert!(done.status.success(), "{}", text(&done.stderr));
+        let line = "file: not all files within the limit of 1 of 1 runs";
+        assert!(text(&done.stdout).contains(line), "{}", text(&done.stdout));
+    }
+}
+
 /// Both files arrive, and the one behind the outage stalls for its duration.
 fn assert_arrived(metric: impl Fn(&str) -> f64) {
     assert_eq!((metric("file.files"), metric("film.files")), (1.0, 1.0));

@@ -26,6 +26,15 @@ pub enum LabError {
         /// Threads of the process now.
         threads: usize,
     },
+    /// Results would replace a file of somebody else.
+    #[error(
+        "{} is no file of an earlier run, and results would replace it: name another folder by -o",
+        file.display()
+    )]
+    NotResults {
+        /// The file.
+        file: std::path::PathBuf,
+    },
     /// The TUN device that an emulated link is made of is missing or closed to this user.
     #[error("emulated links need /dev/net/tun ({source}); {advice}")]
     NoTun {

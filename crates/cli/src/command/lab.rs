@@ -241,15 +241,16 @@ fn run_scenario(arguments: &Run) -> Outcome {
         jobs: arguments.jobs.map(usize::from),
         program: std::env::current_exe()?,
     };
+    let name = arguments.file.file_stem().unwrap_or_default();
+    let default = || Path::new("whimbrel-lab").join(name).join(backend.name());
+    let folder = arguments.output.clone().unwrap_or_else(default);
+    report::check_folder(&folder).map_err(failure)?;
     let mut progress = Progress::new(&scenario.title, arguments.json);
     let ran = scenario.run(&options, &mut |done, all, what| {
         progress.set(done as u64, Some(all as u64), what);
     });
     progress.end();
     let batch = ran.map_err(failure)?;
-    let name = arguments.file.file_stem().unwrap_or_default();
-    let default = || Path::new("whimbrel-lab").join(name).join(backend.name());
-    let folder = arguments.output.clone().unwrap_or_else(default);
     let report = report::write(&scenario, &batch, &folder, &command(arguments)).map_err(failure)?;
     if arguments.json {
         json_line(&report);
@@ -320,12 +321,16 @@ fn text(scenario: &Scenario, report: &Report) -> String {
             row.unit
         );
     }
+    for (load, runs) in &report.unfinished {
+        let all = scenario.settings.len() * scenario.runs as usize;
+        text += &format!("{load}: not all files within the limit of {runs} of {all} runs\n");
+    }
     text + &format!("{}\n", report.page.display())
 }
 
 fn failure(error: LabError) -> Failure {
     let exit = match error {
-        LabError::Scenario(_) => Exit::Usage,
+        LabError::Scenario(_) | LabError::NotResults { .. } => Exit::Usage,
         _ => Exit::Other,
     };
     Failure::new(exit, error.to_string())

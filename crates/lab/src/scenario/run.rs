@@ -23,6 +23,9 @@ pub struct Run {
     /// The answers to echo requests, with the name of each load and receiver.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pinged: Vec<(String, Pinged)>,
+    /// The names of loads and receivers that had not all their files when the run ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unfinished: Vec<String>,
 }
 
 /// The answers to a series of echo requests.
@@ -94,8 +97,10 @@ impl Run {
         if end > 0.0 {
             set("goodput", bytes as f64 * 8e-6 / end);
         }
-        if wanted == Some(complete) {
-            set("completion", end);
+        match wanted {
+            Some(wanted) if wanted == complete => set("completion", end),
+            Some(_) => self.unfinished.push(prefix.clone()),
+            None => {}
         }
         let start = load.start.as_secs_f64();
         let fetched = files.into_iter().map(|(asked, record)| Fetched {

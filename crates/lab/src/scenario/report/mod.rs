@@ -15,6 +15,7 @@ mod page;
 mod table;
 mod topology;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -33,6 +34,8 @@ pub struct Report {
     pub title: String,
     /// A row for each setting and metric.
     pub summary: Vec<Row>,
+    /// The loads and receivers that had not all their files when a run ended, and in how many runs.
+    pub unfinished: BTreeMap<String, usize>,
     /// The paper's statements beside ours.
     pub statements: Vec<Judged>,
     /// The page.
@@ -47,6 +50,27 @@ impl Setting {
             .map(|(key, value)| format!("{key} = {value}"))
             .collect();
         texts.join(", ")
+    }
+}
+
+/// The files that every folder of results has.
+const ALWAYS: [&str; 5] = [
+    "scenario.toml",
+    "runs.csv",
+    "summary.csv",
+    "result.json",
+    "index.html",
+];
+
+/// Refuses a folder with a file that results would replace, unless an earlier run has written it.
+pub fn check_folder(folder: &Path) -> Result<(), LabError> {
+    let taken = ALWAYS.iter().filter(|name| folder.join(name).exists());
+    let taken: Vec<&str> = taken.copied().collect();
+    match taken.first() {
+        Some(name) if taken.len() < ALWAYS.len() => Err(LabError::NotResults {
+            file: folder.join(name),
+        }),
+        _ => Ok(()),
     }
 }
 
@@ -93,7 +117,38 @@ pub fn write(
     Ok(Report {
         title: scenario.title.clone(),
         summary,
+        unfinished: unfinished(batch),
         statements,
         page: put("index.html", page)?,
     })
+}
+
+fn unfinished(batch: &Batch) -> BTreeMap<String, usize> {
+    let mut runs = BTreeMap::new();
+    for name in batch.outcomes.iter().flat_map(|it| &it.found.unfinished) {
+        *runs.entry(name.clone()).or_default() += 1;
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_files_of_an_earlier_run_are_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let results = folder.path().join("results");
+        check_folder(&results).unwrap();
+        std::fs::create_dir(&results).unwrap();
+        std::fs::write(results.join("notes.txt"), "mine").unwrap();
+        check_folder(&results).unwrap();
+        std::fs::write(results.join("scenario.toml"), "mine").unwrap();
+        let refused = check_folder(&results).unwrap_err().to_string();
+        assert!(refused.contains("scenario.toml"), "{refused}");
+        for name in ALWAYS {
+            std::fs::write(results.join(name), "").unwrap();
+        }
+        check_folder(&results).unwrap();
+    }
 }
