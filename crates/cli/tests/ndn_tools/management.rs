@@ -101,6 +101,8 @@ fn routes_to_a_face_uri_make_the_face() {
     assert_eq!(routes[0]["flags"], Value::Array(vec![]), "{routes}");
     router.prints(&["route", "remove", "/far", "udp://127.0.0.1:9"]);
     assert_eq!(router.fails(&["route", "show", "/far"]).0, 6);
+    let again = ["route", "remove", "/far", "udp://127.0.0.1:9"];
+    assert_eq!(router.fails(&again).0, 6);
 }
 
 #[test]

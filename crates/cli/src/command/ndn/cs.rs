@@ -114,7 +114,10 @@ fn configure(arguments: &Configure) -> Outcome {
     ];
     let values = keys.read(&arguments.words, &options)?;
     let mut wish = ControlParameters {
-        capacity: values.value("capacity")?,
+        capacity: values.with("capacity", |text| {
+            let number = text.parse::<u64>();
+            number.map_err(|_| "must be a number of Data packets".to_owned())
+        })?,
         ..ControlParameters::default()
     };
     for (key, bit) in [("admit", FLAG_CS_ADMIT), ("serve", FLAG_CS_SERVE)] {

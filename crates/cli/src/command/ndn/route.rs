@@ -1,5 +1,6 @@
 //! `route list|show|add|remove`.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use clap::{Args, Subcommand};
@@ -294,13 +295,29 @@ fn remove(arguments: &Remove) -> Outcome {
         ..ControlParameters::default()
     };
     let mut control = arguments.change.control()?;
-    for face_id in faces(&mut control, &term)? {
+    let through = faces(&mut control, &term)?;
+    // A forwarder also answers with success where there is nothing to remove.
+    let there = routes(&mut control, |prefix, route| {
+        wish.name.as_ref() == Some(prefix) && wish.origin == Some(route.origin)
+    })?;
+    let there: BTreeSet<u64> = there.iter().map(|(_, route)| route.face_id).collect();
+    let mut found = false;
+    for face_id in through {
         let wish = ControlParameters {
             face_id: Some(face_id),
             ..wish.clone()
         };
         control.command("rib", "unregister", &wish)?;
-        told(arguments.change.manage.json, "route-removed", &wish);
+        if there.contains(&face_id) {
+            found = true;
+            told(arguments.change.manage.json, "route-removed", &wish);
+        }
+    }
+    if !found {
+        return Err(Failure::new(
+            Exit::NoRoute,
+            "no route matches; a route that a program registered has another origin (`whimbrel route list`)",
+        ));
     }
     Ok(Exit::Done)
 }

@@ -34,7 +34,7 @@ const SIGNATURE_ROOM: usize = 256;
 #[derive(Args, Debug)]
 pub(crate) struct Serve {
     /// The name, as /example/film; without a version at its end (v=NUMBER), the time is appended as
-    /// its version
+    /// its version. With one, a fetch under way goes on when this command is started again
     #[arg(value_parser = name)]
     name: Name,
     /// The file; by default standard input
@@ -113,6 +113,14 @@ pub(crate) fn run(arguments: Serve) -> Outcome {
         }));
     } else {
         let by = &chosen.description;
+        if versioned
+            .as_ref()
+            .components()
+            .next()
+            .is_some_and(|it| it.value() == b"localhost")
+        {
+            note("names that begin with /localhost never leave this machine");
+        }
         note(&format!(
             "serving {versioned}: {length} bytes, {count} segments, {by}; Ctrl-C stops it"
         ));

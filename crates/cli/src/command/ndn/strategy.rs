@@ -25,7 +25,8 @@ pub(crate) enum StrategyCommand {
     /// Set the strategy of a prefix
     #[command(after_help = format!(
         "Examples:\n  whimbrel strategy set /example multicast\n  \
-         whimbrel strategy set prefix / strategy /localhost/nfd/strategy/asf\n\n{MANAGEMENT_HELP}"
+         whimbrel strategy set prefix / strategy /localhost/nfd/strategy/asf\n  \
+         whimbrel strategy set / asf/v=5/probing-interval~30000       (parameters follow the version)\n\n{MANAGEMENT_HELP}"
     ))]
     Set(Set),
     /// Remove a prefix's strategy, so that the one of a shorter prefix applies
