@@ -37,7 +37,7 @@ const BAD: &[Row] = &[
     (ROUTER, "[storage]\ntotal = \"lots\"\n", "storage.total", 2, "64 MiB"),
     (ROUTER, "[storage]\nlifetime = \"5\"\n", "storage.lifetime", 2, "'5' has no unit; write one of ns, us, ms, s"),
     (ROUTER, "[storage]\nlifetime = 5\n", "storage.lifetime", 2, "expected a duration such as"),
-    (ROUTER, "[ndn]\nudp = [\"[::]:6363\", \"everywhere\"]\n", "ndn.udp[1]", 2, "\"[::]:4711\""),
+    (ROUTER, "[ndn]\nudp = [\"[::]:6363\", \"everywhere\"]\n", "ndn.udp[1]", 2, "\"[::1]:4711\""),
     (ROUTER, "[ndn]\nreliability = \"adaptiv\"\n", "ndn.reliability", 2, "did you mean 'adaptive'?"),
     (ROUTER, "[[ndn_route]]\nprefix = \"/\"\nface = \"udp://192.0.2.1\"\ncost = -1\n", "ndn_route[0].cost", 4, "u64"),
     // [hop] and [storage].
@@ -90,7 +90,7 @@ const BAD: &[Row] = &[
     (HOST, "[host]\nkey = \"/etc/hosts\"\n", "host.key", 2, "whimbrel id new"),
     (HOST, "[host]\nsocket = \"/a/path/that/is/much/longer/than/the/hundred/and/seven/bytes/that/the/kernel/has/for/the/path/of/a/unix/socket\"\n", "host.socket", 2, "at most 107 bytes"),
     // [gnrs].
-    (NAME_SERVER, "[gnrs]\nlisten = \"4720\"\n", "gnrs.listen", 2, "\"4720\" is not an address"),
+    (NAME_SERVER, "[gnrs]\nlisten = \"here\"\n", "gnrs.listen", 2, "is not an address to listen on"),
     (NAME_SERVER, "[gnrs]\nmax_clients = 0\n", "gnrs.max_clients", 2, "write 1 to"),
     (NAME_SERVER, "[gnrs]\nmax_records = 0\n", "gnrs.max_records", 2, "write 1 to"),
     (NAME_SERVER, "[gnrs]\nmax_bytes = \"0 B\"\n", "gnrs.max_bytes", 2, "bytes"),

@@ -140,6 +140,56 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, RemoteError> {
     }
 }
 
+/// Reads addresses to listen on from a file, by the grammar of [`listen_address`].
+pub(super) mod listening {
+    use core::fmt;
+    use std::net::SocketAddr;
+
+    use serde::de::{Deserialize, Deserializer, Error, Visitor};
+
+    /// Each element of a list is one, so that an error names its place.
+    struct Address(SocketAddr);
+
+    struct AsTyped;
+
+    impl Visitor<'_> for AsTyped {
+        type Value = Address;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("socket address")
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<Address, E> {
+            super::listen_address(text).map(Address).map_err(E::custom)
+        }
+    }
+
+    impl<'de> Deserialize<'de> for Address {
+        fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Address, D::Error> {
+            from.deserialize_str(AsTyped)
+        }
+    }
+
+    pub(in crate::config) fn one<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<SocketAddr, D::Error> {
+        Address::deserialize(from).map(|address| address.0)
+    }
+
+    pub(in crate::config) fn maybe<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<SocketAddr>, D::Error> {
+        one(from).map(Some)
+    }
+
+    pub(in crate::config) fn list<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Vec<SocketAddr>, D::Error> {
+        let all = Vec::<Address>::deserialize(from)?;
+        Ok(all.into_iter().map(|address| address.0).collect())
+    }
+}
+
 /// Returns all addresses of this machine: an IPv6 socket takes IPv4 as well, where IPv6 exists.
 pub(crate) fn any_address() -> IpAddr {
     if UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok() {
@@ -259,6 +309,22 @@ mod tests {
 
     fn at(text: &str) -> Peer {
         Peer::Address(text.parse().unwrap())
+    }
+
+    #[test]
+    fn addresses_to_listen_on_are_typed_alike_in_every_section() {
+        let all = |port| SocketAddr::from((any_address(), port));
+        let read = |text: &str| toml::from_str::<crate::config::Config>(text);
+        let config = read(
+            "router.metrics = '9363'\nndn.udp = [':6363', 'localhost:6364']\ngnrs.listen = '127.0.0.1:1'",
+        )
+        .unwrap();
+        assert_eq!(config.router.metrics, Some(all(9363)));
+        let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 6364));
+        assert_eq!(config.ndn.udp, [all(6363), local]);
+        assert_eq!(config.gnrs.listen.port(), 1);
+        let refused = read("host.metrics = 'a.example:80'").unwrap_err();
+        assert!(refused.to_string().contains("a.example:80"), "{refused}");
     }
 
     #[test]

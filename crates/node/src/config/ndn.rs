@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::address::listening;
 use whimbrel_core::units::{ByteSize, Span};
 
 /// UDP and TCP port of NDN forwarders.
@@ -34,12 +35,15 @@ pub struct NdnSection {
     #[schemars(example = &"ndn")]
     pub socket_group: Option<String>,
     /// Addresses to listen on for UDP.
+    #[serde(deserialize_with = "listening::list")]
     #[schemars(with = "Vec<String>")]
     pub udp: Vec<SocketAddr>,
     /// Addresses to listen on for TCP.
+    #[serde(deserialize_with = "listening::list")]
     #[schemars(with = "Vec<String>")]
     pub tcp: Vec<SocketAddr>,
     /// Addresses to listen on for WebSocket.
+    #[serde(deserialize_with = "listening::list")]
     #[schemars(with = "Vec<String>")]
     pub websocket: Vec<SocketAddr>,
     /// Web pages that may connect there, by scheme, host and port; all others are refused. Programs
@@ -92,7 +96,10 @@ pub struct NdnSection {
     pub localhop: bool,
     /// Address to listen on for Prometheus (http://ADDRESS/metrics), for this plane alone: `[router]`
     /// metrics tells of all that the router does. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "listening::maybe"
+    )]
     #[schemars(with = "Option<String>", example = &"127.0.0.1:9363")]
     pub metrics: Option<SocketAddr>,
 }

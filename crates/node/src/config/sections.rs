@@ -15,6 +15,7 @@ use whimbrel_mobilityfirst::router::ProxyPolicy;
 use whimbrel_mobilityfirst::router::store::StoreLimits;
 use whimbrel_mobilityfirst::split::{Scheduler, SplitConfig};
 
+use super::address::listening;
 use super::{
     Bind, HopSection, NdnFaceSection, NdnRouteSection, NdnSection, NdnStrategySection, Remote, Via,
 };
@@ -101,7 +102,10 @@ pub struct RouterSection {
     pub scheduler: SchedulerName,
     /// Address to listen on for Prometheus (http://ADDRESS/metrics), for both
     /// planes. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "listening::maybe"
+    )]
     #[schemars(with = "Option<String>", example = &"127.0.0.1:9363")]
     pub metrics: Option<SocketAddr>,
 }
@@ -150,7 +154,10 @@ pub struct HostSection {
     /// Maximum of contents being fetched, and of contents being served.
     pub max_transfers: usize,
     /// Address to listen on for Prometheus (http://ADDRESS/metrics). Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "listening::maybe"
+    )]
     #[schemars(with = "Option<String>", example = &"127.0.0.1:9364")]
     pub metrics: Option<SocketAddr>,
 }
@@ -237,6 +244,7 @@ impl SchedulerName {
 #[serde(default, deny_unknown_fields)]
 pub struct GnrsSection {
     /// Address to listen on.
+    #[serde(deserialize_with = "listening::one")]
     #[schemars(with = "String")]
     pub listen: SocketAddr,
     /// The file for the records, or "memory". Default: names.redb in the state folder.
@@ -262,7 +270,10 @@ pub struct GnrsSection {
     #[schemars(example = &"whimbrel")]
     pub socket_group: Option<String>,
     /// Address to listen on for Prometheus (http://ADDRESS/metrics). Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "listening::maybe"
+    )]
     #[schemars(with = "Option<String>", example = &"127.0.0.1:9365")]
     pub metrics: Option<SocketAddr>,
 }
