@@ -87,13 +87,14 @@ fn failure(error: LabError) -> Failure {
 /// One line for each attack, and the harm that it did.
 fn table(findings: &[Finding]) -> String {
     let mut text = format!(
-        "{:16} {:>10} {:>10} {:>9}  {:>24} {:>9} {:>15}\n",
+        "{:16} {:>10} {:>10} {:>9}  {:>24} {:>9} {:>14} {:>15}\n",
         "attack",
         "packets",
         "octets",
         "drawn",
         "rate: before/during/after",
         "newcomers",
+        "after, ms",
         "memory, MiB"
     );
     for finding in findings {
@@ -107,12 +108,13 @@ fn table(findings: &[Finding]) -> String {
         };
         let _ = writeln!(
             text,
-            "{:16} {:>10} {:>10} {:>9}  {rates:>24} {:>9} {:>15}",
+            "{:16} {:>10} {:>10} {:>9}  {rates:>24} {:>9} {:>14} {:>15}",
             finding.name,
             finding.sent.packets,
             finding.sent.octets,
             finding.sent.drawn,
             each(|it| it.newcomers.to_string()),
+            each(|it| it.entry_ms.map_or("-".to_owned(), |ms| format!("{ms:.0}"))),
             each(|it| (it.memory >> 20).to_string()),
         );
         if let Some(rate) = finding.elsewhere {
@@ -128,7 +130,7 @@ fn table(findings: &[Finding]) -> String {
     }
     let _ = writeln!(
         text,
-        "Newcomers: of {NEWCOMERS} that come before, during and after the attack, those that get in within 1.5 s."
+        "Newcomers: of {NEWCOMERS} that come before, during and after the attack, those that get in within 1.5 s, and the median of their times."
     );
     text
 }

@@ -17,8 +17,11 @@ const ATTACKER: &str = "attacker";
 /// Ports of the router's two planes.
 const NATIVE_PORT: u16 = 4711;
 const NDN_PORT: u16 = 6363;
-/// The served file: one fetch of it takes a part of a second.
-pub(super) const FILE_BYTES: u64 = 8_000_000;
+/// The file whose rate is measured: long enough that the start, which a flood delays, is a part of
+/// it.
+pub(super) const FILM_BYTES: u64 = 64_000_000;
+/// The file that newcomers want.
+const LETTER_BYTES: u64 = 1_000_000;
 /// The prefix of the producer for honest users: its Data fits a datagram. Another one, of Data of
 /// 7 kB, is for those that do not read.
 pub(super) const PREFIX: &str = "/honest";
@@ -39,8 +42,9 @@ pub(super) struct Arena {
     router: u32,
     // Ended when the arena is dropped.
     _daemons: Mutex<Vec<Program>>,
-    /// The name of the served content.
-    pub(super) content: String,
+    /// The names of the served contents.
+    pub(super) film: String,
+    pub(super) letter: String,
 }
 
 impl Arena {
@@ -67,11 +71,15 @@ impl Arena {
             topology,
             router: 0,
             _daemons: Mutex::default(),
-            content: String::new(),
+            film: String::new(),
+            letter: String::new(),
         };
         arena.start_router()?;
         match plane {
-            Plane::Native => arena.serve_file()?,
+            Plane::Native => {
+                arena.film = arena.serve_file("film", FILM_BYTES)?;
+                arena.letter = arena.serve_file("letter", LETTER_BYTES)?;
+            }
             Plane::Ndn => {
                 arena.serve_pings(PREFIX, "1000")?;
                 arena.serve_pings(LARGE, "7000")?;
@@ -97,18 +105,19 @@ impl Arena {
         Ok(())
     }
 
-    fn serve_file(&mut self) -> Result<(), LabError> {
-        let file = self.path("file");
-        crate::demo::make_file(&file, FILE_BYTES, 1)?;
+    /// Serves a new file on the target. Returns its name.
+    fn serve_file(&self, file: &str, bytes: u64) -> Result<String, LabError> {
+        let program = format!("serve-{file}");
+        let file = self.path(file);
+        crate::demo::make_file(&file, bytes, bytes)?;
         let router = format!("127.0.0.1:{NATIVE_PORT}");
         let mut command = self.command(&["serve", "--json", "--no-cache", "--router", &router]);
         command.arg(&file);
-        let server = self.speaker(TARGET, "serve", command)?;
+        let server = self.speaker(TARGET, &program, command)?;
         let line = server.await_word("\"announced\"", PATIENCE)?;
         let line: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
-        self.content = line["name"].as_str().unwrap_or_default().to_owned();
         self.keep(server);
-        Ok(())
+        Ok(line["name"].as_str().unwrap_or_default().to_owned())
     }
 
     fn serve_pings(&mut self, prefix: &str, size: &str) -> Result<(), LabError> {
@@ -126,6 +135,11 @@ impl Arena {
         if let Ok(mut daemons) = self._daemons.lock() {
             daemons.push(daemon);
         }
+    }
+
+    /// Starts a program on the honest host.
+    pub(super) fn honest_speaker(&self, name: &str, command: Command) -> Result<Program, LabError> {
+        self.speaker(HONEST, name, command)
     }
 
     fn speaker(&self, host: &str, name: &str, command: Command) -> Result<Program, LabError> {

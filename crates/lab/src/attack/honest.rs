@@ -5,9 +5,10 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Instant;
 
+use serde_json::Value;
 use whimbrel_ndn_packet::{Interest, Name};
 
-use super::arena::{Arena, FILE_BYTES, PREFIX};
+use super::arena::{Arena, FILM_BYTES, PREFIX};
 use super::{NEWCOMERS, Plane, Sample};
 use crate::LabError;
 
@@ -19,9 +20,8 @@ const GIVEN_UP: Duration = Duration::from_millis(100);
 const ENTRY: Duration = Duration::from_millis(1_500);
 /// A fetch is given up after this time.
 const FETCH: Duration = Duration::from_secs(20);
-/// Fetches in a sample, each a new program: a single one takes a twentieth of a second, or thrice
-/// that.
-const FETCHES: usize = 7;
+/// Fetches in a sample, each a new program: a single one takes a half to a whole second.
+const FETCHES: usize = 5;
 
 /// The honest host and a program on the target.
 pub(super) struct Honest<'a> {
@@ -51,26 +51,44 @@ impl<'a> Honest<'a> {
             }
             Plane::Ndn => self.exchanges()?,
         };
-        let mut newcomers = 0;
+        let mut entries = Vec::new();
         for _ in 0..NEWCOMERS {
-            newcomers += u32::from(self.newcomer()?);
+            let began = Instant::now();
+            if self.newcomer()? {
+                entries.push(began.elapsed().as_secs_f64() * 1e3);
+            }
         }
         Ok(Sample {
             rate,
-            newcomers,
+            newcomers: entries.len() as u32,
+            entry_ms: (!entries.is_empty()).then(|| median(entries)),
             memory: self.arena.memory()?,
         })
     }
 
+    /// Returns the rate of a fetch from its first data on: what a flood does to a newcomer is
+    /// measured apart. Zero if it is not done in time.
     fn fetch(&self) -> Result<f64, LabError> {
         let router = self.arena.listener(Plane::Native, true)?.to_string();
-        let mut command = self.arena.command(&["get", "--quiet", "--router", &router]);
-        command.arg("-o").arg("/dev/null").arg(&self.arena.content);
-        let began = Instant::now();
-        let done = self.arena.succeeds(false, command, FETCH)?;
-        let took = began.elapsed().as_secs_f64();
-        let bits = 8.0 * FILE_BYTES as f64;
-        Ok(if done { bits / took } else { 0.0 })
+        let mut command = self.arena.command(&["get", "--json", "--router", &router]);
+        command.arg("-o").arg("/dev/null").arg(&self.arena.film);
+        let program = self.arena.honest_speaker("film", command)?;
+        let mut first = None;
+        for line in program.lines_until(Instant::now() + FETCH) {
+            let event: Value = serde_json::from_str(&line.text).unwrap_or_default();
+            let bytes = event["progress"]["bytes"].as_u64().unwrap_or_default();
+            match event["event"].as_str() {
+                Some("progress") if bytes > 0 => _ = first.get_or_insert((line.at, bytes)),
+                Some("done") => {
+                    let (at, before) = first.unwrap_or((line.at, 0));
+                    let took = line.at.duration_since(at).as_secs_f64();
+                    let bits = 8.0 * FILM_BYTES.saturating_sub(before) as f64;
+                    return Ok(if took > 0.0 { bits / took } else { 0.0 });
+                }
+                _ => {}
+            }
+        }
+        Ok(0.0)
     }
 
     /// Exchanges of the neighbour in a second, one after the other.
@@ -105,7 +123,7 @@ impl<'a> Honest<'a> {
                 let router = self.arena.listener(Plane::Native, true)?.to_string();
                 let arguments = ["get", "--quiet", "--timeout", "1.5s", "--router", &router];
                 let mut command = self.arena.command(&arguments);
-                command.arg("-o").arg("/dev/null").arg(&self.arena.content);
+                command.arg("-o").arg("/dev/null").arg(&self.arena.letter);
                 self.arena.succeeds(false, command, ENTRY + FETCH)
             }
             Plane::Ndn => {

@@ -99,11 +99,13 @@ pub struct Sent {
 /// What honest users and the router's memory were like at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Sample {
-    /// Of a transfer over MobilityFirst, bit/s; of NDN, exchanges a second.
+    /// Of a transfer over MobilityFirst from its first data on, bit/s; of NDN, exchanges a second.
     pub rate: f64,
     /// Newcomers that got what they asked for within a second and a half, the start of a program
     /// included, of [`NEWCOMERS`].
     pub newcomers: u32,
+    /// How long those took, the median, milliseconds; `None` if there were none.
+    pub entry_ms: Option<f64>,
     /// Memory of the router, octets.
     pub memory: u64,
 }
@@ -233,6 +235,7 @@ mod tests {
         Sample {
             rate,
             newcomers,
+            entry_ms: None,
             memory,
         }
     }

@@ -15,7 +15,7 @@ pub(super) use whimbrel_core::suggest::hint;
 pub struct Fault {
     /// The scenario's file.
     pub file: PathBuf,
-    /// Counted from 1.
+    /// Counted from 1; 0 for the whole file.
     pub line: usize,
     /// The key, as `links.wifi.loss`; empty for the whole file.
     pub key: String,
@@ -25,7 +25,11 @@ pub struct Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: ", self.file.display(), self.line)?;
+        // Line 0 is the whole file: one that cannot be read has no lines.
+        match self.line {
+            0 => write!(f, "{}: ", self.file.display())?,
+            line => write!(f, "{}:{line}: ", self.file.display())?,
+        }
         if !self.key.is_empty() {
             write!(f, "{}: ", self.key)?;
         }
