@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use qrcode::{EcLevel, QrCode, render::unicode::Dense1x2};
 use serde_json::json;
 use whimbrel_content::RangeSet;
-use whimbrel_core::Guid;
+use whimbrel_core::{Guid, Peer};
 use whimbrel_io::Interface;
 use whimbrel_node::config::{Bind, Remote};
 use whimbrel_node::shelf::Shelved;
@@ -83,6 +83,9 @@ pub(super) fn ticket(content: Guid, hosts: &[Remote], routers: &[Remote]) -> Opt
     if hosts.is_empty() && routers.is_empty() {
         return None;
     }
+    if routers.is_empty() && hosts.iter().all(is_loopback) {
+        note("the ticket names addresses of this machine alone: others cannot use it");
+    }
     let ticket = Ticket {
         content,
         hosts,
@@ -94,6 +97,13 @@ pub(super) fn ticket(content: Guid, hosts: &[Remote], routers: &[Remote]) -> Opt
             note(&error.to_string());
             None
         }
+    }
+}
+
+fn is_loopback(remote: &Remote) -> bool {
+    match remote.udp() {
+        Some(Peer::Address(address)) => address.ip().to_canonical().is_loopback(),
+        _ => false,
     }
 }
 
