@@ -6,6 +6,7 @@ mod endpoint;
 mod group;
 mod inbound;
 mod path_mtu;
+mod receive;
 mod send;
 mod socket;
 mod source;
@@ -17,10 +18,11 @@ use whimbrel_core::{Peer, PortId, PortOrigin};
 use crate::TransportId;
 
 pub use carrier::{DatagramCarrier, IP_PROTOCOL};
-pub(crate) use endpoint::{ReceiveBuffers, UdpEndpoint};
+pub(crate) use endpoint::UdpEndpoint;
 pub use group::{UdpMulticastConfig, UdpMulticastLink};
 pub use inbound::InboundLimits;
 pub(crate) use inbound::{InboundTable, Room};
+pub(crate) use receive::ReceiveBuffers;
 pub(crate) use socket::canonical;
 
 /// Wanted size of each kernel buffer, bytes: at 1 Gbit/s, 64 ms of traffic.
