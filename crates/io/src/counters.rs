@@ -149,6 +149,8 @@ pub struct TransportCounters {
     pub offload_failures: u64,
     /// Datagrams from unknown addresses on a socket that admits no inbound peers.
     pub strangers: u64,
+    /// Sockets opened for peers at work while strangers flooded theirs.
+    pub lanes_opened: u64,
     /// Ethernet frames that end before the packet in them does.
     pub damaged: u64,
     /// Inbound peers (datagrams) or connections (streams) that were admitted.
@@ -190,6 +192,7 @@ impl TransportCounters {
         self.receive_errors += other.receive_errors;
         self.offload_failures += other.offload_failures;
         self.strangers += other.strangers;
+        self.lanes_opened += other.lanes_opened;
         self.damaged += other.damaged;
         self.accepted += other.accepted;
         self.expired += other.expired;

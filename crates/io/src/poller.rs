@@ -1,7 +1,7 @@
 //! Waiting for many file descriptors, with deadlines to the nanosecond.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
@@ -151,6 +151,13 @@ impl Poller {
             writable: flags.contains(epoll::EventFlags::OUT),
             error,
         })
+    }
+}
+
+impl AsFd for Poller {
+    /// Readable while a descriptor of the set is ready.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.set.as_fd()
     }
 }
 

@@ -206,7 +206,7 @@ impl<M: Machine + 'static> EventLoop<M> {
             self.arm(slot);
             return;
         }
-        let progress = transport.expire(side, poller, now);
+        let progress = transport.expire(side, poller, now, &mut self.receive_buffers);
         if let (Progress::Ended, Transport::Connecting(connecting)) = (progress, transport) {
             let failure = connecting.timed_out();
             self.close_slot(slot, now, Some(failure));

@@ -117,6 +117,10 @@ impl Transport {
     /// Reads input and writes unsent output. Listeners and connecting sockets are served by the
     /// loop itself.
     pub(crate) fn serve<M: Machine>(&mut self, ready: Ready, shared: Shared<'_, M>) -> Progress {
+        if let Transport::Udp(endpoint) = self {
+            endpoint.serve(ready, shared);
+            return Progress::Open;
+        }
         let Shared {
             side,
             poller,
@@ -126,18 +130,6 @@ impl Transport {
         // A hang-up is read as the end of the stream, after the bytes sent before it.
         let readable = ready.readable || ready.error;
         match self {
-            Transport::Udp(endpoint) => {
-                if ready.error {
-                    endpoint.receive_errors(side, now);
-                }
-                if ready.readable {
-                    endpoint.receive(side, now, buffers);
-                }
-                if ready.writable {
-                    endpoint.flush(side, poller, now);
-                }
-                Progress::Open
-            }
             Transport::Ethernet(endpoint) => {
                 let written = if ready.writable {
                     endpoint.flush(side, poller, now)
@@ -184,7 +176,7 @@ impl Transport {
                     Progress::Open
                 }
             }
-            Transport::Listener(_) | Transport::Connecting(_) => Progress::Open,
+            Transport::Udp(_) | Transport::Listener(_) | Transport::Connecting(_) => Progress::Open,
         }
     }
 
@@ -236,9 +228,10 @@ impl Transport {
         side: &mut MachineSide<M>,
         poller: &mut Poller,
         now: Time,
+        buffers: &mut ReceiveBuffers,
     ) -> Progress {
         match self {
-            Transport::Udp(endpoint) => endpoint.expire(side, now),
+            Transport::Udp(endpoint) => endpoint.expire(side, now, buffers),
             Transport::Ethernet(endpoint) => endpoint.expire(side, now),
             Transport::Listener(listener) => listener.expire(poller, now),
             Transport::Stream(connection) => return connection.expire(now),

@@ -12,6 +12,7 @@ use whimbrel_core::{
 
 use super::group::Group;
 use super::inbound::InboundTable;
+use super::lanes::Lanes;
 use super::path_mtu::{Route, RouteProbe};
 use super::socket::{batching, canonical, enlarge_buffers, for_socket};
 use super::source::Source;
@@ -85,6 +86,8 @@ pub(crate) struct UdpEndpoint {
     pub(super) reply: Vec<u8>,
     /// Set if the socket is in a multicast group; all datagrams then belong to one port.
     pub(super) group: Option<Group>,
+    /// For peers at work, while strangers flood the socket.
+    pub(super) lanes: Lanes,
     pub(super) probe: RouteProbe,
     /// Held while the socket's packets are this program's alone.
     _sole: Option<Sole>,
@@ -155,6 +158,7 @@ impl UdpEndpoint {
             gate: None,
             reply: Vec::new(),
             group: None,
+            lanes: Lanes::default(),
             probe: RouteProbe::default(),
             _sole: None,
             recheck_allowed_at: Time::ZERO,
@@ -241,6 +245,7 @@ impl UdpEndpoint {
             sends_ecn: peer.sends_ecn,
         };
         self.last_sender = None;
+        self.lanes.close(port);
         true
     }
 
@@ -335,6 +340,7 @@ impl UdpEndpoint {
             inbound.remove(port);
         }
         self.last_sender = None;
+        self.lanes.close(port);
         side.close(now, port);
     }
 
@@ -384,6 +390,7 @@ impl UdpEndpoint {
             let wider = mtu > peer.route_mtu;
             peer.route_mtu = mtu;
             if let Some(former) = source.rerouted(Some(address)) {
+                self.lanes.close(*port);
                 tracing::info!(
                     label, peer = %remote, %address, %former,
                     "address changed: this neighbour is called from another one"

@@ -101,6 +101,11 @@ impl InboundTable {
         self.heard.get_mut(&port).map(|at| *at = now).is_some()
     }
 
+    /// Returns true if `port` is an inbound peer.
+    pub(crate) fn has(&self, port: PortId) -> bool {
+        self.heard.contains_key(&port)
+    }
+
     /// Removes an inbound peer. Returns false if `port` is not one.
     pub(crate) fn remove(&mut self, port: PortId) -> bool {
         self.order.cancel(&port);

@@ -5,6 +5,7 @@ mod carrier;
 mod endpoint;
 mod group;
 mod inbound;
+mod lanes;
 mod path_mtu;
 mod receive;
 mod send;

@@ -1,18 +1,24 @@
-//! Receiving on a UDP socket, and who becomes a peer.
+//! Receiving on a UDP socket and its lanes, and who becomes a peer.
 
 use std::array;
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, TransportErrorPayload};
+use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, TransportErrorPayload, UdpSocketState};
+use socket2::Socket;
 use whimbrel_core::{Admission, Ecn, Machine, PortId, PortOrigin, Time};
 
+use super::DatagramCarrier;
 use super::endpoint::{Peer, UdpEndpoint};
 use super::inbound::{InboundTable, Room};
+use super::lanes::BUFFER_IN_FLOOD;
 use super::path_mtu::Route;
-use super::socket::{canonical, for_socket, usable_source};
+use super::socket::{canonical, for_socket, set_receive_buffer, usable_source};
+use crate::counters::TransportCounters;
+use crate::poller::Ready;
 use crate::side::MachineSide;
+use crate::transport::Shared;
 
 /// The largest batch of datagrams that the kernel's receive offload (GRO) puts together.
 const RECEIVE_BUFFER: usize = 65_536;
@@ -37,30 +43,115 @@ const ERRORS_PER_ROUND: usize = 64;
 /// The shortest interval between lookups of the routes because of ICMP messages, which may be
 /// forged.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Datagrams of the listener's socket in one turn, beside lanes: each of those waits for so many.
+const BATCH_IN_FLOOD: usize = 8;
+/// Batches read from a lane before it is closed.
+const LAST_BATCHES: usize = 64;
+/// Frames of one batch of a stranger that the gate sees: who is not admitted yet sends no trains.
+const FRAMES_OF_STRANGERS: usize = 4;
+
+/// What the kernel has said of earlier datagrams.
+#[derive(Default)]
+struct Errors {
+    too_big: bool,
+    refused_by: Option<IpAddr>,
+}
+
+impl Errors {
+    /// Reads what waits, which would otherwise keep the socket ready for ever.
+    fn read(
+        carrier: DatagramCarrier,
+        state: &UdpSocketState,
+        socket: &Socket,
+        counters: &mut TransportCounters,
+    ) -> Errors {
+        let mut errors = Errors::default();
+        for _ in 0..ERRORS_PER_ROUND {
+            counters.receive_calls += 1;
+            match state.recv_transport_error(socket.into()) {
+                Ok(None) => break,
+                Ok(Some(error)) => {
+                    counters.receive_errors += 1;
+                    errors.too_big |= matches!(error.payload, TransportErrorPayload::TooBig { .. });
+                    if carrier.is_refusal(error.raw_errno) {
+                        errors.refused_by = error.addr.map(|from| canonical(from).ip());
+                    }
+                }
+                Err(_) => counters.receive_errors += 1,
+            }
+        }
+        // A pending error without a message in the queue would also keep the socket ready.
+        let _ = socket.take_error();
+        errors
+    }
+}
 
 impl UdpEndpoint {
-    /// Receives one batch and delivers it.
-    pub(crate) fn receive<M: Machine>(
+    /// Reads what is ready, lanes first, and writes unsent output.
+    pub(crate) fn serve<M: Machine>(&mut self, ready: Ready, shared: Shared<'_, M>) {
+        let Shared {
+            side,
+            poller,
+            buffers,
+            now,
+        } = shared;
+        for (port, has_error) in self.lanes.ready() {
+            if has_error {
+                self.receive_errors_of_lane(side, now, port);
+            }
+            self.receive(side, now, buffers, Some(port));
+        }
+        if ready.error {
+            self.receive_errors(side, now);
+        }
+        // The listener's socket and its lanes have one token.
+        if ready.readable {
+            self.receive(side, now, buffers, None);
+            if let Some(lanes) = self.lanes.unwatched()
+                && let Err(error) = poller.add(lanes, self.token)
+            {
+                tracing::error!(%error, "cannot watch the sockets of known peers");
+            }
+        }
+        if ready.writable {
+            self.flush(side, poller, now);
+        }
+    }
+
+    /// Receives one batch of the listener's socket or of a lane, and delivers it. Returns true if
+    /// there was one.
+    fn receive<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
         now: Time,
         buffers: &mut ReceiveBuffers,
-    ) {
+        lane: Option<PortId>,
+    ) -> bool {
+        let (state, socket) = match lane {
+            None => (&self.state, &self.socket),
+            Some(port) => match self.lanes.get(port) {
+                Some(lane) => (&lane.state, &lane.socket),
+                None => return false,
+            },
+        };
         let mut metas = [RecvMeta::default(); BATCH_SIZE];
         let mut chunks = buffers.0.chunks_exact_mut(RECEIVE_BUFFER);
         let mut slices: [IoSliceMut<'_>; BATCH_SIZE] =
             array::from_fn(|_| IoSliceMut::new(chunks.next().unwrap_or_default()));
         self.counters.receive_calls += 1;
-        let count = match self
-            .state
-            .recv((&self.socket).into(), &mut slices, &mut metas)
-        {
+        let most = match lane {
+            None if self.lanes.has_any() => BATCH_IN_FLOOD,
+            _ => BATCH_SIZE,
+        };
+        let (slices, batch) = (slices.get_mut(..most), metas.get_mut(..most));
+        let (slices, batch) = (slices.unwrap_or_default(), batch.unwrap_or_default());
+        let count = match state.recv(socket.into(), slices, batch) {
             Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
             Err(error) => {
                 self.counters.receive_errors += 1;
                 tracing::trace!(label = %self.config.label, %error, "receive failed");
-                return;
+                return false;
             }
         };
         for (buffer, meta) in buffers
@@ -86,6 +177,7 @@ impl UdpEndpoint {
                 side.deliver(now, port, bytes, stride);
             }
         }
+        true
     }
 
     /// Returns the port of a batch's sender, and the frames that are for it. Opens one for a new
@@ -106,7 +198,10 @@ impl UdpEndpoint {
             _ => self.by_address.get(&address).copied(),
         };
         let port = match known {
-            Some(port) => port,
+            Some(port) => {
+                self.give_lane(port);
+                port
+            }
             None => {
                 if self.gate.is_some() {
                     bytes = self.ask_gate(now, address, (meta, stride), bytes)?;
@@ -139,7 +234,7 @@ impl UdpEndpoint {
     ) -> Option<&'a [u8]> {
         let gate = self.gate.as_mut().filter(|_| self.inbound.is_some())?;
         let stride = stride.max(1);
-        for at in (0..bytes.len()).step_by(stride) {
+        for at in (0..bytes.len()).step_by(stride).take(FRAMES_OF_STRANGERS) {
             let frame = bytes.get(at..bytes.len().min(at + stride))?;
             self.reply.clear();
             // Port 0 cannot be a destination, so a datagram from it is forged.
@@ -164,8 +259,44 @@ impl UdpEndpoint {
                 }
             }
         }
-        self.counters.strangers += bytes.len().div_ceil(stride) as u64;
+        let count = bytes.len().div_ceil(stride) as u64;
+        self.counters.strangers += count;
+        self.note_strangers(now, count);
         None
+    }
+
+    fn note_strangers(&mut self, now: Time, count: u64) {
+        if self.lanes.note_strangers(now, count) {
+            tracing::warn!(
+                label = %self.config.label, local = %self.local,
+                "strangers flood this socket: peers at work get sockets of their own"
+            );
+            set_receive_buffer(&self.socket, BUFFER_IN_FLOOD);
+        }
+    }
+
+    /// Opens a lane for a peer that has just sent something, if strangers flood the socket.
+    fn give_lane(&mut self, port: PortId) {
+        let is_caller = |inbound: &InboundTable| inbound.has(port);
+        let is_caller = self.inbound.as_ref().is_some_and(is_caller);
+        if self.config.carrier != DatagramCarrier::Udp || !self.lanes.lacks(port, is_caller) {
+            return;
+        }
+        let Some(peer) = self.peers.get(&port) else {
+            return;
+        };
+        let (carrier, socket) = (self.config.carrier, &self.socket);
+        let opened = self
+            .lanes
+            .open(port, socket, peer.destination, |state, socket| {
+                carrier.enable_errors(state, socket)
+            });
+        match opened {
+            Ok(()) => self.counters.lanes_opened += 1,
+            Err(error) => {
+                tracing::debug!(label = %self.config.label, peer = %peer.address, %error, "no socket of its own for a peer");
+            }
+        }
     }
 
     fn admit<M: Machine>(
@@ -182,6 +313,7 @@ impl UdpEndpoint {
             }
             _ => {
                 self.counters.strangers += 1;
+                self.note_strangers(now, 1);
                 return None;
             }
         };
@@ -193,6 +325,7 @@ impl UdpEndpoint {
             }
             Room::None => {
                 self.counters.refused += 1;
+                self.note_strangers(now, 1);
                 return None;
             }
         }
@@ -209,37 +342,42 @@ impl UdpEndpoint {
         Some(port)
     }
 
-    /// Reads ICMP errors, which would otherwise keep the socket ready for ever, and looks up the
-    /// routes again if a datagram was too large for one.
-    pub(crate) fn receive_errors<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time) {
-        let mut too_big = false;
-        let mut refused_by: Option<IpAddr> = None;
-        for _ in 0..ERRORS_PER_ROUND {
-            self.counters.receive_calls += 1;
-            match self.state.recv_transport_error((&self.socket).into()) {
-                Ok(None) => break,
-                Ok(Some(error)) => {
-                    self.counters.receive_errors += 1;
-                    too_big |= matches!(error.payload, TransportErrorPayload::TooBig { .. });
-                    if self.config.carrier.is_refusal(error.raw_errno) {
-                        refused_by = error.addr.map(|from| canonical(from).ip());
-                    }
-                }
-                Err(_) => self.counters.receive_errors += 1,
-            }
-        }
-        // A pending error without a message in the queue would also keep the socket ready.
-        let _ = self.socket.take_error();
-        if let Some(port) = refused_by.and_then(|from| self.only_peer_at(from)) {
+    /// Reads ICMP errors, and looks up the routes again if a datagram was too large for one.
+    fn receive_errors<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time) {
+        let carrier = self.config.carrier;
+        let errors = Errors::read(carrier, &self.state, &self.socket, &mut self.counters);
+        if let Some(port) = errors.refused_by.and_then(|from| self.only_peer_at(from)) {
             side.refused(now, port);
         }
-        if too_big && now >= self.recheck_allowed_at {
-            self.recheck_allowed_at = now + RECHECK_INTERVAL;
-            let ports: Vec<PortId> = self.peers.keys().copied().collect();
-            for port in ports {
-                if let Some(mtu) = self.payload_on(port, Route::largest_payload) {
-                    side.lower_mtu(now, port, mtu);
-                }
+        self.recheck_sizes(side, now, &errors);
+    }
+
+    fn receive_errors_of_lane<M: Machine>(
+        &mut self,
+        side: &mut MachineSide<M>,
+        now: Time,
+        port: PortId,
+    ) {
+        let Some(lane) = self.lanes.get(port) else {
+            return;
+        };
+        let carrier = self.config.carrier;
+        let errors = Errors::read(carrier, &lane.state, &lane.socket, &mut self.counters);
+        if errors.refused_by.is_some() {
+            side.refused(now, port);
+        }
+        self.recheck_sizes(side, now, &errors);
+    }
+
+    fn recheck_sizes<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time, errors: &Errors) {
+        if !errors.too_big || now < self.recheck_allowed_at {
+            return;
+        }
+        self.recheck_allowed_at = now + RECHECK_INTERVAL;
+        let ports: Vec<PortId> = self.peers.keys().copied().collect();
+        for port in ports {
+            if let Some(mtu) = self.payload_on(port, Route::largest_payload) {
+                side.lower_mtu(now, port, mtu);
             }
         }
     }
@@ -258,11 +396,20 @@ impl UdpEndpoint {
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Time> {
-        self.inbound.as_ref().and_then(InboundTable::next_expiry)
+        let idle = self.inbound.as_ref().and_then(InboundTable::next_expiry);
+        [idle, self.lanes.next_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
-    /// Closes inbound peers that exceed the idle time.
-    pub(crate) fn expire<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time) {
+    /// Closes inbound peers that exceed the idle time, and the lanes once a flood has ended.
+    pub(crate) fn expire<M: Machine>(
+        &mut self,
+        side: &mut MachineSide<M>,
+        now: Time,
+        buffers: &mut ReceiveBuffers,
+    ) {
         while let Some(port) = self
             .inbound
             .as_mut()
@@ -270,6 +417,19 @@ impl UdpEndpoint {
         {
             self.counters.expired += 1;
             self.close_port(side, now, port);
+        }
+        if self.lanes.has_ended(now) {
+            tracing::info!(label = %self.config.label, "the flood of strangers has ended");
+            set_receive_buffer(&self.socket, self.config.receive_buffer);
+            for port in self.lanes.ports() {
+                // What comes between the last read and the end is lost, as anything may be.
+                for _ in 0..LAST_BATCHES {
+                    if !self.receive(side, now, buffers, Some(port)) {
+                        break;
+                    }
+                }
+                self.lanes.close(port);
+            }
         }
     }
 }

@@ -75,9 +75,7 @@ pub(crate) fn enlarge_buffers(
     receive: usize,
     send: usize,
 ) -> (usize, usize) {
-    if sockopt::set_socket_recv_buffer_size_force(socket, receive).is_err() {
-        let _ = socket.set_recv_buffer_size(receive);
-    }
+    set_receive_buffer(socket, receive);
     if sockopt::set_socket_send_buffer_size_force(socket, send).is_err() {
         let _ = socket.set_send_buffer_size(send);
     }
@@ -98,6 +96,14 @@ pub(crate) fn enlarge_buffers(
         }
     }
     (granted_receive, granted_send)
+}
+
+/// Sets the kernel receive buffer, first with the privilege to exceed the
+/// system's limit.
+pub(super) fn set_receive_buffer(socket: &Socket, bytes: usize) {
+    if sockopt::set_socket_recv_buffer_size_force(socket, bytes).is_err() {
+        let _ = socket.set_recv_buffer_size(bytes);
+    }
 }
 
 /// Returns the one form of each peer's address: IPv4 never mapped to IPv6, no flow label, a scope

@@ -444,7 +444,12 @@ pub(super) fn encode_sockets(
     families: &mut Families<'_, '_>,
     sockets: &TransportCounters,
 ) -> Result<(), Error> {
-    let counts: [Count; 8] = [
+    let counts: [Count; 9] = [
+        (
+            "whimbrel_sockets_lanes_opened",
+            "Sockets opened for peers at work while strangers flooded theirs",
+            sockets.lanes_opened,
+        ),
         (
             "whimbrel_sockets_damaged",
             "Ethernet frames that end before the packet in them does",

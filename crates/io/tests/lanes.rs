@@ -1,0 +1,190 @@
+//! A flood of strangers on a UDP listener, and a peer at work there.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use support::{PATIENCE, Script, idle_rounds, pattern, script_loop, until};
+use whimbrel_core::{Admission, CallerGate, Ecn, PortEvent, PortId, Time};
+use whimbrel_io::{EventLoop, InboundLimits, IoError, UdpConfig, UdpLink};
+
+/// Enough within a tenth of a second for a flood.
+const FLOOD: usize = 3_000;
+
+/// Admits who says the word.
+#[derive(Debug)]
+struct Porter;
+
+impl CallerGate for Porter {
+    fn consider(&mut self, _: Time, _: SocketAddr, frame: &[u8], _: &mut Vec<u8>) -> Admission {
+        match frame {
+            b"the word" => Admission::Admitted,
+            _ => Admission::Refused,
+        }
+    }
+}
+
+struct Scene {
+    server: EventLoop<Script>,
+    link: UdpLink,
+    peer: UdpSocket,
+    stranger: UdpSocket,
+    port: PortId,
+}
+
+impl Scene {
+    /// A listener on `bind` with one peer, which a flood has given a socket of its own.
+    fn new(bind: &str, peer: &str) -> Scene {
+        let mut server = script_loop();
+        let config = UdpConfig::new("server", bind.parse().unwrap());
+        let config = config.listen(InboundLimits::default());
+        let link = server.add_udp_with_gate(config, Box::new(Porter)).unwrap();
+        let peer = UdpSocket::bind(peer).unwrap();
+        peer.set_read_timeout(Some(PATIENCE)).unwrap();
+        let ip = peer.local_addr().unwrap().ip();
+        let at = SocketAddr::new(ip, link.local.port());
+        peer.connect(at).unwrap();
+        peer.send(b"the word").unwrap();
+        until(&mut server, "the peer's port", |server| {
+            server.machine().inbox.len() == 1
+        });
+        let port = server.machine().inbox[0].0;
+        let stranger = UdpSocket::bind(SocketAddr::new(ip, 0)).unwrap();
+        while lanes(&server) == 0 {
+            flood(&stranger, at);
+            // The listener's queue is short in a flood.
+            work(&mut server, &peer, at);
+        }
+        idle_rounds(&mut server);
+        server.machine_mut().inbox.clear();
+        Scene {
+            server,
+            link,
+            peer,
+            stranger,
+            port,
+        }
+    }
+}
+
+fn flood(stranger: &UdpSocket, at: SocketAddr) {
+    for _ in 0..FLOOD {
+        let _ = stranger.send_to(b"junk", at);
+    }
+}
+
+/// Sends frames for a while: most of them may be lost in a flood.
+fn work(server: &mut EventLoop<Script>, peer: &UdpSocket, at: SocketAddr) {
+    for _ in 0..20 {
+        peer.send_to(b"hello", at).unwrap();
+        server.step(Duration::from_millis(1), |_, _, _| {}).unwrap();
+    }
+}
+
+fn lanes(server: &EventLoop<Script>) -> u64 {
+    server.snapshot().transports[0].counters.lanes_opened
+}
+
+#[test]
+fn a_peer_at_work_in_a_flood_gets_a_socket_of_its_own_and_notices_nothing() {
+    for (bind, peer) in [
+        ("127.0.0.1:0", "127.0.0.1:0"),
+        ("0.0.0.0:0", "127.0.0.1:0"),
+        ("[::]:0", "127.0.0.1:0"),
+        ("[::]:0", "[::1]:0"),
+    ] {
+        let Scene {
+            mut server,
+            peer,
+            stranger,
+            port,
+            ..
+        } = Scene::new(bind, peer);
+        // The listener's queue is full: nothing gets in by it.
+        flood(&stranger, peer.peer_addr().unwrap());
+        let sent: Vec<Vec<u8>> = (0..200).map(|number| pattern(100 + number, 7)).collect();
+        for frame in &sent {
+            peer.send(frame).unwrap();
+        }
+        until(&mut server, "all frames", |server| {
+            server.machine().inbox.len() == sent.len()
+        });
+        assert_eq!(server.machine().frames_from(port), sent, "{bind}");
+        server.machine_mut().send(port, vec![vec![9; 50]]);
+        let mut buffer = [0; 100];
+        until(&mut server, "nothing left to send", |server| {
+            server.machine().outbox.is_empty()
+        });
+        assert_eq!(peer.recv(&mut buffer).unwrap(), 50);
+        // Another peer comes in as before, and gets one too.
+        let newcomer = UdpSocket::bind(peer.local_addr().map(|it| (it.ip(), 0)).unwrap()).unwrap();
+        let to = peer.peer_addr().unwrap();
+        while server.machine().ports.len() < 2 {
+            newcomer.send_to(b"the word", to).unwrap();
+            idle_rounds(&mut server);
+        }
+        while lanes(&server) < 2 {
+            work(&mut server, &newcomer, to);
+        }
+    }
+}
+
+#[test]
+fn the_port_stays_this_programs_alone() {
+    let scene = Scene::new("0.0.0.0:0", "127.0.0.1:0");
+    let again = UdpConfig::new("again", scene.link.local);
+    let refused = script_loop().add_udp(again).unwrap_err();
+    assert!(matches!(refused, IoError::AddressInUse { .. }), "{refused}");
+    let thief = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None).unwrap();
+    thief.set_reuse_address(true).unwrap();
+    thief.bind(&scene.link.local.into()).unwrap_err();
+}
+
+#[test]
+fn a_peer_whose_program_has_ended_refuses_by_its_own_socket_too() {
+    let Scene {
+        mut server,
+        peer,
+        port,
+        ..
+    } = Scene::new("127.0.0.1:0", "127.0.0.1:0");
+    drop(peer);
+    server.machine_mut().send(port, vec![vec![1; 100]]);
+    until(&mut server, "the refusal", |server| {
+        server
+            .machine()
+            .reports
+            .contains(&(port, PortEvent::Refused))
+    });
+}
+
+#[test]
+fn the_codepoint_of_a_frame_is_seen_there_too() {
+    let Scene {
+        mut server,
+        peer,
+        port,
+        ..
+    } = Scene::new("127.0.0.1:0", "127.0.0.1:0");
+    let capable = socket2::SockRef::from(&peer);
+    capable.set_tos_v4(2).unwrap();
+    peer.send(b"capable").unwrap();
+    until(&mut server, "the frame", |server| {
+        server.machine().inbox.len() == 1
+    });
+    let told = server.machine().reports.iter().any(|(of, event)| {
+        let is_capable = |it: &PortEvent| {
+            matches!(
+                it,
+                PortEvent::Ecn {
+                    codepoint: Ecn::Capable,
+                    ..
+                }
+            )
+        };
+        *of == port && is_capable(event)
+    });
+    assert!(told, "{:?}", server.machine().reports);
+}
