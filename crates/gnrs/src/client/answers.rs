@@ -46,13 +46,10 @@ impl Resolver {
         let Some(exchange) = self.exchanges.get_mut(operation) else {
             return;
         };
-        // An answer to a repeated request may belong to any of its transmissions (RFC 6298, Karn's
-        // rule).
-        if let Some(server) = self.servers.get_mut(index) {
-            match exchange.tries {
-                ..=1 => server.rtt.sample(now.since(exchange.sent_at)),
-                _ => server.note_late_answer(now.since(exchange.asked_at)),
-            }
+        if let Some(sent_at) = exchange.sent_with(frame.id)
+            && let Some(server) = self.servers.get_mut(index)
+        {
+            server.rtt.sample(now.since(sent_at));
         }
         self.server_heard(now, index, frame.cookie);
         match (operation, frame.message) {

@@ -4,7 +4,7 @@ use whimbrel_core::RttEstimator;
 
 /// Bounds of the timeout of one transmission.
 const MIN_TIMEOUT: Duration = Duration::from_millis(20);
-pub(super) const MAX_TIMEOUT: Duration = Duration::from_secs(3);
+const MAX_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The times and bounds of a [`super::Resolver`], which bound its memory to (in bytes) `max_names`
 /// x (1 + `max_providers`) x 700 + `max_pending` x 1,500 + `max_watches` x 300 + servers x

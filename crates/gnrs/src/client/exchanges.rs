@@ -1,8 +1,11 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use whimbrel_core::{Guid, SeededRng, Time};
 
 use crate::record::{Record, RecordKey};
+
+/// Transmissions of a request that are remembered besides the last one.
+const EARLIER: usize = 8;
 
 /// The purpose of an exchange. There is at most one exchange per operation, which coalesces
 /// lookups.
@@ -32,7 +35,11 @@ impl Operation {
 /// A pending request.
 #[derive(Debug)]
 pub(super) struct Exchange {
+    /// Of the last transmission. Each has its own, so that an answer says how long the path takes,
+    /// however often it was asked: a loaded link answers the first of many requests.
     pub(super) id: u64,
+    /// Transmissions before that, and their times.
+    earlier: VecDeque<(u64, Time)>,
     /// The queried server; `None` while no server is up.
     pub(super) server: Option<usize>,
     /// When that server was queried first and last, and how often.
@@ -46,6 +53,15 @@ pub(super) struct Exchange {
     pub(super) collected: Vec<Record>,
     /// Index of the next record of a lookup.
     pub(super) first: u16,
+}
+
+impl Exchange {
+    /// Returns the time of the transmission with this id.
+    pub(super) fn sent_with(&self, id: u64) -> Option<Time> {
+        let earlier = self.earlier.iter().find(|(earlier, _)| *earlier == id);
+        let last = (self.id == id).then_some(self.sent_at);
+        last.or(earlier.map(|(_, at)| *at))
+    }
 }
 
 /// The pending requests, by operation and by id.
@@ -98,6 +114,7 @@ impl Exchanges {
         self.by_id.insert(id, operation);
         let exchange = Exchange {
             id,
+            earlier: VecDeque::new(),
             server: None,
             asked_at: now,
             sent_at: now,
@@ -108,7 +125,7 @@ impl Exchanges {
             first: 0,
         };
         if let Some(old) = self.by_operation.insert(operation, exchange) {
-            self.by_id.remove(&old.id);
+            self.forget_ids(&old);
         }
     }
 
@@ -117,6 +134,25 @@ impl Exchanges {
         let id = self.fresh_id();
         if let Some(exchange) = self.by_operation.get_mut(&operation) {
             self.by_id.remove(&exchange.id);
+            for (id, _) in exchange.earlier.drain(..) {
+                self.by_id.remove(&id);
+            }
+            self.by_id.insert(id, operation);
+            exchange.id = id;
+        }
+    }
+
+    /// Gives the next transmission of the same request an id of its own. Answers to the last ones
+    /// count as well.
+    pub(super) fn add_id(&mut self, operation: Operation) {
+        let id = self.fresh_id();
+        if let Some(exchange) = self.by_operation.get_mut(&operation) {
+            exchange.earlier.push_back((exchange.id, exchange.sent_at));
+            if exchange.earlier.len() > EARLIER
+                && let Some((oldest, _)) = exchange.earlier.pop_front()
+            {
+                self.by_id.remove(&oldest);
+            }
             self.by_id.insert(id, operation);
             exchange.id = id;
         }
@@ -124,8 +160,15 @@ impl Exchanges {
 
     pub(super) fn finish(&mut self, operation: Operation) -> Option<Exchange> {
         let exchange = self.by_operation.remove(&operation)?;
-        self.by_id.remove(&exchange.id);
+        self.forget_ids(&exchange);
         Some(exchange)
+    }
+
+    fn forget_ids(&mut self, exchange: &Exchange) {
+        self.by_id.remove(&exchange.id);
+        for (id, _) in &exchange.earlier {
+            self.by_id.remove(id);
+        }
     }
 
     /// Random, so that off-path attackers cannot answer.

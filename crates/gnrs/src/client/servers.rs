@@ -2,8 +2,6 @@ use core::time::Duration;
 
 use whimbrel_core::{PortId, RttEstimator, Time};
 
-use super::config::MAX_TIMEOUT;
-
 /// Silence after which a server counts as lost: longer than the queue of a thin link under load.
 const LOST_AFTER: Duration = Duration::from_secs(5);
 
@@ -35,7 +33,7 @@ pub(super) struct Server {
 pub struct NameServerStatus {
     /// Its address; empty before its port is up.
     pub peer: String,
-    /// True if it has answered, and its answers have not been missing for seconds.
+    /// True if it has answered, its answers have not been missing for 5 s, and they were not false.
     pub answers: bool,
 }
 
@@ -52,6 +50,13 @@ impl Server {
         now.since(owes_since) >= LOST_AFTER && self.lose()
     }
 
+    /// Forgets its silence: nothing could reach it without a port.
+    pub(super) fn begin_anew(&mut self) {
+        self.silent_since = None;
+        self.owes_since = None;
+        self.is_lost = false;
+    }
+
     /// Counts it as lost. Returns false if it is so already.
     pub(super) fn lose(&mut self) -> bool {
         !core::mem::replace(&mut self.is_lost, true)
@@ -62,17 +67,6 @@ impl Server {
         let first = self.heard_at.replace(now).is_none();
         self.owes_since = None;
         core::mem::take(&mut self.is_lost) || first
-    }
-
-    /// Notes that an answer has come after `time`, to one of several transmissions. The timeouts
-    /// stay above that until a round trip is measured: a link that is loaded holds each request for
-    /// as long (RFC 6298 section 5.7).
-    pub(super) fn note_late_answer(&mut self, time: Duration) {
-        // After an outage it says nothing about the link.
-        let wanted = time.min(MAX_TIMEOUT);
-        while time < LOST_AFTER && self.rtt.timeout() < wanted {
-            self.rtt.back_off();
-        }
     }
 }
 

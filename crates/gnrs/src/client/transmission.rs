@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use whimbrel_core::{Guid, Time};
 
-use super::exchanges::Operation;
+use super::exchanges::{Exchange, Operation};
 use super::{Failure, Rejection, Resolver, ResolverEvent, Timer};
 use crate::record::Record;
 use crate::wire::{Frame, MIN_FRAME, Message, PADDED_LOOKUP};
@@ -52,6 +52,10 @@ impl Resolver {
 
     /// Sends the request of an exchange to its server, and sets the time of the next attempt.
     pub(super) fn transmit(&mut self, now: Time, operation: Operation) {
+        let repeats = |exchange: &mut Exchange| exchange.tries > 0;
+        if self.exchanges.get_mut(operation).is_some_and(repeats) {
+            self.exchanges.add_id(operation);
+        }
         let Some(exchange) = self.exchanges.get_mut(operation) else {
             return;
         };
@@ -166,7 +170,7 @@ impl Resolver {
         };
         server.up = true;
         server.peer = peer;
-        server.silent_since = None;
+        server.begin_anew();
         self.move_to_best(now);
         for operation in self
             .exchanges
