@@ -147,7 +147,8 @@ pub struct TransportCounters {
     pub receive_errors: u64,
     /// Times that segmentation offload failed and frames were sent one by one instead.
     pub offload_failures: u64,
-    /// Datagrams from unknown addresses on a socket that admits no inbound peers.
+    /// Datagrams from unknown addresses on a socket that admits no inbound peers, or whose gate has
+    /// not admitted them.
     pub strangers: u64,
     /// Sockets opened for peers at work while strangers flooded theirs.
     pub lanes_opened: u64,

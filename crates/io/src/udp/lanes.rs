@@ -5,22 +5,21 @@
 //! there is one, before it looks for one that is bound to the port alone. So, during a flood, peers
 //! at work get a connected socket each, a lane. Lanes and the listener's socket take turns, a batch
 //! each. The listener's queue is short meanwhile: what is too much for it is lost in the kernel, and
-//! a newcomer waits behind few.
+//! a newcomer waits behind few. So does a peer without a lane.
 //!
-//! Lanes only receive. Whatever arrives by the listener's socket is handled as without them, so that
-//! a lane that is missing, or is connected to an address that its peer has left, costs nothing but
-//! its advantage.
+//! Lanes only receive, and whatever arrives by the listener's socket is handled as without them.
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use quinn_udp::UdpSocketState;
-use socket2::{Domain, Protocol, Socket, Type};
+use rustix::io::Errno;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use whimbrel_core::{PortId, Time};
 
-use super::socket::{batching, set_receive_buffer};
+use super::socket::{batching, canonical, for_socket, set_receive_buffer};
 use crate::poller::Poller;
 
 /// Strangers' datagrams in one [`WINDOW`] that count as a flood: 10,000 a second, some 4 % of a
@@ -29,21 +28,40 @@ const FLOOD: u64 = 1_000;
 const WINDOW: Duration = Duration::from_millis(100);
 /// A flood ends after this long with less than a tenth of that.
 const CALM: Duration = Duration::from_secs(5);
-/// Bound of the lanes, of which neighbours of this node may have all and inbound peers half: the
-/// kernel looks through all sockets of a port for each datagram.
+/// Bound of the lanes, of which inbound peers may have half: the kernel looks through all sockets of
+/// a port for each datagram.
 const MAX_LANES: usize = 128;
+/// A lane that has brought nothing for this long gives way to a peer at work.
+const IDLE: Duration = Duration::from_secs(1);
 /// Batches of a peer in a flood after which it counts as being at work. Without a gate, a forged
 /// datagram makes its sender a peer.
 const AT_WORK: u8 = 8;
-/// Kernel receive buffer of a lane, bytes: at 1 Gbit/s, 16 ms of traffic.
-const RECEIVE_BUFFER: usize = 2 << 20;
-/// That of the listener in a flood: a hundred large datagrams, or some hundreds of small ones.
+/// Lanes that are read in one turn of the loop, which sends and looks at its deadlines in between.
+const LANES_AT_ONCE: usize = 16;
+/// Kernel receive buffer of a lane, bytes: at 1 Gbit/s, 16 ms of traffic. The kernel books twice as
+/// much, so all lanes together hold 512 MiB at most.
+const LANE_BUFFER: usize = 2 << 20;
+/// That of the listener beside lanes: a hundred large datagrams, or some hundreds of small ones.
 pub(super) const BUFFER_IN_FLOOD: usize = 256 << 10;
 
 /// A connected socket.
 pub(super) struct Lane {
     pub(super) socket: Socket,
     pub(super) state: UdpSocketState,
+    is_caller: bool,
+    worked_at: Time,
+}
+
+/// A peer that may get a lane.
+pub(super) struct Candidate {
+    pub(super) port: PortId,
+    /// In the form for the listener's socket.
+    pub(super) address: SocketAddr,
+    /// The address of this machine that it sends to, if it is known: the kernel connects a socket
+    /// that is bound to all addresses to the one that the routes choose.
+    pub(super) called: Option<IpAddr>,
+    /// It is an inbound peer.
+    pub(super) is_caller: bool,
 }
 
 /// The lanes of one listener, and the measure of its strangers.
@@ -52,9 +70,11 @@ pub(super) struct Lanes {
     ready: Option<Poller>,
     is_unwatched: bool,
     by_port: BTreeMap<PortId, Lane>,
-    most: usize,
     // Of peers without a lane, since the flood began.
     batches: BTreeMap<PortId, u8>,
+    most: usize,
+    // Where the next turn begins among the lanes that are ready.
+    turn: usize,
     window: Option<Time>,
     strangers: u64,
     // The last time that strangers were too many.
@@ -67,8 +87,9 @@ impl Default for Lanes {
             ready: None,
             is_unwatched: false,
             by_port: BTreeMap::new(),
-            most: MAX_LANES,
             batches: BTreeMap::new(),
+            most: MAX_LANES,
+            turn: 0,
             window: None,
             strangers: 0,
             flooded_at: None,
@@ -98,6 +119,10 @@ impl Lanes {
         self.strangers >= limit && self.flooded_at.replace(now).is_none()
     }
 
+    pub(super) fn is_flooded(&self) -> bool {
+        self.flooded_at.is_some()
+    }
+
     /// Returns true if a flood has ended. The lanes must be emptied and closed then.
     pub(super) fn has_ended(&mut self, now: Time) -> bool {
         let ended = self.flooded_at.is_some_and(|at| now.since(at) >= CALM);
@@ -109,41 +134,69 @@ impl Lanes {
         ended
     }
 
-    /// Notes a batch of a peer. Returns true if it should get a lane.
-    pub(super) fn lacks(&mut self, port: PortId, is_caller: bool) -> bool {
-        let most = if is_caller { self.most / 2 } else { self.most };
-        if self.flooded_at.is_none()
-            || self.by_port.len() >= most
-            || self.by_port.contains_key(&port)
-        {
+    /// Notes a batch of a peer in a flood. Returns true if it should get a lane, and there is room
+    /// for one: a lane that is idle has been closed for it if need be.
+    pub(super) fn note_batch(&mut self, now: Time, port: PortId, is_caller: bool) -> bool {
+        if let Some(lane) = self.by_port.get_mut(&port) {
+            lane.worked_at = now;
             return false;
         }
         let batches = self.batches.entry(port).or_default();
         *batches = batches.saturating_add(1);
-        *batches >= AT_WORK
+        *batches >= AT_WORK && self.make_room(now, is_caller)
     }
 
-    /// Opens a lane to `peer`, which is in the form for `listener`. After a failure, as for want of
-    /// file descriptors, no more are tried until the flood has ended.
+    fn make_room(&mut self, now: Time, is_caller: bool) -> bool {
+        let callers = self.by_port.values().filter(|lane| lane.is_caller).count();
+        let is_full = self.by_port.len() >= self.most;
+        let has_share = is_caller && callers >= self.most / 2;
+        if !is_full && !has_share {
+            return true;
+        }
+        let rivals = self.by_port.iter();
+        let rivals = rivals.filter(|(_, lane)| lane.is_caller || !has_share);
+        match rivals.min_by_key(|(_, lane)| lane.worked_at) {
+            Some((port, lane)) if now.since(lane.worked_at) >= IDLE => {
+                self.close(*port);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Opens a lane. Returns true if it is the only one.
     pub(super) fn open(
         &mut self,
-        port: PortId,
+        now: Time,
+        peer: &Candidate,
         listener: &Socket,
-        peer: SocketAddr,
         enable_errors: impl FnOnce(&UdpSocketState, &Socket) -> io::Result<()>,
-    ) -> io::Result<()> {
-        let opened = self.try_open(port, listener, peer, enable_errors);
-        if opened.is_err() {
-            self.most = self.by_port.len();
+    ) -> io::Result<bool> {
+        let opened = self.try_open(now, peer, listener, enable_errors);
+        if let Err(error) = &opened {
+            let number = error.raw_os_error().map(Errno::from_raw_os_error);
+            let wanting = [
+                Errno::MFILE,
+                Errno::NFILE,
+                Errno::NOMEM,
+                Errno::NOBUFS,
+                Errno::NOSPC,
+            ];
+            if number.is_some_and(|error| wanting.contains(&error)) {
+                // There is no room for more until the flood has ended.
+                self.most = self.by_port.len();
+            }
+            // It is tried again after as much work.
+            self.batches.remove(&peer.port);
         }
-        opened
+        opened.map(|()| self.by_port.len() == 1)
     }
 
     fn try_open(
         &mut self,
-        port: PortId,
+        now: Time,
+        peer: &Candidate,
         listener: &Socket,
-        peer: SocketAddr,
         enable_errors: impl FnOnce(&UdpSocketState, &Socket) -> io::Result<()>,
     ) -> io::Result<()> {
         let socket = connected(listener, peer)?;
@@ -156,8 +209,15 @@ impl Lanes {
                 none.insert(Poller::new()?)
             }
         };
-        poller.add(&socket, u64::from(port.0))?;
-        self.by_port.insert(port, Lane { socket, state });
+        poller.add(&socket, u64::from(peer.port.0))?;
+        let lane = Lane {
+            socket,
+            state,
+            is_caller: peer.is_caller,
+            worked_at: now,
+        };
+        self.by_port.insert(peer.port, lane);
+        self.batches.remove(&peer.port);
         Ok(())
     }
 
@@ -165,6 +225,14 @@ impl Lanes {
     pub(super) fn unwatched(&mut self) -> Option<&Poller> {
         let is_due = core::mem::take(&mut self.is_unwatched);
         self.ready.as_ref().filter(|_| is_due)
+    }
+
+    /// Closes all lanes, which cannot be watched. No more are opened until the flood has ended, and
+    /// the next attempt begins anew.
+    pub(super) fn give_up(&mut self) {
+        self.ready = None;
+        self.by_port.clear();
+        self.most = 0;
     }
 
     pub(super) fn close(&mut self, port: PortId) {
@@ -188,7 +256,8 @@ impl Lanes {
         self.by_port.keys().copied().collect()
     }
 
-    /// Returns the lanes that have something to read, and whether it is an error.
+    /// Returns lanes that have something to read, and whether it is an error: as many as are read in
+    /// one turn, others in the next.
     pub(super) fn ready(&mut self) -> Vec<(PortId, bool)> {
         let Some(poller) = self.ready.as_mut().filter(|_| !self.by_port.is_empty()) else {
             return Vec::new();
@@ -196,10 +265,14 @@ impl Lanes {
         if poller.wait(Some(Duration::ZERO)).is_err() {
             return Vec::new();
         }
-        (0..)
+        let all: Vec<(PortId, bool)> = (0..)
             .map_while(|index| poller.ready(index))
             .map(|ready| (PortId(ready.token as u32), ready.error))
-            .collect()
+            .collect();
+        let begin = self.turn.checked_rem(all.len()).unwrap_or_default();
+        self.turn = begin + LANES_AT_ONCE;
+        let turns = all.iter().cycle().skip(begin);
+        turns.take(all.len().min(LANES_AT_ONCE)).copied().collect()
     }
 
     /// Returns a time before which no flood ends.
@@ -208,23 +281,35 @@ impl Lanes {
     }
 }
 
-/// Returns a socket that is bound as `listener` is, and connected.
+/// Returns a socket that is bound as `listener` is, or to the address that the peer sends to, and
+/// connected.
 ///
 /// Two sockets share a port only if both allow it when the second one is bound. Lanes always do, for
 /// the sake of the next lane; the listener only while one is bound, so that no other program can take
 /// part.
-fn connected(listener: &Socket, peer: SocketAddr) -> io::Result<Socket> {
-    let bound = listener.local_addr()?;
-    let socket = Socket::new(Domain::for_address(peer), Type::DGRAM, Some(Protocol::UDP))?;
-    if peer.is_ipv6() {
+fn connected(listener: &Socket, peer: &Candidate) -> io::Result<Socket> {
+    let address = peer.address;
+    let mut bound = listener.local_addr()?;
+    if let (Some(own), Some(called)) = (bound.as_socket(), peer.called)
+        && own.ip().is_unspecified()
+    {
+        let called = canonical(SocketAddr::new(called, own.port()));
+        bound = SockAddr::from(for_socket(called, address.is_ipv6()));
+    }
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::DGRAM,
+        Some(Protocol::UDP),
+    )?;
+    if address.is_ipv6() {
         socket.set_only_v6(listener.only_v6()?)?;
     }
-    set_receive_buffer(&socket, RECEIVE_BUFFER);
+    set_receive_buffer(&socket, LANE_BUFFER);
     listener.set_reuse_address(true)?;
     let joined = socket
         .set_reuse_address(true)
         .and_then(|()| socket.bind(&bound))
-        .and_then(|()| socket.connect(&peer.into()));
+        .and_then(|()| socket.connect(&address.into()));
     listener.set_reuse_address(false)?;
     joined.map(|()| socket)
 }
@@ -244,13 +329,12 @@ mod tests {
             now += MS;
             assert!(!lanes.note_strangers(now, FLOOD / 100 - 1));
         }
-        assert!(!(0..100).any(|_| lanes.lacks(PortId(1), false)));
+        assert!(!lanes.is_flooded());
         now += WINDOW;
         assert!(!lanes.note_strangers(now, FLOOD - 1));
         assert!(lanes.note_strangers(now, 1), "it begins");
         assert!(!lanes.note_strangers(now, FLOOD), "once");
-        assert!(!(1..AT_WORK).any(|_| lanes.lacks(PortId(1), true)));
-        assert!(lanes.lacks(PortId(1), true), "it is at work");
+        assert!(lanes.is_flooded());
         assert!(!lanes.has_ended(now + CALM - MS));
         // A tenth of the limit keeps it up.
         now += CALM - MS;
@@ -258,7 +342,42 @@ mod tests {
         assert!(!lanes.has_ended(now + MS));
         assert_eq!(lanes.next_deadline(), Some(now + CALM));
         assert!(lanes.has_ended(now + CALM));
-        assert!(!(0..100).any(|_| lanes.lacks(PortId(1), true)));
         assert_eq!(lanes.next_deadline(), None);
+    }
+
+    #[test]
+    fn lanes_go_to_peers_at_work_and_idle_ones_give_way() {
+        let listener = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        listener.bind(&any.into()).unwrap();
+        let mut lanes = Lanes {
+            most: 4,
+            ..Lanes::default()
+        };
+        let begin = Time::from_secs(1);
+        let mut enter = |now: Time, port: u32, is_caller: bool| {
+            let port = PortId(port);
+            if (0..AT_WORK).any(|_| lanes.note_batch(now, port, is_caller)) {
+                let peer = Candidate {
+                    port,
+                    address: SocketAddr::new(any.ip(), 1_000 + port.0 as u16),
+                    called: None,
+                    is_caller,
+                };
+                lanes.open(now, &peer, &listener, |_, _| Ok(())).unwrap();
+            }
+            lanes.ports().iter().map(|port| port.0).collect::<Vec<_>>()
+        };
+        assert_eq!(enter(begin, 1, true), [1]);
+        assert_eq!(enter(begin, 2, true), [1, 2]);
+        assert_eq!(enter(begin, 3, true), [1, 2], "half are for neighbours");
+        assert_eq!(enter(begin, 11, false), [1, 2, 11]);
+        assert_eq!(enter(begin, 12, false), [1, 2, 11, 12]);
+        assert_eq!(enter(begin, 13, false), [1, 2, 11, 12], "all are at work");
+        // The first one is still at work, the second one is not.
+        assert_eq!(enter(begin + IDLE, 1, true), [1, 2, 11, 12]);
+        assert_eq!(enter(begin + IDLE, 4, true), [1, 4, 11, 12]);
+        let now = begin + IDLE;
+        assert_eq!(enter(now, 13, false), [1, 4, 12, 13]);
     }
 }

@@ -12,7 +12,7 @@ use whimbrel_core::{Admission, Ecn, Machine, PortId, PortOrigin, Time};
 use super::DatagramCarrier;
 use super::endpoint::{Peer, UdpEndpoint};
 use super::inbound::{InboundTable, Room};
-use super::lanes::BUFFER_IN_FLOOD;
+use super::lanes::{BUFFER_IN_FLOOD, Candidate};
 use super::path_mtu::Route;
 use super::socket::{canonical, for_socket, set_receive_buffer, usable_source};
 use crate::counters::TransportCounters;
@@ -111,6 +111,7 @@ impl UdpEndpoint {
                 && let Err(error) = poller.add(lanes, self.token)
             {
                 tracing::error!(%error, "cannot watch the sockets of known peers");
+                self.give_up_lanes();
             }
         }
         if ready.writable {
@@ -199,7 +200,9 @@ impl UdpEndpoint {
         };
         let port = match known {
             Some(port) => {
-                self.give_lane(port);
+                if self.lanes.is_flooded() {
+                    self.note_work(now, port, meta.dst_ip.and_then(usable_source));
+                }
                 port
             }
             None => {
@@ -265,34 +268,49 @@ impl UdpEndpoint {
         None
     }
 
+    fn give_up_lanes(&mut self) {
+        self.lanes.give_up();
+        set_receive_buffer(&self.socket, self.config.receive_buffer);
+    }
+
+    /// Only UDP has lanes, so that only there a flood matters.
     fn note_strangers(&mut self, now: Time, count: u64) {
-        if self.lanes.note_strangers(now, count) {
+        if self.config.carrier == DatagramCarrier::Udp && self.lanes.note_strangers(now, count) {
             tracing::warn!(
                 label = %self.config.label, local = %self.local,
                 "strangers flood this socket: peers at work get sockets of their own"
             );
-            set_receive_buffer(&self.socket, BUFFER_IN_FLOOD);
         }
     }
 
-    /// Opens a lane for a peer that has just sent something, if strangers flood the socket.
-    fn give_lane(&mut self, port: PortId) {
+    /// Notes a batch of a peer in a flood, and opens a lane for it if it is at work. `called` is the
+    /// address that it sends to.
+    fn note_work(&mut self, now: Time, port: PortId, called: Option<IpAddr>) {
         let is_caller = |inbound: &InboundTable| inbound.has(port);
         let is_caller = self.inbound.as_ref().is_some_and(is_caller);
-        if self.config.carrier != DatagramCarrier::Udp || !self.lanes.lacks(port, is_caller) {
+        if !self.lanes.note_batch(now, port, is_caller) {
             return;
         }
         let Some(peer) = self.peers.get(&port) else {
             return;
         };
+        let candidate = Candidate {
+            port,
+            address: peer.destination,
+            called,
+            is_caller,
+        };
         let (carrier, socket) = (self.config.carrier, &self.socket);
-        let opened = self
-            .lanes
-            .open(port, socket, peer.destination, |state, socket| {
-                carrier.enable_errors(state, socket)
-            });
+        let opened = self.lanes.open(now, &candidate, socket, |state, socket| {
+            carrier.enable_errors(state, socket)
+        });
         match opened {
-            Ok(()) => self.counters.lanes_opened += 1,
+            Ok(is_first) => {
+                self.counters.lanes_opened += 1;
+                if is_first {
+                    set_receive_buffer(&self.socket, BUFFER_IN_FLOOD);
+                }
+            }
             Err(error) => {
                 tracing::debug!(label = %self.config.label, peer = %peer.address, %error, "no socket of its own for a peer");
             }

@@ -98,8 +98,7 @@ pub(crate) fn enlarge_buffers(
     (granted_receive, granted_send)
 }
 
-/// Sets the kernel receive buffer, first with the privilege to exceed the
-/// system's limit.
+/// Sets the kernel receive buffer, first with the privilege to exceed the system's limit.
 pub(super) fn set_receive_buffer(socket: &Socket, bytes: usize) {
     if sockopt::set_socket_recv_buffer_size_force(socket, bytes).is_err() {
         let _ = socket.set_recv_buffer_size(bytes);
