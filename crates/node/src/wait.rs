@@ -264,6 +264,7 @@ pub struct Watch {
     // Between two arrivals: a router passes chunks on whole, which over a thin link behind it takes
     // seconds.
     usual_pause: Duration,
+    has_progressed: bool,
     // Since when somebody could answer: the last progress, or later if the host was not in order.
     host_ready: Option<Instant>,
 }
@@ -291,14 +292,18 @@ impl Watch {
             wait: None,
             inbound: 0,
             usual_pause: Duration::ZERO,
+            has_progressed: false,
             host_ready: Some(Instant::now()),
         }
     }
 
     /// Notes progress.
     pub fn progressed(&mut self) {
-        let pause = self.since.elapsed().min(MAX_ARRIVAL);
-        self.usual_pause = pause.max(self.usual_pause * 3 / 4);
+        if self.has_progressed {
+            let pause = self.since.elapsed().min(MAX_ARRIVAL);
+            self.usual_pause = pause.max(self.usual_pause * 3 / 4);
+        }
+        self.has_progressed = true;
         self.since = Instant::now();
         self.wait = None;
         self.mtu_falls = None;
@@ -362,10 +367,12 @@ impl Watch {
         let received = report.data_received();
         let before = self.data_received.replace(received);
         let brings = before.is_none_or(|before| before < received) && received > 0;
-        let goes_on = brings && !is_false && idle < MAX_ARRIVAL;
+        // It may be another program's: one that has begun is likely to be part of it.
+        let has_begun = newest.is_some_and(|transfer| transfer.state != "requested");
+        let goes_on = has_begun && brings && !is_false && idle < MAX_ARRIVAL;
         let waits = idle >= PATIENCE && !goes_on && !report.is_receiving(idle, is_false);
         self.wait = match newest {
-            Some(transfer) if waits => {
+            Some(transfer) if waits && transfer.idle_s >= PATIENCE.as_secs_f64() => {
                 let wait = report.of_transfer(transfer, falls);
                 let is_usual = idle < self.usual_pause * 2 && idle < MAX_ARRIVAL;
                 Some(wait).filter(|wait| !is_usual || !matches!(wait, Wait::Stalled { .. }))
@@ -585,6 +592,7 @@ mod tests {
                 .unwrap()
         };
         let mut watch = Watch::new(Subject::Answer);
+        watch.progressed();
         watch.since -= Duration::from_secs(6);
         watch.progressed();
         for (idle_s, up, waits) in [(7, true, false), (7, false, true), (13, true, true)] {

@@ -118,8 +118,7 @@ impl Session {
                     sequence,
                     padding,
                 })?;
-                if self.times.len() == self.sent.len() {
-                    // Nothing was awaited since the last answer.
+                if !self.is_awaiting() {
                     self.watch.progressed();
                 }
                 self.sent.push(Some(at));
@@ -131,7 +130,7 @@ impl Session {
                         self.arguments.interval.0
                     };
             }
-            if self.times.len() < self.sent.len()
+            if self.is_awaiting()
                 && let Some(question) = self.watch.question()
             {
                 client.send(&question)?;
@@ -152,6 +151,12 @@ impl Session {
             self.told_wait.tell(self.watch.wait(), json, false);
         }
         Ok(())
+    }
+
+    /// Returns true while the newest request has no answer: between its answer and the next request
+    /// nothing is awaited, whatever was lost before.
+    fn is_awaiting(&self) -> bool {
+        self.sent.last().is_some_and(Option::is_some)
     }
 
     /// Waits until the host is attached: before that its requests go nowhere, and no answer finds
