@@ -61,13 +61,13 @@ fn results_replace_no_other_files_and_a_load_that_is_cut_off_is_named() {
     };
     let refused = run(folder.path());
     assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stdout));
-    assert!(text(&refused.stderr).contains("scenario.toml is no file of an earlier run"));
+    assert!(text(&refused.stderr).contains("not the results of an earlier run"));
     assert_eq!(std::fs::read_to_string(&scenario).unwrap(), cut_off);
 
     for _ in 0..2 {
         let done = run(&folder.path().join("results"));
         assert!(done.status.success(), "{}", text(&done.stderr));
-        let line = "file: not all files within the limit of 1 of 1 runs";
+        let line = "file: not all files within the limit, in 1 of 1 runs";
         assert!(text(&done.stdout).contains(line), "{}", text(&done.stdout));
     }
 }

@@ -26,14 +26,14 @@ pub enum LabError {
         /// Threads of the process now.
         threads: usize,
     },
-    /// Results would replace a file of somebody else.
+    /// Results could replace files of somebody else.
     #[error(
-        "{} is no file of an earlier run, and results would replace it: name another folder by -o",
-        file.display()
+        "{} has files, and not the results of an earlier run: name an empty or a new folder by -o",
+        folder.display()
     )]
     NotResults {
-        /// The file.
-        file: std::path::PathBuf,
+        /// The folder.
+        folder: std::path::PathBuf,
     },
     /// The TUN device that an emulated link is made of is missing or closed to this user.
     #[error("emulated links need /dev/net/tun ({source}); {advice}")]

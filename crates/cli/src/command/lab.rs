@@ -323,7 +323,7 @@ fn text(scenario: &Scenario, report: &Report) -> String {
     }
     for (load, runs) in &report.unfinished {
         let all = scenario.settings.len() * scenario.runs as usize;
-        text += &format!("{load}: not all files within the limit of {runs} of {all} runs\n");
+        text += &format!("{load}: not all files within the limit, in {runs} of {all} runs\n");
     }
     text + &format!("{}\n", report.page.display())
 }

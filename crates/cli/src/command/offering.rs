@@ -83,7 +83,7 @@ pub(super) fn ticket(content: Guid, hosts: &[Remote], routers: &[Remote]) -> Opt
     if hosts.is_empty() && routers.is_empty() {
         return None;
     }
-    if routers.is_empty() && hosts.iter().all(is_loopback) {
+    if hosts.iter().chain(&routers).all(is_loopback) {
         note("the ticket names addresses of this machine alone: others cannot use it");
     }
     let ticket = Ticket {

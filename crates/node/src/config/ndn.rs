@@ -94,8 +94,9 @@ pub struct NdnSection {
     pub anchors: Vec<PathBuf>,
     /// Whether neighbours may register prefixes under /localhop/nfd/rib, signed by an anchor's key.
     pub localhop: bool,
-    /// Address to listen on for Prometheus (http://ADDRESS/metrics), for this plane alone: `[router]`
-    /// metrics tells of all that the router does. Default: none.
+    /// Address to listen on for Prometheus (http://ADDRESS/metrics), or a port alone for all
+    /// addresses, for this plane alone: `[router]` metrics tells of all that the router does.
+    /// Default: none.
     #[serde(
         skip_serializing_if = "Option::is_none",
         deserialize_with = "listening::maybe"

@@ -100,8 +100,8 @@ pub struct RouterSection {
     /// "round-robin".
     #[schemars(with = "String")]
     pub scheduler: SchedulerName,
-    /// Address to listen on for Prometheus (http://ADDRESS/metrics), for both
-    /// planes. Default: none.
+    /// Address to listen on for Prometheus (http://ADDRESS/metrics), for both planes; a port alone
+    /// stands for all addresses. Default: none.
     #[serde(
         skip_serializing_if = "Option::is_none",
         deserialize_with = "listening::maybe"
@@ -153,7 +153,8 @@ pub struct HostSection {
     pub content_limit: ByteSize,
     /// Maximum of contents being fetched, and of contents being served.
     pub max_transfers: usize,
-    /// Address to listen on for Prometheus (http://ADDRESS/metrics). Default: none.
+    /// Address to listen on for Prometheus (http://ADDRESS/metrics); a port alone stands for all
+    /// addresses. Default: none.
     #[serde(
         skip_serializing_if = "Option::is_none",
         deserialize_with = "listening::maybe"
@@ -243,7 +244,7 @@ impl SchedulerName {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GnrsSection {
-    /// Address to listen on.
+    /// Address to listen on; a port alone stands for all addresses.
     #[serde(deserialize_with = "listening::one")]
     #[schemars(with = "String")]
     pub listen: SocketAddr,
@@ -269,7 +270,8 @@ pub struct GnrsSection {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"whimbrel")]
     pub socket_group: Option<String>,
-    /// Address to listen on for Prometheus (http://ADDRESS/metrics). Default: none.
+    /// Address to listen on for Prometheus (http://ADDRESS/metrics); a port alone stands for all
+    /// addresses. Default: none.
     #[serde(
         skip_serializing_if = "Option::is_none",
         deserialize_with = "listening::maybe"

@@ -53,24 +53,21 @@ impl Setting {
     }
 }
 
-/// The files that every folder of results has.
-const ALWAYS: [&str; 5] = [
-    "scenario.toml",
-    "runs.csv",
-    "summary.csv",
-    "result.json",
-    "index.html",
-];
+/// The file that marks a folder of results: the first one that is written.
+const MARK: &str = "result.json";
 
-/// Refuses a folder with a file that results would replace, unless an earlier run has written it.
+/// Refuses a folder with files that are not results of an earlier run: results could replace them.
 pub fn check_folder(folder: &Path) -> Result<(), LabError> {
-    let taken = ALWAYS.iter().filter(|name| folder.join(name).exists());
-    let taken: Vec<&str> = taken.copied().collect();
-    match taken.first() {
-        Some(name) if taken.len() < ALWAYS.len() => Err(LabError::NotResults {
-            file: folder.join(name),
+    let is_empty = std::fs::read_dir(folder).map_or(true, |mut files| files.next().is_none());
+    let marked = || {
+        let text = std::fs::read_to_string(folder.join(MARK)).unwrap_or_default();
+        serde_json::from_str::<Batch>(&text).is_ok()
+    };
+    match is_empty || marked() {
+        true => Ok(()),
+        false => Err(LabError::NotResults {
+            folder: folder.to_owned(),
         }),
-        _ => Ok(()),
     }
 }
 
@@ -89,14 +86,14 @@ pub fn write(
             .map_err(LabError::system(format!("write {}", path.display())))
             .map(|()| path)
     };
+    put(
+        MARK,
+        serde_json::to_string_pretty(batch).unwrap_or_default(),
+    )?;
     put("scenario.toml", scenario.text.clone())?;
     put("runs.csv", table::runs(scenario, batch))?;
     let summary = table::summary(scenario, batch);
     put("summary.csv", table::summary_csv(scenario, &summary))?;
-    put(
-        "result.json",
-        serde_json::to_string_pretty(batch).unwrap_or_default(),
-    )?;
     let network = &scenario.settings[0].plan.network;
     let picture = topology::Picture::of(network);
     picture.write(&folder.join("topology"))?;
@@ -136,19 +133,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_files_of_an_earlier_run_are_replaced() {
+    fn only_results_are_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let results = folder.path().join("results");
         check_folder(&results).unwrap();
         std::fs::create_dir(&results).unwrap();
-        std::fs::write(results.join("notes.txt"), "mine").unwrap();
         check_folder(&results).unwrap();
-        std::fs::write(results.join("scenario.toml"), "mine").unwrap();
-        let refused = check_folder(&results).unwrap_err().to_string();
-        assert!(refused.contains("scenario.toml"), "{refused}");
-        for name in ALWAYS {
-            std::fs::write(results.join(name), "").unwrap();
+        for (mark, is_taken) in [("", false), ("{}", false), (EARLIER, true)] {
+            std::fs::write(results.join("topology.svg"), "").unwrap();
+            std::fs::write(results.join(MARK), mark).unwrap();
+            assert_eq!(check_folder(&results).is_ok(), is_taken, "{mark}");
         }
-        check_folder(&results).unwrap();
     }
+
+    const EARLIER: &str = r#"{ "backend": "sim", "outcomes": [] }"#;
 }
