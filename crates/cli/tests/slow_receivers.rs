@@ -24,6 +24,9 @@ const LENGTH: u64 = 24 << 20;
 /// Rate of the fast link, bit/s.
 const FAST: u64 = 80_000_000;
 const SLOW: u64 = 2_000_000;
+/// Other programs may have the processors during one of two fetches; whoever is held up is held up
+/// in each trial.
+const TRIALS: u64 = 4;
 
 fn spec(rate: u64) -> LinkSpec {
     LinkSpec {
@@ -77,22 +80,24 @@ fn a_fast_receiver_is_not_held_up_by_a_slow_one() {
     let Some(mut scene) = build() else {
         return;
     };
-    let (first, second) = (
-        serve(&mut scene, "first", 1),
-        serve(&mut scene, "second", 2),
-    );
-    let slow_name = serve(&mut scene, "third", 3);
-    let fourth = serve(&mut scene, "fourth", 4);
-    let alone = time_to_get(&scene, &first, "alone");
-    let slow = get(&scene, "slow", &slow_name, "slow-one");
-    std::thread::sleep(Duration::from_secs(1));
-    let mut beside = time_to_get(&scene, &second, "beside");
-    if beside > alone * 2 {
-        // Other programs may have had the processors. Whoever is held up is held up again.
-        beside = beside.min(time_to_get(&scene, &fourth, "again"));
+    let slow_name = serve(&mut scene, "slow-film", 99);
+    let mut ratios = Vec::new();
+    for trial in 1..=TRIALS {
+        let [first, second] = [0, 1].map(|half| {
+            let number = 2 * trial + half;
+            serve(&mut scene, &format!("film-{number}"), number)
+        });
+        let alone = time_to_get(&scene, &first, &format!("alone-{trial}"));
+        let slow = get(&scene, "slow", &slow_name, &format!("slow-{trial}"));
+        std::thread::sleep(Duration::from_secs(1));
+        let beside = time_to_get(&scene, &second, &format!("beside-{trial}"));
+        drop(slow);
+        let ratio = beside.as_secs_f64() / alone.as_secs_f64();
+        println!("alone {alone:.2?}, beside a slow receiver {beside:.2?}: {ratio:.2} times");
+        if ratio <= 2.0 {
+            return;
+        }
+        ratios.push(ratio);
     }
-    let ratio = beside.as_secs_f64() / alone.as_secs_f64();
-    println!("alone {alone:.2?}, beside a slow receiver {beside:.2?}: {ratio:.2} times");
-    assert!(ratio <= 2.0, "{ratio:.2} times as long");
-    drop(slow);
+    panic!("a fast receiver takes {ratios:.2?} times as long beside a slow one");
 }
