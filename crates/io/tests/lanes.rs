@@ -35,6 +35,10 @@ struct Scene {
 }
 
 impl Scene {
+    fn on_loopback() -> Scene {
+        Scene::new("127.0.0.1:0", "127.0.0.1:0", "127.0.0.1")
+    }
+
     /// A listener on `bind` with one peer, which a flood has given a socket of its own.
     fn new(bind: &str, peer: &str, called: &str) -> Scene {
         let mut server = script_loop();
@@ -146,49 +150,31 @@ fn the_port_stays_this_programs_alone() {
 
 #[test]
 fn a_peer_whose_program_has_ended_refuses_by_its_own_socket_too() {
-    let Scene {
-        mut server,
-        peer,
-        port,
-        ..
-    } = Scene::new("127.0.0.1:0", "127.0.0.1:0", "127.0.0.1");
-    drop(peer);
-    server.machine_mut().send(port, vec![vec![1; 100]]);
-    until(&mut server, "the refusal", |server| {
-        server
-            .machine()
-            .reports
-            .contains(&(port, PortEvent::Refused))
+    let mut scene = Scene::on_loopback();
+    drop(scene.peer);
+    let frames = vec![vec![1; 100]];
+    scene.server.machine_mut().send(scene.port, frames);
+    until(&mut scene.server, "the refusal", |server| {
+        let told = (scene.port, PortEvent::Refused);
+        server.machine().reports.contains(&told)
     });
 }
 
 #[test]
 fn the_codepoint_of_a_frame_is_seen_there_too() {
-    let Scene {
-        mut server,
-        peer,
-        port,
-        ..
-    } = Scene::new("127.0.0.1:0", "127.0.0.1:0", "127.0.0.1");
-    let capable = socket2::SockRef::from(&peer);
-    capable.set_tos_v4(2).unwrap();
-    peer.send(b"capable").unwrap();
-    until(&mut server, "the frame", |server| {
+    let mut scene = Scene::on_loopback();
+    socket2::SockRef::from(&scene.peer).set_tos_v4(2).unwrap();
+    scene.peer.send(b"capable").unwrap();
+    until(&mut scene.server, "the frame", |server| {
         server.machine().inbox.len() == 1
     });
-    let told = server.machine().reports.iter().any(|(of, event)| {
-        let is_capable = |it: &PortEvent| {
-            matches!(
-                it,
-                PortEvent::Ecn {
-                    codepoint: Ecn::Capable,
-                    ..
-                }
-            )
+    let told = scene.server.machine().reports.iter().any(|(of, event)| {
+        let PortEvent::Ecn { codepoint, .. } = event else {
+            return false;
         };
-        *of == port && is_capable(event)
+        *of == scene.port && *codepoint == Ecn::Capable
     });
-    assert!(told, "{:?}", server.machine().reports);
+    assert!(told, "{:?}", scene.server.machine().reports);
 }
 
 #[test]
@@ -199,7 +185,7 @@ fn after_the_flood_all_share_the_listeners_whole_queue_again() {
         peer,
         port,
         ..
-    } = Scene::new("127.0.0.1:0", "127.0.0.1:0", "127.0.0.1");
+    } = Scene::on_loopback();
     if server.snapshot().transports[0].kernel_buffers.0 < 4 << 20 {
         // Without the privilege for large buffers no queue is long.
         return;
@@ -210,11 +196,12 @@ fn after_the_flood_all_share_the_listeners_whole_queue_again() {
         let local = |line: &str| line.split_whitespace().nth(1).unwrap().ends_with(&number);
         table.lines().filter(|line| local(line)).count()
     };
-    assert_eq!(sockets(), 2);
+    assert!((0..20).any(|_| sockets() == 2));
     // One of them waits in the socket that is about to be closed.
     until(&mut server, "one socket", |_| {
         peer.send(b"hello").unwrap();
-        sockets() == 1
+        // The kernel may leave out a line while other tests open and close sockets.
+        (0..20).all(|_| sockets() == 1)
     });
     idle_rounds(&mut server);
     server.machine_mut().inbox.clear();
