@@ -117,10 +117,6 @@ impl Transport {
     /// Reads input and writes unsent output. Listeners and connecting sockets are served by the
     /// loop itself.
     pub(crate) fn serve<M: Machine>(&mut self, ready: Ready, shared: Shared<'_, M>) -> Progress {
-        if let Transport::Udp(endpoint) = self {
-            endpoint.serve(ready, shared);
-            return Progress::Open;
-        }
         let Shared {
             side,
             poller,
@@ -130,6 +126,10 @@ impl Transport {
         // A hang-up is read as the end of the stream, after the bytes sent before it.
         let readable = ready.readable || ready.error;
         match self {
+            Transport::Udp(endpoint) => {
+                endpoint.serve(ready, side, poller, now, buffers);
+                Progress::Open
+            }
             Transport::Ethernet(endpoint) => {
                 let written = if ready.writable {
                     endpoint.flush(side, poller, now)
@@ -176,7 +176,7 @@ impl Transport {
                     Progress::Open
                 }
             }
-            Transport::Udp(_) | Transport::Listener(_) | Transport::Connecting(_) => Progress::Open,
+            Transport::Listener(_) | Transport::Connecting(_) => Progress::Open,
         }
     }
 

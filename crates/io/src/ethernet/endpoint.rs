@@ -18,7 +18,7 @@ use crate::poller::Poller;
 use crate::side::MachineSide;
 use crate::sole::Sole;
 use crate::transport::Progress;
-use crate::udp::{InboundTable, Room};
+use crate::udp::InboundTable;
 
 /// Frames read per round, one system call each.
 const FRAMES_PER_ROUND: usize = 64;
@@ -350,28 +350,16 @@ impl EthernetEndpoint {
             self.counters.strangers += 1;
             return None;
         };
-        match inbound.room(now, None) {
-            Room::Free => {}
-            Room::After(idle) => {
-                self.counters.evicted += 1;
-                self.close_port(side, now, idle);
-            }
-            Room::None => {
-                self.counters.refused += 1;
-                return None;
-            }
+        if let Some(idle) = inbound.room(now, None).taken(&mut self.counters)? {
+            self.close_port(side, now, idle);
         }
         let label = self.config.label.clone();
         let origin = PortOrigin::Accepted(self.config.listener);
-        let Some(port) = self.open_port(side, now, label, origin, from) else {
-            self.counters.refused += 1;
-            return None;
-        };
-        self.counters.accepted += 1;
+        let opened = self.open_port(side, now, label, origin, from);
         if let Some(inbound) = &mut self.inbound {
-            inbound.insert(now, port, None);
+            inbound.admit(now, opened, None, &mut self.counters);
         }
-        Some(port)
+        opened
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Time> {

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use whimbrel_core::{PortId, Time, TimerQueue, network_of};
 
+use crate::counters::TransportCounters;
+
 /// Bounds of the inbound peers of one listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InboundLimits {
@@ -44,6 +46,24 @@ pub(crate) enum Room {
     /// Yes, after this one is closed.
     After(PortId),
     None,
+}
+
+impl Room {
+    /// Counts what becomes of who asks for it. Returns the peer that is to be closed first, if there
+    /// is one; nothing if there is no room.
+    pub(crate) fn taken(self, counters: &mut TransportCounters) -> Option<Option<PortId>> {
+        match self {
+            Room::Free => Some(None),
+            Room::After(idle) => {
+                counters.evicted += 1;
+                Some(Some(idle))
+            }
+            Room::None => {
+                counters.refused += 1;
+                None
+            }
+        }
+    }
 }
 
 /// The last time that each inbound peer sent something.
@@ -87,13 +107,30 @@ impl InboundTable {
         }
     }
 
-    pub(crate) fn insert(&mut self, now: Time, port: PortId, from: Option<IpAddr>) {
+    fn insert(&mut self, now: Time, port: PortId, from: Option<IpAddr>) {
         if let Some(network) = network(from) {
             self.networks.insert(port, network);
             self.by_network.entry(network).or_default().set(port, now);
         }
         self.heard.insert(port, now);
         self.order.set(port, now);
+    }
+
+    /// Enters a peer for which there was room, if its port could be opened, and counts it.
+    pub(crate) fn admit(
+        &mut self,
+        now: Time,
+        opened: Option<PortId>,
+        from: Option<IpAddr>,
+        counters: &mut TransportCounters,
+    ) {
+        match opened {
+            Some(port) => {
+                counters.accepted += 1;
+                self.insert(now, port, from);
+            }
+            None => counters.refused += 1,
+        }
     }
 
     /// Notes a datagram. Returns true if `port` is an inbound peer.

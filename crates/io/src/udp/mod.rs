@@ -22,7 +22,7 @@ pub use carrier::{DatagramCarrier, IP_PROTOCOL};
 pub(crate) use endpoint::UdpEndpoint;
 pub use group::{UdpMulticastConfig, UdpMulticastLink};
 pub use inbound::InboundLimits;
-pub(crate) use inbound::{InboundTable, Room};
+pub(crate) use inbound::InboundTable;
 pub(crate) use receive::ReceiveBuffers;
 pub(crate) use socket::canonical;
 

@@ -11,14 +11,13 @@ use whimbrel_core::{Admission, Ecn, Machine, PortId, PortOrigin, Time};
 
 use super::DatagramCarrier;
 use super::endpoint::{Peer, UdpEndpoint};
-use super::inbound::{InboundTable, Room};
+use super::inbound::InboundTable;
 use super::lanes::{BUFFER_IN_FLOOD, Candidate};
 use super::path_mtu::Route;
 use super::socket::{canonical, for_socket, set_receive_buffer, usable_source};
 use crate::counters::TransportCounters;
-use crate::poller::Ready;
+use crate::poller::{Poller, Ready};
 use crate::side::MachineSide;
-use crate::transport::Shared;
 
 /// The largest batch of datagrams that the kernel's receive offload (GRO) puts together.
 const RECEIVE_BUFFER: usize = 65_536;
@@ -88,13 +87,14 @@ impl Errors {
 
 impl UdpEndpoint {
     /// Reads what is ready, lanes first, and writes unsent output.
-    pub(crate) fn serve<M: Machine>(&mut self, ready: Ready, shared: Shared<'_, M>) {
-        let Shared {
-            side,
-            poller,
-            buffers,
-            now,
-        } = shared;
+    pub(crate) fn serve<M: Machine>(
+        &mut self,
+        ready: Ready,
+        side: &mut MachineSide<M>,
+        poller: &mut Poller,
+        now: Time,
+        buffers: &mut ReceiveBuffers,
+    ) {
         for (port, has_error) in self.lanes.ready() {
             if has_error {
                 self.receive_errors_of_lane(side, now, port);
@@ -335,29 +335,20 @@ impl UdpEndpoint {
                 return None;
             }
         };
-        match room {
-            Room::Free => {}
-            Room::After(idle) => {
-                self.counters.evicted += 1;
-                self.close_port(side, now, idle);
-            }
-            Room::None => {
-                self.counters.refused += 1;
-                self.note_strangers(now, 1);
-                return None;
-            }
+        let Some(idle) = room.taken(&mut self.counters) else {
+            self.note_strangers(now, 1);
+            return None;
+        };
+        if let Some(idle) = idle {
+            self.close_port(side, now, idle);
         }
         let label = self.config.label.clone();
         let origin = PortOrigin::Accepted(self.config.listener);
-        let Some(port) = self.open_port(side, now, label, origin, address, called) else {
-            self.counters.refused += 1;
-            return None;
-        };
-        self.counters.accepted += 1;
+        let opened = self.open_port(side, now, label, origin, address, called);
         if let Some(inbound) = &mut self.inbound {
-            inbound.insert(now, port, Some(address.ip()));
+            inbound.admit(now, opened, Some(address.ip()), &mut self.counters);
         }
-        Some(port)
+        opened
     }
 
     /// Reads ICMP errors, and looks up the routes again if a datagram was too large for one.
