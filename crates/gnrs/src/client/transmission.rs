@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use whimbrel_core::{Guid, Time};
 
-use super::exchanges::{Exchange, Operation};
+use super::exchanges::Operation;
 use super::{Failure, Rejection, Resolver, ResolverEvent, Timer};
 use crate::record::Record;
 use crate::wire::{Frame, MIN_FRAME, Message, PADDED_LOOKUP};
@@ -52,8 +52,10 @@ impl Resolver {
 
     /// Sends the request of an exchange to its server, and sets the time of the next attempt.
     pub(super) fn transmit(&mut self, now: Time, operation: Operation) {
-        let repeats = |exchange: &mut Exchange| exchange.tries > 0;
-        if self.exchanges.get_mut(operation).is_some_and(repeats) {
+        let Some(exchange) = self.exchanges.get_mut(operation) else {
+            return;
+        };
+        if exchange.tries > 0 {
             self.exchanges.add_id(operation);
         }
         let Some(exchange) = self.exchanges.get_mut(operation) else {
