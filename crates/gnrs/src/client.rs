@@ -304,7 +304,7 @@ impl Resolver {
         let answering = |index: &usize| {
             self.servers
                 .get(*index)
-                .is_some_and(|server| server.up && server.silent_since.is_none())
+                .is_some_and(|server| server.up && server.silent_at.is_none())
         };
         let mut waiting: BTreeSet<usize> = (0..self.servers.len()).filter(answering).collect();
         if waiting.is_empty() {

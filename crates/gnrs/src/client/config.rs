@@ -7,7 +7,7 @@ const MIN_TIMEOUT: Duration = Duration::from_millis(20);
 const MAX_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The times and bounds of a [`super::Resolver`], which bound its memory to (in bytes) `max_names`
-/// x (1 + `max_providers`) x 700 + `max_pending` x 1,500 + `max_watches` x 300 + servers x
+/// x (1 + `max_providers`) x 700 + `max_pending` x 2,000 + `max_watches` x 300 + servers x
 /// `max_pending` x 600.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]

@@ -21,7 +21,7 @@ pub(super) struct Server {
     /// When it last sent an expected frame.
     pub(super) heard_at: Option<Time>,
     /// When it was last found not to respond, for the choice of a server: others are asked at once.
-    pub(super) silent_since: Option<Time>,
+    pub(super) silent_at: Option<Time>,
     /// When the first request was sent that it has not answered since it was last heard.
     pub(super) owes_since: Option<Time>,
     /// True once it has been silent for so long that no queue on the way explains it.
@@ -45,14 +45,14 @@ impl Server {
     /// Notes that it has not answered a request that was first sent at `asked_at`. Returns true if
     /// it is lost from now on.
     pub(super) fn note_silence(&mut self, now: Time, asked_at: Time) -> bool {
-        self.silent_since = Some(now);
+        self.silent_at = Some(now);
         let owes_since = *self.owes_since.get_or_insert(asked_at);
         now.since(owes_since) >= LOST_AFTER && self.lose()
     }
 
     /// Forgets its silence: nothing could reach it without a port.
     pub(super) fn begin_anew(&mut self) {
-        self.silent_since = None;
+        self.silent_at = None;
         self.owes_since = None;
         self.is_lost = false;
     }
@@ -88,7 +88,7 @@ impl Servers {
                 cookie: 0,
                 rtt,
                 heard_at: None,
-                silent_since: None,
+                silent_at: None,
                 owes_since: None,
                 is_lost: false,
             });
@@ -115,9 +115,9 @@ impl Servers {
     /// that has been silent for longest (it may have recovered); `None` if all are down.
     pub(super) fn choose(&self) -> Option<usize> {
         let up = || self.0.iter().enumerate().filter(|(_, server)| server.up);
-        let answering = up().find(|(_, server)| server.silent_since.is_none());
+        let answering = up().find(|(_, server)| server.silent_at.is_none());
         answering
-            .or_else(|| up().min_by_key(|(_, server)| server.silent_since))
+            .or_else(|| up().min_by_key(|(_, server)| server.silent_at))
             .map(|(index, _)| index)
     }
 }
@@ -136,10 +136,10 @@ mod tests {
         assert_eq!(servers.choose(), None);
         servers.0.iter_mut().for_each(|server| server.up = true);
         assert_eq!(servers.choose(), Some(0));
-        servers.0[0].silent_since = Some(Time::from_secs(2));
+        servers.0[0].silent_at = Some(Time::from_secs(2));
         assert_eq!(servers.choose(), Some(1));
         servers.0[1].up = false;
-        servers.0[2].silent_since = Some(Time::from_secs(1));
+        servers.0[2].silent_at = Some(Time::from_secs(1));
         assert_eq!(servers.choose(), Some(2));
     }
 }

@@ -207,7 +207,7 @@ impl Resolver {
         let Some(server) = self.servers.get_mut(index) else {
             return;
         };
-        self.counters.failovers += u64::from(server.silent_since.is_none());
+        self.counters.failovers += u64::from(server.silent_at.is_none());
         if server.note_silence(now, asked_at) {
             tracing::info!(server = %server.peer, "the name server is lost: it does not answer");
         }
@@ -237,7 +237,7 @@ impl Resolver {
         };
         let found = server.note_answer(now);
         let forgotten = server.cookie != 0 && server.cookie != cookie;
-        let back = server.silent_since.take().is_some();
+        let back = server.silent_at.take().is_some();
         server.cookie = cookie;
         if found {
             tracing::info!(server = %server.peer, "the name server is found: it answers");
@@ -274,7 +274,7 @@ impl Resolver {
         if self
             .servers
             .get(index)
-            .is_some_and(|server| server.silent_since.is_some())
+            .is_some_and(|server| server.silent_at.is_some())
         {
             self.timers
                 .set(Timer::Probe(index), now + self.config.probe_interval());
