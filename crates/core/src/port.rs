@@ -102,6 +102,8 @@ pub enum Medium {
         local: SocketAddr,
         /// The peer.
         remote: SocketAddr,
+        /// Name of the interface that a link-local IPv6 address of the peer is local to.
+        interface: Option<String>,
     },
     /// IP packets of one protocol number to and from one peer. `local` is chosen as for UDP.
     Ip {
@@ -125,6 +127,8 @@ pub enum Medium {
         local: SocketAddr,
         /// The peer.
         remote: SocketAddr,
+        /// As for UDP.
+        interface: Option<String>,
     },
     /// A WebSocket connection (not encrypted): one binary message is one frame.
     WebSocket {
@@ -352,7 +356,8 @@ pub enum Endpoint {
 pub enum Peer {
     /// An address and port number.
     Address(SocketAddr),
-    /// A host name, to be looked up.
+    /// A host name, to be looked up; or a link-local IPv6 address with its interface, as
+    /// `[fe80::1%eth0]`: the interface's number, which the address needs, may change.
     Named {
         /// The host.
         host: String,

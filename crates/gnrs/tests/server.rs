@@ -409,6 +409,7 @@ fn watches_of_one_address_leave_room_for_those_of_another() {
             medium: Medium::Udp {
                 local: ([192, 0, 2, 250], 4720).into(),
                 remote: (address, port).into(),
+                interface: None,
             },
             ..info
         })

@@ -343,7 +343,11 @@ fn tcp_port(ends: Ends, limits: StreamLimits) -> (Origin, PortInfo) {
             origin: port_origin,
             mtu: limits.max_frame,
             peer,
-            medium: Medium::Tcp { local, remote },
+            medium: Medium::Tcp {
+                local,
+                remote,
+                interface: crate::interface::of_address(remote),
+            },
         },
     )
 }

@@ -3,14 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
 use std::time::Duration;
 
 use whimbrel_core::{Family, LookUpFailure, Machine, OpenRefusal, Peer, PortId, Time, TimerQueue};
 
 use crate::opening::{OpenRequest, remote_of};
 use crate::transport::Transport;
-use crate::{EventLoop, IoError, Neighbour, TransportId};
+use crate::{EventLoop, Interface, IoError, Neighbour, TransportId};
 
 /// The pause before a failed lookup of a configured neighbour is repeated. It doubles up to
 /// [`SLOWEST_RETRY`].
@@ -44,11 +44,29 @@ impl HostPort {
 
     /// Resolves the name through the system. Blocks.
     fn addresses(&self) -> io::Result<SocketAddr> {
+        if let Some(local) = self.link_local() {
+            return local;
+        }
         let fits = |address: &SocketAddr| self.family.is_none_or(|it| it.has(&address.ip()));
         (self.host.as_str(), self.port)
             .to_socket_addrs()?
             .find(fits)
             .ok_or_else(|| io::Error::other("it has no address of the family that is wanted"))
+    }
+
+    /// Returns the address if the host is a link-local one with its interface.
+    fn link_local(&self) -> Option<io::Result<SocketAddr>> {
+        let inside = self.host.strip_prefix('[')?.strip_suffix(']')?;
+        let (address, zone) = inside.split_once('%')?;
+        let address: Ipv6Addr = address.parse().ok()?;
+        // By its name alone: an address finds an interface too, and peers would have two texts.
+        let interface = Interface::find(zone)
+            .and_then(|it| match it.name == zone {
+                true => Ok(it),
+                false => Err(IoError::NoSuchInterface { name: zone.into() }),
+            })
+            .map_err(io::Error::other);
+        Some(interface.map(|it| SocketAddrV6::new(address, self.port, 0, it.index).into()))
     }
 }
 

@@ -322,7 +322,7 @@ fn connecting_to_a_silent_tcp_peer_times_out() {
 
 /// Returns the addresses of a UDP port's two ends.
 fn ends(info: &whimbrel_core::PortInfo) -> (SocketAddr, SocketAddr) {
-    let Medium::Udp { local, remote } = info.medium else {
+    let Medium::Udp { local, remote, .. } = info.medium else {
         panic!("{info:?}")
     };
     (local, remote)

@@ -176,10 +176,11 @@ fn tcp_carries_packets_both_ways_and_both_ends_know_their_addresses() {
             (PortOrigin::Configured(0), PortOrigin::Accepted(0))
         );
         let (
-            Medium::Tcp { local, remote },
+            Medium::Tcp { local, remote, .. },
             Medium::Tcp {
                 local: their_local,
                 remote: their_remote,
+                ..
             },
         ) = (&ours.medium, &theirs.medium)
         else {

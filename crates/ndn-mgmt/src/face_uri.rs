@@ -247,6 +247,18 @@ impl FaceUri {
         }
     }
 
+    /// Returns it with the interface that a link-local IPv6 address is local to: two interfaces may
+    /// have neighbours of one address. Any other is returned as it is.
+    pub fn on_interface(mut self, interface: Option<&str>) -> FaceUri {
+        if let FaceUri::Udp(endpoint) | FaceUri::Tcp(endpoint) = &mut self
+            && let IpAddr::V6(v6) = endpoint.address
+            && v6.is_unicast_link_local()
+        {
+            endpoint.zone = interface.map(str::to_owned);
+        }
+        self
+    }
+
     /// Returns true unless it has a host name to resolve.
     pub const fn is_canonical(&self) -> bool {
         !matches!(self, FaceUri::Named { .. })

@@ -14,8 +14,14 @@ pub const ETHER_TYPE: u16 = 0x8624;
 ///
 /// UDP faces share the listening socket, as NFD's do: their peers see one port number.
 pub fn endpoint(remote: &FaceUri, local: Option<&FaceUri>) -> Result<Endpoint, FaceFailure> {
-    let at = |endpoint: &face_uri::Endpoint| {
-        Peer::Address(SocketAddr::new(endpoint.address, endpoint.port))
+    // The driver knows the numbers of interfaces.
+    let at = |endpoint: &face_uri::Endpoint| match &endpoint.zone {
+        Some(zone) => Peer::Named {
+            host: format!("[{}%{zone}]", endpoint.address),
+            port: endpoint.port,
+            family: None,
+        },
+        None => Peer::Address(SocketAddr::new(endpoint.address, endpoint.port)),
     };
     match remote {
         FaceUri::Udp(endpoint) if !remote.is_multicast() => Ok(Endpoint::Udp {
@@ -101,6 +107,8 @@ mod tests {
         for (uri, expected) in [
             ("udp4://192.0.2.1:6363", "udp://192.0.2.1:6363"),
             ("tcp://[2001:db8::1]:7", "tcp://[2001:db8::1]:7"),
+            ("udp://[fe80::1%25p]", "udp://[fe80::1%p]:6363"),
+            ("tcp://[fe80::1%p]:7", "tcp://[fe80::1%p]:7"),
             ("udp://a.example", "udp://a.example:6363"),
             ("ws://127.0.0.1:9696/ndn", "ws://127.0.0.1:9696/ndn"),
             ("ws://b.example:80/", "ws://b.example:80/"),

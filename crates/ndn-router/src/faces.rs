@@ -174,15 +174,26 @@ fn scope(info: &PortInfo) -> Scope {
 /// Remote and local FaceUri, as NFD writes them.
 fn uris(info: &PortInfo) -> (String, String) {
     let udp = |address: &SocketAddr| FaceUri::udp(*address).to_string();
-    let tcp = |address: &SocketAddr| FaceUri::tcp(*address).to_string();
+    let both = |[remote, local]: [FaceUri; 2], interface: &Option<String>| {
+        let on = |uri: FaceUri| uri.on_interface(interface.as_deref()).to_string();
+        (on(remote), on(local))
+    };
     match &info.medium {
-        Medium::Udp { local, remote } => (udp(remote), udp(local)),
+        Medium::Udp {
+            local,
+            remote,
+            interface,
+        } => both([*remote, *local].map(FaceUri::udp), interface),
         Medium::Ip { local, remote } => (
             FaceUri::ip(*remote).to_string(),
             FaceUri::ip(*local).to_string(),
         ),
         Medium::UdpMulticast { local, group, .. } => (udp(group), udp(local)),
-        Medium::Tcp { local, remote } => (tcp(remote), tcp(local)),
+        Medium::Tcp {
+            local,
+            remote,
+            interface,
+        } => both([*remote, *local].map(FaceUri::tcp), interface),
         Medium::WebSocket { local, remote, .. } => (
             FaceUri::WebSocketClient((*remote).into()).to_string(),
             format!("ws://{local}"),

@@ -8,6 +8,7 @@
 
 mod content;
 mod keys_and_traffic;
+mod link_local;
 mod management;
 #[path = "../support/mod.rs"]
 mod support;

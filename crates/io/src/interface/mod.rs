@@ -4,7 +4,7 @@ pub(crate) mod ioctl;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
@@ -167,6 +167,20 @@ pub(crate) fn mtu_of(socket: &Socket, name: &str) -> io::Result<usize> {
     let mut request = ioctl::Request::for_interface(name).ok_or(io::ErrorKind::InvalidInput)?;
     ioctl::get_mtu(socket, &mut request)?;
     Ok(usize::try_from(request.mtu()).unwrap_or(0))
+}
+
+/// Returns the name of the interface that an address is local to, if it is a link-local IPv6 address
+/// with its interface's number.
+pub(crate) fn of_address(address: SocketAddr) -> Option<String> {
+    let SocketAddr::V6(v6) = address else {
+        return None;
+    };
+    if !v6.ip().is_unicast_link_local() || v6.scope_id() == 0 {
+        return None;
+    }
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).ok()?;
+    let name = rustix::net::netdevice::index_to_name_inlined(&socket, v6.scope_id()).ok()?;
+    Some(name.as_str().to_owned())
 }
 
 /// Returns true while the interface exists in this thread's network namespace.

@@ -11,8 +11,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 use whimbrel_core::Medium;
 
 use super::socket::{bind, canonical};
-use crate::IoError;
 use crate::sole::Sole;
+use crate::{IoError, interface};
 
 /// The IP protocol number of MobilityFirst's frames: the first of the two that RFC 3692 leaves to
 /// experiments.
@@ -126,7 +126,11 @@ impl DatagramCarrier {
 
     pub(super) fn medium(self, local: SocketAddr, remote: SocketAddr) -> Medium {
         match self {
-            DatagramCarrier::Udp => Medium::Udp { local, remote },
+            DatagramCarrier::Udp => Medium::Udp {
+                local,
+                remote,
+                interface: interface::of_address(remote),
+            },
             DatagramCarrier::Ip { .. } => Medium::Ip {
                 local: local.ip(),
                 remote: remote.ip(),

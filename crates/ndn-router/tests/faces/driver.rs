@@ -390,6 +390,7 @@ pub(crate) fn udp_medium(host: u8) -> Medium {
     Medium::Udp {
         local: address(254),
         remote: address(host),
+        interface: None,
     }
 }
 
@@ -397,6 +398,7 @@ pub(crate) fn tcp_medium(host: u8) -> Medium {
     Medium::Tcp {
         local: address(254),
         remote: address(host),
+        interface: None,
     }
 }
 
@@ -410,10 +412,12 @@ fn medium(endpoint: &Endpoint) -> Medium {
         Endpoint::Udp { remote: peer, .. } => Medium::Udp {
             local,
             remote: remote(peer),
+            interface: None,
         },
         Endpoint::Tcp { remote: peer } => Medium::Tcp {
             local,
             remote: remote(peer),
+            interface: None,
         },
         other => panic!("no such ports here: {other}"),
     }

@@ -86,6 +86,7 @@ fn stream(driver: &mut Driver, host: u8, number: u16) -> PortId {
     let medium = Medium::Tcp {
         local: address(254),
         remote,
+        interface: None,
     };
     driver.up(PortOrigin::Accepted(1), medium)
 }

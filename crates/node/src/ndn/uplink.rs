@@ -8,7 +8,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
 use whimbrel_core::{Endpoint, Peer};
-use whimbrel_ndn_mgmt::FaceUri;
+use whimbrel_io::Interface;
+use whimbrel_ndn_mgmt::{FaceUri, face_uri};
 
 use super::open::NFD_SOCKET;
 use crate::place::Places;
@@ -123,18 +124,24 @@ impl Uplink {
         let uri = canonical(&uri).map_err(|fault| wrong(fault.to_string()))?;
         match uri {
             FaceUri::Unix(path) => Ok(Uplink::Unix(path.into())),
-            FaceUri::Tcp(endpoint) => Ok(Uplink::Tcp(SocketAddr::new(
-                endpoint.address,
-                endpoint.port,
-            ))),
-            FaceUri::Udp(endpoint) if !endpoint.address.is_multicast() => Ok(Uplink::Udp(
-                SocketAddr::new(endpoint.address, endpoint.port),
-            )),
+            FaceUri::Tcp(endpoint) => socket_address(&endpoint).map(Uplink::Tcp).map_err(wrong),
+            FaceUri::Udp(endpoint) if !endpoint.address.is_multicast() => {
+                socket_address(&endpoint).map(Uplink::Udp).map_err(wrong)
+            }
             _ => Err(wrong(String::from(
                 "programs cannot reach a forwarder by it",
             ))),
         }
     }
+}
+
+fn socket_address(endpoint: &face_uri::Endpoint) -> Result<SocketAddr, String> {
+    let mut address = SocketAddr::new(endpoint.address, endpoint.port);
+    if let (SocketAddr::V6(v6), Some(zone)) = (&mut address, &endpoint.zone) {
+        let interface = Interface::find(zone).map_err(|error| error.to_string())?;
+        v6.set_scope_id(interface.index);
+    }
+    Ok(address)
 }
 
 /// The reason why a FaceUri has no canonical form.
@@ -231,6 +238,7 @@ mod tests {
             "ether://[01:00:5e:00:17:aa]",
             "udp://224.0.23.170",
             "internal://",
+            "tcp://[fe80::1%no-such]",
         ] {
             let error = Uplink::parse(text, "a test").unwrap_err().to_string();
             assert!(
