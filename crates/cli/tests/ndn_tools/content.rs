@@ -5,7 +5,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use super::support::ndn::Router;
-use super::support::{Running, noise};
+use super::support::{self, Running, noise};
 use super::with_input;
 
 #[test]
@@ -275,4 +275,39 @@ fn a_fetch_goes_on_while_no_route_leads_there_and_says_so() {
     let _serving = router.serve("/film", &content, &[]);
     fetching.await_json(|line| line["event"] == "done");
     assert_eq!(fs::read(output).unwrap(), content);
+}
+
+/// Anyone can send Interests, so their number must not be that of the log's lines.
+#[test]
+fn a_file_that_changes_while_it_is_served_is_one_line_of_the_log() {
+    let router = Router::start();
+    for json in [false, true] {
+        let name = format!("/changes/{json}");
+        let (path, log) = (router.path("changes"), router.path("serve.log"));
+        fs::write(&path, noise(100_000, 3)).unwrap();
+        let mut command = router.command(&["ndn", "serve", &name, path.to_str().unwrap()]);
+        command.args(json.then_some("--json"));
+        let file = fs::File::create(&log).unwrap();
+        command.stderr(file.try_clone().unwrap()).stdout(file);
+        let mut serve = command.spawn().unwrap();
+        support::await_that("the start", || {
+            fs::read_to_string(&log).unwrap().contains("serving")
+        });
+        fs::write(&path, noise(90_000, 4)).unwrap();
+        let lines = || {
+            let log = fs::read_to_string(&log).unwrap();
+            log.matches("has changed since").count()
+        };
+        let get = || router.fails(&["ndn", "get", &name, "-l", "100", "-r", "1"]);
+        support::await_that("the first line", || {
+            get();
+            lines() > 0
+        });
+        for _ in 0..5 {
+            get();
+        }
+        serve.kill().unwrap();
+        serve.wait().unwrap();
+        assert_eq!(lines(), 1, "{}", fs::read_to_string(&log).unwrap());
+    }
 }

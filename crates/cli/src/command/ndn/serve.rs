@@ -128,6 +128,7 @@ pub(crate) fn run(arguments: Serve) -> Outcome {
             out(&format!("{versioned}\n"));
         }
     }
+    let mut told = Told::default();
     let served = converse(
         &mut client,
         Loss::Waits,
@@ -135,7 +136,7 @@ pub(crate) fn run(arguments: Serve) -> Outcome {
             match event {
                 ServiceEvent::Registration(event) => tell_registration(&arguments, &event),
                 ServiceEvent::Producer(event) => {
-                    tell(&arguments, &event);
+                    told.tell(&arguments, &event);
                     ControlFlow::Continue(())
                 }
             }
@@ -238,19 +239,31 @@ fn tell_registration(
     }
 }
 
-fn tell(arguments: &Serve, event: &ProducerEvent) {
-    let text = match event {
-        ProducerEvent::Unreadable(error) => error.to_string(),
-        ProducerEvent::TooLarge { segment, size } => {
-            format!(
-                "the packet of segment {segment} is too large ({size} bytes): use a smaller --size"
-            )
+/// The complaints that were printed. Each Interest may make another one, and anyone can send Interests.
+#[derive(Default)]
+struct Told {
+    unreadable: bool,
+    too_large: bool,
+}
+
+impl Told {
+    fn tell(&mut self, arguments: &Serve, event: &ProducerEvent) {
+        let (is_told, text) = match event {
+            ProducerEvent::Unreadable(error) => (&mut self.unreadable, error.to_string()),
+            ProducerEvent::TooLarge { segment, size } => (
+                &mut self.too_large,
+                format!(
+                    "the packet of segment {segment} is too large ({size} bytes): use a smaller --size"
+                ),
+            ),
+        };
+        if std::mem::replace(is_told, true) {
+            tracing::debug!("{text}");
+        } else if arguments.json {
+            json_line(&json!({ "event": "unreadable", "error": text }));
+        } else {
+            say(&text);
         }
-    };
-    if arguments.json {
-        json_line(&json!({ "event": "unreadable", "error": text }));
-    } else {
-        say(&text);
     }
 }
 
