@@ -157,7 +157,14 @@ fn the_content_store_is_shown_configured_and_emptied() {
     assert_eq!(got(&["ndn", "get", "/stored"]).0, 0);
     let info = router.json(&["cs", "info"]);
     assert!(info["entries"].as_u64().unwrap() >= 500, "{info}");
-    assert!(router.prints(&["cs", "info"]).contains("admit=on"));
+    // NDN's protocol counts packets; the bound that applies first is in bytes.
+    assert_eq!(info["capacity_bytes"], 64 << 20, "{info}");
+    assert!(info["bytes"].as_u64().unwrap() >= 4_000_000, "{info}");
+    let text = router.prints(&["cs", "info"]);
+    assert!(
+        text.contains("admit=on") && text.contains("maxBytes=67108864\n"),
+        "{text}"
+    );
     let erased = router.json(&["cs", "erase", "/stored", "count", "5"]);
     assert_eq!(erased["count"], 5);
     let erased = router.json(&["cs", "erase", "/stored"]);

@@ -2,21 +2,29 @@
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use whimbrel_ndn_mgmt::{ControlParameters, CsInfo, FLAG_CS_ADMIT, FLAG_CS_SERVE};
+use whimbrel_ndn_mgmt::{ControlParameters, CsInfo, FLAG_CS_ADMIT, FLAG_CS_SERVE, ForwarderStatus};
+use whimbrel_node::ndn::control::Control;
 
-use super::manage::{Change, Manage};
+use super::manage::{Change, Manage, is_whimbrel};
 use super::name;
 use super::words::{Keys, on_off};
 use crate::command::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure, MANAGEMENT_HELP};
 
+const CAPACITY: &str = "\
+The capacity is a number of Data packets, as the management protocol has it. A Whimbrel router also bounds their \
+bytes (content_store in its configuration), and that bound usually applies first: it is shown as maxBytes, and \
+no command changes it.
+
+";
+
 #[derive(Subcommand, Debug)]
 pub(crate) enum CsCommand {
     /// Show its size, limits and hits
-    #[command(after_help = format!("Example:\n  whimbrel cs info\n\n{MANAGEMENT_HELP}"))]
+    #[command(after_help = format!("Example:\n  whimbrel cs info\n\n{CAPACITY}{MANAGEMENT_HELP}"))]
     Info(Info),
-    /// Set its capacity, and whether it admits and serves Data
-    #[command(after_help = format!("Example:\n  whimbrel cs config capacity 100000 admit on serve on\n\n{MANAGEMENT_HELP}"))]
+    /// Set its capacity in packets, and whether it admits and serves Data
+    #[command(after_help = format!("Example:\n  whimbrel cs config capacity 100000 admit on serve on\n\n{CAPACITY}{MANAGEMENT_HELP}"))]
     Config(Configure),
     /// Erase Data under a prefix
     #[command(after_help = format!("Example:\n  whimbrel cs erase /example\n\n{MANAGEMENT_HELP}"))]
@@ -64,7 +72,8 @@ pub(crate) fn run(command: CsCommand) -> Outcome {
 }
 
 fn info(arguments: &Info) -> Outcome {
-    let items: Vec<CsInfo> = arguments.manage.look()?.list("cs", "info")?;
+    let mut control = arguments.manage.look()?;
+    let items: Vec<CsInfo> = control.list("cs", "info")?;
     let Some(info) = items.first() else {
         return Err(Failure::new(
             Exit::Other,
@@ -72,13 +81,22 @@ fn info(arguments: &Info) -> Outcome {
         ));
     };
     let on = |bit| info.flags & bit != 0;
+    let octets = octets(&mut control);
     if arguments.manage.json {
-        json_line(&json!({
+        let mut line = json!({
             "capacity": info.capacity, "admit": on(FLAG_CS_ADMIT), "serve": on(FLAG_CS_SERVE),
             "entries": info.entries, "hits": info.hits, "misses": info.misses,
-        }));
+        });
+        if let Some((held, bound)) = octets {
+            line["bytes"] = held.into();
+            line["capacity_bytes"] = bound.into();
+        }
+        json_line(&line);
         return Ok(Exit::Done);
     }
+    let octets = octets.map_or(String::new(), |(held, bound)| {
+        format!("  nBytes={held}\nmaxBytes={bound}\n")
+    });
     // A store bounded only in bytes reports a number beyond its reach.
     let capacity = if info.capacity > i64::MAX as u64 {
         "unlimited".into()
@@ -86,7 +104,7 @@ fn info(arguments: &Info) -> Outcome {
         info.capacity.to_string()
     };
     out(&format!(
-        "capacity={}\n   admit={}\n   serve={}\nnEntries={}\n   nHits={}\n nMisses={}\n",
+        "capacity={}\n   admit={}\n   serve={}\nnEntries={}\n   nHits={}\n nMisses={}\n{octets}",
         capacity,
         on_text(on(FLAG_CS_ADMIT)),
         on_text(on(FLAG_CS_SERVE)),
@@ -95,6 +113,22 @@ fn info(arguments: &Info) -> Outcome {
         info.misses
     ));
     Ok(Exit::Done)
+}
+
+/// Returns the octets that a Whimbrel router's store holds and may hold.
+fn octets(control: &mut Control) -> Option<(u64, u64)> {
+    // Some other forwarders answer late to a dataset that they do not know.
+    let general = ForwarderStatus::decode(&control.content("status", "general").ok()?).ok()?;
+    if !is_whimbrel(&general) {
+        return None;
+    }
+    let counters = control.content("whimbrel", "counters").ok()?;
+    let counters: serde_json::Value = serde_json::from_slice(&counters).ok()?;
+    let store = counters.get("cs")?;
+    Some((
+        store.get("bytes")?.as_u64()?,
+        store.get("capacity_bytes")?.as_u64()?,
+    ))
 }
 
 const fn on_text(on: bool) -> &'static str {

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use whimbrel_ndn_mgmt::FaceUri;
-use whimbrel_ndn_mgmt::{ControlParameters, FaceQueryFilter, FaceStatus};
+use whimbrel_ndn_mgmt::{ControlParameters, FaceQueryFilter, FaceStatus, ForwarderStatus};
 use whimbrel_node::ndn::client::{ClientError, canonical};
 use whimbrel_node::ndn::control::{Control, ControlError};
 
@@ -77,6 +77,14 @@ pub(super) const fn refusal(error: &ControlError) -> Option<u64> {
         ControlError::Refused { response, .. } => Some(response.status_code),
         _ => None,
     }
+}
+
+/// Returns true for a Whimbrel router, which has datasets that other forwarders lack.
+pub(super) fn is_whimbrel(general: &ForwarderStatus) -> bool {
+    general
+        .nfd_version
+        .to_ascii_lowercase()
+        .contains("whimbrel")
 }
 
 /// Returns a FaceUri in canonical form: resolves host names.

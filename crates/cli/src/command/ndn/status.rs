@@ -7,7 +7,7 @@ use whimbrel_node::ndn::control::Control;
 
 use super::face::links;
 use super::face_text::face_json;
-use super::manage::Manage;
+use super::manage::{Manage, is_whimbrel};
 use crate::exit::{Exit, Failure};
 
 /// Maximum of link properties shown per face, in the router's order.
@@ -53,10 +53,7 @@ impl NdnStatus {
             )
         })?;
         // Other forwarders lack this dataset, and some answer late to unknown datasets.
-        let is_ours = general
-            .nfd_version
-            .to_ascii_lowercase()
-            .contains("whimbrel");
+        let is_ours = is_whimbrel(&general);
         let ours = |control: &mut Control| -> Option<Value> {
             serde_json::from_slice(&control.content("whimbrel", "counters").ok()?).ok()
         };
