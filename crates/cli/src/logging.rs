@@ -1,6 +1,7 @@
 //! Diagnostics on standard error; results go to standard output.
 
 use std::borrow::Cow;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracing_subscriber::EnvFilter;
@@ -38,17 +39,32 @@ pub(crate) fn is_printable(character: char) -> bool {
 
 /// Returns the text with its control characters escaped.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
-    if text.chars().all(is_printable) {
+    escaped(text, is_printable)
+}
+
+/// Returns the text of one line, such as the path of a file, with its control characters escaped: a
+/// script reads a line for each.
+pub(crate) fn one_line(text: &str) -> Cow<'_, str> {
+    escaped(text, |character| !character.is_control())
+}
+
+fn escaped(text: &str, is_kept: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if text.chars().all(&is_kept) {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len() + 16);
     for character in text.chars() {
-        match is_printable(character) {
+        match is_kept(character) {
             true => shown.push(character),
             false => shown.extend(character.escape_debug()),
         }
     }
     Cow::Owned(shown)
+}
+
+/// Returns a path for people, in one line.
+pub(crate) fn path_line(path: &Path) -> String {
+    one_line(&path.to_string_lossy()).into_owned()
 }
 
 /// The verbosity of diagnostics.

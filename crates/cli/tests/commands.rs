@@ -220,6 +220,22 @@ fn names_equal_the_output_of_b3sum() {
     assert_eq!(out, format!("{}  {}\n", name_of(b"hello"), file.display()));
 }
 
+/// A script reads a line for each name, and a terminal obeys control characters.
+#[test]
+fn a_served_path_with_control_characters_is_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("two\nlines\u{1b}[31m");
+    fs::write(&file, b"hello").unwrap();
+    let (code, out, err) = finished(
+        whimbrel()
+            .args(["serve", "--print-names", "--no-cache"])
+            .arg(&file),
+    );
+    assert_eq!(code, 0, "{err}");
+    let shown = format!("{}/two\\nlines\\u{{1b}}[31m", folder.path().display());
+    assert_eq!(out, format!("{}  {shown}\n", name_of(b"hello")));
+}
+
 #[test]
 fn the_doctor_reports_on_each_part() {
     let (code, out, err) = finished(whimbrel().args(["doctor", "--json"]));

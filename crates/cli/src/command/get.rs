@@ -20,7 +20,7 @@ use super::wanted::{Asking, Found, Wanted};
 use super::{Outcome, json_line, out, stop_flag};
 use crate::arguments::HostAccess;
 use crate::exit::{Exit, Failure};
-use crate::logging::{say, shows_progress};
+use crate::logging::{path_line, say, shows_progress};
 
 /// Shortest interval between two progress lines of JSON.
 const JSON_INTERVAL: Duration = Duration::from_millis(100);
@@ -281,7 +281,7 @@ impl Report {
         };
         out(&format!(
             "{}: {files}{} bytes{resumed}, {seconds:.2} s, {rate:.1} Mbit/s, verified\n",
-            path.display(),
+            path_line(path),
             fetched.length
         ));
         for link in &fetched.links {

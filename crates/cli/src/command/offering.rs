@@ -15,7 +15,7 @@ use whimbrel_node::shelf::Shelved;
 use whimbrel_node::ticket::Ticket;
 
 use super::json_line;
-use crate::logging::{note, shows_progress};
+use crate::logging::{note, one_line, shows_progress};
 
 /// Shortest interval between two lines of JSON about what is sent.
 const JSON_INTERVAL: Duration = Duration::from_secs(1);
@@ -205,7 +205,10 @@ impl Takers {
                 &json!({ "event": "sent", "name": content, "bytes": here, "length": length, "complete": complete }),
             );
         } else if complete {
-            self.say(&format!("all of {path} was sent: {length} bytes"));
+            self.say(&format!(
+                "all of {} was sent: {length} bytes",
+                one_line(&path)
+            ));
         }
     }
 

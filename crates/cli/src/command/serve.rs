@@ -21,7 +21,7 @@ use super::waiting::ToldWait;
 use super::{Outcome, code, json_line, out, stop_flag};
 use crate::arguments::HostAccess;
 use crate::exit::{Exit, Failure};
-use crate::logging::{note, say, shows_progress};
+use crate::logging::{note, one_line, path_line, say, shows_progress};
 
 /// The label of the link for inbound peers.
 pub(super) const DIRECT: &str = "direct";
@@ -168,7 +168,7 @@ fn offer(offer: Offer) -> Outcome {
         if arguments.json {
             json_line(&json!({ "event": "name", "shelved": shelved }));
         } else if !offer.is_send {
-            out(&format!("{}  {}\n", shelved.name, shelved.path.display()));
+            out(&format!("{}  {}\n", shelved.name, path_line(&shelved.path)));
         }
         offered.push(shelved);
     }
@@ -212,7 +212,7 @@ fn shelve(shelf: &mut Shelf, path: &Path, json: bool) -> Result<Shelved, Failure
     let bar = hashing_bar(path, json);
     let mut before = 0;
     let shelved = shelf.add(path, &mut |file, done| {
-        bar.set_message(file.display().to_string());
+        bar.set_message(path_line(file));
         // `done` counts from zero for each file.
         bar.inc(done.saturating_sub(if done < before { 0 } else { before }));
         before = done;
@@ -251,7 +251,7 @@ impl Offer {
             } else if self.is_send {
                 note(&format!(
                     "sending {} until Ctrl-C; on the other machine:",
-                    one.path.display()
+                    path_line(&one.path)
                 ));
                 out(&format!("whimbrel receive {ticket}\n"));
                 if shows_progress()
@@ -262,7 +262,7 @@ impl Offer {
             } else {
                 note(&format!(
                     "{} on the other machine: whimbrel get {ticket}",
-                    one.path.display()
+                    path_line(&one.path)
                 ));
             }
         }
@@ -299,7 +299,7 @@ impl Teller {
                         &json!({ "event": "unreadable", "name": content, "error": why.to_string() }),
                     );
                 } else {
-                    say(&why.to_string());
+                    say(&one_line(&why.to_string()));
                 }
             }
             ServeEvent::DaemonGone => {

@@ -32,7 +32,7 @@ use crate::command::get::{output_help, style};
 use crate::command::waiting::ToldWait;
 use crate::command::{Outcome, json_line, stop_flag};
 use crate::exit::{Exit, Failure};
-use crate::logging::{is_quiet, shows_progress};
+use crate::logging::{is_quiet, path_line, shows_progress};
 
 #[derive(Args, Debug)]
 pub(crate) struct Get {
@@ -490,7 +490,7 @@ impl Report {
 }
 
 fn summary(name: &Name, path: Option<&std::path::Path>, stats: &FetchStats) -> String {
-    let target = path.map_or(String::new(), |path| format!("{}: ", path.display()));
+    let target = path.map_or(String::new(), |path| format!("{}: ", path_line(path)));
     let mut text = format!(
         "{target}{name}: {} bytes, {} segments, {:.3} s, {:.1} Mbit/s\n",
         stats.bytes,
