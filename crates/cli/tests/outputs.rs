@@ -329,6 +329,30 @@ fn a_file_that_is_write_protected_is_refused_before_anything_is_fetched() {
 }
 
 #[test]
+fn a_folder_that_takes_no_file_is_named_with_the_output() {
+    let scene = Scene::start();
+    for way in BOTH {
+        let folder = scene.folder(&format!("{way:?}"));
+        set_mode(&folder, 0o555);
+        let mut closed = scene.command(way, &folder.join("film.mkv"));
+        closed.env("HOME", &folder);
+        if is_root() {
+            closed.uid(STRANGER).gid(STRANGER);
+        }
+        let no_file = scene.command(way, Path::new("/proc/film.mkv"));
+        for (mut command, folder) in [(closed, folder.as_path()), (no_file, Path::new("/proc"))] {
+            let (code, _, err) = finished(&mut command);
+            let said = format!(
+                "cannot write {0}/film.mkv: the folder {0} takes no new file: ",
+                folder.display()
+            );
+            assert!(code == 6 && err.contains(&said), "{way:?}: {code} {err}");
+            assert!(!err.contains(".part"), "{way:?}: {err}");
+        }
+    }
+}
+
+#[test]
 fn a_folder_takes_a_file_under_its_own_name_and_nothing_there_is_replaced() {
     let scene = Scene::start();
     for way in BOTH {

@@ -275,7 +275,16 @@ pub fn fetch(
         fetch.leave();
     }
     observe(&fetch.progress);
-    outcome
+    // The user knows the output, not the hidden file beside it.
+    outcome.map_err(|error| match (error, fetch.output()) {
+        (FetchError::Disk { path, source }, Some(output)) if part::is_part(&path) => {
+            FetchError::Disk {
+                path: output,
+                source,
+            }
+        }
+        (error, _) => error,
+    })
 }
 
 #[cfg(test)]

@@ -312,11 +312,18 @@ pub(super) fn name_of(target: &Target) -> String {
 /// Returns the contents of which `folder` holds a part.
 pub(super) fn unfinished(folder: &Path) -> impl Iterator<Item = Guid> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.filter_map(|entry| {
-        let name = entry.file_name();
-        let stem = name.to_str()?.strip_prefix('.')?.strip_suffix(".part")?;
-        stem.get(..2 * Guid::LEN)?.parse().ok()
-    })
+    entries.filter_map(|entry| content_of(entry.file_name().to_str()?))
+}
+
+/// Returns true for the path of a part.
+pub(super) fn is_part(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.and_then(content_of).is_some()
+}
+
+fn content_of(part: &str) -> Option<Guid> {
+    let stem = part.strip_prefix('.')?.strip_suffix(".part")?;
+    stem.get(..2 * Guid::LEN)?.parse().ok()
 }
 
 fn create(path: &Path, mode: u32) -> io::Result<File> {

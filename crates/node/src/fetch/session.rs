@@ -58,6 +58,12 @@ pub(super) struct Fetch {
 }
 
 impl Fetch {
+    /// Returns the path that the user has named; `None` for a stream.
+    pub(super) fn output(&self) -> Option<PathBuf> {
+        let place = self.wanted.as_ref()?.place_of_file("");
+        Some(place.wanted().to_owned())
+    }
+
     pub(super) fn begin(options: FetchOptions) -> Result<Fetch, FetchError> {
         let FetchOptions {
             content,
@@ -76,8 +82,13 @@ impl Fetch {
         };
         let (wanted, sink, assembly, manner) = match wanted {
             Ok(wanted) => {
-                let (part, assembly, manner) = PartFile::open(wanted.folder(), content, limit)?;
-                part.withhold(&wanted.place_of_file(""))?;
+                let place = wanted.place_of_file("");
+                let opened = PartFile::open(wanted.folder(), content, limit);
+                let (part, assembly, manner) = opened.map_err(|error| match error {
+                    FetchError::Disk { source, .. } => place.refused(source).into(),
+                    other => other,
+                })?;
+                part.withhold(&place)?;
                 (Some(wanted), Sink::Part(part), assembly, manner)
             }
             Err(stream) => {

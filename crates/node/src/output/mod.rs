@@ -48,6 +48,16 @@ pub enum OutputError {
         /// Its folder.
         folder: PathBuf,
     },
+    /// The folder does not let this user make a file, or is not of a kind that holds any.
+    #[error("cannot write {}: the folder {} takes no new file: {source}", path.display(), folder.display())]
+    NotInFolder {
+        /// The output.
+        path: PathBuf,
+        /// Its folder.
+        folder: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
     /// During the fetch, something other than a file has come there.
     #[error("{} is no longer a file: it stays as it is", .0.display())]
     NoLongerAFile(PathBuf),

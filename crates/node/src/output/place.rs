@@ -1,8 +1,8 @@
 //! The naming of finished files.
 
-use std::fs::{self, File, Metadata, Permissions};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, XattrFlags, fremovexattr, fsetxattr, lgetxattr, renameat_with};
@@ -44,6 +44,15 @@ impl Place {
         }
     }
 
+    /// Returns the error for a hidden file that the folder does not take: it names what the user knows.
+    pub fn refused(&self, source: io::Error) -> OutputError {
+        OutputError::NotInFolder {
+            path: self.wanted().to_owned(),
+            folder: self.folder().to_owned(),
+            source,
+        }
+    }
+
     /// Creates a hidden file with an unpredictable name in that folder. It is removed when it is
     /// dropped.
     pub fn temporary(&self) -> Result<NamedTempFile, OutputError> {
@@ -54,10 +63,14 @@ impl Place {
         let file = tempfile::Builder::new()
             .prefix(&format!(".{}.", name.unwrap_or_default().to_string_lossy()))
             .suffix(".part")
-            // The system applies the user's mask.
-            .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(self.folder())
-            .map_err(OutputError::system(self.folder()))?;
+            // The errors of `tempfile_in` name the hidden file.
+            .make_in(self.folder(), |path| {
+                let mut options = OpenOptions::new();
+                // The system applies the user's mask.
+                options.read(true).write(true).create_new(true).mode(0o666);
+                options.open(path)
+            })
+            .map_err(|error| self.refused(error))?;
         self.withhold(file.as_file())?;
         Ok(file)
     }
