@@ -117,3 +117,23 @@ fn generated_traffic_is_answered_by_rules() {
         "{out}"
     );
 }
+
+#[test]
+fn an_unknown_key_of_traffic_is_named_before_what_it_should_have_been_is_missed() {
+    let router = Router::start();
+    let file = router.path("traffic.conf");
+    for (role, text, expected) in [
+        ("client", "Nam=/a\n", "'Nam'; did you mean 'Name'?"),
+        ("server", "Nam=/a\n", "'Nam'; did you mean 'Name'?"),
+        (
+            "server",
+            "Name=/a\nContentByte=5\n",
+            "line 2: unknown key 'ContentByte'; did you mean 'ContentBytes'?",
+        ),
+        ("server", "Content=hello\n", "this block has no Name"),
+    ] {
+        fs::write(&file, text).unwrap();
+        let (code, errors) = router.fails(&["ndn", "traffic", role, file.to_str().unwrap()]);
+        assert!(code == 2 && errors.contains(expected), "{errors}");
+    }
+}

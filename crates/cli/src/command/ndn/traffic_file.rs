@@ -8,11 +8,34 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
+use whimbrel_core::suggest::hint;
 use whimbrel_ndn_packet::{ContentType, Name};
 use whimbrel_transport::SharedSigner;
 use whimbrel_transport::traffic::{Append, TrafficPattern};
 
 use crate::exit::{Exit, Failure};
+
+const CLIENT_KEYS: [&str; 10] = [
+    "Name",
+    "TrafficPercentage",
+    "NameAppendBytes",
+    "NameAppendSequenceNumber",
+    "CanBePrefix",
+    "MustBeFresh",
+    "NonceDuplicationPercentage",
+    "InterestLifetime",
+    "NextHopFaceId",
+    "ExpectedContent",
+];
+const SERVER_KEYS: [&str; 7] = [
+    "Name",
+    "ContentDelay",
+    "FreshnessPeriod",
+    "ContentType",
+    "ContentBytes",
+    "Content",
+    "SigningInfo",
+];
 
 /// A server's answer under one prefix.
 pub(super) struct ServerPattern {
@@ -53,8 +76,13 @@ impl Field<'_> {
         super::name(self.value).map_err(|error| format!("line {}: {error}", self.line))
     }
 
-    fn unknown(&self) -> String {
-        format!("line {}: unknown key '{}'", self.line, self.key)
+    fn unknown(&self, known: &[&str]) -> String {
+        format!(
+            "line {}: unknown key '{}'{}",
+            self.line,
+            self.key,
+            hint(self.key, known.iter().copied())
+        )
     }
 }
 
@@ -85,7 +113,12 @@ fn blocks(text: &str) -> Result<Vec<Vec<Field<'_>>>, String> {
     Ok(blocks)
 }
 
-fn name_of(block: &[Field<'_>]) -> Result<Name, String> {
+/// Returns the name in a block, all of whose keys must be `known`: a slip in `Name` is a key that is
+/// unknown, and not only one that is missing.
+fn name_of(block: &[Field<'_>], known: &[&str]) -> Result<Name, String> {
+    if let Some(field) = block.iter().find(|field| !known.contains(&field.key)) {
+        return Err(field.unknown(known));
+    }
     let line = block.first().map_or(0, |field| field.line);
     let field = block.iter().find(|field| field.key == "Name");
     field
@@ -97,7 +130,7 @@ fn name_of(block: &[Field<'_>]) -> Result<Name, String> {
 pub(super) fn client(text: &str) -> Result<Vec<TrafficPattern>, String> {
     let mut patterns = Vec::new();
     for block in blocks(text)? {
-        let mut pattern = TrafficPattern::new(name_of(&block)?);
+        let mut pattern = TrafficPattern::new(name_of(&block, &CLIENT_KEYS)?);
         for field in &block {
             match field.key {
                 "Name" => {}
@@ -116,7 +149,7 @@ pub(super) fn client(text: &str) -> Result<Vec<TrafficPattern>, String> {
                 "ExpectedContent" => {
                     pattern.expected_content = Some(Bytes::from(field.value.to_owned()))
                 }
-                _ => return Err(field.unknown()),
+                _ => return Err(field.unknown(&CLIENT_KEYS)),
             }
         }
         patterns.push(pattern);
@@ -133,7 +166,7 @@ pub(super) fn server(text: &str) -> Result<Vec<ServerPattern>, String> {
     let mut patterns = Vec::new();
     for block in blocks(text)? {
         let mut pattern = ServerPattern {
-            name: name_of(&block)?,
+            name: name_of(&block, &SERVER_KEYS)?,
             delay: Duration::ZERO,
             freshness: Duration::ZERO,
             content_type: ContentType::Blob,
@@ -151,7 +184,7 @@ pub(super) fn server(text: &str) -> Result<Vec<ServerPattern>, String> {
                 }
                 "Content" => pattern.content = Bytes::from(field.value.to_owned()),
                 "SigningInfo" => pattern.signing = Some(field.value.to_owned()),
-                _ => return Err(field.unknown()),
+                _ => return Err(field.unknown(&SERVER_KEYS)),
             }
         }
         patterns.push(pattern);
@@ -227,6 +260,7 @@ mod tests {
             ("", "no block"),
             ("\n\nName=x", "line 3"),
             ("TrafficPercentage=1", "no Name"),
+            ("Nam=/a", "unknown key 'Nam'; did you mean 'Name'?"),
             ("Name=/a\nNameAppendBytes=x", "line 2"),
             ("Name=/a\nColour=red", "unknown key 'Colour'"),
             ("Name /a", "no Key=Value"),
