@@ -582,3 +582,39 @@ fn attacks_are_on_real_daemons_and_what_they_draw_is_counted() {
     let none = whimbrel(&["lab", "attack", "--rate", "0"]);
     assert_eq!(none.status.code(), Some(2));
 }
+
+#[test]
+fn a_check_says_in_plain_words_what_a_key_takes() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("faults.toml");
+    let sound = text(&whimbrel(&["lab", "sample"]).stdout);
+    let statement = "\n[[statements]]\nsource = \"[MFTP §5.1]\"\nsays = \"x\"\nmetric = \"film.goodput\"\nvalue = 1\ntolerance = 1\n";
+    let check = |scenario: String| {
+        std::fs::write(&file, scenario).unwrap();
+        let output = whimbrel(&["lab", "check", file.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(2));
+        text(&output.stderr) + &text(&output.stdout)
+    };
+    let ends = sound.replace(
+        "between = [\"server\", \"router\"]",
+        "between = [\"server\"]",
+    );
+    assert_ne!(ends, sound);
+    let said = check(ends);
+    assert!(
+        said.contains("between: ") && said.contains("expected two nodes, as in [\"a\", \"b\"]"),
+        "{said}"
+    );
+    for key in ["at", "relative_to"] {
+        let said = check(format!("{sound}{statement}{key} = \"p.median\"\n"));
+        assert!(
+            said.contains(&format!("statements[0].{key}: "))
+                && said.contains(
+                    "expected a table of settings, as in { \"links.wifi.loss\" = \"1 %\" }"
+                ),
+            "{said}"
+        );
+    }
+    let help = text(&whimbrel(&["lab", "check", "--help"]).stdout);
+    assert!(help.contains("the first errors that it finds"), "{help}");
+}

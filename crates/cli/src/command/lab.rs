@@ -28,7 +28,7 @@ pub(crate) enum LabCommand {
                       whimbrel lab run film.toml --backend netns\n\nWrites a page, figures, CSV and JSON."
     )]
     Run(Run),
-    /// Check a scenario: reports file, line and key of every error
+    /// Check a scenario: prints the first errors that it finds, with file, line and key
     #[command(after_help = "Example:\n  whimbrel lab check film.toml")]
     Check(Check),
     /// Inject random faults into simulated networks of hosts and routers and into NDN sites, and

@@ -1,8 +1,10 @@
 //! Links: defaults, presets and their own keys, merged layer by layer.
 
+use std::fmt;
 use std::sync::OnceLock;
 
-use serde::Deserialize;
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 use toml::de::DeTable;
 use whimbrel_core::units;
@@ -155,6 +157,7 @@ impl Carrier {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Own {
+    #[serde(deserialize_with = "two_nodes")]
     between: (String, String),
     #[serde(default, rename = "preset")]
     _preset: Option<String>,
@@ -195,6 +198,30 @@ fn later_acks() -> u8 {
 
 fn yes() -> bool {
     true
+}
+
+fn two_nodes<'de, D: Deserializer<'de>>(from: D) -> Result<(String, String), D::Error> {
+    struct Ends;
+
+    impl<'de> Visitor<'de> for Ends {
+        type Value = (String, String);
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("two nodes, as in [\"a\", \"b\"]")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut names: A) -> Result<Self::Value, A::Error> {
+            let mut all = Vec::new();
+            while let Some(name) = names.next_element::<String>()? {
+                all.push(name);
+            }
+            <[String; 2]>::try_from(all)
+                .map(Into::into)
+                .map_err(|all| A::Error::invalid_length(all.len(), &self))
+        }
+    }
+
+    from.deserialize_seq(Ends)
 }
 
 const OWN: [&str; 13] = [

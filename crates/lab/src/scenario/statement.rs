@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use crate::figure::number;
 
@@ -18,10 +20,10 @@ pub struct Statement {
     /// The metric, as `film.goodput`.
     pub metric: String,
     /// The setting of the sweep; keys that are left out are averaged over.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "settings")]
     pub at: BTreeMap<String, toml::Value>,
     /// The setting of a divisor: the metric at `at` is divided by the metric here.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "some_settings")]
     pub relative_to: Option<BTreeMap<String, toml::Value>>,
     /// The paper's number, in the metric's unit (or a ratio).
     pub value: f64,
@@ -30,6 +32,30 @@ pub struct Statement {
     /// The likely reason for a difference.
     #[serde(default)]
     pub note: String,
+}
+
+type Settings = BTreeMap<String, toml::Value>;
+
+fn settings<'de, D: Deserializer<'de>>(from: D) -> Result<Settings, D::Error> {
+    struct Table;
+
+    impl<'de> Visitor<'de> for Table {
+        type Value = Settings;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a table of settings, as in { \"links.wifi.loss\" = \"1 %\" }")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Settings, A::Error> {
+            Settings::deserialize(MapAccessDeserializer::new(map))
+        }
+    }
+
+    from.deserialize_map(Table)
+}
+
+fn some_settings<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Settings>, D::Error> {
+    settings(from).map(Some)
 }
 
 /// The largest difference from a paper's number: `"10 %"` of it, a number in the metric's unit, or the
