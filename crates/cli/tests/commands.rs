@@ -236,6 +236,19 @@ fn a_served_path_with_control_characters_is_one_line() {
     assert_eq!(out, format!("{}  {shown}\n", name_of(b"hello")));
 }
 
+/// Nothing answers there: only this machine's end exists.
+#[test]
+fn what_is_said_to_be_open_is_the_socket() {
+    let name = name_of(b"nothing");
+    let arguments = ["get", &name, "--from", "127.0.0.1:9", "--timeout", "300 ms"];
+    let (code, _, err) = finished(whimbrel().args(arguments).arg("-v"));
+    assert_ne!(code, 0);
+    assert!(
+        err.contains("UDP socket is open") && !err.contains("link is up"),
+        "{err}"
+    );
+}
+
 #[test]
 fn the_doctor_reports_on_each_part() {
     let (code, out, err) = finished(whimbrel().args(["doctor", "--json"]));

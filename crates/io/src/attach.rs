@@ -74,7 +74,7 @@ impl<M: Machine + 'static> EventLoop<M> {
                 }
             }
         }
-        tracing::info!(%local, receive_buffer, send_buffer, neighbours = ports.len(), "UDP link is up");
+        tracing::info!(%local, receive_buffer, send_buffer, neighbours = ports.len(), "UDP socket is open");
         Ok(UdpLink {
             transport: id,
             local,
@@ -231,7 +231,7 @@ impl<M: Machine + 'static> EventLoop<M> {
         })();
         match ports {
             Ok((group, ports)) => {
-                tracing::info!(%interface, neighbours = ports.len(), "Ethernet link is up");
+                tracing::info!(%interface, neighbours = ports.len(), "Ethernet socket is open");
                 Ok(EthernetLink {
                     transport: id,
                     local,
