@@ -156,7 +156,8 @@ slow = { between = ["router", "client"], rate = "64 kbit/s", delay = "1 s", queu
             over_file("links.thin.forward"),
             over_file("links.thin.backward"),
         );
-        assert!(there < 1.09 && back < 0.08, "{at}: {there}, {back} back");
+        // With losses, each chunk's credit comes by a message of its own.
+        assert!(there < 1.1 && back < 0.08, "{at}: {there}, {back} back");
     }
 }
 
@@ -208,7 +209,7 @@ way.up = { "loads.film.from" = "client", "loads.film.to" = "server", "loads.lett
             "{at}: letter {letter:.0} s, stall {letter_stall:.0} s; film {film:.0} s, stall {film_stall:.0} s"
         );
         // Behind the whole film, the letter would come after 86 s.
-        assert!(letter < 60.0 && film < 100.0);
-        assert!(letter_stall < 30.0 && film_stall < 10.0);
+        assert!(letter < 45.0 && film < 100.0);
+        assert!(letter_stall < 15.0 && film_stall < 10.0);
     }
 }

@@ -166,7 +166,11 @@ pub struct Links {
     // Ports that may take stored chunks since it was last looked.
     gained: BTreeSet<PortId>,
     // Flows that are held back where they come from, by the port that they leave on.
-    crowded: BTreeSet<(PortId, Flow)>,
+    // With the renewals at which nothing of them waited there.
+    crowded: BTreeMap<(PortId, Flow), u8>,
+    // What they may bring all the same, by the port that they come from, and what of it has come.
+    credits: BTreeMap<(Flow, PortId), holds::Credit>,
+    arrived: Vec<holds::Arrived>,
     // Flows that neighbours hold back here, and when that ends.
     hold_ends: TimerQueue<(PortId, Flow)>,
     // One of those has ended since it was last looked.
@@ -205,7 +209,9 @@ impl Links {
             short_of_room: BTreeSet::new(),
             offered: PortId(0),
             gained: BTreeSet::new(),
-            crowded: BTreeSet::new(),
+            crowded: BTreeMap::new(),
+            credits: BTreeMap::new(),
+            arrived: Vec::new(),
             hold_ends: TimerQueue::new(),
             resumed: false,
             split: SplitConfig::default(),
@@ -472,6 +478,7 @@ impl Links {
     }
 
     fn collect(&mut self, now: Time) {
+        self.review_arrived();
         self.serve_splits(now);
         let ports: Vec<PortId> = self.touched.iter().copied().collect();
         let mut divided = Vec::new();

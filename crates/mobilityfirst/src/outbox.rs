@@ -67,6 +67,15 @@ struct Held {
     mode: HoldMode,
     since: Time,
     until: Time,
+    // Bytes that may be sent all the same. The last chunk may exceed them.
+    credit: u64,
+}
+
+impl Held {
+    /// How the flow is held back now.
+    fn mode_now(&self) -> Option<HoldMode> {
+        (self.mode != HoldMode::All || self.credit == 0).then_some(self.mode)
+    }
 }
 
 /// The chunks for one neighbour.
@@ -171,7 +180,7 @@ impl Outbox {
             return;
         };
         let number = of_flow.number;
-        let mode = self.held.get(flow).map(|held| held.mode);
+        let mode = self.hold_of(flow);
         let waits = !of_flow.queued.is_empty();
         if waits && mode.is_none() {
             self.turns.join(number);
@@ -234,6 +243,9 @@ impl Outbox {
         of_flow.carried += 1;
         self.queued -= 1;
         self.turns.spend(number, outgoing.chunk.size() as u64);
+        if let Some(held) = self.held.get_mut(&flow) {
+            held.credit = held.credit.saturating_sub(outgoing.chunk.size() as u64);
+        }
         self.classify(&flow);
         Some((Lane::Flow(number), outgoing))
     }
@@ -294,14 +306,15 @@ impl Outbox {
         tags
     }
 
-    /// The neighbour asks to hold back a flow, or not to any more (`None`). Returns false if it
-    /// holds too many.
+    /// The neighbour asks to hold back a flow but for `credit` more bytes (0: it takes back what is left
+    /// of earlier credit), or not to any more (`None`). Returns false if it holds too many.
     pub(crate) fn hold(
         &mut self,
         now: Time,
         flow: Flow,
         mode: Option<HoldMode>,
         until: Time,
+        credit: u64,
     ) -> bool {
         match mode {
             Some(_) if self.held.len() >= MAX_HOLDS && !self.held.contains_key(&flow) => {
@@ -309,8 +322,19 @@ impl Outbox {
             }
             Some(mode) => {
                 let before = self.held.get(&flow).filter(|held| held.mode == mode);
-                let since = before.map_or(now, |held| held.since);
-                self.held.insert(flow, Held { mode, since, until });
+                let since = before.filter(|_| credit == 0).map(|held| held.since);
+                let left = before.map_or(0, |held| held.credit);
+                let held = Held {
+                    mode,
+                    since: since.unwrap_or(now),
+                    until,
+                    credit: if credit > 0 {
+                        credit.saturating_add(left)
+                    } else {
+                        0
+                    },
+                };
+                self.held.insert(flow, held);
             }
             None => drop(self.held.remove(&flow)),
         }
@@ -321,6 +345,16 @@ impl Outbox {
     /// Returns the bytes of a flow that the hop does not carry yet.
     pub(crate) fn queued_of(&self, flow: &Flow) -> u64 {
         self.flows.get(flow).map_or(0, |it| it.queued.bytes())
+    }
+
+    /// Returns true if a chunk of a content waits in a flow or is on its way.
+    pub(crate) fn has_content(&self, flow: &Flow, content: &Guid) -> bool {
+        let of_content = |it: &ChunkToSend| {
+            let data = it.chunk.data().filter(|data| data.content == *content);
+            data.is_some() && it.chunk.flow() == *flow
+        };
+        let of_flow = self.flows.get(flow);
+        of_flow.is_some_and(|it| it.queued.has(content)) || self.carrying.values().any(of_content)
     }
 
     fn queued_in(&self, flow: &Flow) -> impl Iterator<Item = &ChunkToSend> {
@@ -431,9 +465,18 @@ impl Outbox {
         self.classify(flow);
     }
 
-    /// How the neighbour wants a flow to be held back.
+    /// How the neighbour wants a flow to be held back now.
     pub(crate) fn hold_of(&self, flow: &Flow) -> Option<HoldMode> {
-        self.held.get(flow).map(|held| held.mode)
+        self.held.get(flow).and_then(Held::mode_now)
+    }
+
+    /// Returns the bytes of a flow that may still be sent, if the neighbour holds it back.
+    pub(crate) fn credit_of(&self, flow: &Flow) -> Option<u64> {
+        let held = self.held.get(flow)?;
+        Some(match held.mode {
+            HoldMode::All => held.credit,
+            HoldMode::Spare => 0,
+        })
     }
 
     /// Returns the flows that the neighbour holds back.
@@ -445,7 +488,8 @@ impl Outbox {
     /// them back, with the bytes that are queued of each.
     pub(crate) fn stuck(&self, before: Time) -> impl Iterator<Item = (Flow, u64)> {
         let held = self.held.iter();
-        let held = held.filter(move |(_, it)| it.mode == HoldMode::All && it.since <= before);
+        let held =
+            held.filter(move |(_, it)| it.mode_now() == Some(HoldMode::All) && it.since <= before);
         held.filter_map(|(flow, _)| Some((*flow, self.flows.get(flow)?.queued.bytes())))
             .filter(|(_, bytes)| *bytes > 0)
     }

@@ -199,6 +199,7 @@ fn vectors() -> Vec<(&'static str, &'static str, Chunk)> {
         source: SERVER,
         destination: CLIENT,
         mode: Some(HoldMode::All),
+        credit: 16_384,
         lease: Duration::from_secs(3),
     });
     let left = to_router(

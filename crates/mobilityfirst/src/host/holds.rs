@@ -1,7 +1,7 @@
 //! What may be sent now: room in the links, flows that a router holds back, chunks that no
 //! receiver wants any more.
 
-use whimbrel_core::{PortId, Time};
+use whimbrel_core::{Guid, PortId, Time};
 
 use super::{Host, Way};
 use crate::chunk::{Chunk, Flow};
@@ -32,6 +32,10 @@ impl Host {
             let port = uplinks.port_by(way, links);
             port.is_some_and(|port| links.is_held(port, &flow(client)))
         };
+        let should_get_ready = |way, client, content: &Guid| {
+            let port = uplinks.port_by(way, links).filter(|_| !several);
+            port.is_some_and(|port| links.should_get_ready(port, &flow(client), content))
+        };
         let has_room = |way, client| {
             let flow_to = flow(client);
             if several && way == Way::Uplink && links.may_divide(&flow_to, &hops) {
@@ -40,8 +44,12 @@ impl Host {
             let port = uplinks.port_by(way, links);
             port.is_some_and(|port| links.has_room_for(port, &flow(client)))
         };
-        self.uploads
-            .read_ahead(now, is_held, has_room, &mut self.effects)
+        self.uploads.read_ahead(
+            now,
+            (is_held, should_get_ready),
+            has_room,
+            &mut self.effects,
+        )
     }
 
     /// Handles a neighbour's message Hold about flows that this host sends through it.

@@ -514,7 +514,12 @@ impl Links {
     }
 
     fn hold_at(&mut self, port: PortId, flow: Flow, mode: Option<HoldMode>) {
-        self.events.push_back(LinkEvent::Hold { port, flow, mode });
+        self.events.push_back(LinkEvent::Hold {
+            port,
+            flow,
+            mode,
+            credit: 0,
+        });
     }
 
     pub(super) fn review_split_hold(&mut self, flow: &Flow) {

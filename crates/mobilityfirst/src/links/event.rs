@@ -55,6 +55,8 @@ pub enum LinkEvent {
         flow: Flow,
         /// How it is to be held back; `None`: not any more.
         mode: Option<HoldMode>,
+        /// Bytes that may come all the same.
+        credit: u64,
     },
     /// The neighbour on this port, from which a flow comes, is to be told how it goes on.
     Pace {

@@ -11,7 +11,7 @@ use whimbrel_content::ChunkSize;
 use whimbrel_core::{Guid, PortId, Time};
 
 use super::{ChunkToSend, Link, LinkEvent, Links};
-use crate::chunk::Flow;
+use crate::chunk::{Chunk, Flow};
 use crate::outbox::flow_of;
 use crate::taken::MIN_GUARD;
 use crate::wire::{Hold, HoldMode, Request};
@@ -33,10 +33,39 @@ pub(crate) const RENEWAL: Duration = Duration::from_secs(1);
 /// when three of them and a round trip have passed without one.
 const RENEWAL_SHARE: u64 = 100;
 const MAX_RENEWAL: Duration = Duration::from_secs(9);
+/// While no more bytes wait for a neighbour than this, the first chunk of each content is queued for a
+/// flow that is held back.
+const MAX_READY: u64 = 4 << 20;
+/// A credit of which nothing has come during this many renewals is taken for spent: its source has
+/// no more, or has dropped it.
+const IDLE_RENEWALS: u8 = 2;
+/// A flow of which nothing waits at this many renewals in succession is held back no more.
+const EMPTY_RENEWALS: u8 = 2;
 /// About the bytes of a hold on a link.
 const HOLD_BYTES: u64 = 300;
 /// Longest lease that is believed.
 const MAX_LEASE: Duration = Duration::from_secs(32);
+
+/// What a flow that is held back may bring all the same. What comes in faster than it leaves is let in
+/// by credit: if it simply went on, a fast link would bring what it carries in a round trip before
+/// the next hold, which is minutes' worth for a thin one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Credit {
+    // The port that the flow leaves on.
+    port: PortId,
+    // Bytes that have not come yet.
+    outstanding: u64,
+    // Renewals since some of it came or more was given.
+    idle: u8,
+}
+
+/// A chunk of a flow with credit that has come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrived {
+    flow: Flow,
+    from: PortId,
+    size: u64,
+}
 
 /// Returns the round trip without a queue.
 fn round_trip(link: &Link) -> Duration {
@@ -59,8 +88,9 @@ impl Links {
         flow: &Flow,
         from: Option<PortId>,
     ) -> u64 {
-        if link.outbox.hold_of(flow).is_some() {
-            return 0;
+        // What a next hop lets in is let in here.
+        if let Some(credit) = link.outbox.credit_of(flow) {
+            return credit;
         }
         let half = (self.buffer.capacity() / 2).max(1) as u128;
         let free = self.buffer.capacity().saturating_sub(self.buffer.used()) as u128;
@@ -84,43 +114,101 @@ impl Links {
             && let Some(link) = self.links.get_mut(&port)
             && link.outbox.note_told(&flow, from)
         {
-            self.crowded.insert((port, flow));
-            let mode = Some(HoldMode::All);
-            self.events.push_back(LinkEvent::Hold {
-                port: from,
-                flow,
-                mode,
-            });
+            self.crowded.insert((port, flow), 0);
+            self.tell_hold(from, flow, Some(HoldMode::All), 0);
+        } else if is_enough && self.credits.remove(&(flow, from)).is_some() {
+            // Its part has become smaller since it got credit.
+            self.tell_hold(from, flow, Some(HoldMode::All), 0);
         }
     }
 
-    /// A chunk less of a flow waits for `port`: it may come again if few enough are left.
-    pub(super) fn review_hold(&mut self, port: PortId, flow: &Flow) {
-        if !self.crowded.contains(&(port, *flow)) {
-            return;
-        }
-        let is_enough = self.links.get(&port).is_some_and(|link| {
-            let (bytes, chunks) = link.outbox.waiting(flow);
-            // What comes for a neighbour that is away goes to the storage.
-            let told = link.outbox.told(flow);
-            let most = told.map(|from| self.allowance(link, flow, Some(from)));
-            let most = most
-                .max()
-                .unwrap_or_else(|| self.allowance(link, flow, None));
-            link.is_up() && chunks >= 2 && bytes > most / 4 * 3
+    fn tell_hold(&mut self, port: PortId, flow: Flow, mode: Option<HoldMode>, credit: u64) {
+        self.events.push_back(LinkEvent::Hold {
+            port,
+            flow,
+            mode,
+            credit,
         });
-        if is_enough {
+    }
+
+    /// A chunk less of a flow waits for `port`: more may come if few enough are left.
+    pub(super) fn review_hold(&mut self, port: PortId, flow: &Flow) {
+        if !self.crowded.contains_key(&(port, *flow)) {
             return;
         }
+        let Some(link) = self.links.get(&port).filter(|it| it.is_up()) else {
+            // What comes for a neighbour that is away goes to the storage.
+            return self.end_crowd(port, flow);
+        };
+        let (bytes, chunks) = link.outbox.waiting(flow);
+        let told: Vec<PortId> = link.outbox.told(flow).collect();
+        let most = told
+            .iter()
+            .map(|from| self.allowance(link, flow, Some(*from)));
+        let most = most
+            .max()
+            .unwrap_or_else(|| self.allowance(link, flow, None));
+        // A flow that comes from one port, and is not divided here since, goes on by credit.
+        let is_divided = self.splits.contains_key(flow);
+        let (false, [from]) = (is_divided, told.as_slice()) else {
+            if chunks < 2 || bytes <= most / 4 * 3 {
+                self.end_crowd(port, flow);
+            }
+            return;
+        };
+        let credit = self.credits.get(&(*flow, *from));
+        let outstanding = credit.map_or(0, |credit| credit.outstanding);
+        let expected = bytes + outstanding;
+        if (chunks >= 2 || outstanding > 0) && expected > most / 4 * 3 {
+            return;
+        }
+        // One chunk at least.
+        let more = most.saturating_sub(expected).max(1);
+        let credit = Credit {
+            port,
+            outstanding: outstanding + more,
+            idle: 0,
+        };
+        self.credits.insert((*flow, *from), credit);
+        self.tell_hold(*from, *flow, Some(HoldMode::All), more);
+    }
+
+    /// Nothing holds a flow back any more.
+    fn end_crowd(&mut self, port: PortId, flow: &Flow) {
         self.crowded.remove(&(port, *flow));
         let link = self.links.get_mut(&port);
         let told = link.map(|link| link.outbox.take_told(flow));
         for from in told.into_iter().flatten() {
-            self.events.push_back(LinkEvent::Hold {
-                port: from,
-                flow: *flow,
-                mode: None,
-            });
+            self.credits.remove(&(*flow, from));
+            self.tell_hold(from, *flow, None, 0);
+        }
+    }
+
+    /// A chunk came in on `from`. Wherever it goes, it uses up credit.
+    pub(super) fn note_arrived(&mut self, from: PortId, chunk: &Chunk) {
+        if let Some(flow) = flow_of(chunk)
+            && self.credits.contains_key(&(flow, from))
+        {
+            let size = chunk.size() as u64;
+            self.arrived.push(Arrived { flow, from, size });
+        }
+    }
+
+    /// Gives more credit for what has come, once that is where it waits.
+    pub(super) fn review_arrived(&mut self) {
+        for Arrived { flow, from, size } in core::mem::take(&mut self.arrived) {
+            let Some(credit) = self.credits.get_mut(&(flow, from)) else {
+                continue;
+            };
+            credit.outstanding = credit.outstanding.saturating_sub(size);
+            credit.idle = 0;
+            let port = credit.port;
+            let link = self.links.get(&port);
+            match link.is_none_or(|link| link.outbox.waiting(&flow).1 == 0) {
+                // It leaves by another port now.
+                true => self.end_crowd(port, &flow),
+                false => self.review_hold(port, &flow),
+            }
         }
     }
 
@@ -131,13 +219,14 @@ impl Links {
                 && (self.links.get(port))
                     .is_some_and(|link| link.outbox.told(flow).any(|it| it == from))
         };
-        self.split_holds_back(from, flow) || self.crowded.iter().any(|it| of_flow(&it))
+        self.split_holds_back(from, flow) || self.crowded.keys().any(|it| of_flow(&it))
     }
 
     /// The same for all flows of a port.
     pub(super) fn review_holds(&mut self, port: PortId) {
         let first = (port, Flow::FIRST)..;
-        let flows = self.crowded.range(first).take_while(|(at, _)| *at == port);
+        let flows = self.crowded.range(first).map(|(it, _)| it);
+        let flows = flows.take_while(|(at, _)| *at == port);
         let flows: Vec<Flow> = flows.map(|(_, flow)| *flow).collect();
         flows.iter().for_each(|flow| self.review_hold(port, flow));
     }
@@ -171,19 +260,34 @@ impl Links {
 
     /// Repeats the holds that go on, at these ports. Returns false if there are none at any.
     pub(crate) fn renew_holds(&mut self, due: &BTreeSet<PortId>) -> bool {
-        let crowded: Vec<(PortId, Flow)> = self.crowded.iter().copied().collect();
+        for credit in self.credits.values_mut() {
+            credit.idle = credit.idle.saturating_add(1);
+            if credit.idle >= IDLE_RENEWALS {
+                credit.outstanding = 0;
+            }
+        }
+        let crowded: Vec<(PortId, Flow)> = self.crowded.keys().copied().collect();
         for (port, flow) in crowded {
-            self.review_hold(port, &flow);
-            let Some(link) = self.links.get(&port) else {
+            let link = self.links.get(&port);
+            let is_empty = link.is_none_or(|link| link.outbox.waiting(&flow).1 == 0);
+            let empty = self.crowded.get_mut(&(port, flow)).map(|empty| {
+                *empty = if is_empty { *empty + 1 } else { 0 };
+                *empty
+            });
+            if empty >= Some(EMPTY_RENEWALS) {
+                self.end_crowd(port, &flow);
                 continue;
-            };
-            for from in link.outbox.told(&flow).filter(|it| due.contains(it)) {
-                let mode = Some(HoldMode::All);
-                self.events.push_back(LinkEvent::Hold {
-                    port: from,
-                    flow,
-                    mode,
-                });
+            }
+            self.review_hold(port, &flow);
+            let link = self.links.get(&port);
+            let told = link.into_iter().flat_map(|it| it.outbox.told(&flow));
+            let due: Vec<PortId> = told.filter(|it| due.contains(it)).collect();
+            for from in due {
+                // That would take its credit back.
+                let credit = self.credits.get(&(flow, from));
+                if credit.is_none_or(|credit| credit.outstanding == 0) {
+                    self.tell_hold(from, flow, Some(HoldMode::All), 0);
+                }
             }
         }
         self.renew_split_holds(due) || !self.crowded.is_empty()
@@ -191,23 +295,16 @@ impl Links {
 
     /// A port goes: nothing waits for it any more.
     pub(super) fn forget_holds(&mut self, port: PortId, link: &mut Link) {
-        let flows: Vec<Flow> = self
-            .crowded
-            .iter()
-            .filter(|(at, _)| *at == port)
-            .map(|(_, flow)| *flow)
-            .collect();
+        let of_port = self.crowded.keys().filter(|(at, _)| *at == port);
+        let flows: Vec<Flow> = of_port.map(|(_, flow)| *flow).collect();
         for flow in flows {
             self.crowded.remove(&(port, flow));
             for from in link.outbox.take_told(&flow) {
-                let mode = None;
-                self.events.push_back(LinkEvent::Hold {
-                    port: from,
-                    flow,
-                    mode,
-                });
+                self.credits.remove(&(flow, from));
+                self.tell_hold(from, flow, None, 0);
             }
         }
+        self.credits.retain(|(_, from), _| *from != port);
         let ends: Vec<Flow> = link.outbox.held().copied().collect();
         self.resumed = true;
         for flow in ends {
@@ -226,8 +323,10 @@ impl Links {
             destination: hold.destination,
         };
         let until = now + hold.lease.min(MAX_LEASE);
-        let known = link.outbox.hold(now, flow, hold.mode, until);
+        let credit = u64::from(hold.credit);
+        let known = link.outbox.hold(now, flow, hold.mode, until, credit);
         if known
+            && credit == 0
             && hold.mode.is_some()
             && let Some(lane) = link.outbox.lane_of(&flow)
         {
@@ -238,11 +337,11 @@ impl Links {
         match hold.mode {
             Some(_) if known => self.hold_ends.set((port, flow), until),
             Some(_) => return false,
-            None => {
-                self.hold_ends.cancel(&(port, flow));
-                self.gained.insert(port);
-                self.resumed = true;
-            }
+            None => drop(self.hold_ends.cancel(&(port, flow))),
+        }
+        if hold.mode.is_none() || credit > 0 {
+            self.gained.insert(port);
+            self.resumed = true;
         }
         self.touched.insert(port);
         true
@@ -302,6 +401,16 @@ impl Links {
     pub(crate) fn is_held(&self, port: PortId, flow: &Flow) -> bool {
         let link = self.links.get(&port);
         link.is_some_and(|link| link.outbox.hold_of(flow) == Some(HoldMode::All))
+    }
+
+    /// Returns true if the next chunk of a content should wait on `port` for the end of a hold, so
+    /// that the content has its turn then: none of it is here, and there is room.
+    pub(crate) fn should_get_ready(&self, port: PortId, flow: &Flow, content: &Guid) -> bool {
+        self.links.get(&port).is_some_and(|link| {
+            link.is_up()
+                && link.outbox.bytes() < MAX_READY
+                && !link.outbox.has_content(flow, content)
+        })
     }
 
     /// True if a flow that was held back may go on since the last call, or goes by another port.

@@ -33,7 +33,7 @@ impl Links {
     /// Takes what waits for a host where it is held back, from old to new, as far as it is bound to another
     /// router than `at`. What is divided has its own order.
     pub(crate) fn take_bound_elsewhere(&mut self, host: &Guid, at: &Guid) -> Vec<ChunkToSend> {
-        let flows = self.crowded.iter().filter(|(_, it)| {
+        let flows = self.crowded.keys().filter(|(_, it)| {
             let is_divided = self.splits.contains_key(it);
             it.destination == *host && !is_divided
         });
@@ -66,6 +66,7 @@ impl Links {
     /// A chunk came in on `port`. If its source is the neighbour there, its receiver will have to
     /// know when that restarts.
     pub(crate) fn note_arrival(&mut self, port: PortId, chunk: &Chunk) {
+        self.note_arrived(port, chunk);
         if let Some(link) = self.links.get_mut(&port)
             && link.neighbour == Some(chunk.header.source)
             && let Some(data) = chunk.data()

@@ -73,6 +73,11 @@ impl Queue {
         self.bytes
     }
 
+    /// Returns true if chunks of a content are here that have no places in a divided flow.
+    pub(super) fn has(&self, content: &Guid) -> bool {
+        self.numbers.contains_key(&Some(*content))
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &ChunkToSend> {
         self.lanes.values().flat_map(|lane| &lane.chunks)
     }

@@ -60,12 +60,18 @@ struct Known {
 #[derive(Default)]
 struct Model {
     chunks: Vec<Known>,
-    held: BTreeMap<u8, HoldMode>,
+    // With the bytes that may go all the same.
+    held: BTreeMap<u8, (HoldMode, u64)>,
 }
 
 impl Model {
     fn queued(&self) -> impl Iterator<Item = &Known> {
         self.chunks.iter().filter(|it| it.tag.is_none())
+    }
+
+    fn mode(&self, number: u8) -> Option<HoldMode> {
+        let (mode, credit) = self.held.get(&number).copied()?;
+        (mode == HoldMode::Spare || credit == 0).then_some(mode)
     }
 
     /// Returns the chunks of which one has to be the next: the first of each lane that may go.
@@ -74,7 +80,7 @@ impl Model {
         if let Some(urgent) = first(0) {
             return vec![urgent.place];
         }
-        let mode = |number: &u8| self.held.get(number).copied();
+        let mode = |number: &u8| self.mode(*number);
         let carried = |number: &u8| {
             let mut of_flow = self.chunks.iter().filter(|it| it.number == *number);
             of_flow.any(|it| it.tag.is_some())
@@ -136,7 +142,11 @@ proptest! {
                     tag += 1;
                     outbox.carrying.insert(tag, outgoing);
                     let known = model.chunks.iter_mut().find(|it| it.place == at);
-                    known.expect("a chunk").tag = Some(tag);
+                    let known = known.expect("a chunk");
+                    known.tag = Some(tag);
+                    if let Some((_, credit)) = model.held.get_mut(&known.number) {
+                        *credit = credit.saturating_sub(known.size);
+                    }
                 }
                 5 => {
                     let carried = model.chunks.iter().find_map(|it| it.tag);
@@ -147,9 +157,15 @@ proptest! {
                 }
                 6 if number > 0 => {
                     let mode = [None, Some(HoldMode::All), Some(HoldMode::Spare)][size % 3];
-                    prop_assert!(outbox.hold(Time::ZERO, flow(number), mode, Time::ZERO));
+                    let credit = size as u64 / 8;
+                    prop_assert!(outbox.hold(Time::ZERO, flow(number), mode, Time::ZERO, credit));
                     match mode {
-                        Some(mode) => drop(model.held.insert(number, mode)),
+                        Some(mode) => {
+                            let before = model.held.get(&number).filter(|it| it.0 == mode);
+                            let left = before.map_or(0, |it| it.1);
+                            let credit = if credit > 0 { credit + left } else { 0 };
+                            model.held.insert(number, (mode, credit));
+                        }
                         None => drop(model.held.remove(&number)),
                     }
                     if flag {
@@ -180,7 +196,7 @@ proptest! {
             prop_assert_eq!(outbox.queued(), model.queued().count());
             prop_assert_eq!(outbox.carried(), model.chunks.len() - model.queued().count());
             prop_assert_eq!(outbox.bytes(), model.chunks.iter().map(|it| it.size).sum::<u64>());
-            let sendable = model.queued().any(|it| !model.held.contains_key(&it.number));
+            let sendable = model.queued().any(|it| model.mode(it.number).is_none());
             prop_assert_eq!(outbox.has_sendable(), sendable);
             let here: BTreeSet<u8> = model.chunks.iter().map(|it| it.number).filter(|it| *it > 0).collect();
             prop_assert_eq!(outbox.flows(), here.len());

@@ -418,7 +418,7 @@ impl Router {
         if let Some(from) = outgoing.from {
             let flow = outgoing.chunk.flow();
             self.proxy.hold_back(from, flow);
-            self.hold(from, flow, Some(HoldMode::All));
+            self.hold(from, flow, Some(HoldMode::All), 0);
             self.timers.set_earlier(Timer::Holds, now + RENEWAL);
         }
         self.store_or_give_up(now, outgoing);
@@ -434,7 +434,7 @@ impl Router {
         if outgoing.chunk.data().is_some()
             && self.proxy.tells_to_yield(now, from, outgoing, renewal)
         {
-            self.hold(from, outgoing.chunk.flow(), Some(HoldMode::Spare));
+            self.hold(from, outgoing.chunk.flow(), Some(HoldMode::Spare), 0);
         }
     }
 

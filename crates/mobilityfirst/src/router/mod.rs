@@ -256,7 +256,7 @@ impl Router {
                 Action::Register(port, record) => self.register(now, port, record),
                 Action::GoOn(port, flow) => {
                     if !self.links.holds_back(port, &flow) {
-                        self.hold(port, flow, None);
+                        self.hold(port, flow, None, 0);
                     }
                 }
                 Action::Retry(destination) => {
@@ -305,9 +305,15 @@ impl Router {
                 self.proxy.forget_lingering(carried);
             }
             LinkEvent::TooLarge(_, outgoing) => self.drop(&outgoing.chunk, DropReason::TooLarge),
-            LinkEvent::Hold { port, flow, mode } => {
-                if mode.is_some() || !self.proxy.holds_back(port, &flow) {
-                    self.hold(port, flow, mode);
+            LinkEvent::Hold {
+                port,
+                flow,
+                mode,
+                credit,
+            } => {
+                let goes_on = mode.is_none() || credit > 0;
+                if !goes_on || !self.proxy.holds_back(port, &flow) {
+                    self.hold(port, flow, mode, credit);
                 }
                 if mode.is_some() {
                     self.timers.set_earlier(Timer::Holds, now + RENEWAL);
@@ -434,7 +440,7 @@ impl Router {
                 for (port, flow) in self.proxy.held_back() {
                     any = true;
                     if due.contains(&port) {
-                        self.hold(port, flow, Some(HoldMode::All));
+                        self.hold(port, flow, Some(HoldMode::All), 0);
                     }
                 }
                 if any {
@@ -469,12 +475,13 @@ impl Router {
     }
 
     /// Tells a neighbour how to go on with a flow that comes from it.
-    fn hold(&mut self, port: PortId, flow: Flow, mode: Option<HoldMode>) {
-        self.effects.counters.holds += u64::from(mode.is_some());
+    fn hold(&mut self, port: PortId, flow: Flow, mode: Option<HoldMode>, credit: u64) {
+        self.effects.counters.holds += u64::from(mode.is_some() && credit == 0);
         let hold = Hold {
             source: flow.source,
             destination: flow.destination,
             mode,
+            credit: u32::try_from(credit).unwrap_or(u32::MAX),
             lease: self.links.lease(port),
         };
         self.tell(port, &Control::Hold(hold));

@@ -229,6 +229,7 @@ impl Net {
             source: SOURCE,
             destination,
             mode: Some(HoldMode::All),
+            credit: 0,
             lease: Duration::from_secs(32),
         });
         let (service, upper) = (ServiceId::NEIGHBOUR, UpperProtocol::Control);

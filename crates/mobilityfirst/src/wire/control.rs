@@ -121,6 +121,9 @@ pub struct Hold {
     pub destination: Guid,
     /// How to hold it back; `None`: not any more.
     pub mode: Option<HoldMode>,
+    /// Bytes that may be sent beside those of earlier messages, and as many as are left of the last
+    /// chunk; 0 takes back what is left of them.
+    pub credit: u32,
     /// It ends by itself after this time.
     pub lease: Duration,
 }
@@ -128,7 +131,7 @@ pub struct Hold {
 /// How a flow is held back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldMode {
-    /// Nothing of it is sent: enough waits for its next hop.
+    /// Nothing of it is sent but what there is credit for: enough waits for its next hop.
     All,
     /// It is sent when there is nothing else to send: its destination is away, and what comes is
     /// stored.
@@ -212,6 +215,7 @@ impl Control {
                 out.push(hold.mode.map_or(0, HoldMode::code));
                 let lease = u32::try_from(hold.lease.as_millis()).unwrap_or(u32::MAX);
                 out.extend_from_slice(&lease.to_be_bytes());
+                out.extend_from_slice(&hold.credit.to_be_bytes());
                 out.extend_from_slice(hold.source.as_bytes());
                 out.extend_from_slice(hold.destination.as_bytes());
             }
@@ -293,9 +297,11 @@ impl Control {
                     code => Some(HoldMode::from_code(code)?),
                 };
                 let lease = Duration::from_millis(reader.u32()?.into());
+                let credit = reader.u32()?;
                 let (source, destination) = (reader.guid()?, reader.guid()?);
                 reader.finish()?;
                 Ok(Control::Hold(Hold {
+                    credit,
                     source,
                     destination,
                     mode,
@@ -371,13 +377,17 @@ mod tests {
                 any_guid(),
                 prop::option::of(prop::sample::select(HoldMode::ALL.to_vec())),
                 any::<u32>(),
+                any::<u32>(),
             )
-                .prop_map(|(source, destination, mode, lease)| Control::Hold(Hold {
-                    source,
-                    destination,
-                    mode,
-                    lease: Duration::from_millis(lease.into()),
-                })),
+                .prop_map(|(source, destination, mode, lease, credit)| Control::Hold(
+                    Hold {
+                        credit,
+                        source,
+                        destination,
+                        mode,
+                        lease: Duration::from_millis(lease.into()),
+                    }
+                )),
             any_guid().prop_map(|guid| Control::Ask { guid }),
             record().prop_map(|record| Control::Vouch { record }),
             record().prop_map(|record| Control::Left { record }),

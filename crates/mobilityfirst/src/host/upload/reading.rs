@@ -48,12 +48,15 @@ impl Uploads {
         }
     }
 
-    /// Asks programs for as many chunks as the link will take soon. Returns true if any was
-    /// requested.
+    /// Asks programs for as many chunks as the link will take soon, and for one of each content
+    /// that is to be ready when a flow may go on. Returns true if any was requested.
     pub(in crate::host) fn read_ahead(
         &mut self,
         now: Time,
-        is_held: impl Fn(Way, Guid) -> bool,
+        (is_held, should_get_ready): (
+            impl Fn(Way, Guid) -> bool,
+            impl Fn(Way, Guid, &Guid) -> bool,
+        ),
         has_room: impl Fn(Way, Guid) -> bool,
         effects: &mut Effects,
     ) -> bool {
@@ -75,7 +78,12 @@ impl Uploads {
                     && let Some(key) = self.turns.pop(app, client)
                 {
                     left -= 1;
-                    if held {
+                    let is_ready = |key: &Key| {
+                        let mut reads = self.reads.values();
+                        reads.any(|read| read.key == *key)
+                            || !should_get_ready(client.0, client.1, &key.content)
+                    };
+                    if held && is_ready(&key) {
                         self.held.insert(app, key);
                     } else if self.ask_for_next(now, app, key, effects) {
                         asked = true;
