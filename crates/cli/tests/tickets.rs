@@ -10,6 +10,7 @@ mod support;
 
 use std::fs;
 use std::net::UdpSocket;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use support::schema::Schema;
@@ -101,6 +102,36 @@ fn over_a_router_the_ticket_names_the_router() {
     );
     assert_eq!(code, 0, "{out}{err}");
     assert_eq!(fs::read(folder.path().join("got")).unwrap(), bytes);
+}
+
+/// The sender's router may be out of reach for a host whose daemon could get the content.
+#[test]
+fn who_waits_for_the_addresses_of_a_ticket_learns_that_the_daemon_is_not_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("film");
+    fs::write(&source, b"a few bytes").unwrap();
+    let send = ["send", "--json", "--no-cache", "--listen", "127.0.0.1:0"];
+    let ticket = ticket_of(&Running::start(whimbrel().args(send).arg(&source)));
+    let socket = folder.path().join("host.sock");
+    let host = ["host", "run", "--router", "127.0.0.1:9", "--socket"];
+    let _host = Running::start(
+        whimbrel()
+            .args(host)
+            .arg(&socket)
+            .env("HOME", folder.path()),
+    );
+    let began = Instant::now();
+    while !socket.exists() && began.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let (code, out, err) = finished(
+        whimbrel()
+            .env("WHIMBREL_SOCKET", &socket)
+            .args(["receive", &ticket, "--timeout", "4", "-o"])
+            .arg(folder.path().join("got")),
+    );
+    assert_eq!(code, 7, "{out}{err}");
+    assert!(err.contains("not the host daemon that runs here"), "{err}");
 }
 
 #[test]

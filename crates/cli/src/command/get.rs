@@ -8,6 +8,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 use whimbrel_content::ChunkSize;
+use whimbrel_core::Guid;
 use whimbrel_core::units::{ByteSize, Span};
 use whimbrel_mobilityfirst::local::FailReason;
 use whimbrel_node::config::{LinkSection, Remote};
@@ -20,7 +21,7 @@ use super::wanted::{Asking, Found, Wanted};
 use super::{Outcome, json_line, out, stop_flag};
 use crate::arguments::HostAccess;
 use crate::exit::{Exit, Failure};
-use crate::logging::{path_line, say, shows_progress};
+use crate::logging::{note, path_line, say, shows_progress};
 
 /// Shortest interval between two progress lines of JSON.
 const JSON_INTERVAL: Duration = Duration::from_millis(100);
@@ -90,6 +91,7 @@ pub(crate) fn run(arguments: Get) -> Outcome {
         update: arguments.update,
     };
     report.asked = asked(&found.access, &found.direct);
+    report.unasked = found.instead_of_daemon.then_some(found.content);
     let direct = found
         .direct
         .into_iter()
@@ -146,6 +148,8 @@ struct Report {
     /// The longest time between two arrivals since then, in microseconds.
     pause_us: u64,
     told_wait: ToldWait,
+    /// The name to get from the host daemon, until it has been said that this is not asked.
+    unasked: Option<Guid>,
 }
 
 impl Report {
@@ -167,6 +171,7 @@ impl Report {
             told: None,
             pause_us: 0,
             told_wait: ToldWait::default(),
+            unasked: None,
         }
     }
 
@@ -201,6 +206,15 @@ impl Report {
         let json: Option<&dyn Fn(&serde_json::Value)> = self.json.then_some(&line);
         self.told_wait
             .tell(progress.wait.as_ref(), json, shows_progress());
+        if progress.wait.is_some()
+            && progress.bytes == progress.resumed
+            && let Some(name) = self.unasked.take()
+        {
+            let hint = format!(
+                "the ticket's addresses are asked, not the host daemon that runs here: `whimbrel get {name}` asks that"
+            );
+            self.bar.suspend(|| note(&hint));
+        }
         if self.json {
             self.pause_us = self.pause_us.max(progress.pause_us);
             let due = self.told.as_ref().is_none_or(|(at, last)| {

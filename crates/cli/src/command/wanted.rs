@@ -1,6 +1,7 @@
 //! What `get` and `receive` are told to fetch: a name or its first digits, a ticket or a code.
 
 use std::collections::BTreeSet;
+use std::os::unix::net::UnixStream;
 use std::str::FromStr;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -11,6 +12,7 @@ use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 use whimbrel_node::config::Remote;
 use whimbrel_node::fetch::unfinished_at;
 use whimbrel_node::output::Destination;
+use whimbrel_node::place::host_daemon_socket;
 use whimbrel_node::ticket::{Ticket, TicketError};
 use whimbrel_spoken::{Code, CodeError};
 
@@ -78,6 +80,8 @@ pub(super) struct Found {
     pub(super) access: HostAccess,
     /// Hosts to ask directly.
     pub(super) direct: Vec<Remote>,
+    /// The addresses of a ticket take the place of a host daemon that runs here.
+    pub(super) instead_of_daemon: bool,
 }
 
 impl Wanted {
@@ -87,6 +91,7 @@ impl Wanted {
             content: Guid::NONE,
             access: asking.access.clone(),
             direct: asking.from.cloned().into_iter().collect(),
+            instead_of_daemon: false,
         };
         match self {
             Wanted::Name(name) => found.content = name,
@@ -109,7 +114,9 @@ impl Found {
         let says_where = !ticket.routers.is_empty() || !ticket.hosts.is_empty();
         if asking.from.is_none() && self.access.router.is_empty() && says_where {
             self.access.router = ticket.routers;
-            self.access.socket = None;
+            let socket = self.access.socket.take();
+            let socket = socket.unwrap_or_else(host_daemon_socket);
+            self.instead_of_daemon = UnixStream::connect(socket).is_ok();
             self.direct = ticket.hosts;
         }
     }

@@ -186,8 +186,12 @@ pub enum FetchError {
         /// The limit.
         limit: u64,
     },
-    /// Another process fetches the same content to the same place.
-    #[error("another process is fetching this to the same place ({} is locked)", .0.display())]
+    /// Another process fetches the same content into the same folder, where both would keep what has
+    /// arrived in one hidden file.
+    #[error(
+        "another process is fetching this content into the same folder ({} is locked): wait for it, or fetch to another folder",
+        .0.display()
+    )]
     InUse(PathBuf),
     /// Files of others are in the place of this user's hidden files.
     #[error(
