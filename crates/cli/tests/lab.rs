@@ -595,16 +595,16 @@ fn a_check_says_in_plain_words_what_a_key_takes() {
         assert_eq!(output.status.code(), Some(2));
         text(&output.stderr) + &text(&output.stdout)
     };
-    let ends = sound.replace(
-        "between = [\"server\", \"router\"]",
-        "between = [\"server\"]",
-    );
-    assert_ne!(ends, sound);
-    let said = check(ends);
-    assert!(
-        said.contains("between: ") && said.contains("expected two nodes, as in [\"a\", \"b\"]"),
-        "{said}"
-    );
+    for nodes in [r#"["server"]"#, r#"["server", "router", "client"]"#] {
+        let between = format!("between = {nodes}");
+        let ends = sound.replace(r#"between = ["server", "router"]"#, &between);
+        assert_ne!(ends, sound);
+        let said = check(ends);
+        assert!(
+            said.contains("between: ") && said.contains(r#"expected two nodes, as in ["a", "b"]"#),
+            "{said}"
+        );
+    }
     for key in ["at", "relative_to"] {
         let said = check(format!("{sound}{statement}{key} = \"p.median\"\n"));
         assert!(

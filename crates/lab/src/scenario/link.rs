@@ -200,6 +200,7 @@ fn yes() -> bool {
     true
 }
 
+// A derived tuple ignores a third node.
 fn two_nodes<'de, D: Deserializer<'de>>(from: D) -> Result<(String, String), D::Error> {
     struct Ends;
 
