@@ -8,6 +8,7 @@ mod support;
 
 use std::fs;
 use std::net::UdpSocket;
+use std::path::Path;
 
 use support::{Running, finished, name_of, whimbrel};
 
@@ -206,34 +207,30 @@ fn a_key_is_made_once_and_shown_again() {
     assert_eq!(code, 2, "{err}");
 }
 
+/// Returns what `serve --print-names` prints for a file of five bytes.
+fn printed_names(file: &Path) -> String {
+    fs::write(file, b"hello").unwrap();
+    let serve = ["serve", "--print-names", "--no-cache"];
+    let (code, out, err) = finished(whimbrel().args(serve).arg(file));
+    assert_eq!(code, 0, "{err}");
+    out
+}
+
 #[test]
 fn names_equal_the_output_of_b3sum() {
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("some file");
-    fs::write(&file, b"hello").unwrap();
-    let (code, out, err) = finished(
-        whimbrel()
-            .args(["serve", "--print-names", "--no-cache"])
-            .arg(&file),
-    );
-    assert_eq!(code, 0, "{err}");
-    assert_eq!(out, format!("{}  {}\n", name_of(b"hello"), file.display()));
+    let printed = printed_names(&folder.path().join("some file"));
+    let shown = format!("{}/some file", folder.path().display());
+    assert_eq!(printed, format!("{}  {shown}\n", name_of(b"hello")));
 }
 
 /// A script reads a line for each name, and a terminal obeys control characters.
 #[test]
 fn a_served_path_with_control_characters_is_one_line() {
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("two\nlines\u{1b}[31m");
-    fs::write(&file, b"hello").unwrap();
-    let (code, out, err) = finished(
-        whimbrel()
-            .args(["serve", "--print-names", "--no-cache"])
-            .arg(&file),
-    );
-    assert_eq!(code, 0, "{err}");
+    let printed = printed_names(&folder.path().join("two\nlines\u{1b}[31m"));
     let shown = format!("{}/two\\nlines\\u{{1b}}[31m", folder.path().display());
-    assert_eq!(out, format!("{}  {shown}\n", name_of(b"hello")));
+    assert_eq!(printed, format!("{}  {shown}\n", name_of(b"hello")));
 }
 
 /// Nothing answers there: only this machine's end exists.

@@ -10,11 +10,11 @@ mod support;
 
 use std::fs;
 use std::net::UdpSocket;
-use std::time::{Duration, Instant};
+use std::path::Path;
 
 use serde_json::Value;
 use support::schema::Schema;
-use support::{PATIENCE, Running, finished, free_port, name_of, noise, whimbrel};
+use support::{PATIENCE, Running, await_that, finished, free_port, name_of, noise, whimbrel};
 
 const MIB: usize = 1 << 20;
 
@@ -104,14 +104,19 @@ fn over_a_router_the_ticket_names_the_router() {
     assert_eq!(fs::read(folder.path().join("got")).unwrap(), bytes);
 }
 
+/// Returns the ticket of a sender that has ended.
+fn ticket_of_who_has_gone(folder: &Path) -> String {
+    let source = folder.join("film");
+    fs::write(&source, b"a few bytes").unwrap();
+    let send = ["send", "--json", "--no-cache", "--listen", "127.0.0.1:0"];
+    ticket_of(&Running::start(whimbrel().args(send).arg(&source)))
+}
+
 /// The sender's router may be out of reach for a host whose daemon could get the content.
 #[test]
 fn who_waits_for_the_addresses_of_a_ticket_learns_that_the_daemon_is_not_asked() {
     let folder = tempfile::tempdir().unwrap();
-    let source = folder.path().join("film");
-    fs::write(&source, b"a few bytes").unwrap();
-    let send = ["send", "--json", "--no-cache", "--listen", "127.0.0.1:0"];
-    let ticket = ticket_of(&Running::start(whimbrel().args(send).arg(&source)));
+    let ticket = ticket_of_who_has_gone(folder.path());
     let socket = folder.path().join("host.sock");
     let host = ["host", "run", "--router", "127.0.0.1:9", "--socket"];
     let _host = Running::start(
@@ -120,10 +125,7 @@ fn who_waits_for_the_addresses_of_a_ticket_learns_that_the_daemon_is_not_asked()
             .arg(&socket)
             .env("HOME", folder.path()),
     );
-    let began = Instant::now();
-    while !socket.exists() && began.elapsed() < PATIENCE {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    await_that("the daemon's socket", || socket.exists());
     let (code, out, err) = finished(
         whimbrel()
             .env("WHIMBREL_SOCKET", &socket)
@@ -137,10 +139,7 @@ fn who_waits_for_the_addresses_of_a_ticket_learns_that_the_daemon_is_not_asked()
 #[test]
 fn a_mistyped_ticket_is_refused_by_its_checksum() {
     let folder = tempfile::tempdir().unwrap();
-    let source = folder.path().join("film");
-    fs::write(&source, b"a few bytes").unwrap();
-    let send = ["send", "--json", "--no-cache", "--listen", "127.0.0.1:0"];
-    let ticket = ticket_of(&Running::start(whimbrel().args(send).arg(&source)));
+    let ticket = ticket_of_who_has_gone(folder.path());
     let (start, end) = ticket.split_at(20);
     let other = if end.starts_with('q') { 'p' } else { 'q' };
     for wrong in [
