@@ -10,7 +10,7 @@ use whimbrel_link::{Hop, Lane};
 
 use crate::chunk::{Chunk, Flow};
 use crate::links::ChunkToSend;
-use crate::wire::{HoldMode, Request, Transport, TransportKind, UpperProtocol};
+use crate::wire::{Data, HoldMode, Request, Transport, TransportKind, UpperProtocol};
 use queue::Queue;
 
 /// Bytes that a flow sends before it is the turn of another.
@@ -350,11 +350,12 @@ impl Outbox {
     /// Returns true if a chunk of a content waits in a flow or is on its way.
     pub(crate) fn has_content(&self, flow: &Flow, content: &Guid) -> bool {
         let of_content = |it: &ChunkToSend| {
-            let data = it.chunk.data().filter(|data| data.content == *content);
-            data.is_some() && it.chunk.flow() == *flow
+            let is_meant = |data: Data| data.content == *content;
+            it.chunk.flow() == *flow && it.chunk.data().is_some_and(is_meant)
         };
-        let of_flow = self.flows.get(flow);
-        of_flow.is_some_and(|it| it.queued.has(content)) || self.carrying.values().any(of_content)
+        self.flows.get(flow).is_some_and(|it| {
+            it.queued.has(content) || it.carried > 0 && self.carrying.values().any(of_content)
+        })
     }
 
     fn queued_in(&self, flow: &Flow) -> impl Iterator<Item = &ChunkToSend> {

@@ -260,7 +260,11 @@ fn vectors() -> Vec<(&'static str, &'static str, Chunk)> {
             }),
         ),
         ("outcome", "Outcome: registered", control(&outcome)),
-        ("hold", "Hold: nothing of a flow, for 3 s", control(&hold)),
+        (
+            "hold",
+            "Hold: 16 KiB more of a flow, and then nothing, for 3 s",
+            control(&hold),
+        ),
         (
             "ask",
             "Ask: does the neighbour speak for the server?",

@@ -3,9 +3,64 @@
 
 use whimbrel_core::{Guid, PortId, Time};
 
+use super::uplinks::Uplinks;
 use super::{Host, Way};
 use crate::chunk::{Chunk, Flow};
+use crate::links::Links;
+use crate::next_hops::NextHops;
 use crate::wire::Hold;
+
+/// What the links say of a receiver while chunks are read for it.
+pub(super) struct Ahead<'a> {
+    links: &'a Links,
+    uplinks: &'a Uplinks,
+    source: Guid,
+    are_several: bool,
+    // Of the uplinks.
+    hops: NextHops,
+}
+
+impl Ahead<'_> {
+    fn flow_to(&self, client: Guid) -> Flow {
+        Flow {
+            source: self.source,
+            destination: client,
+        }
+    }
+
+    fn port(&self, way: Way) -> Option<PortId> {
+        self.uplinks.port_by(way, self.links)
+    }
+
+    /// Returns true if what goes to a receiver is held back.
+    pub(super) fn is_held(&self, way: Way, client: Guid) -> bool {
+        let (links, flow) = (self.links, self.flow_to(client));
+        if self.are_several && way == Way::Uplink {
+            return self.hops.iter().all(|it| links.is_held(it.port, &flow));
+        }
+        let port = self.port(way);
+        port.is_some_and(|port| links.is_held(port, &flow))
+    }
+
+    /// Returns true if a chunk of a content should wait for the end of a hold.
+    pub(super) fn should_get_ready(&self, way: Way, client: Guid, content: &Guid) -> bool {
+        let port = self.port(way).filter(|_| !self.are_several);
+        port.is_some_and(|port| {
+            self.links
+                .should_get_ready(port, &self.flow_to(client), content)
+        })
+    }
+
+    /// Returns true if one more chunk would not wait long.
+    pub(super) fn has_room(&self, way: Way, client: Guid) -> bool {
+        let (links, flow) = (self.links, self.flow_to(client));
+        if self.are_several && way == Way::Uplink && links.may_divide(&flow, &self.hops) {
+            return links.has_room_to_divide(&flow, &self.hops);
+        }
+        let port = self.port(way);
+        port.is_some_and(|port| links.has_room_for(port, &flow))
+    }
+}
 
 impl Host {
     /// Has programs read as many chunks as the links will take soon. Returns true if any was
@@ -14,42 +69,18 @@ impl Host {
         if self.links.take_resumed() {
             self.uploads.go_on_with_held();
         }
-        let (links, uplinks, source) = (&self.links, &self.uplinks, self.guid);
+        let (links, uplinks) = (&self.links, &self.uplinks);
         if !links.ports().any(|port| links.has_room(port)) {
             return false;
         }
-        let flow = |destination| Flow {
-            source,
-            destination,
+        let ahead = Ahead {
+            links,
+            uplinks,
+            source: self.guid,
+            are_several: uplinks.are_several(links),
+            hops: uplinks.hops(Way::Uplink, links),
         };
-        let several = uplinks.are_several(links);
-        let hops = uplinks.hops(Way::Uplink, links);
-        let is_held = |way, client| {
-            if several && way == Way::Uplink {
-                let flow = flow(client);
-                return hops.iter().all(|it| links.is_held(it.port, &flow));
-            }
-            let port = uplinks.port_by(way, links);
-            port.is_some_and(|port| links.is_held(port, &flow(client)))
-        };
-        let should_get_ready = |way, client, content: &Guid| {
-            let port = uplinks.port_by(way, links).filter(|_| !several);
-            port.is_some_and(|port| links.should_get_ready(port, &flow(client), content))
-        };
-        let has_room = |way, client| {
-            let flow_to = flow(client);
-            if several && way == Way::Uplink && links.may_divide(&flow_to, &hops) {
-                return links.has_room_to_divide(&flow_to, &hops);
-            }
-            let port = uplinks.port_by(way, links);
-            port.is_some_and(|port| links.has_room_for(port, &flow(client)))
-        };
-        self.uploads.read_ahead(
-            now,
-            (is_held, should_get_ready),
-            has_room,
-            &mut self.effects,
-        )
+        self.uploads.read_ahead(now, &ahead, &mut self.effects)
     }
 
     /// Handles a neighbour's message Hold about flows that this host sends through it.

@@ -509,17 +509,8 @@ impl Links {
             && let Some(divided) = self.splits.get_mut(&flow)
             && divided.told.insert(from)
         {
-            self.hold_at(from, flow, Some(HoldMode::All));
+            self.tell_hold(from, flow, Some(HoldMode::All), 0);
         }
-    }
-
-    fn hold_at(&mut self, port: PortId, flow: Flow, mode: Option<HoldMode>) {
-        self.events.push_back(LinkEvent::Hold {
-            port,
-            flow,
-            mode,
-            credit: 0,
-        });
     }
 
     pub(super) fn review_split_hold(&mut self, flow: &Flow) {
@@ -537,7 +528,7 @@ impl Links {
             .get_mut(flow)
             .map(|it| core::mem::take(&mut it.told));
         for from in told.into_iter().flatten() {
-            self.hold_at(from, *flow, None);
+            self.tell_hold(from, *flow, None, 0);
         }
     }
 
@@ -549,7 +540,7 @@ impl Links {
         });
         let told: Vec<(PortId, Flow)> = told.collect();
         for (port, flow) in told.iter().filter(|(port, _)| due.contains(port)) {
-            self.hold_at(*port, *flow, Some(HoldMode::All));
+            self.tell_hold(*port, *flow, Some(HoldMode::All), 0);
         }
         !told.is_empty()
     }

@@ -36,8 +36,8 @@ const MAX_RENEWAL: Duration = Duration::from_secs(9);
 /// While no more bytes wait for a neighbour than this, the first chunk of each content is queued for a
 /// flow that is held back.
 const MAX_READY: u64 = 4 << 20;
-/// A credit of which nothing has come during this many renewals is taken for spent: its source has
-/// no more, or has dropped it.
+/// A credit of which nothing has come during this many renewals and a round trip is taken for spent:
+/// its source has no more, or has dropped it.
 const IDLE_RENEWALS: u8 = 2;
 /// A flow of which nothing waits at this many renewals in succession is held back no more.
 const EMPTY_RENEWALS: u8 = 2;
@@ -88,16 +88,16 @@ impl Links {
         flow: &Flow,
         from: Option<PortId>,
     ) -> u64 {
-        // What a next hop lets in is let in here.
-        if let Some(credit) = link.outbox.credit_of(flow) {
-            return credit;
-        }
         let half = (self.buffer.capacity() / 2).max(1) as u128;
         let free = self.buffer.capacity().saturating_sub(self.buffer.used()) as u128;
         let from = from.and_then(|from| self.links.get(&from));
         let time = MAX_WAIT + round_trip(link) * 2 + from.map_or(Duration::ZERO, round_trip);
         let bytes = u128::from(rate) * time.as_millis() / 1_000 * free.min(half) / half;
-        u64::try_from(bytes).unwrap_or(u64::MAX) / link.outbox.flows().max(1) as u64
+        let part = u64::try_from(bytes).unwrap_or(u64::MAX) / link.outbox.flows().max(1) as u64;
+        // No more is let in than the next hop lets in, and no more than fits here, whatever that says.
+        link.outbox
+            .credit_of(flow)
+            .map_or(part, |credit| credit.min(part))
     }
 
     /// A chunk of a flow that came in on `from` waits for `port`: if there are enough, the flow is
@@ -122,7 +122,13 @@ impl Links {
         }
     }
 
-    fn tell_hold(&mut self, port: PortId, flow: Flow, mode: Option<HoldMode>, credit: u64) {
+    pub(super) fn tell_hold(
+        &mut self,
+        port: PortId,
+        flow: Flow,
+        mode: Option<HoldMode>,
+        credit: u64,
+    ) {
         self.events.push_back(LinkEvent::Hold {
             port,
             flow,
@@ -186,7 +192,8 @@ impl Links {
 
     /// A chunk came in on `from`. Wherever it goes, it uses up credit.
     pub(super) fn note_arrived(&mut self, from: PortId, chunk: &Chunk) {
-        if let Some(flow) = flow_of(chunk)
+        if !self.credits.is_empty()
+            && let Some(flow) = flow_of(chunk)
             && self.credits.contains_key(&(flow, from))
         {
             let size = chunk.size() as u64;
@@ -206,9 +213,20 @@ impl Links {
             let link = self.links.get(&port);
             match link.is_none_or(|link| link.outbox.waiting(&flow).1 == 0) {
                 // It leaves by another port now.
-                true => self.end_crowd(port, &flow),
+                true => {
+                    self.credits.remove(&(flow, from));
+                    self.end_crowd(port, &flow);
+                }
                 false => self.review_hold(port, &flow),
             }
+        }
+    }
+
+    /// Nothing but what waits here holds a flow back at `from` any more: credit that was not passed on
+    /// meanwhile is given again.
+    pub(crate) fn give_again(&mut self, from: PortId, flow: &Flow) {
+        if let Some(credit) = self.credits.remove(&(*flow, from)) {
+            self.review_hold(credit.port, flow);
         }
     }
 
@@ -260,9 +278,11 @@ impl Links {
 
     /// Repeats the holds that go on, at these ports. Returns false if there are none at any.
     pub(crate) fn renew_holds(&mut self, due: &BTreeSet<PortId>) -> bool {
-        for credit in self.credits.values_mut() {
+        for ((_, from), credit) in &mut self.credits {
+            let way = self.links.get(from).map_or(Duration::ZERO, round_trip);
             credit.idle = credit.idle.saturating_add(1);
-            if credit.idle >= IDLE_RENEWALS {
+            // There is a renewal each second.
+            if u64::from(credit.idle) >= u64::from(IDLE_RENEWALS) + way.as_secs() {
                 credit.outstanding = 0;
             }
         }

@@ -8,7 +8,7 @@ use whimbrel_gnrs::{Address, KeyPair, Record, Statement};
 
 use super::RouterConfig;
 use super::holders::presence;
-use super::tests::{Net, ROUTER, UNIX_MS, config, data, port};
+use super::tests::{Net, ROUTER, SOURCE, UNIX_MS, config, data, port};
 use crate::chunk::{Chunk, Message};
 use crate::wire::{
     ChunkRanges, Control, ControlCode, DropReason, NetworkHeader, Notice, Presence, PresenceCode,
@@ -631,4 +631,32 @@ fn a_router_says_whether_a_host_is_attached_to_it() {
     assert_eq!(told(&mut net), is(PresenceCode::Absent));
     assert!(net.with_router(|it, _| it.attachments.insert(host, port(1), 1)));
     assert_eq!(told(&mut net), is(PresenceCode::Here));
+}
+
+/// A next hop's word is no room.
+#[test]
+fn credit_without_bounds_lets_in_no_more_than_the_part_of_a_flow() {
+    let (client, beyond) = (Guid([9; 32]), Guid([3; 32]));
+    let mut net = Net::new(&[SOURCE, beyond]);
+    for (guid, neighbour) in [(SOURCE, 1), (client, 2)] {
+        assert!(net.with_router(|it, _| it.attachments.insert(guid, port(neighbour), 1)));
+    }
+    net.hold_back(2, beyond, client, 0);
+    net.run(SECOND);
+    for index in 0..3 {
+        net.send(1, data(ServiceId::CONTENT_RESPONSE, client, index, 500_000));
+        net.run(Duration::from_millis(100));
+    }
+    assert!(net.received(2).is_empty());
+    net.hold_back(2, beyond, client, u32::MAX);
+    net.run(SECOND);
+    assert_eq!(net.received(2).len(), 3);
+    let received = net.chunks(1).iter();
+    let credits = received.filter_map(|it| match Control::decode(&it.message.head) {
+        Ok(Control::Hold(hold)) => Some(hold.credit),
+        _ => None,
+    });
+    // 100 Mbit/s for a second, and three round trips.
+    let most = credits.max().expect("a hold");
+    assert!(most > 0 && most < 20_000_000, "{most}");
 }

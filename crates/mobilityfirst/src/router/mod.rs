@@ -254,11 +254,10 @@ impl Router {
                 Action::Say(chunk) => self.say(now, chunk),
                 Action::Tell(port, control) => self.tell(port, &control),
                 Action::Register(port, record) => self.register(now, port, record),
-                Action::GoOn(port, flow) => {
-                    if !self.links.holds_back(port, &flow) {
-                        self.hold(port, flow, None, 0);
-                    }
-                }
+                Action::GoOn(port, flow) => match self.links.holds_back(port, &flow) {
+                    true => self.links.give_again(port, &flow),
+                    false => self.hold(port, flow, None, 0),
+                },
                 Action::Retry(destination) => {
                     if self.attachments.is_here(&destination) {
                         self.moved.remove(&destination);

@@ -27,7 +27,7 @@ use crate::wire::{
 
 pub(super) const UNIX_MS: u64 = 1_767_225_600_000;
 pub(super) const ROUTER: Guid = Guid([1; 32]);
-const SOURCE: Guid = Guid([2; 32]);
+pub(super) const SOURCE: Guid = Guid([2; 32]);
 const OTHER_SOURCE: Guid = Guid([5; 32]);
 const STEP: Duration = Duration::from_millis(1);
 
@@ -135,7 +135,7 @@ pub(super) fn port(neighbour: usize) -> PortId {
 
 impl Net {
     /// Returns a router with a neighbour of each of these names.
-    fn new(names: &[Guid]) -> Net {
+    pub(super) fn new(names: &[Guid]) -> Net {
         Net::with_routes(names, Vec::new())
     }
 
@@ -223,13 +223,19 @@ impl Net {
         self.neighbour(neighbour, |it, now| it.hop.send(now, 1, head, body));
     }
 
-    /// A neighbour of this name holds back all that the source sends to `destination`.
-    fn hold_back(&mut self, neighbour: usize, name: Guid, destination: Guid) {
+    /// A neighbour of this name holds back what the source sends to `destination`, but for `credit`.
+    pub(super) fn hold_back(
+        &mut self,
+        neighbour: usize,
+        name: Guid,
+        destination: Guid,
+        credit: u32,
+    ) {
         let hold = Control::Hold(Hold {
             source: SOURCE,
             destination,
             mode: Some(HoldMode::All),
-            credit: 0,
+            credit,
             lease: Duration::from_secs(32),
         });
         let (service, upper) = (ServiceId::NEIGHBOUR, UpperProtocol::Control);
@@ -479,7 +485,7 @@ fn net_with_a_held_flow() -> (Net, [Guid; 2]) {
     for (host, neighbour) in all.into_iter().zip(1..) {
         assert!(net.with_router(|it, _| it.attachments.insert(host, port(neighbour), 1)));
     }
-    net.hold_back(3, Guid([3; 32]), hosts[0]);
+    net.hold_back(3, Guid([3; 32]), hosts[0], 0);
     (net, hosts)
 }
 
@@ -492,7 +498,7 @@ fn what_is_under_way_to_a_neighbour_by_another_port_is_not_asked_for_again() {
     for (guid, neighbour, version) in [(content, 1, 1), (client, 2, 1), (client, 3, 2)] {
         assert!(net.with_router(|it, _| it.attachments.insert(guid, port(neighbour), version)));
     }
-    net.hold_back(3, beyond, client);
+    net.hold_back(3, beyond, client, 0);
     net.send(1, data(ServiceId::CONTENT_RESPONSE, client, 4, 50_000));
     net.run(Duration::from_millis(100));
     let service = ServiceId::CONTENT_REQUEST.with(ServiceId::DELAY_TOLERANT);

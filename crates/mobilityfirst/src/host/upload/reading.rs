@@ -6,7 +6,8 @@ use whimbrel_core::{Guid, Time};
 
 use super::{Key, MAX_READS, READ_PATIENCE, Read, Reader, Ready, Uploads};
 use crate::host::effects::Effects;
-use crate::host::{App, Timer, Way};
+use crate::host::holds::Ahead;
+use crate::host::{App, Timer};
 use crate::local::{LocalEvent, ReadChunk};
 use crate::wire::{Data, DropReason};
 
@@ -53,11 +54,7 @@ impl Uploads {
     pub(in crate::host) fn read_ahead(
         &mut self,
         now: Time,
-        (is_held, should_get_ready): (
-            impl Fn(Way, Guid) -> bool,
-            impl Fn(Way, Guid, &Guid) -> bool,
-        ),
-        has_room: impl Fn(Way, Guid) -> bool,
+        ahead: &Ahead<'_>,
         effects: &mut Effects,
     ) -> bool {
         let mut asked = false;
@@ -68,8 +65,8 @@ impl Uploads {
                 && let Some(client) = self.turns.next_client(app)
             {
                 visits -= 1;
-                let held = is_held(client.0, client.1);
-                if !held && !has_room(client.0, client.1) {
+                let held = ahead.is_held(client.0, client.1);
+                if !held && !ahead.has_room(client.0, client.1) {
                     continue;
                 }
                 // One chunk for each client in turn; paused and complete uploads leave.
@@ -81,7 +78,7 @@ impl Uploads {
                     let is_ready = |key: &Key| {
                         let mut reads = self.reads.values();
                         reads.any(|read| read.key == *key)
-                            || !should_get_ready(client.0, client.1, &key.content)
+                            || !ahead.should_get_ready(client.0, client.1, &key.content)
                     };
                     if held && is_ready(&key) {
                         self.held.insert(app, key);
