@@ -156,7 +156,7 @@ slow = { between = ["router", "client"], rate = "64 kbit/s", delay = "1 s", queu
             over_file("links.thin.forward"),
             over_file("links.thin.backward"),
         );
-        // With losses, each chunk's credit comes by a message of its own.
+        // With losses the flow is held back; each credit is a message, whose answer goes this way.
         assert!(there < 1.1 && back < 0.08, "{at}: {there}, {back} back");
     }
 }
