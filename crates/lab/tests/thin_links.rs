@@ -149,15 +149,21 @@ loads.film = { from = "server", to = "client", file = "600 kB" }
 thin = { between = ["server", "router"], rate = "64 kbit/s", delay = "1 s", queue = "16 kB" }
 slow = { between = ["router", "client"], rate = "64 kbit/s", delay = "1 s", queue = "16 kB" }
 "#;
-    let sweep = "seed = [1, 2, 3, 4]\n\"links.thin.loss\" = [\"0 %\", \"5 %\"]";
-    for (at, run) in runs(network, sweep) {
-        let over_file = |link: &str| run.values[link] / run.values["film.bytes"];
-        let (there, back) = (
-            over_file("links.thin.forward"),
-            over_file("links.thin.backward"),
+    // At 5 % loss one run of ten sends chunks of a 37th of the file twice, so the mean counts.
+    for (loss, mean, most) in [("0 %", 1.08, 1.09), ("5 %", 1.1, 1.16)] {
+        let sweep = format!(
+            "seed = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]\n\"links.thin.loss\" = [\"{loss}\"]"
         );
-        // With losses the flow is held back; each credit is a message, whose answer goes this way.
-        assert!(there < 1.1 && back < 0.08, "{at}: {there}, {back} back");
+        let runs = runs(network, &sweep);
+        let over_file = |link: &str| {
+            let of_run = |(_, run): &(String, Run)| run.values[link] / run.values["film.bytes"];
+            runs.iter().map(of_run).collect::<Vec<f64>>()
+        };
+        let there = over_file("links.thin.forward");
+        let back = over_file("links.thin.backward");
+        println!("{loss}: there {there:.3?}, back {back:.3?}");
+        assert!(there.iter().sum::<f64>() / 12.0 < mean);
+        assert!(there.iter().all(|it| *it < most) && back.iter().all(|it| *it < 0.08));
     }
 }
 
