@@ -209,7 +209,7 @@ fn a_key_is_made_once_and_shown_again() {
 
 /// Returns what `serve --print-names` prints for a file of five bytes.
 fn printed_names(file: &Path) -> String {
-    fs::write(file, b"hello").unwrap();
+    fs::write(file, b"hello").expect("the file is written");
     let serve = ["serve", "--print-names", "--no-cache"];
     let (code, out, err) = finished(whimbrel().args(serve).arg(file));
     assert_eq!(code, 0, "{err}");
