@@ -13,8 +13,8 @@ use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, greeting};
 use whimbrel_mobilityfirst::wire;
 use whimbrel_mobilityfirst::wire::{
     ChunkRanges, ContentKind, Control, ControlCode, Data, DropReason, Echo, Hold, HoldMode,
-    NetworkHeader, Notice, Presence, PresenceCode, Reliability, Request, ServiceId, Transport,
-    UpperProtocol,
+    NetworkHeader, Notice, Presence, PresenceCode, Reliability, Request, ServiceId, Stop,
+    Transport, UpperProtocol,
 };
 
 const CLIENT: Guid = Guid([0xc1; 32]);
@@ -202,6 +202,12 @@ fn vectors() -> Vec<(&'static str, &'static str, Chunk)> {
         credit: 16_384,
         lease: Duration::from_secs(3),
     });
+    let stop = Control::Stop(Stop {
+        source: SERVER,
+        destination: CLIENT,
+        content: CONTENT,
+        lease: Duration::from_secs(3),
+    });
     let left = to_router(
         CLIENT,
         &Control::Left {
@@ -264,6 +270,11 @@ fn vectors() -> Vec<(&'static str, &'static str, Chunk)> {
             "hold",
             "Hold: 16 KiB more of a flow, and then nothing, for 3 s",
             control(&hold),
+        ),
+        (
+            "stop",
+            "Stop: nothing of a content for 3 s, others of its flow as before",
+            control(&stop),
         ),
         (
             "ask",

@@ -124,7 +124,8 @@ impl Host {
             Control::Ask { .. }
             | Control::Vouch { .. }
             | Control::Left { .. }
-            | Control::Presence(_) => self.effects.drop("bad-control"),
+            | Control::Presence(_)
+            | Control::Stop(_) => self.effects.drop("bad-control"),
         }
     }
 

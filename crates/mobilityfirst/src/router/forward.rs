@@ -201,7 +201,7 @@ impl Router {
             Ok(Control::Challenge { .. } | Control::Outcome { .. }) => {}
             Ok(Control::Left { record }) => self.handle_left(now, from, record),
             // It goes to a router by its name, and is answered there.
-            Ok(Control::Presence(_)) | Err(_) => self.effects.drop("bad-control"),
+            Ok(Control::Presence(_) | Control::Stop(_)) | Err(_) => self.effects.drop("bad-control"),
         }
     }
 
