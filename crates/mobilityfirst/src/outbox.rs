@@ -1,5 +1,6 @@
 //! What waits for one neighbour: urgent messages first, and flows in turns.
 
+mod late;
 mod queue;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -11,7 +12,8 @@ use whimbrel_link::{Hop, Lane};
 use crate::chunk::{Chunk, Flow};
 use crate::links::ChunkToSend;
 use crate::wire::{Data, HoldMode, Request, Transport, TransportKind, UpperProtocol};
-use queue::Queue;
+pub(crate) use late::OfContent;
+use queue::{Late, Queue};
 
 /// Bytes that a flow sends before it is the turn of another.
 const TURN_BYTES: u64 = 64 << 10;
@@ -19,8 +21,8 @@ const TURN_BYTES: u64 = 64 << 10;
 const MAX_URGENT: usize = 64 << 10;
 /// A flow that is to use only what others leave is served while less than this waits in the hop.
 pub(crate) const SPARE_BELOW: usize = 256 << 10;
-/// Maximum of flows that one neighbour may hold back; it repeats what it says, so that one beyond
-/// it is held back later.
+/// Maximum of flows that one neighbour may hold back, and of contents; it repeats what it says, so that
+/// one beyond it is held back later.
 const MAX_HOLDS: usize = 4096;
 
 /// Returns the flow of a chunk that waits for its turn; `None` for a message that goes before all
@@ -53,8 +55,12 @@ pub(crate) fn flow_of(chunk: &Chunk) -> Option<Flow> {
 struct OfFlow {
     // Its lane in the hop.
     number: u64,
+    // The lane of what passes contents that are late, once there have been such ones.
+    beside: Option<u64>,
     queued: Queue,
     carried: usize,
+    // Those of them that are on the second lane, by their tags.
+    carried_beside: BTreeSet<u64>,
     // Of both.
     bytes: u64,
     // Where its chunks come from that were asked to hold it back.
@@ -69,6 +75,45 @@ struct Held {
     until: Time,
     // Bytes that may be sent all the same. The last chunk may exceed them.
     credit: u64,
+}
+
+impl OfFlow {
+    fn new(next_number: &mut u64) -> OfFlow {
+        *next_number += 1;
+        OfFlow {
+            number: *next_number,
+            ..OfFlow::default()
+        }
+    }
+
+    /// The lanes in the hop.
+    fn numbers(&self) -> impl Iterator<Item = u64> + use<> {
+        core::iter::once(self.number).chain(self.beside)
+    }
+
+    /// Returns true if contents that are late leave on a lane, which is the first one if any are.
+    fn is_for_late(&self, number: u64) -> bool {
+        number == self.number && !self.queued.late().is_empty()
+    }
+
+    /// Returns true if chunks wait for a lane that may go if the flow may.
+    fn waits(&self, number: u64) -> bool {
+        let is_used = number == self.number || !self.queued.late().is_empty();
+        is_used && self.queued.may_go(self.is_for_late(number))
+    }
+
+    /// Returns the chunks that the hop carries on a lane.
+    fn carried_on(&self, number: u64) -> usize {
+        match number == self.number {
+            true => self.carried - self.carried_beside.len(),
+            false => self.carried_beside.len(),
+        }
+    }
+
+    fn note_uncarried(&mut self, tag: u64) {
+        self.carried -= 1;
+        self.carried_beside.remove(&tag);
+    }
 }
 
 impl Held {
@@ -91,6 +136,8 @@ pub(crate) struct Outbox {
     spare: BTreeSet<u64>,
     next_number: u64,
     held: BTreeMap<Flow, Held>,
+    // Contents of which the neighbour takes nothing, and until when.
+    stopped: BTreeMap<(Flow, Guid), Time>,
     carrying: BTreeMap<u64, ChunkToSend>,
     queued: usize,
     bytes: u64,
@@ -107,6 +154,7 @@ impl Outbox {
             spare: BTreeSet::new(),
             next_number: 0,
             held: BTreeMap::new(),
+            stopped: BTreeMap::new(),
             carrying: BTreeMap::new(),
             queued: 0,
             bytes: 0,
@@ -160,53 +208,54 @@ impl Outbox {
         let Some(flow) = flow_of(&outgoing.chunk) else {
             return self.urgent.push_back(outgoing);
         };
+        let size = outgoing.chunk.size() as u64;
         let next_number = &mut self.next_number;
+        let mut is_new = false;
         let of_flow = self.flows.entry(flow).or_insert_with(|| {
-            *next_number += 1;
-            OfFlow {
-                number: *next_number,
-                ..OfFlow::default()
-            }
+            is_new = true;
+            OfFlow::new(next_number)
         });
         self.by_number.insert(of_flow.number, flow);
-        of_flow.bytes += outgoing.chunk.size() as u64;
+        of_flow.bytes += size;
         of_flow.queued.push(outgoing);
+        if is_new {
+            self.apply_stops(&flow);
+        }
         self.classify(&flow);
     }
 
-    /// Notes whether a flow takes part in the turns.
+    /// Notes whether the lanes of a flow take part in the turns.
     fn classify(&mut self, flow: &Flow) {
         let Some(of_flow) = self.flows.get(flow) else {
             return;
         };
-        let number = of_flow.number;
         let mode = self.hold_of(flow);
-        let waits = !of_flow.queued.is_empty();
-        if waits && mode.is_none() {
-            self.turns.join(number);
-        } else {
-            self.turns.leave(number);
+        for number in of_flow.numbers() {
+            let waits = of_flow.waits(number);
+            let may_go = waits && mode.is_none();
+            match may_go {
+                true => self.turns.join(number),
+                false => self.turns.leave(number),
+            }
+            let is_unserved = may_go && of_flow.carried_on(number) == 0;
+            place(&mut self.unserved, number, is_unserved);
+            let is_spare = waits && mode == Some(HoldMode::Spare);
+            place(&mut self.spare, number, is_spare);
         }
-        place(
-            &mut self.unserved,
-            number,
-            waits && mode.is_none() && of_flow.carried == 0,
-        );
-        place(
-            &mut self.spare,
-            number,
-            waits && mode == Some(HoldMode::Spare),
-        );
-        if !waits && of_flow.carried == 0 && of_flow.told.is_empty() {
+        let is_left = of_flow.queued.is_empty() && of_flow.carried == 0;
+        if is_left && of_flow.told.is_empty() {
+            for number in of_flow.numbers() {
+                self.by_number.remove(&number);
+            }
             self.flows.remove(flow);
-            self.by_number.remove(&number);
         }
     }
 
     /// Passes chunks to the hop as far as it takes them; true if there were any.
     pub(crate) fn feed(&mut self, now: Time, hop: &mut Hop, next_tag: &mut u64) -> bool {
         let mut fed = false;
-        while let Some((lane, outgoing)) = self.next_for(|lane| hop.takes(lane), hop.unsent_bytes())
+        while let Some((lane, outgoing)) =
+            self.next_for(|lane| hop.takes(lane), hop.unsent_bytes(), *next_tag)
         {
             let tag = *next_tag;
             *next_tag += 1;
@@ -218,11 +267,13 @@ impl Outbox {
         fed
     }
 
-    /// The next chunk of a lane that the hop takes, in which `unsent` bytes wait.
+    /// The next chunk of a lane that the hop takes, in which `unsent` bytes wait; the hop is to carry it
+    /// with this tag.
     fn next_for(
         &mut self,
         takes: impl Fn(Lane) -> bool,
         unsent: usize,
+        tag: u64,
     ) -> Option<(Lane, ChunkToSend)> {
         if !self.urgent.is_empty() && takes(Lane::Urgent) {
             self.queued -= 1;
@@ -239,8 +290,11 @@ impl Outbox {
         let number = in_turn.or_else(unserved).or_else(spare)?;
         let flow = *self.by_number.get(&number)?;
         let of_flow = self.flows.get_mut(&flow)?;
-        let outgoing = of_flow.queued.pop_front()?;
+        let outgoing = of_flow.queued.pop_front(of_flow.is_for_late(number))?;
         of_flow.carried += 1;
+        if number != of_flow.number {
+            of_flow.carried_beside.insert(tag);
+        }
         self.queued -= 1;
         self.turns.spend(number, outgoing.chunk.size() as u64);
         if let Some(held) = self.held.get_mut(&flow) {
@@ -257,7 +311,7 @@ impl Outbox {
         if let Some(flow) = flow_of(&outgoing.chunk)
             && let Some(of_flow) = self.flows.get_mut(&flow)
         {
-            of_flow.carried -= 1;
+            of_flow.note_uncarried(tag);
             of_flow.bytes -= outgoing.chunk.size() as u64;
             self.classify(&flow);
         }
@@ -446,9 +500,10 @@ impl Outbox {
         request.subtract(under_way);
     }
 
-    /// Returns the lane of a flow, if chunks of it are here.
-    pub(crate) fn lane_of(&self, flow: &Flow) -> Option<Lane> {
-        self.flows.get(flow).map(|it| Lane::Flow(it.number))
+    /// Returns the lanes of a flow, if chunks of it are here.
+    pub(crate) fn lanes_of(&self, flow: &Flow) -> Vec<Lane> {
+        let of_flow = self.flows.get(flow).into_iter();
+        of_flow.flat_map(OfFlow::numbers).map(Lane::Flow).collect()
     }
 
     /// Chunks of a flow come back from the hop, in the order in which it got them.
@@ -458,7 +513,7 @@ impl Outbox {
         };
         for tag in tags.into_iter().rev() {
             if let Some(outgoing) = self.carrying.remove(&tag) {
-                of_flow.carried -= 1;
+                of_flow.note_uncarried(tag);
                 of_flow.queued.push_front(outgoing);
                 self.queued += 1;
             }
@@ -519,6 +574,7 @@ impl Outbox {
     pub(crate) fn forget_holds(&mut self) {
         let held: Vec<Flow> = core::mem::take(&mut self.held).into_keys().collect();
         held.iter().for_each(|flow| self.classify(flow));
+        self.forget_stops();
     }
 
     /// Returns the ports that were asked to hold back a flow.

@@ -348,10 +348,8 @@ impl Links {
         if known
             && credit == 0
             && hold.mode.is_some()
-            && let Some(lane) = link.outbox.lane_of(&flow)
         {
-            let unbegun = link.hop.withdraw_unbegun(now, lane);
-            link.outbox.take_back(&flow, unbegun);
+            link.take_back_unbegun(now, &flow);
             self.pull_back_divided(now, port, &flow);
         }
         match hold.mode {

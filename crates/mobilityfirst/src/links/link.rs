@@ -41,6 +41,14 @@ impl Link {
         }
     }
 
+    /// Takes back the chunks of a flow of which nothing has been sent.
+    pub(super) fn take_back_unbegun(&mut self, now: Time, flow: &Flow) {
+        for lane in self.outbox.lanes_of(flow) {
+            let unbegun = self.hop.withdraw_unbegun(now, lane);
+            self.outbox.take_back(flow, unbegun);
+        }
+    }
+
     pub(super) fn log(&self, what: &'static str) {
         tracing::info!(
             link = %self.info.label, peer = %self.info.peer,

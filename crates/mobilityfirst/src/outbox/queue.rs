@@ -16,10 +16,23 @@ use crate::wire::{Transport, TransportKind};
 pub(super) struct Queue {
     lanes: BTreeMap<u64, LaneOf>,
     numbers: BTreeMap<Option<Guid>, u64>,
+    // Turns of the contents that are not late, and of those that are.
     turns: Turns<u64>,
+    late_turns: Turns<u64>,
+    // Contents that are late, here or not.
+    late: BTreeMap<Guid, Late>,
     next_number: u64,
     len: usize,
     bytes: u64,
+}
+
+/// How a content goes on that others of its flow pass, because too much of it waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Late {
+    /// It leaves beside the others.
+    Beside,
+    /// The neighbour takes none of it.
+    Stopped,
 }
 
 /// The chunks of one content.
@@ -53,6 +66,8 @@ impl Default for Queue {
             numbers: BTreeMap::new(),
             // A chunk is long enough for a turn.
             turns: Turns::new(0),
+            late_turns: Turns::new(0),
+            late: BTreeMap::new(),
             next_number: 0,
             len: 0,
             bytes: 0,
@@ -115,13 +130,53 @@ impl Queue {
         lane.bytes += size;
         self.len += 1;
         self.bytes += size;
-        self.turns.join(number);
+        self.take_turns(content, number);
     }
 
-    pub(super) fn pop_front(&mut self) -> Option<ChunkToSend> {
-        let number = self.turns.next()?;
+    /// Has a content with chunks here take its turns among those that go on as it does.
+    fn take_turns(&mut self, content: Option<Guid>, number: u64) {
+        let late = content.and_then(|content| self.late.get(&content));
+        match late {
+            None => self.turns.join(number),
+            Some(Late::Beside) => self.late_turns.join(number),
+            Some(Late::Stopped) => {}
+        }
+    }
+
+    /// Notes how a content goes on; `None`: it is not late.
+    pub(super) fn set_late(&mut self, content: Guid, late: Option<Late>) {
+        match late {
+            Some(late) => self.late.insert(content, late),
+            None => self.late.remove(&content),
+        };
+        if let Some(number) = self.numbers.get(&Some(content)).copied() {
+            self.turns.leave(number);
+            self.late_turns.leave(number);
+            self.take_turns(Some(content), number);
+        }
+    }
+
+    pub(super) fn late(&self) -> &BTreeMap<Guid, Late> {
+        &self.late
+    }
+
+    /// Returns true if a chunk may go of the contents that are late, or of the others.
+    pub(super) fn may_go(&self, late: bool) -> bool {
+        match late {
+            true => !self.late_turns.is_empty(),
+            false => !self.turns.is_empty(),
+        }
+    }
+
+    /// The next chunk of those contents that are late, or of the others.
+    pub(super) fn pop_front(&mut self, late: bool) -> Option<ChunkToSend> {
+        let turns = match late {
+            true => &mut self.late_turns,
+            false => &mut self.turns,
+        };
+        let number = turns.next()?;
         let outgoing = self.lanes.get_mut(&number)?.chunks.pop_front()?;
-        self.turns.spend(number, outgoing.chunk.size() as u64);
+        turns.spend(number, outgoing.chunk.size() as u64);
         self.note_gone(number, &outgoing);
         Some(outgoing)
     }
@@ -178,41 +233,17 @@ impl Queue {
             self.numbers.remove(&lane.content);
             self.lanes.remove(&number);
             self.turns.leave(number);
+            self.late_turns.leave(number);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
     use proptest::prelude::*;
 
     use super::*;
-    use crate::chunk::Message;
-    use crate::outbox::tests::chunk;
-    use crate::wire::{ContentKind, Data, Reliability};
-
-    /// Returns a chunk of content `number`; of none, for 0.
-    fn of_content(number: u8, index: u32, size: usize) -> ChunkToSend {
-        let mut outgoing = chunk(1, index, size);
-        if number > 0 {
-            let data = Data {
-                content: Guid([number; 32]),
-                index,
-                chunk_log2: 20,
-                content_len: 1 << 30,
-                kind: ContentKind::File,
-                reliability: Reliability::Nack,
-                file_name: "noise".into(),
-                proof: Bytes::new(),
-                payload: vec![0; size].into(),
-            };
-            let header = outgoing.chunk.header;
-            let message = Message::of_transport(&Transport::Data(data));
-            outgoing.chunk = Chunk { header, message };
-        }
-        outgoing
-    }
+    use crate::outbox::tests::of_content;
 
     fn number_of(outgoing: &ChunkToSend) -> usize {
         outgoing
@@ -225,11 +256,11 @@ mod tests {
     fn what_is_asked_for_later_does_not_wait_for_all_before_it() {
         let mut queue = Queue::default();
         (0..100).for_each(|index| queue.push(of_content(1, index, 16_000)));
-        (0..2).for_each(|_| drop(queue.pop_front()));
+        (0..2).for_each(|_| drop(queue.pop_front(false)));
         queue.push(of_content(2, 0, 16_000));
         queue.push(of_content(2, 1, 16_000));
         let order: Vec<usize> = (0..5)
-            .filter_map(|_| Some(number_of(&queue.pop_front()?)))
+            .filter_map(|_| Some(number_of(&queue.pop_front(false)?)))
             .collect();
         assert_eq!(order, [1, 2, 1, 2, 1]);
     }
@@ -277,7 +308,7 @@ mod tests {
                         queue.push(outgoing);
                     }
                     Step::Pop => {
-                        popped = queue.pop_front();
+                        popped = queue.pop_front(false);
                         if let Some(popped) = &popped {
                             let number = number_of(popped);
                             let (expected, size) = model[number].pop_front().expect("a chunk of it");

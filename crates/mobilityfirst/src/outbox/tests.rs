@@ -6,7 +6,7 @@ use super::*;
 use crate::charge::Charge;
 use crate::chunk::Message;
 use crate::room::Room;
-use crate::wire::{NetworkHeader, ServiceId};
+use crate::wire::{ContentKind, NetworkHeader, Reliability, ServiceId};
 
 fn flow(number: u8) -> Flow {
     Flow {
@@ -41,6 +41,28 @@ pub(crate) fn chunk(number: u8, place: u32, size: usize) -> ChunkToSend {
         origin: None,
         order: None,
     }
+}
+
+/// Returns a chunk of content `number`; of none, for 0.
+pub(crate) fn of_content(number: u8, index: u32, size: usize) -> ChunkToSend {
+    let mut outgoing = chunk(1, index, size);
+    if number > 0 {
+        let data = Data {
+            content: Guid([number; 32]),
+            index,
+            chunk_log2: 20,
+            content_len: 1 << 30,
+            kind: ContentKind::File,
+            reliability: Reliability::Nack,
+            file_name: "noise".into(),
+            proof: Bytes::new(),
+            payload: vec![0; size].into(),
+        };
+        let header = outgoing.chunk.header;
+        let message = Message::of_transport(&Transport::Data(data));
+        outgoing.chunk = Chunk { header, message };
+    }
+    outgoing
 }
 
 fn place_of(outgoing: &ChunkToSend) -> u32 {
@@ -117,9 +139,8 @@ proptest! {
                     let size = outgoing.chunk.size() as u64;
                     outbox.push(outgoing);
                     model.chunks.push(Known { number, place, size, tag: None });
-                    if let Some(lane) = outbox.lane_of(&flow(number)) {
-                        numbers.insert(lane, number);
-                    }
+                    let lanes = outbox.lanes_of(&flow(number)).into_iter();
+                    numbers.extend(lanes.map(|lane| (lane, number)));
                 }
                 3 | 4 => {
                     let unsent = if flag { 0 } else { SPARE_BELOW };
@@ -131,7 +152,7 @@ proptest! {
                     };
                     let takes = |lane| lane == Lane::Urgent || !full || !carried(lane);
                     let expected = model.next(full, unsent);
-                    let next = outbox.next_for(takes, unsent);
+                    let next = outbox.next_for(takes, unsent, tag + 1);
                     let Some((_, outgoing)) = next else {
                         // The first of the lanes that may go is looked at, not all.
                         prop_assert!(expected.is_empty() || full, "{:?}", expected);
