@@ -10,6 +10,7 @@ pub mod callers;
 mod divided;
 mod event;
 mod holds;
+mod late;
 mod link;
 mod missing;
 mod moves;
@@ -171,8 +172,10 @@ pub struct Links {
     // What they may bring all the same, by the port that they come from, and what of it has come.
     credits: BTreeMap<(Flow, PortId), holds::Credit>,
     arrived: Vec<holds::Arrived>,
-    // Flows that neighbours hold back here, and when that ends.
-    hold_ends: TimerQueue<(PortId, Flow)>,
+    // Contents that others of their flows pass, by the port that they leave on.
+    late: BTreeMap<(PortId, Flow), BTreeMap<Guid, late::LateContent>>,
+    // Flows that neighbours hold back here, or contents of them, and when that ends.
+    hold_ends: TimerQueue<(PortId, Flow, Option<Guid>)>,
     // One of those has ended since it was last looked.
     resumed: bool,
     split: SplitConfig,
@@ -212,6 +215,7 @@ impl Links {
             crowded: BTreeMap::new(),
             credits: BTreeMap::new(),
             arrived: Vec::new(),
+            late: BTreeMap::new(),
             hold_ends: TimerQueue::new(),
             resumed: false,
             split: SplitConfig::default(),
@@ -329,8 +333,10 @@ impl Links {
             link.outbox.push(outgoing);
         }
         self.touched.insert(port);
-        if let (Some(from), Some(flow)) = (from, flow) {
-            self.note_waiting(port, flow, from);
+        match (from, flow) {
+            (Some(from), Some(flow)) => self.note_waiting(port, flow, from),
+            (None, Some(flow)) => self.review_late(port, &flow),
+            (_, None) => {}
         }
         Ok(())
     }

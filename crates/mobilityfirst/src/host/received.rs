@@ -117,6 +117,7 @@ impl Host {
                 }
             }
             Control::Hold(hold) => self.handle_hold(now, port, &hold),
+            Control::Stop(stop) => self.handle_stop(now, port, &stop),
             Control::Pace(pace) => self.links.note_pace(now, port, &pace),
             Control::Attach { .. } | Control::Register { .. } => {
                 self.effects.drop("attach-to-a-host")
@@ -124,8 +125,7 @@ impl Host {
             Control::Ask { .. }
             | Control::Vouch { .. }
             | Control::Left { .. }
-            | Control::Presence(_)
-            | Control::Stop(_) => self.effects.drop("bad-control"),
+            | Control::Presence(_) => self.effects.drop("bad-control"),
         }
     }
 

@@ -26,7 +26,7 @@ const MAX_ROUND_TRIP: Duration = Duration::from_secs(5);
 /// Bytes per second of a next hop whose rate is not known yet.
 pub(super) const UNMEASURED: u64 = 2 << 20;
 /// Chunks that take longer than this on a link are too large for it.
-const MAX_CHUNK_TIME: Duration = Duration::from_secs(4);
+pub(super) const MAX_CHUNK_TIME: Duration = Duration::from_secs(4);
 /// A hold is repeated at this interval, ...
 pub(crate) const RENEWAL: Duration = Duration::from_secs(1);
 /// ... or at a longer one on a link of which that would take more than one part in so many. It ends
@@ -44,7 +44,7 @@ const EMPTY_RENEWALS: u8 = 2;
 /// About the bytes of a hold on a link.
 const HOLD_BYTES: u64 = 300;
 /// Longest lease that is believed.
-const MAX_LEASE: Duration = Duration::from_secs(32);
+pub(super) const MAX_LEASE: Duration = Duration::from_secs(32);
 
 /// What a flow that is held back may bring all the same. What comes in faster than it leaves is let in
 /// by credit: if it simply went on, a fast link would bring what it carries in a round trip before
@@ -68,7 +68,7 @@ pub(super) struct Arrived {
 }
 
 /// Returns the round trip without a queue.
-fn round_trip(link: &Link) -> Duration {
+pub(super) fn round_trip(link: &Link) -> Duration {
     let known = link.hop.min_rtt().unwrap_or_default();
     known.min(MAX_ROUND_TRIP)
 }
@@ -103,23 +103,32 @@ impl Links {
     /// A chunk of a flow that came in on `from` waits for `port`: if there are enough, the flow is
     /// held back at `from`.
     pub(super) fn note_waiting(&mut self, port: PortId, flow: Flow, from: PortId) {
+        self.review_late(port, &flow);
+        let (bytes, chunks) = self.waiting(port, &flow);
         let Some(link) = self.links.get(&port) else {
             return;
         };
-        let (bytes, chunks) = link.outbox.waiting(&flow);
         // One on its way, and the next one.
         let allowance = self.allowance(link, &flow, Some(from));
         let is_enough = link.is_up() && chunks >= 2 && bytes > allowance;
         if is_enough
-            && let Some(link) = self.links.get_mut(&port)
-            && link.outbox.note_told(&flow, from)
+            && !self.crowd(port, &flow, from)
+            && self.credits.remove(&(flow, from)).is_some()
         {
-            self.crowded.insert((port, flow), 0);
-            self.tell_hold(from, flow, Some(HoldMode::All), 0);
-        } else if is_enough && self.credits.remove(&(flow, from)).is_some() {
             // Its part has become smaller since it got credit.
             self.tell_hold(from, flow, Some(HoldMode::All), 0);
         }
+    }
+
+    /// Holds a flow back at `from` for what waits for `port`. Returns false if it is already.
+    pub(super) fn crowd(&mut self, port: PortId, flow: &Flow, from: PortId) -> bool {
+        let link = self.links.get_mut(&port);
+        if !link.is_some_and(|link| link.outbox.note_told(flow, from)) {
+            return false;
+        }
+        self.crowded.insert((port, *flow), 0);
+        self.tell_hold(from, *flow, Some(HoldMode::All), 0);
+        true
     }
 
     pub(super) fn tell_hold(
@@ -139,14 +148,15 @@ impl Links {
 
     /// A chunk less of a flow waits for `port`: more may come if few enough are left.
     pub(super) fn review_hold(&mut self, port: PortId, flow: &Flow) {
+        self.review_late(port, flow);
         if !self.crowded.contains_key(&(port, *flow)) {
             return;
         }
+        let (bytes, chunks) = self.waiting(port, flow);
         let Some(link) = self.links.get(&port).filter(|it| it.is_up()) else {
             // What comes for a neighbour that is away goes to the storage.
             return self.end_crowd(port, flow);
         };
-        let (bytes, chunks) = link.outbox.waiting(flow);
         let told: Vec<PortId> = link.outbox.told(flow).collect();
         let most = told
             .iter()
@@ -210,8 +220,8 @@ impl Links {
             credit.outstanding = credit.outstanding.saturating_sub(size);
             credit.idle = 0;
             let port = credit.port;
-            let link = self.links.get(&port);
-            match link.is_none_or(|link| link.outbox.waiting(&flow).1 == 0) {
+            let is_late = self.late.contains_key(&(port, flow));
+            match self.waiting(port, &flow).1 == 0 && !is_late {
                 // It leaves by another port now.
                 true => {
                     self.credits.remove(&(flow, from));
@@ -243,9 +253,11 @@ impl Links {
     /// The same for all flows of a port.
     pub(super) fn review_holds(&mut self, port: PortId) {
         let first = (port, Flow::FIRST)..;
-        let flows = self.crowded.range(first).map(|(it, _)| it);
-        let flows = flows.take_while(|(at, _)| *at == port);
-        let flows: Vec<Flow> = flows.map(|(_, flow)| *flow).collect();
+        let crowded = self.crowded.range(first.clone()).map(|(it, _)| it);
+        let crowded = crowded.take_while(|(at, _)| *at == port);
+        let late = self.late.range(first).map(|(it, _)| it);
+        let late = late.take_while(|(at, _)| *at == port);
+        let flows: BTreeSet<Flow> = crowded.chain(late).map(|(_, flow)| *flow).collect();
         flows.iter().for_each(|flow| self.review_hold(port, flow));
     }
 
@@ -278,18 +290,26 @@ impl Links {
 
     /// Repeats the holds that go on, at these ports. Returns false if there are none at any.
     pub(crate) fn renew_holds(&mut self, due: &BTreeSet<PortId>) -> bool {
-        for ((_, from), credit) in &mut self.credits {
+        let mut unused = Vec::new();
+        for ((flow, from), credit) in &mut self.credits {
             let way = self.links.get(from).map_or(Duration::ZERO, round_trip);
             credit.idle = credit.idle.saturating_add(1);
             // There is a renewal each second.
             if u64::from(credit.idle) >= u64::from(IDLE_RENEWALS) + way.as_secs() {
                 credit.outstanding = 0;
+                if self.late.contains_key(&(credit.port, *flow)) {
+                    unused.push((*from, *flow));
+                }
             }
+        }
+        // While a content is late there may be no other one. What is left must not add up.
+        for (from, flow) in unused {
+            self.tell_hold(from, flow, Some(HoldMode::All), 0);
         }
         let crowded: Vec<(PortId, Flow)> = self.crowded.keys().copied().collect();
         for (port, flow) in crowded {
-            let link = self.links.get(&port);
-            let is_empty = link.is_none_or(|link| link.outbox.waiting(&flow).1 == 0);
+            let is_late = self.late.contains_key(&(port, flow));
+            let is_empty = self.waiting(port, &flow).1 == 0 && !is_late;
             let empty = self.crowded.get_mut(&(port, flow)).map(|empty| {
                 *empty = if is_empty { *empty + 1 } else { 0 };
                 *empty
@@ -310,7 +330,8 @@ impl Links {
                 }
             }
         }
-        self.renew_split_holds(due) || !self.crowded.is_empty()
+        let any_late = self.renew_late(due);
+        self.renew_split_holds(due) || any_late || !self.crowded.is_empty()
     }
 
     /// A port goes: nothing waits for it any more.
@@ -328,8 +349,12 @@ impl Links {
         let ends: Vec<Flow> = link.outbox.held().copied().collect();
         self.resumed = true;
         for flow in ends {
-            self.hold_ends.cancel(&(port, flow));
+            self.hold_ends.cancel(&(port, flow, None));
         }
+        for (flow, content) in link.outbox.stops().copied() {
+            self.hold_ends.cancel(&(port, flow, Some(content)));
+        }
+        self.forget_late(port);
     }
 
     /// The neighbour on `port` says how to go on with a flow that goes there. Returns false if it
@@ -345,17 +370,14 @@ impl Links {
         let until = now + hold.lease.min(MAX_LEASE);
         let credit = u64::from(hold.credit);
         let known = link.outbox.hold(now, flow, hold.mode, until, credit);
-        if known
-            && credit == 0
-            && hold.mode.is_some()
-        {
+        if known && credit == 0 && hold.mode.is_some() {
             link.take_back_unbegun(now, &flow);
             self.pull_back_divided(now, port, &flow);
         }
         match hold.mode {
-            Some(_) if known => self.hold_ends.set((port, flow), until),
+            Some(_) if known => self.hold_ends.set((port, flow, None), until),
             Some(_) => return false,
-            None => drop(self.hold_ends.cancel(&(port, flow))),
+            None => drop(self.hold_ends.cancel(&(port, flow, None))),
         }
         if hold.mode.is_none() || credit > 0 {
             self.gained.insert(port);
@@ -405,14 +427,24 @@ impl Links {
 
     pub(super) fn end_holds(&mut self, now: Time) {
         let mut pass = self.hold_ends.pass(now);
-        while let Some((_, (port, flow))) = pass.next(&mut self.hold_ends) {
+        let mut stops = BTreeSet::new();
+        while let Some((_, (port, flow, content))) = pass.next(&mut self.hold_ends) {
             if let Some(link) = self.links.get_mut(&port) {
-                link.outbox.end_hold(now, &flow);
+                match content {
+                    None => link.outbox.end_hold(now, &flow),
+                    Some(content) if link.outbox.end_stop(now, &flow, content) => {
+                        stops.insert((port, flow));
+                    }
+                    Some(_) => {}
+                }
                 self.gained.insert(port);
                 self.resumed = true;
                 self.touched.insert(port);
             }
         }
+        stops
+            .iter()
+            .for_each(|(port, flow)| self.review_hold(*port, flow));
     }
 
     /// Returns true if the neighbour on `port` wants nothing of a flow now.

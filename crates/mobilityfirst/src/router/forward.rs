@@ -194,6 +194,11 @@ impl Router {
                     self.effects.drop("too-many-holds");
                 }
             }
+            Ok(Control::Stop(stop)) => {
+                if !self.links.stop(now, from, &stop) {
+                    self.effects.drop("too-many-holds");
+                }
+            }
             Ok(Control::Pace(pace)) => self.links.note_pace(now, from, &pace),
             Ok(Control::Ask { guid }) => self.handle_ask(from, guid),
             Ok(Control::Vouch { record }) => self.handle_vouch(now, from, record),
@@ -201,7 +206,7 @@ impl Router {
             Ok(Control::Challenge { .. } | Control::Outcome { .. }) => {}
             Ok(Control::Left { record }) => self.handle_left(now, from, record),
             // It goes to a router by its name, and is answered there.
-            Ok(Control::Presence(_) | Control::Stop(_)) | Err(_) => self.effects.drop("bad-control"),
+            Ok(Control::Presence(_)) | Err(_) => self.effects.drop("bad-control"),
         }
     }
 
