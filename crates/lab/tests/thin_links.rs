@@ -219,3 +219,47 @@ way.up = { "loads.film.from" = "client", "loads.film.to" = "server", "loads.lett
         assert!(letter_stall < 15.0 && film_stall < 10.0);
     }
 }
+
+/// A letter and a second film pass what was let in while the link was fast, where a router queues it
+/// and where the source itself does.
+#[test]
+fn a_letter_passes_a_film_on_a_link_that_has_become_slow() {
+    let network = |links: &str| {
+        format!(
+            r#"
+nodes = {{ server = "host", near = "router", far = "router", names = "name-server", client = "host" }}
+loads.film = {{ from = "server", to = "client", file = "8 MB" }}
+loads.letter = {{ from = "server", to = "client", file = "20 kB", start = "10 s" }}
+loads.second = {{ from = "server", to = "client", file = "500 kB", start = "20 s" }}
+events = [{{ at = "3 s", change = "thin", set = {{ rate = "256 kbit/s" }} }}]
+[links]
+{links}
+lan = {{ between = ["far", "client"], rate = "1 Gbit/s", delay = "1 ms" }}
+names = {{ between = ["far", "names"], rate = "1 Gbit/s", delay = "1 ms" }}
+"#
+        )
+    };
+    const FAST: &str = r#"rate = "1 Gbit/s", delay = "1 ms" }"#;
+    const SLOW: &str = r#"rate = "10 Mbit/s", delay = "20 ms", queue = "16 kB" }"#;
+    let (first, next) = (
+        r#"{ between = ["server", "near"], "#,
+        r#"{ between = ["near", "far"], "#,
+    );
+    let of_router = network(&format!("wire = {first}{FAST}\nthin = {next}{SLOW}"));
+    let of_source = network(&format!("thin = {first}{SLOW}\nwire = {next}{FAST}"));
+    for (place, network) in [("router", of_router), ("source", of_source)] {
+        for (at, run) in runs(&network, "\"links.thin.loss\" = [\"0 %\", \"2 %\"]") {
+            let value = |name: &str| run.values[name];
+            let [film, letter, second] =
+                ["film.completion", "letter.completion", "second.completion"].map(value);
+            println!(
+                "{place}, loss {at}: film {film:.0} s, letter {letter:.1} s, second {second:.0} s"
+            );
+            // Behind the film, the letter would take 40 to 150 s, and the second film still longer.
+            assert!(letter < 6.0 && second < 60.0);
+            // What the others send is what the film waits for, and nothing is sent twice.
+            let forward = value("links.thin.forward");
+            assert!(forward < 8_520_000.0 * 1.09, "{forward}");
+        }
+    }
+}
