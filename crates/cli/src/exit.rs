@@ -122,6 +122,8 @@ pub(crate) enum Exit {
     NoStrategy,
     /// Management: no forwarder responds.
     NoForwarder,
+    /// `-- PROGRAM`: the program ended so, with the number that a shell gives it.
+    OfProgram(u8),
 }
 
 impl Exit {
@@ -139,6 +141,7 @@ impl Exit {
             Exit::InUse | Exit::NoForwarder => 8,
             Exit::Incomplete | Exit::NotMeasured => 9,
             Exit::Missed | Exit::WrongCode => 10,
+            Exit::OfProgram(code) => code,
             Exit::Interrupted => {
                 let came = CAME.get().map_or(0, |came| came.load(Ordering::Relaxed));
                 if came == SIGTERM as usize { 143 } else { 130 }

@@ -1,16 +1,22 @@
 //! A program that starts when a daemon is ready, and that the daemon ends with.
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{BY_SIGNAL, Exit, Failure};
 
 /// What a program has to end after SIGTERM, before SIGKILL.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The exit codes of a shell for a program that does not exist, and for one that does not start.
+const NOT_FOUND: u8 = 127;
+const NOT_RUNNABLE: u8 = 126;
 
 /// A running program. It is in this process's group, so a terminal is the program's too, as an
 /// interactive one needs.
@@ -33,7 +39,16 @@ impl Guest {
         let child = Command::new(program)
             .args(arguments)
             .spawn()
-            .map_err(|error| Failure::new(Exit::Other, format!("cannot run `{name}`: {error}")))?;
+            .map_err(|error| {
+                let code = match error.kind() {
+                    ErrorKind::NotFound => NOT_FOUND,
+                    _ => NOT_RUNNABLE,
+                };
+                Failure::new(
+                    Exit::OfProgram(code),
+                    format!("cannot run `{name}`: {error}"),
+                )
+            })?;
         let (sender, ended) = mpsc::channel();
         let pid = Pid::from_child(&child);
         std::thread::spawn(move || {
@@ -59,10 +74,41 @@ impl Guest {
         let status: ExitStatus = self.child.wait()?;
         match status.success() {
             true => Ok(()),
-            false => Err(Failure::new(
-                Exit::Other,
-                format!("`{}` ended with {status}", self.name),
-            )),
+            false => {
+                let by_signal = || Some(BY_SIGNAL + status.signal()?);
+                let code = status.code().or_else(by_signal);
+                let code = code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
+                Err(Failure::new(
+                    Exit::OfProgram(code),
+                    format!("`{}` ended with {status}", self.name),
+                ))
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the exit code with which a command line ends by itself.
+    fn code_of(command: &[&str]) -> u8 {
+        let command: Vec<OsString> = command.iter().map(OsString::from).collect();
+        let (sender, ended) = mpsc::channel();
+        let ended_with =
+            Guest::start(&command, move || sender.send(()).unwrap()).and_then(|guest| {
+                ended.recv().unwrap();
+                guest.finish()
+            });
+        ended_with.map_or_else(|failure| failure.exit.code(), |()| 0)
+    }
+
+    #[test]
+    fn the_program_s_exit_code_is_the_command_s() {
+        assert_eq!(code_of(&["true"]), 0);
+        assert_eq!(code_of(&["sh", "-c", "exit 7"]), 7);
+        assert_eq!(code_of(&["sh", "-c", "kill -9 $$"]), 137);
+        assert_eq!(code_of(&["/no/such/program"]), 127);
+        assert_eq!(code_of(&["/dev/null"]), 126);
     }
 }

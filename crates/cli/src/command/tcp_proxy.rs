@@ -41,7 +41,8 @@ const EXAMPLES: &str = "Examples:\n  \
     whimbrel tcp-proxy reverse --prefix /b/tcp --key tcp.key --address 10.2.0.1 --route 10.1.0.0/16=/a/tcp --allow 10.2.0.1:80\n\n\
     Then `curl http://10.2.0.1/` at the clients' site, where the forward proxy runs, goes over NDN to the servers' site. \
     Each site has an NDN forwarder, and the NDN network has routes to both prefixes. \
-    `-- curl http://10.2.0.1/` at the end runs a program as soon as the proxy is ready, and ends the proxy with it.";
+    `-- curl http://10.2.0.1/` at the end runs a program as soon as the proxy is ready, and ends the proxy with it. \
+    The exit code is then the program's (127: it does not exist, 126: it cannot be run, 128 and its number: it was ended by a signal).";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum TcpProxyCommand {
