@@ -34,7 +34,8 @@ fn chunk_of(source: Guid, destination: Guid, message: &Transport) -> Chunk {
     Chunk::of_transport(header, message)
 }
 
-fn control(from: Guid, message: &Control) -> Chunk {
+/// Returns a control message of a neighbour to the router.
+pub(super) fn control(from: Guid, message: &Control) -> Chunk {
     let (service, upper) = (ServiceId::NEIGHBOUR, UpperProtocol::Control);
     let header = NetworkHeader::new(service, upper, from, ROUTER);
     let mut head = Vec::new();

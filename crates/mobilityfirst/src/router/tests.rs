@@ -18,7 +18,7 @@ use super::store::StoreLimits;
 use super::{
     NextHop, Observer, Passing, ProxyPolicy, Route, Router, RouterConfig, Verdict, WaitReason,
 };
-use crate::chunk::{Chunk, Message};
+use crate::chunk::Chunk;
 use crate::links::ChunkToSend;
 use crate::wire::{
     ChunkRanges, ContentKind, Control, Data, DropReason, Hold, HoldMode, NetworkHeader, Presence,
@@ -238,13 +238,7 @@ impl Net {
             credit,
             lease: Duration::from_secs(32),
         });
-        let (service, upper) = (ServiceId::NEIGHBOUR, UpperProtocol::Control);
-        let header = NetworkHeader::new(service, upper, name, ROUTER);
-        let mut head = Vec::new();
-        hold.encode(&mut head);
-        let (head, body) = (head.into(), Bytes::new());
-        let message = Message { head, body };
-        self.send(neighbour, Chunk { header, message });
+        self.send(neighbour, super::hostile::control(name, &hold));
         self.run(Duration::from_millis(100));
     }
 
