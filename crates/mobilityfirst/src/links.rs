@@ -174,6 +174,8 @@ pub struct Links {
     arrived: Vec<holds::Arrived>,
     // Contents that others of their flows pass, by the port that they leave on.
     late: BTreeMap<(PortId, Flow), BTreeMap<Guid, late::LateContent>>,
+    // When a host looks for them again.
+    look_for_late_at: Time,
     // Flows that neighbours hold back here, or contents of them, and when that ends.
     hold_ends: TimerQueue<(PortId, Flow, Option<Guid>)>,
     // One of those has ended since it was last looked.
@@ -216,6 +218,7 @@ impl Links {
             credits: BTreeMap::new(),
             arrived: Vec::new(),
             late: BTreeMap::new(),
+            look_for_late_at: Time::ZERO,
             hold_ends: TimerQueue::new(),
             resumed: false,
             split: SplitConfig::default(),
@@ -517,6 +520,9 @@ impl Links {
                 };
                 fewer.insert(gone.flow);
                 divided.extend(gone.order.map(|order| (gone.flow, order, port)));
+            }
+            for (flow, content) in link.outbox.take_forgotten() {
+                self.hold_ends.cancel(&(port, flow, content));
             }
             link.feed(now, &mut self.next_tag);
             if link.has_room() {

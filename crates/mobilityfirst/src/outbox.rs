@@ -12,7 +12,8 @@ use whimbrel_link::{Hop, Lane};
 use crate::chunk::{Chunk, Flow};
 use crate::links::ChunkToSend;
 use crate::wire::{Data, HoldMode, Request, Transport, TransportKind, UpperProtocol};
-pub(crate) use late::OfContent;
+use late::Stopped;
+pub(crate) use late::{OfContent, Stuck};
 use queue::{Late, Queue};
 
 /// Bytes that a flow sends before it is the turn of another.
@@ -133,11 +134,13 @@ pub(crate) struct Outbox {
     turns: Turns<u64>,
     // Those of them of which the hop carries nothing, and those that use what others leave.
     unserved: BTreeSet<u64>,
-    spare: BTreeSet<u64>,
+    spare: Turns<u64>,
     next_number: u64,
     held: BTreeMap<Flow, Held>,
-    // Contents of which the neighbour takes nothing, and until when.
-    stopped: BTreeMap<(Flow, Guid), Time>,
+    // Contents of which the neighbour takes nothing.
+    stopped: BTreeMap<(Flow, Guid), Stopped>,
+    // What another run of the neighbour no longer holds back.
+    forgotten: Vec<(Flow, Option<Guid>)>,
     carrying: BTreeMap<u64, ChunkToSend>,
     queued: usize,
     bytes: u64,
@@ -151,10 +154,11 @@ impl Outbox {
             by_number: BTreeMap::new(),
             turns: Turns::new(TURN_BYTES),
             unserved: BTreeSet::new(),
-            spare: BTreeSet::new(),
+            spare: Turns::new(TURN_BYTES),
             next_number: 0,
             held: BTreeMap::new(),
             stopped: BTreeMap::new(),
+            forgotten: Vec::new(),
             carrying: BTreeMap::new(),
             queued: 0,
             bytes: 0,
@@ -184,6 +188,12 @@ impl Outbox {
     /// Flows with chunks here.
     pub(crate) fn flows(&self) -> usize {
         self.flows.len()
+    }
+
+    /// Returns the flows of which more than so many bytes are here.
+    pub(crate) fn longer_than(&self, bytes: u64) -> impl Iterator<Item = &Flow> {
+        let longer = self.flows.iter().filter(move |(_, it)| it.bytes > bytes);
+        longer.map(|(flow, _)| flow)
     }
 
     /// Returns the bytes and chunks of a flow here.
@@ -239,8 +249,10 @@ impl Outbox {
             }
             let is_unserved = may_go && of_flow.carried_on(number) == 0;
             place(&mut self.unserved, number, is_unserved);
-            let is_spare = waits && mode == Some(HoldMode::Spare);
-            place(&mut self.spare, number, is_spare);
+            match waits && mode == Some(HoldMode::Spare) {
+                true => self.spare.join(number),
+                false => self.spare.leave(number),
+            }
         }
         let is_left = of_flow.queued.is_empty() && of_flow.carried == 0;
         if is_left && of_flow.told.is_empty() {
@@ -284,8 +296,8 @@ impl Outbox {
         let unserved = || self.unserved.first().copied().filter(takes);
         let spare = || {
             let is_idle = self.turns.is_empty() && unsent < SPARE_BELOW;
-            let first = self.spare.first().copied();
-            first.filter(|number| is_idle && takes(number))
+            let next = self.spare.next();
+            next.filter(|number| is_idle && takes(number))
         };
         let number = in_turn.or_else(unserved).or_else(spare)?;
         let flow = *self.by_number.get(&number)?;
@@ -297,6 +309,7 @@ impl Outbox {
         }
         self.queued -= 1;
         self.turns.spend(number, outgoing.chunk.size() as u64);
+        self.spare.spend(number, outgoing.chunk.size() as u64);
         if let Some(held) = self.held.get_mut(&flow) {
             held.credit = held.credit.saturating_sub(outgoing.chunk.size() as u64);
         }
@@ -454,12 +467,16 @@ impl Outbox {
 
     /// Chunks of a flow that are here belong to no division any more.
     pub(crate) fn forget_orders(&mut self, flow: &Flow) {
-        let queued = self.flows.get_mut(flow).into_iter();
-        let queued = queued.flat_map(|it| it.queued.iter_mut());
-        for outgoing in self.carrying.values_mut().chain(queued) {
-            if outgoing.chunk.flow() == *flow {
+        let carried = self.carrying.values_mut();
+        carried
+            .filter(|it| it.chunk.flow() == *flow)
+            .for_each(|it| it.order = None);
+        if let Some(of_flow) = self.flows.get_mut(flow) {
+            for mut outgoing in of_flow.queued.take_if(|it| it.order.is_some()) {
                 outgoing.order = None;
+                of_flow.queued.push(outgoing);
             }
+            self.classify(flow);
         }
     }
 
@@ -540,20 +557,26 @@ impl Outbox {
         self.held.keys()
     }
 
-    /// Returns the flows of which nothing has been sent since `before` because the neighbour holds
-    /// them back, with the bytes that are queued of each.
-    pub(crate) fn stuck(&self, before: Time) -> impl Iterator<Item = (Flow, u64)> {
-        let held = self.held.iter();
-        let held =
-            held.filter(move |(_, it)| it.mode_now() == Some(HoldMode::All) && it.since <= before);
-        held.filter_map(|(flow, _)| Some((*flow, self.flows.get(flow)?.queued.bytes())))
-            .filter(|(_, bytes)| *bytes > 0)
+    /// Returns what has not been sent since `before` because the neighbour holds it back, with the bytes
+    /// that are queued of each.
+    pub(crate) fn stuck(&self, before: Time) -> impl Iterator<Item = (Stuck, u64)> {
+        let is_meant = move |it: &Held| it.mode_now() == Some(HoldMode::All) && it.since <= before;
+        let held = self.held.iter().filter(move |(_, it)| is_meant(it));
+        let held = held.map(|(flow, _)| (*flow, None));
+        let all = held.chain(self.stopped_since(before));
+        let queued = all.filter_map(|(flow, content)| {
+            let queued = &self.flows.get(&flow)?.queued;
+            let bytes = content.map_or(queued.bytes(), |content| queued.bytes_of(&content));
+            Some(((flow, content), bytes))
+        });
+        queued.filter(|(_, bytes)| *bytes > 0)
     }
 
-    /// Removes and returns the newest queued chunk of the content of a flow that has most here.
-    pub(crate) fn take_newest(&mut self, flow: &Flow) -> Option<ChunkToSend> {
+    /// Removes and returns the newest queued chunk of a flow, or of a content of it. Of a whole flow: of
+    /// the content that has most here.
+    pub(crate) fn take_newest(&mut self, (flow, content): &Stuck) -> Option<ChunkToSend> {
         let of_flow = self.flows.get_mut(flow)?;
-        let outgoing = of_flow.queued.take_newest()?;
+        let outgoing = of_flow.queued.take_newest(content.as_ref())?;
         let bytes = outgoing.chunk.size() as u64;
         of_flow.bytes -= bytes;
         self.bytes -= bytes;
@@ -574,7 +597,14 @@ impl Outbox {
     pub(crate) fn forget_holds(&mut self) {
         let held: Vec<Flow> = core::mem::take(&mut self.held).into_keys().collect();
         held.iter().for_each(|flow| self.classify(flow));
-        self.forget_stops();
+        let stopped = self.forget_stops();
+        let held = held.into_iter().map(|flow| (flow, None));
+        self.forgotten.extend(held.chain(stopped));
+    }
+
+    /// Returns what has been forgotten since the last call: flows, and contents.
+    pub(crate) fn take_forgotten(&mut self) -> Vec<(Flow, Option<Guid>)> {
+        core::mem::take(&mut self.forgotten)
     }
 
     /// Returns the ports that were asked to hold back a flow.

@@ -32,6 +32,13 @@ impl Ahead<'_> {
         self.uplinks.port_by(way, self.links)
     }
 
+    /// Returns the port by which a flow goes that is not divided here.
+    fn undivided_port(&self, way: Way, flow: &Flow) -> Option<PortId> {
+        let is_divided =
+            self.are_several && way == Way::Uplink && self.links.may_divide(flow, &self.hops);
+        self.port(way).filter(|_| !is_divided)
+    }
+
     /// Returns true if what goes to a receiver is held back.
     pub(super) fn is_held(&self, way: Way, client: Guid) -> bool {
         let (links, flow) = (self.links, self.flow_to(client));
@@ -44,37 +51,33 @@ impl Ahead<'_> {
 
     /// Returns true if a chunk of a content should wait for the end of a hold.
     pub(super) fn should_get_ready(&self, way: Way, client: Guid, content: &Guid) -> bool {
-        let port = self.port(way).filter(|_| !self.are_several);
-        port.is_some_and(|port| {
-            self.links
-                .should_get_ready(port, &self.flow_to(client), content)
-        })
+        let flow = self.flow_to(client);
+        let port = self.undivided_port(way, &flow);
+        port.is_some_and(|port| self.links.should_get_ready(port, &flow, content))
     }
 
     /// Returns true if a router takes nothing of a content for now.
     pub(super) fn is_stopped(&self, way: Way, client: Guid, content: &Guid) -> bool {
-        let port = self.port(way).filter(|_| !self.are_several);
-        port.is_some_and(|port| {
-            let flow = self.flow_to(client);
-            self.links.is_stopped(port, &flow, content)
-        })
+        let flow = self.flow_to(client);
+        let port = self.undivided_port(way, &flow);
+        port.is_some_and(|port| self.links.is_stopped(port, &flow, content))
     }
 
     /// Returns true if one more chunk of what is sent already would wait for so long that others are read
     /// before it.
     pub(super) fn is_behind(&self, way: Way, client: Guid) -> bool {
-        let port = self.port(way).filter(|_| !self.are_several);
-        port.is_some_and(|port| self.links.is_behind(port, &self.flow_to(client)))
+        let flow = self.flow_to(client);
+        let port = self.undivided_port(way, &flow);
+        port.is_some_and(|port| self.links.is_behind(port, &flow))
     }
 
     /// Returns true if one more chunk would not wait long.
     pub(super) fn has_room(&self, way: Way, client: Guid) -> bool {
         let (links, flow) = (self.links, self.flow_to(client));
-        if self.are_several && way == Way::Uplink && links.may_divide(&flow, &self.hops) {
-            return links.has_room_to_divide(&flow, &self.hops);
+        match self.undivided_port(way, &flow) {
+            Some(port) => links.has_room_for(port, &flow),
+            None => links.has_room_to_divide(&flow, &self.hops),
         }
-        let port = self.port(way);
-        port.is_some_and(|port| links.has_room_for(port, &flow))
     }
 }
 
@@ -85,9 +88,9 @@ impl Host {
         if self.links.take_resumed() {
             self.uploads.go_on_with_held();
         }
+        let is_late = self.links.look_for_late(now);
         let (links, uplinks) = (&self.links, &self.uplinks);
-        let may_take = |port| links.has_room(port) || links.may_be_behind(port);
-        if !links.ports().any(may_take) {
+        if !is_late && !links.ports().any(|port| links.has_room(port)) {
             return false;
         }
         let ahead = Ahead {

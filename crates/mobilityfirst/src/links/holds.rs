@@ -12,7 +12,7 @@ use whimbrel_core::{Guid, PortId, Time};
 
 use super::{ChunkToSend, Link, LinkEvent, Links};
 use crate::chunk::{Chunk, Flow};
-use crate::outbox::flow_of;
+use crate::outbox::{Stuck, flow_of};
 use crate::taken::MIN_GUARD;
 use crate::wire::{Hold, HoldMode, Request};
 
@@ -391,26 +391,26 @@ impl Links {
     /// until half of the buffer is free: of the flow with the most bytes in a queue first, its
     /// newest chunk first. Returns them from old to new.
     pub(crate) fn take_stuck(&mut self, before: Time) -> Vec<ChunkToSend> {
-        let mut stuck: BTreeSet<(u64, PortId, Flow)> = BTreeSet::new();
+        let mut stuck: BTreeSet<(u64, PortId, Stuck)> = BTreeSet::new();
         for (port, link) in &self.links {
             let of_link = link.outbox.stuck(before);
-            stuck.extend(of_link.map(|(flow, bytes)| (bytes, *port, flow)));
+            stuck.extend(of_link.map(|(which, bytes)| (bytes, *port, which)));
         }
         let mut taken = Vec::new();
         let mut reviewed = BTreeSet::new();
         let mut packets = 0;
         while (self.buffer.used().saturating_sub(packets)) * 2 >= self.buffer.capacity()
-            && let Some((bytes, port, flow)) = stuck.pop_last()
+            && let Some((bytes, port, which)) = stuck.pop_last()
         {
             let link = self.links.get_mut(&port);
-            let Some(outgoing) = link.and_then(|it| it.outbox.take_newest(&flow)) else {
+            let Some(outgoing) = link.and_then(|it| it.outbox.take_newest(&which)) else {
                 continue;
             };
             packets += outgoing.room.packets() as usize;
             let left = bytes.saturating_sub(outgoing.chunk.size() as u64);
             taken.push(outgoing);
-            stuck.insert((left, port, flow));
-            reviewed.insert((port, flow));
+            stuck.insert((left, port, which));
+            reviewed.insert((port, which.0));
         }
         for (port, flow) in reviewed {
             self.review_hold(port, &flow);
@@ -474,7 +474,7 @@ impl Links {
         let (Some(link), Some(flow)) = (self.links.get(&port), flow_of(&outgoing.chunk)) else {
             return false;
         };
-        let (bytes, _) = link.outbox.waiting(&flow);
+        let (bytes, _) = self.waiting(port, &flow);
         outgoing.room.is_held()
             && self.buffer.used() * 2 > self.buffer.capacity()
             && bytes + outgoing.chunk.size() as u64 > self.allowance(link, &flow, outgoing.from)

@@ -27,6 +27,7 @@ const MAX_LATE: usize = 4;
 /// What has come of a late content at this many renewals was on its way when its source was told, and
 /// counts as late, too, up to as much as waited then.
 const GRACE_RENEWALS: u8 = 3;
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A content that is late on a port.
 #[derive(Debug)]
@@ -41,12 +42,13 @@ pub(super) struct LateContent {
     renewals: u8,
 }
 
-/// Returns the bytes of a content from which on it is late on a link, if its rate is known.
-fn late_above(link: &Link) -> Option<u64> {
+/// Returns the bytes of a content from which on it is late on a link that so many flows share, if its
+/// rate is known.
+fn late_above(link: &Link, flows: usize) -> Option<u64> {
     let rate = link.hop.delivery_rate().filter(|_| link.is_up())?;
     let time = MAX_BEHIND + round_trip(link) * 2;
     let bytes = u128::from(rate) * time.as_millis() / 1_000;
-    let part = u64::try_from(bytes).unwrap_or(u64::MAX) / link.outbox.flows().max(1) as u64;
+    let part = u64::try_from(bytes).unwrap_or(u64::MAX) / flows.max(1) as u64;
     Some(part.max(LEAST_LATE))
 }
 
@@ -57,19 +59,29 @@ fn is_large(link: &Link, size: u64) -> bool {
 }
 
 impl Links {
-    /// Returns true if so much of a flow waits for `port` that a content of which nothing does should pass
-    /// it.
+    /// Returns true if a content of a flow is late on `port`.
     pub(crate) fn is_behind(&self, port: PortId, flow: &Flow) -> bool {
-        self.links.get(&port).is_some_and(|link| {
-            let waiting = link.outbox.waiting(flow).0;
-            late_above(link).is_some_and(|above| waiting > above)
-        })
+        self.late.contains_key(&(port, *flow))
     }
 
-    /// Returns true if so much waits for `port` that a flow may be behind there.
-    pub(crate) fn may_be_behind(&self, port: PortId) -> bool {
-        let link = self.links.get(&port);
-        link.is_some_and(|it| late_above(it).is_some_and(|above| it.outbox.bytes() > above))
+    /// Finds out, every [`LOOK_INTERVAL`] at most, whether contents that this node originates are late:
+    /// no chunk need come or go when a link becomes slow. Returns true if any content is late.
+    pub(crate) fn look_for_late(&mut self, now: Time) -> bool {
+        if now >= self.look_for_late_at {
+            self.look_for_late_at = now + LOOK_INTERVAL;
+            let mut long = Vec::new();
+            for (port, link) in &self.links {
+                // Nothing is late where all that waits leaves in time.
+                let above = late_above(link, 1).filter(|above| link.outbox.bytes() > *above);
+                let above = above.and_then(|_| late_above(link, link.outbox.flows()));
+                let flows = above.map(|above| link.outbox.longer_than(above));
+                long.extend(flows.into_iter().flatten().map(|flow| (*port, *flow)));
+            }
+            for (port, flow) in long {
+                self.review_late(port, &flow);
+            }
+        }
+        !self.late.is_empty()
     }
 
     /// Returns the bytes and chunks of a flow that wait for `port` or are on their way, without those
@@ -99,11 +111,12 @@ impl Links {
         let Some(link) = self.links.get(&port) else {
             return;
         };
-        let above = late_above(link).filter(|_| !self.splits.contains_key(flow));
+        let above = late_above(link, link.outbox.flows());
+        let above = above.filter(|_| !self.splits.contains_key(flow));
         let none = BTreeMap::new();
         let before = self.late.get(&key).unwrap_or(&none);
         let is_little = above.is_none_or(|above| link.outbox.waiting(flow).0 <= above);
-        if is_little && before.is_empty() && !link.outbox.has_stops(flow) {
+        if is_little && before.is_empty() && !link.outbox.has_stopped(flow) {
             return;
         }
         let contents = link.outbox.contents_of(flow);
@@ -128,7 +141,9 @@ impl Links {
             .into_iter()
             .map(|(content, it)| (*content, it.clone()))
             .collect();
-        let over = before.keys().filter(|it| !late.contains_key(*it));
+        // What the neighbour has stopped is not to come either while none of it is here.
+        let stays = |it: &&Guid| late.contains_key(*it) || link.outbox.is_stopped(flow, it);
+        let over = before.keys().filter(|it| !stays(it));
         let over: Vec<Guid> = over.copied().collect();
         for content in over {
             let is_left = contents.contains_key(&content);
@@ -142,7 +157,6 @@ impl Links {
     /// A content is late, as it was before or from now on.
     fn note_late(&mut self, port: PortId, flow: &Flow, content: Guid, it: &OfContent) {
         let of_flow = self.late.entry((port, *flow)).or_default();
-        let is_new = !of_flow.contains_key(&content);
         let late = of_flow.entry(content).or_insert_with(|| LateContent {
             told: BTreeSet::new(),
             first: it.bytes,
@@ -160,12 +174,14 @@ impl Links {
             // The others come by credit: all of one at once would be late as well.
             self.crowd(port, flow, from);
         }
-        if is_new && let Some(link) = self.links.get_mut(&port) {
+        // What is known of a flow in the outbox goes when nothing of it is left there.
+        if let Some(link) = self.links.get_mut(&port)
+            && link.outbox.set_late(flow, content, true)
+        {
             tracing::debug!(
                 link = %link.info.label, %content, to = %flow.destination, bytes = it.bytes,
                 "the link is slow for what waits: other contents pass this one"
             );
-            link.outbox.set_late(flow, content, true);
             self.touched.insert(port);
         }
     }
@@ -249,22 +265,26 @@ impl Links {
         };
         let until = now + stop.lease.min(MAX_LEASE);
         let is_stopped = !stop.lease.is_zero();
-        if !link
-            .outbox
-            .stop(&flow, stop.content, is_stopped.then_some(until))
-        {
+        let was_stopped = link.outbox.is_stopped(&flow, &stop.content);
+        let wanted = is_stopped.then_some(until);
+        if !link.outbox.stop(now, &flow, stop.content, wanted) {
             return false;
         }
         let end = (port, flow, Some(stop.content));
         match is_stopped {
-            true => {
-                self.hold_ends.set(end, until);
-                link.take_back_unbegun(now, &flow);
-            }
+            true => self.hold_ends.set(end, until),
             false => drop(self.hold_ends.cancel(&end)),
         }
-        self.resumed = true;
-        self.gained.insert(port);
+        // A repetition changes nothing else.
+        if is_stopped == was_stopped {
+            return true;
+        }
+        if is_stopped {
+            link.take_back_unbegun(now, &flow);
+        } else {
+            self.resumed = true;
+            self.gained.insert(port);
+        }
         self.touched.insert(port);
         self.review_hold(port, &flow);
         true

@@ -43,10 +43,12 @@ impl Link {
 
     /// Takes back the chunks of a flow of which nothing has been sent.
     pub(super) fn take_back_unbegun(&mut self, now: Time, flow: &Flow) {
-        for lane in self.outbox.lanes_of(flow) {
-            let unbegun = self.hop.withdraw_unbegun(now, lane);
-            self.outbox.take_back(flow, unbegun);
-        }
+        let lanes = self.outbox.lanes_of(flow).into_iter();
+        let unbegun = lanes.flat_map(|lane| self.hop.withdraw_unbegun(now, lane));
+        let mut unbegun: Vec<u64> = unbegun.collect();
+        // In the order in which the hop got them, by either lane.
+        unbegun.sort_unstable();
+        self.outbox.take_back(flow, unbegun);
     }
 
     pub(super) fn log(&self, what: &'static str) {

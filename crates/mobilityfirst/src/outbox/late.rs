@@ -7,6 +7,19 @@ use whimbrel_core::{Guid, PortId, Time};
 use super::{Late, MAX_HOLDS, Outbox, flow_of};
 use crate::chunk::Flow;
 
+/// Maximum of contents of one flow that a neighbour may stop: twice as many as a router does at one time.
+const MAX_STOPS_OF_FLOW: usize = 8;
+
+/// A flow, or one content of it, that the neighbour holds back.
+pub(crate) type Stuck = (Flow, Option<Guid>);
+
+/// A content that the neighbour has stopped.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stopped {
+    since: Time,
+    until: Time,
+}
+
 /// What waits of one content, or is on its way.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OfContent {
@@ -38,16 +51,18 @@ impl Outbox {
     }
 
     /// Others of the flow pass this content from now on, or no longer. What the neighbour has stopped
-    /// stays so.
-    pub(crate) fn set_late(&mut self, flow: &Flow, content: Guid, is_late: bool) {
-        let is_stopped = self.stopped.contains_key(&(*flow, content));
-        let late = match is_stopped {
+    /// stays so. Returns true if that changes anything.
+    pub(crate) fn set_late(&mut self, flow: &Flow, content: Guid, is_late: bool) -> bool {
+        let late = match self.is_stopped(flow, &content) {
             true => Some(Late::Stopped),
             false => is_late.then_some(Late::Beside),
         };
         let Some(of_flow) = self.flows.get_mut(flow) else {
-            return;
+            return false;
         };
+        if of_flow.queued.late().get(&content).copied() == late {
+            return false;
+        }
         of_flow.queued.set_late(content, late);
         if late.is_some() && of_flow.beside.is_none() {
             self.next_number += 1;
@@ -55,28 +70,45 @@ impl Outbox {
             self.by_number.insert(self.next_number, *flow);
         }
         self.classify(flow);
+        true
     }
 
     /// The neighbour takes nothing of a content until then (`None`: again). Returns false if it
     /// stops too many.
-    pub(crate) fn stop(&mut self, flow: &Flow, content: Guid, until: Option<Time>) -> bool {
+    pub(crate) fn stop(
+        &mut self,
+        now: Time,
+        flow: &Flow,
+        content: Guid,
+        until: Option<Time>,
+    ) -> bool {
         let key = (*flow, content);
+        let known = self.stopped.get(&key).copied();
+        let is_full =
+            || self.stopped.len() >= MAX_HOLDS || self.stops_of(flow).count() >= MAX_STOPS_OF_FLOW;
         match until {
-            Some(_) if self.stopped.len() >= MAX_HOLDS && !self.stopped.contains_key(&key) => {
-                return false;
+            Some(_) if known.is_none() && is_full() => return false,
+            Some(until) => {
+                let since = known.map_or(now, |known| known.since);
+                self.stopped.insert(key, Stopped { since, until });
             }
-            Some(until) => drop(self.stopped.insert(key, until)),
             None => drop(self.stopped.remove(&key)),
         }
         self.set_late(flow, content, false);
         true
     }
 
-    /// Returns true if the neighbour has stopped contents of a flow.
-    pub(crate) fn has_stops(&self, flow: &Flow) -> bool {
+    fn stops_of(&self, flow: &Flow) -> impl Iterator<Item = &Guid> {
         let first = (*flow, Guid::NONE)..;
-        let next = self.stopped.range(first).next();
-        next.is_some_and(|((of, _), _)| of == flow)
+        let stopped = self.stopped.range(first).map(|(key, _)| key);
+        let of_flow = stopped.take_while(move |(of, _)| of == flow);
+        of_flow.map(|(_, content)| content)
+    }
+
+    /// Returns true if chunks of contents of a flow are here that the neighbour has stopped.
+    pub(crate) fn has_stopped(&self, flow: &Flow) -> bool {
+        let of_flow = self.flows.get(flow);
+        of_flow.is_some_and(|it| self.stops_of(flow).any(|content| it.queued.has(content)))
     }
 
     pub(crate) fn is_stopped(&self, flow: &Flow, content: &Guid) -> bool {
@@ -85,9 +117,9 @@ impl Outbox {
 
     /// A stop that was not repeated ends. Returns true if it does.
     pub(crate) fn end_stop(&mut self, now: Time, flow: &Flow, content: Guid) -> bool {
-        let until = self.stopped.get(&(*flow, content));
-        let ends = until.is_some_and(|until| *until <= now);
-        ends && self.stop(flow, content, None)
+        let stopped = self.stopped.get(&(*flow, content));
+        let ends = stopped.is_some_and(|it| it.until <= now);
+        ends && self.stop(now, flow, content, None)
     }
 
     /// Returns what the neighbour has stopped.
@@ -95,18 +127,29 @@ impl Outbox {
         self.stopped.keys()
     }
 
-    pub(super) fn forget_stops(&mut self) {
-        for (flow, content) in core::mem::take(&mut self.stopped).into_keys() {
-            self.set_late(&flow, content, false);
+    pub(super) fn stopped_since(&self, before: Time) -> impl Iterator<Item = Stuck> {
+        let stopped = self.stopped.iter();
+        let stopped = stopped.filter(move |(_, it)| it.since <= before);
+        stopped.map(|((flow, content), _)| (*flow, Some(*content)))
+    }
+
+    /// Returns what it was.
+    pub(super) fn forget_stops(&mut self) -> Vec<Stuck> {
+        let stopped = core::mem::take(&mut self.stopped).into_keys();
+        let stopped: Vec<(Flow, Guid)> = stopped.collect();
+        for (flow, content) in &stopped {
+            self.set_late(flow, *content, false);
         }
+        let stopped = stopped.into_iter();
+        stopped
+            .map(|(flow, content)| (flow, Some(content)))
+            .collect()
     }
 
     /// Applies what the neighbour has stopped to a flow of which the first chunk came.
     pub(super) fn apply_stops(&mut self, flow: &Flow) {
-        let first = (*flow, Guid::NONE)..;
-        let stopped = self.stopped.range(first).map(|(key, _)| *key);
-        let stopped = stopped.take_while(|(of, _)| of == flow);
-        for (_, content) in stopped.collect::<Vec<_>>() {
+        let stopped: Vec<Guid> = self.stops_of(flow).copied().collect();
+        for content in stopped {
             self.set_late(flow, content, false);
         }
     }
@@ -262,7 +305,7 @@ mod tests {
                 }
                 Step::Stop(number, is_stopped) => {
                     let until = is_stopped.then_some(Time::ZERO);
-                    prop_assert!(outbox.stop(&flow, content(number), until));
+                    prop_assert!(outbox.stop(Time::ZERO, &flow, content(number), until));
                     match is_stopped {
                         true => drop(model.stopped.insert(number)),
                         false => drop(model.stopped.remove(&number)),
@@ -333,18 +376,53 @@ mod tests {
     #[test]
     fn a_neighbour_stops_a_bounded_number_of_contents() {
         let mut outbox = Outbox::new();
-        let flow = of_content(1, 0, 0).chunk.flow();
         let numbered = |number: usize| {
             let mut guid = [9; 32];
             guid[..8].copy_from_slice(&(number as u64).to_be_bytes());
             Guid(guid)
         };
-        for number in 0..MAX_HOLDS {
-            assert!(outbox.stop(&flow, numbered(number), Some(Time::ZERO)));
-        }
-        assert!(!outbox.stop(&flow, numbered(MAX_HOLDS), Some(Time::ZERO)));
-        assert!(outbox.stop(&flow, numbered(7), Some(Time::ZERO)));
+        let flow = |number| Flow {
+            source: numbered(0),
+            destination: numbered(number),
+        };
+        let mut stop = |number, content| {
+            let (flow, until) = (flow(number), Some(Time::ZERO));
+            outbox.stop(Time::ZERO, &flow, numbered(content), until)
+        };
+        assert!((0..MAX_STOPS_OF_FLOW).all(|content| stop(0, content)));
+        assert!(!stop(0, MAX_STOPS_OF_FLOW));
+        assert!((MAX_STOPS_OF_FLOW..MAX_HOLDS).all(|number| stop(number, 1)));
+        assert!(!stop(MAX_HOLDS, 1));
+        assert!(stop(0, 3));
         outbox.forget_holds();
         assert_eq!(outbox.stops().count(), 0);
+        assert_eq!(outbox.take_forgotten().len(), MAX_HOLDS);
+    }
+
+    /// What has been stopped for a while leaves the buffer, and nothing else of its flow does.
+    #[test]
+    fn stopped_contents_are_stuck_and_others_are_not() {
+        let (mut outbox, second) = (Outbox::new(), core::time::Duration::from_secs(1));
+        (1..3).for_each(|index| outbox.push(of_content(1, index, 5_000)));
+        outbox.push(of_content(2, 3, 9_000));
+        let flow = of_content(1, 0, 0).chunk.flow();
+        let (first, later) = (Time::ZERO + second, Time::ZERO + second * 5);
+        // A repetition does not begin anew.
+        for at in [first, later] {
+            assert!(outbox.stop(at, &flow, content(1), Some(at + second * 3)));
+        }
+        assert_eq!(outbox.stuck(Time::ZERO).count(), 0);
+        let stuck: Vec<(Stuck, u64)> = outbox.stuck(first).collect();
+        let [(stuck, bytes)] = stuck[..] else {
+            panic!("{stuck:?}");
+        };
+        assert_eq!(stuck, (flow, Some(content(1))));
+        assert!((10_000..12_000).contains(&bytes));
+        let taken = core::iter::from_fn(|| outbox.take_newest(&stuck));
+        let taken: Vec<u32> = taken
+            .map(|it| it.chunk.data().expect("data").index)
+            .collect();
+        assert_eq!(taken, [2, 1]);
+        assert_eq!(outbox.waiting(&flow).1, 1);
     }
 }

@@ -93,12 +93,15 @@ impl Queue {
         self.numbers.contains_key(&Some(*content))
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &ChunkToSend> {
-        self.lanes.values().flat_map(|lane| &lane.chunks)
+    /// Returns the bytes of a content.
+    pub(super) fn bytes_of(&self, content: &Guid) -> u64 {
+        let number = self.numbers.get(&Some(*content));
+        let lane = number.and_then(|number| self.lanes.get(number));
+        lane.map_or(0, |lane| lane.bytes)
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut ChunkToSend> {
-        self.lanes.values_mut().flat_map(|lane| &mut lane.chunks)
+    pub(super) fn iter(&self) -> impl Iterator<Item = &ChunkToSend> {
+        self.lanes.values().flat_map(|lane| &lane.chunks)
     }
 
     pub(super) fn push(&mut self, outgoing: ChunkToSend) {
@@ -181,10 +184,11 @@ impl Queue {
         Some(outgoing)
     }
 
-    /// Removes and returns the newest chunk of the content that has most here.
-    pub(super) fn take_newest(&mut self) -> Option<ChunkToSend> {
+    /// Removes and returns the newest chunk of a content; `None`: of the one that has most here.
+    pub(super) fn take_newest(&mut self, content: Option<&Guid>) -> Option<ChunkToSend> {
         let lanes = self.lanes.iter_mut();
-        let (number, lane) = lanes.max_by_key(|(_, lane)| lane.bytes)?;
+        let meant = lanes.filter(|(_, lane)| content.is_none() || lane.content.as_ref() == content);
+        let (number, lane) = meant.max_by_key(|(_, lane)| lane.bytes)?;
         let (number, outgoing) = (*number, lane.chunks.pop_back()?);
         self.note_gone(number, &outgoing);
         Some(outgoing)
@@ -325,7 +329,7 @@ mod tests {
                         }
                     }
                     Step::TakeNewest => {
-                        if let Some(newest) = queue.take_newest() {
+                        if let Some(newest) = queue.take_newest(None) {
                             let bytes = |of: &VecDeque<(u32, u64)>| of.iter().map(|it| it.1).sum::<u64>();
                             let of = &mut model[number_of(&newest)];
                             let (its, expected) = (bytes(of), of.pop_back().map(|it| it.0));

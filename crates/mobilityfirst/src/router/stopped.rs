@@ -2,14 +2,13 @@
 
 use core::time::Duration;
 
-use bytes::Bytes;
 use whimbrel_core::Guid;
 
-use super::tests::{Net, ROUTER, SOURCE, data, port};
+use super::hostile::control;
+use super::tests::{Net, SOURCE, data, port};
 use crate::chunk::{Chunk, Message};
 use crate::wire::{
-    Control, Data, HoldMode, NetworkHeader, ServiceId, Stop, Transport, TransportKind,
-    UpperProtocol,
+    Control, Data, HoldMode, ServiceId, Stop, Transport, TransportKind, UpperProtocol,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -45,13 +44,7 @@ fn stop(net: &mut Net, content: Guid, lease: Duration) {
         content,
         lease,
     });
-    let (service, upper) = (ServiceId::NEIGHBOUR, UpperProtocol::Control);
-    let header = NetworkHeader::new(service, upper, BEYOND, ROUTER);
-    let mut head = Vec::new();
-    stop.encode(&mut head);
-    let (head, body) = (head.into(), Bytes::new());
-    let message = Message { head, body };
-    net.send(2, Chunk { header, message });
+    net.send(2, control(BEYOND, &stop));
     net.run(Duration::from_millis(100));
 }
 
@@ -115,4 +108,28 @@ fn a_source_that_goes_on_with_a_stopped_content_is_held_back() {
     net.send(1, chunk_of(letter, 0, 10_000));
     net.run(SECOND);
     assert_eq!(passed(&mut net), [letter]);
+}
+
+/// A next hop that renews a stop keeps no more of the buffer than one that renews a hold, and what was
+/// stored does not come back into it before the stop has ended.
+#[test]
+fn what_is_stopped_for_long_leaves_the_buffer_to_others() {
+    let (film, letter) = (Guid([1; 32]), Guid([2; 32]));
+    let mut net = net();
+    stop(&mut net, film, SECOND * 20);
+    for index in 0..5 {
+        net.send(1, chunk_of(film, index, 1 << 20));
+        net.run(SECOND);
+    }
+    net.run(SECOND * 5);
+    let memory = net.router().memory();
+    assert!(memory.stored_bytes > 0, "{memory:?}");
+    let (used, capacity) = net.router().links.buffer();
+    assert!(used * 2 <= capacity, "{used} of {capacity}");
+    net.send(1, chunk_of(letter, 0, 10_000));
+    net.run(SECOND);
+    assert_eq!(passed(&mut net), [letter]);
+    net.run(SECOND * 20);
+    assert_eq!(passed(&mut net), [film; 5]);
+    assert_eq!(net.router().memory().stored_bytes, 0);
 }
