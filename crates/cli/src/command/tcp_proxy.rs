@@ -251,7 +251,9 @@ fn carry(arguments: Run, role: Role) -> Outcome {
     }
     let (prefix, device) = (plan.options.prefix.clone(), plan.device.name.clone());
     let mut proxy = ProxyLoop::new(plan, clock)?;
-    let place = socket.clone().unwrap_or_else(|| status_socket(&device));
+    let place = socket
+        .clone()
+        .unwrap_or_else(|| free_socket(&Places::of_this_user().run, &device));
     let answers = answer_status(&place, proxy.inquirer());
     let answered = answers.is_ok();
     if let Err(error) = answers {
@@ -262,6 +264,12 @@ fn carry(arguments: Run, role: Role) -> Outcome {
         // Root of a user namespace may not write where root keeps its sockets. The proxy can do without.
         note(&format!(
             "no answers to `whimbrel tcp-proxy status`: {text}; --socket PATH names another place"
+        ));
+    }
+    if answered && socket.is_none() && place != status_socket(&device) {
+        let place = place.display();
+        note(&format!(
+            "another proxy has a device {device}; this one answers `whimbrel tcp-proxy status --socket {place}`"
         ));
     }
     if let Some(metrics) = proxy.metrics() {
@@ -380,9 +388,25 @@ fn refusal(refused: &Refused) -> String {
 const SOCKET: &str = "tcp-proxy-";
 
 fn status_socket(device: &str) -> PathBuf {
-    Places::of_this_user()
-        .run
-        .join(format!("{SOCKET}{device}.sock"))
+    socket_in(&Places::of_this_user().run, device)
+}
+
+fn socket_in(folder: &Path, device: &str) -> PathBuf {
+    folder.join(format!("{SOCKET}{device}.sock"))
+}
+
+/// Most sockets of devices with one name.
+const SAME_NAMES: u32 = 64;
+
+/// Returns the status socket of a device, or the first with a number behind it that nobody answers
+/// on: a device's name is taken once in each network namespace, a socket's once on the machine.
+fn free_socket(folder: &Path, device: &str) -> PathBuf {
+    let first = socket_in(folder, device);
+    let others = (2..=SAME_NAMES).map(|number| socket_in(folder, &format!("{device}-{number}")));
+    std::iter::once(first.clone())
+        .chain(others)
+        .find(|path| UnixStream::connect(path).is_err())
+        .unwrap_or(first)
 }
 
 /// Returns true for the socket of a proxy.
@@ -394,7 +418,6 @@ pub(super) fn is_status_socket(path: &Path) -> bool {
 /// Answers each connection to the socket with one line of JSON, from a thread of its own.
 fn answer_status(path: &Path, inquirer: Inquirer) -> std::io::Result<()> {
     make_folder_of(path)?;
-    // A device's name is taken once in each network namespace: a proxy in another one may answer here.
     if UnixStream::connect(path).is_ok() {
         return Err(ErrorKind::AddrInUse.into());
     }
@@ -609,4 +632,25 @@ fn table(status: &Value) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_proxy_answers_beside_the_first_and_takes_the_place_of_one_that_has_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let named = |name: &str| folder.path().join(name);
+        let first = named("tcp-proxy-tun0.sock");
+        assert_eq!(free_socket(folder.path(), "tun0"), first);
+        let running = UnixListener::bind(&first).unwrap();
+        let second = free_socket(folder.path(), "tun0");
+        assert_eq!(second, named("tcp-proxy-tun0-2.sock"));
+        assert!(is_status_socket(&second));
+        // The socket's file outlives a proxy that was killed.
+        drop(running);
+        assert!(first.exists());
+        assert_eq!(free_socket(folder.path(), "tun0"), first);
+    }
 }
