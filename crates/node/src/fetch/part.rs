@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FallocateFlags, OFlags, fallocate};
+use rustix::fs::{FallocateFlags, OFlags, fallocate, fstatvfs};
 use serde::{Deserialize, Serialize};
 use whimbrel_content::Assembly;
 use whimbrel_core::Guid;
@@ -96,6 +96,40 @@ pub(super) struct Snapshot {
     file: File,
     hidden: Hidden,
     bytes: Vec<u8>,
+}
+
+/// Claims storage for `range` of `file`, whose length stays. Fails only for a lack of storage: not
+/// every file system can do this.
+fn claim(file: &File, range: Range<u64>) -> io::Result<()> {
+    let length = range.end - range.start;
+    // Parts of the range may be there already.
+    let found = file.metadata()?;
+    let needed = length.saturating_sub(found.blocks().saturating_mul(512));
+    let told = fstatvfs(file).ok().filter(|told| told.f_blocks > 0);
+    let full = || {
+        let needed = needed.div_ceil(1_000_000);
+        let mut text = format!("no storage space for {needed} MB");
+        if let Some(told) = &told {
+            let free = told.f_bavail.saturating_mul(told.f_frsize) / 1_000_000;
+            text += &format!("; {free} MB are free there");
+        }
+        io::Error::new(ErrorKind::StorageFull, text)
+    };
+    // A claim that cannot succeed would take all that is free, before it fails.
+    if told
+        .as_ref()
+        .is_some_and(|told| needed > told.f_bfree.saturating_mul(told.f_frsize))
+    {
+        return Err(full());
+    }
+    match fallocate(file, FallocateFlags::KEEP_SIZE, range.start, length) {
+        Err(rustix::io::Errno::NOSPC) => {
+            // What was claimed is given back.
+            file.set_len(found.len())?;
+            Err(full())
+        }
+        _ => Ok(()),
+    }
 }
 
 impl PartFile {
@@ -192,18 +226,10 @@ impl PartFile {
         if core::mem::replace(&mut self.reserved, true) || range.is_empty() {
             return Ok(());
         }
-        let length = range.end - range.start;
-        match fallocate(&self.file, FallocateFlags::KEEP_SIZE, range.start, length) {
-            Err(rustix::io::Errno::NOSPC) => {
-                let source = io::ErrorKind::StorageFull.into();
-                Err(FetchError::Disk {
-                    path: self.hidden.part.clone(),
-                    source,
-                })
-            }
-            // Not every file system can do this.
-            _ => Ok(()),
-        }
+        claim(&self.file, range).map_err(|source| FetchError::Disk {
+            path: self.hidden.part.clone(),
+            source,
+        })
     }
 
     /// Returns the record of the transfer as it stands.
@@ -399,6 +425,21 @@ mod tests {
 
         let (mut full, ..) = PartFile::open(folder.path(), Guid([2; 32]), 1 << 30).unwrap();
         full.reserve(5..5).unwrap();
+        assert_eq!(full.file.metadata().unwrap().blocks(), 0);
+
+        // Nothing of a claim that is too large stays claimed.
+        let (mut full, ..) = PartFile::open(folder.path(), Guid([3; 32]), 1 << 30).unwrap();
+        let told = fstatvfs(&full.file).unwrap();
+        let beyond = told.f_bfree * told.f_frsize + (1 << 40);
+        let refused = full.reserve(0..beyond).unwrap_err();
+        assert!(
+            matches!(&refused, FetchError::Disk { source, .. } if source.kind() == ErrorKind::StorageFull)
+        );
+        let text = refused.to_string();
+        assert!(
+            text.contains("no storage space for 1") && text.contains("MB are free there"),
+            "{text}"
+        );
         assert_eq!(full.file.metadata().unwrap().blocks(), 0);
     }
 
