@@ -221,8 +221,12 @@ impl FromStr for Name {
             _ => text,
         };
         let path = text.strip_prefix('/').unwrap_or(text);
-        // "/a/" is "/a": people write a trailing slash on prefixes.
-        let path = path.strip_suffix('/').unwrap_or(path);
+        // "/a/" is "/a": people write a trailing slash on prefixes. "//" is a slip, and no root: a
+        // route for it would draw all traffic.
+        let path = match path.strip_suffix('/') {
+            Some(shorter) if !shorter.is_empty() => shorter,
+            _ => path,
+        };
         if path.is_empty() {
             return Ok(Name::root());
         }

@@ -80,6 +80,7 @@ fn uris_are_read_in_every_form() {
 #[test]
 fn errors_of_invalid_uris_give_the_reason() {
     let error = |uri: &str| uri.parse::<Name>().expect_err(uri);
+    assert!(matches!(error("//"), ParseNameError::Empty(_)));
     assert!(matches!(error("//a"), ParseNameError::Empty(_)));
     assert!(matches!(error("/a//b"), ParseNameError::Empty(_)));
     assert!(matches!(error("/."), ParseNameError::Empty(_)));
