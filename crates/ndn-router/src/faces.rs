@@ -122,6 +122,9 @@ impl FaceSettings {
     }
 }
 
+// A face never says less than what its link sends.
+const _: () = assert!(whimbrel_forwarder::mgmt::MIN_MTU == whimbrel_link::ndnlp::MIN_MTU as u64);
+
 /// Returns the properties of the face on a port.
 pub fn spec(info: &PortInfo, settings: &FaceSettings) -> FaceSpec {
     let (remote_uri, local_uri) = uris(info);

@@ -13,8 +13,9 @@ use super::verb::{Context, Outcome};
 use crate::face::{Face, FaceFlags, FaceId};
 use crate::forwarder::{FaceEvent, Forwarder};
 
-/// Smallest MTU of a face, in bytes (NFD: `MIN_MTU`).
-const MIN_MTU: u64 = 64;
+/// Smallest MTU of a face that a command may set, in bytes: links send no smaller frames. NFD takes
+/// 64, of which the fields of a recovered fragment leave hardly any room for a packet.
+pub const MIN_MTU: u64 = 128;
 
 pub(crate) fn create(context: &mut Context<'_>, parameters: ControlParameters) -> Outcome {
     match creation(&parameters) {

@@ -31,6 +31,7 @@ pub use authority::{
 };
 pub use config::ManagementConfig;
 pub use face_requests::{FaceFailure, FaceRequest, FaceSettings, RequestId};
+pub use faces::MIN_MTU;
 pub use host::{FaceHost, LinkCounters};
 pub(crate) use management::Management;
 pub use management::ManagementCounters;

@@ -513,14 +513,14 @@ fn one_invalid_change_of_a_face_refuses_all_changes() {
         "a stream has no MTU"
     );
     let small = ControlParameters {
-        mtu: Some(63),
+        mtu: Some(127),
         persistency: Some(Persistency::Permanent),
         ..of_face(neighbour)
     };
     let refused = router.command(program, "faces/update", &small);
     assert_eq!(refused.status_code, 409);
     let body = refused.parameters().unwrap().unwrap();
-    assert_eq!((body.mtu, body.persistency), (Some(63), None));
+    assert_eq!((body.mtu, body.persistency), (Some(127), None));
     assert_eq!(
         router.forwarder.face(neighbour).unwrap().spec.persistency,
         Persistency::Persistent

@@ -236,7 +236,7 @@ fn invalid_creations() -> Vec<(ControlParameters, u64)> {
         ),
         (
             ControlParameters {
-                mtu: Some(63),
+                mtu: Some(127),
                 ..of_uri(&udp(7))
             },
             406,

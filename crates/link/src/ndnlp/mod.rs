@@ -52,6 +52,6 @@ pub mod stats;
 #[cfg(test)]
 mod vectors;
 
-pub use config::{FrameKind, LinkServiceConfig, PaperOptions, Reliability};
+pub use config::{FrameKind, LinkServiceConfig, MIN_MTU, PaperOptions, Reliability};
 pub use service::{LinkEvent, LinkService, Written};
 pub use stats::{Delays, LinkDrops, LinkStats, Mode};
