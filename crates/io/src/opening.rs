@@ -108,7 +108,7 @@ impl<M: Machine + 'static> EventLoop<M> {
                     label,
                     origin,
                     address,
-                    uri: format!("ws://{remote}{path}"),
+                    uri: format!("ws://{}{path}", without_zone(&remote)),
                     limits: self.opened_limits.websockets,
                 };
                 self.add_websocket_client(config, outcome).map(|_| None)
@@ -258,6 +258,16 @@ pub(crate) fn remote_of(endpoint: &Endpoint) -> Option<&Peer> {
         | Endpoint::Tcp { remote }
         | Endpoint::WebSocket { remote, .. } => Some(remote),
         Endpoint::Unix { .. } | Endpoint::Ethernet { .. } | Endpoint::Tun { .. } => None,
+    }
+}
+
+/// Writes a peer for a URI that leaves this machine: without the interface of a link-local address,
+/// which means nothing elsewhere (RFC 6874, section 1).
+fn without_zone(remote: &Peer) -> String {
+    let text = remote.to_string();
+    match (text.split_once('%'), text.split_once(']')) {
+        (Some((address, _)), Some((_, port))) => format!("{address}]{port}"),
+        _ => text,
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use core::time::Duration;
 
-use whimbrel_core::{Medium, PortInfo};
+use whimbrel_core::{Endpoint, Medium, PortInfo};
 use whimbrel_forwarder::mgmt::{self, LinkCounters};
 use whimbrel_forwarder::{FaceFlags, FaceId, FaceSpec, LinkType, Persistency, Scope};
 use whimbrel_link::ndnlp::{
@@ -125,9 +125,16 @@ impl FaceSettings {
 // A face never says less than what its link sends.
 const _: () = assert!(whimbrel_forwarder::mgmt::MIN_MTU == whimbrel_link::ndnlp::MIN_MTU as u64);
 
-/// Returns the properties of the face on a port.
-pub fn spec(info: &PortInfo, settings: &FaceSettings) -> FaceSpec {
-    let (remote_uri, local_uri) = uris(info);
+/// Returns the properties of the face on a port; `endpoint` is what was asked for, if it was.
+pub fn spec(info: &PortInfo, settings: &FaceSettings, endpoint: Option<&Endpoint>) -> FaceSpec {
+    let (remote_uri, local_uri) = match (endpoint, &info.medium) {
+        // The server's URI has a path, which the port does not know.
+        (Some(Endpoint::WebSocket { remote, path }), Medium::WebSocket { local, .. }) => (
+            format!("ws://{remote}{}", if path == "/" { "" } else { path }),
+            FaceUri::WebSocketClient((*local).into()).to_string(),
+        ),
+        _ => uris(info),
+    };
     let defaults = FaceSpec::new(remote_uri, local_uri);
     FaceSpec {
         scope: scope(info),

@@ -154,7 +154,7 @@ impl NdnRouter {
             Some(asked) => (asked.settings, Some(asked.endpoint), asked.request),
             None => (FaceSettings::unasked(info), None, None),
         };
-        let spec = faces::spec(info, &settings);
+        let spec = faces::spec(info, &settings, endpoint.as_ref());
         let link = faces::link_config(&self.config.link, info, &spec, settings.reliability);
         let link = match settings.device {
             Some(device) => device.of(link),

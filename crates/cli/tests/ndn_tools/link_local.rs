@@ -24,7 +24,7 @@ const SCRIPT: &str = r#"
     done
     printf '[ndn]\nmulticast = false\n' >"$HOME/router.toml"
     # The jobs are the programs themselves, which the trap ends.
-    router() { exec "$WHIMBREL" router run --quiet --config "$HOME/router.toml" --ndn-socket "$HOME/$1.sock" --ndn-listen '[::]:6363' --ndn-websocket 127.0.0.1:0; }
+    router() { exec "$WHIMBREL" router run --quiet --config "$HOME/router.toml" --ndn-socket "$HOME/$1.sock" --ndn-listen '[::]:6363' --ndn-websocket '[::]:9696'; }
     router near >/dev/null 2>"$HOME/near.log" &
     (export -f router there; export OTHER; exec nsenter --net=/proc/$OTHER/ns/net bash -c 'router far') >/dev/null 2>"$HOME/far.log" &
     for _ in $(seq 200); do [ -S "$HOME/near.sock" ] && [ -S "$HOME/far.sock" ] && break; sleep 0.1; done
@@ -38,6 +38,9 @@ const SCRIPT: &str = r#"
     echo "changed: $(w face create 'udp://[fe80::2%p]' --reliability off)"
     echo "second: $(w face create 'udp://[fe80::2%q]')"
     echo "stream: $(w face create 'tcp://[fe80::2%p]')"
+    echo "web: $(w face create 'ws://[fe80::2%q]:9696/')"
+    echo "web again: $(w face create 'ws://[fe80::2%q]')"
+    echo "web without: $(w face create 'ws://[fe80::2]')"
     echo "nowhere: $(w face create 'udp://[fe80::2%none]')"
     echo "address: $(w face create 'udp://[fe80::2%127.0.0.1]')"
     echo "route: $(w route add /y/ll 'udp6://[fe80::2%p]:6363')"
@@ -47,6 +50,10 @@ const SCRIPT: &str = r#"
     echo "ping: $(cat "$HOME/ping")"
     echo "caller: $(NDN_CLIENT_TRANSPORT="unix://$HOME/far.sock" w face list remote 'udp6://[fe80::1%far-p]:6363')"
     echo "program: $(w ndn ping /y/ll -c 1 --transport 'tcp://[fe80::1%p]:6363')"
+    w route remove /y/ll 'udp6://[fe80::2%p]:6363' >/dev/null
+    echo "web route: $(w route add /y/ll 'ws://[fe80::2%q]:9696')"
+    for _ in $(seq 50); do w ndn ping /y/ll -c 1 >"$HOME/ping" && break; sleep 0.1; done
+    echo "web ping: $(cat "$HOME/ping")"
     echo "destroy: $(w face destroy 'udp6://[fe80::2%p]:6363')"
     echo "left: $(w face list scheme udp6)"
 "#;
@@ -93,6 +100,11 @@ fn a_face_to_a_link_local_address_keeps_its_interface() {
             "face-created id=",
             "remote=tcp6://[fe80::2%p]:6363",
         ),
+        ("web", "face-created id=", "remote=ws://[fe80::2%q]:9696 "),
+        ("web", "face-created id=", "local=wsclient://[fe80::1"),
+        ("web again", "face-exists id=", "ws://[fe80::2%q]:9696"),
+        ("web without", "whimbrel: ", "[fe80::2%eth0]"),
+        ("web route", "route-add-accepted prefix=/y/ll nexthop=", ""),
         ("nowhere", "whimbrel: ", "none"),
         ("address", "whimbrel: ", "no network interface"),
         ("route", "route-add-accepted prefix=/y/ll nexthop=", ""),
@@ -110,10 +122,10 @@ fn a_face_to_a_link_local_address_keeps_its_interface() {
         out.contains("       remote: udp6://[fe80::2%p]:6363"),
         "{out}\n{errors}"
     );
-    // Over the face, and over a program's own connection.
+    // Over the UDP face, over a program's own connection, and over the WebSocket.
     assert_eq!(
         out.matches("content from /y/ll").count(),
-        2,
+        3,
         "{out}\n{errors}"
     );
     let left = out.split("left: ").nth(1).unwrap_or_default();

@@ -208,7 +208,11 @@ impl Parts<'_> {
     fn web_socket(&self) -> Result<FaceUri, FaceUriError> {
         let (host, port) = self.host_and_port()?;
         let host = match self.address(host)? {
-            Some((IpAddr::V6(address), _)) => format!("[{address}]"),
+            Some((IpAddr::V6(address), Some(zone))) => format!("[{address}%{zone}]"),
+            Some((IpAddr::V6(address), None)) if address.is_unicast_link_local() => {
+                return Err(FaceUriError::Zone(address));
+            }
+            Some((IpAddr::V6(address), None)) => format!("[{address}]"),
             Some((address, _)) => address.to_string(),
             None if host.bytes().all(is_host_octet) => host.to_owned(),
             None => return Err(self.malformed()),
