@@ -32,7 +32,7 @@ use whimbrel_link::{Hop, HopConfig, HopEvent, Pacing};
 use crate::charge::{Charge, Pool};
 use crate::chunk::{Chunk, Flow};
 use crate::handed::Handovers;
-use crate::next_hops::Branch;
+use crate::next_hops::{Branch, NextHops};
 use crate::outbox::{Outbox, SPARE_BELOW, flow_of};
 use crate::room::{Buffer, Holder, Room};
 use crate::split::SplitConfig;
@@ -82,13 +82,14 @@ pub struct ChunkToSend {
 }
 
 impl ChunkToSend {
-    /// Returns the chunk as it leaves over this branch.
-    pub(crate) fn over(mut self, branch: &Branch) -> ChunkToSend {
+    /// Returns the chunk as it leaves over this branch of `hops`: bound to its address, and if it may be
+    /// divided, to all that this port leads to. Their ways part further on.
+    pub(crate) fn over(mut self, branch: &Branch, hops: &NextHops) -> ChunkToSend {
         if let Some(address) = branch.address {
-            self.chunk.header.destination_address = address;
-            // From here on it is bound to this one.
-            if self.chunk.header.service.has(ServiceId::MULTIHOMING) {
-                self.chunk.header.extensions.addresses = vec![address];
+            let header = &mut self.chunk.header;
+            header.destination_address = address;
+            if header.service.has(ServiceId::MULTIHOMING) {
+                header.extensions.addresses = hops.addresses_by(branch);
             }
         }
         self

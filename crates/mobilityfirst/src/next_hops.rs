@@ -12,7 +12,7 @@ use crate::chunk::{Chunk, Flow};
 use crate::links::Links;
 use crate::outbox::flow_of;
 use crate::split::Scheduler;
-use crate::wire::ServiceId;
+use crate::wire::{MAX_CARRIED_ADDRESSES, ServiceId};
 
 /// Maximum of flows whose division is remembered; beyond it, the least recently used starts over.
 const MAX_DIVIDED_FLOWS: usize = 1024;
@@ -130,11 +130,34 @@ impl NextHops {
     }
 
     /// Returns the same next hops; a chunk gets this network address on every branch.
-    pub fn at_address(mut self, address: Guid) -> NextHops {
-        for branch in &mut self.branches {
-            branch.address = Some(address);
+    pub fn at_address(self, address: Guid) -> NextHops {
+        self.at_addresses(&[address])
+    }
+
+    /// Returns the same next hops, each once for every one of these network addresses.
+    pub fn at_addresses(&self, addresses: &[Guid]) -> NextHops {
+        let at = |branch: &Branch, address: &Guid| Branch {
+            address: Some(*address),
+            ..*branch
+        };
+        let branches = self.iter();
+        branches
+            .flat_map(|branch| addresses.iter().map(move |address| at(branch, address)))
+            .collect()
+    }
+
+    /// Returns the addresses that the port of `branch` leads to with its preference, that of `branch`
+    /// first.
+    pub(crate) fn addresses_by(&self, branch: &Branch) -> Vec<Guid> {
+        let is_along = |it: &&Branch| it.port == branch.port && it.preference == branch.preference;
+        let along = self.iter().filter(is_along).filter_map(|it| it.address);
+        let mut addresses: Vec<Guid> = branch.address.into_iter().collect();
+        for address in along {
+            if addresses.len() < MAX_CARRIED_ADDRESSES && !addresses.contains(&address) {
+                addresses.push(address);
+            }
         }
-        self
+        addresses
     }
 
     /// Updates the states of the links.
@@ -335,6 +358,30 @@ mod tests {
             }
         }
         counts
+    }
+
+    #[test]
+    fn a_chunk_carries_the_addresses_that_its_port_leads_to() {
+        let [near, far, other, dear] = [1, 2, 3, 4].map(|it| Guid([it; 32]));
+        let at = |branch: Branch, address| Branch {
+            address: Some(address),
+            ..branch
+        };
+        let hops = NextHops::from_iter([
+            at(branch(1, 0, 1, 0), near),
+            at(branch(2, 0, 1, 0), other),
+            at(branch(1, 0, 1, 0), far),
+            at(branch(1, 1, 1, 0), dear),
+        ]);
+        let carried: Vec<Vec<Guid>> = hops.iter().map(|it| hops.addresses_by(it)).collect();
+        assert_eq!(
+            carried,
+            [vec![near, far], vec![other], vec![far, near], vec![dear]]
+        );
+        // What waited in the storage without next hops of its own had several addresses.
+        let stored = NextHops::from_iter([branch(1, 0, 1, 0)]).at_addresses(&[near, far]);
+        let first = stored.best().unwrap();
+        assert_eq!(stored.addresses_by(first), [near, far]);
     }
 
     #[test]

@@ -57,7 +57,12 @@ impl Links {
             .splits
             .entry(flow)
             .or_insert_with(|| DividedFlow::new(hops.clone()));
-        divided.hops = hops.clone();
+        // A chunk that another node has bound to one way says nothing of the others, by which the
+        // chunks before it may go.
+        let is_bound = outgoing.chunk.header.extensions.addresses.len() == 1;
+        if !is_bound || divided.waiting().1 == 0 {
+            divided.hops = hops.clone();
+        }
         divided.push(outgoing);
         if let Some(from) = from {
             self.note_waiting_split(flow, from);
@@ -147,7 +152,8 @@ impl Links {
             let Some(outgoing) = divided.take(now, port, forecast) else {
                 return;
             };
-            self.hand_over(now, &branches[at], outgoing);
+            let outgoing = outgoing.over(&branches[at], &divided.hops);
+            self.hand_over(now, port, outgoing);
         }
         let has_room = |(_, it): &(Branch, Measured)| it.has_room;
         let idle = self.measured(now, flow, divided, 0).iter().any(has_room);
@@ -156,11 +162,11 @@ impl Links {
         }
     }
 
-    fn hand_over(&mut self, now: Time, branch: &Branch, outgoing: ChunkToSend) {
-        if let Some(link) = self.links.get_mut(&branch.port) {
-            link.outbox.push(outgoing.over(branch));
+    fn hand_over(&mut self, now: Time, port: PortId, outgoing: ChunkToSend) {
+        if let Some(link) = self.links.get_mut(&port) {
+            link.outbox.push(outgoing);
             link.feed(now, &mut self.next_tag);
-            self.touched.insert(branch.port);
+            self.touched.insert(port);
         }
     }
 

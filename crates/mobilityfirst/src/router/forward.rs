@@ -11,7 +11,7 @@ use super::{Router, Timer};
 use crate::charge::Charge;
 use crate::chunk::{Chunk, Message};
 use crate::links::{ChunkToSend, RENEWAL};
-use crate::next_hops::{Branch, NextHops, Spread};
+use crate::next_hops::{NextHops, Spread};
 use crate::room::Room;
 use crate::wire::{
     Control, ControlCode, DropReason, Echo, HoldMode, NetworkHeader, ServiceId, Transport,
@@ -399,10 +399,10 @@ impl Router {
             _ => outgoing,
         };
         for next in chosen {
-            self.send_over(now, outgoing.clone(), branch);
+            self.send_over(now, outgoing.clone().over(branch, hops), branch.port);
             branch = next;
         }
-        self.send_over(now, outgoing, branch);
+        self.send_over(now, outgoing.over(branch, hops), branch.port);
     }
 
     /// The buffer fills, and a chunk's flow has its part of it: it waits in the storage instead, if
@@ -410,6 +410,7 @@ impl Router {
     fn spill(&mut self, now: Time, outgoing: ChunkToSend, hops: &NextHops) -> Option<ChunkToSend> {
         let header = &outgoing.chunk.header;
         let (destination, address) = (header.destination, header.destination_address);
+        let carried = &header.extensions.addresses;
         if !self.proxy.takes(&outgoing.chunk) {
             return Some(outgoing);
         }
@@ -417,6 +418,7 @@ impl Router {
         let hops = match hops.iter().any(|branch| branch.address.is_some()) {
             true => hops.clone(),
             false if address.is_none() => hops.clone().at_address(self.config.guid),
+            false if carried.len() > 1 => hops.at_addresses(carried),
             false => hops.clone().at_address(address),
         };
         self.effects.counters.held_back += 1;
@@ -443,8 +445,8 @@ impl Router {
         }
     }
 
-    fn send_over(&mut self, now: Time, outgoing: ChunkToSend, branch: &Branch) {
-        if let Err(outgoing) = self.links.enqueue(branch.port, outgoing.over(branch)) {
+    fn send_over(&mut self, now: Time, outgoing: ChunkToSend, port: PortId) {
+        if let Err(outgoing) = self.links.enqueue(port, outgoing) {
             self.store_or_give_up(now, outgoing);
         }
     }

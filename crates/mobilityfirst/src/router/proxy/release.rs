@@ -60,9 +60,9 @@ impl Proxy {
             self.stop_waiting(destination, effects);
             return false;
         };
-        let branches = self.branches_with_room(id, hops, links, divisions);
+        let branches = self.branches_with_room(id, hops.clone(), links, divisions);
         if !branches.is_empty() {
-            self.release_one(now, id, &branches, links, effects);
+            self.release_one(now, id, (&branches, &hops), links, effects);
         }
         !branches.is_empty()
     }
@@ -105,7 +105,7 @@ impl Proxy {
         &mut self,
         now: Time,
         id: StoreId,
-        branches: &[Branch],
+        (branches, all): (&[Branch], &NextHops),
         links: &mut Links,
         effects: &mut Effects,
     ) {
@@ -130,7 +130,7 @@ impl Proxy {
             return links.divide(outgoing, &hops);
         }
         for branch in branches {
-            if let Err(refused) = links.enqueue(branch.port, outgoing.clone().over(branch)) {
+            if let Err(refused) = links.enqueue(branch.port, outgoing.clone().over(branch, all)) {
                 self.store_chunk(now, refused, effects);
             }
         }
