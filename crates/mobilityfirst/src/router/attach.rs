@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use core::time::Duration;
 use whimbrel_core::{Distrust, Guid, Limit, Meter, PortId, SeededRng, Time, WallClock};
-use whimbrel_gnrs::{Kind, Record, Rejection, Signature, VerifyError, wire::Code};
+use whimbrel_gnrs::{Address, Kind, Record, Rejection, Signature, VerifyError, wire::Code};
 
 use super::Timer;
 use super::effects::{Action, Effects};
@@ -37,6 +37,8 @@ const MAX_PORTS: usize = 8;
 struct Attachment {
     port: PortId,
     version: u64,
+    // The address that this record prefers to this router.
+    better: Option<Guid>,
     // The router's count of chunks when the host last sent one by this port.
     spoke: u64,
 }
@@ -102,6 +104,24 @@ impl Attachments {
                 ..Branch::over(attachment.port, links)
             })
             .collect()
+    }
+
+    /// Notes the best address of the record that a host has attached with, if that is better than this
+    /// router.
+    fn note_better(&mut self, guid: &Guid, port: PortId, record: &Record) {
+        let own = record.addresses().find(|at| at.na == self.router);
+        let is_better = |at: &Address| own.is_some_and(|own| at.preference < own.preference);
+        let better = record.addresses().filter(is_better);
+        let better = better.min_by_key(|at| at.preference).map(|at| at.na);
+        let mut attached = self.by_guid.get_mut(guid).into_iter().flatten();
+        if let Some(attachment) = attached.find(|it| it.port == port) {
+            attachment.better = better;
+        }
+    }
+
+    /// Returns the address that a host's newest record prefers to this router.
+    pub(super) fn better(&self, guid: &Guid) -> Option<Guid> {
+        self.by_guid.get(guid)?.first()?.better
     }
 
     /// Returns true if a GUID is attached on this port.
@@ -170,6 +190,7 @@ impl Attachments {
         let attachment = Attachment {
             port,
             version,
+            better: None,
             spoke: before.next().map_or(0, |it| it.spoke),
         };
         self.remove(&guid, port);
@@ -306,6 +327,7 @@ impl Attachments {
         let (guid, version) = (record.subject(), record.version());
         let code = match self.check(now, port, &record, signature) {
             Ok(()) if self.insert(guid, port, version) => {
+                self.note_better(&guid, port, &record);
                 effects.counters.attachments += 1;
                 let left = record
                     .expires_ms()

@@ -329,7 +329,10 @@ impl Router {
             return self.send_or_store(now, outgoing, &hops);
         }
         if !here.is_empty() {
-            return self.send_or_store(now, outgoing, &here);
+            return match self.preferred_way(now, &outgoing) {
+                Some(hops) => self.send_or_store(now, outgoing, &hops),
+                None => self.send_or_store(now, outgoing, &here),
+            };
         }
         if outgoing.chunk.header.destination_address == self.config.guid
             && let Some(from) = outgoing.from

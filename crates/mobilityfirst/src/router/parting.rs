@@ -1,4 +1,4 @@
-//! The node where the next hops of a multihomed destination part.
+//! The node where the next hops of a multihomed destination part, or one of its links begins.
 
 use whimbrel_core::{Guid, Time};
 use whimbrel_gnrs::Lookup;
@@ -57,5 +57,23 @@ impl Router {
             header.extensions.addresses = addresses;
         }
         None
+    }
+
+    /// Returns the next hops towards the address that a host attached here prefers to this router, if that
+    /// answers and the chunk does not come from there: the link from here may cost more.
+    pub(super) fn preferred_way(&mut self, now: Time, outgoing: &ChunkToSend) -> Option<NextHops> {
+        let header = &outgoing.chunk.header;
+        let (host, at) = (header.destination, header.destination_address);
+        // Who has bound it to this router knows why.
+        let better = self
+            .attachments
+            .better(&host)
+            .filter(|_| at != self.config.guid)?;
+        if !self.counts(now, host, better) {
+            return None;
+        }
+        let mut hops = self.routes.towards(&better, &self.links);
+        hops.retain(|branch| branch.up && Some(branch.port) != outgoing.origin);
+        (!hops.is_empty()).then(|| hops.at_address(better))
     }
 }
