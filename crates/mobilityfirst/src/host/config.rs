@@ -19,9 +19,7 @@ pub enum LinkPolicy {
     /// divided among them. The others take over when all of these are silent.
     #[default]
     All,
-    /// Those to different routers at once as well. The routers must reach the same destinations, and
-    /// where they hang behind another router, that does not see how fast their last links are: with
-    /// very unequal ones a transfer may be slower than over the better one.
+    /// Those to different routers at once as well. The routers must reach the same destinations.
     Everywhere,
     /// The preferred one that responds; the others take over when it is silent.
     Order,

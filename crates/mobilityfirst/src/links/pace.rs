@@ -86,16 +86,17 @@ impl Onward {
 }
 
 impl Links {
-    /// Notes that a chunk that another node has bound to this way goes on by `to`.
+    /// Notes that a chunk that a node before may have bound to this way goes on by `to`.
     pub(super) fn note_passing(&mut self, to: PortId, outgoing: &ChunkToSend) {
         if !self.split.pace {
             return;
         }
         let header = &outgoing.chunk.header;
         let Some(from) = outgoing.from else { return };
-        // A host binds its chunks by the link that it sends them on.
+        // A host binds its chunks by the link that it sends them on. With several addresses, this way is one
+        // of those that part before this node, or the only one.
         let is_bound =
-            header.extensions.addresses.len() == 1 || self.neighbour(from) == Some(header.source);
+            !header.extensions.addresses.is_empty() || self.neighbour(from) == Some(header.source);
         let is_part = is_bound && header.service.has(ServiceId::MULTIHOMING);
         if !is_part || outgoing.chunk.data().is_none() {
             return;

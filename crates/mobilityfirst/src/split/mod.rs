@@ -73,8 +73,7 @@ pub struct SplitConfig {
     pub scheduler: Scheduler,
     /// Bytes that may overtake a chunk in flight on a slower branch, by the forecast.
     pub reorder_budget: u64,
-    /// True if the node tells how divided flows go on from it, and waits to be told. Off: with it, long transfers
-    /// over routers with a name server have stalled, for a reason not found yet.
+    /// True if the node tells how divided flows go on from it, and waits to be told.
     pub pace: bool,
 }
 
@@ -84,7 +83,7 @@ impl Default for SplitConfig {
             scheduler: Scheduler::Pull,
             // Below the quarter of a host's default buffer that one download may hold.
             reorder_budget: 8 << 20,
-            pace: false,
+            pace: true,
         }
     }
 }
