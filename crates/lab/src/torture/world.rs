@@ -5,7 +5,7 @@ use core::time::Duration;
 use whimbrel_core::{PortOrigin, Time};
 use whimbrel_gnrs::{KeyPair, MemoryStore, Server, ServerConfig, StoreLimits as RecordLimits};
 use whimbrel_link::HopConfig;
-use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent};
+use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent, LinkPolicy};
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 use whimbrel_mobilityfirst::router::{
     NextHop, ProxyPolicy, Route, Router, RouterConfig, store::StoreLimits,
@@ -94,8 +94,14 @@ impl Plan {
             ..HopConfig::sealed(&Self::keys(node), seed, 1472)
         };
         if node < self.hosts {
+            let policy = match node % 2 {
+                0 => LinkPolicy::default(),
+                // On a ring, over both of its routers.
+                _ => LinkPolicy::Everywhere,
+            };
             let config = HostConfig {
                 hop,
+                policy,
                 ..HostConfig::new(Self::keys(node), wall)
             };
             return Node::Host(Box::new(Host::new(config, rng)));
