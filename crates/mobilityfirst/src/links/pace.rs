@@ -58,6 +58,8 @@ pub(super) struct Passing {
 pub(super) struct Onward {
     rate: u64,
     delay: Duration,
+    // The shortest delay so far: that of empty queues.
+    least_delay: Duration,
     waiting: u64,
     at: Time,
     // Bytes of the flow that the next hop had been given then.
@@ -70,6 +72,16 @@ impl Onward {
         let gone = u128::from(self.rate) * now.since(self.at).as_micros() / 1_000_000;
         let gone = u64::try_from(gone).unwrap_or(u64::MAX);
         self.unanswered(given).saturating_sub(gone)
+    }
+
+    /// Returns the delay by now, if the next hop has been given `given` bytes in all: the queues on the
+    /// further way run empty in their own length when nothing is added. Nothing would be told of a way
+    /// that gets no chunks because its queues were long once.
+    fn delay(&self, now: Time, given: u64) -> Duration {
+        match given > self.given {
+            true => self.delay,
+            false => (self.delay.saturating_sub(now.since(self.at))).max(self.least_delay),
+        }
     }
 
     /// Returns the bytes of which the next hop has not said yet that they have left it.
@@ -204,9 +216,11 @@ impl Links {
         if is_new && self.onward.len() >= MAX_KNOWN {
             return;
         }
+        let before = self.onward.get(&(port, flow));
         let onward = Onward {
             rate: pace.rate.clamp(1, MOST),
             delay: pace.delay,
+            least_delay: before.map_or(pace.delay, |it| it.least_delay.min(pace.delay)),
             waiting: pace.waiting.min(MOST),
             at: now,
             given: given.unwrap_or(0),
@@ -246,13 +260,14 @@ impl Links {
         }
         let waiting = carried + onward.waiting(now, given);
         let rate = here.rate.map_or(onward.rate, |it| it.min(onward.rate));
+        let delay = onward.delay(now, given);
         // What is taken now is told of a round trip later.
         let lag = super::divided::LOW_WATER + INTERVAL + here.round_trip;
         let room = u128::from(rate) * lag.as_micros() / 1_000_000 + u128::from(TOLD_AFTER + CHUNK);
         Some(Measured {
             rate: Some(rate),
-            round_trip: here.round_trip + onward.delay * 2,
-            least_round_trip: here.least_round_trip + onward.delay * 2,
+            round_trip: here.round_trip + delay * 2,
+            least_round_trip: here.least_round_trip + delay * 2,
             waiting,
             has_room: here.has_room && u128::from(waiting) < room,
             ..here
@@ -282,5 +297,27 @@ impl Links {
             it.from.remove(&port);
             !it.from.is_empty() && it.to != port
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_way_that_gets_nothing_more_is_soon_as_short_as_it_ever_was() {
+        let told = Onward {
+            rate: 1_000_000,
+            delay: Duration::from_millis(800),
+            least_delay: Duration::from_millis(250),
+            waiting: 0,
+            at: Time::from_millis(1_000),
+            given: 500,
+        };
+        let after = |ms: u64, given| told.delay(Time::from_millis(1_000 + ms), given).as_millis();
+        assert_eq!([after(0, 500), after(300, 500)], [800, 500]);
+        assert_eq!(after(10_000, 500), 250);
+        // What goes there now meets the queue that was told of, until more is told.
+        assert_eq!(after(10_000, 501), 800);
     }
 }
