@@ -224,9 +224,11 @@ impl Receiver<'_> {
         patience: Duration,
     ) -> Result<TransferRecord, LabError> {
         let node = &self.plan.network.nodes[self.node].name;
-        let output = self
-            .folder
-            .join(format!("arrived-{}-{number}-{node}", self.load.name));
+        // Two programs cannot fetch one content into the same folder at a time.
+        let own = self.folder.join(format!("arrived-{node}"));
+        std::fs::create_dir_all(&own)
+            .map_err(LabError::system(format!("make {}", own.display())))?;
+        let output = own.join(format!("{}-{number}", self.load.name));
         let Served { name, path } = self.served(number);
         let mut command = get(
             self.program,
