@@ -57,12 +57,7 @@ impl Links {
             .splits
             .entry(flow)
             .or_insert_with(|| DividedFlow::new(hops.clone()));
-        // A chunk that another node has bound to one way says nothing of the others, by which the
-        // chunks before it may go.
-        let is_bound = outgoing.chunk.header.extensions.addresses.len() == 1;
-        if !is_bound || divided.waiting().1 == 0 {
-            divided.hops = hops.clone();
-        }
+        divided.hops = hops.clone();
         divided.push(outgoing);
         if let Some(from) = from {
             self.note_waiting_split(flow, from);
