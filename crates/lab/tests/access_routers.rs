@@ -51,3 +51,27 @@ fn two_clients_get_the_sum_of_theirs_though_chunks_were_stored_on_the_way() {
     assert_sum(&runs, "film.one");
     assert_sum(&runs, "film.two");
 }
+
+/// The row of the study mobility-handoff in which the client uses both links while it has them. Chunks
+/// that the former router divided too went back to where they came from, and were lost with its link.
+#[test]
+fn a_client_that_moves_with_both_links_in_use_hardly_notices() {
+    const STUDY: &str = include_str!("../../../studies/mobility-handoff/scenario.toml");
+    let read = Scenario::parse(Path::new("scenario.toml"), STUDY, Overrides::default());
+    let read = read.unwrap_or_else(|faults| panic!("{faults}"));
+    let row = [
+        ("rtt", "10 ms"),
+        ("handoff", "make before break, everywhere"),
+    ];
+    let is_row = |values: &[(String, String)]| {
+        let has = |(key, value)| values.iter().any(|(k, v)| k == key && v == value);
+        row.into_iter().all(has)
+    };
+    let mut settings = read.settings.iter().filter(|it| is_row(&it.values));
+    let plan = &settings.next().unwrap().plan;
+    for seed in 1..=3 {
+        let run = sim::run(plan, seed).unwrap();
+        let (files, pause) = (run.values["film.files"], run.values["film.pause"]);
+        assert!(files == 1.0 && pause < 0.05, "{pause} s: {:?}", run.values);
+    }
+}

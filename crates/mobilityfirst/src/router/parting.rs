@@ -42,7 +42,8 @@ impl Router {
             1 => return None,
             _ => self.routes.towards_all(&carried, &self.links),
         };
-        hops.retain(|branch| branch.up);
+        // The node that it comes from divides it too, if another way leads by there.
+        hops.retain(|branch| branch.up && Some(branch.port) != outgoing.origin);
         let all: NextHops = here.iter().chain(hops.iter()).copied().collect();
         if all.ports().len() > 1 {
             return Some(all);
