@@ -115,19 +115,25 @@ fn claim(file: &File, range: Range<u64>) -> io::Result<()> {
         }
         io::Error::new(ErrorKind::StorageFull, text)
     };
+    // Not every file system can do this, and one that cannot may count its space otherwise.
+    match fallocate(file, FallocateFlags::KEEP_SIZE, range.start, 1) {
+        Err(rustix::io::Errno::NOSPC) => return Err(full()),
+        Err(_) => return Ok(()),
+        Ok(()) => {}
+    }
+    let give_back = || {
+        file.set_len(found.len())?;
+        Err(full())
+    };
     // A claim that cannot succeed would take all that is free, before it fails.
     if told
         .as_ref()
         .is_some_and(|told| needed > told.f_bfree.saturating_mul(told.f_frsize))
     {
-        return Err(full());
+        return give_back();
     }
     match fallocate(file, FallocateFlags::KEEP_SIZE, range.start, length) {
-        Err(rustix::io::Errno::NOSPC) => {
-            // What was claimed is given back.
-            file.set_len(found.len())?;
-            Err(full())
-        }
+        Err(rustix::io::Errno::NOSPC) => give_back(),
         _ => Ok(()),
     }
 }
@@ -436,8 +442,9 @@ mod tests {
             matches!(&refused, FetchError::Disk { source, .. } if source.kind() == ErrorKind::StorageFull)
         );
         let text = refused.to_string();
+        let needed = format!("no storage space for {} MB", beyond.div_ceil(1_000_000));
         assert!(
-            text.contains("no storage space for 1") && text.contains("MB are free there"),
+            text.contains(&needed) && text.contains("MB are free there"),
             "{text}"
         );
         assert_eq!(full.file.metadata().unwrap().blocks(), 0);
