@@ -191,7 +191,7 @@ impl Links {
             let carried = given + link.outbox.waiting(flow).0;
             here.has_room &= branch.address.is_none()
                 || !self.awaits_pace(now, flow, branch.port, carried, record.first_given);
-            let whole = self.beyond(now, flow, branch.port, given, here);
+            let whole = self.beyond(now, flow, branch.port, Some(given), here);
             all.extend(whole.map(|it| (*branch, it)));
         }
         all

@@ -34,6 +34,8 @@ const LATE: Duration = Duration::from_millis(200);
 /// While one is late, no more than [`UNTOLD`] goes there, and as much again after each time of this length:
 /// its router may have lost what it knew.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Parts of a flow meet at a node if they come from several ports within this time or twice this time.
+const MEETING: Duration = Duration::from_secs(2);
 /// The size of a chunk of a divided flow, for times.
 const CHUNK: u64 = 64 << 10;
 /// Fewer bytes that wait are none.
@@ -46,16 +48,30 @@ const MOST: u64 = 1 << 40;
 /// A flow that another node divides, and that passes here.
 #[derive(Clone, Debug)]
 pub(super) struct Passing {
-    // Where it comes from. From several ports: its parts meet here, and none of them has a pace of its own.
+    // Where it comes from, in this [`MEETING`] and in the one before. From several ports: its parts meet
+    // here, and none of them has a pace of its own.
     from: BTreeSet<PortId>,
+    from_before: BTreeSet<PortId>,
+    since: Time,
     // By which port it leaves.
     to: PortId,
     told_at: Time,
 }
 
+impl Passing {
+    fn origins(&mut self, now: Time) -> BTreeSet<PortId> {
+        if now.since(self.since) >= MEETING {
+            self.since = now;
+            self.from_before = core::mem::take(&mut self.from);
+        }
+        self.from.union(&self.from_before).copied().collect()
+    }
+}
+
 /// What a next hop has said of a flow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Onward {
+    // 0: no pace is told of it, because its parts meet there.
     rate: u64,
     delay: Duration,
     // The shortest delay so far: that of empty queues.
@@ -129,6 +145,8 @@ impl Links {
         if self.passing.len() < MAX_TOLD {
             let passing = Passing {
                 from: BTreeSet::from([from]),
+                from_before: BTreeSet::new(),
+                since: Time::ZERO,
                 to,
                 told_at: Time::ZERO,
             };
@@ -138,13 +156,24 @@ impl Links {
 
     /// Tells the node that a flow comes from how it goes on from here, if that is due.
     pub(super) fn tell_pace(&mut self, now: Time, flow: &Flow) {
-        let Some(passing) = self.passing.get(flow) else {
+        let Some(passing) = self.passing.get_mut(flow) else {
             return;
         };
-        let (to, told_at) = (passing.to, passing.told_at);
-        let (1, Some(port)) = (passing.from.len(), passing.from.first().copied()) else {
+        let (to, told_at, origins) = (passing.to, passing.told_at, passing.origins(now));
+        let Some(port) = origins.first().copied() else {
             return;
         };
+        if origins.len() > 1 {
+            if told_at == Time::ZERO || now.since(told_at) >= MEETING / 2 {
+                passing.told_at = now;
+                let pace = Pace::none(flow.source, flow.destination);
+                let told = origins
+                    .into_iter()
+                    .map(|port| LinkEvent::Pace { port, pace });
+                self.events.extend(told);
+            }
+            return;
+        }
         let Some(pace) = self.pace_of(now, flow, to) else {
             return;
         };
@@ -173,8 +202,7 @@ impl Links {
                 let here = measure(link, flow, CHUNK);
                 // What it was given since cannot be told from what others gave it: the newest message
                 // counts as it is.
-                let given = self.onward.get(&(to, *flow)).map_or(0, |it| it.given);
-                (vec![self.beyond(now, flow, to, given, here)?], 0)
+                (vec![self.beyond(now, flow, to, None, here)?], 0)
             }
         };
         let rates = ways.iter().map(|it| it.rate);
@@ -218,7 +246,7 @@ impl Links {
         }
         let before = self.onward.get(&(port, flow));
         let onward = Onward {
-            rate: pace.rate.clamp(1, MOST),
+            rate: pace.rate.min(MOST),
             delay: pace.delay,
             least_delay: before.map_or(pace.delay, |it| it.least_delay.min(pace.delay)),
             waiting: pace.waiting.min(MOST),
@@ -234,22 +262,27 @@ impl Links {
 
     /// Returns the rate at which a flow goes on behind the neighbour on a port, if that has said so.
     pub(super) fn onward_rate(&self, port: PortId, flow: &Flow) -> Option<u64> {
-        self.onward.get(&(port, *flow)).map(|it| it.rate)
+        let onward = self.onward.get(&(port, *flow));
+        onward.map(|it| it.rate).filter(|rate| *rate > 0)
     }
 
     /// Adds to the measurements of a branch what is known of its further way. `given`: the bytes of the
-    /// flow that the neighbour has. `None`: nothing comes out there any more.
+    /// flow that the neighbour has, if they are counted here. Returns `None` if nothing comes out there any
+    /// more.
     pub(super) fn beyond(
         &self,
         now: Time,
         flow: &Flow,
         port: PortId,
-        given: u64,
+        given: Option<u64>,
         here: Measured,
     ) -> Option<Measured> {
-        let Some(onward) = self.onward.get(&(port, *flow)) else {
+        let onward = self.onward.get(&(port, *flow));
+        let Some(onward) = onward.filter(|it| it.rate > 0) else {
             return Some(here);
         };
+        let delay = given.map_or(onward.delay, |given| onward.delay(now, given));
+        let given = given.unwrap_or(onward.given);
         let link = self.links.get(&port);
         let carried = link.map_or(0, |it| it.outbox.waiting(flow).0);
         if onward.is_late(now, given, here.round_trip) {
@@ -260,7 +293,6 @@ impl Links {
         }
         let waiting = carried + onward.waiting(now, given);
         let rate = here.rate.map_or(onward.rate, |it| it.min(onward.rate));
-        let delay = onward.delay(now, given);
         // What is taken now is told of a round trip later.
         let lag = super::divided::LOW_WATER + INTERVAL + here.round_trip;
         let room = u128::from(rate) * lag.as_micros() / 1_000_000 + u128::from(TOLD_AFTER + CHUNK);
@@ -303,6 +335,24 @@ impl Links {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_detour_that_has_ended_is_forgotten() {
+        let (near, detour) = (PortId(1), PortId(2));
+        let mut passing = Passing {
+            from: BTreeSet::from([near, detour]),
+            from_before: BTreeSet::new(),
+            since: Time::from_secs(10),
+            to: PortId(3),
+            told_at: Time::ZERO,
+        };
+        assert_eq!(passing.origins(Time::from_secs(11)).len(), 2);
+        passing.from.insert(near);
+        assert_eq!(passing.origins(Time::from_secs(12)).len(), 2);
+        passing.from.insert(near);
+        let left = passing.origins(Time::from_secs(14));
+        assert_eq!(left, BTreeSet::from([near]));
+    }
 
     #[test]
     fn a_way_that_gets_nothing_more_is_soon_as_short_as_it_ever_was() {

@@ -104,13 +104,26 @@ pub struct Pace {
     pub source: Guid,
     /// The flow's destination.
     pub destination: Guid,
-    /// Bytes per second that leave.
+    /// Bytes per second that leave; 0 if that is not told, because parts of the flow meet there.
     pub rate: u64,
     /// The time of a chunk from there to the destination, beside its transmission; encoded in
     /// microseconds.
     pub delay: Duration,
     /// Bytes that wait there and further on.
     pub waiting: u64,
+}
+
+impl Pace {
+    /// Returns a pace that says nothing but that no other one will be told.
+    pub const fn none(source: Guid, destination: Guid) -> Pace {
+        Pace {
+            source,
+            destination,
+            rate: 0,
+            delay: Duration::ZERO,
+            waiting: 0,
+        }
+    }
 }
 
 /// What a router asks of the node that it gets a flow from [MFTP §3.4.1]: back-pressure for this
