@@ -147,8 +147,7 @@ impl Uplinks {
         };
         match self.policy {
             LinkPolicy::Everywhere | LinkPolicy::Weights => true,
-            // Another router may reach other destinations, and who divides there does not see how
-            // fast its last link is.
+            // Another router may reach other destinations.
             LinkPolicy::All => links.neighbour(port) == links.neighbour(preferred),
             LinkPolicy::Order | LinkPolicy::Best => false,
         }

@@ -44,7 +44,14 @@ impl Router {
         };
         // The node that it comes from divides it too, if another way leads by there.
         hops.retain(|branch| branch.up && Some(branch.port) != outgoing.origin);
-        let all: NextHops = here.iter().chain(hops.iter()).copied().collect();
+        // The host prefers another router to this one: the link from here takes no part.
+        let is_reserve = !hops.is_empty()
+            && self
+                .attachments
+                .better(&outgoing.chunk.header.destination)
+                .is_some();
+        let own = here.iter().filter(|_| !is_reserve);
+        let all: NextHops = own.chain(hops.iter()).copied().collect();
         if all.ports().len() > 1 {
             return Some(all);
         }
@@ -52,7 +59,8 @@ impl Router {
         let mut addresses: Vec<Guid> = hops.iter().filter_map(|it| it.address).collect();
         addresses.dedup();
         addresses.truncate(MAX_CARRIED_ADDRESSES);
-        if here.is_empty() && addresses.len() > 1 {
+        let is_left_alone = carried.len() > 1 && addresses.len() == 1;
+        if here.is_empty() && (addresses.len() > 1 || is_left_alone) {
             let header = &mut outgoing.chunk.header;
             header.destination_address = addresses[0];
             header.extensions.addresses = addresses;
@@ -61,16 +69,13 @@ impl Router {
     }
 
     /// Returns the next hops towards the address that a host attached here prefers to this router, if that
-    /// answers and the chunk does not come from there: the link from here may cost more.
+    /// answers, and the chunk has no other address and does not come from there. An address is set once:
+    /// records of one host may name each other's routers.
     pub(super) fn preferred_way(&mut self, now: Time, outgoing: &ChunkToSend) -> Option<NextHops> {
         let header = &outgoing.chunk.header;
         let (host, at) = (header.destination, header.destination_address);
-        // Who has bound it to this router knows why.
-        let better = self
-            .attachments
-            .better(&host)
-            .filter(|_| at != self.config.guid)?;
-        if !self.counts(now, host, better) {
+        let better = self.attachments.better(&host)?;
+        if !(at.is_none() || at == better) || !self.counts(now, host, better) {
             return None;
         }
         let mut hops = self.routes.towards(&better, &self.links);

@@ -106,10 +106,7 @@ impl Default for Make {
     fn default() -> Make {
         Make {
             place: Place::OneRouter,
-            split: SplitConfig {
-                pace: true,
-                ..SplitConfig::default()
-            },
+            split: SplitConfig::default(),
             policy: LinkPolicy::All,
             wire: 1_000_000_000,
             chunk_log2: 20,
