@@ -251,13 +251,14 @@ fn carry(arguments: Run, role: Role) -> Outcome {
     }
     let (prefix, device) = (plan.options.prefix.clone(), plan.device.name.clone());
     let mut proxy = ProxyLoop::new(plan, clock)?;
-    let place = socket
-        .clone()
-        .unwrap_or_else(|| free_socket(&Places::of_this_user().run, &device));
-    let answers = answer_status(&place, proxy.inquirer());
-    let answered = answers.is_ok();
+    let places = match &socket {
+        Some(place) => vec![place.clone()],
+        None => sockets_of(&Places::of_this_user().run, &device),
+    };
+    let answers = answer_status(&places, proxy.inquirer());
+    let place = answers.as_ref().ok().cloned();
     if let Err(error) = answers {
-        let text = format!("{} cannot be made: {error}", place.display());
+        let text = format!("{} cannot be made: {error}", places[0].display());
         if socket.is_some() {
             return Err(Failure::new(Exit::Other, text));
         }
@@ -266,7 +267,7 @@ fn carry(arguments: Run, role: Role) -> Outcome {
             "no answers to `whimbrel tcp-proxy status`: {text}; --socket PATH names another place"
         ));
     }
-    if answered && socket.is_none() && place != status_socket(&device) {
+    if let Some(place) = place.as_ref().filter(|it| **it != places[0]) {
         let place = place.display();
         note(&format!(
             "another proxy has a device {device}; this one answers `whimbrel tcp-proxy status --socket {place}`"
@@ -293,7 +294,7 @@ fn carry(arguments: Run, role: Role) -> Outcome {
         }
         ControlFlow::Continue(())
     });
-    if answered {
+    if let Some(place) = place {
         let _ = std::fs::remove_file(&place);
     }
     let finished = guest.map_or(Ok(()), Guest::finish);
@@ -395,18 +396,33 @@ fn socket_in(folder: &Path, device: &str) -> PathBuf {
     folder.join(format!("{SOCKET}{device}.sock"))
 }
 
-/// Most sockets of devices with one name.
+/// Maximum of the sockets of devices with one name.
 const SAME_NAMES: u32 = 64;
 
-/// Returns the status socket of a device, or the first with a number behind it that nobody answers
-/// on: a device's name is taken once in each network namespace, a socket's once on the machine.
-fn free_socket(folder: &Path, device: &str) -> PathBuf {
-    let first = socket_in(folder, device);
-    let others = (2..=SAME_NAMES).map(|number| socket_in(folder, &format!("{device}-{number}")));
-    std::iter::once(first.clone())
-        .chain(others)
-        .find(|path| UnixStream::connect(path).is_err())
-        .unwrap_or(first)
+/// Returns the places for the status socket of a device, the first one without a number: a device's name
+/// is taken once in each network namespace, a socket's once on the machine.
+fn sockets_of(folder: &Path, device: &str) -> Vec<PathBuf> {
+    let numbered = (2..=SAME_NAMES).map(|number| format!("{device}-{number}"));
+    std::iter::once(device.to_owned())
+        .chain(numbered)
+        .map(|name| socket_in(folder, &name))
+        .collect()
+}
+
+/// Listens at the first of these places where nobody answers.
+fn listener_at(places: &[PathBuf]) -> std::io::Result<(PathBuf, UnixListener)> {
+    for place in places {
+        if UnixStream::connect(place).is_ok() {
+            continue;
+        }
+        let _ = std::fs::remove_file(place);
+        match UnixListener::bind(place) {
+            // Another proxy was faster.
+            Err(error) if error.kind() == ErrorKind::AddrInUse => {}
+            bound => return Ok((place.clone(), bound?)),
+        }
+    }
+    Err(ErrorKind::AddrInUse.into())
 }
 
 /// Returns true for the socket of a proxy.
@@ -415,14 +431,13 @@ pub(super) fn is_status_socket(path: &Path) -> bool {
     name.is_some_and(|name| name.starts_with(SOCKET))
 }
 
-/// Answers each connection to the socket with one line of JSON, from a thread of its own.
-fn answer_status(path: &Path, inquirer: Inquirer) -> std::io::Result<()> {
-    make_folder_of(path)?;
-    if UnixStream::connect(path).is_ok() {
-        return Err(ErrorKind::AddrInUse.into());
+/// Answers each connection to a socket at the first free of these places with one line of JSON, from a
+/// thread of its own. Returns the place.
+fn answer_status(places: &[PathBuf], inquirer: Inquirer) -> std::io::Result<PathBuf> {
+    if let Some(first) = places.first() {
+        make_folder_of(first)?;
     }
-    let _ = std::fs::remove_file(path);
-    let listener = UnixListener::bind(path)?;
+    let (place, listener) = listener_at(places)?;
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let (answer, text) = mpsc::channel();
@@ -436,7 +451,7 @@ fn answer_status(path: &Path, inquirer: Inquirer) -> std::io::Result<()> {
             }
         }
     });
-    Ok(())
+    Ok(place)
 }
 
 fn described(proxy: &Proxy, now: Time) -> Value {
@@ -642,15 +657,15 @@ mod tests {
     fn a_second_proxy_answers_beside_the_first_and_takes_the_place_of_one_that_has_ended() {
         let folder = tempfile::tempdir().unwrap();
         let named = |name: &str| folder.path().join(name);
-        let first = named("tcp-proxy-tun0.sock");
-        assert_eq!(free_socket(folder.path(), "tun0"), first);
-        let running = UnixListener::bind(&first).unwrap();
-        let second = free_socket(folder.path(), "tun0");
+        let places = sockets_of(folder.path(), "tun0");
+        assert!(places.iter().all(|place| is_status_socket(place)));
+        let (first, running) = listener_at(&places).unwrap();
+        assert_eq!(first, named("tcp-proxy-tun0.sock"));
+        let (second, _beside) = listener_at(&places).unwrap();
         assert_eq!(second, named("tcp-proxy-tun0-2.sock"));
-        assert!(is_status_socket(&second));
         // The socket's file outlives a proxy that was killed.
         drop(running);
         assert!(first.exists());
-        assert_eq!(free_socket(folder.path(), "tun0"), first);
+        assert_eq!(listener_at(&places).unwrap().0, first);
     }
 }
