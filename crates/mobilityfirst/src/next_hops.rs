@@ -79,7 +79,20 @@ impl Spread {
     }
 }
 
+/// The preference of a record's address is above the sixteen bits of a route's.
+const ADDRESS_PREFERENCE: u32 = 16;
+
 impl Branch {
+    /// Returns the preference of a branch of a record: its address's before its route's.
+    pub(crate) fn preference_of(address: u8, route: u32) -> u32 {
+        u32::from(address) << ADDRESS_PREFERENCE | route
+    }
+
+    /// Returns the preference of its address alone.
+    pub(crate) fn rank(&self) -> u32 {
+        self.preference >> ADDRESS_PREFERENCE
+    }
+
     /// Returns a branch of preference 0 and weight 1, with the current state of its link.
     pub fn over(port: PortId, links: &Links) -> Branch {
         Branch {
@@ -130,7 +143,7 @@ impl NextHops {
     }
 
     /// Returns the same next hops; a chunk gets this network address on every branch.
-    pub fn at_address(self, address: Guid) -> NextHops {
+    pub fn at_address(&self, address: Guid) -> NextHops {
         self.at_addresses(&[address])
     }
 

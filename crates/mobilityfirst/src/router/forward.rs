@@ -420,9 +420,9 @@ impl Router {
         // What is stored has no address; it leaves with the one that these next hops stand for.
         let hops = match hops.iter().any(|branch| branch.address.is_some()) {
             true => hops.clone(),
-            false if address.is_none() => hops.clone().at_address(self.config.guid),
+            false if address.is_none() => hops.at_address(self.config.guid),
             false if carried.len() > 1 => hops.at_addresses(carried),
-            false => hops.clone().at_address(address),
+            false => hops.at_address(address),
         };
         self.effects.counters.held_back += 1;
         if let Some(from) = outgoing.from {
@@ -644,8 +644,10 @@ impl Router {
         let here = self.attachments.hops_to(&destination, &self.links);
         if !here.is_empty() {
             self.proxy.note_found(&destination);
-            self.proxy
-                .open(destination, here.at_address(self.config.guid));
+            if !self.leaves_for_better(&destination) {
+                self.proxy
+                    .open(destination, here.at_address(self.config.guid));
+            }
             return;
         }
         self.effects.counters.storage_lookups += 1;

@@ -1,11 +1,12 @@
-//! The node where the next hops of a multihomed destination part, or one of its links begins.
+//! The node where the next hops of a multihomed destination part, and one at which its host is attached
+//! that prefers another.
 
 use whimbrel_core::{Guid, Time};
 use whimbrel_gnrs::Lookup;
 
 use super::{Router, Timer};
 use crate::links::ChunkToSend;
-use crate::next_hops::NextHops;
+use crate::next_hops::{Branch, NextHops};
 use crate::wire::MAX_CARRIED_ADDRESSES;
 
 impl Router {
@@ -56,7 +57,10 @@ impl Router {
             return Some(all);
         }
         // They part further on, or there is one.
-        let mut addresses: Vec<Guid> = hops.iter().filter_map(|it| it.address).collect();
+        // Those that the host keeps in reserve take no part there either.
+        let best = hops.best().map(Branch::rank);
+        let alike = hops.iter().filter(|it| Some(it.rank()) == best);
+        let mut addresses: Vec<Guid> = alike.filter_map(|it| it.address).collect();
         addresses.dedup();
         addresses.truncate(MAX_CARRIED_ADDRESSES);
         let is_left_alone = carried.len() > 1 && addresses.len() == 1;
@@ -68,8 +72,8 @@ impl Router {
         None
     }
 
-    /// Returns the next hops towards the address that a host attached here prefers to this router, if that
-    /// answers, and the chunk has no other address and does not come from there. An address is set once:
+    /// Returns the way of a chunk for a host attached here that prefers another router, if that has
+    /// answered. What has another address, or comes from there, is delivered here. An address is set once:
     /// records of one host may name each other's routers.
     pub(super) fn preferred_way(&mut self, now: Time, outgoing: &ChunkToSend) -> Option<NextHops> {
         let header = &outgoing.chunk.header;
@@ -81,5 +85,16 @@ impl Router {
         let mut hops = self.routes.towards(&better, &self.links);
         hops.retain(|branch| branch.up && Some(branch.port) != outgoing.origin);
         (!hops.is_empty()).then(|| hops.at_address(better))
+    }
+
+    /// Returns true if what is stored for a host attached here leaves for the router that the host prefers:
+    /// it did not fit on that way, and has its address.
+    pub(super) fn leaves_for_better(&self, host: &Guid) -> bool {
+        let Some(better) = self.attachments.better(host) else {
+            return false;
+        };
+        let leads = |it: &Branch| it.address == Some(better) && self.links.is_up(it.port);
+        let open = self.proxy.next_hops(host);
+        open.is_some_and(|hops| hops.iter().any(leads))
     }
 }

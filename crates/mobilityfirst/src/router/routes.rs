@@ -70,8 +70,7 @@ impl Routes {
             let towards = self.towards(&at.na, links);
             branches.extend(towards.iter().map(|branch| Branch {
                 address: Some(at.na),
-                // The address's preference takes precedence over the route's.
-                preference: u32::from(at.preference) << 16 | branch.preference,
+                preference: Branch::preference_of(at.preference, branch.preference),
                 weight: u32::from(at.weight) * branch.weight,
                 ..*branch
             }));

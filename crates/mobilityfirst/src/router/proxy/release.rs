@@ -60,7 +60,7 @@ impl Proxy {
             self.stop_waiting(destination, effects);
             return false;
         };
-        let branches = self.branches_with_room(id, hops.clone(), links, divisions);
+        let branches = self.branches_with_room(id, &hops, links, divisions);
         if !branches.is_empty() {
             self.release_one(now, id, (&branches, &hops), links, effects);
         }
@@ -72,7 +72,7 @@ impl Proxy {
     fn branches_with_room(
         &self,
         id: StoreId,
-        mut hops: NextHops,
+        hops: &NextHops,
         links: &Links,
         divisions: &mut Divisions,
     ) -> Vec<Branch> {
@@ -80,8 +80,8 @@ impl Proxy {
             return Vec::new();
         };
         let (spread, flow) = (Spread::of_chunk(chunk), chunk.flow());
-        if spread == Spread::Divide && links.may_divide(&flow, &hops) {
-            let has_room = links.has_room_to_divide(&flow, &hops);
+        if spread == Spread::Divide && links.may_divide(&flow, hops) {
+            let has_room = links.has_room_to_divide(&flow, hops);
             return hops.iter().filter(|_| has_room).copied().collect();
         }
         let content = chunk.data().map(|data| data.content);
@@ -89,11 +89,18 @@ impl Proxy {
             let is_stopped = |content| links.is_stopped(branch.port, &flow, &content);
             links.has_room_for(branch.port, &flow) && !content.is_some_and(is_stopped)
         };
-        if spread == Spread::Divide {
-            hops.retain(has_room);
-        }
-        let chosen = hops.select(spread, chunk.flow(), chunk.size(), divisions);
-        let chosen: Vec<Branch> = chosen.copied().collect();
+        let chosen: Vec<Branch> = match spread {
+            Spread::Divide => {
+                let free: NextHops = hops.iter().filter(|it| has_room(it)).copied().collect();
+                free.select(spread, flow, chunk.size(), divisions)
+                    .copied()
+                    .collect()
+            }
+            _ => hops
+                .select(spread, flow, chunk.size(), divisions)
+                .copied()
+                .collect(),
+        };
         if chosen.iter().all(has_room) {
             chosen
         } else {
