@@ -78,6 +78,40 @@ fn goodput_over_the_grid_stays_above_its_bounds() {
     assert!(misses.is_empty(), "below the bounds:\n{misses}{table}");
 }
 
+/// Start-up knows what the path carries before its window is larger: no queue overflows, however
+/// little of a round trip it holds.
+#[test]
+fn start_up_overflows_no_short_queue() {
+    let (mut table, mut misses) = (String::new(), 0);
+    for (rate, rtt_ms) in [(25u64, 100u64), (100, 50), (1_000, 50), (1_000, 200)] {
+        for loss in [0.0, 0.01] {
+            let rate = rate * 1_000_000;
+            let queue = QueueLimit::Bytes(rate / 8 * rtt_ms / 1_000 / 4);
+            let path = path(rate, Duration::from_micros(rtt_ms * 500)).with_queue(queue);
+            let mut pair = Pair::new(1, path.with_loss(Loss::Independent(loss)));
+            let (mut tag, body, end) = (0, chunk(1, 1 << 20), Time::from_millis(20 * rtt_ms));
+            while pair.now() < end {
+                while pair.net[0].hop.ready_for() > 0 {
+                    pair.send(0, tag, body.clone());
+                    tag += 1;
+                }
+                pair.step(end);
+            }
+            let (dropped, sent) = (
+                pair.link_stats(0).dropped_queue,
+                pair.net[0].hop.stats().data_sent,
+            );
+            let share = (bytes_there(&pair) * 8) as f64 / (rate as f64 * pair.now().as_secs_f64());
+            table += &format!(
+                "{rate} bit/s, {rtt_ms} ms, {loss} lost: {dropped} of {sent} overflowed, {share:.2}\n"
+            );
+            misses += u32::from(dropped > 10 || share < 0.4);
+        }
+    }
+    println!("{table}");
+    assert_eq!(misses, 0, "{table}");
+}
+
 /// Half of all frames are lost in both directions: the transfer is slow, but progresses.
 #[test]
 fn heavy_loss_does_not_starve_a_hop() {

@@ -33,6 +33,12 @@ const START_UP_GAIN: f64 = 2.4;
 const CRUISE_GAIN: f64 = 1.03;
 /// Pace in a probe for more bandwidth; a round of it queues 15 % of a round's bytes.
 const PROBE_GAIN: f64 = 1.15;
+/// Window of start-up once trains have shown the path's rate, as a multiple of what the path holds:
+/// the answers come in steps, and the pace keeps the rest of it out of the queue.
+const SHOWN_WINDOW: f64 = 1.25;
+/// A train that arrives faster than the estimate by this factor shows that the path is not this
+/// sender's alone.
+const SHARED: f64 = 1.25;
 /// Bound of the rounds that drain a detected queue, and of those that make way for a probe.
 const DRAIN_ROUNDS: u32 = 4;
 /// In start-up this many late answers in a row show a growing queue; fewer may be jitter.
@@ -104,6 +110,10 @@ pub(super) struct RateModel {
     late_answers: u32,
     // In start-up: bytes that may be in flight, however little is known of the rate.
     start_window: u64,
+    // In start-up: the path's rate in bytes per second, if the last packet train has shown it.
+    shown: Option<f64>,
+    // The rate at which the last train arrived; 0 if there was none.
+    fastest: f64,
     // True if a queue has been seen in start-up.
     cautious: bool,
     plateau: (f64, u32),
@@ -133,6 +143,8 @@ impl RateModel {
             drains: 0,
             late_answers: 0,
             start_window,
+            shown: None,
+            fastest: 0.0,
             cautious: false,
             plateau: (0.0, 0),
             loss: 0.0,
@@ -173,6 +185,30 @@ impl RateModel {
         matches!(self.phase, Phase::StartUp)
     }
 
+    /// Notes that a packet train arrived at `rate` bytes per second. If the path spread it, that is
+    /// the path's rate: start-up grows to it and no further.
+    pub(super) fn note_train(&mut self, rate: f64, is_spread: bool) {
+        let rate = rate.min(MAX_RATE);
+        self.shown = is_spread.then_some(rate);
+        self.fastest = rate;
+    }
+
+    /// Returns true while a packet train would tell something: in start-up, and in a probe for
+    /// bandwidth if the last train was faster than the estimate, so that the path is shared or has
+    /// become slower.
+    pub(super) fn wants_train(&self) -> bool {
+        match self.phase {
+            Phase::StartUp => true,
+            Phase::Probe => self.fastest > SHARED * self.bandwidth(),
+            _ => false,
+        }
+    }
+
+    /// Returns the rate that the path is known not to exceed in start-up, if any.
+    pub(super) fn shown(&self) -> Option<f64> {
+        self.shown.map(|rate| rate.max(self.bandwidth()))
+    }
+
     /// Prepares for a path that is known to be slow before it has carried a chunk: start-up begins
     /// with the bytes of two round trips at `rate`, and at least `least` bytes.
     pub(super) fn expect(&mut self, rate: u64, least: u64) {
@@ -209,7 +245,9 @@ impl RateModel {
                 true => by_window.min(1.5 * 2.0 * bandwidth),
                 false => by_window,
             };
-            return Some((START_UP_GAIN * bandwidth).max(by_window).min(MAX_RATE));
+            let pace = (START_UP_GAIN * bandwidth).max(by_window).min(MAX_RATE);
+            let shown = self.shown().map_or(MAX_RATE, |rate| CRUISE_GAIN * rate);
+            return Some(pace.min(shown));
         }
         if bandwidth <= 0.0 {
             return None;
@@ -279,6 +317,7 @@ impl RateModel {
         self.resuming = self.bandwidth() > 0.0;
         self.best = [0.0, self.bandwidth()];
         self.best_age = 0;
+        self.fastest = 0.0;
         self.forget_rtt = true;
         self.round_rtt = Duration::MAX;
         self.queued_rounds = 0;
@@ -299,8 +338,10 @@ impl RateModel {
         if let Some(scavenger) = &mut self.scavenger {
             scavenger.set_packet(frame);
         }
+        // Beside other flows this sender's rate is a part of the path's.
+        let rate = self.bandwidth().max(self.fastest);
         self.grain = if self.bandwidth() > 0.0 {
-            span(2 * bytes, self.bandwidth() as u64)
+            span(2 * bytes, rate as u64)
         } else {
             Duration::ZERO
         };
@@ -335,7 +376,12 @@ impl RateModel {
             } else {
                 sample.acked
             };
-            self.start_window = self.start_window.saturating_add(more);
+            let holds = self.shown().map_or(u64::MAX, |rate| {
+                let window = (SHOWN_WINDOW * rate) as u64;
+                bytes_in(self.min_rtt.unwrap_or_default(), window)
+            });
+            let grown = self.start_window.saturating_add(more).min(holds);
+            self.start_window = self.start_window.max(grown);
         } else if self.is_overshooting() && self.bandwidth() > 0.0 {
             // The delay may have been jitter: growth continues more slowly, from the known capacity
             // of the path.

@@ -89,9 +89,11 @@ impl Sender {
             return self.model.inflight_cap(feedback).max(least * frame);
         }
         let feedback = self.packets_per_csyn() * frame + self.pacer.burst_bytes();
-        self.model
+        let window = self
+            .model
             .inflight_cap(feedback)
-            .max(INITIAL_PACKETS * frame / 4)
+            .max(INITIAL_PACKETS * frame / 4);
+        window + self.train.room()
     }
 
     /// Returns the bytes that may be in flight now; for urgent packets a little more.
@@ -139,7 +141,9 @@ impl Sender {
         let rate = match (self.pacing, self.model.pace()) {
             (Pacing::Unpaced, _) => 0,
             (Pacing::Fixed(bits), _) => (bits / 8).max(1),
-            (Pacing::Estimate, Some(rate)) => (rate as u64).max(self.slowest_pace()),
+            (Pacing::Estimate, Some(rate)) => {
+                ((rate * self.train.gain()) as u64).max(self.slowest_pace())
+            }
             (Pacing::Scavenger, Some(rate)) => (rate as u64).max(self.slowest_pace() / 4),
             (Pacing::Scavenger, None) => self.slowest_pace(),
             (Pacing::Estimate, None) => 0,

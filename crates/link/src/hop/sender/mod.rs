@@ -4,6 +4,7 @@ mod chunks;
 mod limits;
 mod report;
 mod thin;
+mod train;
 mod transmit;
 
 use core::time::Duration;
@@ -25,6 +26,7 @@ use super::stats::HopStats;
 use crate::path_mtu::PathMtu;
 use report::forget_question;
 use thin::FirstRate;
+use train::Train;
 
 /// What both neighbours can do.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +60,7 @@ pub(super) struct Sender {
     feedback: Feedback,
     model: RateModel,
     first_rate: FirstRate,
+    train: Train,
     marks: Marks,
     // The last state reported to the owner.
     sends_ecn: bool,
@@ -109,6 +112,7 @@ impl Sender {
                 _ => RateModel::new(now, limits::INITIAL_PACKETS * config.mtu as u64),
             },
             first_rate: FirstRate::default(),
+            train: Train::default(),
             marks: Marks::new(),
             sends_ecn: false,
             rtt: RttEstimator::with_options(RttOptions {
@@ -191,6 +195,7 @@ impl Sender {
         if self.model.bandwidth() <= 0.0 {
             self.first_rate.begin(self.limits.frame);
         }
+        self.begin_train();
     }
 
     /// Sets the frame size that the driver and the neighbour allow.

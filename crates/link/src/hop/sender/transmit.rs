@@ -101,7 +101,8 @@ impl Sender {
             self.classify(id);
             self.arrange_query(id);
             let in_turn = u64::from(self.feedback.since_csyn().0) >= per_csyn;
-            if in_turn || self.feedback.inflight() >= cap {
+            let ends_train = self.train.frame_sent(len as u64);
+            if in_turn || ends_train || self.feedback.inflight() >= cap {
                 self.csyn_due.insert(id);
             }
             // A CSYN carried by a large frame is lost with it.
@@ -110,7 +111,7 @@ impl Sender {
                 let (number, _) = self.note_question(now, Some(id));
                 carry_question(envelope, buffer, frame, number as u8);
                 stats.csyn_carried += 1;
-            } else if in_turn {
+            } else if in_turn || ends_train {
                 break;
             }
         }
@@ -118,6 +119,9 @@ impl Sender {
             return None;
         }
         self.pacer.spend(now, (buffer.len() - start) as u64);
+        if self.train.is_begun() {
+            self.update_pace();
+        }
         if aligned
             && frames < max_segments
             && segment >= envelope.csyn_len()
@@ -208,6 +212,7 @@ impl Sender {
             forgotten = about;
         };
         let number = (self.feedback).csyn_sent(now, about, self.path.mark(), lost);
+        self.train.asked(now, number);
         self.ask_again_about(forgotten);
         self.probe_due = false;
         let chunk = about.and_then(|id| self.active.get_mut(&id).map(|chunk| (id, chunk)));
