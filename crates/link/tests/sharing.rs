@@ -74,18 +74,38 @@ fn random_loss_does_not_slow_a_hop() {
     }
 }
 
+/// Starts within half a second of each other, some together.
+fn staggered(count: u64, variant: u64) -> Vec<(Flow, Time, Time)> {
+    let start = |index| 100 + index * 7_919 * variant % 500;
+    let flow = |index| (FAIR, Time::from_millis(start(index)), at(1_000));
+    (0..count).map(flow).collect()
+}
+
+/// Once all have found their share, next to nothing is lost either.
 #[test]
-fn two_and_eight_hops_share_evenly() {
+fn several_hops_share_evenly() {
+    let (mut table, mut misses) = (String::new(), 0);
     for count in [2, 8] {
-        for bdp in [1.0, 4.0] {
-            let mut net = Shared::new(1, &path(bdp), &vec![all_along(FAIR); count]);
-            let rates = net.rates(at(5), at(65));
-            let (index, sum) = (jain(&rates), rates.iter().sum::<f64>());
-            println!("{count} in {bdp} BDP: {index:.3} of {sum:.0}");
-            assert!(index >= 0.95, "{count} in {bdp} BDP: {rates:?}");
-            assert!(sum > 0.9 * RATE, "{count} in {bdp} BDP: {rates:?}");
+        for (variant, bdp) in [0, 1, 2, 3]
+            .into_iter()
+            .flat_map(|it| [(it, 0.5), (it, 1.0), (it, 4.0)])
+        {
+            let mut net = Shared::new(1, &path(bdp), &staggered(count, variant));
+            net.rates(at(5), at(30));
+            let (lost, sent) = (net.link_stats().dropped_queue, net.link_stats().delivered);
+            let rates = net.rates(at(30), at(90));
+            let (index, sum) = (jain(&rates), rates.iter().sum::<f64>() / RATE);
+            let lost = (net.link_stats().dropped_queue - lost) as f64;
+            let loss = lost / ((net.link_stats().delivered - sent) as f64 + lost);
+            table += &format!(
+                "{count} in {bdp} BDP: {index:.3} of {sum:.2}, {:.1} % lost\n",
+                100.0 * loss
+            );
+            misses += u32::from(index < 0.95 || sum < 0.9 || loss > 0.05);
         }
     }
+    println!("{table}");
+    assert_eq!(misses, 0, "{table}");
 }
 
 #[test]
@@ -166,7 +186,7 @@ fn a_scavenger_takes_what_is_left() {
         let beside = net.rates(at(10), at(60));
         let after = net.rates(at(75), at(90));
         println!("{other:?}: {beside:.0?}, then {after:.0?}");
-        assert!(beside[0] < 0.16 * RATE, "{other:?}: {beside:?}");
+        assert!(beside[0] < 0.18 * RATE, "{other:?}: {beside:?}");
         assert!(beside[1] > 0.75 * RATE, "{other:?}: {beside:?}");
         assert!(after[0] > 0.7 * RATE, "{other:?}: {after:?}");
     }

@@ -423,6 +423,7 @@ impl RateModel {
             acked: sample.acked,
             delivery: sample.delivery,
             loss: sample.loss,
+            random_loss: self.loss,
             marked: sample.marked,
             limited: sample.limited,
             round_over: sample.round_over,
@@ -431,6 +432,10 @@ impl RateModel {
         });
         match verdict {
             Verdict::None => return,
+            Verdict::Beside => {
+                self.best[0] = self.best[0].max(self.fastest / 2.0);
+                return;
+            }
             Verdict::Alone => {}
             Verdict::Longer(rtt) => self.min_rtt = Some(rtt),
         }

@@ -13,6 +13,12 @@ use whimbrel_core::Time;
 
 /// A trial begins after a queue has stood for this many rounds although this hop makes room.
 const SUSPICIOUS_ROUNDS: u32 = 5;
+/// A queue that is always full has round trips as flat as those of a longer path. It overflows: what
+/// is lost exceeds the random loss by this factor and this share. ...
+const OVERFLOW: (f64, f64) = (1.5, 0.01);
+/// ... A longer path may also lose more than the one before, so this many flat trials in a row are
+/// believed: if competing flows answer to losses, the queue is not full for so long.
+const FLAT_TRIALS: u32 = 3;
 /// Factor of the window after a loss, and its growth afterwards in packets per cubic second (RFC
 /// 9438 §4.1 and §4.6).
 const BETA: f64 = 0.7;
@@ -32,18 +38,18 @@ const TRIAL_PAUSE: (Duration, Duration) = (Duration::from_secs(4), Duration::fro
 const LONGEST_PAUSES: u32 = 3;
 /// Time for which the window of a contest is remembered.
 const MEMORY: Duration = Duration::from_secs(30);
-/// Smoothed loss at which a competing flow evidently does not react to losses: a hop that reacted
-/// would leave the whole link to that flow. After the time below, the hop tries again.
-const BLUNT_LOSS: f64 = 0.02;
-const BLUNT_TIME: Duration = Duration::from_secs(15);
 /// All BBR flows of a queue empty it every 10 s for 200 ms, to measure the round trip without a
 /// queue. Flows that react to losses never empty a queue of a round trip or more, and shorter ones
-/// after every loss. So a queue that stood for a time between these bounds and is then empty for
-/// [`BBR_EMPTY`] is BBR's.
+/// after every loss. So a queue that stood for a time between these bounds and is then empty for the
+/// second time below is BBR's. ...
 const BBR_STANDS: (Duration, Duration) = (Duration::from_secs(8), Duration::from_secs(11));
-const BBR_EMPTY: Duration = Duration::from_millis(120);
-/// After it has emptied the queue, BBR is taken to be present for this long.
-const BBR_TIME: Duration = Duration::from_millis(12_500);
+/// ... Beside BBR that is known the first time is enough: this hop's own packets shorten it.
+const BBR_EMPTY: (Duration, Duration) = (Duration::from_millis(120), Duration::from_millis(170));
+/// Trials of competing hops empty a queue too, within so many round trips after a loss.
+const TRIALS_FOLLOW: u32 = 3;
+/// After it has emptied the queue, BBR is taken to be present for two of its periods and a little:
+/// one may pass unseen.
+const BBR_TIME: Duration = Duration::from_millis(22_500);
 /// Round trips that differ by less than this show no queue at all.
 const FLAT: Duration = Duration::from_millis(1);
 /// If the slowest round delivered at least this share of the fastest, there was no competing flow.
@@ -66,6 +72,8 @@ pub(super) struct View {
     pub(super) acked: u64,
     pub(super) delivery: Option<f64>,
     pub(super) loss: f64,
+    /// Smoothed share of the sent bytes that is lost while no queue stands.
+    pub(super) random_loss: f64,
     /// True if a queue on the path has marked frames (ECN).
     pub(super) marked: bool,
     pub(super) limited: bool,
@@ -85,6 +93,8 @@ pub(super) enum Verdict {
     Alone,
     /// No queue, but a longer path with this round trip.
     Longer(Duration),
+    /// A competing flow does not answer to losses.
+    Beside,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -113,18 +123,22 @@ pub(super) struct Contest {
     window: f64,
     reno: f64,
     top: f64,
-    // The window with which the contest began.
-    entry: f64,
     // The factor that the last loss applied to the top.
     left: f64,
     // When this growth of the window began; `None` while the window approaches the first loss.
     epoch: Option<Time>,
+    cut_at: Time,
+    marked_at: Option<Time>,
     deaf_until: Time,
     rtt: Duration,
     // Longest recent round trip.
     peak: Duration,
+    // Smoothed over 32 rounds, and over 4.
     loss: f64,
+    recent_loss: f64,
     next_trial: Time,
+    // Trials in a row whose round trips did not vary, although the queue may be full.
+    flat_trials: u32,
     // The smallest slack since the contest began: at a falling rate, the hop's own bursts seem to
     // explain more and more.
     slack: Duration,
@@ -146,14 +160,17 @@ impl Contest {
             window: 0.0,
             reno: 0.0,
             top: 0.0,
-            entry: 0.0,
             left: BETA,
             epoch: None,
+            cut_at: now,
+            marked_at: None,
             deaf_until: now,
             rtt: Duration::ZERO,
             peak: Duration::ZERO,
             loss: 0.0,
+            recent_loss: 0.0,
             next_trial: now,
+            flat_trials: 0,
             slack: Duration::MAX,
             stood_since: now,
             empty_since: None,
@@ -222,6 +239,9 @@ impl Contest {
             (self.rtt * 7 + view.rtt) / 8
         };
         self.peak = self.peak.max(view.rtt);
+        if view.marked {
+            self.marked_at = Some(view.now);
+        }
         if view.round_over {
             self.note_loss(view);
         }
@@ -245,15 +265,15 @@ impl Contest {
             State::Trial { .. } => self.watch_trial(view),
             State::Contending | State::Blunt { .. } if is_bbr => {
                 let until = view.now + BBR_TIME;
+                let is_new = self.is_contending();
                 self.state = State::Blunt { until };
-                Verdict::None
+                match is_new {
+                    true => Verdict::Beside,
+                    false => Verdict::None,
+                }
             }
             State::Contending => {
                 self.contend(view);
-                if self.loss > self.blunt_loss() && self.is_contending() {
-                    let until = view.now + BLUNT_TIME;
-                    self.state = State::Blunt { until };
-                }
                 Verdict::None
             }
             State::Blunt { until } => {
@@ -282,18 +302,35 @@ impl Contest {
             return false;
         }
         let since = *self.empty_since.get_or_insert(view.now);
-        if view.now.since(since) < BBR_EMPTY {
+        let long = match self.is_blunt() {
+            true => BBR_EMPTY.0,
+            false => BBR_EMPTY.1,
+        };
+        if view.now.since(since) < long {
             return false;
         }
         let stood = since.since(self.stood_since);
         self.stood_since = view.now;
-        matches!(self.state, State::Contending | State::Blunt { .. })
-            && stood >= BBR_STANDS.0
-            && stood < BBR_STANDS.1
+        // BBR ignores marks, and a queue that marks is kept short by others.
+        let is_marked = self
+            .marked_at
+            .is_some_and(|at| view.now.since(at) < BBR_STANDS.1);
+        if stood < BBR_STANDS.0 || is_marked {
+            return false;
+        }
+        match self.state {
+            State::Blunt { .. } => true,
+            State::Contending => {
+                stood < BBR_STANDS.1 && since.since(self.cut_at) >= view.base * TRIALS_FOLLOW
+            }
+            State::Calm | State::Trial { .. } => false,
+        }
     }
 
     fn note_loss(&mut self, view: &View) {
-        self.loss += (view.loss.clamp(0.0, 1.0) - self.loss) / 32.0;
+        let loss = view.loss.clamp(0.0, 1.0);
+        self.loss += (loss - self.loss) / 32.0;
+        self.recent_loss += (loss - self.recent_loss) / 4.0;
         self.peak = self
             .peak
             .saturating_sub(self.peak.saturating_sub(view.base) / 64);
@@ -301,14 +338,6 @@ impl Contest {
             let (slowest, fastest) = self.deliveries;
             self.deliveries = (slowest.min(delivery), fastest.max(delivery));
         }
-    }
-
-    /// Returns the loss at which competitors count as blunt: many times what the growth of a window
-    /// like this one causes (1.5 / W^2, RFC 5348 §3.1), and at least [`BLUNT_LOSS`], because many
-    /// small windows together lose much.
-    fn blunt_loss(&self) -> f64 {
-        let packets = self.entry / self.packet;
-        BLUNT_LOSS.max(24.0 / (packets * packets))
     }
 
     fn begin_trial(&mut self, view: &View, contending: bool) {
@@ -348,7 +377,10 @@ impl Contest {
         let flat = most - least <= FLAT.max(least / 32);
         let (slowest, fastest) = self.deliveries;
         let steady = contending && fastest > 0.0 && slowest >= STEADY * fastest;
-        if flat || steady {
+        let overflows = self.recent_loss > OVERFLOW.0 * view.random_loss + OVERFLOW.1;
+        self.flat_trials = if flat { self.flat_trials + 1 } else { 0 };
+        if (flat || steady) && (!overflows || self.flat_trials >= FLAT_TRIALS) {
+            self.flat_trials = 0;
             self.leave(view.now);
             return Verdict::Longer(least);
         }
@@ -378,7 +410,6 @@ impl Contest {
         }
         self.window = self.window.max(flight).max(MIN_WINDOW * self.packet);
         self.top = self.top.max(self.window);
-        self.entry = self.window;
         self.reno = self.window;
         self.loss = 0.0;
         self.deaf_until = view.now + view.rtt * 2;
@@ -449,6 +480,7 @@ impl Contest {
         self.window = (self.window * self.left).max(MIN_WINDOW * self.packet);
         self.reno = self.window;
         self.epoch = Some(view.now);
+        self.cut_at = view.now;
         self.deaf_until = view.now + view.rtt * 2;
     }
 
@@ -495,6 +527,7 @@ mod tests {
                 acked: 20_000,
                 delivery: Some(1e6),
                 loss: 0.0,
+                random_loss: 0.0,
                 marked: false,
                 limited: false,
                 round_over: true,
