@@ -7,7 +7,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use support::{PATIENCE, Script, idle_rounds, pattern, script_loop, until};
-use whimbrel_core::{Admission, CallerGate, Ecn, PortEvent, PortId, Time};
+use whimbrel_core::{Admission, CallerGate, Ecn, FrameShape, PortEvent, PortId, Time};
 use whimbrel_io::{EventLoop, InboundLimits, IoError, UdpConfig, UdpLink};
 
 /// Enough within a tenth of a second for a flood.
@@ -23,6 +23,10 @@ impl CallerGate for Porter {
             b"the word" => Admission::Admitted,
             _ => Admission::Refused,
         }
+    }
+
+    fn shapes(&self) -> Vec<FrameShape> {
+        Vec::new()
     }
 }
 

@@ -3,10 +3,11 @@
 use core::net::SocketAddr;
 use std::sync::Arc;
 
-use whimbrel_core::{Admission, CallerGate, Time};
+use whimbrel_core::{Admission, CallerGate, FrameShape, Time};
 
 use super::super::config::HopConfig;
 use super::super::session::greet_stranger;
+use super::super::shapes::shapes;
 use super::super::wire::{HANDSHAKE, VERSION, sealed_index};
 use super::exchange::{answer, read_proof};
 use super::handshake::{
@@ -157,5 +158,11 @@ impl CallerGate for Gate {
             return admission;
         }
         self.consider_sealed(now, from, frame, reply)
+    }
+
+    /// Those of both modes, whatever this gate's is: a link that shares its socket may be of the other
+    /// one, and who calls in the wrong mode is told so.
+    fn shapes(&self) -> Vec<FrameShape> {
+        shapes()
     }
 }
