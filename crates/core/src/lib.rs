@@ -11,6 +11,7 @@
 //! | [`time`] | [`Time`], nanoseconds since the run's origin; [`WallClock`], its relation to Unix time |
 //! | [`machine`] | [`Machine`], the contract between a protocol and its driver |
 //! | [`port`] | the adjacencies of a machine: how ports are opened, and requests about them |
+//! | [`shape`] | [`FrameShape`], by which frames are told from noise |
 //! | [`id`] | [`Guid`] and [`PortId`] |
 //! | [`identity`] | Ed25519 keys and the names that they prove |
 //! | [`link_state`] | [`LinkState`]: rate, queue, loss and round trip of a link, for decisions among links |
@@ -32,6 +33,7 @@ pub mod machine;
 pub mod meter;
 pub mod port;
 pub mod random;
+pub mod shape;
 pub mod suggest;
 pub mod time;
 pub mod timer;
@@ -49,5 +51,6 @@ pub use port::{
     PortEvent, PortInfo, PortOrigin, PortRequest, PortToken, address_of_station,
 };
 pub use random::SeededRng;
+pub use shape::FrameShape;
 pub use time::{Time, WallClock};
 pub use timer::TimerQueue;

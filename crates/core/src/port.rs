@@ -8,7 +8,7 @@ use core::fmt;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
-use crate::{PortId, Time};
+use crate::{FrameShape, PortId, Time};
 
 /// A driver's report about a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -301,6 +301,11 @@ pub trait CallerGate: fmt::Debug {
         frame: &[u8],
         reply: &mut Vec<u8>,
     ) -> Admission;
+
+    /// Returns the shapes of all frames that may arrive where this gate is, of peers as of strangers.
+    /// While strangers send very many datagrams, a driver may drop what has none of them without
+    /// showing it to anyone. Empty: it may not.
+    fn shapes(&self) -> Vec<FrameShape>;
 }
 
 /// The other end of a requested port.

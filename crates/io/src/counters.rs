@@ -150,6 +150,9 @@ pub struct TransportCounters {
     /// Datagrams from unknown addresses on a socket that admits no inbound peers, or whose gate has
     /// not admitted them.
     pub strangers: u64,
+    /// Datagrams that the kernel dropped in floods because they could be no frame, by an estimate from
+    /// those that pass as a sample. They are not among the `strangers`.
+    pub filtered: u64,
     /// Sockets opened for peers at work while strangers flooded theirs.
     pub lanes_opened: u64,
     /// Ethernet frames that end before the packet in them does.
@@ -193,6 +196,7 @@ impl TransportCounters {
         self.receive_errors += other.receive_errors;
         self.offload_failures += other.offload_failures;
         self.strangers += other.strangers;
+        self.filtered += other.filtered;
         self.lanes_opened += other.lanes_opened;
         self.damaged += other.damaged;
         self.accepted += other.accepted;

@@ -16,7 +16,7 @@ use std::net::{IpAddr, SocketAddr};
 use namespaces::{Wire, in_new_namespace, ip};
 use support::{Script, idle_rounds, pattern, script_loop, until, until_both};
 use whimbrel_core::{
-    Admission, CallerGate, Medium, PortEvent, PortOrigin, Time, address_of_station,
+    Admission, CallerGate, FrameShape, Medium, PortEvent, PortOrigin, Time, address_of_station,
 };
 use whimbrel_io::{
     EthernetConfig, EthernetLink, EventLoop, IP_PROTOCOL, InboundLimits, Interface, IoError,
@@ -48,6 +48,10 @@ impl CallerGate for Porter {
             }
             _ => Admission::Refused,
         }
+    }
+
+    fn shapes(&self) -> Vec<FrameShape> {
+        Vec::new()
     }
 }
 

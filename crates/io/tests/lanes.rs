@@ -7,7 +7,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use support::{PATIENCE, Script, idle_rounds, pattern, script_loop, until};
-use whimbrel_core::{Admission, CallerGate, Ecn, PortEvent, PortId, Time};
+use whimbrel_core::{Admission, CallerGate, Ecn, FrameShape, PortEvent, PortId, Time};
 use whimbrel_io::{EventLoop, InboundLimits, IoError, UdpConfig, UdpLink};
 
 /// Enough within a tenth of a second for a flood.
@@ -23,6 +23,15 @@ impl CallerGate for Porter {
             b"the word" => Admission::Admitted,
             _ => Admission::Refused,
         }
+    }
+
+    fn shapes(&self) -> Vec<FrameShape> {
+        let begins = |word: &[u8; 4]| FrameShape {
+            mask: u32::MAX,
+            value: u32::from_be_bytes(*word),
+            shortest: 5,
+        };
+        vec![begins(b"the "), begins(b"hell"), begins(b"are ")]
     }
 }
 
@@ -175,6 +184,45 @@ fn the_codepoint_of_a_frame_is_seen_there_too() {
         *of == scene.port && *codepoint == Ecn::Capable
     });
     assert!(told, "{:?}", scene.server.machine().reports);
+}
+
+#[test]
+fn in_a_flood_the_kernel_drops_what_can_be_no_frame_and_nothing_afterwards() {
+    let mut scene = Scene::on_loopback();
+    let at = scene.peer.peer_addr().unwrap();
+    let counters = |server: &EventLoop<Script>| server.snapshot().transports[0].counters;
+    // All that came before the filter has been read.
+    until(&mut scene.server, "an empty queue", |server| {
+        let before = counters(server).strangers;
+        idle_rounds(server);
+        counters(server).strangers == before
+    });
+    let before = counters(&scene.server).filtered;
+    // More noise than the queue holds, and a call behind it.
+    for number in 0..10 {
+        let newcomer = UdpSocket::bind("127.0.0.1:0").unwrap();
+        flood(&scene.stranger, at);
+        newcomer.send_to(b"the word", at).unwrap();
+        until(&mut scene.server, "the newcomer", |server| {
+            server.machine().ports.len() == 2 + number
+        });
+        // It has no socket of its own.
+        newcomer.send_to(b"hello", at).unwrap();
+        until(&mut scene.server, "its frame", |server| {
+            let inbox = core::mem::take(&mut server.machine_mut().inbox);
+            inbox.iter().any(|(_, frame)| frame == b"hello")
+        });
+    }
+    let filtered = counters(&scene.server).filtered - before;
+    assert!(filtered > FLOOD as u64, "{filtered} are known of");
+    until(&mut scene.server, "the end of the flood", |server| {
+        let before = counters(server).strangers;
+        for _ in 0..8 {
+            scene.stranger.send_to(b"junk", at).unwrap();
+        }
+        (0..10).for_each(|_| idle_rounds(server));
+        counters(server).strangers == before + 8
+    });
 }
 
 #[test]

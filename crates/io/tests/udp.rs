@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use support::{PATIENCE, Script, idle_rounds, pattern, script_loop, until, until_both};
 use whimbrel_core::{
-    Admission, CallerGate, Deadline, Ecn, Machine, OpenRefusal, PortEvent, PortId, PortOrigin,
-    PortRequest, PortToken, Time, Transmit,
+    Admission, CallerGate, Deadline, Ecn, FrameShape, Machine, OpenRefusal, PortEvent, PortId,
+    PortOrigin, PortRequest, PortToken, Time, Transmit,
 };
 use whimbrel_io::{Clock, EventLoop, InboundLimits, IoError, Neighbour, UdpConfig};
 
@@ -250,6 +250,10 @@ impl CallerGate for Porter {
             }
             _ => Admission::Refused,
         }
+    }
+
+    fn shapes(&self) -> Vec<FrameShape> {
+        Vec::new()
     }
 }
 

@@ -4,7 +4,7 @@ use core::net::SocketAddr;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-use whimbrel_core::{Admission, CallerGate, Limit, Meter, Time};
+use whimbrel_core::{Admission, CallerGate, FrameShape, Limit, Meter, Time};
 use whimbrel_ndn_packet::types;
 
 /// New senders of datagrams: as many at once as arrive at an event, and in the long run so few that
@@ -51,6 +51,11 @@ impl CallerGate for NewcomerGate {
         }
         self.refused.fetch_add(1, Ordering::Relaxed);
         Admission::Refused
+    }
+
+    /// A packet is told from noise by its first octet, which is as soon read as filtered.
+    fn shapes(&self) -> Vec<FrameShape> {
+        Vec::new()
     }
 }
 

@@ -10,6 +10,7 @@ use whimbrel_core::{
     CallerGate, KeyedMap, Machine, PortId, PortInfo, PortOrigin, SeededRng, Time, keyed_map,
 };
 
+use super::filter::Filter;
 use super::group::Group;
 use super::inbound::InboundTable;
 use super::lanes::Lanes;
@@ -88,6 +89,8 @@ pub(crate) struct UdpEndpoint {
     pub(super) group: Option<Group>,
     /// For peers at work, while strangers flood the socket.
     pub(super) lanes: Lanes,
+    /// Attached to the socket during a flood, if the gate says what frames look like.
+    pub(super) filter: Option<Filter>,
     pub(super) probe: RouteProbe,
     /// Held while the socket's packets are this program's alone.
     _sole: Option<Sole>,
@@ -159,6 +162,7 @@ impl UdpEndpoint {
             reply: Vec::new(),
             group: None,
             lanes: Lanes::default(),
+            filter: None,
             probe: RouteProbe::default(),
             _sole: None,
             recheck_allowed_at: Time::ZERO,

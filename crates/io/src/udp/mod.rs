@@ -3,6 +3,7 @@
 
 mod carrier;
 mod endpoint;
+mod filter;
 mod group;
 mod inbound;
 mod lanes;

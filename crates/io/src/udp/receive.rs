@@ -11,6 +11,7 @@ use whimbrel_core::{Admission, Ecn, Machine, PortId, PortOrigin, Time};
 
 use super::DatagramCarrier;
 use super::endpoint::{Peer, UdpEndpoint};
+use super::filter::Filter;
 use super::inbound::InboundTable;
 use super::lanes::{BUFFER_IN_FLOOD, Candidate};
 use super::path_mtu::Route;
@@ -178,6 +179,12 @@ impl UdpEndpoint {
                 side.deliver(now, port, bytes, stride);
             }
         }
+        if lane.is_none()
+            && count < most
+            && let Some(filter) = &mut self.filter
+        {
+            filter.note_empty_queue();
+        }
         true
     }
 
@@ -263,8 +270,11 @@ impl UdpEndpoint {
             }
         }
         let count = bytes.len().div_ceil(stride) as u64;
+        let filter = self.filter.as_ref();
+        let unread = count * filter.map_or(0, |filter| filter.dropped_for_each(bytes));
         self.counters.strangers += count;
-        self.note_strangers(now, count);
+        self.counters.filtered += unread;
+        self.note_strangers(now, count + unread);
         None
     }
 
@@ -279,6 +289,37 @@ impl UdpEndpoint {
             tracing::warn!(
                 label = %self.config.label, local = %self.local,
                 "strangers flood this socket: peers at work get sockets of their own"
+            );
+            self.attach_filter();
+        }
+    }
+
+    fn attach_filter(&mut self) {
+        let shapes = self.gate.as_ref().map(|gate| gate.shapes());
+        let label = &self.config.label;
+        match Filter::attach(&self.socket, shapes.unwrap_or_default()) {
+            Ok(Some(filter)) => {
+                tracing::info!(label, "the kernel drops what cannot be a frame meanwhile");
+                self.filter = Some(filter);
+            }
+            Ok(None) => {}
+            Err(error) => tracing::warn!(
+                label, %error,
+                "the kernel does not filter this socket: all of the flood is read, and other \
+                 traffic is slower until it ends"
+            ),
+        }
+    }
+
+    fn detach_filter(&mut self) {
+        if self.filter.take().is_some()
+            && let Err(error) = Filter::detach(&self.socket)
+        {
+            // Frames pass it as before.
+            tracing::warn!(
+                label = %self.config.label, %error,
+                "the kernel's filter cannot be removed: noise from strangers is not counted until \
+                 the next start"
             );
         }
     }
@@ -429,6 +470,7 @@ impl UdpEndpoint {
         }
         if self.lanes.has_ended(now) {
             tracing::info!(label = %self.config.label, "the flood of strangers has ended");
+            self.detach_filter();
             set_receive_buffer(&self.socket, self.config.receive_buffer);
             for port in self.lanes.ports() {
                 // What comes between the last read and the end is lost, as anything may be.

@@ -319,6 +319,7 @@ impl Attacked {
                 break;
             };
             for frame in buffer[..size].chunks(segment.unwrap_or(size)) {
+                assert!(super::shapes::fits(frame), "a frame without a shape");
                 if frame[0] >> 4 == super::wire::HANDSHAKE {
                     assert!(frame.len() <= 12, "a notice");
                     continue;

@@ -30,6 +30,7 @@ mod scavenger;
 mod secure;
 mod sender;
 mod session;
+mod shapes;
 mod sharing;
 mod stats;
 #[cfg(test)]

@@ -8,13 +8,13 @@ use super::ecn::EcnReport;
 /// The version, in the high half of the first byte of each frame.
 pub(super) const VERSION: u8 = 1;
 /// The same of a sealed frame, ...
-const SEALED: u8 = 2;
+pub(super) const SEALED: u8 = 2;
 /// ... and of a message of the handshake.
 pub(super) const HANDSHAKE: u8 = 3;
 /// Bytes of a plain DATA frame beyond its payload: 16 before it, the CRC after it.
 const DATA_OVERHEAD: usize = 20;
 /// Size of a HELLO, in bytes. Later versions may append bytes, which are ignored.
-const HELLO_LEN: usize = 84;
+pub(super) const HELLO_LEN: usize = 84;
 /// Size of a plain CSYN, in bytes.
 const CSYN_LEN: usize = 24;
 /// Size of a plain CACK without its bitmap, in bytes.
@@ -27,14 +27,14 @@ pub(super) const SEALED_HEAD: usize = 9;
 /// ... and of the tag after it.
 pub(super) const TAG_LEN: usize = 16;
 /// Bytes of the encrypted part before what its type says: flags, and two bytes by type.
-const INNER_HEAD: usize = 3;
+pub(super) const INNER_HEAD: usize = 3;
 /// Bytes of a sealed frame beyond those of a plain one.
 const SEALED_EXTRA: usize = SEALED_HEAD + INNER_HEAD + TAG_LEN - PLAIN_HEAD - CRC_LEN;
 
-const HELLO: u8 = 0;
-const DATA: u8 = 1;
-const CSYN: u8 = 2;
-const CACK: u8 = 3;
+pub(super) const HELLO: u8 = 0;
+pub(super) const DATA: u8 = 1;
+pub(super) const CSYN: u8 = 2;
+pub(super) const CACK: u8 = 3;
 
 /// What is around the content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

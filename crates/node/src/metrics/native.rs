@@ -444,11 +444,16 @@ pub(super) fn encode_sockets(
     families: &mut Families<'_, '_>,
     sockets: &TransportCounters,
 ) -> Result<(), Error> {
-    let counts: [Count; 9] = [
+    let counts: [Count; 10] = [
         (
             "whimbrel_sockets_lanes_opened",
             "Sockets opened for peers at work while strangers flooded theirs",
             sockets.lanes_opened,
+        ),
+        (
+            "whimbrel_sockets_filtered",
+            "Datagrams that the kernel dropped in floods because they could be no frame, about",
+            sockets.filtered,
         ),
         (
             "whimbrel_sockets_damaged",

@@ -3,10 +3,11 @@
 use core::net::SocketAddr;
 use std::sync::Arc;
 
-use whimbrel_core::{Admission, CallerGate, Time};
+use whimbrel_core::{Admission, CallerGate, FrameShape, Time};
 
 use super::super::config::HopConfig;
 use super::super::session::greet_stranger;
+use super::super::shapes::shapes;
 use super::super::wire::{HANDSHAKE, VERSION, sealed_index};
 use super::exchange::{answer, read_proof};
 use super::handshake::{
@@ -42,6 +43,21 @@ impl Gate {
         &self.config.reception
     }
 
+    /// Answers with a notice or a cookie, if the sender's share has room for it.
+    fn tell(
+        &self,
+        now: Time,
+        to: SocketAddr,
+        reply: &mut Vec<u8>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Admission {
+        if !self.reception().may_tell(now, to) {
+            return self.count(|counters| counters.limited += 1);
+        }
+        write(reply);
+        Admission::Answered
+    }
+
     fn consider_call(
         &mut self,
         now: Time,
@@ -54,8 +70,9 @@ impl Gate {
         };
         if self.config.post_quantum.refuses(&call) {
             self.count(|counters| counters.classical += 1);
-            encode_refusal(Unwilling::Classical, [0; 8], reply);
-            return Admission::Answered;
+            return self.tell(now, from, reply, |reply| {
+                encode_refusal(Unwilling::Classical, [0; 8], reply);
+            });
         }
         let reception = self.reception().clone();
         let proven =
@@ -64,10 +81,11 @@ impl Gate {
             return self.count(|counters| counters.limited += 1);
         }
         if !proven && !reception.may_answer_unproven(now) {
-            let cookie = reception.seat(now, Some(from), &call).cookie;
-            encode_cookie(call.index, &cookie, reply);
-            self.count(|counters| counters.cookies += 1);
-            return Admission::Answered;
+            return self.tell(now, from, reply, |reply| {
+                let cookie = reception.cookie(now, Some(from), &call);
+                encode_cookie(call.index, &cookie, reply);
+                reception.count(|counters| counters.cookies += 1);
+            });
         }
         let parameters = Parameters::of(&self.config, self.window, 0);
         let answer = answer(&reception, now, Some(from), (&call, kem_key), |run| {
@@ -90,11 +108,10 @@ impl Gate {
     ) -> Admission {
         if sealed_index(frame).is_some() {
             self.count(|counters| counters.unknown_sessions += 1);
-            if let Some(echo) = frame.get(1..9).and_then(|echo| echo.try_into().ok()) {
-                encode_lost(echo, reply);
-                return Admission::Answered;
-            }
-            return Admission::Refused;
+            return match frame.get(1..9).and_then(|echo| echo.try_into().ok()) {
+                Some(echo) => self.tell(now, from, reply, |reply| encode_lost(echo, reply)),
+                None => Admission::Refused,
+            };
         }
         match frame {
             [first, _, _, _, ..] if *first == HANDSHAKE << 4 | CALL => {
@@ -131,8 +148,9 @@ impl Gate {
                 if *first == VERSION << 4 && frame.len() >= super::handshake::NOTICE_LEN =>
             {
                 self.count(|counters| counters.wrong_mode += 1);
-                encode_refusal(Unwilling::Plain, [0; 8], reply);
-                Admission::Answered
+                self.tell(now, from, reply, |reply| {
+                    encode_refusal(Unwilling::Plain, [0; 8], reply);
+                })
             }
             _ => self.count(|counters| counters.strangers += 1),
         }
@@ -157,5 +175,11 @@ impl CallerGate for Gate {
             return admission;
         }
         self.consider_sealed(now, from, frame, reply)
+    }
+
+    /// Those of both modes, whatever this gate's is: a link that shares its socket may be of the other
+    /// one, and who calls in the wrong mode is told so.
+    fn shapes(&self) -> Vec<FrameShape> {
+        shapes()
     }
 }

@@ -17,26 +17,27 @@ use super::channel::{Key, Secret, Suite};
 use super::kem::{CIPHERTEXT_LEN, KEM_KEY_LEN, key_hash};
 
 /// The version of the handshake, in its third byte.
-pub(super) const HANDSHAKE_VERSION: u8 = 1;
+pub(in crate::hop) const HANDSHAKE_VERSION: u8 = 1;
 /// Type nibbles.
-pub(super) const CALL: u8 = 0;
-pub(super) const ANSWER: u8 = 1;
-pub(super) const PROOF: u8 = 2;
-pub(super) const COOKIE: u8 = 3;
+pub(in crate::hop) const CALL: u8 = 0;
+pub(in crate::hop) const ANSWER: u8 = 1;
+pub(in crate::hop) const PROOF: u8 = 2;
+pub(in crate::hop) const COOKIE: u8 = 3;
 pub(in crate::hop) const LOST: u8 = 4;
 pub(in crate::hop) const REFUSAL: u8 = 5;
 
 /// Bytes of each: a CALL is padded, so that nothing that answers it is longer.
-pub(super) const CALL_LEN: usize = 240;
+pub(in crate::hop) const CALL_LEN: usize = 240;
 const ANSWER_HEAD: usize = 68;
-const ANSWER_LEN: usize = ANSWER_HEAD + PublicKey::LEN + Signature::LEN + PARAMETERS_LEN + TAG_LEN;
+pub(in crate::hop) const ANSWER_LEN: usize =
+    ANSWER_HEAD + PublicKey::LEN + Signature::LEN + PARAMETERS_LEN + TAG_LEN;
 const PROOF_HEAD: usize = 60;
-pub(super) const PROOF_LEN: usize =
+pub(in crate::hop) const PROOF_LEN: usize =
     PROOF_HEAD + PublicKey::LEN + Signature::LEN + PARAMETERS_LEN + TAG_LEN;
-pub(super) const COOKIE_FRAME_LEN: usize = 24;
+pub(in crate::hop) const COOKIE_FRAME_LEN: usize = 24;
 pub(in crate::hop) const NOTICE_LEN: usize = 12;
 pub(super) const COOKIE_LEN: usize = 16;
-pub(super) const PARAMETERS_LEN: usize = 45;
+pub(in crate::hop) const PARAMETERS_LEN: usize = 45;
 const _: () = assert!(ANSWER_LEN <= CALL_LEN && COOKIE_FRAME_LEN <= CALL_LEN);
 
 /// The same of a hybrid exchange.

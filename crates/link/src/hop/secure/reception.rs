@@ -25,6 +25,16 @@ const UNPROVEN: Limit = of_a_second(128);
 /// ... and the work for one proven address; those whose hashes fall together share it.
 const PROVEN: Limit = of_a_second(64);
 const SOURCES: usize = 1024;
+/// Notices and cookies for one sender (address and port) that is not proven: one of them is enough
+/// to go on, others may be lost. A system call each is what a flood of calls costs most.
+const TOLD: Limit = Limit {
+    at_once: 4,
+    per_second: 4,
+};
+/// Places of senders by a hash; who falls into one shares it. All of them give 65,536 a second, so
+/// that a flood of very many forged senders at less than that takes no answer from a newcomer that it
+/// would get without a limit.
+const SENDERS: usize = 16_384;
 
 /// Half a second's worth can be saved up.
 const fn of_a_second(per_second: u32) -> Limit {
@@ -51,7 +61,8 @@ pub struct ReceptionCounters {
     pub answered: u64,
     /// Calls answered with a mere cookie, because there were many.
     pub cookies: u64,
-    /// Calls not answered at all, because their source had used up its share.
+    /// Calls and frames of unknown sessions that were not answered at all, because their source had
+    /// used up its share.
     pub limited: u64,
     /// Callers that proved their address and got a port.
     pub admitted: u64,
@@ -109,6 +120,8 @@ struct State {
     periods: [Period; 2],
     unproven: Meter,
     sources: Box<[Meter]>,
+    // Empty until the first one is told something.
+    senders: Vec<Meter>,
     counters: ReceptionCounters,
 }
 
@@ -203,6 +216,7 @@ impl Reception {
                 periods: [period(PERIOD_CONTEXT), period(SESSION_CONTEXT)],
                 unproven: Meter::default(),
                 sources: vec![Meter::default(); SOURCES].into(),
+                senders: Vec::new(),
                 counters: ReceptionCounters::default(),
             }),
             callers: Mutex::new(Callers::default()),
@@ -301,6 +315,22 @@ impl Reception {
         let hash = hasher.finalize();
         let at = usize::from(u16::from_be_bytes([hash.as_bytes()[0], hash.as_bytes()[1]]));
         state.sources[at % SOURCES].admits(now, PROVEN)
+    }
+
+    /// Returns true if one more notice or cookie may go to this sender.
+    pub(super) fn may_tell(&self, now: Time, sender: SocketAddr) -> bool {
+        let mut state = self.lock();
+        let hash = blake3::keyed_hash(&state.periods[0].secret, &address_bytes(Some(sender)));
+        let at = usize::from(u16::from_be_bytes([hash.as_bytes()[0], hash.as_bytes()[1]]));
+        state.senders.resize(SENDERS, Meter::default());
+        state.senders[at % SENDERS].admits(now, TOLD)
+    }
+
+    /// Returns the cookie of a new call.
+    pub(super) fn cookie(&self, now: Time, address: Option<SocketAddr>, call: &Call) -> Cookie {
+        let mut state = self.lock();
+        state.turn(now);
+        state.periods[0].cookie(address, call)
     }
 
     /// Returns the answerer's side of a new call.

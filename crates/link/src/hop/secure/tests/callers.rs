@@ -112,6 +112,41 @@ fn in_a_flood_of_calls_a_cookie_lets_a_newcomer_in() {
     assert!(answered < 40, "{answered}");
 }
 
+/// What a flood costs is mostly the answers: one sender gets few, however much it sends, and others get
+/// theirs.
+#[test]
+fn who_sends_very_much_is_told_little_and_others_as_before() {
+    let mut site = Site::new(false);
+    let now = Time::ZERO;
+    let mut frame = vec![0x21; 100];
+    let (mut forged, hello) = (vec![0; CALL_LEN], vec![0x10; 84]);
+    forged[..4].copy_from_slice(&[0x30, 1, 1, 0]);
+    // What may be answered in full to whomever is used up.
+    for port in 1..200 {
+        let _ = site.ask(now, &format!("198.51.100.9:{port}"), &forged);
+    }
+    for (index, what) in [&frame, &forged, &hello].into_iter().enumerate() {
+        let from = |number: usize| format!("198.51.100.7:{}", 10_000 + index * 1_000 + number);
+        let mut told = |now, from: &str, times| {
+            let asked = (0..times).map(|_| site.ask(now, from, what).0);
+            asked.filter(|it| *it == Admission::Answered).count()
+        };
+        assert_eq!(told(now, &from(0), 1_000), 4, "{what:?}");
+        // Some senders share a place with others.
+        let others = (1..100).filter(|number| told(now, &from(*number), 1) == 1);
+        assert!(others.count() > 95, "{what:?} of other ports");
+    }
+    let later = now + Duration::from_secs(1);
+    let asked = (0..1_000).map(|_| site.ask(later, "198.51.100.7:10000", &frame).0);
+    let told = asked.filter(|it| *it == Admission::Answered).count();
+    assert_eq!(told, 4, "a second later");
+    // A caller that comes back after a restart of this node is told, whoever floods it.
+    frame[1..9].copy_from_slice(&[7; 8]);
+    let (admission, lost) = site.ask(now, CALLER, &frame);
+    assert_eq!((admission, lost.len()), (Admission::Answered, 12));
+    assert!(site.hop.reception.counters().limited > 3_900);
+}
+
 #[test]
 fn a_hop_that_is_gone_is_called_again() {
     for plain in [false, true] {

@@ -16,6 +16,7 @@ use proptest::prelude::*;
 use whimbrel_core::identity::KeyPair;
 use whimbrel_core::{Admission, CallerGate, SeededRng, Time};
 
+use super::super::shapes::fits;
 use super::super::{Hop, HopConfig, HopEvent, PacketBudget};
 use super::CallerPolicy;
 use super::handshake::{CALL_LEN, PROOF_LEN, Unwilling};
@@ -89,6 +90,10 @@ impl End {
             };
             let each = buffer[..size].chunks(segment.unwrap_or(size));
             frames.extend(each.map(<[u8]>::to_vec));
+            assert!(
+                frames.iter().all(|frame| fits(frame)),
+                "a frame without a shape"
+            );
             assert!(frames.len() < 100_000, "sending never ends");
         }
     }
@@ -237,6 +242,10 @@ impl Site {
             frame.len()
         );
         assert_eq!(admission == Admission::Answered, !reply.is_empty());
+        assert!(
+            reply.is_empty() || fits(&reply),
+            "an answer without a shape"
+        );
         (admission, reply)
     }
 
