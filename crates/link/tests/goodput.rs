@@ -78,8 +78,8 @@ fn goodput_over_the_grid_stays_above_its_bounds() {
     assert!(misses.is_empty(), "below the bounds:\n{misses}{table}");
 }
 
-/// Start-up knows what the path carries before its window is larger: no queue overflows, however
-/// little of a round trip it holds.
+/// Start-up knows what the path carries before its window is larger: a queue of a quarter of the
+/// bandwidth-delay product does not overflow.
 #[test]
 fn start_up_overflows_no_short_queue() {
     let (mut table, mut misses) = (String::new(), 0);

@@ -39,6 +39,8 @@ const SHOWN_WINDOW: f64 = 1.25;
 /// A train that arrives faster than the estimate by this factor shows that the path is not this
 /// sender's alone.
 const SHARED: f64 = 1.25;
+/// The time for which a train's rate counts where no competing flow is known.
+const TRAIN_AGE: Duration = Duration::from_secs(30);
 /// Bound of the rounds that drain a detected queue, and of those that make way for a probe.
 const DRAIN_ROUNDS: u32 = 4;
 /// In start-up this many late answers in a row show a growing queue; fewer may be jitter.
@@ -110,10 +112,16 @@ pub(super) struct RateModel {
     late_answers: u32,
     // In start-up: bytes that may be in flight, however little is known of the rate.
     start_window: u64,
-    // In start-up: the path's rate in bytes per second, if the last packet train has shown it.
+    // In start-up: the path's rate in bytes per second, if packet trains have shown it, and the last
+    // one alone.
     shown: Option<f64>,
+    spread: Option<f64>,
     // The rate at which the last train arrived; 0 if there was none.
     fastest: f64,
+    // The end of that train.
+    fastest_seen: Time,
+    // The largest bandwidth since these were forgotten.
+    most: f64,
     // True if a queue has been seen in start-up.
     cautious: bool,
     plateau: (f64, u32),
@@ -144,7 +152,10 @@ impl RateModel {
             late_answers: 0,
             start_window,
             shown: None,
+            spread: None,
             fastest: 0.0,
+            fastest_seen: now,
+            most: 0.0,
             cautious: false,
             plateau: (0.0, 0),
             loss: 0.0,
@@ -186,11 +197,24 @@ impl RateModel {
     }
 
     /// Notes that a packet train arrived at `rate` bytes per second. If the path spread it, that is
-    /// the path's rate: start-up grows to it and no further.
-    pub(super) fn note_train(&mut self, rate: f64, is_spread: bool) {
+    /// the path's rate, and start-up grows to it and no further. The larger of two in a row counts:
+    /// a receiver that pauses spreads a train too.
+    pub(super) fn note_train(&mut self, now: Time, rate: f64, is_spread: bool) {
         let rate = rate.min(MAX_RATE);
-        self.shown = is_spread.then_some(rate);
-        self.fastest = rate;
+        let before = core::mem::replace(&mut self.spread, is_spread.then_some(rate));
+        self.shown = self.spread.map(|rate| rate.max(before.unwrap_or(0.0)));
+        (self.fastest, self.fastest_seen) = (rate, now);
+    }
+
+    /// Notes that a packet train arrived too fast to measure, or that none can be sent now.
+    pub(super) fn note_fast_train(&mut self) {
+        (self.shown, self.spread) = (None, None);
+    }
+
+    /// Forgets what trains have shown: the path may be another one.
+    pub(super) fn forget_trains(&mut self) {
+        self.note_fast_train();
+        (self.fastest, self.most) = (0.0, self.bandwidth());
     }
 
     /// Returns true while a packet train would tell something: in start-up, and in a probe for
@@ -317,7 +341,7 @@ impl RateModel {
         self.resuming = self.bandwidth() > 0.0;
         self.best = [0.0, self.bandwidth()];
         self.best_age = 0;
-        self.fastest = 0.0;
+        self.forget_trains();
         self.forget_rtt = true;
         self.round_rtt = Duration::MAX;
         self.queued_rounds = 0;
@@ -392,6 +416,7 @@ impl RateModel {
             // The first estimate must not come from the first few packets.
             if !sample.limited || (self.bandwidth() > 0.0 && delivery > self.bandwidth()) {
                 self.best[0] = self.best[0].max(delivery);
+                self.most = self.most.max(delivery);
             }
             // Losses while a queue stands may be caused by that queue.
             if !self.is_late(sample.rtt) {
@@ -433,7 +458,9 @@ impl RateModel {
         match verdict {
             Verdict::None => return,
             Verdict::Beside => {
-                self.best[0] = self.best[0].max(self.fastest / 2.0);
+                // It was delivered before, and half of it is a fair share beside one flow.
+                let share = self.fastest.min(self.most) / 2.0;
+                self.best[0] = self.best[0].max(share);
                 return;
             }
             Verdict::Alone => {}
@@ -478,6 +505,10 @@ impl RateModel {
                 }
             }
             Phase::StartUp | Phase::Refresh { .. } => {}
+        }
+        // A path that has become too slow for trains is not measured again.
+        if now.since(self.fastest_seen) > TRAIN_AGE && !self.contest.is_on() {
+            self.fastest = 0.0;
         }
         let age = now.since(self.min_rtt_seen);
         if self.scavenger.is_some() {

@@ -229,7 +229,8 @@ impl Contest {
     pub(super) fn forget(&mut self) {
         self.state = State::Calm;
         self.ended = None;
-        self.loss = 0.0;
+        (self.loss, self.recent_loss) = (0.0, 0.0);
+        self.flat_trials = 0;
     }
 
     pub(super) fn sample(&mut self, view: &View) -> Verdict {
@@ -247,7 +248,7 @@ impl Contest {
         }
         let is_bbr = self.is_emptied_by_bbr(view);
         match self.state {
-            State::Calm if view.marked => {
+            State::Calm | State::Blunt { .. } if view.marked => {
                 // A queue that marks frames has been shown to be too long, so no trial is needed.
                 self.begin(view);
                 self.cut(view, MARKED_BETA);
@@ -315,13 +316,14 @@ impl Contest {
         let is_marked = self
             .marked_at
             .is_some_and(|at| view.now.since(at) < BBR_STANDS.1);
-        if stood < BBR_STANDS.0 || is_marked {
+        if is_marked {
             return false;
         }
+        let is_period = |time| time >= BBR_STANDS.0 && time < BBR_STANDS.1;
         match self.state {
-            State::Blunt { .. } => true,
+            State::Blunt { .. } => is_period(stood) || is_period(stood / 2),
             State::Contending => {
-                stood < BBR_STANDS.1 && since.since(self.cut_at) >= view.base * TRIALS_FOLLOW
+                is_period(stood) && since.since(self.cut_at) >= view.base * TRIALS_FOLLOW
             }
             State::Calm | State::Trial { .. } => false,
         }
@@ -378,9 +380,12 @@ impl Contest {
         let (slowest, fastest) = self.deliveries;
         let steady = contending && fastest > 0.0 && slowest >= STEADY * fastest;
         let overflows = self.recent_loss > OVERFLOW.0 * view.random_loss + OVERFLOW.1;
-        self.flat_trials = if flat { self.flat_trials + 1 } else { 0 };
-        if (flat || steady) && (!overflows || self.flat_trials >= FLAT_TRIALS) {
-            self.flat_trials = 0;
+        let is_quiet = flat || steady;
+        self.flat_trials = match is_quiet {
+            true => self.flat_trials + 1,
+            false => 0,
+        };
+        if is_quiet && (!overflows || self.flat_trials >= FLAT_TRIALS) {
             self.leave(view.now);
             return Verdict::Longer(least);
         }
@@ -429,6 +434,7 @@ impl Contest {
         }
         self.state = State::Calm;
         self.deliveries = (f64::MAX, 0.0);
+        self.flat_trials = 0;
     }
 
     fn contend(&mut self, view: &View) {

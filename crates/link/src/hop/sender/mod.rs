@@ -208,6 +208,8 @@ impl Sender {
     pub(super) fn change_path(&mut self, limit: usize) {
         self.path.forget(limit);
         self.path_probes.clear();
+        self.model.forget_trains();
+        self.end_train();
         self.follow_path();
     }
 
@@ -308,6 +310,7 @@ impl Sender {
     pub(super) fn suspend(&mut self) {
         self.suspended = true;
         self.csyn_due.clear();
+        self.end_train();
     }
 
     /// Resumes: everything in flight counts as lost, and every unanswered CSYN is sent again at

@@ -135,7 +135,7 @@ impl Sender {
         answered.sample.marked = marks > 0;
         stats.marks_reported += u64::from(marks);
         self.model.sample(now, &answered.sample);
-        self.follow_train(cack);
+        self.follow_train(now, cack);
         self.update_pace();
         unheard.into_iter().for_each(|id| self.arrange_query(id));
         Ok(answered)

@@ -148,8 +148,12 @@ impl Sender {
         stats: &mut HopStats,
     ) -> Option<usize> {
         let due = self.first_rate.due.min(max_segments.max(1));
-        // The driver's or the neighbour's limit may have fallen since the pair was planned.
-        self.first_rate.bytes = self.first_rate.bytes.min(self.limits.frame);
+        if due > 0 {
+            // The driver's or the neighbour's limit may have fallen since the pair was planned.
+            let rate = &mut self.first_rate;
+            rate.large = rate.large.min(self.limits.frame);
+            rate.bytes = rate.bytes.min(self.limits.frame);
+        }
         for _ in 0..due {
             let number = self.number_probe(now);
             encode_mtu_probe(envelope, number, self.first_rate.bytes, buffer);

@@ -29,9 +29,11 @@ const FEWEST_PACKETS: u64 = 8;
 /// On shorter round trips the queue is seen soon enough, and a pause of the receiving program would
 /// look like a slow path.
 const SHORTEST_RTT: Duration = Duration::from_millis(5);
-/// Trains that arrive within a shorter time show the receiver's batches rather than the path.
+/// Trains that arrive within a shorter time show the receiver's batches, or a path that is much
+/// faster.
 const SHORTEST_ARRIVAL: Duration = Duration::from_micros(300);
-/// A train that keeps this share of its rate was not spread by the path.
+/// A train whose arrival takes longer than its sending, by more than this share allows, was spread
+/// by the path.
 const KEPT: f64 = 0.8;
 
 /// The CSYN at one end of a train.
@@ -79,7 +81,9 @@ pub(super) enum Shown {
     Rate(f64),
     /// The path carries as much as the train asked for, at least: so many bytes per second.
     More(f64),
-    /// An end of the train is lost, or it was too short to tell.
+    /// It arrived at once: too fast to measure.
+    Fast,
+    /// An end of the train is lost.
     Nothing,
 }
 
@@ -100,6 +104,11 @@ impl Train {
 
     pub(super) fn is_begun(&self) -> bool {
         !matches!(self.state, State::None)
+    }
+
+    /// Returns true until all of it has been sent.
+    fn is_open(&self) -> bool {
+        !matches!(self.state, State::None | State::Sent { .. })
     }
 
     /// Returns the factor of the pace at which the next frame is sent.
@@ -191,12 +200,16 @@ impl Train {
         };
         let arriving = Duration::from_nanos(clock.saturating_sub(at));
         if arriving < SHORTEST_ARRIVAL {
-            return Some(Shown::Nothing);
+            return Some(Shown::Fast);
         }
-        let got = received.saturating_sub(before).min(*sent);
-        let sending = last.sent_at.since(first.sent_at).as_secs_f64();
-        let rate = got as f64 / arriving.as_secs_f64();
-        match rate * sending < KEPT * *sent as f64 {
+        // No neighbour can have got it faster than it was sent.
+        let got = received.saturating_sub(before).min(*sent) as f64;
+        let (sending, arriving) = (
+            last.sent_at.since(first.sent_at).as_secs_f64(),
+            arriving.as_secs_f64(),
+        );
+        let rate = got / sending.max(arriving);
+        match sending < KEPT * arriving {
             true => Some(Shown::Rate(rate)),
             false => Some(Shown::More(rate)),
         }
@@ -211,8 +224,13 @@ impl Sender {
         let frame = self.limits.frame as u64;
         let window = self.model.inflight_cap(0);
         let is_short = rtt < SHORTEST_RTT || window < 2 * FEWEST_PACKETS * frame;
-        if is_short || self.pacing != Pacing::Estimate || !self.model.wants_train() {
-            self.train.end();
+        if is_short || self.is_thin() || self.pacing != Pacing::Estimate {
+            self.model.note_fast_train();
+            self.end_train();
+            return;
+        }
+        if !self.model.wants_train() {
+            self.end_train();
             return;
         }
         let most = match (self.model.is_starting(), self.model.shown()) {
@@ -225,12 +243,29 @@ impl Sender {
         self.update_pace();
     }
 
+    /// Gives a train up: what it would show is not the path.
+    pub(super) fn end_train(&mut self) {
+        if self.train.is_begun() {
+            self.train.end();
+            self.update_pace();
+        }
+    }
+
+    /// Gives a train up if it has not all been sent.
+    pub(super) fn interrupt_train(&mut self) {
+        if self.train.is_open() {
+            self.end_train();
+        }
+    }
+
     /// Draws the conclusion from an answer about a train, and begins the next one.
-    pub(super) fn follow_train(&mut self, cack: &Cack<'_>) {
+    pub(super) fn follow_train(&mut self, now: Time, cack: &Cack<'_>) {
         match self.train.answered(cack.number, cack.received, cack.clock) {
-            Some(Shown::Rate(rate)) => self.model.note_train(rate, true),
-            Some(Shown::More(rate)) => self.model.note_train(rate, false),
+            Some(Shown::Rate(rate)) => self.model.note_train(now, rate, true),
+            Some(Shown::More(rate)) => self.model.note_train(now, rate, false),
+            Some(Shown::Fast) => self.model.note_fast_train(),
             Some(Shown::Nothing) => {}
+            None if self.train.is_open() && !self.model.wants_train() => {}
             None if !self.train.is_begun() && self.model.wants_train() => {}
             None => return,
         }
@@ -296,10 +331,7 @@ mod tests {
         );
         let (first, last) = send(&mut train, 20, Duration::ZERO);
         train.answered(first, 5_000, 1_000_000);
-        assert_eq!(
-            train.answered(last, 25_000, 1_200_000),
-            Some(Shown::Nothing)
-        );
+        assert_eq!(train.answered(last, 25_000, 1_200_000), Some(Shown::Fast));
     }
 
     proptest! {

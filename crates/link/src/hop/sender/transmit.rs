@@ -61,6 +61,7 @@ impl Sender {
         if !self.has_data() {
             if self.feedback.inflight() < self.cap_now() {
                 self.feedback.note_limited();
+                self.interrupt_train();
             }
             return None;
         }
