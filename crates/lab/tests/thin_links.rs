@@ -221,7 +221,8 @@ way.up = { "loads.film.from" = "client", "loads.film.to" = "server", "loads.lett
 }
 
 /// A letter and a second film pass what was let in while the link was fast, where a router queues it
-/// and where the source itself does. Over a long round trip it takes longer to find out that they may.
+/// and where the source itself does. Over a long round trip more of the film is on its way by then, and
+/// it takes longer to find out that they may.
 #[test]
 fn a_letter_passes_a_film_on_a_link_that_has_become_slow() {
     let network = |links: &str, rate: &str| {
@@ -257,7 +258,7 @@ names = {{ between = ["far", "names"], rate = "1 Gbit/s", delay = "1 ms" }}
             "router, RTT 0.6 s",
             of_router(300),
             "64 kbit/s",
-            (200.0, 800.0),
+            (300.0, 800.0),
         ),
     ];
     for (place, links, rate, (most, second_most)) in cases {

@@ -39,6 +39,8 @@ const SHOWN_WINDOW: f64 = 1.25;
 /// A train that arrives faster than the estimate by this factor shows that the path is not this
 /// sender's alone.
 const SHARED: f64 = 1.25;
+/// A path's rate above the sender's own by more than this factor is out of date.
+const SMALLEST_PART: f64 = 12.0;
 /// The time for which a train's rate counts where no competing flow is known.
 const TRAIN_AGE: Duration = Duration::from_secs(30);
 /// Bound of the rounds that drain a detected queue, and of those that make way for a probe.
@@ -362,8 +364,12 @@ impl RateModel {
         if let Some(scavenger) = &mut self.scavenger {
             scavenger.set_packet(frame);
         }
-        // Beside other flows this sender's rate is a part of the path's.
-        let rate = self.bandwidth().max(self.fastest);
+        // Beside other flows this sender's rate is a part of the path's; a very small one is that of a
+        // path that has become slow since the train.
+        let rate = match self.fastest > SMALLEST_PART * self.bandwidth() {
+            true => self.bandwidth(),
+            false => self.bandwidth().max(self.fastest),
+        };
         self.grain = if self.bandwidth() > 0.0 {
             span(2 * bytes, rate as u64)
         } else {
