@@ -241,8 +241,12 @@ impl Topology {
         self.emulated(link)?;
         let device = self.interface_of(host, link)?;
         let carrier = if works { "on" } else { "off" };
-        let arguments = ["link", "set", "dev", &device, "carrier", carrier];
-        self.host(host)?.run("ip", &arguments)?;
+        // A kernel tells its programs of carriers once a second, and all namespaces are of one
+        // kernel: news of one machine's link would wait for that of another's. A look at the
+        // interface makes it tell them now.
+        let batch = format!("link set dev {device} carrier {carrier}\nlink show dev {device}\n");
+        self.host(host)?
+            .run_with_input("ip", &["-batch", "-"], &batch)?;
         Ok(())
     }
 
