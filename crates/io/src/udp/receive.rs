@@ -149,7 +149,12 @@ impl UdpEndpoint {
         let (slices, batch) = (slices.unwrap_or_default(), batch.unwrap_or_default());
         let count = match state.recv(socket.into(), slices, batch) {
             Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if let (None, Some(filter)) = (lane, &mut self.filter) {
+                    filter.note_empty_queue();
+                }
+                return false;
+            }
             Err(error) => {
                 self.counters.receive_errors += 1;
                 tracing::trace!(label = %self.config.label, %error, "receive failed");
