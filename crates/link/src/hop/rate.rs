@@ -123,7 +123,7 @@ pub(super) struct RateModel {
     // The end of that train.
     fastest_seen: Time,
     // The largest bandwidth since these were forgotten.
-    most: f64,
+    most_delivered: f64,
     // True if a queue has been seen in start-up.
     cautious: bool,
     plateau: (f64, u32),
@@ -157,7 +157,7 @@ impl RateModel {
             spread: None,
             fastest: 0.0,
             fastest_seen: now,
-            most: 0.0,
+            most_delivered: 0.0,
             cautious: false,
             plateau: (0.0, 0),
             loss: 0.0,
@@ -208,15 +208,15 @@ impl RateModel {
         (self.fastest, self.fastest_seen) = (rate, now);
     }
 
-    /// Notes that a packet train arrived too fast to measure, or that none can be sent now.
-    pub(super) fn note_fast_train(&mut self) {
+    /// Lifts the bound of start-up: a packet train arrived too fast to measure, or none can be sent.
+    pub(super) fn lift_bound(&mut self) {
         (self.shown, self.spread) = (None, None);
     }
 
     /// Forgets what trains have shown: the path may be another one.
     pub(super) fn forget_trains(&mut self) {
-        self.note_fast_train();
-        (self.fastest, self.most) = (0.0, self.bandwidth());
+        self.lift_bound();
+        (self.fastest, self.most_delivered) = (0.0, self.bandwidth());
     }
 
     /// Returns true while a packet train would tell something: in start-up, and in a probe for
@@ -422,7 +422,7 @@ impl RateModel {
             // The first estimate must not come from the first few packets.
             if !sample.limited || (self.bandwidth() > 0.0 && delivery > self.bandwidth()) {
                 self.best[0] = self.best[0].max(delivery);
-                self.most = self.most.max(delivery);
+                self.most_delivered = self.most_delivered.max(delivery);
             }
             // Losses while a queue stands may be caused by that queue.
             if !self.is_late(sample.rtt) {
@@ -465,7 +465,7 @@ impl RateModel {
             Verdict::None => return,
             Verdict::Beside => {
                 // It was delivered before, and half of it is a fair share beside one flow.
-                let share = self.fastest.min(self.most) / 2.0;
+                let share = self.fastest.min(self.most_delivered) / 2.0;
                 self.best[0] = self.best[0].max(share);
                 return;
             }

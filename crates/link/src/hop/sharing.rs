@@ -517,7 +517,7 @@ mod tests {
         #[test]
         fn no_answers_lock_it_or_drive_it_out_of_bounds(
             answers in proptest::collection::vec(
-                (0u64..400, 0.0f64..1.0, any::<(bool, bool)>(), 0u32..12, 0.0f64..1e10),
+                (0u64..400, 0.0f64..1.0, any::<(bool, bool, bool)>(), 0u32..12, 0.0f64..1e10),
                 1..400,
             ),
         ) {
@@ -540,13 +540,13 @@ mod tests {
                 queued_rounds: 0,
                 bandwidth: 1e6,
             };
-            for (late, loss, (limited, round_over), queued_rounds, rate) in answers {
+            for (late, loss, (limited, round_over, marked), queued_rounds, rate) in answers {
                 let rtt = base + Duration::from_millis(late);
                 now += rtt / 4;
                 let (delivery, bandwidth) = (Some(rate), rate);
                 view = View {
-                    now, rtt, loss, limited, round_over, queued_rounds, delivery,
-                    bandwidth, ..view
+                    now, rtt, loss, limited, round_over, marked, queued_rounds, delivery,
+                    bandwidth, random_loss: loss / 2.0, ..view
                 };
                 contest.sample(&view);
                 if let State::Trial { until, .. } = contest.state {
@@ -559,7 +559,7 @@ mod tests {
                     prop_assert!(contest.pace().is_some_and(|pace| pace > 0.0 && pace.is_finite()));
                 }
             }
-            let empty = View { rtt: base, loss: 0.0, queued_rounds: 0, ..view };
+            let empty = View { rtt: base, loss: 0.0, marked: false, queued_rounds: 0, ..view };
             for _ in 0..8_000 {
                 now += base;
                 contest.sample(&View { now, ..empty });

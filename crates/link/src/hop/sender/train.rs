@@ -225,7 +225,7 @@ impl Sender {
         let window = self.model.inflight_cap(0);
         let is_short = rtt < SHORTEST_RTT || window < 2 * FEWEST_PACKETS * frame;
         if is_short || self.is_thin() || self.pacing != Pacing::Estimate {
-            self.model.note_fast_train();
+            self.model.lift_bound();
             self.end_train();
             return;
         }
@@ -263,7 +263,7 @@ impl Sender {
         match self.train.answered(cack.number, cack.received, cack.clock) {
             Some(Shown::Rate(rate)) => self.model.note_train(now, rate, true),
             Some(Shown::More(rate)) => self.model.note_train(now, rate, false),
-            Some(Shown::Fast) => self.model.note_fast_train(),
+            Some(Shown::Fast) => self.model.lift_bound(),
             Some(Shown::Nothing) => {}
             None if self.train.is_open() && !self.model.wants_train() => {}
             None if !self.train.is_begun() && self.model.wants_train() => {}
