@@ -81,15 +81,13 @@ fn staggered(count: u64, variant: u64) -> Vec<(Flow, Time, Time)> {
     (0..count).map(flow).collect()
 }
 
-/// Once all have found their share, next to nothing is lost either.
+/// Once all have found their share, next to nothing is lost either. Sixteen, of five packets each in a
+/// round trip, are shown: a short queue is too small for them, but nobody is left with nothing.
 #[test]
 fn several_hops_share_evenly() {
     let (mut table, mut misses) = (String::new(), 0);
-    for count in [2, 8] {
-        for (variant, bdp) in [0, 1, 2, 3]
-            .into_iter()
-            .flat_map(|it| [(it, 0.5), (it, 1.0), (it, 4.0)])
-        {
+    for (count, variants) in [(2, 0..4), (8, 0..4), (16, 1..2)] {
+        for (variant, bdp) in variants.flat_map(|it| [(it, 0.5), (it, 1.0), (it, 4.0)]) {
             let mut net = Shared::new(1, &path(bdp), &staggered(count, variant));
             net.rates(at(5), at(30));
             let (lost, sent) = (net.link_stats().dropped_queue, net.link_stats().delivered);
@@ -101,7 +99,11 @@ fn several_hops_share_evenly() {
                 "{count} in {bdp} BDP: {index:.3} of {sum:.2}, {:.1} % lost\n",
                 100.0 * loss
             );
-            misses += u32::from(index < 0.95 || sum < 0.9 || loss > 0.05);
+            let bounds = match count {
+                16 => (0.2, 0.4),
+                _ => (0.95, 0.05),
+            };
+            misses += u32::from(index < bounds.0 || sum < 0.9 || loss > bounds.1);
         }
     }
     println!("{table}");
