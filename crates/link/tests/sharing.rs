@@ -74,6 +74,21 @@ fn random_loss_does_not_slow_a_hop() {
     }
 }
 
+/// A queue too short to be seen is not overfilled for ever either.
+#[test]
+fn two_hops_share_a_queue_of_a_tenth() {
+    for variant in 0..4 {
+        let mut net = Shared::new(1, &path(0.1), &staggered(2, variant));
+        net.rates(at(5), at(30));
+        let (lost, sent) = (net.link_stats().dropped_queue, net.link_stats().delivered);
+        let rates = net.rates(at(30), at(90));
+        let lost = (net.link_stats().dropped_queue - lost) as f64;
+        let loss = lost / ((net.link_stats().delivered - sent) as f64 + lost);
+        println!("{:.3}, {:.1} % lost", jain(&rates), 100.0 * loss);
+        assert!(jain(&rates) > 0.95 && loss < 0.05, "{rates:?}, {loss}");
+    }
+}
+
 /// Starts within half a second of each other, some together.
 fn staggered(count: u64, variant: u64) -> Vec<(Flow, Time, Time)> {
     let start = |index| 100 + index * 7_919 * variant % 500;

@@ -23,6 +23,7 @@ mod lanes;
 mod liveness;
 mod notices;
 mod outbound;
+mod overflow;
 mod pacing;
 mod rate;
 mod receiver;

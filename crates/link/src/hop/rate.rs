@@ -9,6 +9,7 @@ use core::time::Duration;
 
 use whimbrel_core::Time;
 
+use super::overflow::LossTest;
 use super::pacing::{bytes_in, span};
 use super::scavenger::Scavenger;
 use super::sharing::{Contest, Verdict, View};
@@ -33,6 +34,10 @@ const START_UP_GAIN: f64 = 2.4;
 const CRUISE_GAIN: f64 = 1.03;
 /// Pace in a probe for more bandwidth; a round of it queues 15 % of a round's bytes.
 const PROBE_GAIN: f64 = 1.15;
+/// Pace while a queue overflows that is too short to be seen: each byte beyond the estimate is lost.
+const OVERFLOWING_GAIN: f64 = 0.98;
+/// Pace in a test of where losses come from.
+const TEST_GAIN: f64 = 0.9;
 /// Window of start-up once trains have shown the path's rate, as a multiple of what the path holds:
 /// the answers come in steps, and the pace keeps the rest of it out of the queue.
 const SHOWN_WINDOW: f64 = 1.25;
@@ -93,6 +98,8 @@ enum Phase {
     Probe,
     /// Sends a little less for a round, because of the queue that a probe built.
     ProbeDown,
+    /// Sends less for some rounds, to see whether losses end.
+    LossTest,
     /// Halves the bytes in flight, so that the smallest round trip can be measured.
     Refresh { until: Time },
 }
@@ -128,6 +135,9 @@ pub(super) struct RateModel {
     cautious: bool,
     plateau: (f64, u32),
     loss: f64,
+    loss_test: LossTest,
+    // Bytes of the largest frame.
+    frame: usize,
     // The time of two bursts on the path.
     grain: Duration,
     // The next round trip replaces the smallest one, even if it is longer.
@@ -161,6 +171,8 @@ impl RateModel {
             cautious: false,
             plateau: (0.0, 0),
             loss: 0.0,
+            loss_test: LossTest::new(),
+            frame: 1_400,
             grain: Duration::ZERO,
             forget_rtt: false,
             resuming: false,
@@ -292,15 +304,17 @@ impl RateModel {
             Phase::MakeWay { .. } => 0.9,
             Phase::Cruise { .. } if self.drains > 0 => 0.9,
             Phase::Cruise { .. } if self.contest.is_blunt() => 1.0,
+            Phase::Cruise { .. } if self.loss_test.overflows() => OVERFLOWING_GAIN,
             Phase::Cruise { .. } => CRUISE_GAIN,
+            Phase::LossTest => TEST_GAIN,
             Phase::Refresh { .. } => 1.0,
         };
         let room = if self.contest.is_blunt() {
             // With the whole share this sender would take the link from a BBR flow, with none it
             // would leave the link to it.
             self.contest.loss().min(MAX_LOSS_ROOM) / 2.0
-        } else if self.queued_rounds == 0 {
-            self.loss.min(MAX_LOSS_ROOM)
+        } else if self.queued_rounds == 0 && self.phase != Phase::LossTest {
+            self.loss_test.by_chance(self.loss).min(MAX_LOSS_ROOM)
         } else {
             0.0
         };
@@ -322,7 +336,7 @@ impl RateModel {
         }
         let share = match self.phase {
             Phase::StartUp | Phase::Drain { .. } => 1.25,
-            Phase::ProbeDown | Phase::MakeWay { .. } => 1.25,
+            Phase::ProbeDown | Phase::MakeWay { .. } | Phase::LossTest => 1.25,
             Phase::Probe => 2.0,
             Phase::Cruise { .. } if self.queued_rounds > 0 => 1.0,
             Phase::Cruise { .. } if self.contest.is_blunt() => 2.0,
@@ -347,6 +361,7 @@ impl RateModel {
         self.forget_rtt = true;
         self.round_rtt = Duration::MAX;
         self.queued_rounds = 0;
+        self.loss_test.forget();
         self.contest.forget();
         if let Some(scavenger) = &mut self.scavenger {
             scavenger.restart();
@@ -361,6 +376,7 @@ impl RateModel {
     /// Sets the bytes of the sender's bursts and of its largest frame.
     pub(super) fn set_burst(&mut self, bytes: u64, frame: usize) {
         self.contest.set_packet(frame);
+        self.frame = frame.max(1);
         if let Some(scavenger) = &mut self.scavenger {
             scavenger.set_packet(frame);
         }
@@ -425,7 +441,7 @@ impl RateModel {
                 self.most_delivered = self.most_delivered.max(delivery);
             }
             // Losses while a queue stands may be caused by that queue.
-            if !self.is_late(sample.rtt) {
+            if !self.is_late(sample.rtt) && self.phase != Phase::LossTest {
                 self.loss += (sample.loss.clamp(0.0, 1.0) - self.loss) / 32.0;
             }
         }
@@ -491,12 +507,16 @@ impl RateModel {
         self.round_rtt = Duration::MAX;
         // A queue that outlives two rounds shows that the remembered rate is too high, so it ages
         // three times as fast.
-        self.best_age += if self.queued_rounds > 2 { 3 } else { 1 };
+        self.best_age += match self.phase {
+            Phase::LossTest => 0,
+            _ if self.queued_rounds > 2 => 3,
+            _ => 1,
+        };
         if self.best_age >= RATE_ROUNDS / 2 && self.best[0] > 0.0 {
             self.best = [0.0, self.best[0]];
             self.best_age = 0;
         }
-        let overflows = self.overflows();
+        let (overflows, bandwidth) = (self.overflows(), self.bandwidth());
         match &mut self.phase {
             // A sender that gets its chunks as fast as the path carries them is always limited, and
             // each of its bursts overflows the path's queue.
@@ -508,6 +528,17 @@ impl RateModel {
             Phase::ProbeDown => {
                 self.phase = Phase::Cruise {
                     rounds: PROBE_ROUNDS,
+                }
+            }
+            Phase::LossTest => {
+                let held = TEST_GAIN * bandwidth * sample.rtt.as_secs_f64();
+                let packets = held / self.frame as f64;
+                // Fewer packets than that would seem to be lost less often.
+                let is_void = queue || sample.limited;
+                if is_void || self.loss_test.ends(packets, sample.loss, self.loss) {
+                    self.phase = Phase::Cruise {
+                        rounds: PROBE_ROUNDS,
+                    };
                 }
             }
             Phase::StartUp | Phase::Refresh { .. } => {}
@@ -605,6 +636,13 @@ impl RateModel {
             Phase::Drain { rounds } if rounds == 0 || drained => Phase::Cruise {
                 rounds: PROBE_ROUNDS,
             },
+            Phase::Cruise { rounds: 0 }
+                if self.drains == 0
+                    && !self.contest.is_on()
+                    && self.loss_test.begins(self.loss) =>
+            {
+                Phase::LossTest
+            }
             Phase::Cruise { rounds: 0 } if self.drains == 0 => Phase::MakeWay {
                 rounds: DRAIN_ROUNDS,
             },
@@ -621,67 +659,4 @@ impl RateModel {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn feed(model: &mut RateModel, now: &mut Time, rounds: u32, rate: f64, rtt_ms: u64) {
-        for _ in 0..rounds {
-            *now += Duration::from_millis(rtt_ms);
-            let sample = Sample {
-                rtt: Duration::from_millis(rtt_ms),
-                acked: 0,
-                filled: true,
-                delivery: Some(rate),
-                loss: 0.0,
-                limited: false,
-                round_over: true,
-                marked: false,
-            };
-            model.sample(*now, &sample);
-        }
-    }
-
-    #[test]
-    fn start_up_ends_when_the_rate_stops_growing_and_cruise_holds_it() {
-        let (mut model, mut now) = (RateModel::new(Time::ZERO, 40_000), Time::ZERO);
-        for doubling in 0..5 {
-            feed(&mut model, &mut now, 1, 1e5 * f64::from(1 << doubling), 50);
-            assert_eq!(model.phase, Phase::StartUp);
-        }
-        feed(&mut model, &mut now, 4, 1.6e6, 50);
-        assert!(
-            matches!(model.phase, Phase::Cruise { .. }),
-            "{:?}",
-            model.phase
-        );
-        assert_eq!(model.bandwidth_delay(), 80_000);
-    }
-
-    #[test]
-    fn a_slower_path_is_believed_within_a_window_of_rounds() {
-        let (mut model, mut now) = (RateModel::new(Time::ZERO, 40_000), Time::ZERO);
-        feed(&mut model, &mut now, 20, 1e6, 50);
-        feed(&mut model, &mut now, 2 * RATE_ROUNDS, 1e5, 50);
-        assert_eq!(model.bandwidth(), 1e5);
-    }
-
-    #[test]
-    fn a_standing_queue_lowers_the_cap_and_the_pace() {
-        let (mut model, mut now) = (RateModel::new(Time::ZERO, 40_000), Time::ZERO);
-        feed(&mut model, &mut now, 12, 1e6, 50);
-        model.phase = Phase::Cruise { rounds: 5 };
-        let (cap, pace) = (model.inflight_cap(0), model.pace());
-        feed(&mut model, &mut now, 1, 1e6, 70);
-        assert!(model.inflight_cap(0) < cap && model.pace() < pace);
-        assert_eq!(model.inflight_cap(0), model.bandwidth_delay());
-    }
-
-    #[test]
-    fn an_outage_keeps_the_rate_and_is_followed_by_a_cautious_round() {
-        let (mut model, mut now) = (RateModel::new(Time::ZERO, 40_000), Time::ZERO);
-        feed(&mut model, &mut now, 12, 1e6, 50);
-        model.resume();
-        assert_eq!(model.bandwidth(), 1e6);
-        assert_eq!(model.pace(), Some(5e5));
-    }
-}
+mod tests;
