@@ -15,11 +15,13 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use axum::body::Bytes;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use prometheus_client::collector::Collector;
 use prometheus_client::registry::Registry;
+use tokio::sync::Mutex;
 use whimbrel_core::Machine;
 use whimbrel_io::{EventLoop, LoopHandle};
 
@@ -31,6 +33,9 @@ use crate::tcp_proxy::run::ProxyGateway;
 
 /// Time in which a busy node must take its snapshot.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Time for which a page is given again: a snapshot takes the node's own thread, so those who ask
+/// must not decide how often there is one.
+const FRESH: Duration = Duration::from_millis(250);
 
 type Taken = Box<dyn Collector>;
 type Ask = dyn Fn() -> Option<mpsc::Receiver<Taken>> + Send + Sync;
@@ -95,8 +100,9 @@ pub fn serve(address: SocketAddr, sources: Vec<Source>) -> Result<SocketAddr, St
         .map_err(failed)?;
     let run = move || {
         runtime.block_on(async move {
-            let routes =
-                axum::Router::new().route("/metrics", get(move || answer(sources.clone())));
+            let pages = Arc::new(Pages::of(sources));
+            let answer = move || Arc::clone(&pages).answer();
+            let routes = axum::Router::new().route("/metrics", get(answer));
             match tokio::net::TcpListener::from_std(listener) {
                 Ok(listener) => http::serve(listener, routes, http::Bounds::default()).await,
                 Err(error) => tracing::error!(%error, "metrics are not served"),
@@ -110,18 +116,44 @@ pub fn serve(address: SocketAddr, sources: Vec<Source>) -> Result<SocketAddr, St
     Ok(local)
 }
 
-async fn answer(sources: Vec<Source>) -> Response {
-    let waited = tokio::task::spawn_blocking(move || gathered(&sources)).await;
-    match waited.ok().flatten().and_then(|taken| page(taken).ok()) {
-        Some(text) => {
-            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            ([(header::CONTENT_TYPE, kind)], text).into_response()
+/// The page of a node, which is made at most once in [`FRESH`].
+struct Pages {
+    sources: Vec<Source>,
+    // Locked while a page is made: whoever asks meanwhile gets the same one.
+    last: Mutex<Option<(Instant, Bytes)>>,
+}
+
+impl Pages {
+    fn of(sources: Vec<Source>) -> Pages {
+        let last = Mutex::new(None);
+        Pages { sources, last }
+    }
+
+    /// Returns the page, or `None` if the node does not answer in time.
+    async fn newest(&self) -> Option<Bytes> {
+        let mut last = self.last.lock().await;
+        let is_fresh = |(made, _): &&(Instant, Bytes)| made.elapsed() < FRESH;
+        if let Some((_, page)) = last.as_ref().filter(is_fresh) {
+            return Some(page.clone());
         }
-        None => (
+        *last = None;
+        let sources = self.sources.clone();
+        let waited = tokio::task::spawn_blocking(move || gathered(&sources)).await;
+        let page = Bytes::from(page(waited.ok().flatten()?).ok()?);
+        *last = Some((Instant::now(), page.clone()));
+        Some(page)
+    }
+
+    async fn answer(self: Arc<Pages>) -> Response {
+        let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        let silent = (
             StatusCode::SERVICE_UNAVAILABLE,
             "the node does not answer\n",
-        )
-            .into_response(),
+        );
+        match self.newest().await {
+            Some(page) => ([(header::CONTENT_TYPE, kind)], page).into_response(),
+            None => silent.into_response(),
+        }
     }
 }
 
@@ -145,4 +177,70 @@ fn page(taken: Vec<Taken>) -> Result<String, std::fmt::Error> {
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry)?;
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct Empty;
+
+    impl Collector for Empty {
+        fn encode(
+            &self,
+            _encoder: prometheus_client::encoding::DescriptorEncoder,
+        ) -> Result<(), std::fmt::Error> {
+            Ok(())
+        }
+    }
+
+    fn run(test: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build();
+        runtime.expect("a runtime").block_on(test);
+    }
+
+    #[test]
+    fn who_asks_often_makes_no_further_snapshots() {
+        run(asked_often());
+    }
+
+    async fn asked_often() {
+        let taken = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&taken);
+        let source = Source(Arc::new(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+            let (sender, snapshot) = mpsc::channel();
+            sender.send(Box::new(Empty) as Taken).ok()?;
+            Some(snapshot)
+        }));
+        let pages = Arc::new(Pages::of(vec![source]));
+        let began = Instant::now();
+        let asked: Vec<_> = (0..200)
+            .map(|_| {
+                let pages = Arc::clone(&pages);
+                tokio::spawn(async move { pages.newest().await })
+            })
+            .collect();
+        for page in asked {
+            assert!(page.await.is_ok_and(|page| page.is_some()));
+        }
+        // One, and one more for each time that a busy machine takes longer than a page is fresh.
+        let most = 1 + began.elapsed().as_millis() / FRESH.as_millis();
+        assert!(u128::from(taken.load(Ordering::Relaxed)) <= most);
+        tokio::time::sleep(FRESH).await;
+        let before = taken.load(Ordering::Relaxed);
+        assert!(pages.newest().await.is_some());
+        assert_eq!(taken.load(Ordering::Relaxed), before + 1);
+    }
+
+    #[test]
+    fn a_node_that_does_not_answer_leaves_no_page() {
+        let pages = Pages::of(vec![Source(Arc::new(|| None))]);
+        run(async { assert!(pages.newest().await.is_none()) });
+    }
 }
