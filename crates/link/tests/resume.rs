@@ -102,3 +102,33 @@ fn a_neighbour_is_unresponsive_and_asked_at_once_if_the_driver_knows() {
     assert_eq!(told(|it| matches!(it, HopEvent::Unresponsive)), 1);
     assert_eq!(told(|it| matches!(it, HopEvent::Responsive)), 1);
 }
+
+/// A receiver does not know whether another chunk was to follow: a link that fails between two of
+/// them is noticed as soon as one that fails in the middle, and a pause costs a few probes.
+#[test]
+fn a_link_that_fails_between_two_chunks_is_noticed_within_a_second() {
+    for len in [30_000, 300] {
+        let mut pair = Pair::new(3, path(100_000_000, RTT / 2));
+        pair.send(0, 1, chunk(1, len));
+        assert!(pair.drive_until(Time::from_secs(2), |pair| {
+            pair.ends()[1].received.len() == 1
+        }));
+        let failed = pair.now();
+        pair.cut(Duration::from_secs(60));
+        let is_noticed = |pair: &Pair| !pair.ends()[1].hop.is_up();
+        assert!(pair.drive_until(failed + Duration::from_secs(10), is_noticed));
+        let took = pair.now().since(failed);
+        println!("{len} bytes: {took:?}");
+        assert!(took <= Duration::from_secs(1), "{len} bytes: {took:?}");
+    }
+    let mut pair = Pair::new(3, path(100_000_000, RTT / 2));
+    pair.send(0, 1, chunk(1, 30_000));
+    pair.drive(Time::from_millis(500));
+    let asked = |pair: &Pair| pair.ends()[1].hop.stats().csyn_sent;
+    let before = asked(&pair);
+    pair.drive(Time::from_millis(2_500));
+    assert!((1..=4).contains(&(asked(&pair) - before)));
+    let before = asked(&pair);
+    pair.drive(Time::from_millis(12_500));
+    assert!(asked(&pair) - before <= 5, "an idle neighbour: every 2 s");
+}

@@ -27,7 +27,8 @@ enum State {
 /// After what carries the frames has failed, frames that were under way say nothing for so long.
 const AFTERMATH: Duration = Duration::from_secs(1);
 
-/// A pause in the middle of a chunk counts as that of a slow link up to this length.
+/// A pause in the middle of a chunk counts as that of a slow link up to this length, and one after
+/// a whole chunk as that of an idle one from this length on.
 const LONGEST_GAP: Duration = Duration::from_secs(2);
 /// Time to wait for the first answer, while the round trip is unknown: over satellites it takes two
 /// seconds.
@@ -68,7 +69,7 @@ pub(super) struct Liveness {
     // When the neighbour was last asked for a sign of life, or heard, whichever is later.
     quiet_since: Option<Time>,
     // When DATA came last, and the longest pause between two of them of late.
-    data_at: Time,
+    data_at: Option<Time>,
     gap: Duration,
 }
 
@@ -80,7 +81,7 @@ impl Liveness {
             deaf_until: now,
             carried_since: now,
             quiet_since: None,
-            data_at: now,
+            data_at: None,
             gap: Duration::ZERO,
         }
     }
@@ -136,11 +137,11 @@ impl Liveness {
 
     /// Notes DATA; `within` is true if a part of its chunk had arrived before.
     pub(super) fn note_data(&mut self, now: Time, within: bool) {
-        if within {
-            let gap = now.since(self.data_at).min(LONGEST_GAP);
+        if let Some(before) = self.data_at.filter(|_| within) {
+            let gap = now.since(before).min(LONGEST_GAP);
             self.gap = gap.max(self.gap - self.gap / 8);
         }
-        self.data_at = now;
+        self.data_at = Some(now);
     }
 
     /// Returns what is due. `expecting` is true if a chunk of the neighbour's is half received.
@@ -206,20 +207,27 @@ impl Liveness {
 
     /// Returns when an idle neighbour is probed. One that falls silent in the middle of a chunk is
     /// probed as often as in an outage: if the link has failed, the first frame over it from either
-    /// side ends the outage, half a round trip earlier than an answer would.
+    /// side ends the outage, half a round trip earlier than an answer would. The pause after a whole
+    /// chunk may be the same, or the end of all: it is probed ever less often, for as long as it has
+    /// lasted.
     fn next_idle_probe(
         &self,
         config: &HopConfig,
         rarest: Duration,
         expecting: bool,
     ) -> Option<Time> {
-        let interval = if expecting {
-            // A pause that is usual on this link says nothing.
-            config.outage_probe_interval.max(rarest).max(self.gap * 3)
-        } else {
-            config.idle_probe_interval.max(rarest)
+        let since = self.quiet_since?;
+        // A pause that is usual on this link says nothing.
+        let soon = config.outage_probe_interval.max(rarest).max(self.gap * 3);
+        let idle = config.idle_probe_interval.max(rarest);
+        let interval = match self.data_at {
+            _ if expecting => soon,
+            Some(data) if since.since(data) < LONGEST_GAP => {
+                soon.max(since.since(data) * 2).min(idle)
+            }
+            _ => idle,
         };
-        self.quiet_since.map(|since| since + interval)
+        Some(since + interval)
     }
 
     pub(super) fn poll_timeout(
