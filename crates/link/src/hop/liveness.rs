@@ -222,7 +222,10 @@ impl Liveness {
         let idle = config.idle_probe_interval.max(rarest);
         let interval = match self.data_at {
             _ if expecting => soon,
-            Some(data) if since.since(data) < LONGEST_GAP => {
+            // On a thin link these probes would take a part of it that is felt.
+            Some(data)
+                if since.since(data) < LONGEST_GAP && rarest <= config.outage_probe_interval =>
+            {
                 soon.max(since.since(data) * 2).min(idle)
             }
             _ => idle,
