@@ -108,8 +108,8 @@ fn start_up_overflows_no_short_queue() {
     assert_eq!(misses, 0, "{table}");
 }
 
-/// What a queue drops that is too short to be seen in round trips, as before a policer, is not made
-/// up for as random loss is, and random loss still is.
+/// What a queue drops that is too short to be seen in round trips is not made up for as random loss
+/// is, and random loss still is.
 #[test]
 fn a_queue_too_short_to_be_seen_is_not_flooded() {
     let (mut table, mut misses) = (String::new(), 0);
@@ -136,7 +136,7 @@ fn a_queue_too_short_to_be_seen_is_not_flooded() {
                 "{rate} bit/s, {rtt_ms} ms, queue {queue}, {loss} lost: {:.1} % overflowed, {share:.3}\n",
                 100.0 * overflowed
             );
-            misses += u32::from(overflowed > 0.04 || share < 0.9);
+            misses += u32::from(overflowed > 0.05 || share < 0.9);
         }
     }
     println!("{table}");

@@ -349,6 +349,7 @@ impl Feedback {
             sent_bytes: record.sent_bytes,
         };
         let (mut delivery, mut loss, mut limited) = (None, 0.0, true);
+        let mut measured = 0;
         if let Some(old) = record.reference
             && received >= old.received
             && clock > old.clock
@@ -363,6 +364,7 @@ impl Feedback {
                 // limited.
                 delivery = Some(got.min(sent + sent / 4) as f64 / span.as_secs_f64());
                 loss = 1.0 - got.min(sent) as f64 / sent as f64;
+                measured = sent;
             }
             // A pause that began right after the reference counts: the time of the sample holds it.
             limited = self.limited_at >= old.sent_bytes;
@@ -384,6 +386,7 @@ impl Feedback {
             acked: 0,
             filled: false,
             delivery,
+            measured,
             loss,
             limited,
             round_over,

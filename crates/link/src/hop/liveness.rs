@@ -222,9 +222,12 @@ impl Liveness {
         let idle = config.idle_probe_interval.max(rarest);
         let interval = match self.data_at {
             _ if expecting => soon,
-            // On a thin link these probes would take a part of it that is felt.
+            // On a thin link these probes would take a part of it that is felt, and a link that is
+            // to be quiet has none.
             Some(data)
-                if since.since(data) < LONGEST_GAP && rarest <= config.outage_probe_interval =>
+                if since.since(data) < LONGEST_GAP
+                    && rarest <= config.outage_probe_interval
+                    && config.idle_probe_interval <= LONGEST_GAP =>
             {
                 soon.max(since.since(data) * 2).min(idle)
             }

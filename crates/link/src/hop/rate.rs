@@ -74,7 +74,9 @@ pub(super) struct Sample {
     pub(super) filled: bool,
     /// Bytes per second at which the neighbour received, over at least one round trip.
     pub(super) delivery: Option<f64>,
-    /// Share of the bytes sent over that time that were lost.
+    /// Bytes sent over that time; 0 if there is no rate.
+    pub(super) measured: u64,
+    /// Share of these that were lost.
     pub(super) loss: f64,
     /// True if the sender had nothing to send, or no window, during that time.
     pub(super) limited: bool,
@@ -225,10 +227,11 @@ impl RateModel {
         (self.shown, self.spread) = (None, None);
     }
 
-    /// Forgets what trains have shown: the path may be another one.
-    pub(super) fn forget_trains(&mut self) {
+    /// Forgets what trains and tests have shown: the path may be another one.
+    pub(super) fn forget_path(&mut self) {
         self.lift_bound();
         (self.fastest, self.most_delivered) = (0.0, self.bandwidth());
+        self.loss_test = LossTest::new();
     }
 
     /// Returns true while a packet train would tell something: in start-up, and in a probe for
@@ -357,11 +360,10 @@ impl RateModel {
         self.resuming = self.bandwidth() > 0.0;
         self.best = [0.0, self.bandwidth()];
         self.best_age = 0;
-        self.forget_trains();
+        self.forget_path();
         self.forget_rtt = true;
         self.round_rtt = Duration::MAX;
         self.queued_rounds = 0;
-        self.loss_test.forget();
         self.contest.forget();
         if let Some(scavenger) = &mut self.scavenger {
             scavenger.restart();
@@ -516,7 +518,14 @@ impl RateModel {
             self.best = [0.0, self.best[0]];
             self.best_age = 0;
         }
-        let (overflows, bandwidth) = (self.overflows(), self.bandwidth());
+        // Rounds with fewer packets than the path carries, or with a queue, say nothing of losses.
+        let is_measured = !queue && !sample.limited && sample.measured > 0;
+        let packets = sample.measured as f64 / self.frame as f64;
+        let lost = packets * sample.loss;
+        if is_measured && matches!(self.phase, Phase::Cruise { .. }) {
+            self.loss_test.cruise(packets, lost);
+        }
+        let overflows = self.overflows();
         match &mut self.phase {
             // A sender that gets its chunks as fast as the path carries them is always limited, and
             // each of its bursts overflows the path's queue.
@@ -531,13 +540,10 @@ impl RateModel {
                 }
             }
             Phase::LossTest => {
-                let held = TEST_GAIN * bandwidth * sample.rtt.as_secs_f64();
-                let packets = held / self.frame as f64;
-                // Fewer packets than that would seem to be lost less often.
-                let is_void = queue || sample.limited;
-                if is_void || self.loss_test.ends(packets, sample.loss, self.loss) {
-                    self.phase = Phase::Cruise {
-                        rounds: PROBE_ROUNDS,
+                let is_void = !is_measured || self.contest.is_on();
+                if is_void || self.loss_test.ends(packets, lost) {
+                    self.phase = Phase::MakeWay {
+                        rounds: DRAIN_ROUNDS,
                     };
                 }
             }
@@ -639,6 +645,7 @@ impl RateModel {
             Phase::Cruise { rounds: 0 }
                 if self.drains == 0
                     && !self.contest.is_on()
+                    && self.scavenger.is_none()
                     && self.loss_test.begins(self.loss) =>
             {
                 Phase::LossTest

@@ -8,6 +8,7 @@ fn feed(model: &mut RateModel, now: &mut Time, rounds: u32, rate: f64, rtt_ms: u
             acked: 0,
             filled: true,
             delivery: Some(rate),
+            measured: (rate * rtt_ms as f64 / 1e3) as u64,
             loss: 0.0,
             limited: false,
             round_over: true,

@@ -208,7 +208,7 @@ impl Sender {
     pub(super) fn change_path(&mut self, limit: usize) {
         self.path.forget(limit);
         self.path_probes.clear();
-        self.model.forget_trains();
+        self.model.forget_path();
         self.end_train();
         self.follow_path();
     }
