@@ -100,7 +100,7 @@ pub fn serve(address: SocketAddr, sources: Vec<Source>) -> Result<SocketAddr, St
         .map_err(failed)?;
     let run = move || {
         runtime.block_on(async move {
-            let pages = Arc::new(Pages::of(sources));
+            let pages = Arc::new(Pages::of(sources, FRESH));
             let answer = move || Arc::clone(&pages).answer();
             let routes = axum::Router::new().route("/metrics", get(answer));
             match tokio::net::TcpListener::from_std(listener) {
@@ -116,32 +116,46 @@ pub fn serve(address: SocketAddr, sources: Vec<Source>) -> Result<SocketAddr, St
     Ok(local)
 }
 
-/// The page of a node, which is made at most once in [`FRESH`].
+/// A page and when it was made; `None` if the node did not answer.
+type Made = (Instant, Option<Bytes>);
+
+/// The page of a node, which is made at most once in `fresh`.
 struct Pages {
     sources: Vec<Source>,
+    fresh: Duration,
     // Locked while a page is made: whoever asks meanwhile gets the same one.
-    last: Mutex<Option<(Instant, Bytes)>>,
+    last: Arc<Mutex<Option<Made>>>,
 }
 
 impl Pages {
-    fn of(sources: Vec<Source>) -> Pages {
-        let last = Mutex::new(None);
-        Pages { sources, last }
+    fn of(sources: Vec<Source>, fresh: Duration) -> Pages {
+        let last = Arc::new(Mutex::new(None));
+        Pages {
+            sources,
+            fresh,
+            last,
+        }
     }
 
     /// Returns the page, or `None` if the node does not answer in time.
     async fn newest(&self) -> Option<Bytes> {
-        let mut last = self.last.lock().await;
-        let is_fresh = |(made, _): &&(Instant, Bytes)| made.elapsed() < FRESH;
-        if let Some((_, page)) = last.as_ref().filter(is_fresh) {
-            return Some(page.clone());
+        let mut last = Arc::clone(&self.last).lock_owned().await;
+        if let Some((made, page)) = &*last
+            && made.elapsed() < self.fresh
+        {
+            return page.clone();
         }
-        *last = None;
         let sources = self.sources.clone();
-        let waited = tokio::task::spawn_blocking(move || gathered(&sources)).await;
-        let page = Bytes::from(page(waited.ok().flatten()?).ok()?);
-        *last = Some((Instant::now(), page.clone()));
-        Some(page)
+        // A task of its own: a request that is given up must not free the way for a further snapshot
+        // while this one is taken.
+        let making = tokio::spawn(async move {
+            let waited = tokio::task::spawn_blocking(move || gathered(&sources)).await;
+            let taken = waited.ok().flatten();
+            let page = taken.and_then(|taken| page(taken).ok()).map(Bytes::from);
+            *last = Some((Instant::now(), page.clone()));
+            page
+        });
+        making.await.ok().flatten()
     }
 
     async fn answer(self: Arc<Pages>) -> Response {
@@ -180,67 +194,4 @@ fn page(taken: Vec<Taken>) -> Result<String, std::fmt::Error> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicU32, Ordering};
-
-    use super::*;
-
-    #[derive(Debug)]
-    struct Empty;
-
-    impl Collector for Empty {
-        fn encode(
-            &self,
-            _encoder: prometheus_client::encoding::DescriptorEncoder,
-        ) -> Result<(), std::fmt::Error> {
-            Ok(())
-        }
-    }
-
-    fn run(test: impl Future<Output = ()>) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .build();
-        runtime.expect("a runtime").block_on(test);
-    }
-
-    #[test]
-    fn who_asks_often_makes_no_further_snapshots() {
-        run(asked_often());
-    }
-
-    async fn asked_often() {
-        let taken = Arc::new(AtomicU32::new(0));
-        let counted = Arc::clone(&taken);
-        let source = Source(Arc::new(move || {
-            counted.fetch_add(1, Ordering::Relaxed);
-            let (sender, snapshot) = mpsc::channel();
-            sender.send(Box::new(Empty) as Taken).ok()?;
-            Some(snapshot)
-        }));
-        let pages = Arc::new(Pages::of(vec![source]));
-        let began = Instant::now();
-        let asked: Vec<_> = (0..200)
-            .map(|_| {
-                let pages = Arc::clone(&pages);
-                tokio::spawn(async move { pages.newest().await })
-            })
-            .collect();
-        for page in asked {
-            assert!(page.await.is_ok_and(|page| page.is_some()));
-        }
-        // One, and one more for each time that a busy machine takes longer than a page is fresh.
-        let most = 1 + began.elapsed().as_millis() / FRESH.as_millis();
-        assert!(u128::from(taken.load(Ordering::Relaxed)) <= most);
-        tokio::time::sleep(FRESH).await;
-        let before = taken.load(Ordering::Relaxed);
-        assert!(pages.newest().await.is_some());
-        assert_eq!(taken.load(Ordering::Relaxed), before + 1);
-    }
-
-    #[test]
-    fn a_node_that_does_not_answer_leaves_no_page() {
-        let pages = Pages::of(vec![Source(Arc::new(|| None))]);
-        run(async { assert!(pages.newest().await.is_none()) });
-    }
-}
+mod tests;
