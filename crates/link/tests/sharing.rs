@@ -74,28 +74,43 @@ fn random_loss_does_not_slow_a_hop() {
     }
 }
 
-/// A queue too short to be seen is not overfilled for ever either.
-#[test]
-fn two_hops_share_a_queue_of_a_tenth() {
-    for variant in 0..4 {
-        let mut net = Shared::new(1, &path(0.1), &staggered(2, variant));
-        net.rates(at(5), at(30));
-        let (lost, sent) = (net.link_stats().dropped_queue, net.link_stats().delivered);
-        let rates = net.rates(at(30), at(90));
-        let lost = (net.link_stats().dropped_queue - lost) as f64;
-        let loss = lost / ((net.link_stats().delivered - sent) as f64 + lost);
-        println!("{:.3}, {:.1} % lost", jain(&rates), 100.0 * loss);
-        let sum = rates.iter().sum::<f64>();
-        assert!(jain(&rates) > 0.95 && sum > 0.9 * RATE, "{rates:?}");
-        assert!(loss < 0.05, "{loss}");
-    }
-}
-
 /// Starts within half a second of each other, some together.
 fn staggered(count: u64, variant: u64) -> Vec<(Flow, Time, Time)> {
     let start = |index| 100 + index * 7_919 * variant % 500;
     let flow = |index| (FAIR, Time::from_millis(start(index)), at(1_000));
     (0..count).map(flow).collect()
+}
+
+/// Returns Jain's index, the sum as a share of the link, and the share of packets that the queue
+/// drops, once all have found their share.
+fn settled(count: u64, variant: u64, bdp: f64) -> (f64, f64, f64) {
+    let mut net = Shared::new(1, &path(bdp), &staggered(count, variant));
+    net.rates(at(5), at(30));
+    let (lost, sent) = (net.link_stats().dropped_queue, net.link_stats().delivered);
+    let rates = net.rates(at(30), at(90));
+    let lost = (net.link_stats().dropped_queue - lost) as f64;
+    let loss = lost / ((net.link_stats().delivered - sent) as f64 + lost);
+    (jain(&rates), rates.iter().sum::<f64>() / RATE, loss)
+}
+
+/// A queue too short to be seen is not overfilled for ever either. Four hops are shown: what one of
+/// them sends less makes too small a difference.
+#[test]
+fn two_hops_share_a_queue_of_a_tenth() {
+    let (mut table, mut misses) = (String::new(), 0);
+    for (count, most_lost) in [(2, 0.05), (4, 0.4)] {
+        for variant in 0..4 {
+            let (index, sum, loss) = settled(count, variant, 0.1);
+            table += &format!(
+                "{count} in 0.1 BDP: {index:.3} of {sum:.2}, {:.1} % lost\n",
+                100.0 * loss
+            );
+            let is_even = index > 0.95 || count > 2;
+            misses += u32::from(!is_even || sum < 0.9 || loss > most_lost);
+        }
+    }
+    println!("{table}");
+    assert_eq!(misses, 0, "{table}");
 }
 
 /// Once all have found their share, next to nothing is lost either. Sixteen, of five packets each in a
@@ -105,13 +120,7 @@ fn several_hops_share_evenly() {
     let (mut table, mut misses) = (String::new(), 0);
     for (count, variants) in [(2, 0..4), (8, 0..4), (16, 1..2)] {
         for (variant, bdp) in variants.flat_map(|it| [(it, 0.5), (it, 1.0), (it, 4.0)]) {
-            let mut net = Shared::new(1, &path(bdp), &staggered(count, variant));
-            net.rates(at(5), at(30));
-            let (lost, sent) = (net.link_stats().dropped_queue, net.link_stats().delivered);
-            let rates = net.rates(at(30), at(90));
-            let (index, sum) = (jain(&rates), rates.iter().sum::<f64>() / RATE);
-            let lost = (net.link_stats().dropped_queue - lost) as f64;
-            let loss = lost / ((net.link_stats().delivered - sent) as f64 + lost);
+            let (index, sum, loss) = settled(count, variant, bdp);
             table += &format!(
                 "{count} in {bdp} BDP: {index:.3} of {sum:.2}, {:.1} % lost\n",
                 100.0 * loss

@@ -2,14 +2,13 @@
 //!
 //! A hop makes up for random loss by sending more. What a queue of a tenth of a bandwidth-delay
 //! product drops looks the same: round trips do not grow. There, sending more loses more, for as long
-//! as the transfer lasts. [`LossTest`] tells them apart. For a few rounds the hop sends
-//! less than it knows the path to carry: what overflowed is lost no more, and chance still takes its
-//! share.
+//! as the transfer lasts. [`LossTest`] tells them apart. For a few rounds the hop sends less than it
+//! knows the path to carry: what overflowed is lost no more, and chance still takes its share.
 
 /// Less loss than this is not worth a test.
 const LEAST_LOSS: f64 = 0.02;
-/// A test counts this many rounds at most. Its first round does not count: what is answered then was
-/// sent before it.
+/// Rounds of a test that count, at most. Its first one does not: what is answered then was sent before
+/// the test.
 const TEST_ROUNDS: u32 = 4;
 /// A queue overflows if tests lost fewer packets than are lost otherwise, by this multiple of the
 /// deviation that the losses of cruise have. ...
@@ -109,7 +108,7 @@ impl LossTest {
         if self.usual < LEAST_LOSS {
             self.conclude();
             self.calm += 1;
-            // A sender that holds back sends more now and then, to find out whether it still has to.
+            // The path may have changed: a sender that holds back must find out in time.
             if self.calm >= PAUSE.1 {
                 *self = LossTest::new();
             }
@@ -147,7 +146,7 @@ impl LossTest {
         let is_over = self.rounds > TEST_ROUNDS;
         let by_chance = fewer <= deviation && self.expected >= ENOUGH;
         if by_chance || (is_over && self.tests >= MOST_TESTS) {
-            // As in a calm time: four times in a row, and it tries.
+            // A sender that holds back ends that after four such verdicts in a row, too.
             let tries = self.overflows() && self.pause >= PAUSE.1;
             let holds_back = self.overflows() && !tries;
             self.by_chance = holds_back.then(|| self.share());
@@ -175,6 +174,7 @@ impl LossTest {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use whimbrel_core::SeededRng;
 
     /// Runs a cruise of eight rounds, which loses `usual` of its packets, and a test if one is due,
     /// which loses `lost` of them. Each share is that of a round.
@@ -224,18 +224,13 @@ mod tests {
     /// of a queue, and those that have ended neither.
     #[test]
     fn chance_is_no_overflow() {
-        let mut state = 20_261_127u64;
-        let mut draw = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 11) as f64 / (1u64 << 53) as f64
-        };
+        let mut random = SeededRng::new(1);
         for share in [0.02, 0.05, 0.1, 0.3] {
             for packets in [5u32, 40, 400] {
                 for burst in [1.0, 10.0] {
                     let mut lost = std::iter::from_fn(|| {
-                        let bursts = (0..packets).filter(|_| draw() < share / burst).count();
+                        let begins = |_: &u32| random.chance(share / burst);
+                        let bursts = (0..packets).filter(begins).count();
                         Some((bursts as f64 * burst / f64::from(packets)).min(1.0))
                     });
                     let rounds: Vec<f64> = lost.by_ref().take(6_000).collect();
