@@ -28,6 +28,9 @@ pub(crate) struct Attack {
     /// The most that an attacker sends
     #[arg(long, value_name = "RATE", default_value = "100 Mbit/s")]
     rate: Rate,
+    /// Rate of the honest host's wire in each direction [default: as much as the processors carry]
+    #[arg(long, value_name = "RATE")]
+    wire: Option<Rate>,
     /// Print lines of JSON
     #[arg(long)]
     json: bool,
@@ -51,12 +54,22 @@ pub(super) fn run(arguments: &Attack) -> Outcome {
         let message = format!("an attack at {} is none: at least 1 kbit/s", arguments.rate);
         return Err(Failure::new(Exit::Usage, message));
     }
+    let least = (attack::SAMPLE_BITS as f64 / arguments.lasts.0.as_secs_f64()).ceil();
+    if let Some(wire) = arguments.wire.filter(|wire| (wire.0 as f64) < least) {
+        let message = format!(
+            "what is fetched during an attack takes longer than --for over a wire of {wire}: at least \
+             {} Mbit/s, or a longer attack",
+            (least / 1e6).ceil()
+        );
+        return Err(Failure::new(Exit::Usage, message));
+    }
     // Before any thread starts.
     whimbrel_lab::ensure_privileges().map_err(failure)?;
     let options = AttackOptions {
         program: std::env::current_exe()?,
         lasts: arguments.lasts.0,
         rate: arguments.rate.0,
+        wire: arguments.wire.map(|wire| wire.0),
     };
     let chosen: Vec<&attack::Attack> = match arguments.names.is_empty() {
         true => ATTACKS.iter().collect(),

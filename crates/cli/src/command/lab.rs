@@ -42,7 +42,7 @@ pub(crate) enum LabCommand {
     Torture(Torture),
     /// Attack real daemons in namespaces, and show what honest users notice of it
     #[command(
-        after_help = "Example:\n  whimbrel lab attack\n  whimbrel lab attack reflector forged-sources --rate 10Mbit/s\n\n\
+        after_help = "Example:\n  whimbrel lab attack\n  whimbrel lab attack reflector forged-sources --rate 10Mbit/s\n  whimbrel lab attack calls --wire 1Gbit/s\n\n\
                       Each attack is on fresh daemons, whose honest users are measured before it, during it and two \
                       seconds after it. The network is made of namespaces of this machine; nothing leaves it.\n\n\
                       Exit codes:\n  0    no attack did harm\n  1    any other failure\n  2    wrong arguments\n  \

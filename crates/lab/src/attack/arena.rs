@@ -14,6 +14,7 @@ use crate::{LabError, Namespace, Program, Supervisor, Topology, TopologyBuilder}
 const TARGET: &str = "target";
 const HONEST: &str = "honest";
 const ATTACKER: &str = "attacker";
+const HONEST_WIRE: &str = "H-T";
 /// Ports of the router's two planes.
 const NATIVE_PORT: u16 = 4711;
 const NDN_PORT: u16 = 6363;
@@ -53,13 +54,18 @@ impl Arena {
             .host(TARGET)
             .host(HONEST)
             .host(ATTACKER)
-            .veth("H-T", HONEST, TARGET)
+            .veth(HONEST_WIRE, HONEST, TARGET)
             .veth("A-T", ATTACKER, TARGET)
             .build()?;
         // The worst case: nothing on the way or in the kernel stops forged sources.
         for setting in ["all", "default"] {
             let name = format!("net.ipv4.conf.{setting}.rp_filter");
             topology.host(TARGET)?.set_sysctl(&name, "0")?;
+        }
+        if let Some(rate) = options.wire {
+            for host in [HONEST, TARGET] {
+                limit(&topology, host, HONEST_WIRE, rate)?;
+            }
         }
         let folder = tempfile::Builder::new()
             .prefix("whimbrel-attack-")
@@ -230,5 +236,23 @@ impl Arena {
     }
 }
 
+/// Has the kernel send no more than `rate` (bit/s) from `host` to `wire`.
+fn limit(topology: &Topology, host: &str, wire: &str, rate: u64) -> Result<(), LabError> {
+    let interface = topology.interface_of(host, wire)?;
+    let rate_text = format!("{rate}bit");
+    // What a card is given at once: a millisecond, and no less than the largest packet of the kernel.
+    let burst = (rate / 8 / 1_000).max(MAX_KERNEL_PACKET).to_string();
+    let bucket = [
+        "tbf", "rate", &rate_text, "burst", &burst, "latency", "10ms",
+    ];
+    let place = ["qdisc", "add", "dev", &interface, "root"];
+    topology
+        .host(host)?
+        .run("tc", &[&place[..], &bucket].concat())?;
+    Ok(())
+}
+
+/// A packet that the kernel has yet to split, octets.
+const MAX_KERNEL_PACKET: u64 = 1 << 16;
 /// For a daemon to be ready.
 const PATIENCE: Duration = Duration::from_secs(20);

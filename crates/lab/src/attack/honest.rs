@@ -12,8 +12,9 @@ use super::arena::{Arena, FILM_BYTES, PREFIX};
 use super::{NEWCOMERS, Plane, Sample};
 use crate::LabError;
 
-/// How long exchanges are counted.
+/// How long exchanges are counted, and how often for a sample.
 const COUNTED: Duration = Duration::from_secs(1);
+const COUNTS: usize = 3;
 /// An exchange is given up after this time.
 const GIVEN_UP: Duration = Duration::from_millis(100);
 /// A newcomer gets in within this time, the start of its program included.
@@ -21,7 +22,7 @@ const ENTRY: Duration = Duration::from_millis(1_500);
 /// A fetch is given up after this time.
 const FETCH: Duration = Duration::from_secs(20);
 /// Fetches in a sample, each a new program: a single one takes a half to a whole second.
-const FETCHES: usize = 5;
+pub(super) const FETCHES: usize = 5;
 
 /// The honest host and a program on the target.
 pub(super) struct Honest<'a> {
@@ -43,14 +44,11 @@ impl<'a> Honest<'a> {
     }
 
     pub(super) fn sample(&self) -> Result<Sample, LabError> {
-        let rate = match self.plane {
-            Plane::Native => {
-                let rates: Result<Vec<f64>, LabError> =
-                    (0..FETCHES).map(|_| self.fetch()).collect();
-                median(rates?)
-            }
-            Plane::Ndn => self.exchanges()?,
+        let rates: Result<Vec<f64>, LabError> = match self.plane {
+            Plane::Native => (0..FETCHES).map(|_| self.fetch()).collect(),
+            Plane::Ndn => (0..COUNTS).map(|_| self.exchanges()).collect(),
         };
+        let rate = median(rates?);
         let mut entries = Vec::new();
         for _ in 0..NEWCOMERS {
             let began = Instant::now();

@@ -5,8 +5,9 @@
 //! seconds after its end.
 //!
 //! All of them share the processors of one machine, and a flood takes its part of these wherever it
-//! goes. So floods of the native plane go to a socket that nobody reads first: what is left of the
-//! rate then is what the router can keep at best.
+//! goes. So floods of strangers of the native plane go to a socket that nobody reads first: what is left of the
+//! rate then is what the router can keep at best. Or the honest host's wire has a rate, as a card has
+//! one, so that its transfers do not need all of the processors.
 
 mod arena;
 mod honest;
@@ -72,6 +73,9 @@ pub struct AttackOptions {
     pub lasts: Duration,
     /// The most that an attacker sends, bit/s.
     pub rate: u64,
+    /// The rate of the honest host's wire in each direction, bit/s; `None`: as much as the
+    /// processors carry.
+    pub wire: Option<u64>,
 }
 
 /// An attack under way.
@@ -110,6 +114,8 @@ pub struct Sample {
     pub memory: u64,
 }
 
+/// What the honest host of the native plane fetches for a sample, bits.
+pub const SAMPLE_BITS: u64 = honest::FETCHES as u64 * 8 * arena::FILM_BYTES;
 /// Newcomers in each sample.
 pub const NEWCOMERS: u32 = 3;
 /// Rates go down by no more than this part during an attack, and memory grows by no more than this:
@@ -132,8 +138,8 @@ pub struct Finding {
     pub sent: Sent,
     /// Before, during and after it.
     pub samples: [Sample; 3],
-    /// The rate while the same goes to a socket of the target that nobody reads; floods of the native
-    /// plane alone have it.
+    /// The rate while the same goes to a socket of the target that nobody reads; floods of strangers of
+    /// the native plane alone have it.
     pub elsewhere: Option<f64>,
     /// The harm beyond what is accepted; empty if there is none.
     pub harm: Vec<String>,
