@@ -3,8 +3,8 @@
 //! "Each (source GUID, destination GUID) pair is limited to have stored content up to a size S."
 //! Beyond the total, chunks of the least recently used flow make room, of the neighbour whose chunks
 //! take the most. Storing, taking and evicting
-//! are O(1) (hash tables and linked lists); only the indexes of lifetimes and of the flows' bytes are
-//! O(log n).
+//! are O(1) (hash tables and linked lists); only the indexes of lifetimes, of the flows' bytes and of
+//! contents are O(log n).
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ pub struct StoreId(u64);
 
 /// The size of an entry beside its chunk's bytes: its header and its table entries.
 pub const ENTRY_BYTES: u64 = 1024;
-/// Chunks of a destination that one request is compared with.
+/// Stored chunks that one request is compared with.
 const MAX_LOOKED_AT: usize = 4096;
 
 /// Limits of the storage. A chunk counts with its bytes and [`ENTRY_BYTES`].
@@ -50,6 +50,8 @@ struct Entry {
     chunk: Chunk,
     owner: Owner,
     part: Option<Part>,
+    // Of a part of a content.
+    chunk_log2: u8,
     stored_at: Time,
 }
 
@@ -57,6 +59,9 @@ struct Entry {
 type Owner = Option<PortId>;
 /// A chunk's identity within its flow: content and index.
 type Part = (Guid, u32);
+/// Logarithm of the chunk size, and index: a part as a request asks for it. Several sources may have sent
+/// the same.
+type Wanted = (u8, u32, StoreId);
 type IdList = LinkedHashMap<StoreId, (), KeyedState>;
 
 #[derive(Debug)]
@@ -85,11 +90,21 @@ pub struct ProxyStore {
     // The same by their bytes.
     by_bytes: BTreeSet<(u64, Flow)>,
     by_destination: KeyedMap<Guid, IdList>,
+    // By destination and content.
+    by_content: KeyedMap<(Guid, Guid), BTreeSet<Wanted>>,
     by_owner: BTreeMap<Owner, Owned>,
     // The same by their bytes.
     owners: BTreeSet<(u64, Owner)>,
     lifetimes: TimerQueue<StoreId>,
     hasher: KeyedState,
+}
+
+impl Entry {
+    fn wanted(&self, id: StoreId) -> Option<((Guid, Guid), Wanted)> {
+        let (content, index) = self.part?;
+        let asked = (self.chunk.header.destination, content);
+        Some((asked, (self.chunk_log2, index, id)))
+    }
 }
 
 fn charge_of(chunk: &Chunk) -> u64 {
@@ -109,6 +124,7 @@ impl ProxyStore {
             flows: LinkedHashMap::with_hasher(hasher),
             by_bytes: BTreeSet::new(),
             by_destination: keyed_map(rng),
+            by_content: keyed_map(rng),
             by_owner: BTreeMap::new(),
             owners: BTreeSet::new(),
             lifetimes: TimerQueue::new(),
@@ -128,7 +144,9 @@ impl ProxyStore {
         let flow = chunk.flow();
         let size = charge_of(&chunk);
         let total = self.limits.total.saturating_sub(elsewhere);
-        let part = chunk.data().map(|data| (data.content, data.index));
+        let data = chunk.data();
+        let part = data.as_ref().map(|data| (data.content, data.index));
+        let chunk_log2 = data.map_or(0, |data| data.chunk_log2);
         if part.is_some_and(|part| self.parts.contains_key(&(flow, part))) {
             return Stored::Duplicate;
         }
@@ -149,6 +167,7 @@ impl ProxyStore {
             chunk,
             owner,
             part,
+            chunk_log2,
             stored_at: now,
         };
         self.insert(id, entry);
@@ -160,6 +179,7 @@ impl ProxyStore {
             chunk,
             owner,
             part,
+            chunk_log2: _,
             stored_at: now,
         } = &entry;
         let (flow, size) = (chunk.flow(), charge_of(chunk));
@@ -189,6 +209,9 @@ impl ProxyStore {
             .insert(id, ());
         if let Some(part) = part {
             self.parts.insert((flow, *part), id);
+        }
+        if let Some((asked, wanted)) = entry.wanted(id) {
+            self.by_content.entry(asked).or_default().insert(wanted);
         }
         let owned = self.by_owner.entry(*owner).or_insert_with(|| Owned {
             ids: list(),
@@ -258,6 +281,14 @@ impl ProxyStore {
         if let Some(part) = entry.part {
             self.parts.remove(&(flow, part));
         }
+        if let Some((asked, wanted)) = entry.wanted(id)
+            && let Some(of_content) = self.by_content.get_mut(&asked)
+        {
+            of_content.remove(&wanted);
+            if of_content.is_empty() {
+                self.by_content.remove(&asked);
+            }
+        }
         if let Some(stored) = self.flows.get_mut(&flow) {
             self.by_bytes.remove(&(stored.bytes, flow));
             stored.bytes -= size;
@@ -303,13 +334,17 @@ impl ProxyStore {
             .map_or(Vec::new(), |ids| ids.keys().copied().collect())
     }
 
-    /// Returns the newest data chunks stored for a destination, 4,096 at most: content, logarithm
-    /// of the chunk size, index.
-    pub fn data_for(&self, destination: &Guid) -> impl Iterator<Item = (Guid, u8, u32)> {
-        let ids = self.by_destination.get(destination).into_iter();
-        let ids = ids.flat_map(|ids| ids.keys().rev().take(MAX_LOOKED_AT));
-        let chunks = ids.filter_map(|id| self.entries.get(id)?.chunk.data());
-        chunks.map(|data| (data.content, data.chunk_log2, data.index))
+    /// Returns the chunks of a content stored for a destination, in the order of their sizes and indices,
+    /// 4,096 at most: logarithm of the chunk size, index. O(what is returned): the cost of a request
+    /// does not depend on what else is stored for whoever makes it.
+    pub fn data_for(
+        &self,
+        destination: Guid,
+        content: Guid,
+    ) -> impl Iterator<Item = (u8, u32)> + '_ {
+        let of_content = self.by_content.get(&(destination, content)).into_iter();
+        let wanted = of_content.flatten().take(MAX_LOOKED_AT);
+        wanted.map(|(log2, index, _)| (*log2, *index))
     }
 
     /// Returns the stored part of a flow's content, if it is stored.
@@ -592,6 +627,13 @@ mod tests {
                 let owned: u64 = store.by_owner.values().map(|it| it.bytes).sum();
                 prop_assert_eq!((owned, store.owners.len()), (store.bytes(), store.by_owner.len()));
                 prop_assert_eq!(store.len(), model.iter().map(|(_, list)| list.len()).sum::<usize>());
+                let to_same = model.iter().filter(|(it, _)| it.destination == flow.destination);
+                let of_content = to_same.flat_map(|(_, list)| list.iter().filter_map(Chunk::data));
+                let mut wanted: Vec<(u8, u32)> = of_content.map(|it| (it.chunk_log2, it.index)).collect();
+                wanted.sort_unstable();
+                let found: Vec<_> = store.data_for(flow.destination, Guid([9; 32])).collect();
+                prop_assert_eq!(found, wanted);
+                prop_assert_eq!(store.data_for(flow.destination, Guid([8; 32])).count(), 0);
             }
         }
     }

@@ -119,15 +119,21 @@ impl ChunkRanges {
     /// Returns the indices of the same bytes in chunks of a size `log2` powers of two smaller. The
     /// last index stands for all beyond it.
     pub fn divided(&self, log2: u8) -> ChunkRanges {
+        let mut divided = ChunkRanges::default();
+        for range in &self.0 {
+            divided.insert_divided(range.clone(), log2);
+        }
+        divided
+    }
+
+    /// Adds the indices of the bytes of `range` in chunks of a size `log2` powers of two smaller, as
+    /// [`ChunkRanges::divided`].
+    pub(crate) fn insert_divided(&mut self, range: Range<u32>, log2: u8) {
         let part = |index: u32| {
             let part = u64::from(index) << log2;
             u32::try_from(part).unwrap_or(u32::MAX)
         };
-        let mut divided = ChunkRanges::default();
-        for range in &self.0 {
-            divided.insert_range(part(range.start)..part(range.end));
-        }
-        divided
+        self.insert_range(part(range.start)..part(range.end));
     }
 
     /// Appends at most the first [`MAX_RANGES`] ranges: the rest follows in a later message.

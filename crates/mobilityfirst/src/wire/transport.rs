@@ -158,10 +158,14 @@ impl Request {
         let asked = core::mem::take(&mut self.chunks);
         self.chunks = asked.divided(self.chunk_log2 - unit);
         self.chunk_log2 = unit;
-        for (log2, index) in chunks {
-            let whole = ChunkRanges::from(index..index.saturating_add(1));
-            self.chunks.subtract(&whole.divided(log2 - unit));
+        let mut taken = ChunkRanges::default();
+        // Chunks of a content mostly come one after the other.
+        for run in chunks.chunk_by(|one, next| (one.0, one.1.saturating_add(1)) == *next) {
+            if let [(log2, first), .., (_, last)] | [(log2, first @ last)] = run {
+                taken.insert_divided(*first..last.saturating_add(1), log2 - unit);
+            }
         }
+        self.chunks.subtract(&taken);
     }
 }
 

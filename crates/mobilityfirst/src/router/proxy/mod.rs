@@ -253,9 +253,7 @@ impl Proxy {
         if !self.may_retry(client) {
             return;
         }
-        let stored = self.store.data_for(client);
-        let of_content = stored.filter(|(content, ..)| *content == request.content);
-        let stored: Vec<(u8, u32)> = of_content.map(|(_, log2, at)| (log2, at)).collect();
+        let stored: Vec<(u8, u32)> = self.store.data_for(*client, request.content).collect();
         if !stored.is_empty() && !self.open.contains_key(client) {
             effects.push(Action::SetEarlier(Timer::Storage(*client), now));
         }
