@@ -129,6 +129,8 @@ pub struct Resolver {
     cache: Cache,
     exchanges: Exchanges,
     watches: BTreeMap<Guid, Watch>,
+    // The server that they were last moved to.
+    watches_at: Option<usize>,
     registrations: BTreeMap<RecordKey, Registration>,
     timers: TimerQueue<Timer>,
     outbox: Outbox,
@@ -179,6 +181,7 @@ impl Resolver {
             cache: Cache::new(config.max_names, config.max_providers),
             exchanges: Exchanges::new(rng),
             watches: BTreeMap::new(),
+            watches_at: None,
             registrations: BTreeMap::new(),
             timers: TimerQueue::new(),
             outbox: Outbox::new(config.max_pending),

@@ -276,6 +276,28 @@ fn a_server_behind_a_loaded_link_is_not_lost_and_gets_few_requests_again() {
     assert!(pair.resolver().server_status()[0].answers);
 }
 
+/// Otherwise what a silent server costs grows with the square of what is asked and watched.
+#[test]
+fn requests_that_a_silent_server_leaves_unanswered_move_no_watches() {
+    for servers in [1, 2] {
+        let mut pair = Pair::new(5, good(), servers);
+        assert!(pair.client(|client, now| client.watch(now, keys(1).guid())));
+        pair.drive(SECOND * 5);
+        let moves = |pair: &Pair| pair.resolver().counters().watch_moves;
+        assert_eq!(moves(&pair), 1);
+        (0..servers).for_each(|server| pair.silence(server, true));
+        for number in 0..500u16 {
+            let mut name = [7; 32];
+            name[..2].copy_from_slice(&number.to_be_bytes());
+            let asked = pair.client(|client, now| client.lookup(now, Guid(name)));
+            assert_eq!(asked, Lookup::Pending);
+        }
+        pair.drive(SECOND * 60);
+        assert!(pair.resolver().counters().frames_repeated > 500);
+        assert_eq!(moves(&pair), servers as u64);
+    }
+}
+
 #[test]
 fn a_port_that_goes_down_sends_its_requests_elsewhere_at_once() {
     let mut pair = Pair::new(1, good(), 2);

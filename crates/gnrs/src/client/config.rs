@@ -108,6 +108,8 @@ pub struct ResolverCounters {
     pub pushes: u64,
     /// How often a silent or faulty server was abandoned for another.
     pub failovers: u64,
+    /// How often all watches were looked through, to move them to another server.
+    pub watch_moves: u64,
     /// How often a server had dropped this client.
     pub server_restarts: u64,
     /// Watches that a server refused.

@@ -259,10 +259,18 @@ impl Resolver {
         }
     }
 
-    /// Moves watches to the server that lookups use.
+    /// Moves watches to the server that lookups use, if that answers and is another one than before:
+    /// the walk over all watches must not follow from each request that a silent server leaves
+    /// unanswered.
     fn move_to_best(&mut self, now: Time) {
-        let best = self.servers.choose();
-        if best.is_some() {
+        let answers = |index: &usize| {
+            let server = self.servers.get(*index);
+            server.is_some_and(|it| it.silent_at.is_none())
+        };
+        let best = self.servers.choose().filter(answers);
+        if best.is_some() && best != self.watches_at {
+            self.watches_at = best;
+            self.counters.watch_moves += 1;
             self.renew_watches(now, |server| server != best);
         }
     }
