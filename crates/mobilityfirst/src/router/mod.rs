@@ -45,6 +45,7 @@ mod notices;
 mod parting;
 mod pauses;
 mod proxy;
+mod retry;
 mod routes;
 mod said;
 mod sources;
@@ -79,6 +80,7 @@ use effects::{Action, Effects};
 use holders::Holders;
 use names::{Names, PART_INTERVAL};
 use proxy::Proxy;
+use retry::Review;
 use routes::Routes;
 use said::{MAX_SAID, Said};
 use sources::Sources;
@@ -105,6 +107,8 @@ enum Timer {
     RegisterAgain,
     /// A destination that is followed may be idle.
     Followed,
+    /// The pass over destinations of stored chunks goes on.
+    Review,
 }
 
 /// A MobilityFirst router as a state machine: its parts, and their connection.
@@ -127,6 +131,8 @@ pub struct Router {
     observer: Option<Box<dyn Observer>>,
     timers: TimerQueue<Timer>,
     rng: SeededRng,
+    // The pass over destinations of stored chunks that is under way.
+    review: Option<Review>,
     // When work was left over in `drain`.
     left_over: Option<Time>,
     effects: Effects,
@@ -171,6 +177,7 @@ impl Router {
             observer: None,
             timers,
             rng,
+            review: None,
             left_over: None,
             effects: Effects::default(),
             config,
@@ -453,6 +460,7 @@ impl Router {
                     self.timers.set(Timer::Followed, next);
                 }
             }
+            Timer::Review => self.go_on_with_review(now),
             Timer::Lifetime => self.proxy.drop_expired(now, &mut self.effects),
             Timer::Holds => {
                 let due = self.links.take_due_renewals(now);
@@ -628,6 +636,7 @@ impl Machine for Router {
                     Timer::Parked => "chunks of sources that are not proven",
                     Timer::RegisterAgain => "records to register again",
                     Timer::Followed => "an idle destination",
+                    Timer::Review => "destinations that are left to be looked at",
                 },
             )
         });

@@ -1,5 +1,6 @@
 //! The pauses between look-ups of absent destinations: doubled with each look-up in vain, so that
-//! destinations that stay away cost the name service little.
+//! destinations that stay away cost the name service little, and longer the more of them there are, so
+//! that their number does not matter.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -8,6 +9,9 @@ use whimbrel_core::{Guid, SeededRng, Time};
 
 /// Bound of a pause. A destination that the name service pushes is not delayed by it.
 pub(super) const MAX_PAUSE: Duration = Duration::from_secs(60);
+/// Of all destinations together, one is looked up in this time on average. Those that come back are
+/// pushed, ask, or attach; they do not wait for it.
+const SPACING: Duration = Duration::from_millis(4);
 /// Part of a pause that is drawn at random: destinations that went away together are not looked up
 /// together for ever.
 const JITTER: f64 = 0.25;
@@ -40,12 +44,13 @@ impl Pauses {
         }
     }
 
-    /// Returns the pause before the next look-up.
-    pub(super) fn current(&self, now: Time, destination: &Guid) -> Duration {
+    /// Returns the pause before the next look-up of one of `all` destinations.
+    pub(super) fn current(&self, now: Time, destination: &Guid, all: usize) -> Duration {
         let doubled = self
             .first
             .saturating_mul(1 << self.tries(now, destination).min(31));
-        doubled.min(self.max())
+        let share = SPACING.saturating_mul(u32::try_from(all).unwrap_or(u32::MAX));
+        doubled.min(self.max()).max(share)
     }
 
     fn max(&self) -> Duration {
@@ -60,10 +65,10 @@ impl Pauses {
             .map_or(0, |known| known.tries)
     }
 
-    /// The pause after a look-up that begins now. The pauses after it are longer, unless
-    /// [`Pauses::forget`] follows.
-    pub(super) fn begin(&mut self, now: Time, destination: Guid) -> Duration {
-        let pause = self.current(now, &destination);
+    /// The pause after a look-up of one of `all` destinations that begins now. The pauses after it are
+    /// longer, unless [`Pauses::forget`] follows.
+    pub(super) fn begin(&mut self, now: Time, destination: Guid, all: usize) -> Duration {
+        let pause = self.current(now, &destination, all);
         let tries = self.tries(now, &destination).saturating_add(1);
         if self.in_vain.len() >= MAX_DESTINATIONS && !self.in_vain.contains_key(&destination) {
             self.make_room(now);
@@ -100,6 +105,7 @@ mod tests {
         fn a_pause_doubles_up_to_its_bound_for_each_destination_alone(
             first_ms in 1u64..200_000,
             steps in prop::collection::vec((0u8..3, 0u8..5, 0u64..200), 0..120),
+            all in prop_oneof![Just(1usize), 0usize..200_000],
         ) {
             let first = Duration::from_millis(first_ms);
             let mut pauses = Pauses::new(first, SeededRng::new(first_ms));
@@ -117,10 +123,11 @@ mod tests {
                 if now - *last > 2 * max {
                     *begun = 0;
                 }
-                let most = (u128::from(first_ms) << (*begun).min(40)).min(max.into());
+                let doubled = (u128::from(first_ms) << (*begun).min(40)).min(max.into());
+                let most = doubled.max(all as u128 * 4);
                 let at = Time::from_millis(now);
-                prop_assert_eq!(pauses.current(at, &destination).as_millis(), most);
-                let pause = pauses.begin(at, destination).as_micros();
+                prop_assert_eq!(pauses.current(at, &destination, all).as_millis(), most);
+                let pause = pauses.begin(at, destination, all).as_micros();
                 prop_assert!(pause <= most * 1000 && pause >= most * 749, "{} of {}", pause, most);
                 (*begun, *last) = (*begun + 1, now);
             }
@@ -133,7 +140,7 @@ mod tests {
         for number in 0..3 * MAX_DESTINATIONS as u64 {
             let mut name = [1; 32];
             name[..8].copy_from_slice(&number.to_be_bytes());
-            pauses.begin(Time::ZERO, Guid(name));
+            pauses.begin(Time::ZERO, Guid(name), 1);
             assert!(pauses.in_vain.len() <= MAX_DESTINATIONS);
         }
     }

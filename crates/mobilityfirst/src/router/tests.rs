@@ -325,55 +325,6 @@ fn a_unicast_chunk_leaves_on_one_port_and_on_the_other_when_that_is_silent() {
     assert_eq!((net.received(2).len(), net.received(3).len()), (1, 1));
 }
 
-/// Returns the look-ups that stored chunks have caused.
-fn look_ups(net: &Net) -> u64 {
-    net.router().effects.counters.storage_lookups
-}
-
-#[test]
-fn an_absent_destination_is_looked_up_ever_less_often() {
-    let mut net = Net::new(&[SOURCE]);
-    net.send(1, data(ServiceId::UNICAST, Guid([9; 32]), 0, 1000));
-    net.run(Duration::from_secs(50));
-    // After 1, 3, 7, 15 and 31 s, each up to a quarter early.
-    let first = look_ups(&net);
-    assert!((5..=6).contains(&first), "{first}");
-    assert_eq!(net.router().proxy.store().len(), 1);
-}
-
-#[test]
-fn a_neighbour_that_comes_up_causes_no_look_ups_of_what_is_absent() {
-    let mut net = Net::new(&[SOURCE, Guid([3; 32])]);
-    for index in 0..40 {
-        let absent = Guid([100 + index; 32]);
-        net.send(1, data(ServiceId::UNICAST, absent, 0, 1000));
-    }
-    net.run(Duration::from_secs(20));
-    let before = look_ups(&net);
-    net.with_router(|it, now| it.retry_waiting(now));
-    assert_eq!(look_ups(&net), before);
-}
-
-#[test]
-fn a_destination_that_attaches_after_a_long_absence_has_its_chunks_at_once() {
-    let host = Guid([9; 32]);
-    let mut net = Net::new(&[SOURCE, Guid([3; 32])]);
-    net.send(1, data(ServiceId::UNICAST, host, 0, 1000));
-    net.run(Duration::from_secs(40));
-    net.with_router(|it, now| {
-        assert!(it.attachments.insert(host, port(2), 1));
-        it.retry_destination(now, host);
-    });
-    net.run(Duration::from_millis(100));
-    assert_eq!(net.received(2).len(), 1);
-    // Away again, it is looked up as soon as at first.
-    let before = look_ups(&net);
-    net.with_router(|it, _| it.attachments.remove(&host, port(2)));
-    net.send(1, data(ServiceId::UNICAST, host, 1, 1000));
-    net.run(Duration::from_millis(1200));
-    assert_eq!(look_ups(&net), before + 1);
-}
-
 /// The router at this address says that it has a host, as soon as it is asked.
 fn answer_for(router: &mut Router, now: Time, host: Guid, at: Guid) {
     assert!(!router.counts(now, host, at));

@@ -180,7 +180,7 @@ impl Proxy {
         }
         if self.waiting.insert(destination) && self.policy.proactive {
             effects.push(Action::Watch(destination));
-            let again = now + self.pauses.begin(now, destination);
+            let again = now + self.pauses.begin(now, destination, self.waiting.len());
             effects.push(Action::Set(Timer::Storage(destination), again));
         }
     }
@@ -216,7 +216,7 @@ impl Proxy {
             return false;
         }
         if self.policy.proactive {
-            let again = now + self.pauses.begin(now, destination);
+            let again = now + self.pauses.begin(now, destination, self.waiting.len());
             effects.push(Action::Set(Timer::Storage(destination), again));
         }
         self.policy.proactive
@@ -373,7 +373,7 @@ impl Proxy {
         self.close(destination);
         if self.policy.proactive {
             // Not later than before: what keeps happening must not put off the look-up.
-            let again = now + self.pauses.current(now, &destination);
+            let again = now + self.pauses.current(now, &destination, self.waiting.len());
             effects.push(Action::SetEarlier(Timer::Storage(destination), again));
         }
     }

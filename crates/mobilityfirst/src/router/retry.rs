@@ -1,0 +1,205 @@
+//! Retries of stored chunks: by the name service, by what is known, and by neighbours that come up.
+
+use core::ops::Bound;
+use core::time::Duration;
+
+use whimbrel_core::{Guid, Time};
+use whimbrel_gnrs::{Answer, Lookup};
+
+use super::{Router, Timer};
+use crate::next_hops::Spread;
+
+/// Destinations that are looked at together when a neighbour has come up, and the pause before the next
+/// ones.
+const REVIEWED: usize = 256;
+const REVIEW_INTERVAL: Duration = Duration::from_millis(4);
+
+/// A pass over all destinations of stored chunks.
+#[derive(Debug, Default)]
+pub(super) struct Review {
+    // The last one that was looked at.
+    after: Option<Guid>,
+    // Another neighbour has come up meanwhile.
+    again: bool,
+}
+
+impl Router {
+    /// The storage timer of a destination has expired, or its state has changed: "a GNRS look-up to
+    /// bind an updated NA" - or no lookup, if it is attached here.
+    pub(super) fn retry_destination(&mut self, now: Time, destination: Guid) {
+        if !self.proxy.begin_retry(now, destination, &mut self.effects) {
+            return;
+        }
+        let here = self.attachments.hops_to(&destination, &self.links);
+        if !here.is_empty() {
+            self.proxy.note_found(&destination);
+            if !self.leaves_for_better(&destination) {
+                self.proxy
+                    .open(destination, here.at_address(self.config.guid));
+            }
+            return;
+        }
+        self.effects.counters.storage_lookups += 1;
+        if let Lookup::Resolved(answer) = self.names.look_up_anew(now, destination) {
+            self.bind_stored(now, destination, &answer);
+        }
+    }
+
+    /// A neighbour is responsive again: stored chunks may have a next hop now. What is known of
+    /// their destinations tells; the name service is not asked, or every neighbour that comes up
+    /// would cause look-ups of all that are absent.
+    pub(super) fn retry_waiting(&mut self, now: Time) {
+        match &mut self.review {
+            Some(review) => review.again = true,
+            None => {
+                self.review = Some(Review::default());
+                self.go_on_with_review(now);
+            }
+        }
+    }
+
+    /// Looks at a part of the destinations: anybody can have them be many, and have neighbours come up
+    /// often.
+    pub(super) fn go_on_with_review(&mut self, now: Time) {
+        let Some(review) = self.review.take() else {
+            return;
+        };
+        let after = review.after.map_or(Bound::Unbounded, Bound::Excluded);
+        let left = self.proxy.waiting().range((after, Bound::Unbounded));
+        let part: Vec<Guid> = left.take(REVIEWED).copied().collect();
+        let is_last = part.len() < REVIEWED;
+        let next = Review {
+            after: part.last().copied().filter(|_| !is_last),
+            again: review.again && !is_last,
+        };
+        if !is_last || review.again {
+            self.review = Some(next);
+            self.timers.set(Timer::Review, now + REVIEW_INTERVAL);
+        }
+        for destination in part {
+            if self.attachments.contains(&destination) {
+                self.retry_destination(now, destination);
+            } else if let Some(answer) = self.names.known(now, &destination) {
+                self.bind_stored(now, destination, &answer);
+            }
+        }
+    }
+
+    /// Handles the name service's answer or push for a destination of stored chunks.
+    pub(super) fn bind_stored(&mut self, now: Time, destination: Guid, answer: &Answer) {
+        if !self.proxy.may_retry(&destination) {
+            return;
+        }
+        if self.attachments.contains(&destination) {
+            return self.retry_destination(now, destination);
+        }
+        if let Some(hops) = self.routes.towards_binding(answer, &self.links) {
+            let hops = self.answered_or_first(now, destination, hops, Spread::Divide);
+            if self.proxy.open(destination, hops) {
+                self.proxy.note_found(&destination);
+                return;
+            }
+        }
+        // A stored request for content with a holder: it is bound like a new one.
+        let provider = self.pick_provider(now, &destination, None, answer);
+        if provider.is_some_and(|provider| self.may_reach(now, provider)) {
+            self.proxy
+                .release_to_forward(destination, &mut self.effects);
+            self.carry_out(now);
+        }
+        self.proxy.keep_stored(now, destination, &mut self.effects);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{Net, SOURCE, data, port};
+    use super::*;
+    use crate::wire::ServiceId;
+
+    /// Returns the look-ups that stored chunks have caused.
+    fn look_ups(net: &Net) -> u64 {
+        net.router().effects.counters.storage_lookups
+    }
+
+    #[test]
+    fn an_absent_destination_is_looked_up_ever_less_often() {
+        let mut net = Net::new(&[SOURCE]);
+        net.send(1, data(ServiceId::UNICAST, Guid([9; 32]), 0, 1000));
+        net.run(Duration::from_secs(50));
+        // After 1, 3, 7, 15 and 31 s, each up to a quarter early.
+        let first = look_ups(&net);
+        assert!((5..=6).contains(&first), "{first}");
+        assert_eq!(net.router().proxy.store().len(), 1);
+    }
+
+    #[test]
+    fn a_neighbour_that_comes_up_causes_no_look_ups_of_what_is_absent() {
+        let mut net = Net::new(&[SOURCE, Guid([3; 32])]);
+        for index in 0..40 {
+            let absent = Guid([100 + index; 32]);
+            net.send(1, data(ServiceId::UNICAST, absent, 0, 1000));
+        }
+        net.run(Duration::from_secs(20));
+        let before = look_ups(&net);
+        net.with_router(|it, now| it.retry_waiting(now));
+        assert_eq!(look_ups(&net), before);
+    }
+
+    #[test]
+    fn a_destination_that_attaches_after_a_long_absence_has_its_chunks_at_once() {
+        let host = Guid([9; 32]);
+        let mut net = Net::new(&[SOURCE, Guid([3; 32])]);
+        net.send(1, data(ServiceId::UNICAST, host, 0, 1000));
+        net.run(Duration::from_secs(40));
+        net.with_router(|it, now| {
+            assert!(it.attachments.insert(host, port(2), 1));
+            it.retry_destination(now, host);
+        });
+        net.run(Duration::from_millis(100));
+        assert_eq!(net.received(2).len(), 1);
+        // Away again, it is looked up as soon as at first.
+        let before = look_ups(&net);
+        net.with_router(|it, _| it.attachments.remove(&host, port(2)));
+        net.send(1, data(ServiceId::UNICAST, host, 1, 1000));
+        net.run(Duration::from_millis(1200));
+        assert_eq!(look_ups(&net), before + 1);
+    }
+
+    /// Has the router store a chunk for each of so many hosts that nobody knows.
+    fn with_absent(all: u16) -> Net {
+        let mut net = Net::new(&[SOURCE, Guid([3; 32])]);
+        for number in 0..all {
+            let mut absent = [100; 32];
+            absent[..2].copy_from_slice(&number.to_be_bytes());
+            net.send(1, data(ServiceId::UNICAST, Guid(absent), 0, 10));
+        }
+        net
+    }
+
+    #[test]
+    fn many_absent_destinations_cause_no_more_look_ups_than_some() {
+        let mut net = with_absent(2_000);
+        net.run(Duration::from_secs(2));
+        assert_eq!(net.router().proxy.store().len(), 2_000);
+        // 250 a second; each may be a quarter early.
+        let made = look_ups(&net);
+        assert!((300..700).contains(&made), "{made}");
+    }
+
+    #[test]
+    fn a_neighbour_that_comes_up_has_many_destinations_looked_at_in_parts() {
+        let mut net = with_absent(1_000);
+        net.run(Duration::from_secs(5));
+        let last = *net.router().proxy.waiting().last().expect("destinations");
+        net.with_router(|it, now| {
+            assert!(it.attachments.insert(last, port(2), 1));
+            it.retry_waiting(now);
+            it.retry_waiting(now);
+            assert!(it.review.is_some());
+        });
+        net.run(Duration::from_millis(100));
+        assert_eq!(net.received(2).len(), 1);
+        assert!(net.router().review.is_none());
+    }
+}
