@@ -468,15 +468,16 @@ impl Links {
         core::mem::take(&mut self.resumed)
     }
 
-    /// Returns true if a chunk should not wait for `port` in the buffer, because half of that is
-    /// taken and the part of its flow, too.
+    /// Returns true if a chunk should not wait for `port` in the buffer, because a quarter of that is
+    /// taken and the part of its flow, too. One inbound peer holds half of the buffer at most: many
+    /// flows from it to a slow neighbour must not take all of that from its other flows.
     pub(crate) fn is_crowded(&self, port: PortId, outgoing: &ChunkToSend) -> bool {
         let (Some(link), Some(flow)) = (self.links.get(&port), flow_of(&outgoing.chunk)) else {
             return false;
         };
         let (bytes, _) = self.waiting(port, &flow);
         outgoing.room.is_held()
-            && self.buffer.used() * 2 > self.buffer.capacity()
+            && self.buffer.used() * 4 > self.buffer.capacity()
             && bytes + outgoing.chunk.size() as u64 > self.allowance(link, &flow, outgoing.from)
     }
 
