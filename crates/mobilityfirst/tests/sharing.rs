@@ -124,6 +124,13 @@ impl World {
 
     /// The same with routers in a row: the server is at the first one, the clients at the last.
     fn with_routers(server: u64, clients: &[u64], routers: u8) -> World {
+        let last = usize::from(routers) - 1;
+        let clients: Vec<(u64, usize)> = clients.iter().map(|rate| (*rate, last)).collect();
+        World::with_places(server, server, &clients, routers)
+    }
+
+    /// The links between the routers have the rate `between`, and each client is at one of them.
+    fn with_places(server: u64, between: u64, clients: &[(u64, usize)], routers: u8) -> World {
         let mut net = Net::new(7);
         // One router alone keeps the names of its hosts.
         let names = (routers > 1).then(|| net.add_mortal("names", name_server()));
@@ -140,11 +147,11 @@ impl World {
             })
             .collect();
         for pair in routers.windows(2) {
-            net.connect(pair[0], pair[1], &link(server))
+            net.connect(pair[0], pair[1], &link(between))
                 .expect("a link");
         }
         let mut nodes = Vec::new();
-        for (number, rate) in [server].iter().chain(clients).enumerate() {
+        for (number, (rate, at)) in [(server, 0)].iter().chain(clients).enumerate() {
             let mut secret = [9; 32];
             secret[0] = number as u8;
             let keys = KeyPair::from_secret(&secret);
@@ -154,8 +161,7 @@ impl World {
             };
             let host = Host::new(config, SeededRng::new(100 + number as u64));
             let node = net.add_mortal(&format!("host {number}"), AnyMachine::plain(host));
-            let at = if number == 0 { 0 } else { routers.len() - 1 };
-            net.connect(node, routers[at], &link(*rate))
+            net.connect(node, routers[*at], &link(*rate))
                 .expect("a link");
             nodes.push(node);
         }
@@ -354,6 +360,8 @@ impl World {
 }
 
 const FAST_BYTES: usize = 96 * MIB;
+/// So slow that sixty chunks of 1 MiB take some seconds.
+const SLOW_SERVER: u64 = 100_000_000;
 
 fn alone() -> f64 {
     let mut world = World::new(FULL, &[FULL]);
@@ -564,6 +572,48 @@ fn a_receiver_that_has_fallen_silent_does_not_hold_up_a_fast_one() {
     world.run(Duration::from_secs(10));
     let stored = world.with_router(|router, _| router.memory().stored_bytes);
     assert!(stored > 100 * MIB as u64, "{stored} bytes are stored");
+}
+
+/// Each of many such flows brings a chunk less often than a hold lasts.
+#[test]
+fn sixty_receivers_that_have_fallen_silent_do_not_hold_up_another() {
+    let time = |silent: usize| {
+        let mut world = World::new(SLOW_SERVER, &vec![FULL; 1 + silent]);
+        let content = world.serve(16 * MIB, 1);
+        let other = world.serve(FAST_BYTES, 2);
+        (1..=silent).for_each(|client| world.get(client, other));
+        world.run(Duration::from_secs(1));
+        for client in 1..=silent {
+            world.cut(client, Duration::from_secs(3_600));
+        }
+        world.run(Duration::from_secs(10));
+        world.time_to_get(content, Duration::from_secs(120))
+    };
+    let (alone, beside) = (time(0), time(60));
+    println!("beside sixty silent ones {beside:.2} s, alone {alone:.2} s");
+    assert!(beside <= 1.25 * alone, "{beside:.2} s, alone {alone:.2} s");
+}
+
+/// What waits for them all is more than what one inbound peer may have in a router's buffer.
+#[test]
+fn sixty_receivers_behind_one_thin_link_do_not_hold_up_another() {
+    let time = |others: usize| {
+        let mut clients = vec![(FULL, 0)];
+        clients.extend(vec![(FULL, 1); others]);
+        let mut world = World::with_places(SLOW_SERVER, SLOW_SERVER / 10, &clients, 2);
+        let content = world.serve(32 * MIB, 1);
+        let other = world.serve(FAST_BYTES, 2);
+        (1..=others).for_each(|client| world.get(client, other));
+        world.run(Duration::from_secs(10));
+        let time = world.time_to_get(content, Duration::from_secs(240));
+        let status = world.with_router(|router, now| router.status(now));
+        let (used, all) = status.buffer_packets;
+        println!("beside {others}: {time:.2} s, {used} of {all} packets");
+        assert!(used < all / 3, "the server may hold half of them");
+        time
+    };
+    let (alone, beside) = (time(0), time(60));
+    assert!(beside <= 1.25 * alone, "{beside:.2} s, alone {alone:.2} s");
 }
 
 #[test]

@@ -445,6 +445,7 @@ impl Router {
             && self.proxy.tells_to_yield(now, from, outgoing, renewal)
         {
             self.hold(from, outgoing.chunk.flow(), Some(HoldMode::Spare), 0);
+            self.timers.set_earlier(Timer::Holds, now + RENEWAL);
         }
     }
 

@@ -466,10 +466,14 @@ impl Router {
                 let due = self.links.take_due_renewals(now);
                 let mut any = self.links.renew_holds(&due);
                 self.proxy.review_slow(&mut self.effects);
-                for (port, flow) in self.proxy.held_back() {
+                let held = self.proxy.held_back().into_iter();
+                let held = held.map(|it| (it, HoldMode::All));
+                let yielding = self.proxy.still_yielding(&mut self.effects).into_iter();
+                let yielding = yielding.map(|it| (it, HoldMode::Spare));
+                for ((port, flow), mode) in yielding.chain(held).collect::<Vec<_>>() {
                     any = true;
                     if due.contains(&port) {
-                        self.hold(port, flow, Some(HoldMode::All), 0);
+                        self.hold(port, flow, Some(mode), 0);
                     }
                 }
                 if any {

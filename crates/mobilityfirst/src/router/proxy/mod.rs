@@ -45,7 +45,7 @@ pub(super) struct Proxy {
     // Flows of which chunks are stored because their next hop takes them too slowly, and where they
     // come from.
     slow: BTreeMap<Flow, BTreeSet<PortId>>,
-    // When neighbours were told that a flow of theirs is stored.
+    // When neighbours were told that a flow of theirs is stored because its destination is away.
     yielding: BTreeMap<(PortId, Flow), Time>,
     // Stored copies of chunks that an unresponsive neighbour's hop still carries, so that their
     // delivered packets are not sent again when it responds.
@@ -340,6 +340,22 @@ impl Proxy {
             self.yielding.insert(key, now);
         }
         true
+    }
+
+    /// Returns the flows that neighbours were told to yield and whose destinations are still away; the
+    /// others go on. A flow among many brings a chunk less often than it has to be told.
+    pub(super) fn still_yielding(&mut self, effects: &mut Effects) -> Vec<(PortId, Flow)> {
+        let (store, open) = (&self.store, &self.open);
+        let is_away =
+            |flow: &Flow| store.flow_bytes(flow) > 0 && !open.contains_key(&flow.destination);
+        let over = self.yielding.keys().filter(|(_, flow)| !is_away(flow));
+        for (port, flow) in over.copied().collect::<Vec<_>>() {
+            self.yielding.remove(&(port, flow));
+            if !self.holds_back(port, &flow) {
+                effects.push(Action::GoOn(port, flow));
+            }
+        }
+        self.yielding.keys().copied().collect()
     }
 
     /// No receiver of a flow wants a content any more: its stored chunks are removed.
