@@ -277,6 +277,27 @@ fn a_fetch_goes_on_while_no_route_leads_there_and_says_so() {
     assert_eq!(fs::read(output).unwrap(), content);
 }
 
+/// Whoever asks a stranger can say how much it takes at most.
+#[test]
+fn content_that_is_longer_than_wanted_is_given_up_and_leaves_no_file() {
+    let router = Router::start();
+    let _serving = router.serve("/long", &noise(100_000, 3), &[]);
+    let output = router.path("long");
+    let get = |most: &str| {
+        let output = output.to_str().unwrap();
+        router.command(&["ndn", "get", "/long", "-o", output, "--max-size", most])
+    };
+    let (code, _, errors) = support::finished(&mut get("99999"));
+    assert_eq!(code, 1, "{errors}");
+    assert!(
+        errors.contains("longer than") && !output.exists(),
+        "{errors}"
+    );
+    let (code, _, errors) = support::finished(&mut get("100000"));
+    assert_eq!(code, 0, "{errors}");
+    assert_eq!(fs::read(&output).unwrap().len(), 100_000);
+}
+
 /// Anyone can send Interests, so their number must not be that of the log's lines.
 #[test]
 fn a_file_that_changes_while_it_is_served_is_one_line_of_the_log() {

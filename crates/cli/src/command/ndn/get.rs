@@ -11,7 +11,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use serde_json::{Value, json};
 use whimbrel_core::Time;
-use whimbrel_core::units::format_duration;
+use whimbrel_core::units::{ByteSize, format_duration};
 use whimbrel_io::Clock;
 use whimbrel_ndn_packet::{NackReason, Name};
 use whimbrel_node::ndn::client::seeded;
@@ -54,6 +54,9 @@ pub(crate) struct Get {
     /// Interest is repeated, and without an answer at all the command waits
     #[arg(long, value_name = "TIME", value_parser = millis)]
     timeout: Option<Duration>,
+    /// Give up once more than this has arrived: a producer can go on for ever
+    #[arg(long, value_name = "SIZE")]
+    max_size: Option<ByteSize>,
     /// Write each change of the window to a file: seconds and segments
     #[arg(long, value_name = "FILE")]
     log_cwnd: Option<PathBuf>,
@@ -116,6 +119,7 @@ fn fetch(
     }
     let poster = client.poster();
     output.start(move || poster.post(|application, _| application.fetcher.set_paused(false)))?;
+    let mut length = 0u64;
     let end = converse(&mut client, Loss::Waits, |application, _, event| {
         if output.has_failed() {
             return ControlFlow::Break(Ok(End::OutputFailed));
@@ -140,6 +144,10 @@ fn fetch(
         };
         match event {
             FetchEvent::Segment { content, .. } => {
+                length = length.saturating_add(content.len() as u64);
+                if let Some(most) = arguments.max_size.filter(|most| length > most.0) {
+                    return ControlFlow::Break(Ok(End::TooLong(most)));
+                }
                 if output.take(&content) {
                     application.fetcher.set_paused(true);
                 }
@@ -191,6 +199,10 @@ fn conclude(
         // `finish` returns the reason.
         Some(End::OutputFailed) => output.finish().map(|_| Exit::Write),
         Some(End::Failed(error)) => Err(failure(&error, no_route_timeout)),
+        Some(End::TooLong(most)) => Err(Failure::new(
+            Exit::Other,
+            format!("the content is longer than {most} (--max-size)"),
+        )),
         Some(End::Silence) => Err(Failure::new(
             Exit::NoAnswer,
             format!(
@@ -222,6 +234,8 @@ enum End {
     Failed(FetchError),
     /// `--timeout`.
     Silence,
+    /// `--max-size`.
+    TooLong(ByteSize),
     OutputFailed,
 }
 
