@@ -13,6 +13,8 @@ use crate::progress::Progress;
 
 /// Of an attack, bit/s.
 const MIN_RATE: u64 = 1_000;
+/// Of the honest host's wire, bit/s.
+const MIN_WIRE: u64 = 10_000_000;
 
 #[derive(Args, Debug)]
 pub(crate) struct Attack {
@@ -25,7 +27,7 @@ pub(crate) struct Attack {
     /// How long each attack lasts
     #[arg(long = "for", value_name = "DURATION", default_value = "6 s")]
     lasts: Span,
-    /// The most that an attacker sends
+    /// The most that an attacker sends; one that has proven a name sends no more than 10 Mbit/s
     #[arg(long, value_name = "RATE", default_value = "100 Mbit/s")]
     rate: Rate,
     /// Rate of the honest host's wire in each direction [default: as much as the processors carry]
@@ -46,7 +48,7 @@ fn attack_name(name: &str) -> Result<&'static attack::Attack, String> {
 pub(super) fn run(arguments: &Attack) -> Outcome {
     if arguments.list {
         for attack in ATTACKS {
-            out(&format!("{:16} {}\n", attack.name, attack.what));
+            out(&format!("{:18} {}\n", attack.name, attack.what));
         }
         return Ok(Exit::Done);
     }
@@ -54,13 +56,8 @@ pub(super) fn run(arguments: &Attack) -> Outcome {
         let message = format!("an attack at {} is none: at least 1 kbit/s", arguments.rate);
         return Err(Failure::new(Exit::Usage, message));
     }
-    let least = (attack::SAMPLE_BITS as f64 / arguments.lasts.0.as_secs_f64()).ceil();
-    if let Some(wire) = arguments.wire.filter(|wire| (wire.0 as f64) < least) {
-        let message = format!(
-            "what is fetched during an attack takes longer than --for over a wire of {wire}: at least \
-             {} Mbit/s, or a longer attack",
-            (least / 1e6).ceil()
-        );
+    if let Some(wire) = arguments.wire.filter(|wire| wire.0 < MIN_WIRE) {
+        let message = format!("a wire of {wire} measures nothing but itself: at least 10 Mbit/s");
         return Err(Failure::new(Exit::Usage, message));
     }
     // Before any thread starts.
@@ -100,7 +97,7 @@ fn failure(error: LabError) -> Failure {
 /// One line for each attack, and the harm that it did.
 fn table(findings: &[Finding]) -> String {
     let mut text = format!(
-        "{:16} {:>10} {:>10} {:>9}  {:>24} {:>9} {:>14} {:>15}\n",
+        "{:18} {:>10} {:>10} {:>9}  {:>24} {:>9} {:>14} {:>15}\n",
         "attack",
         "packets",
         "octets",
@@ -121,7 +118,7 @@ fn table(findings: &[Finding]) -> String {
         };
         let _ = writeln!(
             text,
-            "{:16} {:>10} {:>10} {:>9}  {rates:>24} {:>9} {:>14} {:>15}",
+            "{:18} {:>10} {:>10} {:>9}  {rates:>24} {:>9} {:>14} {:>15}",
             finding.name,
             finding.sent.packets,
             finding.sent.octets,

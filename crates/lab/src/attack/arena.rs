@@ -18,9 +18,8 @@ const HONEST_WIRE: &str = "H-T";
 /// Ports of the router's two planes.
 const NATIVE_PORT: u16 = 4711;
 const NDN_PORT: u16 = 6363;
-/// The file whose rate is measured: long enough that the start, which a flood delays, is a part of
-/// it.
-pub(super) const FILM_BYTES: u64 = 64_000_000;
+/// The file whose rate is measured: long enough that it takes most of what is counted at 5 Gbit/s.
+pub(super) const FILM_BYTES: u64 = 512_000_000;
 /// The file that newcomers want.
 const LETTER_BYTES: u64 = 1_000_000;
 /// The prefix of the producer for honest users: its Data fits a datagram. Another one, of Data of

@@ -12,17 +12,18 @@ use super::arena::{Arena, FILM_BYTES, PREFIX};
 use super::{NEWCOMERS, Plane, Sample};
 use crate::LabError;
 
-/// How long exchanges are counted, and how often for a sample.
+/// How long exchanges, or the bytes of a fetch, are counted, and how often exchanges are for a sample.
 const COUNTED: Duration = Duration::from_secs(1);
 const COUNTS: usize = 3;
 /// An exchange is given up after this time.
 const GIVEN_UP: Duration = Duration::from_millis(100);
 /// A newcomer gets in within this time, the start of its program included.
 const ENTRY: Duration = Duration::from_millis(1_500);
-/// A fetch is given up after this time.
+/// A fetch that brings nothing is given up after this time.
 const FETCH: Duration = Duration::from_secs(20);
-/// Fetches in a sample, each a new program: a single one takes a half to a whole second.
-pub(super) const FETCHES: usize = 5;
+/// Fetches in a sample, each a new program. Less than a second each, with what is before its data: all
+/// of them are within an attack of 6 s.
+const FETCHES: usize = 5;
 
 /// The honest host and a program on the target.
 pub(super) struct Honest<'a> {
@@ -66,29 +67,39 @@ impl<'a> Honest<'a> {
         })
     }
 
-    /// Returns the rate of a fetch from its first data on: what a flood does to a newcomer is
-    /// measured apart. Zero if it is not done in time.
+    /// Returns the rate of a fetch from its first data on, for as long as is counted: what a flood does
+    /// to a newcomer is measured apart. Zero if there are no data in time.
     fn fetch(&self) -> Result<f64, LabError> {
         let router = self.arena.listener(Plane::Native, true)?.to_string();
         let mut command = self.arena.command(&["get", "--json", "--router", &router]);
         command.arg("-o").arg("/dev/null").arg(&self.arena.film);
-        let program = self.arena.honest_speaker("film", command)?;
-        let mut first = None;
+        let mut program = self.arena.honest_speaker("film", command)?;
+        let mut first: Option<(Instant, u64)> = None;
+        let mut last = None;
         for line in program.lines_until(Instant::now() + FETCH) {
             let event: Value = serde_json::from_str(&line.text).unwrap_or_default();
-            let bytes = event["progress"]["bytes"].as_u64().unwrap_or_default();
-            match event["event"].as_str() {
-                Some("progress") if bytes > 0 => _ = first.get_or_insert((line.at, bytes)),
-                Some("done") => {
-                    let (at, before) = first.unwrap_or((line.at, 0));
-                    let took = line.at.duration_since(at).as_secs_f64();
-                    let bits = 8.0 * FILM_BYTES.saturating_sub(before) as f64;
-                    return Ok(if took > 0.0 { bits / took } else { 0.0 });
-                }
-                _ => {}
+            let bytes = match event["event"].as_str() {
+                Some("progress") => event["progress"]["bytes"].as_u64().unwrap_or_default(),
+                Some("done") => FILM_BYTES,
+                _ => continue,
+            };
+            if bytes == 0 {
+                continue;
+            }
+            let (began, _) = *first.get_or_insert((line.at, bytes));
+            last = Some((line.at, bytes));
+            if bytes == FILM_BYTES || line.at >= began + COUNTED {
+                break;
             }
         }
-        Ok(0.0)
+        // A program that is asked to end takes its request back, so that nothing is stored for it.
+        program.process().terminate(FETCH)?;
+        Ok(match (first, last) {
+            (Some((began, before)), Some((end, after))) if end > began => {
+                8.0 * (after - before) as f64 / end.duration_since(began).as_secs_f64()
+            }
+            _ => 0.0,
+        })
     }
 
     /// Exchanges of the neighbour in a second, one after the other.

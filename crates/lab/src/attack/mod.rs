@@ -13,6 +13,7 @@ mod arena;
 mod honest;
 mod native;
 mod ndn;
+mod proven;
 mod socket;
 
 use core::time::Duration;
@@ -44,6 +45,8 @@ pub struct Attack {
     pub what: &'static str,
     /// What it is done to.
     pub plane: Plane,
+    /// True if the attacker proves a name first.
+    pub is_proven: bool,
     run: fn(&Assault<'_>) -> Result<Sent, LabError>,
 }
 
@@ -52,6 +55,11 @@ pub const ATTACKS: &[Attack] = &[
     native::REFLECTOR,
     native::CALLS,
     native::SESSIONS,
+    proven::REQUESTS,
+    proven::SOURCES,
+    proven::ATTACHMENTS,
+    proven::REPETITIONS,
+    proven::BEGINNINGS,
     ndn::FORGED_SOURCES,
     ndn::IDLE_STREAMS,
     ndn::SLOW_READERS,
@@ -71,7 +79,7 @@ pub struct AttackOptions {
     pub program: PathBuf,
     /// How long each attack lasts.
     pub lasts: Duration,
-    /// The most that an attacker sends, bit/s.
+    /// The most that an attacker sends, bit/s; one with a proven name no more than [`PROVEN_RATE`].
     pub rate: u64,
     /// The rate of the honest host's wire in each direction, bit/s; `None`: as much as the
     /// processors carry.
@@ -114,8 +122,8 @@ pub struct Sample {
     pub memory: u64,
 }
 
-/// What the honest host of the native plane fetches for a sample, bits.
-pub const SAMPLE_BITS: u64 = honest::FETCHES as u64 * 8 * arena::FILM_BYTES;
+/// The most that an attacker with a proven name sends, bit/s.
+pub const PROVEN_RATE: u64 = 10_000_000;
 /// Newcomers in each sample.
 pub const NEWCOMERS: u32 = 3;
 /// Rates go down by no more than this part during an attack, and memory grows by no more than this:
@@ -152,14 +160,14 @@ pub fn run(attack: &Attack, options: &AttackOptions) -> Result<Finding, LabError
     let before = honest.sample()?;
     let assail = |elsewhere| assail(attack, options, (&arena, &honest), elsewhere);
     let elsewhere = match attack.plane {
-        Plane::Native => {
+        Plane::Native if !attack.is_proven => {
             let sink = arena.sink()?;
             let (_, sample) = assail(Some(sink.address))?;
             drop(sink);
             std::thread::sleep(RECOVERY);
             Some(sample.rate)
         }
-        Plane::Ndn => None,
+        _ => None,
     };
     let (sent, during) = assail(None)?;
     std::thread::sleep(RECOVERY);
@@ -171,7 +179,7 @@ pub fn run(attack: &Attack, options: &AttackOptions) -> Result<Finding, LabError
         sent,
         samples,
         elsewhere,
-        harm: harm(&sent, &samples, elsewhere),
+        harm: harm(attack.is_proven, &sent, &samples, elsewhere),
     })
 }
 
@@ -186,7 +194,10 @@ fn assail(
     let (sent, during) = std::thread::scope(|scope| {
         let assault = Assault {
             arena,
-            rate: options.rate,
+            rate: match attack.is_proven {
+                true => options.rate.min(PROVEN_RATE),
+                false => options.rate,
+            },
             end,
             elsewhere,
         };
@@ -202,9 +213,15 @@ fn assail(
     Ok((sent?, during?))
 }
 
-fn harm(sent: &Sent, [before, during, after]: &[Sample; 3], elsewhere: Option<f64>) -> Vec<String> {
+fn harm(
+    is_proven: bool,
+    sent: &Sent,
+    [before, during, after]: &[Sample; 3],
+    elsewhere: Option<f64>,
+) -> Vec<String> {
     let mut harm = Vec::new();
-    if sent.drawn > sent.octets {
+    // Who has proven its address draws on nobody else.
+    if sent.drawn > sent.octets && !is_proven {
         harm.push(format!("{} octets drew {}", sent.octets, sent.drawn));
     }
     if sent.obeyed {
@@ -249,7 +266,7 @@ mod tests {
     #[test]
     fn each_kind_of_harm_is_named() {
         let before = sample(100.0, NEWCOMERS, 1 << 20);
-        let none = harm(&Sent::default(), &[before; 3], None);
+        let none = harm(false, &Sent::default(), &[before; 3], None);
         assert!(none.is_empty(), "{none:?}");
         let sent = Sent {
             packets: 1,
@@ -259,7 +276,7 @@ mod tests {
         };
         let during = sample(79.0, NEWCOMERS, 1 << 20);
         let after = sample(100.0, 0, 1 << 30);
-        let all = harm(&sent, &[before, during, after], Some(100.0));
+        let all = harm(false, &sent, &[before, during, after], Some(100.0));
         assert_eq!(
             all,
             [
@@ -270,6 +287,8 @@ mod tests {
                 "1023 MiB more memory after it",
             ]
         );
+        let proven = harm(true, &sent, &[before; 3], None);
+        assert_eq!(proven, ["the router obeyed"]);
     }
 
     #[test]

@@ -19,6 +19,7 @@ pub(super) const REFLECTOR: Attack = Attack {
     name: "reflector",
     what: "datagrams of one octet and more to a listener, which is to answer somebody else",
     plane: Plane::Native,
+    is_proven: false,
     run: |assault| {
         flood_from(assault, 1, |number| {
             let len = [1, 2, 12, 26, 56, 112][(number % 6) as usize];
@@ -34,6 +35,7 @@ pub(super) const CALLS: Attack = Attack {
     name: "calls",
     what: "well-formed calls from 500 addresses, none of which goes on",
     plane: Plane::Native,
+    is_proven: false,
     run: |assault| flood_from(assault, CALLERS, call),
 };
 
@@ -41,6 +43,7 @@ pub(super) const SESSIONS: Attack = Attack {
     name: "sessions",
     what: "frames of sessions that do not exist",
     plane: Plane::Native,
+    is_proven: false,
     run: |assault| {
         flood_from(assault, CALLERS, |number| {
             let mut frame = vec![0x21; 1_400];

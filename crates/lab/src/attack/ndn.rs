@@ -26,6 +26,7 @@ pub(super) const FORGED_SOURCES: Attack = Attack {
     name: "forged-sources",
     what: "Interests over UDP, each from another source",
     plane: Plane::Ndn,
+    is_proven: false,
     run: |assault| {
         let target = assault.target(Plane::Ndn)?;
         assault.there(|| {
@@ -44,6 +45,7 @@ pub(super) const IDLE_STREAMS: Attack = Attack {
     name: "idle-streams",
     what: "1,500 connections that stay silent",
     plane: Plane::Ndn,
+    is_proven: false,
     run: |assault| {
         let target = assault.target(Plane::Ndn)?;
         let streams = assault.there(|| {
@@ -62,6 +64,7 @@ pub(super) const SLOW_READERS: Attack = Attack {
     name: "slow-readers",
     what: "60 connections ask for 4 MB each and do not read",
     plane: Plane::Ndn,
+    is_proven: false,
     run: |assault| {
         let target = assault.target(Plane::Ndn)?;
         assault.there(|| {
@@ -100,6 +103,7 @@ pub(super) const LARGE_INTERESTS: Attack = Attack {
     name: "large-interests",
     what: "Interests of 8 kB that nobody answers",
     plane: Plane::Ndn,
+    is_proven: false,
     run: |assault| {
         let target = assault.target(Plane::Ndn)?;
         assault.there(|| {
@@ -119,6 +123,7 @@ pub(super) const WEB_PAGE: Attack = Attack {
     name: "web-page",
     what: "forms that a page of a browser on the router's machine posts, with commands in them",
     plane: Plane::Ndn,
+    is_proven: false,
     run: |assault| {
         let target = assault.target(Plane::Ndn)?;
         let mut sent = assault.there(|| {
