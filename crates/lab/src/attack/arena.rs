@@ -18,8 +18,9 @@ const HONEST_WIRE: &str = "H-T";
 /// Ports of the router's two planes.
 const NATIVE_PORT: u16 = 4711;
 const NDN_PORT: u16 = 6363;
-/// The file whose rate is measured: long enough that it takes most of what is counted at 5 Gbit/s.
-pub(super) const FILM_BYTES: u64 = 512_000_000;
+/// The file whose rate is measured: long enough that it takes most of what is counted at 5 Gbit/s, or
+/// more than that on a wire with a rate.
+const FILM_BYTES: u64 = 512_000_000;
 /// The file that newcomers want.
 const LETTER_BYTES: u64 = 1_000_000;
 /// The prefix of the producer for honest users: its Data fits a datagram. Another one, of Data of
@@ -45,6 +46,8 @@ pub(super) struct Arena {
     /// The names of the served contents.
     pub(super) film: String,
     pub(super) letter: String,
+    /// Of the film.
+    pub(super) film_bytes: u64,
 }
 
 impl Arena {
@@ -78,11 +81,14 @@ impl Arena {
             _daemons: Mutex::default(),
             film: String::new(),
             letter: String::new(),
+            film_bytes: options
+                .wire
+                .map_or(FILM_BYTES, |rate| FILM_BYTES.min(rate / 4)),
         };
         arena.start_router()?;
         match plane {
             Plane::Native => {
-                arena.film = arena.serve_file("film", FILM_BYTES)?;
+                arena.film = arena.serve_file("film", arena.film_bytes)?;
                 arena.letter = arena.serve_file("letter", LETTER_BYTES)?;
             }
             Plane::Ndn => {

@@ -8,12 +8,15 @@ use std::time::Instant;
 use serde_json::Value;
 use whimbrel_ndn_packet::{Interest, Name};
 
-use super::arena::{Arena, FILM_BYTES, PREFIX};
+use super::arena::{Arena, PREFIX};
 use super::{NEWCOMERS, Plane, Sample};
 use crate::LabError;
 
-/// How long exchanges, or the bytes of a fetch, are counted, and how often exchanges are for a sample.
+/// How long exchanges, or the bytes of a fetch, are counted at most: all counts of a sample are within an
+/// attack that lasts as long as this many of them.
 const COUNTED: Duration = Duration::from_secs(1);
+const COUNTS_OF_ATTACK: u32 = 6;
+/// How often exchanges are counted for a sample.
 const COUNTS: usize = 3;
 /// An exchange is given up after this time.
 const GIVEN_UP: Duration = Duration::from_millis(100);
@@ -21,8 +24,7 @@ const GIVEN_UP: Duration = Duration::from_millis(100);
 const ENTRY: Duration = Duration::from_millis(1_500);
 /// A fetch that brings nothing is given up after this time.
 const FETCH: Duration = Duration::from_secs(20);
-/// Fetches in a sample, each a new program. Less than a second each, with what is before its data: all
-/// of them are within an attack of 6 s.
+/// Fetches in a sample, each a new program.
 const FETCHES: usize = 5;
 
 /// The honest host and a program on the target.
@@ -32,15 +34,17 @@ pub(super) struct Honest<'a> {
     // A neighbour of the NDN router, which is there before the attack.
     neighbour: Option<UdpSocket>,
     first: core::cell::Cell<u64>,
+    counted: Duration,
 }
 
 impl<'a> Honest<'a> {
-    pub(super) fn new(arena: &'a Arena, plane: Plane) -> Honest<'a> {
+    pub(super) fn new(arena: &'a Arena, plane: Plane, lasts: Duration) -> Honest<'a> {
         Honest {
             arena,
             plane,
             neighbour: neighbour(arena, plane).ok(),
             first: core::cell::Cell::new(0),
+            counted: COUNTED.min(lasts / COUNTS_OF_ATTACK),
         }
     }
 
@@ -80,7 +84,7 @@ impl<'a> Honest<'a> {
             let event: Value = serde_json::from_str(&line.text).unwrap_or_default();
             let bytes = match event["event"].as_str() {
                 Some("progress") => event["progress"]["bytes"].as_u64().unwrap_or_default(),
-                Some("done") => FILM_BYTES,
+                Some("done") => self.arena.film_bytes,
                 _ => continue,
             };
             if bytes == 0 {
@@ -88,7 +92,7 @@ impl<'a> Honest<'a> {
             }
             let (began, _) = *first.get_or_insert((line.at, bytes));
             last = Some((line.at, bytes));
-            if bytes == FILM_BYTES || line.at >= began + COUNTED {
+            if bytes == self.arena.film_bytes || line.at >= began + self.counted {
                 break;
             }
         }
@@ -102,13 +106,13 @@ impl<'a> Honest<'a> {
         })
     }
 
-    /// Exchanges of the neighbour in a second, one after the other.
+    /// Exchanges of the neighbour for each second that is counted, one after the other.
     fn exchanges(&self) -> Result<f64, LabError> {
         let Some(socket) = &self.neighbour else {
             return Ok(0.0);
         };
         let counting = || -> io::Result<u32> {
-            let (end, mut answered) = (Instant::now() + COUNTED, 0);
+            let (end, mut answered) = (Instant::now() + self.counted, 0);
             let mut buffer = [0; 9_000];
             while Instant::now() < end {
                 let number = self.first.get();
@@ -125,7 +129,7 @@ impl<'a> Honest<'a> {
             Ok(answered)
         };
         let answered = counting().map_err(LabError::system("exchange packets"))?;
-        Ok(f64::from(answered) / COUNTED.as_secs_f64())
+        Ok(f64::from(answered) / self.counted.as_secs_f64())
     }
 
     fn newcomer(&self) -> Result<bool, LabError> {

@@ -156,7 +156,7 @@ pub struct Finding {
 /// Runs an attack against fresh daemons.
 pub fn run(attack: &Attack, options: &AttackOptions) -> Result<Finding, LabError> {
     let arena = Arena::build(options, attack.plane)?;
-    let honest = Honest::new(&arena, attack.plane);
+    let honest = Honest::new(&arena, attack.plane, options.lasts);
     let before = honest.sample()?;
     let assail = |elsewhere| assail(attack, options, (&arena, &honest), elsewhere);
     let elsewhere = match attack.plane {
