@@ -33,6 +33,8 @@ pub(crate) const RENEWAL: Duration = Duration::from_secs(1);
 /// when three of them and a round trip have passed without one.
 const RENEWAL_SHARE: u64 = 100;
 const MAX_RENEWAL: Duration = Duration::from_secs(9);
+/// So many flows to one neighbour may take much of the buffer, however thin its link is.
+const MANY_FLOWS: usize = 8;
 /// While no more bytes wait for a neighbour than this, the first chunk of each content is queued for a
 /// flow that is held back.
 const MAX_READY: u64 = 4 << 20;
@@ -468,16 +470,22 @@ impl Links {
         core::mem::take(&mut self.resumed)
     }
 
-    /// Returns true if a chunk should not wait for `port` in the buffer, because a quarter of that is
-    /// taken and the part of its flow, too. One inbound peer holds half of the buffer at most: many
-    /// flows from it to a slow neighbour must not take all of that from its other flows.
+    /// Returns true if a chunk should not wait for `port` in the buffer, because half of that is
+    /// taken and the part of its flow, too. A quarter, if many flows go there: one inbound peer holds half
+    /// of the buffer at most, and two chunks of each of many flows must not take all of that from its other
+    /// flows.
     pub(crate) fn is_crowded(&self, port: PortId, outgoing: &ChunkToSend) -> bool {
         let (Some(link), Some(flow)) = (self.links.get(&port), flow_of(&outgoing.chunk)) else {
             return false;
         };
         let (bytes, _) = self.waiting(port, &flow);
+        let parts = if link.outbox.flows() >= MANY_FLOWS {
+            4
+        } else {
+            2
+        };
         outgoing.room.is_held()
-            && self.buffer.used() * 4 > self.buffer.capacity()
+            && self.buffer.used() * parts > self.buffer.capacity()
             && bytes + outgoing.chunk.size() as u64 > self.allowance(link, &flow, outgoing.from)
     }
 
