@@ -440,10 +440,7 @@ impl Router {
     /// from others.
     fn yield_to_others(&mut self, now: Time, outgoing: &ChunkToSend) {
         let Some(from) = outgoing.from else { return };
-        let renewal = self.links.renewal(from);
-        if outgoing.chunk.data().is_some()
-            && self.proxy.tells_to_yield(now, from, outgoing, renewal)
-        {
+        if outgoing.chunk.data().is_some() && self.proxy.tells_to_yield(from, outgoing) {
             self.hold(from, outgoing.chunk.flow(), Some(HoldMode::Spare), 0);
             self.timers.set_earlier(Timer::Holds, now + RENEWAL);
         }

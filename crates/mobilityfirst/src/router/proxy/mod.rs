@@ -3,7 +3,6 @@
 mod release;
 
 use core::ops::Bound;
-use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_core::{Guid, PortId, SeededRng, Time};
@@ -45,8 +44,8 @@ pub(super) struct Proxy {
     // Flows of which chunks are stored because their next hop takes them too slowly, and where they
     // come from.
     slow: BTreeMap<Flow, BTreeSet<PortId>>,
-    // When neighbours were told that a flow of theirs is stored because its destination is away.
-    yielding: BTreeMap<(PortId, Flow), Time>,
+    // Flows that neighbours were told to yield: they are stored because their destinations are away.
+    yielding: BTreeSet<(PortId, Flow)>,
     // Stored copies of chunks that an unresponsive neighbour's hop still carries, so that their
     // delivered packets are not sent again when it responds.
     lingering: BTreeMap<Carried, StoreId>,
@@ -66,7 +65,7 @@ impl Proxy {
             opened: BTreeSet::new(),
             turn: Guid::NONE,
             slow: BTreeMap::new(),
-            yielding: BTreeMap::new(),
+            yielding: BTreeSet::new(),
             waiting: BTreeSet::new(),
             lingering: BTreeMap::new(),
             lingering_ids: BTreeMap::new(),
@@ -319,27 +318,15 @@ impl Proxy {
         }
     }
 
-    /// True if the neighbour on `from` is to be told that a flow of its is stored, because it was
-    /// not told for as long as `renewal`.
-    pub(super) fn tells_to_yield(
-        &mut self,
-        now: Time,
-        from: PortId,
-        chunk: &ChunkToSend,
-        renewal: Duration,
-    ) -> bool {
-        let is_recent = |told: &Time| now.since(*told) < renewal;
+    /// True if the neighbour on `from` is to be told now that a flow of its is stored.
+    /// [`Proxy::still_yielding`] has it told again.
+    pub(super) fn tells_to_yield(&mut self, from: PortId, chunk: &ChunkToSend) -> bool {
+        let has_room = self.yielding.len() < MAX_YIELDING;
         let key = (from, chunk.chunk.flow());
-        if self.yielding.get(&key).is_some_and(is_recent) {
-            return false;
+        match has_room {
+            true => self.yielding.insert(key),
+            false => !self.yielding.contains(&key),
         }
-        if self.yielding.len() >= MAX_YIELDING {
-            self.yielding.retain(|_, told| is_recent(told));
-        }
-        if self.yielding.len() < MAX_YIELDING {
-            self.yielding.insert(key, now);
-        }
-        true
     }
 
     /// Returns the flows that neighbours were told to yield and whose destinations are still away; the
@@ -348,14 +335,14 @@ impl Proxy {
         let (store, open) = (&self.store, &self.open);
         let is_away =
             |flow: &Flow| store.flow_bytes(flow) > 0 && !open.contains_key(&flow.destination);
-        let over = self.yielding.keys().filter(|(_, flow)| !is_away(flow));
+        let over = self.yielding.iter().filter(|(_, flow)| !is_away(flow));
         for (port, flow) in over.copied().collect::<Vec<_>>() {
             self.yielding.remove(&(port, flow));
             if !self.holds_back(port, &flow) {
                 effects.push(Action::GoOn(port, flow));
             }
         }
-        self.yielding.keys().copied().collect()
+        self.yielding.iter().copied().collect()
     }
 
     /// No receiver of a flow wants a content any more: its stored chunks are removed.
