@@ -1,7 +1,6 @@
 //! Messages that a router originates: notices, answers, control messages. Their memory is bounded.
 
 use super::effects::Effects;
-use super::store::ENTRY_BYTES;
 use crate::charge::Pool;
 use crate::chunk::Chunk;
 use crate::links::ChunkToSend;
@@ -11,6 +10,9 @@ use crate::wire::UpperProtocol;
 /// Maximum of bytes of pending messages that the router originated, exceeded by at most one
 /// message.
 pub(super) const MAX_SAID: u64 = 8 << 20;
+
+/// The size of a pending message beside its bytes: its header and its place in a queue.
+const MESSAGE_BYTES: u64 = 1024;
 
 /// The pending messages that the router originated.
 #[derive(Debug, Default)]
@@ -40,7 +42,7 @@ impl Said {
             effects.drop("own-message");
             return None;
         }
-        let charge = self.0.charge(chunk.size() as u64 + ENTRY_BYTES);
+        let charge = self.0.charge(chunk.size() as u64 + MESSAGE_BYTES);
         Some(ChunkToSend {
             chunk,
             room: Room::default(),
