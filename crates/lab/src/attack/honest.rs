@@ -12,10 +12,10 @@ use super::arena::{Arena, PREFIX};
 use super::{NEWCOMERS, Plane, Sample};
 use crate::LabError;
 
-/// How long exchanges, or the bytes of a fetch, are counted at most: all counts of a sample are within an
-/// attack that lasts as long as this many of them.
+/// How long exchanges, or the bytes of a fetch, are counted at most, and the part of an attack that one
+/// count may take: a sample has up to five.
 const COUNTED: Duration = Duration::from_secs(1);
-const COUNTS_OF_ATTACK: u32 = 6;
+const PART_OF_ATTACK: u32 = 6;
 /// How often exchanges are counted for a sample.
 const COUNTS: usize = 3;
 /// An exchange is given up after this time.
@@ -44,7 +44,7 @@ impl<'a> Honest<'a> {
             plane,
             neighbour: neighbour(arena, plane).ok(),
             first: core::cell::Cell::new(0),
-            counted: COUNTED.min(lasts / COUNTS_OF_ATTACK),
+            counted: COUNTED.min(lasts / PART_OF_ATTACK),
         }
     }
 

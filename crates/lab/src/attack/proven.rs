@@ -9,9 +9,11 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::Instant;
 
 use bytes::Bytes;
+use rand_core::Rng;
 use whimbrel_core::{Guid, KeyPair, SeededRng, Time};
 use whimbrel_gnrs::{Address, Record, Statement};
 use whimbrel_link::{Hop, HopConfig, HopEvent, Lane, PacketBudget};
+use whimbrel_mobilityfirst::chunk::{self, Chunk};
 use whimbrel_mobilityfirst::wire::{
     ATTACH_CONTEXT, ChunkRanges, Control, Message, NetworkHeader, Reliability, Request, ServiceId,
     Transport, UpperProtocol, attach_statement,
@@ -28,7 +30,8 @@ const ROOM: usize = 256;
 /// Octets of a message to nobody, and of a chunk of which only the beginning is sent.
 const MESSAGE_LEN: usize = 1_000;
 const CHUNK_LEN: usize = 1 << 20;
-/// The smallest chunks are of 16 KiB, as a power of two.
+/// Sizes of the chunks that are requested, as powers of two: 1 MiB, and the smallest, 16 KiB.
+const LARGE_CHUNK_LOG2: u8 = 20;
 const SMALL_CHUNK_LOG2: u8 = 14;
 /// Callers that begin chunks, and how many frames of theirs one stands for that is sent.
 const BEGINNERS: usize = 16;
@@ -48,15 +51,7 @@ pub(super) const REQUESTS: Attack = Attack {
     run: |assault| {
         assail(assault, 1, 1, |caller, number| {
             let content = caller.invented();
-            let request = Request {
-                content,
-                chunk_log2: 20,
-                reliability: Reliability::default(),
-                chunks: ChunkRanges::all(),
-            };
-            let mut header = header(ServiceId::CONTENT_REQUEST, caller.keys.guid(), content);
-            header.extensions.request = Some(number);
-            Some(with_transport(&header, &Transport::Request(request)))
+            Some(request(caller, content, LARGE_CHUNK_LOG2, number))
         })
     },
 };
@@ -75,7 +70,7 @@ pub(super) const SOURCES: Attack = Attack {
                 payload: Bytes::from(vec![0; MESSAGE_LEN]),
             };
             let header = header(ServiceId::UNICAST, source, destination);
-            Some(with_transport(&header, &Transport::Message(message)))
+            Some(Chunk::of_transport(header, &Transport::Message(message)))
         })
     },
 };
@@ -108,7 +103,7 @@ pub(super) const ATTACHMENTS: Attack = Attack {
                 caller.keys.guid(),
                 router,
             );
-            Some(with_payload(&header, &payload))
+            Some(chunk(header, payload))
         })
     },
 };
@@ -122,16 +117,7 @@ pub(super) const REPETITIONS: Attack = Attack {
         let film: Guid = assault.arena.film.parse().unwrap_or(Guid::NONE);
         assail(assault, 1, 1, |caller, _| {
             caller.takes_chunks = false;
-            let request = Request {
-                content: film,
-                chunk_log2: SMALL_CHUNK_LOG2,
-                reliability: Reliability::default(),
-                chunks: ChunkRanges::all(),
-            };
-            let service = ServiceId::CONTENT_REQUEST;
-            let mut header = header(service, caller.keys.guid(), film);
-            header.extensions.request = Some(1);
-            Some(with_transport(&header, &Transport::Request(request)))
+            Some(request(caller, film, SMALL_CHUNK_LOG2, 1))
         })
     },
 };
@@ -144,7 +130,7 @@ pub(super) const BEGINNINGS: Attack = Attack {
     run: |assault| {
         assail(assault, BEGINNERS, WITHHELD, |caller, _| {
             let header = header(ServiceId::UNICAST, caller.keys.guid(), caller.invented());
-            Some(with_payload(&header, &vec![0; CHUNK_LEN]))
+            Some(chunk(header, vec![0; CHUNK_LEN]))
         })
     },
 };
@@ -153,29 +139,31 @@ fn header(service: ServiceId, source: Guid, destination: Guid) -> NetworkHeader 
     NetworkHeader::new(service, UpperProtocol::Transport, source, destination)
 }
 
-fn with_transport(header: &NetworkHeader, transport: &Transport) -> Bytes {
-    let mut payload = Vec::new();
-    transport.encode_head(&mut payload);
-    if let Transport::Message(message) = transport {
-        payload.extend_from_slice(&message.payload);
-    }
-    with_payload(header, &payload)
+fn request(caller: &Caller, content: Guid, chunk_log2: u8, id: u64) -> Chunk {
+    let request = Request {
+        content,
+        chunk_log2,
+        reliability: Reliability::default(),
+        chunks: ChunkRanges::all(),
+    };
+    let mut header = header(ServiceId::CONTENT_REQUEST, caller.keys.guid(), content);
+    header.extensions.request = Some(id);
+    Chunk::of_transport(header, &Transport::Request(request))
 }
 
-fn with_payload(header: &NetworkHeader, payload: &[u8]) -> Bytes {
-    let mut chunk = Vec::new();
-    header.encode(payload.len(), &mut chunk);
-    chunk.extend_from_slice(payload);
-    chunk.into()
+fn chunk(header: NetworkHeader, payload: Vec<u8>) -> Chunk {
+    let (head, body) = (payload.into(), Bytes::new());
+    let message = chunk::Message { head, body };
+    Chunk { header, message }
 }
 
-/// `callers` send what `chunk` makes of ever new numbers until the attack is over, but only one of
+/// `callers` send what `make` makes of ever new numbers until the attack is over, but only one of
 /// `withheld` frames that are due once their names are proven.
 fn assail(
     assault: &Assault<'_>,
     callers: usize,
     withheld: u64,
-    chunk: impl Fn(&mut Caller, u64) -> Option<Bytes> + Sync,
+    make: impl Fn(&mut Caller, u64) -> Option<Chunk> + Sync,
 ) -> Result<Sent, LabError> {
     let target = assault.target(Plane::Native)?;
     assault.there(|| {
@@ -188,10 +176,10 @@ fn assail(
             let caller = &mut callers[number as usize % all];
             caller.hear()?;
             if caller.hop.takes(Lane::DEFAULT)
-                && let Some(chunk) = chunk(caller, number)
+                && let Some(chunk) = make(caller, number)
             {
-                let now = caller.now();
-                caller.hop.send(now, number, chunk, Bytes::new());
+                let (now, (head, body)) = (caller.now(), chunk.into_pieces());
+                caller.hop.send(now, number, head, body);
             }
             caller.speak()
         })?;
@@ -320,12 +308,12 @@ impl Caller {
     }
 }
 
-fn challenge_in(chunk: &Bytes) -> Option<Challenge> {
-    let (header, start) = NetworkHeader::decode(chunk).ok()?;
-    if header.upper != UpperProtocol::Control {
+fn challenge_in(bytes: &Bytes) -> Option<Challenge> {
+    let chunk = Chunk::decode(bytes).ok()?;
+    if chunk.header.upper != UpperProtocol::Control {
         return None;
     }
-    match Control::decode(&chunk.slice(start..)).ok()? {
+    match Control::decode(&chunk.message.head).ok()? {
         Control::Challenge { nonce, unix_ms } => Some(Challenge { nonce, unix_ms }),
         _ => None,
     }
@@ -333,9 +321,7 @@ fn challenge_in(chunk: &Bytes) -> Option<Challenge> {
 
 fn secret(rng: &mut SeededRng) -> [u8; 32] {
     let mut secret = [0; 32];
-    for part in secret.chunks_exact_mut(8) {
-        part.copy_from_slice(&rng.next_word().to_be_bytes());
-    }
+    rng.fill_bytes(&mut secret);
     secret
 }
 
