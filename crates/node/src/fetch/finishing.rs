@@ -176,7 +176,7 @@ impl Fetch {
                 let durable = length > ChunkSize::DEFAULT.bytes();
                 let (file, from) = part.end(length, durable)?;
                 let placed = match &mut self.plan {
-                    Some(plan) => plan.place_file(file, from, &entries)?,
+                    Some(plan) => plan.place_file(length, file, from, &entries)?,
                     None => (0, 0),
                 };
                 part.discard();

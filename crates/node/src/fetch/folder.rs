@@ -123,7 +123,8 @@ impl FolderPlan {
                     self.note(index, Err(ErrorKind::AlreadyExists.into()))?;
                 }
                 None if content == empty => {
-                    let written = self.tree.write(&entry, b"", Landing::Free);
+                    let written = is_as_listed(&entry, 0)
+                        .and_then(|()| self.tree.write(&entry, b"", Landing::Free));
                     self.note(index, written)?;
                     self.present.0 += 1;
                 }
@@ -229,9 +230,11 @@ impl FolderPlan {
             .try_for_each(|index| self.note(*index, Err(io::Error::other(why.to_string()))))
     }
 
-    /// Moves a finished file to its places. Returns the number of files and their bytes.
+    /// Moves a finished file of `length` bytes to its places. Returns the number of files and their
+    /// bytes.
     pub(super) fn place_file(
         &mut self,
+        length: u64,
         file: &File,
         from: &Path,
         entries: &[usize],
@@ -240,10 +243,10 @@ impl FolderPlan {
         let mut bytes = 0;
         for index in entries.iter().copied() {
             let entry = self.folder.entries()[index].clone();
-            let outcome = match &placed {
+            let outcome = is_as_listed(&entry, length).and_then(|()| match &placed {
                 None => self.tree.adopt(file, from, &entry, Landing::Free),
                 Some(first) => self.tree.copy(first, &entry, Landing::Free),
-            };
+            });
             if outcome.is_ok() {
                 bytes += entry.len();
                 placed.get_or_insert(entry.path);
@@ -335,6 +338,18 @@ impl FolderPlan {
             }
         }
         Ok(())
+    }
+}
+
+/// Returns an error if the list gives `entry` another length than its content has: what is told of
+/// the folder would be wrong, and each later run would fetch the file again.
+fn is_as_listed(entry: &Entry, length: u64) -> io::Result<()> {
+    match entry.len() {
+        listed if listed == length => Ok(()),
+        listed => {
+            let why = format!("it is {length} bytes long, the list says {listed}");
+            Err(io::Error::other(why))
+        }
     }
 }
 

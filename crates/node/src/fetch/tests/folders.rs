@@ -295,11 +295,9 @@ fn a_file_beyond_the_limit_is_refused_alone() {
     assert_eq!(contents(&scene.out().join("tree")).len(), 10);
 }
 
-/// The list says that a file is within the limit, and its bytes are more.
-#[test]
-fn a_file_that_is_longer_than_the_list_says_is_refused_alone() {
-    let mut scene = Scene::new();
-    let entry = |path: &str, length, content| Entry {
+/// Returns an entry of a list that is not in a pack.
+fn file(path: &str, length: u64, content: Guid) -> Entry {
+    Entry {
         path: RelativePath::new(path.as_bytes().to_vec()).unwrap(),
         mode: 0o644,
         modified: Modified::default(),
@@ -308,14 +306,20 @@ fn a_file_that_is_longer_than_the_list_says_is_refused_alone() {
             content,
             packed: None,
         },
-    };
+    }
+}
+
+/// The list says that a file is within the limit, and its bytes are more.
+#[test]
+fn a_file_that_is_longer_than_the_list_says_is_refused_alone() {
+    let mut scene = Scene::new();
     let good = noise(100_000);
     let [large, small] =
         [&noise(300_000), &good].map(|bytes| scene.shelf.put(bytes, ContentKind::File, ""));
     let entries = vec![
-        entry("false", 150_000, large),
-        entry("false-too", 150_000, large),
-        entry("true", 100_000, small),
+        file("false", 150_000, large),
+        file("false-too", 150_000, large),
+        file("true", 100_000, small),
     ];
     let listing = Folder::new(Vec::new(), entries).unwrap().encode();
     let name = scene.shelf.put(&listing, ContentKind::Folder, "tree");
@@ -328,6 +332,45 @@ fn a_file_that_is_longer_than_the_list_says_is_refused_alone() {
     assert_eq!(fetched.length, 100_000);
     assert_eq!(contents(&scene.out().join("tree")).len(), 1);
     assert_eq!(fs::read(scene.out().join("tree/true")).unwrap(), good);
+    assert_eq!(hidden_files(&scene.out()), [] as [PathBuf; 0]);
+}
+
+/// The list gives files other lengths than their contents have, all of them within the limit.
+#[test]
+fn a_file_of_another_length_than_the_list_says_is_refused_alone() {
+    let mut scene = Scene::new();
+    let content = scene.shelf.put(&noise(100_000), ContentKind::File, "");
+    let empty = Guid(*blake3::hash(b"").as_bytes());
+    let entries = vec![
+        file("empty", 0, empty),
+        file("huge", 1 << 39, empty),
+        file("longer", 100_001, content),
+        file("shorter", 99_999, content),
+        file("true", 100_000, content),
+    ];
+    let listing = Folder::new(Vec::new(), entries).unwrap().encode();
+    let name = scene.shelf.put(&listing, ContentKind::Folder, "tree");
+    let (fetched, _) = scene.get(name, to(&scene.out()), Manners::Good);
+    let fetched = fetched.unwrap();
+    let refused = fetched.refused.iter().map(|it| (&*it.path, &*it.why));
+    assert_eq!(
+        refused.collect::<Vec<_>>(),
+        [
+            ("\"huge\"", "it is 0 bytes long, the list says 549755813888"),
+            (
+                "\"longer\"",
+                "it is 100000 bytes long, the list says 100001"
+            ),
+            (
+                "\"shorter\"",
+                "it is 100000 bytes long, the list says 99999"
+            ),
+        ]
+    );
+    assert_eq!(fetched.length, 100_000);
+    let there: Vec<_> = contents(&scene.out().join("tree"));
+    let there: Vec<_> = there.into_iter().map(|one| one.0).collect();
+    assert_eq!(there, ["empty", "true"].map(PathBuf::from));
     assert_eq!(hidden_files(&scene.out()), [] as [PathBuf; 0]);
 }
 
