@@ -94,6 +94,29 @@ fn back_to_back_frames_take_exactly_the_time_of_their_bits() {
     assert_eq!(arrived[53_999].0, Time::from_secs(12));
 }
 
+/// As tc-tbf(8): a full bucket goes at once, what follows goes at the rate, and an idle link fills
+/// the bucket again, no further than to the brim.
+#[test]
+fn a_bucket_of_frames_leaves_at_once_and_fills_while_the_link_is_idle() {
+    let spec = LinkSpec {
+        burst: 3_000,
+        ..LinkSpec::new(8_000_000, Duration::ZERO)
+    };
+    let mut link = link(&spec, 1);
+    let mut send = |at, count| {
+        let at = Time::from_millis(at);
+        (0..count).for_each(|n| link.enqueue(at, frame(n, 1_000)));
+        let after = arrivals(&mut link).into_iter();
+        after
+            .map(|(arrival, _)| arrival.since(at).as_micros())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(send(0, 5), [0, 0, 0, 1_000, 2_000]);
+    // Two milliseconds after the last one: 2,000 bytes.
+    assert_eq!(send(4, 4), [0, 0, 1_000, 2_000]);
+    assert_eq!(send(1_000, 5), [0, 0, 0, 1_000, 2_000]);
+}
+
 #[test]
 fn an_unlimited_rate_takes_no_time_and_queues_nothing() {
     let mut link = link(&LinkSpec::default(), 1);

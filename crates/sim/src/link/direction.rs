@@ -56,7 +56,7 @@ struct Transmission<F> {
     doomed: bool,
 }
 
-/// The end of the last transmission, to the fraction of a nanosecond.
+/// The time that the transmissions so far take at the link's rate, to the fraction of a nanosecond.
 #[derive(Clone, Debug, Default)]
 struct TransmitClock {
     // The whole nanoseconds, and the fraction in units of 1/rate nanoseconds.
@@ -367,7 +367,8 @@ impl<F: AsRef<[u8]> + AsMut<[u8]> + Clone + Markable> LinkDirection<F> {
     ) {
         self.apply_changes(start);
         let bytes = self.wire_bytes(&frame);
-        let end = self.clock.transmit(&self.spec.rate, offered, start, bytes);
+        let rate = (&self.spec.rate, self.spec.burst);
+        let end = self.clock.transmit(rate, offered, start, bytes);
         let waited = start.since(offered);
         self.stats.transmitted_bytes += bytes;
         self.stats.queueing_delay_total = self.stats.queueing_delay_total.saturating_add(waited);
@@ -511,14 +512,21 @@ fn pending_changes(spec: &LinkSpec) -> Vec<Change> {
 
 impl TransmitClock {
     /// Returns the departure time of a frame of `bytes` whose transmission starts at `start`: the
-    /// end of the previous transmission, or later if the transmitter was idle.
-    fn transmit(&mut self, rate: &Rate, offered: Time, start: Time, bytes: u64) -> Time {
+    /// end of the previous transmission, or later if the transmitter was idle. At a fixed rate a
+    /// bucket of `burst` bytes fills while it is idle.
+    fn transmit(
+        &mut self,
+        (rate, burst): (&Rate, u64),
+        offered: Time,
+        start: Time,
+        bytes: u64,
+    ) -> Time {
         self.end = match rate {
             Rate::Unlimited | Rate::TraceFile(_) => start,
             Rate::Trace(trace) => self.cursor.transmit(trace, offered, bytes).max(start),
             Rate::Fixed(bits_per_second) => {
-                if start != self.end {
-                    self.fraction = 0;
+                if start > self.end {
+                    (self.end, self.fraction) = (start, 0);
                 }
                 let rate = (*bits_per_second).max(1);
                 // This fits for frames below 2 GiB; beyond that the time saturates at 584 years.
@@ -526,7 +534,9 @@ impl TransmitClock {
                     .saturating_mul(8_000_000_000)
                     .saturating_add(self.fraction);
                 self.fraction = work % rate;
-                start + Duration::from_nanos(work / rate)
+                self.end += Duration::from_nanos(work / rate);
+                let ahead = Duration::from_nanos(burst.saturating_mul(8_000_000_000) / rate);
+                return (self.end - ahead).max(start);
             }
         };
         self.end

@@ -16,6 +16,7 @@ use super::{DeliveryTrace, Loss, Outage, TraceError};
 /// ```
 /// let spec: whimbrel_sim::link::LinkSpec = toml::from_str(r#"
 ///     rate = "54 Mbit/s"
+///     burst = "64 kB"                  # of a rate limiter; after a pause these leave at once
 ///     delay = "25 ms"                  # one way
 ///     queue = "256 KiB"                # or "100 packets"
 ///     codel = "5 ms"                   # marks or drops what waits for longer
@@ -30,6 +31,10 @@ use super::{DeliveryTrace, Loss, Outage, TraceError};
 pub struct LinkSpec {
     /// The rate at which frames leave.
     pub rate: Rate,
+    /// Bytes that leave without taking time after the link was idle for as long as they take at a
+    /// fixed rate: the bucket of a rate limiter, as `burst` of tc-tbf(8). Without it, 0.
+    #[serde(with = "units::size", skip_serializing_if = "is_zero")]
+    pub burst: u64,
     /// **One-way** propagation delay. A round trip takes the sum of both directions' delays.
     #[serde(with = "units::duration")]
     pub delay: Duration,
@@ -71,10 +76,15 @@ pub struct LinkSpec {
     pub changes: Vec<Change>,
 }
 
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
+}
+
 impl Default for LinkSpec {
     fn default() -> LinkSpec {
         LinkSpec {
             rate: Rate::Unlimited,
+            burst: 0,
             delay: Duration::ZERO,
             jitter: Duration::ZERO,
             queue: QueueLimit::default(),
