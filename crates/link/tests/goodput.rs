@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use pair::{Pair, chunk, path};
 use whimbrel_core::Time;
-use whimbrel_sim::link::{Loss, QueueLimit};
+use whimbrel_sim::link::{LinkSpec, Loss, QueueLimit};
 
 /// Returns the rate of chunks delivered by a saturated hop, from the 2nd second to the end, bit/s.
 fn goodput(rate_mbit: u64, rtt_ms: u64, loss: f64, seconds: u64) -> (f64, Pair) {
@@ -137,6 +137,44 @@ fn a_queue_too_short_to_be_seen_is_not_flooded() {
                 100.0 * overflowed
             );
             misses += u32::from(overflowed > 0.05 || share < 0.9);
+        }
+    }
+    println!("{table}");
+    assert_eq!(misses, 0, "{table}");
+}
+
+/// Saturates a path for a while; then returns the share of `bits` per second that arrives from the
+/// second `from` to the second `to`, and what the link dropped.
+fn share(spec: LinkSpec, bits: f64, from: u64, to: u64) -> (f64, u64) {
+    let (mut pair, mut tag) = (Pair::new(1, spec), 0);
+    saturate(&mut pair, &mut tag, Time::from_secs(from));
+    let before = bytes_there(&pair);
+    saturate(&mut pair, &mut tag, Time::from_secs(to));
+    let share = ((bytes_there(&pair) - before) * 8) as f64 / (to - from) as f64 / bits;
+    (share, pair.link_stats(0).dropped_queue)
+}
+
+/// A rate limiter lets frames go at once until its bucket is empty: for a while the path is faster
+/// than it is, and drained at no cost.
+#[test]
+fn links_with_a_token_bucket_are_filled() {
+    let (mut table, mut misses) = (String::new(), 0);
+    for rate in [20u64, 100, 1_000] {
+        for bucket_ms in [1, 10, 40] {
+            for rtt_us in [60, 5_000, 50_000] {
+                let bits = rate * 1_000_000;
+                let holds = rate * 125 * (rtt_us / 1_000).max(10);
+                let spec = LinkSpec {
+                    burst: rate * 125 * bucket_ms,
+                    ..path(bits, Duration::from_micros(rtt_us / 2))
+                };
+                let spec = spec.with_queue(QueueLimit::Bytes(holds));
+                let (share, dropped) = share(spec, bits as f64, 2, 6);
+                table += &format!(
+                    "{rate} Mbit/s, bucket of {bucket_ms} ms, {rtt_us} us: {share:.2} ({dropped} dropped)\n"
+                );
+                misses += u32::from(share < 0.9);
+            }
         }
     }
     println!("{table}");

@@ -34,19 +34,26 @@ fn one_flow_of_tcp_leaves_and_gets_a_share() {
     let (mut table, mut misses) = (String::new(), 0);
     for other in [Kind::Cubic, Kind::Bbr] {
         for bdp in [0.5, 1.0, 2.0, 4.0] {
-            let flows = [all_along(FAIR), all_along(Flow::Tcp(other))];
-            let mut net = Shared::new(1, &path(bdp), &flows);
-            let rates = net.rates(at(5), at(65));
-            let (both, share) = (rates[0] + rates[1], rates[0] / (rates[0] + rates[1]));
-            table += &format!("{other:?}, {bdp} BDP: {share:.2} of {:.2}\n", both / RATE);
             // A hop recognises BBR when BBR first empties the queue; until then BBR takes most of a
-            // short queue. It leaves a deep queue to any flow that fills it.
-            let bounds = match other {
-                Kind::Bbr if bdp > 2.0 => 0.35..=0.80,
-                Kind::Bbr => 0.30..=0.65,
-                Kind::Cubic => 0.35..=0.65,
+            // short queue, and how soon that ends differs by the start. It leaves a deep queue to any
+            // flow that fills it.
+            let (starts, bounds) = match other {
+                Kind::Bbr if bdp > 2.0 => (1, 0.35..=0.80),
+                Kind::Bbr if bdp < 2.0 => (8, 0.22..=0.65),
+                Kind::Bbr | Kind::Cubic => (1, 0.35..=0.65),
             };
-            misses += u32::from(!bounds.contains(&share) || both < 0.9 * RATE);
+            let (mut share, mut least_sum) = (0.0, f64::MAX);
+            for start in 0..starts {
+                let begins = Time::from_millis(100 + start * 37);
+                let flows = [(FAIR, begins, at(1_000)), all_along(Flow::Tcp(other))];
+                let mut net = Shared::new(1 + start, &path(bdp), &flows);
+                let rates = net.rates(at(5), at(65));
+                let sum = rates[0] + rates[1];
+                least_sum = least_sum.min(sum / RATE);
+                share += rates[0] / sum / starts as f64;
+            }
+            table += &format!("{other:?}, {bdp} BDP: {share:.2} of {least_sum:.2}\n");
+            misses += u32::from(!bounds.contains(&share) || least_sum < 0.9);
         }
     }
     println!("{table}");

@@ -264,6 +264,11 @@ impl RateModel {
         matches!(self.phase, Phase::Refresh { .. })
     }
 
+    /// Returns the bytes that may be in flight during a trial of whether a queue is another's.
+    pub(super) fn trial_window(&self) -> Option<u64> {
+        self.contest.trial_window()
+    }
+
     /// Returns the bandwidth-delay product, in bytes.
     pub(super) fn bandwidth_delay(&self) -> u64 {
         bytes_in(self.min_rtt.unwrap_or_default(), self.bandwidth() as u64)

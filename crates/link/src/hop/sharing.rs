@@ -190,6 +190,11 @@ impl Contest {
         self.state != State::Calm
     }
 
+    /// Returns the bytes in flight during a trial.
+    pub(super) fn trial_window(&self) -> Option<u64> {
+        matches!(self.state, State::Trial { .. }).then_some(self.trial_window as u64)
+    }
+
     /// Returns true while the contest's window applies.
     pub(super) fn is_contending(&self) -> bool {
         self.state == State::Contending

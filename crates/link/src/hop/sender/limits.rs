@@ -67,11 +67,17 @@ impl Sender {
         } else {
             CSYNS_PER_ROUND
         };
-        let packets = (self.model.bandwidth_delay() / share)
-            .max(self.pacer.burst_bytes())
-            .max(shortest)
-            / frame;
-        packets.clamp(self.fewest_packets(), MOST_PACKETS_PER_CSYN)
+        let part = self.model.bandwidth_delay() / share;
+        let packets = part.max(self.pacer.burst_bytes()).max(shortest) / frame;
+        let packets = packets.clamp(self.fewest_packets(), MOST_PACKETS_PER_CSYN);
+        // On a short path that is many times what a trial sends in a round trip, and the answer would
+        // come long after the trial should have ended.
+        match self.model.trial_window() {
+            Some(window) if packets > 4 * self.fewest_packets() => {
+                packets.min((window / frame).max(1))
+            }
+            _ => packets,
+        }
     }
 
     pub(super) fn inflight_cap(&self) -> u64 {
