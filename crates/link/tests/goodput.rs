@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use pair::{Pair, chunk, path};
 use whimbrel_core::Time;
-use whimbrel_sim::link::{LinkSpec, Loss, QueueLimit};
+use whimbrel_sim::link::{DeliveryTrace, LinkSpec, Loss, QueueLimit, Rate};
 
 /// Returns the rate of chunks delivered by a saturated hop, from the 2nd second to the end, bit/s.
 fn goodput(rate_mbit: u64, rtt_ms: u64, loss: f64, seconds: u64) -> (f64, Pair) {
@@ -154,6 +154,34 @@ fn share(spec: LinkSpec, bits: f64, from: u64, to: u64) -> (f64, u64) {
     (share, pair.link_stats(0).dropped_queue)
 }
 
+/// Links that let frames go in bursts, as wireless and shared ones do: the time between two bursts
+/// is neither a queue nor a longer path.
+#[test]
+fn links_that_send_in_bursts_are_filled() {
+    let (mut table, mut misses) = (String::new(), 0);
+    for rate in [20u64, 100, 1_000] {
+        for (gap_ms, least) in [(1, 0.9), (4, 0.9), (8, 0.7)] {
+            for rtt_us in [100, 5_000, 50_000] {
+                let turns = rate * 1_000 * gap_ms / 12_000;
+                let trace = DeliveryTrace::from_millis(vec![gap_ms; turns as usize]).unwrap();
+                let best = trace.mean_rate() as f64;
+                let holds = rate * 125 * (gap_ms * 2 + rtt_us / 1_000 + 10);
+                let spec = LinkSpec {
+                    rate: Rate::Trace(trace.into()),
+                    ..path(0, Duration::from_micros(rtt_us / 2))
+                };
+                let (share, dropped) = share(spec.with_queue(QueueLimit::Bytes(holds)), best, 2, 6);
+                table += &format!(
+                    "{rate} Mbit/s, a burst in {gap_ms} ms, {rtt_us} us: {share:.2} ({dropped} dropped)\n"
+                );
+                misses += u32::from(share < least);
+            }
+        }
+    }
+    println!("{table}");
+    assert_eq!(misses, 0, "{table}");
+}
+
 /// A rate limiter lets frames go at once until its bucket is empty: for a while the path is faster
 /// than it is, and drained at no cost.
 #[test]
@@ -175,6 +203,32 @@ fn links_with_a_token_bucket_are_filled() {
                 );
                 misses += u32::from(share < 0.9);
             }
+        }
+    }
+    println!("{table}");
+    assert_eq!(misses, 0, "{table}");
+}
+
+/// Delays that differ from packet to packet, by up to two thirds of the round trip and more: they
+/// hide a path's rate from start-up, and are not taken for a queue for ever.
+#[test]
+fn paths_with_jitter_are_filled_in_the_end() {
+    let (mut table, mut misses) = (String::new(), 0);
+    for rate in [20u64, 100, 500] {
+        for (rtt_ms, jitter_ms) in [(10, 1), (10, 3), (10, 5), (30, 3), (30, 5), (30, 10)] {
+            let bits = rate * 1_000_000;
+            let jitter = Duration::from_millis(jitter_ms);
+            let spec = LinkSpec {
+                jitter,
+                ..path(bits, Duration::from_millis(rtt_ms / 2) + jitter)
+            };
+            let spec = spec.with_queue(QueueLimit::Bytes(rate * 125 * 50));
+            let (share, dropped) = share(spec, bits as f64, 8, 16);
+            table += &format!(
+                "{rate} Mbit/s, {rtt_ms} ms, jitter 0 to {} ms each way: {share:.2} ({dropped} dropped)\n",
+                2 * jitter_ms
+            );
+            misses += u32::from(share < 0.8);
         }
     }
     println!("{table}");

@@ -19,6 +19,7 @@ mod feedback;
 mod finished;
 #[cfg(test)]
 mod hostile;
+mod jitter;
 mod lanes;
 mod liveness;
 mod notices;
@@ -28,6 +29,7 @@ mod pacing;
 mod rate;
 mod receiver;
 mod scavenger;
+mod search;
 mod secure;
 mod sender;
 mod session;

@@ -9,9 +9,11 @@ use core::time::Duration;
 
 use whimbrel_core::Time;
 
+use super::jitter::Jitter;
 use super::overflow::LossTest;
 use super::pacing::{bytes_in, span};
 use super::scavenger::Scavenger;
+use super::search::Search;
 use super::sharing::{Contest, Verdict, View};
 
 /// Rounds after which a delivery rate no longer counts.
@@ -32,10 +34,10 @@ const START_UP_GAIN: f64 = 2.4;
 /// gap that nothing fills. The queue that this builds is noticed, and drained, before it stands for
 /// more than some milliseconds.
 const CRUISE_GAIN: f64 = 1.03;
-/// Pace in a probe for more bandwidth; a round of it queues 15 % of a round's bytes.
-const PROBE_GAIN: f64 = 1.15;
 /// Pace while a queue overflows that is too short to be seen: each byte beyond the estimate is lost.
 const OVERFLOWING_GAIN: f64 = 0.98;
+/// Rounds after a probe until its packets have been answered.
+const PROBE_ANSWERED: u32 = 2;
 /// Pace in a test of where losses come from.
 const TEST_GAIN: f64 = 0.9;
 /// Window of start-up once trains have shown the path's rate, as a multiple of what the path holds:
@@ -117,6 +119,10 @@ pub(super) struct RateModel {
     // Smallest round trip of this round and of the last three.
     round_rtt: Duration,
     queued_rounds: u32,
+    jitter: Jitter,
+    search: Search,
+    // Competing flows are there, or were a short time ago.
+    is_shared: bool,
     // Rounds left in which a queue that has stood is drained.
     drains: u32,
     // Answers in a row that were late.
@@ -162,6 +168,9 @@ impl RateModel {
             min_rtt_seen: now,
             round_rtt: Duration::MAX,
             queued_rounds: 0,
+            jitter: Jitter::default(),
+            search: Search::default(),
+            is_shared: false,
             drains: 0,
             late_answers: 0,
             start_window,
@@ -308,7 +317,7 @@ impl RateModel {
             Phase::ProbeDown if self.contest.is_blunt() => 0.75,
             Phase::ProbeDown => 0.8,
             Phase::Probe if self.contest.is_blunt() => 1.25,
-            Phase::Probe => PROBE_GAIN,
+            Phase::Probe => self.search.gain(),
             Phase::MakeWay { .. } => 0.9,
             Phase::Cruise { .. } if self.drains > 0 => 0.9,
             Phase::Cruise { .. } if self.contest.is_blunt() => 1.0,
@@ -369,6 +378,7 @@ impl RateModel {
         self.forget_rtt = true;
         self.round_rtt = Duration::MAX;
         self.queued_rounds = 0;
+        (self.jitter, self.search) = (Jitter::default(), Search::default());
         self.contest.forget();
         if let Some(scavenger) = &mut self.scavenger {
             scavenger.restart();
@@ -416,6 +426,7 @@ impl RateModel {
 
     pub(super) fn sample(&mut self, now: Time, sample: &Sample) {
         self.round_trip(now, sample.rtt);
+        self.jitter.note(sample.rtt);
         self.late_answers = if sample.marked {
             LATE_ANSWERS
         } else if self.is_late(sample.rtt) {
@@ -473,7 +484,7 @@ impl RateModel {
             now,
             rtt: sample.rtt,
             base,
-            slack: self.slack(base),
+            slack: self.own_slack(base),
             acked: sample.acked,
             delivery: sample.delivery,
             loss: sample.loss,
@@ -503,6 +514,7 @@ impl RateModel {
     }
 
     fn end_round(&mut self, now: Time, sample: &Sample) {
+        self.is_shared = self.contest.is_on() || self.contest.is_remembered(now);
         self.resuming = false;
         let queue = self.has_queue() && !self.contest.is_blunt();
         self.queued_rounds = if queue { self.queued_rounds + 1 } else { 0 };
@@ -530,12 +542,26 @@ impl RateModel {
         if is_measured && matches!(self.phase, Phase::Cruise { .. }) {
             self.loss_test.cruise(packets, lost);
         }
+        self.search.round(packets, lost);
         let overflows = self.overflows();
         match &mut self.phase {
             // A sender that gets its chunks as fast as the path carries them is always limited, and
             // each of its bursts overflows the path's queue.
             Phase::StartUp if queue || !sample.limited || overflows => self.judge_growth(queue),
-            Phase::Drain { rounds } | Phase::Cruise { rounds } | Phase::MakeWay { rounds } => {
+            Phase::Cruise { rounds } => {
+                *rounds = rounds.saturating_sub(1);
+                if *rounds == PROBE_ROUNDS - PROBE_ANSWERED {
+                    let by_chance = self.loss_test.by_chance(self.loss);
+                    let (bandwidth, most) = (self.best[0].max(self.best[1]), self.most_delivered);
+                    let more = self.search.judge(bandwidth, most, by_chance);
+                    if self.is_shared {
+                        self.search = Search::default();
+                    } else if more {
+                        *rounds = 0;
+                    }
+                }
+            }
+            Phase::Drain { rounds } | Phase::MakeWay { rounds } => {
                 *rounds = rounds.saturating_sub(1);
             }
             Phase::Probe => self.phase = Phase::ProbeDown,
@@ -573,36 +599,6 @@ impl RateModel {
     /// Returns true if start-up has seen a queue, and losses that are hardly random.
     fn overflows(&self) -> bool {
         self.cautious && self.loss > OVERFLOW_LOSS
-    }
-
-    /// Returns true if even the fastest round trip of the round was much longer than the smallest
-    /// known one.
-    fn has_queue(&self) -> bool {
-        self.round_rtt != Duration::MAX && self.is_late(self.round_rtt)
-    }
-
-    /// Returns true if the fastest round trip of the round shows next to no queue.
-    fn is_drained(&self) -> bool {
-        self.round_rtt == Duration::MAX || self.is_prompt(self.round_rtt)
-    }
-
-    /// Returns true if a round trip of `rtt` shows next to no queue.
-    fn is_prompt(&self, rtt: Duration) -> bool {
-        self.min_rtt
-            .is_none_or(|least| rtt <= least + (least / 32).max(QUEUE_SLACK / 2).max(self.grain))
-    }
-
-    /// Returns true if a round trip of `rtt` shows a queue: it exceeds the smallest one by more
-    /// than the sender's own bursts explain.
-    fn is_late(&self, rtt: Duration) -> bool {
-        self.min_rtt
-            .is_some_and(|least| rtt > least + self.slack(least))
-    }
-
-    /// Returns the part of a round trip beyond the smallest one, `least`, that no competing flow
-    /// need have caused.
-    fn slack(&self, least: Duration) -> Duration {
-        (least / 8).max(QUEUE_SLACK).max(self.grain)
     }
 
     /// Returns true while the window of start-up limits: until a rate is known at which the growing
@@ -658,7 +654,10 @@ impl RateModel {
             Phase::Cruise { rounds: 0 } if self.drains == 0 => Phase::MakeWay {
                 rounds: DRAIN_ROUNDS,
             },
-            Phase::MakeWay { rounds } if rounds == 0 || prompt => Phase::Probe,
+            Phase::MakeWay { rounds } if rounds == 0 || prompt => {
+                self.search.begin(self.bandwidth());
+                Phase::Probe
+            }
             Phase::ProbeDown if drained => Phase::Cruise {
                 rounds: PROBE_ROUNDS,
             },
@@ -670,5 +669,6 @@ impl RateModel {
     }
 }
 
+mod queue;
 #[cfg(test)]
 mod tests;

@@ -190,6 +190,11 @@ impl Contest {
         self.state != State::Calm
     }
 
+    /// Returns true if competing flows were there a short time ago.
+    pub(super) fn is_remembered(&self, now: Time) -> bool {
+        self.ended.is_some_and(|ended| now.since(ended) < MEMORY)
+    }
+
     /// Returns the bytes in flight during a trial.
     pub(super) fn trial_window(&self) -> Option<u64> {
         matches!(self.state, State::Trial { .. }).then_some(self.trial_window as u64)
@@ -409,10 +414,7 @@ impl Contest {
 
     fn begin(&mut self, view: &View) {
         let flight = view.bandwidth * view.rtt.as_secs_f64();
-        let recent = self
-            .ended
-            .is_some_and(|ended| view.now.since(ended) < MEMORY);
-        if !recent {
+        if !self.is_remembered(view.now) {
             self.window = 0.0;
             self.epoch = None;
         } else if self.epoch.is_some() {

@@ -1,0 +1,68 @@
+//! Jitter: delays that differ from packet to packet, on links that send in bursts or share the air.
+
+use core::time::Duration;
+
+/// Delays below this many mean turns are no queue, ...
+const TURNS: u32 = 4;
+/// ... up to the smallest round trip, which counts as this long at least and at most: on slow links
+/// the packets are far apart, and answers differ by more.
+const MOST: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(30));
+
+/// How far round trips turn back from one answer to the next. A queue grows or drains over many
+/// answers, on a path that has become slow by much from each to the next; it does not turn.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Jitter {
+    last: Option<Duration>,
+    has_risen: bool,
+    // The difference between the last two round trips.
+    difference: Duration,
+    // Smoothed over 16 answers.
+    turn: Duration,
+}
+
+impl Jitter {
+    pub(super) fn note(&mut self, rtt: Duration) {
+        let Some(last) = self.last.replace(rtt) else {
+            return;
+        };
+        let (before, has_risen) = (self.difference, rtt > last);
+        self.difference = rtt.abs_diff(last);
+        let turn = match has_risen == self.has_risen {
+            true => Duration::ZERO,
+            false => before.min(self.difference),
+        };
+        self.has_risen = has_risen;
+        self.turn = (self.turn * 15 + turn) / 16;
+    }
+
+    /// Returns the delay beyond the smallest round trip, `least`, that is no sign of a queue.
+    pub(super) fn tolerated(&self, least: Duration) -> Duration {
+        (self.turn * TURNS).min(least.clamp(MOST.0, MOST.1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns what is tolerated on a path of 20 ms after these delays beyond it, milliseconds.
+    fn tolerated(delays: impl Iterator<Item = u64>) -> Duration {
+        let (mut jitter, least) = (Jitter::default(), Duration::from_millis(20));
+        for delay in delays {
+            jitter.note(least + Duration::from_millis(delay));
+        }
+        jitter.tolerated(least)
+    }
+
+    #[test]
+    fn delays_that_change_each_time_are_jitter_and_a_growing_queue_is_not() {
+        let changing = tolerated((0..100).map(|answer| answer * 7 % 10));
+        assert!(changing > Duration::from_millis(5), "{changing:?}");
+        for step in [1, 50] {
+            let growing = tolerated((0..100).map(|answer| answer * step));
+            assert_eq!(growing, Duration::ZERO);
+        }
+        let wild = tolerated((0..100).map(|answer| answer % 2 * 500));
+        assert_eq!(wild, Duration::from_millis(20));
+    }
+}
