@@ -103,18 +103,24 @@ fn a_bucket_of_frames_leaves_at_once_and_fills_while_the_link_is_idle() {
         ..LinkSpec::new(8_000_000, Duration::ZERO)
     };
     let mut link = link(&spec, 1);
-    let mut send = |at, count| {
+    let send = |link: &mut Link, at, count| {
         let at = Time::from_millis(at);
         (0..count).for_each(|n| link.enqueue(at, frame(n, 1_000)));
-        let after = arrivals(&mut link).into_iter();
+        let after = arrivals(link).into_iter();
         after
             .map(|(arrival, _)| arrival.since(at).as_micros())
             .collect::<Vec<_>>()
     };
-    assert_eq!(send(0, 5), [0, 0, 0, 1_000, 2_000]);
+    assert_eq!(send(&mut link, 0, 5), [0, 0, 0, 1_000, 2_000]);
     // Two milliseconds after the last one: 2,000 bytes.
-    assert_eq!(send(4, 4), [0, 0, 1_000, 2_000]);
-    assert_eq!(send(1_000, 5), [0, 0, 0, 1_000, 2_000]);
+    assert_eq!(send(&mut link, 4, 4), [0, 0, 1_000, 2_000]);
+    assert_eq!(send(&mut link, 1_000, 5), [0, 0, 0, 1_000, 2_000]);
+    let faster = LinkSpec {
+        burst: 3_000,
+        ..LinkSpec::new(80_000_000, Duration::ZERO)
+    };
+    link.set_spec(Time::from_millis(1_002), &faster).unwrap();
+    assert_eq!(send(&mut link, 1_002, 5), [0, 0, 0, 100, 200]);
 }
 
 #[test]

@@ -21,7 +21,8 @@ pub(super) struct Jitter {
 }
 
 impl Jitter {
-    pub(super) fn note(&mut self, rtt: Duration) {
+    /// Notes an answer after `rtt` on a path whose smallest round trip is `least`.
+    pub(super) fn note(&mut self, rtt: Duration, least: Duration) {
         let Some(last) = self.last.replace(rtt) else {
             return;
         };
@@ -29,7 +30,8 @@ impl Jitter {
         self.difference = rtt.abs_diff(last);
         let turn = match has_risen == self.has_risen {
             true => Duration::ZERO,
-            false => before.min(self.difference),
+            // One answer alone, however late, hides no queue for long.
+            false => before.min(self.difference).min(most(least)),
         };
         self.has_risen = has_risen;
         self.turn = (self.turn * 15 + turn) / 16;
@@ -37,8 +39,12 @@ impl Jitter {
 
     /// Returns the delay beyond the smallest round trip, `least`, that is no sign of a queue.
     pub(super) fn tolerated(&self, least: Duration) -> Duration {
-        (self.turn * TURNS).min(least.clamp(MOST.0, MOST.1))
+        (self.turn * TURNS).min(most(least))
     }
+}
+
+fn most(least: Duration) -> Duration {
+    least.clamp(MOST.0, MOST.1)
 }
 
 #[cfg(test)]
@@ -49,7 +55,7 @@ mod tests {
     fn tolerated(delays: impl Iterator<Item = u64>) -> Duration {
         let (mut jitter, least) = (Jitter::default(), Duration::from_millis(20));
         for delay in delays {
-            jitter.note(least + Duration::from_millis(delay));
+            jitter.note(least + Duration::from_millis(delay), least);
         }
         jitter.tolerated(least)
     }
@@ -62,6 +68,8 @@ mod tests {
             let growing = tolerated((0..100).map(|answer| answer * step));
             assert_eq!(growing, Duration::ZERO);
         }
+        let once = tolerated((0..100).map(|answer| u64::from(answer == 90) * 500));
+        assert!(once < Duration::from_millis(10), "{once:?}");
         let wild = tolerated((0..100).map(|answer| answer % 2 * 500));
         assert_eq!(wild, Duration::from_millis(20));
     }

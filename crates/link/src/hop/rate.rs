@@ -241,6 +241,7 @@ impl RateModel {
         self.lift_bound();
         (self.fastest, self.most_delivered) = (0.0, self.bandwidth());
         self.loss_test = LossTest::new();
+        (self.jitter, self.search) = (Jitter::default(), Search::default());
     }
 
     /// Returns true while a packet train would tell something: in start-up, and in a probe for
@@ -378,7 +379,6 @@ impl RateModel {
         self.forget_rtt = true;
         self.round_rtt = Duration::MAX;
         self.queued_rounds = 0;
-        (self.jitter, self.search) = (Jitter::default(), Search::default());
         self.contest.forget();
         if let Some(scavenger) = &mut self.scavenger {
             scavenger.restart();
@@ -426,7 +426,8 @@ impl RateModel {
 
     pub(super) fn sample(&mut self, now: Time, sample: &Sample) {
         self.round_trip(now, sample.rtt);
-        self.jitter.note(sample.rtt);
+        let least = self.min_rtt.unwrap_or(sample.rtt);
+        self.jitter.note(sample.rtt, least);
         self.late_answers = if sample.marked {
             LATE_ANSWERS
         } else if self.is_late(sample.rtt) {

@@ -2,13 +2,14 @@
 
 /// Pace in a probe for more bandwidth; a round of it queues 15 % of a round's bytes.
 const PROBE_GAIN: f64 = 1.15;
-/// The same after so many probes in a row that found more: a path that is much faster than the
-/// estimate is not approached in steps of 15 %.
+/// The pace after 0, 1, 2, and 3 or more probes in a row that found more: a path that is much faster
+/// than the estimate is not approached in steps of 15 %.
 const GAINS: [f64; 4] = [PROBE_GAIN, PROBE_GAIN, 1.5, 2.0];
-/// A probe has overflowed a queue if more was lost than the random loss by this factor and share.
+/// A probe has overflowed a queue if more was lost than this factor of the random loss and this
+/// share.
 const OVERFLOW: (f64, f64) = (1.5, 0.01);
-/// A probe finds new ground from this share of the largest rate so far. What a sender had before
-/// may belong to others now.
+/// Only a rate of at least this share of the largest so far is new. What a sender had before may
+/// belong to others now.
 const NEW_GROUND: f64 = 0.9;
 
 /// A probe whose packets have not been answered.
@@ -58,6 +59,7 @@ impl Search {
     /// follow at once.
     pub(super) fn judge(&mut self, bandwidth: f64, most: f64, by_chance: f64) -> bool {
         let Some(probe) = self.probe.take() else {
+            self.found = 0;
             return false;
         };
         let enough = 1.0 + (self.gain() - 1.0) / 2.0;

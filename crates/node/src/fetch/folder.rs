@@ -341,8 +341,8 @@ impl FolderPlan {
     }
 }
 
-/// Returns an error if the list gives `entry` another length than its content has: what is told of
-/// the folder would be wrong, and each later run would fetch the file again.
+/// Returns an error if the list gives `entry` another length than its content has: the sizes that
+/// are reported would be wrong.
 fn is_as_listed(entry: &Entry, length: u64) -> io::Result<()> {
     match entry.len() {
         listed if listed == length => Ok(()),

@@ -286,7 +286,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]> + Clone + Markable> LinkDirection<F> {
         self.advance(now, &mut |_, _, _| {});
         self.changes = pending_changes(spec);
         self.clock = TransmitClock {
-            end: self.clock.end,
+            end: self.clock.end.min(now),
             ..TransmitClock::default()
         };
         self.spec = spec.clone();
@@ -492,7 +492,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]> + Clone + Markable> LinkDirection<F> {
             if let Some(rate) = change.rate {
                 self.spec.rate = rate;
                 self.clock = TransmitClock {
-                    end: self.clock.end,
+                    end: self.clock.end.min(now),
                     ..TransmitClock::default()
                 };
             }

@@ -31,8 +31,8 @@ use super::{DeliveryTrace, Loss, Outage, TraceError};
 pub struct LinkSpec {
     /// The rate at which frames leave.
     pub rate: Rate,
-    /// Bytes that leave without taking time after the link was idle for as long as they take at a
-    /// fixed rate: the bucket of a rate limiter, as `burst` of tc-tbf(8). Without it, 0.
+    /// Bytes that leave at once after a pause, on a link of a fixed rate: the bucket of a rate
+    /// limiter, as `burst` of tc-tbf(8). It is full after a change of the link, and at most 2.3 GB.
     #[serde(with = "units::size", skip_serializing_if = "is_zero")]
     pub burst: u64,
     /// **One-way** propagation delay. A round trip takes the sum of both directions' delays.

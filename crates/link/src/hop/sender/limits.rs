@@ -70,9 +70,10 @@ impl Sender {
         let part = self.model.bandwidth_delay() / share;
         let packets = part.max(self.pacer.burst_bytes()).max(shortest) / frame;
         let packets = packets.clamp(self.fewest_packets(), MOST_PACKETS_PER_CSYN);
-        // On a short path that is many times what a trial sends in a round trip, and the answer would
-        // come long after the trial should have ended.
-        match self.model.trial_window() {
+        // On a short path these are many times the packets that a trial sends in a round trip, and the
+        // answer would come long after the trial should have ended.
+        let trial = self.model.trial_window();
+        match trial.filter(|_| self.pacing == Pacing::Estimate) {
             Some(window) if packets > 4 * self.fewest_packets() => {
                 packets.min((window / frame).max(1))
             }
