@@ -4,44 +4,19 @@
     reason = "a test that finds nothing to unwrap has failed"
 )]
 
+mod frames;
+
 use core::time::Duration;
 use std::sync::Arc;
+
+use frames::{Link, arrivals, frame, link, number};
 
 use proptest::prelude::*;
 use whimbrel_core::{SeededRng, Time};
 use whimbrel_sim::link::{
-    Change, DeliveryTrace, DropReason, GilbertElliott, LinkDirection, LinkSpec, LinkSpecError,
-    Loss, Outage, QueueLimit, Rate, Reorder,
+    Change, DeliveryTrace, DropReason, GilbertElliott, LinkSpec, LinkSpecError, Loss, Outage,
+    QueueLimit, Rate, Reorder,
 };
-
-type Link = LinkDirection<Vec<u8>>;
-
-fn link(spec: &LinkSpec, seed: u64) -> Link {
-    Link::new(spec, SeededRng::new(seed)).unwrap()
-}
-
-/// Returns a frame that carries its number.
-fn frame(number: u32, length: usize) -> Vec<u8> {
-    let mut frame = vec![0; length.max(4)];
-    frame[..4].copy_from_slice(&number.to_be_bytes());
-    frame
-}
-
-fn number(frame: &[u8]) -> u32 {
-    u32::from_be_bytes(frame[..4].try_into().unwrap())
-}
-
-/// Returns everything that arrives, with the exact times, by polling only at the times that the
-/// link states.
-fn arrivals(link: &mut Link) -> Vec<(Time, Vec<u8>)> {
-    let mut all = Vec::new();
-    while let Some(at) = link.next_time() {
-        while let Some(frame) = link.poll(at) {
-            all.push((at, frame));
-        }
-    }
-    all
-}
 
 fn ms(value: u64) -> Duration {
     Duration::from_millis(value)
@@ -92,35 +67,6 @@ fn back_to_back_frames_take_exactly_the_time_of_their_bits() {
     let arrived = arrivals(&mut link);
     assert_eq!(arrived[26_999].0, Time::from_secs(6));
     assert_eq!(arrived[53_999].0, Time::from_secs(12));
-}
-
-/// As tc-tbf(8): a full bucket goes at once, what follows goes at the rate, and an idle link fills
-/// the bucket again, no further than to the brim.
-#[test]
-fn a_bucket_of_frames_leaves_at_once_and_fills_while_the_link_is_idle() {
-    let spec = LinkSpec {
-        burst: 3_000,
-        ..LinkSpec::new(8_000_000, Duration::ZERO)
-    };
-    let mut link = link(&spec, 1);
-    let send = |link: &mut Link, at, count| {
-        let at = Time::from_millis(at);
-        (0..count).for_each(|n| link.enqueue(at, frame(n, 1_000)));
-        let after = arrivals(link).into_iter();
-        after
-            .map(|(arrival, _)| arrival.since(at).as_micros())
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(send(&mut link, 0, 5), [0, 0, 0, 1_000, 2_000]);
-    // Two milliseconds after the last one: 2,000 bytes.
-    assert_eq!(send(&mut link, 4, 4), [0, 0, 1_000, 2_000]);
-    assert_eq!(send(&mut link, 1_000, 5), [0, 0, 0, 1_000, 2_000]);
-    let faster = LinkSpec {
-        burst: 3_000,
-        ..LinkSpec::new(80_000_000, Duration::ZERO)
-    };
-    link.set_spec(Time::from_millis(1_002), &faster).unwrap();
-    assert_eq!(send(&mut link, 1_002, 5), [0, 0, 0, 100, 200]);
 }
 
 #[test]
@@ -529,6 +475,7 @@ fn features_do_not_disturb_each_others_draws() {
 fn a_specification_is_read_from_text_and_written_back() {
     let text = r#"
         rate = "54 Mbit/s"
+        burst = "64 kB"
         delay = "25 ms"
         jitter = "0.5 ms"
         queue = "256 KiB"

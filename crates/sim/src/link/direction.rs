@@ -356,7 +356,7 @@ impl<F: AsRef<[u8]> + AsMut<[u8]> + Clone + Markable> LinkDirection<F> {
         self.codel.acts(now, now.since(offered), target, is_last)
     }
 
-    /// Starts to transmit `frame` at `start`. A transmission that takes no time is complete on
+    /// Starts to transmit `frame` at `start`. At an unlimited rate the transmission is complete on
     /// return.
     fn transmit(
         &mut self,
@@ -535,7 +535,8 @@ impl TransmitClock {
                     .saturating_add(self.fraction);
                 self.fraction = work % rate;
                 self.end += Duration::from_nanos(work / rate);
-                let ahead = Duration::from_nanos(burst.saturating_mul(8_000_000_000) / rate);
+                let ahead = u128::from(burst) * 8_000_000_000 / u128::from(rate);
+                let ahead = Duration::from_nanos(u64::try_from(ahead).unwrap_or(u64::MAX));
                 return (self.end - ahead).max(start);
             }
         };

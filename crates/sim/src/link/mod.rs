@@ -9,7 +9,8 @@
 //!    transmitted is not in the queue and does not count towards [`QueueLimit`].
 //! 3. **Transmission** at [`Rate`]: (length + overhead) x 8 bits. Whole nanoseconds are kept and
 //!    the fraction is carried to the next frame of the same busy period, so that n frames back to
-//!    back take exactly floor(sum of bits x 10^9 / rate) nanoseconds.
+//!    back take exactly floor(sum of bits x 10^9 / rate) nanoseconds. With [`LinkSpec::burst`] they
+//!    leave earlier, by as much as the bucket holds.
 //! 4. **Loss.** A frame is lost if the link was out at any time of its transmission, or else with
 //!    the probability that [`Loss`] gives. Either way it has taken its transmission time, as on a
 //!    radio. (netem draws its losses before its queue, so there a lost frame takes no time; at 1 %

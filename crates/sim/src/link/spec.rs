@@ -32,7 +32,7 @@ pub struct LinkSpec {
     /// The rate at which frames leave.
     pub rate: Rate,
     /// Bytes that leave at once after a pause, on a link of a fixed rate: the bucket of a rate
-    /// limiter, as `burst` of tc-tbf(8). It is full after a change of the link, and at most 2.3 GB.
+    /// limiter, as `burst` of tc-tbf(8). It is full after a change of the link.
     #[serde(with = "units::size", skip_serializing_if = "is_zero")]
     pub burst: u64,
     /// **One-way** propagation delay. A round trip takes the sum of both directions' delays.
@@ -134,6 +134,9 @@ pub enum LinkSpecError {
         /// The error.
         error: ProbabilityError,
     },
+    /// A rate that is not fixed has a bucket.
+    #[error("'burst' is the bucket of a fixed rate: give the link one, as rate = \"10 Mbit/s\"")]
+    BurstWithoutRate,
     /// A periodic outage is longer than its period.
     #[error(
         "a periodic outage must be over when the next one begins: 'every' is at least 'duration'"
@@ -170,9 +173,12 @@ impl LinkSpec {
     }
 
     /// Checks the specification. One that was read from text without trace files can only fail for
-    /// a rate of zero; values built in code can fail otherwise.
+    /// a rate of zero and for a bucket without a rate; values built in code can fail otherwise.
     pub fn validate(&self) -> Result<(), LinkSpecError> {
         self.rate.validate()?;
+        if self.burst > 0 && !matches!(self.rate, Rate::Fixed(_)) {
+            return Err(LinkSpecError::BurstWithoutRate);
+        }
         let probability = |field, value: Result<(), ProbabilityError>| {
             value.map_err(|error| LinkSpecError::Probability { field, error })
         };
