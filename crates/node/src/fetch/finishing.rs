@@ -65,8 +65,7 @@ impl Fetch {
         self.advance()
     }
 
-    /// A content of a folder is longer than the list says, and above the limit: its files are
-    /// refused, the others go on.
+    /// A content of a folder is longer than the list says: its files are refused, the others go on.
     pub(super) fn refuse_member(
         &mut self,
         request: u32,
@@ -87,7 +86,7 @@ impl Fetch {
         if let Some(plan) = &mut self.plan {
             plan.refuse(&entries, why)?;
         }
-        self.count(length, (entries.len(), 0));
+        self.count(length, (0, 0));
         let mut due = vec![LocalRequest::Cancel { request }];
         due.extend(self.advance()?);
         Ok(due)
@@ -265,7 +264,8 @@ impl Fetch {
         let limit = if job.is_pack {
             self.limit.max(MAX_PACK_LEN)
         } else {
-            self.limit
+            // More than the list says is of no use.
+            self.limit.min(job.length)
         };
         let (part, assembly, manner) = PartFile::open(folder, job.content, limit)?;
         // Some of its files may be private.

@@ -17,7 +17,7 @@ use super::{FetchError, RefusedEntry};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Job {
     pub(super) content: Guid,
-    /// As stated in the list.
+    /// As stated in the list; the largest, if it states several for one content.
     pub(super) length: u64,
     pub(super) entries: Vec<usize>,
     /// True for a pack: each entry has its own part of it.
@@ -125,19 +125,19 @@ impl FolderPlan {
                 None if content == empty => {
                     let written = is_as_listed(&entry, 0)
                         .and_then(|()| self.tree.write(&entry, b"", Landing::Free));
+                    self.present.0 += usize::from(written.is_ok());
                     self.note(index, written)?;
-                    self.present.0 += 1;
                 }
-                None => contents
-                    .entry(content)
-                    .or_insert_with(|| Job {
+                None => {
+                    let job = contents.entry(content).or_insert_with(|| Job {
                         content,
                         length,
                         entries: Vec::new(),
                         is_pack: false,
-                    })
-                    .entries
-                    .push(index),
+                    });
+                    job.length = job.length.max(length);
+                    job.entries.push(index);
+                }
                 Some(spot) => {
                     let pack = self.folder.packs()[spot.pack as usize];
                     packs
@@ -225,9 +225,17 @@ impl FolderPlan {
 
     /// Notes that these entries cannot be transferred.
     pub(super) fn refuse(&mut self, entries: &[usize], why: &FetchError) -> Result<(), FetchError> {
-        entries
-            .iter()
-            .try_for_each(|index| self.note(*index, Err(io::Error::other(why.to_string()))))
+        entries.iter().try_for_each(|index| {
+            let entry = &self.folder.entries()[*index];
+            let error = match (why, &entry.kind) {
+                (FetchError::TooLong { length, .. }, Kind::File { packed: None, .. }) => {
+                    is_as_listed(entry, *length).err()
+                }
+                _ => None,
+            };
+            let error = error.unwrap_or_else(|| io::Error::other(why.to_string()));
+            self.note(*index, Err(error))
+        })
     }
 
     /// Moves a finished file of `length` bytes to its places. Returns the number of files and their
@@ -240,7 +248,7 @@ impl FolderPlan {
         entries: &[usize],
     ) -> Result<(usize, u64), FetchError> {
         let mut placed: Option<RelativePath> = None;
-        let mut bytes = 0;
+        let (mut files, mut bytes) = (0, 0);
         for index in entries.iter().copied() {
             let entry = self.folder.entries()[index].clone();
             let outcome = is_as_listed(&entry, length).and_then(|()| match &placed {
@@ -248,12 +256,13 @@ impl FolderPlan {
                 Some(first) => self.tree.copy(first, &entry, Landing::Free),
             });
             if outcome.is_ok() {
+                files += 1;
                 bytes += entry.len();
                 placed.get_or_insert(entry.path);
             }
             self.note(index, outcome)?;
         }
-        Ok((entries.len(), bytes))
+        Ok((files, bytes))
     }
 
     /// Writes the files of a pack. Returns their number and their bytes.
@@ -262,7 +271,7 @@ impl FolderPlan {
         pack: &[u8],
         entries: &[usize],
     ) -> Result<(usize, u64), FetchError> {
-        let mut bytes = 0;
+        let (mut files, mut bytes) = (0, 0);
         for index in entries.iter().copied() {
             let entry = self.folder.entries()[index].clone();
             let Kind::File {
@@ -282,11 +291,12 @@ impl FolderPlan {
                 )),
             };
             if outcome.is_ok() {
+                files += 1;
                 bytes += length;
             }
             self.note(index, outcome)?;
         }
-        Ok((entries.len(), bytes))
+        Ok((files, bytes))
     }
 
     /// Completes the folder when all files are there: a newer version takes the place of the older

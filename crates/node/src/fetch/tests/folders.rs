@@ -328,8 +328,12 @@ fn a_file_that_is_longer_than_the_list_says_is_refused_alone() {
     let fetched = fetched.unwrap();
     let refused: Vec<&str> = fetched.refused.iter().map(|it| &*it.path).collect();
     assert_eq!(refused, ["\"false\"", "\"false-too\""]);
-    assert!(fetched.refused[0].why.contains("limit"));
-    assert_eq!(fetched.length, 100_000);
+    let why = "it is 300000 bytes long, the list says 150000";
+    assert!(fetched.refused.iter().all(|it| it.why == why));
+    assert_eq!(
+        (fetched.length, fetched.received, fetched.files),
+        (100_000, 100_000, 1)
+    );
     assert_eq!(contents(&scene.out().join("tree")).len(), 1);
     assert_eq!(fs::read(scene.out().join("tree/true")).unwrap(), good);
     assert_eq!(hidden_files(&scene.out()), [] as [PathBuf; 0]);
@@ -339,12 +343,14 @@ fn a_file_that_is_longer_than_the_list_says_is_refused_alone() {
 #[test]
 fn a_file_of_another_length_than_the_list_says_is_refused_alone() {
     let mut scene = Scene::new();
-    let content = scene.shelf.put(&noise(100_000), ContentKind::File, "");
+    let [content, larger] =
+        [100_000, 9_000_000].map(|length| scene.shelf.put(&noise(length), ContentKind::File, ""));
     let empty = Guid(*blake3::hash(b"").as_bytes());
     let entries = vec![
         file("empty", 0, empty),
         file("huge", 1 << 39, empty),
         file("longer", 100_001, content),
+        file("much-longer", 1, larger),
         file("shorter", 99_999, content),
         file("true", 100_000, content),
     ];
@@ -365,9 +371,14 @@ fn a_file_of_another_length_than_the_list_says_is_refused_alone() {
                 "\"shorter\"",
                 "it is 100000 bytes long, the list says 99999"
             ),
+            (
+                "\"much-longer\"",
+                "it is 9000000 bytes long, the list says 1"
+            ),
         ]
     );
-    assert_eq!(fetched.length, 100_000);
+    assert_eq!((fetched.length, fetched.files), (100_000, 2));
+    assert!(fetched.received < 2_000_000, "{}", fetched.received);
     let there: Vec<_> = contents(&scene.out().join("tree"));
     let there: Vec<_> = there.into_iter().map(|one| one.0).collect();
     assert_eq!(there, ["empty", "true"].map(PathBuf::from));
