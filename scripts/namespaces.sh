@@ -58,6 +58,9 @@ join() { # LINKS MBIT
     done
 }
 
+# The median of the numbers on standard input, one a line.
+median() { sort -n | awk '{ all[NR] = $1 } END { print (all[int((NR + 1) / 2)] + all[int(NR / 2) + 1]) / 2 }'; }
+
 await() { # WHAT COMMAND...
     local what=$1
     shift
