@@ -143,96 +143,108 @@ fn a_queue_too_short_to_be_seen_is_not_flooded() {
     assert_eq!(misses, 0, "{table}");
 }
 
-/// Saturates a path for a while; then returns the share of `bits` per second that arrives from the
-/// second `from` to the second `to`, and what the link dropped.
-fn share(spec: LinkSpec, bits: f64, from: u64, to: u64) -> (f64, u64) {
-    let (mut pair, mut tag) = (Pair::new(1, spec), 0);
-    saturate(&mut pair, &mut tag, Time::from_secs(from));
-    let before = bytes_there(&pair);
-    saturate(&mut pair, &mut tag, Time::from_secs(to));
-    let share = ((bytes_there(&pair) - before) * 8) as f64 / (to - from) as f64 / bits;
-    (share, pair.link_stats(0).dropped_queue)
+/// A path, the bits per second that it carries, and the share of them that a hop must reach.
+struct Case {
+    name: String,
+    spec: LinkSpec,
+    bits: f64,
+    least: f64,
+}
+
+/// Saturates each path, from the 2nd second to the end counts what arrives, and shows it.
+fn fill(cases: impl Iterator<Item = Case>, end: u64) {
+    let (mut table, mut misses) = (String::new(), 0);
+    for case in cases {
+        let (mut pair, mut tag) = (Pair::new(1, case.spec), 0);
+        saturate(&mut pair, &mut tag, Time::from_secs(2));
+        let before = bytes_there(&pair);
+        saturate(&mut pair, &mut tag, Time::from_secs(end));
+        let bits = ((bytes_there(&pair) - before) * 8) as f64 / (end - 2) as f64;
+        let (share, dropped) = (bits / case.bits, pair.link_stats(0).dropped_queue);
+        table += &format!("{}: {share:.2} ({dropped} dropped)\n", case.name);
+        misses += u32::from(share < case.least);
+    }
+    println!("{table}");
+    assert_eq!(misses, 0, "{table}");
+}
+
+/// Returns every pair of one of these and one of those.
+fn pairs<A: Copy, B: Copy>(these: &[A], those: &[B]) -> impl Iterator<Item = (A, B)> {
+    these
+        .iter()
+        .flat_map(move |one| those.iter().map(move |other| (*one, *other)))
 }
 
 /// Links that let frames go in bursts, as wireless and shared ones do: the time between two bursts
 /// is neither a queue nor a longer path.
 #[test]
 fn links_that_send_in_bursts_are_filled() {
-    let (mut table, mut misses) = (String::new(), 0);
-    for rate in [20u64, 100, 1_000] {
-        for (gap_ms, least) in [(1, 0.9), (4, 0.9), (8, 0.7)] {
-            for rtt_us in [100, 5_000, 50_000] {
-                let turns = rate * 1_000 * gap_ms / 12_000;
-                let trace = DeliveryTrace::from_millis(vec![gap_ms; turns as usize]).unwrap();
-                let best = trace.mean_rate() as f64;
-                let holds = rate * 125 * (gap_ms * 2 + rtt_us / 1_000 + 10);
-                let spec = LinkSpec {
-                    rate: Rate::Trace(trace.into()),
-                    ..path(0, Duration::from_micros(rtt_us / 2))
-                };
-                let (share, dropped) = share(spec.with_queue(QueueLimit::Bytes(holds)), best, 2, 6);
-                table += &format!(
-                    "{rate} Mbit/s, a burst in {gap_ms} ms, {rtt_us} us: {share:.2} ({dropped} dropped)\n"
-                );
-                misses += u32::from(share < least);
-            }
+    let kinds: Vec<_> = pairs(&[20u64, 100, 1_000], &[(1u64, 0.9), (4, 0.9), (8, 0.7)]).collect();
+    let cases = pairs(&kinds, &[100u64, 5_000, 50_000]);
+    let case = |((rate, (gap_ms, least)), rtt_us): ((u64, (u64, f64)), u64)| {
+        let turns = rate * 1_000 * gap_ms / 12_000;
+        let trace = DeliveryTrace::from_millis(vec![gap_ms; turns as usize]).unwrap();
+        let bits = trace.mean_rate() as f64;
+        let holds = rate * 125 * (gap_ms * 2 + rtt_us / 1_000 + 10);
+        let spec = LinkSpec {
+            rate: Rate::Trace(trace.into()),
+            ..path(0, Duration::from_micros(rtt_us / 2))
+        };
+        Case {
+            name: format!("{rate} Mbit/s, a burst in {gap_ms} ms, {rtt_us} us"),
+            spec: spec.with_queue(QueueLimit::Bytes(holds)),
+            bits,
+            least,
         }
-    }
-    println!("{table}");
-    assert_eq!(misses, 0, "{table}");
+    };
+    fill(cases.map(case), 6);
 }
 
-/// A rate limiter lets frames go at once until its bucket is empty: for a while the path is faster
-/// than it is, and drained at no cost.
+/// A rate limiter lets frames go at once until its bucket is empty. Rates that are measured then are
+/// not the path's.
 #[test]
 fn links_with_a_token_bucket_are_filled() {
-    let (mut table, mut misses) = (String::new(), 0);
-    for rate in [20u64, 100, 1_000] {
-        for bucket_ms in [1, 10, 40] {
-            for rtt_us in [60, 5_000, 50_000] {
-                let bits = rate * 1_000_000;
-                let holds = rate * 125 * (rtt_us / 1_000).max(10);
-                let spec = LinkSpec {
-                    burst: rate * 125 * bucket_ms,
-                    ..path(bits, Duration::from_micros(rtt_us / 2))
-                };
-                let spec = spec.with_queue(QueueLimit::Bytes(holds));
-                let (share, dropped) = share(spec, bits as f64, 2, 6);
-                table += &format!(
-                    "{rate} Mbit/s, bucket of {bucket_ms} ms, {rtt_us} us: {share:.2} ({dropped} dropped)\n"
-                );
-                misses += u32::from(share < 0.9);
-            }
+    let kinds: Vec<_> = pairs(&[20u64, 100, 1_000], &[1u64, 10, 40]).collect();
+    let cases = pairs(&kinds, &[60u64, 5_000, 50_000]);
+    let case = |((rate, bucket_ms), rtt_us): ((u64, u64), u64)| {
+        let bits = rate * 1_000_000;
+        let spec = LinkSpec {
+            burst: rate * 125 * bucket_ms,
+            ..path(bits, Duration::from_micros(rtt_us / 2))
+        };
+        let holds = rate * 125 * (rtt_us / 1_000).max(10);
+        Case {
+            name: format!("{rate} Mbit/s, bucket of {bucket_ms} ms, {rtt_us} us"),
+            spec: spec.with_queue(QueueLimit::Bytes(holds)),
+            bits: bits as f64,
+            least: 0.9,
         }
-    }
-    println!("{table}");
-    assert_eq!(misses, 0, "{table}");
+    };
+    fill(cases.map(case), 6);
 }
 
-/// Delays that differ from packet to packet, by up to two thirds of the round trip and more: they
-/// hide a path's rate from start-up, and are not taken for a queue for ever.
+/// Jitter of up to twice the round trip hides a path's rate from start-up. It is found soon
+/// afterwards, and jitter is not taken for a queue.
 #[test]
-fn paths_with_jitter_are_filled_in_the_end() {
-    let (mut table, mut misses) = (String::new(), 0);
-    for rate in [20u64, 100, 500] {
-        for (rtt_ms, jitter_ms) in [(10, 1), (10, 3), (10, 5), (30, 3), (30, 5), (30, 10)] {
-            let bits = rate * 1_000_000;
-            let jitter = Duration::from_millis(jitter_ms);
-            let spec = LinkSpec {
-                jitter,
-                ..path(bits, Duration::from_millis(rtt_ms / 2) + jitter)
-            };
-            let spec = spec.with_queue(QueueLimit::Bytes(rate * 125 * 50));
-            let (share, dropped) = share(spec, bits as f64, 8, 16);
-            table += &format!(
-                "{rate} Mbit/s, {rtt_ms} ms, jitter 0 to {} ms each way: {share:.2} ({dropped} dropped)\n",
+fn paths_with_jitter_are_filled() {
+    let times = [(10u64, 1u64), (10, 3), (10, 5), (30, 3), (30, 5), (30, 10)];
+    let case = |(rate, (rtt_ms, jitter_ms)): (u64, (u64, u64))| {
+        let (bits, jitter) = (rate * 1_000_000, Duration::from_millis(jitter_ms));
+        let spec = LinkSpec {
+            jitter,
+            ..path(bits, Duration::from_millis(rtt_ms / 2) + jitter)
+        };
+        Case {
+            name: format!(
+                "{rate} Mbit/s, {rtt_ms} ms, jitter 0 to {} ms each way",
                 2 * jitter_ms
-            );
-            misses += u32::from(share < 0.8);
+            ),
+            spec: spec.with_queue(QueueLimit::Bytes(rate * 125 * 50)),
+            bits: bits as f64,
+            least: 0.5,
         }
-    }
-    println!("{table}");
-    assert_eq!(misses, 0, "{table}");
+    };
+    fill(pairs(&[20u64, 100, 500], &times).map(case), 8);
 }
 
 /// Half of all frames are lost in both directions: the transfer is slow, but progresses.

@@ -1,22 +1,24 @@
-//! Jitter: delays that differ from packet to packet, on links that send in bursts or share the air.
+//! Jitter: delays that differ from packet to packet, as on links that send in bursts or share the
+//! air.
 
 use core::time::Duration;
 
-/// Delays below this many mean turns are no queue, ...
+/// A delay of less than this many mean turns is no sign of a queue.
 const TURNS: u32 = 4;
-/// ... up to the smallest round trip, which counts as this long at least and at most: on slow links
-/// the packets are far apart, and answers differ by more.
+/// Bounds of the longest delay that is taken for jitter. Between them it is the smallest round trip.
+/// On slow links answers differ by more, because the packets are far apart.
 const MOST: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(30));
 
-/// How far round trips turn back from one answer to the next. A queue grows or drains over many
-/// answers, on a path that has become slow by much from each to the next; it does not turn.
+/// The mean turn of round trips: if one answer came later than the last and the next one earlier, or
+/// the other way round, the smaller of the two differences. A queue grows or drains over many
+/// answers, by however much; it seldom turns.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Jitter {
     last: Option<Duration>,
     has_risen: bool,
     // The difference between the last two round trips.
     difference: Duration,
-    // Smoothed over 16 answers.
+    // The mean turn, smoothed over 16 answers.
     turn: Duration,
 }
 

@@ -544,7 +544,7 @@ impl RateModel {
             self.loss_test.cruise(packets, lost);
         }
         self.search.round(packets, lost);
-        let overflows = self.overflows();
+        let (overflows, bandwidth) = (self.overflows(), self.bandwidth());
         match &mut self.phase {
             // A sender that gets its chunks as fast as the path carries them is always limited, and
             // each of its bursts overflows the path's queue.
@@ -553,7 +553,7 @@ impl RateModel {
                 *rounds = rounds.saturating_sub(1);
                 if *rounds == PROBE_ROUNDS - PROBE_ANSWERED {
                     let by_chance = self.loss_test.by_chance(self.loss);
-                    let (bandwidth, most) = (self.best[0].max(self.best[1]), self.most_delivered);
+                    let most = self.most_delivered;
                     let more = self.search.judge(bandwidth, most, by_chance);
                     if self.is_shared {
                         self.search = Search::default();
