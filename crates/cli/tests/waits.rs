@@ -396,16 +396,17 @@ fn a_source_that_sends_false_bytes_is_named() {
     liar.join().unwrap();
 }
 
-#[test]
-fn a_transfer_that_stops_says_so_and_goes_on() {
+/// Gets this many bytes through a relay that carries the first ones, nothing until `get` has said that it waits, and
+/// then the rest.
+fn stops_and_goes_on(length: usize, until_closed: usize) {
     let folder = tempfile::tempdir().unwrap();
-    let bytes = noise(32 * MIB, 73);
+    let bytes = noise(length, 73);
     let source = folder.path().join("film");
     fs::write(&source, &bytes).unwrap();
     let serve = ["serve", "--json", "--no-cache", "--listen", "127.0.0.1:0"];
     let serving = Running::start(whimbrel().args(serve).arg(&source));
     let line = serving.await_json(|line| line["event"] == "listening");
-    let relay = Relay::start(line["address"].as_str().unwrap(), 8 * MIB);
+    let relay = Relay::start(line["address"].as_str().unwrap(), until_closed);
     let output = folder.path().join("copy");
     let mut getting = Running::start(&mut get(
         &name_of(&bytes),
@@ -423,4 +424,14 @@ fn a_transfer_that_stops_says_so_and_goes_on() {
     getting.await_json(|line| line["event"] == "done");
     assert_eq!(getting.exit_code(), 0);
     assert_eq!(fs::read(&output).unwrap(), bytes);
+}
+
+#[test]
+fn a_transfer_that_stops_says_so_and_goes_on() {
+    stops_and_goes_on(32 * MIB, 8 * MIB);
+}
+
+#[test]
+fn a_transfer_that_ends_at_once_after_a_wait_waits_no_more() {
+    stops_and_goes_on(MIB, MIB / 2);
 }

@@ -384,6 +384,7 @@ pub(super) fn take(
             }) => {
                 let before = taking.taker.message();
                 if let Some(end) = taking.handle(&payload) {
+                    told_wait.tell(None, json, false);
                     return end;
                 }
                 if taking.taker.message() != before {

@@ -14,6 +14,7 @@ use whimbrel_mobilityfirst::local::FailReason;
 use whimbrel_node::config::{LinkSection, Remote};
 use whimbrel_node::fetch::{FetchError, FetchOptions, Fetched, Progress, fetch};
 use whimbrel_node::output::{self, Destination};
+use whimbrel_node::wait::Wait;
 
 use super::access::{no_host, reach};
 use super::waiting::ToldWait;
@@ -200,12 +201,16 @@ impl Report {
         })
     }
 
-    fn tell(&mut self, progress: &Progress) {
+    /// Says why nothing comes, or that something comes again.
+    fn waits(&mut self, wait: Option<&Wait>) {
         let to_stdout = self.to_stdout;
         let line = move |value: &serde_json::Value| line(to_stdout, value);
         let json: Option<&dyn Fn(&serde_json::Value)> = self.json.then_some(&line);
-        self.told_wait
-            .tell(progress.wait.as_ref(), json, shows_progress());
+        self.told_wait.tell(wait, json, shows_progress());
+    }
+
+    fn tell(&mut self, progress: &Progress) {
+        self.waits(progress.wait.as_ref());
         if progress.wait.is_some()
             && progress.bytes == progress.resumed
             && let Some(name) = self.unasked.take()
@@ -268,7 +273,9 @@ impl Report {
         line(self.to_stdout, value);
     }
 
-    fn done(&self, fetched: &Fetched, elapsed: Duration) {
+    fn done(&mut self, fetched: &Fetched, elapsed: Duration) {
+        // What ends a wait may end the transfer before the next progress.
+        self.waits(None);
         let seconds = elapsed.as_secs_f64();
         if self.json {
             return self.line(&json!({ "event": "done", "fetched": fetched, "seconds": seconds }));

@@ -470,12 +470,14 @@ impl Report {
     }
 
     fn done(
-        &self,
+        &mut self,
         name: &Name,
         path: Option<&std::path::Path>,
         stats: &FetchStats,
         paths: Option<&Paths>,
     ) {
+        // What ends a wait may end the transfer before the next progress.
+        self.waits(None);
         if self.json {
             let line = json!({
                 "event": "done",
