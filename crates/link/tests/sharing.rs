@@ -39,7 +39,7 @@ fn one_flow_of_tcp_leaves_and_gets_a_share() {
             // flow that fills it.
             let (starts, bounds) = match other {
                 Kind::Bbr if bdp > 2.0 => (1, 0.35..=0.80),
-                Kind::Bbr if bdp < 2.0 => (8, 0.22..=0.65),
+                Kind::Bbr if bdp < 2.0 => (8, 0.30..=0.65),
                 Kind::Bbr | Kind::Cubic => (1, 0.35..=0.65),
             };
             let (mut share, mut least_sum) = (0.0, f64::MAX);

@@ -9,6 +9,7 @@ use core::time::Duration;
 
 use whimbrel_core::Time;
 
+use self::reclaim::Reclaim;
 use super::jitter::Jitter;
 use super::overflow::LossTest;
 use super::pacing::{bytes_in, span};
@@ -36,6 +37,9 @@ const START_UP_GAIN: f64 = 2.4;
 const CRUISE_GAIN: f64 = 1.03;
 /// Pace while a queue overflows that is too short to be seen: each byte beyond the estimate is lost.
 const OVERFLOWING_GAIN: f64 = 0.98;
+/// Share of the losses beside a flow that does not answer to them for which this sender makes up. With all of it this sender
+/// would take the link from a BBR flow, with half of it a short queue would leave it less than a third.
+const BLUNT_LOSS_ROOM: f64 = 0.75;
 /// Rounds after a probe until its packets have been answered.
 const PROBE_ANSWERED: u32 = 2;
 /// Pace in a test of where losses come from.
@@ -102,6 +106,8 @@ enum Phase {
     Probe,
     /// Sends a little less for a round, because of the queue that a probe built.
     ProbeDown,
+    /// Sends more each round, beside a flow that does not answer to losses.
+    Reclaim(Reclaim),
     /// Sends less for some rounds, to see whether losses end.
     LossTest,
     /// Halves the bytes in flight, so that the smallest round trip can be measured.
@@ -324,13 +330,12 @@ impl RateModel {
             Phase::Cruise { .. } if self.contest.is_blunt() => 1.0,
             Phase::Cruise { .. } if self.loss_test.overflows() => OVERFLOWING_GAIN,
             Phase::Cruise { .. } => CRUISE_GAIN,
+            Phase::Reclaim(_) => Reclaim::GAIN,
             Phase::LossTest => TEST_GAIN,
             Phase::Refresh { .. } => 1.0,
         };
         let room = if self.contest.is_blunt() {
-            // With the whole share this sender would take the link from a BBR flow, with none it
-            // would leave the link to it.
-            self.contest.loss().min(MAX_LOSS_ROOM) / 2.0
+            BLUNT_LOSS_ROOM * self.contest.loss().min(MAX_LOSS_ROOM)
         } else if self.queued_rounds == 0 && self.phase != Phase::LossTest {
             self.loss_test.by_chance(self.loss).min(MAX_LOSS_ROOM)
         } else {
@@ -356,6 +361,7 @@ impl RateModel {
             Phase::StartUp | Phase::Drain { .. } => 1.25,
             Phase::ProbeDown | Phase::MakeWay { .. } | Phase::LossTest => 1.25,
             Phase::Probe => 2.0,
+            Phase::Reclaim(_) => Reclaim::FLIGHT,
             Phase::Cruise { .. } if self.queued_rounds > 0 => 1.0,
             Phase::Cruise { .. } if self.contest.is_blunt() => 2.0,
             Phase::Cruise { .. } => 1.5,
@@ -502,6 +508,7 @@ impl RateModel {
                 // It was delivered before, and half of it is a fair share beside one flow.
                 let share = self.fastest.min(self.most_delivered) / 2.0;
                 self.best[0] = self.best[0].max(share);
+                self.phase = Phase::Reclaim(Reclaim::new(self.bandwidth()));
                 return;
             }
             Verdict::Alone => {}
@@ -569,6 +576,13 @@ impl RateModel {
             Phase::ProbeDown => {
                 self.phase = Phase::Cruise {
                     rounds: PROBE_ROUNDS,
+                }
+            }
+            Phase::Reclaim(reclaim) => {
+                if reclaim.ends(bandwidth, sample.loss) || !self.contest.is_blunt() {
+                    self.phase = Phase::Cruise {
+                        rounds: PROBE_ROUNDS,
+                    };
                 }
             }
             Phase::LossTest => {
@@ -671,5 +685,6 @@ impl RateModel {
 }
 
 mod queue;
+mod reclaim;
 #[cfg(test)]
 mod tests;

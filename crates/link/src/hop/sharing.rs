@@ -40,13 +40,11 @@ const LONGEST_PAUSES: u32 = 3;
 const MEMORY: Duration = Duration::from_secs(30);
 /// All BBR flows of a queue empty it every 10 s for 200 ms, to measure the round trip without a
 /// queue. Flows that react to losses never empty a queue of a round trip or more, and shorter ones
-/// after every loss. So a queue that stood for a time between these bounds and is then empty for the
-/// second time below is BBR's. ...
+/// after every loss. So a queue that stood for a time between these bounds, or twice that if a hop with
+/// few packets has missed it once, and is then empty for the second time below is BBR's. ...
 const BBR_STANDS: (Duration, Duration) = (Duration::from_secs(8), Duration::from_secs(11));
 /// ... Beside BBR that is known the first time is enough: this hop's own packets shorten it.
 const BBR_EMPTY: (Duration, Duration) = (Duration::from_millis(120), Duration::from_millis(170));
-/// Trials of competing hops empty a queue too, within so many round trips after a loss.
-const TRIALS_FOLLOW: u32 = 3;
 /// After it has emptied the queue, BBR is taken to be present for two of its periods and a little:
 /// one may pass unseen.
 const BBR_TIME: Duration = Duration::from_millis(22_500);
@@ -59,6 +57,11 @@ const STEADY: f64 = 0.85;
 const DEEP: (f64, f64) = (2.0, 0.05);
 /// Smallest window, in packets.
 const MIN_WINDOW: f64 = 4.0;
+
+/// Returns the time of a trial beyond the round trip in which its beginning shows.
+fn trial_span(base: Duration) -> Duration {
+    base * 5 / 4 + Duration::from_millis(10)
+}
 
 /// What the model of the path knows when an answer arrives.
 #[derive(Clone, Copy, Debug)]
@@ -142,9 +145,11 @@ pub(super) struct Contest {
     // The smallest slack since the contest began: at a falling rate, the hop's own bursts seem to
     // explain more and more.
     slack: Duration,
-    // When the queue was last empty for [`BBR_EMPTY`], and since when it has been empty now.
+    // When the queue was last empty for [`BBR_EMPTY`] or longer, and since when it has been empty now.
     stood_since: Time,
     empty_since: Option<Time>,
+    // For how long it had stood when it became empty.
+    stood: Duration,
     pause: Duration,
     ended: Option<Time>,
     // Delivery rates of the slowest and the fastest round since the last trial.
@@ -174,6 +179,7 @@ impl Contest {
             slack: Duration::MAX,
             stood_since: now,
             empty_since: None,
+            stood: Duration::ZERO,
             pause: TRIAL_PAUSE.0,
             ended: None,
             deliveries: (f64::MAX, 0.0),
@@ -312,7 +318,11 @@ impl Contest {
             self.empty_since = None;
             return false;
         }
-        let since = *self.empty_since.get_or_insert(view.now);
+        let stood = view.now.since(self.stood_since);
+        let since = *self.empty_since.get_or_insert_with(|| {
+            self.stood = stood;
+            view.now
+        });
         let long = match self.is_blunt() {
             true => BBR_EMPTY.0,
             false => BBR_EMPTY.1,
@@ -320,7 +330,6 @@ impl Contest {
         if view.now.since(since) < long {
             return false;
         }
-        let stood = since.since(self.stood_since);
         self.stood_since = view.now;
         // BBR ignores marks, and a queue that marks is kept short by others.
         let is_marked = self
@@ -330,13 +339,21 @@ impl Contest {
             return false;
         }
         let is_period = |time| time >= BBR_STANDS.0 && time < BBR_STANDS.1;
-        match self.state {
-            State::Blunt { .. } => is_period(stood) || is_period(stood / 2),
+        let is_bbr = match self.state {
+            _ if !is_period(self.stood) && !is_period(self.stood / 2) => false,
+            State::Blunt { .. } => true,
+            // Competing hops have heard the loss at which this one cut its window. Their trials empty
+            // the queue too, but by then they are over.
             State::Contending => {
-                is_period(stood) && since.since(self.cut_at) >= view.base * TRIALS_FOLLOW
+                view.now.since(self.cut_at) >= self.peak + trial_span(view.base) + view.base
             }
             State::Calm | State::Trial { .. } => false,
+        };
+        if is_bbr {
+            // A queue that then stays empty shows nothing more.
+            self.stood = Duration::ZERO;
         }
+        is_bbr
     }
 
     fn note_loss(&mut self, view: &View) {
@@ -355,7 +372,7 @@ impl Contest {
     fn begin_trial(&mut self, view: &View, contending: bool) {
         let base = view.base;
         self.state = State::Trial {
-            until: view.now + view.rtt + base * 5 / 4 + Duration::from_millis(10),
+            until: view.now + view.rtt + trial_span(base),
             least: Duration::MAX,
             most: Duration::ZERO,
             contending,
