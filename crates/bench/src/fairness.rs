@@ -25,6 +25,8 @@ enum Rival {
     Itself,
     SimulatedCubic,
     Kernel(CongestionControl),
+    /// The kernel's BBR, beside the kernel's CUBIC in the place of Whimbrel: what a TCP gets there.
+    BbrBesideCubic,
 }
 
 impl Rival {
@@ -33,6 +35,15 @@ impl Rival {
             Rival::Itself => String::from("Whimbrel"),
             Rival::SimulatedCubic => String::from("smoltcp cubic"),
             Rival::Kernel(congestion) => format!("kernel {}", congestion.name()),
+            Rival::BbrBesideCubic => String::from("kernel bbr"),
+        }
+    }
+
+    /// Returns what a row calls the pair.
+    fn pair(self) -> String {
+        match self {
+            Rival::BbrBesideCubic => format!("kernel cubic beside {}", self.name()),
+            _ => format!("beside {}", self.name()),
         }
     }
 
@@ -42,6 +53,7 @@ impl Rival {
             Rival::Itself => "whimbrel",
             Rival::SimulatedCubic => "cubic",
             Rival::Kernel(congestion) => congestion.name(),
+            Rival::BbrBesideCubic => "cubic-and-bbr",
         }
     }
 }
@@ -54,6 +66,7 @@ pub(crate) fn run(bench: &mut Bench<'_>) {
                 Rival::Kernel(CongestionControl::Cubic),
                 Rival::Kernel(CongestionControl::Bbr),
                 Rival::Itself,
+                Rival::BbrBesideCubic,
             ],
         };
         for rival in rivals {
@@ -61,7 +74,7 @@ pub(crate) fn run(bench: &mut Bench<'_>) {
                 if bench.options.quick && buffer_bdp != 1.0 {
                     continue;
                 }
-                let what = format!("buffer {buffer_bdp} BDP, beside {}", rival.name());
+                let what = format!("buffer {buffer_bdp} BDP, {}", rival.pair());
                 bench.measure(&format!("{what}, {}", backend.name()), |options, _| {
                     let plan = plan(options, backend, *rival, buffer_bdp)?;
                     let run = plans::run(&plan, options, backend)?;
@@ -99,7 +112,8 @@ fn row(
         ours: Quantity::BitPerS(rates[0]),
         peer: Some((rival.name(), Quantity::BitPerS(rates[1]))),
         target: None,
-        note: None,
+        note: (rival == Rival::BbrBesideCubic)
+            .then(|| "for comparison: the first rate is kernel cubic's".into()),
         details: json!({
             "buffer_bdp": buffer_bdp,
             "measured_ns": measured.as_nanos() as u64,
@@ -145,7 +159,7 @@ mod tests {
     fn every_row_has_its_setting() {
         let kernel = [CongestionControl::Cubic, CongestionControl::Bbr].map(Rival::Kernel);
         for backend in Backend::ALL {
-            for rival in [Rival::Itself, Rival::SimulatedCubic]
+            for rival in [Rival::Itself, Rival::SimulatedCubic, Rival::BbrBesideCubic]
                 .into_iter()
                 .chain(kernel)
             {
