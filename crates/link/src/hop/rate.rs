@@ -37,8 +37,9 @@ const START_UP_GAIN: f64 = 2.4;
 const CRUISE_GAIN: f64 = 1.03;
 /// Pace while a queue overflows that is too short to be seen: each byte beyond the estimate is lost.
 const OVERFLOWING_GAIN: f64 = 0.98;
-/// Share of the losses beside a flow that does not answer to them for which this sender makes up. With all of it this sender
-/// would take the link from a BBR flow, with half of it a short queue would leave it less than a third.
+/// Beside a flow that does not answer to losses, the share of them for which this sender makes up. If it
+/// made up for all, it would take the link from a BBR flow; for half, it would keep less than a third of
+/// the link in a short queue.
 const BLUNT_LOSS_ROOM: f64 = 0.75;
 /// Rounds after a probe until its packets have been answered.
 const PROBE_ANSWERED: u32 = 2;
