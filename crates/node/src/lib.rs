@@ -9,6 +9,7 @@
 //! | [`reload`] | changes of the configuration that a running node applies |
 //! | [`keys`], [`place`] | key files, and the default places of files |
 //! | [`metrics`] | a node's counters, for Prometheus |
+//! | [`diagnostics`] | standard error and standard output, which never hold up a program |
 //! | [`name_server`] | a name server, and the local programs that ask for its state |
 //! | [`name_store`] | a name server's records on disk or in memory |
 //! | [`name_client`] | queries to name servers, for programs that are neither host nor router |
@@ -22,6 +23,8 @@
 //! | [`ticket`] | a content's name and where to ask for it, in one string |
 //! | [`wait`] | the reason why a program waits, as its host reports it |
 #![forbid(unsafe_code)]
+// They panic where the stream cannot be written: `diagnostics` does not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 #![allow(
     clippy::disallowed_methods,
     reason = "code that drives machines over real sockets and files owns a clock"
@@ -29,6 +32,7 @@
 
 mod callers;
 pub mod config;
+pub mod diagnostics;
 pub mod fetch;
 mod kept;
 pub mod keys;

@@ -13,6 +13,8 @@ use std::sync::atomic::AtomicBool;
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
+use crate::diagnostics;
+
 pub use place::{Place, namesake};
 
 /// Links in a row that are followed, as many as the kernel does (`path_resolution(7)`).
@@ -170,7 +172,7 @@ impl Stream {
     /// Returns standard output.
     pub fn stdout() -> Stream {
         Stream {
-            writer: Box::new(io::stdout()),
+            writer: Box::new(diagnostics::Content),
             path: None,
         }
     }
