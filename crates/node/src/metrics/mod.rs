@@ -4,6 +4,7 @@
 //! takes of itself.
 
 mod callers;
+mod diagnostics;
 mod family;
 mod http;
 mod links;
@@ -185,6 +186,7 @@ fn gathered(sources: &[Source]) -> Option<Vec<Taken>> {
 /// Returns the text of the page.
 fn page(taken: Vec<Taken>) -> Result<String, std::fmt::Error> {
     let mut registry = Registry::default();
+    registry.register_collector(Box::new(diagnostics::Snapshot));
     for snapshot in taken {
         registry.register_collector(snapshot);
     }
