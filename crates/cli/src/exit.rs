@@ -171,8 +171,22 @@ impl Failure {
         }
     }
 
+    /// Standard output cannot be written. A reader that has closed it needs no message.
+    pub(crate) fn unwritten_result(error: &io::Error) -> Failure {
+        let message = match error.kind() {
+            io::ErrorKind::BrokenPipe => String::new(),
+            _ => format!("cannot write to standard output: {error}"),
+        };
+        Failure::new(Exit::Write, message)
+    }
+
+    /// Returns true if the reason is plain without words.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.message.is_empty()
+    }
+
     pub(crate) fn tell(&self) {
-        if !self.message.is_empty() {
+        if !self.is_silent() {
             crate::logging::say(&self.message);
         }
     }
@@ -273,6 +287,9 @@ impl From<LocalError> for Failure {
 
 impl From<FetchError> for Failure {
     fn from(error: FetchError) -> Failure {
+        if let FetchError::Stream { path: None, source } = &error {
+            return Failure::unwritten_result(source);
+        }
         let exit = match &error {
             FetchError::Failed { reason, .. } | FetchError::FilesMissing { reason, .. } => {
                 match reason {

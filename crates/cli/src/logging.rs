@@ -1,10 +1,14 @@
 //! Diagnostics on standard error; results go to standard output.
+//!
+//! All of it goes through [`whimbrel_node::diagnostics`], which never ends, stops or slows the program.
 
 use std::borrow::Cow;
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracing_subscriber::EnvFilter;
+use whimbrel_node::diagnostics;
 
 /// Set by `--quiet`.
 static QUIET: AtomicBool = AtomicBool::new(false);
@@ -16,7 +20,7 @@ pub(crate) fn is_quiet() -> bool {
 
 /// Returns true if progress is drawn on standard error: it is a terminal, and `--quiet` is not set.
 pub(crate) fn shows_progress() -> bool {
-    !is_quiet() && std::io::IsTerminal::is_terminal(&std::io::stderr())
+    !is_quiet() && io::stderr().is_terminal()
 }
 
 /// Prints a remark on standard error, unless `--quiet`.
@@ -29,7 +33,18 @@ pub(crate) fn note(text: &str) {
 /// Prints a text on standard error. Parts of it may come from others, such as a host name in a
 /// ticket: a terminal would obey their control characters.
 pub(crate) fn say(text: &str) {
-    eprintln!("whimbrel: {}", printable(text));
+    say_plainly(&format!("whimbrel: {}\n", printable(text)));
+}
+
+/// Prints a text on standard error as it is, such as a table or a line of JSON.
+pub(crate) fn say_plainly(text: &str) {
+    diagnostics::stderr().push(text.as_bytes().to_vec());
+}
+
+/// Waits until what was printed is written, unless nothing takes it. Call it before the process ends.
+pub(crate) fn flush() {
+    diagnostics::stderr().flush();
+    diagnostics::stdout().flush();
 }
 
 /// Returns true if a terminal shows this character, or begins a line or a column.
@@ -91,12 +106,27 @@ pub(crate) fn start(logging: &Logging, daemon: bool) {
         (false, _) => "trace",
     };
     let filter = EnvFilter::try_from_env("WHIMBREL_LOG").unwrap_or_else(|_| EnvFilter::new(level));
-    let colour = std::io::IsTerminal::is_terminal(&std::io::stderr());
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(colour)
+        .with_writer(|| LogLine)
+        // They would be printed past the queue, with a panic if that fails.
+        .log_internal_errors(false)
+        .with_ansi(io::stderr().is_terminal())
         .init();
+}
+
+/// The writer of one line of the log, which arrives in one piece.
+struct LogLine;
+
+impl Write for LogLine {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        diagnostics::stderr().push(line.to_vec());
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 use whimbrel_bench::ndn::{self, ConsumerOptions, ProducerOptions, SoakOptions};
 use whimbrel_bench::peer::{self, PeerCarrier, PeerEnd};
 use whimbrel_bench::{BenchError, BenchOptions, Part};
@@ -13,7 +13,7 @@ use whimbrel_lab::study::Backend;
 
 use super::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure};
-use crate::logging::shows_progress;
+use crate::progress;
 
 /// Shown below `--help`.
 pub(crate) const HELP: &str = "Example:\n  whimbrel bench loss outage --backend sim\n\n\
@@ -331,10 +331,7 @@ fn measure(arguments: Bench) -> Outcome {
 }
 
 fn spinner(quiet: bool) -> ProgressBar {
-    if quiet || !shows_progress() {
-        return ProgressBar::hidden();
-    }
-    let spinner = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(4));
+    let spinner = progress::bar(!quiet, 4);
     let style = ProgressStyle::with_template("{spinner} {elapsed} {prefix}: {wide_msg}");
     spinner.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
     spinner.enable_steady_tick(Duration::from_millis(250));

@@ -23,7 +23,7 @@ use whimbrel_spoken::{CHANNEL, Code, Given, Giver, Taker, meeting_key};
 
 use super::access::{Access, embed, no_host, reach};
 use super::waiting::ToldWait;
-use super::{json_line, out};
+use super::{tell, tell_json};
 use crate::arguments::HostAccess;
 use crate::exit::{Exit, Failure};
 use crate::logging::note;
@@ -206,19 +206,19 @@ impl Gift {
         let command = format!("whimbrel receive {} {code}", self.meet);
         if self.json {
             let code = code.to_string();
-            return json_line(
+            return tell_json(
                 &json!({ "event": "code", "name": self.name, "code": code, "command": command }),
             );
         }
         self.bar.suspend(|| {
             note("or, with a code to say aloud:");
-            out(&format!("{command}\n"));
+            tell(&format!("{command}\n"));
         });
     }
 
     fn tell(&self, given: Given) {
         if self.json {
-            return json_line(&match given {
+            return tell_json(&match given {
                 Given::Taken => json!({ "event": "guess", "right": true }),
                 Given::Wrong { left } => json!({ "event": "guess", "right": false, "left": left }),
             });

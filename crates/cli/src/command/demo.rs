@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use whimbrel_core::units::{self, Rate, Span};
 use whimbrel_lab::demo::{self, DemoObserver, DemoOptions, DemoReport, DemoRun, Side};
 use whimbrel_lab::{CongestionControl, LabError};
 
 use super::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure};
-use crate::logging::shows_progress;
+use crate::progress::draw_target;
 
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
@@ -132,13 +132,7 @@ struct Bars {
 
 impl Bars {
     fn new(quiet: bool, options: &DemoOptions) -> Bars {
-        let shown = !quiet && shows_progress();
-        let target = if shown {
-            ProgressDrawTarget::stderr_with_hz(10)
-        } else {
-            ProgressDrawTarget::hidden()
-        };
-        let all = MultiProgress::with_draw_target(target);
+        let all = MultiProgress::with_draw_target(draw_target(!quiet, 10));
         let preparing = all.add(ProgressBar::new_spinner());
         preparing.enable_steady_tick(Duration::from_millis(120));
         let template = "{prefix:<12} {percent:>3} % [{bar:36}] {bytes} of {total_bytes}, {elapsed}, {eta} left";

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use whimbrel_content::ChunkSize;
 use whimbrel_core::Guid;
@@ -22,7 +22,8 @@ use super::wanted::{Asking, Found, Wanted};
 use super::{Outcome, json_line, out, stop_flag};
 use crate::arguments::HostAccess;
 use crate::exit::{Exit, Failure};
-use crate::logging::{note, path_line, say, shows_progress};
+use crate::logging::{note, path_line, say, say_plainly, shows_progress};
+use crate::progress;
 
 /// Shortest interval between two progress lines of JSON.
 const JSON_INTERVAL: Duration = Duration::from_millis(100);
@@ -156,11 +157,7 @@ struct Report {
 impl Report {
     fn new(json: bool, output: &Destination) -> Report {
         // A bar's own rate counts from its first position on, so that resumed bytes do not count.
-        let bar = if !json && shows_progress() {
-            ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10))
-        } else {
-            ProgressBar::hidden()
-        };
+        let bar = progress::bar(!json, 10);
         bar.set_style(style(false));
         bar.enable_steady_tick(Duration::from_millis(250));
         Report {
@@ -284,10 +281,10 @@ impl Report {
             say(&format!("refused {}: {}", refused.path, refused.why));
         }
         if !fetched.refused.is_empty() {
-            eprintln!(
-                "whimbrel: {} of the folder's entries were refused; --json lists all of them",
+            say(&format!(
+                "{} of the folder's entries were refused; --json lists all of them",
                 fetched.refused.len()
-            );
+            ));
         }
         let Some(path) = &fetched.path else { return };
         let rate = fetched.received as f64 * 8.0 / 1e6 / seconds.max(1e-9);
@@ -338,7 +335,7 @@ impl Report {
         if self.json {
             self.line(&json!({ "event": "failed", "error": message, "exit": failure.exit.code() }));
         }
-        if failure.exit == Exit::NoDaemon {
+        if failure.exit == Exit::NoDaemon || failure.is_silent() {
             failure
         } else {
             Failure::new(failure.exit, message)
@@ -349,7 +346,7 @@ impl Report {
 /// Prints a line of JSON where the content does not go.
 fn line(to_stdout: bool, value: &serde_json::Value) {
     if to_stdout {
-        eprintln!("{value}")
+        say_plainly(&format!("{value}\n"))
     } else {
         json_line(value)
     }

@@ -31,8 +31,11 @@ mod wanted;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use whimbrel_node::diagnostics;
+
 use crate::arguments::Command;
 use crate::exit::{self, Exit, Failure};
+use crate::logging;
 
 /// The result of a command.
 pub(crate) type Outcome = Result<Exit, Failure>;
@@ -89,16 +92,26 @@ pub(crate) fn json_line(value: &impl serde::Serialize) {
     }
 }
 
-/// Prints text on standard output, unbuffered. If the reader has closed it, the process exits as
-/// `head` expects.
+/// Prints one line of JSON about the work of a server, as [`tell`].
+pub(crate) fn tell_json(value: &impl serde::Serialize) {
+    if let Ok(text) = serde_json::to_string(value) {
+        tell(&format!("{text}\n"));
+    }
+}
+
+/// Prints text about the work of a server on standard output. The server continues if nobody takes
+/// it; the lines that are lost are counted in its `/metrics`.
+pub(crate) fn tell(text: &str) {
+    diagnostics::stdout().push(text.as_bytes().to_vec());
+}
+
+/// Prints a result on standard output. Without it a command is useless: it ends, with a message
+/// unless the reader has closed standard output, as `head` does.
 pub(crate) fn out(text: &str) {
-    use std::io::Write;
-    let mut stdout = std::io::stdout().lock();
-    if stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush())
-        .is_err()
-    {
-        std::process::exit(Exit::Write.code().into());
+    if let Err(error) = diagnostics::write_result(text.as_bytes()) {
+        let failure = Failure::unwritten_result(&error);
+        failure.tell();
+        logging::flush();
+        std::process::exit(failure.exit.code().into());
     }
 }

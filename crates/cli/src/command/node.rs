@@ -18,7 +18,7 @@ use whimbrel_node::run::{self, Opened};
 use super::callers::{self, CallersCommand};
 use super::interfaces::{self, Interfaces, Policy};
 use super::status::{self, Status};
-use super::{Outcome, json_line, out};
+use super::{Outcome, tell, tell_json};
 use crate::arguments::post_quantum;
 use crate::exit::{Exit, Failure};
 use crate::logging::{note, say};
@@ -412,7 +412,7 @@ fn reload_at_hangup(
 
 fn tell_opened(what: &str, opened: &Opened, json: bool) {
     if json {
-        json_line(opened);
+        tell_json(opened);
     } else {
         let mut text = String::new();
         if let Some(guid) = opened.guid {
@@ -437,7 +437,7 @@ fn tell_opened(what: &str, opened: &Opened, json: bool) {
         if let Some(ndn) = &opened.ndn {
             describe_ndn(&mut text, ndn);
         }
-        out(&text);
+        tell(&text);
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 use qrcode::{EcLevel, QrCode, render::unicode::Dense1x2};
 use serde_json::json;
 use whimbrel_content::RangeSet;
@@ -14,8 +14,9 @@ use whimbrel_node::config::{Bind, Remote};
 use whimbrel_node::shelf::Shelved;
 use whimbrel_node::ticket::Ticket;
 
-use super::json_line;
-use crate::logging::{note, one_line, shows_progress};
+use super::tell_json;
+use crate::logging::{note, one_line};
+use crate::progress;
 
 /// Shortest interval between two lines of JSON about what is sent.
 const JSON_INTERVAL: Duration = Duration::from_secs(1);
@@ -139,12 +140,7 @@ pub(super) struct Takers {
 
 impl Takers {
     pub(super) fn new(json: bool, offered: &[Shelved]) -> Takers {
-        let drawn = !json && shows_progress();
-        let bar = if drawn {
-            ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(4))
-        } else {
-            ProgressBar::hidden()
-        };
+        let bar = progress::bar(!json, 4);
         let style = ProgressStyle::with_template("{spinner} {bytes} sent, {bytes_per_sec}; {msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         // Of a folder, the files are contents of their own: how much of it is taken is not known here.
@@ -174,7 +170,7 @@ impl Takers {
         }
         self.connected = connected;
         if self.json {
-            return json_line(&json!({ "event": "connected", "hosts": connected }));
+            return tell_json(&json!({ "event": "connected", "hosts": connected }));
         }
         self.bar
             .set_message(format!("{} connected", hosts(connected)));
@@ -201,7 +197,7 @@ impl Takers {
         }
         if self.json && (complete || self.told.elapsed() >= JSON_INTERVAL) {
             self.told = Instant::now();
-            json_line(
+            tell_json(
                 &json!({ "event": "sent", "name": content, "bytes": here, "length": length, "complete": complete }),
             );
         } else if complete {

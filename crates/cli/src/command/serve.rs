@@ -18,10 +18,11 @@ use whimbrel_node::shelf::{Shelf, ShelfError, Shelved};
 use super::access::{no_host, reach};
 use super::offering::{self, Takers};
 use super::waiting::ToldWait;
-use super::{Outcome, code, json_line, out, stop_flag};
+use super::{Outcome, code, json_line, out, stop_flag, tell, tell_json};
 use crate::arguments::HostAccess;
 use crate::exit::{Exit, Failure};
-use crate::logging::{note, one_line, path_line, say, shows_progress};
+use crate::logging::{note, one_line, path_line, say, say_plainly, shows_progress};
+use crate::progress::draw_target;
 
 /// The label of the link for inbound peers.
 pub(super) const DIRECT: &str = "direct";
@@ -180,7 +181,7 @@ fn offer(offer: Offer) -> Outcome {
     if let Some(address) = listener {
         let names: BTreeSet<Guid> = offered.iter().map(|one| one.name).collect();
         if arguments.json {
-            json_line(&json!({ "event": "listening", "address": address, "names": names }));
+            tell_json(&json!({ "event": "listening", "address": address, "names": names }));
         } else if !offer.is_send {
             note(&format!("listening on {address}"));
         }
@@ -247,7 +248,12 @@ impl Offer {
                 continue;
             };
             if self.serve.json {
-                json_line(&json!({ "event": "ticket", "name": one.name, "ticket": ticket }));
+                let line = json!({ "event": "ticket", "name": one.name, "ticket": ticket });
+                // It is all that `send` is for.
+                match self.is_send {
+                    true => json_line(&line),
+                    false => tell_json(&line),
+                }
             } else if self.is_send {
                 note(&format!(
                     "sending {} until Ctrl-C; on the other machine:",
@@ -257,7 +263,7 @@ impl Offer {
                 if shows_progress()
                     && let Some(picture) = offering::picture(&ticket)
                 {
-                    eprintln!("{picture}");
+                    say_plainly(&format!("{picture}\n"));
                 }
             } else {
                 note(&format!(
@@ -286,7 +292,7 @@ impl Teller {
             ServeEvent::Announced { content, code } => self.announced(content, code),
             ServeEvent::Host { wait, connected } => {
                 self.takers.connected(connected);
-                let json: Option<&dyn Fn(&Value)> = self.json.then_some(&|value| json_line(value));
+                let json: Option<&dyn Fn(&Value)> = self.json.then_some(&|value| tell_json(value));
                 let drawn = self.takers.is_drawn();
                 if let (true, Some(wait)) = (drawn, &wait) {
                     self.takers.show(&format!("waiting: {wait}"));
@@ -295,7 +301,7 @@ impl Teller {
             }
             ServeEvent::Unreadable { content, why } => {
                 if self.json {
-                    json_line(
+                    tell_json(
                         &json!({ "event": "unreadable", "name": content, "error": why.to_string() }),
                     );
                 } else {
@@ -328,11 +334,11 @@ impl Teller {
             return;
         }
         if self.json {
-            json_line(
+            tell_json(
                 &json!({ "event": "announced", "name": content, "outcome": format!("{code:?}") }),
             );
         } else if code == ControlCode::Registered {
-            out(&format!("{content}  announced\n"));
+            tell(&format!("{content}  announced\n"));
         } else {
             self.takers.say(&format!(
                 "{content} is not announced yet: {}",
@@ -368,13 +374,11 @@ fn explain(code: ControlCode) -> &'static str {
 }
 
 fn hashing_bar(path: &Path, json: bool) -> ProgressBar {
-    if json || !shows_progress() {
-        return ProgressBar::hidden();
-    }
-    let bar = match path.metadata() {
-        Ok(metadata) if metadata.is_file() => ProgressBar::new(metadata.len()),
-        _ => ProgressBar::no_length(),
+    let length = match path.metadata() {
+        Ok(metadata) if metadata.is_file() => Some(metadata.len()),
+        _ => None,
     };
+    let bar = ProgressBar::with_draw_target(length, draw_target(!json, 20));
     let template = "hashing {bytes}, {bytes_per_sec} {wide_msg}";
     bar.set_style(
         ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),

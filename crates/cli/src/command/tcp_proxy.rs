@@ -28,7 +28,7 @@ use whimbrel_transport::RegistrationEvent;
 
 use super::guest::Guest;
 use super::status::Silence;
-use super::{Outcome, json_line, out};
+use super::{Outcome, out, tell, tell_json};
 use crate::exit::{Exit, Failure};
 use crate::logging::note;
 
@@ -312,10 +312,10 @@ fn report(told: &Told, json: bool, uplink: &str) -> Option<Failure> {
     match told {
         GatewayEvent::Face(client::Told::Event(ProxyEvent::Registration(event))) => match event {
             RegistrationEvent::Registered(prefix) if json => {
-                json_line(&json!({ "event": "ready", "prefix": prefix.to_string() }));
+                tell_json(&json!({ "event": "ready", "prefix": prefix.to_string() }));
             }
             RegistrationEvent::Registered(prefix) => {
-                out(&format!("ready: {prefix} by {uplink}\n"));
+                tell(&format!("ready: {prefix} by {uplink}\n"));
             }
             RegistrationEvent::Failed {
                 prefix,

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressDrawTarget};
+use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use whimbrel_core::Time;
 use whimbrel_core::units::{ByteSize, format_duration};
@@ -27,12 +27,13 @@ use super::output::{Output, log_file};
 use super::path_report::PathReport;
 use super::patient::{Patient, PatientEvent, Silence};
 use super::verify::VerifyArguments;
-use super::{Loss, Reach, converse, in_millis, millis, name};
+use super::{Loss, Reach, converse, in_millis, name};
 use crate::command::get::{output_help, style};
 use crate::command::waiting::ToldWait;
 use crate::command::{Outcome, json_line, stop_flag};
 use crate::exit::{Exit, Failure};
-use crate::logging::{is_quiet, path_line, shows_progress};
+use crate::logging::{is_quiet, path_line, say_plainly};
+use crate::progress;
 
 #[derive(Args, Debug)]
 pub(crate) struct Get {
@@ -365,11 +366,7 @@ struct Report {
 
 impl Report {
     fn new(json: bool, to_stdout: bool, paths: Option<PathReport>) -> Report {
-        let bar = if !json && shows_progress() {
-            ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10))
-        } else {
-            ProgressBar::hidden()
-        };
+        let bar = progress::bar(!json, 10);
         bar.set_style(style(false));
         bar.set_prefix("get");
         bar.enable_steady_tick(Duration::from_millis(250));
@@ -419,7 +416,7 @@ impl Report {
 
     fn line(&self, value: &Value) {
         if self.to_stdout {
-            eprintln!("{value}")
+            say_plainly(&format!("{value}\n"))
         } else {
             json_line(value)
         }
@@ -489,9 +486,9 @@ impl Report {
             return self.line(&line);
         }
         if !is_quiet() {
-            eprint!("{}", summary(name, path, stats));
+            say_plainly(&summary(name, path, stats));
             if let Some((report, paths)) = self.shown_paths(paths) {
-                eprint!("{}", report.table(paths, stats.elapsed));
+                say_plainly(&report.table(paths, stats.elapsed));
             }
         }
     }

@@ -148,17 +148,15 @@ impl Output {
                 .unwrap_or_else(|_| Err(io::Error::other("the writing thread has panicked")))
         });
         let name = match &self.target {
-            Target::Stream { path: None, .. } => String::from("to standard output"),
-            Target::Stream {
-                path: Some(path), ..
-            } => path.display().to_string(),
+            Target::Stream { path, .. } => path
+                .as_deref()
+                .unwrap_or(Path::new("-"))
+                .display()
+                .to_string(),
             Target::File { place, .. } => place.wanted().display().to_string(),
         };
-        let cannot = |error: io::Error| match (error.kind(), &self.target) {
-            // The reader has closed the pipe, as `head` does: no message.
-            (io::ErrorKind::BrokenPipe, Target::Stream { path: None, .. }) => {
-                Failure::new(Exit::Write, "")
-            }
+        let cannot = |error: io::Error| match &self.target {
+            Target::Stream { path: None, .. } => Failure::unwritten_result(&error),
             _ => Failure::new(Exit::Write, format!("cannot write {name}: {error}")),
         };
         written.map_err(cannot)?;

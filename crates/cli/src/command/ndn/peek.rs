@@ -1,6 +1,6 @@
 //! `ndn peek`.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use clap::Args;
 use serde_json::json;
 use whimbrel_io::Clock;
 use whimbrel_ndn_packet::{DataRef, Name};
+use whimbrel_node::diagnostics;
 use whimbrel_node::ndn::client::seeded;
 use whimbrel_transport::exchange::nack_text;
 use whimbrel_transport::{PeekEvent, PeekOptions};
@@ -35,7 +36,7 @@ pub(crate) struct Peek {
     /// Lifetime of the Interest, in milliseconds or with a unit
     #[arg(short, long, value_name = "TIME", default_value = "4000", value_parser = millis)]
     lifetime: Duration,
-    /// Give up after this time, if it is shorter than the lifetime
+    /// Give up after this time, if it is shorter than the lifetime; in milliseconds or with a unit
     #[arg(short = 'w', long, value_name = "TIME", value_parser = millis)]
     timeout: Option<Duration>,
     /// Hop limit
@@ -112,28 +113,26 @@ pub(crate) fn run(arguments: Peek) -> Outcome {
 
 fn show(arguments: &Peek, packet: &Bytes, rtt: Duration) -> Outcome {
     let data = DataRef::decode(packet).map_err(|error| Failure::new(Exit::Other, error))?;
-    let mut stdout = std::io::stdout().lock();
-    let written = if arguments.json {
-        drop(stdout);
+    let is_terminal = std::io::stdout().is_terminal();
+    if arguments.json {
         let mut value = data_json(&data);
         if let Some(fields) = value.as_object_mut() {
             fields.insert("rtt_ms".into(), json!(in_millis(rtt)));
         }
         json_line(&value);
         return Ok(Exit::Done);
-    } else if arguments.payload {
-        stdout.write_all(data.content)
-    } else if stdout.is_terminal() {
+    }
+    let written = if arguments.payload {
+        diagnostics::write_result(data.content)
+    } else if is_terminal {
         // A packet on a terminal would be unreadable.
-        stdout.write_all(format!("{}\n{}", data_text(&data), content_text(data.content)).as_bytes())
+        let text = format!("{}\n{}", data_text(&data), content_text(data.content));
+        diagnostics::write_result(text.as_bytes())
     } else {
-        stdout.write_all(packet)
+        diagnostics::write_result(packet)
     };
-    written
-        .and_then(|()| stdout.flush())
-        .map_err(|error| Failure::new(Exit::Write, error))?;
-    drop(stdout);
-    if arguments.payload && std::io::stdout().is_terminal() {
+    written.map_err(|error| Failure::unwritten_result(&error))?;
+    if arguments.payload && is_terminal {
         note(&format!(
             "{} bytes after {:.3} ms",
             data.content.len(),

@@ -14,7 +14,7 @@ use whimbrel_transport::{PingServer, PingServerOptions, RegistrationEvent, Servi
 use super::signing::SigningArguments;
 use super::{Loss, Reach, converse, millis, name, note, registration, timestamp};
 use crate::command::keys::KeychainPlace;
-use crate::command::{Outcome, json_line, out};
+use crate::command::{Outcome, tell, tell_json};
 use crate::exit::Exit;
 
 #[derive(Args, Debug)]
@@ -67,7 +67,7 @@ pub(crate) fn run(arguments: Pingserver) -> Outcome {
     let server = PingServer::pings(options, register, seeded()?);
     let mut client = arguments.reach.client(clock, server)?;
     if !arguments.json {
-        out(&format!("PING SERVER {}\n", arguments.prefix));
+        tell(&format!("PING SERVER {}\n", arguments.prefix));
     }
     let base = arguments.prefix.len() + 1;
     let ended = converse(&mut client, Loss::Waits, |_, _, event| match event {
@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: Pingserver) -> Outcome {
             if arguments.json
                 && let RegistrationEvent::Registered(prefix) = &event
             {
-                json_line(&json!({ "event": "registered", "prefix": prefix.to_string() }));
+                tell_json(&json!({ "event": "registered", "prefix": prefix.to_string() }));
             }
             registration(&event).map_or_else(
                 |failure| ControlFlow::Break(Err(failure)),
@@ -86,14 +86,14 @@ pub(crate) fn run(arguments: Pingserver) -> Outcome {
             let number = name.as_ref().suffix(base).to_string();
             let number = number.trim_start_matches('/');
             if arguments.json {
-                json_line(&json!({ "event": "ping", "seq": number }));
+                tell_json(&json!({ "event": "ping", "seq": number }));
             } else {
                 let at = if arguments.timestamp {
                     format!("{} - ", timestamp())
                 } else {
                     String::new()
                 };
-                out(&format!("{at}interest received: seq={number}\n"));
+                tell(&format!("{at}interest received: seq={number}\n"));
             }
             ControlFlow::Continue(())
         }
@@ -101,9 +101,9 @@ pub(crate) fn run(arguments: Pingserver) -> Outcome {
     })?;
     let answered = client.application().responder().answered();
     if arguments.json {
-        json_line(&json!({ "event": "summary", "answered": answered }));
+        tell_json(&json!({ "event": "summary", "answered": answered }));
     } else {
-        out(&format!(
+        tell(&format!(
             "\n--- ping server {} ---\n{answered} packets processed\n",
             arguments.prefix
         ));

@@ -22,7 +22,7 @@ use whimbrel_transport::{
 use super::signing::{Chosen, SigningArguments};
 use super::source::FileSource;
 use super::{Loss, Reach, converse, millis, name, note, registration};
-use crate::command::{Outcome, json_line, out};
+use crate::command::{Outcome, json_line, out, tell_json};
 use crate::exit::{Exit, Failure};
 use crate::logging::say;
 
@@ -144,7 +144,7 @@ pub(crate) fn run(arguments: Serve) -> Outcome {
     )?;
     let counters = client.application().counters();
     if arguments.json {
-        json_line(&json!({
+        tell_json(&json!({
             "event": "summary", "interests": counters.interests, "data": counters.data, "nacks": counters.nacks,
         }));
     } else {
@@ -226,9 +226,9 @@ fn tell_registration(
     if arguments.json {
         match event {
             RegistrationEvent::Registered(prefix) => {
-                json_line(&json!({ "event": "registered", "prefix": prefix.to_string() }));
+                tell_json(&json!({ "event": "registered", "prefix": prefix.to_string() }));
             }
-            RegistrationEvent::Failed { prefix, reason, .. } => json_line(&json!({
+            RegistrationEvent::Failed { prefix, reason, .. } => tell_json(&json!({
                 "event": "not registered", "prefix": prefix.to_string(), "error": reason.to_string(),
             })),
         }
@@ -260,7 +260,7 @@ impl Told {
         if std::mem::replace(is_told, true) {
             tracing::debug!("{text}");
         } else if arguments.json {
-            json_line(&json!({ "event": "unreadable", "error": text }));
+            tell_json(&json!({ "event": "unreadable", "error": text }));
         } else {
             say(&text);
         }

@@ -19,7 +19,7 @@ use super::signing::SigningArguments;
 use super::{
     Loss, Reach, converse, in_millis, millis, note, registration, timestamp, traffic_file,
 };
-use crate::command::{Outcome, json_line, out};
+use crate::command::{Outcome, json_line, out, tell_json};
 use crate::exit::{Exit, Failure, NDN_HELP};
 
 #[derive(Subcommand, Debug)]
@@ -229,7 +229,7 @@ fn server(arguments: &ServerArguments) -> Outcome {
             if arguments.json
                 && let RegistrationEvent::Registered(prefix) = &event
             {
-                json_line(&json!({ "event": "registered", "prefix": prefix.to_string() }));
+                tell_json(&json!({ "event": "registered", "prefix": prefix.to_string() }));
             }
             registration(&event).map_or_else(
                 |failure| ControlFlow::Break(Err::<(), _>(failure)),
@@ -244,7 +244,7 @@ fn server(arguments: &ServerArguments) -> Outcome {
         .zip(client.application().responder().answered())
     {
         if arguments.json {
-            json_line(&json!({ "event": "summary", "prefix": name, "answered": answered }));
+            tell_json(&json!({ "event": "summary", "prefix": name, "answered": answered }));
         } else {
             note(&format!("{name}: {answered} Interests answered"));
         }

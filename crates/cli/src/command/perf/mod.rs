@@ -17,7 +17,7 @@ use whimbrel_node::perf::{MAX_STREAMS, Plan};
 use super::access::{no_host, reach};
 use super::serve::{DIRECT, listening};
 use super::waiting::ToldWait;
-use super::{Outcome, json_line, offering, out, stop_flag};
+use super::{Outcome, json_line, offering, stop_flag, tell, tell_json};
 use crate::arguments::HostAccess;
 use crate::exit::{Exit, Failure};
 use crate::logging::note;
@@ -130,22 +130,22 @@ fn tell_server(event: &ServerEvent, addresses: &[Remote], json: bool) {
     match event {
         ServerEvent::Listening { name } if json => {
             let addresses: Vec<String> = addresses.iter().map(Remote::to_string).collect();
-            json_line(&json!({ "event": "listening", "name": name, "addresses": addresses }));
+            tell_json(&json!({ "event": "listening", "name": name, "addresses": addresses }));
         }
         ServerEvent::Listening { name } => {
             let from = addresses.first();
             let from = from.map_or(String::new(), |address| format!(" --from {address}"));
-            out(&format!("whimbrel perf client {name}{from}\n"));
+            tell(&format!("whimbrel perf client {name}{from}\n"));
             if addresses.is_empty() {
                 note("add --router HOST:PORT on a machine without a host daemon");
             }
         }
         ServerEvent::Begun { client, plan } if json => {
-            json_line(&json!({ "event": "begun", "client": client, "plan": plan }));
+            tell_json(&json!({ "event": "begun", "client": client, "plan": plan }));
         }
         ServerEvent::Begun { client, plan } => {
             let (up, down) = (plan.up, plan.down);
-            out(&format!(
+            tell(&format!(
                 "{client}: {up} streams to here, {down} from here\n"
             ));
         }
@@ -158,7 +158,7 @@ fn tell_server(event: &ServerEvent, addresses: &[Remote], json: bool) {
         } => {
             let seconds = time.as_secs_f64();
             if json {
-                return json_line(&json!({
+                return tell_json(&json!({
                     "event": "over", "client": client, "received": received, "sent": sent, "seconds": seconds,
                     "lost": lost
                 }));
@@ -168,7 +168,7 @@ fn tell_server(event: &ServerEvent, addresses: &[Remote], json: bool) {
             } else {
                 ""
             };
-            out(&format!(
+            tell(&format!(
                 "{client}: {received} bytes received, {sent} sent, {seconds:.2} s{how}\n"
             ));
         }
