@@ -7,6 +7,8 @@
 
 mod support;
 
+use std::time::Duration;
+
 use serde_json::Value;
 use support::{Network, Running, finished, whimbrel};
 
@@ -95,6 +97,28 @@ fn a_server_that_is_reached_directly_also_receives() {
         }
         let line = server.running.await_json(|line| line["event"] == "over");
         assert_eq!(line["received"], size);
+    }
+}
+
+#[test]
+fn a_server_that_is_killed_in_the_middle_fails_the_test() {
+    for flags in [&["-R"][..], &[], &["--bidir"]] {
+        let mut server = serve(&["--listen", "127.0.0.1:0"]);
+        let from = server.address.clone().unwrap();
+        let mut command = whimbrel();
+        command.args(["perf", "client", &server.name, "--json", "--from", &from]);
+        let mut client = Running::start(command.args(flags).args(["-t", "3", "-i", "0.5"]));
+        server.running.await_json(|line| line["event"] == "begun");
+        std::thread::sleep(Duration::from_secs(1));
+        server.running.kill();
+        let document = client.await_json(|document| document["end"].is_object());
+        assert_eq!(client.exit_code(), 1, "{flags:?}");
+        assert!(document["error"].as_str().unwrap().contains("has gone"));
+        assert!(document["whimbrel"]["server_seconds"].is_null());
+        // The rate is not averaged over the time without a server.
+        let seconds = document["end"]["sum_received"]["seconds"].as_f64().unwrap();
+        let last = document["intervals"].as_array().unwrap().last().unwrap();
+        assert!(seconds < last["sum"]["end"].as_f64().unwrap(), "{document}");
     }
 }
 

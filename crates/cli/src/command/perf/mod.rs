@@ -208,11 +208,11 @@ fn client(arguments: &Client) -> Outcome {
     match report {
         Ok(report) => {
             table.end(&report);
-            Ok(if report.interrupted {
-                Exit::Interrupted
-            } else {
-                Exit::Done
-            })
+            match report.server_time {
+                _ if report.interrupted => Ok(Exit::Interrupted),
+                Some(_) => Ok(Exit::Done),
+                None => Err(Failure::new(Exit::Other, report::SERVER_GONE)),
+            }
         }
         Err(error) => {
             if arguments.json {

@@ -7,6 +7,10 @@ use whimbrel_node::perf::client::{Interval, Options, Report, StreamBytes};
 
 use crate::command::{json_line, out};
 
+/// The error of a test whose server has not answered at its end.
+pub(super) const SERVER_GONE: &str =
+    "the server has gone: it gave no result, and the rates are those until it was last heard";
+
 /// Collects a test's intervals.
 pub(super) struct Table {
     options: Options,
@@ -122,9 +126,6 @@ impl Table {
                 ));
             }
         }
-        if report.server_time.is_none() {
-            out("the server has gone\n");
-        }
         if report.interrupted {
             out("interrupted\n");
         }
@@ -162,7 +163,7 @@ impl Table {
             sums(&sent, span, ["sum_sent", "sum_sent_bidir_reverse"]),
         );
         end["streams"] = streams.collect();
-        json!({
+        let mut document = json!({
             "start": {
                 "version": concat!("whimbrel ", env!("CARGO_PKG_VERSION")),
                 "timestamp": { "timesecs": self.began_at },
@@ -185,7 +186,11 @@ impl Table {
                 "server_seconds": report.server_time.map(|time| time.as_secs_f64()),
                 "interrupted": report.interrupted,
             },
-        })
+        });
+        if report.server_time.is_none() {
+            document["error"] = SERVER_GONE.into();
+        }
+        document
     }
 }
 
