@@ -73,6 +73,7 @@
 
 mod arrivals;
 mod attach;
+mod bind;
 pub mod clock;
 pub mod counters;
 pub mod error;
@@ -97,6 +98,7 @@ pub mod tun;
 pub mod udp;
 pub mod websocket;
 
+pub use bind::listen_tcp;
 pub use clock::Clock;
 pub use counters::{
     Drops, LoopCounters, PortCounters, PortSnapshot, Snapshot, TransportCounters, TransportSnapshot,

@@ -11,7 +11,9 @@ use whimbrel_core::{
     Admission, CallerGate, Deadline, Ecn, FrameShape, Machine, OpenRefusal, PortEvent, PortId,
     PortOrigin, PortRequest, PortToken, Time, Transmit,
 };
-use whimbrel_io::{Clock, EventLoop, InboundLimits, IoError, Neighbour, UdpConfig};
+use whimbrel_io::{
+    Clock, EventLoop, InboundLimits, IoError, Neighbour, StreamLimits, TcpListenerConfig, UdpConfig,
+};
 
 const LOOPBACK: &str = "127.0.0.1:0";
 
@@ -610,15 +612,20 @@ fn the_error_for_a_port_in_use_says_what_to_do() {
 }
 
 #[test]
-fn the_error_for_a_foreign_address_says_what_to_do() {
-    let error = script_loop()
-        .add_udp(UdpConfig::new("uplink", "192.0.2.1:0".parse().unwrap()))
-        .unwrap_err();
-    assert!(matches!(&error, IoError::AddressNotHere { .. }), "{error}");
-    assert!(
-        error.to_string().contains("192.0.2.1") && error.to_string().contains("ip address"),
-        "{error}"
-    );
+fn a_socket_waits_for_an_address_that_this_machine_does_not_have_yet() {
+    // RFC 5737 and RFC 3849: no machine has them.
+    for late in ["192.0.2.1:0", "[2001:db8::1]:0"] {
+        let late: SocketAddr = late.parse().unwrap();
+        let mut a = script_loop();
+        let link = a.add_udp(UdpConfig::new("uplink", late)).unwrap();
+        assert_eq!(link.local.ip(), late.ip());
+        let listening = a.add_tcp_listener(TcpListenerConfig::new(
+            "tcp",
+            late,
+            StreamLimits::tlv(9_000),
+        ));
+        assert_eq!(listening.unwrap().local.ip(), late.ip());
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use whimbrel_core::PortOrigin;
 use crate::StreamLimits;
 
 pub(crate) use connecting::{Arrival, Becomes, Connecting};
-pub(crate) use socket::{canonical_of, listen};
+pub(crate) use socket::{canonical_of, listen, new_socket};
 
 /// Default time limit for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

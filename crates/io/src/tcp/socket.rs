@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::IoError;
+use crate::bind::bind_or_wait;
 use crate::listener::BACKLOG;
 use crate::udp::canonical;
 
@@ -52,7 +53,7 @@ pub(crate) fn listen(label: &str, address: SocketAddr) -> Result<(Socket, Socket
             },
         }
     };
-    socket.bind(&address.into()).map_err(named)?;
+    bind_or_wait(&socket, label, address).map_err(named)?;
     // With SO_REUSEADDR, two sockets may bind one address, but only one may listen.
     socket.listen(BACKLOG).map_err(named)?;
     let local = socket
@@ -62,7 +63,7 @@ pub(crate) fn listen(label: &str, address: SocketAddr) -> Result<(Socket, Socket
 }
 
 /// Opens a non-blocking socket that sends small packets at once.
-pub(super) fn new_socket(address: SocketAddr) -> io::Result<Socket> {
+pub(crate) fn new_socket(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::STREAM,

@@ -10,7 +10,8 @@ use rustix::io::Errno;
 use socket2::{Domain, Protocol, Socket, Type};
 use whimbrel_core::Medium;
 
-use super::socket::{bind, canonical};
+use super::socket::{Bound, bind, canonical};
+use crate::bind::bind_or_wait;
 use crate::sole::Sole;
 use crate::{IoError, interface};
 
@@ -60,7 +61,7 @@ impl DatagramCarrier {
         self == DatagramCarrier::Udp && from.port() == 0
     }
 
-    pub(super) fn bind(self, label: &str, address: SocketAddr) -> Result<Socket, IoError> {
+    pub(super) fn bind(self, label: &str, address: SocketAddr) -> Result<Bound, IoError> {
         match self {
             DatagramCarrier::Udp => bind(label, address),
             DatagramCarrier::Ip { protocol } => bind_raw(label, address.ip(), protocol),
@@ -177,7 +178,7 @@ impl DatagramCarrier {
 }
 
 /// Opens a raw socket for the packets of one protocol number to an address of this machine.
-fn bind_raw(label: &str, address: IpAddr, protocol: u8) -> Result<Socket, IoError> {
+fn bind_raw(label: &str, address: IpAddr, protocol: u8) -> Result<Bound, IoError> {
     let failed = |action| {
         move |source: io::Error| match source.kind() {
             io::ErrorKind::PermissionDenied => IoError::IpNotPermitted {
@@ -199,8 +200,8 @@ fn bind_raw(label: &str, address: IpAddr, protocol: u8) -> Result<Socket, IoErro
     let protocol = Protocol::from(i32::from(protocol));
     let socket = Socket::new(Domain::for_address(at), Type::RAW, Some(protocol))
         .map_err(failed("create"))?;
-    socket.bind(&canonical(at).into()).map_err(failed("bind"))?;
-    Ok(socket)
+    let is_waiting = bind_or_wait(&socket, label, canonical(at)).map_err(failed("bind"))?;
+    Ok(Bound { socket, is_waiting })
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::group::Group;
 use super::inbound::InboundTable;
 use super::lanes::Lanes;
 use super::path_mtu::{Route, RouteProbe};
-use super::socket::{batching, canonical, enlarge_buffers, for_socket};
+use super::socket::{Bound, batching, canonical, enlarge_buffers, for_socket};
 use super::source::Source;
 use super::{DatagramCarrier, Neighbour, UdpConfig};
 use crate::IoError;
@@ -94,6 +94,8 @@ pub(crate) struct UdpEndpoint {
     pub(super) probe: RouteProbe,
     /// Held while the socket's packets are this program's alone.
     _sole: Option<Sole>,
+    /// No interface has the address that the socket is bound to, and none has had it so far.
+    is_waiting: bool,
     pub(super) recheck_allowed_at: Time,
     pub(super) unsent: Unsent,
     pub(super) counters: TransportCounters,
@@ -106,7 +108,7 @@ impl UdpEndpoint {
         token: u64,
         rng: &mut SeededRng,
     ) -> Result<UdpEndpoint, IoError> {
-        let socket = config.carrier.bind(&config.label, config.bind)?;
+        let Bound { socket, is_waiting } = config.carrier.bind(&config.label, config.bind)?;
         let sole = config.carrier.claim(&config.label, config.bind)?;
         let local = socket
             .local_addr()
@@ -122,6 +124,7 @@ impl UdpEndpoint {
         let mut endpoint =
             UdpEndpoint::new(config, socket, (local, kernel_buffers), slot, token, rng)?;
         endpoint._sole = sole;
+        endpoint.is_waiting = is_waiting;
         Ok(endpoint)
     }
 
@@ -165,6 +168,7 @@ impl UdpEndpoint {
             filter: None,
             probe: RouteProbe::default(),
             _sole: None,
+            is_waiting: false,
             recheck_allowed_at: Time::ZERO,
             unsent: Unsent::default(),
             counters: TransportCounters::default(),
@@ -359,6 +363,10 @@ impl UdpEndpoint {
         working: &WorkingAddresses,
     ) {
         let bound = self.local.ip().to_canonical();
+        if self.is_waiting && working.has(bound) {
+            self.is_waiting = false;
+            tracing::info!(label = self.config.label, address = %bound, "the address has come: the link works");
+        }
         for (port, peer) in &mut self.peers {
             let chosen = side
                 .get(*port)

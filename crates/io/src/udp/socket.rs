@@ -11,9 +11,17 @@ use rustix::net::sockopt;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::IoError;
+use crate::bind::bind_or_wait;
+
+/// A socket that is bound to an address.
+pub(crate) struct Bound {
+    pub(crate) socket: Socket,
+    /// No interface has the address yet.
+    pub(crate) is_waiting: bool,
+}
 
 /// Binds a non-blocking socket; `[::]` includes IPv4.
-pub(crate) fn bind(label: &str, address: SocketAddr) -> Result<Socket, IoError> {
+pub(crate) fn bind(label: &str, address: SocketAddr) -> Result<Bound, IoError> {
     let failed = |action| {
         move |source| IoError::UdpSocket {
             label: label.to_owned(),
@@ -33,7 +41,7 @@ pub(crate) fn bind(label: &str, address: SocketAddr) -> Result<Socket, IoError> 
             .set_only_v6(!address.ip().is_unspecified())
             .map_err(failed("configure"))?;
     }
-    socket.bind(&address.into()).map_err(|source| {
+    let is_waiting = bind_or_wait(&socket, label, address).map_err(|source| {
         let (label, protocol) = (label.to_owned(), "UDP");
         match source.kind() {
             io::ErrorKind::AddrInUse => IoError::AddressInUse {
@@ -55,7 +63,7 @@ pub(crate) fn bind(label: &str, address: SocketAddr) -> Result<Socket, IoError> 
             },
         }
     })?;
-    Ok(socket)
+    Ok(Bound { socket, is_waiting })
 }
 
 /// Configures a socket for sending and receiving in batches.

@@ -12,7 +12,7 @@ mod native;
 mod ndn;
 mod tcp_proxy;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::registry::Registry;
 use tokio::sync::Mutex;
 use whimbrel_core::Machine;
-use whimbrel_io::{EventLoop, LoopHandle};
+use whimbrel_io::{EventLoop, LoopHandle, listen_tcp};
 
 use crate::Node;
 use crate::name_store::NameStore;
@@ -92,7 +92,7 @@ pub fn serve(address: SocketAddr, sources: Vec<Source>) -> Result<SocketAddr, St
         source,
     };
     let listener =
-        TcpListener::bind(address).map_err(|source| StartError::Metrics { address, source })?;
+        listen_tcp("metrics", address).map_err(|source| StartError::Metrics { address, source })?;
     listener.set_nonblocking(true).map_err(failed)?;
     let local = listener.local_addr().map_err(failed)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
