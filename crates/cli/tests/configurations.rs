@@ -275,24 +275,12 @@ fn a_check_finds_what_only_this_machine_can_tell() {
     let file = folder.path().join("node.toml");
     let store = folder.path().join("names.redb");
     fs::write(&store, "milk, eggs").unwrap();
-    // 192.0.2.0/24 is for documentation (RFC 5737).
-    let here = "[[link]]\nlabel = \"a\"\nlisten = true\nbind = \"192.0.2.77:4711\"\n";
     let device = "[[link]]\nlabel = \"a\"\nlisten = true\nbind = \"dev://no-such-net0\"\n";
     let station =
         "[[link]]\nlabel = \"a\"\nremote = \"ether://[02:00:5e:10:00:07%no-such-net0]\"\n";
-    let over_ip = here.replace("192.0.2.77:4711", "ip://192.0.2.77");
     let cases = [
         (format!("{device}[router]\n"), "link[0].bind"),
         (format!("[host]\n{station}"), "link[0].remote"),
-        (format!("[host]\n{over_ip}"), "link[0].bind"),
-        (format!("{here}[router]\n"), "link[0].bind"),
-        (format!("[host]\n{here}"), "link[0].bind"),
-        ("[ndn]\ntcp = [\"192.0.2.77:6363\"]\n".into(), "ndn.tcp[0]"),
-        (
-            "[host]\nmetrics = \"192.0.2.77:9\"\n".into(),
-            "host.metrics",
-        ),
-        ("[gnrs]\nlisten = \"192.0.2.77:9\"\n".into(), "gnrs.listen"),
         (
             format!("[gnrs]\nstore = \"{}\"\n", store.display()),
             "gnrs.store",
@@ -316,6 +304,32 @@ fn a_file_without_an_end_is_no_configuration() {
     let (code, err) = said(&["config", "check"], Path::new("/dev/zero"));
     assert_eq!(code, 2, "{err}");
     assert!(err.contains("longer than 1 MiB"), "{err}");
+}
+
+#[test]
+fn a_check_says_which_addresses_a_start_waits_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("node.toml");
+    // 192.0.2.0/24 is for documentation (RFC 5737).
+    let here = "[[link]]\nlabel = \"a\"\nlisten = true\nbind = \"192.0.2.77:4711\"\n";
+    let over_ip = here.replace("192.0.2.77:4711", "ip://192.0.2.77");
+    for (text, key) in [
+        (format!("[host]\n{over_ip}"), "link[0].bind"),
+        (format!("{here}[router]\n"), "link[0].bind"),
+        (format!("[host]\n{here}"), "link[0].bind"),
+        ("[ndn]\ntcp = [\"192.0.2.77:6363\"]\n".into(), "ndn.tcp[0]"),
+        (
+            "[host]\nmetrics = \"192.0.2.77:9\"\n".into(),
+            "host.metrics",
+        ),
+        ("[gnrs]\nlisten = \"192.0.2.77:9\"\n".into(), "gnrs.listen"),
+    ] {
+        fs::write(&file, &text).unwrap();
+        let (code, err) = said(&["config", "check"], &file);
+        assert_eq!(code, 0, "{text}{err}");
+        let says = err.contains(&format!(": {key}: ")) && err.contains("a start waits for it");
+        assert!(says, "{text}{err}");
+    }
 }
 
 #[test]

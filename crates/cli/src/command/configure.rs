@@ -8,8 +8,10 @@ use whimbrel_keychain::small_file;
 use whimbrel_node::config::{ConfigError, Draft, Kind, Plan, sample};
 use whimbrel_node::tcp_proxy::{ProxyConfig, config};
 
+use super::node::planes;
 use super::{Outcome, out};
 use crate::exit::{Exit, Failure};
+use crate::logging::note;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum ConfigCommand {
@@ -57,7 +59,7 @@ pub(crate) fn run(command: &ConfigCommand) -> Outcome {
             None => out(config::SAMPLE),
         },
         ConfigCommand::Check { file, node } => {
-            let mut remark = "";
+            let mut remark = String::new();
             // Once: a pipe has its text only for the first reader.
             let text = small_file::read_text(file).map_err(|source| ConfigError::Read {
                 path: file.clone(),
@@ -68,7 +70,11 @@ pub(crate) fn run(command: &ConfigCommand) -> Outcome {
             } else {
                 let draft = Draft::parse(file, &text)?;
                 let kind = node.and_then(NodeKind::kind);
-                remark = remark_on(&draft.check_here(kind.unwrap_or_else(|| draft.kind()))?);
+                let checked = draft.check_here(kind.unwrap_or_else(|| draft.kind()))?;
+                if let Some(awaited) = &checked.awaited {
+                    note(&awaited.to_string());
+                }
+                remark = remark_on(&checked.plan);
             }
             out(&format!("{}: no errors{remark}\n", file.display()));
         }
@@ -76,13 +82,14 @@ pub(crate) fn run(command: &ConfigCommand) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Returns what a start needs beside the file.
-fn remark_on(plan: &Plan) -> &'static str {
+/// Returns what a start needs beside the file, and which planes of a router it starts.
+fn remark_on(plan: &Plan) -> String {
     match plan {
         Plan::Host(plan) if plan.links.is_empty() => {
-            "; it has no [[link]], so `whimbrel host run` needs --router HOST:PORT"
+            String::from("; it has no [[link]], so `whimbrel host run` needs --router HOST:PORT")
         }
-        _ => "",
+        Plan::Router(plan) => format!("; {}", planes(plan)),
+        _ => String::new(),
     }
 }
 

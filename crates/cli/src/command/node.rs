@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use whimbrel_node::config::{
-    Bind, Config, Draft, Kind, LinkSection, NdnRouteSection, Plan, PostQuantum, Remote, Via,
-    listen_address,
+    Bind, Config, Draft, Kind, LinkSection, NdnRouteSection, Plan, PostQuantum, Remote, RouterPlan,
+    Via, listen_address,
 };
 use whimbrel_node::ndn::open::{NFD_SOCKET, NdnOpened};
 use whimbrel_node::place::{HOST_SOCKET_VARIABLE, Places, daemon_socket, host_daemon_socket};
@@ -355,7 +355,12 @@ pub(super) fn start(
     read: impl Fn() -> Result<Draft, Failure> + Send + 'static,
 ) -> Outcome {
     let draft = read()?;
-    let running = run::start(draft.plan(kind)?)?;
+    let plan = draft.plan(kind)?;
+    let planes = match &plan {
+        Plan::Router(plan) => Some(planes(plan)),
+        Plan::Host(_) | Plan::NameServer(_) => None,
+    };
+    let running = run::start(plan)?;
     // A closed terminal ends its programs, as usual.
     if let Some(file) = file.filter(|_| !std::io::stdin().is_terminal()) {
         let plan = move || {
@@ -365,7 +370,7 @@ pub(super) fn start(
         };
         reload_at_hangup(running.reloader(draft.config), file, plan)?;
     }
-    tell_opened(what, running.opened(), json);
+    tell_opened(what, running.opened(), planes, json);
     running.run()?;
     Ok(Exit::Done)
 }
@@ -410,7 +415,27 @@ fn reload_at_hangup(
     Ok(())
 }
 
-fn tell_opened(what: &str, opened: &Opened, json: bool) {
+/// Returns which planes a router runs, and how to have the others.
+pub(super) fn planes(plan: &RouterPlan) -> String {
+    let native = plan.mobility_first.as_ref();
+    let listens = native.map(|native| native.links.iter().any(|link| link.listen));
+    let native = match listens {
+        Some(true) => "MobilityFirst, listening for hosts",
+        Some(false) => {
+            "MobilityFirst, but no host can attach (a [[link]] with listen = true, or --listen, lets them)"
+        }
+        None => {
+            "no MobilityFirst, so no host can attach (a [[link]] with listen = true, or --listen, starts it)"
+        }
+    };
+    let ndn = match plan.ndn {
+        Some(_) => "NDN",
+        None => "no NDN (enabled = true in [ndn], or --ndn, starts it)",
+    };
+    format!("planes: {native}; {ndn}")
+}
+
+fn tell_opened(what: &str, opened: &Opened, planes: Option<String>, json: bool) {
     if json {
         tell_json(opened);
     } else {
@@ -437,6 +462,7 @@ fn tell_opened(what: &str, opened: &Opened, json: bool) {
         if let Some(ndn) = &opened.ndn {
             describe_ndn(&mut text, ndn);
         }
+        text.extend(planes.map(|planes| planes + "\n"));
         tell(&text);
     }
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 use whimbrel_node::local_client::{LocalClient, LocalError};
-use whimbrel_node::place::Places;
+use whimbrel_node::place::{Places, daemon_socket};
 use whimbrel_node::wait::waits_in;
 
 use super::ndn::status::{Forwarder, NdnStatus};
@@ -105,6 +105,17 @@ pub(super) fn query(
     command: &str,
 ) -> Result<String, Failure> {
     ask_for(path, request).map_err(|failure| match failure {
+        Silence::Cannot(LocalError::Nobody(path)) if path == daemon_socket(Places::router_socket) && forwarder_runs() =>
+        {
+            Failure::new(
+                Exit::NoDaemon,
+                format!(
+                    "the router that runs here forwards NDN only, which `whimbrel status` shows: nothing listens on {}, as it has no \
+                     MobilityFirst plane (a [[link]] with listen = true in its configuration, or --listen, starts it)",
+                    path.display()
+                ),
+            )
+        }
         Silence::Cannot(LocalError::Nobody(path)) => Failure::new(
             Exit::NoDaemon,
             format!(
@@ -118,6 +129,13 @@ pub(super) fn query(
             format!("the {what} on {} does not respond", path.display()),
         ),
     })
+}
+
+/// Returns true if a Whimbrel router forwards NDN where this machine's programs look for a forwarder.
+fn forwarder_runs() -> bool {
+    NdnStatus::default()
+        .ask()
+        .is_ok_and(|found| found.is_ours())
 }
 
 /// Why a daemon tells nothing of itself.

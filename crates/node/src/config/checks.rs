@@ -57,7 +57,13 @@ impl<'a> Found<'a> {
 
     /// Returns `plan` if there was no fault.
     pub(super) fn or<T>(self, plan: T) -> Result<T, ConfigError> {
-        Faults::of(self.faults).map_or(Ok(plan), |faults| Err(ConfigError::Faults(faults)))
+        self.all()
+            .map_or(Ok(plan), |faults| Err(ConfigError::Faults(faults)))
+    }
+
+    /// Returns what was found.
+    pub(super) fn all(self) -> Option<Faults> {
+        Faults::of(self.faults)
     }
 
     /// Checks a count against its bounds.

@@ -10,31 +10,44 @@ use whimbrel_io::Interface;
 use super::checks::Found;
 use super::ndn_plan::{datagram_listeners, stream_listeners};
 use super::plan::{bound_by_links, own_end};
-use super::{Bind, Config, ConfigError, Draft, Kind, LinkSection, Plan};
+use super::{Bind, Config, ConfigError, Draft, Faults, Kind, LinkSection, Plan};
 
 impl Draft {
-    /// Returns the plan, or every fault that would stop a start of a node of `kind` on this machine: those of
-    /// [`Draft::plan`], addresses that the machine does not have, and a damaged store.
+    /// Returns the plan and what a start on this machine would wait for, or every fault that would stop a
+    /// start of a node of `kind` here: those of [`Draft::plan`], interfaces that the machine does not have,
+    /// and a damaged store.
     ///
     /// A port that is taken is no fault: the node itself may be running.
-    pub fn check_here(&self, kind: Kind) -> Result<Plan, ConfigError> {
+    pub fn check_here(&self, kind: Kind) -> Result<Checked, ConfigError> {
         let plan = self.plan(kind)?;
-        let mut found = Found::new(self);
+        let (mut found, mut awaited) = (Found::new(self), Found::new(self));
         for (key, address) in listeners(&self.config, kind) {
-            if !is_here(address.ip()) {
-                found.add(
-                    key,
-                    format!(
-                        "this machine has no address {}; write one of its own (`ip address` lists them), or {} for all",
-                        address.ip(),
-                        if address.is_ipv4() { "0.0.0.0" } else { "[::]" },
-                    ),
-                );
+            let ip = address.ip();
+            let any = if ip.is_ipv4() { "0.0.0.0" } else { "[::]" };
+            match is_here(ip) {
+                true => {}
+                false if ip.is_unspecified() => {
+                    found.add(key, format!("this machine has no addresses like {ip}"));
+                }
+                false => awaited.add(key, not_here(ip, any)),
             }
         }
         for (key, end) in ends_without_ports(&self.config.link, kind) {
-            if let Some(fault) = fault_of_end(&end) {
-                found.add(key, fault);
+            match &end {
+                Bind::Ip(ip) if !is_here(*ip) => {
+                    let any = if ip.is_ipv4() {
+                        "ip://0.0.0.0"
+                    } else {
+                        "ip://[::]"
+                    };
+                    awaited.add(key, not_here(*ip, any));
+                }
+                Bind::Device(name) => {
+                    if let Some(fault) = fault_of_device(name) {
+                        found.add(key, fault);
+                    }
+                }
+                Bind::Udp(_) | Bind::Ip(_) => {}
             }
         }
         if let Plan::NameServer(plan) = &plan
@@ -43,8 +56,25 @@ impl Draft {
         {
             found.add("gnrs.store", fault);
         }
-        found.or(plan)
+        let awaited = awaited.all();
+        found.or(Checked { plan, awaited })
     }
+}
+
+/// A configuration with which a start on this machine succeeds.
+#[derive(Debug)]
+pub struct Checked {
+    /// What would be started.
+    pub plan: Plan,
+    /// Addresses that the machine does not have now: the node starts, and waits for them.
+    pub awaited: Option<Faults>,
+}
+
+fn not_here(ip: IpAddr, any: &str) -> String {
+    format!(
+        "this machine has no address {ip} now; a start waits for it. If it is a slip, write one of its own (`ip address` \
+         lists them), or {any} for all"
+    )
 }
 
 fn listeners(config: &Config, kind: Kind) -> Vec<(String, SocketAddr)> {
@@ -85,26 +115,15 @@ fn ends_without_ports(links: &[LinkSection], kind: Kind) -> Vec<(String, Bind)> 
     links.iter().enumerate().filter_map(keyed).collect()
 }
 
-fn fault_of_end(end: &Bind) -> Option<String> {
-    match end {
-        Bind::Udp(_) => None,
-        Bind::Ip(address) => (!is_here(*address)).then(|| {
-            let all = if address.is_ipv4() {
-                "ip://0.0.0.0"
-            } else {
-                "ip://[::]"
-            };
-            format!("this machine has no address {address}; write one of its own (`ip address` lists them), or {all} for all")
-        }),
-        Bind::Device(name) => match Interface::find(name) {
-            Ok(interface) if interface.name == *name && interface.ethernet.is_some() => None,
-            Ok(interface) if interface.name == *name => Some(format!(
-                "{name} carries no Ethernet frames; write an interface that does (`ip link` shows of which kind each is)"
-            )),
-            _ => Some(format!(
-                "this machine has no network interface {name}; write one that `ip link` lists"
-            )),
-        },
+fn fault_of_device(name: &str) -> Option<String> {
+    match Interface::find(name) {
+        Ok(interface) if interface.name == *name && interface.ethernet.is_some() => None,
+        Ok(interface) if interface.name == *name => Some(format!(
+            "{name} carries no Ethernet frames; write an interface that does (`ip link` shows of which kind each is)"
+        )),
+        _ => Some(format!(
+            "this machine has no network interface {name}; write one that `ip link` lists"
+        )),
     }
 }
 

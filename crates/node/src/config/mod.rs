@@ -34,6 +34,7 @@ pub(crate) use address::any_address;
 pub use address::{Remote, RemoteError, Via, listen_address};
 pub use carrier::{Bind, Way};
 pub use fault::{Fault, Faults, Place};
+pub use here::Checked;
 pub use hop::{HopSection, Pacing};
 pub use ndn::{
     CommandRights, NDN_PORT, NDN_WEBSOCKET_PORT, NdnFaceSection, NdnRouteSection, NdnSection,

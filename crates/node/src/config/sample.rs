@@ -16,8 +16,18 @@ use super::{
 /// Maximum length of a comment line.
 const WIDTH: usize = 100;
 
-/// Returns a configuration file in which everything is commented out at its default: `# ` begins an
-/// explanation, `#` a key. Keys without a default show an example.
+/// The link of a router's sample that is in force: without one, no host could attach.
+const LISTENING: &str = r#"
+# The link that is in force: it listens for hosts and other routers on UDP port 4711 of all
+# addresses. A router with links forwards NDN only with `enabled = true` in [ndn].
+[[link]]
+label = "hosts"
+bind = "4711"
+listen = true
+"#;
+
+/// Returns a configuration file in which all but a router's listening link is commented out at its
+/// default: `# ` begins an explanation, `#` a key. Keys without a default show an example.
 pub fn sample(kind: Kind) -> String {
     let mut out = String::new();
     let command = match kind {
@@ -52,6 +62,7 @@ pub fn sample(kind: Kind) -> String {
     section(&mut out, "link", true);
     keys(&mut out, &LinkSection::new(""));
     if kind == Kind::Router {
+        out.push_str(LISTENING);
         section(&mut out, "route", true);
         let to = whimbrel_core::Guid::NONE;
         keys(
@@ -193,7 +204,7 @@ fn comment(out: &mut String, text: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Draft;
+    use super::super::{Draft, Plan};
     use super::*;
     use std::path::Path;
 
@@ -209,11 +220,20 @@ mod tests {
     const KINDS: [Kind; 3] = [Kind::Router, Kind::Host, Kind::Gnrs];
 
     #[test]
-    fn a_sample_as_printed_is_the_defaults() {
+    fn a_sample_as_printed_is_the_defaults_and_a_routers_listens_for_hosts() {
         for kind in KINDS {
             let draft = Draft::parse(Path::new("sample"), &sample(kind)).unwrap();
-            assert_eq!((draft.kind(), &draft.config), (kind, &Config::default()));
-            draft.plan(kind).unwrap();
+            let mut config = draft.config.clone();
+            let links = core::mem::take(&mut config.link);
+            assert_eq!((draft.kind(), &config), (kind, &Config::default()));
+            let plan = draft.plan(kind).unwrap();
+            let Plan::Router(plan) = plan else {
+                assert!(links.is_empty(), "{links:?}");
+                continue;
+            };
+            assert_eq!(links.len(), 1);
+            assert!(links[0].listen);
+            assert!(plan.mobility_first.is_some() && plan.ndn.is_none());
         }
     }
 

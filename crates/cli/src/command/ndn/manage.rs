@@ -11,7 +11,7 @@ use super::signing::SigningArguments;
 use crate::exit::{Exit, Failure};
 
 /// Arguments of all management commands.
-#[derive(Args, Debug, Clone)]
+#[derive(Args, Debug, Clone, Default)]
 pub(crate) struct Manage {
     #[command(flatten)]
     reach: Reach,

@@ -79,7 +79,7 @@ pub(crate) enum NdnCommand {
 }
 
 /// How a program reaches its forwarder.
-#[derive(Args, Debug, Clone)]
+#[derive(Args, Debug, Clone, Default)]
 pub(crate) struct Reach {
     /// The forwarder: unix:///PATH, tcp://HOST[:PORT] or udp://HOST[:PORT]. By default
     /// $NDN_CLIENT_TRANSPORT, "transport" in ~/.ndn/client.conf or /etc/ndn/client.conf,

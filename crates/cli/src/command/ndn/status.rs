@@ -14,7 +14,7 @@ use crate::exit::{Exit, Failure};
 const MAX_SHOWN: usize = 12;
 
 /// How to ask an NDN forwarder for its status.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 pub(crate) struct NdnStatus {
     /// Also show each face's counters, and how its link recovers losses (the latter of Whimbrel
     /// routers)
@@ -78,6 +78,11 @@ impl NdnStatus {
 }
 
 impl Forwarder {
+    /// Returns true for a Whimbrel router.
+    pub(crate) fn is_ours(&self) -> bool {
+        is_whimbrel(&self.general)
+    }
+
     pub(crate) fn json(&self) -> Value {
         let faces = self.faces.as_ref();
         json!({
