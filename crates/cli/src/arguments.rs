@@ -166,3 +166,55 @@ pub(crate) struct HostAccess {
 pub(crate) fn post_quantum(text: &str) -> Result<PostQuantum, value::Error> {
     PostQuantum::deserialize(text.into_deserializer())
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+    use clap::error::{ContextKind, ErrorKind};
+
+    use super::*;
+
+    /// Calls `check` with every option of every command, and with the words that lead to it.
+    fn of_all(
+        command: &clap::Command,
+        words: &[String],
+        check: &mut impl FnMut(&[String], &clap::Arg),
+    ) {
+        let options = command.get_arguments().filter(|it| it.get_long().is_some());
+        options.for_each(|option| check(words, option));
+        for inner in command.get_subcommands() {
+            let words = [words, &[inner.get_name().to_owned()]].concat();
+            of_all(inner, &words, check);
+        }
+    }
+
+    #[test]
+    fn a_time_without_a_unit_is_refused_or_its_unit_is_in_the_help() {
+        let mut all = Arguments::command();
+        all.build();
+        let mut count = 0;
+        of_all(&all, &["whimbrel".to_owned()], &mut |words, option| {
+            let name = option.get_value_names().and_then(<[_]>::first);
+            if !name.is_some_and(|name| name == "DURATION" || name == "TIME") {
+                return;
+            }
+            count += 1;
+            let help = option
+                .get_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            let says = ["milliseconds or with a unit", "without a unit is seconds"];
+            let says = says.iter().any(|unit| help.contains(unit));
+            let long = option.get_long().unwrap_or_default();
+            let with_value = [words, &[format!("--{long}=5")]].concat();
+            let told = Arguments::try_parse_from(with_value).err();
+            let is_refused = told.is_some_and(|told| {
+                let about = told.get(ContextKind::InvalidArg).map(ToString::to_string);
+                told.kind() == ErrorKind::ValueValidation
+                    && about.is_some_and(|about| about.contains(&format!("--{long}")))
+            });
+            assert!(says != is_refused, "{words:?} --{long}: {help}");
+        });
+        assert!(count > 20, "{count}");
+    }
+}

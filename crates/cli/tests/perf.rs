@@ -129,7 +129,7 @@ fn without_a_server_a_client_says_so() {
     let nobody = "00".repeat(32);
     let mut command = whimbrel();
     command.args(["perf", "client", &nobody, "--from", &from, "-R"]);
-    let (code, _, err) = finished(command.args(["--connect-timeout", "1"]));
+    let (code, _, err) = finished(command.args(["--connect-timeout", "1 s"]));
     assert_eq!(code, 1);
     assert!(
         err.contains("no answer from a `whimbrel perf server`"),

@@ -129,7 +129,7 @@ fn who_waits_for_the_addresses_of_a_ticket_learns_that_the_daemon_is_not_asked()
     let (code, out, err) = finished(
         whimbrel()
             .env("WHIMBREL_SOCKET", &socket)
-            .args(["receive", &ticket, "--timeout", "4", "-o"])
+            .args(["receive", &ticket, "--timeout", "4 s", "-o"])
             .arg(folder.path().join("got")),
     );
     assert_eq!(code, 7, "{out}{err}");

@@ -25,7 +25,7 @@ pub(crate) struct Attack {
     #[arg(long)]
     list: bool,
     /// How long each attack lasts
-    #[arg(long = "for", value_name = "DURATION", default_value = "6 s")]
+    #[arg(long = "for", value_name = "DURATION", default_value = "6 s", value_parser = Span::with_unit)]
     lasts: Span,
     /// The most that an attacker sends; one that has proven a name sends no more than 10 Mbit/s
     #[arg(long, value_name = "RATE", default_value = "100 Mbit/s")]

@@ -23,17 +23,17 @@ pub(crate) struct Demo {
     #[arg(long, value_name = "1|2", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     links: u8,
     /// Round trip added between the two routers; with two links, between the server and the router
-    #[arg(long, value_name = "DURATION", default_value = "50 ms")]
+    #[arg(long, value_name = "DURATION", default_value = "50 ms", value_parser = Span::with_unit)]
     rtt: Span,
     /// Packet loss on the last hop, each way; by default 1 %, with two links none
     #[arg(long, value_name = "PERCENT", value_parser = units::parse_probability)]
     loss: Option<f64>,
     /// Duration of the one outage of the last hop, with two links of the WiFi-like one; 0 s for no
     /// outage
-    #[arg(long, value_name = "DURATION", default_value = "10 s")]
+    #[arg(long, value_name = "DURATION", default_value = "10 s", value_parser = Span::with_unit)]
     outage: Span,
     /// Start of the outage, counted from the request
-    #[arg(long, value_name = "DURATION", default_value = "5 s")]
+    #[arg(long, value_name = "DURATION", default_value = "5 s", value_parser = Span::with_unit)]
     outage_after: Span,
     /// Rate of the last hop, with two links of each
     #[arg(long, value_name = "RATE", default_value = "25 Mbit/s")]
@@ -45,7 +45,7 @@ pub(crate) struct Demo {
     #[arg(long, value_parser = ["cubic", "bbr", "reno"], default_value = "cubic")]
     tcp: String,
     /// Abort a transfer after this long; TCP alone would often take minutes
-    #[arg(long, value_name = "DURATION", default_value = "60 s")]
+    #[arg(long, value_name = "DURATION", default_value = "60 s", value_parser = Span::with_unit)]
     patience: Span,
     /// Folder for the figure and the measurements
     #[arg(short, long, value_name = "DIR", default_value = "whimbrel-demo")]

@@ -54,10 +54,10 @@ pub(crate) struct Get {
     access: HostAccess,
     /// Give up after this long without new data, as "30 s"; by default it waits for ever, but 30 s for the
     /// sender of a code
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", value_parser = Span::with_unit)]
     timeout: Option<Span>,
     /// How long a chunk may be missing before it is requested again; by default the host decides
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", value_parser = Span::with_unit)]
     nack_timeout: Option<Span>,
     /// Unit of transfer: a power of two from 16 KiB to 4 MiB
     #[arg(long, value_name = "SIZE", default_value = "1 MiB")]

@@ -101,7 +101,7 @@ pub(crate) struct Torture {
     #[arg(long, value_name = "NUMBER")]
     schedules: Option<u64>,
     /// Begin no more schedules after this time, as 1h
-    #[arg(long = "for", value_name = "DURATION")]
+    #[arg(long = "for", value_name = "DURATION", value_parser = Span::with_unit)]
     time: Option<Span>,
     /// Seed of the first schedule; each following one is one higher
     #[arg(long, default_value_t = 0)]

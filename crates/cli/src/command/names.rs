@@ -78,7 +78,7 @@ pub(crate) struct Lookup {
     )]
     server: Vec<Remote>,
     /// How long to wait for an answer
-    #[arg(long, value_name = "DURATION", default_value = "10 s")]
+    #[arg(long, value_name = "DURATION", default_value = "10 s", value_parser = Span::with_unit)]
     timeout: Span,
     /// Print JSON
     #[arg(long)]

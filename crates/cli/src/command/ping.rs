@@ -47,13 +47,13 @@ pub(crate) struct Ping {
     /// Stop after this many requests
     #[arg(short, long, value_name = "N", default_value_t = u32::MAX, hide_default_value = true)]
     count: u32,
-    /// Time between two requests
+    /// Time between two requests; a number without a unit is seconds, as in ping(8)
     #[arg(short, long, value_name = "DURATION", default_value = "1 s")]
     interval: Span,
     /// Extra bytes to carry, at most 32768
     #[arg(short, long, value_name = "BYTES", default_value_t = 56, value_parser = clap::value_parser!(u16).range(..=32768))]
     size: u16,
-    /// How long to wait for the answer to the last request
+    /// How long to wait for the answer to the last request; a number without a unit is seconds
     #[arg(short = 'W', long, value_name = "DURATION", default_value = "5 s")]
     wait: Span,
     #[command(flatten)]

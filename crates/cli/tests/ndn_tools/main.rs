@@ -95,7 +95,7 @@ fn an_unanswered_peek_gives_the_reason_by_its_code() {
         code == 3 && errors.contains("without an answer"),
         "{code} {errors}"
     );
-    let (code, errors) = router.fails(&["ndn", "get", "/silent", "--timeout", "200"]);
+    let (code, errors) = router.fails(&["ndn", "get", "/silent", "--timeout", "200 ms"]);
     assert!(code == 3 && errors.contains("--timeout"), "{code} {errors}");
     let (code, _) = router.fails(&["ndn", "ping", "/silent", "-c", "2", "-i", "1", "-o", "100"]);
     assert_eq!(code, 3);

@@ -76,7 +76,7 @@ struct Settings {
     /// Congestion marking: on or off
     #[arg(long, value_name = "ON|OFF")]
     congestion_marking: Option<String>,
-    /// Time that the queue must exceed the threshold before the first mark
+    /// Time that the queue must exceed the threshold before the first mark, in milliseconds or with a unit
     #[arg(long, value_name = "TIME")]
     congestion_marking_interval: Option<String>,
     /// Queue threshold for congestion marks

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use whimbrel_core::{Gains, RttOptions};
+use whimbrel_core::{Gains, RttOptions, units};
 use whimbrel_ndn_packet::Name;
 use whimbrel_node::ndn::client::seeded;
 use whimbrel_transport::rtt::NDNGET;
@@ -83,8 +83,8 @@ pub(super) struct FetchArguments {
         value_parser = clap::value_parser!(i32).range(-1..=1_000_000))]
     retries: i32,
     /// How long to go on while the answer is that no route leads to the name (Nack NoRoute), as while
-    /// a producer restarts; 0 to give up at once
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = millis)]
+    /// a producer restarts; "0 s" to give up at once
+    #[arg(long, value_name = "TIME", default_value = "10 s", value_parser = units::parse_duration)]
     no_route_timeout: Duration,
     /// How the window of Interests changes; of --paths, of those by name
     #[arg(
@@ -129,10 +129,10 @@ pub(super) struct FetchArguments {
     /// Multiplier of the variation in the timeout
     #[arg(long, value_name = "X", default_value_t = 8.0)]
     rto_k: f64,
-    /// Minimum timeout
+    /// Minimum timeout, in milliseconds or with a unit
     #[arg(long, value_name = "TIME", default_value = "200", value_parser = millis)]
     min_rto: Duration,
-    /// Maximum timeout
+    /// Maximum timeout, in milliseconds or with a unit
     #[arg(long, value_name = "TIME", default_value = "60000", value_parser = millis)]
     max_rto: Duration,
     /// AIMD: increase of the window in a round trip, in segments
@@ -162,10 +162,10 @@ pub(super) struct FetchArguments {
     #[arg(long, value_enum, value_name = "LAW", default_value = "lia")]
     law: Law,
     /// --paths: the interval at which a path may be replaced
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = millis)]
+    #[arg(long, value_name = "TIME", default_value = "10 s", value_parser = units::parse_duration)]
     path_interval: Duration,
     /// --paths: the interval of probes
-    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = millis)]
+    #[arg(long, value_name = "TIME", default_value = "100 ms", value_parser = units::parse_duration)]
     probe_interval: Duration,
     /// --paths: how many Data of later Interests on a path show a loss: 1 or 2, or 0 for timeouts only
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=2))]

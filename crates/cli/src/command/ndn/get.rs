@@ -11,7 +11,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use whimbrel_core::Time;
-use whimbrel_core::units::{ByteSize, format_duration};
+use whimbrel_core::units::{self, ByteSize, format_duration};
 use whimbrel_io::Clock;
 use whimbrel_ndn_packet::{NackReason, Name};
 use whimbrel_node::ndn::client::seeded;
@@ -53,7 +53,7 @@ pub(crate) struct Get {
     fetch: FetchArguments,
     /// Give up after this long without new data; without it, --retries decides how often each
     /// Interest is repeated, and without an answer at all the command waits
-    #[arg(long, value_name = "TIME", value_parser = millis)]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     timeout: Option<Duration>,
     /// Give up once more than this has arrived: a producer can go on for ever
     #[arg(long, value_name = "SIZE")]

@@ -31,7 +31,7 @@ pub(crate) struct Paths {
     /// second without a path
     #[arg(short, long, value_name = "TIME", default_value = "100", value_parser = millis)]
     interval: Duration,
-    /// How long to wait for an answer
+    /// How long to wait for an answer, in milliseconds or with a unit
     #[arg(short = 'o', long, value_name = "TIME", default_value = "1000", value_parser = millis)]
     timeout: Duration,
     /// Print lines of JSON

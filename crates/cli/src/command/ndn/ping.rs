@@ -28,7 +28,7 @@ pub(crate) struct Ping {
     /// Interval between pings, in milliseconds or with a unit; at least 1 ms
     #[arg(short, long, value_name = "TIME", default_value = "1000", value_parser = millis)]
     interval: Duration,
-    /// How long to wait for an answer
+    /// How long to wait for an answer, in milliseconds or with a unit
     #[arg(short = 'o', long, value_name = "TIME", default_value = "4000", value_parser = millis)]
     timeout: Duration,
     /// The first number; by default a random one

@@ -38,7 +38,7 @@ pub(crate) struct Poke {
     /// Send the Data unsolicited; forwarders keep it only if they are configured to
     #[arg(short = 'f', long, alias = "force")]
     unsolicited: bool,
-    /// Give up after this time without an Interest
+    /// Give up after this time without an Interest; in milliseconds or with a unit
     #[arg(short = 'w', long, value_name = "TIME", value_parser = millis)]
     timeout: Option<Duration>,
     /// Print events as lines of JSON

@@ -64,7 +64,7 @@ pub(crate) struct Client {
     /// Reach the server directly at this address: no router and no name service are needed
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "socket")]
     from: Option<Remote>,
-    /// How long to measure
+    /// How long to measure; a number without a unit is seconds, as in iperf3
     #[arg(
         short,
         long,
@@ -76,7 +76,7 @@ pub(crate) struct Client {
     /// Bytes to carry in each direction, in place of a time
     #[arg(short = 'n', long, value_name = "SIZE")]
     bytes: Option<ByteSize>,
-    /// Time between two reports
+    /// Time between two reports; a number without a unit is seconds
     #[arg(short, long, value_name = "DURATION", default_value = "1 s")]
     interval: Span,
     /// Streams in each direction
@@ -92,7 +92,7 @@ pub(crate) struct Client {
     #[arg(long, value_name = "SIZE", default_value = "1 MiB")]
     chunk_size: ByteSize,
     /// How long the server may take to answer at first
-    #[arg(long, value_name = "DURATION", default_value = "10 s")]
+    #[arg(long, value_name = "DURATION", default_value = "10 s", value_parser = Span::with_unit)]
     connect_timeout: Span,
     #[command(flatten)]
     access: HostAccess,
