@@ -122,6 +122,13 @@ const BAD: &[Row] = &[
     (ROUTER, "[ndn]\nmetrics = \"127.0.0.1:6363\"\n", "ndn.metrics", 2, "write another port"),
     (ROUTER, "[ndn]\nenabled = true\n[[link]]\nlabel = \"a\"\nlisten = true\nbind = \"0.0.0.0:6363\"\n", "ndn.udp[0]", 1, "write another port"),
     // The lists of [ndn].
+    (ROUTER, "[[ndn_face]]\nuri = \"udp://0.0.0.0\"\n", "ndn_face[0].uri", 2, "all of a machine"),
+    (ROUTER, "[[ndn_route]]\nprefix = \"/a\"\nface = \"tcp://192.0.2.1:0\"\n", "ndn_route[0].face", 3, "port 0"),
+    (HOST, "[[link]]\nlabel = \"a\"\nremote = \"0.0.0.0:4711\"\n", "link[0].remote", 3, "all addresses"),
+    (HOST, "[[link]]\nlabel = \"a\"\nremote = \"[fe80::1]:4711\"\n", "link[0].remote", 3, "%eth0"),
+    (HOST, "[[link]]\nlabel = \"a\"\nremote = \"192.0.2.1:0\"\n", "link[0].remote", 3, "port 0"),
+    (ROUTER, "[router]\nname_servers = [\"0.0.0.0:4720\"]\n", "router.name_servers", 2, "all addresses"),
+    (ROUTER, "[router]\nmetrics = \"[fe80::1]:9\"\n", "router.metrics", 2, "%eth0"),
     (ROUTER, "[[ndn_face]]\nuri = \"udq://192.0.2.1\"\n", "ndn_face[0].uri", 2, "use udp, udp4"),
     (ROUTER, "[[ndn_face]]\nuri = \"ether://[02:00:00:00:00:01]\"\n", "ndn_face[0].uri", 2, "dev://NAME"),
     (ROUTER, "[[ndn_face]]\nuri = \"udp://192.0.2.1\"\nmtu = 10\n", "ndn_face[0].mtu", 3, "write 128 to"),
@@ -300,13 +307,6 @@ fn a_check_finds_what_only_this_machine_can_tell() {
 }
 
 #[test]
-fn a_file_without_an_end_is_no_configuration() {
-    let (code, err) = said(&["config", "check"], Path::new("/dev/zero"));
-    assert_eq!(code, 2, "{err}");
-    assert!(err.contains("longer than 1 MiB"), "{err}");
-}
-
-#[test]
 fn a_check_says_which_addresses_a_start_waits_for() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("node.toml");
@@ -330,6 +330,13 @@ fn a_check_says_which_addresses_a_start_waits_for() {
         let says = err.contains(&format!(": {key}: ")) && err.contains("a start waits for it");
         assert!(says, "{text}{err}");
     }
+}
+
+#[test]
+fn a_file_without_an_end_is_no_configuration() {
+    let (code, err) = said(&["config", "check"], Path::new("/dev/zero"));
+    assert_eq!(code, 2, "{err}");
+    assert!(err.contains("longer than 1 MiB"), "{err}");
 }
 
 #[test]

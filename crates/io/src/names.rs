@@ -48,10 +48,8 @@ impl HostPort {
             return local;
         }
         let fits = |address: &SocketAddr| self.family.is_none_or(|it| it.has(&address.ip()));
-        (self.host.as_str(), self.port)
-            .to_socket_addrs()?
-            .find(fits)
-            .ok_or_else(|| io::Error::other("it has no address of the family that is wanted"))
+        let found = (self.host.as_str(), self.port).to_socket_addrs()?;
+        first_usable(found.filter(fits))
     }
 
     /// Returns the address if the host is a link-local one with its interface.
@@ -68,6 +66,24 @@ impl HostPort {
             .map_err(io::Error::other);
         Some(interface.map(|it| SocketAddrV6::new(address, self.port, 0, it.index).into()))
     }
+}
+
+/// Returns the first address that a peer can have: filters of names answer 0.0.0.0, and a link-local
+/// address needs an interface, which the name service does not know.
+fn first_usable(found: impl Iterator<Item = SocketAddr>) -> io::Result<SocketAddr> {
+    let mut useless = None;
+    for address in found {
+        let lacks_zone = matches!(&address, SocketAddr::V6(v6)
+            if v6.ip().is_unicast_link_local() && v6.scope_id() == 0);
+        if !address.ip().to_canonical().is_unspecified() && !lacks_zone {
+            return Ok(address);
+        }
+        useless.get_or_insert(address.ip());
+    }
+    Err(io::Error::other(match useless {
+        Some(ip) => format!("it has the address {ip}, at which no machine is reached"),
+        None => String::from("it has no address of the family that is wanted"),
+    }))
 }
 
 /// The reason for a lookup.
@@ -280,5 +296,24 @@ impl<M: Machine + 'static> EventLoop<M> {
         if endpoint.move_neighbour(now, port, address) {
             tracing::info!(%port, host, %address, "a silent peer has another address now");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_no_machine_has_is_no_answer() {
+        let of = |texts: &[&str]| {
+            let all: Vec<SocketAddr> = texts.iter().map(|it| it.parse().unwrap()).collect();
+            first_usable(all.into_iter())
+        };
+        let good = "192.0.2.7:1".parse().unwrap();
+        let found = of(&["0.0.0.0:1", "[fe80::1]:1", "192.0.2.7:1"]);
+        assert_eq!(found.unwrap(), good);
+        let error = of(&["[::]:1"]).unwrap_err().to_string();
+        assert!(error.contains("address ::"), "{error}");
+        assert!(of(&[]).unwrap_err().to_string().contains("family"));
     }
 }

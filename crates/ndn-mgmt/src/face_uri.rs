@@ -327,6 +327,24 @@ impl FaceUri {
         }
     }
 
+    /// Returns why no single peer can be at this remote FaceUri; `None` if one can.
+    pub fn unreachable(&self) -> Option<&'static str> {
+        let (FaceUri::Udp(end) | FaceUri::Tcp(end)) = self else {
+            return None;
+        };
+        if end.address.is_unspecified() {
+            Some(
+                "its address stands for all of a machine, where it listens; give the one by which the peer is reached",
+            )
+        } else if end.port == 0 {
+            Some(
+                "its port 0 stands for a free one to listen on; give the port that the peer listens on",
+            )
+        } else {
+            None
+        }
+    }
+
     /// Returns the scope of a face with this remote FaceUri: local if only programs of this machine
     /// can be there, as in NFD: Unix sockets, and TCP (with or without WebSocket) on the loopback
     /// address, but never UDP.

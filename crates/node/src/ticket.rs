@@ -72,7 +72,10 @@ impl Ticket {
             // Who gets the ticket may be on another wire: an address on Ethernet or bare IP may
             // mean nothing there.
             let over_udp = remotes.iter().filter_map(Remote::udp);
-            for peer in over_udp.take(MAX_ADDRESSES) {
+            for peer in over_udp
+                .filter(means_the_same_elsewhere)
+                .take(MAX_ADDRESSES)
+            {
                 match peer {
                     Peer::Address(address) => put(&mut bytes, kind, &octets(address))?,
                     Peer::Named { host, port, .. } => {
@@ -92,6 +95,14 @@ impl Ticket {
     }
 }
 
+/// Returns false for an address that another machine would have to write with an interface of its own.
+pub fn means_the_same_elsewhere(peer: &Peer) -> bool {
+    let Peer::Address(address) = peer else {
+        return true;
+    };
+    !matches!(address.ip(), IpAddr::V6(ip) if ip.is_unicast_link_local())
+}
+
 fn put(bytes: &mut Vec<u8>, kind: u8, value: &[u8]) -> Result<(), TicketError> {
     let length = u8::try_from(value.len()).map_err(|_| TicketError::TooLong)?;
     bytes.extend_from_slice(&[kind, length]);
@@ -108,14 +119,16 @@ fn octets(address: SocketAddr) -> Vec<u8> {
     octets
 }
 
-fn address(octets: &[u8]) -> Option<Remote> {
+/// Returns `None` if these are no address, and `Some(None)` if it cannot work: other programs may write
+/// such.
+fn address(octets: &[u8]) -> Option<Option<Remote>> {
     let (ip, port) = octets.split_last_chunk::<2>()?;
     let ip = match ip.len() {
         4 => IpAddr::from(<[u8; 4]>::try_from(ip).ok()?),
         _ => IpAddr::from(<[u8; 16]>::try_from(ip).ok()?),
     };
     let address = SocketAddr::new(ip, u16::from_be_bytes(*port));
-    address.to_string().parse().ok()
+    Some(address.to_string().parse().ok())
 }
 
 fn host_name(text: &[u8]) -> Option<Remote> {
@@ -154,8 +167,8 @@ fn read(mut fields: &[u8]) -> Option<Ticket> {
         match kind {
             0 if content.is_none() => content = Some(Guid(value.try_into().ok()?)),
             0 => return None,
-            1 => hosts.push(address(value)?),
-            2 => routers.push(address(value)?),
+            1 => hosts.extend(address(value)?),
+            2 => routers.extend(address(value)?),
             3 => hosts.push(host_name(value)?),
             4 => routers.push(host_name(value)?),
             _ => {}
@@ -196,7 +209,7 @@ mod tests {
             .to_string()),
             ("[a-z]{1,12}\\.example", port).prop_map(|(host, port)| format!("{host}:{port}")),
         ]
-        .prop_map(|text| text.parse().unwrap())
+        .prop_filter_map("it cannot work", |text: String| text.parse().ok())
     }
 
     fn any_ticket() -> impl Strategy<Value = Ticket> {
@@ -256,6 +269,27 @@ mod tests {
         let later = bech32::encode::<Bech32m>(Hrp::parse(PREFIX).unwrap(), &[1, 2, 3]).unwrap();
         assert_eq!(later.parse::<Ticket>(), Err(TicketError::Version(1)));
         assert_eq!("6b1ec2".parse::<Ticket>(), Err(TicketError::NotOne));
+    }
+
+    #[test]
+    fn an_address_that_cannot_work_is_left_out() {
+        let elsewhere: SocketAddr = "192.0.2.7:4711".parse().unwrap();
+        let mut bytes = vec![VERSION];
+        put(&mut bytes, 0, &[9; 32]).unwrap();
+        for address in ["0.0.0.0:4711", "[fe80::1]:4711", "192.0.2.7:0"] {
+            put(&mut bytes, 1, &octets(address.parse().unwrap())).unwrap();
+        }
+        put(&mut bytes, 1, &octets(elsewhere)).unwrap();
+        let text = bech32::encode::<Bech32m>(Hrp::parse(PREFIX).unwrap(), &bytes).unwrap();
+        let ticket: Ticket = text.parse().unwrap();
+        assert_eq!(ticket.hosts, [elsewhere.to_string().parse().unwrap()]);
+        // An interface of this machine means nothing to another one.
+        let own = Ticket {
+            hosts: vec!["[fe80::1%lo]:4711".parse().unwrap()],
+            ..ticket
+        };
+        let read: Ticket = own.encode().unwrap().parse().unwrap();
+        assert!(read.hosts.is_empty(), "{read:?}");
     }
 
     #[test]

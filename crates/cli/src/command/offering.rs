@@ -12,7 +12,7 @@ use whimbrel_core::{Guid, Peer};
 use whimbrel_io::Interface;
 use whimbrel_node::config::{Bind, Remote};
 use whimbrel_node::shelf::Shelved;
-use whimbrel_node::ticket::Ticket;
+use whimbrel_node::ticket::{Ticket, means_the_same_elsewhere};
 
 use super::tell_json;
 use crate::logging::{note, one_line};
@@ -25,9 +25,11 @@ const JSON_INTERVAL: Duration = Duration::from_secs(1);
 /// has no other address. The interface that leads to an Ethernet address is for the other machine
 /// to say.
 pub(super) fn reachable(bound: &Bind) -> Vec<Remote> {
-    let all_of = |ip: IpAddr| match ip.is_unspecified() {
-        true => of_this_machine(ip.is_ipv6()),
-        false => vec![ip],
+    let all_of = |ip: IpAddr| match ip {
+        _ if ip.is_unspecified() => of_this_machine(ip.is_ipv6()),
+        // It means something together with the other machine's interface only.
+        IpAddr::V6(v6) if v6.is_unicast_link_local() => Vec::new(),
+        _ => vec![ip],
     };
     let texts: Vec<String> = match bound {
         Bind::Udp(bound) => {
@@ -76,12 +78,26 @@ fn of_this_machine(with_ipv6: bool) -> Vec<IpAddr> {
 /// Returns the ticket of a content; `None` if nobody can be asked for it but a daemon on this
 /// machine.
 pub(super) fn ticket(content: Guid, hosts: &[Remote], routers: &[Remote]) -> Option<String> {
-    let over_udp = |remotes: &[Remote]| -> Vec<Remote> {
-        let remotes = remotes.iter().filter(|remote| remote.udp().is_some());
-        remotes.cloned().collect()
+    let usable = |remotes: &[Remote]| -> Vec<Remote> {
+        let over_udp = remotes.iter().filter_map(|it| Some((it, it.udp()?)));
+        let (elsewhere, here): (Vec<_>, Vec<_>) =
+            over_udp.partition(|(_, peer)| means_the_same_elsewhere(peer));
+        for (remote, _) in here {
+            note(&format!(
+                "the ticket leaves out {remote}: another machine reaches a link-local address by an interface of its own"
+            ));
+        }
+        let elsewhere = elsewhere.into_iter();
+        elsewhere.map(|(remote, _)| remote.clone()).collect()
     };
-    let (hosts, routers) = (over_udp(hosts), over_udp(routers));
+    let any = !hosts.is_empty() || !routers.is_empty();
+    let (hosts, routers) = (usable(hosts), usable(routers));
     if hosts.is_empty() && routers.is_empty() {
+        if any {
+            note(
+                "there is no ticket: no address here means the same to another machine (--address adds one)",
+            );
+        }
         return None;
     }
     if hosts.iter().chain(&routers).all(is_loopback) {

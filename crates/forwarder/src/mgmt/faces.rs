@@ -82,6 +82,9 @@ fn creation(parameters: &ControlParameters) -> Result<(FaceUri, Option<FaceUri>)
             ));
         }
     }
+    if let Some(why) = remote.unreachable() {
+        return unacceptable(format!("no face can lead to {remote}: {why}"));
+    }
     if remote.is_multicast() {
         return unacceptable(
             "multicast faces come from the configuration, not from a command".to_owned(),

@@ -7,6 +7,8 @@
 //! | `192.0.2.7:4711`, `[2001:db8::7]:4711` | that address | that address |
 //! | `[fe80::1%eth0]:4711` | a link-local address and the interface it is local to | the same |
 //! | `a.example:4711` | a name, looked up when it is needed | refused |
+//! | `0.0.0.0:4711`, `[::]:4711` | refused | port 4711 of all addresses |
+//! | `192.0.2.7:0` | refused | a free port |
 
 use core::fmt;
 use core::str::FromStr;
@@ -52,6 +54,23 @@ pub enum RemoteError {
     /// A group of peers, or all addresses.
     #[error("'{0}' is not one neighbour: a link leads to one; write its own address")]
     Group(String),
+    /// Port 0 of a peer.
+    #[error(
+        "'{0}': no program is reached at port 0, which stands for a free port to listen on; write the port that the other \
+         machine listens on, as in host:port"
+    )]
+    NoPort(String),
+    /// All addresses of a machine.
+    #[error(
+        "'{0}' stands for all addresses of a machine, where it listens; write the one by which the other machine is reached"
+    )]
+    AllAddresses(String),
+    /// A link-local address without its interface.
+    #[error(
+        "'{0}' is local to a link, and does not say to which: write the interface of this machine too, as in \
+         \"[fe80::1%eth0]:4711\" (`ip link` lists them)"
+    )]
+    WithoutZone(String),
     /// Not in the form of a listening address.
     #[error(
         "'{0}' is not an address to listen on; write an address of this machine and a port, as in \"192.0.2.7:4711\" or \
@@ -131,6 +150,9 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, RemoteError> {
     let text = text.trim();
     match read(text) {
         Some(Typed::Port(port)) => Ok((any_address(), port).into()),
+        Some(Typed::Address(address)) if lacks_zone(&address) => {
+            Err(RemoteError::WithoutZone(text.to_owned()))
+        }
         Some(Typed::Address(address)) => Ok(address),
         Some(Typed::NoZone(zone)) => Err(RemoteError::Zone {
             text: text.to_owned(),
@@ -228,11 +250,10 @@ impl Remote {
 /// Reads a peer's address, as people type it.
 pub(super) fn peer(text: &str) -> Result<Peer, RemoteError> {
     match read(text) {
-        Some(Typed::Port(port)) if port != 0 => {
-            Ok(Peer::Address((Ipv4Addr::LOCALHOST, port).into()))
-        }
-        Some(Typed::Address(address)) if address.port() != 0 => Ok(Peer::Address(address)),
-        Some(Typed::Name(host, port)) if port != 0 => Ok(Peer::Named {
+        Some(Typed::Port(0) | Typed::Name(_, 0)) => Err(RemoteError::NoPort(text.to_owned())),
+        Some(Typed::Port(port)) => Ok(Peer::Address((Ipv4Addr::LOCALHOST, port).into())),
+        Some(Typed::Address(address)) => reachable(text, address).map(|()| Peer::Address(address)),
+        Some(Typed::Name(host, port)) => Ok(Peer::Named {
             host: host.to_owned(),
             port,
             family: None,
@@ -241,8 +262,27 @@ pub(super) fn peer(text: &str) -> Result<Peer, RemoteError> {
             text: text.to_owned(),
             zone: zone.to_owned(),
         }),
-        _ => Err(RemoteError::Peer(text.to_owned())),
+        None => Err(RemoteError::Peer(text.to_owned())),
     }
+}
+
+/// Refuses an address at which no single program can be reached.
+fn reachable(text: &str, address: SocketAddr) -> Result<(), RemoteError> {
+    let ip = address.ip().to_canonical();
+    let is_group = ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST);
+    let refusal = match address {
+        _ if address.port() == 0 => RemoteError::NoPort,
+        _ if ip.is_unspecified() => RemoteError::AllAddresses,
+        _ if is_group => RemoteError::Group,
+        _ if lacks_zone(&address) => RemoteError::WithoutZone,
+        _ => return Ok(()),
+    };
+    Err(refusal(text.to_owned()))
+}
+
+/// Returns true for a link-local address that does not say which link.
+fn lacks_zone(address: &SocketAddr) -> bool {
+    matches!(address, SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() && v6.scope_id() == 0)
 }
 
 impl FromStr for Remote {
@@ -366,6 +406,26 @@ mod tests {
         }
         let error = "[fe80::1%no-such]:1".parse::<Remote>().unwrap_err();
         assert!(error.to_string().contains("'no-such'"), "{error}");
+    }
+
+    #[test]
+    fn an_address_that_cannot_work_is_refused_with_what_is_missing() {
+        for (typed, missing) in [
+            ("0.0.0.0:4711", "all addresses"),
+            ("[::]:4711", "all addresses"),
+            ("[::ffff:0.0.0.0]:4711", "all addresses"),
+            ("224.0.0.1:4711", "not one neighbour"),
+            ("255.255.255.255:4711", "not one neighbour"),
+            ("[ff02::1]:4711", "not one neighbour"),
+            ("[fe80::1]:4711", "[fe80::1%eth0]:4711"),
+            ("192.0.2.7:0", "port 0"),
+            ("a.example:0", "port 0"),
+        ] {
+            let error = typed.parse::<Remote>().unwrap_err().to_string();
+            assert!(error.contains(typed) && error.contains(missing), "{error}");
+        }
+        let error = listen_address("[fe80::1]:4711").unwrap_err();
+        assert!(error.to_string().contains("%eth0"), "{error}");
     }
 
     #[test]

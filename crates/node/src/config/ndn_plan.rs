@@ -449,6 +449,9 @@ fn face_uri(text: &str) -> Result<FaceUri, String> {
 }
 
 fn endpoint_of(uri: &FaceUri, local: Option<&FaceUri>) -> Result<Endpoint, String> {
+    if let Some(why) = uri.unreachable() {
+        return Err(format!("no face can lead to {uri}: {why}"));
+    }
     endpoint(uri, local).map_err(|why| why.to_string())
 }
 
