@@ -263,9 +263,32 @@ impl LineChart {
     ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
         /// The share of the room of a name that its bars take.
         const WIDTH: f64 = 0.84;
-        let each = WIDTH / self.series.len().max(1) as f64;
-        for (index, (series, colour)) in self.series.iter().zip(COLOURS).enumerate() {
+        let barred = self.series.iter().filter(|series| !series.dots).count();
+        let each = WIDTH / barred.max(1) as f64;
+        for (index, (series, colour)) in self
+            .series
+            .iter()
+            .zip(COLOURS.into_iter().cycle())
+            .enumerate()
+        {
+            if series.dots {
+                let dots = series.points.iter().copied();
+                let dots = dots.map(|at| Circle::new(at, 5, BLACK.stroke_width(2)));
+                chart
+                    .draw_series(dots)?
+                    .label(&series.label)
+                    .legend(|(x, y)| Circle::new((x + 11, y), 5, BLACK.stroke_width(2)));
+                continue;
+            }
             let from = |x: f64| x - WIDTH / 2.0 + each * index as f64;
+            let spread = series.points.iter().zip(&series.bars);
+            let spread = spread.filter(|(_, (low, high))| low.is_finite() && high.is_finite());
+            let spread: Vec<_> = spread
+                .map(|((x, _), (low, high))| {
+                    let middle = from(*x) + each / 2.0;
+                    PathElement::new(vec![(middle, *low), (middle, *high)], BLACK.stroke_width(1))
+                })
+                .collect();
             let bars = series.points.iter().map(|(x, y)| {
                 let corners = [(from(*x), 0.0), (from(*x) + each, *y)];
                 Rectangle::new(corners, colour.filled())
@@ -276,6 +299,7 @@ impl LineChart {
                 .legend(move |(x, y)| {
                     Rectangle::new([(x, y - 5), (x + 22, y + 5)], colour.filled())
                 });
+            chart.draw_series(spread)?;
             let paper = series.paper.iter();
             let paper = paper.map(|(x, y)| (from(*x) + each / 2.0, *y));
             chart.draw_series(paper.map(|at| Circle::new(at, 4, BLACK.stroke_width(2))))?;
@@ -287,7 +311,12 @@ impl LineChart {
         &self,
         chart: &mut Canvas<'_, B>,
     ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
-        for (index, (series, colour)) in self.series.iter().zip(COLOURS).enumerate() {
+        for (index, (series, colour)) in self
+            .series
+            .iter()
+            .zip(COLOURS.into_iter().cycle())
+            .enumerate()
+        {
             // Earlier lines are wider, so that one that lies upon another hides it only in part.
             let width = 2 + (self.series.len() - 1 - index) as u32;
             let points = series

@@ -11,25 +11,71 @@ use crate::figure::{LineChart, Series, number};
 /// Bound of the lines in one picture, so that they can be distinguished.
 const MAX_LINES: usize = 6;
 /// Bound of the pictures of a page.
-const MAX_CHARTS: usize = 12;
+const MAX_CHARTS: usize = 48;
 
-/// Returns file names and charts: a metric over the first swept key, or transfers over time.
-pub(super) fn all(scenario: &Scenario, batch: &Batch) -> Vec<(String, LineChart)> {
+/// The pictures of a page.
+pub(super) struct Charts {
+    /// File names and charts: a metric over the first swept key, or transfers over time.
+    pub(super) drawn: Vec<(String, LineChart)>,
+    /// How many more there would be.
+    pub(super) left_out: usize,
+}
+
+/// Returns the pictures of a batch; one that would have too many lines is several.
+pub(super) fn all(scenario: &Scenario, batch: &Batch) -> Charts {
     let swept = scenario
         .settings
         .first()
         .is_some_and(|setting| !setting.values.is_empty());
-    if !swept {
-        return transfers(scenario, batch).into_iter().collect();
+    let whole: Vec<(String, LineChart)> = match swept {
+        false => transfers(scenario, batch).into_iter().collect(),
+        true => {
+            let names = scenario.metrics.iter();
+            names
+                .filter_map(|name| {
+                    Some((name.replace('.', "-"), swept_chart(scenario, batch, name)?))
+                })
+                .collect()
+        }
+    };
+    let mut drawn: Vec<(String, LineChart)> = whole.into_iter().flat_map(divided).collect();
+    let left_out = drawn.len().saturating_sub(MAX_CHARTS);
+    drawn.truncate(MAX_CHARTS);
+    Charts { drawn, left_out }
+}
+
+/// Returns a chart as several with at most [`MAX_LINES`] lines each. All have the same axes, and the
+/// paper's own dots.
+fn divided((name, chart): (String, LineChart)) -> Vec<(String, LineChart)> {
+    let (dots, lines): (Vec<Series>, Vec<Series>) =
+        chart.series.iter().cloned().partition(|line| line.dots);
+    let room = MAX_LINES.saturating_sub(dots.len()).max(1);
+    if lines.len() <= room {
+        return vec![(name, chart)];
     }
-    let names = scenario.metrics.iter();
-    let charts = names
-        .filter_map(|name| Some((name.replace('.', "-"), swept_chart(scenario, batch, name)?)));
-    charts.take(MAX_CHARTS).collect()
+    let reach = lines.iter().flat_map(|line| {
+        let tops = line.bars.iter().zip(&line.points);
+        let tops = tops.map(|(bar, point)| (point.0, bar.1));
+        line.points.iter().copied().chain(tops)
+    });
+    let reach = reach.fold(chart.reach, |most, (x, y)| (most.0.max(x), most.1.max(y)));
+    let parts = lines.chunks(room);
+    let count = parts.len();
+    let part = |(index, lines): (usize, &[Series])| {
+        let number = index + 1;
+        let part = LineChart {
+            title: format!("{} ({number} of {count})", chart.title),
+            series: [lines, &dots[..]].concat(),
+            reach,
+            ..chart.clone()
+        };
+        (format!("{name}-{number}"), part)
+    };
+    parts.enumerate().map(part).collect()
 }
 
 /// Returns the chart of a metric over the first swept key, with a line for each combination of the
-/// others.
+/// others, or a bar if the key has names for values.
 fn swept_chart(scenario: &Scenario, batch: &Batch, name: &str) -> Option<LineChart> {
     let (key, _) = scenario.settings.first()?.values.first()?;
     let mut series: Vec<Series> = Vec::new();
@@ -51,22 +97,23 @@ fn swept_chart(scenario: &Scenario, batch: &Batch, name: &str) -> Option<LineCha
         series[line].points.push((x, y));
         series[line].bars.push((min, max));
     }
-    series.truncate(MAX_LINES - 1);
     series.retain(|line| !line.points.is_empty());
     for line in &mut series {
         let mut both: Vec<_> = line.points.drain(..).zip(line.bars.drain(..)).collect();
         both.sort_by(|a, b| a.0.0.total_cmp(&b.0.0));
         (line.points, line.bars) = both.into_iter().unzip();
     }
+    let categories = categories(scenario);
     // A line has two points or more.
-    let drawn = series.iter().any(|line| line.points.len() > 1);
+    let drawn = !categories.is_empty() || series.iter().any(|line| line.points.len() > 1);
     series.extend(published(scenario, name, key));
     drawn.then(|| LineChart {
         title: name.to_owned(),
         x_label: match split(&scenario.settings[0].values[0].1) {
-            (_, "") => key.clone(),
-            (_, unit) => format!("{key}, {unit}"),
+            (_, unit) if categories.is_empty() && !unit.is_empty() => format!("{key}, {unit}"),
+            _ => key.clone(),
         },
+        categories,
         y_label: with_unit(name),
         series,
         ..LineChart::default()
@@ -109,31 +156,32 @@ fn others(setting: &Setting) -> String {
     }
 }
 
-/// Returns the place of a swept value on the axis: its number if all values have the same unit, or
-/// else its place in the sweep.
-fn place(scenario: &Scenario, value: &str) -> f64 {
-    let swept = || {
-        scenario
-            .settings
-            .iter()
-            .map(|setting| split(&setting.values[0].1))
-    };
-    let (number, unit) = split(value);
-    let alike = swept().all(|(number, known)| known == unit && number.parse::<f64>().is_ok());
-    match number.parse() {
-        Ok(number) if alike => number,
-        _ => {
-            let values = scenario.settings.iter().map(|setting| &setting.values[0].1);
-            let mut known: Vec<&String> = Vec::new();
-            for value in values {
-                if !known.contains(&value) {
-                    known.push(value);
-                }
-            }
-            let place = known.iter().position(|known| *known == value);
-            place.unwrap_or_default() as f64
+/// Returns the values of the first swept key, each once, if they have no common scale: names, or
+/// numbers of several units.
+fn categories(scenario: &Scenario) -> Vec<String> {
+    let mut known: Vec<String> = Vec::new();
+    for setting in &scenario.settings {
+        let value = &setting.values[0].1;
+        if !known.contains(value) {
+            known.push(value.clone());
         }
     }
+    let unit = known.first().map(|value| split(value).1.to_owned());
+    let is_number = |value: &String| {
+        let (number, of) = split(value);
+        Some(of) == unit.as_deref() && number.parse::<f64>().is_ok()
+    };
+    match known.iter().all(is_number) {
+        true => Vec::new(),
+        false => known,
+    }
+}
+
+/// Returns the place of a swept value on the axis: its number, or its place among the categories.
+fn place(scenario: &Scenario, value: &str) -> f64 {
+    let named = categories(scenario).iter().position(|known| known == value);
+    let number = split(value).0.parse().unwrap_or_default();
+    named.map_or(number, |place| place as f64)
 }
 
 /// Splits "12.5 ms" into "12.5" and "ms".
@@ -150,7 +198,6 @@ fn transfers(scenario: &Scenario, batch: &Batch) -> Option<(String, LineChart)> 
         .found
         .transfers
         .iter()
-        .take(MAX_LINES)
         .map(|fetched| Series {
             label: fetched.name.clone(),
             points: fetched
@@ -200,4 +247,61 @@ fn transfers(scenario: &Scenario, batch: &Batch) -> Option<(String, LineChart)> 
         };
         (String::from("transfers"), chart)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::scenario::{Overrides, SAMPLE};
+
+    fn swept(sweep: &str) -> Scenario {
+        let text = format!("{SAMPLE}\n{sweep}\n");
+        Scenario::parse(Path::new("test.toml"), &text, Overrides::default()).unwrap()
+    }
+
+    #[test]
+    fn values_without_a_common_scale_are_categories() {
+        let names = swept("[sweep.by]\nslow = {}\nfast = { \"links.wifi.rate\" = \"40 Mbit/s\" }");
+        let mut found = categories(&names);
+        found.sort();
+        assert_eq!(found, ["fast", "slow"]);
+        let units = swept("[sweep]\n\"links.wifi.delay\" = [\"5 ms\", \"1 s\"]");
+        assert_eq!(categories(&units).len(), 2);
+        let numbers = swept("[sweep]\n\"links.wifi.delay\" = [\"5 ms\", \"10 ms\"]");
+        assert!(categories(&numbers).is_empty());
+        let places = ["10 ms", "5 ms"].map(|value| place(&numbers, value));
+        assert_eq!(places, [10.0, 5.0]);
+    }
+
+    #[test]
+    fn a_chart_with_too_many_lines_becomes_several_and_loses_none() {
+        let line = |number: usize| Series {
+            label: number.to_string(),
+            points: vec![(0.0, 1.0), (number as f64, 2.0)],
+            ..Series::default()
+        };
+        let paper = Series {
+            dots: true,
+            ..line(100)
+        };
+        let chart = LineChart {
+            title: "goodput".to_owned(),
+            series: (0..13).map(line).chain([paper]).collect(),
+            ..LineChart::default()
+        };
+        let parts = divided(("goodput".to_owned(), chart));
+        let mut seen = Vec::new();
+        for (index, (name, part)) in parts.iter().enumerate() {
+            assert_eq!(*name, format!("goodput-{}", index + 1));
+            assert!(part.series.len() <= MAX_LINES, "{name}");
+            assert_eq!(part.reach, (12.0, 2.0), "all have the same axes");
+            assert_eq!(part.series.iter().filter(|line| line.dots).count(), 1);
+            let lines = part.series.iter().filter(|line| !line.dots);
+            seen.extend(lines.map(|line| line.label.clone()));
+        }
+        let all: Vec<String> = (0..13).map(|number| number.to_string()).collect();
+        assert_eq!(seen, all);
+    }
 }

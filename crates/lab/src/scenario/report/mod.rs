@@ -98,7 +98,7 @@ pub fn write(
     let picture = topology::Picture::of(network);
     picture.write(&folder.join("topology"))?;
     let charts = charts::all(scenario, batch);
-    for (name, chart) in &charts {
+    for (name, chart) in &charts.drawn {
         chart.write(&folder.join(name))?;
     }
     let statements = judge(scenario, batch);

@@ -5,10 +5,11 @@ use maud::{Markup, PreEscaped, html};
 use super::super::Scenario;
 use super::super::batch::Batch;
 use super::super::judge::Judged;
+use super::charts::Charts;
 use super::table::Row;
 use super::topology::Picture;
 use crate::LabError;
-use crate::figure::{LineChart, number};
+use crate::figure::number;
 use crate::study::{Verdict, page::document};
 
 /// Returns the page as HTML without external resources.
@@ -18,10 +19,11 @@ pub(super) fn page(
     statements: &[Judged],
     summary: &[Row],
     picture: &Picture<'_>,
-    charts: &[(String, LineChart)],
+    charts: &Charts,
     command: &str,
 ) -> Result<String, LabError> {
     let drawn: Vec<(&str, String)> = charts
+        .drawn
         .iter()
         .map(|(_, chart)| Ok((chart.title.as_str(), chart.svg()?)))
         .collect::<Result<_, LabError>>()?;
@@ -48,6 +50,9 @@ pub(super) fn page(
                     @for (title, svg) in &drawn {
                         figure { figcaption { (title) } (PreEscaped(svg)) }
                     }
+                }
+                @if charts.left_out > 0 {
+                    p.quiet { (charts.left_out) " more are not drawn; all numbers are below." }
                 }
             }
         }
