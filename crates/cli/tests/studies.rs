@@ -82,6 +82,26 @@ fn a_report_is_rebuilt_from_the_results_of_runs() {
             .contains("--seed 1 --runs 2 --scenario scenario.toml")
     );
     assert!(results.join("index.html").exists());
+    let shown = fs::read_to_string(&page).unwrap();
+    assert!(shown.contains("Measured in another scenario"), "{shown}");
+}
+
+#[test]
+fn a_scenario_that_sweeps_what_the_study_does_not_know_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("weather.toml");
+    fs::write(
+        &file,
+        format!("{SCENARIO}[sweep.weather]\nsun = {{}}\nrain = {{}}\n"),
+    )
+    .unwrap();
+    let mut command = whimbrel();
+    command
+        .args(["study", "run", "mftp-fig10", "--scenario"])
+        .arg(&file);
+    let (code, text, err) = finished(command.arg("-o").arg(folder.path().join("results")));
+    assert_ne!(code, 0, "{text}");
+    assert!(err.contains("it sweeps weather"), "{err}");
 }
 
 #[test]

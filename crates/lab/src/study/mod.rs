@@ -257,7 +257,39 @@ impl StudyInput<'_> {
             runs: self.options.runs,
             backend: Some(self.options.backend),
         };
-        Ok(Scenario::parse(&file, &self.scenario, overrides)?)
+        let scenario = Scenario::parse(&file, &self.scenario, overrides)?;
+        if self.is_replaced() {
+            let own = Scenario::parse(&file, self.study.scenario, overrides)?;
+            self.check_sweep(&scenario, &own)?;
+        }
+        Ok(scenario)
+    }
+
+    /// Returns true if the scenario is not the one that came with the program: what is compared with
+    /// the paper is then not what the paper has measured.
+    fn is_replaced(&self) -> bool {
+        self.scenario != self.study.scenario
+    }
+
+    /// Refuses a scenario that sweeps a key that this study does not: its code would take the runs of
+    /// all values for one.
+    fn check_sweep(&self, scenario: &Scenario, own: &Scenario) -> Result<(), LabError> {
+        let keys = |of: &Scenario| -> Vec<String> {
+            let first = of.settings.first().into_iter();
+            let values = first.flat_map(|setting| &setting.values);
+            values.map(|(key, _)| key.clone()).collect()
+        };
+        let known = keys(own);
+        match keys(scenario).into_iter().find(|key| !known.contains(key)) {
+            Some(key) => Err(self.bad(format!(
+                "it sweeps {key}, which this study does not know; it sweeps {}. `whimbrel lab run` runs any scenario",
+                match known.is_empty() {
+                    true => String::from("nothing"),
+                    false => known.join(", "),
+                }
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// Returns the error for a scenario that this study's code cannot use.
@@ -288,6 +320,10 @@ impl StudyInput<'_> {
             Backend::Sim => statement.note_sim,
             Backend::Netns => statement.note_netns,
         };
+        let replaced = match self.is_replaced() {
+            true => "Measured in another scenario than the paper's (--scenario). ",
+            false => "",
+        };
         Comparison {
             id: id.to_owned(),
             case: case.to_owned(),
@@ -300,7 +336,9 @@ impl StudyInput<'_> {
             } else {
                 Verdict::Differs
             },
-            explanation: format!("{} {own_note}", statement.note).trim().to_owned(),
+            explanation: format!("{replaced}{} {own_note}", statement.note)
+                .trim()
+                .to_owned(),
         }
     }
 
