@@ -153,9 +153,10 @@ impl Chunk {
             return None;
         }
         match self.transport() {
-            Ok(Transport::Drop(notice, DropReason::NotServed | DropReason::NoSuchName)) => {
-                Some((self.header.source, notice.content))
-            }
+            Ok(Transport::Drop(
+                notice,
+                DropReason::NotServed | DropReason::NoSuchName | DropReason::NoNameService,
+            )) => Some((self.header.source, notice.content)),
             _ => None,
         }
     }

@@ -74,6 +74,13 @@ pub enum Verdict {
     Off,
 }
 
+impl Verdict {
+    /// Returns true for a link that carries nothing at all.
+    fn is_shut(&self) -> bool {
+        matches!(self, Verdict::Off | Verdict::Quota)
+    }
+}
+
 /// What the rules judge a link by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
@@ -355,7 +362,7 @@ impl Interfaces {
             .collect();
         let former = core::mem::take(&mut self.verdicts);
         self.verdicts = ports.iter().copied().zip(judge(&candidates)).collect();
-        let is_shut = |it: &Verdict| matches!(it, Verdict::Off | Verdict::Quota);
+        let is_shut = Verdict::is_shut;
         let was = |port: &PortId| former.get(port).copied().unwrap_or(Verdict::Used);
         let mut review = Review {
             // More than the probes of idle links.
@@ -400,6 +407,13 @@ impl Interfaces {
         let quota = self.terms_of(port, links).quota?;
         let usage = number_of(port, links).and_then(|number| self.usage.get(&number));
         Some(quota.saturating_sub(usage.map_or(0, Usage::of_period)))
+    }
+
+    /// Returns the labels of the links that carry nothing, and why.
+    pub(super) fn shut(&self, links: &Links) -> BTreeMap<String, Verdict> {
+        let shut = self.verdicts.iter().filter(|(_, it)| it.is_shut());
+        let named = shut.filter_map(|(port, it)| Some((links.info(*port)?.label.clone(), *it)));
+        named.collect()
     }
 
     /// Changes the terms of a link. The error says what is wrong.

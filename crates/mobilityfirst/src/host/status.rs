@@ -6,6 +6,7 @@ use serde::Serialize;
 use whimbrel_core::{Guid, GuidPrefix, LookUpFailure, Time};
 use whimbrel_link::hop::ReceptionCounters;
 
+use super::interfaces::Verdict;
 use super::{ClockDifference, Host};
 use crate::links::{DividedStatus, LinkStatus, UnresolvedStatus};
 use crate::local::{MAX_NAMES, TransferState};
@@ -98,6 +99,9 @@ pub struct HostStatus {
     pub uploads: usize,
     /// The links to access routers.
     pub links: Vec<LinkStatus>,
+    /// Of these, those that carry nothing, by label: switched off, or their quota is used up.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub shut: BTreeMap<String, Verdict>,
     /// What those who are no neighbours yet have asked of its links.
     pub reception: ReceptionCounters,
     /// Configured neighbours without a port, because their host names are not known.
@@ -144,6 +148,7 @@ impl Host {
             published: self.uploads.catalogue().len(),
             uploads: self.uploads.len(),
             links: self.links.status(now),
+            shut: self.uplinks.interfaces.shut(&self.links),
             reception: self.links.reception(),
             unresolved: self.links.unresolved(now),
             divided: self.links.divided(now),

@@ -286,6 +286,8 @@ pub enum FailReason {
     Busy,
     /// The request is invalid.
     Invalid,
+    /// The router uses no name service, and none of its hosts has announced this content.
+    NoNameService,
 }
 
 codes!(TransferState, "transfer state", {
@@ -300,6 +302,7 @@ codes!(FailReason, "reason", {
     TooLarge = 2,
     Busy = 3,
     Invalid = 4,
+    NoNameService = 5,
 });
 
 impl LocalEvent {

@@ -618,7 +618,7 @@ impl Router {
         let asks_for_content =
             header.service.has(ServiceId::CONTENT_REQUEST) && name == header.destination;
         if why == Failure::NotFound && asks_for_content {
-            self.drop(&outgoing.chunk, DropReason::NoSuchName);
+            self.drop(&outgoing.chunk, self.names.unknown());
         } else {
             self.store_or_give_up(now, outgoing);
         }

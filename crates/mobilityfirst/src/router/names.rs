@@ -12,7 +12,7 @@ use whimbrel_gnrs::{
 
 use super::followed::Followed;
 use crate::links::ChunkToSend;
-use crate::wire::ControlCode;
+use crate::wire::{ControlCode, DropReason};
 
 /// Bounds of the records: some thousands of hosts, each with some contents.
 const LIMITS: StoreLimits = StoreLimits {
@@ -155,6 +155,14 @@ impl Names {
             Lookup::NotFound
         } else {
             Lookup::Resolved(answer)
+        }
+    }
+
+    /// Returns the reason why a request for a name that [`Names::look_up`] does not find is dropped.
+    pub(super) fn unknown(&self) -> DropReason {
+        match self.has_service {
+            true => DropReason::NoSuchName,
+            false => DropReason::NoNameService,
         }
     }
 

@@ -206,6 +206,8 @@ pub enum DropReason {
     TooLarge,
     /// The host that was named as a holder does not serve this content.
     NotServed,
+    /// The router uses no name service, and none of its hosts has announced the destination.
+    NoNameService,
 }
 
 codes!(DropReason, "drop reason", {
@@ -217,6 +219,7 @@ codes!(DropReason, "drop reason", {
     Unreachable = 5,
     TooLarge = 6,
     NotServed = 7,
+    NoNameService = 8,
 });
 
 impl DropReason {
@@ -231,6 +234,7 @@ impl DropReason {
             DropReason::Unreachable => "unreachable",
             DropReason::TooLarge => "too-large",
             DropReason::NotServed => "not-served",
+            DropReason::NoNameService => "no-name-service",
         }
     }
 }

@@ -278,12 +278,17 @@ impl Downloads {
         match reason {
             // Only this host's own router has asked the name service on its behalf. Anyone else who
             // was asked can say so too, and knows of itself alone.
-            DropReason::NoSuchName if !asked_directly => {
+            DropReason::NoSuchName | DropReason::NoNameService if !asked_directly => {
                 self.not_served(now, from, id, uplink, effects)
             }
             DropReason::NoSuchName if !begun => self.fail(id, FailReason::NoSuchName, effects),
+            DropReason::NoNameService if !begun => {
+                self.fail(id, FailReason::NoNameService, effects)
+            }
             // Who served it may come back.
-            DropReason::NoSuchName => drop(download.absent_since.get_or_insert(now)),
+            DropReason::NoSuchName | DropReason::NoNameService => {
+                drop(download.absent_since.get_or_insert(now))
+            }
             // After a direct request to one host, there is no other holder to ask.
             DropReason::NotServed if asked_directly => {
                 self.fail(id, FailReason::NotServed, effects)
