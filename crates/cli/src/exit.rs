@@ -38,7 +38,7 @@ pub(crate) const HELP: &str = "Exit codes:\n  \
     0    done\n  \
     1    any other failure\n  \
     2    wrong arguments or configuration\n  \
-    3    the name service has no record of the name\n  \
+    3    nobody has announced the name, by the end of --timeout\n  \
     4    announced, but not served\n  \
     5    no host or router daemon listens on the socket\n  \
     6    the disk is full, or the output cannot be written\n  \
@@ -293,7 +293,7 @@ impl From<FetchError> for Failure {
         let exit = match &error {
             FetchError::Failed { reason, .. } | FetchError::FilesMissing { reason, .. } => {
                 match reason {
-                    FailReason::NoSuchName => Exit::NoSuchName,
+                    FailReason::NoSuchName | FailReason::NoNameService => Exit::NoSuchName,
                     FailReason::NotServed => Exit::NotServed,
                     _ => Exit::Other,
                 }

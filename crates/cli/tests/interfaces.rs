@@ -149,6 +149,12 @@ fn links_and_policy_of_a_running_host_are_shown_and_changed_by_commands() {
     links.change(&["interfaces", "set", "lte", "--quota", "1 kB"]);
     links.await_verdict("lte", "quota");
     links.await_verdict("wifi", "used");
+    links.change(&["interfaces", "set", "wifi", "--off"]);
+    links.await_that("the reason of the host's wait", || {
+        let (_, status, _) = links.about_host(&["status"]);
+        let mut lines = status.lines().filter(|line| line.starts_with("waiting: "));
+        lines.any(|line| line.contains("its quota is used up") && line.contains("switched off"))
+    });
     for (bad, code, why) in [
         (
             &["interfaces", "set", "nobody", "--off"][..],

@@ -148,19 +148,20 @@ fn a_single_router_knows_the_contents_of_its_hosts() {
             .arg(&source),
     );
     serving.await_json(|line| line["event"] == "announced" && line["outcome"] == "Registered");
-    let get = |name: &str, target: &Path| {
+    let get = |name: &str, timeout: &str, target: &Path| {
         finished(
             whimbrel()
-                .args(["get", name, "--router", &at, "--timeout", "60 s", "-o"])
+                .args(["get", name, "--router", &at, "--timeout", timeout, "-o"])
                 .arg(target),
         )
     };
     let target = folder.path().join("copy");
-    let (code, _, err) = get(&name_of(&bytes), &target);
+    let (code, _, err) = get(&name_of(&bytes), "60 s", &target);
     assert_eq!(code, 0, "{err}");
     same(&target, &bytes);
-    let (code, _, err) = get(&"ab".repeat(32), &folder.path().join("none"));
+    let (code, _, err) = get(&"ab".repeat(32), "3 s", &folder.path().join("none"));
     assert_eq!(code, 3, "{err}");
+    assert!(err.contains("uses no name service"), "{err}");
 }
 
 #[test]
@@ -238,10 +239,27 @@ fn content_of_two_programs_is_served_until_the_last_one_leaves() {
 fn a_name_that_nobody_has_is_exit_code_3_and_leaves_nothing() {
     let network = Network::start(None);
     let target = network.path("none");
-    let (code, _, err) = finished(&mut network.get(&"ab".repeat(32), &target));
+    let mut get = whimbrel();
+    get.args(["get", &"ab".repeat(32), "--timeout", "3 s", "--socket"]);
+    get.arg(network.host_socket(1)).arg("-o").arg(&target);
+    let (code, _, err) = finished(&mut get);
     assert_eq!(code, 3, "{err}");
     assert!(err.contains("knows no holder of it"), "{err}");
     assert!(!target.exists());
+}
+
+#[test]
+fn a_get_waits_for_a_name_that_is_announced_later() {
+    let network = Network::start(None);
+    let bytes = noise(MIB, 61);
+    let (source, target) = (network.path("data"), network.path("copy"));
+    fs::write(&source, &bytes).unwrap();
+    let mut get = Running::start(&mut network.get(&name_of(&bytes), &target));
+    let wait = get.await_json(|line| line["wait"]["why"] == "unannounced");
+    assert_eq!(wait["wait"]["without_name_service"], false, "{wait}");
+    let _serving = network.serve(&[&source]);
+    outcome(&mut get);
+    same(&target, &bytes);
 }
 
 #[test]

@@ -205,9 +205,25 @@ fn a_router_whose_name_cannot_be_looked_up_is_named_and_looked_up_again() {
 #[test]
 fn an_absent_name_says_who_was_asked() {
     let site = Site::start(None);
-    let (code, out, err) = finished(&mut site.get(&name_of(b"served by nobody")));
+    let mut get = site.get(&name_of(b"served by nobody"));
+    let (code, out, err) = finished(get.args(["--timeout", "2 s"]));
     assert_eq!(code, 3, "{out}{err}");
     assert!(err.contains(&format!("(asked {})", site.at)), "{err}");
+    assert!(err.contains("uses no name service"), "{err}");
+}
+
+/// As after an outage that was longer than the announcement lasts.
+#[test]
+fn a_get_that_begins_before_its_sender_waits_for_it() {
+    let site = Site::start(None);
+    let bytes = noise(MIB, 72);
+    let mut getting = Running::start(&mut site.get(&name_of(&bytes)));
+    let line = await_reason(&getting, "unannounced");
+    assert_eq!(line["wait"]["without_name_service"], true, "{line}");
+    let _serving = site.serve(&bytes);
+    getting.await_json(|line| line["event"] == "done");
+    assert_eq!(getting.exit_code(), 0);
+    assert_eq!(fs::read(site.folder.path().join("got")).unwrap(), bytes);
 }
 
 #[test]

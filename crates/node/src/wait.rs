@@ -3,13 +3,14 @@
 
 mod reason;
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 
-pub use reason::{Tried, Wait};
+pub use reason::{Shut, Tried, Wait};
 
 /// Interval of the queries to a host while a program waits.
 const ASK_INTERVAL: Duration = Duration::from_secs(1);
@@ -32,6 +33,9 @@ struct Report {
     links: Vec<LinkReport>,
     #[serde(default)]
     unresolved: Vec<Unresolved>,
+    /// Links that carry nothing, by label.
+    #[serde(default)]
+    shut: BTreeMap<String, Shut>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -62,6 +66,8 @@ struct TransferReport {
 
 #[derive(Debug, Deserialize)]
 struct LinkReport {
+    #[serde(default)]
+    label: String,
     peer: String,
     neighbour: Option<Guid>,
     caller: bool,
@@ -130,10 +136,12 @@ impl Report {
                 again_in_s: unresolved.again_in_s.ceil() as u64,
             });
         }
-        if !self.uplinks().any(|link| link.up) {
+        let shut = |link: &LinkReport| self.shut.get(&link.label).copied();
+        if !self.uplinks().any(|link| link.up && shut(link).is_none()) {
             let silent = self.uplinks().map(|link| link.silent_s);
             let to = self.uplinks().map(|link| Tried {
                 peer: link.peer.clone(),
+                shut: shut(link),
                 no_way: !link.carrier,
                 refused: link.refused,
                 unwilling: link.unwilling.clone(),
@@ -260,6 +268,8 @@ pub struct Watch {
     // The number of frames with data at the last answer.
     data_received: Option<u64>,
     wait: Option<Wait>,
+    // Those that respond, at the last answer.
+    neighbours: Vec<String>,
     inbound: usize,
     // Between two arrivals: a router passes chunks on whole, which over a thin link behind it takes
     // seconds.
@@ -290,6 +300,7 @@ impl Watch {
             mtu_falls: None,
             data_received: None,
             wait: None,
+            neighbours: Vec::new(),
             inbound: 0,
             usual_pause: Duration::ZERO,
             has_progressed: false,
@@ -345,6 +356,7 @@ impl Watch {
     fn read(&mut self, report: &Report, is_ours: &dyn Fn(&Guid) -> bool) {
         let inbound = report.links.iter().filter(|link| link.caller && link.up);
         self.inbound = inbound.count();
+        self.neighbours = report.neighbours_up();
         if self.subject == Subject::Host {
             self.wait = report.of_host().filter(|_| report.has_neighbours());
             return;
@@ -395,6 +407,11 @@ impl Watch {
     /// Returns the reason why the program waits, as far as it is known.
     pub fn wait(&self) -> Option<&Wait> {
         self.wait.as_ref()
+    }
+
+    /// Returns the addresses of the neighbours that respond, at the last answer.
+    pub fn neighbours(&self) -> &[String] {
+        &self.neighbours
     }
 
     /// Returns the number of hosts connected to this one's listener, at the last answer.

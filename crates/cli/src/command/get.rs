@@ -8,7 +8,6 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use whimbrel_content::ChunkSize;
-use whimbrel_core::Guid;
 use whimbrel_core::units::{ByteSize, Span};
 use whimbrel_mobilityfirst::local::FailReason;
 use whimbrel_node::config::{LinkSection, Remote};
@@ -93,7 +92,7 @@ pub(crate) fn run(arguments: Get) -> Outcome {
         update: arguments.update,
     };
     report.asked = asked(&found.access, &found.direct);
-    report.unasked = found.instead_of_daemon.then_some(found.content);
+    report.hint = hint(&found);
     let direct = found
         .direct
         .into_iter()
@@ -119,6 +118,21 @@ pub(crate) fn run(arguments: Get) -> Outcome {
         }
         Err(error) => Err(report.failed(error)),
     }
+}
+
+/// What to try if the addresses of a ticket do not answer.
+fn hint(found: &Found) -> Option<String> {
+    let name = found.content;
+    if found.instead_of_daemon {
+        return Some(format!(
+            "the ticket's addresses are asked, not the host daemon that runs here: `whimbrel get {name}` asks that"
+        ));
+    }
+    found.by_routers_of_ticket.then(|| {
+        format!(
+            "the ticket names the sender's router; at a site with a router of its own, `whimbrel get --router HOST:PORT {name}` asks that"
+        )
+    })
 }
 
 /// Whom a fetch asks, in words.
@@ -150,8 +164,8 @@ struct Report {
     /// The longest time between two arrivals since then, in microseconds.
     pause_us: u64,
     told_wait: ToldWait,
-    /// The name to get from the host daemon, until it has been said that this is not asked.
-    unasked: Option<Guid>,
+    /// What to try, until it has been said.
+    hint: Option<String>,
 }
 
 impl Report {
@@ -169,7 +183,7 @@ impl Report {
             told: None,
             pause_us: 0,
             told_wait: ToldWait::default(),
-            unasked: None,
+            hint: None,
         }
     }
 
@@ -210,11 +224,8 @@ impl Report {
         self.waits(progress.wait.as_ref());
         if progress.wait.is_some()
             && progress.bytes == progress.resumed
-            && let Some(name) = self.unasked.take()
+            && let Some(hint) = self.hint.take()
         {
-            let hint = format!(
-                "the ticket's addresses are asked, not the host daemon that runs here: `whimbrel get {name}` asks that"
-            );
             self.bar.suspend(|| note(&hint));
         }
         if self.json {
@@ -318,7 +329,7 @@ impl Report {
         };
         let asked = match &error {
             FetchError::Failed {
-                reason: FailReason::NoSuchName | FailReason::NotServed,
+                reason: FailReason::NoSuchName | FailReason::NoNameService | FailReason::NotServed,
                 ..
             } => format!(" (asked {})", self.asked),
             FetchError::TimedOut(_) => {

@@ -82,6 +82,8 @@ pub(super) struct Found {
     pub(super) direct: Vec<Remote>,
     /// The addresses of a ticket take the place of a host daemon that runs here.
     pub(super) instead_of_daemon: bool,
+    /// Routers that the sender has named are asked.
+    pub(super) by_routers_of_ticket: bool,
 }
 
 impl Wanted {
@@ -92,6 +94,7 @@ impl Wanted {
             access: asking.access.clone(),
             direct: asking.from.cloned().into_iter().collect(),
             instead_of_daemon: false,
+            by_routers_of_ticket: false,
         };
         match self {
             Wanted::Name(name) => found.content = name,
@@ -113,6 +116,7 @@ impl Found {
         self.content = ticket.content;
         let says_where = !ticket.routers.is_empty() || !ticket.hosts.is_empty();
         if asking.from.is_none() && self.access.router.is_empty() && says_where {
+            self.by_routers_of_ticket = !ticket.routers.is_empty();
             self.access.router = ticket.routers;
             let socket = self.access.socket.take();
             let socket = socket.unwrap_or_else(host_daemon_socket);

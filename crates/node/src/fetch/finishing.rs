@@ -11,6 +11,7 @@ use super::folder::{FolderPlan, Goal, Job, is_part_of};
 use super::part::{Manner, PartFile};
 use super::session::Fetch;
 use super::transfer::{Purpose, Sink, Transfer, stream_failed};
+use super::unannounced::Unannounced;
 use crate::output::safe_name;
 
 /// Bound of the files and packs of a folder that are under way at the same time.
@@ -44,7 +45,12 @@ impl Fetch {
             content: transfer.content,
             reason,
         };
-        let is_gone = matches!(reason, FailReason::NoSuchName | FailReason::NotServed);
+        if transfer.purpose == Purpose::Whole && Unannounced::is_meant_by(reason) {
+            let earlier = self.unannounced.take();
+            self.unannounced = Some(Unannounced::after(earlier, reason));
+            return Ok(Vec::new());
+        }
+        let is_gone = reason == FailReason::NotServed || Unannounced::is_meant_by(reason);
         self.missing.in_a_row += 1;
         let (Some(plan), Purpose::Member(entries) | Purpose::Pack(entries), true) =
             (&self.plan, &transfer.purpose, is_gone)

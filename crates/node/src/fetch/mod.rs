@@ -23,6 +23,7 @@ mod part;
 mod session;
 mod transfer;
 mod tree;
+mod unannounced;
 
 pub use links::{LinkBytes, LinkShare, link_bytes};
 
@@ -236,6 +237,10 @@ fn explain(reason: FailReason) -> &'static str {
     match reason {
         FailReason::NoSuchName => {
             "the name service knows no holder of it; check the name, and whether it is still served"
+        }
+        FailReason::NoNameService => {
+            "the router uses no name service, and none of its hosts serves it; check the name, and that the sender is attached to \
+             that router, or give it name_servers"
         }
         FailReason::NotServed => "the hosts that announced it no longer serve it",
         FailReason::TooLarge => "even the smallest chunks are too large for a hop on the way",

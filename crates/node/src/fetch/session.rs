@@ -18,10 +18,11 @@ use super::links::LinkShares;
 use super::pace::Pace;
 use super::part::{self, PartFile};
 use super::transfer::{Purpose, Sink, Transfer};
+use super::unannounced::Unannounced;
 use super::{FetchError, FetchOptions, Fetched, Progress, State};
 use crate::local_client::{Attachment, LocalError};
 use crate::output::{Destination, MadeFolder};
-use crate::wait::{Subject, Watch};
+use crate::wait::{Subject, Wait, Watch};
 
 /// Interval at which the stop flag is checked, and a daemon that has gone is called again.
 const LOOK: Duration = Duration::from_millis(200);
@@ -53,6 +54,8 @@ pub(super) struct Fetch {
     pub(super) last_arrival: Instant,
     pub(super) pace: Pace,
     pub(super) watch: Watch,
+    /// While nobody has announced the content.
+    pub(super) unannounced: Option<Unannounced>,
     pub(super) last_kept: Instant,
     pub(super) last_told: Option<Instant>,
 }
@@ -139,6 +142,7 @@ impl Fetch {
             last_arrival: now,
             pace: Pace::default(),
             watch: Watch::new(Subject::Answer),
+            unannounced: None,
             last_kept: now,
             last_told: None,
         };
@@ -161,6 +165,9 @@ impl Fetch {
         due.extend(self.all_requests());
         loop {
             due.extend(self.watch.question());
+            if self.unannounced.as_mut().is_some_and(Unannounced::take_due) {
+                due.extend(self.all_requests());
+            }
             let step = match due.drain(..).try_for_each(|request| client.send(&request)) {
                 // Events that the host sent before it left are still to be read, and its end is
                 // noticed there.
@@ -185,6 +192,7 @@ impl Fetch {
                         client = new;
                         self.progress.state = State::Requested;
                         self.watch.host_gone(false);
+                        self.unannounced = None;
                         due = self.all_requests();
                     }
                 }
@@ -204,7 +212,7 @@ impl Fetch {
                 .timeout
                 .filter(|timeout| self.last_arrival.elapsed() >= *timeout)
             {
-                return Err(FetchError::TimedOut(timeout));
+                return Err(self.timed_out(timeout));
             }
             self.keep_records()?;
             if self
@@ -213,10 +221,29 @@ impl Fetch {
             {
                 self.last_told = Some(Instant::now());
                 self.note_pace();
-                self.progress.wait = self.watch.wait().cloned();
+                self.progress.wait = self.wait();
                 observe(&self.progress);
                 self.progress.pause_us = 0;
             }
+        }
+    }
+
+    fn timed_out(&self, after: Duration) -> FetchError {
+        let content = self.transfers.get(&0).map(|root| root.content);
+        match (&self.unannounced, content) {
+            (Some(Unannounced { reason, .. }), Some(content)) => FetchError::Failed {
+                content,
+                reason: *reason,
+            },
+            _ => FetchError::TimedOut(after),
+        }
+    }
+
+    fn wait(&self) -> Option<Wait> {
+        let wait = self.watch.wait();
+        match &self.unannounced {
+            Some(unannounced) => Some(unannounced.wait(wait, self.watch.neighbours().to_vec())),
+            None => wait.cloned(),
         }
     }
 
@@ -284,6 +311,7 @@ impl Fetch {
                         self.progress.pause_us = self.progress.pause_us.max(pause);
                     }
                     self.watch.progressed();
+                    self.unannounced = None;
                     self.progress.bytes += new;
                     self.progress.received += new;
                 }

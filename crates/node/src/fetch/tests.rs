@@ -283,7 +283,13 @@ fn a_host_that_lies_is_not_believed() {
 #[test]
 fn a_name_that_nobody_has_leaves_no_file() {
     let scene = Scene::new();
-    let (failed, _) = scene.get(Guid([9; 32]), to(&scene.out()), Manners::Good);
+    let (failed, _) = scene.get_until(
+        Guid([9; 32]),
+        to(&scene.out()),
+        Manners::Good,
+        &AtomicBool::new(false),
+        Some(Duration::from_millis(300)),
+    );
     assert!(matches!(
         failed,
         Err(FetchError::Failed {

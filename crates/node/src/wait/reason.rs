@@ -3,7 +3,7 @@
 use core::fmt;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use whimbrel_core::Guid;
 use whimbrel_core::units::format_duration;
 
@@ -51,6 +51,15 @@ pub enum Wait {
         /// The router.
         kept_by: Guid,
         /// Seconds since it first said so.
+        for_s: u64,
+    },
+    /// Nothing has arrived, and no holder of the content has announced it.
+    Unannounced {
+        /// The neighbours that were asked.
+        asked: Vec<String>,
+        /// True if they use no name service: only their own hosts can be found.
+        without_name_service: bool,
+        /// Seconds since one of them first said so.
         for_s: u64,
     },
     /// A part has arrived, and nobody is known any more who has the rest.
@@ -117,6 +126,9 @@ pub enum Wait {
 pub struct Tried {
     /// Its address, or its name.
     pub peer: String,
+    /// Why this host sends nothing to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shut: Option<Shut>,
     /// True if this machine has no route to it, or the interface of the route does not work.
     pub no_way: bool,
     /// True if its machine answers that no program receives there.
@@ -124,6 +136,16 @@ pub struct Tried {
     /// Why it does not talk with this node, if it has said so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unwilling: Option<String>,
+}
+
+/// Why a host carries nothing over one of its links.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shut {
+    /// Its quota is used up until the next period.
+    Quota,
+    /// It is switched off.
+    Off,
 }
 
 impl Wait {
@@ -142,11 +164,17 @@ impl Wait {
 
 impl fmt::Display for Tried {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let answer = match &self.unwilling {
-            Some(why) => why,
-            None if self.no_way => "no route, or its interface is down",
-            None if self.refused => "Connection refused",
-            None => "no answer",
+        let answer = match (&self.unwilling, self.shut) {
+            (_, Some(Shut::Quota)) => {
+                "its quota is used up for this period (`whimbrel host interfaces` shows and changes it)"
+            }
+            (_, Some(Shut::Off)) => {
+                "it is switched off (`whimbrel host interfaces set LABEL --on`)"
+            }
+            (Some(why), None) => why,
+            _ if self.no_way => "no route, or its interface is down",
+            _ if self.refused => "Connection refused",
+            _ => "no answer",
         };
         write!(f, "{}: {answer}", self.peer)
     }
@@ -201,6 +229,24 @@ impl fmt::Display for Wait {
                     "provider away for {}; router {} keeps the request",
                     seconds(for_s),
                     short(kept_by)
+                )
+            }
+            Wait::Unannounced {
+                asked,
+                without_name_service,
+                for_s,
+            } => {
+                f.write_str("nobody has announced this name")?;
+                if !asked.is_empty() {
+                    write!(f, " to {}", asked.join(", "))?;
+                }
+                if *without_name_service {
+                    f.write_str(", which uses no name service and knows its own hosts alone,")?;
+                }
+                write!(
+                    f,
+                    " for {}: its sender is away or has not begun, or the name is wrong",
+                    seconds(for_s)
                 )
             }
             Wait::NoHolder { asked, for_s } => write!(

@@ -266,6 +266,21 @@ fn a_sender_is_missing_only_since_the_host_is_connected() {
 }
 
 #[test]
+fn a_link_that_the_host_has_shut_is_no_silent_neighbour() {
+    for (why, says) in [("quota", "quota is used up"), ("off", "switched off")] {
+        for up in [true, false] {
+            let mut link = link(up, false);
+            link["label"] = json!("lte");
+            let report = json!({ "links": [link], "shut": { "lte": why } });
+            let waits = waits_in(&report.to_string());
+            let (_, wait) = waits.first().unwrap();
+            let text = wait.to_string();
+            assert!(text.contains(says) && !text.contains("no answer"), "{text}");
+        }
+    }
+}
+
+#[test]
 fn only_another_reason_counts_as_a_change() {
     let one = Wait::Stalled { for_s: 3 };
     assert!(one.is_same_reason(&Wait::Stalled { for_s: 4 }));
@@ -275,6 +290,7 @@ fn only_another_reason_counts_as_a_change() {
             peer: "a".into(),
             refused,
             unwilling: None,
+            shut: None,
         }],
         for_s: 1,
     };
