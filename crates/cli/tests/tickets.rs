@@ -104,6 +104,28 @@ fn over_a_router_the_ticket_names_the_router() {
     assert_eq!(fs::read(folder.path().join("got")).unwrap(), bytes);
 }
 
+/// The sender's router may be out of reach at the other site, which has one of its own.
+#[test]
+fn a_ticket_with_a_router_says_that_another_one_may_be_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("film");
+    fs::write(&source, b"a few bytes").unwrap();
+    let mut send = whimbrel();
+    send.args(["send", "--no-cache", "--router", "127.0.0.1:9"]);
+    let log = fs::File::create(folder.path().join("log")).unwrap();
+    let sending = Running::start(send.arg(&source).stderr(log));
+    let command = sending.lines.recv_timeout(support::PATIENCE).unwrap();
+    let told = || fs::read_to_string(folder.path().join("log")).unwrap();
+    await_that("the remark", || told().contains("--router HOST:PORT"));
+    let ticket = command.strip_prefix("whimbrel receive ").unwrap();
+    let mut receive = whimbrel();
+    receive.args(["receive", ticket, "--timeout", "3 s", "-o"]);
+    receive.env("WHIMBREL_SOCKET", folder.path().join("none"));
+    let (code, _, err) = finished(receive.arg(folder.path().join("got")));
+    assert_eq!(code, 7, "{err}");
+    assert!(err.contains("--router HOST:PORT"), "{err}");
+}
+
 /// Returns the ticket of a sender that has ended.
 fn ticket_of_who_has_gone(folder: &Path) -> String {
     let source = folder.join("film");

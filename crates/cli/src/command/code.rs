@@ -213,6 +213,9 @@ impl Gift {
         self.bar.suspend(|| {
             note("or, with a code to say aloud:");
             tell(&format!("{command}\n"));
+            if self.routers.is_some() {
+                note("its --router may be another one that shares the name service");
+            }
         });
     }
 

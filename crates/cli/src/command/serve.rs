@@ -260,6 +260,12 @@ impl Offer {
                     path_line(&one.path)
                 ));
                 out(&format!("whimbrel receive {ticket}\n"));
+                if let Some(router) = self.serve.access.router.first() {
+                    note(&format!(
+                        "if it does not reach {router}: `whimbrel receive --router HOST:PORT TICKET`, with a router of its own site that \
+                         shares the name service"
+                    ));
+                }
                 if shows_progress()
                     && let Some(picture) = offering::picture(&ticket)
                 {
