@@ -260,7 +260,7 @@ fn producers_of_either_library_serve_consumers_that_specify_paths() {
             "--paths",
             "4",
             "--probe-interval",
-            "5",
+            "5 ms",
         ]);
         assert!(std::fs::read(&got).unwrap() == content, "{library:?}");
         let rows = done["stats"]["paths"].as_array().unwrap();

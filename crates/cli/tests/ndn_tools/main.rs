@@ -389,7 +389,7 @@ fn a_file_comes_over_two_paths_and_over_the_other_one_when_one_is_gone() {
             "--law",
             law,
             "--probe-interval",
-            "1",
+            "1 ms",
         ];
         let done = first.json(&arguments);
         assert!(std::fs::read(&target).unwrap() == content, "{law}: {done}");
