@@ -122,6 +122,9 @@ impl Uplink {
             .parse::<FaceUri>()
             .map_err(|fault| wrong(fault.to_string()))?;
         let uri = canonical(&uri).map_err(|fault| wrong(fault.to_string()))?;
+        if let Some(why) = uri.unreachable() {
+            return Err(wrong(why.to_owned()));
+        }
         match uri {
             FaceUri::Unix(path) => Ok(Uplink::Unix(path.into())),
             FaceUri::Tcp(endpoint) => socket_address(&endpoint).map(Uplink::Tcp).map_err(wrong),
@@ -239,6 +242,8 @@ mod tests {
             "udp://224.0.23.170",
             "internal://",
             "tcp://[fe80::1%no-such]",
+            "udp://0.0.0.0",
+            "tcp://192.0.2.1:0",
         ] {
             let error = Uplink::parse(text, "a test").unwrap_err().to_string();
             assert!(
