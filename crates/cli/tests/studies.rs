@@ -64,6 +64,7 @@ fn a_report_is_rebuilt_from_the_results_of_runs() {
     let folder = tempfile::tempdir().unwrap();
     let (code, text, err) = run(folder.path(), &["--runs", "2"]);
     assert_eq!(code, 0, "{err}");
+    assert!(err.contains("another scenario than the paper's"), "{err}");
     let results = folder.path().join("results");
     let page = results.join("mftp-fig10.html");
     assert!(
@@ -82,8 +83,6 @@ fn a_report_is_rebuilt_from_the_results_of_runs() {
             .contains("--seed 1 --runs 2 --scenario scenario.toml")
     );
     assert!(results.join("index.html").exists());
-    let shown = fs::read_to_string(&page).unwrap();
-    assert!(shown.contains("Measured in another scenario"), "{shown}");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use whimbrel_lab::study::{
 
 use super::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure};
+use crate::logging::{note, path_line};
 use crate::progress::Progress;
 
 const DEFAULT_FOLDER: &str = "whimbrel-studies";
@@ -158,6 +159,12 @@ fn run_study(arguments: Run) -> Outcome {
     if backend == Backend::Netns {
         // Before any thread starts.
         whimbrel_lab::ensure_privileges().map_err(failure)?;
+    }
+    if let Some(scenario) = &arguments.scenario {
+        note(&format!(
+            "{} is another scenario than the paper's: what agrees or differs says little of the paper",
+            path_line(scenario)
+        ));
     }
     let options = StudyOptions {
         backend,
