@@ -18,7 +18,7 @@ use whimbrel_node::wait::Wait;
 use super::access::{no_host, reach};
 use super::waiting::ToldWait;
 use super::wanted::{Asking, Found, Wanted};
-use super::{Outcome, json_line, out, stop_flag};
+use super::{Outcome, json_line, json_text, out, stop_flag};
 use crate::arguments::HostAccess;
 use crate::exit::{Exit, Failure};
 use crate::logging::{note, path_line, say, say_plainly, shows_progress};
@@ -357,7 +357,7 @@ impl Report {
 /// Prints a line of JSON where the content does not go.
 fn line(to_stdout: bool, value: &serde_json::Value) {
     if to_stdout {
-        say_plainly(&format!("{value}\n"))
+        say_plainly(&json_text(value).unwrap_or_default())
     } else {
         json_line(value)
     }

@@ -48,7 +48,7 @@ pub(super) fn show(status: &Status, path: PathBuf, what: &str, command: &str) ->
     let path = status.socket.clone().unwrap_or(path);
     let json = query(&path, &LocalRequest::Status { request: 1 }, what, command)?;
     if status.json {
-        out(&format!("{json}\n"));
+        json_line(&parsed(json));
     } else {
         let mut text = String::new();
         let waits = waits_in(&json);

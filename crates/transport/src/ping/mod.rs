@@ -134,7 +134,8 @@ impl Ping {
         if let Some(identifier) = &options.identifier {
             base = base.child_generic(identifier.as_bytes());
         }
-        let next_number = options.start.unwrap_or_else(|| rng.next_word());
+        // 52 bits: programs that read JSON as floating-point numbers keep it as it is.
+        let next_number = options.start.unwrap_or_else(|| rng.next_word() >> 12);
         let interval = options.interval.max(Duration::from_millis(1));
         Ping {
             options: PingOptions {

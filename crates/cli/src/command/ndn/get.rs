@@ -30,7 +30,7 @@ use super::verify::VerifyArguments;
 use super::{Loss, Reach, converse, in_millis, name};
 use crate::command::get::{output_help, style};
 use crate::command::waiting::ToldWait;
-use crate::command::{Outcome, json_line, stop_flag};
+use crate::command::{Outcome, json_line, json_text, stop_flag};
 use crate::exit::{Exit, Failure};
 use crate::logging::{is_quiet, path_line, say_plainly};
 use crate::progress;
@@ -416,7 +416,7 @@ impl Report {
 
     fn line(&self, value: &Value) {
         if self.to_stdout {
-            say_plainly(&format!("{value}\n"))
+            say_plainly(&json_text(value).unwrap_or_default())
         } else {
             json_line(value)
         }
