@@ -26,16 +26,17 @@ impl Slow {
     fn pages(self: &Arc<Slow>, fresh: Duration) -> Arc<Pages> {
         let node = Arc::clone(self);
         let source = Source(Arc::new(move || {
-            node.asked.fetch_add(1, Ordering::Relaxed);
             let (sender, snapshot) = mpsc::channel();
             node.waiting.lock().ok()?.push(sender);
+            // Last: a test that has seen it may answer.
+            node.asked.fetch_add(1, Ordering::Release);
             Some(snapshot)
         }));
         Arc::new(Pages::of(vec![source], fresh))
     }
 
     fn asked(&self) -> u32 {
-        self.asked.load(Ordering::Relaxed)
+        self.asked.load(Ordering::Acquire)
     }
 
     async fn is_asked(&self, times: u32) {
