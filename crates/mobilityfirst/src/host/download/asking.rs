@@ -287,7 +287,7 @@ impl Downloads {
             }
             // Who served it may come back.
             DropReason::NoSuchName | DropReason::NoNameService => {
-                drop(download.absent_since.get_or_insert(now))
+                download.absent_since.get_or_insert(now);
             }
             // After a direct request to one host, there is no other holder to ask.
             DropReason::NotServed if asked_directly => {
