@@ -222,6 +222,41 @@ fn damaged_and_foreign_frames_harm_nothing_and_are_counted() {
 }
 
 #[test]
+fn a_link_waits_for_an_interface_that_comes_after_it() {
+    in_new_namespace(|| {
+        let Some(wire) = Wire::lay() else { return };
+        let at = [2, 0, 0, 0, 0, 9];
+        let awaited = EthernetConfig::new("wire", Interface::awaited("v0"), ETHER_TYPE);
+        let config = awaited.for_whole_packets(1500).neighbour("b", at);
+        let (mut a, link) = ethernet(config);
+        let port = link.ports[0];
+        for _ in 0..3 {
+            a.machine_mut().send(port, vec![b"into the void".to_vec()]);
+            idle_rounds(&mut a);
+        }
+        assert!(!a.machine().down(port));
+        assert!(ip(&[
+            "link add v0 mtu 1400 type veth peer name v1",
+            "link set v1 address 02:00:00:00:00:09",
+            "link set v0 up",
+            "link set v1 up",
+        ]));
+        until(&mut a, "the interface", |a| {
+            let told = (port, PortEvent::Mtu(1398));
+            a.machine().reports.contains(&told)
+        });
+        let (mut b, _) = ethernet(whole("v1").listen(InboundLimits::default()));
+        until_both(&mut a, &mut b, "a frame", |a, b| {
+            if a.machine().outbox.is_empty() {
+                a.machine_mut().send(port, vec![b"here at last".to_vec()]);
+            }
+            !b.machine().inbox.is_empty()
+        });
+        drop(wire);
+    });
+}
+
+#[test]
 fn an_interface_that_vanishes_and_returns_keeps_its_ports() {
     in_new_namespace(|| {
         let Some(wire) = Wire::lay() else { return };

@@ -151,7 +151,10 @@ fn open_ethernet(
     name: &str,
     (hop, buffer_packets): (&HopConfig, usize),
 ) -> Result<Bind, StartError> {
-    let interface = Interface::find(name)?;
+    let interface = match Interface::find(name) {
+        Err(IoError::NoSuchInterface { .. }) => Interface::awaited(name),
+        found => found?,
+    };
     // An address of the interface is not its name.
     if interface.name != name {
         return Err(IoError::NoSuchInterface {

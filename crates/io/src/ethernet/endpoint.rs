@@ -66,13 +66,20 @@ impl EthernetEndpoint {
                 },
             }
         };
-        let Some(local) = config.interface.ethernet else {
-            return Err(IoError::NoEthernet { name: name() });
+        let is_away = config.outlives_interface && config.interface.is_awaited();
+        let local = match config.interface.ethernet {
+            Some(local) => local,
+            None if is_away => [0; 6],
+            None => return Err(IoError::NoEthernet { name: name() }),
         };
         let socket = socket::open().map_err(failed("open a packet socket on"))?;
-        config
-            .receive(&socket)
-            .map_err(failed("bind a packet socket to"))?;
+        if is_away {
+            tracing::warn!(label = %config.label, interface = name(), "this machine has no such interface yet; the link waits for it");
+        } else {
+            config
+                .receive(&socket)
+                .map_err(failed("bind a packet socket to"))?;
+        }
         let sole = match config.is_sole {
             true => {
                 let what = format!("Ethernet (type {:#06x}) on {}", config.ether_type, name());
@@ -95,7 +102,7 @@ impl EthernetEndpoint {
             unsent: None,
             gate: None,
             reply: Vec::new(),
-            is_away: false,
+            is_away,
             is_carried: true,
             _sole: sole,
             counters: TransportCounters::default(),

@@ -47,8 +47,8 @@ pub struct EthernetConfig {
     /// Bound of the payload, bytes, with those octets; a smaller MTU of the interface takes
     /// precedence.
     pub largest_payload: usize,
-    /// When the interface is gone, the ports stay and wait for one of the same name; otherwise the
-    /// link ends.
+    /// When the interface is gone, or [has not come yet](Interface::awaited), the ports stay and wait
+    /// for one of that name; otherwise the link ends.
     pub outlives_interface: bool,
     /// Refuse to open the link while another program of this machine has such a one.
     pub is_sole: bool,

@@ -85,6 +85,29 @@ impl Interface {
             })
     }
 
+    /// Returns the place of an interface that this machine does not have yet, for a link that
+    /// [waits](crate::EthernetConfig::outlives_interface) for it.
+    pub fn awaited(name: &str) -> Interface {
+        Interface {
+            name: name.to_owned(),
+            index: 0,
+            // Of Ethernet, until the interface tells its own.
+            mtu: 1500,
+            is_up: false,
+            is_running: false,
+            is_loopback: false,
+            is_multicast: false,
+            is_point_to_point: false,
+            ethernet: None,
+            addresses: Vec::new(),
+        }
+    }
+
+    /// Returns true if it is only [awaited](Interface::awaited): the kernel counts from 1.
+    pub fn is_awaited(&self) -> bool {
+        self.index == 0
+    }
+
     /// Returns true for an interface that is up, takes multicast packets and reaches several
     /// machines.
     pub fn suits_multicast(&self) -> bool {

@@ -14,8 +14,8 @@ use super::{Bind, Config, ConfigError, Draft, Faults, Kind, LinkSection, Plan};
 
 impl Draft {
     /// Returns the plan and what a start on this machine would wait for, or every fault that would stop a
-    /// start of a node of `kind` here: those of [`Draft::plan`], interfaces that the machine does not have,
-    /// and a damaged store.
+    /// start of a node of `kind` here: those of [`Draft::plan`], interfaces of another kind, and a damaged
+    /// store.
     ///
     /// A port that is taken is no fault: the node itself may be running.
     pub fn check_here(&self, kind: Kind) -> Result<Checked, ConfigError> {
@@ -42,11 +42,15 @@ impl Draft {
                     };
                     awaited.add(key, not_here(*ip, any));
                 }
-                Bind::Device(name) => {
-                    if let Some(fault) = fault_of_device(name) {
-                        found.add(key, fault);
-                    }
-                }
+                Bind::Device(name) => match Interface::find(name) {
+                    Ok(it) if it.name == *name && it.ethernet.is_some() => {}
+                    Ok(it) if it.name == *name => found.add(key, format!(
+                        "{name} carries no Ethernet frames; write an interface that does (`ip link` shows of which kind each is)"
+                    )),
+                    _ => awaited.add(key, format!(
+                        "this machine has no network interface {name} now; a start waits for it. If it is a slip, write one that `ip link` lists"
+                    )),
+                },
                 Bind::Udp(_) | Bind::Ip(_) => {}
             }
         }
@@ -66,7 +70,7 @@ impl Draft {
 pub struct Checked {
     /// What would be started.
     pub plan: Plan,
-    /// Addresses that the machine does not have now: the node starts, and waits for them.
+    /// Addresses and interfaces that the machine does not have now: the node starts, and waits for them.
     pub awaited: Option<Faults>,
 }
 
@@ -113,18 +117,6 @@ fn ends_without_ports(links: &[LinkSection], kind: Kind) -> Vec<(String, Bind)> 
         Some((format!("link[{index}].{said}"), end))
     };
     links.iter().enumerate().filter_map(keyed).collect()
-}
-
-fn fault_of_device(name: &str) -> Option<String> {
-    match Interface::find(name) {
-        Ok(interface) if interface.name == *name && interface.ethernet.is_some() => None,
-        Ok(interface) if interface.name == *name => Some(format!(
-            "{name} carries no Ethernet frames; write an interface that does (`ip link` shows of which kind each is)"
-        )),
-        _ => Some(format!(
-            "this machine has no network interface {name}; write one that `ip link` lists"
-        )),
-    }
 }
 
 /// Whether a socket of this machine can have the address.

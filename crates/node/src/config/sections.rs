@@ -323,8 +323,8 @@ pub struct LinkSection {
     #[schemars(example = &"north")]
     pub label: String,
     /// What to bind: address and port for UDP, "ip://0.0.0.0" for bare IP, "dev://eth0" for
-    /// Ethernet. An address that this machine does not have yet is waited for. Default: what leads to
-    /// the neighbour, with an ephemeral port.
+    /// Ethernet. An address or interface that this machine does not have yet is waited for. Default:
+    /// what leads to the neighbour, with an ephemeral port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", example = &"0.0.0.0:4711")]
     pub bind: Option<Bind>,
