@@ -1,5 +1,9 @@
 //! Daemons that start before their machine has the address that they are bound to, as over LTE at
 //! boot. The tests need network namespaces and are skipped without them.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test of real programs in real time"
+)]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 mod support;

@@ -1,4 +1,8 @@
 //! Which planes a router runs: said by the check, the start and the status.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test of real programs in real time"
+)]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 mod support;
