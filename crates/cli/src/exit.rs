@@ -14,6 +14,7 @@ use whimbrel_node::fetch::FetchError;
 use whimbrel_node::keys::KeyError;
 use whimbrel_node::local_client::LocalError;
 use whimbrel_node::output::OutputError;
+use whimbrel_node::place::FolderError;
 use whimbrel_node::run::StartError;
 
 /// Signals that stop a command.
@@ -193,7 +194,10 @@ impl From<io::Error> for Failure {
 impl From<KeyError> for Failure {
     fn from(error: KeyError) -> Failure {
         let exit = match error {
-            KeyError::Read { .. } | KeyError::Format { .. } | KeyError::Exists(_) => Exit::Usage,
+            KeyError::Read { .. }
+            | KeyError::Format { .. }
+            | KeyError::Exists(_)
+            | KeyError::Foreign(_) => Exit::Usage,
             KeyError::Write { .. } => Exit::Write,
             KeyError::InUse(_) => Exit::InUse,
             KeyError::Random(_) => Exit::Other,
@@ -241,7 +245,8 @@ impl From<StartError> for Failure {
                 source: whimbrel_gnrs::StoreError::InUse,
                 ..
             } => Failure::new(Exit::InUse, error),
-            StartError::Folder { .. } => Failure::new(Exit::Write, error),
+            StartError::Folder(FolderError::Foreign(_)) => Failure::new(Exit::Usage, error),
+            StartError::Folder(FolderError::Make { .. }) => Failure::new(Exit::Write, error),
             StartError::Metrics { ref source, .. } => {
                 let exit = match source.kind() {
                     std::io::ErrorKind::AddrInUse => Exit::InUse,
@@ -255,16 +260,16 @@ impl From<StartError> for Failure {
             StartError::NameStore { .. } | StartError::System { .. } => {
                 Failure::new(Exit::Other, error)
             }
-        }
     }
 }
 
 impl From<LocalError> for Failure {
     fn from(error: LocalError) -> Failure {
         let exit = match error {
-            LocalError::Nobody(_) | LocalError::NotPermitted(_) | LocalError::Closed => {
-                Exit::NoDaemon
-            }
+            LocalError::Nobody(_)
+            | LocalError::NotPermitted(_)
+            | LocalError::Foreign(_)
+            | LocalError::Closed => Exit::NoDaemon,
             LocalError::Protocol(_) | LocalError::Version(_) | LocalError::Io(_) => Exit::Other,
         };
         Failure::new(exit, error)

@@ -14,10 +14,11 @@ use bytes::Bytes;
 use rustix::io::Errno;
 use whimbrel_content::{ChunkSize, ChunkTree, FolderError, HashError};
 use whimbrel_core::Guid;
+use whimbrel_keychain::small_file;
 use whimbrel_mobilityfirst::local::{LocalRequest, Publish, ReadChunk};
 use whimbrel_mobilityfirst::wire::ContentKind;
 
-use crate::place::make_folder_of;
+use crate::place::{check_own, make_folder_of};
 pub(crate) use repeated::{Blocks, Repeated};
 
 /// Files below this size are hashed again rather than looked up, in bytes.
@@ -181,6 +182,13 @@ impl Shelf {
     /// Returns an empty shelf that keeps the hashes of large files in the folder `cache`, so that a
     /// restart is quick.
     pub fn new(cache: Option<PathBuf>) -> Shelf {
+        let cache = cache.filter(|folder| match check_own(folder) {
+            Ok(()) => true,
+            Err(foreign) => {
+                tracing::warn!(%foreign, "no hashes are kept for the next start");
+                false
+            }
+        });
         if let Some(folder) = &cache {
             prune(folder);
         }
@@ -264,8 +272,7 @@ impl Shelf {
             return Err(ShelfError::Changing(path.to_owned()));
         }
         if let Some(file) = cached {
-            let kept = make_folder_of(&file).and_then(|()| fs::write(&file, tree.encode()));
-            if let Err(error) = kept {
+            if let Err(error) = keep(&file, &tree) {
                 tracing::info!(path = %file.display(), %error, "cannot keep hashes for the next start");
             }
         }
@@ -454,6 +461,12 @@ fn suggested_name(path: &Path) -> String {
     } else {
         String::new()
     }
+}
+
+/// Writes the hashes of a file to the cache.
+fn keep(file: &Path, tree: &ChunkTree) -> io::Result<()> {
+    make_folder_of(file).map_err(io::Error::other)?;
+    small_file::write(file, &tree.encode())
 }
 
 /// Removes the oldest hashes beyond [`MAX_CACHED`]. A cache that cannot be pruned is still used.
