@@ -14,7 +14,7 @@ use crate::scenario::Plan;
 use crate::scenario::load::Plane;
 use crate::scenario::node::Role;
 use crate::supervisor::START_PATIENCE;
-use crate::{LabError, Program, Supervisor, Topology};
+use crate::{LabError, Program, Supervisor, Topology, scratch};
 
 /// Time limit for daemons to find each other and attach.
 const READY_WITHIN: Duration = Duration::from_secs(30);
@@ -209,11 +209,16 @@ impl<'a> Daemons<'a> {
         Ok(())
     }
 
-    /// Copies the logs to a place that outlives the run.
+    /// Copies the logs to a folder that outlives the run; returns the run's own if that fails.
     fn keep(&self) -> PathBuf {
-        let kept = std::env::temp_dir().join(format!("whimbrel-lab-{}", std::process::id()));
+        let kept = match scratch::folder("whimbrel-lab-") {
+            Ok(kept) => kept.keep(),
+            Err(error) => {
+                tracing::warn!(%error, "cannot keep the logs of the run");
+                return self.folder.to_owned();
+            }
+        };
         let copy = || -> std::io::Result<()> {
-            std::fs::create_dir_all(&kept)?;
             for entry in std::fs::read_dir(self.folder)? {
                 let path = entry?.path();
                 if path
