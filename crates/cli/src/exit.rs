@@ -257,9 +257,10 @@ impl From<StartError> for Failure {
                 };
                 Failure::new(exit, error)
             }
-            StartError::NameStore { .. } | StartError::System { .. } => {
-                Failure::new(Exit::Other, error)
-            }
+            StartError::NameStore { .. }
+            | StartError::Callers { .. }
+            | StartError::System { .. } => Failure::new(Exit::Other, error),
+        }
     }
 }
 

@@ -68,6 +68,17 @@ pub enum StartError {
     /// The folder of a socket or a store is not used.
     #[error(transparent)]
     Folder(#[from] FolderError),
+    /// What was decided about callers cannot be read.
+    #[error(
+        "cannot read which names may call, {}: {source}; without it, names that were denied would get in: restore the file, or \
+         remove it to begin without decisions", path.display()
+    )]
+    Callers {
+        /// The file.
+        path: PathBuf,
+        /// The fault.
+        source: std::io::Error,
+    },
     /// The address for Prometheus cannot be bound.
     #[error(
         "cannot listen for Prometheus on {address}: {source}; choose another address (--metrics)"
