@@ -10,6 +10,9 @@ use whimbrel_core::Guid;
 use crate::{MAX_CONTENT_LEN, PathError, RelativePath};
 
 mod decode;
+mod size;
+
+pub use size::FolderSize;
 
 /// The first bytes of a listing. The first one is not text, so that no text file begins like this.
 pub const MAGIC: [u8; 8] = *b"\x89WHBDIR\x0a";

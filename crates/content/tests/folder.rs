@@ -421,3 +421,29 @@ fn permissions_and_times_that_no_folder_can_have_are_refused() {
         [(Box::from(*b"."), EntryError::UnknownMode(0o6700))]
     );
 }
+
+#[test]
+fn the_room_of_a_folder_is_known_from_its_listing() {
+    let small = |path: &str| entry(path, packed(0, 0, 900));
+    let folder = Folder::new(
+        vec![PACK, PACK],
+        vec![
+            entry("a", Kind::Folder),
+            small("a/b/c/one"),
+            small("a/b/c/two"),
+            entry("a/b/link", link("c/one")),
+            small("d/three"),
+            file("large", 70_000),
+            file("large-copy", 70_000),
+            entry("z/z/z", Kind::Folder),
+        ],
+    )
+    .unwrap();
+    let size = folder.size();
+    // Beside the entries: the folder itself, a/b, a/b/c, d, z and z/z.
+    assert_eq!(size.entries, 8 + 6);
+    assert_eq!(size.on_disk, (12 + 2 * 18) * 4096);
+    assert_eq!(size.fetched, 1000 + 70_000);
+    let empty = Folder::default().size();
+    assert_eq!((empty.entries, empty.on_disk, empty.fetched), (1, 4096, 0));
+}
