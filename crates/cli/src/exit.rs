@@ -287,7 +287,11 @@ impl From<FetchError> for Failure {
                     _ => Exit::Other,
                 }
             }
-            FetchError::BadFolder(_) | FetchError::TooLong { .. } => Exit::Other,
+            FetchError::BadFolder(_)
+            | FetchError::TooLong { .. }
+            | FetchError::FolderTooLarge { .. }
+            | FetchError::Unbelievable { .. } => Exit::Other,
+            FetchError::NotUpdated { .. } => Exit::Write,
             FetchError::FolderToStream => Exit::Usage,
             FetchError::InUse(_) => Exit::InUse,
             FetchError::InTheWay(_) | FetchError::Disk { .. } | FetchError::Stream { .. } => {

@@ -14,7 +14,7 @@ use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::wire::ContentKind;
 
 use super::FetchError;
-use crate::output::{Place, Target};
+use crate::output::{Place, Published, Target, set_mode};
 
 /// Bound of the sets of hidden names that are tried while files of another program are in the way.
 const MAX_SETS: u32 = 8;
@@ -204,16 +204,13 @@ impl PartFile {
         Ok(place.withhold(&self.file)?)
     }
 
-    /// Makes the file readable by its owner alone while it is under way.
-    pub(super) fn keep_private(&self) -> Result<(), FetchError> {
-        use std::os::unix::fs::PermissionsExt;
-        let private = fs::Permissions::from_mode(0o600);
-        self.file
-            .set_permissions(private)
-            .map_err(|source| FetchError::Disk {
-                path: self.hidden.part.clone(),
-                source,
-            })
+    /// Makes the file readable by its owner alone while it is under way. Returns false if its file
+    /// system keeps no permissions.
+    pub(super) fn keep_private(&self) -> Result<bool, FetchError> {
+        set_mode(&self.file, 0o600).map_err(|source| FetchError::Disk {
+            path: self.hidden.part.clone(),
+            source,
+        })
     }
 
     pub(super) fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), FetchError> {
@@ -271,11 +268,11 @@ impl PartFile {
     }
 
     /// Gives the finished file its name, on disk.
-    pub(super) fn finish(self, length: u64, place: &Place) -> Result<PathBuf, FetchError> {
+    pub(super) fn finish(self, length: u64, place: &Place) -> Result<Published, FetchError> {
         self.end(length, true)?;
-        let path = place.publish(&self.file, &self.hidden.part)?;
+        let published = place.publish(&self.file, &self.hidden.part)?;
         self.remove_record();
-        Ok(path)
+        Ok(published)
     }
 
     /// Returns the finished file and its path, for a place in a folder; `durable` waits until the
@@ -383,7 +380,8 @@ fn open_own(path: &Path, write: bool) -> Option<File> {
         found.uid() == rustix::process::geteuid().as_raw()
             || path.parent().and_then(uid_in) == Some(found.uid())
     };
-    (found.is_file() && found.nlink() == 1 && is_own()).then_some(file)
+    // Some network file systems count no names.
+    (found.is_file() && found.nlink() <= 1 && is_own()).then_some(file)
 }
 
 /// Returns the owner that a new file in `folder` gets. It is not the user of this process where the
