@@ -211,30 +211,11 @@ impl<'a> Daemons<'a> {
 
     /// Copies the logs to a folder that outlives the run; returns the run's own if that fails.
     fn keep(&self) -> PathBuf {
-        let kept = match scratch::folder("whimbrel-lab-") {
-            Ok(kept) => kept.keep(),
-            Err(error) => {
-                tracing::warn!(%error, "cannot keep the logs of the run");
-                return self.folder.to_owned();
-            }
-        };
-        let copy = || -> std::io::Result<()> {
-            for entry in std::fs::read_dir(self.folder)? {
-                let path = entry?.path();
-                if path
-                    .extension()
-                    .is_some_and(|end| end == "log" || end == "toml")
-                    && let Some(name) = path.file_name()
-                {
-                    std::fs::copy(&path, kept.join(name))?;
-                }
-            }
-            Ok(())
-        };
-        if let Err(error) = copy() {
+        let kept = scratch::keep_logs(self.folder, &std::env::temp_dir());
+        kept.unwrap_or_else(|error| {
             tracing::warn!(%error, "cannot keep the logs of the run");
-        }
-        kept
+            self.folder.to_owned()
+        })
     }
 
     fn is_ready(&self, node: usize) -> bool {
