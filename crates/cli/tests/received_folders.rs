@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
+use support::schema::Schema;
 use support::{Running, finished, noise, whimbrel};
 
 /// A user without privileges: `nobody`.
@@ -167,21 +168,25 @@ fn an_update_by_an_ordinary_user_replaces_everything_or_nothing() {
 
 /// Returns a command under which the system refuses to change what such file systems do not keep;
 /// `None` where it cannot be traced.
-fn on_a_poor_file_system() -> Option<Command> {
-    let mut command = Command::new("strace");
-    command.args(["-f", "-qq", "-o", "/dev/null"]);
-    let works = command.arg("true").output();
+fn on_a_poor_file_system(calls: &[&str]) -> Option<Command> {
+    let strace = || {
+        let mut command = Command::new("strace");
+        command.args(["-f", "-qq", "-o", "/dev/null"]);
+        command
+    };
+    let works = strace().arg("true").output();
     if !works.is_ok_and(|output| output.status.success()) {
         return None;
     }
-    let mut command = Command::new("strace");
-    command.args(["-f", "-qq", "-o", "/dev/null"]);
-    for call in ["fchmod", "fchown", "utimensat", "flock", "fallocate"] {
+    let mut command = strace();
+    for call in calls {
         command.args(["-e", &format!("inject={call}:error=EPERM")]);
     }
     command.arg(env!("CARGO_BIN_EXE_whimbrel"));
     Some(command)
 }
+
+const PERMISSIONS: [&str; 5] = ["fchmod", "fchown", "utimensat", "flock", "fallocate"];
 
 #[test]
 fn files_arrive_where_permissions_cannot_be_changed_with_a_remark() {
@@ -193,7 +198,7 @@ fn files_arrive_where_permissions_cannot_be_changed_with_a_remark() {
     set_mode(&source.join("sub"), 0o700);
     let served = Served::new(&source);
     let copy = folder.path().join("copy");
-    let Some(command) = on_a_poor_file_system() else {
+    let Some(command) = on_a_poor_file_system(&PERMISSIONS) else {
         return;
     };
     let (line, code, err) = done(&mut served.get_by(command, &copy));
@@ -201,6 +206,8 @@ fn files_arrive_where_permissions_cannot_be_changed_with_a_remark() {
     assert_eq!(files(&copy), files(&source));
     let remark = line["fetched"]["remarks"][0].as_str().unwrap();
     assert!(remark.contains("does not keep permissions"), "{line}");
+    let schema = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema/lines.json");
+    assert_eq!(Schema::read(schema).check(&line), Ok(()));
 
     // A file that replaces another one.
     let film = noise(300_000, 4);
@@ -209,10 +216,29 @@ fn files_arrive_where_permissions_cannot_be_changed_with_a_remark() {
     let output = folder.path().join("output");
     write(&output, b"before", 0o400);
     set_mode(&output, 0o640);
-    let command = on_a_poor_file_system().unwrap();
+    let command = on_a_poor_file_system(&PERMISSIONS).unwrap();
     let (line, code, err) = done(&mut served.get_by(command, &output));
     assert_eq!(code, 0, "{line} {err}");
     assert_eq!(fs::read(&output).unwrap(), film);
+}
+
+#[test]
+fn files_arrive_where_no_links_can_be_made_and_the_links_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("tree");
+    write(&source.join("file"), b"file", 0o644);
+    std::os::unix::fs::symlink("file", source.join("link")).unwrap();
+    let served = Served::new(&source);
+    let Some(command) = on_a_poor_file_system(&["symlinkat"]) else {
+        return;
+    };
+    let copy = folder.path().join("copy");
+    let (line, code, err) = done(&mut served.get_by(command, &copy));
+    assert_eq!(code, 9, "{line} {err}");
+    let refused = &line["fetched"]["refused"][0];
+    assert_eq!(refused["path"], "\"link\"", "{line}");
+    assert_eq!(refused["why"], "this file system holds no symbolic links");
+    assert_eq!(fs::read(copy.join("file")).unwrap(), b"file");
 }
 
 #[test]

@@ -90,7 +90,7 @@ impl<T: Serialize + DeserializeOwned + Default + PartialEq + Send + 'static> Kep
                         true => Ok(()),
                         false => self.write(&state),
                     };
-                    tell(&state, outcome.as_ref().map(|()| ()));
+                    tell(&state, outcome.as_ref().copied());
                     match outcome {
                         Ok(()) => (written, failing) = (state, false),
                         // It is tried again, and logged once.

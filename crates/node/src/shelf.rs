@@ -301,10 +301,10 @@ impl Shelf {
         if after != stamp || tree.content_len() != stamp.length {
             return Err(ShelfError::Changing(path.to_owned()));
         }
-        if let Some(file) = cached {
-            if let Err(error) = keep(&file, &tree) {
-                tracing::info!(path = %file.display(), %error, "cannot keep hashes for the next start");
-            }
+        if let Some(file) = cached
+            && let Err(error) = keep(&file, &tree)
+        {
+            tracing::info!(path = %file.display(), %error, "cannot keep hashes for the next start");
         }
         Ok((tree, stamp))
     }

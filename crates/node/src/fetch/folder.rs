@@ -111,6 +111,11 @@ impl FolderPlan {
             older,
         };
         plan.survey()?;
+        // A disk that is too small is reported before the transfer, not after it.
+        let due = plan.queue.iter().flat_map(|job| &job.entries);
+        let needed = due.map(|index| plan.folder.entries()[*index].len());
+        let needed = needed.fold(0, u64::saturating_add);
+        plan.tree.check_space(needed).map_err(failed(top))?;
         Ok(plan)
     }
 
@@ -391,7 +396,10 @@ impl FolderPlan {
                     self.stays[index] = true;
                     continue;
                 }
-                let made = self.tree.link(entry, target, Landing::Replacing);
+                let made = self
+                    .tree
+                    .link(entry, target, Landing::Replacing)
+                    .map_err(of_link);
                 if let Err(error) = &made
                     && older.stat(&entry.path).is_ok_and(|found| found.is_some())
                 {
@@ -421,10 +429,20 @@ impl FolderPlan {
                 && !self.tree.has_link(&entry.path, target)
             {
                 let made = self.tree.link(entry, target, landing);
-                self.note(index, made)?;
+                self.note(index, made.map_err(of_link))?;
             }
         }
         Ok(())
+    }
+}
+
+/// Says what it means that no link can be made.
+fn of_link(error: io::Error) -> io::Error {
+    use rustix::io::Errno;
+    let none = [Errno::PERM, Errno::OPNOTSUPP, Errno::NOSYS];
+    match Errno::from_io_error(&error).filter(|errno| none.contains(errno)) {
+        Some(_) => io::Error::other("this file system holds no symbolic links"),
+        None => error,
     }
 }
 

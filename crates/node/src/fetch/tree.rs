@@ -17,6 +17,7 @@ use whimbrel_content::folder::MODE_BITS;
 use whimbrel_content::{Entry, Modified, RelativePath, Top};
 use whimbrel_core::Guid;
 
+use super::part::check_space;
 use crate::output::set_mode;
 
 /// Permissions of a new folder that the list says nothing of, less the user's mask.
@@ -91,6 +92,11 @@ impl Tree {
 
     pub(super) fn top(&self) -> &Path {
         &self.top
+    }
+
+    /// Returns an error if its file system says that it has less room than `needed` bytes.
+    pub(super) fn check_space(&self, needed: u64) -> io::Result<()> {
+        check_space(&self.root, needed)
     }
 
     /// Returns true once the file system has not kept permissions.

@@ -266,6 +266,23 @@ fn an_unbelievable_folder_is_refused_unless_the_user_allows_its_size() {
 }
 
 #[test]
+fn a_disk_that_is_too_small_for_a_folder_is_reported_before_the_transfer() {
+    let mut scene = Scene::new();
+    let content = scene.shelf.put(&noise(70_000), ContentKind::File, "");
+    let entries = vec![
+        file("small", 70_000, content),
+        file("vast", 1 << 59, Guid([3; 32])),
+    ];
+    let listing = Folder::new(Vec::new(), entries).unwrap().encode();
+    let name = scene.shelf.put(&listing, ContentKind::Folder, "tree");
+    scene.limit = None;
+    let (refused, sent) = scene.get(name, to(&scene.out()), Manners::Good);
+    let text = refused.unwrap_err().to_string();
+    assert!(text.contains("no storage space for"), "{text}");
+    assert_eq!(sent, 1, "the list alone");
+}
+
+#[test]
 fn a_private_folder_stays_private_and_keeps_its_time() {
     let mut scene = Scene::new();
     scene.put("private/key", b"key");
