@@ -173,3 +173,42 @@ fn an_update_replaces_a_link_by_a_folder_and_does_not_follow_it() {
     assert!(fs::symlink_metadata(copy.join("sub")).unwrap().is_dir());
     assert_eq!(fs::read(copy.join("sub/large")).unwrap(), noise(100_000));
 }
+
+/// A run that was killed has exchanged some entries, and put one aside.
+#[test]
+fn an_update_that_was_killed_half_way_is_completed_by_the_same_command() {
+    let mut scene = Scene::new();
+    for name in ["a", "b", "dir/x", "way"] {
+        scene.put(&format!("old/tree/{name}"), name.as_bytes());
+    }
+    for name in ["a", "b", "dir", "way/deep"] {
+        scene.put(
+            &format!("new/tree/{name}"),
+            format!("new {name}").as_bytes(),
+        );
+    }
+    let (old, new) = (scene.publish("old/tree"), scene.publish("new/tree"));
+    let copy = scene.out().join("tree");
+    scene.get(old, to(&scene.out()), Manners::Good).0.unwrap();
+    let before = contents(&copy);
+    scene.update = true;
+    let (blocked, _) = scene.get(new, to(&copy), Manners::Good);
+    assert!(matches!(blocked, Err(FetchError::NotUpdated { .. })));
+    assert!(contents(&copy) == before, "what was done is undone");
+    let staging = scene.out().join(format!(".{new}.new"));
+    fs::rename(copy.join("a"), copy.join("old-a")).unwrap();
+    fs::rename(staging.join("a"), copy.join("a")).unwrap();
+    fs::rename(copy.join("old-a"), staging.join("a")).unwrap();
+    fs::rename(copy.join("way"), staging.join(format!(".{new}.part.1"))).unwrap();
+    fs::remove_file(copy.join("dir/x")).unwrap();
+    let (fetched, sent) = scene.get(new, to(&copy), Manners::Good);
+    assert_eq!(fetched.unwrap().refused, []);
+    assert!(sent <= 1, "{sent} chunks again");
+    for name in ["a", "b", "dir", "way/deep"] {
+        assert_eq!(
+            fs::read_to_string(copy.join(name)).unwrap(),
+            format!("new {name}")
+        );
+    }
+    assert!(hidden_files(&scene.out()).is_empty() && hidden_files(&copy).is_empty());
+}
