@@ -75,6 +75,29 @@ impl Served {
     }
 }
 
+#[test]
+fn a_file_keeps_its_name_beside_a_folder_that_has_the_same_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("x");
+    write(&source.join("f"), b"the same bytes", 0o644);
+    let room = folder.path().join("room");
+    fs::create_dir(&room).unwrap();
+    let mut command = whimbrel();
+    command.args(["serve", "--json", "--no-cache", "--listen", "127.0.0.1:0"]);
+    let serving = Running::start(command.arg(source.join("f")).arg(&source));
+    let line = serving.await_json(|line| line["event"] == "name");
+    let name = line["shelved"]["name"].as_str().unwrap().to_owned();
+    let line = serving.await_json(|line| line["event"] == "listening");
+    let served = Served {
+        name,
+        address: line["address"].as_str().unwrap().to_owned(),
+        _serving: serving,
+    };
+    let (line, code, err) = done(&mut served.get(&room));
+    assert_eq!(code, 0, "{line} {err}");
+    assert_eq!(fs::read(room.join("f")).unwrap(), b"the same bytes");
+}
+
 /// Returns the last line of a `get`, its exit code and its messages.
 fn done(command: &mut Command) -> (Value, i32, String) {
     let (code, out, err) = finished(command);
@@ -124,7 +147,12 @@ fn an_update_by_an_ordinary_user_replaces_everything_or_nothing() {
             write(&version(number).join(name), bytes.as_bytes(), 0o644);
         }
         write(&version(number).join("read-only/same"), b"same", 0o444);
-        set_mode(&version(number).join("read-only"), 0o555);
+        // Only the permissions of one file differ in this folder.
+        let mode = if number == 1 { 0o644 } else { 0o600 };
+        write(&version(number).join("still/same"), b"same", mode);
+        for name in ["read-only", "still"] {
+            set_mode(&version(number).join(name), 0o555);
+        }
     }
     let room = folder.path().join("room");
     fs::create_dir(&room).unwrap();
@@ -148,7 +176,12 @@ fn an_update_by_an_ordinary_user_replaces_everything_or_nothing() {
         let (line, code, err) = get(number);
         assert_eq!(code, 0, "{line} {err}");
         assert_eq!(files(&copy), files(&version(number)));
-        assert_eq!(mode_of(&copy.join("read-only")), 0o555);
+        for name in ["read-only", "still", "still/same"] {
+            assert_eq!(
+                mode_of(&copy.join(name)),
+                mode_of(&version(number).join(name))
+            );
+        }
     }
     if !is_root() {
         return;

@@ -409,14 +409,20 @@ impl FolderPlan {
             }
         }
         let due: Vec<(&Entry, bool)> = entries.iter().zip(self.stays.iter().copied()).collect();
-        let granted = Replacement::new(&mut older, &mut self.tree)
+        let mut granted = Replacement::new(&mut older, &mut self.tree)
             .run(&due)
             .map_err(|hindrance| blocked(&hindrance.path, hindrance.error.to_string()))?;
         let staging = core::mem::replace(&mut self.tree, older);
         let _ = fs::remove_dir_all(staging.top());
         for (index, entry) in entries.iter().enumerate() {
             if self.stays[index] && matches!(entry.kind, Kind::File { .. }) {
-                let touched = self.tree.touch(entry);
+                let mut touched = self.tree.touch(entry);
+                if matches!(&touched, Err(error) if error.kind() == ErrorKind::PermissionDenied)
+                    && let Ok(more) = self.tree.grant(entry.path.split().0)
+                {
+                    granted.extend(more);
+                    touched = self.tree.touch(entry);
+                }
                 self.note(index, touched)?;
             }
         }
