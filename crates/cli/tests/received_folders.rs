@@ -213,13 +213,19 @@ fn on_a_poor_file_system(calls: &[&str]) -> Option<Command> {
     }
     let mut command = strace();
     for call in calls {
-        command.args(["-e", &format!("inject={call}:error=EPERM")]);
+        command.args(["-e", &format!("inject={call}")]);
     }
     command.arg(env!("CARGO_BIN_EXE_whimbrel"));
     Some(command)
 }
 
-const PERMISSIONS: [&str; 5] = ["fchmod", "fchown", "utimensat", "flock", "fallocate"];
+const PERMISSIONS: [&str; 5] = [
+    "fchmod:error=EPERM",
+    "fchown:error=EPERM",
+    "utimensat:error=EPERM",
+    "flock:error=EPERM",
+    "fallocate:error=EPERM",
+];
 
 #[test]
 fn files_arrive_where_permissions_cannot_be_changed_with_a_remark() {
@@ -262,7 +268,7 @@ fn files_arrive_where_no_links_can_be_made_and_the_links_are_named() {
     write(&source.join("file"), b"file", 0o644);
     std::os::unix::fs::symlink("file", source.join("link")).unwrap();
     let served = Served::new(&source);
-    let Some(command) = on_a_poor_file_system(&["symlinkat"]) else {
+    let Some(command) = on_a_poor_file_system(&["symlinkat:error=EPERM"]) else {
         return;
     };
     let copy = folder.path().join("copy");
@@ -272,6 +278,47 @@ fn files_arrive_where_no_links_can_be_made_and_the_links_are_named() {
     assert_eq!(refused["path"], "\"link\"", "{line}");
     assert_eq!(refused["why"], "this file system holds no symbolic links");
     assert_eq!(fs::read(copy.join("file")).unwrap(), b"file");
+}
+
+#[test]
+fn names_are_taken_where_renames_can_neither_exchange_nor_refuse() {
+    let folder = tempfile::tempdir().unwrap();
+    let version = |number: u32| folder.path().join(format!("{number}/tree"));
+    for number in [1, 2] {
+        for name in ["a", "sub/b"] {
+            let bytes = format!("{name} {number}");
+            write(&version(number).join(name), bytes.as_bytes(), 0o644);
+        }
+        write(
+            &version(number).join("large"),
+            &noise(100_000, number.into()),
+            0o644,
+        );
+    }
+    let room = folder.path().join("room");
+    fs::create_dir(&room).unwrap();
+    for (number, update) in [(1, false), (2, false), (2, true)] {
+        let served = Served::new(&version(number));
+        let Some(command) = on_a_poor_file_system(&["renameat2:error=EINVAL"]) else {
+            return;
+        };
+        let output = if update {
+            room.join("tree")
+        } else {
+            room.clone()
+        };
+        let mut get = served.get_by(command, &output);
+        if update {
+            get.arg("--update");
+        }
+        let (line, code, err) = done(&mut get);
+        assert_eq!(code, 0, "{line} {err}");
+        let path = PathBuf::from(line["fetched"]["path"].as_str().unwrap());
+        assert_eq!(files(&path), files(&version(number)), "{line}");
+        let beside = number == 2 && !update;
+        assert_eq!(path.ends_with("tree-2"), beside, "{line}");
+    }
+    assert_eq!(fs::read_dir(&room).unwrap().count(), 2);
 }
 
 #[test]
