@@ -14,7 +14,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use whimbrel_core::{Guid, SeededRng, Time, WallClock};
 use whimbrel_lab::supervisor::START_PATIENCE;
-use whimbrel_lab::{Program, Supervisor};
+use whimbrel_lab::{Program, Supervisor, scratch};
 use whimbrel_link::{Hop, HopConfig, HopEvent, PacketBudget};
 use whimbrel_mobilityfirst::chunk::{Chunk, Message};
 use whimbrel_mobilityfirst::router::{ProxyPolicy, RouterConfig, store::StoreLimits};
@@ -45,7 +45,7 @@ const LAST: u8 = 1;
 
 pub(crate) fn run(bench: &mut Bench<'_>) {
     bench.measure("a flood", |options, _| {
-        let folder = tempfile::tempdir().map_err(BenchError::system("make a temporary folder"))?;
+        let folder = scratch::folder("whimbrel-bench-")?;
         let router = RunningRouter::start(options, folder.path())?;
         let idle = peak_resident_bytes(router.process.id())?;
         let duration = if options.quick {

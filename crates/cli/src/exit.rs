@@ -14,6 +14,7 @@ use whimbrel_node::fetch::FetchError;
 use whimbrel_node::keys::KeyError;
 use whimbrel_node::local_client::LocalError;
 use whimbrel_node::output::OutputError;
+use whimbrel_node::place::FolderError;
 use whimbrel_node::run::StartError;
 
 /// Signals that stop a command.
@@ -207,7 +208,10 @@ impl From<io::Error> for Failure {
 impl From<KeyError> for Failure {
     fn from(error: KeyError) -> Failure {
         let exit = match error {
-            KeyError::Read { .. } | KeyError::Format { .. } | KeyError::Exists(_) => Exit::Usage,
+            KeyError::Read { .. }
+            | KeyError::Format { .. }
+            | KeyError::Exists(_)
+            | KeyError::Foreign(_) => Exit::Usage,
             KeyError::Write { .. } => Exit::Write,
             KeyError::InUse(_) => Exit::InUse,
             KeyError::Random(_) => Exit::Other,
@@ -255,7 +259,8 @@ impl From<StartError> for Failure {
                 source: whimbrel_gnrs::StoreError::InUse,
                 ..
             } => Failure::new(Exit::InUse, error),
-            StartError::Folder { .. } => Failure::new(Exit::Write, error),
+            StartError::Folder(FolderError::Foreign(_)) => Failure::new(Exit::Usage, error),
+            StartError::Folder(FolderError::Make { .. }) => Failure::new(Exit::Write, error),
             StartError::Metrics { ref source, .. } => {
                 let exit = match source.kind() {
                     std::io::ErrorKind::AddrInUse => Exit::InUse,
@@ -266,9 +271,9 @@ impl From<StartError> for Failure {
                 };
                 Failure::new(exit, error)
             }
-            StartError::NameStore { .. } | StartError::System { .. } => {
-                Failure::new(Exit::Other, error)
-            }
+            StartError::NameStore { .. }
+            | StartError::Callers { .. }
+            | StartError::System { .. } => Failure::new(Exit::Other, error),
         }
     }
 }
@@ -276,9 +281,10 @@ impl From<StartError> for Failure {
 impl From<LocalError> for Failure {
     fn from(error: LocalError) -> Failure {
         let exit = match error {
-            LocalError::Nobody(_) | LocalError::NotPermitted(_) | LocalError::Closed => {
-                Exit::NoDaemon
-            }
+            LocalError::Nobody(_)
+            | LocalError::NotPermitted(_)
+            | LocalError::Foreign(_)
+            | LocalError::Closed => Exit::NoDaemon,
             LocalError::Protocol(_) | LocalError::Version(_) | LocalError::Io(_) => Exit::Other,
         };
         Failure::new(exit, error)
@@ -298,7 +304,11 @@ impl From<FetchError> for Failure {
                     _ => Exit::Other,
                 }
             }
-            FetchError::BadFolder(_) | FetchError::TooLong { .. } => Exit::Other,
+            FetchError::BadFolder(_)
+            | FetchError::TooLong { .. }
+            | FetchError::FolderTooLarge { .. }
+            | FetchError::Unbelievable { .. } => Exit::Other,
+            FetchError::NotUpdated { .. } => Exit::Write,
             FetchError::FolderToStream => Exit::Usage,
             FetchError::InUse(_) => Exit::InUse,
             FetchError::InTheWay(_) | FetchError::Disk { .. } | FetchError::Stream { .. } => {

@@ -144,6 +144,46 @@ fn a_router_that_lists_its_callers_lets_in_whom_its_operator_allows_and_nobody_e
 }
 
 #[test]
+fn a_node_whose_list_of_callers_is_damaged_does_not_start() {
+    let site = Site::new();
+    let file = site.path("router.pem.callers.json");
+    fs::write(&file, "{\"allowed\": [").unwrap();
+    let mut router = whimbrel();
+    router.args(["router", "run", "--listen", &site.at, "--key"]);
+    router.arg(site.path("router.pem"));
+    router.arg("--socket").arg(site.path("router.sock"));
+    let messages = site.path("messages");
+    router.stderr(fs::File::create(&messages).unwrap());
+    assert_eq!(Running::start(&mut router).exit_code(), 1);
+    let said = fs::read_to_string(messages).unwrap();
+    let why = format!("cannot read which names may call, {}", file.display());
+    assert!(said.contains(&why), "{said}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "{\"allowed\": [");
+}
+
+#[test]
+fn a_decision_that_cannot_be_kept_is_reported() {
+    let site = Site::new();
+    let router = site.router();
+    let name = "ab".repeat(32);
+    let (code, answer, err) = site.manage(&["deny", &name]);
+    assert_eq!((code, &answer["kept"]), (0, &Value::Bool(true)), "{err}");
+    // A folder in the place of the new file cannot be replaced, as on a disk that is full.
+    fs::create_dir(site.path("router.pem.callers.json.new")).unwrap();
+    let (code, answer, err) = site.manage(&["allow", &name]);
+    assert_eq!((code, &answer["kept"]), (6, &Value::Bool(false)), "{err}");
+    assert!(err.contains("cannot be kept beside its key"), "{err}");
+    // It is in force, and written as soon as that is possible.
+    assert_eq!(site.caller(&name)["decision"], "allowed");
+    fs::remove_dir(site.path("router.pem.callers.json.new")).unwrap();
+    let (code, answer, err) = site.manage(&["allow", &name]);
+    assert_eq!((code, &answer["kept"]), (0, &Value::Bool(true)), "{err}");
+    drop(router);
+    let _router = site.router();
+    assert_eq!(site.caller(&name)["decision"], "allowed");
+}
+
+#[test]
 fn config_check_refuses_a_list_that_no_caller_can_be_on() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("router.toml");

@@ -6,7 +6,7 @@
 
 use whimbrel_content::{
     Assembly, ChunkSize, ChunkTree, Entry, Folder, Kind, Modified, Offer, Pack, RelativePath, Spot,
-    proven_length,
+    Top, proven_length,
 };
 use whimbrel_core::Guid;
 
@@ -62,9 +62,9 @@ fn main() {
         }
     }
     println!(
-        "# A folder of three files, one of them in a pack, an empty folder and a link; name is the listing's own."
+        "# A folder of three files, one of them in a pack, an empty folder and a link; name is the listing's own. Then with its own permissions and time."
     );
-    for folder in [Folder::default(), folder()] {
+    for folder in [Folder::default(), folder(), private(folder())] {
         let listing = folder.encode();
         println!(
             "folder name={} listing={}",
@@ -122,6 +122,18 @@ fn folder() -> Folder {
         entry(b"empty", 0o700, Kind::Folder),
     ];
     Folder::new(vec![pack], entries).unwrap()
+}
+
+fn private(folder: Folder) -> Folder {
+    let modified = Modified {
+        seconds: 1_700_000_000,
+        nanoseconds: 999_999_999,
+    };
+    let top = Top {
+        mode: 0o700,
+        modified,
+    };
+    folder.with_top(top).unwrap()
 }
 
 fn assembly(len: u64, have: &[u64], delivered: u64) -> Assembly {

@@ -10,6 +10,9 @@ use whimbrel_core::Guid;
 use crate::{MAX_CONTENT_LEN, PathError, RelativePath};
 
 mod decode;
+mod size;
+
+pub use size::FolderSize;
 
 /// The first bytes of a listing. The first one is not text, so that no text file begins like this.
 pub const MAGIC: [u8; 8] = *b"\x89WHBDIR\x0a";
@@ -36,6 +39,9 @@ const HEADER_LEN: usize = MAGIC.len() + 1 + 4 + 4;
 const PACK_LEN: usize = Guid::LEN + 4;
 /// Bytes of an entry of any kind beside its path: kind, path length, mode, seconds, nanoseconds.
 const ENTRY_OVERHEAD: usize = 1 + 2 + 2 + 8 + 4;
+
+/// Begins the record of the folder itself, which stands among the packs.
+const TOP_MAGIC: [u8; 8] = *b"\x89WHBTOP\x0a";
 
 const FILE: u8 = 0;
 const PACKED: u8 = 1;
@@ -103,11 +109,21 @@ pub struct Pack {
     pub length: u32,
 }
 
+/// The folder itself, which is no entry of its own listing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Top {
+    /// Its permissions, within [`MODE_BITS`].
+    pub mode: u16,
+    /// When it was modified.
+    pub modified: Modified,
+}
+
 /// What is in a folder, in the order of the paths.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Folder {
     packs: Vec<Pack>,
     entries: Vec<Entry>,
+    top: Option<Top>,
 }
 
 /// A folder as its listing tells it, and what of the listing is not believed.
@@ -191,6 +207,12 @@ pub enum FolderError {
     /// The lengths together exceed [`MAX_CONTENT_LEN`].
     #[error("the folder's files together exceed {MAX_CONTENT_LEN} bytes")]
     TooLong,
+    /// The permissions or the time of the folder itself are not valid.
+    #[error("the folder itself: {why}")]
+    Top {
+        /// Why.
+        why: EntryError,
+    },
     /// One of the entries to be listed is not valid.
     #[error("{path:?}: {why}")]
     Entry {
@@ -226,12 +248,7 @@ impl Entry {
                 return Err(EntryError::BelowNoFolder(before.path.clone()));
             }
         }
-        if self.mode & !MODE_BITS != 0 {
-            return Err(EntryError::UnknownMode(self.mode));
-        }
-        if self.modified.nanoseconds >= 1_000_000_000 {
-            return Err(EntryError::InvalidTime);
-        }
+        check_attributes(self.mode, &self.modified)?;
         match &self.kind {
             Kind::Folder => Ok(()),
             Kind::Link { target } => check_target(&self.path, target),
@@ -250,6 +267,42 @@ impl Entry {
                     Err(EntryError::NotInPack)
                 }
             }
+        }
+    }
+}
+
+fn check_attributes(mode: u16, modified: &Modified) -> Result<(), EntryError> {
+    if mode & !MODE_BITS != 0 {
+        return Err(EntryError::UnknownMode(mode));
+    }
+    if modified.nanoseconds >= 1_000_000_000 {
+        return Err(EntryError::InvalidTime);
+    }
+    Ok(())
+}
+
+impl Top {
+    fn check(&self) -> Result<(), EntryError> {
+        check_attributes(self.mode, &self.modified)
+    }
+
+    /// Returns a pack without bytes, whose name is the record: receivers that do not know the record
+    /// never fetch such a pack.
+    fn to_record(self) -> Pack {
+        let mut name = [0; Guid::LEN];
+        let fields: [&[u8]; 4] = [
+            &TOP_MAGIC,
+            &self.mode.to_be_bytes(),
+            &self.modified.seconds.to_be_bytes(),
+            &self.modified.nanoseconds.to_be_bytes(),
+        ];
+        let bytes = fields.into_iter().flatten();
+        name.iter_mut()
+            .zip(bytes)
+            .for_each(|(to, byte)| *to = *byte);
+        Pack {
+            content: Guid(name),
+            length: 0,
         }
     }
 }
@@ -310,15 +363,41 @@ impl Folder {
                 })?;
             before = Some(entry);
         }
-        let folder = Folder { packs, entries };
+        let folder = Folder {
+            packs,
+            entries,
+            top: None,
+        };
         folder.check()?;
         Ok(folder)
+    }
+
+    /// Returns the folder with its own permissions and time.
+    pub fn with_top(self, top: Top) -> Result<Folder, FolderError> {
+        top.check().map_err(|why| FolderError::Top { why })?;
+        let folder = Folder {
+            top: Some(top),
+            ..self
+        };
+        folder.check()?;
+        Ok(folder)
+    }
+
+    /// Returns its own permissions and time, if its listing has them.
+    pub fn top(&self) -> Option<&Top> {
+        self.top.as_ref()
+    }
+
+    /// The packs as the listing has them.
+    fn listed_packs(&self) -> impl Iterator<Item = Pack> {
+        let top = self.top.map(Top::to_record);
+        self.packs.iter().copied().chain(top)
     }
 
     /// What holds for the whole.
     fn check(&self) -> Result<(), FolderError> {
         if self.entries.len() > MAX_ENTRIES
-            || self.packs.len() > MAX_ENTRIES
+            || self.listed_packs().count() > MAX_ENTRIES
             || self.encoded_len() > MAX_LISTING_LEN
         {
             return Err(FolderError::TooLarge);
@@ -383,7 +462,9 @@ impl Folder {
             };
             ENTRY_OVERHEAD + entry.path.as_bytes().len() + own
         };
-        HEADER_LEN + PACK_LEN * self.packs.len() + self.entries.iter().map(of).sum::<usize>()
+        HEADER_LEN
+            + PACK_LEN * self.listed_packs().count()
+            + self.entries.iter().map(of).sum::<usize>()
     }
 
     /// Returns the listing (content.md section 3).
@@ -391,8 +472,8 @@ impl Folder {
         let mut listing = Vec::with_capacity(self.encoded_len());
         listing.extend_from_slice(&MAGIC);
         listing.push(VERSION);
-        listing.extend_from_slice(&(self.packs.len() as u32).to_be_bytes());
-        for pack in &self.packs {
+        listing.extend_from_slice(&(self.listed_packs().count() as u32).to_be_bytes());
+        for pack in self.listed_packs() {
             listing.extend_from_slice(pack.content.as_bytes());
             listing.extend_from_slice(&pack.length.to_be_bytes());
         }

@@ -30,7 +30,7 @@ pub mod tree;
 
 pub use chunk_size::{ChunkSize, InvalidChunkSize};
 pub use folder::{
-    Entry, EntryError, Folder, FolderError, Kind, Listing, Modified, Pack, Refused, Spot,
+    Entry, EntryError, Folder, FolderError, Kind, Listing, Modified, Pack, Refused, Spot, Top,
 };
 pub use path::{PathError, RelativePath};
 pub use progress::{Assembly, Offer, Refusal, Verified};

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use whimbrel_content::folder::{MAX_PACK_LEN, check_target, ends_pack};
 use whimbrel_content::{
     Entry, EntryError, Folder, FolderError, Kind, Modified, Pack, PathError, RelativePath, Spot,
+    Top,
 };
 use whimbrel_core::Guid;
 
@@ -360,4 +361,89 @@ proptest! {
             prop_assert_eq!(found.folder.encode(), bytes);
         }
     }
+}
+
+const TOP: Top = Top {
+    mode: 0o700,
+    modified: Modified {
+        seconds: -5,
+        nanoseconds: 7,
+    },
+};
+
+/// A receiver that does not know the record takes it for a pack in which no file lies.
+#[test]
+fn the_record_of_the_folder_itself_is_a_pack_without_bytes() {
+    let plain = Folder::new(vec![PACK], vec![entry("a", packed(0, 0, 2))]).unwrap();
+    let whole = plain.clone().with_top(TOP).unwrap();
+    let (before, after) = (plain.encode(), whole.encode());
+    assert_eq!(after.len(), whole.encoded_len());
+    let record = b"\x89WHBTOP\n\x01\xc0\xff\xff\xff\xff\xff\xff\xff\xfb\0\0\0\x07";
+    let record = [&record[..], &[0; 14]].concat();
+    let packs = 13 + 36;
+    assert_eq!(after[..12], before[..12]);
+    assert_eq!((before[12], after[12]), (1, 2));
+    assert_eq!(after[13..packs], before[13..packs]);
+    assert_eq!(&after[packs..packs + 36], record);
+    assert_eq!(after[packs + 36..], before[packs..]);
+    let listing = Folder::decode(&after).unwrap();
+    assert_eq!(
+        (listing.folder.top(), listing.folder.packs()),
+        (Some(&TOP), &[PACK][..])
+    );
+    assert_eq!(listing.folder, whole);
+    // No file can lie in it.
+    let inside = vec![entry("a", packed(1, 0, 0))];
+    assert!(Folder::new(vec![PACK], inside).is_err());
+}
+
+#[test]
+fn permissions_and_times_that_no_folder_can_have_are_refused() {
+    let plain = Folder::default();
+    let setgid = Top {
+        mode: 0o2755,
+        ..TOP
+    };
+    let refused = plain.clone().with_top(setgid);
+    let why = EntryError::UnknownMode(0o2755);
+    assert_eq!(refused, Err(FolderError::Top { why: why.clone() }));
+    let mut listing = plain.clone().with_top(TOP).unwrap().encode();
+    listing[13 + 8] = 0x0d;
+    let decoded = Folder::decode(&listing).unwrap();
+    assert_eq!(decoded.folder, plain);
+    let refused: Vec<_> = decoded
+        .refused
+        .into_iter()
+        .map(|one| (one.path, one.why))
+        .collect();
+    assert_eq!(
+        refused,
+        [(Box::from(*b"."), EntryError::UnknownMode(0o6700))]
+    );
+}
+
+#[test]
+fn the_room_of_a_folder_is_known_from_its_listing() {
+    let small = |path: &str| entry(path, packed(0, 0, 900));
+    let folder = Folder::new(
+        vec![PACK, PACK],
+        vec![
+            entry("a", Kind::Folder),
+            small("a/b/c/one"),
+            small("a/b/c/two"),
+            entry("a/b/link", link("c/one")),
+            small("d/three"),
+            file("large", 70_000),
+            file("large-copy", 70_000),
+            entry("z/z/z", Kind::Folder),
+        ],
+    )
+    .unwrap();
+    let size = folder.size();
+    // Beside the entries: the folder itself, a/b, a/b/c, d, z and z/z.
+    assert_eq!(size.entries, 8 + 6);
+    assert_eq!(size.on_disk, (12 + 2 * 18) * 4096);
+    assert_eq!(size.fetched, 1000 + 70_000);
+    let empty = Folder::default().size();
+    assert_eq!((empty.entries, empty.on_disk, empty.fetched), (1, 4096, 0));
 }

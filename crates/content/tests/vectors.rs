@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 
 use whimbrel_content::{
-    Assembly, ChunkSize, ChunkTree, Folder, Kind, Offer, Proof, proven_length, verify_chunk,
+    Assembly, ChunkSize, ChunkTree, Folder, Kind, Modified, Offer, Proof, Top, proven_length,
+    verify_chunk,
 };
 use whimbrel_core::Guid;
 
@@ -97,13 +98,14 @@ fn proofs_are_as_published_and_verify() {
 
 #[test]
 fn folders_are_as_published() {
-    let mut paths = Vec::new();
+    let (mut paths, mut tops) = (Vec::new(), Vec::new());
     for vector in vectors("folder") {
         let bytes = vector.bytes("listing");
         assert_eq!(Guid(*blake3::hash(&bytes).as_bytes()), vector.guid("name"));
         let listing = Folder::decode(&bytes).unwrap();
         assert_eq!(listing.refused, []);
         assert_eq!(listing.folder.encode(), bytes);
+        tops.extend(listing.folder.top().copied());
         for entry in listing.folder.entries() {
             assert_eq!(entry.modified.seconds, -1);
             assert_eq!(
@@ -133,7 +135,18 @@ fn folders_are_as_published() {
         b"empty",
         b"notes.txt",
     ];
-    assert_eq!(paths, expected);
+    assert_eq!(paths, expected.repeat(2));
+    let modified = Modified {
+        seconds: 1_700_000_000,
+        nanoseconds: 999_999_999,
+    };
+    assert_eq!(
+        tops,
+        [Top {
+            mode: 0o700,
+            modified
+        }]
+    );
 }
 
 #[test]

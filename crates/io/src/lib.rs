@@ -108,7 +108,7 @@ pub use ethernet::{EthernetConfig, EthernetLink, EthernetNeighbour};
 pub use event_loop::EventLoop;
 pub use handle::LoopHandle;
 pub use interface::Interface;
-pub use local::UnixListenerConfig;
+pub use local::{SocketFile, UnixListenerConfig};
 pub use opening::OpenedLimits;
 pub use stream::{BlockTypes, Framing, StreamLimits};
 pub use tcp::{TcpClientConfig, TcpListenerConfig};

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use whimbrel_ndn_packet::{CertificateError, KeyError, Name, SafeBagError};
 
+use crate::ownership::ForeignPath;
+
 /// Why an operation on a keychain failed.
 #[derive(Debug, thiserror::Error)]
 pub enum KeychainError {
@@ -19,6 +21,9 @@ pub enum KeychainError {
         /// The system's error.
         error: io::Error,
     },
+    /// Another user could have prepared the folder, or could change it.
+    #[error("the keychain: {0}")]
+    Foreign(#[from] ForeignPath),
     /// A file of the keychain is damaged.
     #[error("{path}: {why}; move the file away, or restore it from a backup", path = path.display())]
     Damaged {

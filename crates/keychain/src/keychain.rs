@@ -23,6 +23,7 @@ use whimbrel_ndn_packet::{
 use crate::defaults::Defaults;
 use crate::entries::{disk, file_name, key_text, read_certificate, read_key};
 pub use crate::error::KeychainError;
+use crate::ownership::{self, Origin};
 use crate::validator::Validator;
 use crate::{folder, small_file, text};
 
@@ -65,10 +66,18 @@ impl Keychain {
             .join("keychain"))
     }
 
-    /// Opens the keychain in a folder, and creates the folder if it is missing. Skips files that
-    /// cannot be read; [`Keychain::problems`] lists them.
+    /// Opens the keychain in a folder, and creates the folder if it is missing. Refuses a folder that
+    /// another user could have prepared. Skips files that cannot be read; [`Keychain::problems`]
+    /// lists them.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Keychain, KeychainError> {
         let folder = folder.into();
+        let is_default = Keychain::default_folder().is_ok_and(|own| folder.starts_with(own));
+        let origin = if is_default {
+            Origin::Default
+        } else {
+            Origin::Named
+        };
+        ownership::check(&folder, origin)?;
         for part in [
             folder.clone(),
             folder.join("keys"),

@@ -4,6 +4,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`keychain`] | [`Keychain`]: identities, their keys, the keys' certificates; signers; safe bags in and out |
+//! | [`ownership`] | paths that another user could have prepared, or could change |
 //! | [`small_file`] | files that are small by their nature, as keys and configurations |
 //! | [`text`] | certificates and safe bags as files have them: base64 as `ndnsec` prints it, PEM, or plain octets |
 //! | [`validator`] | [`Validator`]: is a packet signed by a key that chains to a trust anchor? |
@@ -17,6 +18,7 @@ mod entries;
 mod error;
 mod folder;
 pub mod keychain;
+pub mod ownership;
 pub mod small_file;
 pub mod text;
 pub mod validator;

@@ -15,6 +15,7 @@
 //! | [`emulator`] | [`Emulator`], which moves packets through `whimbrel_sim::link` in real time |
 //! | [`topology`] | [`TopologyBuilder`] and [`Topology`]: hosts with links between them |
 //! | [`probe`] | [`PingReport`], round-trip times |
+//! | [`scratch`] | folders for the files of a run |
 //! | [`scenario`] | networks, loads and events as a file that both back ends run |
 //! | [`simulated`] | [`RepeatingContent`], files of any size in the memory of one block |
 //! | [`demo`] | kernel TCP and Whimbrel side by side |
@@ -42,6 +43,7 @@ pub mod privileges;
 pub mod probe;
 pub mod process;
 pub mod scenario;
+pub mod scratch;
 pub mod simulated;
 pub mod study;
 pub mod supervisor;

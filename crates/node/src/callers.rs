@@ -2,13 +2,14 @@
 //! kept in a file beside its key.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use whimbrel_core::Guid;
 use whimbrel_link::HopConfig;
-use whimbrel_link::hop::{CallerLists, Reception};
+use whimbrel_link::hop::{CallerLists, Keeping, Reception};
 
 use crate::config::HopSection;
 use crate::kept::KeptFile;
@@ -38,7 +39,7 @@ pub(crate) struct CallersFile {
 
 impl CallersFile {
     /// Adds what earlier runs of the node with this key have decided, and keeps what is decided until
-    /// it ends.
+    /// it ends. Fails if that cannot be read: names that were denied would get in.
     pub(crate) fn apply(
         key: &Path,
         section: &HopSection,
@@ -49,16 +50,24 @@ impl CallersFile {
             configured: section.caller_lists(),
             reception: Arc::downgrade(&hop.reception),
         };
-        let decided = kept.file.read();
+        let decided = kept.file.read().map_err(|source| StartError::Callers {
+            path: kept.file.path().to_owned(),
+            source,
+        })?;
         let lists = joined(&kept.configured, &decided);
-        (hop.reception).with_callers(|callers| callers.lists = lists);
+        (hop.reception).with_callers(|callers| {
+            callers.lists = lists;
+            callers.keeping = Keeping::Kept;
+        });
         let asked = kept.clone();
         let mut told = Told::default();
         let ask = move || {
             asked.tell_refused(&mut told);
             asked.decided().map(Some).ok_or(())
         };
-        kept.file.clone().follow(decided, INTERVAL, ask)?;
+        let noted = kept.clone();
+        let tell = move |state: &_, outcome: Result<(), &_>| noted.note_outcome(state, outcome);
+        kept.file.clone().follow(decided, INTERVAL, ask, tell)?;
         Ok(kept)
     }
 
@@ -66,6 +75,21 @@ impl CallersFile {
     fn decided(&self) -> Option<CallerLists> {
         let reception = self.reception.upgrade()?;
         Some(reception.with_callers(|callers| beyond(&self.configured, &callers.lists)))
+    }
+
+    /// Notes whether the file has `state`, unless something else was decided meanwhile.
+    fn note_outcome(&self, state: &CallerLists, outcome: Result<(), &io::Error>) {
+        let Some(reception) = self.reception.upgrade() else {
+            return;
+        };
+        reception.with_callers(|callers| {
+            if beyond(&self.configured, &callers.lists) == *state {
+                callers.keeping = match outcome {
+                    Ok(()) => Keeping::Kept,
+                    Err(error) => Keeping::Failed(error.to_string()),
+                };
+            }
+        });
     }
 
     /// Logs names that were refused of late and not told before, in one line now and then: whoever
@@ -94,7 +118,7 @@ impl CallersFile {
     pub(crate) fn note(&self) {
         if let Some(decided) = self
             .decided()
-            .filter(|decided| *decided != self.file.read())
+            .filter(|decided| self.file.read().ok().as_ref() != Some(decided))
         {
             self.file.note(&decided);
         }

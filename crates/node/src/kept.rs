@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use whimbrel_keychain::small_file;
 
+use crate::place::check_own;
 use crate::run::StartError;
 
 /// The file of one part of the state.
@@ -32,19 +33,28 @@ impl<T: Serialize + DeserializeOwned + Default + PartialEq + Send + 'static> Kep
         }
     }
 
-    /// Reads it. A file that is absent or damaged is empty.
-    pub(crate) fn read(&self) -> T {
-        let text = match small_file::read_text(&self.path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return T::default(),
-            Err(error) => return self.without(&error),
-        };
-        serde_json::from_str(&text).unwrap_or_else(|error| self.without(&error))
+    /// Reads it. A file that is absent is empty; one that is damaged, or that another user could have
+    /// prepared, is an error.
+    pub(crate) fn read(&self) -> io::Result<T> {
+        check_own(&self.path).map_err(io::Error::other)?;
+        match small_file::read_text(&self.path) {
+            Ok(text) => Ok(serde_json::from_str(&text)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(T::default()),
+            Err(error) => Err(error),
+        }
     }
 
-    fn without(&self, error: &dyn std::error::Error) -> T {
-        tracing::warn!(file = %self.path.display(), %error, "cannot read {}; starting without", self.what);
-        T::default()
+    /// Reads it, for a state without which the node can start: a file that cannot be read is empty.
+    pub(crate) fn read_if_possible(&self) -> T {
+        self.read().unwrap_or_else(|error| {
+            tracing::warn!(file = %self.path.display(), %error, "cannot read {}; starting without", self.what);
+            T::default()
+        })
+    }
+
+    /// Returns its path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Writes it; a failure is only logged.
@@ -63,18 +73,25 @@ impl<T: Serialize + DeserializeOwned + Default + PartialEq + Send + 'static> Kep
     }
 
     /// Keeps the file up to date on a thread of its own, until `ask` returns `Err`. `ask` returns
-    /// `None` if the state cannot be known for now.
+    /// `None` if the state cannot be known for now. `tell` is called with each state and whether the
+    /// file has it.
     pub(crate) fn follow<E>(
         self,
         mut written: T,
         interval: Duration,
         mut ask: impl FnMut() -> Result<Option<T>, E> + Send + 'static,
+        mut tell: impl FnMut(&T, Result<(), &io::Error>) + Send + 'static,
     ) -> Result<(), StartError> {
         let keep = move || {
             let mut failing = false;
             while let Ok(state) = ask() {
-                if let Some(state) = state.filter(|state| *state != written) {
-                    match self.write(&state) {
+                if let Some(state) = state {
+                    let outcome = match state == written {
+                        true => Ok(()),
+                        false => self.write(&state),
+                    };
+                    tell(&state, outcome.as_ref().copied());
+                    match outcome {
                         Ok(()) => (written, failing) = (state, false),
                         // It is tried again, and logged once.
                         Err(error) if !failing => {
@@ -102,14 +119,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_read_again_and_damage_is_nothing() {
+    fn kept_state_is_read_again_and_a_damaged_file_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let key = folder.path().join("host.pem");
         let file: KeptFile<BTreeSet<u32>> = KeptFile::beside(&key, ".numbers.json", "numbers");
-        assert!(file.read().is_empty());
+        assert!(file.read().unwrap().is_empty());
         file.note(&BTreeSet::from([3, 5]));
-        assert_eq!(file.read(), BTreeSet::from([3, 5]));
+        assert_eq!(file.read().unwrap(), BTreeSet::from([3, 5]));
         std::fs::write(folder.path().join("host.pem.numbers.json"), "{").unwrap();
-        assert!(file.read().is_empty());
+        assert!(file.read().is_err());
+        assert!(file.read_if_possible().is_empty());
     }
 }

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::rand::{GetRandomFlags, getrandom};
 use whimbrel_gnrs::{KeyFileError, KeyPair};
+use whimbrel_keychain::ownership::ForeignPath;
 
-use crate::place::make_folder_of;
+use crate::place::{FolderError, check_own, make_folder_of};
 
 /// An error of a key file.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +41,9 @@ pub enum KeyError {
         /// The system's error.
         source: io::Error,
     },
+    /// Another user could have prepared the file.
+    #[error("a node whose key another user may know can be impersonated: {0}")]
+    Foreign(#[from] ForeignPath),
     /// A node of this name runs on this machine.
     #[error(
         "the key {} is in use by another program of this machine, and two nodes of one name take each other's traffic: give this one \
@@ -67,8 +71,9 @@ pub fn ephemeral() -> Result<KeyPair, KeyError> {
     Ok(KeyPair::generate(&mut secret))
 }
 
-/// Reads a key file.
+/// Reads a key file. Refuses one that another user could have prepared.
 pub fn load(path: &Path) -> Result<KeyPair, KeyError> {
+    check_own(path)?;
     let text = whimbrel_keychain::small_file::read_text(path).map_err(|source| KeyError::Read {
         path: path.to_owned(),
         source,
@@ -98,7 +103,10 @@ pub fn create(path: &Path) -> Result<KeyPair, KeyError> {
         path: path.to_owned(),
         source,
     })?;
-    make_folder_of(path).map_err(write_error)?;
+    make_folder_of(path).map_err(|error| match error {
+        FolderError::Foreign(foreign) => foreign.into(),
+        FolderError::Make { source, .. } => write_error(source),
+    })?;
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)

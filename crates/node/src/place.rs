@@ -1,6 +1,9 @@
 //! Default places of files that the configuration does not place.
 
+use std::io;
 use std::path::{Path, PathBuf};
+
+use whimbrel_keychain::ownership::{self, ForeignPath, Origin};
 
 /// Folders for one user, or for the system if the user is root.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -89,16 +92,59 @@ fn first_present(own: PathBuf, other: PathBuf) -> PathBuf {
     }
 }
 
-/// Makes the folder of `file`, for this user only, if it does not exist.
-pub fn make_folder_of(file: &Path) -> std::io::Result<()> {
+/// The reason why the folder of a file is not used.
+#[derive(Debug, thiserror::Error)]
+pub enum FolderError {
+    /// Another user could have prepared it, or could change what is in it.
+    #[error(transparent)]
+    Foreign(#[from] ForeignPath),
+    /// It cannot be made.
+    #[error("cannot make the folder of {}: {source}", path.display())]
+    Make {
+        /// The file in it.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+/// Makes the folder of `file`, for this user only, if it does not exist. Fails if another user could
+/// have prepared it, or the file.
+pub fn make_folder_of(file: &Path) -> Result<(), FolderError> {
     use std::os::unix::fs::DirBuilderExt;
-    match file.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder),
-        _ => Ok(()),
-    }
+    // Nothing is made in a folder of another user.
+    check_own(file)?;
+    let Some(folder) = file
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+    else {
+        return Ok(());
+    };
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .map_err(|source| FolderError::Make {
+            path: file.to_owned(),
+            source,
+        })?;
+    // Another user may have been faster.
+    Ok(check_own(file)?)
+}
+
+/// Checks that no other user can have prepared or changed what is at `path`.
+pub fn check_own(path: &Path) -> Result<(), ForeignPath> {
+    let own = Places::of_this_user();
+    let is_default = own != Places::of_the_system()
+        && [own.run, own.state, own.cache]
+            .iter()
+            .any(|folder| path.starts_with(folder));
+    let origin = if is_default {
+        Origin::Default
+    } else {
+        Origin::Named
+    };
+    ownership::check(path, origin)
 }
 
 /// Serializes a path as text for JSON; bytes that are not UTF-8 become U+FFFD.

@@ -39,7 +39,7 @@ impl QuotaFile {
 
     /// Reads what earlier runs have used, by the links' numbers.
     pub(crate) fn read(&self) -> BTreeMap<u32, QuotaUse> {
-        let used = self.file.read();
+        let used = self.file.read_if_possible();
         let numbered = (0..).zip(&self.labels);
         numbered
             .filter_map(|(number, label)| Some((number, *used.get(label)?)))
@@ -67,7 +67,7 @@ impl QuotaFile {
             let used = asked.recv_timeout(PATIENCE).ok();
             Ok::<_, IoError>(used.map(|used| by_label(&labels, &used)))
         };
-        self.file.follow(BTreeMap::new(), INTERVAL, ask)
+        self.file.follow(BTreeMap::new(), INTERVAL, ask, |_, _| {})
     }
 }
 

@@ -28,7 +28,7 @@ use crate::metrics::{self, Source};
 use crate::name_store::NameStore;
 use crate::ndn::NdnThread;
 use crate::ndn::open::NdnOpened;
-use crate::place::make_folder_of;
+use crate::place::{FolderError, make_folder_of};
 use crate::quotas::QuotaFile;
 use crate::reload::Reloader;
 use crate::{Node, NodeEvent};
@@ -65,12 +65,18 @@ pub enum StartError {
     /// A name server that is not reached over UDP.
     #[error("{0} is no address of a name server: those are reached over UDP; write host:port")]
     NameServer(String),
-    /// A folder cannot be made.
-    #[error("cannot make the folder of {}: {source}", path.display())]
-    Folder {
-        /// The file in it.
+    /// The folder of a socket or a store is not used.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// What was decided about callers cannot be read.
+    #[error(
+        "cannot read which names may call, {}: {source}; without it, names that were denied would get in: restore the file, or \
+         remove it to begin without decisions", path.display()
+    )]
+    Callers {
+        /// The file.
         path: PathBuf,
-        /// The system's error.
+        /// The fault.
         source: std::io::Error,
     },
     /// The address for Prometheus cannot be bound.
@@ -501,10 +507,7 @@ fn name_server(plan: &NameServerPlan) -> Result<Running, StartError> {
     let store = match &plan.store {
         None => NameStore::Memory(MemoryStore::new(plan.limits)),
         Some(path) => {
-            make_folder_of(path).map_err(|source| StartError::Folder {
-                path: path.clone(),
-                source,
-            })?;
+            make_folder_of(path)?;
             let opened = DiskStore::open(path, plan.limits);
             NameStore::Disk(opened.map_err(|source| StartError::NameStore {
                 path: path.clone(),
@@ -596,10 +599,7 @@ fn open_socket(
     path: &Path,
     group: Option<u32>,
 ) -> Result<(), StartError> {
-    make_folder_of(path).map_err(|source| StartError::Folder {
-        path: path.to_owned(),
-        source,
-    })?;
+    make_folder_of(path)?;
     let owner_only = UnixListenerConfig::new("local", path);
     event_loop.add_unix_listener(UnixListenerConfig {
         mode: group.map_or(owner_only.mode, |_| GROUP_SOCKET_MODE),

@@ -4,6 +4,7 @@ mod folder;
 mod repeated;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind};
 use std::ops::Range;
@@ -14,10 +15,11 @@ use bytes::Bytes;
 use rustix::io::Errno;
 use whimbrel_content::{ChunkSize, ChunkTree, FolderError, HashError};
 use whimbrel_core::Guid;
+use whimbrel_keychain::small_file;
 use whimbrel_mobilityfirst::local::{LocalRequest, Publish, ReadChunk};
 use whimbrel_mobilityfirst::wire::ContentKind;
 
-use crate::place::make_folder_of;
+use crate::place::{check_own, make_folder_of};
 pub(crate) use repeated::{Blocks, Repeated};
 
 /// Files below this size are hashed again rather than looked up, in bytes.
@@ -137,6 +139,8 @@ struct Item {
     source: Source,
     kind: ContentKind,
     file_name: String,
+    /// True if the user has named it, and not only a folder that it is in.
+    is_named: bool,
 }
 
 /// Something on the shelf.
@@ -181,6 +185,13 @@ impl Shelf {
     /// Returns an empty shelf that keeps the hashes of large files in the folder `cache`, so that a
     /// restart is quick.
     pub fn new(cache: Option<PathBuf>) -> Shelf {
+        let cache = cache.filter(|folder| match check_own(folder) {
+            Ok(()) => true,
+            Err(foreign) => {
+                tracing::warn!(%foreign, "no hashes are kept for the next start");
+                false
+            }
+        });
         if let Some(folder) = &cache {
             prune(folder);
         }
@@ -196,7 +207,8 @@ impl Shelf {
         let metadata = fs::metadata(path).map_err(|source| read_error(path, source))?;
         if metadata.is_file() {
             let whole = fs::canonicalize(path).map_err(|source| read_error(path, source))?;
-            let (name, length) = self.add_file(whole, progress)?;
+            let file_name = suggested_name(path, &whole);
+            let (name, length) = self.add_file(whole, Some(file_name), progress)?;
             return Ok(Shelved {
                 name,
                 path: path.to_owned(),
@@ -211,25 +223,51 @@ impl Shelf {
         Err(ShelfError::NoFile(path.to_owned()))
     }
 
+    /// Puts a file on the shelf, under the name that the user has given it, or for a folder.
     fn add_file(
         &mut self,
         path: PathBuf,
+        named: Option<String>,
         progress: HashProgress<'_>,
     ) -> Result<(Guid, u64), ShelfError> {
         let (tree, stamp) = self.hash(&path, progress)?;
-        let (name, length) = (tree.root(), tree.content_len());
-        let file_name = suggested_name(&path);
+        let length = tree.content_len();
+        let is_named = named.is_some();
+        let file_name = named.unwrap_or_else(|| suggested_name(&path, &path));
         let source = Source::File { path, stamp };
-        self.items.insert(
-            name,
-            Item {
-                tree,
-                source,
-                kind: ContentKind::File,
-                file_name,
-            },
-        );
+        let name = self.put_item(Item {
+            tree,
+            source,
+            kind: ContentKind::File,
+            file_name,
+            is_named,
+        });
         Ok((name, length))
+    }
+
+    /// Puts an item on the shelf, where its content may be already: as a file that the user has
+    /// named, a file of a folder or a pack of one. The name that the user gave first stays, and so
+    /// do bytes in memory, which cannot change.
+    fn put_item(&mut self, item: Item) -> Guid {
+        let name = item.tree.root();
+        match self.items.entry(name) {
+            Entry::Vacant(free) => {
+                free.insert(item);
+            }
+            Entry::Occupied(mut there) => {
+                let there = there.get_mut();
+                if !there.is_named && (item.is_named || !item.file_name.is_empty()) {
+                    there.file_name = item.file_name;
+                    there.kind = item.kind;
+                    there.is_named = item.is_named;
+                }
+                if !matches!(there.source, Source::Memory(_)) {
+                    there.source = item.source;
+                    there.tree = item.tree;
+                }
+            }
+        }
+        name
     }
 
     fn hash(
@@ -263,11 +301,10 @@ impl Shelf {
         if after != stamp || tree.content_len() != stamp.length {
             return Err(ShelfError::Changing(path.to_owned()));
         }
-        if let Some(file) = cached {
-            let kept = make_folder_of(&file).and_then(|()| fs::write(&file, tree.encode()));
-            if let Err(error) = kept {
-                tracing::info!(path = %file.display(), %error, "cannot keep hashes for the next start");
-            }
+        if let Some(file) = cached
+            && let Err(error) = keep(&file, &tree)
+        {
+            tracing::info!(path = %file.display(), %error, "cannot keep hashes for the next start");
         }
         Ok((tree, stamp))
     }
@@ -286,28 +323,26 @@ impl Shelf {
 
     /// Publishes a content that [`Blocks`] has made.
     pub(crate) fn put_repeated(&mut self, content: Repeated) {
-        let item = Item {
+        self.put_item(Item {
             tree: content.tree,
             source: Source::Repeated(content.bytes),
             kind: ContentKind::File,
             file_name: String::new(),
-        };
-        self.items.insert(item.tree.root(), item);
+            is_named: false,
+        });
     }
 
     /// Publishes bytes that no honest program would.
     #[cfg(test)]
     pub(crate) fn put(&mut self, bytes: &[u8], kind: ContentKind, file_name: &str) -> Guid {
         let tree = ChunkTree::from_reader(bytes, ChunkSize::GROUP, &mut |_| {}).unwrap();
-        let name = tree.root();
-        let item = Item {
+        self.put_item(Item {
             tree,
             source: Source::Memory(Bytes::copy_from_slice(bytes)),
             kind,
             file_name: file_name.to_owned(),
-        };
-        self.items.insert(name, item);
-        name
+            is_named: true,
+        })
     }
 
     /// Returns the number of contents; a folder counts with its packs and each of its larger files.
@@ -443,17 +478,19 @@ fn read_error(path: &Path, source: io::Error) -> ShelfError {
     }
 }
 
-/// Returns the name that is suggested to receivers; empty if it cannot be sent.
-fn suggested_name(path: &Path) -> String {
-    let name = path
-        .file_name()
-        .and_then(|name| name.to_str())
-        .unwrap_or_default();
-    if name.len() <= MAX_FILE_NAME {
-        name.to_owned()
-    } else {
-        String::new()
-    }
+/// Returns the name that is suggested to receivers: the one by which the user has named `path`, or
+/// else, as for `.`, that of the `whole` path. What is not UTF-8 becomes U+FFFD; empty for `/`.
+fn suggested_name(path: &Path, whole: &Path) -> String {
+    let name = path.file_name().or_else(|| whole.file_name());
+    let name = name.unwrap_or_default().to_string_lossy();
+    let end = name.floor_char_boundary(MAX_FILE_NAME);
+    name[..end].to_owned()
+}
+
+/// Writes the hashes of a file to the cache.
+fn keep(file: &Path, tree: &ChunkTree) -> io::Result<()> {
+    make_folder_of(file).map_err(io::Error::other)?;
+    small_file::write(file, &tree.encode())
 }
 
 /// Removes the oldest hashes beyond [`MAX_CACHED`]. A cache that cannot be pruned is still used.
@@ -479,202 +516,4 @@ fn prune(folder: &Path) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use whimbrel_content::{Assembly, Folder, Offer, Proof};
-
-    fn ignore(_: &Path, _: u64) {}
-
-    fn fetched(shelf: &Shelf, content: Guid, length: u64, size: ChunkSize) -> Vec<u8> {
-        let mut assembly = Assembly::new(content, 1 << 40);
-        let mut bytes = Vec::new();
-        for index in 0..size.count(length) {
-            let chunk = shelf.read(content, index as u32, size).unwrap();
-            let (proof, rest) = Proof::decode(&chunk.proof).unwrap();
-            assert!(rest.is_empty());
-            let (data, proof) = (&chunk.data[..], &proof);
-            let offer = Offer {
-                chunk_size: size,
-                index,
-                claimed_len: length,
-                data,
-                proof,
-            };
-            let verified = assembly.check(&offer).unwrap();
-            assembly.commit(verified);
-            bytes.extend_from_slice(&chunk.data);
-        }
-        assert!(assembly.is_complete());
-        bytes
-    }
-
-    #[test]
-    fn every_chunk_of_every_size_is_proven() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("data.bin");
-        let bytes: Vec<u8> = (0..5_000_000u32)
-            .map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8)
-            .collect();
-        fs::write(&path, &bytes).unwrap();
-        let mut shelf = Shelf::new(None);
-        let shelved = shelf.add(&path, &mut ignore).unwrap();
-        assert_eq!(shelved.name.0, *blake3::hash(&bytes).as_bytes());
-        for size in ChunkSize::all() {
-            assert_eq!(fetched(&shelf, shelved.name, shelved.length, size), bytes);
-        }
-        let past_the_end = shelf.read(shelved.name, 77, ChunkSize::GROUP);
-        assert!(matches!(past_the_end, Err(ReadError::NoSuchChunk { .. })));
-    }
-
-    #[test]
-    fn a_second_start_reads_the_hashes_instead_of_the_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("data.bin");
-        fs::write(&path, vec![7; 6_000_000]).unwrap();
-        let cache = folder.path().join("cache");
-        let hashed = || {
-            let mut bytes = 0;
-            let shelved = Shelf::new(Some(cache.clone()))
-                .add(&path, &mut |_, done| bytes = done)
-                .unwrap();
-            (shelved.name, bytes)
-        };
-        let (name, bytes) = hashed();
-        assert_eq!(bytes, 6_000_000);
-        assert_eq!(hashed(), (name, 0));
-        fs::write(&path, vec![8; 6_000_000]).unwrap();
-        let (changed, bytes) = hashed();
-        assert_eq!(bytes, 6_000_000);
-        assert_ne!(changed, name);
-        // A damaged cache is ignored.
-        for entry in fs::read_dir(&cache).unwrap() {
-            fs::write(entry.unwrap().path(), b"damaged").unwrap();
-        }
-        assert_eq!(hashed(), (changed, 6_000_000));
-    }
-
-    #[test]
-    fn a_file_that_changed_is_no_longer_served() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("data.bin");
-        fs::write(&path, b"before").unwrap();
-        let mut shelf = Shelf::new(None);
-        let name = shelf.add(&path, &mut ignore).unwrap().name;
-        assert_eq!(
-            &shelf.read(name, 0, ChunkSize::DEFAULT).unwrap().data[..],
-            b"before"
-        );
-        fs::write(&path, b"after!").unwrap();
-        assert!(matches!(
-            shelf.read(name, 0, ChunkSize::DEFAULT),
-            Err(ReadError::Changed(_))
-        ));
-        fs::remove_file(&path).unwrap();
-        assert!(matches!(
-            shelf.read(name, 0, ChunkSize::DEFAULT),
-            Err(ReadError::Read { .. })
-        ));
-        shelf.remove(&name);
-        assert!(matches!(
-            shelf.read(name, 0, ChunkSize::DEFAULT),
-            Err(ReadError::Unknown(_))
-        ));
-    }
-
-    #[test]
-    fn a_folder_is_a_list_packs_and_larger_files_and_what_cannot_be_had_is_left_out_alone() {
-        use rustix::fs::{CWD, FileType, Mode, mknodat};
-        let folder = tempfile::tempdir().unwrap();
-        let top = folder.path().join("photos");
-        fs::create_dir_all(top.join("2026/empty")).unwrap();
-        fs::write(top.join("2026/a b\n.jpg"), b"one").unwrap();
-        fs::write(top.join("twin"), b"one").unwrap();
-        fs::write(top.join("-rf"), b"").unwrap();
-        fs::write(top.join("large"), vec![5; 1 << 16]).unwrap();
-        std::os::unix::fs::symlink("/etc/passwd", top.join("out")).unwrap();
-        std::os::unix::fs::symlink("../twin", top.join("2026/link")).unwrap();
-        mknodat(CWD, top.join("fifo"), FileType::Fifo, Mode::RWXU, 0).unwrap();
-        let mut shelf = Shelf::new(None);
-        let shelved = shelf.add(&top, &mut ignore).unwrap();
-        assert_eq!((shelved.files, shelved.length), (4, 6 + (1 << 16)));
-        let mut skipped: Vec<_> = shelved
-            .skipped
-            .iter()
-            .map(|skipped| skipped.path.strip_prefix(&top).unwrap().to_str().unwrap())
-            .collect();
-        skipped.sort_unstable();
-        assert_eq!(skipped, ["fifo", "out"]);
-        let listing = shelf
-            .read(shelved.name, 0, ChunkSize::DEFAULT)
-            .unwrap()
-            .data;
-        let listed = Folder::decode(&listing).unwrap();
-        assert_eq!(listed.refused, []);
-        let listed = listed.folder;
-        let paths: Vec<&[u8]> = listed
-            .entries()
-            .iter()
-            .map(|entry| entry.path.as_bytes())
-            .collect();
-        let expected: [&[u8]; 7] = [
-            b"-rf",
-            b"2026",
-            b"2026/a b\n.jpg",
-            b"2026/empty",
-            b"2026/link",
-            b"large",
-            b"twin",
-        ];
-        assert_eq!(paths, expected);
-        // The list, the large file, and the pack of the two different small ones.
-        assert_eq!((shelf.len(), shelf.offers().count()), (3, 3));
-        assert_eq!(listed.packs()[0].length, 3);
-    }
-
-    /// Packed files are served as they were published; beyond the memory for packs, they are served
-    /// only while they are unchanged.
-    #[test]
-    fn a_pack_is_never_half_old_and_half_new() {
-        let folder = tempfile::tempdir().unwrap();
-        let top = folder.path().join("small");
-        fs::create_dir(&top).unwrap();
-        for number in 0..20u8 {
-            fs::write(top.join(number.to_string()), vec![number; 60_000]).unwrap();
-        }
-        let pack_of = |shelf: &mut Shelf| {
-            let name = shelf.add(&top, &mut ignore).unwrap().name;
-            let listing = shelf.read(name, 0, ChunkSize::DEFAULT).unwrap().data;
-            Folder::decode(&listing).unwrap().folder.packs()[0]
-        };
-        let mut held = Shelf::new(None);
-        let mut read = Shelf::new(None);
-        read.held = usize::MAX / 2;
-        let pack = pack_of(&mut held);
-        assert_eq!(pack_of(&mut read), pack);
-        let whole = fetched(&held, pack.content, pack.length.into(), ChunkSize::MIN);
-        assert_eq!(
-            fetched(&read, pack.content, pack.length.into(), ChunkSize::MIN),
-            whole
-        );
-        fs::write(top.join("1"), vec![99; 60_000]).unwrap();
-        assert_eq!(
-            fetched(&held, pack.content, pack.length.into(), ChunkSize::MIN),
-            whole
-        );
-        let changed = read.read(pack.content, 0, ChunkSize::DEFAULT);
-        assert!(
-            matches!(&changed, Err(ReadError::Changed(path)) if *path == top.canonicalize().unwrap().join("1"))
-        );
-    }
-
-    #[test]
-    fn what_is_no_file_and_what_is_not_there_is_refused() {
-        let mut shelf = Shelf::new(None);
-        assert!(matches!(
-            shelf.add(Path::new("/dev/null"), &mut ignore),
-            Err(ShelfError::NoFile(_))
-        ));
-        let missing = shelf.add(Path::new("/dev/nothing-of-this-name"), &mut ignore);
-        assert!(matches!(missing, Err(ShelfError::Read { .. })));
-    }
-}
+mod tests;

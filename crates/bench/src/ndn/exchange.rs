@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use whimbrel_lab::{Program, Supervisor, ndnd};
+use whimbrel_lab::{Program, Supervisor, ndnd, scratch};
 
 use super::consumer::Consumed;
 use super::process::RunningRouter;
@@ -207,7 +207,7 @@ fn one_run(
     middle: Middle,
     timing: Timing,
 ) -> Result<Run, BenchError> {
-    let folder = tempfile::tempdir().map_err(BenchError::system("make a temporary folder"))?;
+    let folder = scratch::folder("whimbrel-bench-")?;
     let folder = folder.path();
     let program = &options.program;
     let (running, socket) = start(options, folder, middle)?;

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use whimbrel_lab::{Program, Supervisor};
+use whimbrel_lab::{Program, Supervisor, scratch};
 
 use super::process::RunningRouter;
 use crate::usage::cpu_of_process;
@@ -97,7 +97,7 @@ fn rows(what: &str, bytes: u64, ahead: bool, mut fetches: Vec<Fetch>) -> Vec<Row
 }
 
 fn fetch(options: &BenchOptions, bytes: u64, ahead: bool) -> Result<Fetch, BenchError> {
-    let folder = tempfile::tempdir().map_err(BenchError::system("make a temporary folder"))?;
+    let folder = scratch::folder("whimbrel-bench-")?;
     let folder = folder.path();
     let (file, arrived) = (folder.join("file"), folder.join("arrived"));
     whimbrel_lab::demo::make_file(&file, bytes, options.seed)?;

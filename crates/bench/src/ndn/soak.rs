@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use whimbrel_lab::scratch;
 
 use super::exchange::{FULL, Timing, finished, start_consumer, start_producer};
 use super::process::RunningRouter;
@@ -99,7 +100,7 @@ pub fn soak(
     options: &SoakOptions,
     progress: &mut dyn FnMut(&str),
 ) -> Result<SoakReport, BenchError> {
-    let folder = tempfile::tempdir().map_err(BenchError::system("make a temporary folder"))?;
+    let folder = scratch::folder("whimbrel-bench-")?;
     let folder = folder.path();
     let router = RunningRouter::start(&options.program, folder, "router", None)?;
     let _producer = start_producer(&options.program, folder, &router.socket, DATA_SIZE, true)?;

@@ -16,7 +16,7 @@ use serde_json::json;
 use whimbrel_lab::scenario::Plan;
 use whimbrel_lab::scenario::load::Kind;
 use whimbrel_lab::study::Backend;
-use whimbrel_lab::{Program, Supervisor};
+use whimbrel_lab::{Program, Supervisor, scratch};
 
 use super::places::{Places, Side};
 use crate::processes::{Programs, Ready};
@@ -246,13 +246,7 @@ fn in_memory() -> Result<tempfile::TempDir, BenchError> {
     } else {
         std::env::temp_dir()
     };
-    let folder = tempfile::Builder::new()
-        .prefix("whimbrel-bench-")
-        .tempdir_in(&place);
-    folder.map_err(BenchError::system(format!(
-        "make a folder in {}",
-        place.display()
-    )))
+    Ok(scratch::folder_in(&place, "whimbrel-bench-")?)
 }
 
 fn transfer(places: &Places<'_>, side: Side, bytes: u64) -> Result<Run, BenchError> {

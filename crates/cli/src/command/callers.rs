@@ -1,7 +1,7 @@
 //! `router peers|allow|deny` and `host peers|allow|deny`: who may call a running node's listeners.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use serde_json::Value;
@@ -10,7 +10,13 @@ use whimbrel_mobilityfirst::links::callers::CallersChange;
 use whimbrel_mobilityfirst::local::LocalRequest;
 
 use super::Outcome;
-use super::status::{Asked, manage};
+use super::status::{Asked, answer, manage, print};
+use crate::exit::{Exit, Failure};
+
+/// Interval of the questions whether a decision is kept.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long a node has to write a decision to its disk.
+const KEEP_PATIENCE: Duration = Duration::from_secs(10);
 
 const PEERS_HELP: &str = "Examples:\n  \
     whimbrel router peers\n  \
@@ -21,11 +27,13 @@ const PEERS_HELP: &str = "Examples:\n  \
 const ALLOW_HELP: &str = "Examples:\n  \
     whimbrel router allow 3fa9c2                 (a caller that `peers` shows)\n  \
     whimbrel host allow 3fa9c2 0011223344\n\n\
-    Kept in a file beside the key until deny takes it back.";
+    Kept in a file beside the key until deny takes it back. The command returns once it is on disk; exit \
+    code 6 if it cannot be written.";
 const DENY_HELP: &str = "Examples:\n  \
     whimbrel router deny 3fa9c2\n\n\
     A caller that is connected is disconnected. A neighbour of the configuration is not a caller: remove its link. \
-    Kept in a file beside the key until allow takes it back.";
+    Kept in a file beside the key until allow takes it back. The command returns once it is on disk; exit \
+    code 6 if it cannot be written.";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum CallersCommand {
@@ -77,17 +85,48 @@ pub(super) fn callers(command: &CallersCommand, path: PathBuf, what: &str, run: 
         }
     };
     let change = change.map(|change| serde_json::to_string(&change).unwrap_or_default());
-    let request = LocalRequest::Callers {
-        request: 1,
-        change: change.unwrap_or_default(),
-    };
     let asked = Asked {
         path: from.socket.as_ref().unwrap_or(&path),
         what,
         command: run,
         json: from.json,
     };
-    manage(asked, &request, table)
+    let Some(change) = change else {
+        return manage(asked, &request(String::new()), table);
+    };
+    let answer = kept(asked, answer(asked, &request(change))?)?;
+    print(asked, &answer, table);
+    match answer["keep_error"].as_str() {
+        None => Ok(Exit::Done),
+        Some(reason) => Err(Failure::new(
+            Exit::Write,
+            format!(
+                "the decision is in force until the {what} ends, but cannot be kept beside its key ({reason}): make room or \
+                 mend the permissions, and the {what} tries again by itself"
+            ),
+        )),
+    }
+}
+
+fn request(change: String) -> LocalRequest {
+    LocalRequest::Callers { request: 1, change }
+}
+
+/// Waits until the node has kept what was decided, or says why it cannot. Returns its last answer.
+fn kept(asked: Asked<'_>, mut answer_now: Value) -> Result<Value, Failure> {
+    let until = Instant::now() + KEEP_PATIENCE;
+    while answer_now["kept"] == false && answer_now["keep_error"].is_null() {
+        if Instant::now() >= until {
+            let what = asked.what;
+            let text = format!(
+                "the decision is in force, but the {what} has not written it beside its key yet: ask `peers --json` for `kept`"
+            );
+            return Err(Failure::new(Exit::Write, text));
+        }
+        std::thread::sleep(LOOK);
+        answer_now = answer(asked, &request(String::new()))?;
+    }
+    Ok(answer_now)
 }
 
 fn table(answer: &Value) -> String {

@@ -7,7 +7,7 @@ use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use whimbrel_core::units::{self, Rate, Span};
 use whimbrel_lab::demo::{self, DemoObserver, DemoOptions, DemoReport, DemoRun, Side};
-use whimbrel_lab::{CongestionControl, LabError};
+use whimbrel_lab::{CongestionControl, LabError, scratch};
 
 use super::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure};
@@ -85,9 +85,7 @@ pub(crate) fn run(arguments: Demo) -> Outcome {
         )
     };
     std::fs::create_dir_all(&arguments.output).map_err(cannot_write)?;
-    let folder = tempfile::Builder::new()
-        .prefix("whimbrel-demo-")
-        .tempdir()?;
+    let folder = scratch::folder("whimbrel-demo-").map_err(failure)?;
     let program = std::env::current_exe()?;
     let bars = Bars::new(arguments.json, &options);
     let ran = demo::run(&options, &program, folder.path(), &bars);

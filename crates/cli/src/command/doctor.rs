@@ -3,15 +3,15 @@
 use std::fs;
 use std::io;
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use serde::Serialize;
 use whimbrel_node::config::{NDN_PORT, NDN_WEBSOCKET_PORT};
+use whimbrel_node::local_client::connect_socket;
 use whimbrel_node::ndn::client::Uplink;
-use whimbrel_node::place::Places;
+use whimbrel_node::place::{Places, check_own};
 
 use super::{Outcome, json_line, out};
 use crate::exit::Exit;
@@ -203,7 +203,7 @@ fn ndn_forwarder() -> Finding {
         }
     };
     let connected = match &uplink {
-        Uplink::Unix(path) => UnixStream::connect(path).map(drop),
+        Uplink::Unix(path) => connect_socket(path).map(drop).map_err(io::Error::other),
         Uplink::Tcp(address) => {
             TcpStream::connect_timeout(address, Duration::from_secs(2)).map(drop)
         }
@@ -261,6 +261,13 @@ fn existing(path: &Path) -> PathBuf {
 }
 
 fn writable(what: &'static str, folder: &Path) -> Finding {
+    if let Err(foreign) = check_own(folder) {
+        return Finding::fail(
+            what,
+            foreign.to_string(),
+            "set XDG_STATE_HOME and XDG_RUNTIME_DIR to folders of your own",
+        );
+    }
     let nearest = existing(folder);
     match rustix::fs::access(&nearest, rustix::fs::Access::WRITE_OK) {
         Ok(()) => Finding::ok(what, folder.display().to_string()),

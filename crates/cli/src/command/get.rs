@@ -65,7 +65,8 @@ pub(crate) struct Get {
     /// that the new one lacks stay
     #[arg(long)]
     update: bool,
-    /// Refuse a file that is longer
+    /// Refuse a file that is longer, or a folder that would take more on disk. By default a folder is
+    /// refused only if it takes over 64 MiB and more than a hundred times what is fetched for it
     #[arg(long, value_name = "SIZE")]
     max_size: Option<ByteSize>,
     /// Print progress and outcome as lines of JSON on standard output (on standard error with -o -)
@@ -88,7 +89,7 @@ pub(crate) fn run(arguments: Get) -> Outcome {
         chunk_size,
         timeout: arguments.timeout.map(|timeout| timeout.0),
         nack_timeout: arguments.nack_timeout.map(|timeout| timeout.0),
-        limit: arguments.max_size.map_or(u64::MAX, |size| size.0),
+        limit: arguments.max_size.map(|size| size.0),
         update: arguments.update,
     };
     report.asked = asked(&found.access, &found.direct);
@@ -296,6 +297,9 @@ impl Report {
                 "{} of the folder's entries were refused; --json lists all of them",
                 fetched.refused.len()
             ));
+        }
+        for remark in &fetched.remarks {
+            note(remark);
         }
         let Some(path) = &fetched.path else { return };
         let rate = fetched.received as f64 * 8.0 / 1e6 / seconds.max(1e-9);

@@ -76,24 +76,36 @@ pub(super) struct Asked<'a> {
 }
 
 /// Sends a request whose number is 1, which may ask for a change, and prints the JSON object in the
-/// answer, or the `table` of it. Its `error` says why nothing was changed.
+/// answer, or the `table` of it.
 pub(super) fn manage(
     asked: Asked<'_>,
     request: &LocalRequest,
     table: impl FnOnce(&Value) -> String,
 ) -> Outcome {
+    let answer = answer(asked, request)?;
+    print(asked, &answer, table);
+    Ok(Exit::Done)
+}
+
+/// Sends such a request and returns the JSON object in the answer. Its `error` says why nothing was
+/// changed.
+pub(super) fn answer(asked: Asked<'_>, request: &LocalRequest) -> Result<Value, Failure> {
     let answer = query(asked.path, request, asked.what, asked.command)?;
     let answer: Value = serde_json::from_str(&answer).unwrap_or(Value::String(answer));
     if let Some(error) = answer["error"].as_str() {
         let failure = format!("nothing was changed: {error}");
         return Err(Failure::new(Exit::Usage, failure));
     }
+    Ok(answer)
+}
+
+/// Prints an answer, or the `table` of it.
+pub(super) fn print(asked: Asked<'_>, answer: &Value, table: impl FnOnce(&Value) -> String) {
     if asked.json {
-        json_line(&answer);
+        json_line(answer);
     } else {
-        out(&table(&answer));
+        out(&table(answer));
     }
-    Ok(Exit::Done)
 }
 
 /// Returns the answer of the daemon on the socket `path` to a request whose number is 1. `command`

@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -13,10 +14,11 @@ use clap::{Args, Subcommand, ValueEnum};
 use ipnet::IpNet;
 use serde_json::{Value, json};
 use whimbrel_core::Time;
-use whimbrel_io::Clock;
-use whimbrel_node::local_client::LocalError;
+use whimbrel_io::{Clock, IoError, SocketFile, UnixListenerConfig};
+use whimbrel_node::local_client::{LocalError, connect_socket};
 use whimbrel_node::ndn::client;
 use whimbrel_node::place::{Places, make_folder_of};
+use whimbrel_node::run::StartError;
 use whimbrel_node::tcp_proxy::config::{AllowSection, DEVICE, RouteSection, network};
 use whimbrel_node::tcp_proxy::run::Inquirer;
 use whimbrel_node::tcp_proxy::{PlanError, ProxyConfig, ProxyLoop, Role, RunError, Told, key};
@@ -255,20 +257,19 @@ fn carry(arguments: Run, role: Role) -> Outcome {
         Some(place) => vec![place.clone()],
         None => sockets_of(&Places::of_this_user().run, &device),
     };
-    let answers = answer_status(&places, proxy.inquirer());
-    let place = answers.as_ref().ok().cloned();
-    if let Err(error) = answers {
-        let text = format!("{} cannot be made: {error}", places[0].display());
-        if socket.is_some() {
-            return Err(Failure::new(Exit::Other, text));
+    let answering = match answer_status(&places, proxy.inquirer()) {
+        Ok(file) => Some(file),
+        Err(error) if socket.is_some() => return Err(error.into()),
+        Err(error) => {
+            // Root of a user namespace may not write where root keeps its sockets. The proxy can do without.
+            note(&format!(
+                "no answers to `whimbrel tcp-proxy status`: {error}; --socket PATH names another place"
+            ));
+            None
         }
-        // Root of a user namespace may not write where root keeps its sockets. The proxy can do without.
-        note(&format!(
-            "no answers to `whimbrel tcp-proxy status`: {text}; --socket PATH names another place"
-        ));
-    }
-    if let Some(place) = place.as_ref().filter(|it| **it != places[0]) {
-        let place = place.display();
+    };
+    if let Some(file) = answering.as_ref().filter(|it| it.path() != places[0]) {
+        let place = file.path().display();
         note(&format!(
             "another proxy has a device {device}; this one answers `whimbrel tcp-proxy status --socket {place}`"
         ));
@@ -294,9 +295,7 @@ fn carry(arguments: Run, role: Role) -> Outcome {
         }
         ControlFlow::Continue(())
     });
-    if let Some(place) = place {
-        let _ = std::fs::remove_file(&place);
-    }
+    drop(answering);
     let finished = guest.map_or(Ok(()), Guest::finish);
     match ended? {
         Some(failure) => Err(failure),
@@ -410,19 +409,26 @@ fn sockets_of(folder: &Path, device: &str) -> Vec<PathBuf> {
 }
 
 /// Listens at the first of these places where nobody answers.
-fn listener_at(places: &[PathBuf]) -> std::io::Result<(PathBuf, UnixListener)> {
+fn listener_at(places: &[PathBuf]) -> Result<(SocketFile, UnixListener), StartError> {
+    let mut in_use = None;
     for place in places {
-        if UnixStream::connect(place).is_ok() {
-            continue;
-        }
-        let _ = std::fs::remove_file(place);
-        match UnixListener::bind(place) {
-            // Another proxy was faster.
-            Err(error) if error.kind() == ErrorKind::AddrInUse => {}
-            bound => return Ok((place.clone(), bound?)),
+        make_folder_of(place)?;
+        match SocketFile::listen(&UnixListenerConfig::new("status", place)) {
+            Ok((socket, file)) => {
+                let listener = UnixListener::from(OwnedFd::from(socket));
+                let blocking = listener.set_nonblocking(false);
+                blocking.map_err(|source| IoError::UnixSocket {
+                    path: place.clone(),
+                    action: "listen on",
+                    source,
+                })?;
+                return Ok((file, listener));
+            }
+            Err(error @ IoError::SocketPathInUse { .. }) => in_use = Some(error),
+            Err(error) => return Err(error.into()),
         }
     }
-    Err(ErrorKind::AddrInUse.into())
+    Err(in_use.map_or(StartError::NothingToDo, StartError::Socket))
 }
 
 /// Returns true for the socket of a proxy.
@@ -432,12 +438,9 @@ pub(super) fn is_status_socket(path: &Path) -> bool {
 }
 
 /// Answers each connection to a socket at the first free of these places with one line of JSON, from a
-/// thread of its own. Returns the place.
-fn answer_status(places: &[PathBuf], inquirer: Inquirer) -> std::io::Result<PathBuf> {
-    if let Some(first) = places.first() {
-        make_folder_of(first)?;
-    }
-    let (place, listener) = listener_at(places)?;
+/// thread of its own, as long as the file is kept.
+fn answer_status(places: &[PathBuf], inquirer: Inquirer) -> Result<SocketFile, StartError> {
+    let (file, listener) = listener_at(places)?;
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let (answer, text) = mpsc::channel();
@@ -451,7 +454,7 @@ fn answer_status(places: &[PathBuf], inquirer: Inquirer) -> std::io::Result<Path
             }
         }
     });
-    Ok(place)
+    Ok(file)
 }
 
 fn described(proxy: &Proxy, now: Time) -> Value {
@@ -581,22 +584,18 @@ pub(super) fn ask(path: &Path) -> Result<String, Silence> {
     match asked(path) {
         Ok(json) if json.is_empty() => Err(Silence::Mute),
         Ok(json) => Ok(json),
-        Err(error) => match error.kind() {
-            ErrorKind::ConnectionRefused | ErrorKind::NotFound => {
-                Err(LocalError::Nobody(path.to_owned()).into())
-            }
-            ErrorKind::PermissionDenied => Err(LocalError::NotPermitted(path.to_owned()).into()),
-            ErrorKind::WouldBlock => Err(Silence::Mute),
-            _ => Err(LocalError::Io(error).into()),
-        },
+        Err(LocalError::Io(error)) if error.kind() == ErrorKind::WouldBlock => Err(Silence::Mute),
+        Err(error) => Err(error.into()),
     }
 }
 
-fn asked(path: &Path) -> std::io::Result<String> {
-    let mut stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+fn asked(path: &Path) -> Result<String, LocalError> {
+    let mut stream = connect_socket(path)?;
     let mut text = String::new();
-    stream.read_to_string(&mut text)?;
+    stream
+        .set_read_timeout(Some(PATIENCE))
+        .and_then(|()| stream.read_to_string(&mut text))
+        .map_err(LocalError::Io)?;
     Ok(text)
 }
 
@@ -660,12 +659,21 @@ mod tests {
         let places = sockets_of(folder.path(), "tun0");
         assert!(places.iter().all(|place| is_status_socket(place)));
         let (first, running) = listener_at(&places).unwrap();
-        assert_eq!(first, named("tcp-proxy-tun0.sock"));
+        assert_eq!(first.path(), named("tcp-proxy-tun0.sock"));
         let (second, _beside) = listener_at(&places).unwrap();
-        assert_eq!(second, named("tcp-proxy-tun0-2.sock"));
+        assert_eq!(second.path(), named("tcp-proxy-tun0-2.sock"));
         // The socket's file outlives a proxy that was killed.
         drop(running);
-        assert!(first.exists());
-        assert_eq!(listener_at(&places).unwrap().0, first);
+        assert!(first.path().exists());
+        assert_eq!(listener_at(&places).unwrap().0.path(), first.path());
+    }
+
+    #[test]
+    fn a_file_in_the_place_of_a_status_socket_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("notes");
+        std::fs::write(&file, "notes").unwrap();
+        assert!(listener_at(std::slice::from_ref(&file)).is_err());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "notes");
     }
 }

@@ -1,7 +1,6 @@
 //! What `get` and `receive` are told to fetch: a name or its first digits, a ticket or a code.
 
 use std::collections::BTreeSet;
-use std::os::unix::net::UnixStream;
 use std::str::FromStr;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -11,6 +10,7 @@ use whimbrel_core::{Guid, GuidPrefix, ParseGuidError};
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 use whimbrel_node::config::Remote;
 use whimbrel_node::fetch::unfinished_at;
+use whimbrel_node::local_client::connect_socket;
 use whimbrel_node::output::Destination;
 use whimbrel_node::place::host_daemon_socket;
 use whimbrel_node::ticket::{Ticket, TicketError};
@@ -120,7 +120,7 @@ impl Found {
             self.access.router = ticket.routers;
             let socket = self.access.socket.take();
             let socket = socket.unwrap_or_else(host_daemon_socket);
-            self.instead_of_daemon = UnixStream::connect(socket).is_ok();
+            self.instead_of_daemon = connect_socket(&socket).is_ok();
             self.direct = ticket.hosts;
         }
     }

@@ -16,11 +16,19 @@ impl Folder {
         if version != VERSION {
             return Err(FolderError::UnknownVersion(version));
         }
-        let packs = take_packs(&mut rest)?;
+        let mut packs = take_packs(&mut rest)?;
+        let mut refused = Vec::new();
+        let top = take_top(&mut packs).and_then(|top| match top.check() {
+            Ok(()) => Some(top),
+            Err(why) => {
+                let path = Box::from(*b".");
+                refused.push(Refused { path, why });
+                None
+            }
+        });
         let count = take_count(&mut rest)?;
         // Reserves no memory for a mere count: the entries must be present.
         let mut entries: Vec<Entry> = Vec::with_capacity(count.min(rest.len() / ENTRY_OVERHEAD));
-        let mut refused = Vec::new();
         for _ in 0..count {
             let (path, entry) = take_entry(&mut rest)?;
             let checked = entry.and_then(|entry| {
@@ -38,7 +46,11 @@ impl Folder {
         if !rest.is_empty() {
             return Err(FolderError::TrailingBytes(rest.len()));
         }
-        let folder = Folder { packs, entries };
+        let folder = Folder {
+            packs,
+            entries,
+            top,
+        };
         folder.check()?;
         Ok(Listing { folder, refused })
     }
@@ -53,6 +65,25 @@ fn take_packs(rest: &mut &[u8]) -> Result<Vec<Pack>, FolderError> {
         packs.push(Pack { content, length });
     }
     Ok(packs)
+}
+
+/// Removes the record of the folder itself from the end of the packs, if it is there.
+fn take_top(packs: &mut Vec<Pack>) -> Option<Top> {
+    let last = packs.last().filter(|last| last.length == 0)?;
+    let mut rest = last.content.as_bytes().strip_prefix(&TOP_MAGIC)?;
+    let rest = &mut rest;
+    let top = Top {
+        mode: u16::from_be_bytes(take(rest).ok()?),
+        modified: Modified {
+            seconds: i64::from_be_bytes(take(rest).ok()?),
+            nanoseconds: u32::from_be_bytes(take(rest).ok()?),
+        },
+    };
+    if rest.iter().any(|byte| *byte != 0) {
+        return None;
+    }
+    packs.pop();
+    Some(top)
 }
 
 fn take_count(rest: &mut &[u8]) -> Result<usize, FolderError> {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use crate::StreamLimits;
 
 pub(crate) use connect::{connect, enlarge_buffers};
-pub(crate) use socket_file::SocketFile;
+pub use socket_file::SocketFile;
 
 /// The configuration of a listener for local programs.
 #[derive(Clone, Debug, PartialEq, Eq)]

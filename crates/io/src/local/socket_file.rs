@@ -13,15 +13,16 @@ use crate::listener::BACKLOG;
 
 /// A socket file that this process created. It is removed when this is dropped.
 #[derive(Debug)]
-pub(crate) struct SocketFile {
+pub struct SocketFile {
     pub(crate) path: PathBuf,
     /// Device and inode of the created file: another program's file must not be removed.
     identity: Option<(u64, u64)>,
 }
 
 impl SocketFile {
-    /// Creates the file and a non-blocking socket that listens on it.
-    pub(crate) fn listen(config: &UnixListenerConfig) -> Result<(Socket, SocketFile), IoError> {
+    /// Creates the file, in place of one that a killed program has left, and a non-blocking socket
+    /// that listens on it.
+    pub fn listen(config: &UnixListenerConfig) -> Result<(Socket, SocketFile), IoError> {
         if let (Some(mode), Some(folder)) = (config.folder_mode, config.path.parent()) {
             make_folder(folder, mode)?;
         }
@@ -50,6 +51,13 @@ impl SocketFile {
                 identity: identity(&config.path),
             },
         ))
+    }
+}
+
+impl SocketFile {
+    /// Returns its path.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 }
 

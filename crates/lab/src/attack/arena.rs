@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use tempfile::TempDir;
 
 use super::{AttackOptions, Plane};
-use crate::{LabError, Namespace, Program, Supervisor, Topology, TopologyBuilder};
+use crate::{LabError, Namespace, Program, Supervisor, Topology, TopologyBuilder, scratch};
 
 const TARGET: &str = "target";
 const HONEST: &str = "honest";
@@ -69,10 +69,7 @@ impl Arena {
                 limit(&topology, host, HONEST_WIRE, rate)?;
             }
         }
-        let folder = tempfile::Builder::new()
-            .prefix("whimbrel-attack-")
-            .tempdir()
-            .map_err(LabError::system("make a folder"))?;
+        let folder = scratch::folder("whimbrel-attack-")?;
         let mut arena = Arena {
             program: options.program.clone(),
             folder,

@@ -51,7 +51,7 @@ pub use config::{HopConfig, MAX_CHUNK, MAX_MTU, MIN_MTU, Pacing};
 pub use event::HopEvent;
 pub use lanes::Lane;
 pub use secure::{
-    CallerLists, CallerPolicy, Callers, Gate, MAX_LISTED, PostQuantum, Reception,
+    CallerLists, CallerPolicy, Callers, Gate, Keeping, MAX_LISTED, PostQuantum, Reception,
     ReceptionCounters, RefusedCaller, Unwilling,
 };
 pub use stats::{HopDrops, HopStats};

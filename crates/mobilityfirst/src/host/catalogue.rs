@@ -49,6 +49,14 @@ impl Catalogue {
         self.by_content.get(content)?.last()
     }
 
+    /// Returns the file name of the newest offer that suggests one. A content that is a file may also
+    /// be a pack of a folder, which has no name.
+    pub(super) fn file_name(&self, content: &Guid) -> &str {
+        let offers = self.by_content.get(content).into_iter().flatten();
+        let mut names = offers.map(|offer| &*offer.publish.file_name);
+        names.rfind(|name| !name.is_empty()).unwrap_or_default()
+    }
+
     /// Returns all programs that offer `content`.
     pub(super) fn publishers(&self, content: &Guid) -> Vec<App> {
         self.by_content
@@ -120,6 +128,22 @@ mod tests {
             app: App::Inner(app),
             publish,
         }
+    }
+
+    #[test]
+    fn an_offer_without_a_name_takes_no_name_away() {
+        let mut catalogue = Catalogue::default();
+        let content = Guid([7; 32]);
+        for (app, name) in [(1, "first"), (2, "film"), (3, "")] {
+            let mut offer = offer(app, 7);
+            offer.publish.file_name = name.to_owned();
+            catalogue.add(offer);
+        }
+        assert_eq!(catalogue.file_name(&content), "film");
+        catalogue.remove(App::Inner(2), &content);
+        assert_eq!(catalogue.file_name(&content), "first");
+        catalogue.remove(App::Inner(1), &content);
+        assert_eq!(catalogue.file_name(&content), "");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_core::{Guid, GuidPrefix, PortId, PortRequest, Time};
-use whimbrel_link::hop::CallerPolicy;
+use whimbrel_link::hop::{CallerPolicy, Keeping};
 
 use super::Links;
 
@@ -26,6 +26,12 @@ pub struct CallersStatus {
     pub policy: CallerPolicy,
     /// Those that are connected, were refused of late or were decided about, by name.
     pub callers: Vec<CallerStatus>,
+    /// True once what was decided outlives the node; absent where nothing keeps it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept: Option<bool>,
+    /// Why it cannot be kept: it is in force until the node ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_error: Option<String>,
     /// Why nothing was changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -60,12 +66,18 @@ impl Links {
                 .map_err(|fault| format!("this change makes no sense: {fault}"))
                 .and_then(|change| self.change_callers(now, &change)),
         };
+        let (policy, keeping) = self
+            .template
+            .reception
+            .with_callers(|callers| (callers.policy, callers.keeping.clone()));
         CallersStatus {
-            policy: self
-                .template
-                .reception
-                .with_callers(|callers| callers.policy),
+            policy,
             callers: self.known_callers(now).into_values().collect(),
+            kept: (keeping != Keeping::Never).then_some(keeping == Keeping::Kept),
+            keep_error: match keeping {
+                Keeping::Failed(reason) => Some(reason),
+                Keeping::Never | Keeping::Pending | Keeping::Kept => None,
+            },
             error: outcome.err(),
         }
     }

@@ -23,6 +23,7 @@ use whimbrel_ndn_router::faces::FaceSettings;
 use super::checks::{Found, TICK};
 use super::plan::{HEADERS, MAX_PACKET, MOST, bound_by_links};
 use super::{CommandRights, Config, NdnFaceSection, NdnSection, Reliability};
+use crate::place::check_own;
 
 /// Datagram size that a link assumes until its port reports another one, bytes.
 const ANY_MTU: usize = 1472;
@@ -226,6 +227,7 @@ fn anchors(found: &mut Found<'_>, section: &NdnSection) -> Anchors {
 }
 
 fn certificate(path: &Path) -> Result<Certificate, String> {
+    check_own(path).map_err(|foreign| foreign.to_string())?;
     let file = whimbrel_keychain::small_file::read(path).map_err(|error| {
         format!(
             "cannot read {}: {error}; write the path of a certificate",

@@ -20,7 +20,7 @@ use super::hop::check_hop;
 use super::{
     Bind, ConfigError, Draft, HopSection, Kind, LinkMode, LinkSection, NdnPlan, StorageSection, Via,
 };
-use crate::place::Places;
+use crate::place::{Places, check_own};
 
 /// Longest lifetime of an announcement without renewal.
 const MAX_ANNOUNCEMENT: Span = Span(Duration::from_millis(
@@ -460,6 +460,10 @@ fn labels(links: &[LinkSection]) -> impl Iterator<Item = &str> {
 /// Reports a key file that exists and is not one.
 fn check_key(found: &mut Found<'_>, key: &str, path: &Path) {
     let at = path.display();
+    if let Err(foreign) = check_own(path) {
+        found.add(key, foreign.to_string());
+        return;
+    }
     let fault = match whimbrel_keychain::small_file::read_text(path) {
         Ok(text) => KeyPair::from_pem(&text)
             .err()

@@ -1,6 +1,5 @@
 //! The end of transfers: a complete content gets its place, and the files of a folder follow.
 
-use whimbrel_content::folder::MAX_PACK_LEN;
 use whimbrel_content::{Assembly, ChunkSize, Folder};
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::local::{FailReason, LocalRequest};
@@ -174,7 +173,9 @@ impl Fetch {
                 let place = wanted.place_of_file(&name_for(&manner.file_name, transfer.content));
                 self.progress.bytes = length;
                 self.progress.length = Some(length);
-                self.done = Some(part.finish(length, &place)?);
+                let published = part.finish(length, &place)?;
+                self.loses_modes |= !published.keeps_mode;
+                self.done = Some(published.path);
             }
             Purpose::Member(entries) => {
                 // A folder has many small files: the fetch does not wait for the disk each time.
@@ -241,6 +242,7 @@ impl Fetch {
             staging: staging.filter(|_| top.is_dir()),
             top,
             limit: self.limit,
+            listing_len: length,
         };
         let plan = FolderPlan::begin(&goal, listing)?;
         // From here on the files count, not the list.
@@ -267,15 +269,10 @@ impl Fetch {
         let Some(folder) = self.wanted.as_ref().map(FileDestination::folder) else {
             return Ok(None);
         };
-        let limit = if job.is_pack {
-            self.limit.max(MAX_PACK_LEN)
-        } else {
-            // More than the list says is of no use.
-            self.limit.min(job.length)
-        };
-        let (part, assembly, manner) = PartFile::open(folder, job.content, limit)?;
+        // More than the list says is of no use.
+        let (part, assembly, manner) = PartFile::open(folder, job.content, job.length)?;
         // Some of its files may be private.
-        part.keep_private()?;
+        self.loses_modes |= !part.keep_private()?;
         self.progress.bytes += assembly.verified_bytes();
         self.progress.resumed += assembly.verified_bytes();
         Ok(Some(Transfer {

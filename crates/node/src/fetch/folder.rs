@@ -10,8 +10,15 @@ use whimbrel_content::path::quoted;
 use whimbrel_content::{Entry, Folder, Kind, Listing, RelativePath};
 use whimbrel_core::Guid;
 
-use super::tree::{Landing, Tree};
+use super::replacing::Replacement;
+use super::tree::{Granted, Landing, Tree};
 use super::{FetchError, RefusedEntry};
+
+/// A folder that takes less on disk is made however little is fetched for it, in bytes.
+const BELIEVABLE: u64 = 64 << 20;
+/// A larger folder may take this many times what is fetched for it, unless the user sets a limit:
+/// copies of one file are fetched once.
+const MAX_RATIO: u64 = 100;
 
 /// A content to fetch, and the entries that it is for, by their place in the folder.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,8 +40,10 @@ pub(super) struct Goal {
     pub(super) top: PathBuf,
     /// The place of a new version until it is whole, if it replaces an older one.
     pub(super) staging: Option<PathBuf>,
-    /// The longest accepted file, in bytes.
-    pub(super) limit: u64,
+    /// The most that it may take on disk, in bytes; `None` if the user has set no limit.
+    pub(super) limit: Option<u64>,
+    /// The length of the list, in bytes.
+    pub(super) listing_len: u64,
 }
 
 /// A folder under way.
@@ -53,6 +62,8 @@ pub(super) struct FolderPlan {
     /// Files and bytes that existed already.
     pub(super) present: (usize, u64),
     pub(super) refused: Vec<RefusedEntry>,
+    /// The paths of those.
+    missing: Vec<RelativePath>,
     pub(super) is_finished: bool,
 }
 
@@ -64,12 +75,24 @@ impl FolderPlan {
             move |source| FetchError::Disk { path, source }
         };
         let top = &goal.top;
-        let open = |top: &Path| Tree::make(top, goal.listing).map_err(failed(top));
-        let (tree, older) = match &goal.staging {
-            Some(staging) => (open(staging)?, Some(open(top)?)),
-            None => (open(top)?, None),
-        };
         let Listing { folder, refused } = listing;
+        check_size(&folder, goal)?;
+        let (tree, older) = match &goal.staging {
+            Some(staging) => {
+                let newer = Tree::make_private(staging, goal.listing).map_err(failed(staging))?;
+                let older = Tree::open(top, goal.listing).map_err(failed(top))?;
+                (newer, Some(older))
+            }
+            None => {
+                let own = folder.top();
+                let tree = Tree::make(top, goal.listing, own).map_err(failed(top))?;
+                (tree, None)
+            }
+        };
+        let missing = refused
+            .iter()
+            .filter_map(|one| RelativePath::new(&*one.path).ok());
+        let missing = missing.collect();
         let refused = refused.into_iter().map(|one| RefusedEntry {
             path: quoted(&one.path),
             why: one.why.to_string(),
@@ -81,17 +104,23 @@ impl FolderPlan {
             files: folder.files(),
             present: (0, 0),
             refused: refused.collect(),
+            missing,
             is_finished: false,
             folder,
             tree,
             older,
         };
-        plan.survey(goal.limit)?;
+        plan.survey()?;
+        // A disk that is too small is reported before the transfer, not after it.
+        let due = plan.queue.iter().flat_map(|job| &job.entries);
+        let needed = due.map(|index| plan.folder.entries()[*index].len());
+        let needed = needed.fold(0, u64::saturating_add);
+        plan.tree.check_space(needed).map_err(failed(top))?;
         Ok(plan)
     }
 
     /// Makes folders and empty files, and queues the missing contents.
-    fn survey(&mut self, limit: u64) -> Result<(), FetchError> {
+    fn survey(&mut self) -> Result<(), FetchError> {
         let empty = Guid(*blake3::hash(b"").as_bytes());
         let mut contents: BTreeMap<Guid, Job> = BTreeMap::new();
         let mut packs: BTreeMap<u32, Job> = BTreeMap::new();
@@ -115,10 +144,6 @@ impl FolderPlan {
                 continue;
             }
             match packed {
-                _ if length > limit => {
-                    let why = format!("it is {length} bytes long, the limit is {limit}");
-                    self.note(index, Err(io::Error::other(why)))?;
-                }
                 _ if self.is_in_the_way(&entry.path) => {
                     self.note(index, Err(ErrorKind::AlreadyExists.into()))?;
                 }
@@ -220,7 +245,13 @@ impl FolderPlan {
             path: format!("{path:?}"),
             why,
         });
+        self.missing.push(path.clone());
         Ok(())
+    }
+
+    /// Returns true once the file system has not kept permissions.
+    pub(super) fn loses_modes(&self) -> bool {
+        self.tree.loses_modes() || self.older.as_ref().is_some_and(Tree::loses_modes)
     }
 
     /// Notes that these entries cannot be transferred.
@@ -300,34 +331,22 @@ impl FolderPlan {
     }
 
     /// Completes the folder when all files are there: a newer version takes the place of the older
-    /// one, links are made, and folders get their times.
+    /// one, links are made, and folders get their permissions and times.
     pub(super) fn finish(&mut self) -> Result<(), FetchError> {
-        self.is_finished = true;
         let entries = self.folder.entries().to_vec();
-        if let Some(mut older) = self.older.take() {
-            for (index, entry) in entries.iter().enumerate() {
-                let outcome = match entry.kind {
-                    Kind::Folder => older.make_folder(&entry.path, entry.mode),
-                    Kind::File { .. } if self.stays[index] => older.touch(entry),
-                    Kind::File { .. } => match older.take_over(&mut self.tree, &entry.path) {
-                        // It was refused before, or an interrupted run has moved it.
-                        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-                        moved => moved,
-                    },
-                    Kind::Link { .. } => Ok(()),
-                };
-                self.note(index, outcome)?;
+        let granted = match self.older.take() {
+            Some(older) => self.replace(older, &entries)?,
+            None => {
+                self.make_links(&entries, Landing::Free)?;
+                Vec::new()
             }
-            let staging = core::mem::replace(&mut self.tree, older);
-            let _ = fs::remove_dir_all(staging.top());
-            self.make_links(&entries, Landing::Replacing)?;
-        } else {
-            self.make_links(&entries, Landing::Free)?;
-        }
+        };
+        self.is_finished = true;
         // From the inside out: a change inside a folder changes its time.
         for (index, entry) in entries.iter().enumerate().rev() {
             if entry.kind == Kind::Folder {
-                match self.tree.finish_folder(entry) {
+                let path = entry.path.as_bytes();
+                match self.tree.finish_folder(path, entry.mode, entry.modified) {
                     // It was refused before.
                     Err(error) if error.kind() == ErrorKind::NotFound => {}
                     Err(error) if error.kind() == ErrorKind::NotADirectory => {}
@@ -335,7 +354,79 @@ impl FolderPlan {
                 }
             }
         }
+        for folder in granted.iter().rev() {
+            let is_listed = match RelativePath::new(folder.path.clone()) {
+                Ok(path) => self.folder.find(&path).is_some(),
+                Err(_) => self.folder.top().is_some(),
+            };
+            if !is_listed && let Err(error) = self.tree.take_back(folder) {
+                tracing::warn!(folder = %self.top().display(), %error, "cannot take back write permission");
+            }
+        }
+        if let Some(top) = self.folder.top().copied()
+            && let Err(source) = self.tree.finish_folder(b"", top.mode, top.modified)
+        {
+            let path = self.top().to_owned();
+            return Err(FetchError::Disk { path, source });
+        }
         Ok(())
+    }
+
+    /// Moves the new version, which is whole, to the place of the older one. If that is impossible,
+    /// the older one stays as it is. Returns the folders there that were made writable.
+    fn replace(&mut self, mut older: Tree, entries: &[Entry]) -> Result<Vec<Granted>, FetchError> {
+        let blocked = |path: &RelativePath, why: String| FetchError::NotUpdated {
+            path: format!("{path:?}"),
+            why,
+        };
+        // An entry that did not come would stay as it is in the older version.
+        let there = self.missing.iter().find(|path| {
+            let found = older.stat(path);
+            found.is_ok_and(|found| found.is_some())
+        });
+        if let Some(path) = there {
+            let path_text = quoted(path.as_bytes());
+            let refused = self.refused.iter().find(|one| one.path == path_text);
+            let why = refused.map_or(String::new(), |one| one.why.clone());
+            return Err(blocked(path, why));
+        }
+        for (index, entry) in entries.iter().enumerate() {
+            if let Kind::Link { target } = &entry.kind {
+                if older.has_link(&entry.path, target) {
+                    self.stays[index] = true;
+                    continue;
+                }
+                let made = self
+                    .tree
+                    .link(entry, target, Landing::Replacing)
+                    .map_err(of_link);
+                if let Err(error) = &made
+                    && older.stat(&entry.path).is_ok_and(|found| found.is_some())
+                {
+                    return Err(blocked(&entry.path, error.to_string()));
+                }
+                self.note(index, made)?;
+            }
+        }
+        let due: Vec<(&Entry, bool)> = entries.iter().zip(self.stays.iter().copied()).collect();
+        let mut granted = Replacement::new(&mut older, &mut self.tree)
+            .run(&due)
+            .map_err(|hindrance| blocked(&hindrance.path, hindrance.error.to_string()))?;
+        let staging = core::mem::replace(&mut self.tree, older);
+        let _ = fs::remove_dir_all(staging.top());
+        for (index, entry) in entries.iter().enumerate() {
+            if self.stays[index] && matches!(entry.kind, Kind::File { .. }) {
+                let mut touched = self.tree.touch(entry);
+                if matches!(&touched, Err(error) if error.kind() == ErrorKind::PermissionDenied)
+                    && let Ok(more) = self.tree.grant(entry.path.split().0)
+                {
+                    granted.extend(more);
+                    touched = self.tree.touch(entry);
+                }
+                self.note(index, touched)?;
+            }
+        }
+        Ok(granted)
     }
 
     fn make_links(&mut self, entries: &[Entry], landing: Landing) -> Result<(), FetchError> {
@@ -344,10 +435,42 @@ impl FolderPlan {
                 && !self.tree.has_link(&entry.path, target)
             {
                 let made = self.tree.link(entry, target, landing);
-                self.note(index, made)?;
+                self.note(index, made.map_err(of_link))?;
             }
         }
         Ok(())
+    }
+}
+
+/// Says what it means that no link can be made.
+fn of_link(error: io::Error) -> io::Error {
+    use rustix::io::Errno;
+    let none = [Errno::PERM, Errno::OPNOTSUPP, Errno::NOSYS];
+    match Errno::from_io_error(&error).filter(|errno| none.contains(errno)) {
+        Some(_) => io::Error::other("this file system holds no symbolic links"),
+        None => error,
+    }
+}
+
+/// Refuses a folder that would take more room than the user allows, or unbelievably much more than
+/// what would be fetched for it. Nothing of it has been written yet.
+fn check_size(folder: &Folder, goal: &Goal) -> Result<(), FetchError> {
+    let size = folder.size();
+    let fetched = size.fetched.saturating_add(goal.listing_len);
+    match goal.limit {
+        Some(limit) if size.on_disk.max(fetched) > limit => Err(FetchError::FolderTooLarge {
+            needed: size.on_disk.max(fetched),
+            entries: size.entries,
+            limit,
+        }),
+        None if size.on_disk > BELIEVABLE && size.on_disk / fetched.max(1) > MAX_RATIO => {
+            Err(FetchError::Unbelievable {
+                needed: size.on_disk,
+                entries: size.entries,
+                fetched,
+            })
+        }
+        Some(_) | None => Ok(()),
     }
 }
 

@@ -11,7 +11,7 @@
 //! | `links` | what each link has brought |
 //! | `part`, `keeper` | its bytes on disk, and the record of them |
 //! | `folder`, `file_destination` | the files of a folder that are due, and the places of fetched content |
-//! | `tree` | the folder that is written to |
+//! | `tree`, `replacing` | the folder that is written to, and how a new version takes the place of an older one |
 
 mod file_destination;
 mod finishing;
@@ -20,6 +20,7 @@ mod keeper;
 mod links;
 mod pace;
 mod part;
+mod replacing;
 mod session;
 mod transfer;
 mod tree;
@@ -55,8 +56,9 @@ pub struct FetchOptions {
     pub timeout: Option<Duration>,
     /// Time for which chunks may be missing before their source is told; `None` for the host's own.
     pub nack_timeout: Option<Duration>,
-    /// The longest accepted content, in bytes.
-    pub limit: u64,
+    /// The longest accepted content, and the most that a folder may take on disk, in bytes; `None`
+    /// for any that is believable.
+    pub limit: Option<u64>,
     /// A folder at the output is an older version of the fetched one, which takes its place once it
     /// is whole. Entries that only the older one has stay.
     pub update: bool,
@@ -125,6 +127,9 @@ pub struct Fetched {
     pub files: usize,
     /// Entries of a folder that could not be fetched or made.
     pub refused: Vec<RefusedEntry>,
+    /// What the output could not keep, in sentences.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
     /// What each link has brought, if the host has several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<LinkShare>,
@@ -186,6 +191,39 @@ pub enum FetchError {
         length: u64,
         /// The limit.
         limit: u64,
+    },
+    /// A folder exceeds the limit.
+    #[error(
+        "the folder would take {needed} bytes on disk, for {entries} files, folders and links; the limit is {limit}"
+    )]
+    FolderTooLarge {
+        /// The bytes that it would take.
+        needed: u64,
+        /// The number of its entries.
+        entries: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// A folder would take much more on disk than is fetched.
+    #[error(
+        "the folder would take {needed} bytes on disk, for {entries} files, folders and links, and only {fetched} bytes would \
+         be fetched for that: if you expect it, allow that much with --max-size"
+    )]
+    Unbelievable {
+        /// The bytes that it would take.
+        needed: u64,
+        /// The number of its entries.
+        entries: u64,
+        /// The bytes that would be fetched.
+        fetched: u64,
+    },
+    /// A new version cannot take the place of the older one.
+    #[error("the older version stays as it is: {path}: {why}")]
+    NotUpdated {
+        /// The path of an entry that is in the way, quoted for a terminal.
+        path: String,
+        /// The reason.
+        why: String,
     },
     /// Another process fetches the same content into the same folder, where both would keep what has
     /// arrived in one hidden file.

@@ -4,17 +4,18 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::ops::Range;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FallocateFlags, OFlags, fallocate, fstatvfs};
+use rustix::fs::{FallocateFlags, OFlags, StatVfs, fallocate, fstatvfs};
 use serde::{Deserialize, Serialize};
 use whimbrel_content::Assembly;
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::wire::ContentKind;
 
 use super::FetchError;
-use crate::output::{Place, Target};
+use crate::output::{Place, Published, Target, set_mode};
 
 /// Bound of the sets of hidden names that are tried while files of another program are in the way.
 const MAX_SETS: u32 = 8;
@@ -98,6 +99,27 @@ pub(super) struct Snapshot {
     bytes: Vec<u8>,
 }
 
+/// Returns an error if the file system of `file` says that it has less room than `needed` bytes.
+pub(super) fn check_space(file: impl AsFd, needed: u64) -> io::Result<()> {
+    let told = fstatvfs(file).ok().filter(|told| told.f_blocks > 0);
+    match told {
+        Some(told) if needed > told.f_bfree.saturating_mul(told.f_frsize) => {
+            Err(no_space(needed, Some(&told)))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn no_space(needed: u64, told: Option<&StatVfs>) -> io::Error {
+    let needed = needed.div_ceil(1_000_000);
+    let mut text = format!("no storage space for {needed} MB");
+    if let Some(told) = told {
+        let free = told.f_bavail.saturating_mul(told.f_frsize) / 1_000_000;
+        text += &format!("; {free} MB are free there");
+    }
+    io::Error::new(ErrorKind::StorageFull, text)
+}
+
 /// Claims storage for `range` of `file`, whose length stays. Fails only for a lack of storage: not
 /// every file system can do this.
 fn claim(file: &File, range: Range<u64>) -> io::Result<()> {
@@ -106,15 +128,7 @@ fn claim(file: &File, range: Range<u64>) -> io::Result<()> {
     let found = file.metadata()?;
     let needed = length.saturating_sub(found.blocks().saturating_mul(512));
     let told = fstatvfs(file).ok().filter(|told| told.f_blocks > 0);
-    let full = || {
-        let needed = needed.div_ceil(1_000_000);
-        let mut text = format!("no storage space for {needed} MB");
-        if let Some(told) = &told {
-            let free = told.f_bavail.saturating_mul(told.f_frsize) / 1_000_000;
-            text += &format!("; {free} MB are free there");
-        }
-        io::Error::new(ErrorKind::StorageFull, text)
-    };
+    let full = || no_space(needed, told.as_ref());
     // Not every file system can do this, and one that cannot may count its space otherwise.
     match fallocate(file, FallocateFlags::KEEP_SIZE, range.start, 1) {
         Err(rustix::io::Errno::NOSPC) => return Err(full()),
@@ -126,10 +140,7 @@ fn claim(file: &File, range: Range<u64>) -> io::Result<()> {
         Err(full())
     };
     // A claim that cannot succeed would take all that is free, before it fails.
-    if told
-        .as_ref()
-        .is_some_and(|told| needed > told.f_bfree.saturating_mul(told.f_frsize))
-    {
+    if check_space(file, needed).is_err() {
         return give_back();
     }
     match fallocate(file, FallocateFlags::KEEP_SIZE, range.start, length) {
@@ -204,16 +215,13 @@ impl PartFile {
         Ok(place.withhold(&self.file)?)
     }
 
-    /// Makes the file readable by its owner alone while it is under way.
-    pub(super) fn keep_private(&self) -> Result<(), FetchError> {
-        use std::os::unix::fs::PermissionsExt;
-        let private = fs::Permissions::from_mode(0o600);
-        self.file
-            .set_permissions(private)
-            .map_err(|source| FetchError::Disk {
-                path: self.hidden.part.clone(),
-                source,
-            })
+    /// Makes the file readable by its owner alone while it is under way. Returns false if its file
+    /// system keeps no permissions.
+    pub(super) fn keep_private(&self) -> Result<bool, FetchError> {
+        set_mode(&self.file, 0o600).map_err(|source| FetchError::Disk {
+            path: self.hidden.part.clone(),
+            source,
+        })
     }
 
     pub(super) fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), FetchError> {
@@ -271,11 +279,11 @@ impl PartFile {
     }
 
     /// Gives the finished file its name, on disk.
-    pub(super) fn finish(self, length: u64, place: &Place) -> Result<PathBuf, FetchError> {
+    pub(super) fn finish(self, length: u64, place: &Place) -> Result<Published, FetchError> {
         self.end(length, true)?;
-        let path = place.publish(&self.file, &self.hidden.part)?;
+        let published = place.publish(&self.file, &self.hidden.part)?;
         self.remove_record();
-        Ok(path)
+        Ok(published)
     }
 
     /// Returns the finished file and its path, for a place in a folder; `durable` waits until the
@@ -383,7 +391,8 @@ fn open_own(path: &Path, write: bool) -> Option<File> {
         found.uid() == rustix::process::geteuid().as_raw()
             || path.parent().and_then(uid_in) == Some(found.uid())
     };
-    (found.is_file() && found.nlink() == 1 && is_own()).then_some(file)
+    // Some network file systems count no names.
+    (found.is_file() && found.nlink() <= 1 && is_own()).then_some(file)
 }
 
 /// Returns the owner that a new file in `folder` gets. It is not the user of this process where the

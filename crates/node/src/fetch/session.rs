@@ -35,7 +35,9 @@ pub(super) struct Fetch {
     pub(super) chunk_size: ChunkSize,
     pub(super) timeout: Option<Duration>,
     pub(super) nack_timeout_ms: u32,
-    pub(super) limit: u64,
+    pub(super) limit: Option<u64>,
+    /// True once the file system of the output has not kept permissions.
+    pub(super) loses_modes: bool,
     /// True if a folder takes the place of an older version.
     pub(super) update: bool,
     /// The destination; `None` for a stream.
@@ -86,7 +88,7 @@ impl Fetch {
         let (wanted, sink, assembly, manner) = match wanted {
             Ok(wanted) => {
                 let place = wanted.place_of_file("");
-                let opened = PartFile::open(wanted.folder(), content, limit);
+                let opened = PartFile::open(wanted.folder(), content, limit.unwrap_or(u64::MAX));
                 let (part, assembly, manner) = opened.map_err(|error| match error {
                     FetchError::Disk { source, .. } => place.refused(source).into(),
                     other => other,
@@ -95,7 +97,7 @@ impl Fetch {
                 (Some(wanted), Sink::Part(part), assembly, manner)
             }
             Err(stream) => {
-                let assembly = Assembly::new(content, limit);
+                let assembly = Assembly::new(content, limit.unwrap_or(u64::MAX));
                 (None, Sink::Stream(stream), assembly, None)
             }
         };
@@ -116,6 +118,7 @@ impl Fetch {
                 .nack_timeout
                 .map_or(0, |time| time.as_millis().clamp(1, 1 << 31) as u32),
             limit,
+            loses_modes: false,
             update,
             wanted,
             _made: made,
@@ -272,8 +275,23 @@ impl Fetch {
                 .plan
                 .as_ref()
                 .map_or(Vec::new(), |plan| plan.refused.clone()),
+            remarks: self.remarks(),
             links: Vec::new(),
         }
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        let loses_modes =
+            self.loses_modes || self.plan.as_ref().is_some_and(FolderPlan::loses_modes);
+        let path = self.done.as_ref().filter(|_| loses_modes);
+        path.map(|path| {
+            format!(
+                "the file system of {} does not keep permissions: what arrived has those that it gives",
+                path.display()
+            )
+        })
+        .into_iter()
+        .collect()
     }
 
     pub(super) fn all_requests(&self) -> Vec<LocalRequest> {

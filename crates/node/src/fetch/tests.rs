@@ -9,6 +9,7 @@ use whimbrel_content::Assembly;
 use whimbrel_mobilityfirst::local::{Get, LocalChunk, LocalEvent, LocalRequest, greeting};
 
 mod folders;
+mod updates;
 
 use super::finishing::name_for;
 use super::*;
@@ -140,7 +141,7 @@ struct Scene {
     folder: tempfile::TempDir,
     shelf: Shelf,
     update: bool,
-    limit: u64,
+    limit: Option<u64>,
 }
 
 impl Scene {
@@ -149,7 +150,7 @@ impl Scene {
             folder: tempfile::tempdir().unwrap(),
             shelf: Shelf::new(None),
             update: false,
-            limit: 1 << 40,
+            limit: Some(1 << 40),
         }
     }
 
@@ -426,7 +427,7 @@ fn asking_to_stop_keeps_what_has_come_and_patience_has_an_end() {
         chunk_size: ChunkSize::GROUP,
         timeout: Some(Duration::from_millis(300)),
         nack_timeout: None,
-        limit: 1 << 40,
+        limit: Some(1 << 40),
         update: false,
     };
     let mut silent = Attachment::Once(Some(LocalClient::over(ours).unwrap()));

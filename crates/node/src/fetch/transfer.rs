@@ -88,7 +88,18 @@ impl Transfer {
             }
         };
         if self.manner.is_none() {
-            self.manner = Some(Manner::new(&chunk.file_name, chunk.kind));
+            let manner = Manner::new(&chunk.file_name, chunk.kind);
+            // The list of a private folder is private, too.
+            if let (Sink::Part(part), true) = (&self.sink, manner.is_folder) {
+                part.keep_private()?;
+            }
+            self.manner = Some(manner);
+        }
+        // A provider may know the content without a name, as a pack of a folder.
+        if let Some(manner) = &mut self.manner
+            && manner.file_name.is_empty()
+        {
+            manner.file_name.clone_from(&chunk.file_name);
         }
         let range = verified.range();
         let is_folder = self.manner.as_ref().is_some_and(|manner| manner.is_folder);

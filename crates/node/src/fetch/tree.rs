@@ -1,19 +1,32 @@
 //! The folder that is written to, by handles: no link in it is ever followed, whoever made it.
 
-use std::fs::{self, File};
+use std::fs::{DirBuilder, File};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, RawMode, RenameFlags, Stat, Timespec, Timestamps,
-    UTIME_OMIT, fchmod, fstat, futimens, mkdirat, openat, readlinkat, renameat, renameat_with,
+    UTIME_OMIT, chmodat, fstat, futimens, mkdirat, openat, readlinkat, renameat, renameat_with,
     statat, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
-use whimbrel_content::{Entry, Modified, RelativePath};
+use whimbrel_content::folder::MODE_BITS;
+use whimbrel_content::{Entry, Modified, RelativePath, Top};
 use whimbrel_core::Guid;
+
+use super::part::check_space;
+use crate::output::set_mode;
+
+/// Permissions of a new folder that the list says nothing of, less the user's mask.
+const ANY_MODE: RawMode = 0o777;
+/// What its owner needs to work in a folder.
+const OWNER: RawMode = 0o700;
+const PERMISSIONS: RawMode = MODE_BITS as RawMode;
+/// Permissions, and the bits of a folder that its parent may have given it.
+const ALL_BITS: RawMode = 0o7777;
 
 /// A folder and its contents.
 #[derive(Debug)]
@@ -26,6 +39,17 @@ pub(super) struct Tree {
     /// removed by the next run. No listing can contain this name, because it includes the listing's
     /// own name.
     hidden: Vec<u8>,
+    /// True once the file system has not kept permissions.
+    loses_modes: bool,
+}
+
+/// A folder in which this user was given write permission for the moment, and its permissions
+/// before that.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Granted {
+    /// Its path; empty for the topmost folder.
+    pub(super) path: Vec<u8>,
+    mode: RawMode,
 }
 
 /// The way in which a new entry takes its place.
@@ -39,9 +63,19 @@ pub(super) enum Landing {
 
 impl Tree {
     /// Makes the folder if it does not exist. It may be the target of a link, because the user has
-    /// named it.
-    pub(super) fn make(top: &Path, listing: Guid) -> io::Result<Tree> {
-        fs::create_dir_all(top)?;
+    /// named it. It is as private as its own record says from the beginning.
+    pub(super) fn make(top: &Path, listing: Guid, own: Option<&Top>) -> io::Result<Tree> {
+        let mode = own.map_or(ANY_MODE, |own| RawMode::from(own.mode) | OWNER);
+        Tree::make_with(top, listing, mode)
+    }
+
+    /// Makes a folder that only this user can look into, if it does not exist.
+    pub(super) fn make_private(top: &Path, listing: Guid) -> io::Result<Tree> {
+        Tree::make_with(top, listing, OWNER)
+    }
+
+    fn make_with(top: &Path, listing: Guid, mode: RawMode) -> io::Result<Tree> {
+        DirBuilder::new().recursive(true).mode(mode).create(top)?;
         Tree::open(top, listing)
     }
 
@@ -52,11 +86,22 @@ impl Tree {
             root,
             last: None,
             hidden: format!(".{listing}.part").into_bytes(),
+            loses_modes: false,
         })
     }
 
     pub(super) fn top(&self) -> &Path {
         &self.top
+    }
+
+    /// Returns an error if its file system says that it has less room than `needed` bytes.
+    pub(super) fn check_space(&self, needed: u64) -> io::Result<()> {
+        check_space(&self.root, needed)
+    }
+
+    /// Returns true once the file system has not kept permissions.
+    pub(super) fn loses_modes(&self) -> bool {
+        self.loses_modes
     }
 
     /// Returns the folder at `path`, the topmost one if that is empty; makes missing folders if
@@ -110,16 +155,102 @@ impl Tree {
         }
     }
 
-    /// Gives a folder its permissions, as far as the user's mask has left them, and its time.
-    pub(super) fn finish_folder(&mut self, entry: &Entry) -> io::Result<()> {
-        let folder = self.folder(entry.path.as_bytes(), false)?;
-        let mode = RawMode::from(fstat(folder)?.st_mode as u16 & 0o777);
-        let kept = mode & RawMode::from(entry.mode);
-        if kept != mode {
-            change_mode(folder, kept)?;
-        }
-        set_time(folder, entry.modified);
+    /// Gives a folder its permissions, as far as the user's mask has left them, and its time. The
+    /// topmost folder has an empty path.
+    pub(super) fn finish_folder(
+        &mut self,
+        path: &[u8],
+        mode: u16,
+        modified: Modified,
+    ) -> io::Result<()> {
+        let folder = self.folder(path, false)?;
+        let now = fstat(folder)?.st_mode as RawMode & ALL_BITS;
+        let kept = now & (RawMode::from(mode) | !PERMISSIONS);
+        let keeps = kept == now || set_mode(folder, kept)?;
+        set_time(folder, modified);
+        self.loses_modes |= !keeps;
         Ok(())
+    }
+
+    /// Gives this user write permission in the folder at `path` and in those on the way to it, where
+    /// it has none and owns them.
+    pub(super) fn grant(&mut self, path: &[u8]) -> io::Result<Vec<Granted>> {
+        self.last = None;
+        let mut granted = Vec::new();
+        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        let mut ends: Vec<usize> = ends.map(|(at, _)| at).collect();
+        ends.insert(0, 0);
+        if !path.is_empty() {
+            ends.push(path.len());
+        }
+        for end in ends {
+            let path = &path[..end];
+            let Some(mode) = self.mode_of(path)? else {
+                break;
+            };
+            if mode & OWNER != OWNER {
+                self.change_mode(path, mode | OWNER)?;
+                let path = path.to_owned();
+                granted.push(Granted { path, mode });
+            }
+        }
+        Ok(granted)
+    }
+
+    /// Takes write permission back.
+    pub(super) fn take_back(&mut self, granted: &Granted) -> io::Result<()> {
+        self.last = None;
+        self.change_mode(&granted.path, granted.mode)
+    }
+
+    /// Returns the permissions of the folder at `path`, or `None` if there is no folder.
+    fn mode_of(&mut self, path: &[u8]) -> io::Result<Option<RawMode>> {
+        let found = if path.is_empty() {
+            Some(fstat(&self.root)?)
+        } else {
+            let (parent, name) = split(path);
+            stat_at(self.folder(parent, false)?, name)?
+        };
+        let is_folder =
+            |found: &Stat| FileType::from_raw_mode(found.st_mode) == FileType::Directory;
+        Ok(found
+            .filter(is_folder)
+            .map(|found| found.st_mode as RawMode & ALL_BITS))
+    }
+
+    /// Sets the permissions of a folder that may be unreadable, and so cannot be opened.
+    fn change_mode(&mut self, path: &[u8], mode: RawMode) -> io::Result<()> {
+        if path.is_empty() {
+            set_mode(&self.root, mode)?;
+            return Ok(());
+        }
+        let (parent, name) = split(path);
+        let parent = self.folder(parent, false)?;
+        Ok(chmodat(
+            parent,
+            name,
+            Mode::from_raw_mode(mode),
+            AtFlags::empty(),
+        )?)
+    }
+
+    /// Removes an empty folder.
+    pub(super) fn remove_folder(&mut self, path: &RelativePath) -> io::Result<()> {
+        self.last = None;
+        let (parent, name) = path.split();
+        let parent = self.folder(parent, false)?;
+        Ok(unlinkat(parent, name, AtFlags::REMOVEDIR)?)
+    }
+
+    /// Returns true if the folder at `path` has no entries.
+    pub(super) fn is_empty_folder(&mut self, path: &RelativePath) -> io::Result<bool> {
+        let folder = self.folder(path.as_bytes(), false)?;
+        for entry in rustix::fs::Dir::read_from(folder)? {
+            if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Writes a small file and gives it its place.
@@ -179,7 +310,7 @@ impl Tree {
         entry: &Entry,
         landing: Landing,
     ) -> io::Result<()> {
-        self.set_mode(file, entry)?;
+        self.set_mode_of(file, entry)?;
         set_time(file, entry.modified);
         let (parent, name) = entry.path.split();
         let folder = self.folder(parent, true)?;
@@ -209,26 +340,74 @@ impl Tree {
         placed
     }
 
-    /// Moves the entry at `path` in `from` to the same path here.
+    /// Moves the entry at `path` in `from` to the same path here, where nothing is.
     pub(super) fn take_over(&mut self, from: &mut Tree, path: &RelativePath) -> io::Result<()> {
         let (parent, name) = path.split();
         let there = from.folder(parent, false)?;
-        let here = self.folder(parent, true)?;
-        move_to(there, name, here, name, Landing::Replacing)
+        let here = self.folder(parent, false)?;
+        move_to(there, name, here, name, Landing::Free)
+    }
+
+    /// Exchanges the entries at `path` here and in `other`, in one step.
+    pub(super) fn exchange(&mut self, other: &mut Tree, path: &RelativePath) -> io::Result<()> {
+        let (parent, name) = path.split();
+        let there = other.folder(parent, false)?;
+        let here = self.folder(parent, false)?;
+        Ok(renameat_with(
+            there,
+            name,
+            here,
+            name,
+            RenameFlags::EXCHANGE,
+        )?)
+    }
+
+    /// Moves the entry at `path` to a hidden name in `other`, which no listing contains.
+    pub(super) fn put_aside(
+        &mut self,
+        path: &RelativePath,
+        other: &Tree,
+        number: usize,
+    ) -> io::Result<()> {
+        self.last = None;
+        let (parent, name) = path.split();
+        let here = self.folder(parent, false)?;
+        let aside = other.aside(number);
+        move_to(here, name, other.root.as_fd(), &aside, Landing::Free)
+    }
+
+    /// Moves an entry back from there.
+    pub(super) fn fetch_back(
+        &mut self,
+        path: &RelativePath,
+        other: &Tree,
+        number: usize,
+    ) -> io::Result<()> {
+        self.last = None;
+        let (parent, name) = path.split();
+        let here = self.folder(parent, false)?;
+        let aside = other.aside(number);
+        move_to(other.root.as_fd(), &aside, here, name, Landing::Free)
+    }
+
+    fn aside(&self, number: usize) -> Vec<u8> {
+        let mut name = self.hidden.clone();
+        name.extend_from_slice(format!(".{number}").as_bytes());
+        name
     }
 
     /// Gives a file with the right bytes its permissions and time.
     pub(super) fn touch(&mut self, entry: &Entry) -> io::Result<()> {
         let file = self.read(&entry.path)?;
-        self.set_mode(&file, entry)?;
+        self.set_mode_of(&file, entry)?;
         set_time(&file, entry.modified);
         Ok(())
     }
 
     /// Gives a file the permissions of the entry, less those that the user's mask denies to a new
     /// file.
-    fn set_mode(&mut self, file: &File, entry: &Entry) -> io::Result<()> {
-        let mode = |stat: Stat| stat.st_mode & 0o777;
+    fn set_mode_of(&mut self, file: &File, entry: &Entry) -> io::Result<()> {
+        let mode = |stat: Stat| stat.st_mode as RawMode & PERMISSIONS;
         let now = mode(fstat(file)?);
         if now == RawMode::from(entry.mode) {
             return Ok(());
@@ -247,9 +426,7 @@ impl Tree {
         })?;
         let wanted = mode(fstat(made)?);
         unlinkat(folder, &*probe, AtFlags::empty())?;
-        if wanted != now {
-            change_mode(file, wanted)?;
-        }
+        self.loses_modes |= !set_mode(file, wanted)?;
         Ok(())
     }
 
@@ -331,10 +508,10 @@ fn move_to(
     }
     match renameat_with(from_folder, from, folder, name, RenameFlags::NOREPLACE) {
         // Not every file system can do this; another process may then be faster.
-        Err(Errno::INVAL) if stat_at(folder, name)?.is_none() => {
-            Ok(renameat(from_folder, from, folder, name)?)
-        }
-        Err(Errno::INVAL) => Err(io::ErrorKind::AlreadyExists.into()),
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => match stat_at(folder, name)? {
+            None => Ok(renameat(from_folder, from, folder, name)?),
+            Some(_) => Err(io::ErrorKind::AlreadyExists.into()),
+        },
         moved => Ok(moved?),
     }
 }
@@ -360,11 +537,11 @@ fn set_time(file: impl AsFd, modified: Modified) {
     let _ = futimens(file, &times(modified));
 }
 
-/// A file system that keeps no permissions may refuse to change them.
-fn change_mode(file: impl AsFd, mode: RawMode) -> io::Result<()> {
-    match fchmod(file, Mode::from_raw_mode(mode)) {
-        Err(Errno::PERM | Errno::OPNOTSUPP) => Ok(()),
-        changed => Ok(changed?),
+/// Returns the path of the folder that a path is in, empty for the topmost one, and the name there.
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|byte| *byte == b'/') {
+        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (&[], path),
     }
 }
 

@@ -9,8 +9,10 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use whimbrel_keychain::ownership::ForeignPath;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, VersionMismatch};
 
+use crate::place::check_own;
 pub(crate) use inner::{Events, InnerClient};
 use socket::SocketClient;
 
@@ -29,6 +31,9 @@ pub enum LocalError {
         .0.display()
     )]
     NotPermitted(PathBuf),
+    /// Another user could listen there in the daemon's stead.
+    #[error("the socket is not used: {0}")]
+    Foreign(#[from] ForeignPath),
     /// The daemon has ended, or has closed the connection.
     #[error("the daemon has closed the connection")]
     Closed,
@@ -41,6 +46,19 @@ pub enum LocalError {
     /// Any other failure.
     #[error("the connection to the daemon failed: {0}")]
     Io(io::Error),
+}
+
+/// Connects to the socket of a daemon of this machine. Refuses one that another user could have put
+/// there.
+pub fn connect_socket(path: &Path) -> Result<UnixStream, LocalError> {
+    check_own(path)?;
+    UnixStream::connect(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound
+        | io::ErrorKind::ConnectionRefused
+        | io::ErrorKind::NotADirectory => LocalError::Nobody(path.to_owned()),
+        io::ErrorKind::PermissionDenied => LocalError::NotPermitted(path.to_owned()),
+        _ => LocalError::Io(error),
+    })
 }
 
 /// A connection to a host or router.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, check_greeting, greeting};
 
-use super::{LocalError, WRITE_PATIENCE};
+use super::{LocalError, WRITE_PATIENCE, connect_socket};
 
 /// The largest frame that a daemon sends or takes, in bytes: the largest chunk with room for its
 /// headers.
@@ -35,14 +35,7 @@ struct Incoming {
 impl SocketClient {
     /// Attaches to the daemon that listens on `path`.
     pub(super) fn connect(path: &Path) -> Result<SocketClient, LocalError> {
-        let stream = UnixStream::connect(path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound
-            | io::ErrorKind::ConnectionRefused
-            | io::ErrorKind::NotADirectory => LocalError::Nobody(path.to_owned()),
-            io::ErrorKind::PermissionDenied => LocalError::NotPermitted(path.to_owned()),
-            _ => LocalError::Io(error),
-        })?;
-        SocketClient::over(stream)
+        SocketClient::over(connect_socket(path)?)
     }
 
     /// Uses a connected stream. [`SocketClient::receive`] detects a daemon of another version.

@@ -14,7 +14,7 @@ use whimbrel_ndn_router::NdnRouter;
 use whimbrel_ndn_router::endpoint::ETHER_TYPE;
 
 use crate::config::NdnPlan;
-use crate::place::Places;
+use crate::place::{FolderError, Places, check_own};
 use crate::run::{GROUP_SOCKET_MODE, StartError};
 
 /// The loop of an NDN router.
@@ -165,7 +165,8 @@ fn open_socket(
     asked: Option<&Path>,
     group: Option<u32>,
 ) -> Result<PathBuf, StartError> {
-    let listen = |event_loop: &mut NdnLoop, path: &Path| {
+    let listen = |event_loop: &mut NdnLoop, path: &Path| -> Result<(), StartError> {
+        check_own(path).map_err(FolderError::from)?;
         let config = UnixListenerConfig {
             mode: group.map_or(SOCKET_MODE, |_| GROUP_SOCKET_MODE),
             group,
@@ -174,16 +175,17 @@ fn open_socket(
             limits: packet_stream(),
             ..UnixListenerConfig::new("unix", path)
         };
-        event_loop.add_unix_listener(config)
+        event_loop.add_unix_listener(config)?;
+        Ok(())
     };
     if let Some(path) = asked {
         listen(event_loop, path)?;
         return Ok(path.to_owned());
     }
     match listen(event_loop, Path::new(NFD_SOCKET)) {
-        Ok(_) => return Ok(NFD_SOCKET.into()),
+        Ok(()) => return Ok(NFD_SOCKET.into()),
         // Another forwarder runs: taking its programs away unasked would surprise their users.
-        Err(error @ IoError::SocketPathInUse { .. }) => return Err(error.into()),
+        Err(error @ StartError::Socket(IoError::SocketPathInUse { .. })) => return Err(error),
         Err(error) => {
             tracing::info!(%error, "cannot open {NFD_SOCKET}; using a socket of this user")
         }

@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 
 use whimbrel_core::{Endpoint, Peer};
 use whimbrel_io::Interface;
+use whimbrel_keychain::ownership::ForeignPath;
 use whimbrel_ndn_mgmt::{FaceUri, face_uri};
 
 use super::open::NFD_SOCKET;
-use crate::place::Places;
+use crate::place::{Places, check_own};
 
 /// The environment variable that all NDN programs read.
 const VARIABLE: &str = "NDN_CLIENT_TRANSPORT";
@@ -55,6 +56,9 @@ pub enum UplinkError {
         /// The fault.
         reason: String,
     },
+    /// Another user could listen there in the forwarder's stead.
+    #[error("the forwarder's socket is not used: {0}")]
+    Foreign(#[from] ForeignPath),
     /// A configuration file is there but cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     File {
@@ -104,11 +108,13 @@ impl Uplink {
         }
         let own = Places::of_this_user().run.join("nfd.sock");
         let nfd = PathBuf::from(NFD_SOCKET);
-        Ok(Uplink::Unix(if !nfd.exists() && own.exists() {
+        let found = if !nfd.exists() && own.exists() {
             own
         } else {
             nfd
-        }))
+        };
+        check_own(&found)?;
+        Ok(Uplink::Unix(found))
     }
 
     /// Parses a FaceUri and looks up its host name. `origin` names its source, for errors.
@@ -126,7 +132,10 @@ impl Uplink {
             return Err(wrong(why.to_owned()));
         }
         match uri {
-            FaceUri::Unix(path) => Ok(Uplink::Unix(path.into())),
+            FaceUri::Unix(path) => {
+                check_own(Path::new(&path))?;
+                Ok(Uplink::Unix(path.into()))
+            }
             FaceUri::Tcp(endpoint) => socket_address(&endpoint).map(Uplink::Tcp).map_err(wrong),
             FaceUri::Udp(endpoint) if !endpoint.address.is_multicast() => {
                 socket_address(&endpoint).map(Uplink::Udp).map_err(wrong)

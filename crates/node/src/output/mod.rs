@@ -2,6 +2,7 @@
 //! examined once, before anything is fetched: a device or a FIFO is written into, a link is
 //! followed, a file is replaced when the new one is whole, and a folder takes the content.
 
+mod permissions;
 mod place;
 mod special;
 
@@ -15,7 +16,8 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use crate::diagnostics;
 
-pub use place::{Place, namesake};
+pub(crate) use permissions::set_mode;
+pub use place::{Place, Published, namesake};
 
 /// Links in a row that are followed, as many as the kernel does (`path_resolution(7)`).
 const MAX_LINKS: usize = 40;

@@ -1,15 +1,15 @@
 //! The naming of finished files.
 
-use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, XattrFlags, fremovexattr, fsetxattr, lgetxattr, renameat_with};
 use rustix::io::Errno;
 use tempfile::NamedTempFile;
 
-use super::{OutputError, Target, check_writable, folder_of};
+use super::{OutputError, Target, check_writable, folder_of, set_mode};
 
 /// Bound of the numbered names that are tried.
 const MAX_NAMESAKES: u32 = 10_000;
@@ -17,6 +17,15 @@ const MAX_NAMESAKES: u32 = 10_000;
 const ACL: &str = "system.posix_acl_access";
 /// The kernel's limit of an extended attribute, in bytes (`xattr(7)`).
 const MAX_ACL_LEN: usize = 65_536;
+
+/// A file that has its name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Published {
+    /// The path for the user.
+    pub path: PathBuf,
+    /// False if the file system did not let it have the permissions of the file that it replaced.
+    pub keeps_mode: bool,
+}
 
 /// The place of a finished file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -76,6 +85,7 @@ impl Place {
     }
 
     /// Hides `file` on its way from all who may not read the file that it will replace.
+    /// Where the file system keeps no permissions, it cannot be hidden.
     pub fn withhold(&self, file: &File) -> Result<(), OutputError> {
         let Place::Replacing(target) = self else {
             return Ok(());
@@ -85,33 +95,39 @@ impl Place {
         };
         let failed = |source| OutputError::system(&target.path)(source);
         let mode = file.metadata().map_err(failed)?.mode() & old.mode() & 0o777;
-        set_mode(file, mode | 0o600).map_err(failed)
+        set_mode(file, mode | 0o600).map(drop).map_err(failed)
     }
 
-    /// Gives `file`, which lies at `from`, its name. Returns the path for the user.
-    pub fn publish(&self, file: &File, from: &Path) -> Result<PathBuf, OutputError> {
+    /// Gives `file`, which lies at `from`, its name.
+    pub fn publish(&self, file: &File, from: &Path) -> Result<Published, OutputError> {
+        let mut keeps_mode = true;
         match self {
             Place::Replacing(target) => {
                 let failed = |source| OutputError::system(&target.path)(source);
                 match fs::symlink_metadata(&target.path) {
                     Ok(old) if old.is_file() => {
                         check_writable(&target.path)?;
-                        adopt(file, &target.path, &old).map_err(failed)?;
+                        keeps_mode = adopt(file, &target.path, &old).map_err(failed)?;
                     }
                     Ok(_) => return Err(OutputError::NoLongerAFile(target.named.clone())),
                     Err(error) if error.kind() == ErrorKind::NotFound => {}
                     Err(error) => return Err(failed(error)),
                 }
                 fs::rename(from, &target.path).map_err(failed)?;
-                Ok(target.named.clone())
+                let path = target.named.clone();
+                Ok(Published { path, keeps_mode })
             }
-            Place::Beside(wanted) => rename_beside(from, wanted),
+            Place::Beside(wanted) => {
+                let path = rename_beside(from, wanted)?;
+                Ok(Published { path, keeps_mode })
+            }
         }
     }
 }
 
 /// Gives `file` the permissions and, where the system allows, the owner of the file it replaces.
-fn adopt(file: &File, path: &Path, old: &Metadata) -> io::Result<()> {
+/// Returns false if the file system does not keep the permissions.
+fn adopt(file: &File, path: &Path, old: &Metadata) -> io::Result<bool> {
     let new = file.metadata()?;
     let mut mode = old.mode() & 0o777;
     let has_group = (new.uid(), new.gid()) == (old.uid(), old.gid())
@@ -123,14 +139,6 @@ fn adopt(file: &File, path: &Path, old: &Metadata) -> io::Result<()> {
         mode = mode & 0o707 | (mode & 0o007) << 3;
     }
     set_mode(file, mode)
-}
-
-/// A file system that keeps no permissions may refuse to set those that a file has already.
-fn set_mode(file: &File, mode: u32) -> io::Result<()> {
-    if file.metadata()?.mode() & 0o7777 == mode {
-        return Ok(());
-    }
-    file.set_permissions(Permissions::from_mode(mode))
 }
 
 /// Gives `to` the access control list of the file at `from`, or removes it if that has none.
@@ -157,11 +165,12 @@ fn rename_beside(from: &Path, wanted: &Path) -> Result<PathBuf, OutputError> {
             Ok(()) => return Ok(to),
             Err(Errno::EXIST) => {}
             // Not every file system can do this; another process may then be faster.
-            Err(Errno::INVAL) if fs::symlink_metadata(&to).is_err() => {
-                fs::rename(from, &to).map_err(OutputError::system(&to))?;
-                return Ok(to);
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                if fs::symlink_metadata(&to).is_err() {
+                    fs::rename(from, &to).map_err(OutputError::system(&to))?;
+                    return Ok(to);
+                }
             }
-            Err(Errno::INVAL) => {}
             Err(error) => return Err(OutputError::system(&to)(error.into())),
         }
     }

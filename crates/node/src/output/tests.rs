@@ -32,7 +32,9 @@ fn make_fifo(path: &Path) {
 fn put(place: &Place, bytes: &[u8]) -> Result<PathBuf, OutputError> {
     let mut temporary = place.temporary()?;
     temporary.write_all(bytes).unwrap();
-    place.publish(temporary.as_file(), temporary.path())
+    place
+        .publish(temporary.as_file(), temporary.path())
+        .map(|published| published.path)
 }
 
 #[test]

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use rustix::fs::OFlags;
 use whimbrel_content::folder::{MAX_ENTRIES, MAX_PACKED_LEN, MODE_BITS, check_target, ends_pack};
 use whimbrel_content::{
-    ChunkSize, ChunkTree, Entry, Folder, FolderError, Kind, Modified, Pack, RelativePath, Spot,
+    ChunkSize, ChunkTree, Entry, Folder, FolderError, Kind, Modified, Pack, RelativePath, Spot, Top,
 };
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::wire::ContentKind;
@@ -102,6 +102,7 @@ impl Shelf {
     ) -> Result<Shelved, ShelfError> {
         let failed = |source| read_error(path, source);
         let whole = fs::canonicalize(path).map_err(failed)?;
+        let own = fs::metadata(&whole).map_err(failed)?;
         let mut walk = Walk::default();
         walk.visit(&whole, b"", 0).map_err(failed)?;
         let refused = |source| ShelfError::Folder {
@@ -119,31 +120,31 @@ impl Shelf {
             match self.kind_of(&relative, &file, &metadata, &mut packing, progress) {
                 Ok(kind) => entries.push(Entry {
                     path: relative,
-                    mode: metadata.mode() as u16 & MODE_BITS,
-                    modified: Modified {
-                        seconds: metadata.mtime(),
-                        nanoseconds: metadata.mtime_nsec() as u32,
-                    },
+                    mode: mode_of(&metadata),
+                    modified: modified_of(&metadata),
                     kind,
                 }),
                 Err(why) => walk.skip(&file, why),
             }
         }
         self.end_pack(&mut packing);
-        let folder = Folder::new(packing.packs, entries).map_err(refused)?;
+        let top = Top {
+            mode: mode_of(&own),
+            modified: modified_of(&own),
+        };
+        let folder = Folder::new(packing.packs, entries)
+            .and_then(|folder| folder.with_top(top))
+            .map_err(refused)?;
         let (files, length) = (folder.files(), folder.total_len());
         let listing = Bytes::from(folder.encode());
         let tree = tree_of(&listing);
-        let name = tree.root();
-        self.items.insert(
-            name,
-            Item {
-                tree,
-                source: Source::Memory(listing),
-                kind: ContentKind::Folder,
-                file_name: suggested_name(&whole),
-            },
-        );
+        let name = self.put_item(Item {
+            tree,
+            source: Source::Memory(listing),
+            kind: ContentKind::Folder,
+            file_name: suggested_name(path, &whole),
+            is_named: true,
+        });
         Ok(Shelved {
             name,
             path: path.to_owned(),
@@ -186,7 +187,7 @@ impl Shelf {
             return Err("it changed while it was read".to_owned());
         }
         let (content, length) = self
-            .add_file(path.to_owned(), progress)
+            .add_file(path.to_owned(), None, progress)
             .map_err(|error| error.to_string())?;
         Ok(Kind::File {
             length,
@@ -232,26 +233,35 @@ impl Shelf {
         let bytes = core::mem::take(&mut packing.bytes);
         let files = core::mem::take(&mut packing.files);
         let tree = tree_of(&bytes);
-        let (content, length) = (tree.root(), bytes.len());
+        let length = bytes.len();
         let source = if self.held + length <= MAX_HELD {
             self.held += length;
             Source::Memory(bytes.into())
         } else {
             Source::Packed(files)
         };
+        let content = self.put_item(Item {
+            tree,
+            source,
+            kind: ContentKind::File,
+            file_name: String::new(),
+            is_named: false,
+        });
         packing.packs.push(Pack {
             content,
             length: length as u32,
         });
-        self.items.insert(
-            content,
-            Item {
-                tree,
-                source,
-                kind: ContentKind::File,
-                file_name: String::new(),
-            },
-        );
+    }
+}
+
+fn mode_of(metadata: &Metadata) -> u16 {
+    metadata.mode() as u16 & MODE_BITS
+}
+
+fn modified_of(metadata: &Metadata) -> Modified {
+    Modified {
+        seconds: metadata.mtime(),
+        nanoseconds: metadata.mtime_nsec() as u32,
     }
 }
 

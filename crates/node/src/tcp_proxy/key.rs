@@ -4,7 +4,10 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use whimbrel_keychain::ownership::ForeignPath;
+
 use crate::keys::random_bytes;
+use crate::place::check_own;
 
 /// Octets of a secret, at least.
 const LEAST: usize = 32;
@@ -20,6 +23,9 @@ pub enum KeyFileError {
         /// The system's error.
         source: io::Error,
     },
+    /// Another user could have prepared it.
+    #[error(transparent)]
+    Foreign(#[from] ForeignPath),
     /// Too short.
     #[error(
         "the key {} has {found} characters; it needs at least {LEAST}: `whimbrel tcp-proxy key > FILE` makes one",
@@ -54,6 +60,7 @@ pub fn read(path: &Path) -> Result<Vec<u8>, KeyFileError> {
             path: path.to_owned(),
         });
     }
+    check_own(path)?;
     let octets = whimbrel_keychain::small_file::read(path).map_err(failed)?;
     let secret = octets.trim_ascii();
     if secret.len() < LEAST {

@@ -96,6 +96,7 @@ impl From<KeychainError> for Failure {
         let exit = match &error {
             KeychainError::Disk { .. } => Exit::Write,
             KeychainError::NoHome
+            | KeychainError::Foreign(_)
             | KeychainError::Empty
             | KeychainError::UnknownIdentity(_)
             | KeychainError::UnknownKey(_)

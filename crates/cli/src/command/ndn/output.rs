@@ -14,6 +14,7 @@ use whimbrel_ndn_packet::{Name, types};
 use whimbrel_node::output::{Destination, MadeFolder, Place, safe_name};
 
 use crate::exit::{Exit, Failure};
+use crate::logging::{note, path_line};
 
 /// Bytes handed to the thread at a time.
 const BATCH: usize = 256 * 1024;
@@ -163,7 +164,16 @@ impl Output {
         match self.target {
             Target::File {
                 temporary, place, ..
-            } => Ok(Some(place.publish(temporary.as_file(), temporary.path())?)),
+            } => {
+                let published = place.publish(temporary.as_file(), temporary.path())?;
+                if !published.keeps_mode {
+                    let path = path_line(&published.path);
+                    note(&format!(
+                        "the file system of {path} did not take the permissions of the file before it"
+                    ));
+                }
+                Ok(Some(published.path))
+            }
             Target::Stream { path, .. } => Ok(path),
         }
     }

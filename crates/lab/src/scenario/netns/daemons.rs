@@ -14,7 +14,7 @@ use crate::scenario::Plan;
 use crate::scenario::load::Plane;
 use crate::scenario::node::Role;
 use crate::supervisor::START_PATIENCE;
-use crate::{LabError, Program, Supervisor, Topology};
+use crate::{LabError, Program, Supervisor, Topology, scratch};
 
 /// Time limit for daemons to find each other and attach.
 const READY_WITHIN: Duration = Duration::from_secs(30);
@@ -209,27 +209,13 @@ impl<'a> Daemons<'a> {
         Ok(())
     }
 
-    /// Copies the logs to a place that outlives the run.
+    /// Copies the logs to a folder that outlives the run; returns the run's own if that fails.
     fn keep(&self) -> PathBuf {
-        let kept = std::env::temp_dir().join(format!("whimbrel-lab-{}", std::process::id()));
-        let copy = || -> std::io::Result<()> {
-            std::fs::create_dir_all(&kept)?;
-            for entry in std::fs::read_dir(self.folder)? {
-                let path = entry?.path();
-                if path
-                    .extension()
-                    .is_some_and(|end| end == "log" || end == "toml")
-                    && let Some(name) = path.file_name()
-                {
-                    std::fs::copy(&path, kept.join(name))?;
-                }
-            }
-            Ok(())
-        };
-        if let Err(error) = copy() {
+        let kept = scratch::keep_logs(self.folder, &std::env::temp_dir());
+        kept.unwrap_or_else(|error| {
             tracing::warn!(%error, "cannot keep the logs of the run");
-        }
-        kept
+            self.folder.to_owned()
+        })
     }
 
     fn is_ready(&self, node: usize) -> bool {

@@ -27,7 +27,7 @@ use super::load::{Kind, Plane};
 use super::node::Role;
 use super::run::{LinkCounts, Run, Schedule};
 use crate::study::Backend;
-use crate::{LabError, LinkReport, Topology, TopologyBuilder};
+use crate::{LabError, LinkReport, Topology, TopologyBuilder, scratch};
 use daemons::socket_of;
 use files::{Received, Receiver};
 use observe::{Observed, Observer};
@@ -126,7 +126,7 @@ pub fn observe(
     observer: &dyn Observer,
 ) -> Result<Observed, LabError> {
     check(plan)?;
-    let folder = tempfile::tempdir().map_err(LabError::system("make a temporary folder"))?;
+    let folder = scratch::folder("whimbrel-lab-")?;
     let topology = topology(plan, seed)?;
     let mut daemons = Daemons::start(plan, seed, program, folder.path(), &topology)?;
     let served = daemons.serve(observer)?;

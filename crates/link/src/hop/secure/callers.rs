@@ -53,6 +53,20 @@ impl CallerLists {
     }
 }
 
+/// Whether what was decided at run time outlives the node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Keeping {
+    /// Its program keeps nothing.
+    #[default]
+    Never,
+    /// It is about to be kept.
+    Pending,
+    /// It is kept.
+    Kept,
+    /// It is not kept, for this reason.
+    Failed(String),
+}
+
 /// A caller that was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefusedCaller {
@@ -73,6 +87,8 @@ pub struct Callers {
     pub policy: CallerPolicy,
     /// What was decided.
     pub lists: CallerLists,
+    /// Whether that outlives the node: the program that keeps it says so.
+    pub keeping: Keeping,
     refused: Vec<RefusedCaller>,
 }
 
@@ -82,7 +98,7 @@ impl Callers {
         Callers {
             policy,
             lists,
-            refused: Vec::new(),
+            ..Callers::default()
         }
     }
 
@@ -94,6 +110,9 @@ impl Callers {
     /// Moves a name to one of the lists. False if that is full.
     pub fn decide(&mut self, name: Guid, allow: bool) -> bool {
         let decided = self.lists.decide(name, allow);
+        if decided && self.keeping != Keeping::Never {
+            self.keeping = Keeping::Pending;
+        }
         if decided && allow {
             self.refused.retain(|refused| refused.name != name);
         }

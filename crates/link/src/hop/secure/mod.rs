@@ -29,7 +29,7 @@ use super::config::HopConfig;
 use super::session::{ANSWERS, Greeting, NOTICES, Peer, probe_interval};
 use super::stats::HopDrops;
 use super::wire::{HANDSHAKE, encode_parameters, is_data, sealed_index};
-pub use callers::{CallerLists, CallerPolicy, Callers, MAX_LISTED, RefusedCaller};
+pub use callers::{CallerLists, CallerPolicy, Callers, Keeping, MAX_LISTED, RefusedCaller};
 use channel::{Channel, Refusal};
 pub use gate::Gate;
 pub use handshake::Unwilling;

@@ -222,7 +222,7 @@ impl Uploads {
             content_len: offer.publish.content_len,
             kind: offer.publish.kind,
             reliability: upload.reliability,
-            file_name: offer.publish.file_name.clone(),
+            file_name: self.catalogue.file_name(&key.content).to_owned(),
             proof: chunk.proof,
             payload: chunk.data,
         };

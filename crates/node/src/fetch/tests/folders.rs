@@ -12,12 +12,12 @@ use whimbrel_mobilityfirst::wire::ContentKind;
 use super::*;
 
 impl Scene {
-    fn publish(&mut self, folder: &str) -> Guid {
+    pub(super) fn publish(&mut self, folder: &str) -> Guid {
         let path = self.folder.path().join(folder);
         self.shelf.add(&path, &mut |_, _| {}).unwrap().name
     }
 
-    fn source(&self, path: &str) -> PathBuf {
+    pub(super) fn source(&self, path: &str) -> PathBuf {
         self.folder.path().join(path)
     }
 }
@@ -32,10 +32,10 @@ fn set_time(path: &Path, seconds: u64, nanoseconds: u32) {
 }
 
 /// Path, kind and permissions, time, bytes or target.
-type Item = (PathBuf, u32, (i64, i64), Vec<u8>);
+pub(super) type Item = (PathBuf, u32, (i64, i64), Vec<u8>);
 
 /// Returns everything below a folder.
-fn contents(top: &Path) -> Vec<Item> {
+pub(super) fn contents(top: &Path) -> Vec<Item> {
     let mut found = Vec::new();
     let mut due = vec![top.to_owned()];
     while let Some(folder) = due.pop() {
@@ -170,72 +170,6 @@ fn a_broken_off_folder_of_small_files_keeps_what_is_there() {
     assert!(hidden_files(&scene.out()).is_empty());
 }
 
-/// An older version exists: two versions are never mixed, unless the user says which replaces
-/// which, and then only at the end.
-#[test]
-fn a_new_version_stands_beside_the_old_one_or_takes_its_place_when_it_is_whole() {
-    let mut scene = Scene::new();
-    let write = |scene: &Scene, path: &str, bytes: &[u8]| {
-        let path = scene.source(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, bytes).unwrap();
-    };
-    write(&scene, "old/tree/same", b"same");
-    write(&scene, "old/tree/changed", b"old");
-    write(&scene, "old/tree/gone", b"gone");
-    write(&scene, "old/tree/large", &noise(200_000));
-    write(&scene, "old/tree/was-folder/x", b"x");
-    write(&scene, "old/tree/was-file", b"y");
-    for (path, bytes) in [
-        ("same", &b"same"[..]),
-        ("changed", b"new"),
-        ("added/deep", b"added"),
-    ] {
-        write(&scene, &format!("new/tree/{path}"), bytes);
-    }
-    write(&scene, "new/tree/large", &noise(300_000));
-    write(&scene, "new/tree/was-folder", b"file");
-    symlink("same", scene.source("new/tree/link")).unwrap();
-    symlink("added", scene.source("new/tree/was-file")).unwrap();
-    let (old, new) = (scene.publish("old/tree"), scene.publish("new/tree"));
-    let copy = scene.out().join("tree");
-    scene.get(old, to(&scene.out()), Manners::Good).0.unwrap();
-    let before = contents(&copy);
-    let (fetched, _) = scene.get(new, to(&scene.out()), Manners::Good);
-    assert_eq!(fetched.unwrap().path, Some(scene.out().join("tree-2")));
-    assert!(contents(&copy) == before);
-    let beside = contents(&scene.out().join("tree-2"));
-    assert!(beside == contents(&scene.source("new/tree")));
-
-    scene.update = true;
-    // Broken off: nothing of the old version has changed.
-    let (broken, _) = scene.get(new, to(&copy), Manners::LeavesAfter(4));
-    assert!(broken.is_err());
-    assert!(contents(&copy) == before);
-    let (fetched, _) = scene.get(new, to(&copy), Manners::Good);
-    let fetched = fetched.unwrap();
-    assert_eq!(fetched.path.as_ref(), Some(&copy));
-    // A folder is not replaced by a file.
-    let refused: Vec<&str> = fetched.refused.iter().map(|one| &*one.path).collect();
-    assert_eq!(refused, ["\"was-folder\""]);
-    for path in ["same", "changed", "added/deep", "large"] {
-        let there = fs::read(copy.join(path)).unwrap();
-        assert_eq!(
-            there,
-            fs::read(scene.source("new/tree").join(path)).unwrap()
-        );
-    }
-    assert_eq!(fs::read_link(copy.join("link")).unwrap(), Path::new("same"));
-    assert_eq!(
-        fs::read_link(copy.join("was-file")).unwrap(),
-        Path::new("added")
-    );
-    assert_eq!(fs::read(copy.join("gone")).unwrap(), b"gone");
-    assert_eq!(fs::read(copy.join("was-folder/x")).unwrap(), b"x");
-    assert!(hidden_files(&scene.out()).is_empty());
-    assert!(hidden_files(&copy).is_empty());
-}
-
 /// A file that has changed at its source holds no other one back, in this run nor in the next.
 #[test]
 fn what_the_source_no_longer_gives_is_named_and_the_rest_arrives() {
@@ -280,23 +214,112 @@ fn what_the_source_no_longer_gives_is_named_and_the_rest_arrives() {
 }
 
 #[test]
-fn a_file_beyond_the_limit_is_refused_alone() {
+fn a_folder_beyond_the_limit_is_refused_before_anything_is_written() {
     let mut scene = Scene::new();
     for number in 0..10u8 {
-        scene.put(&format!("tree/small-{number}"), &[number; 60_000]);
+        // Copies are fetched once, and stored ten times.
+        scene.put(&format!("tree/sub/copy-{number}"), &[7; 60_000]);
     }
-    scene.put("tree/large", &noise(200_001));
     let name = scene.publish("tree");
-    scene.limit = 200_000;
+    let needed = 10 * 61_440 + 2 * 4096;
+    scene.limit = Some(needed - 1);
+    let (refused, sent) = scene.get(name, to(&scene.out()), Manners::Good);
+    let text = refused.unwrap_err().to_string();
+    assert!(
+        text.contains(&format!("would take {needed} bytes on disk, for 12 files")),
+        "{text}"
+    );
+    assert_eq!(sent, 1);
+    assert!(!scene.out().join("tree").exists());
+    scene.limit = Some(needed);
     let (fetched, _) = scene.get(name, to(&scene.out()), Manners::Good);
-    let refused = fetched.unwrap().refused;
-    assert_eq!(refused.len(), 1, "{refused:?}");
-    assert!(refused[0].path == "\"large\"" && refused[0].why.contains("limit"));
-    assert_eq!(contents(&scene.out().join("tree")).len(), 10);
+    assert_eq!(fetched.unwrap().files, 10);
+}
+
+/// 200 kB would become 130 MB.
+#[test]
+fn an_unbelievable_folder_is_refused_unless_the_user_allows_its_size() {
+    let mut scene = Scene::new();
+    let bytes = [7; 65_000];
+    let pack = Pack {
+        content: scene.shelf.put(&bytes, ContentKind::File, ""),
+        length: 65_000,
+    };
+    let entries = (0..2_000).map(|number| Entry {
+        kind: Kind::File {
+            length: 65_000,
+            content: pack.content,
+            packed: Some(Spot { pack: 0, offset: 0 }),
+        },
+        ..file(&format!("{number}"), 0, pack.content)
+    });
+    let listing = Folder::new(vec![pack], entries.collect()).unwrap().encode();
+    let name = scene.shelf.put(&listing, ContentKind::Folder, "bomb");
+    scene.limit = None;
+    let (refused, _) = scene.get(name, to(&scene.out()), Manners::Good);
+    let text = refused.unwrap_err().to_string();
+    assert!(text.contains("allow that much with --max-size"), "{text}");
+    assert!(!scene.out().join("bomb").exists());
+    scene.limit = Some(1 << 28);
+    let (fetched, _) = scene.get(name, to(&scene.out()), Manners::Good);
+    assert_eq!(fetched.unwrap().files, 2_000);
+}
+
+#[test]
+fn a_disk_that_is_too_small_for_a_folder_is_reported_before_the_transfer() {
+    let mut scene = Scene::new();
+    let content = scene.shelf.put(&noise(70_000), ContentKind::File, "");
+    let entries = vec![
+        file("small", 70_000, content),
+        file("vast", 1 << 59, Guid([3; 32])),
+    ];
+    let listing = Folder::new(Vec::new(), entries).unwrap().encode();
+    let name = scene.shelf.put(&listing, ContentKind::Folder, "tree");
+    scene.limit = None;
+    let (refused, sent) = scene.get(name, to(&scene.out()), Manners::Good);
+    let text = refused.unwrap_err().to_string();
+    assert!(text.contains("no storage space for"), "{text}");
+    assert_eq!(sent, 1, "the list alone");
+}
+
+#[test]
+fn a_private_folder_stays_private_and_keeps_its_time() {
+    let mut scene = Scene::new();
+    scene.put("private/key", b"key");
+    let top = scene.source("private");
+    set_mode(&top, 0o700);
+    set_time(&top, 1_234_567_890, 123_456_789);
+    let attributes = |path: &Path| {
+        let found = fs::metadata(path).unwrap();
+        (found.mode() & 0o7777, found.mtime(), found.mtime_nsec())
+    };
+    let name = scene.publish("private");
+    let expected = (0o700, 1_234_567_890, 123_456_789);
+    let copy = scene.out().join("copy");
+    // Broken off, it is private too.
+    let (broken, _) = scene.get(name, to(&copy), Manners::LeavesAfter(1));
+    assert!(broken.is_err());
+    assert_eq!(attributes(&copy).0, 0o700);
+    let hidden = hidden_files(&scene.out());
+    let open = hidden.iter().filter(|path| attributes(path).0 & 0o077 != 0);
+    assert_eq!(open.count(), 0, "{hidden:?}");
+    scene.get(name, to(&copy), Manners::Good).0.unwrap();
+    assert_eq!(attributes(&copy), expected);
+    // A folder that is read-only can be received, too.
+    set_mode(&top, 0o555);
+    let name = scene.publish("private");
+    scene.get(name, to(&scene.out()), Manners::Good).0.unwrap();
+    assert_eq!(attributes(&scene.out().join("private")).0, 0o555);
+    // A list without the record of its folder, as older releases make it.
+    let entries = vec![file("empty", 0, Guid(*blake3::hash(b"").as_bytes()))];
+    let listing = Folder::new(Vec::new(), entries).unwrap().encode();
+    let name = scene.shelf.put(&listing, ContentKind::Folder, "older");
+    scene.get(name, to(&scene.out()), Manners::Good).0.unwrap();
+    assert_eq!(attributes(&scene.out().join("older")).0, 0o755);
 }
 
 /// Returns an entry of a list that is not in a pack.
-fn file(path: &str, length: u64, content: Guid) -> Entry {
+pub(super) fn file(path: &str, length: u64, content: Guid) -> Entry {
     Entry {
         path: RelativePath::new(path.as_bytes().to_vec()).unwrap(),
         mode: 0o644,
@@ -323,7 +346,7 @@ fn a_file_that_is_longer_than_the_list_says_is_refused_alone() {
     ];
     let listing = Folder::new(Vec::new(), entries).unwrap().encode();
     let name = scene.shelf.put(&listing, ContentKind::Folder, "tree");
-    scene.limit = 200_000;
+    scene.limit = Some(410_000);
     let (fetched, _) = scene.get(name, to(&scene.out()), Manners::Good);
     let fetched = fetched.unwrap();
     let refused: Vec<&str> = fetched.refused.iter().map(|it| &*it.path).collect();
@@ -489,32 +512,6 @@ fn a_hostile_listing_writes_nothing_outside_and_the_rest_of_it_arrives() {
     );
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
     assert!(!scene.source("escaped").exists() && !scene.out().join("escaped").exists());
-}
-
-/// Links that are on the receiver's disk already are not followed either.
-#[test]
-fn a_link_in_the_output_is_not_followed() {
-    let mut scene = Scene::new();
-    for path in ["tree/sub/small", "tree/sub/large", "tree/other"] {
-        let path = scene.source(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        let length = if path.ends_with("large") { 100_000 } else { 10 };
-        fs::write(path, noise(length)).unwrap();
-    }
-    let name = scene.publish("tree");
-    let outside = scene.source("outside");
-    fs::create_dir(&outside).unwrap();
-    let copy = scene.out().join("tree");
-    fs::create_dir(&copy).unwrap();
-    symlink(&outside, copy.join("sub")).unwrap();
-    scene.update = true;
-    let (fetched, _) = scene.get(name, to(&copy), Manners::Good);
-    let fetched = fetched.unwrap();
-    let refused: Vec<&str> = fetched.refused.iter().map(|one| &*one.path).collect();
-    assert_eq!(refused, ["\"sub\"", "\"sub/large\"", "\"sub/small\""]);
-    assert_eq!(fs::read(copy.join("other")).unwrap(), noise(10));
-    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
-    assert!(fs::symlink_metadata(copy.join("sub")).unwrap().is_symlink());
 }
 
 /// A listing could make a part file and its record, if they were looked for where it writes.
