@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 use whimbrel_core::{RttEstimator, Time};
 use whimbrel_transport::ledger::{DenseLedger, Entry, Sent, Status};
-use whimbrel_transport::path::PathId;
+use whimbrel_transport::path::{PathId, ReorderingWindow};
 
 use crate::message::Queue;
 
@@ -35,7 +35,6 @@ const IDLE: (u32, Duration) = (4, Duration::from_millis(500));
 const PERIOD: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
 
 /// The producer's side: the "TCP data queue" and the "Interest queue" of [TCP/ICN §3.4.1].
-#[derive(Default)]
 pub struct Supply {
     /// The number of the next segment.
     next: u64,
@@ -46,8 +45,33 @@ pub struct Supply {
     waiting: BTreeMap<u64, Time>,
     /// All numbers below were sent at least once.
     sent: u64,
-    advertised: Option<Time>,
+    /// The last advertisement, and how many were sent since an Interest came.
+    advertised: Option<(Time, u32)>,
     acknowledged: u64,
+    /// From a segment to its acknowledgement.
+    rtt: RttEstimator,
+    /// The end of a segment that is timed, and when it came; of one at a time.
+    timed: Option<(u64, Time)>,
+    /// The end of the highest segment so far.
+    highest: u64,
+}
+
+impl Default for Supply {
+    fn default() -> Supply {
+        let (first, min, max) = TIMEOUT;
+        Supply {
+            next: 0,
+            kept: VecDeque::new(),
+            bytes: 0,
+            waiting: BTreeMap::new(),
+            sent: 0,
+            advertised: None,
+            acknowledged: 0,
+            rtt: RttEstimator::new(first, min, max),
+            timed: None,
+            highest: 0,
+        }
+    }
 }
 
 struct Kept {
@@ -72,6 +96,13 @@ impl Supply {
     pub fn push(&mut self, now: Time, end: u64, packet: Bytes, limit: usize) -> Option<u64> {
         let number = self.next;
         self.next += 1;
+        if end > self.highest {
+            self.highest = end;
+            self.timed.get_or_insert((end, now));
+        } else {
+            // TCP sends again: the acknowledgement may be for either.
+            self.timed = None;
+        }
         self.bytes += packet.len();
         self.kept.push_back(Kept { end, packet });
         while self.bytes > limit && self.kept.len() > 1 {
@@ -91,6 +122,7 @@ impl Supply {
             return Supplied::Wait;
         }
         self.sent = self.sent.max(number + 1);
+        self.advertised = self.advertised.map(|(at, _)| (at, 0));
         let oldest = self.next - self.kept.len() as u64;
         let kept = number
             .checked_sub(oldest)
@@ -101,7 +133,10 @@ impl Supply {
     }
 
     /// The other end has acknowledged everything before `number`.
-    pub fn acknowledged(&mut self, number: u64) {
+    pub fn acknowledged(&mut self, now: Time, number: u64) {
+        if let Some((_, at)) = self.timed.take_if(|(end, _)| number >= *end) {
+            self.rtt.sample(now.since(at));
+        }
         self.acknowledged = self.acknowledged.max(number);
         while self
             .kept
@@ -140,18 +175,31 @@ impl Supply {
         self.next - self.sent
     }
 
-    /// When to advertise: while segments wait, once per round trip.
-    pub fn advertise_at(&self, now: Time, round_trip: Option<Duration>) -> Option<Time> {
+    /// Returns the smoothed time from a segment to its acknowledgement.
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.rtt.smoothed()
+    }
+
+    /// When to advertise: while segments wait, once per round trip; ever more seldom while no Interest
+    /// comes.
+    pub fn advertise_at(&self, now: Time) -> Option<Time> {
         if self.backlog() == 0 {
             return None;
         }
-        let period = round_trip.unwrap_or(PERIOD.1).clamp(PERIOD.0, PERIOD.1);
-        Some(self.advertised.map_or(now, |at| at + period))
+        let round_trip = self.round_trip().unwrap_or(PERIOD.1);
+        let period = round_trip.clamp(PERIOD.0, PERIOD.1);
+        Some(self.advertised.map_or(now, |(at, vain)| {
+            let factor = 1 << vain.saturating_sub(1).min(5);
+            at + (period * factor).min(PERIOD.1)
+        }))
     }
 
     /// An advertisement is sent.
     pub fn advertised(&mut self, now: Time) {
-        self.advertised = Some(now);
+        let vain = self
+            .advertised
+            .map_or(1, |(_, vain)| vain.saturating_add(1));
+        self.advertised = Some((now, vain));
     }
 
     /// Segments kept, Interests that wait, bytes kept.
@@ -178,6 +226,10 @@ pub struct Demand {
     pending: DenseLedger<Option<Time>>,
     held: BTreeMap<u64, Vec<Bytes>>,
     rtt: RttEstimator,
+    /// How long an Interest waits that later ones have overtaken: a link may recover its segment.
+    reordering: ReorderingWindow,
+    /// All numbers below have been overtaken.
+    overtaken: u64,
     active_until: Time,
     lifetime: Duration,
     given_up: u64,
@@ -198,6 +250,8 @@ impl Demand {
             pending: DenseLedger::dense(MAX_WINDOW as usize),
             held: BTreeMap::new(),
             rtt: RttEstimator::new(first, min, max),
+            reordering: ReorderingWindow::default(),
+            overtaken: 0,
             active_until: Time::ZERO,
             lifetime,
             given_up: 0,
@@ -258,6 +312,7 @@ impl Demand {
         self.produced = self.produced.max(number + 1);
         self.arrival = now;
         if let Some(entry) = self.pending.take(&number) {
+            self.judge(now, number, &entry);
             // Only an Interest for what existed when it left measures the path.
             if entry.sent.transmissions == 1 && entry.data == Some(entry.sent.at) {
                 self.rtt.sample(now.since(entry.sent.at));
@@ -266,14 +321,54 @@ impl Demand {
         if number >= self.delivered {
             self.held.entry(number).or_insert(packets);
         }
-        for earlier in self.delivered..number.saturating_sub(REORDERING - 1) {
-            // What was sent again is behind all of these, and left to its timeout.
-            let first = |sent: &Sent| sent.transmissions == 1;
-            if self.pending.get(&earlier).is_some_and(|it| first(&it.sent)) {
+        self.overtaken = self.overtaken.max(number.saturating_sub(REORDERING - 1));
+        self.lose_overtaken(now);
+        self.deliver(out);
+    }
+
+    /// What an answer says about losses: a link has recovered what was overtaken, or it was lost.
+    fn judge(&mut self, now: Time, number: u64, entry: &Entry<Option<Time>>) {
+        let (Some(known), Some(least)) = (entry.data, self.rtt.least()) else {
+            return;
+        };
+        let took = now.since(entry.sent.at.max(known));
+        if entry.sent.transmissions == 1 {
+            if number < self.overtaken {
+                let late = took.saturating_sub(self.rtt.smoothed().unwrap_or_default());
+                self.reordering.disproved(late, least);
+            }
+        } else if took >= least {
+            self.reordering.confirmed(number, self.asked);
+        }
+    }
+
+    /// Declares Interests lost that later ones have overtaken, once a link would have recovered them.
+    fn lose_overtaken(&mut self, now: Time) {
+        for earlier in self.delivered..self.overtaken {
+            let Some(entry) = self.pending.get(&earlier) else {
+                continue;
+            };
+            if self
+                .overtaken_due(earlier, entry)
+                .is_some_and(|due| due <= now)
+            {
                 self.pending.lose(&earlier, true);
             }
         }
-        self.deliver(out);
+    }
+
+    /// When an Interest that later ones have overtaken is lost. What was sent again is behind all of
+    /// these, and left to its timeout.
+    fn overtaken_due(&self, number: u64, entry: &Entry<Option<Time>>) -> Option<Time> {
+        let is_first = number < self.overtaken && entry.sent.transmissions == 1;
+        let known = entry.data.filter(|_| is_first)?;
+        let smoothed = self.rtt.smoothed().unwrap_or_default();
+        let patience = match self.reordering.size() {
+            Some(Duration::ZERO) => Duration::ZERO,
+            Some(window) => smoothed + window,
+            None => smoothed * 2,
+        };
+        Some(entry.sent.at.max(known) + patience)
     }
 
     fn deliver(&mut self, out: &mut Vec<Bytes>) {
@@ -325,6 +420,7 @@ impl Demand {
     /// Time passes: Interests time out or expire. Appends to `out` what can be delivered because an
     /// earlier segment was given up.
     pub fn handle_timeout(&mut self, now: Time, out: &mut Vec<Bytes>) {
+        self.lose_overtaken(now);
         for number in self.delivered..self.asked {
             let Some(entry) = self.pending.get(&number) else {
                 continue;
@@ -365,12 +461,21 @@ impl Demand {
     /// When to call [`Demand::handle_timeout`]: for the first segment that is missing, or the Interest
     /// that was sent first.
     pub fn deadline(&self) -> Option<Time> {
-        let first = self.pending.get(&self.delivered);
-        let oldest = self.pending.oldest(PathId::FIRST);
-        let oldest = oldest.and_then(|(number, _)| self.pending.get(number));
-        let due = [first, oldest].into_iter().flatten();
-        due.filter(|entry| entry.status == Status::InFlight)
-            .map(|entry| self.due(entry))
+        let oldest = self
+            .pending
+            .oldest(PathId::FIRST)
+            .map(|(number, _)| *number);
+        let of = |number: u64| Some((number, self.pending.get(&number)?));
+        let due = [Some(self.delivered), oldest]
+            .into_iter()
+            .flatten()
+            .filter_map(of);
+        due.filter(|(_, entry)| entry.status == Status::InFlight)
+            .map(|(number, entry)| {
+                let due = self.due(entry);
+                let overtaken = self.overtaken_due(number, entry);
+                overtaken.map_or(due, |at| at.min(due))
+            })
             .min()
     }
 
@@ -414,7 +519,7 @@ mod tests {
         assert_eq!(supply.push(Time::ZERO, 20, packet(1), 1000), None);
         assert_eq!(supply.fetch(1, LATER), Supplied::Packet(packet(1)));
         assert_eq!(supply.fetch(1, LATER), Supplied::Packet(packet(1)), "again");
-        supply.acknowledged(20);
+        supply.acknowledged(Time::ZERO, 20);
         assert_eq!(supply.fetch(1, LATER), Supplied::Nothing);
         assert_eq!(supply.fetch(2, Time::from_millis(1)), Supplied::Wait);
         let late = Time::from_millis(2);
@@ -428,14 +533,24 @@ mod tests {
     #[test]
     fn a_backlog_is_advertised_once_per_round_trip() {
         let mut supply = Supply::default();
-        assert_eq!(supply.advertise_at(Time::ZERO, None), None);
+        assert_eq!(supply.advertise_at(Time::ZERO), None);
         supply.push(Time::ZERO, 10, packet(0), 1000);
-        assert_eq!(supply.advertise_at(Time::ZERO, None), Some(Time::ZERO));
+        assert_eq!(supply.advertise_at(Time::ZERO), Some(Time::ZERO));
         supply.advertised(Time::ZERO);
-        let at = supply.advertise_at(Time::ZERO, Some(Duration::from_millis(40)));
-        assert_eq!(at, Some(Time::from_millis(40)));
+        let at = supply.advertise_at(Time::ZERO);
+        assert_eq!(at, Some(Time::from_millis(200)), "none is measured");
         supply.fetch(0, LATER);
-        assert_eq!(supply.advertise_at(Time::ZERO, None), None);
+        assert_eq!(supply.advertise_at(Time::ZERO), None);
+        let now = Time::from_millis(40);
+        supply.acknowledged(now, 10);
+        supply.push(now, 20, packet(1), 1000);
+        supply.fetch(0, LATER);
+        let mut at = now;
+        for next in [80, 160, 320, 520] {
+            assert_eq!(supply.advertise_at(at), Some(at));
+            supply.advertised(at);
+            at = Time::from_millis(next);
+        }
     }
 
     #[test]
@@ -499,7 +614,7 @@ mod tests {
                         sent.push(Air::Data(number, vec![packet], queue.next, queue.window));
                     }
                 }
-                if supply.advertise_at(now, None).is_some_and(|at| at <= now) {
+                if supply.advertise_at(now).is_some_and(|at| at <= now) {
                     supply.advertised(now);
                     let queue = supply.queue();
                     sent.push(Air::Advertisement(queue.next, queue.window));
@@ -516,14 +631,14 @@ mod tests {
                     }
                 }
                 let arrival = air.first_key_value().map(|((at, _), _)| *at);
-                let next = [arrival, produced.front().copied(), demand.deadline(), supply.advertise_at(now, None)];
+                let next = [arrival, produced.front().copied(), demand.deadline(), supply.advertise_at(now)];
                 let Some(next) = next.into_iter().flatten().min() else {
                     break;
                 };
                 prop_assert!(next > now || arrival == Some(next), "a timer is due for ever");
                 now = now.max(next);
                 // TCP acknowledges, at the latest after it has sent again what was given up.
-                supply.acknowledged(demand.delivered);
+                supply.acknowledged(now, demand.delivered);
                 rounds += 1;
                 prop_assert!(rounds < 20_000);
                 if arrival == Some(now)
@@ -635,6 +750,34 @@ mod tests {
         assert_eq!(asked(&mut demand, now).first(), Some(&1));
         demand.arrived(now, 1, &queue, vec![packet(1)], &mut out);
         assert_eq!(out, [0, 1, 2, 3, 4].map(packet));
+    }
+
+    #[test]
+    fn a_segment_that_a_link_recovers_is_not_asked_for_twice() {
+        let mut demand = Demand::new(Duration::from_secs(2));
+        let queue = Queue {
+            next: 40,
+            window: 20,
+        };
+        demand.advertised(Time::ZERO, &queue);
+        assert_eq!(asked(&mut demand, Time::ZERO).len(), 20);
+        let mut out = Vec::new();
+        let mut arrive = |demand: &mut Demand, at: u64, number: u64| {
+            let now = Time::from_millis(at);
+            demand.arrived(now, number, &queue, vec![packet(1)], &mut out);
+            asked(demand, now)
+        };
+        arrive(&mut demand, 100, 0);
+        for (at, number) in [(101, 2), (102, 3), (103, 4), (104, 5)] {
+            assert!(!arrive(&mut demand, at, number).contains(&1));
+        }
+        arrive(&mut demand, 190, 1);
+        assert_eq!(demand.state().3, 0, "none was repeated");
+        // A segment that is lost is asked for again when a link would have recovered it.
+        for number in 7..11 {
+            assert!(!arrive(&mut demand, 191, number).contains(&6));
+        }
+        assert!(arrive(&mut demand, 300, 11).contains(&6));
     }
 
     #[test]
