@@ -233,13 +233,15 @@ fn loss_on_a_far_link_costs_no_more_than_itself() {
 
 #[test]
 fn a_deep_queue_that_fills_costs_no_rate() {
-    let case = Case {
-        hops: far(20_000_000, 20 * MS, 3_000_000, 0.0),
-        segment: 8000,
-        law: Law::Cubic,
-        seed: 1,
-    };
     // The queue is full after some twenty seconds: a round trip takes more than a second.
-    let share = case.run_for(40_000 * MS);
-    assert!(share >= 0.85, "{share:.3}");
+    for delay in [20, 50, 100, 200] {
+        let case = Case {
+            hops: far(20_000_000, MS * delay, 3_000_000, 0.0),
+            segment: 8000,
+            law: Law::Cubic,
+            seed: 1,
+        };
+        let share = case.run_for(40_000 * MS);
+        assert!(share >= 0.85, "{delay} ms: {share:.3}");
+    }
 }
