@@ -5,7 +5,7 @@
 //! than that of the round before; or Data have arrived without a pause for half of the shortest
 //! round trip, so that the other half was sent meanwhile. Then growth slows to a quarter. Slow start
 //! resumes if the delay proves a false alarm, or if after two rounds Data arrive faster
-//! than in the round of the alarm, so that the path is not full ([BBR], Startup): jitter and links that
+//! than in the round of the alarm, so that the path is not full ([BBR, Startup]): jitter and links that
 //! recover losses bring long trains and late Data, too. Otherwise it ends with the window of
 //! the alarm. (RFC 9406 waits for five rounds and keeps the larger window: some three times the
 //! path's capacity, which may overflow a socket buffer.)

@@ -91,11 +91,11 @@ pub(super) struct Queueing {
 }
 
 impl Queueing {
-    /// How long a shortest round trip is remembered at least ([BBR], MinRTTFilterLen).
+    /// How long a shortest round trip is remembered at least ([BBR, MinRTTFilterLen]).
     const MEMORY: Duration = Duration::from_secs(10);
 
     /// Takes in a round trip. The standing queue is what the shortest one of the last half of a round
-    /// trip has ([Copa], RTTstanding), so that jitter does not count.
+    /// trip has ([Copa, RTTstanding]), so that jitter does not count.
     pub(super) fn sample(&mut self, now: Time, rtt: Duration, smoothed: Duration) {
         self.shortest.sample(now, rtt, Queueing::MEMORY);
         self.standing.sample(now, rtt, smoothed / 2);
