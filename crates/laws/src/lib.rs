@@ -60,7 +60,11 @@ pub const LAYERS: &[Layer] = &[
         &["core", "ndn-packet", "ndn-mgmt", "link", "forwarder"],
         &["sim"],
     ),
-    layer("transport", &["core", "ndn-packet", "ndn-mgmt"], &["sim"]),
+    layer(
+        "transport",
+        &["core", "ndn-packet", "ndn-mgmt"],
+        &["sim", "link", "forwarder", "ndn-router"],
+    ),
     layer(
         "tcp-proxy",
         &["core", "ndn-packet", "transport"],

@@ -23,6 +23,13 @@ impl Deref for SharedPacket {
     }
 }
 
+impl SharedPacket {
+    /// Returns true if both are one packet in memory.
+    pub fn is_same(&self, other: &SharedPacket) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
 impl AsRef<[u8]> for SharedPacket {
     fn as_ref(&self) -> &[u8] {
         &self.0

@@ -297,6 +297,7 @@ fn details(stats: &LinkStats) -> Vec<(&'static str, u64)> {
         ("losses", stats.losses),
         ("timeouts", stats.timeouts),
         ("recovered", stats.recovered),
+        ("spared", stats.spared),
         ("given_up", stats.given_up),
         ("duplicates", stats.duplicates),
         ("mtu_falls", stats.mtu_falls),

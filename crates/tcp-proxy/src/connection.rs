@@ -116,7 +116,7 @@ impl Carrier {
     pub(crate) fn acknowledged(&mut self, now: Time, number: u64) {
         match self {
             Carrier::Basic(basic) => basic.acknowledged(number),
-            Carrier::Reliable(supply, _) => supply.acknowledged(number),
+            Carrier::Reliable(supply, _) => supply.acknowledged(now, number),
             Carrier::Unreliable(queue) => queue.acknowledged(now, number),
         }
     }
@@ -283,7 +283,7 @@ impl Connection {
         let due = match &self.carrier {
             Carrier::Basic(_) => None,
             Carrier::Reliable(supply, demand) => {
-                let advertise = supply.advertise_at(now, None);
+                let advertise = supply.advertise_at(now);
                 [advertise, demand.deadline()].into_iter().flatten().min()
             }
             Carrier::Unreliable(queue) => {
@@ -339,6 +339,7 @@ impl Connection {
                 status.window = Some(window);
                 status.interests_pending = pending;
                 status.retransmitted_interests = retransmitted;
+                status.round_trip = supply.round_trip();
             }
             Carrier::Unreliable(queue) => {
                 (status.queued_segments, status.interests_held, _) = queue.waiting();
@@ -376,7 +377,7 @@ pub struct ConnectionStatus {
     pub interests_pending: usize,
     /// Interests retransmitted, of reliable prefetching.
     pub retransmitted_interests: u64,
-    /// From a segment to its acknowledgement, smoothed; of unreliable prefetching.
+    /// From a segment to its acknowledgement, smoothed; of prefetching.
     pub round_trip: Option<Duration>,
     /// The path of its Interests; `None` by name.
     pub path: Option<PathTag>,

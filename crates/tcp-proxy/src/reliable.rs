@@ -1,15 +1,18 @@
 //! Reliable prefetching, [TCP/ICN §3.4]: segments are numbered on their own; the consumer keeps a
 //! window of Interests for the next numbers, and retransmits those that are lost.
 
+mod supply;
+
 use core::time::Duration;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use whimbrel_core::{RttEstimator, Time};
 use whimbrel_transport::ledger::{DenseLedger, Entry, Sent, Status};
-use whimbrel_transport::path::PathId;
+use whimbrel_transport::path::{PathId, ReorderingWindow};
 
 use crate::message::Queue;
+pub use supply::{Supplied, Supply};
 
 /// Interests at the start, and the least while the sender is active: as many as TCP's initial window
 /// has segments ([TCP/ICN §4.2]).
@@ -31,134 +34,6 @@ const REORDERING: u64 = 3;
 /// The sender counts as idle after so long without a segment ("more than a few RTTs", [TCP/ICN
 /// §3.4.2]), and at least the second of these.
 const IDLE: (u32, Duration) = (4, Duration::from_millis(500));
-/// Bounds of the time between two advertisements.
-const PERIOD: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
-
-/// The producer's side: the "TCP data queue" and the "Interest queue" of [TCP/ICN §3.4.1].
-#[derive(Default)]
-pub struct Supply {
-    /// The number of the next segment.
-    next: u64,
-    /// The last segments, in the order of their numbers up to `next`.
-    kept: VecDeque<Kept>,
-    bytes: usize,
-    /// Interests that came before their segments, with their expiry.
-    waiting: BTreeMap<u64, Time>,
-    /// All numbers below were sent at least once.
-    sent: u64,
-    advertised: Option<Time>,
-    acknowledged: u64,
-}
-
-struct Kept {
-    end: u64,
-    packet: Bytes,
-}
-
-/// The answer to an Interest for a number.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Supplied {
-    /// This packet.
-    Packet(Bytes),
-    /// It was acknowledged, or is forgotten: the consumer need not wait for it.
-    Nothing,
-    /// Later.
-    Wait,
-}
-
-impl Supply {
-    /// Numbers a segment and keeps it; returns its number if an Interest waits for it. Forgets the
-    /// oldest ones beyond `limit` bytes.
-    pub fn push(&mut self, now: Time, end: u64, packet: Bytes, limit: usize) -> Option<u64> {
-        let number = self.next;
-        self.next += 1;
-        self.bytes += packet.len();
-        self.kept.push_back(Kept { end, packet });
-        while self.bytes > limit && self.kept.len() > 1 {
-            let oldest = self.kept.pop_front();
-            self.bytes -= oldest.map_or(0, |oldest| oldest.packet.len());
-        }
-        let until = self.waiting.remove(&number)?;
-        (until > now).then_some(number)
-    }
-
-    /// Answers an Interest for a number, which expires at `until`.
-    pub fn fetch(&mut self, number: u64, until: Time) -> Supplied {
-        if number >= self.next {
-            if number < self.next + MAX_WINDOW {
-                self.waiting.insert(number, until);
-            }
-            return Supplied::Wait;
-        }
-        self.sent = self.sent.max(number + 1);
-        let oldest = self.next - self.kept.len() as u64;
-        let kept = number
-            .checked_sub(oldest)
-            .and_then(|at| self.kept.get(at as usize));
-        kept.map_or(Supplied::Nothing, |kept| {
-            Supplied::Packet(kept.packet.clone())
-        })
-    }
-
-    /// The other end has acknowledged everything before `number`.
-    pub fn acknowledged(&mut self, number: u64) {
-        self.acknowledged = self.acknowledged.max(number);
-        while self
-            .kept
-            .front()
-            .is_some_and(|kept| kept.end <= self.acknowledged)
-        {
-            let oldest = self.kept.pop_front();
-            self.bytes -= oldest.map_or(0, |oldest| oldest.packet.len());
-        }
-        self.sent = self.sent.max(self.next - self.kept.len() as u64);
-    }
-
-    /// The peer has forgotten what it received: what was sent to it once is not sent again, and TCP
-    /// recovers what was lost with it.
-    pub fn peer_restarted(&mut self) {
-        let oldest = self.next - self.kept.len() as u64;
-        for _ in oldest..self.sent {
-            let sent = self.kept.pop_front();
-            self.bytes -= sent.map_or(0, |sent| sent.packet.len());
-        }
-    }
-
-    /// What is advertised. The window of the TCP sender is at least what it has in flight, which the
-    /// proxy sees; a quarter more leaves it room to grow ([TCP/ICN §3.4.1], step 2).
-    pub fn queue(&self) -> Queue {
-        let flight = self.kept.len();
-        let window = flight + (flight / 4).max(2);
-        Queue {
-            next: self.next,
-            window: u16::try_from(window).unwrap_or(u16::MAX).max(FIRST_WINDOW),
-        }
-    }
-
-    /// Segments that no Interest has asked for yet.
-    pub fn backlog(&self) -> u64 {
-        self.next - self.sent
-    }
-
-    /// When to advertise: while segments wait, once per round trip.
-    pub fn advertise_at(&self, now: Time, round_trip: Option<Duration>) -> Option<Time> {
-        if self.backlog() == 0 {
-            return None;
-        }
-        let period = round_trip.unwrap_or(PERIOD.1).clamp(PERIOD.0, PERIOD.1);
-        Some(self.advertised.map_or(now, |at| at + period))
-    }
-
-    /// An advertisement is sent.
-    pub fn advertised(&mut self, now: Time) {
-        self.advertised = Some(now);
-    }
-
-    /// Segments kept, Interests that wait, bytes kept.
-    pub fn waiting(&self) -> (usize, usize, usize) {
-        (self.kept.len(), self.waiting.len(), self.bytes)
-    }
-}
 
 /// The consumer's side.
 pub struct Demand {
@@ -178,6 +53,10 @@ pub struct Demand {
     pending: DenseLedger<Option<Time>>,
     held: BTreeMap<u64, Vec<Bytes>>,
     rtt: RttEstimator,
+    /// How long an Interest waits that later ones have overtaken: a link may recover its segment.
+    reordering: ReorderingWindow,
+    /// All numbers below have been overtaken.
+    overtaken: u64,
     active_until: Time,
     lifetime: Duration,
     given_up: u64,
@@ -198,6 +77,8 @@ impl Demand {
             pending: DenseLedger::dense(MAX_WINDOW as usize),
             held: BTreeMap::new(),
             rtt: RttEstimator::new(first, min, max),
+            reordering: ReorderingWindow::default(),
+            overtaken: 0,
             active_until: Time::ZERO,
             lifetime,
             given_up: 0,
@@ -258,6 +139,7 @@ impl Demand {
         self.produced = self.produced.max(number + 1);
         self.arrival = now;
         if let Some(entry) = self.pending.take(&number) {
+            self.judge(now, number, &entry);
             // Only an Interest for what existed when it left measures the path.
             if entry.sent.transmissions == 1 && entry.data == Some(entry.sent.at) {
                 self.rtt.sample(now.since(entry.sent.at));
@@ -266,14 +148,54 @@ impl Demand {
         if number >= self.delivered {
             self.held.entry(number).or_insert(packets);
         }
-        for earlier in self.delivered..number.saturating_sub(REORDERING - 1) {
-            // What was sent again is behind all of these, and left to its timeout.
-            let first = |sent: &Sent| sent.transmissions == 1;
-            if self.pending.get(&earlier).is_some_and(|it| first(&it.sent)) {
+        self.overtaken = self.overtaken.max(number.saturating_sub(REORDERING - 1));
+        self.lose_overtaken(now);
+        self.deliver(out);
+    }
+
+    /// What an answer says about losses: a link has recovered what was overtaken, or it was lost.
+    fn judge(&mut self, now: Time, number: u64, entry: &Entry<Option<Time>>) {
+        let (Some(known), Some(least)) = (entry.data, self.rtt.least()) else {
+            return;
+        };
+        let took = now.since(entry.sent.at.max(known));
+        if entry.sent.transmissions == 1 {
+            if number < self.overtaken {
+                let late = took.saturating_sub(self.rtt.smoothed().unwrap_or_default());
+                self.reordering.disproved(late, least);
+            }
+        } else if took >= least {
+            self.reordering.confirmed(number, self.asked);
+        }
+    }
+
+    /// Declares Interests lost that later ones have overtaken, once a link would have recovered them.
+    fn lose_overtaken(&mut self, now: Time) {
+        for earlier in self.delivered..self.overtaken {
+            let Some(entry) = self.pending.get(&earlier) else {
+                continue;
+            };
+            if self
+                .overtaken_due(earlier, entry)
+                .is_some_and(|due| due <= now)
+            {
                 self.pending.lose(&earlier, true);
             }
         }
-        self.deliver(out);
+    }
+
+    /// When an Interest that later ones have overtaken is lost. What was sent again is behind all of
+    /// these, and left to its timeout.
+    fn overtaken_due(&self, number: u64, entry: &Entry<Option<Time>>) -> Option<Time> {
+        let is_first = number < self.overtaken && entry.sent.transmissions == 1;
+        let known = entry.data.filter(|_| is_first)?;
+        let smoothed = self.rtt.smoothed().unwrap_or_default();
+        let patience = match self.reordering.size() {
+            Some(Duration::ZERO) => Duration::ZERO,
+            Some(window) => smoothed + window,
+            None => smoothed * 2,
+        };
+        Some(entry.sent.at.max(known) + patience)
     }
 
     fn deliver(&mut self, out: &mut Vec<Bytes>) {
@@ -325,6 +247,7 @@ impl Demand {
     /// Time passes: Interests time out or expire. Appends to `out` what can be delivered because an
     /// earlier segment was given up.
     pub fn handle_timeout(&mut self, now: Time, out: &mut Vec<Bytes>) {
+        self.lose_overtaken(now);
         for number in self.delivered..self.asked {
             let Some(entry) = self.pending.get(&number) else {
                 continue;
@@ -365,12 +288,21 @@ impl Demand {
     /// When to call [`Demand::handle_timeout`]: for the first segment that is missing, or the Interest
     /// that was sent first.
     pub fn deadline(&self) -> Option<Time> {
-        let first = self.pending.get(&self.delivered);
-        let oldest = self.pending.oldest(PathId::FIRST);
-        let oldest = oldest.and_then(|(number, _)| self.pending.get(number));
-        let due = [first, oldest].into_iter().flatten();
-        due.filter(|entry| entry.status == Status::InFlight)
-            .map(|entry| self.due(entry))
+        let oldest = self
+            .pending
+            .oldest(PathId::FIRST)
+            .map(|(number, _)| *number);
+        let of = |number: u64| Some((number, self.pending.get(&number)?));
+        let due = [Some(self.delivered), oldest]
+            .into_iter()
+            .flatten()
+            .filter_map(of);
+        due.filter(|(_, entry)| entry.status == Status::InFlight)
+            .map(|(number, entry)| {
+                let due = self.due(entry);
+                let overtaken = self.overtaken_due(number, entry);
+                overtaken.map_or(due, |at| at.min(due))
+            })
             .min()
     }
 
@@ -392,6 +324,8 @@ fn backed_off(timeout: Duration, sent: &Sent) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
     use super::*;
     use proptest::prelude::*;
     use whimbrel_core::SeededRng;
@@ -414,7 +348,7 @@ mod tests {
         assert_eq!(supply.push(Time::ZERO, 20, packet(1), 1000), None);
         assert_eq!(supply.fetch(1, LATER), Supplied::Packet(packet(1)));
         assert_eq!(supply.fetch(1, LATER), Supplied::Packet(packet(1)), "again");
-        supply.acknowledged(20);
+        supply.acknowledged(Time::ZERO, 20);
         assert_eq!(supply.fetch(1, LATER), Supplied::Nothing);
         assert_eq!(supply.fetch(2, Time::from_millis(1)), Supplied::Wait);
         let late = Time::from_millis(2);
@@ -428,14 +362,24 @@ mod tests {
     #[test]
     fn a_backlog_is_advertised_once_per_round_trip() {
         let mut supply = Supply::default();
-        assert_eq!(supply.advertise_at(Time::ZERO, None), None);
+        assert_eq!(supply.advertise_at(Time::ZERO), None);
         supply.push(Time::ZERO, 10, packet(0), 1000);
-        assert_eq!(supply.advertise_at(Time::ZERO, None), Some(Time::ZERO));
+        assert_eq!(supply.advertise_at(Time::ZERO), Some(Time::ZERO));
         supply.advertised(Time::ZERO);
-        let at = supply.advertise_at(Time::ZERO, Some(Duration::from_millis(40)));
-        assert_eq!(at, Some(Time::from_millis(40)));
+        let at = supply.advertise_at(Time::ZERO);
+        assert_eq!(at, Some(Time::from_millis(200)), "none is measured");
         supply.fetch(0, LATER);
-        assert_eq!(supply.advertise_at(Time::ZERO, None), None);
+        assert_eq!(supply.advertise_at(Time::ZERO), None);
+        let now = Time::from_millis(40);
+        supply.acknowledged(now, 10);
+        supply.push(now, 20, packet(1), 1000);
+        supply.fetch(0, LATER);
+        let mut at = now;
+        for next in [80, 160, 320, 520] {
+            assert_eq!(supply.advertise_at(at), Some(at));
+            supply.advertised(at);
+            at = Time::from_millis(next);
+        }
     }
 
     #[test]
@@ -499,7 +443,7 @@ mod tests {
                         sent.push(Air::Data(number, vec![packet], queue.next, queue.window));
                     }
                 }
-                if supply.advertise_at(now, None).is_some_and(|at| at <= now) {
+                if supply.advertise_at(now).is_some_and(|at| at <= now) {
                     supply.advertised(now);
                     let queue = supply.queue();
                     sent.push(Air::Advertisement(queue.next, queue.window));
@@ -516,14 +460,14 @@ mod tests {
                     }
                 }
                 let arrival = air.first_key_value().map(|((at, _), _)| *at);
-                let next = [arrival, produced.front().copied(), demand.deadline(), supply.advertise_at(now, None)];
+                let next = [arrival, produced.front().copied(), demand.deadline(), supply.advertise_at(now)];
                 let Some(next) = next.into_iter().flatten().min() else {
                     break;
                 };
                 prop_assert!(next > now || arrival == Some(next), "a timer is due for ever");
                 now = now.max(next);
                 // TCP acknowledges, at the latest after it has sent again what was given up.
-                supply.acknowledged(demand.delivered);
+                supply.acknowledged(now, demand.delivered);
                 rounds += 1;
                 prop_assert!(rounds < 20_000);
                 if arrival == Some(now)
@@ -635,6 +579,34 @@ mod tests {
         assert_eq!(asked(&mut demand, now).first(), Some(&1));
         demand.arrived(now, 1, &queue, vec![packet(1)], &mut out);
         assert_eq!(out, [0, 1, 2, 3, 4].map(packet));
+    }
+
+    #[test]
+    fn a_segment_that_a_link_recovers_is_not_asked_for_twice() {
+        let mut demand = Demand::new(Duration::from_secs(2));
+        let queue = Queue {
+            next: 40,
+            window: 20,
+        };
+        demand.advertised(Time::ZERO, &queue);
+        assert_eq!(asked(&mut demand, Time::ZERO).len(), 20);
+        let mut out = Vec::new();
+        let mut arrive = |demand: &mut Demand, at: u64, number: u64| {
+            let now = Time::from_millis(at);
+            demand.arrived(now, number, &queue, vec![packet(1)], &mut out);
+            asked(demand, now)
+        };
+        arrive(&mut demand, 100, 0);
+        for (at, number) in [(101, 2), (102, 3), (103, 4), (104, 5)] {
+            assert!(!arrive(&mut demand, at, number).contains(&1));
+        }
+        arrive(&mut demand, 190, 1);
+        assert_eq!(demand.state().3, 0, "none was repeated");
+        // A segment that is lost is asked for again when a link would have recovered it.
+        for number in 7..11 {
+            assert!(!arrive(&mut demand, 191, number).contains(&6));
+        }
+        assert!(arrive(&mut demand, 300, 11).contains(&6));
     }
 
     #[test]

@@ -488,6 +488,28 @@ fn an_idle_sender_goes_on() {
     }
 }
 
+/// "Periodically (e.g. once per RTT)" ([TCP/ICN §3.4.1]): nothing brings Interests, and the round trip is
+/// known to take some milliseconds.
+#[test]
+fn a_backlog_is_advertised_at_the_pace_of_the_round_trip() {
+    let mut pair = Pair::new(Protocol::Reliable, Protection::Encrypted, GOOD, 1);
+    let steps = conversation(1, 20, 77);
+    let (before, after) = steps.split_at(12);
+    converse(&mut pair, before);
+    let notices = |pair: &Pair| {
+        let status = pair.proxies[1].status(pair.now);
+        status.iter().map(|it| it.counters.notices).sum::<u64>()
+    };
+    let so_far = notices(&pair);
+    pair.path.loss = 100;
+    for step in after.iter().filter(|step| step.side == 1) {
+        pair.segment(1, &packet(step));
+    }
+    pair.advance(150);
+    // At once, and after some 10, 20, 40 and 80 ms.
+    assert!((3..=6).contains(&(notices(&pair) - so_far)));
+}
+
 /// SYN, payload and FIN in one segment, and data on a SYN: [TCP/ICN §3.3.2] leaves them out.
 #[test]
 fn data_on_a_syn_and_sessions_of_one_segment() {

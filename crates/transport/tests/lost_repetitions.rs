@@ -356,9 +356,10 @@ fn a_round_trip_that_grows_beyond_the_timeout_is_measured() {
     let mut world = World::new(options(), 1000, 1000, Box::new(|_, _, _| Act::Forward));
     world.lengthen(Time::from_secs(1), 1500 * MS);
     let fetched = world.finish();
-    // Karn's algorithm: what was in flight is asked for again, and a few of the first ones once more.
+    // Karn's algorithm: what was in flight is asked for again, and a few of the first ones once more; late
+    // Data undo the decreases of the window meanwhile.
     let again = fetched.stats.retransmissions;
-    assert!((1..200).contains(&again), "{:?}", fetched.stats);
+    assert!((1..400).contains(&again), "{:?}", fetched.stats);
     let late = fetched.asked.range(500..).map(|(_, times)| times.len());
     assert_eq!(late.max(), Some(1));
 }

@@ -170,6 +170,7 @@ impl Network {
             bytes: 1000,
             rtt: Some(now.since(packet.sent)),
             to_latest: true,
+            late: None,
             in_flight: true,
             marked: false,
             route: None,

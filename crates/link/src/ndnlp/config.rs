@@ -107,7 +107,8 @@ pub struct LinkServiceConfig {
     pub max_outstanding: usize,
     /// Adaptive profile: maximum of retransmissions per frame, ...
     pub max_retransmissions: u8,
-    /// ... an Interest not beyond its lifetime, and other packets not after this time in the link.
+    /// ... an Interest not beyond its lifetime, and other packets not after this time in the link: as
+    /// long as the Interest of a Data waits that states no lifetime ([NDN-PACKET, Interest]).
     pub data_patience: Duration,
     /// Adaptive profile: maximum time that a report waits for a packet to carry it; announced to
     /// the peer in whole ms.
@@ -116,7 +117,8 @@ pub struct LinkServiceConfig {
     pub reassembly_packets: usize,
     /// Maximum of bytes of incomplete packets.
     pub reassembly_bytes: usize,
-    /// An incomplete packet without a new fragment for this long is dropped (NFD: 500 ms).
+    /// An incomplete packet without a new fragment for this long is dropped (NFD: 500 ms). Where lost
+    /// frames are recovered, it waits for [`data_patience`](Self::data_patience) if that is longer.
     pub reassembly_timeout: Duration,
 }
 
@@ -138,9 +140,9 @@ impl LinkServiceConfig {
             drain_overhead: 0,
             max_outstanding: 16_384,
             max_retransmissions: 7,
-            data_patience: Duration::from_secs(1),
+            data_patience: Duration::from_secs(4),
             report_delay: Duration::from_millis(10),
-            reassembly_packets: 64,
+            reassembly_packets: 256,
             reassembly_bytes: 1 << 20,
             reassembly_timeout: Duration::from_millis(500),
         }
@@ -174,6 +176,10 @@ impl LinkServiceConfig {
             .report_delay
             .clamp(Duration::from_millis(1), Duration::from_millis(250));
         self.reassembly_packets = self.reassembly_packets.max(1);
+        if self.reliability != Reliability::Off {
+            // The last fragment may have been lost several times.
+            self.reassembly_timeout = self.reassembly_timeout.max(self.data_patience);
+        }
         if let Reliability::Paper(options) = &mut self.reliability {
             options.later_acks = options.later_acks.max(1);
         }

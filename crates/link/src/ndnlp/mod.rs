@@ -47,6 +47,7 @@ mod reassembly;
 mod recent;
 mod recovery;
 mod repeats;
+mod resent;
 mod service;
 pub mod stats;
 #[cfg(test)]

@@ -274,6 +274,11 @@ pub(crate) trait Recovery: Debug + Send {
         true
     }
 
+    /// Returns true if a packet is not sent another time while it is being retransmitted.
+    fn spares_repetitions(&self) -> bool {
+        true
+    }
+
     /// Returns true if the frame with this number has not been acknowledged since it was declared
     /// lost.
     fn still_lost(&self, _number: u64) -> bool {

@@ -43,6 +43,8 @@ pub struct LinkStats {
     pub acknowledged: u64,
     /// Bytes of network-layer packets in them.
     pub acknowledged_bytes: u64,
+    /// Packets not sent, because the same packet is being retransmitted.
+    pub spared: u64,
     /// Frames abandoned after all retransmissions, or because their packet is no longer useful.
     pub given_up: u64,
     /// Frames forgotten unacknowledged because too many were outstanding, or because the peer

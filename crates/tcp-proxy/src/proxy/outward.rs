@@ -218,7 +218,7 @@ impl Proxy {
         };
         let due = match &connection.carrier {
             Carrier::Unreliable(queue) => queue.wake_at(now, connection.wake_repeat(&self.options)),
-            Carrier::Reliable(supply, _) => supply.advertise_at(now, None),
+            Carrier::Reliable(supply, _) => supply.advertise_at(now),
             Carrier::Basic(_) => None,
         };
         if due.is_none_or(|at| at > now) {

@@ -5,7 +5,7 @@ use whimbrel_core::Time;
 use super::slow_start::Ramp;
 use super::{Congestion, CongestionControl, Delivered, LawPhase, Siblings, WindowOptions};
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Aimd {
     ramp: Ramp,
     step: f64,
@@ -63,6 +63,10 @@ impl CongestionControl for Aimd {
             threshold
         };
         self.ramp.fall(size, threshold);
+    }
+
+    fn snapshot(&self) -> Option<Box<dyn CongestionControl>> {
+        Some(Box::new(self.clone()))
     }
 
     fn restart(&mut self) {

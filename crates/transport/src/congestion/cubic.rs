@@ -10,7 +10,7 @@ use super::{Congestion, CongestionControl, Delivered, LawPhase, Siblings, Window
 /// Segments per cubic second (RFC 9438 section 5.1).
 const C: f64 = 0.4;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Cubic {
     ramp: Ramp,
     curve: Curve,
@@ -74,13 +74,17 @@ impl CongestionControl for Cubic {
         self.ramp.fall(threshold, threshold);
     }
 
+    fn snapshot(&self) -> Option<Box<dyn CongestionControl>> {
+        Some(Box::new(self.clone()))
+    }
+
     fn restart(&mut self) {
         self.ramp.restart();
     }
 }
 
 /// The state of the cubic function.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Curve {
     beta: f64,
     /// Window just before the last decrease.

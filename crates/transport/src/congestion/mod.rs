@@ -65,6 +65,12 @@ pub trait CongestionControl: Debug + Send {
     /// A sign of congestion; the first one in a window, unless the path is configured otherwise.
     fn on_congestion(&mut self, now: Time, sign: Congestion, siblings: &Siblings<'_>);
 
+    /// Returns the law as it is, to undo a reaction to a loss that was none (RFC 4015); `None` if its
+    /// reactions are never undone.
+    fn snapshot(&self) -> Option<Box<dyn CongestionControl>> {
+        None
+    }
+
     /// The path has changed, or was down: restart from the initial window, up to the known
     /// threshold.
     fn restart(&mut self);

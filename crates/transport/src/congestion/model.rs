@@ -94,7 +94,7 @@ fn has_others(siblings: &Siblings<'_>) -> bool {
     paths.any(|path| path.up && path.id != siblings.own && path.in_flight > 0)
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Model {
     options: ModelOptions,
     initial: f64,
@@ -222,7 +222,9 @@ impl Model {
             } else if round.filled {
                 start_up.plateau += 1;
             }
-            let is_full = queued > wanted.max(4.0) || start_up.plateau >= PLATEAU;
+            // A queue alone may be jitter: while the rate grows with the window, the path is not full.
+            let has_queue = queued > wanted.max(4.0) && start_up.plateau > 0;
+            let is_full = has_queue || start_up.plateau >= PLATEAU;
             if is_full {
                 self.start_up = None;
                 self.size = self.size - queued + wanted.min(queued);
@@ -307,6 +309,10 @@ impl CongestionControl for Model {
         if sign == Congestion::Timeout {
             self.since_timeout = 0.0;
         }
+    }
+
+    fn snapshot(&self) -> Option<Box<dyn CongestionControl>> {
+        Some(Box::new(self.clone()))
     }
 
     fn restart(&mut self) {

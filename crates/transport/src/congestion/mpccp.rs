@@ -71,7 +71,7 @@ struct Recovery {
     unbroken: f64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Mpccp {
     options: MpccpOptions,
     ramp: Ramp,
@@ -217,6 +217,10 @@ impl CongestionControl for Mpccp {
             }
             _ => self.shrink(siblings),
         }
+    }
+
+    fn snapshot(&self) -> Option<Box<dyn CongestionControl>> {
+        Some(Box::new(self.clone()))
     }
 
     fn restart(&mut self) {

@@ -52,7 +52,7 @@ impl Default for RaaqmOptions {
 }
 
 /// The latest round trips of a route.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Route {
     label: Option<u64>,
     trips: VecDeque<Duration>,
@@ -73,7 +73,7 @@ impl Route {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Raaqm {
     options: RaaqmOptions,
     initial: f64,
@@ -164,6 +164,10 @@ impl CongestionControl for Raaqm {
         if sign != Congestion::Mark {
             self.fall(self.options.loss_decrease);
         }
+    }
+
+    fn snapshot(&self) -> Option<Box<dyn CongestionControl>> {
+        Some(Box::new(self.clone()))
     }
 
     fn restart(&mut self) {

@@ -3,8 +3,10 @@
 //! A round ends with the Data for the segment that was the newest one sent when it began. Two signs
 //! show that the path is full: the shortest of the first round trips of a round is clearly longer
 //! than that of the round before; or Data have arrived without a pause for half of the shortest
-//! round trip, so that the other half was sent meanwhile. Then growth slows to a quarter; if the
-//! delay proves a false alarm, slow start resumes, else it ends after two rounds with the window of
+//! round trip, so that the other half was sent meanwhile. Then growth slows to a quarter. Slow start
+//! resumes if the delay proves a false alarm, or if after two rounds Data arrive faster
+//! than in the round of the alarm, so that the path is not full ([BBR, Startup]): jitter and links that
+//! recover losses bring long trains and late Data, too. Otherwise it ends with the window of
 //! the alarm. (RFC 9406 waits for five rounds and keeps the larger window: some three times the
 //! path's capacity, which may overflow a socket buffer.)
 
@@ -20,6 +22,9 @@ const SAMPLES: u32 = 8;
 const SLOWER: f64 = 4.0;
 /// Rounds of slower growth (CSS_ROUNDS).
 const SLOWER_ROUNDS: u32 = 2;
+/// Growth of the rate at which Data arrive that shows that the path is not full: half of that of the
+/// window in a round of slower growth.
+const FASTER: f64 = 1.0 + 0.5 / SLOWER;
 /// Bounds of the delay increase that counts as a rise, which is an eighth of the round-trip time in
 /// between. RFC 9406 has 4 ms and 16 ms; the lower bound here is the delay of a socket buffer of
 /// some megabytes at several Gbit/s, so that local paths are detected too.
@@ -29,7 +34,7 @@ const GREATEST_RISE: Duration = Duration::from_millis(16);
 const MAX_PAUSE: Duration = Duration::from_millis(2);
 
 /// A window that grows by slow start up to its threshold: the common part of window-based laws.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Ramp {
     /// As configured; the window never begins below 1.
     initial: f64,
@@ -146,9 +151,28 @@ pub struct SlowStart {
     shortest_ever: Option<Duration>,
     /// Data have arrived without a pause from the first time to the second.
     train: Option<(Time, Time)>,
-    /// While cautious: the shortest round trip when that began, below which it was a false alarm,
-    /// and the rounds since.
-    cautious: Option<(Duration, u32)>,
+    round_began: Option<Time>,
+    cautious: Option<Cautious>,
+}
+
+/// Slow start after an alarm.
+#[derive(Clone, Copy, Debug)]
+struct Cautious {
+    /// The shortest round trip when it began, below which it was a false alarm.
+    baseline: Duration,
+    rounds: u32,
+    /// Data per second in the round of the alarm.
+    rate: f64,
+}
+
+impl Cautious {
+    const fn new(baseline: Duration) -> Cautious {
+        Cautious {
+            baseline,
+            rounds: 0,
+            rate: 0.0,
+        }
+    }
 }
 
 impl SlowStart {
@@ -168,19 +192,35 @@ impl SlowStart {
             self.judge();
         }
         if segment >= self.round_ends_at {
-            self.round_ends_at = sent;
-            if self.samples >= SAMPLES {
-                self.shortest_before = self.shortest;
-            }
-            (self.samples, self.shortest, self.train) = (0, None, Some((now, now)));
-            if let Some((_, rounds)) = &mut self.cautious {
-                *rounds += 1;
-            }
+            self.end_round(now, sent);
         }
         match self.cautious {
             None => Phase::Growing,
-            Some((_, rounds)) if rounds < SLOWER_ROUNDS => Phase::Cautious,
+            Some(cautious) if cautious.rounds < SLOWER_ROUNDS => Phase::Cautious,
             Some(_) => Phase::Over,
+        }
+    }
+
+    fn end_round(&mut self, now: Time, sent: u64) {
+        let lasted = self
+            .round_began
+            .map_or(0.0, |began| now.since(began).as_secs_f64());
+        let rate = f64::from(self.samples) / lasted;
+        self.round_ends_at = sent;
+        if self.samples >= SAMPLES {
+            self.shortest_before = self.shortest;
+        }
+        (self.samples, self.shortest, self.train) = (0, None, Some((now, now)));
+        self.round_began = Some(now);
+        let Some(cautious) = &mut self.cautious else {
+            return;
+        };
+        if cautious.rounds == 0 {
+            cautious.rate = rate;
+        }
+        cautious.rounds += 1;
+        if cautious.rounds >= SLOWER_ROUNDS && rate.is_finite() && rate >= cautious.rate * FASTER {
+            self.cautious = None;
         }
     }
 
@@ -195,7 +235,7 @@ impl SlowStart {
         }
         *to = now;
         if self.cautious.is_none() && to.since(*from) >= (shortest / 2).max(MIN_RISE) {
-            self.cautious = Some((Duration::ZERO, 0));
+            self.cautious = Some(Cautious::new(Duration::ZERO));
         }
     }
 
@@ -207,10 +247,10 @@ impl SlowStart {
             None => {
                 let rise = (before / 8).clamp(MIN_RISE, GREATEST_RISE);
                 if shortest >= before + rise {
-                    self.cautious = Some((shortest, 0));
+                    self.cautious = Some(Cautious::new(shortest));
                 }
             }
-            Some((baseline, _)) if shortest < baseline => self.cautious = None,
+            Some(cautious) if shortest < cautious.baseline => self.cautious = None,
             Some(_) => {}
         }
     }
@@ -287,6 +327,22 @@ mod tests {
         );
         round(&mut slow_start, 20, 20 * MS, MS);
         assert_eq!(round(&mut slow_start, 30, 20 * MS, MS), Phase::Over);
+    }
+
+    #[test]
+    fn a_train_that_arrives_ever_faster_does_not_end_it() {
+        let mut slow_start = SlowStart::default();
+        let mut first = 0;
+        // Data come without a pause all the time, as jitter spreads them; the windows grow.
+        for (round, size) in (1..).zip([10, 20, 40, 50, 63, 79, 99]) {
+            let begin = Time::from_millis(100 * round);
+            let at = |n: u64| begin + MS * (n * 100 / size) as u32;
+            let phases =
+                (0..size).map(|n| slow_start.sample(at(n), 100 * MS, first + n, first + n + size));
+            let phases: Vec<Phase> = phases.collect();
+            assert!(!phases.contains(&Phase::Over), "{size}: {phases:?}");
+            first += size;
+        }
     }
 
     #[test]

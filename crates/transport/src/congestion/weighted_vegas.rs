@@ -18,7 +18,7 @@ const LEAST_BACKLOG: f64 = 2.0;
 /// Queued segments that end slow start.
 const SLOW_START_BACKLOG: f64 = 1.0;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct WeightedVegas {
     ramp: Ramp,
     /// Shortest round trip: the path without queues.
@@ -125,6 +125,10 @@ impl CongestionControl for WeightedVegas {
         };
         self.ramp.fall(size, threshold);
         self.grows = true;
+    }
+
+    fn snapshot(&self) -> Option<Box<dyn CongestionControl>> {
+        Some(Box::new(self.clone()))
     }
 
     fn restart(&mut self) {

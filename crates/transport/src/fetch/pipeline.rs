@@ -242,7 +242,7 @@ impl Pipeline {
         self.govern(now, number, &entry, data.content.len(), signs, events);
         self.stats.skipped_retransmissions += u64::from(entry.status != Status::InFlight);
         self.accept(now, number, data);
-        self.lose_overtaken(now, &entry, &signs, events);
+        self.take_order(now, &entry, &signs, events);
         self.learn_path(now, &entry, &signs, events);
         self.report_progress(now, events);
     }
@@ -322,11 +322,12 @@ impl Pipeline {
             bytes,
             rtt,
             to_latest: path.is_some_and(|path| path.answers_latest(now, sent)),
+            late: path.and_then(|path| path.late(now, sent, *status)),
             in_flight: *status == Status::InFlight,
             marked: signs.marked && !self.ignore_marks,
             route: signs.route,
             intermediate: signs.intermediate,
-            limit: self.max_segments as f64,
+            limit: self.window_limit(path),
         };
         self.stats.marks += u64::from(signs.marked);
         self.stats.intermediate += u64::from(signs.intermediate);
@@ -337,6 +338,17 @@ impl Pipeline {
             self.log_rtt(sent.path, number, rtt, events);
         }
         self.log_window_size(now, sent.path, events);
+    }
+
+    /// Returns the largest window of a path. It grows no further once a round trip takes half of an
+    /// Interest's lifetime: after that time routers forget the Interest, and a recovered loss takes another
+    /// round trip.
+    fn window_limit(&self, path: Option<&Path>) -> f64 {
+        let is_slow = |path: &&Path| path.rtt().smoothed() >= Some(self.lifetime / 2);
+        match path.filter(is_slow) {
+            Some(path) => path.window().min(self.max_segments as f64),
+            None => self.max_segments as f64,
+        }
     }
 
     fn log_rtt(
@@ -479,6 +491,7 @@ impl Pipeline {
         let Some(patience) = self.patience(path) else {
             return;
         };
+        self.lose_overtaken(now, path, events);
         let mut highest = None;
         while let Some((number, sent)) = self.pending.oldest(path) {
             if sent.at + patience > now {
@@ -605,6 +618,8 @@ impl Pipeline {
         let overdue = |id: PathId| {
             let (_, sent) = self.pending.oldest(id)?;
             let at = sent.at + self.patience(id)?;
+            let overtaken = self.overtaken_due(id, sent);
+            let at = overtaken.map_or(at, |due| due.min(at));
             Some(Deadline::new(at, "a segment is overdue"))
         };
         let lost = self.paths.ids().map(overdue).fold(None, Deadline::earlier);

@@ -3,10 +3,12 @@
 //! A [`Path`] is the unit that a congestion law controls: a face, and header fields that tell the
 //! network how to forward an Interest from there (for example a NextHopFaceId towards a local
 //! router). It owns the law, the estimator of round trips, the count of Interests in flight and the
-//! recovery point: no Interest sent before a reaction to a loss causes another one. Losses of one
+//! recovery point: no Interest sent before a reaction to a loss causes another one. A Data that answers
+//! an Interest after its loss was declared undoes the reaction (module `repair`). Losses of one
 //! path do not affect the others. [`Paths`] are those of one connection; they schedule, and show
 //! the state of all to a coupled law.
 
+mod repair;
 mod set;
 mod tag;
 
@@ -18,6 +20,8 @@ use whimbrel_ndn_packet::LpHeader;
 use crate::application::FaceNumber;
 use crate::congestion::{Congestion, CongestionControl, Delivered, LawPhase, Siblings};
 use crate::ledger::Sent;
+use repair::Queueing;
+pub use repair::ReorderingWindow;
 pub use set::Paths;
 pub use tag::PathTag;
 
@@ -85,6 +89,8 @@ pub struct PathStats {
     pub lost: u64,
     /// Decreases of the window because of losses.
     pub loss_decreases: u64,
+    /// Of these, decreases that late Data have undone.
+    pub undone_decreases: u64,
     /// Decreases of the window because of congestion marks.
     pub mark_decreases: u64,
 }
@@ -102,6 +108,9 @@ pub struct Answer {
     pub rtt: Option<Duration>,
     /// It answers the latest transmission of its Interest; see [`Path::answers_latest`].
     pub to_latest: bool,
+    /// Its Interest was declared lost on this path, and it answers an earlier transmission than a
+    /// repetition: the time since that one, at most.
+    pub late: Option<Duration>,
     /// The Interest was in flight, not declared lost before.
     pub in_flight: bool,
     /// It has a congestion mark, and marks are not ignored.
@@ -112,6 +121,15 @@ pub struct Answer {
     pub intermediate: bool,
     /// Maximum of the window in segments.
     pub limit: f64,
+}
+
+/// A reaction to losses that may turn out to be none.
+#[derive(Debug)]
+struct Doubtful {
+    /// The law before the reaction.
+    law: Box<dyn CongestionControl>,
+    /// The segments that it is for: those sent before it.
+    until: u64,
 }
 
 /// One path to the content; see the module.
@@ -141,6 +159,11 @@ pub struct Path {
     highest_data: u64,
     /// `newest` at the last reaction: losses up to it do not cause another one.
     recovery_point: Option<u64>,
+    doubtful: Option<Doubtful>,
+    reordering: ReorderingWindow,
+    queueing: Queueing,
+    /// The latest transmission that was answered.
+    latest_answered: Time,
     /// A back-off has ended without a sample since the last sample.
     is_timeout_doubtful: bool,
     timeouts_in_row: u32,
@@ -174,6 +197,10 @@ impl Path {
             newest: None,
             highest_data: 0,
             recovery_point: None,
+            doubtful: None,
+            reordering: ReorderingWindow::default(),
+            queueing: Queueing::default(),
+            latest_answered: Time::ZERO,
             is_timeout_doubtful: false,
             timeouts_in_row: 0,
             stats: PathStats::default(),
@@ -294,7 +321,8 @@ impl Path {
         } else {
             // With a window below 1, no later Data shows a loss, and samples are old: only silence counts.
             let times = if self.window < 1.0 { 2 } else { 1 };
-            (self.rtt.timeout() * times).min(lifetime)
+            let timeout = self.rtt.timeout() * times;
+            timeout.max(self.overtaken_patience()).min(lifetime)
         }
     }
 
@@ -315,6 +343,11 @@ impl Path {
         self.stats.delivered += 1;
         self.stats.bytes += answer.bytes as u64;
         let others = self.in_flight.saturating_sub(usize::from(answer.in_flight));
+        let siblings = Siblings {
+            own: self.id,
+            paths: states,
+        };
+        self.judge_losses(answer, &siblings);
         // "They are ignored for checking the arriving order and updating the RTO" [PTP §5.C.1].
         if let Some(rtt) = answer.rtt.filter(|_| !answer.intermediate) {
             self.rtt.sample_of(rtt, others.div_ceil(2).max(1) as u64);
@@ -336,14 +369,11 @@ impl Path {
             lost: self.stats.lost,
             limit: answer.limit,
         };
-        let siblings = Siblings {
-            own: self.id,
-            paths: states,
-        };
         self.law.on_delivered(&delivered, &siblings);
         let reacts = answer.marked && self.reacts_to(self.highest_data);
         if reacts {
             self.recovery_point = self.newest;
+            self.on_congested();
             self.law
                 .on_congestion(answer.now, Congestion::Mark, &siblings);
             self.stats.mark_decreases += 1;
@@ -422,6 +452,7 @@ impl Path {
             own: self.id,
             paths: states,
         };
+        self.doubt(highest);
         self.law.on_congestion(now, sign, &siblings);
         self.window = self.law.window();
         if !each {
@@ -449,7 +480,8 @@ impl Path {
         if up && self.stats.sent > 0 {
             self.law.restart();
             self.window = self.law.window();
-            self.recovery_point = None;
+            (self.recovery_point, self.doubtful) = (None, None);
+            self.queueing = Queueing::default();
         }
     }
 }

@@ -246,6 +246,7 @@ mod tests {
             bytes: 1000,
             rtt: Some(rtt),
             to_latest: true,
+            late: None,
             in_flight: true,
             marked: false,
             route: None,

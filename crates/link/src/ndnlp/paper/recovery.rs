@@ -134,6 +134,11 @@ impl Recovery for Paper {
         false
     }
 
+    /// The paper's forwarders do not look into the links.
+    fn spares_repetitions(&self) -> bool {
+        false
+    }
+
     fn still_lost(&self, number: u64) -> bool {
         self.outstanding.is_resending(number)
     }

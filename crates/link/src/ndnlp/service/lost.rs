@@ -33,6 +33,9 @@ impl LinkService {
             let profile = self.profiles.get(id);
             if profile.may_resend(now, &piece) {
                 let first = profile.resends_first();
+                if profile.spares_repetitions() {
+                    self.resent.push(now, &piece.packet);
+                }
                 piece.queued_at = now;
                 piece.retransmissions = piece.retransmissions.saturating_add(1);
                 let resend = Resend {

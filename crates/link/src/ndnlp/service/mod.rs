@@ -20,6 +20,7 @@ use super::piece::Piece;
 use super::queue::{OutQueue, QueuedPacket};
 use super::reassembly::Reassembler;
 use super::recovery::{ProfileId, Profiles, Recovery, Turn};
+use super::resent::ResentPackets;
 use super::stats::{LinkStats, Mode};
 use transmit::InFragments;
 
@@ -63,6 +64,7 @@ pub struct LinkService {
     delivery: DeliveryMeter,
     reassembler: Reassembler,
     profiles: Profiles,
+    resent: ResentPackets,
     next_sequence: u64,
     next_packet_id: u64,
     events: VecDeque<LinkEvent>,
@@ -105,6 +107,7 @@ impl LinkService {
                 config.reassembly_timeout,
             ),
             profiles: Profiles::new(&config, &mut rng),
+            resent: ResentPackets::default(),
             next_sequence,
             next_packet_id: 0,
             events: VecDeque::new(),
@@ -194,6 +197,12 @@ impl LinkService {
     }
 
     fn enqueue(&mut self, now: Time, packet: SharedPacket, header: Option<Box<LpHeader>>) {
+        if let Some(round_trip) = self.stats.rtt
+            && self.resent.has(now, &packet, round_trip)
+        {
+            self.stats.spared += 1;
+            return;
+        }
         let header = header.filter(|header| !header.is_empty());
         if !self.queue.push(QueuedPacket {
             packet,

@@ -60,6 +60,7 @@ impl Pipeline {
                     self.pause_for(now, sent.retries);
                 }
                 self.record_loss(now, path, number, Congestion::Loss, events);
+                self.paths.with(path, |path, _| path.on_congested());
             }
             // Another path may lead to the content.
             _ if self.paths.has_other(path) || self.is_chosen(path) => {

@@ -12,7 +12,7 @@ use crate::application::{FaceNumber, due};
 use crate::congestion::{Congestion, ModelOptions, WindowKind, WindowOptions};
 use crate::fetch::event::{FetchEvent, PathLeft};
 use crate::fetch::options::{FetchOptions, Multipath, Selection};
-use crate::ledger::Entry;
+use crate::ledger::{Entry, Sent};
 use crate::path::{Path, PathId, PathOptions, PathTag, Paths};
 use crate::rtt::RttSummary;
 
@@ -59,21 +59,37 @@ impl Order {
         }
     }
 
-    /// Takes in a Data that came from the end of a path; Interests of lower orders are lost.
-    fn arrived(&mut self, path: PathId, order: u64) -> Option<u64> {
-        let lost_after = self.lost_after?;
+    /// Takes in a Data that came from the end of a path.
+    fn arrived(&mut self, path: PathId, order: u64) {
+        if self.lost_after.is_none() {
+            return;
+        }
         if self.latest.len() <= path.index() {
             self.latest.resize(path.index() + 1, Latest::default());
         }
-        let [first, second] = &mut self.latest.get_mut(path.index())?.orders;
+        let Some(Latest {
+            orders: [first, second],
+        }) = self.latest.get_mut(path.index())
+        else {
+            return;
+        };
         let order = order + 1;
         if order > *first {
             (*first, *second) = (order, *first);
         } else if order > *second && order != *first {
             *second = order;
         }
-        let bound = if lost_after == 1 { *first } else { *second };
-        bound.checked_sub(1)
+    }
+
+    /// Returns true if as many later Interests as it takes were answered before one of this order.
+    fn has_overtaken(&self, path: PathId, order: u64) -> bool {
+        let latest = self.latest.get(path.index());
+        let bound = match (self.lost_after, latest) {
+            (Some(1), Some(latest)) => latest.orders[0],
+            (Some(_), Some(latest)) => latest.orders[1],
+            _ => 0,
+        };
+        order + 1 < bound
     }
 
     fn forget(&mut self, path: PathId) {
@@ -340,11 +356,11 @@ impl Chooser {
 }
 
 impl Pipeline {
-    /// Declares Interests lost whose Data later ones on their path have overtaken; repeated ones count
-    /// as of their repetition, so that a lost repetition is found like any other loss. Data of caches
+    /// Takes in the order of a Data, which shows that earlier Interests on its path are lost; repeated ones
+    /// count as of their repetition, so that a lost repetition is found like any other loss. Data of caches
     /// and those that may answer an earlier transmission say nothing about the order, nor do probes
     /// and Interests by name, each of which may take another way.
-    pub(super) fn lose_overtaken(
+    pub(super) fn take_order(
         &mut self,
         now: Time,
         entry: &Entry<()>,
@@ -356,22 +372,46 @@ impl Pipeline {
         if signs.intermediate || !self.paths.get(sent.path).is_some_and(shows_order) {
             return;
         }
-        let Some(bound) = self.order.arrived(sent.path, sent.order) else {
-            return;
-        };
+        self.order.arrived(sent.path, sent.order);
+        self.lose_overtaken(now, sent.path, events);
+    }
+
+    /// Declares Interests of a path lost that later ones have overtaken, once a link would have
+    /// recovered them.
+    pub(super) fn lose_overtaken(
+        &mut self,
+        now: Time,
+        path: PathId,
+        events: &mut VecDeque<FetchEvent>,
+    ) {
         let mut highest = None;
-        while let Some((number, earlier)) = self.pending.oldest(sent.path)
-            && earlier.order < bound
+        while let Some((number, sent)) = self.pending.oldest(path)
+            && let Some(due) = self.overtaken_due(path, sent)
         {
             let number = *number;
+            if due > now {
+                self.paths
+                    .with(path, |path, states| path.on_overtaken(now, number, states));
+                break;
+            }
             // No retry: the path answers, and a queue may lose the same segment many times in a second.
             self.pending.lose(&number, false);
-            self.paths.on_removed(sent.path, true);
+            self.paths.on_removed(path, true);
             highest = highest.max(Some(number));
         }
         if let Some(highest) = highest {
-            self.record_loss(now, sent.path, highest, Congestion::Loss, events);
+            self.record_loss(now, path, highest, Congestion::Loss, events);
         }
+    }
+
+    /// When an Interest in flight is lost that later ones on its path have overtaken; `None` if none
+    /// has.
+    pub(super) fn overtaken_due(&self, path: PathId, sent: &Sent) -> Option<Time> {
+        if !self.order.has_overtaken(path, sent.order) {
+            return None;
+        }
+        let path = self.paths.get(path)?;
+        Some(sent.at + path.overtaken_patience())
     }
 
     /// Takes in the path of a Data that answers a probe.

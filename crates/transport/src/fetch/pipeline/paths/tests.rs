@@ -33,6 +33,7 @@ fn deliver(paths: &mut Paths, id: u16, bytes: usize) {
         bytes,
         rtt: None,
         to_latest: true,
+        late: None,
         in_flight: true,
         marked: false,
         route: None,
