@@ -128,6 +128,12 @@ impl SealedSession {
             drops.bad_handshake += 1;
             return None;
         };
+        // This end has proven nothing yet: whoever answers in the neighbour's place learns no name.
+        if let Some(why) = self.refuses(key.guid()) {
+            drops.bad_handshake += 1;
+            *unwilling = Some(why);
+            return None;
+        }
         // The neighbour itself does not know hybrid exchanges: if somebody on the path had changed the
         // call, its answer could not be read here.
         if config.post_quantum == PostQuantum::Require && !exchange.is_hybrid() {
@@ -182,7 +188,13 @@ impl SealedSession {
     }
 
     /// True if the proof is wrong.
-    pub(super) fn handle_proof(&mut self, now: Time, frame: &[u8], drops: &mut HopDrops) -> bool {
+    pub(super) fn handle_proof(
+        &mut self,
+        now: Time,
+        frame: &[u8],
+        drops: &mut HopDrops,
+        unwilling: &mut Option<Unwilling>,
+    ) -> bool {
         let Some(proving) = decode_proof(frame) else {
             drops.malformed += 1;
             return false;
@@ -227,6 +239,11 @@ impl SealedSession {
             self.reception.count(|counters| counters.bad_proofs += 1);
             return true;
         };
+        if let Some(why) = self.refuses(key.guid()) {
+            drops.bad_handshake += 1;
+            *unwilling = Some(why);
+            return false;
+        }
         if !self.calls && !self.reception.admits(now, key.guid(), self.address) {
             let about = session_of_proof(frame).unwrap_or_default();
             self.notice(now, |buffer| {
@@ -280,7 +297,7 @@ impl SealedSession {
         match why {
             Unwilling::Sealed => return self.current.is_none().then_some(why),
             // An answer to a plain frame, which this end does not send: one was corrupted.
-            Unwilling::Plain | Unwilling::NotHybrid => return None,
+            Unwilling::Plain | Unwilling::NotHybrid | Unwilling::OtherName { .. } => return None,
             Unwilling::Classical => {
                 let asked = self.attempt.as_ref();
                 let is_classical = asked.is_some_and(|it| it.kem.is_none());

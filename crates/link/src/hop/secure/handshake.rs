@@ -5,9 +5,12 @@
 //! signs the exchange, and the keys and signatures are encrypted. In a hybrid exchange the keys
 //! follow from an ML-KEM secret as well.
 
+use std::borrow::Cow;
+
 use bytes::BufMut;
 use core::net::{IpAddr, SocketAddr};
 use curve25519_dalek::MontgomeryPoint;
+use whimbrel_core::Guid;
 use whimbrel_core::identity::{KeyPair, PublicKey, Signature};
 use zeroize::Zeroizing;
 
@@ -278,12 +281,19 @@ pub enum Unwilling {
     Classical,
     /// It knows no hybrid exchange, and this end requires one.
     NotHybrid,
+    /// It has proven another name than the one that is expected of it.
+    OtherName {
+        /// The name that it has proven.
+        proven: Guid,
+        /// The only one that this end accepts.
+        expected: Guid,
+    },
 }
 
 impl Unwilling {
     /// What an operator should know.
-    pub fn text(self) -> &'static str {
-        match self {
+    pub fn text(self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
             Unwilling::Plain => {
                 "the neighbour requires encryption and this link is plain: remove plain here, or set it at both ends"
             }
@@ -299,12 +309,18 @@ impl Unwilling {
             Unwilling::NotHybrid => {
                 "the neighbour knows no hybrid key exchange and this node requires one: use a newer version there, or post_quantum = \"offer\" here"
             }
-        }
+            Unwilling::OtherName { proven, expected } => {
+                return Cow::Owned(format!(
+                    "{proven} answers there instead of {expected}: the neighbour has a new key, or somebody else has its address; \
+                     to accept the new name, write name = \"{proven}\" in the [[link]], or {proven}@ before the address on the command line"
+                ));
+            }
+        })
     }
 }
 
-/// What a REFUSAL can say, with its second byte. That a neighbour knows no hybrid exchange is concluded
-/// from its ANSWER.
+/// What a REFUSAL can say, with its second byte. That a neighbour knows no hybrid exchange, or has
+/// another name, is concluded from its ANSWER.
 const REFUSALS: [(Unwilling, u8); 4] = [
     (Unwilling::Plain, 1),
     (Unwilling::Sealed, 2),
