@@ -14,6 +14,7 @@ mod late;
 mod link;
 mod missing;
 mod moves;
+mod names;
 mod pace;
 mod ports;
 mod report;
@@ -42,6 +43,7 @@ use crate::wire::{HoldMode, ServiceId};
 pub use divided::{BranchState, BranchStatus, DividedStatus};
 pub use event::LinkEvent;
 pub(crate) use holds::RENEWAL;
+pub use names::NameRule;
 pub use report::{LinkStatus, UnresolvedStatus};
 
 /// Chunks that hold no room in the buffer and count against no other bound (those that a host
@@ -108,6 +110,8 @@ pub struct Carried {
 struct Link {
     hop: Hop,
     info: PortInfo,
+    // Nothing is encrypted or proven on it.
+    plain: bool,
     // What its chunks hold of the buffer, and messages of this node for it.
     held: Holder,
     own: Pool,
@@ -142,6 +146,8 @@ pub struct Links {
     pacing: BTreeMap<u32, Pacing>,
     // Numbers of links that are not encrypted.
     plain: BTreeSet<u32>,
+    // What the neighbours of configured links must prove, by the links' numbers.
+    names: BTreeMap<u32, NameRule>,
     buffer: Buffer,
     links: BTreeMap<PortId, Link>,
     timers: TimerQueue<PortId>,
@@ -198,6 +204,7 @@ impl Links {
             template,
             pacing: BTreeMap::new(),
             plain: BTreeSet::new(),
+            names: BTreeMap::new(),
             buffer: Buffer::new(buffer_packets),
             links: BTreeMap::new(),
             timers: TimerQueue::new(),
@@ -532,6 +539,7 @@ impl Links {
             let is = link.neighbour;
             if is != neighbour {
                 self.note_neighbour(port, neighbour, is);
+                is.inspect(|name| self.note_proven(port, *name));
             }
             fewer.iter().for_each(|flow| self.review_hold(port, flow));
             passed.extend(fewer);

@@ -2,7 +2,6 @@
 
 use whimbrel_core::{Guid, LinkState, LookUpFailure, PortId, Time};
 use whimbrel_link::HopStats;
-use whimbrel_link::hop::Unwilling;
 
 use super::Links;
 
@@ -28,7 +27,7 @@ pub struct LinkStatus {
     /// Why the neighbour does not talk with this node, as an unproven notice has said since it
     /// last did.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub unwilling: Option<&'static str>,
+    pub unwilling: Option<String>,
     /// False while the interface by which its frames leave is known not to work.
     pub carrier: bool,
     /// Chunks queued for the hop.
@@ -90,7 +89,7 @@ impl Links {
                 up: link.is_up(),
                 silent_s: now.since(link.last_frame).as_secs_f64(),
                 refused: link.refused,
-                unwilling: link.hop.unwilling().map(Unwilling::text),
+                unwilling: link.hop.unwilling().map(|why| why.text().into_owned()),
                 carrier: link.carried,
                 chunks_waiting: link.outbox.queued(),
                 hop: link.hop.stats(),

@@ -73,16 +73,8 @@ impl Router {
         header: &NetworkHeader,
     ) -> Option<Guid> {
         let (source, at) = (header.source, header.source_address);
-        if !self.links.info(from)?.origin.is_caller() {
-            return Some(at);
-        }
         let neighbour = self.links.neighbour(from)?;
-        let calls = |port| {
-            self.links
-                .info(port)
-                .is_some_and(|it| it.origin.is_chosen())
-        };
-        if self.sources.believes(&neighbour) || self.links.ports_of(&neighbour).any(calls) {
+        if self.speaks_for_anybody(from) {
             return Some(at);
         }
         if source == neighbour || self.attachments.is_on(&source, from) {
@@ -93,6 +85,14 @@ impl Router {
         let is_named = at.is_none() || known.contains(&at);
         let claimed = if is_named { at } else { neighbour };
         Some(self.proven_place(now, source, claimed, neighbour))
+    }
+
+    /// Returns true if the neighbour on a port is believed, whoever the source of a chunk is: it has
+    /// proven a name that the configuration gives, or its link is plain and leads from here.
+    fn speaks_for_anybody(&self, port: PortId) -> bool {
+        let neighbour = self.links.neighbour(port);
+        self.links.is_trusted_wire(port)
+            || neighbour.is_some_and(|name| self.sources.believes(&name))
     }
 
     /// The address that answers to a host's chunk go to: the claimed one if the host is known to be there,
@@ -213,14 +213,13 @@ impl Router {
     /// Content is announced by hosts that are attached on the port, or have proven their name there:
     /// who else says that a host has it, has only its record.
     fn handle_register(&mut self, now: Time, from: PortId, record: Bytes) {
-        let is_caller = self
-            .links
-            .info(from)
-            .is_some_and(|it| it.origin.is_caller());
+        let info = self.links.info(from);
+        let is_stranger =
+            !self.speaks_for_anybody(from) || info.is_none_or(|it| it.origin.is_caller());
         let neighbour = self.links.neighbour(from);
         let attached = &self.attachments;
         let may = |signer: &Guid| {
-            !is_caller || neighbour == Some(*signer) || attached.is_on(signer, from)
+            !is_stranger || neighbour == Some(*signer) || attached.is_on(signer, from)
         };
         let announced = |content: &Guid, signer: &Guid| {
             let providers = self.names.look_up_own(now, content).providers;
@@ -234,7 +233,7 @@ impl Router {
         let (signer, guid) = (record.signer(), record.subject());
         let refused = if !may(&signer) {
             Some(("announced-for-another", ControlCode::Invalid))
-        } else if is_caller && announced(&guid, &signer) >= MAX_ANNOUNCERS_PER_PORT {
+        } else if is_stranger && announced(&guid, &signer) >= MAX_ANNOUNCERS_PER_PORT {
             Some(("too-many-announcers", ControlCode::Full))
         } else {
             None

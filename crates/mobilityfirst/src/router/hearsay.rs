@@ -110,14 +110,12 @@ impl Router {
         }
     }
 
-    /// A router that this one calls asks about a source behind this one. Inbound peers have no reason
-    /// to ask.
+    /// A neighbour asks about a source behind this router.
     pub(super) fn handle_ask(&mut self, from: PortId, source: Guid) {
         let info = self.links.info(from);
-        match info.is_some_and(|info| info.origin.is_chosen()) {
-            true => self.sources.handle_ask(from, source, &mut self.effects),
-            false => self.effects.drop("asked-by-a-caller"),
-        }
+        let may_wait = info.is_some_and(|info| info.origin.is_chosen());
+        let effects = &mut self.effects;
+        self.sources.handle_ask((from, may_wait), source, effects);
     }
 
     pub(super) fn handle_vouch(&mut self, now: Time, from: PortId, record: Bytes) {

@@ -56,6 +56,8 @@ pub mod store;
 #[cfg(test)]
 mod tests;
 mod transit;
+#[cfg(test)]
+mod trust;
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,7 +70,7 @@ use whimbrel_gnrs::{Lookup, Record, Resolver, ResolverConfig, ResolverEvent};
 use whimbrel_link::Pacing;
 
 use crate::chunk::{Chunk, Flow, Message};
-use crate::links::{LEFT_OVER, LinkEvent, Links, MAX_TURNS, RENEWAL};
+use crate::links::{LEFT_OVER, LinkEvent, Links, MAX_TURNS, NameRule, RENEWAL};
 use crate::local::{Frame, LocalEvent, Programs};
 use crate::next_hops::Divisions;
 use crate::wire::{
@@ -195,8 +197,22 @@ impl Router {
         self.links.set_plain(number);
     }
 
-    /// Believes what this router forwards when it calls this one, whoever its source is. Routers in
-    /// routes are believed anyway, and so are those that this one calls.
+    /// The neighbour of link `number` must prove a name by this rule. One that the configuration gives
+    /// is believed.
+    pub fn set_name_rule(&mut self, number: u32, rule: NameRule) {
+        if let NameRule::Given(name) = rule {
+            self.sources.believe(name);
+        }
+        self.links.set_name_rule(number, rule);
+    }
+
+    /// Returns the names that neighbours of configured links have proven, by the links' numbers.
+    pub fn proven_names(&self) -> BTreeMap<u32, Guid> {
+        self.links.proven_names()
+    }
+
+    /// Believes what this router forwards, whoever its source is, once it has proven its name. Routers
+    /// in routes are believed anyway.
     pub fn believe(&mut self, router: Guid) {
         self.sources.believe(router);
     }
