@@ -252,9 +252,9 @@ impl From<StartError> for Failure {
                 };
                 Failure::new(exit, error)
             }
-            StartError::NameStore { .. } | StartError::System { .. } => {
-                Failure::new(Exit::Other, error)
-            }
+            StartError::NameStore { .. }
+            | StartError::KnownPeers { .. }
+            | StartError::System { .. } => Failure::new(Exit::Other, error),
         }
     }
 }

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use whimbrel_keychain::small_file;
 
+use crate::place::make_folder_of;
 use crate::run::StartError;
 
 /// The file of one part of the state.
@@ -25,21 +26,34 @@ impl<T: Serialize + DeserializeOwned + Default + PartialEq + Send + 'static> Kep
     pub(crate) fn beside(key: &Path, suffix: &str, what: &'static str) -> KeptFile<T> {
         let mut path = key.as_os_str().to_owned();
         path.push(suffix);
+        KeptFile::at(path.into(), what)
+    }
+
+    /// The file at this path.
+    pub(crate) fn at(path: PathBuf, what: &'static str) -> KeptFile<T> {
         KeptFile {
-            path: path.into(),
+            path,
             what,
             content: PhantomData,
         }
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads it. A file that is absent is empty; a damaged one is an error.
+    pub(crate) fn try_read(&self) -> io::Result<T> {
+        match small_file::read_text(&self.path) {
+            Ok(text) => Ok(serde_json::from_str(&text)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(T::default()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Reads it. A file that is absent or damaged is empty.
     pub(crate) fn read(&self) -> T {
-        let text = match small_file::read_text(&self.path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return T::default(),
-            Err(error) => return self.without(&error),
-        };
-        serde_json::from_str(&text).unwrap_or_else(|error| self.without(&error))
+        self.try_read().unwrap_or_else(|error| self.without(&error))
     }
 
     fn without(&self, error: &dyn std::error::Error) -> T {
@@ -55,6 +69,7 @@ impl<T: Serialize + DeserializeOwned + Default + PartialEq + Send + 'static> Kep
     }
 
     fn write(&self, state: &T) -> io::Result<()> {
+        make_folder_of(&self.path)?;
         small_file::write(&self.path, &serde_json::to_vec(state)?)
     }
 

@@ -8,6 +8,7 @@
 //! | [`run`] | a node behind real sockets, from a plan |
 //! | [`reload`] | changes of the configuration that a running node applies |
 //! | [`keys`], [`place`] | key files, and the default places of files |
+//! | [`known_peers`] | the names that were proven at the addresses of neighbours |
 //! | [`metrics`] | a node's counters, for Prometheus |
 //! | [`name_server`] | a name server, and the local programs that ask for its state |
 //! | [`name_store`] | a name server's records on disk or in memory |
@@ -32,6 +33,7 @@ pub mod config;
 pub mod fetch;
 mod kept;
 pub mod keys;
+pub mod known_peers;
 pub mod links;
 pub mod local_client;
 pub mod machine;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use whimbrel_core::Guid;
 use whimbrel_gnrs::KeyPair;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
-use whimbrel_node::config::{LinkSection, Remote};
+use whimbrel_node::config::{LinkSection, NamedRemote};
 use whimbrel_node::keys::random_bytes;
 use whimbrel_node::local_client::{LocalClient, LocalError};
 use whimbrel_node::ticket::Ticket;
@@ -319,7 +319,7 @@ pub(super) struct Told<'a> {
     pub(super) code: Code,
     pub(super) access: &'a HostAccess,
     /// The sender itself.
-    pub(super) from: Option<&'a Remote>,
+    pub(super) from: Option<&'a NamedRemote>,
     pub(super) timeout: Option<Duration>,
 }
 
@@ -329,10 +329,7 @@ pub(super) fn take(
     stop: &AtomicBool,
     json: Option<&dyn Fn(&Value)>,
 ) -> Result<Ticket, Failure> {
-    let direct = told.from.map(|remote| LinkSection {
-        remote: Some(remote.clone()),
-        ..LinkSection::new("from")
-    });
+    let direct = (told.from).map(|host| LinkSection::towards("from", host.clone()));
     let mut access = reach(told.access, direct.into_iter().collect())?;
     let mut client = access.attachment.connect().map_err(no_host)?;
     let mut rng = generator()?;

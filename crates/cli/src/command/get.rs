@@ -11,7 +11,7 @@ use whimbrel_content::ChunkSize;
 use whimbrel_core::Guid;
 use whimbrel_core::units::{ByteSize, Span};
 use whimbrel_mobilityfirst::local::FailReason;
-use whimbrel_node::config::{LinkSection, Remote};
+use whimbrel_node::config::{LinkSection, NamedRemote};
 use whimbrel_node::fetch::{FetchError, FetchOptions, Fetched, Progress, fetch};
 use whimbrel_node::output::{self, Destination};
 use whimbrel_node::wait::Wait;
@@ -47,8 +47,9 @@ pub(crate) struct Get {
          PATH."))]
     output: PathBuf,
     /// Ask this host directly (`whimbrel serve --listen`): no router and no name service are needed
-    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["socket", "router"])]
-    from: Option<Remote>,
+    /// Only the host with this NAME is accepted there, if it is given
+    #[arg(long, value_name = "[NAME@]HOST:PORT", conflicts_with_all = ["socket", "router"])]
+    from: Option<NamedRemote>,
     #[command(flatten)]
     access: HostAccess,
     /// Give up after this long without new data, as "30 s"; by default it waits for ever, but 30 s for the
@@ -97,10 +98,7 @@ pub(crate) fn run(arguments: Get) -> Outcome {
         .direct
         .into_iter()
         .enumerate()
-        .map(|(index, remote)| LinkSection {
-            remote: Some(remote),
-            ..LinkSection::new(format!("from-{index}"))
-        });
+        .map(|(index, host)| LinkSection::towards(format!("from-{index}"), host));
     let mut access = reach(&found.access, direct.collect())?;
     let started = Instant::now();
     let fetched = fetch(&mut access.attachment, options, &stop, &mut |progress| {
@@ -121,12 +119,12 @@ pub(crate) fn run(arguments: Get) -> Outcome {
 }
 
 /// Whom a fetch asks, in words.
-fn asked(access: &HostAccess, direct: &[Remote]) -> String {
+fn asked(access: &HostAccess, direct: &[NamedRemote]) -> String {
     let all: Vec<String> = access
         .router
         .iter()
         .chain(direct)
-        .map(Remote::to_string)
+        .map(|at| at.remote.to_string())
         .collect();
     if all.is_empty() {
         "the host daemon".to_owned()

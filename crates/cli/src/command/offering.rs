@@ -10,7 +10,7 @@ use serde_json::json;
 use whimbrel_content::RangeSet;
 use whimbrel_core::{Guid, Peer};
 use whimbrel_io::Interface;
-use whimbrel_node::config::{Bind, Remote};
+use whimbrel_node::config::{Bind, NamedRemote, Remote};
 use whimbrel_node::shelf::Shelved;
 use whimbrel_node::ticket::Ticket;
 
@@ -74,9 +74,13 @@ fn of_this_machine(with_ipv6: bool) -> Vec<IpAddr> {
 
 /// Returns the ticket of a content; `None` if nobody can be asked for it but a daemon on this
 /// machine.
-pub(super) fn ticket(content: Guid, hosts: &[Remote], routers: &[Remote]) -> Option<String> {
-    let over_udp = |remotes: &[Remote]| -> Vec<Remote> {
-        let remotes = remotes.iter().filter(|remote| remote.udp().is_some());
+pub(super) fn ticket(
+    content: Guid,
+    hosts: &[NamedRemote],
+    routers: &[NamedRemote],
+) -> Option<String> {
+    let over_udp = |remotes: &[NamedRemote]| -> Vec<NamedRemote> {
+        let remotes = remotes.iter().filter(|it| it.remote.udp().is_some());
         remotes.cloned().collect()
     };
     let (hosts, routers) = (over_udp(hosts), over_udp(routers));
@@ -100,8 +104,8 @@ pub(super) fn ticket(content: Guid, hosts: &[Remote], routers: &[Remote]) -> Opt
     }
 }
 
-fn is_loopback(remote: &Remote) -> bool {
-    match remote.udp() {
+fn is_loopback(at: &NamedRemote) -> bool {
+    match at.remote.udp() {
         Some(Peer::Address(address)) => address.ip().to_canonical().is_loopback(),
         _ => false,
     }

@@ -549,6 +549,7 @@ fn check_links(found: &mut Found<'_>, links: &[LinkSection]) {
             }
             (false, _) => {}
         }
+        check_name(found, link, &key("name"));
         check_ends(found, before, link, &key("remote"));
         found.count(&key("max_callers"), link.max_callers as u64, 1..=MOST, "");
         let smallest = MIN_MTU as u64 + HEADERS;
@@ -560,6 +561,23 @@ fn check_links(found: &mut Found<'_>, links: &[LinkSection]) {
         );
     }
     found.distinct(&bound_by_links(links));
+}
+
+/// Checks that the neighbour of a link can prove its name.
+fn check_name(found: &mut Found<'_>, link: &LinkSection, key: &str) {
+    let label = &link.label;
+    if link.name.is_some() && link.remote.is_none() {
+        found.add(
+            key,
+            format!("\"{label}\" has no remote whose name this is; write one, or list the name in hop.allow"),
+        );
+    }
+    if link.name.is_some() && link.plain {
+        found.add(
+            key,
+            format!("\"{label}\" is plain, and nobody proves a name there; remove name or plain"),
+        );
+    }
 }
 
 /// Returns the addresses that the links' UDP sockets bind. Links with the same address share one.
