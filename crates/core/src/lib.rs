@@ -15,7 +15,7 @@
 //! | [`id`] | [`Guid`] and [`PortId`] |
 //! | [`identity`] | Ed25519 keys and the names that they prove |
 //! | [`link_state`] | [`LinkState`]: rate, queue, loss and round trip of a link, for decisions among links |
-//! | [`meter`] | [`Meter`], a limit of events per second; [`Distrust`], of sources that send bad signatures |
+//! | [`meter`] | [`Meter`], a limit of events per second, and [`Meters`] of keys; [`Distrust`], of sources that send bad signatures |
 //! | [`timer`] | [`TimerQueue`], many deadlines in one deterministic order |
 //! | [`estimator`] | round-trip time after RFC 6298, windowed minimum and maximum |
 //! | [`random`] | [`SeededRng`] and independent streams from one seed |
@@ -45,7 +45,7 @@ pub use identity::{KeyPair, PublicKey};
 pub use keyed_map::{KeyedMap, KeyedState, keyed_map};
 pub use link_state::LinkState;
 pub use machine::{Deadline, Machine, Transmit};
-pub use meter::{Distrust, Limit, Meter, network_of};
+pub use meter::{Distrust, Limit, Meter, Meters, Source, network_of};
 pub use port::{
     Admission, CallerGate, Ecn, Endpoint, Family, LookUpFailure, Medium, OpenRefusal, Peer,
     PortEvent, PortInfo, PortOrigin, PortRequest, PortToken, address_of_station,

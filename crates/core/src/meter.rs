@@ -4,7 +4,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use crate::Time;
+use crate::{PortId, PortInfo, Time};
 
 /// How many events are within a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,12 +63,84 @@ impl Meter {
     }
 }
 
+/// Meters of keys that strangers choose, in a bounded number: the one that was used last the longest
+/// ago gives way to a new one.
+#[derive(Clone, Debug)]
+pub struct Meters<K> {
+    limit: Limit,
+    max: usize,
+    // With the number of the last use.
+    by_key: BTreeMap<K, (Meter, u64)>,
+    by_use: BTreeMap<u64, K>,
+    uses: u64,
+}
+
+impl<K: Ord + Copy> Meters<K> {
+    /// Returns meters of at most `max` keys, each with this limit.
+    pub const fn new(limit: Limit, max: usize) -> Meters<K> {
+        Meters {
+            limit,
+            max,
+            by_key: BTreeMap::new(),
+            by_use: BTreeMap::new(),
+            uses: 0,
+        }
+    }
+
+    /// Returns true if one more event of this key is within the limit.
+    pub fn has_room(&self, now: Time, key: K) -> bool {
+        let known = self.by_key.get(&key);
+        known.is_none_or(|(meter, _)| meter.has_room(now, self.limit))
+    }
+
+    /// Counts one more event of this key if it is within the limit; returns true if it is.
+    pub fn admits(&mut self, now: Time, key: K) -> bool {
+        let mut meter = self.forget(key).unwrap_or_default();
+        let admitted = meter.admits(now, self.limit);
+        if self.by_key.len() >= self.max
+            && let Some((_, oldest)) = self.by_use.pop_first()
+        {
+            self.by_key.remove(&oldest);
+        }
+        self.uses += 1;
+        self.by_key.insert(key, (meter, self.uses));
+        self.by_use.insert(self.uses, key);
+        admitted
+    }
+
+    /// Forgets a key, and returns its meter.
+    pub fn forget(&mut self, key: K) -> Option<Meter> {
+        let (meter, used) = self.by_key.remove(&key)?;
+        self.by_use.remove(&used);
+        Some(meter)
+    }
+}
+
 /// Returns the network of an address: one party may have all addresses of an IPv6 network of 64 bits,
 /// but of IPv4 a single one.
 pub fn network_of(address: IpAddr) -> u128 {
     match address.to_canonical() {
         IpAddr::V4(address) => u128::from(u32::from(address)) << 64,
         IpAddr::V6(address) => u128::from(address) >> 64,
+    }
+}
+
+/// Where a peer is: its network ([`network_of`]), whatever its port.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Source {
+    /// A network.
+    Network(u128),
+    /// A port whose medium has no addresses.
+    Port(PortId),
+}
+
+impl Source {
+    /// Returns where the peer of a port is.
+    pub fn of(port: PortId, info: &PortInfo) -> Source {
+        let address = info.medium.caller_address();
+        address.map_or(Source::Port(port), |at| {
+            Source::Network(network_of(at.ip()))
+        })
     }
 }
 
@@ -84,13 +156,13 @@ const MAX_COUNTED: usize = 4_096;
 /// much of it as it wants, one that sends bad ones has little.
 #[derive(Clone, Debug)]
 pub struct Distrust<K> {
-    meters: BTreeMap<K, Meter>,
+    meters: Meters<K>,
 }
 
-impl<K> Default for Distrust<K> {
+impl<K: Ord + Copy> Default for Distrust<K> {
     fn default() -> Distrust<K> {
         Distrust {
-            meters: BTreeMap::new(),
+            meters: Meters::new(BAD, MAX_COUNTED),
         }
     }
 }
@@ -98,24 +170,17 @@ impl<K> Default for Distrust<K> {
 impl<K: Ord + Copy> Distrust<K> {
     /// Returns true if a signature of this source is to be checked.
     pub fn may_check(&self, now: Time, source: K) -> bool {
-        let meter = self.meters.get(&source);
-        meter.is_none_or(|meter| meter.has_room(now, BAD))
+        self.meters.has_room(now, source)
     }
 
     /// Notes a bad signature of this source.
     pub fn note_bad(&mut self, now: Time, source: K) {
-        if self.meters.len() >= MAX_COUNTED && !self.meters.contains_key(&source) {
-            self.meters.retain(|_, meter| !meter.is_idle(now));
-            if self.meters.len() >= MAX_COUNTED {
-                self.meters.pop_first();
-            }
-        }
-        self.meters.entry(source).or_default().admits(now, BAD);
+        self.meters.admits(now, source);
     }
 
     /// Forgets a source that is gone.
     pub fn forget(&mut self, source: K) {
-        self.meters.remove(&source);
+        self.meters.forget(source);
     }
 }
 
@@ -135,6 +200,19 @@ mod tests {
         assert_eq!(admitted(&mut meter, start + Duration::from_millis(510)), 50);
         assert_eq!(admitted(&mut meter, start + Duration::from_secs(60)), 100);
         assert!(!Meter::default().admits(start, Limit::per_second(0)));
+    }
+
+    #[test]
+    fn the_meter_that_was_used_the_longest_ago_gives_way() {
+        let (now, limit) = (Time::from_secs(1), Limit::per_second(1));
+        let mut meters = Meters::new(limit, 3);
+        for key in [9, 1, 5, 9] {
+            meters.admits(now, key);
+        }
+        // Not the one with the smallest key, nor the one that was new first.
+        meters.admits(now, 2);
+        let full = [9, 1, 5, 2].map(|key| !meters.has_room(now, key));
+        assert_eq!(full, [true, false, true, true]);
     }
 
     #[test]
@@ -168,7 +246,8 @@ mod tests {
         for source in 100..100_000 {
             distrust.note_bad(later, source);
         }
-        assert!(distrust.meters.len() <= MAX_COUNTED);
+        assert!(distrust.meters.by_key.len() <= MAX_COUNTED);
+        assert!(distrust.meters.by_use.len() <= MAX_COUNTED);
         distrust.forget(99_999);
         assert!(distrust.may_check(later, 99_999));
     }
