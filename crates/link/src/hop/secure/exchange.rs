@@ -264,7 +264,7 @@ impl SealedSession {
             drops.bad_handshake += 1;
             return false;
         }
-        if !self.reception.accept(&call) {
+        if !self.reception.accept(&call, self.address) {
             return false;
         }
         let (run, resumes) = (parameters.knows, parameters.resumes);

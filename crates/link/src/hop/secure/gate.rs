@@ -127,7 +127,8 @@ impl Gate {
                     return self.count(|counters| counters.bad_cookies += 1);
                 };
                 // Who has one address has 65,535 ports.
-                if !self.reception().may_answer(now, Some(from)) {
+                let reception = self.reception();
+                if !reception.may_accept(from) || !reception.may_answer(now, Some(from)) {
                     return self.count(|counters| counters.limited += 1);
                 }
                 // The hop reads it once more. To open a port is more work, and the port stays.
