@@ -22,7 +22,7 @@ impl Hop {
             _ => {
                 self.stats.drops.wrong_mode += 1;
                 if frame.len() > secure::handshake::NOTICE_LEN {
-                    session.handle_sealed(now);
+                    session.handle_sealed(now, frame);
                 }
             }
         }

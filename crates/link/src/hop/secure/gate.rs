@@ -12,7 +12,7 @@ use super::super::wire::{HANDSHAKE, VERSION, sealed_index};
 use super::exchange::{answer, read_proof};
 use super::handshake::{
     CALL, PROOF, Parameters, Proven, Unwilling, decode_call, decode_proof, encode_cookie,
-    encode_lost, encode_refusal, session_of_proof,
+    encode_lost, encode_refusal, session_of_call, session_of_proof,
 };
 use super::reception::{Reception, ReceptionCounters};
 
@@ -71,7 +71,7 @@ impl Gate {
         if self.config.post_quantum.refuses(&call) {
             self.count(|counters| counters.classical += 1);
             return self.tell(now, from, reply, |reply| {
-                encode_refusal(Unwilling::Classical, [0; 8], reply);
+                encode_refusal(Unwilling::Classical, session_of_call(frame), reply);
             });
         }
         let reception = self.reception().clone();

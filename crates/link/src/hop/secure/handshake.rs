@@ -333,7 +333,15 @@ pub(super) fn session_of_proof(frame: &[u8]) -> Option<[u8; 8]> {
     array(frame, 4)
 }
 
-/// `about` is the [session](session_of_proof) that is refused, or 0.
+/// The CALL that a refusal is about, in the place of a session: the caller's index.
+pub(in crate::hop) fn session_of_call(frame: &[u8]) -> [u8; 8] {
+    let mut about = [0; 8];
+    about[..4].copy_from_slice(&array::<4>(frame, 4).unwrap_or_default());
+    about
+}
+
+/// `about` is the session [of a PROOF](session_of_proof) or [of a CALL](session_of_call) that is
+/// refused, or 0.
 pub(in crate::hop) fn encode_refusal(why: Unwilling, about: [u8; 8], buffer: &mut Vec<u8>) {
     if let Some((_, code)) = REFUSALS.iter().find(|(of, _)| *of == why) {
         open(REFUSAL, *code, buffer);

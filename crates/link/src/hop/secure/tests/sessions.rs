@@ -1,7 +1,7 @@
 //! Two hops that nobody disturbs, or somebody who can forge frames.
 
 use super::*;
-use crate::hop::secure::handshake::encode_refusal;
+use crate::hop::secure::handshake::{encode_refusal, session_of_call};
 
 #[test]
 fn three_messages_prove_both_names_and_data_goes_with_the_third() {
@@ -314,4 +314,21 @@ fn who_restarts_answers_a_call_among_the_frames_of_the_former_session() {
         "{:?}",
         wire.ends[1].hop.stats()
     );
+}
+
+#[test]
+fn a_refusal_by_one_who_has_not_seen_the_call_is_no_reason() {
+    let mut wire = Wire::new();
+    wire.collect();
+    let call = wire.on_the_way[1][0].clone();
+    for why in [Unwilling::Sealed, Unwilling::Classical] {
+        let mut forged = Vec::new();
+        encode_refusal(why, [0; 8], &mut forged);
+        wire.deliver(0, &forged);
+        assert_ne!(wire.ends[0].hop.unwilling(), Some(why));
+        let mut seen = Vec::new();
+        encode_refusal(why, session_of_call(&call), &mut seen);
+        wire.deliver(0, &seen);
+        assert_eq!(wire.ends[0].hop.unwilling(), Some(why));
+    }
 }
