@@ -1,5 +1,6 @@
 //! `get`.
 
+use std::io::{BufRead, IsTerminal, Read};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -28,6 +29,8 @@ use crate::logging::{note, path_line, say, shows_progress};
 const JSON_INTERVAL: Duration = Duration::from_millis(100);
 /// The same while nothing arrives.
 const JSON_QUIET: Duration = Duration::from_secs(10);
+/// Longest line that is typed: more than a ticket.
+const MAX_TYPED: u64 = 4096;
 /// Entries of a folder that are told one by one when they are refused.
 const MAX_WARNINGS: usize = 50;
 
@@ -35,7 +38,8 @@ const MAX_WARNINGS: usize = 50;
 pub(crate) struct Get {
     /// The name: 64 hexadecimal digits, as `whimbrel serve` prints them, or the first of them (4 at
     /// least) of one that the host daemon or an unfinished download here has; or a ticket, which
-    /// also holds the addresses to ask; or a code, as the sender said it
+    /// also holds the addresses to ask; or a code, as the sender said it; or - to type it, so that other
+    /// users of this machine do not see it among its processes
     #[arg(value_name = "NAME|TICKET|CODE", required = true)]
     name: Vec<String>,
     /// Output: a file, a folder, a device, or - for standard output; by default the current folder,
@@ -76,7 +80,10 @@ pub(crate) struct Get {
 
 pub(crate) fn run(arguments: Get) -> Outcome {
     // Words that are set apart by spaces are arguments of their own.
-    let wanted: Wanted = arguments.name.join(" ").parse()?;
+    let wanted: Wanted = match &arguments.name[..] {
+        [one] if one == "-" => typed()?.parse()?,
+        words => words.join(" ").parse()?,
+    };
     let chunk_size = ChunkSize::from_bytes(arguments.chunk_size.0)
         .map_err(|error| Failure::new(Exit::Usage, format!("--chunk-size: {error}")))?;
     let stop = stop_flag()?;
@@ -115,6 +122,23 @@ pub(crate) fn run(arguments: Get) -> Outcome {
             }
         }
         Err(error) => Err(report.failed(error)),
+    }
+}
+
+/// Reads what to fetch from standard input: one line.
+fn typed() -> Result<String, Failure> {
+    let input = std::io::stdin();
+    if input.is_terminal() {
+        eprint!("name, ticket or code: ");
+    }
+    let mut line = String::new();
+    input.lock().take(MAX_TYPED).read_line(&mut line)?;
+    match line.trim() {
+        "" => Err(Failure::new(
+            Exit::Usage,
+            "nothing was typed: write a name, a ticket or a code on standard input, or in the place of -",
+        )),
+        typed => Ok(typed.to_owned()),
     }
 }
 
