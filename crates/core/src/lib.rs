@@ -18,6 +18,7 @@
 //! | [`meter`] | [`Meter`], a limit of events per second, and [`Meters`] of keys; [`Distrust`], of sources that send bad signatures |
 //! | [`timer`] | [`TimerQueue`], many deadlines in one deterministic order |
 //! | [`estimator`] | round-trip time after RFC 6298, windowed minimum and maximum |
+//! | [`recent`] | [`Recent`], a bounded map of which the oldest entry gives way |
 //! | [`random`] | [`SeededRng`] and independent streams from one seed |
 //! | [`mod@keyed_map`] | a hash map for keys an attacker may choose |
 //! | [`units`] | durations, sizes, rates and probabilities as people type them |
@@ -33,6 +34,7 @@ pub mod machine;
 pub mod meter;
 pub mod port;
 pub mod random;
+pub mod recent;
 pub mod shape;
 pub mod suggest;
 pub mod time;
@@ -51,6 +53,7 @@ pub use port::{
     PortEvent, PortInfo, PortOrigin, PortRequest, PortToken, address_of_station,
 };
 pub use random::SeededRng;
+pub use recent::Recent;
 pub use shape::FrameShape;
 pub use time::{Time, WallClock};
 pub use timer::TimerQueue;

@@ -1,10 +1,8 @@
 //! Limits of events per second, and of the work that bad signatures cause.
 
+use crate::{PortId, PortInfo, Recent, Time};
 use core::net::IpAddr;
 use core::time::Duration;
-use std::collections::BTreeMap;
-
-use crate::{PortId, PortInfo, Time};
 
 /// How many events are within a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,11 +66,7 @@ impl Meter {
 #[derive(Clone, Debug)]
 pub struct Meters<K> {
     limit: Limit,
-    max: usize,
-    // With the number of the last use.
-    by_key: BTreeMap<K, (Meter, u64)>,
-    by_use: BTreeMap<u64, K>,
-    uses: u64,
+    by_key: Recent<K, Meter>,
 }
 
 impl<K: Ord + Copy> Meters<K> {
@@ -80,39 +74,27 @@ impl<K: Ord + Copy> Meters<K> {
     pub const fn new(limit: Limit, max: usize) -> Meters<K> {
         Meters {
             limit,
-            max,
-            by_key: BTreeMap::new(),
-            by_use: BTreeMap::new(),
-            uses: 0,
+            by_key: Recent::new(max),
         }
     }
 
     /// Returns true if one more event of this key is within the limit.
     pub fn has_room(&self, now: Time, key: K) -> bool {
         let known = self.by_key.get(&key);
-        known.is_none_or(|(meter, _)| meter.has_room(now, self.limit))
+        known.is_none_or(|meter| meter.has_room(now, self.limit))
     }
 
     /// Counts one more event of this key if it is within the limit; returns true if it is.
     pub fn admits(&mut self, now: Time, key: K) -> bool {
-        let mut meter = self.forget(key).unwrap_or_default();
+        let mut meter = self.by_key.get(&key).copied().unwrap_or_default();
         let admitted = meter.admits(now, self.limit);
-        if self.by_key.len() >= self.max
-            && let Some((_, oldest)) = self.by_use.pop_first()
-        {
-            self.by_key.remove(&oldest);
-        }
-        self.uses += 1;
-        self.by_key.insert(key, (meter, self.uses));
-        self.by_use.insert(self.uses, key);
+        self.by_key.insert(key, meter);
         admitted
     }
 
-    /// Forgets a key, and returns its meter.
-    pub fn forget(&mut self, key: K) -> Option<Meter> {
-        let (meter, used) = self.by_key.remove(&key)?;
-        self.by_use.remove(&used);
-        Some(meter)
+    /// Forgets a key.
+    pub fn forget(&mut self, key: K) {
+        self.by_key.remove(&key);
     }
 }
 
@@ -247,7 +229,6 @@ mod tests {
             distrust.note_bad(later, source);
         }
         assert!(distrust.meters.by_key.len() <= MAX_COUNTED);
-        assert!(distrust.meters.by_use.len() <= MAX_COUNTED);
         distrust.forget(99_999);
         assert!(distrust.may_check(later, 99_999));
     }

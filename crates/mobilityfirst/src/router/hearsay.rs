@@ -34,10 +34,7 @@ impl Router {
         }
         let ports = attachments.detach(&guid, &mut self.effects);
         self.names.learn(now, record);
-        if self.moved.len() >= MAX_CORRECTED {
-            self.moved.pop_first();
-        }
-        self.moved.insert(guid);
+        self.moved.insert(guid, ());
         self.links.leave_addresses(&guid, &routers);
         for port in ports {
             let (links, effects) = (&mut self.links, &mut self.effects);
@@ -99,9 +96,6 @@ impl Router {
         let neighbour = self.links.neighbour(port);
         if neighbour.is_none_or(|neighbour| self.attachments.is_on(&neighbour, port)) {
             return;
-        }
-        if self.corrected.len() >= MAX_CORRECTED {
-            self.corrected.pop_first();
         }
         let version = binding.version();
         if !is_here && self.corrected.insert((port, host), version) != Some(version) {
