@@ -47,7 +47,7 @@ pub use identity::{KeyPair, PublicKey};
 pub use keyed_map::{KeyedMap, KeyedState, keyed_map};
 pub use link_state::LinkState;
 pub use machine::{Deadline, Machine, Transmit};
-pub use meter::{Distrust, Limit, Meter, Meters, Source, network_of};
+pub use meter::{Distrust, Limit, Meter, Meters, Shares, Source, network_of};
 pub use port::{
     Admission, CallerGate, Ecn, Endpoint, Family, LookUpFailure, Medium, OpenRefusal, Peer,
     PortEvent, PortInfo, PortOrigin, PortRequest, PortToken, address_of_station,

@@ -126,6 +126,29 @@ impl Source {
     }
 }
 
+/// The rule by which many owners share a bounded number of places, none of which is taken back.
+///
+/// Half of them go in parts of what is left of that half, so that a single owner may have many. The
+/// other half is for those with few, so that however many have taken their parts, there is a place for
+/// another.
+#[derive(Clone, Copy, Debug)]
+pub struct Shares {
+    /// All places.
+    pub max: usize,
+    /// One owner has one of so many parts of what is left of the first half.
+    pub parts: usize,
+    /// Each owner may have so many in any case.
+    pub few: usize,
+}
+
+impl Shares {
+    /// Returns true if an owner of `own` of the `used` places may have one more.
+    pub const fn admit(&self, own: usize, used: usize) -> bool {
+        let left = (self.max / 2).saturating_sub(used);
+        used < self.max && (own < self.few || own * self.parts < left)
+    }
+}
+
 /// Bad signatures of one source that are looked at.
 const BAD: Limit = Limit {
     at_once: 32,
@@ -182,6 +205,31 @@ mod tests {
         assert_eq!(admitted(&mut meter, start + Duration::from_millis(510)), 50);
         assert_eq!(admitted(&mut meter, start + Duration::from_secs(60)), 100);
         assert!(!Meter::default().admits(start, Limit::per_second(0)));
+    }
+
+    #[test]
+    fn however_many_have_taken_their_share_there_is_a_place_for_another() {
+        let shares = Shares {
+            max: 1_000,
+            parts: 4,
+            few: 5,
+        };
+        let mut used = 0;
+        let mut take = |most: usize| {
+            let mut own = 0;
+            while own < most && shares.admit(own, used) {
+                own += 1;
+                used += 1;
+            }
+            own
+        };
+        assert_eq!(take(usize::MAX), 100);
+        let others: Vec<usize> = (0..100).map(|_| take(usize::MAX)).collect();
+        assert!(others.is_sorted_by(|one, two| one >= two));
+        assert_eq!((others[0], others[99]), (80, 5));
+        assert_eq!(take(usize::MAX), 5);
+        while take(1) > 0 {}
+        assert_eq!(used, 1_000);
     }
 
     #[test]

@@ -4,15 +4,18 @@ use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use whimbrel_core::{Guid, Time, network_of};
+use whimbrel_core::{Guid, Shares, Time, network_of};
 
 /// Bound of each list of names.
 pub const MAX_LISTED: usize = 4096;
 /// Names that are listed at their first use leave the other half to those that are allowed by hand.
 const MAX_LEARNT: usize = MAX_LISTED / 2;
-/// Of these, one network may have one of so many parts of those that are left: whoever calls under
-/// thousands of names does not fill the list.
-const LEARNT_PARTS: usize = 8;
+/// Of these, each network has a share: whoever calls under thousands of names does not fill the list.
+const LEARNT: Shares = Shares {
+    max: MAX_LEARNT,
+    parts: 8,
+    few: 4,
+};
 /// Callers of late that were refused: who calls under ever new names pushes others out.
 const MAX_REFUSED: usize = 64;
 
@@ -135,10 +138,9 @@ impl Callers {
     }
 
     fn learn(&mut self, name: Guid, from: Option<SocketAddr>) {
-        let left = self.left_to_learn();
         let network = from.map(|from| network_of(from.ip()));
         let own = self.learnt.entry(network).or_default();
-        if *own * LEARNT_PARTS < left {
+        if LEARNT.admit(*own, self.lists.allowed.len()) {
             *own += 1;
             self.lists.allowed.insert(name);
         } else {
@@ -204,7 +206,7 @@ mod tests {
         let all = MAX_LISTED as u16;
         // All get in, and few are listed.
         assert!((0..all).all(|number| callers.admit(Time::ZERO, name(number), at(1))));
-        assert_eq!(callers.lists.allowed.len(), MAX_LEARNT / 9 + 1);
+        assert_eq!(callers.lists.allowed.len(), 114);
         assert_eq!(
             callers.unlisted(),
             u64::from(all) - callers.lists.allowed.len() as u64

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 use whimbrel_core::identity::KeyPair;
-use whimbrel_core::{Guid, Limit, Meter, Time, network_of};
+use whimbrel_core::{Guid, Limit, Meter, Shares, Time, network_of};
 use zeroize::Zeroizing;
 
 use super::callers::Callers;
@@ -18,11 +18,13 @@ use super::handshake::{Call, Cookie, FAST_AES, address_bytes};
 /// Cookies are made with a secret for so long, and taken for as long again: three round trips over
 /// two satellites. After that nothing here can tell what the calls of that time agreed on.
 const PERIOD_SECS: u64 = 16;
-/// Calls accepted in one period. They are remembered, so that none is accepted twice.
-const MAX_ACCEPTED: usize = 16_384;
-/// A network has one of so many parts of what is left of them: however many have taken theirs, there
-/// is some left for another.
-const NETWORK_PARTS: usize = 16;
+/// Calls accepted in one period, shared by network. They are remembered, so that none is accepted
+/// twice.
+const ACCEPTED: Shares = Shares {
+    max: 16_384,
+    parts: 16,
+    few: 8,
+};
 /// Answers to calls from addresses that are not proven: a tenth of a millisecond each ...
 const UNPROVEN: Limit = of_a_second(128);
 /// ... and the work for one proven address; those whose hashes fall together share it.
@@ -108,7 +110,7 @@ impl Period {
     /// Returns true if a network may have one more call accepted.
     fn has_room_for(&self, network: u128) -> bool {
         let own = self.by_network.get(&network).copied().unwrap_or(0);
-        own * NETWORK_PARTS < MAX_ACCEPTED - self.accepted.len()
+        ACCEPTED.admit(own, self.accepted.len())
     }
 
     fn hash(&self, context: &str, address: Option<SocketAddr>, call: &Call) -> blake3::Hasher {
@@ -475,14 +477,14 @@ mod tests {
     #[test]
     fn calls_of_many_addresses_leave_room_for_those_of_another() {
         let reception = Reception::plain(Guid([1; 32]), [2; 32]);
-        assert_eq!(accepted(&reception, 1, 100_000), 1_024);
+        assert_eq!(accepted(&reception, 1, 100_000), 482);
         for network in 2..500 {
             accepted(&reception, network, 100_000);
         }
-        assert!(reception.lock().periods[0].accepted.len() < MAX_ACCEPTED);
+        assert!(reception.lock().periods[0].accepted.len() < ACCEPTED.max);
         assert!(reception.may_accept(([0, 0, 1, 244], 1).into()));
         assert!(!reception.may_accept(([0, 0, 0, 1], 1).into()));
-        assert!(accepted(&reception, 500, 100_000) > 0);
+        assert_eq!(accepted(&reception, 500, 100_000), 8);
         // What has been accepted is accepted no second time, and counts no further.
         let before = reception.counters();
         assert_eq!(accepted(&reception, 1, 1), 0);
