@@ -1,7 +1,7 @@
 //! Forwarding: late binding and the choice of next hops.
 
 use bytes::Bytes;
-use whimbrel_core::{Guid, PortId, Time};
+use whimbrel_core::{Guid, PortId, Source, Time};
 use whimbrel_gnrs::{Answer, Failure, Lookup, Record};
 
 use super::attach::outcome;
@@ -118,6 +118,10 @@ impl Router {
             .note_use(&outgoing.chunk.header.source, from);
         self.purge_unwanted(now, from, &outgoing.chunk);
         self.note_not_served(now, &outgoing.chunk);
+        if let Some(data) = outgoing.chunk.data() {
+            let source = outgoing.chunk.header.source;
+            self.names.note_data(now, source, from, &data);
+        }
         if self.is_answered(now, &outgoing.chunk) {
             // It is for this router.
         } else if outgoing.chunk.header.destination == self.config.guid {
@@ -499,7 +503,13 @@ impl Router {
         let signers = announced.iter().map(Record::signer);
         let answers = |guid: &Guid| self.attachments.hops_to(guid, &self.links).best().is_some();
         let here: Vec<Guid> = signers.filter(answers).collect();
+        let here = (self.names).by_merit(content, here, |host| self.place_of(host));
         self.names.worth_asking(now, (content, request), here, true)
+    }
+
+    /// Returns where a host is that is attached here.
+    pub(super) fn place_of(&self, host: &Guid) -> Option<Source> {
+        self.attachments.place_of(host, &self.links)
     }
 
     fn note_tried(&mut self, request: &Chunk, provider: Guid) {
@@ -580,13 +590,18 @@ impl Router {
         answer: &Answer,
     ) -> Option<Guid> {
         let announced = answer.providers.iter().map(Record::signer).collect();
+        let announced = (self.names).by_merit(content, announced, |host| self.place_of(host));
         let about = (content, request);
         let providers = self.names.worth_asking(now, about, announced, false);
         let answers = |guid: &&Guid| self.attachments.hops_to(guid, &self.links).best().is_some();
         if let Some(here) = providers.iter().find(answers) {
             return Some(*here);
         }
-        let any = self.rng.below(providers.len() as u64) as usize;
+        let among = match self.names.proven(content, &providers) {
+            0 => providers.len(),
+            proven => proven,
+        };
+        let any = self.rng.below(among as u64) as usize;
         providers.get(any).copied()
     }
 

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use bytes::Bytes;
-use whimbrel_core::{Guid, PortOrigin};
+use whimbrel_core::{Guid, PortId, PortOrigin, Source};
 use whimbrel_gnrs::{Address, KeyPair, Record, Statement};
 
 use super::RouterConfig;
@@ -27,7 +27,7 @@ fn net_of_callers(names: &[Guid], config: RouterConfig) -> Net {
     Net::with_origins(names, &callers, config)
 }
 
-fn chunk_of(source: Guid, destination: Guid, message: &Transport) -> Chunk {
+pub(super) fn chunk_of(source: Guid, destination: Guid, message: &Transport) -> Chunk {
     let (service, upper) = (ServiceId::DELAY_TOLERANT, UpperProtocol::Transport);
     let mut header = NetworkHeader::new(service, upper, source, destination);
     header.extensions.request = Some(1);
@@ -58,7 +58,7 @@ fn notice(source: Guid, destination: Guid) -> Notice {
     }
 }
 
-fn request() -> Request {
+pub(super) fn request() -> Request {
     Request {
         content: Guid([7; 32]),
         chunk_log2: 20,
@@ -258,7 +258,7 @@ fn invented_sources_are_asked_for_and_forgotten() {
     assert!(net.received(2).is_empty());
 }
 
-fn announcement(host: &KeyPair, content: Guid, lifetime_ms: u64) -> Record {
+pub(super) fn announcement(host: &KeyPair, content: Guid, lifetime_ms: u64) -> Record {
     let statement = Statement::new(UNIX_MS, lifetime_ms, Vec::new());
     Record::provider(host, content, &statement).expect("a record")
 }
@@ -315,8 +315,12 @@ fn a_full_content_keeps_those_who_are_here_and_forgets_those_who_left() {
     let hosts: Vec<KeyPair> = (0..66).map(keys).collect();
     let keep = |net: &mut Net, host: &KeyPair, here: usize| {
         let record = announcement(host, content, 60_000);
-        let is_here = |guid: &Guid| hosts[..here].iter().any(|it| it.guid() == *guid);
-        net.with_router(|it, now| it.names.keep(now, port(1), record, is_here))
+        // Each at a port of its own.
+        let place = |guid: &Guid| {
+            let at = hosts[..here].iter().position(|it| it.guid() == *guid)?;
+            Some(Source::Port(PortId(at as u32)))
+        };
+        net.with_router(|it, now| it.names.keep(now, port(1), record, place))
     };
     for host in &hosts[..64] {
         assert_eq!(keep(&mut net, host, 64), Ok(ControlCode::Registered));

@@ -31,6 +31,8 @@
 //! neighbour its hop's bound (`docs/protocols/hop.md`); tables are bounded by the constants in
 //! these modules.
 
+#[cfg(test)]
+mod announcers;
 mod attach;
 mod config;
 mod effects;
@@ -48,6 +50,7 @@ mod proxy;
 mod retry;
 mod routes;
 mod said;
+mod served;
 mod sources;
 mod status;
 #[cfg(test)]
@@ -549,9 +552,9 @@ impl Router {
         if self.attachments.is_on(&guid, port) {
             self.sources.note_record(&record, &mut self.effects);
         }
-        let attached = &self.attachments;
-        let is_here = |host: &Guid| attached.contains(host);
-        match self.names.keep(now, port, record, is_here) {
+        let (attached, links) = (&self.attachments, &self.links);
+        let place = |host: &Guid| attached.place_of(host, links);
+        match self.names.keep(now, port, record, place) {
             Ok(code) => {
                 if let Lookup::Resolved(answer) = self.names.look_up(now, guid) {
                     self.proxy.note_found(&guid);
