@@ -63,11 +63,11 @@ mod transit;
 mod trust;
 
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use whimbrel_core::{
     Deadline, Guid, Machine, OpenRefusal, PortEvent, PortId, PortOrigin, PortRequest, PortToken,
-    SeededRng, Time, TimerQueue, Transmit, WallClock,
+    Recent, SeededRng, Time, TimerQueue, Transmit, WallClock,
 };
 use whimbrel_gnrs::{Lookup, Record, Resolver, ResolverConfig, ResolverEvent};
 use whimbrel_link::Pacing;
@@ -123,9 +123,9 @@ pub struct Router {
     names: Names,
     attachments: Attachments,
     // Neighbours that have been told that a host is elsewhere, and by which version of its record.
-    corrected: BTreeMap<(PortId, Guid), u64>,
+    corrected: Recent<(PortId, Guid), u64>,
     // Hosts that have moved of late, as their records say.
-    moved: BTreeSet<Guid>,
+    moved: Recent<Guid>,
     sources: Sources,
     holders: Holders,
     routes: Routes,
@@ -170,8 +170,8 @@ impl Router {
             links,
             names: Names::new(resolver, has_service, config.wall, &mut rng),
             attachments: Attachments::new(config.guid, config.wall),
-            corrected: BTreeMap::new(),
-            moved: BTreeSet::new(),
+            corrected: Recent::new(hearsay::MAX_CORRECTED),
+            moved: Recent::new(hearsay::MAX_CORRECTED),
             sources: Sources::new(&config, &mut rng),
             holders: Holders::new(&mut rng),
             routes: Routes::new(config.guid, config.routes.clone(), config.default_route),
