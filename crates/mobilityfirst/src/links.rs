@@ -28,7 +28,7 @@ use whimbrel_core::{
     TimerQueue, Transmit,
 };
 use whimbrel_link::hop::ReceptionCounters;
-use whimbrel_link::{Hop, HopConfig, HopEvent, Pacing};
+use whimbrel_link::{Hop, HopConfig, HopEvent, HopStats, Pacing};
 
 use crate::charge::{Charge, Pool};
 use crate::chunk::{Chunk, Flow};
@@ -42,9 +42,9 @@ use crate::taken::RecentlyTaken;
 use crate::wire::{HoldMode, ServiceId};
 pub use divided::{BranchState, BranchStatus, DividedStatus};
 pub use event::LinkEvent;
-pub(crate) use holds::RENEWAL;
+pub(crate) use holds::{HELD_BACK, HELD_BACK_BYTES, RENEWAL};
 pub use names::NameRule;
-pub use report::{LinkStatus, UnresolvedStatus};
+pub use report::{CallersTotal, LinkStatus, UnresolvedStatus};
 
 /// Chunks that hold no room in the buffer and count against no other bound (those that a host
 /// itself originates) wait in the same queues; beyond this many on one port, further ones are
@@ -161,6 +161,8 @@ pub struct Links {
     // the others.
     served: PortId,
     own_dropped: u64,
+    // The counters of inbound peers that have left.
+    departed: HopStats,
     // The messages that this node originates, and their bound in bytes, if it has one.
     own: Option<(Pool, u64)>,
     // Configured neighbours whose host names are not known yet.
@@ -215,6 +217,7 @@ impl Links {
             next_tag: 0,
             served: PortId(0),
             own_dropped: 0,
+            departed: HopStats::default(),
             own: None,
             unresolved: BTreeMap::new(),
             by_neighbour: BTreeMap::new(),

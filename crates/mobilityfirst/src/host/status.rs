@@ -7,7 +7,7 @@ use whimbrel_core::{Guid, GuidPrefix, LookUpFailure, Time};
 use whimbrel_link::hop::ReceptionCounters;
 
 use super::{ClockDifference, Host};
-use crate::links::{DividedStatus, LinkStatus, UnresolvedStatus};
+use crate::links::{CallersTotal, DividedStatus, LinkStatus, UnresolvedStatus};
 use crate::local::{MAX_NAMES, TransferState};
 use crate::wire::ControlCode;
 
@@ -98,6 +98,8 @@ pub struct HostStatus {
     pub uploads: usize,
     /// The links to access routers.
     pub links: Vec<LinkStatus>,
+    /// All inbound peers together; of them, `links` has 256 at most.
+    pub callers: CallersTotal,
     /// What those who are no neighbours yet have asked of its links.
     pub reception: ReceptionCounters,
     /// Configured neighbours without a port, because their host names are not known.
@@ -144,6 +146,7 @@ impl Host {
             published: self.uploads.catalogue().len(),
             uploads: self.uploads.len(),
             links: self.links.status(now),
+            callers: self.links.callers_total(),
             reception: self.links.reception(),
             unresolved: self.links.unresolved(now),
             divided: self.links.divided(now),

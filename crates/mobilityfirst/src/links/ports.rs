@@ -114,6 +114,9 @@ impl Links {
         if link.neighbour.is_some() {
             link.log("neighbour is down: its port is closed");
         }
+        if link.info.origin.is_caller() {
+            self.departed.add_counters(&link.hop.stats());
+        }
         self.note_neighbour(port, link.neighbour, None);
         self.forget_holds(port, &mut link);
         self.forget_paces(port);
