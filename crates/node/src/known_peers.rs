@@ -16,7 +16,7 @@ use whimbrel_mobilityfirst::links::NameRule;
 use crate::config::{LinkSection, Way};
 use crate::kept::KeptFile;
 use crate::machine::Node;
-use crate::place::Places;
+use crate::place::known_peers_file;
 use crate::run::StartError;
 
 /// The file is written this often if there is a new name: one of the last moment before a node is
@@ -64,8 +64,8 @@ impl KnownPeers {
     /// Reads the names that this user's programs without a key of their own have found. Programs of
     /// this machine pass its own addresses on to each other, so names are not kept for these.
     pub fn of_this_user(links: &[LinkSection]) -> Result<KnownPeers, StartError> {
-        let path = Places::of_this_user().state.join("known-peers.json");
-        KnownPeers::read(KeptFile::at(path, WHAT), links, |way| !is_loopback(way))
+        let file = KeptFile::at(known_peers_file(), WHAT);
+        KnownPeers::read(file, links, |way| !is_loopback(way))
     }
 
     fn read(

@@ -492,11 +492,14 @@ fn check_links(found: &mut Found<'_>, links: &[LinkSection]) {
         let key = |name: &str| format!("link[{index}].{name}");
         let label = &link.label;
         let reserved = label.starts_with("gnrs:") || label.starts_with("local");
-        if label.is_empty() || reserved {
+        // Logs and reports print it as it is.
+        if label.is_empty() || reserved || label.chars().any(char::is_control) {
             found.add(
                 key("label"),
                 format!(
-                    "\"{label}\" is not a label; write one that is not empty and begins with neither \"gnrs:\" nor \"local\""
+                    "\"{}\" is not a label; write one that is not empty, has no control characters, and begins with neither \
+                     \"gnrs:\" nor \"local\"",
+                    label.escape_debug()
                 ),
             );
         }
