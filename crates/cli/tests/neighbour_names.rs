@@ -70,7 +70,7 @@ impl Site {
 }
 
 #[test]
-fn a_host_keeps_its_routers_name_and_refuses_another_until_it_is_accepted() {
+fn a_host_keeps_its_routers_name_and_refuses_another_until_told() {
     let site = Site::new();
     let (router, first) = site.router("first");
     let host = site.host(&site.at);

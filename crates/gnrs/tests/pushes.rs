@@ -125,7 +125,7 @@ fn wait(server: &mut Server<MemoryStore>) -> Vec<Push> {
 }
 
 #[test]
-fn an_address_that_does_not_answer_draws_few_pushes_however_many_watches_it_has() {
+fn a_silent_address_draws_few_pushes_however_many_watches_it_has() {
     let mut server = server();
     open(&mut server, 3_000);
     let guid = keys(1).guid();

@@ -123,7 +123,7 @@ fn the_first_announcer_of_each_network_is_asked_before_the_second_of_any() {
 }
 
 #[test]
-fn a_host_that_has_served_a_true_chunk_is_asked_first_and_gets_its_place_back() {
+fn a_host_that_served_a_true_chunk_is_asked_first_and_gets_back_in() {
     let mut net = net();
     for guest in guests().take(9) {
         net.with_router(|it, _| assert!(it.attachments.insert(guest.guid(), port(1), 1)));

@@ -53,7 +53,7 @@ fn arrived(net: &mut Net) -> usize {
 }
 
 #[test]
-fn a_neighbour_that_is_configured_by_its_address_alone_is_not_believed_for_others() {
+fn a_neighbour_configured_by_address_alone_is_not_believed_for_others() {
     let mut net = net(Vec::new(), Some(NameRule::FirstProven(None)));
     assert_eq!(net.with_router(|it, _| it.proven_names().len()), 1);
     assert_eq!(arrived(&mut net), 0);
