@@ -162,7 +162,7 @@ fn a_client_that_acknowledges_gets_the_changes_of_all_its_names() {
             break;
         }
         rounds += 1;
-        now = now + Duration::from_millis(5);
+        now += Duration::from_millis(5);
         for push in &sent {
             got.push(push.2);
             acknowledge(&mut server, now, mine, push);
