@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 use serde::Deserialize;
 use serde::de::{IntoDeserializer, value};
-use whimbrel_node::config::PostQuantum;
+use whimbrel_node::config::{NamedRemote, PostQuantum};
 
 use crate::command::{
     bench, configure, demo, doctor, get, identity, keys, lab, names, ndn, node, perf, ping, serve,
@@ -142,9 +142,10 @@ pub(crate) struct HostAccess {
     #[arg(long, value_name = "PATH", conflicts_with = "router")]
     pub(crate) socket: Option<PathBuf>,
     /// Run without a daemon: be a host in this process, attached to the router at this address
-    /// (host:port, ip://HOST or ether://[STATION%INTERFACE])
-    #[arg(long, value_name = "HOST:PORT")]
-    pub(crate) router: Vec<whimbrel_node::config::Remote>,
+    /// (host:port, ip://HOST or ether://[STATION%INTERFACE]). Only the router with this NAME is accepted
+    /// there; without one, the name that was first proven at the address
+    #[arg(long, value_name = "[NAME@]HOST:PORT")]
+    pub(crate) router: Vec<NamedRemote>,
     /// The key of a host in this process; by default a new one for this run
     #[arg(long, value_name = "FILE", conflicts_with = "socket")]
     pub(crate) key: Option<PathBuf>,

@@ -273,6 +273,7 @@ impl From<StartError> for Failure {
             }
             StartError::NameStore { .. }
             | StartError::Callers { .. }
+            | StartError::KnownPeers { .. }
             | StartError::System { .. } => Failure::new(Exit::Other, error),
         }
     }

@@ -9,6 +9,7 @@
 mod support;
 
 use std::fs;
+use std::io::{Seek, Write};
 use std::net::UdpSocket;
 use std::path::Path;
 
@@ -46,6 +47,20 @@ impl Sender {
     fn receive(&self, code: &[&str], target: &Path) -> (i32, String, String) {
         let mut receive = whimbrel();
         receive.arg("receive").args(&self.meet).args(code);
+        finished(receive.arg("-o").arg(target))
+    }
+
+    /// The same, with the code on standard input: no argument shows it.
+    fn receive_typed(&self, code: &str, target: &Path) -> (i32, String, String) {
+        let mut typed = tempfile::tempfile().unwrap();
+        writeln!(typed, "{code}").unwrap();
+        typed.rewind().unwrap();
+        let mut receive = whimbrel();
+        receive
+            .arg("receive")
+            .args(&self.meet)
+            .arg("-")
+            .stdin(typed);
         finished(receive.arg("-o").arg(target))
     }
 
@@ -117,12 +132,27 @@ fn codes_of_several_senders_are_said_over_one_router() {
         let ping = ["ping", "-c", "1", "--router", &at];
         let (code, out, err) = finished(whimbrel().args(ping).arg(key.guid().to_string()));
         assert_eq!(code, 0, "{out}{err}");
-        assert_eq!(sender.meet, ["--router", &at]);
+        // With the router's name, which may be left out.
+        let [flag, router] = &sender.meet[..] else {
+            panic!("{:?}", sender.meet)
+        };
+        assert!(
+            flag == "--router" && router.ends_with(&format!("@{at}")),
+            "{router}"
+        );
         let target = folder.path().join(format!("got-{index}"));
         let (code, out, err) = sender.receive(&[&sender.code], &target);
         assert_eq!(code, 0, "{out}{err}");
         assert_eq!(&fs::read(&target).unwrap(), bytes);
     }
+    let (sender, bytes) = &senders[0];
+    let target = folder.path().join("typed");
+    let (code, out, err) = sender.receive_typed(&sender.code, &target);
+    assert_eq!(code, 0, "{out}{err}");
+    assert_eq!(&fs::read(&target).unwrap(), bytes);
+    let (code, _, err) = sender.receive(&["-"], &target);
+    assert_eq!(code, 2, "{err}");
+    assert!(err.contains("nothing was typed"), "{err}");
 }
 
 #[test]

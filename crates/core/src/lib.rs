@@ -15,9 +15,10 @@
 //! | [`id`] | [`Guid`] and [`PortId`] |
 //! | [`identity`] | Ed25519 keys and the names that they prove |
 //! | [`link_state`] | [`LinkState`]: rate, queue, loss and round trip of a link, for decisions among links |
-//! | [`meter`] | [`Meter`], a limit of events per second; [`Distrust`], of sources that send bad signatures |
+//! | [`meter`] | [`Meter`], a limit of events per second, and [`Meters`] of keys; [`Distrust`], of sources that send bad signatures |
 //! | [`timer`] | [`TimerQueue`], many deadlines in one deterministic order |
 //! | [`estimator`] | round-trip time after RFC 6298, windowed minimum and maximum |
+//! | [`recent`] | [`Recent`], a bounded map of which the oldest entry gives way |
 //! | [`random`] | [`SeededRng`] and independent streams from one seed |
 //! | [`mod@keyed_map`] | a hash map for keys an attacker may choose |
 //! | [`units`] | durations, sizes, rates and probabilities as people type them |
@@ -33,6 +34,7 @@ pub mod machine;
 pub mod meter;
 pub mod port;
 pub mod random;
+pub mod recent;
 pub mod shape;
 pub mod suggest;
 pub mod time;
@@ -45,12 +47,13 @@ pub use identity::{KeyPair, PublicKey};
 pub use keyed_map::{KeyedMap, KeyedState, keyed_map};
 pub use link_state::LinkState;
 pub use machine::{Deadline, Machine, Transmit};
-pub use meter::{Distrust, Limit, Meter, network_of};
+pub use meter::{Distrust, Limit, Meter, Meters, Shares, Source, network_of};
 pub use port::{
     Admission, CallerGate, Ecn, Endpoint, Family, LookUpFailure, Medium, OpenRefusal, Peer,
     PortEvent, PortInfo, PortOrigin, PortRequest, PortToken, address_of_station,
 };
 pub use random::SeededRng;
+pub use recent::Recent;
 pub use shape::FrameShape;
 pub use time::{Time, WallClock};
 pub use timer::TimerQueue;

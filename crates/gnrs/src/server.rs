@@ -6,13 +6,14 @@
 
 mod budgets;
 mod config;
+mod cookies;
 mod pushes;
 mod watches;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use whimbrel_core::{
-    Deadline, Guid, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, Time,
+    Deadline, Guid, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, Source, Time,
     TimerQueue, Transmit, WallClock,
 };
 
@@ -21,8 +22,9 @@ use crate::record::{Record, RecordView, VerifyError};
 use crate::store::{Outcome, PutResult, Refusal, Store, StoreError};
 use crate::wire::{Code, Frame, Message, Page, RecordBuffer, WireError, refusable_id};
 
-use budgets::{Budgets, Source};
+use budgets::Budgets;
 pub use config::{ServerConfig, ServerCounters, ServerStatus};
+use cookies::{Cookies, Secret};
 use watches::Watches;
 
 /// An event for the program around the server.
@@ -54,18 +56,9 @@ pub struct Server<S> {
     counters: ServerCounters,
 }
 
-/// Never printed, not even by `Debug`.
-struct Secret([u8; 32]);
-
-impl core::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("Secret(..)")
-    }
-}
-
 #[derive(Debug)]
 struct Port {
-    cookie: u64,
+    cookies: Cookies,
     source: Source,
     rtt: whimbrel_core::RttEstimator,
 }
@@ -96,7 +89,7 @@ impl<S: Store> Server<S> {
         Server {
             clock,
             store,
-            secret: Secret(secret),
+            secret: Secret::new(secret),
             ports: BTreeMap::new(),
             outbox: Outbox::new(config.max_queued_per_port),
             watches: Watches::new(config.max_watches, config.max_watches_per_port),
@@ -148,17 +141,8 @@ impl<S: Store> Server<S> {
         self.clock.unix_millis(now)
     }
 
-    /// Derived with a keyed hash, not drawn from a generator: an attacker who has seen some cookies
-    /// cannot guess another.
-    fn cookie_of(&self, port: PortId) -> u64 {
-        let hash = blake3::keyed_hash(&self.secret.0, &port.0.to_be_bytes());
-        let [a, b, c, d, e, f, g, h, ..] = *hash.as_bytes();
-        // 0 means "none" on the wire.
-        u64::from_be_bytes([a, b, c, d, e, f, g, h]).max(1)
-    }
-
     fn send(&mut self, port: PortId, id: u64, code: Code, message: Message<'_>) {
-        let Some(cookie) = self.ports.get(&port).map(|state| state.cookie) else {
+        let Some(cookie) = self.ports.get(&port).map(|state| state.cookies.present) else {
             return;
         };
         let mut bytes = Vec::new();
@@ -212,17 +196,10 @@ impl<S: Store> Server<S> {
         more
     }
 
-    fn lookup(
-        &mut self,
-        now: Time,
-        port: PortId,
-        request: &Frame<'_>,
-        request_len: usize,
-        guid: Guid,
-        first: u16,
-    ) {
+    /// Answers with at most `most` bytes.
+    fn lookup(&mut self, now: Time, port: PortId, id: u64, most: usize, guid: Guid, first: u16) {
         self.counters.lookups += 1;
-        let Some(cookie) = self.ports.get(&port).map(|state| state.cookie) else {
+        let Some(cookie) = self.ports.get(&port).map(|state| state.cookies.present) else {
             return;
         };
         let more = self.collect_page(now, &guid, first);
@@ -239,14 +216,14 @@ impl<S: Store> Server<S> {
         };
         let mut bytes = Vec::new();
         Frame {
-            id: request.id,
+            id,
             cookie,
             code,
             message: Message::LookupAnswer { guid, page },
         }
         .encode(&mut bytes);
-        if request.cookie != cookie && bytes.len() > request_len {
-            self.refuse(port, request.id, Code::NeedCookie);
+        if bytes.len() > most {
+            self.refuse(port, id, Code::NeedCookie);
             return;
         }
         if code == Code::NotFound {
@@ -269,6 +246,11 @@ impl<S: Store> Server<S> {
         if let Some((code, version)) = self.known_outcome(now_ms, &record) {
             return self.answer_insert(port, id, guid, code, version);
         }
+        let key = record.filed_under();
+        if !self.budgets.may_change(now, key) {
+            self.counters.updates_limited += 1;
+            return self.answer_insert(port, id, guid, Code::StoreFailed, 0);
+        }
         // Checking a signature is work.
         if !self.budgets.may_check(now, source) {
             self.counters.checks_refused += 1;
@@ -284,11 +266,12 @@ impl<S: Store> Server<S> {
             }
             return self.answer_insert(port, id, guid, code, 0);
         }
-        let is_new = self.store.get(&record.filed_under()).is_none();
+        let is_new = self.store.get(&key).is_none();
         let free = self.store.free().saturating_sub(self.updates.len());
         if is_new && !self.budgets.may_bring(now, source, free) {
             return self.answer_insert(port, id, guid, Code::Full, 0);
         }
+        self.budgets.note_change(now, key);
         self.updates.push(Update {
             port,
             id,
@@ -406,25 +389,24 @@ fn code_of(fault: VerifyError) -> Code {
 impl<S: Store> Machine for Server<S> {
     type Event = ServerEvent;
 
-    fn handle_port(&mut self, _now: Time, port: PortId, event: PortEvent) {
+    fn handle_port(&mut self, now: Time, port: PortId, event: PortEvent) {
         match event {
             PortEvent::Up(info) => {
-                let (cookie, rtt) = (self.cookie_of(port), self.config.push_rtt());
-                let source = Source::of(port, &info);
                 let state = Port {
-                    cookie,
-                    source,
-                    rtt,
+                    cookies: Cookies::new(&self.secret, port, now),
+                    source: Source::of(port, &info),
+                    rtt: self.config.push_rtt(),
                 };
                 self.ports.insert(port, state);
                 self.outbox.add(port);
             }
             PortEvent::Down => {
-                self.ports.remove(&port);
+                let gone = self.ports.remove(&port);
                 self.outbox.remove(port);
                 for guid in self.watches.remove_port(port) {
                     self.cancel_timers(guid, port);
                 }
+                gone.inspect(|gone| self.push_waiting(now, gone.source));
             }
             PortEvent::Blocked => self.outbox.set_blocked(port, true),
             PortEvent::Writable => self.outbox.set_blocked(port, false),
@@ -449,7 +431,7 @@ impl<S: Store> Machine for Server<S> {
             match timer {
                 Timer::Lease(guid, port) => {
                     self.counters.leases_ended += 1;
-                    self.unwatch(guid, port);
+                    self.unwatch(now, guid, port);
                 }
                 Timer::Push(guid, port) => self.push_unanswered(now, guid, port),
                 Timer::Expiry => self.expire(now),
@@ -489,22 +471,31 @@ impl<S: Store> Machine for Server<S> {
 impl<S: Store> Server<S> {
     fn handle_frame(&mut self, now: Time, port: PortId, bytes: &[u8]) {
         self.counters.frames += 1;
-        let Some(state) = self.ports.get(&port) else {
+        let Some(state) = self.ports.get_mut(&port) else {
             self.counters.frames_from_unknown_ports += 1;
             return;
         };
-        let cookie = state.cookie;
+        state.cookies.turn(&self.secret, port, now);
+        let (cookies, source) = (state.cookies, state.source);
         let frame = match Frame::decode(bytes) {
             Ok(frame) => frame,
             Err(fault) => return self.bad_frame(port, bytes, fault),
         };
-        let validated = frame.cookie == cookie;
+        let validated = cookies.prove(frame.cookie);
+        if validated {
+            self.resume_pushes(now, port);
+        }
         match frame.message {
             Message::Lookup { guid, first, .. } => {
-                self.lookup(now, port, &frame, bytes.len(), guid, first)
+                // A proven source may get more than it sends.
+                let most = match validated {
+                    true => usize::MAX,
+                    false => bytes.len(),
+                };
+                self.lookup(now, port, frame.id, most, guid, first)
             }
             Message::Insert { record } => {
-                let source = validated.then_some(state.source);
+                let source = validated.then_some(source);
                 self.insert(now, port, frame.id, record, source)
             }
             Message::Watch { .. } | Message::Unwatch { .. } | Message::PushAck { .. }
@@ -516,7 +507,7 @@ impl<S: Store> Server<S> {
                 self.watch(now, port, frame.id, guid, lease_secs)
             }
             Message::Unwatch { guid } => {
-                self.unwatch(guid, port);
+                self.unwatch(now, guid, port);
                 self.send(port, frame.id, Code::Ok, Message::UnwatchAnswer { guid });
             }
             Message::PushAck { guid } => self.push_acknowledged(now, port, frame.id, guid),

@@ -14,6 +14,7 @@ mod late;
 mod link;
 mod missing;
 mod moves;
+mod names;
 mod pace;
 mod ports;
 mod report;
@@ -27,7 +28,7 @@ use whimbrel_core::{
     TimerQueue, Transmit,
 };
 use whimbrel_link::hop::ReceptionCounters;
-use whimbrel_link::{Hop, HopConfig, HopEvent, Pacing};
+use whimbrel_link::{Hop, HopConfig, HopEvent, HopStats, Pacing};
 
 use crate::charge::{Charge, Pool};
 use crate::chunk::{Chunk, Flow};
@@ -41,8 +42,9 @@ use crate::taken::RecentlyTaken;
 use crate::wire::{HoldMode, ServiceId};
 pub use divided::{BranchState, BranchStatus, DividedStatus};
 pub use event::LinkEvent;
-pub(crate) use holds::RENEWAL;
-pub use report::{LinkStatus, UnresolvedStatus};
+pub(crate) use holds::{HELD_BACK, HELD_BACK_BYTES, RENEWAL};
+pub use names::NameRule;
+pub use report::{CallersTotal, LinkStatus, UnresolvedStatus};
 
 /// Chunks that hold no room in the buffer and count against no other bound (those that a host
 /// itself originates) wait in the same queues; beyond this many on one port, further ones are
@@ -108,6 +110,8 @@ pub struct Carried {
 struct Link {
     hop: Hop,
     info: PortInfo,
+    // Nothing is encrypted or proven on it.
+    plain: bool,
     // What its chunks hold of the buffer, and messages of this node for it.
     held: Holder,
     own: Pool,
@@ -142,6 +146,8 @@ pub struct Links {
     pacing: BTreeMap<u32, Pacing>,
     // Numbers of links that are not encrypted.
     plain: BTreeSet<u32>,
+    // What the neighbours of configured links must prove, by the links' numbers.
+    names: BTreeMap<u32, NameRule>,
     buffer: Buffer,
     links: BTreeMap<PortId, Link>,
     timers: TimerQueue<PortId>,
@@ -155,6 +161,8 @@ pub struct Links {
     // the others.
     served: PortId,
     own_dropped: u64,
+    // The counters of inbound peers that have left.
+    departed: HopStats,
     // The messages that this node originates, and their bound in bytes, if it has one.
     own: Option<(Pool, u64)>,
     // Configured neighbours whose host names are not known yet.
@@ -198,6 +206,7 @@ impl Links {
             template,
             pacing: BTreeMap::new(),
             plain: BTreeSet::new(),
+            names: BTreeMap::new(),
             buffer: Buffer::new(buffer_packets),
             links: BTreeMap::new(),
             timers: TimerQueue::new(),
@@ -208,6 +217,7 @@ impl Links {
             next_tag: 0,
             served: PortId(0),
             own_dropped: 0,
+            departed: HopStats::default(),
             own: None,
             unresolved: BTreeMap::new(),
             by_neighbour: BTreeMap::new(),
@@ -532,6 +542,7 @@ impl Links {
             let is = link.neighbour;
             if is != neighbour {
                 self.note_neighbour(port, neighbour, is);
+                is.inspect(|name| self.note_proven(port, *name));
             }
             fewer.iter().for_each(|flow| self.review_hold(port, flow));
             passed.extend(fewer);

@@ -409,6 +409,11 @@ impl Outbox {
         true
     }
 
+    /// Returns how many flows and contents the neighbour holds back.
+    pub(crate) fn held_back(&self) -> usize {
+        self.held.len() + self.stopped.len()
+    }
+
     /// Returns the bytes of a flow that the hop does not carry yet.
     pub(crate) fn queued_of(&self, flow: &Flow) -> u64 {
         self.flows.get(flow).map_or(0, |it| it.queued.bytes())

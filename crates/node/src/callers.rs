@@ -27,6 +27,8 @@ const TELL_INTERVAL: Duration = Duration::from_secs(10);
 struct Told {
     names: BTreeSet<Guid>,
     at: Option<Instant>,
+    /// Whether it was said that names are not listed for want of room.
+    full: bool,
 }
 
 /// The file of the decisions, and where they are made.
@@ -101,7 +103,14 @@ impl CallersFile {
         if told.at.is_some_and(|at| at.elapsed() < TELL_INTERVAL) {
             return;
         }
-        let refused = reception.with_callers(|callers| callers.refused().to_vec());
+        let (refused, unlisted) =
+            reception.with_callers(|callers| (callers.refused().to_vec(), callers.unlisted()));
+        if unlisted > 0 && !core::mem::replace(&mut told.full, true) {
+            tracing::warn!(
+                "callers are not listed at their first use any more, because the list or their network's part of it is full; \
+                 `peers` shows it, `allow` lists them"
+            );
+        }
         let mut new = (refused.iter()).filter(|caller| !told.names.contains(&caller.name));
         if let Some(caller) = new.next_back() {
             tracing::warn!(

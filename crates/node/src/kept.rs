@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use whimbrel_keychain::small_file;
 
-use crate::place::check_own;
+use crate::place::{check_own, make_folder_of};
 use crate::run::StartError;
 
 /// The file of one part of the state.
@@ -26,8 +26,13 @@ impl<T: Serialize + DeserializeOwned + Default + PartialEq + Send + 'static> Kep
     pub(crate) fn beside(key: &Path, suffix: &str, what: &'static str) -> KeptFile<T> {
         let mut path = key.as_os_str().to_owned();
         path.push(suffix);
+        KeptFile::at(path.into(), what)
+    }
+
+    /// The file at this path.
+    pub(crate) fn at(path: PathBuf, what: &'static str) -> KeptFile<T> {
         KeptFile {
-            path: path.into(),
+            path,
             what,
             content: PhantomData,
         }
@@ -65,6 +70,7 @@ impl<T: Serialize + DeserializeOwned + Default + PartialEq + Send + 'static> Kep
     }
 
     fn write(&self, state: &T) -> io::Result<()> {
+        make_folder_of(&self.path).map_err(io::Error::other)?;
         small_file::write(&self.path, &serde_json::to_vec(state)?)
     }
 

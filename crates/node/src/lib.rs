@@ -8,6 +8,7 @@
 //! | [`run`] | a node behind real sockets, from a plan |
 //! | [`reload`] | changes of the configuration that a running node applies |
 //! | [`keys`], [`place`] | key files, and the default places of files |
+//! | [`known_peers`] | the names that were proven at the addresses of neighbours |
 //! | [`metrics`] | a node's counters, for Prometheus |
 //! | [`diagnostics`] | standard error and standard output, which never hold up a program |
 //! | [`name_server`] | a name server, and the local programs that ask for its state |
@@ -36,6 +37,7 @@ pub mod diagnostics;
 pub mod fetch;
 mod kept;
 pub mod keys;
+pub mod known_peers;
 pub mod links;
 pub mod local_client;
 pub mod machine;

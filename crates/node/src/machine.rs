@@ -5,8 +5,8 @@ use core::convert::Infallible;
 use std::collections::BTreeMap;
 
 use whimbrel_core::{
-    Deadline, LookUpFailure, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, Time,
-    Transmit, WallClock,
+    Deadline, Guid, LookUpFailure, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken,
+    Time, Transmit, WallClock,
 };
 use whimbrel_gnrs::{Server, ServerEvent, Store};
 use whimbrel_mobilityfirst::host::interfaces::QuotaUse;
@@ -62,6 +62,15 @@ impl<S: Store> Node<S> {
         match self {
             Node::Host(host) => host.quota_use(),
             Node::Router(_) | Node::NameServer(_) => BTreeMap::new(),
+        }
+    }
+
+    /// Returns the names that neighbours of configured links have proven, by the links' numbers.
+    pub fn proven_names(&self) -> BTreeMap<u32, Guid> {
+        match self {
+            Node::Router(router) => router.proven_names(),
+            Node::Host(host) => host.proven_names(),
+            Node::NameServer(_) => BTreeMap::new(),
         }
     }
 

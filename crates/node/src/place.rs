@@ -83,6 +83,18 @@ pub fn host_daemon_socket() -> PathBuf {
     }
 }
 
+/// Names the file of [`known_peers_file`].
+pub const KNOWN_PEERS_VARIABLE: &str = "WHIMBREL_KNOWN_PEERS";
+
+/// Returns the file where this user's programs without a key of their own keep the names of neighbours:
+/// that which [`KNOWN_PEERS_VARIABLE`] names, or else one in the state folder.
+pub fn known_peers_file() -> PathBuf {
+    match std::env::var_os(KNOWN_PEERS_VARIABLE) {
+        Some(path) if !path.is_empty() => path.into(),
+        _ => Places::of_this_user().state.join("known-peers.json"),
+    }
+}
+
 /// Returns `own` if neither is there: it is the one to report.
 fn first_present(own: PathBuf, other: PathBuf) -> PathBuf {
     if !own.exists() && other.exists() {

@@ -22,6 +22,7 @@ use crate::config::{
     RouterPlan, any_address,
 };
 use crate::keys::{self, HeldKey, KeyError, random_bytes};
+use crate::known_peers::KnownPeers;
 use crate::links::{open_links, share_of_a_network};
 use crate::local_client::{Events, InnerClient, LocalClient};
 use crate::metrics::{self, Source};
@@ -68,6 +69,18 @@ pub enum StartError {
     /// The folder of a socket or a store is not used.
     #[error(transparent)]
     Folder(#[from] FolderError),
+    /// The names of the neighbours cannot be read.
+    #[error(
+        "cannot read which names the neighbours have proven, {}: {source}; repair it, or remove it to accept the names that \
+         answer next",
+        path.display()
+    )]
+    KnownPeers {
+        /// The file.
+        path: PathBuf,
+        /// The fault.
+        source: std::io::Error,
+    },
     /// What was decided about callers cannot be read.
     #[error(
         "cannot read which names may call, {}: {source}; without it, names that were denied would get in: restore the file, or \
@@ -136,6 +149,7 @@ pub struct Running {
     key: Option<HeldKey>,
     quotas: Option<QuotaFile>,
     callers: Option<CallersFile>,
+    known: KnownPeers,
 }
 
 /// Opens all sockets of a node. The node works once it [runs](Running::run).
@@ -175,6 +189,7 @@ impl Running {
             key: None,
             quotas: None,
             callers: None,
+            known: KnownPeers::none(),
         }
     }
 
@@ -220,6 +235,7 @@ impl Running {
         if let Some(callers) = &self.callers {
             callers.note();
         }
+        self.known.note(&event_loop.machine().proven_names());
         if let Some(ndn) = self.ndn {
             ndn.stop();
             ndn.wait()?;
@@ -261,6 +277,10 @@ fn router(plan: &MobilityFirstPlan) -> Result<Running, StartError> {
         router.set_pacing(number, mode.into());
     }
     plain_links(&plan.links).for_each(|number| router.set_plain(number));
+    let known = KnownPeers::beside(&plan.key, &plan.links)?;
+    for (number, rule) in known.rules(&plan.links) {
+        router.set_name_rule(number, rule);
+    }
     let neighbours = plan.neighbours.iter();
     neighbours.for_each(|name| router.believe(*name));
     let node = Node::Router(Box::new(router));
@@ -273,6 +293,7 @@ fn router(plan: &MobilityFirstPlan) -> Result<Running, StartError> {
     }
     let gates = (&hop, plan.hop.buffer_packets);
     open_links(&mut event_loop, &mut links, &plan.links, gates)?;
+    known.follow(event_loop.handle())?;
     let running = with_programs(
         event_loop,
         guid,
@@ -282,6 +303,7 @@ fn router(plan: &MobilityFirstPlan) -> Result<Running, StartError> {
     )?;
     Ok(Running {
         callers: Some(callers),
+        known,
         ..running
     })
 }
@@ -296,7 +318,9 @@ fn host(plan: &HostPlan) -> Result<Running, StartError> {
     let used = quotas.as_ref().map(QuotaFile::read);
     let hop = (plan.hop).hop_config(&keys, random_number()?, random_seed()?);
     let callers = CallersFile::apply(&plan.key, &plan.hop, &hop)?;
-    let (event_loop, links) = host_loop(plan, (keys, &hop), used.unwrap_or_default())?;
+    let known = KnownPeers::beside(&plan.key, &plan.links)?;
+    let (event_loop, links) = host_loop(plan, (keys, &hop), &known, used.unwrap_or_default())?;
+    known.follow(event_loop.handle())?;
     if let Some(quotas) = quotas.clone() {
         quotas.follow(event_loop.handle())?;
     }
@@ -309,6 +333,7 @@ fn host(plan: &HostPlan) -> Result<Running, StartError> {
     )?;
     Ok(Running {
         quotas,
+        known,
         callers: Some(callers),
         ..running
     })
@@ -348,6 +373,7 @@ fn node_loop(clock: Clock, node: Node<NameStore>) -> Result<NodeLoop, StartError
 fn host_loop(
     plan: &HostPlan,
     (keys, hop): (KeyPair, &HopConfig),
+    known: &KnownPeers,
     used: BTreeMap<u32, QuotaUse>,
 ) -> Result<(NodeLoop, BTreeMap<String, Bind>), StartError> {
     let clock = Clock::start();
@@ -373,6 +399,9 @@ fn host_loop(
         host.set_pacing(number, mode.into());
     }
     plain_links(&plan.links).for_each(|number| host.set_plain(number));
+    for (number, rule) in known.rules(&plan.links) {
+        host.set_name_rule(number, rule);
+    }
     let node = Node::Host(Box::new(host));
     let mut event_loop = node_loop(clock, node)?;
     let mut links = BTreeMap::new();
@@ -393,18 +422,25 @@ pub struct EmbeddedHost {
 
 impl EmbeddedHost {
     /// Starts a host on the links of `plan`, and gives the connection of its first program. The
-    /// plan's key and socket are not used.
-    pub fn start(plan: HostPlan, keys: KeyPair) -> Result<(EmbeddedHost, LocalClient), StartError> {
+    /// plan's key and socket are not used. `known` has the names of its neighbours.
+    pub fn start(
+        plan: HostPlan,
+        keys: KeyPair,
+        known: KnownPeers,
+    ) -> Result<(EmbeddedHost, LocalClient), StartError> {
         let guid = keys.guid();
         let hop = (plan.hop).hop_config(&keys, random_number()?, random_seed()?);
         let programs = Arc::new(ToPrograms::default());
         let told = ToldOfTheEnd(programs.clone());
         let (started, outcome) = mpsc::channel();
         // The loop cannot be sent to another thread, so it is made on its own.
-        let run = move || match host_loop(&plan, (keys, &hop), BTreeMap::new()) {
+        let run = move || match host_loop(&plan, (keys, &hop), &known, BTreeMap::new()) {
             Ok((mut event_loop, links)) => {
                 let _ = started.send(Ok((event_loop.handle(), links)));
-                let ended = event_loop.run(|node, _, event| told.0.pass_on(node, event));
+                let ended = known.follow(event_loop.handle()).and_then(|()| {
+                    Ok(event_loop.run(|node, _, event| told.0.pass_on(node, event))?)
+                });
+                known.note(&event_loop.machine().proven_names());
                 if let Err(error) = ended {
                     tracing::error!(%error, "the embedded host has ended");
                 }
@@ -444,6 +480,18 @@ impl EmbeddedHost {
     /// Returns the host's name.
     pub fn guid(&self) -> Guid {
         self.guid
+    }
+
+    /// Returns the names that the neighbours of its links have proven so far, by the links' numbers.
+    pub fn proven_names(&self) -> BTreeMap<u32, Guid> {
+        let (answer, asked) = mpsc::channel();
+        let task = move |node: &mut Node<NameStore>, _| {
+            let _ = answer.send(node.proven_names());
+        };
+        match self.handle.post(task) {
+            Ok(()) => asked.recv().unwrap_or_default(),
+            Err(_) => BTreeMap::new(),
+        }
     }
 
     /// Returns the label and bound address of each socket.

@@ -12,9 +12,10 @@
 //! type 2  : a router; its address
 //! address = IPv4 (4 bytes) or IPv6 (16 bytes), then the port (2 bytes)
 //! type 3  : as type 1, and 4 as 2, with the address as text: a host name and a port
+//! type 5  : the name that is to be proven at the addresses behind it, 32 bytes; or empty: any
 //! ```
 //!
-//! Fields of other types are ignored.
+//! Fields of other types are ignored, by programs that do not know them type 5 as well.
 
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
@@ -24,11 +25,13 @@ use bech32::primitives::decode::CheckedHrpstring;
 use bech32::{Bech32m, Checksum, Hrp};
 use whimbrel_core::{Guid, Peer};
 
-use crate::config::Remote;
+use crate::config::{NamedRemote, Remote};
 
 /// The human-readable part, with which a ticket begins.
 const PREFIX: &str = "whimbrel";
 const VERSION: u8 = 0;
+/// The type of the field that names what answers at the addresses behind it.
+const NAME: u8 = 5;
 /// Bound of the addresses in a ticket: a receiver asks all of them.
 const MAX_ADDRESSES: usize = 16;
 
@@ -38,9 +41,9 @@ pub struct Ticket {
     /// The content.
     pub content: Guid,
     /// Hosts that serve it, to be asked directly.
-    pub hosts: Vec<Remote>,
+    pub hosts: Vec<NamedRemote>,
     /// Routers that know its holders.
-    pub routers: Vec<Remote>,
+    pub routers: Vec<NamedRemote>,
 }
 
 /// The reason why a text is not a ticket.
@@ -68,14 +71,20 @@ impl Ticket {
     pub fn encode(&self) -> Result<String, TicketError> {
         let mut bytes = vec![VERSION];
         put(&mut bytes, 0, self.content.as_bytes())?;
+        let mut named = None;
         for (remotes, kind) in [(&self.hosts, 1), (&self.routers, 2)] {
             // Who gets the ticket may be on another wire: an address on Ethernet or bare IP may
             // mean nothing there.
-            let over_udp = remotes.iter().filter_map(Remote::udp);
-            for peer in over_udp
-                .filter(means_the_same_elsewhere)
-                .take(MAX_ADDRESSES)
-            {
+            let over_udp = remotes
+                .iter()
+                .filter_map(|it| Some((it.name, it.remote.udp()?)))
+                .filter(|(_, peer)| means_the_same_elsewhere(peer));
+            for (name, peer) in over_udp.take(MAX_ADDRESSES) {
+                if name != named {
+                    named = name;
+                    let name = name.as_ref().map_or(&[][..], |name| &name.as_bytes()[..]);
+                    put(&mut bytes, NAME, name)?;
+                }
                 match peer {
                     Peer::Address(address) => put(&mut bytes, kind, &octets(address))?,
                     Peer::Named { host, port, .. } => {
@@ -161,16 +170,20 @@ impl FromStr for Ticket {
 
 fn read(mut fields: &[u8]) -> Option<Ticket> {
     let (mut content, mut hosts, mut routers) = (None, Vec::new(), Vec::new());
+    let mut name = None;
     while let [kind, length, rest @ ..] = fields {
         let (value, behind) = rest.split_at_checked(usize::from(*length))?;
         fields = behind;
+        let named = |remote: Remote| NamedRemote { name, remote };
         match kind {
             0 if content.is_none() => content = Some(Guid(value.try_into().ok()?)),
             0 => return None,
-            1 => hosts.extend(address(value)?),
-            2 => routers.extend(address(value)?),
-            3 => hosts.push(host_name(value)?),
-            4 => routers.push(host_name(value)?),
+            1 => hosts.extend(address(value)?.map(named)),
+            2 => routers.extend(address(value)?.map(named)),
+            3 => hosts.push(named(host_name(value)?)),
+            4 => routers.push(named(host_name(value)?)),
+            &NAME if value.is_empty() => name = None,
+            &NAME => name = Some(Guid(value.try_into().ok()?)),
             _ => {}
         }
     }
@@ -194,7 +207,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn any_remote() -> impl Strategy<Value = Remote> {
+    fn any_remote() -> impl Strategy<Value = NamedRemote> {
+        let name = prop::option::of(prop::sample::select(vec![Guid([1; 32]), Guid([2; 32])]));
+        (name, any_address()).prop_map(|(name, remote)| NamedRemote { name, remote })
+    }
+
+    fn any_address() -> impl Strategy<Value = Remote> {
         let port = 1u16..;
         prop_oneof![
             (any::<[u8; 4]>(), port.clone()).prop_map(|(ip, port)| SocketAddr::new(

@@ -1,9 +1,10 @@
 //! The side that has the secret. It only answers; messages may be lost, duplicated or reordered.
 
 use core::fmt;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use rand_core::CryptoRng;
+use whimbrel_core::Guid;
 
 use crate::code::Code;
 use crate::keys::{Keys, giver_half};
@@ -12,7 +13,8 @@ use crate::message::{Body, MAX_SEALED, Message, Refusal, SHARE, Session};
 /// Wrong guesses after which a code is used up. With words of 24 bits, an attacker that makes all
 /// of these guesses succeeds with a probability of 3 in 16.8 million.
 pub const MAX_WRONG: u32 = 3;
-/// Bound of the exchanges at one time; the oldest is forgotten to make room.
+/// Bound of the exchanges at one time. The sender with the most of them gives its oldest one up for a
+/// new one: whoever begins thousands pushes out its own.
 const MAX_SESSIONS: usize = 64;
 /// Bytes that the encryption adds.
 const OVERHEAD: usize = 16;
@@ -38,6 +40,7 @@ enum Progress {
 }
 
 struct Exchange {
+    from: Guid,
     session: Session,
     share: [u8; SHARE],
     progress: Progress,
@@ -68,9 +71,10 @@ impl Giver {
         self.wrong >= MAX_WRONG
     }
 
-    /// Handles a message from any sender. The answer goes to that sender.
+    /// Handles a message from any sender, by its name. The answer goes to that sender.
     pub fn handle(
         &mut self,
+        from: Guid,
         bytes: &[u8],
         rng: &mut impl CryptoRng,
     ) -> (Option<Message>, Option<Given>) {
@@ -78,7 +82,10 @@ impl Giver {
             return (None, None);
         };
         let (answer, given) = match body {
-            Body::Hello { number, share } => (self.begin(session, number, &share, rng), None),
+            Body::Hello { number, share } => {
+                let about = (from, session);
+                (self.begin(about, number, &share, rng), None)
+            }
             Body::Confirmation(tag) => self.end(session, &tag),
             Body::Answer(_) | Body::Sealed(_) | Body::Refusal(_) => (None, None),
         };
@@ -90,9 +97,22 @@ impl Giver {
         all.position(|exchange| exchange.session == session)
     }
 
+    /// Forgets an exchange to make room: the oldest one of the sender with the most.
+    fn make_room(&mut self) {
+        let mut held: BTreeMap<Guid, usize> = BTreeMap::new();
+        for exchange in &self.exchanges {
+            *held.entry(exchange.from).or_default() += 1;
+        }
+        let most = held.values().max().copied();
+        let is_of_most = |it: &Exchange| held.get(&it.from).copied() == most;
+        if let Some(oldest) = self.exchanges.iter().position(is_of_most) {
+            self.exchanges.remove(oldest);
+        }
+    }
+
     fn begin(
         &mut self,
-        session: Session,
+        (from, session): (Guid, Session),
         number: u16,
         share: &[u8; SHARE],
         rng: &mut impl CryptoRng,
@@ -110,9 +130,10 @@ impl Giver {
         let (half, own) = giver_half(&self.code, rng);
         let keys = Keys::agree(half, share, session)?;
         if self.exchanges.len() >= MAX_SESSIONS {
-            self.exchanges.pop_front();
+            self.make_room();
         }
         self.exchanges.push_back(Exchange {
+            from,
             session,
             share: own,
             progress: Progress::Agreed(Box::new(keys)),

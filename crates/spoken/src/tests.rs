@@ -3,10 +3,12 @@
 use proptest::prelude::*;
 use rand::SeedableRng;
 use rand::rngs::ChaCha20Rng;
+use whimbrel_core::Guid;
 
 use crate::message::Body;
 use crate::{Code, Given, Giver, MAX_WRONG, Message, Refusal, Taker, TakerError};
 
+const SENDER: Guid = Guid([1; 32]);
 const SECRET: &[u8] = b"whimbrel1 and where to ask";
 
 fn code(word: u8) -> Code {
@@ -27,7 +29,7 @@ fn take(
     let mut taker = Taker::new(code, [session; 16], rng);
     let mut given = Vec::new();
     for _ in 0..2 {
-        let (answer, said) = giver.handle(&taker.message().encode(), rng);
+        let (answer, said) = giver.handle(SENDER, &taker.message().encode(), rng);
         given.extend(said);
         if let Some(end) = taker.handle(&answer.unwrap().encode()) {
             return (end, given);
@@ -61,7 +63,7 @@ fn open_exchanges_give_an_attacker_no_more_guesses() {
         .map(|(guess, session)| Taker::new(&guess, [session; 16], &mut rng))
         .collect();
     for taker in &mut takers {
-        let (answer, given) = giver.handle(&taker.message().encode(), &mut rng);
+        let (answer, given) = giver.handle(SENDER, &taker.message().encode(), &mut rng);
         assert_eq!(
             (taker.handle(&answer.unwrap().encode()), given),
             (None, None)
@@ -69,7 +71,7 @@ fn open_exchanges_give_an_attacker_no_more_guesses() {
     }
     let mut ends = Vec::new();
     for taker in &mut takers {
-        let (answer, _) = giver.handle(&taker.message().encode(), &mut rng);
+        let (answer, _) = giver.handle(SENDER, &taker.message().encode(), &mut rng);
         ends.push(taker.handle(&answer.unwrap().encode()).unwrap());
     }
     let tried = MAX_WRONG as usize;
@@ -85,14 +87,14 @@ fn open_exchanges_give_an_attacker_no_more_guesses() {
 fn a_repeated_guess_counts_once_and_cannot_be_replaced() {
     let (mut giver, mut rng) = (giver(), ChaCha20Rng::seed_from_u64(3));
     let mut taker = Taker::new(&code(9), [1; 16], &mut rng);
-    let (answer, _) = giver.handle(&taker.message().encode(), &mut rng);
+    let (answer, _) = giver.handle(SENDER, &taker.message().encode(), &mut rng);
     taker.handle(&answer.unwrap().encode());
     let guess = taker.message();
     let mut other = guess.clone();
     other.body = Body::Confirmation([0; 32]);
     let mut counted = 0;
     for message in [&guess, &guess, &other, &guess] {
-        let (answer, given) = giver.handle(&message.encode(), &mut rng);
+        let (answer, given) = giver.handle(SENDER, &message.encode(), &mut rng);
         assert_eq!(answer.unwrap().body, Body::Refusal(Refusal::Wrong));
         counted += usize::from(given.is_some());
     }
@@ -105,7 +107,7 @@ fn an_answer_without_the_code_is_detected() {
     // The impostor has a code of the same number, and answers where it should refuse.
     let mut impostor = Giver::new(code(9), b"another".to_vec()).unwrap();
     let mut taker = Taker::new(&right, [1; 16], &mut rng);
-    let (answer, _) = impostor.handle(&taker.message().encode(), &mut rng);
+    let (answer, _) = impostor.handle(SENDER, &taker.message().encode(), &mut rng);
     taker.handle(&answer.unwrap().encode());
     let body = Body::Sealed(vec![0; 40]);
     let session = [1; 16];
@@ -125,17 +127,34 @@ fn an_answer_without_the_code_is_detected() {
 fn memory_is_bounded_and_a_forgotten_taker_is_told() {
     let (mut giver, mut rng) = (giver(), ChaCha20Rng::seed_from_u64(7));
     let mut first = Taker::new(&code(1), [0; 16], &mut rng);
-    let (answer, _) = giver.handle(&first.message().encode(), &mut rng);
+    let (answer, _) = giver.handle(SENDER, &first.message().encode(), &mut rng);
     first.handle(&answer.unwrap().encode());
     for number in 1..=64 {
         let taker = Taker::new(&code(9), [number; 16], &mut rng);
-        giver.handle(&taker.message().encode(), &mut rng);
+        giver.handle(SENDER, &taker.message().encode(), &mut rng);
     }
-    let (answer, given) = giver.handle(&first.message().encode(), &mut rng);
+    let (answer, given) = giver.handle(SENDER, &first.message().encode(), &mut rng);
     assert_eq!(given, None);
     let end = first.handle(&answer.unwrap().encode());
     assert_eq!(end, Some(Err(Refusal::Forgotten.into())));
     assert!(Giver::new(code(1), vec![0; 4096]).is_none());
+}
+
+#[test]
+fn a_sender_that_begins_thousands_of_exchanges_pushes_out_its_own_only() {
+    let (mut giver, mut rng) = (giver(), ChaCha20Rng::seed_from_u64(9));
+    let mut honest = Taker::new(&code(1), [0; 16], &mut rng);
+    let hello = honest.message().encode();
+    let (answer, _) = giver.handle(Guid([2; 32]), &hello, &mut rng);
+    for number in 1..=200 {
+        let taker = Taker::new(&code(9), [number; 16], &mut rng);
+        giver.handle(SENDER, &taker.message().encode(), &mut rng);
+    }
+    honest.handle(&answer.unwrap().encode());
+    let (sealed, given) = giver.handle(Guid([2; 32]), &honest.message().encode(), &mut rng);
+    assert_eq!(given, Some(Given::Taken));
+    let end = honest.handle(&sealed.unwrap().encode());
+    assert_eq!(end, Some(Ok(SECRET.to_vec())));
 }
 
 proptest! {
@@ -150,7 +169,7 @@ proptest! {
         let mut end = None;
         for (is_to_giver, which) in steps {
             if is_to_giver {
-                let (answer, given) = giver.handle(&which.get(&to_giver).encode(), &mut rng);
+                let (answer, given) = giver.handle(SENDER, &which.get(&to_giver).encode(), &mut rng);
                 to_taker.extend(answer);
                 taken += usize::from(given == Some(Given::Taken));
                 let is_wrong = matches!(given, Some(Given::Wrong { .. }));

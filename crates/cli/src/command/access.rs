@@ -3,9 +3,10 @@
 use whimbrel_gnrs::KeyPair;
 use whimbrel_node::config::{Config, Draft, LinkSection};
 use whimbrel_node::keys;
+use whimbrel_node::known_peers::KnownPeers;
 use whimbrel_node::local_client::{Attachment, LocalError};
 use whimbrel_node::place::host_daemon_socket;
-use whimbrel_node::run::EmbeddedHost;
+use whimbrel_node::run::{EmbeddedHost, StartError};
 
 use crate::arguments::HostAccess;
 use crate::exit::{Exit, Failure};
@@ -52,26 +53,35 @@ pub(crate) fn reach(access: &HostAccess, direct: Vec<LinkSection>) -> Result<Acc
         return embed(access, direct, keys::ephemeral()?);
     };
     let (keys, held) = keys::hold(path)?;
+    let known = |links: &[LinkSection]| KnownPeers::beside(path, links);
     Ok(Access {
         _key: Some(held),
-        ..embed(access, direct, keys)?
+        ..embed_with(access, direct, keys, known)?
     })
 }
 
-/// Runs a host in this process, with these keys.
+/// Runs a host in this process, with these keys, which are kept nowhere.
 pub(crate) fn embed(
     access: &HostAccess,
     direct: Vec<LinkSection>,
     keys: KeyPair,
 ) -> Result<Access, Failure> {
+    embed_with(access, direct, keys, KnownPeers::of_this_user)
+}
+
+/// `known` finds the names of the routers. A host that is asked directly has another name each time,
+/// unless it was told a key.
+fn embed_with(
+    access: &HostAccess,
+    direct: Vec<LinkSection>,
+    keys: KeyPair,
+    known: impl FnOnce(&[LinkSection]) -> Result<KnownPeers, StartError>,
+) -> Result<Access, Failure> {
     let links = access
         .router
         .iter()
         .enumerate()
-        .map(|(index, remote)| LinkSection {
-            remote: Some(remote.clone()),
-            ..LinkSection::new(format!("router-{index}"))
-        });
+        .map(|(index, router)| LinkSection::towards(format!("router-{index}"), router.clone()));
     let with_mtu = |link: LinkSection| LinkSection {
         mtu: access.mtu.map_or(link.mtu, usize::from),
         plain: access.plain,
@@ -82,7 +92,9 @@ pub(crate) fn embed(
         ..Config::default()
     };
     config.hop.post_quantum = access.post_quantum.unwrap_or_default();
-    let (host, client) = EmbeddedHost::start(Draft::from(config).embedded_host()?, keys)?;
+    let plan = Draft::from(config).embedded_host()?;
+    let known = known(&plan.links[..access.router.len()])?;
+    let (host, client) = EmbeddedHost::start(plan, keys, known)?;
     tracing::info!(guid = %host.guid(), "running a host in this process");
     Ok(Access {
         attachment: Attachment::Once(Some(client)),

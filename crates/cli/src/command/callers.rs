@@ -137,6 +137,17 @@ fn table(answer: &Value) -> String {
         other => other,
     };
     let mut text = format!("callers: {policy}\n");
+    if let (Some(left), Some(listed)) = (answer["left"].as_u64(), answer["listed"].as_u64()) {
+        text += &match left {
+            0 => format!(
+                "{listed} names are listed, and the list is full: `allow` lists further ones\n"
+            ),
+            left => format!("{listed} names are listed, {left} more are at their first use\n"),
+        };
+        if let Some(times @ 1..) = answer["unlisted"].as_u64() {
+            text += &format!("{times} calls of names that were not listed for want of room\n");
+        }
+    }
     for caller in answer["callers"].as_array().into_iter().flatten() {
         let mut state = vec![
             caller["decision"]

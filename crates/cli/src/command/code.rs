@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 use whimbrel_core::Guid;
 use whimbrel_gnrs::KeyPair;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
-use whimbrel_node::config::{LinkSection, Remote};
+use whimbrel_node::config::{LinkSection, NamedRemote};
 use whimbrel_node::keys::random_bytes;
 use whimbrel_node::local_client::{LocalClient, LocalError};
 use whimbrel_node::ticket::Ticket;
 use whimbrel_node::wait::{Subject, Wait, Watch};
-use whimbrel_spoken::{CHANNEL, Code, Given, Giver, Taker, meeting_key};
+use whimbrel_spoken::{CHANNEL, Code, Given, Giver, Refusal, Taker, TakerError, meeting_key};
 
 use super::access::{Access, embed, no_host, reach};
 use super::waiting::ToldWait;
@@ -43,6 +43,9 @@ const MAX_REPEAT: Duration = Duration::from_secs(4);
 /// Without `--timeout`, a receiver waits so long for a sender that nothing but itself can keep from
 /// answering: a moment without a link passes, a mistyped number does not.
 const NO_SENDER: Duration = Duration::from_secs(30);
+/// How often a receiver begins an exchange anew that the sender has forgotten. An impostor of the sender
+/// has one guess for each.
+const MAX_ANEW: u32 = 3;
 /// The number of this module's questions to the host.
 const QUESTION: u32 = 1;
 
@@ -187,7 +190,7 @@ impl Gift {
             else {
                 continue;
             };
-            let (answer, given) = giver.handle(&payload, &mut rng);
+            let (answer, given) = giver.handle(from, &payload, &mut rng);
             if let Some(answer) = answer {
                 client.send(&LocalRequest::Message {
                     channel: CHANNEL,
@@ -322,7 +325,7 @@ pub(super) struct Told<'a> {
     pub(super) code: Code,
     pub(super) access: &'a HostAccess,
     /// The sender itself.
-    pub(super) from: Option<&'a Remote>,
+    pub(super) from: Option<&'a NamedRemote>,
     pub(super) timeout: Option<Duration>,
 }
 
@@ -332,10 +335,7 @@ pub(super) fn take(
     stop: &AtomicBool,
     json: Option<&dyn Fn(&Value)>,
 ) -> Result<Ticket, Failure> {
-    let direct = told.from.map(|remote| LinkSection {
-        remote: Some(remote.clone()),
-        ..LinkSection::new("from")
-    });
+    let direct = (told.from).map(|host| LinkSection::towards("from", host.clone()));
     let mut access = reach(told.access, direct.into_iter().collect())?;
     let mut client = access.attachment.connect().map_err(no_host)?;
     let mut rng = generator()?;
@@ -345,6 +345,7 @@ pub(super) fn take(
         to: None,
         next: Instant::now(),
         pause: REPEAT,
+        anew: MAX_ANEW,
     };
     client.send(&LocalRequest::Listen { channel: CHANNEL })?;
     let subject = Subject::Sender(told.code.number());
@@ -386,7 +387,7 @@ pub(super) fn take(
                 ..
             }) => {
                 let before = taking.taker.message();
-                if let Some(end) = taking.handle(&payload) {
+                if let Some(end) = taking.handle(&told.code, &payload, &mut rng) {
                     told_wait.tell(None, json, false);
                     return end;
                 }
@@ -415,6 +416,8 @@ struct Taking {
     to: Option<Guid>,
     next: Instant,
     pause: Duration,
+    /// How often it may still begin anew.
+    anew: u32,
 }
 
 impl Taking {
@@ -447,10 +450,21 @@ impl Taking {
         })
     }
 
-    fn handle(&mut self, payload: &[u8]) -> Option<Result<Ticket, Failure>> {
+    fn handle(
+        &mut self,
+        code: &Code,
+        payload: &[u8],
+        rng: &mut ChaCha20Rng,
+    ) -> Option<Result<Ticket, Failure>> {
         let end = self.taker.handle(payload);
         let wrong = |error: &dyn std::fmt::Display| Failure::new(Exit::WrongCode, error);
         Some(match end? {
+            // Others have pushed the exchange out.
+            Err(TakerError::Refused(Refusal::Forgotten)) if self.anew > 0 => {
+                self.anew -= 1;
+                self.taker = Taker::new(code, rng.random(), rng);
+                return None;
+            }
             Err(error) => Err(wrong(&error)),
             Ok(secret) => {
                 let text = String::from_utf8_lossy(&secret);

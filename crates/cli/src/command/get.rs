@@ -1,5 +1,6 @@
 //! `get`.
 
+use std::io::{BufRead, IsTerminal, Read};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use serde_json::json;
 use whimbrel_content::ChunkSize;
 use whimbrel_core::units::{ByteSize, Span};
 use whimbrel_mobilityfirst::local::FailReason;
-use whimbrel_node::config::{LinkSection, Remote};
+use whimbrel_node::config::{LinkSection, NamedRemote};
 use whimbrel_node::fetch::{FetchError, FetchOptions, Fetched, Progress, fetch};
 use whimbrel_node::output::{self, Destination};
 use whimbrel_node::wait::Wait;
@@ -28,6 +29,8 @@ use crate::progress;
 const JSON_INTERVAL: Duration = Duration::from_millis(100);
 /// The same while nothing arrives.
 const JSON_QUIET: Duration = Duration::from_secs(10);
+/// Longest line that is typed: more than a ticket.
+const MAX_TYPED: u64 = 4096;
 /// Entries of a folder that are told one by one when they are refused.
 const MAX_WARNINGS: usize = 50;
 
@@ -35,7 +38,8 @@ const MAX_WARNINGS: usize = 50;
 pub(crate) struct Get {
     /// The name: 64 hexadecimal digits, as `whimbrel serve` prints them, or the first of them (4 at
     /// least) of one that the host daemon or an unfinished download here has; or a ticket, which
-    /// also holds the addresses to ask; or a code, as the sender said it
+    /// also holds the addresses to ask; or a code, as the sender said it; or - to type it, so that other
+    /// users of this machine do not see it among its processes
     #[arg(value_name = "NAME|TICKET|CODE", required = true)]
     name: Vec<String>,
     /// Output: a file, a folder, a device, or - for standard output; by default the current folder,
@@ -47,8 +51,9 @@ pub(crate) struct Get {
          PATH."))]
     output: PathBuf,
     /// Ask this host directly (`whimbrel serve --listen`): no router and no name service are needed
-    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["socket", "router"])]
-    from: Option<Remote>,
+    /// Only the host with this NAME is accepted there, if it is given
+    #[arg(long, value_name = "[NAME@]HOST:PORT", conflicts_with_all = ["socket", "router"])]
+    from: Option<NamedRemote>,
     #[command(flatten)]
     access: HostAccess,
     /// Give up after this long without new data, as "30 s"; by default it waits for ever, but 30 s for the
@@ -76,7 +81,10 @@ pub(crate) struct Get {
 
 pub(crate) fn run(arguments: Get) -> Outcome {
     // Words that are set apart by spaces are arguments of their own.
-    let wanted: Wanted = arguments.name.join(" ").parse()?;
+    let wanted: Wanted = match &arguments.name[..] {
+        [one] if one == "-" => typed()?.parse()?,
+        words => words.join(" ").parse()?,
+    };
     let chunk_size = ChunkSize::from_bytes(arguments.chunk_size.0)
         .map_err(|error| Failure::new(Exit::Usage, format!("--chunk-size: {error}")))?;
     let stop = stop_flag()?;
@@ -98,10 +106,7 @@ pub(crate) fn run(arguments: Get) -> Outcome {
         .direct
         .into_iter()
         .enumerate()
-        .map(|(index, remote)| LinkSection {
-            remote: Some(remote),
-            ..LinkSection::new(format!("from-{index}"))
-        });
+        .map(|(index, host)| LinkSection::towards(format!("from-{index}"), host));
     let mut access = reach(&found.access, direct.collect())?;
     let started = Instant::now();
     let fetched = fetch(&mut access.attachment, options, &stop, &mut |progress| {
@@ -136,13 +141,30 @@ fn hint(found: &Found) -> Option<String> {
     })
 }
 
+/// Reads what to fetch from standard input: one line.
+fn typed() -> Result<String, Failure> {
+    let input = std::io::stdin();
+    if input.is_terminal() {
+        say_plainly("name, ticket or code: ");
+    }
+    let mut line = String::new();
+    input.lock().take(MAX_TYPED).read_line(&mut line)?;
+    match line.trim() {
+        "" => Err(Failure::new(
+            Exit::Usage,
+            "nothing was typed: write a name, a ticket or a code on standard input, or in the place of -",
+        )),
+        typed => Ok(typed.to_owned()),
+    }
+}
+
 /// Whom a fetch asks, in words.
-fn asked(access: &HostAccess, direct: &[Remote]) -> String {
+fn asked(access: &HostAccess, direct: &[NamedRemote]) -> String {
     let all: Vec<String> = access
         .router
         .iter()
         .chain(direct)
-        .map(Remote::to_string)
+        .map(|at| at.remote.to_string())
         .collect();
     if all.is_empty() {
         "the host daemon".to_owned()

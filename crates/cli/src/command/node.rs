@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use whimbrel_node::config::{
-    Bind, Config, Draft, Kind, LinkSection, NdnRouteSection, Plan, PostQuantum, Remote, RouterPlan,
-    Via, listen_address,
+    Bind, Config, Draft, Kind, LinkSection, NamedRemote, NdnRouteSection, Plan, PostQuantum,
+    Remote, RouterPlan, Via, listen_address,
 };
 use whimbrel_node::ndn::open::{NFD_SOCKET, NdnOpened};
 use whimbrel_node::place::{HOST_SOCKET_VARIABLE, Places, daemon_socket, host_daemon_socket};
@@ -73,9 +73,10 @@ pub(crate) struct RouterRun {
     #[arg(long, value_name = "[ADDRESS:]PORT")]
     listen: Vec<Bind>,
     /// Add a link to a neighbour; ip://HOST and ether://[STATION%INTERFACE] use bare IP and
-    /// Ethernet
-    #[arg(long, value_name = "HOST:PORT")]
-    neighbour: Vec<Remote>,
+    /// Ethernet. A neighbour with a NAME is accepted under no other one, and is believed, whoever the
+    /// source of what it forwards is
+    #[arg(long, value_name = "[NAME@]HOST:PORT")]
+    neighbour: Vec<NamedRemote>,
     /// Do not encrypt the links of --listen and --neighbour: for measurements and closed links; the
     /// other ends must be told the same
     #[arg(long)]
@@ -135,9 +136,10 @@ pub(crate) struct HostRun {
     #[arg(long, env = HOST_SOCKET_VARIABLE, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Add a link to an access router; the first one is preferred. ip://HOST and
-    /// ether://[STATION%INTERFACE] use bare IP and Ethernet
-    #[arg(long, value_name = "HOST:PORT")]
-    router: Vec<Remote>,
+    /// ether://[STATION%INTERFACE] use bare IP and Ethernet. Only the router with this NAME is accepted
+    /// there; without one, the name that was first proven at the address
+    #[arg(long, value_name = "[NAME@]HOST:PORT")]
+    router: Vec<NamedRemote>,
     /// Do not encrypt the links of --router: for measurements and closed links; the routers must be
     /// told the same
     #[arg(long)]
@@ -332,14 +334,13 @@ fn add_link(draft: &mut Draft, link: LinkSection, flag: &'static str) {
 fn add_remotes(
     draft: &mut Draft,
     (label, flag): (&str, &'static str),
-    remotes: Vec<Remote>,
+    remotes: Vec<NamedRemote>,
     plain: bool,
 ) {
     for (index, remote) in remotes.into_iter().enumerate() {
         let link = LinkSection {
-            remote: Some(remote),
             plain,
-            ..LinkSection::new(format!("{label}-{index}"))
+            ..LinkSection::towards(format!("{label}-{index}"), remote)
         };
         add_link(draft, link, flag);
     }

@@ -10,7 +10,7 @@ use serde_json::json;
 use whimbrel_content::RangeSet;
 use whimbrel_core::{Guid, Peer};
 use whimbrel_io::Interface;
-use whimbrel_node::config::{Bind, Remote};
+use whimbrel_node::config::{Bind, NamedRemote, Remote};
 use whimbrel_node::shelf::Shelved;
 use whimbrel_node::ticket::{Ticket, means_the_same_elsewhere};
 
@@ -77,12 +77,17 @@ fn of_this_machine(with_ipv6: bool) -> Vec<IpAddr> {
 
 /// Returns the ticket of a content; `None` if nobody can be asked for it but a daemon on this
 /// machine.
-pub(super) fn ticket(content: Guid, hosts: &[Remote], routers: &[Remote]) -> Option<String> {
-    let usable = |remotes: &[Remote]| -> Vec<Remote> {
-        let over_udp = remotes.iter().filter_map(|it| Some((it, it.udp()?)));
+pub(super) fn ticket(
+    content: Guid,
+    hosts: &[NamedRemote],
+    routers: &[NamedRemote],
+) -> Option<String> {
+    let usable = |remotes: &[NamedRemote]| -> Vec<NamedRemote> {
+        let over_udp = remotes.iter().filter_map(|it| Some((it, it.remote.udp()?)));
         let (elsewhere, here): (Vec<_>, Vec<_>) =
             over_udp.partition(|(_, peer)| means_the_same_elsewhere(peer));
-        for (remote, _) in here {
+        for (it, _) in here {
+            let remote = &it.remote;
             note(&format!(
                 "the ticket leaves out {remote}: another machine reaches a link-local address by an interface of its own"
             ));
@@ -117,8 +122,8 @@ pub(super) fn ticket(content: Guid, hosts: &[Remote], routers: &[Remote]) -> Opt
     }
 }
 
-fn is_loopback(remote: &Remote) -> bool {
-    match remote.udp() {
+fn is_loopback(at: &NamedRemote) -> bool {
+    match at.remote.udp() {
         Some(Peer::Address(address)) => address.ip().to_canonical().is_loopback(),
         _ => false,
     }

@@ -3,19 +3,19 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::wire::ControlCode;
-use whimbrel_node::config::{Bind, LinkSection, Remote, listen_address};
+use whimbrel_node::config::{Bind, LinkSection, NamedRemote, Remote, listen_address};
 use whimbrel_node::place::Places;
 use whimbrel_node::serve::{ServeEvent, serve};
 use whimbrel_node::shelf::{Shelf, ShelfError, Shelved};
 
-use super::access::{no_host, reach};
+use super::access::{Access, no_host, reach};
 use super::offering::{self, Takers};
 use super::waiting::ToldWait;
 use super::{Outcome, code, json_line, out, stop_flag, tell, tell_json};
@@ -26,6 +26,8 @@ use crate::progress::draw_target;
 
 /// The label of the link for inbound peers.
 pub(super) const DIRECT: &str = "direct";
+/// A router that has not answered for so long has no name in tickets.
+const ROUTER_PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(Args, Debug)]
 #[command(
@@ -188,7 +190,8 @@ fn offer(offer: Offer) -> Outcome {
     }
     let mut hosts = offer.addresses.clone();
     hosts.extend(listener.into_iter().flat_map(offering::reachable));
-    offer.tell_tickets(&offered, &hosts);
+    let meeting = offer.meeting(access, hosts);
+    offer.tell_tickets(&offered, &meeting);
     let mut teller = Teller {
         json: arguments.json,
         wanted: offered.iter().map(|one| one.name).collect(),
@@ -196,7 +199,7 @@ fn offer(offer: Offer) -> Outcome {
         takers: Takers::new(arguments.json, &offered),
         told_wait: ToldWait::default(),
     };
-    let gift = offer.gift(&offered, &hosts, teller.takers.bar());
+    let gift = offer.gift(&offered, &meeting, teller.takers.bar());
     let giving = match (gift, &access.embedded) {
         (Some(gift), Some(host)) => Some(code::give(gift, host.connect())?),
         _ => None,
@@ -222,10 +225,44 @@ fn shelve(shelf: &mut Shelf, path: &Path, json: bool) -> Result<Shelved, Failure
     Ok(shelved?)
 }
 
+/// Where others get what is offered, with the names that are to be proven there as far as they are
+/// known.
+struct Meeting {
+    hosts: Vec<NamedRemote>,
+    routers: Vec<NamedRemote>,
+}
+
 impl Offer {
-    /// What the code stands for, if there is to be one. `hosts` are the addresses of this one.
-    fn gift(&self, offered: &[Shelved], hosts: &[Remote], bar: ProgressBar) -> Option<code::Gift> {
-        let routers = &self.serve.access.router;
+    /// Adds the names to the addresses of this host and its routers: of a host that keeps its key, and
+    /// of routers that the user named or that have answered.
+    fn meeting(&self, access: &Access, hosts: Vec<Remote>) -> Meeting {
+        let arguments = &self.serve.access;
+        let host = access.embedded.as_ref().filter(|_| !arguments.plain);
+        let own = host.filter(|_| arguments.key.is_some());
+        let own = own.map(|host| host.guid());
+        let mut routers = arguments.router.clone();
+        let until = Instant::now() + ROUTER_PATIENCE;
+        while let Some(host) = host.filter(|_| routers.iter().any(|router| router.name.is_none())) {
+            // The links to routers are the first.
+            let proven = host.proven_names();
+            for (number, router) in (0..).zip(&mut routers) {
+                router.name = router.name.or_else(|| proven.get(&number).copied());
+            }
+            if Instant::now() >= until {
+                break;
+            }
+            std::thread::sleep(ROUTER_PATIENCE / 100);
+        }
+        let named = |remote| NamedRemote { name: own, remote };
+        Meeting {
+            hosts: hosts.into_iter().map(named).collect(),
+            routers,
+        }
+    }
+
+    /// What the code stands for, if there is to be one.
+    fn gift(&self, offered: &[Shelved], meeting: &Meeting, bar: ProgressBar) -> Option<code::Gift> {
+        let Meeting { hosts, routers } = meeting;
         let one = offered.first().filter(|_| self.with_code)?;
         let meet = match (routers.first(), hosts.first()) {
             (Some(router), _) => format!("--router {router}"),
@@ -242,9 +279,10 @@ impl Offer {
     }
 
     /// Prints what to type on the other machine.
-    fn tell_tickets(&self, offered: &[Shelved], hosts: &[Remote]) {
+    fn tell_tickets(&self, offered: &[Shelved], meeting: &Meeting) {
         for one in offered {
-            let Some(ticket) = offering::ticket(one.name, hosts, &self.serve.access.router) else {
+            let ticket = offering::ticket(one.name, &meeting.hosts, &meeting.routers);
+            let Some(ticket) = ticket else {
                 continue;
             };
             if self.serve.json {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use whimbrel_core::{Guid, GuidPrefix, ParseGuidError};
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
-use whimbrel_node::config::Remote;
+use whimbrel_node::config::NamedRemote;
 use whimbrel_node::fetch::unfinished_at;
 use whimbrel_node::local_client::connect_socket;
 use whimbrel_node::output::Destination;
@@ -66,7 +66,7 @@ impl FromStr for Wanted {
 pub(super) struct Asking<'a> {
     pub(super) access: &'a HostAccess,
     /// The host to ask directly.
-    pub(super) from: Option<&'a Remote>,
+    pub(super) from: Option<&'a NamedRemote>,
     pub(super) timeout: Option<Duration>,
     pub(super) output: &'a Destination,
     pub(super) stop: &'a AtomicBool,
@@ -79,7 +79,7 @@ pub(super) struct Found {
     pub(super) content: Guid,
     pub(super) access: HostAccess,
     /// Hosts to ask directly.
-    pub(super) direct: Vec<Remote>,
+    pub(super) direct: Vec<NamedRemote>,
     /// The addresses of a ticket take the place of a host daemon that runs here.
     pub(super) instead_of_daemon: bool,
     /// Routers that the sender has named are asked.
@@ -122,6 +122,11 @@ impl Found {
             let socket = socket.unwrap_or_else(host_daemon_socket);
             self.instead_of_daemon = connect_socket(&socket).is_ok();
             self.direct = ticket.hosts;
+            if self.access.plain {
+                // Nobody proves a name there.
+                let all = self.access.router.iter_mut().chain(&mut self.direct);
+                all.for_each(|at| at.name = None);
+            }
         }
     }
 }

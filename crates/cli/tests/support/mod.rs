@@ -21,6 +21,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
@@ -31,12 +32,26 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 const METRICS: [&str; 2] = ["--metrics", "127.0.0.1:0"];
 
+/// Returns the file of neighbours' names of this run of the tests.
+fn known_peers() -> &'static Path {
+    static FILE: OnceLock<PathBuf> = OnceLock::new();
+    FILE.get_or_init(|| {
+        let name = format!("known-peers-{}.json", std::process::id());
+        let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        // Of an earlier process with this number.
+        let _ = fs::remove_file(&file);
+        file
+    })
+}
+
 pub(crate) fn whimbrel() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_whimbrel"));
     command
         .env_remove("WHIMBREL_SOCKET")
         .env_remove("WHIMBREL_NAME_SERVER")
-        .env_remove("WHIMBREL_LOG");
+        .env_remove("WHIMBREL_LOG")
+        // Addresses of tests have another name each time.
+        .env("WHIMBREL_KNOWN_PEERS", known_peers());
     command.stdin(Stdio::null());
     command
 }

@@ -262,7 +262,7 @@ impl Resolver {
         let Some(server) = self.servers.get_mut(index) else {
             return;
         };
-        if server.cookie == 0 || server.cookie != frame.cookie {
+        if !server.is_session_of(frame.cookie) {
             self.counters.unexpected_frames += 1;
             return;
         }

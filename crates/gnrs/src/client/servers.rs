@@ -5,6 +5,9 @@ use whimbrel_core::{PortId, RttEstimator, Time};
 /// Silence after which a server counts as lost: longer than the queue of a thin link under load.
 const LOST_AFTER: Duration = Duration::from_secs(5);
 
+/// For so long at least a server takes a cookie after it has told it.
+const COOKIE_AGE: Duration = Duration::from_secs(16);
+
 /// The servers in order of preference, with their state.
 #[derive(Debug, Default)]
 pub(super) struct Servers(Vec<Server>);
@@ -38,6 +41,17 @@ pub struct NameServerStatus {
 }
 
 impl Server {
+    /// Returns true if a cookie is of the session with this client that the server has had so far.
+    pub(super) fn is_session_of(&self, cookie: u64) -> bool {
+        self.cookie != 0 && self.cookie >> 32 == cookie >> 32
+    }
+
+    /// Returns true if the server takes the cookie that it told last.
+    pub(super) fn has_fresh_cookie(&self, now: Time) -> bool {
+        let told = self.heard_at.filter(|_| self.cookie != 0);
+        told.is_some_and(|at| now.since(at) < COOKIE_AGE)
+    }
+
     fn answers(&self) -> bool {
         self.up && self.heard_at.is_some() && !self.is_lost
     }

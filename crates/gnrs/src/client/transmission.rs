@@ -68,8 +68,8 @@ impl Resolver {
             return;
         };
         let message = match operation {
-            Operation::Lookup(guid) => lookup(guid, exchange.first, server.cookie),
-            Operation::Probe(_) => lookup(Guid::NONE, 0, server.cookie),
+            Operation::Lookup(guid) => lookup(guid, exchange.first, server.has_fresh_cookie(now)),
+            Operation::Probe(_) => lookup(Guid::NONE, 0, server.has_fresh_cookie(now)),
             Operation::Watch(guid) => Message::Watch {
                 guid,
                 lease_secs: self.config.lease_secs,
@@ -236,7 +236,7 @@ impl Resolver {
             return;
         };
         let found = server.note_answer(now);
-        let forgotten = server.cookie != 0 && server.cookie != cookie;
+        let forgotten = server.cookie != 0 && !server.is_session_of(cookie);
         let back = server.silent_at.take().is_some();
         server.cookie = cookie;
         if found {
@@ -247,8 +247,8 @@ impl Resolver {
                 server = %server.peer,
                 "the name server has lost this node: it has restarted, or was out of reach for long"
             );
-            // A server changes the cookie of a port only after a restart, or after it has dropped
-            // the port and its watches.
+            // A server changes the first half of the cookie of a port only after a restart, or after it
+            // has dropped the port and its watches.
             self.counters.server_restarts += 1;
             self.events.push_back(ResolverEvent::Forgot);
             self.renew_watches(now, |server| server == Some(index));
@@ -311,12 +311,11 @@ impl Resolver {
     }
 }
 
-/// Padded until the server has assigned a cookie, so that it may answer without a challenge.
-fn lookup(guid: Guid, first: u16, cookie: u64) -> Message<'static> {
-    let padding = if cookie == 0 {
-        PADDED_LOOKUP - MIN_FRAME - Guid::LEN - 2
-    } else {
-        0
+/// Padded if the server may not take this client's cookie, so that it may answer without a challenge.
+fn lookup(guid: Guid, first: u16, has_cookie: bool) -> Message<'static> {
+    let padding = match has_cookie {
+        true => 0,
+        false => PADDED_LOOKUP - MIN_FRAME - Guid::LEN - 2,
     };
     Message::Lookup {
         guid,

@@ -1,37 +1,41 @@
 //! What clients may cost: checks of signatures, and new records.
 
-use whimbrel_core::{Distrust, Limit, Medium, Meter, PortId, PortInfo, Time, network_of};
+use whimbrel_core::{Distrust, Limit, Meter, Meters, Source, Time};
 
 use crate::quota::Quotas;
+use crate::record::RecordKey;
 
 /// Checks for sources that are not proven.
 const UNPROVEN: Limit = Limit::per_second(128);
+/// Updates of one record. Each is pushed to all that watch its name, and is a part of a transaction.
+const UPDATES: Limit = Limit {
+    at_once: 32,
+    per_second: 4,
+};
+/// Maximum of records whose updates are counted.
+const MAX_COUNTED: usize = 16_384;
 /// A source brings one of so many parts of what there is room for.
 const PARTS: usize = 4;
 
-/// Where a client is: its network ([`network_of`]), whatever its port.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Source {
-    Network(u128),
-    Port(PortId),
-}
-
-impl Source {
-    pub(super) fn of(port: PortId, info: &PortInfo) -> Source {
-        match info.medium {
-            Medium::Udp { remote, .. } => Source::Network(network_of(remote.ip())),
-            _ => Source::Port(port),
-        }
-    }
-}
-
 /// The budgets of all clients.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Budgets {
     unproven: Meter,
     distrust: Distrust<Source>,
     // Those of sources that are not proven count together.
     brought: Quotas<Option<Source>>,
+    updates: Meters<RecordKey>,
+}
+
+impl Default for Budgets {
+    fn default() -> Budgets {
+        Budgets {
+            unproven: Meter::default(),
+            distrust: Distrust::default(),
+            brought: Quotas::default(),
+            updates: Meters::new(UPDATES, MAX_COUNTED),
+        }
+    }
 }
 
 impl Budgets {
@@ -49,6 +53,16 @@ impl Budgets {
         if let Some(source) = source {
             self.distrust.note_bad(now, source);
         }
+    }
+
+    /// True if a record may change once more now, if its signature is good.
+    pub(super) fn may_change(&self, now: Time, key: RecordKey) -> bool {
+        self.updates.has_room(now, key)
+    }
+
+    /// The owner of a record has signed a change of it.
+    pub(super) fn note_change(&mut self, now: Time, key: RecordKey) {
+        self.updates.admits(now, key);
     }
 
     /// True if this source may bring one more new record while `free` more fit.

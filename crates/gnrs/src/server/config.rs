@@ -24,8 +24,8 @@ pub struct ServerConfig {
     pub max_batch: usize,
     /// First timeout of a push, before a round trip was measured, in milliseconds.
     pub push_timeout_ms: u64,
-    /// Transmissions of one push, unless its lease ends before. The renewal of the lease recovers
-    /// the rest.
+    /// Transmissions of one push, unless its lease ends before. A client that has acknowledged none of
+    /// them gets no pushes until it is heard again.
     pub push_tries: u32,
     /// How often expired records are removed, in milliseconds.
     pub expiry_interval_ms: u64,
@@ -83,6 +83,8 @@ pub struct ServerCounters {
     pub refused: BTreeMap<Code, u64>,
     /// Updates whose signature was not checked, because their source had used up its share of checks.
     pub checks_refused: u64,
+    /// Updates that were refused because their record had changed too often of late.
+    pub updates_limited: u64,
     /// Transactions.
     pub commits: u64,
     /// Records removed after every record of their subject had expired.
@@ -91,7 +93,7 @@ pub struct ServerCounters {
     pub pushes: u64,
     /// Of them: retransmissions.
     pub pushes_repeated: u64,
-    /// Pushes abandoned after the last retransmission.
+    /// Pushes abandoned after the last retransmission: their client gets none until it is heard again.
     pub pushes_given_up: u64,
     /// Watches whose lease expired.
     pub leases_ended: u64,

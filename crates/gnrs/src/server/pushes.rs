@@ -1,6 +1,6 @@
 use core::time::Duration;
 
-use whimbrel_core::{Guid, PortId, Time};
+use whimbrel_core::{Guid, PortId, Source, Time};
 
 use super::watches::{Added, Push};
 use super::{Server, Timer};
@@ -15,7 +15,7 @@ impl<S: Store> Server<S> {
         };
         match self.watches.add(guid, port, source) {
             Added::Watched => {}
-            Added::InPlaceOf(ended, of) => self.end_watch(ended, of),
+            Added::InPlaceOf(ended, of) => self.end_watch(now, ended, of),
             Added::Refused => return self.refuse(port, id, Code::TooManyWatches),
         }
         let lease_secs = lease_secs.clamp(1, self.config.max_lease_secs.max(1));
@@ -24,7 +24,7 @@ impl<S: Store> Server<S> {
             now + Duration::from_secs(lease_secs.into()),
         );
         let more = self.collect_page(now, &guid, 0);
-        let Some(cookie) = self.ports.get(&port).map(|state| state.cookie) else {
+        let Some(cookie) = self.ports.get(&port).map(|state| state.cookies.present) else {
             return;
         };
         let records = self.page.list();
@@ -55,8 +55,10 @@ impl<S: Store> Server<S> {
 
     /// A watch has given way to that of another client: its own is told once, by a push without
     /// records. If that is lost, the renewal of the lease tells.
-    fn end_watch(&mut self, guid: Guid, port: PortId) {
+    fn end_watch(&mut self, now: Time, guid: Guid, port: PortId) {
         self.cancel_timers(guid, port);
+        let source = self.ports.get(&port).map(|state| state.source);
+        source.inspect(|source| self.push_waiting(now, *source));
         self.counters.watches_ended += 1;
         self.counters.pushes += 1;
         let records = RecordList::default();
@@ -64,9 +66,11 @@ impl<S: Store> Server<S> {
         self.send(port, self.counters.pushes, Code::Ok, message);
     }
 
-    pub(super) fn unwatch(&mut self, guid: Guid, port: PortId) {
+    pub(super) fn unwatch(&mut self, now: Time, guid: Guid, port: PortId) {
         self.watches.remove(guid, port);
         self.cancel_timers(guid, port);
+        let source = self.ports.get(&port).map(|state| state.source);
+        source.inspect(|source| self.push_waiting(now, *source));
     }
 
     pub(super) fn cancel_timers(&mut self, guid: Guid, port: PortId) {
@@ -74,26 +78,48 @@ impl<S: Store> Server<S> {
         self.timers.cancel(&Timer::Push(guid, port));
     }
 
-    /// Pushes a changed record to the watchers of its subject.
+    /// Pushes a changed record to the watchers of its subject. To one that has not acknowledged the
+    /// push before, it goes with the next one.
     pub(super) fn push_change(&mut self, now: Time, key: RecordKey) {
         for port in self.watches.of(&key.subject) {
-            if let Some(watch) = self.watches.get_mut(&key.subject, port) {
-                watch.unacknowledged.insert(key.provider);
+            let Some(watch) = self.watches.get_mut(&key.subject, port) else {
+                continue;
+            };
+            watch.unacknowledged.insert(key.provider);
+            if watch.outstanding.is_none() {
+                self.push(now, key.subject, port, 0);
             }
-            self.push(now, key.subject, port, 0);
+        }
+    }
+
+    /// Sends the pushes of a source that have waited, as far as it may have more under way.
+    pub(super) fn push_waiting(&mut self, now: Time, source: Source) {
+        while let Some((guid, port)) = self.watches.next_waiting(source) {
+            self.push(now, guid, port, 0);
+        }
+    }
+
+    /// A client is heard again whose pushes were given up: it gets what has changed meanwhile.
+    pub(super) fn resume_pushes(&mut self, now: Time, port: PortId) {
+        for guid in self.watches.wake(port) {
+            self.push(now, guid, port, 0);
         }
     }
 
     /// Sends the unacknowledged records of a watch, as many as fit; the rest follows the
-    /// acknowledgement.
+    /// acknowledgement. Waits if its source has as many pushes under way as it may have.
     fn push(&mut self, now: Time, guid: Guid, port: PortId, repeated: u32) {
         let now_ms = self.now_ms(now);
+        if !self.watches.may_push(guid, port) {
+            return;
+        }
         let Some(watch) = self.watches.get_mut(&guid, port) else {
             return;
         };
-        let Some(state) = self.ports.get(&port) else {
+        let Some(state) = self.ports.get_mut(&port) else {
             return;
         };
+        state.cookies.turn(&self.secret, port, now);
         self.page.clear();
         let mut versions = Vec::new();
         let (page, store) = (&mut self.page, &self.store);
@@ -112,6 +138,7 @@ impl<S: Store> Server<S> {
         });
         if versions.is_empty() {
             watch.outstanding = None;
+            self.watches.end_push(guid, port, false);
             self.timers.cancel(&Timer::Push(guid, port));
             return;
         }
@@ -135,7 +162,7 @@ impl<S: Store> Server<S> {
         };
         Frame {
             id,
-            cookie: state.cookie,
+            cookie: state.cookies.present,
             code: Code::Ok,
             message,
         }
@@ -163,6 +190,10 @@ impl<S: Store> Server<S> {
         if let Some(state) = self.ports.get_mut(&port) {
             // Every retransmission has an id of its own, so that round trips are never ambiguous.
             state.rtt.sample(now.since(push.sent_at));
+            let source = state.source;
+            self.watches.end_push(guid, port, true);
+            // Others have waited for longer than what is left of this one.
+            self.push_waiting(now, source);
         }
         self.push(now, guid, port, 0);
     }
@@ -175,8 +206,12 @@ impl<S: Store> Server<S> {
             return;
         };
         if push.repeated + 1 >= self.config.push_tries {
-            watch.unacknowledged.clear();
             self.counters.pushes_given_up += 1;
+            for guid in self.watches.rest(port) {
+                self.timers.cancel(&Timer::Push(guid, port));
+            }
+            let source = self.ports.get(&port).map(|state| state.source);
+            source.inspect(|source| self.push_waiting(now, *source));
             return;
         }
         self.counters.pushes_repeated += 1;

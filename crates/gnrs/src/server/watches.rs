@@ -1,8 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use whimbrel_core::{Guid, PortId, Time};
-
-use super::budgets::Source;
+use whimbrel_core::{Guid, PortId, Source, Time};
 
 /// An address watches one of so many parts of all names that may be watched.
 const PARTS: usize = 8;
@@ -25,6 +23,8 @@ pub(super) struct Watches {
 struct Client {
     source: Source,
     names: BTreeSet<Guid>,
+    /// It has acknowledged none of the repetitions of a push, and has not been heard since.
+    rests: bool,
 }
 
 /// The watches of one source.
@@ -32,6 +32,34 @@ struct Client {
 struct Held {
     count: usize,
     ports: BTreeSet<PortId>,
+    window: Window,
+}
+
+/// Pushes to a source that may be under way at first, and after it has left one unanswered: who can ask
+/// in the name of an address draws no more to it.
+const FIRST_WINDOW: usize = 4;
+/// The same of a source that answers: each acknowledgement allows one more.
+const MAX_WINDOW: usize = 128;
+
+/// The pushes of a source.
+#[derive(Debug)]
+struct Window {
+    size: usize,
+    under_way: BTreeSet<(Guid, PortId)>,
+    /// By the order in which they began to wait.
+    waiting: BTreeMap<u64, (Guid, PortId)>,
+    next: u64,
+}
+
+impl Default for Window {
+    fn default() -> Window {
+        Window {
+            size: FIRST_WINDOW,
+            under_way: BTreeSet::new(),
+            waiting: BTreeMap::new(),
+            next: 0,
+        }
+    }
 }
 
 /// The outcome of adding a watch.
@@ -52,6 +80,8 @@ pub(super) struct Watch {
     /// dropped.
     pub(super) unacknowledged: BTreeSet<Guid>,
     pub(super) outstanding: Option<Push>,
+    /// Its place among the waiting pushes of its source.
+    place: Option<u64>,
 }
 
 /// An unacknowledged push.
@@ -107,6 +137,7 @@ impl Watches {
         let client = self.by_port.entry(port).or_insert_with(|| Client {
             source,
             names: BTreeSet::new(),
+            rests: false,
         });
         client.names.insert(guid);
         self.by_name.insert((guid, port), Watch::default());
@@ -145,6 +176,7 @@ impl Watches {
     }
 
     pub(super) fn remove(&mut self, guid: Guid, port: PortId) {
+        self.stop_push(guid, port);
         if self.by_name.remove(&(guid, port)).is_none() {
             return;
         }
@@ -162,6 +194,7 @@ impl Watches {
 
     /// Removes the watches of a client; returns their names.
     pub(super) fn remove_port(&mut self, port: PortId) -> BTreeSet<Guid> {
+        self.rest(port);
         let Some(client) = self.by_port.remove(&port) else {
             return BTreeSet::new();
         };
@@ -176,6 +209,105 @@ impl Watches {
 
     pub(super) fn get_mut(&mut self, guid: &Guid, port: PortId) -> Option<&mut Watch> {
         self.by_name.get_mut(&(*guid, port))
+    }
+
+    fn window_of(&mut self, port: PortId) -> Option<&mut Window> {
+        let source = self.by_port.get(&port)?.source;
+        Some(&mut self.by_source.get_mut(&source)?.window)
+    }
+
+    /// Returns true if a push of this watch may go now, and counts it as under way. Otherwise it waits:
+    /// for others of its source to be acknowledged, or for its client to be heard.
+    pub(super) fn may_push(&mut self, guid: Guid, port: PortId) -> bool {
+        if self.by_port.get(&port).is_none_or(|client| client.rests) {
+            return false;
+        }
+        let waits = self
+            .get_mut(&guid, port)
+            .is_some_and(|it| it.place.is_some());
+        let Some(window) = self.window_of(port) else {
+            return false;
+        };
+        if waits {
+            return false;
+        }
+        if window.under_way.contains(&(guid, port)) {
+            return true;
+        }
+        if window.under_way.len() < window.size && window.waiting.is_empty() {
+            return window.under_way.insert((guid, port));
+        }
+        let place = window.next;
+        window.next += 1;
+        window.waiting.insert(place, (guid, port));
+        if let Some(watch) = self.get_mut(&guid, port) {
+            watch.place = Some(place);
+        }
+        false
+    }
+
+    /// Returns the watch of a source whose push may go next, which counts as under way.
+    pub(super) fn next_waiting(&mut self, source: Source) -> Option<(Guid, PortId)> {
+        let window = &mut self.by_source.get_mut(&source)?.window;
+        if window.under_way.len() >= window.size {
+            return None;
+        }
+        let (_, (guid, port)) = window.waiting.pop_first()?;
+        window.under_way.insert((guid, port));
+        self.get_mut(&guid, port)?.place = None;
+        Some((guid, port))
+    }
+
+    /// A push is under way no longer. A source that answers may have one more under way.
+    pub(super) fn end_push(&mut self, guid: Guid, port: PortId, is_answered: bool) {
+        if let Some(window) = self.window_of(port) {
+            window.under_way.remove(&(guid, port));
+            window.size = (window.size + usize::from(is_answered)).min(MAX_WINDOW);
+        }
+    }
+
+    /// A push is neither under way nor waiting any longer.
+    fn stop_push(&mut self, guid: Guid, port: PortId) {
+        self.end_push(guid, port, false);
+        let watch = self.get_mut(&guid, port);
+        let place = watch.and_then(|watch| {
+            watch.outstanding = None;
+            watch.place.take()
+        });
+        if let (Some(place), Some(window)) = (place, self.window_of(port)) {
+            window.waiting.remove(&place);
+        }
+    }
+
+    /// A client does not answer: no pushes go to it until it is heard, and its source is asked as at
+    /// first. Returns its names.
+    pub(super) fn rest(&mut self, port: PortId) -> Vec<Guid> {
+        let Some(client) = self.by_port.get_mut(&port) else {
+            return Vec::new();
+        };
+        client.rests = true;
+        let names: Vec<Guid> = client.names.iter().copied().collect();
+        for guid in &names {
+            self.stop_push(*guid, port);
+        }
+        if let Some(window) = self.window_of(port) {
+            window.size = FIRST_WINDOW;
+        }
+        names
+    }
+
+    /// A client is heard. Returns the names of which it has missed changes because it had not been.
+    pub(super) fn wake(&mut self, port: PortId) -> Vec<Guid> {
+        let Some(client) = self.by_port.get_mut(&port).filter(|client| client.rests) else {
+            return Vec::new();
+        };
+        client.rests = false;
+        let by_name = &self.by_name;
+        let missed = client.names.iter().filter(|guid| {
+            let watch = by_name.get(&(**guid, port));
+            watch.is_some_and(|watch| !watch.unacknowledged.is_empty())
+        });
+        missed.copied().collect()
     }
 
     /// Returns the clients that watch `guid`.

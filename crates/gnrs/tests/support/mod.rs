@@ -13,9 +13,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use whimbrel_core::{Guid, Machine, Medium, PortEvent, PortId, PortInfo, PortOrigin, Time};
+use whimbrel_gnrs::wire::{Frame, Message};
 use whimbrel_gnrs::{
     Address, KeyPair, LoneResolver, MemoryStore, Record, Resolver, ResolverConfig, ResolverEvent,
-    Server, ServerConfig, Statement, StoreLimits,
+    Server, ServerConfig, Statement, Store, StoreLimits,
 };
 use whimbrel_sim::link::{LinkSpec, Loss, Reorder};
 use whimbrel_sim::testbed::{Happening, Life, Net, Probe};
@@ -79,6 +80,28 @@ pub fn bad() -> LinkSpec {
         corrupt: 0.05,
         ..LinkSpec::default()
     }
+}
+
+/// Returns the frames that a server sends, and to whom.
+pub fn drain<S: Store>(server: &mut Server<S>, now: Time) -> Vec<(PortId, Vec<u8>)> {
+    let mut sent = Vec::new();
+    let mut buffer = Vec::new();
+    while let Some(transmit) = server.poll_transmit(now, 8, &mut buffer) {
+        sent.extend(
+            transmit
+                .frames(&buffer)
+                .map(|frame| (transmit.port, frame.to_vec())),
+        );
+        buffer.clear();
+    }
+    sent
+}
+
+/// Returns a request.
+pub fn encoded(cookie: u64, message: Message<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    Frame::request(77, cookie, message).encode(&mut bytes);
+    bytes
 }
 
 type Party = AnyMachine<ResolverEvent>;

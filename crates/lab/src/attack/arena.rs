@@ -164,6 +164,8 @@ impl Arena {
             .args(arguments)
             .env("HOME", self.folder.path())
             .env("XDG_RUNTIME_DIR", self.folder.path())
+            // Its router has another key each time.
+            .env("WHIMBREL_KNOWN_PEERS", self.path("known-peers.json"))
             .env_remove("NDN_CLIENT_TRANSPORT");
         command
     }

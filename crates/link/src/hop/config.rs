@@ -50,6 +50,9 @@ pub struct HopConfig {
     pub reception: Arc<Reception>,
     /// Frames are neither encrypted nor authenticated, and names are claims. Both ends must agree.
     pub plain: bool,
+    /// The only name that the neighbour may prove; any if none. It has no effect on a plain hop,
+    /// where nothing is proven.
+    pub neighbour: Option<Guid>,
     /// Whether sessions are to be safe from a quantum computer that reads a recording of them later.
     pub post_quantum: PostQuantum,
     /// True if this end greets a neighbour that has not greeted it; false for inbound peers.
@@ -122,6 +125,7 @@ impl HopConfig {
             local,
             reception: Arc::new(Reception::plain(local, local.0)),
             plain: true,
+            neighbour: None,
             post_quantum: PostQuantum::Off,
             calls: true,
             remote: None,

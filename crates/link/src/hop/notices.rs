@@ -1,6 +1,6 @@
 //! What a neighbour says about itself outside a session: that it has lost one, or wants none.
 
-use whimbrel_core::Time;
+use whimbrel_core::{Guid, Time};
 
 use super::secure::Unwilling;
 use super::{Hop, HopEvent, REPORT_INTERVAL, Sessions, secure};
@@ -22,7 +22,7 @@ impl Hop {
             _ => {
                 self.stats.drops.wrong_mode += 1;
                 if frame.len() > secure::handshake::NOTICE_LEN {
-                    session.handle_sealed(now);
+                    session.handle_sealed(now, frame);
                 }
             }
         }
@@ -32,6 +32,14 @@ impl Hop {
     /// it last did.
     pub fn unwilling(&self) -> Option<Unwilling> {
         self.unwilling
+    }
+
+    /// Accepts only this name from the neighbour from now on. A session that it has goes on.
+    pub fn expect_neighbour(&mut self, name: Guid) {
+        self.config.neighbour = Some(name);
+        if let Sessions::Sealed(session) = &mut self.session {
+            session.expect(name);
+        }
     }
 
     pub(super) fn note_unwilling(&mut self, now: Time, why: Option<Unwilling>) {

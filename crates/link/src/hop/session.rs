@@ -9,7 +9,9 @@ use whimbrel_core::{Admission, Deadline, Guid, Limit, Meter, SeededRng, Time};
 
 use super::config::{HopConfig, MAX_CHUNK, MAX_MTU, MIN_MTU};
 use super::secure::Reception;
-use super::secure::handshake::{Unwilling, decode_lost, encode_lost, encode_refusal};
+use super::secure::handshake::{
+    Unwilling, decode_lost, encode_lost, encode_refusal, session_of_call,
+};
 use super::wire::{Frame, HANDSHAKE, Hello, VERSION, decode, encode_hello, session_tag};
 
 /// Answers to unproven messages, ...
@@ -100,7 +102,8 @@ pub(super) struct Session {
     address: Option<SocketAddr>,
     // What a frame of no session is answered with.
     lost: Option<[u8; 8]>,
-    refusal_due: bool,
+    // The call that is to be refused.
+    refusal_due: Option<[u8; 8]>,
     due: Option<Answer>,
     next_greeting: Time,
     since: Time,
@@ -133,7 +136,7 @@ impl Session {
             reception: config.reception.clone(),
             address: config.remote,
             lost: None,
-            refusal_due: false,
+            refusal_due: None,
             due: None,
             next_greeting: now,
             since: now,
@@ -200,14 +203,16 @@ impl Session {
     }
 
     /// Handles a call of a neighbour that requires encryption.
-    pub(super) fn handle_sealed(&mut self, now: Time) {
-        self.refusal_due |= self.notices.admits(now, NOTICES);
+    pub(super) fn handle_sealed(&mut self, now: Time, frame: &[u8]) {
+        if self.notices.admits(now, NOTICES) {
+            self.refusal_due = Some(session_of_call(frame));
+        }
     }
 
     /// Writes a due notice.
     pub(super) fn poll_notice(&mut self, buffer: &mut Vec<u8>) -> bool {
-        if core::mem::take(&mut self.refusal_due) {
-            encode_refusal(Unwilling::Sealed, [0; 8], buffer);
+        if let Some(about) = self.refusal_due.take() {
+            encode_refusal(Unwilling::Sealed, about, buffer);
             return true;
         }
         match self.lost.take() {
@@ -429,7 +434,7 @@ pub(super) fn greet_stranger(
 ) -> Admission {
     let hello = match frame {
         [first, ..] if *first >> 4 == HANDSHAKE && frame.len() > 12 => {
-            encode_refusal(Unwilling::Sealed, [0; 8], reply);
+            encode_refusal(Unwilling::Sealed, session_of_call(frame), reply);
             return Admission::Answered;
         }
         [first, ..] if *first >> 4 == VERSION => match decode(frame) {

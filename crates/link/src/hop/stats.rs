@@ -124,7 +124,55 @@ pub struct HopDrops {
     pub late_ack: u64,
 }
 
+impl HopStats {
+    /// Adds the counters of another hop. Estimates and levels stay as they are.
+    pub fn add_counters(&mut self, other: &HopStats) {
+        self.frames_sent += other.frames_sent;
+        self.bytes_sent += other.bytes_sent;
+        self.data_sent += other.data_sent;
+        self.data_resent += other.data_resent;
+        self.csyn_sent += other.csyn_sent;
+        self.csyn_carried += other.csyn_carried;
+        self.frames_received += other.frames_received;
+        self.bytes_received += other.bytes_received;
+        self.data_received += other.data_received;
+        self.duplicates += other.duplicates;
+        self.chunks_delivered += other.chunks_delivered;
+        self.chunk_bytes_delivered += other.chunk_bytes_delivered;
+        self.chunks_received += other.chunks_received;
+        self.chunk_bytes_received += other.chunk_bytes_received;
+        self.refusals_sent += other.refusals_sent;
+        self.refusals_received += other.refusals_received;
+        self.timeouts += other.timeouts;
+        self.spurious_resends += other.spurious_resends;
+        self.sessions += other.sessions;
+        self.outages += other.outages;
+        self.marks_reported += other.marks_reported;
+        self.marks_received += other.marks_received;
+        self.mtu_probes += other.mtu_probes;
+        self.mtu_falls += other.mtu_falls;
+        self.drops.add(&other.drops);
+    }
+}
+
 impl HopDrops {
+    fn add(&mut self, other: &HopDrops) {
+        self.malformed += other.malformed;
+        self.corrupt += other.corrupt;
+        self.wrong_session += other.wrong_session;
+        self.forged += other.forged;
+        self.replayed += other.replayed;
+        self.bad_handshake += other.bad_handshake;
+        self.wrong_mode += other.wrong_mode;
+        self.hello_limited += other.hello_limited;
+        self.finished += other.finished;
+        self.stale += other.stale;
+        self.no_room += other.no_room;
+        self.inconsistent += other.inconsistent;
+        self.false_ack += other.false_ack;
+        self.late_ack += other.late_ack;
+    }
+
     /// Returns the sum of all drops.
     pub fn total(&self) -> u64 {
         self.malformed

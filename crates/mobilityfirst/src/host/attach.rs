@@ -56,6 +56,7 @@ pub(super) struct Registration {
     version: u64,
     // The next step of the version after a refusal as too old.
     leap: u64,
+    // The name service has the newest record that it has answered about.
     registered: bool,
     // The routers' latest answer about the binding.
     outcome: Option<ControlCode>,
@@ -178,11 +179,13 @@ impl Registration {
         if code != ControlCode::Attached || self.outcome.is_none() {
             self.outcome = Some(code);
         }
+        // Without an answer of the name service, it has what it had.
+        let is_known = matches!(code, ControlCode::Attached | ControlCode::Unreachable);
+        if version == self.version && !is_known {
+            self.registered = code == ControlCode::Registered;
+        }
         match code {
-            ControlCode::Registered => {
-                self.registered = true;
-                self.leap = VERSION_LEAP;
-            }
+            ControlCode::Registered => self.leap = VERSION_LEAP,
             ControlCode::Attached => {}
             ControlCode::Stale if version == self.version => {
                 self.leap();
@@ -438,4 +441,40 @@ fn addresses(wanted: &[(PortId, u8, u16)], links: &Links) -> Vec<Address> {
     }
     addresses.truncate(whimbrel_gnrs::MAX_ADDRESSES);
     addresses
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_whose_newest_record_was_refused_is_not_registered() {
+        let terms = Terms {
+            keys: KeyPair::from_secret(&[1; 32]),
+            binding_lifetime: Duration::from_secs(60),
+            announcement_lifetime: Duration::from_secs(60),
+        };
+        let mut registration = Registration::new(terms, WallClock::new(1_800_000_000_000));
+        registration.version = 7;
+        let mut after = |version, code| {
+            registration.note_binding_outcome(version, code, &mut Effects::default());
+            let is_registered = registration.is_registered();
+            registration.version = 7;
+            is_registered
+        };
+        assert!(!after(7, ControlCode::Attached));
+        assert!(after(7, ControlCode::Registered));
+        // A late answer about an older record, and none of the name service, change nothing.
+        assert!(after(6, ControlCode::Stale));
+        assert!(after(7, ControlCode::Unreachable));
+        for refusal in [
+            ControlCode::Stale,
+            ControlCode::Clock,
+            ControlCode::Invalid,
+            ControlCode::Full,
+        ] {
+            assert!(after(7, ControlCode::Registered));
+            assert!(!after(7, refusal), "{refusal:?}");
+        }
+    }
 }

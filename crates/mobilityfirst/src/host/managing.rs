@@ -3,11 +3,12 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use whimbrel_core::Time;
+use whimbrel_core::{Guid, Time};
 
 use super::interfaces::QuotaUse;
 use super::interfaces::{InterfaceChange, Interfaces, InterfacesStatus, LinkChange};
 use super::{Host, LinkPolicy, Timer};
+use crate::links::NameRule;
 use crate::split::{Scheduler, SplitConfig};
 
 /// A quota is looked at this often while something crosses the links, and else this often.
@@ -61,6 +62,16 @@ impl Host {
         } else if self.uplinks.policy() == LinkPolicy::Best {
             self.timers.set(Timer::Interfaces, now + BEST_REVIEW);
         }
+    }
+
+    /// The neighbour of link `number` must prove a name by this rule.
+    pub fn set_name_rule(&mut self, number: u32, rule: NameRule) {
+        self.links.set_name_rule(number, rule);
+    }
+
+    /// Returns the names that neighbours of configured links have proven, by the links' numbers.
+    pub fn proven_names(&self) -> BTreeMap<u32, Guid> {
+        self.links.proven_names()
     }
 
     /// Returns what has been used of the links' quotas, by their numbers: for the next run's

@@ -8,7 +8,7 @@ use whimbrel_link::hop::ReceptionCounters;
 
 use super::interfaces::Verdict;
 use super::{ClockDifference, Host};
-use crate::links::{DividedStatus, LinkStatus, UnresolvedStatus};
+use crate::links::{CallersTotal, DividedStatus, LinkStatus, UnresolvedStatus};
 use crate::local::{MAX_NAMES, TransferState};
 use crate::wire::ControlCode;
 
@@ -102,6 +102,8 @@ pub struct HostStatus {
     /// Of these, those that carry nothing, by label: switched off, or their quota is used up.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub shut: BTreeMap<String, Verdict>,
+    /// All inbound peers together; of them, `links` has 256 at most.
+    pub callers: CallersTotal,
     /// What those who are no neighbours yet have asked of its links.
     pub reception: ReceptionCounters,
     /// Configured neighbours without a port, because their host names are not known.
@@ -149,6 +151,7 @@ impl Host {
             uploads: self.uploads.len(),
             links: self.links.status(now),
             shut: self.uplinks.interfaces.shut(&self.links),
+            callers: self.links.callers_total(),
             reception: self.links.reception(),
             unresolved: self.links.unresolved(now),
             divided: self.links.divided(now),

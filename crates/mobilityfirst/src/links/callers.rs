@@ -24,6 +24,14 @@ pub struct CallersChange {
 pub struct CallersStatus {
     /// Who gets a port.
     pub policy: CallerPolicy,
+    /// How many names are allowed.
+    pub listed: usize,
+    /// Under "first-use", how many more are listed at their first use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left: Option<usize>,
+    /// How often a name was not listed at its first use, because the list or its network's part of it was
+    /// full.
+    pub unlisted: u64,
     /// Those that are connected, were refused of late or were decided about, by name.
     pub callers: Vec<CallerStatus>,
     /// True once what was decided outlives the node; absent where nothing keeps it.
@@ -66,12 +74,14 @@ impl Links {
                 .map_err(|fault| format!("this change makes no sense: {fault}"))
                 .and_then(|change| self.change_callers(now, &change)),
         };
-        let (policy, keeping) = self
-            .template
-            .reception
-            .with_callers(|callers| (callers.policy, callers.keeping.clone()));
+        let known = self.template.reception.callers();
+        let learns = known.policy == CallerPolicy::FirstUse;
+        let keeping = known.keeping.clone();
         CallersStatus {
-            policy,
+            policy: known.policy,
+            listed: known.lists.allowed.len(),
+            left: learns.then(|| known.left_to_learn()),
+            unlisted: known.unlisted(),
             callers: self.known_callers(now).into_values().collect(),
             kept: (keeping != Keeping::Never).then_some(keeping == Keeping::Kept),
             keep_error: match keeping {

@@ -8,7 +8,7 @@ use core::time::Duration;
 use std::collections::BTreeSet;
 
 use whimbrel_content::ChunkSize;
-use whimbrel_core::{Guid, PortId, Time};
+use whimbrel_core::{Guid, PortId, Shares, Time};
 
 use super::{ChunkToSend, Link, LinkEvent, Links};
 use crate::chunk::{Chunk, Flow};
@@ -45,6 +45,14 @@ const IDLE_RENEWALS: u8 = 2;
 const EMPTY_RENEWALS: u8 = 2;
 /// About the bytes of a hold on a link.
 const HOLD_BYTES: u64 = 300;
+/// Flows and contents that all neighbours together hold back here, ...
+pub(crate) const HELD_BACK: Shares = Shares {
+    max: 32_768,
+    parts: 4,
+    few: 8,
+};
+/// ... of some so many bytes each.
+pub(crate) const HELD_BACK_BYTES: u64 = 512;
 /// Longest lease that is believed.
 pub(super) const MAX_LEASE: Duration = Duration::from_secs(32);
 
@@ -362,15 +370,18 @@ impl Links {
     /// The neighbour on `port` says how to go on with a flow that goes there. Returns false if it
     /// holds too many.
     pub(crate) fn hold(&mut self, now: Time, port: PortId, hold: &Hold) -> bool {
-        let Some(link) = self.links.get_mut(&port) else {
-            return true;
-        };
         let flow = Flow {
             source: hold.source,
             destination: hold.destination,
         };
         let until = now + hold.lease.min(MAX_LEASE);
         let credit = u64::from(hold.credit);
+        if hold.mode.is_some() && !self.may_note(port, flow, None) {
+            return false;
+        }
+        let Some(link) = self.links.get_mut(&port) else {
+            return true;
+        };
         let known = link.outbox.hold(now, flow, hold.mode, until, credit);
         if known && credit == 0 && hold.mode.is_some() {
             link.take_back_unbegun(now, &flow);
@@ -387,6 +398,15 @@ impl Links {
         }
         self.touched.insert(port);
         true
+    }
+
+    /// Returns true if what a neighbour asks for about a flow or content is noted: it is already, or the
+    /// neighbour has less than its share of [`HELD_BACK`]. It repeats what it says, so
+    /// that what is not noted now is noted later.
+    pub(super) fn may_note(&self, port: PortId, flow: Flow, content: Option<Guid>) -> bool {
+        let own = self.links.get(&port).map_or(0, |it| it.outbox.held_back());
+        self.hold_ends.get(&(port, flow, content)).is_some()
+            || HELD_BACK.admit(own, self.hold_ends.len())
     }
 
     /// Takes chunks of flows that neighbours have held back since `before` out of their queues
@@ -584,5 +604,62 @@ impl Links {
         }
         self.forget_purged(flow);
         purged
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use whimbrel_core::{Medium, PortEvent, PortInfo, PortOrigin, SeededRng};
+    use whimbrel_link::HopConfig;
+
+    use super::*;
+
+    /// Returns hops with this many inbound peers.
+    pub(in crate::links) fn links(ports: u32) -> Links {
+        let hop = HopConfig::plain(Guid([1; 32]), 1472);
+        let mut links = Links::new(hop, 64, SeededRng::new(1));
+        for port in 0..ports {
+            let up = PortEvent::Up(PortInfo {
+                label: "caller".into(),
+                origin: PortOrigin::Accepted(0),
+                mtu: 1472,
+                peer: "caller".into(),
+                medium: Medium::Unaddressed,
+            });
+            links.handle_port(Time::ZERO, PortId(port), &up);
+        }
+        links
+    }
+
+    /// A neighbour holds back invented flows until it may not. Returns how many it could.
+    fn held_back_by(links: &mut Links, port: u32) -> usize {
+        let invented = |number: u64| {
+            let mut name = [9; 32];
+            name[..8].copy_from_slice(&number.to_be_bytes());
+            Guid(name)
+        };
+        let holds = (0..).map(|number| Hold {
+            source: invented(number),
+            destination: invented(number),
+            mode: Some(HoldMode::All),
+            credit: 0,
+            lease: MAX_LEASE,
+        });
+        let holds = holds.take_while(|hold| links.hold(Time::ZERO, PortId(port), hold));
+        holds.count()
+    }
+
+    #[test]
+    fn invented_flows_of_many_neighbours_leave_room_for_those_of_another() {
+        let mut links = links(501);
+        let first = held_back_by(&mut links, 0);
+        assert!(first <= 4_096, "{first}");
+        for port in 1..500 {
+            held_back_by(&mut links, port);
+        }
+        assert!(links.hold_ends.len() < HELD_BACK.max);
+        assert_eq!(held_back_by(&mut links, 500), 8);
+        // What a neighbour holds back already is renewed.
+        assert_eq!(held_back_by(&mut links, 0), first);
     }
 }

@@ -260,11 +260,14 @@ impl Links {
             source: stop.source,
             destination: stop.destination,
         };
+        let until = now + stop.lease.min(MAX_LEASE);
+        let is_stopped = !stop.lease.is_zero();
+        if is_stopped && !self.may_note(port, flow, Some(stop.content)) {
+            return false;
+        }
         let Some(link) = self.links.get_mut(&port) else {
             return true;
         };
-        let until = now + stop.lease.min(MAX_LEASE);
-        let is_stopped = !stop.lease.is_zero();
         let was_stopped = link.outbox.is_stopped(&flow, &stop.content);
         let wanted = is_stopped.then_some(until);
         if !link.outbox.stop(now, &flow, stop.content, wanted) {

@@ -19,9 +19,11 @@ impl Links {
                 };
                 let own = number.and_then(|number| self.pacing.get(&number).copied());
                 let is_plain = number.is_some_and(|number| self.plain.contains(&number));
+                let plain = is_plain || self.template.plain;
                 let config = HopConfig {
                     mtu: info.mtu,
-                    plain: is_plain || self.template.plain,
+                    plain,
+                    neighbour: self.expected_at(info.origin),
                     calls: !info.origin.is_caller(),
                     remote: info.medium.caller_address(),
                     pacing: own.unwrap_or(self.template.pacing),
@@ -31,6 +33,7 @@ impl Links {
                 let link = Link {
                     hop: Hop::new(config, rng, now),
                     info: info.clone(),
+                    plain,
                     held: Holder::default(),
                     own: self
                         .own
@@ -110,6 +113,9 @@ impl Links {
         }
         if link.neighbour.is_some() {
             link.log("neighbour is down: its port is closed");
+        }
+        if link.info.origin.is_caller() {
+            self.departed.add_counters(&link.hop.stats());
         }
         self.note_neighbour(port, link.neighbour, None);
         self.forget_holds(port, &mut link);

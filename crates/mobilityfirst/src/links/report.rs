@@ -2,9 +2,8 @@
 
 use whimbrel_core::{Guid, LinkState, LookUpFailure, PortId, Time};
 use whimbrel_link::HopStats;
-use whimbrel_link::hop::Unwilling;
 
-use super::Links;
+use super::{Link, Links};
 
 /// One neighbour, for reports.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -28,12 +27,32 @@ pub struct LinkStatus {
     /// Why the neighbour does not talk with this node, as an unproven notice has said since it
     /// last did.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub unwilling: Option<&'static str>,
+    pub unwilling: Option<String>,
     /// False while the interface by which its frames leave is known not to work.
     pub carrier: bool,
     /// Chunks queued for the hop.
     pub chunks_waiting: usize,
     /// The hop's counters and estimates.
+    pub hop: HopStats,
+}
+
+/// Inbound peers that are reported one by one; all of them are in [`CallersTotal`].
+const MAX_CALLERS_SHOWN: usize = 256;
+
+/// All inbound peers together, for reports.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct CallersTotal {
+    /// Their ports.
+    pub ports: usize,
+    /// Those that are responsive.
+    pub up: usize,
+    /// Chunks queued for their hops.
+    pub chunks_waiting: usize,
+    /// Chunks in flight to them.
+    pub chunks_in_flight: usize,
+    /// Bytes in flight to them.
+    pub inflight: u64,
+    /// The sums of their hops' counters, of those that have left as well.
     pub hop: HopStats,
 }
 
@@ -77,10 +96,34 @@ impl Links {
         arriving.sum::<usize>() as u64 + self.buffer.bytes()
     }
 
-    /// Returns all neighbours, for reports.
+    /// Returns all inbound peers together.
+    pub(crate) fn callers_total(&self) -> CallersTotal {
+        let mut total = CallersTotal {
+            hop: self.departed.clone(),
+            ..CallersTotal::default()
+        };
+        for link in self.links.values().filter(|it| it.info.origin.is_caller()) {
+            let stats = link.hop.stats();
+            total.ports += 1;
+            total.up += usize::from(link.is_up());
+            total.chunks_waiting += link.outbox.queued();
+            total.chunks_in_flight += stats.chunks_in_flight;
+            total.inflight += stats.inflight;
+            total.hop.add_counters(&stats);
+        }
+        total
+    }
+
+    /// Returns the configured neighbours, and some of the inbound peers, for reports.
     pub fn status(&self, now: Time) -> Vec<LinkStatus> {
+        let mut callers = 0;
+        let is_shown = |(_, link): &(&PortId, &Link)| {
+            callers += usize::from(link.info.origin.is_caller());
+            !link.info.origin.is_caller() || callers <= MAX_CALLERS_SHOWN
+        };
         self.links
             .iter()
+            .filter(is_shown)
             .map(|(port, link)| LinkStatus {
                 port: port.0,
                 label: link.info.label.clone(),
@@ -90,7 +133,7 @@ impl Links {
                 up: link.is_up(),
                 silent_s: now.since(link.last_frame).as_secs_f64(),
                 refused: link.refused,
-                unwilling: link.hop.unwilling().map(Unwilling::text),
+                unwilling: link.hop.unwilling().map(|why| why.text().into_owned()),
                 carrier: link.carried,
                 chunks_waiting: link.outbox.queued(),
                 hop: link.hop.stats(),
@@ -112,5 +155,25 @@ impl Links {
             again_in_s: failure.again_at.since(now).as_secs_f64(),
         })
         .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use whimbrel_core::PortEvent;
+
+    use super::super::holds::tests::links;
+    use super::*;
+
+    #[test]
+    fn thousands_of_inbound_peers_are_summed_and_some_of_them_shown() {
+        let mut links = links(4_000);
+        let shown = links.status(Time::ZERO);
+        assert_eq!(shown.len(), MAX_CALLERS_SHOWN);
+        assert_eq!(links.callers_total().ports, 4_000);
+        // A local frame has at most 4 MiB.
+        assert!(serde_json::to_vec(&shown).unwrap_or_default().len() < 1 << 20);
+        links.handle_port(Time::ZERO, PortId(7), &PortEvent::Down);
+        assert_eq!(links.callers_total().ports, 3_999);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use core::time::Duration;
-use whimbrel_core::{Distrust, Guid, Limit, Meter, PortId, SeededRng, Time, WallClock};
+use whimbrel_core::{Distrust, Guid, Limit, Meter, PortId, SeededRng, Source, Time, WallClock};
 use whimbrel_gnrs::{Address, Kind, Record, Rejection, Signature, VerifyError, wire::Code};
 
 use super::Timer;
@@ -128,6 +128,12 @@ impl Attachments {
     pub(super) fn is_on(&self, guid: &Guid, port: PortId) -> bool {
         let attached = self.by_guid.get(guid);
         attached.is_some_and(|attached| attached.iter().any(|it| it.port == port))
+    }
+
+    /// Returns where a GUID is attached: by its preferred port, whether that responds or not.
+    pub(super) fn place_of(&self, guid: &Guid, links: &Links) -> Option<Source> {
+        let port = self.by_guid.get(guid)?.first()?.port;
+        links.info(port).map(|info| Source::of(port, info))
     }
 
     /// Notes that a chunk of a host came by a port.

@@ -5,6 +5,7 @@ use core::time::Duration;
 use whimbrel_core::{Guid, WallClock};
 use whimbrel_link::HopConfig;
 
+use crate::links::{HELD_BACK, HELD_BACK_BYTES};
 use crate::split::SplitConfig;
 
 use super::{said::MAX_SAID, store::StoreLimits};
@@ -47,6 +48,7 @@ impl RouterConfig {
         buffer
             .saturating_add(self.store.total)
             .saturating_add(MAX_SAID + chunk)
+            .saturating_add(HELD_BACK.max as u64 * HELD_BACK_BYTES)
     }
 }
 

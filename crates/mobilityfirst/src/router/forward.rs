@@ -1,7 +1,7 @@
 //! Forwarding: late binding and the choice of next hops.
 
 use bytes::Bytes;
-use whimbrel_core::{Guid, PortId, Time};
+use whimbrel_core::{Guid, PortId, Source, Time};
 use whimbrel_gnrs::{Answer, Failure, Lookup, Record};
 
 use super::attach::outcome;
@@ -73,16 +73,8 @@ impl Router {
         header: &NetworkHeader,
     ) -> Option<Guid> {
         let (source, at) = (header.source, header.source_address);
-        if !self.links.info(from)?.origin.is_caller() {
-            return Some(at);
-        }
         let neighbour = self.links.neighbour(from)?;
-        let calls = |port| {
-            self.links
-                .info(port)
-                .is_some_and(|it| it.origin.is_chosen())
-        };
-        if self.sources.believes(&neighbour) || self.links.ports_of(&neighbour).any(calls) {
+        if self.speaks_for_anybody(from) {
             return Some(at);
         }
         if source == neighbour || self.attachments.is_on(&source, from) {
@@ -93,6 +85,14 @@ impl Router {
         let is_named = at.is_none() || known.contains(&at);
         let claimed = if is_named { at } else { neighbour };
         Some(self.proven_place(now, source, claimed, neighbour))
+    }
+
+    /// Returns true if the neighbour on a port is believed, whoever the source of a chunk is: it has
+    /// proven a name that the configuration gives, or its link is plain and leads from here.
+    fn speaks_for_anybody(&self, port: PortId) -> bool {
+        let neighbour = self.links.neighbour(port);
+        self.links.is_trusted_wire(port)
+            || neighbour.is_some_and(|name| self.sources.believes(&name))
     }
 
     /// The address that answers to a host's chunk go to: the claimed one if the host is known to be there,
@@ -118,6 +118,10 @@ impl Router {
             .note_use(&outgoing.chunk.header.source, from);
         self.purge_unwanted(now, from, &outgoing.chunk);
         self.note_not_served(now, &outgoing.chunk);
+        if let Some(data) = outgoing.chunk.data() {
+            let source = outgoing.chunk.header.source;
+            self.names.note_data(now, source, from, &data);
+        }
         if self.is_answered(now, &outgoing.chunk) {
             // It is for this router.
         } else if outgoing.chunk.header.destination == self.config.guid {
@@ -213,14 +217,13 @@ impl Router {
     /// Content is announced by hosts that are attached on the port, or have proven their name there:
     /// who else says that a host has it, has only its record.
     fn handle_register(&mut self, now: Time, from: PortId, record: Bytes) {
-        let is_caller = self
-            .links
-            .info(from)
-            .is_some_and(|it| it.origin.is_caller());
+        let info = self.links.info(from);
+        let is_stranger =
+            !self.speaks_for_anybody(from) || info.is_none_or(|it| it.origin.is_caller());
         let neighbour = self.links.neighbour(from);
         let attached = &self.attachments;
         let may = |signer: &Guid| {
-            !is_caller || neighbour == Some(*signer) || attached.is_on(signer, from)
+            !is_stranger || neighbour == Some(*signer) || attached.is_on(signer, from)
         };
         let announced = |content: &Guid, signer: &Guid| {
             let providers = self.names.look_up_own(now, content).providers;
@@ -234,7 +237,7 @@ impl Router {
         let (signer, guid) = (record.signer(), record.subject());
         let refused = if !may(&signer) {
             Some(("announced-for-another", ControlCode::Invalid))
-        } else if is_caller && announced(&guid, &signer) >= MAX_ANNOUNCERS_PER_PORT {
+        } else if is_stranger && announced(&guid, &signer) >= MAX_ANNOUNCERS_PER_PORT {
             Some(("too-many-announcers", ControlCode::Full))
         } else {
             None
@@ -500,7 +503,13 @@ impl Router {
         let signers = announced.iter().map(Record::signer);
         let answers = |guid: &Guid| self.attachments.hops_to(guid, &self.links).best().is_some();
         let here: Vec<Guid> = signers.filter(answers).collect();
+        let here = (self.names).by_merit(content, here, |host| self.place_of(host));
         self.names.worth_asking(now, (content, request), here, true)
+    }
+
+    /// Returns where a host is that is attached here.
+    pub(super) fn place_of(&self, host: &Guid) -> Option<Source> {
+        self.attachments.place_of(host, &self.links)
     }
 
     fn note_tried(&mut self, request: &Chunk, provider: Guid) {
@@ -581,13 +590,18 @@ impl Router {
         answer: &Answer,
     ) -> Option<Guid> {
         let announced = answer.providers.iter().map(Record::signer).collect();
+        let announced = (self.names).by_merit(content, announced, |host| self.place_of(host));
         let about = (content, request);
         let providers = self.names.worth_asking(now, about, announced, false);
         let answers = |guid: &&Guid| self.attachments.hops_to(guid, &self.links).best().is_some();
         if let Some(here) = providers.iter().find(answers) {
             return Some(*here);
         }
-        let any = self.rng.below(providers.len() as u64) as usize;
+        let among = match self.names.proven(content, &providers) {
+            0 => providers.len(),
+            proven => proven,
+        };
+        let any = self.rng.below(among as u64) as usize;
         providers.get(any).copied()
     }
 

@@ -34,10 +34,7 @@ impl Router {
         }
         let ports = attachments.detach(&guid, &mut self.effects);
         self.names.learn(now, record);
-        if self.moved.len() >= MAX_CORRECTED {
-            self.moved.pop_first();
-        }
-        self.moved.insert(guid);
+        self.moved.insert(guid, ());
         self.links.leave_addresses(&guid, &routers);
         for port in ports {
             let (links, effects) = (&mut self.links, &mut self.effects);
@@ -100,9 +97,6 @@ impl Router {
         if neighbour.is_none_or(|neighbour| self.attachments.is_on(&neighbour, port)) {
             return;
         }
-        if self.corrected.len() >= MAX_CORRECTED {
-            self.corrected.pop_first();
-        }
         let version = binding.version();
         if !is_here && self.corrected.insert((port, host), version) != Some(version) {
             let record = Bytes::copy_from_slice(binding.as_bytes());
@@ -110,14 +104,12 @@ impl Router {
         }
     }
 
-    /// A router that this one calls asks about a source behind this one. Inbound peers have no reason
-    /// to ask.
+    /// A neighbour asks about a source behind this router.
     pub(super) fn handle_ask(&mut self, from: PortId, source: Guid) {
         let info = self.links.info(from);
-        match info.is_some_and(|info| info.origin.is_chosen()) {
-            true => self.sources.handle_ask(from, source, &mut self.effects),
-            false => self.effects.drop("asked-by-a-caller"),
-        }
+        let may_wait = info.is_some_and(|info| info.origin.is_chosen());
+        let effects = &mut self.effects;
+        self.sources.handle_ask((from, may_wait), source, effects);
     }
 
     pub(super) fn handle_vouch(&mut self, now: Time, from: PortId, record: Bytes) {

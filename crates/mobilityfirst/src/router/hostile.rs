@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use bytes::Bytes;
-use whimbrel_core::{Guid, PortOrigin};
+use whimbrel_core::{Guid, PortId, PortOrigin, Source};
 use whimbrel_gnrs::{Address, KeyPair, Record, Statement};
 
 use super::RouterConfig;
@@ -17,7 +17,7 @@ use crate::wire::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn keys(number: u8) -> KeyPair {
+pub(super) fn keys(number: u8) -> KeyPair {
     KeyPair::from_secret(&[number; 32])
 }
 
@@ -27,7 +27,7 @@ fn net_of_callers(names: &[Guid], config: RouterConfig) -> Net {
     Net::with_origins(names, &callers, config)
 }
 
-fn chunk_of(source: Guid, destination: Guid, message: &Transport) -> Chunk {
+pub(super) fn chunk_of(source: Guid, destination: Guid, message: &Transport) -> Chunk {
     let (service, upper) = (ServiceId::DELAY_TOLERANT, UpperProtocol::Transport);
     let mut header = NetworkHeader::new(service, upper, source, destination);
     header.extensions.request = Some(1);
@@ -58,7 +58,7 @@ fn notice(source: Guid, destination: Guid) -> Notice {
     }
 }
 
-fn request() -> Request {
+pub(super) fn request() -> Request {
     Request {
         content: Guid([7; 32]),
         chunk_log2: 20,
@@ -121,7 +121,7 @@ fn a_caller_speaks_for_itself_and_for_what_it_has_attached_and_for_nobody_else()
 }
 
 /// Returns the binding record of a host that is reached at `at`, made so long before now.
-fn record(host: &KeyPair, at: Guid, before_ms: u64) -> Bytes {
+pub(super) fn record(host: &KeyPair, at: Guid, before_ms: u64) -> Bytes {
     let statement = Statement::new(UNIX_MS - before_ms, 60_000, vec![Address::new(at)]);
     let record = Record::binding(host, &statement).expect("a record");
     Bytes::copy_from_slice(record.as_bytes())
@@ -196,19 +196,19 @@ fn a_caller_that_the_configuration_names_as_a_router_is_believed() {
 }
 
 /// The other side of the question: a leaf that calls a hub, and a host that attaches after the hub has
-/// asked about it.
+/// asked about it. A router that calls the leaf asks as well, but its question does not wait.
 #[test]
-fn a_router_vouches_for_its_own_hosts_where_it_calls_and_nowhere_else() {
-    let (hub, host, stranger) = (keys(1).guid(), keys(2), keys(3).guid());
+fn a_router_vouches_for_its_own_hosts_to_each_neighbour_that_asks() {
+    let (hub, host, caller) = (keys(1).guid(), keys(2), keys(3).guid());
     let origins = [
         PortOrigin::Configured(0),
         PortOrigin::Accepted(0),
         PortOrigin::Accepted(0),
     ];
-    let mut net = Net::with_origins(&[hub, host.guid(), stranger], &origins, config());
+    let mut net = Net::with_origins(&[hub, host.guid(), caller], &origins, config());
     let ask = Control::Ask { guid: host.guid() };
     net.send(1, control(hub, &ask));
-    net.send(3, control(stranger, &ask));
+    net.send(3, control(caller, &ask));
     net.run(SECOND);
     let vouched = |net: &Net, neighbour| {
         let received = net.chunks(neighbour).iter();
@@ -218,7 +218,7 @@ fn a_router_vouches_for_its_own_hosts_where_it_calls_and_nowhere_else() {
         });
         all.collect::<Vec<_>>()
     };
-    assert!(vouched(&net, 1).is_empty());
+    assert!(vouched(&net, 1).is_empty() && vouched(&net, 3).is_empty());
     let bytes = record(&host, ROUTER, 0);
     let parsed = Record::parse(bytes.clone()).expect("a record");
     net.with_router(|it, now| {
@@ -229,12 +229,12 @@ fn a_router_vouches_for_its_own_hosts_where_it_calls_and_nowhere_else() {
         it.register(now, port(2), parsed);
     });
     net.run(SECOND);
-    assert_eq!(vouched(&net, 1).len(), 1);
+    assert_eq!((vouched(&net, 1).len(), vouched(&net, 3).len()), (1, 0));
     net.send(1, control(hub, &ask));
-    net.send(3, control(stranger, &ask));
+    net.send(3, control(caller, &ask));
     net.run(SECOND);
-    assert_eq!(vouched(&net, 1), [bytes.clone(), bytes]);
-    assert!(vouched(&net, 3).is_empty());
+    assert_eq!(vouched(&net, 1), [bytes.clone(), bytes.clone()]);
+    assert_eq!(vouched(&net, 3), [bytes]);
 }
 
 /// A flood of invented sources costs a question for each of the first, and no memory.
@@ -258,7 +258,7 @@ fn invented_sources_are_asked_for_and_forgotten() {
     assert!(net.received(2).is_empty());
 }
 
-fn announcement(host: &KeyPair, content: Guid, lifetime_ms: u64) -> Record {
+pub(super) fn announcement(host: &KeyPair, content: Guid, lifetime_ms: u64) -> Record {
     let statement = Statement::new(UNIX_MS, lifetime_ms, Vec::new());
     Record::provider(host, content, &statement).expect("a record")
 }
@@ -315,8 +315,12 @@ fn a_full_content_keeps_those_who_are_here_and_forgets_those_who_left() {
     let hosts: Vec<KeyPair> = (0..66).map(keys).collect();
     let keep = |net: &mut Net, host: &KeyPair, here: usize| {
         let record = announcement(host, content, 60_000);
-        let is_here = |guid: &Guid| hosts[..here].iter().any(|it| it.guid() == *guid);
-        net.with_router(|it, now| it.names.keep(now, port(1), record, is_here))
+        // Each at a port of its own.
+        let place = |guid: &Guid| {
+            let at = hosts[..here].iter().position(|it| it.guid() == *guid)?;
+            Some(Source::Port(PortId(at as u32)))
+        };
+        net.with_router(|it, now| it.names.keep(now, port(1), record, place))
     };
     for host in &hosts[..64] {
         assert_eq!(keep(&mut net, host, 64), Ok(ControlCode::Registered));
@@ -554,7 +558,7 @@ fn what_waits_because_a_host_is_not_there_leaves_when_its_router_says_that_it_is
     let origins = [PortOrigin::Accepted(0), PortOrigin::Configured(0)];
     let mut net = Net::with_origins(&[sender, its_router], &origins, config());
     let at = Record::parse(record(&host, its_router, 0)).expect("a record");
-    net.with_router(|it, now| assert!(it.names.keep(now, port(1), at, |_| true).is_ok()));
+    net.with_router(|it, now| assert!(it.names.keep(now, port(1), at, |_| None).is_ok()));
     let step = |net: &mut Net, index| {
         let mut chunk = data(ServiceId::UNICAST, host.guid(), index, 1000);
         chunk.header.source = sender;

@@ -31,6 +31,8 @@
 //! neighbour its hop's bound (`docs/protocols/hop.md`); tables are bounded by the constants in
 //! these modules.
 
+#[cfg(test)]
+mod announcers;
 mod attach;
 mod config;
 mod effects;
@@ -48,6 +50,7 @@ mod proxy;
 mod retry;
 mod routes;
 mod said;
+mod served;
 mod sources;
 mod status;
 #[cfg(test)]
@@ -56,19 +59,21 @@ pub mod store;
 #[cfg(test)]
 mod tests;
 mod transit;
+#[cfg(test)]
+mod trust;
 
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use whimbrel_core::{
     Deadline, Guid, Machine, OpenRefusal, PortEvent, PortId, PortOrigin, PortRequest, PortToken,
-    SeededRng, Time, TimerQueue, Transmit, WallClock,
+    Recent, SeededRng, Time, TimerQueue, Transmit, WallClock,
 };
 use whimbrel_gnrs::{Lookup, Record, Resolver, ResolverConfig, ResolverEvent};
 use whimbrel_link::Pacing;
 
 use crate::chunk::{Chunk, Flow, Message};
-use crate::links::{LEFT_OVER, LinkEvent, Links, MAX_TURNS, RENEWAL};
+use crate::links::{LEFT_OVER, LinkEvent, Links, MAX_TURNS, NameRule, RENEWAL};
 use crate::local::{Frame, LocalEvent, Programs};
 use crate::next_hops::Divisions;
 use crate::wire::{
@@ -118,9 +123,9 @@ pub struct Router {
     names: Names,
     attachments: Attachments,
     // Neighbours that have been told that a host is elsewhere, and by which version of its record.
-    corrected: BTreeMap<(PortId, Guid), u64>,
+    corrected: Recent<(PortId, Guid), u64>,
     // Hosts that have moved of late, as their records say.
-    moved: BTreeSet<Guid>,
+    moved: Recent<Guid>,
     sources: Sources,
     holders: Holders,
     routes: Routes,
@@ -165,8 +170,8 @@ impl Router {
             links,
             names: Names::new(resolver, has_service, config.wall, &mut rng),
             attachments: Attachments::new(config.guid, config.wall),
-            corrected: BTreeMap::new(),
-            moved: BTreeSet::new(),
+            corrected: Recent::new(hearsay::MAX_CORRECTED),
+            moved: Recent::new(hearsay::MAX_CORRECTED),
             sources: Sources::new(&config, &mut rng),
             holders: Holders::new(&mut rng),
             routes: Routes::new(config.guid, config.routes.clone(), config.default_route),
@@ -195,8 +200,22 @@ impl Router {
         self.links.set_plain(number);
     }
 
-    /// Believes what this router forwards when it calls this one, whoever its source is. Routers in
-    /// routes are believed anyway, and so are those that this one calls.
+    /// The neighbour of link `number` must prove a name by this rule. One that the configuration gives
+    /// is believed.
+    pub fn set_name_rule(&mut self, number: u32, rule: NameRule) {
+        if let NameRule::Given(name) = rule {
+            self.sources.believe(name);
+        }
+        self.links.set_name_rule(number, rule);
+    }
+
+    /// Returns the names that neighbours of configured links have proven, by the links' numbers.
+    pub fn proven_names(&self) -> BTreeMap<u32, Guid> {
+        self.links.proven_names()
+    }
+
+    /// Believes what this router forwards, whoever its source is, once it has proven its name. Routers
+    /// in routes are believed anyway.
     pub fn believe(&mut self, router: Guid) {
         self.sources.believe(router);
     }
@@ -533,9 +552,9 @@ impl Router {
         if self.attachments.is_on(&guid, port) {
             self.sources.note_record(&record, &mut self.effects);
         }
-        let attached = &self.attachments;
-        let is_here = |host: &Guid| attached.contains(host);
-        match self.names.keep(now, port, record, is_here) {
+        let (attached, links) = (&self.attachments, &self.links);
+        let place = |host: &Guid| attached.place_of(host, links);
+        match self.names.keep(now, port, record, place) {
             Ok(code) => {
                 if let Lookup::Resolved(answer) = self.names.look_up(now, guid) {
                     self.proxy.note_found(&guid);

@@ -5,14 +5,15 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use hashlink::LinkedHashMap;
-use whimbrel_core::{Guid, KeyedState, PortId, SeededRng, Time, WallClock};
+use whimbrel_core::{Guid, KeyedState, PortId, SeededRng, Source, Time, WallClock};
 use whimbrel_gnrs::{
     Answer, Kind, Lookup, MemoryStore, Quotas, Record, RecordKey, Resolver, Store, StoreLimits,
 };
 
 use super::followed::Followed;
+use super::served::Served;
 use crate::links::ChunkToSend;
-use crate::wire::{ControlCode, DropReason};
+use crate::wire::{ControlCode, Data, DropReason};
 
 /// Bounds of the records: some thousands of hosts, each with some contents.
 const LIMITS: StoreLimits = StoreLimits {
@@ -53,14 +54,15 @@ impl OwnNames {
         }
     }
 
-    /// Registers a verified record. A content has a bound of announcers; beyond it, those make room of
-    /// whom `is_here` is not true any more.
+    /// Registers a verified record. A content has a bound of announcers; beyond it, one makes room: one
+    /// that has left, or as `yields_to` says. `place` returns where a host is that is attached here.
     fn register(
         &mut self,
         (now, now_ms): (Time, u64),
         from: PortId,
         record: Record,
-        is_here: impl Fn(&Guid) -> bool,
+        place: impl Fn(&Guid) -> Option<Source>,
+        served: &Served,
     ) -> ControlCode {
         use whimbrel_gnrs::store::Refusal;
         // A store in memory cannot fail.
@@ -71,8 +73,16 @@ impl OwnNames {
         }
         let mut put = self.store.put(now_ms, record.clone());
         if matches!(put, Ok(Err(Refusal::Full))) && record.kind() == Kind::Provider {
-            let gone = |key: &RecordKey| !is_here(&key.provider);
-            if self.store.forget_provider(&record.subject(), gone) {
+            let content = record.subject();
+            let gone = |key: &RecordKey| place(&key.provider).is_none();
+            let mut has_room = self.store.forget_provider(&content, gone);
+            let own = (record.signer(), place(&record.signer()));
+            if !has_room && let Some(other) = self.yields_to(now_ms, &content, own, &place, served)
+            {
+                let is_it = |key: &RecordKey| key.provider == other;
+                has_room = self.store.forget_provider(&content, is_it);
+            }
+            if has_room {
                 put = self.store.put(now_ms, record);
             }
         }
@@ -81,6 +91,32 @@ impl OwnNames {
             Ok(Err(Refusal::Stale { .. } | Refusal::Conflict { .. })) => ControlCode::Stale,
             Ok(Err(Refusal::Full)) | Err(_) => ControlCode::Full,
         }
+    }
+
+    /// Returns the announcer of a full content that gives way to another host: one that has served
+    /// nothing, of the network with the most of them. A host that has served a true chunk takes its
+    /// place, and one of a network with fewer.
+    fn yields_to(
+        &self,
+        now_ms: u64,
+        content: &Guid,
+        (host, at): (Guid, Option<Source>),
+        place: impl Fn(&Guid) -> Option<Source>,
+        served: &Served,
+    ) -> Option<Guid> {
+        let providers = self.store.providers(content, now_ms);
+        let mut silent: BTreeMap<Option<Source>, Vec<Guid>> = BTreeMap::new();
+        let mut own = 0;
+        for announcer in providers.iter().map(Record::signer) {
+            let of = place(&announcer);
+            own += usize::from(of == at);
+            if !served.has(content, &announcer) {
+                silent.entry(of).or_default().push(announcer);
+            }
+        }
+        let most = silent.values().max_by_key(|hosts| hosts.len())?;
+        let may = served.has(content, &host) || most.len() > own + 1;
+        most.first().copied().filter(|_| may)
     }
 
     fn lookup(&self, now_ms: u64, name: &Guid) -> Answer {
@@ -105,7 +141,9 @@ pub(super) struct Names {
     // The last one that was registered again, while that goes on.
     registered_to: Option<RecordKey>,
     // Contents that hosts do not serve, as they have said since they announced them, and when.
-    not_served: BTreeMap<(Guid, Guid), Time>,
+    not_served: LinkedHashMap<(Guid, Guid), Time, KeyedState>,
+    // Those that have served what they announced.
+    served: Served,
     // The providers that a request has been sent to, by content and the request's id. Least recently
     // used first.
     tried: LinkedHashMap<(Guid, u64), BTreeSet<Guid>, KeyedState>,
@@ -130,7 +168,8 @@ impl Names {
             resolver,
             own: OwnNames::new(),
             registered_to: None,
-            not_served: BTreeMap::new(),
+            not_served: LinkedHashMap::with_hasher(KeyedState::new(rng)),
+            served: Served::new(rng),
             tried: LinkedHashMap::with_hasher(KeyedState::new(rng)),
             has_service,
             wall,
@@ -199,10 +238,51 @@ impl Names {
     }
 
     pub(super) fn note_not_served(&mut self, now: Time, content: Guid, host: Guid) {
+        self.not_served.remove(&(content, host));
         if self.not_served.len() >= MAX_NOT_SERVED {
-            self.not_served.pop_first();
+            self.not_served.pop_front();
         }
         self.not_served.insert((content, host), now);
+        self.served.forget(content, host);
+    }
+
+    /// Notes a chunk that a host has sent by a port, if others announce its content too.
+    pub(super) fn note_data(&mut self, now: Time, host: Guid, from: PortId, data: &Data) {
+        let content = &data.content;
+        if !self.served.has(content, &host) {
+            let known = self.known(now, content).unwrap_or_default();
+            let providers = known.providers;
+            let announces = providers.iter().any(|it| it.signer() == host);
+            if !announces || providers.len() < 2 {
+                return;
+            }
+        }
+        self.served.note(now, host, from, data);
+    }
+
+    /// Sorts the announcers of a content: first those that have served it; of the others, the first of
+    /// each network before the second of any. `place` says where a host is.
+    pub(super) fn by_merit(
+        &self,
+        content: &Guid,
+        announcers: Vec<Guid>,
+        place: impl Fn(&Guid) -> Option<Source>,
+    ) -> Vec<Guid> {
+        let mut of_place: BTreeMap<Option<Source>, usize> = BTreeMap::new();
+        let mut ranked: Vec<(bool, usize, Guid)> = Vec::new();
+        for host in announcers {
+            let before = of_place.entry(place(&host)).or_default();
+            ranked.push((!self.served.has(content, &host), *before, host));
+            *before += 1;
+        }
+        ranked.sort_by_key(|(silent, before, _)| (*silent, *before));
+        ranked.into_iter().map(|(_, _, host)| host).collect()
+    }
+
+    /// Returns how many of these announcers have served a content, which are the first of them.
+    pub(super) fn proven(&self, content: &Guid, announcers: &[Guid]) -> usize {
+        let served = announcers.iter();
+        served.take_while(|it| self.served.has(content, it)).count()
     }
 
     /// Returns true if a provider has said that it does not serve a content: one that announces
@@ -334,14 +414,15 @@ impl Names {
         now: Time,
         from: PortId,
         record: Record,
-        is_here: impl Fn(&Guid) -> bool,
+        place: impl Fn(&Guid) -> Option<Source>,
     ) -> Result<ControlCode, Record> {
         self.not_served.remove(&(record.subject(), record.signer()));
         let code = self.own.register(
             (now, self.wall.unix_millis(now)),
             from,
             record.clone(),
-            is_here,
+            place,
+            &self.served,
         );
         match self.has_service {
             true => Err(record),

@@ -3,9 +3,8 @@
 //! that their number does not matter.
 
 use core::time::Duration;
-use std::collections::BTreeMap;
 
-use whimbrel_core::{Guid, SeededRng, Time};
+use whimbrel_core::{Guid, Recent, SeededRng, Time};
 
 /// Bound of a pause. A destination that the name service pushes is not delayed by it.
 pub(super) const MAX_PAUSE: Duration = Duration::from_secs(60);
@@ -30,7 +29,7 @@ struct InVain {
 #[derive(Debug)]
 pub(super) struct Pauses {
     first: Duration,
-    in_vain: BTreeMap<Guid, InVain>,
+    in_vain: Recent<Guid, InVain>,
     rng: SeededRng,
 }
 
@@ -39,7 +38,7 @@ impl Pauses {
     pub(super) fn new(first: Duration, rng: SeededRng) -> Pauses {
         Pauses {
             first,
-            in_vain: BTreeMap::new(),
+            in_vain: Recent::new(MAX_DESTINATIONS),
             rng,
         }
     }
@@ -70,22 +69,9 @@ impl Pauses {
     pub(super) fn begin(&mut self, now: Time, destination: Guid, all: usize) -> Duration {
         let pause = self.current(now, &destination, all);
         let tries = self.tries(now, &destination).saturating_add(1);
-        if self.in_vain.len() >= MAX_DESTINATIONS && !self.in_vain.contains_key(&destination) {
-            self.make_room(now);
-        }
         self.in_vain
             .insert(destination, InVain { tries, last: now });
         pause.mul_f64(1.0 - JITTER * self.rng.unit())
-    }
-
-    fn make_room(&mut self, now: Time) {
-        let lately = self.max() * 2;
-        self.in_vain
-            .retain(|_, known| now.since(known.last) <= lately);
-        // Half of them, so that a pass over all is rare.
-        while self.in_vain.len() > MAX_DESTINATIONS / 2 {
-            self.in_vain.pop_first();
-        }
     }
 
     /// The destination has been found.
@@ -98,6 +84,7 @@ impl Pauses {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::collections::BTreeMap;
 
     proptest! {
         /// Compares with a model that counts how often each was begun since it was forgotten.

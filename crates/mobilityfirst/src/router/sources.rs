@@ -1,10 +1,10 @@
 //! Whom a port may speak for: a name counts only for whom it was proven.
 //!
-//! From an inbound peer a router takes chunks whose source is the name that the peer has proven, a
-//! GUID that is attached on that port, or one for which the peer vouches: it is a router, and has the
-//! source's signed binding record, which names it. A router that calls this one need not be
-//! configured for that: it is asked for the record when its first chunk of a source comes. Routers
-//! that the configuration names are believed.
+//! From a neighbour a router takes chunks whose source is the name that the neighbour has proven, a
+//! GUID that is attached on that port, or one for which the neighbour vouches: it is a router, and has
+//! the source's signed binding record, which names it. It is asked for the record when its first chunk
+//! of a source comes. A router that has proven a name which the configuration gives is believed. An
+//! address in the configuration is no name: whoever answers there vouches as others do.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -202,10 +202,17 @@ impl Sources {
         }
     }
 
-    /// Answers a router that this one calls.
-    pub(super) fn handle_ask(&mut self, port: PortId, host: Guid, effects: &mut Effects) {
+    /// Answers a neighbour. The question of one that this router calls may wait until the host has
+    /// attached.
+    pub(super) fn handle_ask(
+        &mut self,
+        (port, may_wait): (PortId, bool),
+        host: Guid,
+        effects: &mut Effects,
+    ) {
         match self.records.get(&host) {
             Some(record) => effects.push(vouch(port, record)),
+            None if !may_wait => effects.drop("asked-for-a-stranger"),
             None if self.wanted.len() < MAX_WANTED => drop(self.wanted.insert((host, port))),
             None => effects.drop("asked-too-much"),
         }

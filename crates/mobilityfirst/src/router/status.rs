@@ -10,7 +10,7 @@ use whimbrel_link::hop::ReceptionCounters;
 
 use super::Router;
 use crate::chunk::Chunk;
-use crate::links::{DividedStatus, LinkStatus, UnresolvedStatus};
+use crate::links::{CallersTotal, DividedStatus, LinkStatus, UnresolvedStatus};
 
 /// Counters since the start.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -112,6 +112,8 @@ pub struct RouterStatus {
     pub name_servers: Vec<NameServerStatus>,
     /// The neighbours.
     pub links: Vec<LinkStatus>,
+    /// All inbound peers together; of them, `links` has 256 at most.
+    pub callers: CallersTotal,
     /// What those who are no neighbours yet have asked of its links.
     pub reception: ReceptionCounters,
     /// Configured neighbours without a port, because their host names are not known.
@@ -235,6 +237,7 @@ impl Router {
             attachments: self.attachments.len(),
             name_servers: self.names.resolver.server_status(),
             links: self.links.status(now),
+            callers: self.links.callers_total(),
             reception: self.links.reception(),
             unresolved: self.links.unresolved(now),
             divided: self.links.divided(now),

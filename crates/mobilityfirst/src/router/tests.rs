@@ -158,14 +158,25 @@ impl Net {
         origins: &[PortOrigin],
         config: RouterConfig,
     ) -> Net {
+        let hops = names.iter().map(|name| HopConfig::plain(*name, 1472));
+        Net::with_hops(hops.collect(), origins, config)
+    }
+
+    /// The neighbours' hops are configured so.
+    pub(super) fn with_hops(
+        hops: Vec<HopConfig>,
+        origins: &[PortOrigin],
+        config: RouterConfig,
+    ) -> Net {
+        let neighbours = hops.len();
         let mut bed = testbed::Net::new(1);
         let router = Router::new(config, SeededRng::new(1));
         bed.add_mortal("router", AnyMachine::new(router, |_| ()));
         let wire = LinkSpec::new(100_000_000, Duration::from_millis(1));
-        for (number, name) in (1..).zip(names) {
+        for (number, hop) in (1..).zip(hops) {
             let rng = SeededRng::new(number as u64 + 10);
             let neighbour = Neighbour {
-                hop: Hop::new(HopConfig::plain(*name, 1472), rng, bed.now()),
+                hop: Hop::new(hop, rng, bed.now()),
                 port: None,
                 budget: PacketBudget::new(4096),
                 received: Vec::new(),
@@ -179,7 +190,7 @@ impl Net {
         }
         let mut net = Net { bed };
         net.run(Duration::from_secs(1));
-        for number in 1..=names.len() {
+        for number in 1..=neighbours {
             net.neighbour(number, |it, _| it.received.clear());
         }
         net
@@ -360,7 +371,7 @@ fn a_flow_is_divided_among_the_addresses_of_its_destination_by_weight() {
     let statement = Statement::new(UNIX_MS, 60_000, addresses.to_vec());
     let record = Record::binding(&keys, &statement).expect("a record");
     net.with_router(|router, now| {
-        assert!(router.names.keep(now, port(1), record, |_| true).is_ok());
+        assert!(router.names.keep(now, port(1), record, |_| None).is_ok());
         for at in [first, second] {
             answer_for(router, now, keys.guid(), at);
         }

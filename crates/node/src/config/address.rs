@@ -16,7 +16,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use whimbrel_core::{Guid, Peer};
+use whimbrel_core::{Guid, ParseGuidError, Peer};
 use whimbrel_io::Interface;
 use whimbrel_mobilityfirst::router::NextHop;
 use whimbrel_ndn_mgmt::face_uri::FaceUriError;
@@ -83,6 +83,16 @@ pub enum RemoteError {
          \"[::1]:4711\", or the port alone for all addresses; \"ip://0.0.0.0\" for bare IP; \"dev://eth0\" for Ethernet"
     )]
     Bind(String),
+    /// What is before the `@` is no name.
+    #[error(
+        "'{text}' does not begin with a name: {fault}; write NAME@HOST:PORT, or the address alone"
+    )]
+    Name {
+        /// The text.
+        text: String,
+        /// What is wrong with the name.
+        fault: String,
+    },
     /// The interface of a link-local address does not exist.
     #[error("'{text}': there is no interface '{zone}'; write one that `ip link` shows")]
     Zone {
@@ -243,6 +253,51 @@ impl Remote {
         match &self.way {
             Way::Udp(peer) => Some(peer.clone()),
             Way::Ip(_) | Way::Ethernet { .. } => None,
+        }
+    }
+}
+
+/// The address of a neighbour and the name that it must prove, if that is given: written as
+/// `NAME@HOST:PORT`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NamedRemote {
+    /// The name.
+    pub name: Option<Guid>,
+    /// The address.
+    pub remote: Remote,
+}
+
+impl From<Remote> for NamedRemote {
+    fn from(remote: Remote) -> NamedRemote {
+        let name = None;
+        NamedRemote { name, remote }
+    }
+}
+
+impl FromStr for NamedRemote {
+    type Err = RemoteError;
+
+    fn from_str(text: &str) -> Result<NamedRemote, RemoteError> {
+        let Some((name, remote)) = text.split_once('@') else {
+            return Ok(text.parse::<Remote>()?.into());
+        };
+        let name = name.trim().parse();
+        let name = name.map_err(|fault: ParseGuidError| RemoteError::Name {
+            text: text.to_owned(),
+            fault: fault.to_string(),
+        })?;
+        Ok(NamedRemote {
+            name: Some(name),
+            remote: remote.parse()?,
+        })
+    }
+}
+
+impl fmt::Display for NamedRemote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name {
+            Some(name) => write!(f, "{name}@{}", self.remote),
+            None => self.remote.fmt(f),
         }
     }
 }
@@ -433,6 +488,28 @@ mod tests {
         for typed in ["4711", "localhost:1", "a.example:80", "[fe80::1%lo]:2"] {
             let remote: Remote = typed.parse().unwrap();
             assert_eq!(remote.to_string().parse(), Ok(remote));
+        }
+    }
+
+    #[test]
+    fn a_name_before_an_address_is_read_and_shown() {
+        let name = "5a".repeat(32);
+        let typed = format!("{name}@a.example:4711");
+        let named: NamedRemote = typed.parse().unwrap();
+        assert_eq!(named.name, Some(Guid([0x5a; 32])));
+        assert_eq!(named.remote.to_string(), "a.example:4711");
+        assert_eq!(named.to_string(), typed);
+        let alone: NamedRemote = "a.example:4711".parse().unwrap();
+        assert_eq!(
+            (alone.name, alone.to_string().as_str()),
+            (None, "a.example:4711")
+        );
+        for bad in ["5a@a.example:4711", "@4711", &format!("{name}@host")] {
+            let error = bad.parse::<NamedRemote>().unwrap_err().to_string();
+            assert!(
+                error.contains("host:port") || error.contains("NAME@HOST:PORT"),
+                "{error}"
+            );
         }
     }
 

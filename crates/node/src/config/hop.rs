@@ -64,7 +64,8 @@ pub struct HopSection {
     #[schemars(with = "String")]
     pub post_quantum: PostQuantum,
     /// Who gets a port of those that call a listening link: "any" that is not denied; "first-use":
-    /// the same, and each is listed from then on, while the list has fewer than 2,048 names;
+    /// the same, and each is listed from then on, while the list has fewer than 2,048 names and the
+    /// caller's network less than its share of them;
     /// "listed": only those. `whimbrel router allow` and `deny` (`host allow`, `host deny`) change
     /// the list at run time, in a file beside the key. A plain link proves no names and has no list.
     #[schemars(with = "String")]

@@ -31,7 +31,7 @@ use whimbrel_core::suggest;
 use document::Document;
 
 pub(crate) use address::any_address;
-pub use address::{Remote, RemoteError, Via, listen_address};
+pub use address::{NamedRemote, Remote, RemoteError, Via, listen_address};
 pub use carrier::{Bind, Way};
 pub use fault::{Fault, Faults, Place};
 pub use here::Checked;

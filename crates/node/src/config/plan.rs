@@ -496,11 +496,14 @@ fn check_links(found: &mut Found<'_>, links: &[LinkSection]) {
         let key = |name: &str| format!("link[{index}].{name}");
         let label = &link.label;
         let reserved = label.starts_with("gnrs:") || label.starts_with("local");
-        if label.is_empty() || reserved {
+        // Logs and reports print it as it is.
+        if label.is_empty() || reserved || label.chars().any(char::is_control) {
             found.add(
                 key("label"),
                 format!(
-                    "\"{label}\" is not a label; write one that is not empty and begins with neither \"gnrs:\" nor \"local\""
+                    "\"{}\" is not a label; write one that is not empty, has no control characters, and begins with neither \
+                     \"gnrs:\" nor \"local\"",
+                    label.escape_debug()
                 ),
             );
         }
@@ -553,6 +556,7 @@ fn check_links(found: &mut Found<'_>, links: &[LinkSection]) {
             }
             (false, _) => {}
         }
+        check_name(found, link, &key("name"));
         check_ends(found, before, link, &key("remote"));
         found.count(&key("max_callers"), link.max_callers as u64, 1..=MOST, "");
         let smallest = MIN_MTU as u64 + HEADERS;
@@ -564,6 +568,23 @@ fn check_links(found: &mut Found<'_>, links: &[LinkSection]) {
         );
     }
     found.distinct(&bound_by_links(links));
+}
+
+/// Checks that the neighbour of a link can prove its name.
+fn check_name(found: &mut Found<'_>, link: &LinkSection, key: &str) {
+    let label = &link.label;
+    if link.name.is_some() && link.remote.is_none() {
+        found.add(
+            key,
+            format!("\"{label}\" has no remote whose name this is; write one, or list the name in hop.allow"),
+        );
+    }
+    if link.name.is_some() && link.plain {
+        found.add(
+            key,
+            format!("\"{label}\" is plain, and nobody proves a name there; remove name or plain"),
+        );
+    }
 }
 
 /// Returns the addresses that the links' UDP sockets bind. Links with the same address share one.

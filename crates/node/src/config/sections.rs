@@ -17,7 +17,8 @@ use whimbrel_mobilityfirst::split::{Scheduler, SplitConfig};
 
 use super::address::listening;
 use super::{
-    Bind, HopSection, NdnFaceSection, NdnRouteSection, NdnSection, NdnStrategySection, Remote, Via,
+    Bind, HopSection, NamedRemote, NdnFaceSection, NdnRouteSection, NdnSection, NdnStrategySection,
+    Remote, Via,
 };
 
 /// The whole configuration. Each kind of node has its own sections; a section of another kind is a
@@ -89,8 +90,8 @@ pub struct RouterSection {
     /// Next hop of chunks whose address has no route: a neighbour's name or a link's label.
     #[schemars(example = &"north")]
     pub default_route: Option<Via>,
-    /// Names of routers that connect to this one and forward for others: what comes from them is
-    /// believed, whoever its source is. A router that is not listed, and in no route, must prove for
+    /// Names of routers that forward for others: what comes from them is believed, whoever its source
+    /// is. A router that is neither listed, nor in a route, nor the `name` of a link must prove for
     /// each host attached to it that it speaks for it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>", example = example_names())]
@@ -334,6 +335,13 @@ pub struct LinkSection {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"192.0.2.7:4711")]
     pub remote: Option<Remote>,
+    /// The only name that the neighbour at `remote` may prove: 64 hexadecimal digits, as `whimbrel id
+    /// show` prints them there. A router believes such a neighbour, whoever the source of what it
+    /// forwards is. Default: the name that was first proven at this address, kept in a file beside the
+    /// key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", example = example_names()[0])]
+    pub name: Option<Guid>,
     /// Whether to accept inbound peers: neighbours and hosts that are not configured.
     #[serde(default)]
     pub listen: bool,
@@ -401,6 +409,7 @@ impl LinkSection {
             label: label.into(),
             bind: None,
             remote: None,
+            name: None,
             listen: false,
             max_callers: max_callers(),
             mtu: ethernet_mtu(),
@@ -412,6 +421,15 @@ impl LinkSection {
             quota: None,
             quota_period: month(),
             off: false,
+        }
+    }
+
+    /// Returns a link with the defaults to a neighbour.
+    pub fn towards(label: impl Into<String>, neighbour: NamedRemote) -> LinkSection {
+        LinkSection {
+            remote: Some(neighbour.remote),
+            name: neighbour.name,
+            ..LinkSection::new(label)
         }
     }
 

@@ -4,7 +4,7 @@ use std::fmt::Error;
 use std::time::Duration;
 
 use whimbrel_link::HopStats;
-use whimbrel_mobilityfirst::links::LinkStatus;
+use whimbrel_mobilityfirst::links::{CallersTotal, LinkStatus};
 
 use super::family::{Families, Labels, flag};
 
@@ -153,10 +153,30 @@ const LINK_LEVELS: [LinkLevel; 9] = [
     ),
 ];
 
+/// The members of the first of [`LINK_LEVELS`] for all inbound peers together.
+fn levels_of(callers: &CallersTotal) -> [f64; 4] {
+    [
+        callers.up as f64,
+        callers.chunks_waiting as f64,
+        callers.chunks_in_flight as f64,
+        callers.inflight as f64,
+    ]
+}
+
+/// Inbound peers are counted together: their names are free, and there may be thousands.
 pub(super) fn encode_links(
     families: &mut Families<'_, '_>,
     links: &[LinkStatus],
+    callers: &CallersTotal,
 ) -> Result<(), Error> {
+    let links: Vec<&LinkStatus> = links.iter().filter(|link| !link.caller).collect();
+    let of_callers: Labels<'_> = [
+        ("port", ""),
+        ("link", "callers"),
+        ("peer", ""),
+        ("neighbour", ""),
+    ]
+    .into();
     let ends: Vec<Ends> = links
         .iter()
         .map(|link| Ends {
@@ -174,27 +194,30 @@ pub(super) fn encode_links(
                 ("peer", link.peer.as_str()),
                 ("neighbour", ends.neighbour.as_str()),
             ];
-            (labels, link)
+            (labels, *link)
         })
     };
     for (name, help, count) in LINK_COUNTS {
         let members = each().map(|(labels, link)| (labels, count(&link.hop)));
-        families.counters(name, help, members)?;
+        let together = (of_callers.clone(), count(&callers.hop));
+        families.counters(name, help, members.chain([together]))?;
     }
-    let drops = each().flat_map(|(labels, link)| {
-        by_reason(&link.hop)
-            .into_iter()
-            .map(move |(reason, count)| {
-                let mut labels = labels.clone();
-                labels.push(("reason", reason));
-                (labels, count)
-            })
+    let each_hop = each().map(|(labels, link)| (labels, &link.hop));
+    let all = each_hop.chain([(of_callers.clone(), &callers.hop)]);
+    let drops = all.flat_map(|(labels, hop)| {
+        by_reason(hop).into_iter().map(move |(reason, count)| {
+            let mut labels = labels.clone();
+            labels.push(("reason", reason));
+            (labels, count)
+        })
     });
     families.counters("whimbrel_link_drops", "Frames that the hop dropped", drops)?;
     let seconds = |time: Option<Duration>| time.unwrap_or_default().as_secs_f64();
+    let mut together = levels_of(callers).into_iter();
     for (name, help, level) in LINK_LEVELS {
         let members = each().map(|(labels, link)| (labels, level(link)));
-        families.gauges(name, help, members)?;
+        let together = together.next().map(|level| (of_callers.clone(), level));
+        families.gauges(name, help, members.chain(together))?;
     }
     families.gauges(
         "whimbrel_link_rtt_seconds",

@@ -8,7 +8,7 @@ use whimbrel_gnrs::{ServerCounters, ServerStatus};
 use whimbrel_io::TransportCounters;
 use whimbrel_link::hop::ReceptionCounters;
 use whimbrel_mobilityfirst::host::HostStatus;
-use whimbrel_mobilityfirst::links::LinkStatus;
+use whimbrel_mobilityfirst::links::{CallersTotal, LinkStatus};
 use whimbrel_mobilityfirst::router::{RouterCounters, RouterStatus};
 
 use super::callers::encode_callers;
@@ -61,11 +61,12 @@ impl Snapshot {
         }
     }
 
-    fn links(&self) -> &[LinkStatus] {
+    /// Returns the links, and all inbound peers together.
+    fn links(&self) -> Option<(&[LinkStatus], &CallersTotal)> {
         match &self.status {
-            Status::Router(router) => &router.links,
-            Status::Host(host) => &host.links,
-            Status::NameServer(_) => &[],
+            Status::Router(router) => Some((&router.links, &router.callers)),
+            Status::Host(host) => Some((&host.links, &host.callers)),
+            Status::NameServer(_) => None,
         }
     }
 }
@@ -102,7 +103,9 @@ impl Collector for Snapshot {
                 "Capacity of the back-pressure buffer",
                 capacity as f64,
             )?;
-            encode_links(&mut families, self.links())?;
+        }
+        if let Some((links, callers)) = self.links() {
+            encode_links(&mut families, links, callers)?;
         }
         encode_sockets(&mut families, &self.sockets)
     }

@@ -9,7 +9,7 @@ use serde_json::json;
 use whimbrel_content::ChunkSize;
 use whimbrel_core::Guid;
 use whimbrel_core::units::{ByteSize, Span};
-use whimbrel_node::config::{Bind, LinkSection, Remote};
+use whimbrel_node::config::{Bind, LinkSection, NamedRemote, Remote};
 use whimbrel_node::perf::client::{ClientEvent, Options, PerfError, measure};
 use whimbrel_node::perf::server::{ServerEvent, serve};
 use whimbrel_node::perf::{MAX_STREAMS, Plan};
@@ -62,8 +62,8 @@ pub(crate) struct Client {
     /// The name of the server's host, which it prints
     server: Guid,
     /// Reach the server directly at this address: no router and no name service are needed
-    #[arg(long, value_name = "HOST:PORT", conflicts_with = "socket")]
-    from: Option<Remote>,
+    #[arg(long, value_name = "[NAME@]HOST:PORT", conflicts_with = "socket")]
+    from: Option<NamedRemote>,
     /// How long to measure; a number without a unit is seconds, as in iperf3
     #[arg(
         short,
@@ -178,9 +178,14 @@ fn tell_server(event: &ServerEvent, addresses: &[Remote], json: bool) {
 fn client(arguments: &Client) -> Outcome {
     let plan = plan(arguments)?;
     let stop = stop_flag()?;
-    let direct = arguments.from.as_ref().map(|remote| LinkSection {
-        remote: Some(remote.clone()),
-        ..LinkSection::new("from")
+    let direct = arguments.from.as_ref().map(|host| {
+        let link = LinkSection::towards("from", host.clone());
+        // The server proves its name, unless nothing is proven.
+        let server = (!arguments.access.plain).then_some(arguments.server);
+        LinkSection {
+            name: link.name.or(server),
+            ..link
+        }
     });
     let mut access = reach(&arguments.access, direct.into_iter().collect())?;
     let options = Options {

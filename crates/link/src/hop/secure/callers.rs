@@ -1,15 +1,21 @@
 //! Which names may call a node's listeners.
 
 use core::net::SocketAddr;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use whimbrel_core::{Guid, Time};
+use whimbrel_core::{Guid, Shares, Time, network_of};
 
 /// Bound of each list of names.
 pub const MAX_LISTED: usize = 4096;
 /// Names that are listed at their first use leave the other half to those that are allowed by hand.
 const MAX_LEARNT: usize = MAX_LISTED / 2;
+/// Of these, each network has a share: whoever calls under thousands of names does not fill the list.
+const LEARNT: Shares = Shares {
+    max: MAX_LEARNT,
+    parts: 8,
+    few: 4,
+};
 /// Callers of late that were refused: who calls under ever new names pushes others out.
 const MAX_REFUSED: usize = 64;
 
@@ -90,6 +96,10 @@ pub struct Callers {
     /// Whether that outlives the node: the program that keeps it says so.
     pub keeping: Keeping,
     refused: Vec<RefusedCaller>,
+    // Names of this run that were listed at their first use, by their networks.
+    learnt: BTreeMap<Option<u128>, usize>,
+    // Those that were not, for want of room.
+    unlisted: u64,
 }
 
 impl Callers {
@@ -100,6 +110,17 @@ impl Callers {
             lists,
             ..Callers::default()
         }
+    }
+
+    /// Returns how many more names may be listed at their first use.
+    pub fn left_to_learn(&self) -> usize {
+        MAX_LEARNT.saturating_sub(self.lists.allowed.len())
+    }
+
+    /// Returns how often a name was not listed at its first use for want of room: of the list, or of
+    /// its network's part of it.
+    pub fn unlisted(&self) -> u64 {
+        self.unlisted
     }
 
     /// Returns those that were refused of late, the last one last.
@@ -123,15 +144,27 @@ impl Callers {
     pub(super) fn admit(&mut self, now: Time, name: Guid, from: Option<SocketAddr>) -> bool {
         let listed = self.lists.allowed.contains(&name);
         let denied = self.lists.denied.contains(&name);
-        if self.policy == CallerPolicy::FirstUse && !denied && self.lists.allowed.len() < MAX_LEARNT
-        {
-            self.lists.allowed.insert(name);
+        if self.policy == CallerPolicy::FirstUse && !denied && !listed {
+            self.learn(name, from);
         }
         let admitted = !denied && (listed || self.policy != CallerPolicy::Listed);
         if !admitted {
             self.note_refused(now, name, from);
         }
         admitted
+    }
+
+    fn learn(&mut self, name: Guid, from: Option<SocketAddr>) {
+        let network = from.map(|from| network_of(from.ip()));
+        let own = self.learnt.entry(network).or_default();
+        if LEARNT.admit(*own, self.lists.allowed.len()) {
+            *own += 1;
+            self.lists.allowed.insert(name);
+        } else {
+            self.unlisted += 1;
+        }
+        // A network without names has none to be counted.
+        self.learnt.retain(|_, names| *names > 0);
     }
 
     fn note_refused(&mut self, now: Time, name: Guid, from: Option<SocketAddr>) {
@@ -179,13 +212,35 @@ mod tests {
         }
     }
 
+    fn at(network: u16) -> Option<SocketAddr> {
+        let [high, low] = network.to_be_bytes();
+        Some(([192, 0, high, low], 4711).into())
+    }
+
     #[test]
-    fn whoever_calls_under_thousands_of_names_keeps_out_nobody_and_leaves_room_for_decisions() {
+    fn thousands_of_names_of_one_network_leave_places_of_the_list_to_others() {
         let mut callers = Callers::new(CallerPolicy::FirstUse, CallerLists::default());
         let all = MAX_LISTED as u16;
-        assert!((0..all).all(|number| callers.admit(Time::ZERO, name(number), None)));
+        // All get in, and few are listed.
+        assert!((0..all).all(|number| callers.admit(Time::ZERO, name(number), at(1))));
+        assert_eq!(callers.lists.allowed.len(), 114);
+        assert_eq!(
+            callers.unlisted(),
+            u64::from(all) - callers.lists.allowed.len() as u64
+        );
+        assert!(callers.left_to_learn() > MAX_LEARNT / 2);
+        assert!(callers.admit(Time::ZERO, name(all), at(2)));
+        assert!(callers.lists.allowed.contains(&name(all)));
+    }
+
+    #[test]
+    fn names_of_many_networks_keep_out_nobody_and_leave_room_for_decisions() {
+        let mut callers = Callers::new(CallerPolicy::FirstUse, CallerLists::default());
+        let all = MAX_LISTED as u16;
+        assert!((0..all).all(|number| callers.admit(Time::ZERO, name(number), at(number))));
         assert_eq!(callers.lists.allowed.len(), MAX_LEARNT);
-        assert!(callers.admit(Time::ZERO, name(all), None));
+        assert_eq!(callers.left_to_learn(), 0);
+        assert!(callers.admit(Time::ZERO, name(all), at(all)));
         let by_hand = all..all + all / 2;
         assert!(
             by_hand

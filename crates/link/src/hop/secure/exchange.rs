@@ -11,7 +11,7 @@ use super::channel::{Channel, Secret};
 use super::handshake::{
     Answer, Call, Ephemeral, Exchange, HYBRID, KemAnswer, Parameters, Proven, Proving,
     decode_answer, decode_call, decode_cookie, decode_lost, decode_proof, decode_refusal,
-    encode_refusal, session_of_proof,
+    encode_refusal, session_of_call, session_of_proof,
 };
 use super::kem::{KEM_KEY_LEN, KemPair, encapsulate, key_hash};
 use super::reception::Seat;
@@ -39,8 +39,9 @@ impl SealedSession {
             return;
         }
         if config.post_quantum.refuses(&call) {
+            let about = session_of_call(frame);
             self.notice(now, |buffer| {
-                encode_refusal(Unwilling::Classical, [0; 8], buffer);
+                encode_refusal(Unwilling::Classical, about, buffer);
             });
             return;
         }
@@ -128,6 +129,12 @@ impl SealedSession {
             drops.bad_handshake += 1;
             return None;
         };
+        // This end has proven nothing yet: whoever answers in the neighbour's place learns no name.
+        if let Some(why) = self.refuses(key.guid()) {
+            drops.bad_handshake += 1;
+            *unwilling = Some(why);
+            return None;
+        }
         // The neighbour itself does not know hybrid exchanges: if somebody on the path had changed the
         // call, its answer could not be read here.
         if config.post_quantum == PostQuantum::Require && !exchange.is_hybrid() {
@@ -182,7 +189,13 @@ impl SealedSession {
     }
 
     /// True if the proof is wrong.
-    pub(super) fn handle_proof(&mut self, now: Time, frame: &[u8], drops: &mut HopDrops) -> bool {
+    pub(super) fn handle_proof(
+        &mut self,
+        now: Time,
+        frame: &[u8],
+        drops: &mut HopDrops,
+        unwilling: &mut Option<Unwilling>,
+    ) -> bool {
         let Some(proving) = decode_proof(frame) else {
             drops.malformed += 1;
             return false;
@@ -227,6 +240,11 @@ impl SealedSession {
             self.reception.count(|counters| counters.bad_proofs += 1);
             return true;
         };
+        if let Some(why) = self.refuses(key.guid()) {
+            drops.bad_handshake += 1;
+            *unwilling = Some(why);
+            return false;
+        }
         if !self.calls && !self.reception.admits(now, key.guid(), self.address) {
             let about = session_of_proof(frame).unwrap_or_default();
             self.notice(now, |buffer| {
@@ -247,7 +265,7 @@ impl SealedSession {
             drops.bad_handshake += 1;
             return false;
         }
-        if !self.reception.accept(&call) {
+        if !self.reception.accept(&call, self.address) {
             return false;
         }
         let (run, resumes) = (parameters.knows, parameters.resumes);
@@ -277,14 +295,17 @@ impl SealedSession {
     /// session is then forgotten.
     pub(super) fn handle_refusal(&mut self, now: Time, frame: &[u8]) -> Option<Unwilling> {
         let (why, about) = decode_refusal(frame)?;
+        // Of a call, whoever has not seen it can tell nothing.
+        let asked = self.attempt.as_ref().filter(|it| {
+            let index = it.call.index.to_be_bytes();
+            self.current.is_none() && about.starts_with(&index)
+        });
         match why {
-            Unwilling::Sealed => return self.current.is_none().then_some(why),
+            Unwilling::Sealed => return asked.map(|_| why),
             // An answer to a plain frame, which this end does not send: one was corrupted.
-            Unwilling::Plain | Unwilling::NotHybrid => return None,
+            Unwilling::Plain | Unwilling::NotHybrid | Unwilling::OtherName { .. } => return None,
             Unwilling::Classical => {
-                let asked = self.attempt.as_ref();
-                let is_classical = asked.is_some_and(|it| it.kem.is_none());
-                return (self.current.is_none() && is_classical).then_some(why);
+                return asked.filter(|it| it.kem.is_none()).map(|_| why);
             }
             Unwilling::NotAdmitted => {}
         }

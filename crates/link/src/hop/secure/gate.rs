@@ -12,7 +12,7 @@ use super::super::wire::{HANDSHAKE, VERSION, sealed_index};
 use super::exchange::{answer, read_proof};
 use super::handshake::{
     CALL, PROOF, Parameters, Proven, Unwilling, decode_call, decode_proof, encode_cookie,
-    encode_lost, encode_refusal, session_of_proof,
+    encode_lost, encode_refusal, session_of_call, session_of_proof,
 };
 use super::reception::{Reception, ReceptionCounters};
 
@@ -71,7 +71,7 @@ impl Gate {
         if self.config.post_quantum.refuses(&call) {
             self.count(|counters| counters.classical += 1);
             return self.tell(now, from, reply, |reply| {
-                encode_refusal(Unwilling::Classical, [0; 8], reply);
+                encode_refusal(Unwilling::Classical, session_of_call(frame), reply);
             });
         }
         let reception = self.reception().clone();
@@ -127,7 +127,8 @@ impl Gate {
                     return self.count(|counters| counters.bad_cookies += 1);
                 };
                 // Who has one address has 65,535 ports.
-                if !self.reception().may_answer(now, Some(from)) {
+                let reception = self.reception();
+                if !reception.may_accept(from) || !reception.may_answer(now, Some(from)) {
                     return self.count(|counters| counters.limited += 1);
                 }
                 // The hop reads it once more. To open a port is more work, and the port stays.

@@ -5,9 +5,12 @@
 //! signs the exchange, and the keys and signatures are encrypted. In a hybrid exchange the keys
 //! follow from an ML-KEM secret as well.
 
+use std::borrow::Cow;
+
 use bytes::BufMut;
 use core::net::{IpAddr, SocketAddr};
 use curve25519_dalek::MontgomeryPoint;
+use whimbrel_core::Guid;
 use whimbrel_core::identity::{KeyPair, PublicKey, Signature};
 use zeroize::Zeroizing;
 
@@ -278,12 +281,19 @@ pub enum Unwilling {
     Classical,
     /// It knows no hybrid exchange, and this end requires one.
     NotHybrid,
+    /// It has proven another name than the one that is expected of it.
+    OtherName {
+        /// The name that it has proven.
+        proven: Guid,
+        /// The only one that this end accepts.
+        expected: Guid,
+    },
 }
 
 impl Unwilling {
     /// What an operator should know.
-    pub fn text(self) -> &'static str {
-        match self {
+    pub fn text(self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
             Unwilling::Plain => {
                 "the neighbour requires encryption and this link is plain: remove plain here, or set it at both ends"
             }
@@ -299,12 +309,18 @@ impl Unwilling {
             Unwilling::NotHybrid => {
                 "the neighbour knows no hybrid key exchange and this node requires one: use a newer version there, or post_quantum = \"offer\" here"
             }
-        }
+            Unwilling::OtherName { proven, expected } => {
+                return Cow::Owned(format!(
+                    "{proven} answers there instead of {expected}: the neighbour has a new key, or somebody else has its address; \
+                     to accept the new name, write name = \"{proven}\" in the [[link]], or {proven}@ before the address on the command line"
+                ));
+            }
+        })
     }
 }
 
-/// What a REFUSAL can say, with its second byte. That a neighbour knows no hybrid exchange is concluded
-/// from its ANSWER.
+/// What a REFUSAL can say, with its second byte. That a neighbour knows no hybrid exchange, or has
+/// another name, is concluded from its ANSWER.
 const REFUSALS: [(Unwilling, u8); 4] = [
     (Unwilling::Plain, 1),
     (Unwilling::Sealed, 2),
@@ -317,7 +333,15 @@ pub(super) fn session_of_proof(frame: &[u8]) -> Option<[u8; 8]> {
     array(frame, 4)
 }
 
-/// `about` is the [session](session_of_proof) that is refused, or 0.
+/// The CALL that a refusal is about, in the place of a session: the caller's index.
+pub(in crate::hop) fn session_of_call(frame: &[u8]) -> [u8; 8] {
+    let mut about = [0; 8];
+    about[..4].copy_from_slice(&array::<4>(frame, 4).unwrap_or_default());
+    about
+}
+
+/// `about` is the session [of a PROOF](session_of_proof) or [of a CALL](session_of_call) that is
+/// refused, or 0.
 pub(in crate::hop) fn encode_refusal(why: Unwilling, about: [u8; 8], buffer: &mut Vec<u8>) {
     if let Some((_, code)) = REFUSALS.iter().find(|(of, _)| *of == why) {
         open(REFUSAL, *code, buffer);

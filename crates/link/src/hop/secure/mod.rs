@@ -23,7 +23,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use whimbrel_core::{Deadline, Meter, Time};
+use whimbrel_core::{Deadline, Guid, Meter, Time};
 
 use super::config::HopConfig;
 use super::session::{ANSWERS, Greeting, NOTICES, Peer, probe_interval};
@@ -132,6 +132,8 @@ pub(super) struct SealedSession {
     address: Option<SocketAddr>,
     calls: bool,
     post_quantum: PostQuantum,
+    // The only name that the neighbour may prove.
+    expected: Option<Guid>,
     run: u64,
     peer: Option<Peer>,
     peer_run: u64,
@@ -173,6 +175,7 @@ impl SealedSession {
             address: config.remote,
             calls: config.calls,
             post_quantum: config.post_quantum,
+            expected: config.neighbour,
             run,
             peer: None,
             peer_run: 0,
@@ -222,6 +225,17 @@ impl SealedSession {
         self.tell = self.current.is_some();
     }
 
+    /// From now on the neighbour may prove this name only.
+    pub(super) fn expect(&mut self, neighbour: Guid) {
+        self.expected = Some(neighbour);
+    }
+
+    /// Returns why a neighbour that has proven this name gets no session; `None` if it may have one.
+    fn refuses(&self, proven: Guid) -> Option<Unwilling> {
+        let expected = self.expected.filter(|expected| *expected != proven)?;
+        Some(Unwilling::OtherName { proven, expected })
+    }
+
     /// Calls a neighbour that is not known yet at once, and as often as at first.
     pub(super) fn call_now(&mut self, now: Time) {
         (self.calling_since, self.next_call) = (now, now);
@@ -264,7 +278,10 @@ impl SealedSession {
                     let unwilling = &mut received.unwilling;
                     received.greeting = self.handle_answer(now, frame, about, drops, unwilling);
                 }
-                PROOF => received.impostor = self.handle_proof(now, frame, drops),
+                PROOF => {
+                    let unwilling = &mut received.unwilling;
+                    received.impostor = self.handle_proof(now, frame, drops, unwilling);
+                }
                 COOKIE => self.handle_cookie(now, frame),
                 LOST => self.handle_lost(now, frame),
                 REFUSAL => received.unwilling = self.handle_refusal(now, frame),
@@ -524,7 +541,7 @@ impl SealedSession {
     }
 }
 
-fn describe(guid: whimbrel_core::Guid, parameters: &Parameters) -> Peer {
+fn describe(guid: Guid, parameters: &Parameters) -> Peer {
     Peer::new(
         guid,
         parameters.incarnation,

@@ -3,12 +3,12 @@
 
 use core::fmt;
 use core::net::SocketAddr;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 use whimbrel_core::identity::KeyPair;
-use whimbrel_core::{Guid, Limit, Meter, Time, network_of};
+use whimbrel_core::{Guid, Limit, Meter, Shares, Time, network_of};
 use zeroize::Zeroizing;
 
 use super::callers::Callers;
@@ -18,8 +18,13 @@ use super::handshake::{Call, Cookie, FAST_AES, address_bytes};
 /// Cookies are made with a secret for so long, and taken for as long again: three round trips over
 /// two satellites. After that nothing here can tell what the calls of that time agreed on.
 const PERIOD_SECS: u64 = 16;
-/// Calls accepted in one period. They are remembered, so that none is accepted twice.
-const MAX_ACCEPTED: usize = 16_384;
+/// Calls accepted in one period, shared by network. They are remembered, so that none is accepted
+/// twice.
+const ACCEPTED: Shares = Shares {
+    max: 16_384,
+    parts: 16,
+    few: 8,
+};
 /// Answers to calls from addresses that are not proven: a tenth of a millisecond each ...
 const UNPROVEN: Limit = of_a_second(128);
 /// ... and the work for one proven address; those whose hashes fall together share it.
@@ -89,9 +94,25 @@ pub struct ReceptionCounters {
 struct Period {
     secret: Secret,
     accepted: BTreeSet<Cookie>,
+    // Of those, how many came from each network.
+    by_network: BTreeMap<u128, usize>,
 }
 
 impl Period {
+    fn new(secret: Secret) -> Period {
+        Period {
+            secret,
+            accepted: BTreeSet::new(),
+            by_network: BTreeMap::new(),
+        }
+    }
+
+    /// Returns true if a network may have one more call accepted.
+    fn has_room_for(&self, network: u128) -> bool {
+        let own = self.by_network.get(&network).copied().unwrap_or(0);
+        ACCEPTED.admit(own, self.accepted.len())
+    }
+
     fn hash(&self, context: &str, address: Option<SocketAddr>, call: &Call) -> blake3::Hasher {
         let mut hasher = blake3::Hasher::new_derive_key(context);
         hasher.update(self.secret.as_ref());
@@ -133,10 +154,7 @@ impl State {
             self.number += 1;
             let secret = blake3::derive_key(PERIOD_CONTEXT, self.periods[0].secret.as_ref());
             self.periods.swap(0, 1);
-            self.periods[0] = Period {
-                secret: Zeroizing::new(secret),
-                accepted: BTreeSet::new(),
-            };
+            self.periods[0] = Period::new(Zeroizing::new(secret));
         }
     }
 
@@ -202,10 +220,7 @@ impl Reception {
     /// For a node whose links are all plain.
     pub fn plain(guid: Guid, seed: [u8; 32]) -> Reception {
         let secret = |purpose: &str| Zeroizing::new(blake3::derive_key(purpose, &seed));
-        let period = |purpose| Period {
-            secret: secret(purpose),
-            accepted: BTreeSet::new(),
-        };
+        let period = |purpose| Period::new(secret(purpose));
         Reception {
             keys: None,
             guid,
@@ -353,17 +368,31 @@ impl Reception {
         Some(seat(&state.periods[at], address, call))
     }
 
-    /// Notes that a call is accepted. False if it was before, or if too many were: the same call
-    /// would agree on the same keys.
-    pub(super) fn accept(&self, call: &Call) -> bool {
+    /// Returns true if one more call from this address may be accepted.
+    pub(super) fn may_accept(&self, address: SocketAddr) -> bool {
+        let state = self.lock();
+        state.periods[0].has_room_for(network_of(address.ip()))
+    }
+
+    /// Notes that a call from this address is accepted. False if it was before (the same call would
+    /// agree on the same keys), or if the address has used up its share.
+    pub(super) fn accept(&self, call: &Call, address: Option<SocketAddr>) -> bool {
         let mut state = self.lock();
         let accepted = |period: &Period| period.accepted.contains(&call.cookie);
-        if state.periods.iter().any(accepted) || state.periods[0].accepted.len() >= MAX_ACCEPTED {
+        if state.periods.iter().any(accepted) {
             state.counters.repeated += 1;
             return false;
         }
+        // Those of carriers without addresses share one.
+        let network = address.map_or(u128::MAX, |address| network_of(address.ip()));
         // The cookie may be of the period before, whose set goes first: then its cookies do, too.
-        state.periods[0].accepted.insert(call.cookie)
+        let period = &mut state.periods[0];
+        if !period.has_room_for(network) {
+            state.counters.limited += 1;
+            return false;
+        }
+        *period.by_network.entry(network).or_default() += 1;
+        period.accepted.insert(call.cookie)
     }
 
     /// A plain answerer's token and nonce for who calls with this token: nothing of a caller is kept
@@ -418,5 +447,50 @@ fn seat(period: &Period, address: Option<SocketAddr>, call: &Call) -> Seat {
             random: secret(KEM_CONTEXT),
             mask: secret(KEM_MASK_CONTEXT),
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Has a network call until it is refused, `most` times at most. Returns how many were accepted.
+    fn accepted(reception: &Reception, network: u32, most: u32) -> usize {
+        let address = SocketAddr::from((network.to_be_bytes(), 4711));
+        let call = |number: u32| {
+            let mut cookie = [0; 16];
+            cookie[..4].copy_from_slice(&network.to_be_bytes());
+            cookie[4..8].copy_from_slice(&number.to_be_bytes());
+            Call {
+                flags: 0,
+                index: number,
+                ephemeral: [0; 32],
+                cookie,
+                kem: [0; 32],
+            }
+        };
+        let calls = (0..most).map(call);
+        let calls = calls.take_while(|call| reception.accept(call, Some(address)));
+        calls.count()
+    }
+
+    #[test]
+    fn calls_of_many_addresses_leave_room_for_those_of_another() {
+        let reception = Reception::plain(Guid([1; 32]), [2; 32]);
+        assert_eq!(accepted(&reception, 1, 100_000), 482);
+        for network in 2..500 {
+            accepted(&reception, network, 100_000);
+        }
+        assert!(reception.lock().periods[0].accepted.len() < ACCEPTED.max);
+        assert!(reception.may_accept(([0, 0, 1, 244], 1).into()));
+        assert!(!reception.may_accept(([0, 0, 0, 1], 1).into()));
+        assert_eq!(accepted(&reception, 500, 100_000), 8);
+        // What has been accepted is accepted no second time, and counts no further.
+        let before = reception.counters();
+        assert_eq!(accepted(&reception, 1, 1), 0);
+        assert_eq!(reception.counters().repeated, before.repeated + 1);
+        // In the next period but one, all of it is over.
+        reception.lock().turn(Time::from_secs(2 * PERIOD_SECS));
+        assert_eq!(accepted(&reception, 1, 10), 10);
     }
 }

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use core::time::Duration;
 use whimbrel_content::{Assembly, ChunkSize};
-use whimbrel_core::{Guid, GuidPrefix, KeyedState, SeededRng, Time};
+use whimbrel_core::{Guid, GuidPrefix, KeyedState, Recent, SeededRng, Time};
 
 use super::effects::{Effects, Uplink};
 use super::shares::Shares;
@@ -61,7 +61,7 @@ pub(in crate::host) struct Downloads {
     // Downloads that have a window.
     metered: BTreeSet<(App, u64)>,
     // Inbound peers that downloads have asked.
-    callers: BTreeSet<Guid>,
+    callers: Recent<Guid>,
     // Contents that were fetched a moment ago, and the times of their last chunks.
     ended: BTreeMap<Guid, Time>,
     next_id: u64,
@@ -78,7 +78,7 @@ impl Downloads {
             stopped: BTreeMap::new(),
             shares: Shares::new(limits.buffer_packets),
             metered: BTreeSet::new(),
-            callers: BTreeSet::new(),
+            callers: Recent::new(MAX_CALLERS),
             ended: BTreeMap::new(),
             next_id: 0,
             draw: KeyedState::new(rng),
@@ -232,10 +232,9 @@ impl Downloads {
         download.request_id = core::hash::BuildHasher::hash_one(&self.draw, id);
         download.again = self.was_here(now, &get.content);
         download.caller = caller;
-        if self.callers.len() >= MAX_CALLERS {
-            self.callers.pop_first();
+        if let Some(caller) = caller {
+            self.callers.insert(caller, ());
         }
-        self.callers.extend(caller);
         self.by_content.entry(get.content).or_default().insert(id);
         self.by_id.insert(id, download);
         if !self.finish_if_done(id, effects) {

@@ -1,7 +1,7 @@
 //! Two hops that nobody disturbs, or somebody who can forge frames.
 
 use super::*;
-use crate::hop::secure::handshake::encode_refusal;
+use crate::hop::secure::handshake::{encode_refusal, session_of_call};
 
 #[test]
 fn three_messages_prove_both_names_and_data_goes_with_the_third() {
@@ -75,6 +75,77 @@ fn both_call_at_once_and_agree_on_one_session() {
     );
     assert_eq!(wire.ends[0].delivered, [1]);
     assert_eq!(wire.ends[1].delivered, [2]);
+}
+
+/// Returns a caller of end 1 that expects this name there, and end 1 with the keys of `answering`.
+fn wire_that_expects(expected: usize, answering: usize) -> Wire {
+    let caller = HopConfig {
+        neighbour: Some(keys(expected).guid()),
+        ..config(0, 1)
+    };
+    let answerer = HopConfig {
+        calls: false,
+        ..config(answering, 1)
+    };
+    Wire::of([caller, answerer])
+}
+
+#[test]
+fn a_call_ends_without_a_proof_if_another_name_answers() {
+    let mut wire = wire_that_expects(1, 2);
+    wire.send(0, 1, 500);
+    wire.run(3_000);
+    assert!(!wire.ends.iter().any(|end| end.hop.is_up()));
+    assert!(wire.ends[1].received.is_empty());
+    let why = Unwilling::OtherName {
+        proven: keys(2).guid(),
+        expected: keys(1).guid(),
+    };
+    assert_eq!(wire.ends[0].hop.unwilling(), Some(why));
+    assert!(wire.ends[0].events.contains(&HopEvent::Unwilling(why)));
+    let text = why.text();
+    for name in [keys(1).guid(), keys(2).guid()] {
+        assert!(text.contains(&name.to_string()), "{text}");
+    }
+    // The caller's own name is told to nobody but the neighbour that it expects.
+    assert!(wire.seen[1].iter().all(|frame| frame.len() == CALL_LEN));
+
+    let mut wire = wire_that_expects(1, 1);
+    wire.run(100);
+    assert!(wire.is_up());
+}
+
+#[test]
+fn a_call_from_another_name_is_refused_where_one_is_expected() {
+    // Both ends call; end 1 expects end 0 and is called by end 2.
+    let other = config(2, 1);
+    let expecting = HopConfig {
+        neighbour: Some(keys(0).guid()),
+        ..config(1, 1)
+    };
+    let mut wire = Wire::of([other, expecting]);
+    wire.run(3_000);
+    assert!(!wire.ends[1].hop.is_up());
+}
+
+#[test]
+fn a_neighbour_with_a_new_key_is_refused_once_its_first_name_is_expected() {
+    let mut wire = Wire::new();
+    wire.run(50);
+    assert!(wire.is_up());
+    wire.ends[0].hop.expect_neighbour(keys(1).guid());
+    wire.restart(1);
+    wire.run(3_000);
+    assert!(wire.is_up(), "the same key after a restart");
+    let now = wire.now;
+    let answerer = HopConfig {
+        calls: false,
+        ..config(2, 9)
+    };
+    wire.ends[1] = End::new(answerer, now);
+    wire.send(0, 1, 500);
+    wire.run(5_000);
+    assert!(!wire.ends[0].hop.is_up() && wire.ends[1].received.is_empty());
 }
 
 #[test]
@@ -243,4 +314,21 @@ fn who_restarts_answers_a_call_among_the_frames_of_the_former_session() {
         "{:?}",
         wire.ends[1].hop.stats()
     );
+}
+
+#[test]
+fn a_refusal_by_one_who_has_not_seen_the_call_is_no_reason() {
+    let mut wire = Wire::new();
+    wire.collect();
+    let call = wire.on_the_way[1][0].clone();
+    for why in [Unwilling::Sealed, Unwilling::Classical] {
+        let mut forged = Vec::new();
+        encode_refusal(why, [0; 8], &mut forged);
+        wire.deliver(0, &forged);
+        assert_ne!(wire.ends[0].hop.unwilling(), Some(why));
+        let mut seen = Vec::new();
+        encode_refusal(why, session_of_call(&call), &mut seen);
+        wire.deliver(0, &seen);
+        assert_eq!(wire.ends[0].hop.unwilling(), Some(why));
+    }
 }

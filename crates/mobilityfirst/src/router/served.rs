@@ -1,0 +1,65 @@
+//! Which announcers have served what they announced. Announcing is no proof of serving: where many
+//! hosts announce one content, those that have sent a true chunk of it come first.
+
+use hashlink::LinkedHashMap;
+use whimbrel_content::{ChunkSize, Proof, verify_chunk};
+use whimbrel_core::{Distrust, Guid, KeyedState, PortId, SeededRng, Time};
+
+use crate::wire::Data;
+
+/// Maximum of contents and hosts that are remembered; the pair that has served last the longest ago is
+/// forgotten.
+const MAX_SERVED: usize = 4096;
+
+/// The pairs of contents and hosts.
+#[derive(Debug)]
+pub(super) struct Served {
+    pairs: LinkedHashMap<(Guid, Guid), (), KeyedState>,
+    // Checking a chunk is work: a neighbour that sends false ones has little of it.
+    distrust: Distrust<PortId>,
+}
+
+impl Served {
+    pub(super) fn new(rng: &mut SeededRng) -> Served {
+        Served {
+            pairs: LinkedHashMap::with_hasher(KeyedState::new(rng)),
+            distrust: Distrust::default(),
+        }
+    }
+
+    pub(super) fn has(&self, content: &Guid, host: &Guid) -> bool {
+        self.pairs.contains_key(&(*content, *host))
+    }
+
+    /// Notes a chunk that has come from a host by a port. It is looked at unless that is known of the
+    /// host already.
+    pub(super) fn note(&mut self, now: Time, host: Guid, from: PortId, data: &Data) {
+        let pair = (data.content, host);
+        if self.pairs.to_back(&pair).is_some() || !self.distrust.may_check(now, from) {
+            return;
+        }
+        if !is_true(data) {
+            return self.distrust.note_bad(now, from);
+        }
+        if self.pairs.len() >= MAX_SERVED {
+            self.pairs.pop_front();
+        }
+        self.pairs.insert(pair, ());
+    }
+
+    /// A host says that it does not serve a content.
+    pub(super) fn forget(&mut self, content: Guid, host: Guid) {
+        self.pairs.remove(&(content, host));
+    }
+}
+
+fn is_true(data: &Data) -> bool {
+    let (Some(size), Ok((proof, []))) = (
+        ChunkSize::from_code(data.chunk_log2),
+        Proof::decode(&data.proof),
+    ) else {
+        return false;
+    };
+    let (index, payload) = (data.index.into(), &data.payload);
+    verify_chunk(data.content, data.content_len, size, index, payload, &proof).is_ok()
+}
