@@ -4,6 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use rand::SeedableRng;
 use rand::rngs::ChaCha20Rng;
+use whimbrel_core::Guid;
 use whimbrel_spoken::message::Body;
 use whimbrel_spoken::{Code, Given, Giver, MAX_WRONG, Message, Taker};
 
@@ -53,7 +54,9 @@ fuzz_target!(|data: &[u8]| {
             }
         };
         if manner & 1 == 0 {
-            let (answer, given) = giver.handle(&message, &mut rng);
+            // Whoever guesses has another name than whom the code was given to.
+            let from = Guid([1 + u8::from(manner >> 1 == 2); 32]);
+            let (answer, given) = giver.handle(from, &message, &mut rng);
             match given {
                 Some(Given::Taken) => assert!(wrong < MAX_WRONG),
                 Some(Given::Wrong { left }) => {
