@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::DeValue;
 use whimbrel_core::units;
+use whimbrel_node::config::Pacing;
 use whimbrel_node::config::key_path::KeyPath;
 
 use super::document::{Document, Value, empty_table, table_value};
@@ -85,6 +86,8 @@ pub struct Plan {
     pub warm_up: Duration,
     /// Hops between hosts and routers are neither encrypted nor proven.
     pub plain: bool,
+    /// The law by which hops between hosts and routers send.
+    pub pacing: Pacing,
 }
 
 /// The keys of the root that are not tables.
@@ -107,10 +110,16 @@ struct Head {
     warm_up: Duration,
     #[serde(default)]
     plain: bool,
+    #[serde(default = "estimate")]
+    pacing: Pacing,
     #[serde(default = "transfers")]
     metrics: Vec<String>,
     #[serde(default)]
     statements: Vec<Statement>,
+}
+
+fn estimate() -> Pacing {
+    Pacing::Estimate
 }
 
 fn one() -> u64 {
@@ -259,6 +268,7 @@ fn plan(document: &Document<'_>, overrides: Overrides) -> Result<Plan, Faults> {
         linger: head.linger,
         warm_up: head.warm_up,
         plain: head.plain,
+        pacing: head.pacing,
         network,
     };
     fits(document, &plan)?;

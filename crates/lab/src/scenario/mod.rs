@@ -29,7 +29,7 @@
 //!
 //! | key | read by | says |
 //! |---|---|---|
-//! | `title`, `about`, `seed`, `runs`, `limit`, `linger`, `metrics`, `plain` | [`mod@file`] | the whole |
+//! | `title`, `about`, `seed`, `runs`, `limit`, `linger`, `metrics`, `plain`, `pacing` | [`mod@file`] | the whole |
 //! | `nodes` | [`node`] | names and roles |
 //! | `links`, `defaults.link` | [`link`] | ends, and the `whimbrel_sim::link::LinkSpec` of each direction |
 //! | `graph` | [`graph`], [`network`] | nodes and links that are generated or imported |

@@ -26,6 +26,10 @@ pub enum Pacing {
     /// From a model of the path: delivery rate, smallest round trip, standing queue. Beside
     /// loss-based flows the hop takes a share like theirs.
     Estimate,
+    /// From a model of the bottleneck that takes neither jitter nor random loss for congestion.
+    Bottleneck,
+    /// As CUBIC does (RFC 9438), paced.
+    Cubic,
     /// Unused bandwidth only: the hop yields to the queue of any other flow (after RFC 6817).
     Scavenger,
     /// Everything that the neighbour's window allows goes at once, as in the paper [MFTP §3.4.1].
@@ -37,7 +41,7 @@ pub enum Pacing {
 impl Pacing {
     /// Returns true if this pacing sends less when a queue on the path reports that it is too long.
     pub(crate) fn answers_to_marks(self) -> bool {
-        matches!(self, Pacing::Estimate | Pacing::Scavenger)
+        !matches!(self, Pacing::Unpaced | Pacing::Fixed(_))
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use whimbrel_core::Time;
 
-use super::rate::Sample;
+use super::congestion::Answer;
 use crate::path_mtu::Mark;
 
 /// Bound of the remembered CSYNs, answered or not.
@@ -48,7 +48,7 @@ pub(super) struct Answered {
     pub(super) about: Option<u64>,
     /// DATA frames sent before this one, in sending order, were sent clearly before the CSYN.
     pub(super) lost_before: u32,
-    pub(super) sample: Sample,
+    pub(super) sample: Answer,
     pub(super) sent_at: Time,
     /// The path MTU's mark of the CSYN.
     pub(super) mark: Mark,
@@ -270,7 +270,7 @@ impl Feedback {
         let acked = record.sent_bytes.saturating_sub(self.answered_bytes);
         let filled = self.limited_at <= self.answered_bytes.max(1);
         self.answered_bytes += acked;
-        let sample = Sample {
+        let sample = Answer {
             acked,
             filled,
             ..self.measure(now, &record, received, clock)
@@ -341,7 +341,7 @@ impl Feedback {
         }
     }
 
-    fn measure(&mut self, now: Time, record: &Record, received: u64, clock: u64) -> Sample {
+    fn measure(&mut self, now: Time, record: &Record, received: u64, clock: u64) -> Answer {
         let fresh = Reference {
             received,
             clock,
@@ -381,8 +381,9 @@ impl Feedback {
         if round_over {
             self.round_ends = self.next_number;
         }
-        Sample {
+        Answer {
             rtt: now.since(record.sent_at),
+            one_way: clock.wrapping_sub(record.sent_at.since(Time::ZERO).as_nanos() as u64) as i64,
             acked: 0,
             filled: false,
             delivery,
@@ -420,7 +421,7 @@ mod tests {
     }
 
     /// Sends so many bytes and a CSYN at once, and returns the sample of its answer.
-    fn send(feedback: &mut Feedback, at: Time, bytes: u64, received: &mut u64) -> Sample {
+    fn send(feedback: &mut Feedback, at: Time, bytes: u64, received: &mut u64) -> Answer {
         feedback.data_sent(bytes);
         *received += bytes;
         let number = feedback.csyn_sent(at, None, Mark::default(), |_, _| {});

@@ -13,6 +13,7 @@
 mod bitmap;
 mod budget;
 mod config;
+mod congestion;
 mod ecn;
 mod event;
 mod feedback;
@@ -178,7 +179,7 @@ impl Hop {
         if lowered {
             self.sender.set_limit(now, limit);
         } else {
-            self.sender.change_path(limit);
+            self.sender.change_path(now, limit);
         }
         self.session.announce();
     }

@@ -10,6 +10,7 @@ use core::time::Duration;
 use whimbrel_core::Time;
 
 use self::reclaim::Reclaim;
+use super::congestion::Answer;
 use super::jitter::Jitter;
 use super::overflow::LossTest;
 use super::pacing::{bytes_in, span};
@@ -70,28 +71,6 @@ const QUEUE_SLACK: Duration = Duration::from_millis(2);
 const SHORTEST_ROUND: Duration = Duration::from_micros(10);
 /// Largest plausible rate, in bytes per second.
 const MAX_RATE: f64 = 1e12;
-
-/// The measurements of one answered CSYN.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sample {
-    pub(super) rtt: Duration,
-    /// Bytes that are no longer in flight.
-    pub(super) acked: u64,
-    /// True if there was always something to send since these were sent.
-    pub(super) filled: bool,
-    /// Bytes per second at which the neighbour received, over at least one round trip.
-    pub(super) delivery: Option<f64>,
-    /// Bytes sent over that time; 0 if there is no rate.
-    pub(super) measured: u64,
-    /// Share of these that were lost.
-    pub(super) loss: f64,
-    /// True if the sender had nothing to send, or no window, during that time.
-    pub(super) limited: bool,
-    /// True if a CSYN that was sent after the start of the last round has been answered.
-    pub(super) round_over: bool,
-    /// True if a queue on the path has marked frames (ECN) since the answer before.
-    pub(super) marked: bool,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -431,7 +410,7 @@ impl RateModel {
         self.round_rtt = self.round_rtt.min(rtt);
     }
 
-    pub(super) fn sample(&mut self, now: Time, sample: &Sample) {
+    pub(super) fn sample(&mut self, now: Time, sample: &Answer) {
         self.round_trip(now, sample.rtt);
         let least = self.min_rtt.unwrap_or(sample.rtt);
         self.jitter.note(sample.rtt, least);
@@ -479,7 +458,7 @@ impl RateModel {
     }
 
     /// Looks for competing flows in the queue; while there are some, the contest's window rules.
-    fn share(&mut self, now: Time, sample: &Sample) {
+    fn share(&mut self, now: Time, sample: &Answer) {
         let Some(base) = self.min_rtt.filter(|_| !self.is_starting()) else {
             return;
         };
@@ -522,7 +501,7 @@ impl RateModel {
         };
     }
 
-    fn end_round(&mut self, now: Time, sample: &Sample) {
+    fn end_round(&mut self, now: Time, sample: &Answer) {
         self.is_shared = self.contest.is_on() || self.contest.is_remembered(now);
         self.resuming = false;
         let queue = self.has_queue() && !self.contest.is_blunt();
@@ -652,7 +631,7 @@ impl RateModel {
         self.min_rtt_seen = now;
     }
 
-    fn leave_phase(&mut self, now: Time, sample: &Sample) {
+    fn leave_phase(&mut self, now: Time, sample: &Answer) {
         let drained = !self.is_late(sample.rtt);
         let prompt = self.contest.is_blunt() || self.is_prompt(sample.rtt);
         self.phase = match self.phase {
@@ -685,6 +664,7 @@ impl RateModel {
     }
 }
 
+mod law;
 mod queue;
 mod reclaim;
 #[cfg(test)]

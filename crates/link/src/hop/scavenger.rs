@@ -6,7 +6,7 @@
 
 use core::time::Duration;
 
-use super::rate::Sample;
+use super::congestion::Answer;
 
 /// The tolerated queue: this part of the round trip, and at least this time.
 const TARGET_SHARE: u32 = 16;
@@ -72,7 +72,7 @@ impl Scavenger {
     pub(super) fn sample(
         &mut self,
         (rtt, base, grain): (Duration, Duration, Duration),
-        sample: &Sample,
+        sample: &Answer,
     ) {
         self.marked |= sample.marked;
         self.rtt = if self.rtt.is_zero() {

@@ -26,8 +26,9 @@ const MIN_CHUNK_LIMIT: u64 = 16 << 10;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HopSection {
-    /// Pacing of packets: "estimate" (from a model of the path), "unpaced", or a fixed rate as "100
-    /// Mbit/s".
+    /// Congestion control: "estimate" (a model of the path that shares a queue evenly with TCP),
+    /// "bottleneck" (a model that takes neither jitter nor loss for congestion, for wireless and
+    /// satellite links), "cubic" (RFC 9438), "unpaced", or a fixed rate as "100 Mbit/s".
     pub pacing: Pacing,
     /// Capacity of this node's back-pressure buffer for chunks that wait to be forwarded, in
     /// packets.
@@ -155,6 +156,10 @@ fn has_fast_aes() -> bool {
 pub enum Pacing {
     /// From a model of the path.
     Estimate,
+    /// From a model of the bottleneck.
+    Bottleneck,
+    /// As CUBIC does.
+    Cubic,
     /// Limited only by the neighbour's window.
     Unpaced,
     /// At a fixed rate.
@@ -166,9 +171,11 @@ impl TryFrom<String> for Pacing {
     fn try_from(text: String) -> Result<Pacing, String> {
         match text.as_str() {
             "estimate" => Ok(Pacing::Estimate),
+            "bottleneck" => Ok(Pacing::Bottleneck),
+            "cubic" => Ok(Pacing::Cubic),
             "unpaced" => Ok(Pacing::Unpaced),
             rate => rate.parse().map(Pacing::Fixed).map_err(|_| {
-                format!("'{rate}' is not a pacing; write \"estimate\", \"unpaced\" or a rate as \"100 Mbit/s\"")
+                format!("'{rate}' is not a pacing; write \"estimate\", \"bottleneck\", \"cubic\", \"unpaced\" or a rate as \"100 Mbit/s\"")
             }),
         }
     }
@@ -178,6 +185,8 @@ impl From<Pacing> for String {
     fn from(pacing: Pacing) -> String {
         match pacing {
             Pacing::Estimate => "estimate".to_owned(),
+            Pacing::Bottleneck => "bottleneck".to_owned(),
+            Pacing::Cubic => "cubic".to_owned(),
             Pacing::Unpaced => "unpaced".to_owned(),
             Pacing::Fixed(rate) => rate.to_string(),
         }
@@ -188,6 +197,8 @@ impl From<Pacing> for whimbrel_link::Pacing {
     fn from(pacing: Pacing) -> whimbrel_link::Pacing {
         match pacing {
             Pacing::Estimate => whimbrel_link::Pacing::Estimate,
+            Pacing::Bottleneck => whimbrel_link::Pacing::Bottleneck,
+            Pacing::Cubic => whimbrel_link::Pacing::Cubic,
             Pacing::Unpaced => whimbrel_link::Pacing::Unpaced,
             Pacing::Fixed(rate) => whimbrel_link::Pacing::Fixed(rate.0),
         }
@@ -199,7 +210,7 @@ pub(super) fn check_hop(found: &mut Found<'_>, hop: &HopSection, links: &[LinkSe
     if let Pacing::Fixed(rate) = hop.pacing
         && rate.0 == 0
     {
-        found.add("hop.pacing", "a rate of 0 sends nothing; write \"estimate\", \"unpaced\" or a rate as \"100 Mbit/s\"");
+        found.add("hop.pacing", "a rate of 0 sends nothing; write \"estimate\", \"bottleneck\", \"cubic\", \"unpaced\" or a rate as \"100 Mbit/s\"");
     }
     found.count(
         "hop.buffer_packets",

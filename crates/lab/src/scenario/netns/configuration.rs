@@ -47,6 +47,7 @@ impl Daemons<'_> {
     pub(super) fn host_config(&self, node: usize) -> Result<Config, LabError> {
         let network = &self.plan.network;
         let mut config = Config::default();
+        config.hop.pacing = self.plan.pacing;
         config.host.key = Some(self.key(node));
         config.host.socket = Some(socket_of(
             self.folder,
@@ -94,6 +95,7 @@ impl Daemons<'_> {
         if !known.is(Role::Router) {
             return Ok(config);
         }
+        config.hop.pacing = self.plan.pacing;
         config.router.key = Some(self.key(node));
         config.router.socket = Some(socket_of(
             self.folder,

@@ -143,6 +143,7 @@ pub(super) fn stack(plan: &Plan, seed: u64, node: usize, life: u64) -> Stack {
         secrets[..8].copy_from_slice(&drawn.to_be_bytes());
         HopConfig {
             incarnation: life + 1,
+            pacing: plan.pacing.into(),
             ..match plan.plain {
                 true => HopConfig::plain(keys.guid(), 1472),
                 false => HopConfig::sealed(keys, secrets, 1472),

@@ -3,8 +3,9 @@ use super::*;
 fn feed(model: &mut RateModel, now: &mut Time, rounds: u32, rate: f64, rtt_ms: u64) {
     for _ in 0..rounds {
         *now += Duration::from_millis(rtt_ms);
-        let sample = Sample {
+        let sample = Answer {
             rtt: Duration::from_millis(rtt_ms),
+            one_way: 0,
             acked: 0,
             filled: true,
             delivery: Some(rate),

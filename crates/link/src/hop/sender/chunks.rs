@@ -4,7 +4,6 @@ use bytes::Bytes;
 
 use super::Sender;
 use super::limits::INITIAL_PACKETS;
-use crate::hop::config::Pacing;
 use crate::hop::lanes::Lane;
 use crate::hop::outbound::{Fate, OutboundChunk, Parcel, Room};
 
@@ -35,10 +34,10 @@ impl Sender {
             return true;
         }
         let free = self.window.saturating_sub(self.outstanding);
-        let share = match self.pacing {
+        let share = match self.asks_for_room {
             _ if packets <= self.small => free,
-            Pacing::Unpaced => 0,
-            Pacing::Estimate | Pacing::Scavenger | Pacing::Fixed(_) => free / 2,
+            true => 0,
+            false => free / 2,
         };
         u32::from(packets) <= share
     }

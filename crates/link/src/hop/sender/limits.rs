@@ -3,7 +3,6 @@
 use core::time::Duration;
 
 use super::Sender;
-use crate::hop::config::Pacing;
 use crate::hop::lanes::Lane;
 
 /// Packets that may be in flight before the path is known: those of a small chunk.
@@ -61,19 +60,18 @@ impl Sender {
     /// milliseconds if that is more, within bounds.
     pub(super) fn packets_per_csyn(&self) -> u64 {
         let frame = self.limits.frame as u64;
-        let shortest = (self.model.bandwidth() * SHORTEST_FEEDBACK.as_secs_f64()) as u64;
-        let share = if self.model.is_starting() {
+        let shortest = (self.law.bandwidth() * SHORTEST_FEEDBACK.as_secs_f64()) as u64;
+        let share = if self.law.is_starting() {
             STARTING_CSYNS_PER_ROUND
         } else {
             CSYNS_PER_ROUND
         };
-        let part = self.model.bandwidth_delay() / share;
+        let part = self.law.bandwidth_delay() / share;
         let packets = part.max(self.pacer.burst_bytes()).max(shortest) / frame;
         let packets = packets.clamp(self.fewest_packets(), MOST_PACKETS_PER_CSYN);
         // On a short path these are many times the packets that a trial sends in a round trip, and the
         // answer would come long after the trial should have ended.
-        let trial = self.model.trial_window();
-        match trial.filter(|_| self.pacing == Pacing::Estimate) {
+        match self.law.trial_window() {
             Some(window) if packets > 4 * self.fewest_packets() => {
                 packets.min((window / frame).max(1))
             }
@@ -82,24 +80,21 @@ impl Sender {
     }
 
     pub(super) fn inflight_cap(&self) -> u64 {
-        if !matches!(self.pacing, Pacing::Estimate | Pacing::Scavenger) {
+        if !self.law.is_adaptive() {
             return u64::MAX;
         }
         let frame = self.limits.frame as u64;
         if self.is_thin() {
             // The smallest round trip is that of one packet: more of them would measure themselves.
-            let least = match self.model.is_refreshing() {
+            let least = match self.law.is_refreshing() {
                 true => 1,
                 false => self.fewest_packets().max(2),
             };
             let feedback = self.packets_per_csyn() * frame / 2;
-            return self.model.inflight_cap(feedback).max(least * frame);
+            return self.law.window(feedback).max(least * frame);
         }
         let feedback = self.packets_per_csyn() * frame + self.pacer.burst_bytes();
-        let window = self
-            .model
-            .inflight_cap(feedback)
-            .max(INITIAL_PACKETS * frame / 4);
+        let window = self.law.window(feedback).max(INITIAL_PACKETS * frame / 4);
         window + self.train.room()
     }
 
@@ -122,9 +117,9 @@ impl Sender {
 
     /// Returns the bytes that the path carries in a little more than a round trip, as far as known.
     pub(super) fn flight(&self) -> usize {
-        let bytes = match self.pacing {
-            Pacing::Estimate | Pacing::Scavenger => self.inflight_cap(),
-            Pacing::Unpaced | Pacing::Fixed(_) => 2 * self.model.bandwidth_delay(),
+        let bytes = match self.law.is_adaptive() {
+            true => self.inflight_cap(),
+            false => 2 * self.law.bandwidth_delay(),
         };
         usize::try_from(bytes.min(MOST_AHEAD as u64)).unwrap_or(MOST_AHEAD)
     }
@@ -145,18 +140,17 @@ impl Sender {
 
     pub(super) fn update_pace(&mut self) {
         let frame = self.limits.frame;
-        let rate = match (self.pacing, self.model.pace()) {
-            (Pacing::Unpaced, _) => 0,
-            (Pacing::Fixed(bits), _) => (bits / 8).max(1),
-            (Pacing::Estimate, Some(rate)) => {
-                ((rate * self.train.gain()) as u64).max(self.slowest_pace())
+        let rate = match self.law.pace() {
+            Some(rate) if self.law.is_adaptive() => {
+                let slowest = self.slowest_pace() as f64 * self.law.slowest_share();
+                ((rate * self.train.gain()) as u64).max(slowest as u64)
             }
-            (Pacing::Scavenger, Some(rate)) => (rate as u64).max(self.slowest_pace() / 4),
-            (Pacing::Scavenger, None) => self.slowest_pace(),
-            (Pacing::Estimate, None) => 0,
+            Some(rate) => rate as u64,
+            None if self.law.paces_unmeasured() => self.slowest_pace(),
+            None => 0,
         };
         self.pacer.set_rate(rate, frame);
-        self.model
-            .set_burst(self.pacer.burst_bytes() + frame as u64, frame);
+        let burst = self.pacer.burst_bytes() + frame as u64;
+        self.law.set_burst(burst, frame);
     }
 }

@@ -14,13 +14,13 @@ use bytes::Bytes;
 use whimbrel_core::{Deadline, RttEstimator, RttOptions, Time, TimerQueue};
 
 use super::config::{HopConfig, MIN_MTU, Pacing};
+use super::congestion::{Law, law};
 use super::ecn::Marks;
 use super::event::HopEvent;
 use super::feedback::Feedback;
 use super::lanes::{Lane, Sendable, Waiting};
 use super::outbound::{Fate, OutboundChunk, Parcel, Room};
 use super::pacing::Pacer;
-use super::rate::RateModel;
 use super::session::Peer;
 use super::stats::HopStats;
 use crate::path_mtu::PathMtu;
@@ -58,7 +58,7 @@ pub(super) struct Sender {
     ask_again: Option<(Time, u32)>,
     tails: TimerQueue<u64>,
     feedback: Feedback,
-    model: RateModel,
+    law: Box<dyn Law>,
     first_rate: FirstRate,
     train: Train,
     marks: Marks,
@@ -73,7 +73,8 @@ pub(super) struct Sender {
     // The newest probes of the path MTU: number and bytes.
     path_probes: VecDeque<(u32, usize)>,
     small: u16,
-    pacing: Pacing,
+    // Every chunk that is not small waits for a grant, as in the paper ([MFTP] section 3.4.1).
+    asks_for_room: bool,
     // The start of the timeout, and the number of timeouts in a row.
     timer_from: Time,
     attempts: u32,
@@ -107,10 +108,11 @@ impl Sender {
             ask_again: None,
             tails: TimerQueue::new(),
             feedback: Feedback::new(now),
-            model: match config.pacing {
-                Pacing::Scavenger => RateModel::scavenging(now),
-                _ => RateModel::new(now, limits::INITIAL_PACKETS * config.mtu as u64),
-            },
+            law: law(
+                config.pacing,
+                now,
+                limits::INITIAL_PACKETS * config.mtu as u64,
+            ),
             first_rate: FirstRate::default(),
             train: Train::default(),
             marks: Marks::new(),
@@ -134,7 +136,7 @@ impl Sender {
             path: PathMtu::new(config.mtu),
             path_probes: VecDeque::new(),
             small: config.small_chunk_packets,
-            pacing: config.pacing,
+            asks_for_room: config.pacing == Pacing::Unpaced,
             timer_from: now,
             attempts: 0,
             longest_retry: config.outage_probe_interval,
@@ -185,14 +187,14 @@ impl Sender {
         self.session_first = self.next_id;
         self.feedback.restart(now);
         self.path.restart_count();
-        self.model.resume();
+        self.law.on_outage_over(now);
         let usable = config.ecn && peer.reports_marks && config.pacing.answers_to_marks();
         self.marks.restart(now, usable);
         self.limits.chunk = config.chunk_limit.min(peer.chunk_limit);
         self.limits.chunks = usize::from(config.max_chunks_in_flight).min(peer.max_chunks);
         self.limits.memory = u64::from(config.finished_memory).min(peer.memory);
         self.set_limit(now, config.mtu.min(peer.mtu));
-        if self.model.bandwidth() <= 0.0 {
+        if self.law.bandwidth() <= 0.0 {
             self.first_rate.begin(self.limits.frame);
         }
         self.begin_train();
@@ -205,10 +207,10 @@ impl Sender {
     }
 
     /// Starts the path MTU anew for another path with frames of up to `limit` bytes.
-    pub(super) fn change_path(&mut self, limit: usize) {
+    pub(super) fn change_path(&mut self, now: Time, limit: usize) {
         self.path.forget(limit);
         self.path_probes.clear();
-        self.model.forget_path();
+        self.law.on_path_change(now);
         self.end_train();
         self.follow_path();
     }
@@ -319,7 +321,7 @@ impl Sender {
         self.suspended = false;
         self.attempts = 0;
         self.timer_from = now;
-        self.model.resume();
+        self.law.on_outage_over(now);
         let in_flight = self.feedback.inflight().div_ceil(self.limits.frame as u64);
         let active = &mut self.active;
         self.feedback
@@ -368,7 +370,7 @@ impl Sender {
 
     pub(super) fn measured(&mut self, now: Time, rtt: Duration) {
         self.rtt.sample(rtt);
-        self.model.round_trip(now, rtt);
+        self.law.on_round_trip(now, rtt);
         self.update_pace();
     }
 
@@ -423,7 +425,7 @@ impl Sender {
     }
 
     pub(super) fn min_rtt(&self) -> Option<Duration> {
-        self.model.min_rtt()
+        self.law.min_rtt()
     }
 
     pub(super) fn suspicion(&self) -> Option<Duration> {
@@ -457,10 +459,10 @@ impl Sender {
     pub(super) fn describe(&self, stats: &mut HopStats) {
         stats.largest_frame = self.limits.frame;
         stats.rtt = self.rtt.smoothed();
-        stats.min_rtt = self.model.min_rtt();
+        stats.min_rtt = self.law.min_rtt();
         stats.bandwidth = self.rate().saturating_mul(8);
         stats.ecn = self.marks.works();
-        stats.loss = self.model.loss();
+        stats.loss = self.law.loss();
         stats.window = self.window;
         stats.outstanding = self.outstanding;
         stats.inflight = self.feedback.inflight();

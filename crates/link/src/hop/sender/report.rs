@@ -134,7 +134,7 @@ impl Sender {
         let marks = self.marks.answered(answered.sent_at, report, packets);
         answered.sample.marked = marks > 0;
         stats.marks_reported += u64::from(marks);
-        self.model.sample(now, &answered.sample);
+        self.law.on_answer(now, &answered.sample);
         self.follow_train(now, cack);
         self.update_pace();
         unheard.into_iter().for_each(|id| self.arrange_query(id));

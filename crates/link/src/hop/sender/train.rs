@@ -11,7 +11,6 @@ use core::time::Duration;
 use whimbrel_core::Time;
 
 use super::Sender;
-use crate::hop::config::Pacing;
 use crate::hop::pacing::bytes_in;
 use crate::hop::wire::Cack;
 
@@ -220,20 +219,20 @@ impl Sender {
     /// Begins the next train if there is something to find out: in start-up always, later in a probe
     /// for bandwidth while the sender has a part of the path only, or once had.
     pub(super) fn begin_train(&mut self) {
-        let rtt = self.model.min_rtt().unwrap_or_default();
+        let rtt = self.law.min_rtt().unwrap_or_default();
         let frame = self.limits.frame as u64;
-        let window = self.model.inflight_cap(0);
+        let window = self.law.window(0);
         let is_short = rtt < SHORTEST_RTT || window < 2 * FEWEST_PACKETS * frame;
-        if is_short || self.is_thin() || self.pacing != Pacing::Estimate {
-            self.model.lift_bound();
+        if is_short || self.is_thin() || !self.law.sends_trains() {
+            self.law.lift_bound();
             self.end_train();
             return;
         }
-        if !self.model.wants_train() {
+        if !self.law.wants_train() {
             self.end_train();
             return;
         }
-        let most = match (self.model.is_starting(), self.model.shown()) {
+        let most = match (self.law.is_starting(), self.law.shown()) {
             (true, None) => u64::MAX,
             (true, Some(rate)) => bytes_in(LONGEST_ARRIVAL, rate as u64),
             (false, _) => 0,
@@ -261,12 +260,12 @@ impl Sender {
     /// Draws the conclusion from an answer about a train, and begins the next one.
     pub(super) fn follow_train(&mut self, now: Time, cack: &Cack<'_>) {
         match self.train.answered(cack.number, cack.received, cack.clock) {
-            Some(Shown::Rate(rate)) => self.model.note_train(now, rate, true),
-            Some(Shown::More(rate)) => self.model.note_train(now, rate, false),
-            Some(Shown::Fast) => self.model.lift_bound(),
+            Some(Shown::Rate(rate)) => self.law.on_train(now, rate, true),
+            Some(Shown::More(rate)) => self.law.on_train(now, rate, false),
+            Some(Shown::Fast) => self.law.lift_bound(),
             Some(Shown::Nothing) => {}
-            None if self.train.is_open() && !self.model.wants_train() => {}
-            None if !self.train.is_begun() && self.model.wants_train() => {}
+            None if self.train.is_open() && !self.law.wants_train() => {}
+            None if !self.train.is_begun() && self.law.wants_train() => {}
             None => return,
         }
         self.begin_train();

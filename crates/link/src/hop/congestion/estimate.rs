@@ -1,0 +1,389 @@
+//! What answers show of a path: its delivery rate, its delay without a queue, its queue, and its random loss.
+//!
+//! The rate is the largest of the last rounds, as in BBR ([BBR]). Delays are one-way, by the neighbour's clock,
+//! so that neither a queue nor jitter on the way back counts. Jitter makes single delays meaningless, so a queue is judged by
+//! the mean delay of a round, and tolerates what the delays differ by from one answer to the next: a queue grows and drains
+//! over many answers.
+
+use core::time::Duration;
+
+use whimbrel_core::Time;
+
+use crate::hop::pacing::bytes_in;
+
+/// Rounds after which a delivery rate no longer counts ([BBR], MaxBwFilterLen).
+const RATE_ROUNDS: u32 = 10;
+/// Time after which a delay without a queue no longer counts ([BBR], MinRTTFilterLen).
+const DELAY_AGE: Duration = Duration::from_secs(10);
+/// A delay that always counts as none: timers and batches cause as much. Seconds.
+const LEAST_SLACK: f64 = 0.002;
+/// A queue of this share of the round trip is none either.
+const SLACK_SHARE: f64 = 1.0 / 8.0;
+/// Mean turns by which a round's mean delay may exceed the least one.
+const TURNS: f64 = 4.0;
+/// Answers whose mean is worth something, however much they differ.
+const ENOUGH_ANSWERS: f64 = 8.0;
+/// Loss that shows an overflowing queue: this multiple of what is lost by chance, and this share ([BBR] section 2.7:
+/// LossThresh).
+const OVERFLOW: (f64, f64) = (1.5, 0.02);
+/// Packets over which random loss is averaged.
+const LOSS_PACKETS: f64 = 512.0;
+/// More than this is not lost by chance.
+const MAX_CHANCE: f64 = 0.10;
+/// Answers whose mean delay shows a queue before the round is over.
+const LATE_ANSWERS: f64 = 4.0;
+/// Largest plausible rate, in bytes per second.
+pub(super) const MAX_RATE: f64 = 1e12;
+
+/// The measurements of one answered CSYN.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::hop) struct Answer {
+    pub(in crate::hop) rtt: Duration,
+    /// The neighbour's clock at arrival less this node's at sending, in nanoseconds: the one-way delay and a constant.
+    pub(in crate::hop) one_way: i64,
+    /// Bytes that are no longer in flight.
+    pub(in crate::hop) acked: u64,
+    /// True if there was always something to send since these were sent.
+    pub(in crate::hop) filled: bool,
+    /// Bytes per second at which the neighbour received, over at least one round trip.
+    pub(in crate::hop) delivery: Option<f64>,
+    /// Bytes sent over that time; 0 if there is no rate.
+    pub(in crate::hop) measured: u64,
+    /// Share of these that were lost.
+    pub(in crate::hop) loss: f64,
+    /// True if the sender had nothing to send, or no window, during that time.
+    pub(in crate::hop) limited: bool,
+    /// True if a CSYN that was sent after the start of the last round has been answered.
+    pub(in crate::hop) round_over: bool,
+    /// True if a queue on the path has marked frames (ECN) since the answer before.
+    pub(in crate::hop) marked: bool,
+}
+
+/// The smallest value of the last [`DELAY_AGE`], forgotten in two halves.
+#[derive(Clone, Copy, Debug)]
+struct Least {
+    halves: [f64; 2],
+    since: Time,
+}
+
+impl Least {
+    fn new(now: Time) -> Least {
+        Least {
+            halves: [f64::INFINITY; 2],
+            since: now,
+        }
+    }
+
+    fn note(&mut self, now: Time, age: Duration, value: f64) {
+        if now.since(self.since) > age / 2 {
+            self.halves = [value, self.halves[0]];
+            self.since = now;
+        }
+        self.halves[0] = self.halves[0].min(value);
+    }
+
+    fn get(&self) -> Option<f64> {
+        let least = self.halves[0].min(self.halves[1]);
+        least.is_finite().then_some(least)
+    }
+}
+
+/// Sums over the answers of a round.
+#[derive(Clone, Copy, Debug, Default)]
+struct Round {
+    answers: f64,
+    // Seconds.
+    one_way: f64,
+    rtt: f64,
+}
+
+#[derive(Clone, Debug)]
+pub(in crate::hop) struct Estimate {
+    // Largest delivery rates of the present and of the previous half window of rounds.
+    best: [f64; 2],
+    best_age: u32,
+    // The delivery rate of the last round.
+    recent: f64,
+    min_rtt: Option<Duration>,
+    min_rtt_seen: Time,
+    // Mean delays of rounds: one-way, and round trips. Seconds.
+    least_delay: Least,
+    least_rtt: Least,
+    // Negative, so that the largest counts.
+    jitter: Least,
+    round: Round,
+    // Mean delay and round trip of the last round.
+    last_round: (f64, f64),
+    last_delay: Option<f64>,
+    // The difference between the last two delays, and the mean turn, smoothed over 16 answers.
+    difference: f64,
+    turn: f64,
+    // The mean delay of the last round beyond the least one. Seconds.
+    queue: f64,
+    // The time at which a round had next to no queue.
+    empty_at: Time,
+    age: Duration,
+    // Smoothed share lost in all, and in rounds that sent less than the path carries.
+    loss: f64,
+    chance: f64,
+    chance_packets: f64,
+    frame: usize,
+    // Seconds that two bursts take on the path.
+    grain: f64,
+}
+
+impl Estimate {
+    pub(super) fn new(now: Time) -> Estimate {
+        Estimate {
+            best: [0.0; 2],
+            best_age: 0,
+            recent: 0.0,
+            min_rtt: None,
+            min_rtt_seen: now,
+            least_delay: Least::new(now),
+            least_rtt: Least::new(now),
+            jitter: Least::new(now),
+            round: Round::default(),
+            last_round: (0.0, 0.0),
+            last_delay: None,
+            difference: 0.0,
+            turn: 0.0,
+            queue: 0.0,
+            empty_at: now,
+            age: DELAY_AGE,
+            loss: 0.0,
+            chance: 0.0,
+            chance_packets: 0.0,
+            frame: 1_400,
+            grain: 0.0,
+        }
+    }
+
+    /// Returns the delivery rate in bytes per second; 0 before the first estimate.
+    pub(in crate::hop) fn bandwidth(&self) -> f64 {
+        self.best[0].max(self.best[1])
+    }
+
+    /// Returns the delivery rate of the last round in bytes per second.
+    pub(super) fn recent(&self) -> f64 {
+        self.recent
+    }
+
+    /// Returns the smallest round trip of the last seconds.
+    pub(in crate::hop) fn min_rtt(&self) -> Option<Duration> {
+        self.min_rtt
+    }
+
+    /// Returns the share of the sent bytes that is lost.
+    pub(in crate::hop) fn loss(&self) -> f64 {
+        self.loss
+    }
+
+    /// Returns the share that is lost although the path carries more than is sent.
+    pub(super) fn chance(&self) -> f64 {
+        self.chance.min(MAX_CHANCE)
+    }
+
+    /// Returns true if more is lost than by chance: a queue drops it.
+    pub(super) fn overflows(&self) -> bool {
+        self.loss > OVERFLOW.0 * self.chance() + OVERFLOW.1
+    }
+
+    /// Returns the mean round trip without a queue, in seconds: the time for which bytes are in flight.
+    pub(super) fn round_trip(&self) -> Option<f64> {
+        let least = self
+            .least_rtt
+            .get()
+            .or(self.min_rtt.map(|it| it.as_secs_f64()));
+        least.map(|it| it.max(1e-5))
+    }
+
+    /// Returns the seconds by which the delays of packets differ, without a queue.
+    pub(super) fn jitter(&self) -> f64 {
+        let jitter = -TURNS * self.jitter.get().unwrap_or(0.0);
+        // Beyond a round trip it is no jitter.
+        jitter.min(self.round_trip().unwrap_or(0.0).max(0.02))
+    }
+
+    /// Returns the bytes that the path holds without a queue.
+    pub(in crate::hop) fn bandwidth_delay(&self) -> u64 {
+        (self.bandwidth() * self.round_trip().unwrap_or(0.0)) as u64
+    }
+
+    /// Returns the bytes of two round trips at `rate` bytes per second, and at least `least`.
+    pub(super) fn expected(&self, rate: u64, least: u64) -> u64 {
+        let holds = bytes_in(self.min_rtt.unwrap_or_default(), rate);
+        (2 * holds).max(least)
+    }
+
+    /// Returns the delay that the sender's bursts and timers explain.
+    fn own_slack(&self) -> f64 {
+        let share = SLACK_SHARE * self.round_trip().unwrap_or(0.0);
+        share.max(LEAST_SLACK).max(self.grain)
+    }
+
+    fn slack(&self) -> f64 {
+        self.own_slack().max(self.jitter())
+    }
+
+    /// Returns the answers whose mean delay is worth something: the more, the more they differ.
+    fn enough_answers(&self) -> f64 {
+        (self.jitter() / self.own_slack())
+            .powi(2)
+            .min(ENOUGH_ANSWERS)
+    }
+
+    /// Returns true if the last round had a queue.
+    pub(super) fn has_queue(&self) -> bool {
+        self.queue > self.slack()
+    }
+
+    /// Returns true if the last round had next to no queue.
+    pub(super) fn is_drained(&self) -> bool {
+        self.queue <= self.slack() / 2.0
+    }
+
+    /// Returns true if the last packet met next to no queue.
+    pub(super) fn is_prompt(&self) -> bool {
+        let least = self.least_delay.get().unwrap_or(f64::NEG_INFINITY);
+        self.last_delay
+            .is_none_or(|delay| delay - least <= self.slack() / 2.0)
+    }
+
+    /// Returns true if the answers of the present round, some at least, show a queue.
+    pub(super) fn has_queue_now(&self) -> bool {
+        let round = &self.round;
+        let least = self.least_delay.get().unwrap_or(f64::INFINITY);
+        round.answers >= LATE_ANSWERS.max(self.enough_answers())
+            && round.one_way / round.answers - least > self.slack()
+    }
+
+    /// Returns the time since a round had next to no queue.
+    pub(super) fn queued_for(&self, now: Time) -> Duration {
+        now.since(self.empty_at)
+    }
+
+    /// Returns true if no round has had next to no queue for as long as its delay counts.
+    pub(super) fn is_outdated(&self, now: Time) -> bool {
+        self.queued_for(now) >= self.age
+    }
+
+    /// Returns the bytes of the largest frame.
+    pub(super) fn frame(&self) -> f64 {
+        self.frame as f64
+    }
+
+    /// Sets the bytes of the sender's bursts and of its largest frame.
+    pub(in crate::hop) fn set_burst(&mut self, bytes: u64, frame: usize) {
+        self.frame = frame.max(1);
+        self.grain = match self.bandwidth() > 0.0 {
+            true => 2.0 * bytes as f64 / self.bandwidth(),
+            false => 0.0,
+        };
+    }
+
+    /// Notes a round trip that was measured without a delivery rate (in the HELLO exchange).
+    pub(in crate::hop) fn note_rtt(&mut self, now: Time, rtt: Duration) {
+        let expired = now.since(self.min_rtt_seen) > self.age;
+        if expired || self.min_rtt.is_none_or(|least| rtt <= least) {
+            self.min_rtt = Some(rtt);
+            self.min_rtt_seen = now;
+        }
+    }
+
+    /// Takes an answer in. `is_low` is true if the packets that it tells of were sent at less than the path's rate.
+    pub(super) fn note(&mut self, now: Time, answer: &Answer, is_low: bool) {
+        self.note_rtt(now, answer.rtt);
+        let delay = answer.one_way as f64 / 1e9;
+        let before = self.last_delay.replace(delay).unwrap_or(delay);
+        self.round.answers += 1.0;
+        self.round.one_way += delay;
+        self.round.rtt += answer.rtt.as_secs_f64();
+        // A queue grows or drains over many answers, by however much; it seldom turns.
+        let difference = delay - before;
+        let turn = match difference * self.difference < 0.0 {
+            true => difference.abs().min(self.difference.abs()),
+            false => 0.0,
+        };
+        self.difference = difference;
+        self.turn += (turn - self.turn) / 16.0;
+        self.jitter.note(now, self.age, -self.turn);
+        if let Some(rate) = answer.delivery.map(|rate| rate.min(MAX_RATE))
+            && (!answer.limited || (self.bandwidth() > 0.0 && rate > self.bandwidth()))
+        {
+            self.best[0] = self.best[0].max(rate);
+        }
+        if answer.round_over {
+            self.end_round(now, answer, is_low);
+        }
+    }
+
+    fn end_round(&mut self, now: Time, answer: &Answer, is_low: bool) {
+        if self.round.answers >= self.enough_answers() {
+            let round = core::mem::take(&mut self.round);
+            let (delay, rtt) = (round.one_way / round.answers, round.rtt / round.answers);
+            self.last_round = (delay, rtt);
+            self.least_delay.note(now, self.age, delay);
+            self.queue = delay - self.least_delay.get().unwrap_or(delay);
+            self.least_rtt.note(now, self.age, rtt);
+            if self.queue <= self.slack() / 4.0 {
+                self.empty_at = now;
+            }
+        }
+        self.recent = answer.delivery.unwrap_or(self.recent);
+        if answer.measured > 0 {
+            let packets = answer.measured as f64 / self.frame();
+            let loss = answer.loss.clamp(0.0, 1.0);
+            self.loss += (loss - self.loss) * (packets / (packets + LOSS_PACKETS)).max(1.0 / 32.0);
+            if is_low && !self.has_queue() {
+                self.chance_packets = (self.chance_packets + packets).min(LOSS_PACKETS);
+                self.chance += (loss - self.chance) * (packets / self.chance_packets).min(1.0);
+            }
+        }
+    }
+
+    /// Makes the rates of earlier rounds count for so many rounds less.
+    pub(super) fn age_rate(&mut self, rounds: u32) {
+        self.best_age += rounds;
+        if self.best_age >= RATE_ROUNDS / 2 && self.best[0] > 0.0 {
+            self.best = [0.0, self.best[0]];
+            self.best_age = 0;
+        }
+    }
+
+    /// Replaces the rates of earlier rounds by a smaller one.
+    pub(super) fn lower_rate(&mut self, rate: f64) {
+        if rate > 0.0 {
+            self.best = [0.0, rate.min(self.bandwidth())];
+            self.best_age = 0;
+        }
+    }
+
+    /// Takes the delay of the last round for that of the path.
+    pub(super) fn rebase(&mut self, now: Time) {
+        let (delay, rtt) = self.last_round;
+        self.least_delay = Least::new(now);
+        self.least_delay.note(now, self.age, delay);
+        self.least_rtt = Least::new(now);
+        self.least_rtt.note(now, self.age, rtt);
+        self.queue = 0.0;
+        self.empty_at = now;
+    }
+
+    /// Forgets delays: the path may be another one.
+    pub(super) fn forget_delays(&mut self, now: Time) {
+        self.least_delay = Least::new(now);
+        self.least_rtt = Least::new(now);
+        self.round = Round::default();
+        self.last_delay = None;
+        self.min_rtt_seen = Time::ZERO;
+        self.queue = 0.0;
+        self.empty_at = now;
+    }
+
+    /// Makes the rate the oldest that counts, after an outage.
+    pub(super) fn doubt_rate(&mut self) {
+        self.best = [0.0, self.bandwidth()];
+        self.best_age = 0;
+    }
+}

@@ -1,0 +1,122 @@
+//! Congestion control of a hop: how fast it sends, and how much may be in flight.
+//!
+//! A [`Law`] takes each answer of the neighbour, which reports what was acknowledged, lost and marked, and sets a pace and a
+//! window. To add one, implement the trait and give it a name in [`Pacing`].
+
+mod bottleneck;
+mod cubic;
+mod estimate;
+mod fixed;
+
+use core::fmt::Debug;
+use core::time::Duration;
+
+use whimbrel_core::Time;
+
+use super::config::Pacing;
+use super::rate::RateModel;
+pub(super) use estimate::{Answer, Estimate};
+
+/// A rule for pace and window.
+pub(super) trait Law: Debug + Send {
+    /// Returns the delivery rate in bytes per second; 0 before the first estimate.
+    fn bandwidth(&self) -> f64;
+
+    /// Returns the smallest round trip of the last seconds.
+    fn min_rtt(&self) -> Option<Duration>;
+
+    /// Returns the share of the sent bytes that is lost.
+    fn loss(&self) -> f64;
+
+    /// Returns the bytes that the path holds without a queue.
+    fn bandwidth_delay(&self) -> u64;
+
+    /// Handles a round trip that was measured without a delivery rate (in the HELLO exchange).
+    fn on_round_trip(&mut self, now: Time, rtt: Duration);
+
+    /// Handles an answer: what was acknowledged, lost and marked, and when it arrived.
+    fn on_answer(&mut self, now: Time, answer: &Answer);
+
+    /// Handles the end of an outage: what was known may be wrong now.
+    fn on_outage_over(&mut self, now: Time);
+
+    /// Handles the move to another path.
+    fn on_path_change(&mut self, now: Time);
+
+    /// Sets the bytes of the sender's bursts and of its largest frame.
+    fn set_burst(&mut self, bytes: u64, frame: usize);
+
+    /// Prepares for a path that is known to be slow before it has carried a chunk: start-up begins with the bytes of two round
+    /// trips at `rate` bytes per second, and at least `least` bytes.
+    fn expect(&mut self, _rate: u64, _least: u64) {}
+
+    /// Returns the pace in bytes per second; `None` if it is not known yet, or not limited.
+    fn pace(&self) -> Option<f64>;
+
+    /// Returns the bytes that may be in flight. `feedback` is the number of bytes between two answers, which a sender needs in
+    /// addition to the capacity of the path.
+    fn window(&self, feedback: u64) -> u64;
+
+    /// Returns false if pace and window do not follow the path, so that marks (ECN) are not asked for.
+    fn is_adaptive(&self) -> bool {
+        true
+    }
+
+    /// Returns the share of the slowest pace of a hop below which this law may go.
+    fn slowest_share(&self) -> f64 {
+        1.0
+    }
+
+    /// Returns true if the slowest pace holds before the first estimate.
+    fn paces_unmeasured(&self) -> bool {
+        false
+    }
+
+    /// Returns the bytes that may be in flight during a trial of whether a queue is another's.
+    fn trial_window(&self) -> Option<u64> {
+        None
+    }
+
+    /// Returns true until the rate no longer grows by itself.
+    fn is_starting(&self) -> bool {
+        false
+    }
+
+    /// Returns true while little is sent, so that the delay without a queue shows.
+    fn is_refreshing(&self) -> bool {
+        false
+    }
+
+    /// Returns true if packet trains tell this law something.
+    fn sends_trains(&self) -> bool {
+        false
+    }
+
+    /// Returns true while a packet train would tell something.
+    fn wants_train(&self) -> bool {
+        false
+    }
+
+    /// Handles a train that arrived at `rate` bytes per second; `is_spread`: more slowly than it was sent.
+    fn on_train(&mut self, _now: Time, _rate: f64, _is_spread: bool) {}
+
+    /// Handles that a train arrived too fast to measure, or that none can be sent.
+    fn lift_bound(&mut self) {}
+
+    /// Returns the rate that the path is known not to exceed in start-up, in bytes per second.
+    fn shown(&self) -> Option<f64> {
+        None
+    }
+}
+
+/// Returns the law of that name, with `window` bytes that may be in flight before the path is known.
+pub(super) fn law(pacing: Pacing, now: Time, window: u64) -> Box<dyn Law> {
+    match pacing {
+        Pacing::Estimate => Box::new(RateModel::new(now, window)),
+        Pacing::Bottleneck => Box::new(bottleneck::Bottleneck::new(now, window)),
+        Pacing::Cubic => Box::new(cubic::Cubic::new(now, window)),
+        Pacing::Scavenger => Box::new(RateModel::scavenging(now)),
+        Pacing::Unpaced => Box::new(fixed::Fixed::new(now, window, None)),
+        Pacing::Fixed(bits) => Box::new(fixed::Fixed::new(now, window, Some(bits / 8))),
+    }
+}
