@@ -5,7 +5,7 @@
 enter() {
     if [ "${1:-}" = inside ]; then
         cd "$FOLDER"
-        export HOME=$FOLDER
+        export HOME=$FOLDER WHIMBREL_KNOWN_PEERS=$FOLDER/known-peers.json
         mount -t tmpfs none /run && mount -t proc none /proc
         ip netns add far
         return

@@ -1,4 +1,4 @@
-//! README's tour of `whimbrel tcp-proxy`, word for word, as the user of the tests and, if that is root,
+//! The tour (docs/tour.md) of `whimbrel tcp-proxy`, word for word, as the user of the tests and, if that is root,
 //! as an ordinary one.
 #![allow(
     clippy::unwrap_used,
@@ -17,8 +17,8 @@ use std::process::{Command, Stdio};
 use support::{PATIENCE, await_that};
 use whimbrel_lab::{Namespace, Process, lab_available};
 
-const README: &str = include_str!("../../../README.md");
-const SECTION: &str = "### TCP programs over NDN";
+const TOUR: &str = include_str!("../../../docs/tour.md");
+const SECTION: &str = "## TCP programs over NDN";
 
 /// Runs the rest of the command line as nobody, with /dev/net/tun open to all users, as udev makes
 /// it; $0 is a folder.
@@ -31,7 +31,7 @@ exec setpriv --reuid 65534 --regid 65534 --clear-groups --no-new-privs \"$@\"";
 
 /// The commands of the section's first block.
 fn commands() -> Vec<&'static str> {
-    let (_, section) = README.split_once(SECTION).unwrap();
+    let (_, section) = TOUR.split_once(SECTION).unwrap();
     let (_, block) = section.split_once("```sh\n").unwrap();
     let (block, _) = block.split_once("```").unwrap();
     block.lines().collect()
@@ -80,7 +80,7 @@ impl User<'_> {
 
 fn works(ordinary: bool) {
     let [router, reverse, forward] = commands()[..] else {
-        panic!("README's tour has three commands");
+        panic!("the tour has three commands");
     };
     let folder = tempfile::tempdir().unwrap();
     let all = fs::Permissions::from_mode(0o777);
@@ -122,7 +122,7 @@ fn works(ordinary: bool) {
 }
 
 #[test]
-fn readme_s_three_commands_fetch_a_page_through_two_proxies() {
+fn the_tour_s_three_commands_fetch_a_page_through_two_proxies() {
     if lab_available() {
         works(false);
     }

@@ -61,10 +61,13 @@ impl KnownPeers {
         KnownPeers::read(KeptFile::beside(key, ".peers.json", WHAT), links, |_| true)
     }
 
-    /// Reads the names that this user's programs without a key of their own have found. Programs of
+    /// Reads the names that this user's programs without a key of their own have found, if they keep any. Programs of
     /// this machine pass its own addresses on to each other, so names are not kept for these.
     pub fn of_this_user(links: &[LinkSection]) -> Result<KnownPeers, StartError> {
-        let file = KeptFile::at(known_peers_file(), WHAT);
+        let Some(path) = known_peers_file() else {
+            return Ok(KnownPeers::none());
+        };
+        let file = KeptFile::at(path, WHAT);
         KnownPeers::read(file, links, |way| !is_loopback(way))
     }
 

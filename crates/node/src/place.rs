@@ -86,13 +86,12 @@ pub fn host_daemon_socket() -> PathBuf {
 /// Names the file of [`known_peers_file`].
 pub const KNOWN_PEERS_VARIABLE: &str = "WHIMBREL_KNOWN_PEERS";
 
-/// Returns the file where this user's programs without a key of their own keep the names of neighbours:
-/// that which [`KNOWN_PEERS_VARIABLE`] names, or else one in the state folder.
-pub fn known_peers_file() -> PathBuf {
-    match std::env::var_os(KNOWN_PEERS_VARIABLE) {
-        Some(path) if !path.is_empty() => path.into(),
-        _ => Places::of_this_user().state.join("known-peers.json"),
-    }
+/// Returns the file where this user's programs without a key of their own keep the names of neighbours, if
+/// [`KNOWN_PEERS_VARIABLE`] names one. There is no default: a program that is run once and answered by a
+/// router with a new key would wait for the old one, and laboratories make such routers all the time.
+pub fn known_peers_file() -> Option<PathBuf> {
+    let path = std::env::var_os(KNOWN_PEERS_VARIABLE)?;
+    (!path.is_empty()).then(|| path.into())
 }
 
 /// Returns `own` if neither is there: it is the one to report.
