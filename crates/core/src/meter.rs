@@ -135,9 +135,9 @@ impl Source {
 pub struct Shares {
     /// All places.
     pub max: usize,
-    /// One owner has one of so many parts of what is left of the first half.
+    /// The share of what is left of the first half that one owner may take: one in this many.
     pub parts: usize,
-    /// Each owner may have so many in any case.
+    /// The number that each owner may have in any case.
     pub few: usize,
 }
 

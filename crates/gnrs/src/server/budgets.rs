@@ -14,7 +14,7 @@ const UPDATES: Limit = Limit {
 };
 /// Maximum of records whose updates are counted.
 const MAX_COUNTED: usize = 16_384;
-/// A source brings one of so many parts of what there is room for.
+/// The share of the room that one source may take: one in this many.
 const PARTS: usize = 4;
 
 /// The budgets of all clients.

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_core::{Guid, PortId, Source, Time};
 
-/// An address watches one of so many parts of all names that may be watched.
+/// The share of all watches that one address may hold: one in this many.
 const PARTS: usize = 8;
 
 /// The watchers of each name; bounded per client, per address and in total. When all are in use,
@@ -35,8 +35,8 @@ struct Held {
     window: Window,
 }
 
-/// Pushes to a source that may be under way at first, and after it has left one unanswered: who can ask
-/// in the name of an address draws no more to it.
+/// Pushes to a source that may be under way at first, and after it has left one unanswered: a caller that
+/// forges an address draws no more than these to it.
 const FIRST_WINDOW: usize = 4;
 /// The same of a source that answers: each acknowledgement allows one more.
 const MAX_WINDOW: usize = 128;

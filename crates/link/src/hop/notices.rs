@@ -34,7 +34,7 @@ impl Hop {
         self.unwilling
     }
 
-    /// Accepts only this name from the neighbour from now on. A session that it has goes on.
+    /// From now on a session is accepted only from this name. A present session continues.
     pub fn expect_neighbour(&mut self, name: Guid) {
         self.config.neighbour = Some(name);
         if let Sessions::Sealed(session) = &mut self.session {

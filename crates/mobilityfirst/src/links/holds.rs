@@ -51,7 +51,7 @@ pub(crate) const HELD_BACK: Shares = Shares {
     parts: 4,
     few: 8,
 };
-/// ... of some so many bytes each.
+/// Bytes that an entry takes, about.
 pub(crate) const HELD_BACK_BYTES: u64 = 512;
 /// Longest lease that is believed.
 pub(super) const MAX_LEASE: Duration = Duration::from_secs(32);

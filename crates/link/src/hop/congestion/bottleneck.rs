@@ -1,8 +1,8 @@
 //! A model of the bottleneck for paths that jitter and lose, after [BBR].
 //!
 //! It sends at the rate that the path delivers, probes for more in each eighth round, and drains what that queues. Neither loss
-//! nor jitter is a sign of congestion. A queue that stays although less is sent than the path delivers is not its own: the
-//! delay then counts as the path's, so many hops on one queue fill it.
+//! nor jitter is a sign of congestion. A hop that sends less than the path delivers, and still
+//! sees the queue, takes its delay for the path's. That is wrong where several hops share a queue: they fill it.
 
 use core::time::Duration;
 
@@ -137,7 +137,7 @@ impl Bottleneck {
                 self.estimate.rebase(now);
                 match core::mem::replace(&mut self.is_full, true) {
                     true => CRUISE,
-                    // What ended start-up was no queue of its own, so it goes on.
+                    // The queue that ended start-up was not its own: start-up continues.
                     false => {
                         self.start_window = self.estimate.bandwidth_delay();
                         Phase::StartUp

@@ -342,7 +342,7 @@ impl Estimate {
         }
     }
 
-    /// Makes the rates of earlier rounds count for so many rounds less.
+    /// Ages the rates of earlier rounds by `rounds`.
     pub(super) fn age_rate(&mut self, rounds: u32) {
         self.best_age += rounds;
         if self.best_age >= RATE_ROUNDS / 2 && self.best[0] > 0.0 {
