@@ -207,7 +207,7 @@ proptest! {
         room in prop_oneof![Just(64usize), Just(300), Just(4_096)],
         acts in prop::collection::vec((0u64..400, act()), 1..40),
     ) {
-        let pacing = unpaced.map(|unpaced| if unpaced { Pacing::Unpaced } else { Pacing::Estimate });
+        let pacing = unpaced.map(|unpaced| if unpaced { Pacing::Unpaced } else { Pacing::Bottleneck });
         run(seed, is_plain, [a, b], pacing, room, &acts);
     }
 }

@@ -115,12 +115,13 @@ impl Path {
     }
 }
 
-/// Each law over the grid: paths below 0.85 of what random loss leaves, and the worst of them.
+/// The law over the grid: paths below 0.85 of what random loss leaves, and those with a longer queue than their jitter and
+/// 20 ms.
 #[test]
-fn jitter_and_loss_at_once_cost_the_bottleneck_law_little() {
+fn jitter_and_loss_at_once_cost_little() {
     let mut table = String::new();
-    let mut below = Vec::new();
-    for pacing in [Pacing::Bottleneck, Pacing::Estimate, Pacing::Cubic] {
+    let mut found = Vec::new();
+    for pacing in [Pacing::Bottleneck, Pacing::Cubic] {
         let mut shares = Vec::new();
         for mbit in [5.0, 20.0, 80.0] {
             for rtt_ms in [20.0, 40.0, 100.0] {
@@ -136,13 +137,13 @@ fn jitter_and_loss_at_once_cost_the_bottleneck_law_little() {
         shares.sort_by(|one, other| one.0.total_cmp(&other.0));
         let mean = shares.iter().map(|it| it.0).sum::<f64>() / shares.len() as f64;
         let low = shares.iter().filter(|it| it.0 < 0.85).count();
-        let late = shares
-            .iter()
-            .filter(|(_, queue, path)| queue.as_secs_f64() * 1e3 > path.jitter_ms + 20.0);
+        let is_late = |(_, queue, path): &&(f64, Duration, Path)| {
+            queue.as_secs_f64() * 1e3 > path.jitter_ms + 20.0
+        };
+        let late = shares.iter().filter(is_late).count();
         table += &format!(
-            "{pacing:?}: {low} of {} below 0.85, mean {mean:.3}; {} queue more than the jitter and 20 ms\n",
+            "{pacing:?}: {low} of {} below 0.85, mean {mean:.3}; {late} queue more than the jitter and 20 ms\n",
             shares.len(),
-            late.count()
         );
         for (share, queue, path) in &shares[..4] {
             table += &format!(
@@ -150,14 +151,11 @@ fn jitter_and_loss_at_once_cost_the_bottleneck_law_little() {
                 path.mbit, path.rtt_ms, path.jitter_ms, path.loss
             );
         }
-        below.push((low, shares[0].0));
+        found.push((low, late));
     }
     println!("{table}");
-    assert!(below[0].0 <= 4 && below[0].1 > 0.6, "{table}");
-    assert!(
-        below[1].0 > below[0].0 && below[2].0 > below[0].0,
-        "{table}"
-    );
+    assert!(found[0].0 == 0 && found[0].1 <= 2, "{table}");
+    assert!(found[1].0 > 50, "{table}");
 }
 
 fn paths() -> impl Strategy<Value = Path> {
@@ -187,13 +185,12 @@ fn paths() -> impl Strategy<Value = Path> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 40, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 40, ..ProptestConfig::default() })]
 
-    /// All troubles at once. The worst of some hundred other draws is 0.6: after a queue that is not its own a hop needs some
-    /// probes to find its rate again.
+    /// All troubles at once.
     #[test]
     fn random_paths_are_filled(path in paths()) {
         let (share, queue) = path.fill(Pacing::Bottleneck);
-        prop_assert!(share > 0.55, "{share:.3}, {queue:?}");
+        prop_assert!(share > 0.85, "{share:.3}, {queue:?}");
     }
 }

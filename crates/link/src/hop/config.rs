@@ -23,10 +23,7 @@ pub const MAX_MTU: usize = 65_507;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pacing {
-    /// From a model of the path: delivery rate, smallest round trip, standing queue. Beside
-    /// loss-based flows the hop takes a share like theirs.
-    Estimate,
-    /// From a model of the bottleneck that takes neither jitter nor random loss for congestion.
+    /// From a model of the bottleneck that takes neither jitter nor random loss for congestion (after [BBR]).
     Bottleneck,
     /// As CUBIC does (RFC 9438), paced.
     Cubic,
@@ -149,7 +146,7 @@ impl HopConfig {
             unresponsive_silence: Duration::from_millis(500),
             reassembly_patience: Duration::from_secs(60),
             finished_memory: 1024,
-            pacing: Pacing::Estimate,
+            pacing: Pacing::Bottleneck,
             ecn: true,
         }
     }

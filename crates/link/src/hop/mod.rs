@@ -20,22 +20,16 @@ mod feedback;
 mod finished;
 #[cfg(test)]
 mod hostile;
-mod jitter;
 mod lanes;
 mod liveness;
 mod notices;
 mod outbound;
-mod overflow;
 mod pacing;
-mod rate;
 mod receiver;
-mod scavenger;
-mod search;
 mod secure;
 mod sender;
 mod session;
 mod shapes;
-mod sharing;
 mod stats;
 #[cfg(test)]
 mod vectors;

@@ -111,10 +111,7 @@ impl Bottleneck {
 
     fn end_round(&mut self, now: Time, answer: &Answer) {
         self.resuming = false;
-        self.was_low = matches!(
-            self.phase,
-            Phase::Down | Phase::Drain { .. } | Phase::Refresh { .. }
-        );
+        self.was_low = matches!(self.phase, Phase::Down | Phase::Drain { .. });
         self.patience = self.patience.saturating_sub(1);
         let queue = self.estimate.has_queue() || answer.marked;
         if !matches!(self.phase, Phase::Drain { .. }) {
@@ -127,6 +124,7 @@ impl Bottleneck {
             Phase::Drain { .. } if self.estimate.is_drained() => {
                 self.is_full = true;
                 self.estimate.lower_rate(self.drain_rate);
+                self.estimate.forget_overflow();
                 self.pause = 0;
                 CRUISE
             }
@@ -134,7 +132,7 @@ impl Bottleneck {
                 // It stays although less is sent than the path delivers.
                 self.pause = (2 * self.pause).clamp(PAUSES.0, PAUSES.1);
                 self.patience = self.pause;
-                self.estimate.rebase(now);
+                self.estimate.tolerate_queue();
                 match core::mem::replace(&mut self.is_full, true) {
                     true => CRUISE,
                     // The queue that ended start-up was not its own: start-up continues.
@@ -163,7 +161,15 @@ impl Bottleneck {
             self.phase = Phase::Refresh {
                 until: now + rtt * 2 + REFRESH_TIME,
             };
-            self.estimate.forget_delays(now);
+            self.estimate.refresh_delays(now);
+        }
+    }
+
+    /// Returns the rate of the path: of a queue that overflows, what gets through on average.
+    fn rate(&self) -> f64 {
+        match self.estimate.overflows_visibly() && !self.is_starting() {
+            true => self.estimate.mean().min(self.estimate.bandwidth()),
+            false => self.estimate.bandwidth(),
         }
     }
 
@@ -175,7 +181,10 @@ impl Bottleneck {
     }
 
     fn probe(&mut self, found: usize) -> Phase {
-        self.found = found.min(PROBE_GAINS.len() - 1);
+        self.found = match self.estimate.overflows() {
+            true => 0,
+            false => found.min(PROBE_GAINS.len() - 1),
+        };
         self.before_probe = self.estimate.bandwidth();
         Phase::Probe
     }
@@ -205,32 +214,12 @@ impl Bottleneck {
 }
 
 impl Law for Bottleneck {
-    fn bandwidth(&self) -> f64 {
-        self.estimate.bandwidth()
+    fn estimate(&self) -> &Estimate {
+        &self.estimate
     }
 
-    fn min_rtt(&self) -> Option<Duration> {
-        self.estimate.min_rtt()
-    }
-
-    fn loss(&self) -> f64 {
-        self.estimate.loss()
-    }
-
-    fn bandwidth_delay(&self) -> u64 {
-        self.estimate.bandwidth_delay()
-    }
-
-    fn on_round_trip(&mut self, now: Time, rtt: Duration) {
-        self.estimate.note_rtt(now, rtt);
-    }
-
-    fn set_burst(&mut self, bytes: u64, frame: usize) {
-        self.estimate.set_burst(bytes, frame);
-    }
-
-    fn on_path_change(&mut self, now: Time) {
-        self.estimate.forget_delays(now);
+    fn estimate_mut(&mut self) -> &mut Estimate {
+        &mut self.estimate
     }
 
     fn on_answer(&mut self, now: Time, answer: &Answer) {
@@ -259,7 +248,7 @@ impl Law for Bottleneck {
     }
 
     fn pace(&self) -> Option<f64> {
-        let bandwidth = self.estimate.bandwidth();
+        let bandwidth = self.rate();
         if self.is_starting() && !self.resuming {
             let rtt = self.estimate.round_trip()?;
             let by_window = 1.5 * self.start_window as f64 / rtt;
@@ -273,7 +262,7 @@ impl Law for Bottleneck {
         if bandwidth <= 0.0 {
             return None;
         }
-        let chance = match self.estimate.overflows() {
+        let chance = match self.estimate.overflows_visibly() {
             true => 0.0,
             false => self.estimate.chance(),
         };
@@ -295,7 +284,10 @@ impl Law for Bottleneck {
         }
         let bandwidth = self.estimate.bandwidth();
         let (rate, gain) = match self.phase {
-            Phase::Refresh { .. } => (0.5 * bandwidth, 1.0),
+            Phase::Refresh { .. } => {
+                let time = self.estimate.empty_round_trip().unwrap_or(0.0) + self.estimate.jitter();
+                return (0.5 * bandwidth * time) as u64 + feedback;
+            }
             Phase::Drain { .. } => (self.drain_rate, 1.0),
             Phase::Probe => (bandwidth, PROBE_WINDOW),
             _ => (bandwidth, WINDOW),

@@ -102,32 +102,12 @@ impl Cubic {
 }
 
 impl Law for Cubic {
-    fn bandwidth(&self) -> f64 {
-        self.estimate.bandwidth()
+    fn estimate(&self) -> &Estimate {
+        &self.estimate
     }
 
-    fn min_rtt(&self) -> Option<Duration> {
-        self.estimate.min_rtt()
-    }
-
-    fn loss(&self) -> f64 {
-        self.estimate.loss()
-    }
-
-    fn bandwidth_delay(&self) -> u64 {
-        self.estimate.bandwidth_delay()
-    }
-
-    fn on_round_trip(&mut self, now: Time, rtt: Duration) {
-        self.estimate.note_rtt(now, rtt);
-    }
-
-    fn set_burst(&mut self, bytes: u64, frame: usize) {
-        self.estimate.set_burst(bytes, frame);
-    }
-
-    fn on_path_change(&mut self, now: Time) {
-        self.estimate.forget_delays(now);
+    fn estimate_mut(&mut self) -> &mut Estimate {
+        &mut self.estimate
     }
 
     fn on_answer(&mut self, now: Time, answer: &Answer) {

@@ -20,7 +20,9 @@ const LEAST_SLACK: f64 = 0.002;
 /// A queue of this share of the round trip is none either.
 const SLACK_SHARE: f64 = 1.0 / 8.0;
 /// Mean turns by which a round's mean delay may exceed the least one.
-const TURNS: f64 = 4.0;
+const TURNS: f64 = 5.0;
+/// Turns that count.
+const RECENT_TURNS: usize = 16;
 /// Answers whose mean is worth something, however much they differ.
 const ENOUGH_ANSWERS: f64 = 8.0;
 /// Loss that shows an overflowing queue: this multiple of what is lost by chance, and this share ([BBR] section 2.7:
@@ -29,7 +31,7 @@ const OVERFLOW: (f64, f64) = (1.5, 0.02);
 /// Packets over which random loss is averaged.
 const LOSS_PACKETS: f64 = 512.0;
 /// More than this is not lost by chance.
-const MAX_CHANCE: f64 = 0.10;
+const MAX_CHANCE: f64 = 0.25;
 /// Answers whose mean delay shows a queue before the round is over.
 const LATE_ANSWERS: f64 = 4.0;
 /// Largest plausible rate, in bytes per second.
@@ -102,22 +104,25 @@ pub(in crate::hop) struct Estimate {
     // Largest delivery rates of the present and of the previous half window of rounds.
     best: [f64; 2],
     best_age: u32,
-    // The delivery rate of the last round.
+    // The delivery rate of the last round, and the mean of some.
     recent: f64,
+    mean: f64,
     min_rtt: Option<Duration>,
     min_rtt_seen: Time,
-    // Mean delays of rounds: one-way, and round trips. Seconds.
-    least_delay: Least,
-    least_rtt: Least,
+    // Least mean delays of rounds, one-way and round trips, and what of them is another flow's queue. Seconds.
+    // They are those since the last refresh, and of the two spans between refreshes before it.
+    bases: [Option<(f64, f64)>; 3],
+    tolerated: (f64, f64),
     // Negative, so that the largest counts.
     jitter: Least,
     round: Round,
     // Mean delay and round trip of the last round.
     last_round: (f64, f64),
     last_delay: Option<f64>,
-    // The difference between the last two delays, and the mean turn, smoothed over 16 answers.
+    // The difference between the last two delays, and the last turns.
     difference: f64,
-    turn: f64,
+    turns: [f64; RECENT_TURNS],
+    turns_seen: usize,
     // The mean delay of the last round beyond the least one. Seconds.
     queue: f64,
     // The time at which a round had next to no queue.
@@ -138,22 +143,24 @@ impl Estimate {
             best: [0.0; 2],
             best_age: 0,
             recent: 0.0,
+            mean: 0.0,
             min_rtt: None,
             min_rtt_seen: now,
-            least_delay: Least::new(now),
-            least_rtt: Least::new(now),
+            bases: [None; 3],
+            tolerated: (0.0, 0.0),
             jitter: Least::new(now),
             round: Round::default(),
             last_round: (0.0, 0.0),
             last_delay: None,
             difference: 0.0,
-            turn: 0.0,
+            turns: [0.0; RECENT_TURNS],
+            turns_seen: 0,
             queue: 0.0,
             empty_at: now,
             age: DELAY_AGE,
             loss: 0.0,
             chance: 0.0,
-            chance_packets: 0.0,
+            chance_packets: 128.0,
             frame: 1_400,
             grain: 0.0,
         }
@@ -167,6 +174,11 @@ impl Estimate {
     /// Returns the delivery rate of the last round in bytes per second.
     pub(super) fn recent(&self) -> f64 {
         self.recent
+    }
+
+    /// Returns the mean delivery rate of the last rounds in bytes per second.
+    pub(super) fn mean(&self) -> f64 {
+        self.mean
     }
 
     /// Returns the smallest round trip of the last seconds.
@@ -189,13 +201,46 @@ impl Estimate {
         self.loss > OVERFLOW.0 * self.chance() + OVERFLOW.1
     }
 
-    /// Returns the mean round trip without a queue, in seconds: the time for which bytes are in flight.
+    /// Returns true if a queue that shows drops packets.
+    pub(super) fn overflows_visibly(&self) -> bool {
+        self.overflows() && (self.tolerates() || self.has_queue())
+    }
+
+    /// Returns the mean round trip without a queue of this hop, in seconds: the time for which bytes are in flight.
     pub(super) fn round_trip(&self) -> Option<f64> {
-        let least = self
-            .least_rtt
-            .get()
-            .or(self.min_rtt.map(|it| it.as_secs_f64()));
-        least.map(|it| it.max(1e-5))
+        self.empty_round_trip().map(|it| it + self.tolerated.1)
+    }
+
+    /// Returns the mean round trip without any queue, in seconds.
+    pub(super) fn empty_round_trip(&self) -> Option<f64> {
+        let least = self.min_rtt.map(|it| it.as_secs_f64());
+        let base = self.base().map(|(_, rtt)| rtt).or(least);
+        base.map(|it| it.max(1e-5))
+    }
+
+    /// Returns true if part of the queue is taken for another flow's.
+    pub(super) fn tolerates(&self) -> bool {
+        self.tolerated.0 > 2.0 * self.jitter()
+    }
+
+    /// Returns the least delay and the least round trip of the last spans between refreshes.
+    fn base(&self) -> Option<(f64, f64)> {
+        let least = |one: (f64, f64), other: (f64, f64)| (one.0.min(other.0), one.1.min(other.1));
+        self.bases.into_iter().flatten().reduce(least)
+    }
+
+    /// Returns the least one-way delay, with what is tolerated.
+    fn least_delay(&self) -> Option<f64> {
+        self.base().map(|(delay, _)| delay + self.tolerated.0)
+    }
+
+    /// Returns the mean of the last turns but the largest quarter: a burst or a queue that empties turns once, jitter often.
+    fn mean_turn(&self) -> f64 {
+        let mut turns = self.turns;
+        let seen = &mut turns[..self.turns_seen.min(RECENT_TURNS)];
+        seen.sort_unstable_by(f64::total_cmp);
+        let kept = 3 * seen.len() / 4;
+        seen[..kept].iter().sum::<f64>() / kept.max(1) as f64
     }
 
     /// Returns the seconds by which the delays of packets differ, without a queue.
@@ -222,7 +267,8 @@ impl Estimate {
         share.max(LEAST_SLACK).max(self.grain)
     }
 
-    fn slack(&self) -> f64 {
+    /// Returns the delay beyond the least one that shows no queue, in seconds.
+    pub(super) fn slack(&self) -> f64 {
         self.own_slack().max(self.jitter())
     }
 
@@ -231,6 +277,11 @@ impl Estimate {
         (self.jitter() / self.own_slack())
             .powi(2)
             .min(ENOUGH_ANSWERS)
+    }
+
+    /// Returns the mean delay of the last round beyond the least one, in seconds.
+    pub(super) fn queue(&self) -> f64 {
+        self.queue
     }
 
     /// Returns true if the last round had a queue.
@@ -245,7 +296,7 @@ impl Estimate {
 
     /// Returns true if the last packet met next to no queue.
     pub(super) fn is_prompt(&self) -> bool {
-        let least = self.least_delay.get().unwrap_or(f64::NEG_INFINITY);
+        let least = self.least_delay().unwrap_or(f64::NEG_INFINITY);
         self.last_delay
             .is_none_or(|delay| delay - least <= self.slack() / 2.0)
     }
@@ -253,7 +304,7 @@ impl Estimate {
     /// Returns true if the answers of the present round, some at least, show a queue.
     pub(super) fn has_queue_now(&self) -> bool {
         let round = &self.round;
-        let least = self.least_delay.get().unwrap_or(f64::INFINITY);
+        let least = self.least_delay().unwrap_or(f64::INFINITY);
         round.answers >= LATE_ANSWERS.max(self.enough_answers())
             && round.one_way / round.answers - least > self.slack()
     }
@@ -277,7 +328,7 @@ impl Estimate {
     pub(in crate::hop) fn set_burst(&mut self, bytes: u64, frame: usize) {
         self.frame = frame.max(1);
         self.grain = match self.bandwidth() > 0.0 {
-            true => 2.0 * bytes as f64 / self.bandwidth(),
+            true => bytes as f64 / self.bandwidth(),
             false => 0.0,
         };
     }
@@ -306,8 +357,9 @@ impl Estimate {
             false => 0.0,
         };
         self.difference = difference;
-        self.turn += (turn - self.turn) / 16.0;
-        self.jitter.note(now, self.age, -self.turn);
+        self.turns[self.turns_seen % RECENT_TURNS] = turn;
+        self.turns_seen += 1;
+        self.jitter.note(now, self.age, -self.mean_turn());
         if let Some(rate) = answer.delivery.map(|rate| rate.min(MAX_RATE))
             && (!answer.limited || (self.bandwidth() > 0.0 && rate > self.bandwidth()))
         {
@@ -323,19 +375,27 @@ impl Estimate {
             let round = core::mem::take(&mut self.round);
             let (delay, rtt) = (round.one_way / round.answers, round.rtt / round.answers);
             self.last_round = (delay, rtt);
-            self.least_delay.note(now, self.age, delay);
-            self.queue = delay - self.least_delay.get().unwrap_or(delay);
-            self.least_rtt.note(now, self.age, rtt);
-            if self.queue <= self.slack() / 4.0 {
+            let least = self.bases[0].unwrap_or((delay, rtt));
+            self.bases[0] = Some((least.0.min(delay), least.1.min(rtt)));
+            let base = self.base().unwrap_or((delay, rtt));
+            let waiting = (delay - base.0).max(0.0);
+            self.queue = waiting - self.tolerated.0;
+            if waiting <= self.slack() / 4.0 {
                 self.empty_at = now;
             }
         }
-        self.recent = answer.delivery.unwrap_or(self.recent);
+        if let Some(rate) = answer.delivery {
+            self.recent = rate;
+            self.mean = match self.mean > 0.0 {
+                true => self.mean + (rate - self.mean) / 4.0,
+                false => rate,
+            };
+        }
         if answer.measured > 0 {
             let packets = answer.measured as f64 / self.frame();
             let loss = answer.loss.clamp(0.0, 1.0);
             self.loss += (loss - self.loss) * (packets / (packets + LOSS_PACKETS)).max(1.0 / 32.0);
-            if is_low && !self.has_queue() {
+            if is_low && !self.has_queue() && !self.tolerates() {
                 self.chance_packets = (self.chance_packets + packets).min(LOSS_PACKETS);
                 self.chance += (loss - self.chance) * (packets / self.chance_packets).min(1.0);
             }
@@ -359,21 +419,31 @@ impl Estimate {
         }
     }
 
-    /// Takes the delay of the last round for that of the path.
-    pub(super) fn rebase(&mut self, now: Time) {
+    /// Forgets what an overflowing queue has dropped.
+    pub(super) fn forget_overflow(&mut self) {
+        self.loss = self.loss.min(self.chance());
+    }
+
+    /// Takes the queue of the last round for another flow's.
+    pub(super) fn tolerate_queue(&mut self) {
         let (delay, rtt) = self.last_round;
-        self.least_delay = Least::new(now);
-        self.least_delay.note(now, self.age, delay);
-        self.least_rtt = Least::new(now);
-        self.least_rtt.note(now, self.age, rtt);
+        if let Some(base) = self.base() {
+            self.tolerated = ((delay - base.0).max(0.0), (rtt - base.1).max(0.0));
+        }
         self.queue = 0.0;
-        self.empty_at = now;
+    }
+
+    /// Begins to measure delays anew, and forgets the oldest ones.
+    pub(super) fn refresh_delays(&mut self, now: Time) {
+        let [last, before, _] = self.bases;
+        self.forget_delays(now);
+        self.bases = [None, last, before];
     }
 
     /// Forgets delays: the path may be another one.
     pub(super) fn forget_delays(&mut self, now: Time) {
-        self.least_delay = Least::new(now);
-        self.least_rtt = Least::new(now);
+        self.bases = [None; 3];
+        self.tolerated = (0.0, 0.0);
         self.round = Round::default();
         self.last_delay = None;
         self.min_rtt_seen = Time::ZERO;

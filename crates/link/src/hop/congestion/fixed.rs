@@ -1,65 +1,44 @@
 //! Laws that do not follow the path: the neighbour's window alone ([MFTP] section 3.4.1), and a fixed rate.
 
-use core::time::Duration;
-
 use whimbrel_core::Time;
 
-use super::{Answer, Law};
-use crate::hop::rate::RateModel;
+use super::{Answer, Estimate, Law};
 
 #[derive(Debug)]
 pub(super) struct Fixed {
-    // Measures the path, and decides nothing.
-    model: RateModel,
+    estimate: Estimate,
     // Bytes per second.
     rate: Option<u64>,
 }
 
 impl Fixed {
     /// Sends at `rate` bytes per second, or everything at once.
-    pub(super) fn new(now: Time, window: u64, rate: Option<u64>) -> Fixed {
+    pub(super) fn new(now: Time, rate: Option<u64>) -> Fixed {
         Fixed {
-            model: RateModel::new(now, window),
+            estimate: Estimate::new(now),
             rate,
         }
     }
 }
 
 impl Law for Fixed {
-    fn bandwidth(&self) -> f64 {
-        self.model.bandwidth()
+    fn estimate(&self) -> &Estimate {
+        &self.estimate
     }
 
-    fn min_rtt(&self) -> Option<Duration> {
-        self.model.min_rtt()
-    }
-
-    fn loss(&self) -> f64 {
-        self.model.loss()
-    }
-
-    fn bandwidth_delay(&self) -> u64 {
-        self.model.bandwidth_delay()
-    }
-
-    fn on_round_trip(&mut self, now: Time, rtt: Duration) {
-        self.model.round_trip(now, rtt);
+    fn estimate_mut(&mut self) -> &mut Estimate {
+        &mut self.estimate
     }
 
     fn on_answer(&mut self, now: Time, answer: &Answer) {
-        self.model.sample(now, answer);
+        self.estimate.note(now, answer, false);
+        if answer.round_over {
+            self.estimate.age_rate(1);
+        }
     }
 
-    fn on_outage_over(&mut self, _: Time) {
-        self.model.resume();
-    }
-
-    fn on_path_change(&mut self, _: Time) {
-        self.model.forget_path();
-    }
-
-    fn set_burst(&mut self, bytes: u64, frame: usize) {
-        self.model.set_burst(bytes, frame);
+    fn on_outage_over(&mut self, now: Time) {
+        self.estimate.forget_delays(now);
     }
 
     fn pace(&self) -> Option<f64> {
@@ -75,6 +54,6 @@ impl Law for Fixed {
     }
 
     fn is_starting(&self) -> bool {
-        self.model.is_starting()
+        self.estimate.bandwidth() <= 0.0
     }
 }

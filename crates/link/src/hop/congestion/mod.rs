@@ -7,32 +7,20 @@ mod bottleneck;
 mod cubic;
 mod estimate;
 mod fixed;
+mod scavenger;
 
 use core::fmt::Debug;
-use core::time::Duration;
-
 use whimbrel_core::Time;
 
 use super::config::Pacing;
-use super::rate::RateModel;
 pub(super) use estimate::{Answer, Estimate};
 
 /// A rule for pace and window.
 pub(super) trait Law: Debug + Send {
-    /// Returns the delivery rate in bytes per second; 0 before the first estimate.
-    fn bandwidth(&self) -> f64;
+    /// Returns what the answers have shown of the path.
+    fn estimate(&self) -> &Estimate;
 
-    /// Returns the smallest round trip of the last seconds.
-    fn min_rtt(&self) -> Option<Duration>;
-
-    /// Returns the share of the sent bytes that is lost.
-    fn loss(&self) -> f64;
-
-    /// Returns the bytes that the path holds without a queue.
-    fn bandwidth_delay(&self) -> u64;
-
-    /// Handles a round trip that was measured without a delivery rate (in the HELLO exchange).
-    fn on_round_trip(&mut self, now: Time, rtt: Duration);
+    fn estimate_mut(&mut self) -> &mut Estimate;
 
     /// Handles an answer: what was acknowledged, lost and marked, and when it arrived.
     fn on_answer(&mut self, now: Time, answer: &Answer);
@@ -41,10 +29,9 @@ pub(super) trait Law: Debug + Send {
     fn on_outage_over(&mut self, now: Time);
 
     /// Handles the move to another path.
-    fn on_path_change(&mut self, now: Time);
-
-    /// Sets the bytes of the sender's bursts and of its largest frame.
-    fn set_burst(&mut self, bytes: u64, frame: usize);
+    fn on_path_change(&mut self, now: Time) {
+        self.estimate_mut().forget_delays(now);
+    }
 
     /// Prepares for a path that is known to be slow before it has carried a chunk: start-up begins with the bytes of two round
     /// trips at `rate` bytes per second, and at least `least` bytes.
@@ -65,16 +52,6 @@ pub(super) trait Law: Debug + Send {
     /// Returns the share of the slowest pace of a hop below which this law may go.
     fn slowest_share(&self) -> f64 {
         1.0
-    }
-
-    /// Returns true if the slowest pace holds before the first estimate.
-    fn paces_unmeasured(&self) -> bool {
-        false
-    }
-
-    /// Returns the bytes that may be in flight during a trial of whether a queue is another's.
-    fn trial_window(&self) -> Option<u64> {
-        None
     }
 
     /// Returns true until the rate no longer grows by itself.
@@ -112,11 +89,10 @@ pub(super) trait Law: Debug + Send {
 /// Returns the law of that name, with `window` bytes that may be in flight before the path is known.
 pub(super) fn law(pacing: Pacing, now: Time, window: u64) -> Box<dyn Law> {
     match pacing {
-        Pacing::Estimate => Box::new(RateModel::new(now, window)),
         Pacing::Bottleneck => Box::new(bottleneck::Bottleneck::new(now, window)),
         Pacing::Cubic => Box::new(cubic::Cubic::new(now, window)),
-        Pacing::Scavenger => Box::new(RateModel::scavenging(now)),
-        Pacing::Unpaced => Box::new(fixed::Fixed::new(now, window, None)),
-        Pacing::Fixed(bits) => Box::new(fixed::Fixed::new(now, window, Some(bits / 8))),
+        Pacing::Scavenger => Box::new(scavenger::Scavenger::new(now)),
+        Pacing::Unpaced => Box::new(fixed::Fixed::new(now, None)),
+        Pacing::Fixed(bits) => Box::new(fixed::Fixed::new(now, Some(bits / 8))),
     }
 }

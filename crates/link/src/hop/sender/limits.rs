@@ -60,23 +60,19 @@ impl Sender {
     /// milliseconds if that is more, within bounds.
     pub(super) fn packets_per_csyn(&self) -> u64 {
         let frame = self.limits.frame as u64;
-        let shortest = (self.law.bandwidth() * SHORTEST_FEEDBACK.as_secs_f64()) as u64;
+        let shortest = (self.law.estimate().bandwidth() * SHORTEST_FEEDBACK.as_secs_f64()) as u64;
         let share = if self.law.is_starting() {
             STARTING_CSYNS_PER_ROUND
         } else {
             CSYNS_PER_ROUND
         };
-        let part = self.law.bandwidth_delay() / share;
+        let part = self.law.estimate().bandwidth_delay() / share;
         let packets = part.max(self.pacer.burst_bytes()).max(shortest) / frame;
-        let packets = packets.clamp(self.fewest_packets(), MOST_PACKETS_PER_CSYN);
-        // On a short path these are many times the packets that a trial sends in a round trip, and the
-        // answer would come long after the trial should have ended.
-        match self.law.trial_window() {
-            Some(window) if packets > 4 * self.fewest_packets() => {
-                packets.min((window / frame).max(1))
-            }
-            _ => packets,
-        }
+        let fewest = match self.law.is_starting() {
+            true => self.fewest_packets(),
+            false => self.fewest_packets().min((part / frame).max(2)),
+        };
+        packets.clamp(fewest, MOST_PACKETS_PER_CSYN)
     }
 
     pub(super) fn inflight_cap(&self) -> u64 {
@@ -119,7 +115,7 @@ impl Sender {
     pub(super) fn flight(&self) -> usize {
         let bytes = match self.law.is_adaptive() {
             true => self.inflight_cap(),
-            false => 2 * self.law.bandwidth_delay(),
+            false => 2 * self.law.estimate().bandwidth_delay(),
         };
         usize::try_from(bytes.min(MOST_AHEAD as u64)).unwrap_or(MOST_AHEAD)
     }
@@ -146,11 +142,10 @@ impl Sender {
                 ((rate * self.train.gain()) as u64).max(slowest as u64)
             }
             Some(rate) => rate as u64,
-            None if self.law.paces_unmeasured() => self.slowest_pace(),
             None => 0,
         };
         self.pacer.set_rate(rate, frame);
         let burst = self.pacer.burst_bytes() + frame as u64;
-        self.law.set_burst(burst, frame);
+        self.law.estimate_mut().set_burst(burst, frame);
     }
 }

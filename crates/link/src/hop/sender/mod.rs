@@ -194,7 +194,7 @@ impl Sender {
         self.limits.chunks = usize::from(config.max_chunks_in_flight).min(peer.max_chunks);
         self.limits.memory = u64::from(config.finished_memory).min(peer.memory);
         self.set_limit(now, config.mtu.min(peer.mtu));
-        if self.law.bandwidth() <= 0.0 {
+        if self.law.estimate().bandwidth() <= 0.0 {
             self.first_rate.begin(self.limits.frame);
         }
         self.begin_train();
@@ -370,7 +370,7 @@ impl Sender {
 
     pub(super) fn measured(&mut self, now: Time, rtt: Duration) {
         self.rtt.sample(rtt);
-        self.law.on_round_trip(now, rtt);
+        self.law.estimate_mut().note_rtt(now, rtt);
         self.update_pace();
     }
 
@@ -425,7 +425,7 @@ impl Sender {
     }
 
     pub(super) fn min_rtt(&self) -> Option<Duration> {
-        self.law.min_rtt()
+        self.law.estimate().min_rtt()
     }
 
     pub(super) fn suspicion(&self) -> Option<Duration> {
@@ -459,10 +459,10 @@ impl Sender {
     pub(super) fn describe(&self, stats: &mut HopStats) {
         stats.largest_frame = self.limits.frame;
         stats.rtt = self.rtt.smoothed();
-        stats.min_rtt = self.law.min_rtt();
+        stats.min_rtt = self.law.estimate().min_rtt();
         stats.bandwidth = self.rate().saturating_mul(8);
         stats.ecn = self.marks.works();
-        stats.loss = self.law.loss();
+        stats.loss = self.law.estimate().loss();
         stats.window = self.window;
         stats.outstanding = self.outstanding;
         stats.inflight = self.feedback.inflight();

@@ -179,7 +179,7 @@ impl Sender {
     /// if neither is known.
     pub(in crate::hop) fn rate(&self) -> u64 {
         let known = self.first_rate.rate();
-        match self.law.bandwidth() as u64 {
+        match self.law.estimate().bandwidth() as u64 {
             0 => known.unwrap_or(0),
             // While the estimate still grows, it is the rate at which the sender used the link.
             rate if self.law.is_starting() => rate.max(known.unwrap_or(self.first_rate.least)),
@@ -192,7 +192,7 @@ impl Sender {
     pub(super) fn target(&self, most: usize) -> usize {
         let is_known = !self.law.is_starting() || self.first_rate.rate().is_some();
         let rate = self.rate();
-        if !is_known || rate == 0 || self.law.loss() > MAX_LOSS {
+        if !is_known || rate == 0 || self.law.estimate().loss() > MAX_LOSS {
             return most;
         }
         let wait = LONGEST_WAIT + 2 * self.min_rtt().unwrap_or_default();
@@ -201,13 +201,13 @@ impl Sender {
 
     /// Returns true while it is being found out whether the link is slow.
     pub(in crate::hop) fn is_measuring(&self) -> bool {
-        self.first_rate.is_pending() && self.law.bandwidth() <= 0.0
+        self.first_rate.is_pending() && self.law.estimate().bandwidth() <= 0.0
     }
 
     /// Returns the fewest packets between two CSYNs, and in a slow round: fewer on a thin link.
     pub(super) fn fewest_packets(&self) -> u64 {
         let rate = self.rate();
-        if rate == 0 || self.law.loss() > MAX_LOSS {
+        if rate == 0 || self.law.estimate().loss() > MAX_LOSS {
             return FEWEST_PACKETS_PER_CSYN;
         }
         let packets = bytes_in(LONGEST_FEEDBACK, rate) / self.limits.frame as u64;

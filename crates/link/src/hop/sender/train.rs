@@ -219,7 +219,7 @@ impl Sender {
     /// Begins the next train if there is something to find out: in start-up always, later in a probe
     /// for bandwidth while the sender has a part of the path only, or once had.
     pub(super) fn begin_train(&mut self) {
-        let rtt = self.law.min_rtt().unwrap_or_default();
+        let rtt = self.law.estimate().min_rtt().unwrap_or_default();
         let frame = self.limits.frame as u64;
         let window = self.law.window(0);
         let is_short = rtt < SHORTEST_RTT || window < 2 * FEWEST_PACKETS * frame;
