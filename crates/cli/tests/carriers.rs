@@ -100,7 +100,7 @@ impl Wires {
             .collect();
         self.daemon("r", "router", "router", &router);
         // Slow enough for a test to act in the middle.
-        let slowly = "mode = \"dedicated 100 Mbit/s\"\n";
+        let slowly = "pacing = \"100 Mbit/s\"\n";
         self.daemon(
             "s",
             "host",

@@ -18,7 +18,7 @@ use whimbrel_ndn_packet::Name;
 
 use crate::callers::CallersFile;
 use crate::config::{
-    Bind, Config, HostPlan, LinkMode, LinkSection, MobilityFirstPlan, NameServerPlan, Plan,
+    Bind, Config, HostPlan, LinkSection, MobilityFirstPlan, NameServerPlan, Pacing, Plan,
     RouterPlan, any_address,
 };
 use crate::keys::{self, HeldKey, KeyError, random_bytes};
@@ -273,8 +273,8 @@ fn router(plan: &MobilityFirstPlan) -> Result<Running, StartError> {
         split: plan.split,
     };
     let mut router = Router::new(router, SeededRng::new(random_number()?));
-    for (number, mode) in modes(&plan.links) {
-        router.set_pacing(number, mode.into());
+    for (number, pacing) in pacings(&plan.links) {
+        router.set_pacing(number, pacing.into());
     }
     plain_links(&plan.links).for_each(|number| router.set_plain(number));
     let known = KnownPeers::beside(&plan.key, &plan.links)?;
@@ -395,8 +395,8 @@ fn host_loop(
         ..HostConfig::new(keys, clock.wall_clock())
     };
     let mut host = Host::new(host, SeededRng::new(random_number()?));
-    for (number, mode) in modes(&plan.links) {
-        host.set_pacing(number, mode.into());
+    for (number, pacing) in pacings(&plan.links) {
+        host.set_pacing(number, pacing.into());
     }
     plain_links(&plan.links).for_each(|number| host.set_plain(number));
     for (number, rule) in known.rules(&plan.links) {
@@ -626,11 +626,11 @@ fn open_neighbour(
     Ok(())
 }
 
-/// Returns the modes of links that have one of their own, by link number.
-fn modes(sections: &[LinkSection]) -> impl Iterator<Item = (u32, LinkMode)> + '_ {
+/// Returns the pacing of links that have one of their own, by link number.
+fn pacings(sections: &[LinkSection]) -> impl Iterator<Item = (u32, Pacing)> + '_ {
     (0..)
         .zip(sections)
-        .filter_map(|(number, link)| Some((number, link.mode?)))
+        .filter_map(|(number, link)| Some((number, link.pacing?)))
 }
 
 /// Numbers of the links that are not encrypted.

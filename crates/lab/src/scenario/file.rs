@@ -110,7 +110,7 @@ struct Head {
     warm_up: Duration,
     #[serde(default)]
     plain: bool,
-    #[serde(default = "estimate")]
+    #[serde(default = "bottleneck")]
     pacing: Pacing,
     #[serde(default = "transfers")]
     metrics: Vec<String>,
@@ -118,8 +118,8 @@ struct Head {
     statements: Vec<Statement>,
 }
 
-fn estimate() -> Pacing {
-    Pacing::Estimate
+fn bottleneck() -> Pacing {
+    Pacing::Bottleneck
 }
 
 fn one() -> u64 {

@@ -26,9 +26,10 @@ const MIN_CHUNK_LIMIT: u64 = 16 << 10;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HopSection {
-    /// Congestion control: "estimate" (a model of the path that shares a queue evenly with TCP),
-    /// "bottleneck" (a model that takes neither jitter nor loss for congestion, for wireless and
-    /// satellite links), "cubic" (RFC 9438), "unpaced", or a fixed rate as "100 Mbit/s".
+    /// Congestion control: "bottleneck" (a model of the path, which takes neither jitter nor random
+    /// loss for congestion), "cubic" (RFC 9438), "scavenger" (only what other flows leave),
+    /// "unpaced" (limited by the neighbour's window alone), or a rate as "100 Mbit/s", which is sent
+    /// whatever others do.
     pub pacing: Pacing,
     /// Capacity of this node's back-pressure buffer for chunks that wait to be forwarded, in
     /// packets.
@@ -85,7 +86,7 @@ impl Default for HopSection {
     fn default() -> HopSection {
         let hop = HopConfig::plain(Guid::NONE, 1472);
         HopSection {
-            pacing: Pacing::Estimate,
+            pacing: Pacing::Bottleneck,
             buffer_packets: 32_768,
             chunk_limit: ByteSize(hop.chunk_limit as u64),
             small_chunk_packets: hop.small_chunk_packets,
@@ -149,34 +150,47 @@ fn has_fast_aes() -> bool {
     return false;
 }
 
-/// `[hop] pacing`
+/// `[hop] pacing`, `[[link]] pacing`
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
 pub enum Pacing {
     /// From a model of the path.
-    Estimate,
-    /// From a model of the bottleneck.
     Bottleneck,
     /// As CUBIC does.
     Cubic,
+    /// What other flows leave.
+    Scavenger,
     /// Limited only by the neighbour's window.
     Unpaced,
     /// At a fixed rate.
     Fixed(Rate),
 }
 
+const CHOICES: &str =
+    "\"bottleneck\", \"cubic\", \"scavenger\", \"unpaced\" or a rate as \"100 Mbit/s\"";
+
+impl Pacing {
+    /// Adds a fault for a rate of 0.
+    pub(super) fn check(self, found: &mut Found<'_>, key: impl Into<String>) {
+        if self == Pacing::Fixed(Rate(0)) {
+            found.add(key, format!("a rate of 0 sends nothing; write {CHOICES}"));
+        }
+    }
+}
+
 impl TryFrom<String> for Pacing {
     type Error = String;
     fn try_from(text: String) -> Result<Pacing, String> {
         match text.as_str() {
-            "estimate" => Ok(Pacing::Estimate),
             "bottleneck" => Ok(Pacing::Bottleneck),
             "cubic" => Ok(Pacing::Cubic),
+            "scavenger" => Ok(Pacing::Scavenger),
             "unpaced" => Ok(Pacing::Unpaced),
-            rate => rate.parse().map(Pacing::Fixed).map_err(|_| {
-                format!("'{rate}' is not a pacing; write \"estimate\", \"bottleneck\", \"cubic\", \"unpaced\" or a rate as \"100 Mbit/s\"")
-            }),
+            rate => rate
+                .parse()
+                .map(Pacing::Fixed)
+                .map_err(|_| format!("'{rate}' is not a pacing; write {CHOICES}")),
         }
     }
 }
@@ -184,9 +198,9 @@ impl TryFrom<String> for Pacing {
 impl From<Pacing> for String {
     fn from(pacing: Pacing) -> String {
         match pacing {
-            Pacing::Estimate => "estimate".to_owned(),
             Pacing::Bottleneck => "bottleneck".to_owned(),
             Pacing::Cubic => "cubic".to_owned(),
+            Pacing::Scavenger => "scavenger".to_owned(),
             Pacing::Unpaced => "unpaced".to_owned(),
             Pacing::Fixed(rate) => rate.to_string(),
         }
@@ -196,9 +210,9 @@ impl From<Pacing> for String {
 impl From<Pacing> for whimbrel_link::Pacing {
     fn from(pacing: Pacing) -> whimbrel_link::Pacing {
         match pacing {
-            Pacing::Estimate => whimbrel_link::Pacing::Estimate,
             Pacing::Bottleneck => whimbrel_link::Pacing::Bottleneck,
             Pacing::Cubic => whimbrel_link::Pacing::Cubic,
+            Pacing::Scavenger => whimbrel_link::Pacing::Scavenger,
             Pacing::Unpaced => whimbrel_link::Pacing::Unpaced,
             Pacing::Fixed(rate) => whimbrel_link::Pacing::Fixed(rate.0),
         }
@@ -207,11 +221,7 @@ impl From<Pacing> for whimbrel_link::Pacing {
 
 /// Adds a fault for each value that makes no sense.
 pub(super) fn check_hop(found: &mut Found<'_>, hop: &HopSection, links: &[LinkSection]) {
-    if let Pacing::Fixed(rate) = hop.pacing
-        && rate.0 == 0
-    {
-        found.add("hop.pacing", "a rate of 0 sends nothing; write \"estimate\", \"bottleneck\", \"cubic\", \"unpaced\" or a rate as \"100 Mbit/s\"");
-    }
+    hop.pacing.check(found, "hop.pacing");
     found.count(
         "hop.buffer_packets",
         hop.buffer_packets as u64,

@@ -44,7 +44,7 @@ pub use ndn_plan::NdnPlan;
 pub use plan::{HostPlan, MobilityFirstPlan, NameServerPlan, Plan, RouterPlan};
 pub use sample::sample;
 pub use sections::{
-    Config, GNRS_PORT, GnrsSection, HostSection, LinkMode, LinkSection, PolicyName, RouteSection,
+    Config, GNRS_PORT, GnrsSection, HostSection, LinkSection, PolicyName, RouteSection,
     RouterSection, SchedulerName, StorageSection,
 };
 pub use whimbrel_link::hop::PostQuantum;
@@ -292,7 +292,7 @@ mod tests {
             "{message}"
         );
         let message = fault("[hop]\npacing = \"fast\"\n");
-        assert!(message.contains("estimate"), "{message}");
+        assert!(message.contains("bottleneck"), "{message}");
         let message = fault("[[link]]\nlabel = \"a\"\nremote = \"nowhere\"\n");
         assert!(
             message.contains("node.toml:3:") && message.contains("host:port"),

@@ -18,7 +18,7 @@ use whimbrel_mobilityfirst::split::SplitConfig;
 use super::checks::{ANY, Found, HOUR, TICK};
 use super::hop::check_hop;
 use super::{
-    Bind, ConfigError, Draft, HopSection, Kind, LinkMode, LinkSection, NdnPlan, StorageSection, Via,
+    Bind, ConfigError, Draft, HopSection, Kind, LinkSection, NdnPlan, StorageSection, Via,
 };
 use crate::place::{Places, check_own};
 
@@ -514,15 +514,8 @@ fn check_links(found: &mut Found<'_>, links: &[LinkSection]) {
                 format!("\"{label}\" is used twice; write another label"),
             );
         }
-        if let Some(LinkMode::Dedicated(rate)) = link.mode
-            && rate.0 == 0
-        {
-            found.add(
-                key("mode"),
-                format!(
-                    "\"{label}\" with a dedicated rate of 0 sends nothing; write \"fair\", \"scavenger\" or a rate as \"dedicated 20 Mbit/s\""
-                ),
-            );
+        if let Some(pacing) = link.pacing {
+            pacing.check(found, key("pacing"));
         }
         if link.remote.is_none() && !link.listen {
             found.add(

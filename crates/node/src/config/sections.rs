@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use whimbrel_core::Guid;
-use whimbrel_core::units::{ByteSize, Rate, Span};
+use whimbrel_core::units::{ByteSize, Span};
 use whimbrel_mobilityfirst::host::LinkPolicy;
 use whimbrel_mobilityfirst::host::interfaces::LinkTerms;
 use whimbrel_mobilityfirst::router::ProxyPolicy;
@@ -18,7 +18,7 @@ use whimbrel_mobilityfirst::split::{Scheduler, SplitConfig};
 use super::address::listening;
 use super::{
     Bind, HopSection, NamedRemote, NdnFaceSection, NdnRouteSection, NdnSection, NdnStrategySection,
-    Remote, Via,
+    Pacing, Remote, Via,
 };
 
 /// The whole configuration. Each kind of node has its own sections; a section of another kind is a
@@ -352,11 +352,11 @@ pub struct LinkSection {
     /// system's routes or the interface say.
     #[serde(default = "ethernet_mtu")]
     pub mtu: usize,
-    /// How it shares its path: "fair" (a share as a TCP's), "scavenger" (what others leave), or
-    /// "dedicated" and a rate that is sent whatever others do. Default: as `hop.pacing` says.
+    /// Congestion control, as in `hop.pacing`: "scavenger" leaves the path to others, a rate is held
+    /// whatever others do. Default: that of the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>", example = &"dedicated 20 Mbit/s")]
-    pub mode: Option<LinkMode>,
+    #[schemars(with = "Option<String>", example = &"scavenger")]
+    pub pacing: Option<Pacing>,
     /// Neither encrypted nor authenticated: for measurements, and for links that nobody else can
     /// reach. Both ends must say so.
     #[serde(default)]
@@ -413,7 +413,7 @@ impl LinkSection {
             listen: false,
             max_callers: max_callers(),
             mtu: ethernet_mtu(),
-            mode: None,
+            pacing: None,
             plain: false,
             weight: least_weight(),
             cost: 0,
@@ -457,53 +457,6 @@ pub(super) fn label_links(links: &mut [LinkSection]) {
         let is_free = |label: &String| links.iter().all(|link| link.label != *label);
         let label = remote.filter(is_free);
         links[index].label = label.unwrap_or_else(|| format!("link {}", index + 1));
-    }
-}
-
-/// `[[link]] mode`
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(try_from = "String", into = "String")]
-#[schemars(with = "String")]
-pub enum LinkMode {
-    /// A share as one flow of TCP would have.
-    Fair,
-    /// What others leave.
-    Scavenger,
-    /// This rate, whatever others do.
-    Dedicated(Rate),
-}
-
-impl TryFrom<String> for LinkMode {
-    type Error = String;
-    fn try_from(text: String) -> Result<LinkMode, String> {
-        let dedicated = || text.strip_prefix("dedicated ")?.trim().parse().ok();
-        match text.as_str() {
-            "fair" => Ok(LinkMode::Fair),
-            "scavenger" => Ok(LinkMode::Scavenger),
-            _ => dedicated().map(LinkMode::Dedicated).ok_or_else(|| {
-                format!("'{text}' is not a mode of a link; write \"fair\", \"scavenger\" or \"dedicated\" and a rate, as \"dedicated 20 Mbit/s\"")
-            }),
-        }
-    }
-}
-
-impl From<LinkMode> for String {
-    fn from(mode: LinkMode) -> String {
-        match mode {
-            LinkMode::Fair => "fair".to_owned(),
-            LinkMode::Scavenger => "scavenger".to_owned(),
-            LinkMode::Dedicated(rate) => format!("dedicated {rate}"),
-        }
-    }
-}
-
-impl From<LinkMode> for whimbrel_link::Pacing {
-    fn from(mode: LinkMode) -> whimbrel_link::Pacing {
-        match mode {
-            LinkMode::Fair => whimbrel_link::Pacing::Estimate,
-            LinkMode::Scavenger => whimbrel_link::Pacing::Scavenger,
-            LinkMode::Dedicated(rate) => whimbrel_link::Pacing::Fixed(rate.0),
-        }
     }
 }
 
