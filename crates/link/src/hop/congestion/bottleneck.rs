@@ -1,8 +1,9 @@
 //! A model of the bottleneck for paths that jitter and lose, after [BBR].
 //!
 //! It sends at the rate that the path delivers, probes for more in each eighth round, and drains what that queues. Neither loss
-//! nor jitter is a sign of congestion. A hop that sends less than the path delivers, and still
-//! sees the queue, takes its delay for the path's. That is wrong where several hops share a queue: they fill it.
+//! nor jitter is a sign of congestion. A queue that stays although the hop sends less than the path delivers belongs to other
+//! flows: it is tolerated, and where it overflows the hop sends what gets through on average, so that hops do not overfill it
+//! together.
 
 use core::time::Duration;
 

@@ -2,8 +2,8 @@
 //!
 //! The rate is the largest of the last rounds, as in BBR ([BBR]). Delays are one-way, by the neighbour's clock,
 //! so that neither a queue nor jitter on the way back counts. Jitter makes single delays meaningless, so a queue is judged by
-//! the mean delay of a round, and tolerates what the delays differ by from one answer to the next: a queue grows and drains
-//! over many answers.
+//! the mean delay of a round, beyond what the delays differ by from one answer to the next: a queue grows and drains over many
+//! answers, and turns once.
 
 use core::time::Duration;
 
@@ -21,7 +21,7 @@ const LEAST_SLACK: f64 = 0.002;
 const SLACK_SHARE: f64 = 1.0 / 8.0;
 /// Mean turns by which a round's mean delay may exceed the least one.
 const TURNS: f64 = 5.0;
-/// Turns that count.
+/// Turns over which the mean is taken.
 const RECENT_TURNS: usize = 16;
 /// Answers whose mean is worth something, however much they differ.
 const ENOUGH_ANSWERS: f64 = 8.0;
@@ -30,7 +30,7 @@ const ENOUGH_ANSWERS: f64 = 8.0;
 const OVERFLOW: (f64, f64) = (1.5, 0.02);
 /// Packets over which random loss is averaged.
 const LOSS_PACKETS: f64 = 512.0;
-/// More than this is not lost by chance.
+/// More than this is not taken for random loss.
 const MAX_CHANCE: f64 = 0.25;
 /// Answers whose mean delay shows a queue before the round is over.
 const LATE_ANSWERS: f64 = 4.0;
@@ -109,9 +109,9 @@ pub(in crate::hop) struct Estimate {
     mean: f64,
     min_rtt: Option<Duration>,
     min_rtt_seen: Time,
-    // Least mean delays of rounds, one-way and round trips, and what of them is another flow's queue. Seconds.
-    // They are those since the last refresh, and of the two spans between refreshes before it.
+    // Least mean delays of rounds, one-way and round trips: since the last refresh, and between the two before. Seconds.
     bases: [Option<(f64, f64)>; 3],
+    // What another flow's queue adds to both.
     tolerated: (f64, f64),
     // Negative, so that the largest counts.
     jitter: Least,
@@ -455,5 +455,59 @@ impl Estimate {
     pub(super) fn doubt_rate(&mut self) {
         self.best = [0.0, self.bandwidth()];
         self.best_age = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the estimate after answers with these one-way delays in milliseconds, a round each.
+    fn after(delays: impl IntoIterator<Item = i64>) -> Estimate {
+        let mut estimate = Estimate::new(Time::ZERO);
+        for (index, delay) in (1..).zip(delays) {
+            let now = Time::from_millis(50 * index);
+            let answer = Answer {
+                rtt: Duration::from_millis(20 + delay.unsigned_abs()),
+                one_way: delay * 1_000_000,
+                acked: 10_000,
+                filled: true,
+                delivery: Some(1e6),
+                measured: 10_000,
+                loss: 0.0,
+                limited: false,
+                round_over: true,
+                marked: false,
+            };
+            estimate.note(now, &answer, false);
+        }
+        estimate
+    }
+
+    #[test]
+    fn delays_that_alternate_are_jitter_and_a_queue_that_fills_and_empties_is_none() {
+        let jitters = after([10, 14, 9, 15, 8, 13, 10, 16, 9, 12, 10, 15, 9, 14, 10, 13]);
+        assert!(jitters.jitter() > 0.01, "{}", jitters.jitter());
+        assert!(!jitters.has_queue());
+        let fills = after((10..26).chain([10]));
+        assert_eq!(fills.jitter(), 0.0);
+        assert!(after(10..26).has_queue());
+    }
+
+    #[test]
+    fn a_tolerated_queue_hides_itself_and_no_more() {
+        let mut estimate = after([10, 10, 10, 10, 30, 30]);
+        assert!(estimate.has_queue());
+        estimate.tolerate_queue();
+        assert!(estimate.tolerates() && !estimate.has_queue());
+        let longer = estimate.round_trip().unwrap_or_default();
+        let empty = estimate.empty_round_trip().unwrap_or_default();
+        assert!(longer > empty + 0.015, "{longer} {empty}");
+        // Two refreshes later the least delay before them still counts.
+        estimate.refresh_delays(Time::from_secs(10));
+        estimate.refresh_delays(Time::from_secs(20));
+        assert_eq!(estimate.empty_round_trip(), Some(empty));
+        estimate.refresh_delays(Time::from_secs(30));
+        assert_ne!(estimate.base().map(|(_, rtt)| rtt), Some(empty));
     }
 }
