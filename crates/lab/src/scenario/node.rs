@@ -4,13 +4,13 @@ use serde::de::value::SeqAccessDeserializer;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
-use whimbrel_forwarder::strategy::StrategyChoice;
 use whimbrel_ndn_packet::Name;
 use whimbrel_node::config::key_path::KeyPath;
 use whimbrel_node::config::{PolicyName, SchedulerName};
 
 use super::document::{Document, Table, empty_table, merged, table_value};
 use super::fault::{Fault, hint};
+use crate::rivals::STRATEGIES;
 
 /// A role of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -177,7 +177,7 @@ impl TryFrom<String> for Strategy {
     fn try_from(text: String) -> Result<Strategy, String> {
         // Their names are /localhost/nfd/strategy/WORD and a version.
         let word = |name: &Name| name.to_string().split('/').nth(4).map(str::to_owned);
-        let known = StrategyChoice::available();
+        let known = STRATEGIES.names();
         let found = known
             .iter()
             .find(|name| word(name).is_some_and(|word| word == text) || name.to_string() == text);

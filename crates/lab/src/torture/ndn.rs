@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use whimbrel_core::{PortId, SeededRng, Time};
-use whimbrel_forwarder::strategy::StrategyChoice;
 use whimbrel_forwarder::{CsConfig, FaceId, ForwarderConfig};
 use whimbrel_link::ndnlp::{LinkServiceConfig, Reliability};
 use whimbrel_ndn_packet::{DigestSigner, Name};
@@ -22,6 +21,7 @@ use reader::Reader;
 
 use super::transfers::Parts;
 use super::{Again, Agenda, Breach, Layout, Report, Schedule, Victim, library};
+use crate::rivals::STRATEGIES;
 use crate::simulated::ORIGIN_UNIX_MS;
 
 /// Bytes of a segment.
@@ -71,7 +71,7 @@ impl Plan {
             routers: schedule.routers,
             hosts: schedule.hosts,
             reliability,
-            strategy: rng.below(StrategyChoice::available().len() as u64) as usize,
+            strategy: rng.below(STRATEGIES.names().len() as u64) as usize,
             cached: rng.chance(0.5),
         }
     }
@@ -90,13 +90,14 @@ impl Plan {
 
     fn router(&self, life: &Life) -> Party {
         let defaults = ForwarderConfig::default();
-        let strategy = StrategyChoice::available()[self.strategy].clone();
+        let strategy = STRATEGIES.names()[self.strategy].clone();
         let config = NdnRouterConfig {
             forwarder: ForwarderConfig {
                 content_store: CsConfig {
                     capacity: if self.cached { 1 << 20 } else { 0 },
                     ..CsConfig::default()
                 },
+                strategy_kinds: STRATEGIES,
                 strategies: vec![(Name::root(), strategy)],
                 ..defaults
             },

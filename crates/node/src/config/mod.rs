@@ -27,6 +27,7 @@ mod sections;
 use std::path::{Path, PathBuf};
 
 use whimbrel_core::suggest;
+use whimbrel_forwarder::strategy::StrategyKinds;
 
 use document::Document;
 
@@ -113,6 +114,8 @@ pub enum ConfigError {
 pub struct Draft {
     /// Both together. A command that changes a value here claims its key with [`Draft::set_by`].
     pub config: Config,
+    /// The strategies that an NDN router knows.
+    pub strategies: StrategyKinds,
     document: Option<Document>,
     flags: Vec<(String, &'static str)>,
 }
@@ -195,6 +198,7 @@ impl Draft {
         sections::label_links(&mut config.link);
         Ok(Draft {
             config,
+            strategies: StrategyKinds::default(),
             document: Some(document),
             flags: Vec::new(),
         })

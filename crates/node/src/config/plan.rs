@@ -190,7 +190,7 @@ impl Draft {
         self.check_planes(&mut found, ndn_on);
         // If NDN is off, its sections are not checked until it is on.
         let ndn = if ndn_on {
-            super::ndn_plan::check(&mut found, config)
+            super::ndn_plan::check(&mut found, config, self.strategies)
         } else {
             None
         };

@@ -27,6 +27,7 @@ use super::observe::Observer;
 use super::stack::{Above, Planes, Stack};
 use super::{World, WorldEvent, phases};
 use crate::LabError;
+use crate::rivals::STRATEGIES;
 use crate::scenario::Plan;
 use crate::scenario::link::{Carrier, Link, Recovery};
 use crate::scenario::load::{Load, Plane};
@@ -297,6 +298,7 @@ fn ndn_config(settings: &NodeSettings) -> NdnRouterConfig {
     NdnRouterConfig {
         forwarder: ForwarderConfig {
             content_store,
+            strategy_kinds: STRATEGIES,
             strategies: match &settings.strategy {
                 Some(strategy) => vec![(Name::root(), strategy.0.clone())],
                 None => defaults.strategies.clone(),
