@@ -8,9 +8,11 @@ use std::sync::Arc;
 
 use whimbrel_core::{PortId, SeededRng, Time};
 use whimbrel_forwarder::{CsConfig, FaceId, ForwarderConfig};
-use whimbrel_link::ndnlp::{LinkServiceConfig, Reliability};
+use whimbrel_link::ndnlp::Reliability;
 use whimbrel_ndn_packet::{DigestSigner, Name};
-use whimbrel_node::ndn::{NdnRouter, NdnRouterConfig};
+use whimbrel_node::compose;
+use whimbrel_node::config::{NdnPlan, NdnSection};
+use whimbrel_node::ndn::NdnRouter;
 use whimbrel_sim::link::{LinkSpec, QueueLimit};
 use whimbrel_sim::testbed::{Fault, Happening, Life, Net, impaired};
 use whimbrel_sim::{AnyMachine, Connection, Direction, DuplexLink};
@@ -26,8 +28,6 @@ use crate::simulated::ORIGIN_UNIX_MS;
 
 /// Bytes of a segment.
 const SEGMENT: usize = 4_000;
-/// Bytes of a frame between routers: segments are fragmented.
-const MTU: usize = 1_472;
 /// Bytes of a frame between a program and its router.
 const LOCAL_FRAME: usize = 9_000;
 /// Transfers must end this long after the last fault. Interests are repeated, registrations renewed
@@ -91,8 +91,9 @@ impl Plan {
     fn router(&self, life: &Life) -> Party {
         let defaults = ForwarderConfig::default();
         let strategy = STRATEGIES.names()[self.strategy].clone();
-        let config = NdnRouterConfig {
-            forwarder: ForwarderConfig {
+        let mut plan = NdnPlan::new(
+            &NdnSection::default(),
+            ForwarderConfig {
                 content_store: CsConfig {
                     capacity: if self.cached { 1 << 20 } else { 0 },
                     ..CsConfig::default()
@@ -101,16 +102,10 @@ impl Plan {
                 strategies: vec![(Name::root(), strategy)],
                 ..defaults
             },
-            link: LinkServiceConfig {
-                reliability: self.reliability,
-                ..LinkServiceConfig::datagram(MTU)
-            },
-            idle_timeout: Duration::from_secs(3_600),
-            max_faces: usize::MAX,
-            max_queued: 64 << 20,
-            wall: life.wall(ORIGIN_UNIX_MS),
-        };
-        AnyMachine::new(NdnRouter::new(config, life.rng()), |_| Said::Nothing)
+        );
+        plan.link.reliability = self.reliability;
+        let router = compose::ndn_router(&plan, life.wall(ORIGIN_UNIX_MS), life.rng());
+        AnyMachine::new(router, |_| Said::Nothing)
     }
 
     /// Returns the hops from a router to a content's producer by one of its links, or `None` if the

@@ -363,6 +363,8 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         if words(&made.path)
             .last()
             .is_some_and(|name| CONFIGURATIONS.contains(&name.as_str()))
+            // The type's own crate has its defaults.
+            && self.source.resolve(self.module, &words(&made.path)).is_none()
         {
             let file = self.file(self.module).to_owned();
             self.census.composers.insert(file);

@@ -21,6 +21,7 @@ pub mod key_path;
 mod ndn;
 mod ndn_plan;
 mod plan;
+mod planning;
 mod sample;
 mod sections;
 
@@ -36,7 +37,7 @@ pub use address::{NamedRemote, Remote, RemoteError, Via, listen_address};
 pub use carrier::{Bind, Way};
 pub use fault::{Fault, Faults, Place};
 pub use here::Checked;
-pub use hop::{HopSection, Pacing};
+pub use hop::{HopSection, Pacing, has_fast_aes};
 pub use ndn::{
     CommandRights, NDN_PORT, NDN_WEBSOCKET_PORT, NdnFaceSection, NdnRouteSection, NdnSection,
     NdnStrategySection, Reliability,

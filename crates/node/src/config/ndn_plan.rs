@@ -21,7 +21,7 @@ use whimbrel_ndn_router::endpoint::endpoint;
 use whimbrel_ndn_router::faces::FaceSettings;
 
 use super::checks::{Found, TICK};
-use super::plan::{HEADERS, MAX_PACKET, MOST, bound_by_links};
+use super::planning::{HEADERS, MAX_PACKET, MOST, bound_by_links};
 use super::{CommandRights, Config, NdnFaceSection, NdnSection, Reliability};
 use crate::place::check_own;
 
@@ -77,6 +77,36 @@ pub struct NdnPlan {
     pub routes: Vec<(Name, Endpoint, u64)>,
 }
 
+impl NdnPlan {
+    /// A section's router without sockets, keys of commands, faces and routes.
+    pub fn new(section: &NdnSection, forwarder: ForwarderConfig) -> NdnPlan {
+        NdnPlan {
+            socket: None,
+            socket_group: None,
+            udp: Vec::new(),
+            tcp: Vec::new(),
+            websocket: Vec::new(),
+            allowed_origins: AllowedOrigins::default(),
+            multicast: false,
+            multicast_group: section.multicast_group,
+            interfaces: Vec::new(),
+            ethernet: Vec::new(),
+            mtu: section.mtu,
+            max_faces: section.max_faces,
+            idle_timeout: section.idle_timeout.0,
+            metrics: None,
+            forwarder,
+            link: LinkServiceConfig {
+                reliability: link_reliability(section.reliability),
+                ..LinkServiceConfig::datagram(ANY_MTU)
+            },
+            anchors: Anchors::default(),
+            faces: Vec::new(),
+            routes: Vec::new(),
+        }
+    }
+}
+
 /// Returns the plan, if the faults in `found` leave one.
 pub(super) fn check(
     found: &mut Found<'_>,
@@ -104,18 +134,11 @@ pub(super) fn check(
         multicast_group: section.multicast_group,
         interfaces: section.interfaces.clone(),
         ethernet: section.ethernet.clone(),
-        mtu: section.mtu,
-        max_faces: section.max_faces,
-        idle_timeout: section.idle_timeout.0,
         metrics: section.metrics,
-        forwarder,
-        link: LinkServiceConfig {
-            reliability: link_reliability(section.reliability),
-            ..LinkServiceConfig::datagram(ANY_MTU)
-        },
         anchors,
         faces,
         routes,
+        ..NdnPlan::new(section, forwarder)
     })
 }
 
@@ -298,11 +321,7 @@ fn forwarder(
 }
 
 /// Returns prefixes and their strategies: `/` first, then the prefixes with their own.
-fn strategies(
-    found: &mut Found<'_>,
-    config: &Config,
-    kinds: StrategyKinds,
-) -> Vec<(Name, Name)> {
+fn strategies(found: &mut Found<'_>, config: &Config, kinds: StrategyKinds) -> Vec<(Name, Name)> {
     let root = found.keep(
         "ndn.strategy",
         strategy(kinds, &Name::root(), &config.ndn.strategy),
@@ -342,16 +361,18 @@ fn strategy(kinds: StrategyKinds, prefix: &Name, text: &str) -> Result<Name, Str
     } else {
         format!("/localhost/nfd/strategy/{text}")
     };
-    StrategyChoice::check(kinds, prefix.as_ref(), name(&full)?.as_ref()).map_err(|error| match error {
-        StrategyError::Unknown { .. } => {
-            let word = full.split('/').nth(4).unwrap_or(text);
-            format!(
-                "there is no strategy '{text}'{}",
-                suggest::hint(word, words.iter().copied())
-            )
-        }
-        other => other.to_string(),
-    })
+    StrategyChoice::check(kinds, prefix.as_ref(), name(&full)?.as_ref()).map_err(
+        |error| match error {
+            StrategyError::Unknown { .. } => {
+                let word = full.split('/').nth(4).unwrap_or(text);
+                format!(
+                    "there is no strategy '{text}'{}",
+                    suggest::hint(word, words.iter().copied())
+                )
+            }
+            other => other.to_string(),
+        },
+    )
 }
 
 fn name(text: &str) -> Result<Name, String> {

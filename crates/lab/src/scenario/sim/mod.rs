@@ -314,7 +314,7 @@ impl<'p> World<'p> {
             Action::Crash(node) => self.sim.crash(self.nodes[*node]),
             Action::Restart(node) => {
                 self.lives[*node] += 1;
-                let stack = build::stack(self.plan, self.seed, *node, self.lives[*node]);
+                let stack = build::stack(self.plan, self.seed, *node, self.lives[*node])?;
                 self.sim.restart(self.nodes[*node], build::machine(stack));
                 self.open_ports(*node);
                 self.serve_again(*node);
