@@ -307,4 +307,19 @@ mod tests {
             assert!(fault.contains(expected), "{new}: {fault}");
         }
     }
+
+    #[test]
+    fn a_sweep_varies_a_key_of_a_section() {
+        let sweep = format!("{NODES}\n[sweep]\n\"nodes.r.hop.buffer_packets\" = [64, 128]\n");
+        let scenario = read(&sweep).unwrap();
+        let of = |setting: &crate::scenario::Setting| {
+            let nodes = &setting.plan.network.nodes;
+            let router = nodes.iter().find(|node| node.name == "r").unwrap();
+            Sections::of(&router.settings, setting.plan.pacing)
+                .hop
+                .buffer_packets
+        };
+        let swept: Vec<usize> = scenario.settings.iter().map(of).collect();
+        assert_eq!(swept, [64, 128]);
+    }
 }
