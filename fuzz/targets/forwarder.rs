@@ -9,7 +9,7 @@ use core::time::Duration;
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use whimbrel_core::{LinkState, SeededRng, Time, WallClock};
-use whimbrel_forwarder::strategy::StrategyChoice;
+use whimbrel_forwarder::strategy::StrategyKinds;
 use whimbrel_forwarder::{
     CsConfig, CsPolicy, FaceId, FaceSpec, Forwarder, ForwarderConfig, LinkType, UnsolicitedPolicy,
 };
@@ -142,7 +142,7 @@ impl World {
                     .add_next_hop(name(b).as_ref(), face, u64::from(c));
             }
             14 => {
-                let strategies = StrategyChoice::available();
+                let strategies = StrategyKinds::default().names();
                 let strategy = &strategies[usize::from(c) % strategies.len()];
                 let prefix = if b & 1 == 0 { Name::root() } else { name(b) };
                 let _ = self

@@ -12,13 +12,16 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
+use whimbrel_core::KeyPair;
+use whimbrel_core::units::ByteSize;
 use whimbrel_core::{Guid, SeededRng, Time, WallClock};
 use whimbrel_lab::supervisor::START_PATIENCE;
 use whimbrel_lab::{Program, Supervisor, scratch};
 use whimbrel_link::{Hop, HopConfig, HopEvent, PacketBudget};
 use whimbrel_mobilityfirst::chunk::{Chunk, Message};
-use whimbrel_mobilityfirst::router::{ProxyPolicy, RouterConfig, store::StoreLimits};
 use whimbrel_mobilityfirst::wire::{NetworkHeader, ServiceId, UpperProtocol};
+use whimbrel_node::compose::{self, Start};
+use whimbrel_node::config::{HopSection, MobilityFirstPlan, RouterSection, StorageSection};
 
 use crate::usage::peak_resident_bytes;
 use crate::{Bench, BenchError, BenchOptions, Part, Quantity, Row, Target};
@@ -83,29 +86,26 @@ pub(crate) fn run(bench: &mut Bench<'_>) {
 
 /// `docs/protocols/mobilityfirst.md`, "Memory of a router".
 fn bound() -> u64 {
-    let own = Guid([1; 32]);
-    let hop = HopConfig {
-        chunk_limit: CHUNK_LIMIT,
-        max_chunks_in_flight: CHUNKS_IN_FLIGHT,
-        ..HopConfig::plain(own, MTU)
-    };
-    let config = RouterConfig {
-        guid: own,
-        wall: WallClock::new(0),
-        hop,
+    let keys = KeyPair::from_secret(&[1; 32]);
+    let hop = HopSection {
         buffer_packets: BUFFER_PACKETS,
-        store: StoreLimits {
-            total: STORED_BYTES,
-            per_flow: FLOW_BYTES,
-            lifetime: Duration::from_secs(3600),
-        },
-        routes: Vec::new(),
-        default_route: None,
-        name_servers: Vec::new(),
-        proxy: ProxyPolicy::default(),
-        split: whimbrel_mobilityfirst::split::SplitConfig::default(),
+        chunk_limit: ByteSize(CHUNK_LIMIT as u64),
+        max_chunks_in_flight: CHUNKS_IN_FLIGHT,
+        ..HopSection::default()
     };
-    config.memory_bound(MTU)
+    let storage = StorageSection {
+        total: ByteSize(STORED_BYTES),
+        per_flow: ByteSize(FLOW_BYTES),
+        ..StorageSection::default()
+    };
+    let start = Start {
+        hop: hop.hop_config(&keys, 1, [1; 32], true),
+        keys,
+        wall: WallClock::new(0),
+        rng: SeededRng::new(1),
+    };
+    let plan = MobilityFirstPlan::new(hop, &storage, &RouterSection::default(), Vec::new());
+    compose::router_config(&plan, &start).memory_bound(MTU)
 }
 
 /// A daemon that ends when it is dropped.

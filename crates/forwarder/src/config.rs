@@ -5,6 +5,7 @@ use core::time::Duration;
 use whimbrel_ndn_packet::Name;
 
 use crate::mgmt::ManagementConfig;
+use crate::strategy::StrategyKinds;
 
 /// The configuration of a forwarder. Every size is a bound that traffic cannot change.
 #[derive(Clone, Debug)]
@@ -28,6 +29,8 @@ pub struct ForwarderConfig {
     pub straggler: Duration,
     /// Maximum of the InterestLifetime; longer ones are cut to it.
     pub max_interest_lifetime: Duration,
+    /// The strategies that have a name.
+    pub strategy_kinds: StrategyKinds,
     /// Initial strategies by prefix. `/` must be among them, else it has best-route.
     pub strategies: Vec<(Name, Name)>,
     /// Maximum of packets that wait for [`crate::Forwarder::poll_send`]; further ones are dropped
@@ -59,6 +62,7 @@ impl Default for ForwarderConfig {
             default_hop_limit: None,
             straggler: Duration::ZERO,
             max_interest_lifetime: Duration::from_secs(3600),
+            strategy_kinds: StrategyKinds::default(),
             strategies: Vec::new(),
             queue_capacity: 65_536,
             congestion_target: Duration::from_millis(5),

@@ -75,8 +75,11 @@ impl Forwarder {
         };
         engine.faces.add_reserved(FaceId::INTERNAL, internal);
         engine.label(FaceId::INTERNAL);
-        let mut strategies =
-            StrategyChoice::new(engine.hasher, engine.config.measurements_capacity);
+        let mut strategies = StrategyChoice::new(
+            engine.config.strategy_kinds,
+            engine.hasher,
+            engine.config.measurements_capacity,
+        );
         for (prefix, strategy) in &engine.config.strategies {
             let _ = strategies.set(prefix.as_ref(), strategy.as_ref());
         }

@@ -252,7 +252,7 @@ impl<S: Store> Server<S> {
             return self.answer_insert(port, id, guid, Code::StoreFailed, 0);
         }
         // Checking a signature is work.
-        if !self.budgets.may_check(now, source) {
+        if !self.budgets.admit_check(now, source) {
             self.counters.checks_refused += 1;
             return match source {
                 Some(_) => {}
@@ -268,7 +268,7 @@ impl<S: Store> Server<S> {
         }
         let is_new = self.store.get(&key).is_none();
         let free = self.store.free().saturating_sub(self.updates.len());
-        if is_new && !self.budgets.may_bring(now, source, free) {
+        if is_new && !self.budgets.admit_new(now, source, free) {
             return self.answer_insert(port, id, guid, Code::Full, 0);
         }
         self.budgets.note_change(now, key);

@@ -16,6 +16,8 @@
 //! | [`topology`] | [`TopologyBuilder`] and [`Topology`]: hosts with links between them |
 //! | [`probe`] | [`PingReport`], round-trip times |
 //! | [`scratch`] | folders for the files of a run |
+//! | [`cbr`] | the consumer of the BELRP study |
+//! | [`rivals`] | what [PTP §7] compares with: strategies and a congestion law |
 //! | [`scenario`] | networks, loads and events as a file that both back ends run |
 //! | [`simulated`] | [`RepeatingContent`], files of any size in the memory of one block |
 //! | [`demo`] | kernel TCP and Whimbrel side by side |
@@ -32,6 +34,7 @@
 pub mod attack;
 pub mod baseline;
 pub mod browser;
+pub mod cbr;
 pub mod demo;
 pub mod emulator;
 pub mod error;
@@ -42,6 +45,7 @@ pub mod ndnd;
 pub mod privileges;
 pub mod probe;
 pub mod process;
+pub mod rivals;
 pub mod scenario;
 pub mod scratch;
 pub mod simulated;

@@ -9,7 +9,7 @@ use whimbrel_lab::scenario::graph::{
 };
 use whimbrel_lab::scenario::network::Network;
 use whimbrel_lab::scenario::node::Role;
-use whimbrel_lab::scenario::route::{Choice, Routes, Weight, multicast_tree, shortest_paths};
+use whimbrel_lab::scenario::route::{Choice, Routes, Weight, shortest_paths};
 use whimbrel_lab::scenario::{Overrides, Scenario};
 
 fn build(shape: &Shape, seed: u64) -> Graph {
@@ -137,31 +137,6 @@ proptest! {
                 prop_assert_eq!(path.links.iter().map(|link| cost(*link)).sum::<u64>(), path.cost);
                 prop_assert_eq!((path.nodes.first(), path.nodes.last()), (Some(&from), Some(&to)));
             }
-        }
-    }
-
-    #[test]
-    fn a_multicast_tree_is_a_tree_of_shortest_paths(seed: u64, nodes in 4usize..14) {
-        let network = random_network(seed, nodes);
-        let members: Vec<usize> = (1..nodes).step_by(2).collect();
-        let tree = multicast_tree(&network, Weight::Hops, 0, &members).unwrap();
-        let mut reached = vec![(0, 0)];
-        let mut at = 0;
-        while at < reached.len() {
-            let (node, depth) = reached[at];
-            for (link, next) in network.at(node) {
-                if tree.links.contains(&link) && reached.iter().all(|(known, _)| *known != next) {
-                    reached.push((next, depth + 1));
-                }
-            }
-            at += 1;
-        }
-        // There are as many links as nodes except the root, so there is no loop.
-        prop_assert_eq!(tree.links.len(), reached.len() - 1);
-        for member in members {
-            let depth = reached.iter().find(|(node, _)| *node == member).map(|(_, depth)| *depth);
-            let best = shortest_paths(&network, Weight::Hops, 0, member, 1)[0].cost;
-            prop_assert_eq!(depth, Some(best));
         }
     }
 }

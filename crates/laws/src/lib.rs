@@ -2,6 +2,8 @@
 //! use are here.
 #![forbid(unsafe_code)]
 
+pub mod source;
+
 /// One crate of the workspace and its permitted dependencies.
 pub struct Layer {
     /// The crate, without `whimbrel-`.

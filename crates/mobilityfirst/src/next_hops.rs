@@ -300,25 +300,22 @@ impl Divisions {
             Scheduler::RoundRobin => {
                 let equal = |it: &&Branch| Branch { weight: 1, ..**it };
                 let equal: Vec<Branch> = peers.iter().map(equal).collect();
-                division.next(&equal.iter().collect::<Vec<_>>(), 1, false)
+                division.next(&equal.iter().collect::<Vec<_>>(), 1)
             }
-            scheduler => division.next(peers, bytes, scheduler == Scheduler::Rates),
+            _ => division.next(peers, bytes),
         }
     }
 }
 
 impl Division {
-    fn next(&mut self, peers: &[&Branch], bytes: usize, by_rate: bool) -> Option<BranchKey> {
+    fn next(&mut self, peers: &[&Branch], bytes: usize) -> Option<BranchKey> {
         self.clocks
             .retain(|key, _| peers.iter().any(|it| it.key() == *key));
         for branch in peers {
             self.clocks.entry(branch.key()).or_insert(self.now);
         }
-        let rate = |branch: &Branch| branch.link.delivery_rate.unwrap_or(0);
-        let measured = by_rate && peers.iter().all(|branch| rate(branch) > 0);
         let after = |branch: &Branch| {
-            let rate = if measured { rate(branch) } else { 1 };
-            let share = u128::from(branch.weight.max(1)) * u128::from(rate);
+            let share = u128::from(branch.weight.max(1));
             let clock = self.clocks.get(&branch.key()).copied().unwrap_or(self.now);
             // Above zero even for an empty chunk at the largest share, so that each chunk counts.
             clock + (bytes as u128 * SCALE / share).max(1)
@@ -363,7 +360,7 @@ mod tests {
     }
 
     fn divide(hops: &NextHops, chunks: usize) -> BTreeMap<u32, usize> {
-        let mut divisions = Divisions::new(Scheduler::Rates, 1);
+        let mut divisions = Divisions::new(Scheduler::Weights, 1);
         let mut counts = BTreeMap::new();
         for _ in 0..chunks {
             for port in ports(hops, Spread::Divide, &mut divisions) {
@@ -401,7 +398,7 @@ mod tests {
     fn one_takes_the_best_that_answers_and_all_takes_each() {
         let mut best = branch(1, 0, 1, 0);
         let hops = |best| NextHops::from_iter([branch(2, 1, 1, 0), best, branch(3, 1, 1, 0)]);
-        let mut divisions = Divisions::new(Scheduler::Rates, 1);
+        let mut divisions = Divisions::new(Scheduler::Weights, 1);
         assert_eq!(ports(&hops(best), Spread::Best, &mut divisions), [1]);
         assert_eq!(ports(&hops(best), Spread::All, &mut divisions), [1, 2, 3]);
         best.up = false;
@@ -420,14 +417,6 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_is_divided_by_measured_rate_times_weight_once_all_rates_are_known() {
-        let known = NextHops::from_iter([branch(1, 0, 1, 9_000), branch(2, 0, 1, 1_000)]);
-        assert_eq!(divide(&known, 1000), BTreeMap::from([(1, 900), (2, 100)]));
-        let unknown = NextHops::from_iter([branch(1, 0, 1, 9_000), branch(2, 0, 1, 0)]);
-        assert_eq!(divide(&unknown, 1000), BTreeMap::from([(1, 500), (2, 500)]));
-    }
-
-    #[test]
     fn a_worse_preference_takes_part_only_when_the_better_ones_are_silent() {
         let mut better = branch(1, 0, 1, 0);
         let hops = NextHops::from_iter([better, branch(2, 1, 1, 0)]);
@@ -439,7 +428,7 @@ mod tests {
 
     #[test]
     fn a_branch_that_joins_late_gets_its_share_and_no_more() {
-        let mut divisions = Divisions::new(Scheduler::Rates, 1);
+        let mut divisions = Divisions::new(Scheduler::Weights, 1);
         let alone = NextHops::from_iter([branch(1, 0, 1, 0)]);
         for _ in 0..1000 {
             ports(&alone, Spread::Divide, &mut divisions);
@@ -455,7 +444,7 @@ mod tests {
     #[test]
     fn the_number_of_flows_that_are_remembered_is_bounded() {
         let hops = NextHops::from_iter([branch(1, 0, 1, 0), branch(2, 0, 1, 0)]);
-        let mut divisions = Divisions::new(Scheduler::Rates, 1);
+        let mut divisions = Divisions::new(Scheduler::Weights, 1);
         for number in 0..2 * MAX_DIVIDED_FLOWS as u32 {
             let mut source = [0; 32];
             source[..4].copy_from_slice(&number.to_be_bytes());

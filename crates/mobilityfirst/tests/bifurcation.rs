@@ -107,7 +107,7 @@ fn unequal_links_behind_routers_of_their_own_are_no_slower_than_the_best_one() {
 #[test]
 fn other_schedulers_divide_too() {
     let links = [Access::new(40, 10), Access::new(10, 20)];
-    for scheduler in [Scheduler::Paper, Scheduler::RoundRobin, Scheduler::Rates] {
+    for scheduler in [Scheduler::Paper, Scheduler::RoundRobin] {
         let split = SplitConfig {
             scheduler,
             ..SplitConfig::default()

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`machine`] | [`Node`], the three kinds of node as one machine |
 //! | [`config`] | [`Config`](config::Config), the TOML schema, and its sample; [`Plan`](config::Plan), the input of a start |
+//! | [`compose`] | a node's machine from its plan, without sockets |
 //! | [`run`] | a node behind real sockets, from a plan |
 //! | [`reload`] | changes of the configuration that a running node applies |
 //! | [`keys`], [`place`] | key files, and the default places of files |
@@ -32,6 +33,7 @@
 )]
 
 mod callers;
+pub mod compose;
 pub mod config;
 pub mod diagnostics;
 pub mod fetch;

@@ -6,20 +6,20 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
 use whimbrel_core::{Guid, Peer, PortOrigin, SeededRng};
-use whimbrel_gnrs::{DiskStore, KeyPair, MemoryStore, Server, ServerConfig, ServerEvent};
+use whimbrel_gnrs::{DiskStore, KeyPair, MemoryStore, ServerEvent};
 use whimbrel_io::{
     Clock, EventLoop, InboundLimits, IoError, LoopHandle, Neighbour, UdpConfig, UnixListenerConfig,
 };
 use whimbrel_link::HopConfig;
+use whimbrel_mobilityfirst::host::HostEvent;
 use whimbrel_mobilityfirst::host::interfaces::QuotaUse;
-use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent};
-use whimbrel_mobilityfirst::router::{Router, RouterConfig};
 use whimbrel_ndn_packet::Name;
 
 use crate::callers::CallersFile;
+use crate::compose::{self, Start};
 use crate::config::{
-    Bind, Config, HostPlan, LinkSection, MobilityFirstPlan, NameServerPlan, Pacing, Plan,
-    RouterPlan, any_address,
+    Bind, Config, HopSection, HostPlan, MobilityFirstPlan, NameServerPlan, Plan, RouterPlan,
+    any_address, has_fast_aes,
 };
 use crate::keys::{self, HeldKey, KeyError, random_bytes};
 use crate::known_peers::KnownPeers;
@@ -248,45 +248,33 @@ fn router(plan: &MobilityFirstPlan) -> Result<Running, StartError> {
     let (keys, held) = keys::hold(&plan.key)?;
     let guid = keys.guid();
     let clock = Clock::start();
-    // Name servers are links as well, numbered after those of the configuration.
-    let name_servers: Vec<u32> = (plan.links.len()..)
-        .take(plan.name_servers.len())
-        .map(|number| number as u32)
-        .collect();
-    if name_servers.is_empty() {
+    if plan.name_servers.is_empty() {
         tracing::warn!(
             "no name server is configured: only hosts attached to this router, and what they serve, can be found"
         );
     }
-    let hop = (plan.hop).hop_config(&keys, random_number()?, random_seed()?);
+    let hop = hop_config(&plan.hop, &keys)?;
     let callers = CallersFile::apply(&plan.key, &plan.hop, &hop)?;
-    let router = RouterConfig {
-        guid,
+    let start = Start {
+        keys,
         wall: clock.wall_clock(),
         hop: hop.clone(),
-        buffer_packets: plan.hop.buffer_packets,
-        store: plan.storage,
-        routes: plan.routes.clone(),
-        default_route: plan.default_route,
-        name_servers: name_servers.clone(),
-        proxy: plan.proxy,
-        split: plan.split,
+        rng: SeededRng::new(random_number()?),
     };
-    let mut router = Router::new(router, SeededRng::new(random_number()?));
-    for (number, pacing) in pacings(&plan.links) {
-        router.set_pacing(number, pacing.into());
-    }
-    plain_links(&plan.links).for_each(|number| router.set_plain(number));
+    let mut router = compose::router(plan, start);
     let known = KnownPeers::beside(&plan.key, &plan.links)?;
     for (number, rule) in known.rules(&plan.links) {
         router.set_name_rule(number, rule);
     }
-    let neighbours = plan.neighbours.iter();
-    neighbours.for_each(|name| router.believe(*name));
     let node = Node::Router(Box::new(router));
     let mut event_loop = node_loop(clock, node)?;
     let mut links = BTreeMap::new();
-    for (index, (server, number)) in plan.name_servers.iter().zip(name_servers).enumerate() {
+    for (index, (server, number)) in plan
+        .name_servers
+        .iter()
+        .zip(plan.name_server_links())
+        .enumerate()
+    {
         let origin = PortOrigin::Configured(number);
         let server = Neighbour::new(format!("gnrs:{index}"), server.clone(), origin);
         open_neighbour(&mut event_loop, &mut links, server)?;
@@ -298,8 +286,14 @@ fn router(plan: &MobilityFirstPlan) -> Result<Running, StartError> {
         event_loop,
         guid,
         links,
-        (&plan.socket, plan.socket_group),
-        (&plan.key, held),
+        Programs {
+            socket: &plan.socket,
+            group: plan.socket_group,
+        },
+        Held {
+            path: &plan.key,
+            key: held,
+        },
     )?;
     Ok(Running {
         callers: Some(callers),
@@ -316,10 +310,10 @@ fn host(plan: &HostPlan) -> Result<Running, StartError> {
     let guid = keys.guid();
     let quotas = QuotaFile::beside(&plan.key, &plan.links);
     let used = quotas.as_ref().map(QuotaFile::read);
-    let hop = (plan.hop).hop_config(&keys, random_number()?, random_seed()?);
+    let hop = hop_config(&plan.hop, &keys)?;
     let callers = CallersFile::apply(&plan.key, &plan.hop, &hop)?;
     let known = KnownPeers::beside(&plan.key, &plan.links)?;
-    let (event_loop, links) = host_loop(plan, (keys, &hop), &known, used.unwrap_or_default())?;
+    let (event_loop, links) = host_loop(plan, keys, &hop, &known, used.unwrap_or_default())?;
     known.follow(event_loop.handle())?;
     if let Some(quotas) = quotas.clone() {
         quotas.follow(event_loop.handle())?;
@@ -328,8 +322,14 @@ fn host(plan: &HostPlan) -> Result<Running, StartError> {
         event_loop,
         guid,
         links,
-        (&plan.socket, plan.socket_group),
-        (&plan.key, held),
+        Programs {
+            socket: &plan.socket,
+            group: plan.socket_group,
+        },
+        Held {
+            path: &plan.key,
+            key: held,
+        },
     )?;
     Ok(Running {
         quotas,
@@ -339,24 +339,37 @@ fn host(plan: &HostPlan) -> Result<Running, StartError> {
     })
 }
 
+/// Where local programs attach.
+struct Programs<'a> {
+    socket: &'a Path,
+    /// The group whose members may, too.
+    group: Option<u32>,
+}
+
+/// A node's key file.
+struct Held<'a> {
+    path: &'a Path,
+    key: HeldKey,
+}
+
 /// Returns a node to which local programs attach.
 fn with_programs(
     mut event_loop: NodeLoop,
     guid: Guid,
     links: BTreeMap<String, Bind>,
-    (socket, group): (&Path, Option<u32>),
-    (key, held): (&Path, HeldKey),
+    programs: Programs<'_>,
+    held: Held<'_>,
 ) -> Result<Running, StartError> {
-    open_socket(&mut event_loop, socket, group)?;
+    open_socket(&mut event_loop, programs.socket, programs.group)?;
     let opened = Opened {
         guid: Some(guid),
         links,
-        socket: Some(socket.to_owned()),
-        key: Some(key.to_owned()),
+        socket: Some(programs.socket.to_owned()),
+        key: Some(held.path.to_owned()),
         ..Opened::default()
     };
     let mut running = Running::new(Some(event_loop), opened);
-    running.key = Some(held);
+    running.key = Some(held.key);
     Ok(running)
 }
 
@@ -372,33 +385,19 @@ fn node_loop(clock: Clock, node: Node<NameStore>) -> Result<NodeLoop, StartError
 /// Returns a host with its links, without programs.
 fn host_loop(
     plan: &HostPlan,
-    (keys, hop): (KeyPair, &HopConfig),
+    keys: KeyPair,
+    hop: &HopConfig,
     known: &KnownPeers,
     used: BTreeMap<u32, QuotaUse>,
 ) -> Result<(NodeLoop, BTreeMap<String, Bind>), StartError> {
     let clock = Clock::start();
-    let host = HostConfig {
+    let start = Start {
+        keys,
+        wall: clock.wall_clock(),
         hop: hop.clone(),
-        buffer_packets: plan.hop.buffer_packets,
-        preference: plan.preference.clone(),
-        policy: plan.policy,
-        terms: (0..)
-            .zip(plan.links.iter().map(LinkSection::terms))
-            .collect(),
-        used,
-        split: plan.split,
-        binding_lifetime: plan.binding_lifetime,
-        announcement_lifetime: plan.announcement_lifetime,
-        nack_timeout: plan.nack_timeout,
-        content_limit: plan.content_limit,
-        max_transfers: plan.max_transfers,
-        ..HostConfig::new(keys, clock.wall_clock())
+        rng: SeededRng::new(random_number()?),
     };
-    let mut host = Host::new(host, SeededRng::new(random_number()?));
-    for (number, pacing) in pacings(&plan.links) {
-        host.set_pacing(number, pacing.into());
-    }
-    plain_links(&plan.links).for_each(|number| host.set_plain(number));
+    let mut host = compose::host(plan, used, start);
     for (number, rule) in known.rules(&plan.links) {
         host.set_name_rule(number, rule);
     }
@@ -429,12 +428,12 @@ impl EmbeddedHost {
         known: KnownPeers,
     ) -> Result<(EmbeddedHost, LocalClient), StartError> {
         let guid = keys.guid();
-        let hop = (plan.hop).hop_config(&keys, random_number()?, random_seed()?);
+        let hop = hop_config(&plan.hop, &keys)?;
         let programs = Arc::new(ToPrograms::default());
         let told = ToldOfTheEnd(programs.clone());
         let (started, outcome) = mpsc::channel();
         // The loop cannot be sent to another thread, so it is made on its own.
-        let run = move || match host_loop(&plan, (keys, &hop), &known, BTreeMap::new()) {
+        let run = move || match host_loop(&plan, keys, &hop, &known, BTreeMap::new()) {
             Ok((mut event_loop, links)) => {
                 let _ = started.send(Ok((event_loop.handle(), links)));
                 let ended = known.follow(event_loop.handle()).and_then(|()| {
@@ -564,12 +563,13 @@ fn name_server(plan: &NameServerPlan) -> Result<Running, StartError> {
         }
     };
     let clock = Clock::start();
-    let server = ServerConfig {
-        max_watches: plan.max_watches,
-        ..ServerConfig::default()
-    };
     let secret = random_bytes().map_err(no_random)?;
-    let node = Node::from(Server::new(server, clock.wall_clock(), secret, store));
+    let node = Node::from(compose::name_server(
+        plan,
+        clock.wall_clock(),
+        secret,
+        store,
+    ));
     let mut event_loop = node_loop(clock, node)?;
     let limits = InboundLimits {
         max: plan.max_clients,
@@ -626,19 +626,6 @@ fn open_neighbour(
     Ok(())
 }
 
-/// Returns the pacing of links that have one of their own, by link number.
-fn pacings(sections: &[LinkSection]) -> impl Iterator<Item = (u32, Pacing)> + '_ {
-    (0..)
-        .zip(sections)
-        .filter_map(|(number, link)| Some((number, link.pacing?)))
-}
-
-/// Numbers of the links that are not encrypted.
-fn plain_links(sections: &[LinkSection]) -> impl Iterator<Item = u32> + '_ {
-    let numbered = (0..).zip(sections);
-    numbered.filter_map(|(number, link)| link.plain.then_some(number))
-}
-
 /// Permissions of a socket whose group may use it too.
 pub(crate) const GROUP_SOCKET_MODE: u32 = 0o660;
 
@@ -666,8 +653,10 @@ fn no_random(source: std::io::Error) -> StartError {
     }
 }
 
-fn random_seed() -> Result<[u8; 32], StartError> {
-    random_bytes().map_err(no_random)
+/// Returns the configuration of the hops of one start.
+fn hop_config(section: &HopSection, keys: &KeyPair) -> Result<HopConfig, StartError> {
+    let secrets = random_bytes().map_err(no_random)?;
+    Ok(section.hop_config(keys, random_number()?, secrets, has_fast_aes()))
 }
 
 pub(crate) fn random_number() -> Result<u64, StartError> {

@@ -209,7 +209,7 @@ fn a_wall_clock_is_set_as_far_as_it_may_be_and_right_when_faults_end() {
     let lives = Rc::new(RefCell::new(Vec::new()));
     let set = Rc::clone(&lives);
     let max_skew = |node| Duration::from_secs(100 * node as u64);
-    net.may_set_time(max_skew, move |life, _, _| {
+    net.allow_setting_time(max_skew, move |life, _, _| {
         set.borrow_mut().push((life.node, life.skew_ms))
     });
     for node in [0, 1] {

@@ -82,10 +82,7 @@ impl Giver {
             return (None, None);
         };
         let (answer, given) = match body {
-            Body::Hello { number, share } => {
-                let about = (from, session);
-                (self.begin(about, number, &share, rng), None)
-            }
+            Body::Hello { number, share } => (self.begin(from, session, number, &share, rng), None),
             Body::Confirmation(tag) => self.end(session, &tag),
             Body::Answer(_) | Body::Sealed(_) | Body::Refusal(_) => (None, None),
         };
@@ -112,7 +109,8 @@ impl Giver {
 
     fn begin(
         &mut self,
-        (from, session): (Guid, Session),
+        from: Guid,
+        session: Session,
         number: u16,
         share: &[u8; SHARE],
         rng: &mut impl CryptoRng,

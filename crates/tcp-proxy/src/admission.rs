@@ -184,8 +184,8 @@ impl Admission {
         again
     }
 
-    /// Returns true if the user is to be told of a refusal.
-    pub(crate) fn is_to_be_told(&mut self, now: Time) -> bool {
+    /// Notes that the user is told of a refusal; returns false if that was done a moment ago.
+    pub(crate) fn tell_once(&mut self, now: Time) -> bool {
         let is_new = self.told.is_none_or(|told| now.since(told) >= TOLD);
         if is_new {
             self.told = Some(now);

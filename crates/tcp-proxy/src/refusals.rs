@@ -43,13 +43,13 @@ pub(crate) struct Refusals {
 }
 
 impl Refusals {
-    /// Returns true if the user does not know of this one yet.
-    pub(crate) fn is_new(&mut self, refused: &Refused) -> bool {
+    /// Notes a refusal; returns true if the user does not know of it yet.
+    pub(crate) fn note_new(&mut self, refused: &Refused) -> bool {
         self.told.len() < MOST_TOLD && self.told.insert(refused.without_port())
     }
 
-    /// Returns true if a peer may be told now.
-    pub(crate) fn may_answer(&mut self, now: Time) -> bool {
+    /// Counts an answer to a peer; returns false if there were too many.
+    pub(crate) fn admit_answer(&mut self, now: Time) -> bool {
         self.answers.admits(now, ANSWERS)
     }
 }
@@ -69,10 +69,10 @@ mod tests {
             let peer = "/b".parse().unwrap();
             Refused::ByPeer(peer, ends(client, server), Refusal::Destination)
         };
-        assert!(refusals.is_new(&refused(40_000, 22)));
-        assert!(!refusals.is_new(&refused(40_001, 22)));
-        assert!(refusals.is_new(&refused(40_001, 23)));
-        let scan = (1..60_000).filter(|port| refusals.is_new(&refused(40_000, *port)));
+        assert!(refusals.note_new(&refused(40_000, 22)));
+        assert!(!refusals.note_new(&refused(40_001, 22)));
+        assert!(refusals.note_new(&refused(40_001, 23)));
+        let scan = (1..60_000).filter(|port| refusals.note_new(&refused(40_000, *port)));
         assert_eq!(scan.count(), MOST_TOLD - 2);
     }
 }

@@ -234,7 +234,7 @@ impl Unreliable {
     /// The name and the packets of the next Data, with at most `room` bytes of packets (one packet
     /// at least): the name "of the oldest non-expired Interest" ([TCP/ICN §3.5.1], step 5).
     pub fn next_data(&mut self, now: Time, room: usize, out: &mut Vec<Bytes>) -> Option<Bytes> {
-        if !self.is_ready(now) {
+        if !self.make_ready(now) {
             return None;
         }
         let credit = self.credits.pop_front()?;
@@ -279,8 +279,8 @@ impl Unreliable {
         self.peer_holds = held;
     }
 
-    /// True if a Data can be made.
-    pub fn is_ready(&mut self, now: Time) -> bool {
+    /// Forgets what has expired; returns true if a Data can be made.
+    pub fn make_ready(&mut self, now: Time) -> bool {
         self.forget_expired(now);
         if self.alone_until.is_some_and(|until| until <= now) {
             // Over for good: no deadline stays in the past.
@@ -339,9 +339,9 @@ impl Unreliable {
         if advance > u32::MAX / 2 { 0 } else { advance }
     }
 
-    /// A segment with payload and this acknowledgement number is queued: returns how many Interests
+    /// A segment with payload and this acknowledgement number is queued: counts how many Interests
     /// must go with it, where a Data has `room` bytes.
-    pub fn wants_interests(
+    pub fn count_interests(
         &mut self,
         acknowledgement: u32,
         policy: DuplexPolicy,
@@ -485,14 +485,14 @@ mod tests {
             Some(until),
             "a sixteenth of a round trip"
         );
-        assert!(!queue.is_ready(now));
+        assert!(!queue.make_ready(now));
         let mut packets = Vec::new();
         assert_eq!(queue.next_data(now, 1000, &mut packets), None);
-        assert!(queue.is_ready(until), "not longer");
+        assert!(queue.make_ready(until), "not longer");
         // The second one comes.
         let end = 30 + 17 * 30;
         queue.push(end, end + 30, packet(30), &LIMITS);
-        assert!(queue.is_ready(now));
+        assert!(queue.make_ready(now));
         assert!(queue.next_data(now, 1000, &mut packets).is_some());
         assert_eq!(packets.len(), 2);
         assert_eq!(queue.alone_until(), None);
@@ -501,13 +501,13 @@ mod tests {
     #[test]
     fn a_segment_leaves_at_once_if_few_are_on_their_way_or_it_is_a_retransmission() {
         let (mut queue, now) = busy(15 * 30);
-        assert!(queue.is_ready(now));
+        assert!(queue.make_ready(now));
         let (mut queue, now) = busy(16 * 30);
         queue.next_data(now + LONGEST_ALONE, 1000, &mut Vec::new());
         queue.credit(name("d"), Time::from_secs(4), &LIMITS);
         queue.push(30, 60, packet(30), &LIMITS);
         queue.await_company(now);
-        assert!(queue.is_ready(now));
+        assert!(queue.make_ready(now));
     }
 
     #[test]
@@ -526,7 +526,7 @@ mod tests {
             queue.note_interest(1000, 100_000);
             let mut rng = SeededRng::new(1);
             let wants = |ack: &u32| {
-                let wanted = queue.wants_interests(*ack, policy, 100_000, &mut rng);
+                let wanted = queue.count_interests(*ack, policy, 100_000, &mut rng);
                 usize::from(wanted)
             };
             acks.iter().map(wants).sum::<usize>()

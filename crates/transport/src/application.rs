@@ -73,7 +73,7 @@ pub trait Application {
 /// Returns a deadline to send at `at`, unless that had passed by `seen`: an overdue packet leaves
 /// as soon as the port can send, and a deadline in the past would make the driver spin while the
 /// port is blocked.
-pub(crate) fn due(at: Time, seen: Time, reason: &'static str) -> Option<Deadline> {
+pub fn due(at: Time, seen: Time, reason: &'static str) -> Option<Deadline> {
     (at > seen).then(|| Deadline::new(at, reason))
 }
 

@@ -19,7 +19,6 @@
 //! | [`peek`](mod@peek) | [`Peek`] and [`Poke`]: one Interest, one Data |
 //! | [`ping`] | [`Ping`] and [`PingServer`] |
 //! | [`traffic`] | [`TrafficClient`] and [`TrafficServer`]: many names in proportions, at a rate |
-//! | [`cbr`] | the consumer and the producer of the BELRP study |
 //! | [`exchange`] | one Interest with its retries; matching of Data with Interests |
 //! | [`template`] | Interests for consecutive segments without encoding the name again |
 //!
@@ -28,7 +27,6 @@
 #![forbid(unsafe_code)]
 
 pub mod application;
-pub mod cbr;
 pub mod congestion;
 pub mod exchange;
 pub mod fetch;
@@ -45,12 +43,8 @@ pub mod template;
 pub mod traffic;
 
 pub use application::{AppFace, AppFaceCounters, Application, FaceNumber, Outgoing};
-pub use cbr::{
-    CbrConfig, CbrConsumer, CbrEvent, CbrStats, Echo, EchoProducer, Gaps, PlaceholderSigner,
-};
 pub use congestion::{
-    CongestionControl, Coupling, ModelOptions, MpccpOptions, RaaqmOptions, WindowKind,
-    WindowOptions,
+    CongestionControl, Coupling, ModelOptions, MpccpOptions, WindowKind, WindowOptions,
 };
 pub use fetch::{
     Delivery, Discovery, FetchError, FetchEvent, FetchOptions, FetchStats, Fetcher, Multipath,
@@ -64,7 +58,7 @@ pub use ping::{Ping, PingEvent, PingOptions, PingServer, PingServerOptions, Ping
 pub use register::{RegisterFailure, RegisterOptions, RegistrationEvent};
 pub use rtt::RttSummary;
 pub use serve::{
-    Answer, BytesSource, Producer, ProducerEvent, ProducerOptions, Responder, SegmentSource,
-    Service, ServiceEvent, SharedSigner,
+    Answer, BytesSource, Echo, EchoProducer, Producer, ProducerEvent, ProducerOptions, Responder,
+    SegmentSource, Service, ServiceEvent, SharedSigner,
 };
-pub use traffic::{TrafficClient, TrafficEvent, TrafficOptions, TrafficServer};
+pub use traffic::{Gaps, TrafficClient, TrafficEvent, TrafficOptions, TrafficServer};

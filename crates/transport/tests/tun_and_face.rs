@@ -11,11 +11,11 @@ use whimbrel_core::{
     Deadline, Endpoint, Machine, OpenRefusal, PortEvent, PortId, PortOrigin, PortRequest,
     PortToken, SeededRng, Time, Transmit,
 };
-use whimbrel_ndn_packet::{Interest, LpPacket, Name};
+use whimbrel_ndn_packet::{DigestSigner, Interest, LpPacket, Name};
 use whimbrel_sim::link::LinkSpec;
 use whimbrel_sim::{AnyMachine, Door, DuplexLink, NodeId, Simulator};
+use whimbrel_transport::EchoProducer;
 use whimbrel_transport::application::Arrival;
-use whimbrel_transport::cbr::{EchoProducer, PlaceholderSigner};
 use whimbrel_transport::{AppFace, Application, FaceNumber, Outgoing};
 
 const TUN: PortToken = PortToken(1);
@@ -217,7 +217,7 @@ fn packets_of_a_tun_device_are_carried_over_a_face() {
     let mut sim: Simulator<AnyMachine<()>> = Simulator::new(1);
     let kernel = sim.add_node("kernel", AnyMachine::plain(Kernel::default()));
     let prefix: Name = "/tunnel".parse().expect("a name");
-    let signer = std::sync::Arc::new(PlaceholderSigner);
+    let signer = std::sync::Arc::new(DigestSigner);
     let fresh = Duration::from_millis(100);
     let echo = EchoProducer::echo(prefix, ANSWER, fresh, signer, None, SeededRng::new(1));
     let producer = AnyMachine::new(AppFace::new(echo), |_| ());

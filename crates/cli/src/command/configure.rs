@@ -8,7 +8,7 @@ use whimbrel_keychain::small_file;
 use whimbrel_node::config::{ConfigError, Draft, Kind, Plan, sample};
 use whimbrel_node::tcp_proxy::{ProxyConfig, config};
 
-use super::node::planes;
+use super::node::{planes, with_rivals};
 use super::{Outcome, out};
 use crate::exit::{Exit, Failure};
 use crate::logging::note;
@@ -68,7 +68,7 @@ pub(crate) fn run(command: &ConfigCommand) -> Outcome {
             if is_proxy(&text, *node) {
                 check_proxy(file, &text)?;
             } else {
-                let draft = Draft::parse(file, &text)?;
+                let draft = with_rivals(Draft::parse(file, &text)?);
                 let kind = node.and_then(NodeKind::kind);
                 let checked = draft.check_here(kind.unwrap_or_else(|| draft.kind()))?;
                 if let Some(awaited) = &checked.awaited {

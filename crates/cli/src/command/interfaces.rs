@@ -110,8 +110,6 @@ enum PolicyArgument {
     Everywhere,
     /// The preferred one that responds
     Order,
-    /// The one with the shortest round trip
-    Best,
     /// All, and what is sent is divided by their weights
     Weights,
 }
@@ -122,7 +120,6 @@ impl std::convert::From<PolicyArgument> for LinkPolicy {
             PolicyArgument::All => LinkPolicy::All,
             PolicyArgument::Everywhere => LinkPolicy::Everywhere,
             PolicyArgument::Order => LinkPolicy::Order,
-            PolicyArgument::Best => LinkPolicy::Best,
             PolicyArgument::Weights => LinkPolicy::Weights,
         }
     }

@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use whimbrel_lab::rivals::STRATEGIES;
 use whimbrel_node::config::{
     Bind, Config, Draft, Kind, LinkSection, NamedRemote, NdnRouteSection, Plan, PostQuantum,
     Remote, RouterPlan, Via, listen_address,
@@ -158,7 +159,14 @@ pub(crate) struct HostRun {
 
 /// Returns the contents of a configuration file, or an empty draft; flags override it.
 pub(super) fn draft(file: Option<&PathBuf>) -> Result<Draft, Failure> {
-    Ok(file.map_or_else(|| Ok(Draft::default()), |path| Draft::read(path))?)
+    let read = file.map_or_else(|| Ok(Draft::default()), |path| Draft::read(path));
+    Ok(with_rivals(read?))
+}
+
+/// Lets scenarios in namespaces choose the strategies of studies, as those in virtual time do.
+pub(super) fn with_rivals(mut draft: Draft) -> Draft {
+    draft.strategies = STRATEGIES;
+    draft
 }
 
 pub(crate) fn router(command: RouterCommand) -> Outcome {
@@ -211,7 +219,8 @@ fn router_draft(arguments: RouterRun) -> Result<Draft, Failure> {
     }
     add_remotes(
         &mut draft,
-        ("neighbour", "--neighbour"),
+        "neighbour",
+        "--neighbour",
         arguments.neighbour,
         arguments.plain,
     );
@@ -303,7 +312,8 @@ fn host_draft(arguments: HostRun) -> Result<Draft, Failure> {
     let mut draft = draft(arguments.config.as_ref())?;
     add_remotes(
         &mut draft,
-        ("router", "--router"),
+        "router",
+        "--router",
         arguments.router,
         arguments.plain,
     );
@@ -333,7 +343,8 @@ fn add_link(draft: &mut Draft, link: LinkSection, flag: &'static str) {
 
 fn add_remotes(
     draft: &mut Draft,
-    (label, flag): (&str, &'static str),
+    label: &str,
+    flag: &'static str,
     remotes: Vec<NamedRemote>,
     plain: bool,
 ) {

@@ -397,7 +397,10 @@ impl Management {
                 .to_string()
                 .into_bytes(),
             ("whimbrel", "links") => status::links(forwarder, link).to_string().into_bytes(),
-            ("whimbrel", "strategies") => status::strategies().to_string().into_bytes(),
+            ("whimbrel", "strategies") => {
+                let kinds = forwarder.engine.config.strategy_kinds;
+                status::strategies(kinds).to_string().into_bytes()
+            }
             (module, verb) => {
                 return Err(ControlResponse::new(
                     501,

@@ -8,7 +8,7 @@ use whimbrel_ndn_mgmt::ForwarderStatus;
 use super::{LinkCounters, ManagementCounters};
 use crate::face::FaceId;
 use crate::forwarder::Forwarder;
-use crate::strategy::StrategyChoice;
+use crate::strategy::StrategyKinds;
 
 pub(crate) fn general(forwarder: &Forwarder, now: Time, version: &str) -> ForwarderStatus {
     let counters = forwarder.counters();
@@ -110,8 +110,9 @@ pub(crate) fn links(forwarder: &Forwarder, link: &dyn Fn(FaceId) -> LinkCounters
 }
 
 /// Returns the available strategies, as one JSON array of names.
-pub(crate) fn strategies() -> Value {
-    StrategyChoice::available()
+pub(crate) fn strategies(kinds: StrategyKinds) -> Value {
+    kinds
+        .names()
         .iter()
         .map(|name| Value::from(name.to_string()))
         .collect()

@@ -39,7 +39,7 @@ pub(crate) fn unset(context: &mut Context<'_>, parameters: ControlParameters) ->
 
 fn refusal(error: &StrategyError) -> ControlResponse {
     let code = match error {
-        StrategyError::Unknown(_) => 404,
+        StrategyError::Unknown { .. } => 404,
         StrategyError::Parameter { .. } => 409,
         StrategyError::TooDeep(_) => 414,
         StrategyError::Root => 400,

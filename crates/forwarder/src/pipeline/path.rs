@@ -100,7 +100,7 @@ impl Engine {
 
     /// True if a face is a next hop of the Interest's name. "The router must check if the specified
     /// interface is working before forwarding the Interest packet" ([PTP §4-B]).
-    fn is_next_hop(&mut self, slot: u32, key: &NameKey, face: FaceId) -> bool {
+    fn look_up_next_hop(&mut self, slot: u32, key: &NameKey, face: FaceId) -> bool {
         let Some(entry) = self.pit.get(slot).filter(|entry| entry.hint().is_empty()) else {
             let context = Context::of_entry(self, Time::ZERO, slot);
             return context.route().1.iter().any(|hop| hop.face == face);
@@ -140,7 +140,7 @@ impl Forwarder {
         let engine = &mut self.engine;
         match incoming.path.face {
             Some(Labelled::Face(face)) if engine.faces.get(face).is_some_and(|face| face.up) => {
-                let is_valid = engine.is_next_hop(slot, incoming.key, face);
+                let is_valid = engine.look_up_next_hop(slot, incoming.key, face);
                 let eligible = Context::of_interest(engine, now, slot, incoming).is_eligible(face);
                 if is_valid && eligible {
                     engine.counters.path_followed += 1;

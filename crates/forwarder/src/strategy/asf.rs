@@ -10,7 +10,7 @@ use whimbrel_core::{RttEstimator, SeededRng, Time};
 use whimbrel_ndn_packet::{LpHeader, NackReason, Name};
 
 use super::best_route::retransmission_face;
-use super::choice::Memory;
+use super::kind::Memory;
 use super::parameters::Parameters;
 use super::suppression::{Suppression, Verdict};
 use super::{Context, IncomingData, Strategy, StrategyError};
@@ -76,7 +76,7 @@ impl Asf {
             ));
         }
         parameters.finish()?;
-        let measurements = Measurements::new(memory.hasher, lifetime, memory.capacity);
+        let measurements = memory.measurements(lifetime);
         Ok(Asf {
             suppression,
             probing_interval,

@@ -45,7 +45,7 @@ impl Strategy for BestRoute {
 }
 
 /// Returns the best next hop that is not pending, else the one used least recently.
-pub(super) fn retransmission_face(context: &Context<'_>) -> Option<FaceId> {
+pub fn retransmission_face(context: &Context<'_>) -> Option<FaceId> {
     let hops = context.eligible();
     let record = |face: FaceId| {
         context

@@ -1,19 +1,10 @@
 //! Strategy choice: the strategies by prefix.
 
 use whimbrel_core::SeededRng;
-use whimbrel_ndn_packet::{Component, Name, NameRef, types};
+use whimbrel_ndn_packet::{Name, NameRef};
 
 use super::Strategy;
-use super::asf::Asf;
-use super::best_route::BestRoute;
-use super::chopcop::Chopcop;
-use super::multicast::Multicast;
-use super::paf::Paf;
-use super::parameters::Parameters;
-use super::random::Random;
-use super::repeat::Repeat;
-use super::rfa::Rfa;
-use super::weighted::Weighted;
+use super::kind::{Memory, StrategyKinds, named};
 use crate::face::FaceId;
 use crate::pipeline::Engine;
 use crate::tables::index::{NONE, Slab};
@@ -24,8 +15,15 @@ use crate::tables::prefix_map::PrefixMap;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StrategyError {
     /// The name or version is unknown.
-    #[error("there is no strategy {0}; below /localhost/nfd/strategy there are {known}, with or without the version", known = known())]
-    Unknown(Name),
+    #[error(
+        "there is no strategy {name}; below /localhost/nfd/strategy there are {known}, with or without the version"
+    )]
+    Unknown {
+        /// As it was given.
+        name: Name,
+        /// Those that there are.
+        known: String,
+    },
     /// An unknown parameter, or an invalid value.
     #[error("the strategy parameter '{parameter}' is invalid: {why}")]
     Parameter {
@@ -42,35 +40,6 @@ pub enum StrategyError {
     Root,
 }
 
-/// Names and versions of all strategies.
-const STRATEGIES: [(&str, u64); 9] = [
-    ("best-route", 5),
-    ("multicast", 4),
-    ("asf", 5),
-    ("random", 1),
-    ("weighted", 1),
-    ("rfa", 1),
-    ("paf", 1),
-    ("chopcop", 1),
-    ("repeat", 1),
-];
-const PREFIX: [&str; 3] = ["localhost", "nfd", "strategy"];
-
-/// Returns the names of all strategies, for those who have typed another one.
-fn known() -> String {
-    STRATEGIES
-        .map(|(name, version)| format!("{name}/v={version}"))
-        .join(", ")
-}
-
-/// The bounds and the hash of a strategy's measurements.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Memory {
-    pub(super) hasher: NameHasher,
-    /// Maximum of measured prefixes.
-    pub(super) capacity: usize,
-}
-
 struct Instance {
     name: Name,
     strategy: Box<dyn Strategy>,
@@ -78,6 +47,7 @@ struct Instance {
 
 /// Prefixes and their strategies: one instance for each.
 pub struct StrategyChoice {
+    kinds: StrategyKinds,
     hasher: NameHasher,
     measurements_capacity: usize,
     prefixes: PrefixMap<u32>,
@@ -88,8 +58,13 @@ pub struct StrategyChoice {
 
 impl StrategyChoice {
     /// `/` has best-route.
-    pub(crate) fn new(hasher: NameHasher, measurements_capacity: usize) -> StrategyChoice {
+    pub(crate) fn new(
+        kinds: StrategyKinds,
+        hasher: NameHasher,
+        measurements_capacity: usize,
+    ) -> StrategyChoice {
         let mut choice = StrategyChoice {
+            kinds,
             hasher,
             measurements_capacity,
             prefixes: PrefixMap::new(hasher),
@@ -113,10 +88,14 @@ impl StrategyChoice {
 
     /// Returns the full name of the strategy that [`StrategyChoice::set`] would give a prefix, or
     /// why it would refuse to.
-    pub fn check(prefix: NameRef<'_>, strategy: NameRef<'_>) -> Result<Name, StrategyError> {
+    pub fn check(
+        kinds: StrategyKinds,
+        prefix: NameRef<'_>,
+        strategy: NameRef<'_>,
+    ) -> Result<Name, StrategyError> {
         // What names are hashed with decides nothing here.
         let hasher = NameHasher::new(&mut SeededRng::new(0));
-        StrategyChoice::new(hasher, 0).set(prefix, strategy)
+        StrategyChoice::new(kinds, hasher, 0).set(prefix, strategy)
     }
 
     /// Sets a strategy of the program's own, reported as `name`.
@@ -200,53 +179,13 @@ impl StrategyChoice {
             .map(|instance| instance.name.clone())
     }
 
-    /// Returns the names of all available strategies, with their versions.
-    pub fn available() -> Vec<Name> {
-        STRATEGIES
-            .iter()
-            .map(|(name, version)| named(name, *version))
-            .collect()
-    }
-
     fn make(&self, given: NameRef<'_>) -> Result<Instance, StrategyError> {
-        let unknown = || StrategyError::Unknown(given.to_name());
-        let mut components = given.components();
-        let at_home = PREFIX.iter().all(|part| {
-            components
-                .next()
-                .is_some_and(|c| c.value() == part.as_bytes())
-        });
-        let label = components.next().filter(|_| at_home).ok_or_else(unknown)?;
-        let (name, version) = STRATEGIES
-            .iter()
-            .find(|(name, _)| name.as_bytes() == label.value())
-            .ok_or_else(unknown)?;
-        let given_version = components.next();
-        if given_version.is_some_and(|given| given.number_of(types::VERSION) != Some(*version)) {
-            return Err(unknown());
-        }
-        let parameters = given.suffix(PREFIX.len() + 2);
-        let full = named(name, *version).join(parameters);
-        let parameters = Parameters::read(parameters)?;
         let memory = Memory {
             hasher: self.hasher,
             capacity: self.measurements_capacity,
         };
-        let strategy: Box<dyn Strategy> = match *name {
-            "best-route" => Box::new(BestRoute::new(parameters)?),
-            "multicast" => Box::new(Multicast::new(parameters)?),
-            "asf" => Box::new(Asf::new(parameters, memory)?),
-            "random" => Box::new(Random::new(parameters)?),
-            "weighted" => Box::new(Weighted::new(parameters)?),
-            "rfa" => Box::new(Rfa::new(parameters, memory)?),
-            "repeat" => Box::new(Repeat::new(parameters)?),
-            "paf" => Box::new(Paf::new(parameters, memory)?),
-            _ => Box::new(Chopcop::new(parameters, memory)?),
-        };
-        Ok(Instance {
-            name: full,
-            strategy,
-        })
+        let (name, strategy) = self.kinds.make(given, memory)?;
+        Ok(Instance { name, strategy })
     }
 
     /// Returns the index of a PIT entry's strategy.
@@ -300,10 +239,4 @@ impl core::fmt::Debug for StrategyChoice {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_map().entries(self.entries()).finish()
     }
-}
-
-fn named(strategy: &str, version: u64) -> Name {
-    let parts = PREFIX.iter().chain(core::iter::once(&strategy));
-    let components = parts.map(|part| Component::generic(part.as_bytes().to_vec()));
-    Name::of(components.chain(core::iter::once(Component::version(version))))
 }

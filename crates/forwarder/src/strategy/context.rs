@@ -24,22 +24,6 @@ pub struct IncomingData<'a> {
     pub from: FaceId,
 }
 
-impl IncomingData<'_> {
-    /// Header fields with the Data's route as of this router: the label of the routers before it,
-    /// with the face that the Data arrived on. Consumers only compare labels.
-    pub(crate) fn labelled(&self) -> Box<LpHeader> {
-        // SplitMix64's finalizer: distinct routes get distinct labels but for chance.
-        let mut label = self.header.route_label.unwrap_or(0).rotate_left(1) ^ self.from.0;
-        label = label.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        label = (label ^ (label >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        label = (label ^ (label >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        Box::new(LpHeader {
-            route_label: Some(label ^ (label >> 31)),
-            ..LpHeader::default()
-        })
-    }
-}
-
 /// One trigger's view.
 pub struct Context<'a> {
     engine: &'a mut Engine,
@@ -362,6 +346,11 @@ impl<'a> Context<'a> {
         if let Some(entry) = self.entry_mut() {
             entry.expiry = now + after;
         }
+    }
+
+    /// Returns true if [`Context::set_timer`] has set a timer that has not expired.
+    pub fn has_timer(&self) -> bool {
+        self.entry().is_some_and(|entry| entry.timer != Time::MAX)
     }
 
     /// Calls [`super::Strategy::on_timer`] after this time, if the entry still waits then. An

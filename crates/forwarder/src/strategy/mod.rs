@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`choice`] | the strategies by prefix |
 //! | [`context`] | a strategy's view and actions |
+//! | [`kind`] | the strategies that have a name |
 //! | `parameters` | parameters in the names of strategies |
 //! | `suppression` | suppression of retransmissions |
 //! | `best_route` | `/localhost/nfd/strategy/best-route/v=5`: the cheapest next hop, another one for a retransmission |
@@ -12,23 +13,18 @@
 //! | `random` | `/localhost/nfd/strategy/random/v=1`: any next hop |
 //! | `weighted` | `/localhost/nfd/strategy/weighted/v=1`: next hops by their weights |
 //! | `repeat` | `/localhost/nfd/strategy/repeat/v=1`: as best-route; Interests that later ones have overtaken are sent again |
-//! | `rfa` | `/localhost/nfd/strategy/rfa/v=1`: next hops by how few Interests are pending at them |
-//! | `paf` | `/localhost/nfd/strategy/paf/v=1`: next hops by probabilities that round trips reinforce |
-//! | `chopcop` | `/localhost/nfd/strategy/chopcop/v=1`: Interests shaped to fair shares, Data marked early |
-//! | `pending` | the pending Interests of a face, counted |
+//! | [`pending`] | the pending Interests of a face, counted |
 
 mod asf;
 mod best_route;
 pub mod choice;
-mod chopcop;
 pub mod context;
+pub mod kind;
 mod multicast;
-mod paf;
 mod parameters;
-mod pending;
+pub mod pending;
 mod random;
 mod repeat;
-mod rfa;
 mod suppression;
 mod weighted;
 
@@ -36,8 +32,14 @@ use whimbrel_ndn_packet::{LpHeader, NackReason};
 
 use crate::face::FaceId;
 
+pub use best_route::retransmission_face;
 pub use choice::{StrategyChoice, StrategyError};
 pub use context::{Context, IncomingData};
+pub use kind::{Memory, StrategyKind, StrategyKinds};
+pub use parameters::Parameters;
+pub use suppression::{Suppression, Verdict};
+
+pub use crate::tables::measurements;
 
 /// A forwarding strategy. One instance serves one prefix of the strategy choice table.
 ///

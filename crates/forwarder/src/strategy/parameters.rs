@@ -10,7 +10,7 @@ use super::suppression::Suppression;
 
 /// Parameters that have not been read yet.
 #[derive(Debug)]
-pub(super) struct Parameters {
+pub struct Parameters {
     rest: Vec<(String, String)>,
 }
 
@@ -23,7 +23,7 @@ fn wrong(parameter: impl Into<String>, why: impl Into<String>) -> StrategyError 
 
 impl Parameters {
     /// Parses all components of `name`.
-    pub(super) fn read(name: NameRef<'_>) -> Result<Parameters, StrategyError> {
+    pub fn read(name: NameRef<'_>) -> Result<Parameters, StrategyError> {
         let mut rest: Vec<(String, String)> = Vec::new();
         for component in name.components() {
             let text = String::from_utf8_lossy(component.value()).into_owned();
@@ -39,13 +39,13 @@ impl Parameters {
     }
 
     /// The value of one parameter, as text.
-    pub(super) fn text(&mut self, key: &str) -> Option<String> {
+    pub fn text(&mut self, key: &str) -> Option<String> {
         let at = self.rest.iter().position(|(known, _)| known == key)?;
         Some(self.rest.remove(at).1)
     }
 
     /// The value of one parameter, or its default.
-    pub(super) fn number<T: FromStr>(&mut self, key: &str, default: T) -> Result<T, StrategyError> {
+    pub fn number<T: FromStr>(&mut self, key: &str, default: T) -> Result<T, StrategyError> {
         let Some(value) = self.text(key) else {
             return Ok(default);
         };
@@ -55,7 +55,7 @@ impl Parameters {
     }
 
     /// A share: above 0, at most 1.
-    pub(super) fn share(&mut self, key: &str, default: f64) -> Result<f64, StrategyError> {
+    pub fn share(&mut self, key: &str, default: f64) -> Result<f64, StrategyError> {
         let share: f64 = self.number(key, default)?;
         if share > 0.0 && share <= 1.0 {
             return Ok(share);
@@ -65,7 +65,7 @@ impl Parameters {
     }
 
     /// A number of milliseconds, at least `least`.
-    pub(super) fn millis(
+    pub fn millis(
         &mut self,
         key: &str,
         default: u64,
@@ -82,7 +82,7 @@ impl Parameters {
     }
 
     /// The suppression parameters, named as in NFD.
-    pub(super) fn suppression(&mut self) -> Result<Suppression, StrategyError> {
+    pub fn suppression(&mut self) -> Result<Suppression, StrategyError> {
         let initial = self.millis("retx-suppression-initial", 10, 1)?;
         let max = self.millis("retx-suppression-max", 250, 1)?;
         let multiplier: f64 = self.number("retx-suppression-multiplier", 2.0)?;
@@ -106,7 +106,7 @@ impl Parameters {
     }
 
     /// All parameters that begin with `prefix`: the rest of their names, and their values.
-    pub(super) fn with_prefix(&mut self, prefix: &str) -> Vec<(String, String)> {
+    pub fn with_prefix(&mut self, prefix: &str) -> Vec<(String, String)> {
         let (taken, rest) = core::mem::take(&mut self.rest)
             .into_iter()
             .partition(|(key, _)| key.starts_with(prefix));
@@ -119,7 +119,7 @@ impl Parameters {
     }
 
     /// Fails if a parameter is left.
-    pub(super) fn finish(self) -> Result<(), StrategyError> {
+    pub fn finish(self) -> Result<(), StrategyError> {
         match self.rest.into_iter().next() {
             Some((key, value)) => Err(wrong(
                 format!("{key}~{value}"),
@@ -130,7 +130,7 @@ impl Parameters {
     }
 
     /// Returns an error about one parameter.
-    pub(super) fn wrong(key: &str, value: &str, why: &str) -> StrategyError {
+    pub fn wrong(key: &str, value: &str, why: &str) -> StrategyError {
         wrong(format!("{key}~{value}"), why)
     }
 }

@@ -18,7 +18,7 @@ const SPANS: usize = 4;
 
 /// A number of pending Interests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Pending {
+pub struct Pending {
     /// The number of the newest span.
     newest: u64,
     /// By the number of the span modulo `SPANS`.
@@ -45,7 +45,7 @@ impl Pending {
     }
 
     /// Counts an Interest sent now.
-    pub(super) fn add(&mut self, now: Time) {
+    pub fn add(&mut self, now: Time) {
         self.advance(now);
         let span = Pending::span(now);
         if let Some(count) = self.place(span) {
@@ -54,7 +54,7 @@ impl Pending {
     }
 
     /// An Interest that was sent at `sent` is not pending any more.
-    pub(super) fn remove(&mut self, now: Time, sent: Time) {
+    pub fn remove(&mut self, now: Time, sent: Time) {
         self.advance(now);
         let span = Pending::span(sent);
         if span + (SPANS as u64) > self.newest
@@ -65,7 +65,7 @@ impl Pending {
     }
 
     /// The number at `now`.
-    pub(super) fn count(&mut self, now: Time) -> u32 {
+    pub fn count(&mut self, now: Time) -> u32 {
         self.advance(now);
         self.counts
             .iter()
@@ -75,18 +75,21 @@ impl Pending {
 
 /// An Interest that was pending at a face until now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ended {
-    pub(super) face: FaceId,
+pub struct Ended {
+    /// The face.
+    pub face: FaceId,
     /// The downstream that it was sent for; [`FaceId::INVALID`] for none.
-    pub(super) asked_for: FaceId,
-    pub(super) sent: Time,
+    pub asked_for: FaceId,
+    /// When it was sent.
+    pub sent: Time,
 }
 
-pub(super) type EndedAll = SmallVec<[Ended; 2]>;
+/// Interests that ended together.
+pub type EndedAll = SmallVec<[Ended; 2]>;
 
 /// Sends the entry's Interest to `face` and marks it as counted. Returns whether it was sent, and
 /// what was counted at that face before.
-pub(super) fn send_counted(context: &mut Context<'_>, face: FaceId) -> (bool, EndedAll) {
+pub fn send_counted(context: &mut Context<'_>, face: FaceId) -> (bool, EndedAll) {
     let before = take_counted(context, |known| known == face);
     let sent = context.send_interest(face);
     if sent {
@@ -100,7 +103,7 @@ pub(super) fn send_counted(context: &mut Context<'_>, face: FaceId) -> (bool, En
 }
 
 /// Takes the marks off the entry's counted Interests at the faces for which `of` is true.
-pub(super) fn take_counted(context: &mut Context<'_>, of: impl Fn(FaceId) -> bool) -> EndedAll {
+pub fn take_counted(context: &mut Context<'_>, of: impl Fn(FaceId) -> bool) -> EndedAll {
     let entry = context.entry_mut();
     let records = entry.into_iter().flat_map(|entry| &mut entry.out_records);
     let counted = records.filter(|record| record.counted && of(record.face));

@@ -10,15 +10,18 @@ use crate::face::FaceId;
 /// The interval doubles with each forwarded retransmission, up to a limit (NFD:
 /// RetxSuppressionExponential).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Suppression {
-    pub(super) initial: Duration,
-    pub(super) max: Duration,
-    pub(super) multiplier: f64,
+pub struct Suppression {
+    /// Before the first retransmission.
+    pub initial: Duration,
+    /// The limit.
+    pub max: Duration,
+    /// Factor at each forwarded retransmission.
+    pub multiplier: f64,
 }
 
 /// The decision on an Interest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub enum Verdict {
     /// No upstream is pending.
     New,
     /// A retransmission to forward.
@@ -47,7 +50,7 @@ impl Suppression {
     }
 
     /// For strategies with one upstream at a time: since the entry was forwarded anywhere.
-    pub(super) fn by_entry(&self, context: &mut Context<'_>) -> Verdict {
+    pub fn by_entry(&self, context: &mut Context<'_>) -> Verdict {
         let now = context.now();
         let Some(entry) = context.entry_mut() else {
             return Verdict::Suppress;
@@ -65,7 +68,7 @@ impl Suppression {
     }
 
     /// For strategies with several: since the entry was forwarded to this face.
-    pub(super) fn by_upstream(&self, context: &mut Context<'_>, face: FaceId) -> Verdict {
+    pub fn by_upstream(&self, context: &mut Context<'_>, face: FaceId) -> Verdict {
         let now = context.now();
         let Some(entry) = context.entry_mut() else {
             return Verdict::Suppress;

@@ -22,21 +22,22 @@ struct FaceMeasurement<T> {
 
 /// The measurements of one prefix.
 #[derive(Clone, Debug)]
-pub(crate) struct Measurement<T> {
+pub struct Measurement<T> {
     faces: SmallVec<[FaceMeasurement<T>; 4]>,
     /// When to try a face other than the best; `None` before the first Interest.
-    pub(crate) next_probe: Option<Time>,
+    pub next_probe: Option<Time>,
     used: Time,
 }
 
 impl<T> Measurement<T> {
-    pub(crate) fn face(&self, face: FaceId) -> Option<&T> {
+    /// What was measured of a face.
+    pub fn face(&self, face: FaceId) -> Option<&T> {
         let known = self.faces.iter().find(|known| known.face == face)?;
         Some(&known.measured)
     }
 
     /// All measured faces.
-    pub(crate) fn faces_mut(&mut self) -> impl Iterator<Item = (FaceId, &mut T)> {
+    pub fn faces_mut(&mut self) -> impl Iterator<Item = (FaceId, &mut T)> {
         let faces = self.faces.iter_mut();
         faces.map(|known| (known.face, &mut known.measured))
     }
@@ -48,7 +49,7 @@ const MAX_FACES: usize = 64;
 /// Measurements of one strategy's prefixes. Unused ones expire after their lifetime; beyond the
 /// capacity, the oldest is evicted.
 #[derive(Clone, Debug)]
-pub(crate) struct Measurements<T> {
+pub struct Measurements<T> {
     prefixes: PrefixMap<Measurement<T>>,
     /// Prefixes in the order of insertion, with the time to check them again.
     queue: VecDeque<(Name, Time)>,
@@ -66,20 +67,23 @@ impl<T: Default> Measurements<T> {
         }
     }
 
-    pub(crate) const fn len(&self) -> usize {
+    /// Returns true if nothing is measured.
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the number of measured prefixes.
+    pub const fn len(&self) -> usize {
         self.prefixes.len()
     }
 
-    pub(crate) fn get(&self, prefix: NameRef<'_>) -> Option<&Measurement<T>> {
+    /// Returns the measurements of a prefix.
+    pub fn get(&self, prefix: NameRef<'_>) -> Option<&Measurement<T>> {
         self.prefixes.get(prefix)
     }
 
     /// Returns the measurements of a prefix, new ones if it has none.
-    pub(crate) fn get_or_insert(
-        &mut self,
-        now: Time,
-        prefix: NameRef<'_>,
-    ) -> Option<&mut Measurement<T>> {
+    pub fn get_or_insert(&mut self, now: Time, prefix: NameRef<'_>) -> Option<&mut Measurement<T>> {
         self.expire(now);
         if self.prefixes.get(prefix).is_none() {
             while self.prefixes.len() >= self.capacity {
@@ -100,7 +104,7 @@ impl<T: Default> Measurements<T> {
     }
 
     /// Returns the measurements of a face for a prefix, new ones if it has none.
-    pub(crate) fn face(&mut self, now: Time, prefix: NameRef<'_>, face: FaceId) -> Option<&mut T> {
+    pub fn face(&mut self, now: Time, prefix: NameRef<'_>, face: FaceId) -> Option<&mut T> {
         let lifetime = self.lifetime;
         let measurement = self.get_or_insert(now, prefix)?;
         measurement
@@ -144,7 +148,8 @@ impl<T: Default> Measurements<T> {
         }
     }
 
-    pub(crate) fn forget_face(&mut self, face: FaceId) {
+    /// Forgets a face that was removed.
+    pub fn forget_face(&mut self, face: FaceId) {
         self.prefixes.retain(|measurement| {
             measurement.faces.retain(|known| known.face != face);
             true

@@ -9,7 +9,7 @@
 //! | [`pit`] | pending Interests |
 //! | [`cs`] | Data kept to answer later Interests |
 //! | `dead_nonces` | nonces of Interests that are no longer pending |
-//! | `measurements` | measurements of faces by adaptive strategies |
+//! | [`measurements`] | measurements of faces by adaptive strategies |
 //! | `expiry` | deadlines of PIT entries |
 //! | `prefix_map` | longest prefix match |
 //! | `prefetch` | prefetching of cache lines |
@@ -22,7 +22,7 @@ pub(crate) mod fab;
 pub mod fib;
 pub(crate) mod index;
 pub(crate) mod labels;
-pub(crate) mod measurements;
+pub mod measurements;
 pub(crate) mod name_key;
 pub mod pit;
 pub(crate) mod prefetch;

@@ -7,6 +7,7 @@
 
 mod batches;
 mod bounds;
+mod contract;
 mod data;
 mod interests;
 mod nacks;
@@ -14,6 +15,5 @@ mod node;
 mod own_strategies;
 mod path_tags;
 mod repeat;
-mod rivals;
 mod strategies;
 mod topologies;

@@ -178,7 +178,7 @@ fn the_router_proactively_returns_a_nack_if_the_link_of_a_path_fails() {
 
 #[test]
 fn a_nack_of_a_path_goes_to_its_consumer_whatever_the_strategy() {
-    for strategy in whimbrel_forwarder::strategy::StrategyChoice::available() {
+    for strategy in whimbrel_forwarder::strategy::StrategyKinds::default().names() {
         let mut node = router();
         node.strategy(&strategy.to_string());
         let path = tagged(tag(&[label(&node, 258)]));

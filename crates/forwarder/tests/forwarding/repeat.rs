@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use whimbrel_forwarder::FaceId;
-use whimbrel_forwarder::strategy::StrategyChoice;
+use whimbrel_forwarder::strategy::{StrategyChoice, StrategyKinds};
 
 use crate::node::{Node, data, interest, name};
 
@@ -72,7 +72,11 @@ fn its_parameters_are_checked() {
     assert_eq!(lose_one(&mut node), [], "no tries");
     for wrong in ["after~0", "after~17", "tries~256", "other~1"] {
         let strategy = name(&format!("/localhost/nfd/strategy/repeat/v=1/{wrong}"));
-        let checked = StrategyChoice::check(name("/a").as_ref(), strategy.as_ref());
+        let checked = StrategyChoice::check(
+            StrategyKinds::default(),
+            name("/a").as_ref(),
+            strategy.as_ref(),
+        );
         assert!(checked.is_err(), "{wrong}");
     }
 }

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use whimbrel_core::{
     Deadline, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, Time, Transmit,
 };
-use whimbrel_forwarder::strategy::StrategyChoice;
+use whimbrel_forwarder::strategy::StrategyKinds;
 use whimbrel_forwarder::{CsConfig, FaceId, ForwarderConfig};
 use whimbrel_ndn_packet::lp::{self, LinkFields};
 use whimbrel_ndn_packet::{DataRef, InterestRef, LpPacket, Name};
@@ -67,7 +67,7 @@ fn plan(lossless: bool) -> impl Strategy<Value = Plan> {
             };
             ends.zip(details).map(link).collect::<Vec<_>>()
         });
-        let strategies = prop::collection::vec(0..StrategyChoice::available().len(), nodes);
+        let strategies = prop::collection::vec(0..StrategyKinds::default().names().len(), nodes);
         let routes =
             prop::collection::vec(prop::collection::vec(prop::option::of(0u64..3), 12), nodes);
         let asks = prop::collection::vec((0..nodes, 0u64..300, 0u32..4), 1..12);
@@ -122,7 +122,7 @@ impl Switch {
             },
             ..ForwarderConfig::default()
         });
-        let strategy = &StrategyChoice::available()[plan.strategies[number]];
+        let strategy = &StrategyKinds::default().names()[plan.strategies[number]];
         let strategies = node.forwarder.strategies_mut();
         strategies
             .set(Name::root().as_ref(), strategy.as_ref())

@@ -39,9 +39,9 @@ impl Default for Budgets {
 }
 
 impl Budgets {
-    /// True if a record of this source may be checked; of one that is not proven, there is one less
-    /// after that.
-    pub(super) fn may_check(&mut self, now: Time, source: Option<Source>) -> bool {
+    /// Takes a check of a record of this source; returns false if none is left. Those of sources that are
+    /// not proven are bounded in number.
+    pub(super) fn admit_check(&mut self, now: Time, source: Option<Source>) -> bool {
         match source {
             Some(source) => self.distrust.may_check(now, source),
             None => self.unproven.admits(now, UNPROVEN),
@@ -65,8 +65,8 @@ impl Budgets {
         self.updates.admits(now, key);
     }
 
-    /// True if this source may bring one more new record while `free` more fit.
-    pub(super) fn may_bring(&mut self, now: Time, source: Option<Source>, free: usize) -> bool {
+    /// Counts one more new record of this source; returns false if it may bring none while `free` more fit.
+    pub(super) fn admit_new(&mut self, now: Time, source: Option<Source>, free: usize) -> bool {
         self.brought.admit(now, source, free / PARTS)
     }
 }

@@ -110,7 +110,7 @@ impl<S: Store> Server<S> {
     /// acknowledgement. Waits if its source has as many pushes under way as it may have.
     fn push(&mut self, now: Time, guid: Guid, port: PortId, repeated: u32) {
         let now_ms = self.now_ms(now);
-        if !self.watches.may_push(guid, port) {
+        if !self.watches.begin_push(guid, port) {
             return;
         }
         let Some(watch) = self.watches.get_mut(&guid, port) else {

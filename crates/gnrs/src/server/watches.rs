@@ -216,9 +216,9 @@ impl Watches {
         Some(&mut self.by_source.get_mut(&source)?.window)
     }
 
-    /// Returns true if a push of this watch may go now, and counts it as under way. Otherwise it waits:
+    /// Counts a push of this watch as under way, and returns true if it may go now. Otherwise it waits:
     /// for others of its source to be acknowledged, or for its client to be heard.
-    pub(super) fn may_push(&mut self, guid: Guid, port: PortId) -> bool {
+    pub(super) fn begin_push(&mut self, guid: Guid, port: PortId) -> bool {
         if self.by_port.get(&port).is_none_or(|client| client.rests) {
             return false;
         }

@@ -123,8 +123,8 @@ impl Lanes {
         self.flooded_at.is_some()
     }
 
-    /// Returns true if a flood has ended. The lanes must be emptied and closed then.
-    pub(super) fn has_ended(&mut self, now: Time) -> bool {
+    /// Ends a flood that is over. Returns true if there was one: the lanes must be emptied and closed.
+    pub(super) fn end_flood(&mut self, now: Time) -> bool {
         let ended = self.flooded_at.is_some_and(|at| now.since(at) >= CALM);
         if ended {
             self.flooded_at = None;
@@ -335,13 +335,13 @@ mod tests {
         assert!(lanes.note_strangers(now, 1), "it begins");
         assert!(!lanes.note_strangers(now, FLOOD), "once");
         assert!(lanes.is_flooded());
-        assert!(!lanes.has_ended(now + CALM - MS));
+        assert!(!lanes.end_flood(now + CALM - MS));
         // A tenth of the limit keeps it up.
         now += CALM - MS;
         lanes.note_strangers(now, FLOOD / 10);
-        assert!(!lanes.has_ended(now + MS));
+        assert!(!lanes.end_flood(now + MS));
         assert_eq!(lanes.next_deadline(), Some(now + CALM));
-        assert!(lanes.has_ended(now + CALM));
+        assert!(lanes.end_flood(now + CALM));
         assert_eq!(lanes.next_deadline(), None);
     }
 

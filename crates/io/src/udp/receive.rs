@@ -473,7 +473,7 @@ impl UdpEndpoint {
             self.counters.expired += 1;
             self.close_port(side, now, port);
         }
-        if self.lanes.has_ended(now) {
+        if self.lanes.end_flood(now) {
             tracing::info!(label = %self.config.label, "the flood of strangers has ended");
             self.detach_filter();
             set_receive_buffer(&self.socket, self.config.receive_buffer);

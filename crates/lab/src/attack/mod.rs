@@ -158,7 +158,7 @@ pub fn run(attack: &Attack, options: &AttackOptions) -> Result<Finding, LabError
     let arena = Arena::build(options, attack.plane)?;
     let honest = Honest::new(&arena, attack.plane, options.lasts);
     let before = honest.sample()?;
-    let assail = |elsewhere| assail(attack, options, (&arena, &honest), elsewhere);
+    let assail = |elsewhere| assail(attack, options, &arena, &honest, elsewhere);
     let elsewhere = match attack.plane {
         Plane::Native if !attack.is_proven => {
             let sink = arena.sink()?;
@@ -187,7 +187,8 @@ pub fn run(attack: &Attack, options: &AttackOptions) -> Result<Finding, LabError
 fn assail(
     attack: &Attack,
     options: &AttackOptions,
-    (arena, honest): (&Arena, &Honest<'_>),
+    arena: &Arena,
+    honest: &Honest<'_>,
     elsewhere: Option<SocketAddr>,
 ) -> Result<(Sent, Sample), LabError> {
     let end = std::time::Instant::now() + options.lasts;

@@ -9,7 +9,6 @@ use toml::Spanned;
 use toml::de::DeTable;
 use whimbrel_core::units;
 use whimbrel_link::ndnlp::PaperOptions;
-use whimbrel_mobilityfirst::host::interfaces::LinkTerms;
 use whimbrel_node::config::key_path::{KeyPath, Step};
 use whimbrel_node::ndn::faces::ModelledDevice;
 use whimbrel_sim::link::presets::{preset, presets};
@@ -82,15 +81,6 @@ impl Link {
                 },
             }),
             _ => None,
-        }
-    }
-
-    /// Returns what the user of the host at its end says about it.
-    pub fn terms(&self) -> LinkTerms {
-        LinkTerms {
-            metered: self.metered,
-            quota: self.quota,
-            ..LinkTerms::default()
         }
     }
 

@@ -30,7 +30,7 @@
 //! | key | read by | says |
 //! |---|---|---|
 //! | `title`, `about`, `seed`, `runs`, `limit`, `linger`, `metrics`, `plain`, `pacing` | [`mod@file`] | the whole |
-//! | `nodes` | [`node`] | names and roles |
+//! | `nodes` | [`node`], [`sections`] | names and roles, and the daemon's own sections |
 //! | `links`, `defaults.link` | [`link`] | ends, and the `whimbrel_sim::link::LinkSpec` of each direction |
 //! | `graph` | [`graph`], [`network`] | nodes and links that are generated or imported |
 //! | `routes` | [`route`] | the choice of paths, and given paths |
@@ -68,6 +68,7 @@ pub mod proxies;
 pub mod report;
 pub mod route;
 pub mod run;
+pub mod sections;
 pub mod sim;
 pub mod statement;
 

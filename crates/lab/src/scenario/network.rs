@@ -9,6 +9,7 @@ use super::fault::{Fault, Faults, Found, hint};
 use super::graph::{Edge, Graph, Shape};
 use super::link::{Layers, Link};
 use super::node::{Node, NodeSettings, Role, Roles, read, settings};
+use super::sections::Or;
 
 /// A network without faults.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -198,7 +199,7 @@ fn named_routers(
     node: usize,
 ) -> Result<Vec<usize>, Faults> {
     let known = &network.nodes[node];
-    let Some(names) = &known.settings.router else {
+    let Some(names) = known.settings.router.as_ref().and_then(Or::value) else {
         return Ok(Vec::new());
     };
     let own = KeyPath::from(["nodes", &known.name, "router"]);

@@ -4,13 +4,14 @@ use serde::de::value::SeqAccessDeserializer;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
-use whimbrel_forwarder::strategy::StrategyChoice;
 use whimbrel_ndn_packet::Name;
 use whimbrel_node::config::key_path::KeyPath;
-use whimbrel_node::config::{PolicyName, SchedulerName};
+use whimbrel_node::config::{HopSection, HostSection, NdnSection, PolicyName, SchedulerName};
 
 use super::document::{Document, Table, empty_table, merged, table_value};
 use super::fault::{Fault, hint};
+use super::sections::{GIVEN, RouterKey, Sections, StorageKey};
+use crate::rivals::STRATEGIES;
 
 /// A role of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -106,8 +107,10 @@ impl Node {
 /// One name or several.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged, expecting = "a node's name, or several: [\"a\", \"b\"]")]
-pub(super) enum Names {
+pub enum Names {
+    /// One.
     One(String),
+    /// Several.
     Several(Vec<String>),
 }
 
@@ -132,18 +135,27 @@ impl Names {
 pub struct NodeSettings {
     #[serde(default, rename = "role")]
     roles: Roles,
-    /// Routers that a host attaches to, near or far, instead of those at its links.
+    /// Routers that a host attaches to, near or far, instead of those at its links; or `[router]`.
     #[serde(default)]
-    pub(super) router: Option<Names>,
-    /// Bytes that a router stores for destinations that are away.
-    #[serde(default, with = "whimbrel_core::units::optional_size")]
-    pub storage: Option<u64>,
+    pub(super) router: Option<RouterKey>,
+    /// Bytes that a router stores for destinations that are away, or `[storage]`.
+    #[serde(default)]
+    pub(super) storage: Option<StorageKey>,
+    /// `[hop]`
+    #[serde(default)]
+    pub(super) hop: Option<HopSection>,
+    /// `[host]`
+    #[serde(default)]
+    pub(super) host: Option<HostSection>,
+    /// `[ndn]`
+    #[serde(default)]
+    pub(super) ndn: Option<NdnSection>,
     /// True if a router's proxy forwards stored chunks as soon as it can; otherwise it waits for a
     /// Push from the source.
     #[serde(default)]
     pub proactive: Option<bool>,
-    /// How a router or a host divides flows among several next hops: "pull", "weights", "rates",
-    /// "paper", "round-robin".
+    /// How a router or a host divides flows among several next hops: "pull", "weights", "paper",
+    /// "round-robin".
     #[serde(default)]
     pub scheduler: Option<SchedulerName>,
     /// Bytes that may overtake a chunk of a flow that a router or a host divides.
@@ -177,7 +189,7 @@ impl TryFrom<String> for Strategy {
     fn try_from(text: String) -> Result<Strategy, String> {
         // Their names are /localhost/nfd/strategy/WORD and a version.
         let word = |name: &Name| name.to_string().split('/').nth(4).map(str::to_owned);
-        let known = StrategyChoice::available();
+        let known = STRATEGIES.names();
         let found = known
             .iter()
             .find(|name| word(name).is_some_and(|word| word == text) || name.to_string() == text);
@@ -233,6 +245,10 @@ pub(super) fn read(document: &Document<'_>, name: &str) -> Result<Node, Fault> {
         let message = "a node is a router or a host, not both: give it the role \"router\", and link a node with the role \"host\" to it";
         return Err(document.fault(&path, message));
     }
+    let sections = Sections::of(&settings, HopSection::default().pacing);
+    sections
+        .check(has)
+        .map_err(|fault| document.fault(&path, fault.to_string()))?;
     Ok(Node {
         name: name.to_owned(),
         roles: settings.roles.clone(),
@@ -250,6 +266,25 @@ pub(super) fn settings<'t>(
 ) -> Result<NodeSettings, Fault> {
     let all = document.table(&KeyPath::from(["defaults", "node"]));
     let table = all.map_or(own.clone(), |all| merged(all, &own));
+    refuse_given(document, at, &table)?;
     let span = document.get(at).map_or(0..0, Spanned::span);
     document.decode(table_value(span, table), &[])
+}
+
+/// Refuses keys of sections that follow from the scenario itself.
+fn refuse_given(document: &Document<'_>, at: &KeyPath, table: &Table<'_>) -> Result<(), Fault> {
+    for (section, keys) in GIVEN {
+        let section_of = |table: &Table<'_>| {
+            let section = table.get(*section)?.get_ref().as_table().cloned();
+            section.map(|section| {
+                let mut keys = keys.iter();
+                keys.find(|key| section.contains_key(**key)).copied()
+            })
+        };
+        if let Some(key) = section_of(table).flatten() {
+            let message = "this follows from the scenario's nodes, links and routes; remove it";
+            return Err(document.fault(&at.key(section).key(key), message));
+        }
+    }
+    Ok(())
 }

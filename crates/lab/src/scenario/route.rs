@@ -1,6 +1,6 @@
 //! Routes: derived from the links, or given.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use pathfinding::directed::dijkstra::{dijkstra, dijkstra_all};
 use pathfinding::directed::yen::yen;
@@ -50,7 +50,6 @@ struct Section {
     by: Weight,
     k: Option<usize>,
     given: Vec<Given>,
-    trees: BTreeMap<String, TreeSection>,
 }
 
 /// `given = [{ path = ["a", "b", "c"] }]`: the route of `a` and `b` towards `c`.
@@ -58,14 +57,6 @@ struct Section {
 #[serde(deny_unknown_fields)]
 struct Given {
     path: Vec<String>,
-}
-
-/// `trees.news = { from = "a", to = ["b", "c"] }`
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TreeSection {
-    from: String,
-    to: Vec<String>,
 }
 
 /// A next hop.
@@ -105,17 +96,6 @@ pub struct Path {
     pub cost: u64,
 }
 
-/// A multicast tree.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tree {
-    /// Its root.
-    pub from: usize,
-    /// Its members.
-    pub to: Vec<usize>,
-    /// Its links.
-    pub links: BTreeSet<usize>,
-}
-
 /// The rule of deriving routes, and the given ones.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Routes {
@@ -123,8 +103,6 @@ pub struct Routes {
     weight: Weight,
     k: usize,
     given: Vec<Path>,
-    /// The trees, by name.
-    pub trees: BTreeMap<String, Tree>,
 }
 
 impl Routes {
@@ -224,33 +202,6 @@ pub fn shortest_paths(
     k: usize,
 ) -> Vec<Path> {
     View::new(network, weight, None).paths(from, to, k)
-}
-
-/// Returns the union of the shortest paths from `from` to each of `to`; `None` if one cannot be
-/// reached.
-pub fn multicast_tree(
-    network: &Network,
-    weight: Weight,
-    from: usize,
-    to: &[usize],
-) -> Option<Tree> {
-    let net = View::new(network, weight, None);
-    // One search gives all parents, so that paths that meet stay together.
-    let parents = net.parents(from);
-    let mut links = BTreeSet::new();
-    for member in to {
-        let mut at = *member;
-        while at != from {
-            let (parent, link) = *parents.get(&at)?;
-            links.insert(link);
-            at = parent;
-        }
-    }
-    Some(Tree {
-        from,
-        to: to.to_vec(),
-        links,
-    })
 }
 
 fn first_hops(paths: &[Path]) -> Vec<Hop> {
@@ -398,28 +349,6 @@ impl<'a> View<'a> {
         };
         found.into_iter().map(path).collect()
     }
-
-    /// Returns for each node its parent on the shortest path from `root`, and the link to it.
-    fn parents(&self, root: usize) -> BTreeMap<usize, (usize, usize)> {
-        let after = |node: &usize| {
-            let node = *node;
-            let open = self.passes(node, root);
-            let links = self.links[node].iter().filter(move |_| open);
-            let next = links.map(move |(link, other)| (*other, self.cost(node, *link)));
-            next.collect::<Vec<_>>()
-        };
-        let reached = dijkstra_all(&root, after);
-        let link = |parent: usize, child: usize| {
-            let links = self.links[parent].iter().filter(|(_, to)| *to == child);
-            links
-                .map(|(link, _)| *link)
-                .min_by_key(|link| self.cost(parent, *link))
-        };
-        let parents = reached.into_iter();
-        parents
-            .filter_map(|(node, (parent, _))| Some((node, (parent, link(parent, node)?))))
-            .collect()
-    }
 }
 
 /// Reads `routes`.
@@ -439,26 +368,6 @@ pub(super) fn routes(document: &Document<'_>, network: &Network) -> Result<Route
         let at = at.key("given").index(index).key("path");
         let path = given_path(document, network, &at, &given.path);
         routes.given.extend(found.keep(path));
-    }
-    for (name, tree) in &section.trees {
-        let at = at.key("trees").key(name);
-        let from = found.keep(node_at(document, network, &at.key("from"), &tree.from));
-        let to: Option<Vec<usize>> = tree
-            .to
-            .iter()
-            .enumerate()
-            .map(|(index, member)| {
-                let at = at.key("to").index(index);
-                found.keep(node_at(document, network, &at, member))
-            })
-            .collect();
-        let (Some(from), Some(to)) = (from, to) else {
-            continue;
-        };
-        match multicast_tree(network, section.by, from, &to) {
-            Some(tree) => drop(routes.trees.insert(name.clone(), tree)),
-            None => found.add(document.fault(&at, "no path leads to all of them")),
-        }
     }
     found.or(Some(routes))
 }

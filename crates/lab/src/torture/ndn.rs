@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use whimbrel_core::{PortId, SeededRng, Time};
-use whimbrel_forwarder::strategy::StrategyChoice;
 use whimbrel_forwarder::{CsConfig, FaceId, ForwarderConfig};
-use whimbrel_link::ndnlp::{LinkServiceConfig, Reliability};
+use whimbrel_link::ndnlp::Reliability;
 use whimbrel_ndn_packet::{DigestSigner, Name};
-use whimbrel_node::ndn::{NdnRouter, NdnRouterConfig};
+use whimbrel_node::compose;
+use whimbrel_node::config::{NdnPlan, NdnSection};
+use whimbrel_node::ndn::NdnRouter;
 use whimbrel_sim::link::{LinkSpec, QueueLimit};
 use whimbrel_sim::testbed::{Fault, Happening, Life, Net, impaired};
 use whimbrel_sim::{AnyMachine, Connection, Direction, DuplexLink};
@@ -22,12 +23,11 @@ use reader::Reader;
 
 use super::transfers::Parts;
 use super::{Again, Agenda, Breach, Layout, Report, Schedule, Victim, library};
+use crate::rivals::STRATEGIES;
 use crate::simulated::ORIGIN_UNIX_MS;
 
 /// Bytes of a segment.
 const SEGMENT: usize = 4_000;
-/// Bytes of a frame between routers: segments are fragmented.
-const MTU: usize = 1_472;
 /// Bytes of a frame between a program and its router.
 const LOCAL_FRAME: usize = 9_000;
 /// Transfers must end this long after the last fault. Interests are repeated, registrations renewed
@@ -71,7 +71,7 @@ impl Plan {
             routers: schedule.routers,
             hosts: schedule.hosts,
             reliability,
-            strategy: rng.below(StrategyChoice::available().len() as u64) as usize,
+            strategy: rng.below(STRATEGIES.names().len() as u64) as usize,
             cached: rng.chance(0.5),
         }
     }
@@ -90,26 +90,22 @@ impl Plan {
 
     fn router(&self, life: &Life) -> Party {
         let defaults = ForwarderConfig::default();
-        let strategy = StrategyChoice::available()[self.strategy].clone();
-        let config = NdnRouterConfig {
-            forwarder: ForwarderConfig {
+        let strategy = STRATEGIES.names()[self.strategy].clone();
+        let mut plan = NdnPlan::new(
+            &NdnSection::default(),
+            ForwarderConfig {
                 content_store: CsConfig {
                     capacity: if self.cached { 1 << 20 } else { 0 },
                     ..CsConfig::default()
                 },
+                strategy_kinds: STRATEGIES,
                 strategies: vec![(Name::root(), strategy)],
                 ..defaults
             },
-            link: LinkServiceConfig {
-                reliability: self.reliability,
-                ..LinkServiceConfig::datagram(MTU)
-            },
-            idle_timeout: Duration::from_secs(3_600),
-            max_faces: usize::MAX,
-            max_queued: 64 << 20,
-            wall: life.wall(ORIGIN_UNIX_MS),
-        };
-        AnyMachine::new(NdnRouter::new(config, life.rng()), |_| Said::Nothing)
+        );
+        plan.link.reliability = self.reliability;
+        let router = compose::ndn_router(&plan, life.wall(ORIGIN_UNIX_MS), life.rng());
+        AnyMachine::new(router, |_| Said::Nothing)
     }
 
     /// Returns the hops from a router to a content's producer by one of its links, or `None` if the

@@ -1,14 +1,19 @@
 //! A network of real protocol machines, and the acts upon it.
 
 use core::time::Duration;
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
-use whimbrel_core::{PortOrigin, Time};
+use whimbrel_core::units::{ByteSize, Span};
+use whimbrel_core::{Peer, PortOrigin, Time};
 use whimbrel_gnrs::{KeyPair, MemoryStore, Server, ServerConfig, StoreLimits as RecordLimits};
-use whimbrel_link::HopConfig;
-use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent, LinkPolicy};
+use whimbrel_mobilityfirst::host::{HostEvent, LinkPolicy};
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
-use whimbrel_mobilityfirst::router::{
-    NextHop, ProxyPolicy, Route, Router, RouterConfig, store::StoreLimits,
+use whimbrel_mobilityfirst::router::{NextHop, Route};
+use whimbrel_node::compose::{self, Start};
+use whimbrel_node::config::{
+    GNRS_PORT, HopSection, HostPlan, HostSection, LinkSection, MobilityFirstPlan, RouterSection,
+    StorageSection,
 };
 use whimbrel_node::{Node, NodeEvent};
 use whimbrel_sim::DuplexLink;
@@ -22,7 +27,7 @@ use crate::simulated::ORIGIN_UNIX_MS;
 type Machine = Node<MemoryStore>;
 
 /// The number of each router's link to the name server, above those of its neighbours.
-const NAME_SERVER_LINK: u32 = 1_000;
+const NAME_SERVER_LINK: u32 = 64;
 /// The number of each host's one program.
 const APP: u32 = 1;
 /// Transfers must end this long after the last fault. A router without a name service that
@@ -85,53 +90,59 @@ impl Plan {
     /// Returns a fresh machine for a node.
     fn build(&self, life: &Life) -> Machine {
         let node = life.node;
-        let (wall, rng) = (life.wall(ORIGIN_UNIX_MS), life.rng());
-        let guid = Self::keys(node).guid();
         let mut seed = [node as u8; 32];
         seed[..8].copy_from_slice(&life.rng().next_word().to_be_bytes());
-        let hop = HopConfig {
-            incarnation: life.number + 1,
-            ..HopConfig::sealed(&Self::keys(node), seed, 1472)
+        let hop = HopSection {
+            buffer_packets: 2_048,
+            ..HopSection::default()
+        };
+        let start = |hop: &HopSection| {
+            let keys = Self::keys(node);
+            Start {
+                hop: hop.hop_config(&keys, life.number + 1, seed, true),
+                keys,
+                wall: life.wall(ORIGIN_UNIX_MS),
+                rng: life.rng(),
+            }
         };
         if node < self.hosts {
-            let policy = match node % 2 {
-                0 => LinkPolicy::default(),
-                // On a ring, over both of its routers.
-                _ => LinkPolicy::Everywhere,
+            let hop = HopSection::default();
+            let started = start(&hop);
+            let host = HostPlan {
+                policy: match node % 2 {
+                    0 => LinkPolicy::default(),
+                    // On a ring, over both of its routers.
+                    _ => LinkPolicy::Everywhere,
+                },
+                ..HostPlan::new(hop, &HostSection::default(), Vec::new())
             };
-            let config = HostConfig {
-                hop,
-                policy,
-                ..HostConfig::new(Self::keys(node), wall)
-            };
-            return Node::Host(Box::new(Host::new(config, rng)));
+            let host = compose::host(&host, BTreeMap::new(), started);
+            return Node::Host(Box::new(host));
         }
         if node == self.hosts + self.routers {
             let store = MemoryStore::new(RecordLimits::default());
+            let wall = life.wall(ORIGIN_UNIX_MS);
             let server = Server::new(ServerConfig::default(), wall, [7; 32], store);
             return Node::from(server);
         }
+        let started = start(&hop);
+        let storage = StorageSection {
+            total: ByteSize(4 << 20),
+            per_flow: ByteSize(1 << 20),
+            lifetime: Span(LIFETIME),
+            ..StorageSection::default()
+        };
+        let links = vec![LinkSection::new("neighbour"); NAME_SERVER_LINK as usize];
         let name_servers = match self.layout {
             Layout::Site => Vec::new(),
-            _ => vec![NAME_SERVER_LINK],
+            _ => vec![Peer::Address((Ipv4Addr::LOCALHOST, GNRS_PORT).into())],
         };
-        let config = RouterConfig {
-            guid,
-            wall,
-            hop,
-            buffer_packets: 2_048,
-            store: StoreLimits {
-                total: 4 << 20,
-                per_flow: 1 << 20,
-                lifetime: LIFETIME,
-            },
+        let router = MobilityFirstPlan {
             routes: self.routes(node - self.hosts),
-            default_route: None,
             name_servers,
-            proxy: ProxyPolicy::default(),
-            split: whimbrel_mobilityfirst::split::SplitConfig::default(),
+            ..MobilityFirstPlan::new(hop, &storage, &RouterSection::default(), links)
         };
-        Node::Router(Box::new(Router::new(config, rng)))
+        Node::Router(Box::new(compose::router(&router, started)))
     }
 
     /// Returns static routes of a router: along the chain, or the shorter way round the ring.
@@ -297,7 +308,7 @@ impl World {
             true => MAX_SKEW_OF_HOSTS,
             false => TOLERATED / 2,
         };
-        net.may_set_time(max_skew, |life, machine: &mut Machine, now| {
+        net.allow_setting_time(max_skew, |life, machine: &mut Machine, now| {
             machine.set_wall_clock(now, life.wall(ORIGIN_UNIX_MS))
         });
         let mut world = World {

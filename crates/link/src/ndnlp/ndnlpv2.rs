@@ -186,7 +186,7 @@ impl Ndnlpv2 {
 }
 
 impl Recovery for Ndnlpv2 {
-    fn takes_next(&mut self, now: Time, stats: &mut LinkStats) -> bool {
+    fn claim_next(&mut self, now: Time, stats: &mut LinkStats) -> bool {
         let unanswered = self.unanswered_since.map(|since| now.since(since));
         if self.peer != Peer::Silent && unanswered.is_some_and(|time| time > PATIENCE) {
             stats.abandoned += self.outstanding.drain().count() as u64;

@@ -130,8 +130,8 @@ impl PathSearch {
         self.size()
     }
 
-    /// Returns true if [`PathSearch::size`] has changed since the last call.
-    pub(crate) fn has_changed(&mut self) -> bool {
+    /// Takes note of [`PathSearch::size`]; returns true if it has changed since the last call.
+    pub(crate) fn take_change(&mut self) -> bool {
         let size = self.size();
         core::mem::replace(&mut self.told, size) != size
     }
@@ -144,12 +144,12 @@ impl PathSearch {
         self.told = self.size();
     }
 
-    /// Asks nothing until the peer asks, or [`PathSearch::may_ask`] is called.
+    /// Asks nothing until the peer asks, or [`PathSearch::allow_asking`] is called.
     pub(crate) fn wait_for_peer(&mut self) {
         self.asks = self.is_answered;
     }
 
-    pub(crate) fn may_ask(&mut self) {
+    pub(crate) fn allow_asking(&mut self) {
         self.asks = true;
     }
 

@@ -13,7 +13,7 @@ use super::stats::LinkStats;
 pub(crate) struct Plain;
 
 impl Recovery for Plain {
-    fn takes_next(&mut self, _now: Time, _stats: &mut LinkStats) -> bool {
+    fn claim_next(&mut self, _now: Time, _stats: &mut LinkStats) -> bool {
         true
     }
 

@@ -83,7 +83,7 @@ impl Profiles {
     #[inline]
     pub(crate) fn taking_next(&mut self, now: Time, stats: &mut LinkStats) -> ProfileId {
         let mut recovering = self.recovering.iter_mut();
-        let taken = recovering.position(|profile| profile.takes_next(now, stats));
+        let taken = recovering.position(|profile| profile.claim_next(now, stats));
         ProfileId(taken.unwrap_or(self.recovering.len()) as u8)
     }
 
@@ -147,8 +147,8 @@ pub(crate) struct Heard {
 pub(crate) trait Recovery: Debug + Send {
     // Packets to send.
 
-    /// Returns true if the next packet gets this profile's numbers.
-    fn takes_next(&mut self, now: Time, stats: &mut LinkStats) -> bool;
+    /// Claims the next packet for this profile's numbers; returns false if the profile leaves it.
+    fn claim_next(&mut self, now: Time, stats: &mut LinkStats) -> bool;
 
     /// Returns the number that a new piece keeps in retransmissions; `None` stands for the face's
     /// Sequence.

@@ -23,10 +23,6 @@ pub enum LinkPolicy {
     Everywhere,
     /// The preferred one that responds; the others take over when it is silent.
     Order,
-    /// The one with the shortest round trip, measured without a queue; another one takes over when
-    /// it is shorter by a quarter, or when the first is silent. What an idle link could carry is not
-    /// known.
-    Best,
     /// As [`LinkPolicy::Everywhere`], and what the host sends is divided by the links' weights, not by
     /// what they can carry.
     Weights,

@@ -14,8 +14,6 @@ use crate::split::{Scheduler, SplitConfig};
 /// A quota is looked at this often while something crosses the links, and else this often.
 const BUSY_REVIEW: Duration = Duration::from_millis(100);
 const IDLE_REVIEW: Duration = Duration::from_secs(1);
-/// Which link is the best is looked at this often.
-const BEST_REVIEW: Duration = Duration::from_secs(5);
 
 /// Returns how flows are divided under a policy.
 pub(super) fn split_of(policy: LinkPolicy, configured: SplitConfig) -> SplitConfig {
@@ -37,7 +35,6 @@ impl Host {
         let uplinks = &self.uplinks;
         let review = interfaces.review(unix_ms, &self.links, |port| uplinks.has(port));
         self.uplinks.interfaces = interfaces;
-        self.uplinks.measure(&self.links);
         self.renew_if_changed(now);
         self.carry_out();
         for port in review.retired {
@@ -59,8 +56,6 @@ impl Host {
                 IDLE_REVIEW
             };
             self.timers.set(Timer::Interfaces, now + next);
-        } else if self.uplinks.policy() == LinkPolicy::Best {
-            self.timers.set(Timer::Interfaces, now + BEST_REVIEW);
         }
     }
 

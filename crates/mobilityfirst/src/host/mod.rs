@@ -619,7 +619,7 @@ impl Machine for Host {
         for frame in frames {
             if self.links.has(port) {
                 self.links.handle_frame(now, port, frame);
-            } else if self.programs.is_request(port, frame) {
+            } else if self.programs.accept_request(port, frame) {
                 match LocalRequest::decode(&Bytes::copy_from_slice(frame)) {
                     Ok(request) => self.handle_request(now, App::Port(port), request),
                     Err(_) => self.effects.drop("local-request"),

@@ -71,8 +71,9 @@ impl Programs {
         self.inner.retain(|(waiting, _)| waiting.app != app);
     }
 
-    /// Returns true if a frame is a request of a program that speaks this protocol.
-    pub(super) fn is_request(&mut self, port: PortId, frame: &[u8]) -> bool {
+    /// Takes a program's first frame as its greeting; returns true if a frame is a request of a program that
+    /// speaks this protocol.
+    pub(super) fn accept_request(&mut self, port: PortId, frame: &[u8]) -> bool {
         let Some(local) = self.ports.get_mut(&port) else {
             return false;
         };

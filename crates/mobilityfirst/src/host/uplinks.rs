@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use core::time::Duration;
 use whimbrel_core::{PortId, PortOrigin};
 
 use super::interfaces::Interfaces;
@@ -20,8 +19,6 @@ pub(super) struct Uplinks {
     callers: BTreeSet<PortId>,
     policy: LinkPolicy,
     pub(super) interfaces: Interfaces,
-    // The one that [`LinkPolicy::Best`] has chosen.
-    best: Option<PortId>,
 }
 
 impl Uplinks {
@@ -30,7 +27,6 @@ impl Uplinks {
             preference,
             policy,
             interfaces,
-            best: None,
             callers: BTreeSet::new(),
         }
     }
@@ -51,22 +47,6 @@ impl Uplinks {
     fn admitted(&self, links: &Links) -> impl Iterator<Item = PortId> {
         let own = links.ports().filter(|port| self.has(*port));
         own.filter(|port| self.interfaces.admits(*port))
-    }
-
-    /// Measures which link is the best. It changes only for one that is clearly better, because each
-    /// change costs a moment in which the new one is slow.
-    pub(super) fn measure(&mut self, links: &Links) {
-        let up = self.admitted(links).filter(|port| links.is_up(*port));
-        let measured = up.map(|port| (links.min_rtt(port).unwrap_or(Duration::MAX), port));
-        let all: Vec<(Duration, PortId)> = measured.collect();
-        let Some(shortest) = all.iter().min() else {
-            return;
-        };
-        let present = all.iter().find(|(_, port)| self.best == Some(*port));
-        let stays = present.is_some_and(|(rtt, _)| shortest.0 >= *rtt - *rtt / 4);
-        if !stays {
-            self.best = Some(shortest.1);
-        }
     }
 
     /// Returns true if the policy uses the link of a port now.
@@ -149,14 +129,11 @@ impl Uplinks {
             LinkPolicy::Everywhere | LinkPolicy::Weights => true,
             // Another router may reach other destinations.
             LinkPolicy::All => links.neighbour(port) == links.neighbour(preferred),
-            LinkPolicy::Order | LinkPolicy::Best => false,
+            LinkPolicy::Order => false,
         }
     }
 
     fn rank(&self, port: PortId, links: &Links) -> u32 {
-        if self.policy == LinkPolicy::Best && self.best == Some(port) {
-            return 0;
-        }
         let origin = links.info(port).map(|info| info.origin);
         let mut preferred = self.preference.iter();
         preferred

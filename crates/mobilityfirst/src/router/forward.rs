@@ -122,13 +122,13 @@ impl Router {
             let source = outgoing.chunk.header.source;
             self.names.note_data(now, source, from, &data);
         }
-        if self.is_answered(now, &outgoing.chunk) {
+        if self.observe(now, &outgoing.chunk) {
             // It is for this router.
         } else if outgoing.chunk.header.destination == self.config.guid {
             self.handle_own(now, &outgoing.chunk);
         } else if outgoing.chunk.header.hop_limit == 0 {
             self.drop(&outgoing.chunk, DropReason::HopLimit);
-        } else if self.is_under_way(now, from, &mut outgoing.chunk) {
+        } else if self.subtract_known(now, from, &mut outgoing.chunk) {
             self.effects.counters.requests_absorbed += 1;
         } else {
             outgoing.chunk.header.hop_limit -= 1;
@@ -142,7 +142,7 @@ impl Router {
     /// Asks for smaller chunks if the link to that neighbour is slow. True if no chunks remain: a
     /// receiver behind a slow link repeats its request often, and each time its source would send
     /// them in vain.
-    fn is_under_way(&mut self, now: Time, from: PortId, chunk: &mut Chunk) -> bool {
+    fn subtract_known(&mut self, now: Time, from: PortId, chunk: &mut Chunk) -> bool {
         let Some(mut asked) = chunk.asks_again() else {
             return false;
         };
@@ -168,7 +168,7 @@ impl Router {
     }
 
     /// Shows a chunk to the observer, if there is one; returns true if that has answered it.
-    fn is_answered(&mut self, now: Time, chunk: &Chunk) -> bool {
+    fn observe(&mut self, now: Time, chunk: &Chunk) -> bool {
         let Some(observer) = &mut self.observer else {
             return false;
         };
@@ -540,7 +540,7 @@ impl Router {
         answer: &Answer,
     ) {
         if let Some(from) = outgoing.from
-            && self.is_under_way(now, from, &mut outgoing.chunk)
+            && self.subtract_known(now, from, &mut outgoing.chunk)
         {
             self.effects.counters.requests_absorbed += 1;
             return;
@@ -605,8 +605,8 @@ impl Router {
         providers.get(any).copied()
     }
 
-    /// False if a chunk for this provider would have to be stored at once.
-    pub(super) fn may_reach(&mut self, now: Time, provider: Guid) -> bool {
+    /// Looks up the way to a provider; returns false if a chunk for it would have to be stored at once.
+    pub(super) fn look_up_way(&mut self, now: Time, provider: Guid) -> bool {
         let here = self.attachments.hops_to(&provider, &self.links);
         if !here.is_empty() {
             return here.best().is_some();

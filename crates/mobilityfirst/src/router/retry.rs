@@ -102,7 +102,7 @@ impl Router {
         }
         // A stored request for content with a holder: it is bound like a new one.
         let provider = self.pick_provider(now, &destination, None, answer);
-        if provider.is_some_and(|provider| self.may_reach(now, provider)) {
+        if provider.is_some_and(|provider| self.look_up_way(now, provider)) {
             self.proxy
                 .release_to_forward(destination, &mut self.effects);
             self.carry_out(now);

@@ -122,7 +122,7 @@ pub(super) fn config() -> RouterConfig {
         proxy: ProxyPolicy::default(),
         // By weights: what each branch gets is known.
         split: crate::split::SplitConfig {
-            scheduler: crate::split::Scheduler::Rates,
+            scheduler: crate::split::Scheduler::Weights,
             ..Default::default()
         },
     }

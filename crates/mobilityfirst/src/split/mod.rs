@@ -22,8 +22,6 @@ pub enum Scheduler {
     Pull,
     /// By weights alone: deterministic shares.
     Weights,
-    /// By weight times measured rate.
-    Rates,
     /// Each chunk to a branch drawn with the measured rate as weight: the scheduler of the prototype
     /// [MF-PROTO], for any number of branches.
     Paper,
@@ -33,10 +31,9 @@ pub enum Scheduler {
 
 impl Scheduler {
     /// All of them, with their names in configurations.
-    pub const ALL: [(Scheduler, &'static str); 5] = [
+    pub const ALL: [(Scheduler, &'static str); 4] = [
         (Scheduler::Pull, "pull"),
         (Scheduler::Weights, "weights"),
-        (Scheduler::Rates, "rates"),
         (Scheduler::Paper, "paper"),
         (Scheduler::RoundRobin, "round-robin"),
     ];

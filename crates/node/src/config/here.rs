@@ -9,7 +9,7 @@ use whimbrel_io::Interface;
 
 use super::checks::Found;
 use super::ndn_plan::{datagram_listeners, stream_listeners};
-use super::plan::{bound_by_links, own_end};
+use super::planning::{bound_by_links, own_end};
 use super::{Bind, Config, ConfigError, Draft, Faults, Kind, LinkSection, Plan};
 
 impl Draft {

@@ -14,7 +14,7 @@ use whimbrel_link::hop::{
 
 use super::LinkSection;
 use super::checks::{Found, TICK};
-use super::plan::HEADERS;
+use super::planning::HEADERS;
 use super::sections::example_names;
 
 /// Largest back-pressure buffer, in packets: 25 GB of Ethernet's size.
@@ -115,9 +115,15 @@ impl HopSection {
     }
 
     /// Returns the configuration of the hops of the node with these keys; each port has its own MTU.
-    /// All secrets of its sessions follow from `seed`.
-    pub fn hop_config(&self, keys: &KeyPair, incarnation: u64, seed: [u8; 32]) -> HopConfig {
-        let reception = Reception::new(keys.clone(), seed, has_fast_aes());
+    /// All secrets of its sessions follow from `seed`; `has_fast_aes` chooses their cipher.
+    pub fn hop_config(
+        &self,
+        keys: &KeyPair,
+        incarnation: u64,
+        seed: [u8; 32],
+        has_fast_aes: bool,
+    ) -> HopConfig {
+        let reception = Reception::new(keys.clone(), seed, has_fast_aes);
         let callers = Callers::new(self.callers, self.caller_lists());
         reception.with_callers(|of_node| *of_node = callers);
         HopConfig {
@@ -141,7 +147,7 @@ impl HopSection {
 }
 
 /// Returns true if the processor has instructions for AES.
-fn has_fast_aes() -> bool {
+pub fn has_fast_aes() -> bool {
     #[cfg(target_arch = "x86_64")]
     return std::arch::is_x86_feature_detected!("aes");
     #[cfg(target_arch = "aarch64")]

@@ -21,12 +21,14 @@ pub mod key_path;
 mod ndn;
 mod ndn_plan;
 mod plan;
+mod planning;
 mod sample;
 mod sections;
 
 use std::path::{Path, PathBuf};
 
 use whimbrel_core::suggest;
+use whimbrel_forwarder::strategy::StrategyKinds;
 
 use document::Document;
 
@@ -35,7 +37,7 @@ pub use address::{NamedRemote, Remote, RemoteError, Via, listen_address};
 pub use carrier::{Bind, Way};
 pub use fault::{Fault, Faults, Place};
 pub use here::Checked;
-pub use hop::{HopSection, Pacing};
+pub use hop::{HopSection, Pacing, has_fast_aes};
 pub use ndn::{
     CommandRights, NDN_PORT, NDN_WEBSOCKET_PORT, NdnFaceSection, NdnRouteSection, NdnSection,
     NdnStrategySection, Reliability,
@@ -113,6 +115,8 @@ pub enum ConfigError {
 pub struct Draft {
     /// Both together. A command that changes a value here claims its key with [`Draft::set_by`].
     pub config: Config,
+    /// The strategies that an NDN router knows.
+    pub strategies: StrategyKinds,
     document: Option<Document>,
     flags: Vec<(String, &'static str)>,
 }
@@ -195,6 +199,7 @@ impl Draft {
         sections::label_links(&mut config.link);
         Ok(Draft {
             config,
+            strategies: StrategyKinds::default(),
             document: Some(document),
             flags: Vec::new(),
         })

@@ -9,7 +9,7 @@ use whimbrel_core::{Endpoint, suggest};
 use whimbrel_forwarder::mgmt::{
     Anchors, CommandPolicy, LocalCommands, ManagementConfig, Privileges, RemoteRegistration,
 };
-use whimbrel_forwarder::strategy::{StrategyChoice, StrategyError};
+use whimbrel_forwarder::strategy::{StrategyChoice, StrategyError, StrategyKinds};
 use whimbrel_forwarder::{
     CsConfig, CsPolicy, FaceFlags, FaceUri, ForwarderConfig, Persistency, UnsolicitedPolicy,
 };
@@ -21,7 +21,7 @@ use whimbrel_ndn_router::endpoint::endpoint;
 use whimbrel_ndn_router::faces::FaceSettings;
 
 use super::checks::{Found, TICK};
-use super::plan::{HEADERS, MAX_PACKET, MOST, bound_by_links};
+use super::planning::{HEADERS, MAX_PACKET, MOST, bound_by_links};
 use super::{CommandRights, Config, NdnFaceSection, NdnSection, Reliability};
 use crate::place::check_own;
 
@@ -77,8 +77,42 @@ pub struct NdnPlan {
     pub routes: Vec<(Name, Endpoint, u64)>,
 }
 
+impl NdnPlan {
+    /// A section's router without sockets, keys of commands, faces and routes.
+    pub fn new(section: &NdnSection, forwarder: ForwarderConfig) -> NdnPlan {
+        NdnPlan {
+            socket: None,
+            socket_group: None,
+            udp: Vec::new(),
+            tcp: Vec::new(),
+            websocket: Vec::new(),
+            allowed_origins: AllowedOrigins::default(),
+            multicast: false,
+            multicast_group: section.multicast_group,
+            interfaces: Vec::new(),
+            ethernet: Vec::new(),
+            mtu: section.mtu,
+            max_faces: section.max_faces,
+            idle_timeout: section.idle_timeout.0,
+            metrics: None,
+            forwarder,
+            link: LinkServiceConfig {
+                reliability: link_reliability(section.reliability),
+                ..LinkServiceConfig::datagram(ANY_MTU)
+            },
+            anchors: Anchors::default(),
+            faces: Vec::new(),
+            routes: Vec::new(),
+        }
+    }
+}
+
 /// Returns the plan, if the faults in `found` leave one.
-pub(super) fn check(found: &mut Found<'_>, config: &Config) -> Option<NdnPlan> {
+pub(super) fn check(
+    found: &mut Found<'_>,
+    config: &Config,
+    kinds: StrategyKinds,
+) -> Option<NdnPlan> {
     let section = &config.ndn;
     found.socket_path("ndn.socket", section.socket.as_deref());
     let socket_group = found.group("ndn.socket_group", section.socket_group.as_deref());
@@ -88,7 +122,7 @@ pub(super) fn check(found: &mut Found<'_>, config: &Config) -> Option<NdnPlan> {
     let allowed_origins = allowed_origins(found, section);
     let anchors = anchors(found, section);
     let (faces, routes) = faces_and_routes(found, config);
-    let forwarder = forwarder(found, config)?;
+    let forwarder = forwarder(found, config, kinds)?;
     Some(NdnPlan {
         socket: section.socket.clone(),
         socket_group,
@@ -100,18 +134,11 @@ pub(super) fn check(found: &mut Found<'_>, config: &Config) -> Option<NdnPlan> {
         multicast_group: section.multicast_group,
         interfaces: section.interfaces.clone(),
         ethernet: section.ethernet.clone(),
-        mtu: section.mtu,
-        max_faces: section.max_faces,
-        idle_timeout: section.idle_timeout.0,
         metrics: section.metrics,
-        forwarder,
-        link: LinkServiceConfig {
-            reliability: link_reliability(section.reliability),
-            ..LinkServiceConfig::datagram(ANY_MTU)
-        },
         anchors,
         faces,
         routes,
+        ..NdnPlan::new(section, forwarder)
     })
 }
 
@@ -244,7 +271,11 @@ fn certificate(path: &Path) -> Result<Certificate, String> {
     Certificate::decode(wire.into()).map_err(|fault| wrong(&fault))
 }
 
-fn forwarder(found: &mut Found<'_>, config: &Config) -> Option<ForwarderConfig> {
+fn forwarder(
+    found: &mut Found<'_>,
+    config: &Config,
+    kinds: StrategyKinds,
+) -> Option<ForwarderConfig> {
     let section = &config.ndn;
     let policy = found.keep(
         "ndn.content_store_policy",
@@ -268,7 +299,7 @@ fn forwarder(found: &mut Found<'_>, config: &Config) -> Option<ForwarderConfig> 
     for (index, region) in section.regions.iter().enumerate() {
         producer_regions.extend(found.keep(format!("ndn.regions[{index}]"), name(region)));
     }
-    let strategies = strategies(found, config);
+    let strategies = strategies(found, config, kinds);
     Some(ForwarderConfig {
         pit_capacity: section.pit_entries,
         content_store: CsConfig {
@@ -279,6 +310,7 @@ fn forwarder(found: &mut Found<'_>, config: &Config) -> Option<ForwarderConfig> 
         },
         unsolicited: unsolicited?,
         producer_regions,
+        strategy_kinds: kinds,
         strategies,
         management: ManagementConfig {
             policy: command_policy(section),
@@ -289,10 +321,10 @@ fn forwarder(found: &mut Found<'_>, config: &Config) -> Option<ForwarderConfig> 
 }
 
 /// Returns prefixes and their strategies: `/` first, then the prefixes with their own.
-fn strategies(found: &mut Found<'_>, config: &Config) -> Vec<(Name, Name)> {
+fn strategies(found: &mut Found<'_>, config: &Config, kinds: StrategyKinds) -> Vec<(Name, Name)> {
     let root = found.keep(
         "ndn.strategy",
-        strategy(&Name::root(), &config.ndn.strategy),
+        strategy(kinds, &Name::root(), &config.ndn.strategy),
     );
     let mut strategies: Vec<(Name, Name)> = root
         .into_iter()
@@ -310,7 +342,7 @@ fn strategies(found: &mut Found<'_>, config: &Config) -> Vec<(Name, Name)> {
                 format!("{prefix} has a strategy already; write one for each prefix"),
             );
         }
-        let chosen = found.keep(key("strategy"), strategy(&prefix, &choice.strategy));
+        let chosen = found.keep(key("strategy"), strategy(kinds, &prefix, &choice.strategy));
         strategies.extend(chosen.map(|chosen| (prefix.clone(), chosen)));
         prefixes.push(prefix);
     }
@@ -318,11 +350,8 @@ fn strategies(found: &mut Found<'_>, config: &Config) -> Vec<(Name, Name)> {
 }
 
 /// Returns the full name of a strategy that is given by its name, or by its distinguishing word.
-fn strategy(prefix: &Name, text: &str) -> Result<Name, String> {
-    let known: Vec<String> = StrategyChoice::available()
-        .iter()
-        .map(Name::to_string)
-        .collect();
+fn strategy(kinds: StrategyKinds, prefix: &Name, text: &str) -> Result<Name, String> {
+    let known: Vec<String> = kinds.names().iter().map(Name::to_string).collect();
     let words: Vec<&str> = known
         .iter()
         .filter_map(|full| full.split('/').nth(4))
@@ -332,16 +361,18 @@ fn strategy(prefix: &Name, text: &str) -> Result<Name, String> {
     } else {
         format!("/localhost/nfd/strategy/{text}")
     };
-    StrategyChoice::check(prefix.as_ref(), name(&full)?.as_ref()).map_err(|error| match error {
-        StrategyError::Unknown(_) => {
-            let word = full.split('/').nth(4).unwrap_or(text);
-            format!(
-                "there is no strategy '{text}'{}",
-                suggest::hint(word, words.iter().copied())
-            )
-        }
-        other => other.to_string(),
-    })
+    StrategyChoice::check(kinds, prefix.as_ref(), name(&full)?.as_ref()).map_err(
+        |error| match error {
+            StrategyError::Unknown { .. } => {
+                let word = full.split('/').nth(4).unwrap_or(text);
+                format!(
+                    "there is no strategy '{text}'{}",
+                    suggest::hint(word, words.iter().copied())
+                )
+            }
+            other => other.to_string(),
+        },
+    )
 }
 
 fn name(text: &str) -> Result<Name, String> {

@@ -97,8 +97,7 @@ pub struct RouterSection {
     #[schemars(with = "Vec<String>", example = example_names())]
     pub neighbours: Vec<Guid>,
     /// How flows to destinations with several next hops are divided: "pull" (a next hop with room takes
-    /// the next chunk if it is complete early enough there), "weights", "rates", "paper" or
-    /// "round-robin".
+    /// the next chunk if it is complete early enough there), "weights", "paper" or "round-robin".
     #[schemars(with = "String")]
     pub scheduler: SchedulerName,
     /// Address to listen on for Prometheus (http://ADDRESS/metrics), for both planes; a port alone
@@ -129,7 +128,7 @@ pub struct HostSection {
     pub socket_group: Option<String>,
     /// How several links are used: "all" to the same router as the preferred one at once;
     /// "everywhere": those to other routers as well; in "order": the preferred one that responds;
-    /// "best": the one with the shortest round trip; "weights": as "everywhere", and what this host
+    /// "weights": as "everywhere", and what this host
     /// sends is divided by `[[link]] weight`. It chooses among the links that `cost`, `metered` and
     /// `quota` leave. `whimbrel host policy` changes it at run time.
     #[schemars(with = "String")]
@@ -194,8 +193,6 @@ pub enum PolicyName {
     Everywhere,
     /// One after the other.
     Order,
-    /// The one with the shortest round trip.
-    Best,
     /// All, divided by their weights.
     Weights,
 }
@@ -206,7 +203,6 @@ impl From<PolicyName> for LinkPolicy {
             PolicyName::All => LinkPolicy::All,
             PolicyName::Everywhere => LinkPolicy::Everywhere,
             PolicyName::Order => LinkPolicy::Order,
-            PolicyName::Best => LinkPolicy::Best,
             PolicyName::Weights => LinkPolicy::Weights,
         }
     }

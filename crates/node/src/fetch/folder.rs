@@ -138,13 +138,13 @@ impl FolderPlan {
                 }
                 continue;
             };
-            if self.is_there(index, &entry, content) {
+            if self.keep_if_there(index, &entry, content) {
                 self.present.0 += 1;
                 self.present.1 += length;
                 continue;
             }
             match packed {
-                _ if self.is_in_the_way(&entry.path) => {
+                _ if self.stat_in_the_way(&entry.path) => {
                     self.note(index, Err(ErrorKind::AlreadyExists.into()))?;
                 }
                 None if content == empty => {
@@ -184,7 +184,8 @@ impl FolderPlan {
         Ok(())
     }
 
-    fn is_there(&mut self, index: usize, entry: &Entry, content: Guid) -> bool {
+    /// Returns true if an entry is in the fetched or in the older folder, where it then stays.
+    fn keep_if_there(&mut self, index: usize, entry: &Entry, content: Guid) -> bool {
         let length = entry.len();
         if let Some(older) = &mut self.older
             && older.has(&entry.path, content, length)
@@ -196,7 +197,7 @@ impl FolderPlan {
     }
 
     /// Returns true if something else is in a file's place, or a link or a file on the way to it.
-    fn is_in_the_way(&mut self, path: &RelativePath) -> bool {
+    fn stat_in_the_way(&mut self, path: &RelativePath) -> bool {
         self.tree.stat(path).map_or(true, |found| found.is_some())
     }
 
@@ -392,7 +393,7 @@ impl FolderPlan {
         }
         for (index, entry) in entries.iter().enumerate() {
             if let Kind::Link { target } = &entry.kind {
-                if older.has_link(&entry.path, target) {
+                if older.read_same_link(&entry.path, target) {
                     self.stays[index] = true;
                     continue;
                 }
@@ -432,7 +433,7 @@ impl FolderPlan {
     fn make_links(&mut self, entries: &[Entry], landing: Landing) -> Result<(), FetchError> {
         for (index, entry) in entries.iter().enumerate() {
             if let Kind::Link { target } = &entry.kind
-                && !self.tree.has_link(&entry.path, target)
+                && !self.tree.read_same_link(&entry.path, target)
             {
                 let made = self.tree.link(entry, target, landing);
                 self.note(index, made.map_err(of_link))?;
@@ -514,7 +515,7 @@ pub(super) fn is_part_of(top: &Path, folder: &Folder, listing: Guid) -> bool {
                 Some(Kind::File {
                     length, content, ..
                 }) => tree.has(&relative, *content, *length),
-                Some(Kind::Link { target }) => tree.has_link(&relative, target),
+                Some(Kind::Link { target }) => tree.read_same_link(&relative, target),
                 Some(Kind::Folder) => kind.is_dir(),
                 None => kind.is_dir() && folder.has_below(&relative),
             };

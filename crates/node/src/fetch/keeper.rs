@@ -38,8 +38,8 @@ impl Keeper {
         }
     }
 
-    /// Returns true while the last batch is being written.
-    pub(super) fn is_busy(&mut self) -> bool {
+    /// Asks the writer whether it is done; returns true while the last batch is being written.
+    pub(super) fn poll_busy(&mut self) -> bool {
         let done = self
             .busy
             .as_ref()

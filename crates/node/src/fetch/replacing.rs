@@ -93,7 +93,7 @@ impl<'a> Replacement<'a> {
         match self.kind_in_older(path)? {
             None => {}
             Some(FileType::Directory) => {
-                if !self.older.is_empty_folder(path)? {
+                if !self.older.read_empty_folder(path)? {
                     return Err(io::Error::other(
                         "it is a folder with entries in the older version, and none in the new one: move it away",
                     ));

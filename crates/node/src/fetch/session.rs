@@ -404,7 +404,7 @@ impl Fetch {
 
     /// Keeps changed records now and then, in the background.
     pub(super) fn keep_records(&mut self) -> Result<(), FetchError> {
-        if self.last_kept.elapsed() < KEEP_INTERVAL || self.keeper.is_busy() {
+        if self.last_kept.elapsed() < KEEP_INTERVAL || self.keeper.poll_busy() {
             return Ok(());
         }
         self.last_kept = Instant::now();

@@ -243,7 +243,7 @@ impl Tree {
     }
 
     /// Returns true if the folder at `path` has no entries.
-    pub(super) fn is_empty_folder(&mut self, path: &RelativePath) -> io::Result<bool> {
+    pub(super) fn read_empty_folder(&mut self, path: &RelativePath) -> io::Result<bool> {
         let folder = self.folder(path.as_bytes(), false)?;
         for entry in rustix::fs::Dir::read_from(folder)? {
             if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
@@ -471,7 +471,7 @@ impl Tree {
     }
 
     /// Returns true if the link at `path` leads to `target`.
-    pub(super) fn has_link(&mut self, path: &RelativePath, target: &[u8]) -> bool {
+    pub(super) fn read_same_link(&mut self, path: &RelativePath, target: &[u8]) -> bool {
         let (parent, name) = path.split();
         self.folder(parent, false).is_ok_and(|folder| {
             readlinkat(folder, name, Vec::new()).is_ok_and(|found| found.as_bytes() == target)

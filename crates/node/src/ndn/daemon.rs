@@ -4,16 +4,13 @@ use std::sync::mpsc;
 
 use whimbrel_core::SeededRng;
 use whimbrel_io::{Clock, EventLoop, LoopHandle};
-use whimbrel_ndn_router::{NdnRouter, NdnRouterConfig};
+use whimbrel_ndn_router::NdnRouter;
 
 use super::open::{NdnLoop, NdnOpened, open_listeners};
+use crate::compose;
 use crate::config::NdnPlan;
 use crate::metrics::{self, Source};
 use crate::run::{StartError, random_number};
-
-/// Octets of packets that wait for all faces together: 16 peers that do not read hold 4 MiB each,
-/// more of them hold less.
-const MAX_QUEUED: usize = 64 << 20;
 
 /// An NDN router on a thread of its own.
 #[derive(Debug)]
@@ -103,15 +100,8 @@ fn joined(thread: std::thread::JoinHandle<Result<(), StartError>>) -> Result<(),
 /// Returns a loop with all sockets open, which has requested its configured faces.
 fn prepare(plan: NdnPlan) -> Result<(NdnLoop, NdnOpened), StartError> {
     let clock = Clock::start();
-    let router = NdnRouterConfig {
-        forwarder: plan.forwarder.clone(),
-        link: plan.link.clone(),
-        idle_timeout: plan.idle_timeout,
-        max_faces: plan.max_faces,
-        max_queued: MAX_QUEUED,
-        wall: clock.wall_clock(),
-    };
-    let router = NdnRouter::new(router, SeededRng::new(random_number()?));
+    let rng = SeededRng::new(random_number()?);
+    let router = compose::ndn_router(&plan, clock.wall_clock(), rng);
     let mut event_loop = EventLoop::new(clock, router)?;
     event_loop.follow_wall_clock(|router: &mut NdnRouter, _, wall| {
         router.forwarder_mut().set_wall_clock(wall);

@@ -206,22 +206,7 @@ impl fmt::Display for Wait {
                 "cannot look up {host}: {error}; trying again in {}",
                 seconds(again_in_s)
             ),
-            Wait::ClockRefused {
-                router_ahead_ms: Some(ahead),
-            } => {
-                let (by, direction) = (
-                    *ahead as f64 / 1e3,
-                    if *ahead < 0 { "ahead of" } else { "behind" },
-                );
-                write!(
-                    f,
-                    "clock refused: this machine's is {:.0} s {direction} the router's",
-                    by.abs()
-                )
-            }
-            Wait::ClockRefused {
-                router_ahead_ms: None,
-            } => f.write_str("clock refused: the router's and its name server's differ"),
+            Wait::ClockRefused { router_ahead_ms } => clock_refused(f, *router_ahead_ms),
             Wait::NameServerSilent => f.write_str("the router's name server is silent"),
             Wait::ProviderAway { kept_by, for_s } => {
                 write!(
@@ -235,20 +220,7 @@ impl fmt::Display for Wait {
                 asked,
                 without_name_service,
                 for_s,
-            } => {
-                f.write_str("nobody has announced this name")?;
-                if !asked.is_empty() {
-                    write!(f, " to {}", asked.join(", "))?;
-                }
-                if *without_name_service {
-                    f.write_str(", which uses no name service and knows its own hosts alone,")?;
-                }
-                write!(
-                    f,
-                    " for {}: its sender is away or has not begun, or the name is wrong",
-                    seconds(for_s)
-                )
-            }
+            } => unannounced(f, asked, *without_name_service, &seconds(for_s).to_string()),
             Wait::NoHolder { asked, for_s } => write!(
                 f,
                 "nobody serves the rest for {} (asked {})",
@@ -276,13 +248,12 @@ impl fmt::Display for Wait {
                 direct,
                 refused,
             } => {
-                f.write_str(&short(from))?;
-                if let Some(at) = at {
-                    write!(f, " {} {at}", if *direct { "at" } else { "behind" })?;
-                }
-                write!(
+                let place = if *direct { "at" } else { "behind" };
+                false_data(
                     f,
-                    " sends data that does not fit its name; {refused} refused"
+                    from,
+                    at.as_ref().map(|at| format!(" {place} {at}")),
+                    *refused,
                 )
             }
             Wait::Nack {
@@ -309,4 +280,49 @@ impl fmt::Display for Wait {
             Wait::Stalled { for_s } => write!(f, "no data for {}", seconds(for_s)),
         }
     }
+}
+
+fn clock_refused(f: &mut fmt::Formatter<'_>, router_ahead_ms: Option<i64>) -> fmt::Result {
+    let Some(ahead) = router_ahead_ms else {
+        return f.write_str("clock refused: the router's and its name server's differ");
+    };
+    let by = (ahead as f64 / 1e3).abs();
+    let direction = if ahead < 0 { "ahead of" } else { "behind" };
+    write!(
+        f,
+        "clock refused: this machine's is {by:.0} s {direction} the router's"
+    )
+}
+
+fn unannounced(
+    f: &mut fmt::Formatter<'_>,
+    asked: &[String],
+    without_name_service: bool,
+    waited: &str,
+) -> fmt::Result {
+    f.write_str("nobody has announced this name")?;
+    if !asked.is_empty() {
+        write!(f, " to {}", asked.join(", "))?;
+    }
+    if without_name_service {
+        f.write_str(", which uses no name service and knows its own hosts alone,")?;
+    }
+    write!(
+        f,
+        " for {waited}: its sender is away or has not begun, or the name is wrong"
+    )
+}
+
+fn false_data(
+    f: &mut fmt::Formatter<'_>,
+    from: &Guid,
+    place: Option<String>,
+    refused: u64,
+) -> fmt::Result {
+    let place = place.unwrap_or_default();
+    write!(
+        f,
+        "{}{place} sends data that does not fit its name; {refused} refused",
+        short(from)
+    )
 }

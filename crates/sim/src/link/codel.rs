@@ -31,7 +31,7 @@ impl Codel {
         target: Duration,
         is_last: bool,
     ) -> bool {
-        let is_long = self.has_stood(now, waited, target, is_last);
+        let is_long = self.note_wait(now, waited, target, is_last);
         match self.next {
             Some(_) if !is_long => {
                 self.left_at = now;
@@ -61,7 +61,7 @@ impl Codel {
         INTERVAL.div_f64(f64::from(self.count.max(1)).sqrt())
     }
 
-    fn has_stood(&mut self, now: Time, waited: Duration, target: Duration, is_last: bool) -> bool {
+    fn note_wait(&mut self, now: Time, waited: Duration, target: Duration, is_last: bool) -> bool {
         if waited < target || is_last {
             self.first_above = None;
             return false;

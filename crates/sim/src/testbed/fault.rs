@@ -28,10 +28,10 @@ pub enum Fault {
         /// Microseconds gained per second.
         drift_ppm: i16,
     },
-    /// A node's wall clock is set. Nodes whose wall clocks cannot be set ([`Net::may_set_time`]
+    /// A node's wall clock is set. Nodes whose wall clocks cannot be set ([`Net::allow_setting_time`]
     /// has not been called, or for a smaller error) keep theirs.
     ///
-    /// [`Net::may_set_time`]: super::Net::may_set_time
+    /// [`Net::allow_setting_time`]: super::Net::allow_setting_time
     SetTime {
         /// The node.
         node: u8,

@@ -192,7 +192,7 @@ impl<M: Machine> Net<M> {
 
     /// Wall clocks of running nodes may be set from now on: by `set`, which is given the node's life
     /// with the new skew, and wrong by at most `max_skew` of the node's number.
-    pub fn may_set_time(
+    pub fn allow_setting_time(
         &mut self,
         max_skew: impl Fn(usize) -> Duration + 'static,
         set: impl FnMut(&Life, &mut M, Time) + 'static,

@@ -242,7 +242,7 @@ impl Proxy {
         // Without protection anybody may have sent it, with any prefix: to have others called.
         let is_known = self.sealer.protection() != Protection::None
             || self.options.policy.allows_peer(prefix, ends.remote.ip());
-        if is_known && self.refusals.may_answer(now) && self.has_room_out() {
+        if is_known && self.refusals.admit_answer(now) && self.claim_room() {
             let flow = ends.outward();
             let name = self.sealed_name(now, prefix, &Message::Refuse { flow, refusal });
             let nonce = self.rng.next_word() as u32;

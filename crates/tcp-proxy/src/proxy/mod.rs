@@ -249,7 +249,7 @@ impl Proxy {
         let client = attempt.side.client(&ends);
         let Some(charge) = admission.admits(now, client, (ends, attempt.sequence), limits) else {
             self.counters.not_admitted += 1;
-            if admission.is_to_be_told(now) {
+            if admission.tell_once(now) {
                 self.events.push_back(ProxyEvent::NotAdmitted(client));
             }
             return None;
@@ -305,7 +305,7 @@ impl Proxy {
         connection.charged = bytes;
         if let crate::connection::Carrier::Unreliable(queue) = &mut connection.carrier
             && !connection.is_ready
-            && queue.is_ready(now)
+            && queue.make_ready(now)
         {
             connection.is_ready = true;
             self.ready.push_back(slot);
@@ -342,7 +342,7 @@ impl Proxy {
         fetches: bool,
         number: Option<u64>,
     ) {
-        if !self.has_room_out() {
+        if !self.claim_room() {
             return;
         }
         let lifetime = if fetches {
@@ -383,8 +383,8 @@ impl Proxy {
         self.push_interest(name, nonce, lifetime, header);
     }
 
-    /// Returns true if another packet for the forwarder may wait.
-    fn has_room_out(&mut self) -> bool {
+    /// Returns true if another packet for the forwarder may wait; counts those that may not.
+    fn claim_room(&mut self) -> bool {
         let has_room = self.up && self.outbox.len() < self.options.limits.outgoing;
         self.counters.queue_full += u64::from(!has_room);
         has_room
@@ -408,7 +408,7 @@ impl Proxy {
 
     /// Tells the user of a connection that is not carried.
     fn refused(&mut self, refused: Refused) {
-        if self.refusals.is_new(&refused) {
+        if self.refusals.note_new(&refused) {
             self.events.push_back(ProxyEvent::Refused(refused));
         }
     }

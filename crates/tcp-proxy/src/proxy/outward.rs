@@ -169,7 +169,7 @@ impl Proxy {
                 let duplex = self.options.duplex;
                 if acknowledges {
                     let number = segment.acknowledgement;
-                    let wanted = queue.wants_interests(number, duplex, room, &mut self.rng);
+                    let wanted = queue.count_interests(number, duplex, room, &mut self.rng);
                     self.send_credits(now, slot, wanted);
                 }
             }

@@ -28,7 +28,7 @@ impl Proxy {
     /// Sends the probes and checks that are due.
     pub(super) fn probe_paths(&mut self, now: Time) {
         while let Some(probe) = self.paths.due(now) {
-            if !self.has_room_out() {
+            if !self.claim_room() {
                 return;
             }
             self.counters.probes += 1;

@@ -16,7 +16,6 @@ mod cubic;
 mod fixed;
 mod model;
 mod mpccp;
-mod raaqm;
 pub mod slow_start;
 mod weighted_vegas;
 
@@ -33,8 +32,6 @@ use model::Model;
 pub use model::ModelOptions;
 use mpccp::Mpccp;
 pub use mpccp::{Coupling, MpccpOptions};
-use raaqm::Raaqm;
-pub use raaqm::RaaqmOptions;
 use weighted_vegas::WeightedVegas;
 
 /// A congestion law for one path.
@@ -176,14 +173,31 @@ pub enum WindowKind {
         /// Fast convergence (RFC 9438 section 4.7).
         fast_convergence: bool,
     },
-    /// RAAQM: decreases at random, by the position of a round trip among the latest of its route.
-    Raaqm(RaaqmOptions),
     /// MPCCP: windows that are coupled over the paths of a consumer.
     Mpccp(MpccpOptions),
     /// Weighted Vegas: by delay, coupled.
     WeightedVegas,
     /// By a model of each path, coupled: for networks that lose packets, and for short queues.
     Model(ModelOptions),
+    /// A law of the program around.
+    Own(OwnLaw),
+}
+
+/// A law of a program's own.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnLaw {
+    /// Its name: laws with the same name and seed are the same.
+    pub name: &'static str,
+    /// Makes it for one path, with a seed.
+    pub make: fn(WindowOptions, u64) -> Box<dyn CongestionControl>,
+    /// Of its random draws.
+    pub seed: u64,
+}
+
+impl PartialEq for OwnLaw {
+    fn eq(&self, other: &OwnLaw) -> bool {
+        self.name == other.name && self.seed == other.seed
+    }
 }
 
 impl WindowKind {
@@ -241,10 +255,10 @@ impl WindowOptions {
                 beta,
                 fast_convergence,
             } => Box::new(Cubic::new(self, beta, fast_convergence, now)),
-            WindowKind::Raaqm(options) => Box::new(Raaqm::new(self, options)),
             WindowKind::Mpccp(options) => Box::new(Mpccp::new(self, options)),
             WindowKind::WeightedVegas => Box::new(WeightedVegas::new(self)),
             WindowKind::Model(options) => Box::new(Model::new(self, options)),
+            WindowKind::Own(own) => (own.make)(self, own.seed),
         }
     }
 }

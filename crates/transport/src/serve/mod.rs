@@ -1,6 +1,7 @@
 //! Answering Interests: the common part of all producers, and the producer of versioned, segmented
 //! content.
 
+mod echo;
 mod producer;
 mod source;
 mod store;
@@ -13,6 +14,7 @@ use bytes::Bytes;
 use whimbrel_core::{Deadline, SeededRng, Time, WallClock};
 use whimbrel_ndn_packet::{InterestRef, LpHeader, LpPacket, NackReason, Signer};
 
+pub use echo::{Echo, EchoProducer};
 pub use producer::{Producer, ProducerEvent, ProducerOptions, SegmentResponder};
 pub use source::{BytesSource, SegmentSource, SourceError};
 

@@ -5,6 +5,7 @@
 //! `ndn-traffic-server.conf`); their parameters are named in the documentation of each field. In
 //! addition, gaps may be exponential.
 
+mod gaps;
 mod pattern;
 mod server;
 
@@ -15,11 +16,11 @@ use bytes::Bytes;
 use whimbrel_core::{Deadline, SeededRng, Time};
 use whimbrel_ndn_packet::{Interest, LpHeader, LpPacket, NackReason, NameRef};
 
+pub use gaps::Gaps;
 pub use pattern::{Append, TrafficPattern, TrafficStats};
 pub use server::{TrafficResponder, TrafficRule, TrafficServer};
 
 use crate::application::{Application, Arrival, FaceNumber, Outgoing, due};
-use crate::cbr::Gaps;
 use crate::ledger::{HashedLedger, Ledger, Sent};
 use crate::path::PathId;
 use pattern::Running;

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use whimbrel_core::{Gains, RttOptions, units};
+use whimbrel_lab::rivals::raaqm;
 use whimbrel_ndn_packet::Name;
 use whimbrel_node::ndn::client::seeded;
 use whimbrel_transport::rtt::NDNGET;
 use whimbrel_transport::{
-    Coupling, Delivery, Discovery, FetchOptions, ModelOptions, MpccpOptions, Multipath,
-    RaaqmOptions, Selection, Verify, WindowKind, WindowOptions,
+    Coupling, Delivery, Discovery, FetchOptions, ModelOptions, MpccpOptions, Multipath, Selection,
+    Verify, WindowKind, WindowOptions,
 };
 
 use super::{millis, name};
@@ -284,10 +285,7 @@ impl FetchArguments {
                 beta: share("cubic-beta", self.cubic_beta)?,
                 fast_convergence: self.fast_conv,
             },
-            Pipeline::Raaqm => WindowKind::Raaqm(RaaqmOptions {
-                seed: random()?,
-                ..RaaqmOptions::default()
-            }),
+            Pipeline::Raaqm => raaqm(random()?),
         };
         Ok(FetchOptions {
             discovery: self.discovery(),

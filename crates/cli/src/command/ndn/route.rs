@@ -355,7 +355,12 @@ fn told(json: bool, what: &str, route: &ControlParameters) {
 
 fn print(json: bool, routes: &[(Name, RouteStatus)]) {
     if json {
-        return json_line(&routes.iter().map(route_json).collect::<Vec<_>>());
+        return json_line(
+            &routes
+                .iter()
+                .map(|(prefix, route)| route_json(prefix, route))
+                .collect::<Vec<_>>(),
+        );
     }
     let line = |(prefix, route): &(Name, RouteStatus)| {
         format!(
@@ -370,7 +375,7 @@ fn print(json: bool, routes: &[(Name, RouteStatus)]) {
     out(&routes.iter().map(line).collect::<String>());
 }
 
-fn route_json((prefix, route): &(Name, RouteStatus)) -> Value {
+fn route_json(prefix: &Name, route: &RouteStatus) -> Value {
     json!({
         "prefix": prefix.to_string(),
         "nexthop": route.face_id,

@@ -194,7 +194,8 @@ impl Table {
     }
 }
 
-fn measured(bytes: u64, (from, to): Span) -> Value {
+fn measured(bytes: u64, span: Span) -> Value {
+    let (from, to) = span;
     let seconds = (to.saturating_sub(from)).as_secs_f64();
     json!({
         "start": from.as_secs_f64(),
@@ -251,7 +252,8 @@ fn amount(bytes: u64) -> String {
     format!("{:.3} MB", bytes as f64 / 1e6)
 }
 
-fn rate(bytes: u64, (from, to): Span) -> String {
+fn rate(bytes: u64, span: Span) -> String {
+    let (from, to) = span;
     let seconds = to.saturating_sub(from).as_secs_f64();
     format!("{:.3} Mbit/s", per_second(bytes, seconds) / 1e6)
 }

@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 use whimbrel_content::ChunkSize;
 use whimbrel_core::{RttOptions, units};
 use whimbrel_ndn_packet::Name;
-use whimbrel_transport::cbr::BELRP;
-use whimbrel_transport::{CbrConfig, Gaps};
+use whimbrel_transport::Gaps;
 
 use super::multipath::SeveralPaths;
 use super::node::Role;
 use super::proxies::Proxies;
 use crate::browser::{HttpVersion, Site};
+use crate::cbr::{BELRP, CbrConfig};
 use crate::{CongestionControl, TcpBuffers};
 
 pub(super) use read::loads;

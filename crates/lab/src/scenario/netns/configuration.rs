@@ -16,6 +16,7 @@ use crate::scenario::load::Plane;
 use crate::scenario::node::Role;
 use crate::scenario::proxies;
 use crate::scenario::route::preferences;
+use crate::scenario::sections::Sections;
 
 const ROUTER_PORT: u16 = 4711;
 
@@ -44,22 +45,25 @@ impl Daemons<'_> {
         })
     }
 
+    fn sections(&self, node: usize) -> Sections {
+        Sections::of(&self.plan.network.nodes[node].settings, self.plan.pacing)
+    }
+
     pub(super) fn host_config(&self, node: usize) -> Result<Config, LabError> {
         let network = &self.plan.network;
         let mut config = Config::default();
-        config.hop.pacing = self.plan.pacing;
+        let sections = self.sections(node);
+        config.hop = sections.hop;
+        config.host = sections.host;
         config.host.key = Some(self.key(node));
         config.host.socket = Some(socket_of(
             self.folder,
             Plane::MobilityFirst,
             self.name(node),
         ));
-        let settings = &network.nodes[node].settings;
-        config.host.policy = settings.policy.unwrap_or_default();
         let preferred = network.nodes[node].preference.iter();
         let labels = preferred.map(|link| label(&network.links[*link].name));
         config.host.preference = labels.collect();
-        config.host.scheduler = settings.scheduler.unwrap_or_default();
         for (link, peer) in network.at(node) {
             if network.attach(node, peer) {
                 let known = &network.links[link];
@@ -95,7 +99,10 @@ impl Daemons<'_> {
         if !known.is(Role::Router) {
             return Ok(config);
         }
-        config.hop.pacing = self.plan.pacing;
+        let sections = self.sections(node);
+        config.hop = sections.hop;
+        config.storage = sections.storage;
+        config.router = sections.router;
         config.router.key = Some(self.key(node));
         config.router.socket = Some(socket_of(
             self.folder,
@@ -146,31 +153,20 @@ impl Daemons<'_> {
                     }));
             }
         }
-        if let Some(storage) = known.settings.storage {
-            config.storage.total = ByteSize(storage);
-            config.storage.per_flow = ByteSize(storage);
-        }
-        if let Some(proactive) = known.settings.proactive {
-            config.storage.proactive = proactive;
-        }
-        config.router.scheduler = known.settings.scheduler.unwrap_or_default();
         Ok(config)
     }
 
     fn add_ndn(&self, node: usize, config: &mut Config) -> Result<(), LabError> {
         let network = &self.plan.network;
+        let enabled = config.ndn.enabled;
+        config.ndn = self.sections(node).ndn;
         let section = &mut config.ndn;
+        section.enabled = enabled;
         section.socket = Some(socket_of(self.folder, Plane::Ndn, self.name(node)));
         section.udp = vec![SocketAddr::from(([0, 0, 0, 0], NDN_PORT))];
         section.tcp = Vec::new();
         section.websocket = Vec::new();
         section.multicast = false;
-        if let Some(bytes) = network.nodes[node].settings.content_store {
-            section.content_store = ByteSize(bytes);
-        }
-        if let Some(strategy) = &network.nodes[node].settings.strategy {
-            section.strategy = strategy.0.to_string();
-        }
         for (link, peer) in network.at(node) {
             if !network.nodes[peer].is(Role::NdnRouter) {
                 continue;

@@ -12,10 +12,10 @@ use whimbrel_core::SeededRng;
 use whimbrel_io::Clock;
 use whimbrel_ndn_packet::Name;
 use whimbrel_node::ndn::client::{Client, ClientError, Told, Uplink, failed};
-use whimbrel_transport::{CbrConsumer, CbrEvent};
 
 use super::daemons::{Daemons, socket_of};
 use super::files::Receiver;
+use crate::cbr::{CbrConsumer, CbrEvent};
 use crate::scenario::load::{Kind, Load, Plane, Requests};
 use crate::scenario::run::Exchanges;
 use crate::{LabError, Supervisor};

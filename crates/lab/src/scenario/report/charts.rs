@@ -38,7 +38,10 @@ pub(super) fn all(scenario: &Scenario, batch: &Batch) -> Charts {
                 .collect()
         }
     };
-    let mut drawn: Vec<(String, LineChart)> = whole.into_iter().flat_map(divided).collect();
+    let mut drawn: Vec<(String, LineChart)> = whole
+        .into_iter()
+        .flat_map(|(name, chart)| divided(name, chart))
+        .collect();
     let left_out = drawn.len().saturating_sub(MAX_CHARTS);
     drawn.truncate(MAX_CHARTS);
     Charts { drawn, left_out }
@@ -46,7 +49,7 @@ pub(super) fn all(scenario: &Scenario, batch: &Batch) -> Charts {
 
 /// Returns a chart as several with at most [`MAX_LINES`] lines each. All have the same axes, and the
 /// paper's own dots.
-fn divided((name, chart): (String, LineChart)) -> Vec<(String, LineChart)> {
+fn divided(name: String, chart: LineChart) -> Vec<(String, LineChart)> {
     let (dots, lines): (Vec<Series>, Vec<Series>) =
         chart.series.iter().cloned().partition(|line| line.dots);
     let room = MAX_LINES.saturating_sub(dots.len()).max(1);
@@ -291,7 +294,7 @@ mod tests {
             series: (0..13).map(line).chain([paper]).collect(),
             ..LineChart::default()
         };
-        let parts = divided(("goodput".to_owned(), chart));
+        let parts = divided("goodput".to_owned(), chart);
         let mut seen = Vec::new();
         for (index, (name, part)) in parts.iter().enumerate() {
             assert_eq!(*name, format!("goodput-{}", index + 1));

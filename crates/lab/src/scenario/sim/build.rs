@@ -2,23 +2,19 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::time::Duration;
 
-use whimbrel_core::{Endpoint, PortId, PortOrigin, SeededRng, Time, WallClock};
-use whimbrel_forwarder::{CsConfig, FaceFlags, ForwarderConfig, Persistency};
+use whimbrel_core::units::ByteSize;
+use whimbrel_core::{Endpoint, Peer, PortId, PortOrigin, SeededRng, Time, WallClock};
+use whimbrel_forwarder::{FaceFlags, Persistency};
 use whimbrel_gnrs::{KeyPair, MemoryStore, Server, ServerConfig, StoreLimits as RecordLimits};
-use whimbrel_link::HopConfig;
-use whimbrel_link::ndnlp::{LinkServiceConfig, PaperOptions, Reliability};
-use whimbrel_mobilityfirst::host::interfaces::LinkTerms;
-use whimbrel_mobilityfirst::host::{Host, HostConfig};
-use whimbrel_mobilityfirst::router::{
-    NextHop, ProxyPolicy, Route, Router, RouterConfig, store::StoreLimits,
-};
+use whimbrel_link::ndnlp::{PaperOptions, Reliability};
+use whimbrel_mobilityfirst::router::{NextHop, Route};
 use whimbrel_mobilityfirst::split::SplitConfig;
 use whimbrel_ndn_packet::Name;
 use whimbrel_node::Node;
+use whimbrel_node::compose::{self, Start};
+use whimbrel_node::config::{ConfigError, GNRS_PORT, LinkSection, MobilityFirstPlan};
 use whimbrel_node::ndn::faces::FaceSettings;
-use whimbrel_node::ndn::{NdnRouter, NdnRouterConfig};
 use whimbrel_sim::link::{LinkSpec, Outage};
 use whimbrel_sim::tcp::{TcpClient, TcpConfig, TcpServer};
 use whimbrel_sim::{AnyMachine, Connection, DuplexLink, NodeId, Simulator};
@@ -33,6 +29,7 @@ use crate::scenario::load::{Load, Plane};
 use crate::scenario::node::{NodeSettings, Role};
 use crate::scenario::proxies;
 use crate::scenario::route::preferences;
+use crate::scenario::sections::Sections;
 use crate::simulated::ORIGIN_UNIX_MS;
 use crate::transfer::SAMPLE_INTERVAL;
 
@@ -72,12 +69,11 @@ pub(super) fn build<'p>(
     observer: &'p mut dyn Observer,
 ) -> Result<World<'p>, LabError> {
     let mut sim: Simulator<AnyMachine<WorldEvent>> = Simulator::new(seed);
-    let nodes: Vec<NodeId> = (0..plan.network.nodes.len())
-        .map(|node| {
-            let stack = stack(plan, seed, node, 0);
-            sim.add_node(&plan.network.nodes[node].name, machine(stack))
-        })
-        .collect();
+    let mut nodes: Vec<NodeId> = Vec::new();
+    for (node, known) in plan.network.nodes.iter().enumerate() {
+        let stack = stack(plan, seed, node, 0)?;
+        nodes.push(sim.add_node(&known.name, machine(stack)));
+    }
     let (_, origin) = phases(plan);
     let mut links: Vec<Connection> = Vec::new();
     for link in &plan.network.links {
@@ -133,50 +129,49 @@ pub(super) fn shifted(spec: &LinkSpec, origin: Time) -> LinkSpec {
 }
 
 /// Returns a node as it starts; `life` counts its starts.
-pub(super) fn stack(plan: &Plan, seed: u64, node: usize, life: u64) -> Stack {
+pub(super) fn stack(plan: &Plan, seed: u64, node: usize, life: u64) -> Result<Stack, LabError> {
     let known = &plan.network.nodes[node];
     let rng = |label: &str| SeededRng::stream(seed.wrapping_add(life << 32), label);
     let wall = WallClock::new(ORIGIN_UNIX_MS);
-    let hop = |keys: &KeyPair| {
+    let sections = Sections::of(&known.settings, plan.pacing);
+    let start = || {
         let mut secrets = [0; 32];
         let drawn = rng(&format!("sessions of {}", known.name)).next_word();
         secrets[..8].copy_from_slice(&drawn.to_be_bytes());
-        HopConfig {
-            incarnation: life + 1,
-            pacing: plan.pacing.into(),
-            ..match plan.plain {
-                true => HopConfig::plain(keys.guid(), 1472),
-                false => HopConfig::sealed(keys, secrets, 1472),
-            }
+        let keys = keys(node);
+        let mut hop = sections.hop.hop_config(&keys, life + 1, secrets, true);
+        hop.plain = plan.plain;
+        Start {
+            keys,
+            wall,
+            hop,
+            rng: rng(&known.name),
         }
     };
-    let keys = keys(node);
     let mut planes = Planes::default();
     if known.is(Role::Host) {
-        let config = HostConfig {
-            hop: hop(&keys),
-            policy: known.settings.policy.unwrap_or_default().into(),
-            preference: known.preference.iter().map(|link| *link as u32).collect(),
-            terms: terms(plan, node),
-            split: split(&known.settings),
-            ..HostConfig::new(keys, wall)
-        };
-        planes.mobility_first = Some(Node::Host(Box::new(Host::new(config, rng(&known.name)))));
+        let mut host = sections.host(link_sections(plan));
+        host.preference = known.preference.iter().map(|link| *link as u32).collect();
+        host.split = split(&known.settings, host.split);
+        let host = compose::host(&host, BTreeMap::new(), start());
+        planes.mobility_first = Some(Node::Host(Box::new(host)));
     } else if known.is(Role::Router) {
-        let config = router_config(plan, node, hop(&keys));
-        planes.mobility_first = Some(Node::Router(Box::new(Router::new(
-            config,
-            rng(&known.name),
-        ))));
+        let router = compose::router(&router_plan(plan, node, &sections), start());
+        planes.mobility_first = Some(Node::Router(Box::new(router)));
     } else if known.is(Role::NameServer) {
         let store = MemoryStore::new(RecordLimits::default());
         let server = Server::new(ServerConfig::default(), wall, [7; 32], store);
         planes.mobility_first = Some(Node::from(server));
     }
     if known.is(Role::NdnRouter) {
-        let config = ndn_config(&known.settings);
-        let rng = rng(&format!("router {}", known.name));
-        planes.ndn = Some(Box::new(NdnRouter::new(config, rng)));
+        let fault =
+            |fault: ConfigError| LabError::BadTopology(format!("node '{}': {fault}", known.name));
+        if let Some(mut ndn) = sections.ndn().map_err(fault)? {
+            let percent = &mut ndn.forwarder.content_store.admitted_percent;
+            *percent = known.settings.admits.unwrap_or(*percent);
+            let rng = rng(&format!("router {}", known.name));
+            planes.ndn = Some(Box::new(compose::ndn_router(&ndn, wall, rng)));
+        }
     }
     let defaults = TcpConfig::new(address(node));
     let window = |load: &Load| match load.receive_buffer {
@@ -213,10 +208,10 @@ pub(super) fn stack(plan: &Plan, seed: u64, node: usize, life: u64) -> Stack {
             planes.tcp_clients.entry(server).or_insert_with(client);
         }
     }
-    Stack::new(address(node), planes)
+    Ok(Stack::new(address(node), planes))
 }
 
-fn router_config(plan: &Plan, node: usize, hop: HopConfig) -> RouterConfig {
+fn router_plan(plan: &Plan, node: usize, sections: &Sections) -> MobilityFirstPlan {
     let network = &plan.network;
     let others = network
         .with_role(Role::Router)
@@ -230,85 +225,48 @@ fn router_config(plan: &Plan, node: usize, hop: HopConfig) -> RouterConfig {
                 ..Route::new(keys(other).guid(), NextHop::Neighbour(keys(next).guid()))
             })
     });
-    RouterConfig {
-        guid: keys(node).guid(),
-        wall: WallClock::new(ORIGIN_UNIX_MS),
-        hop,
-        buffer_packets: 16_384,
-        store: StoreLimits {
-            total: network.nodes[node].settings.storage.unwrap_or(1 << 30),
-            per_flow: network.nodes[node].settings.storage.unwrap_or(100 << 20),
-            lifetime: Duration::from_secs(3600),
-        },
+    let base = sections.router(link_sections(plan));
+    let servers = network.with_role(Role::NameServer);
+    MobilityFirstPlan {
         routes: routes.collect(),
-        default_route: None,
-        name_servers: network
-            .with_role(Role::NameServer)
-            .map(distant_link)
+        name_servers: servers
+            .map(|server| Peer::Address((address(server), GNRS_PORT).into()))
             .collect(),
-        proxy: proxy(&network.nodes[node].settings),
-        split: split(&network.nodes[node].settings),
+        split: split(&network.nodes[node].settings, base.split),
+        ..base
     }
 }
 
-fn terms(plan: &Plan, node: usize) -> BTreeMap<u32, LinkTerms> {
-    let links = plan.network.at(node);
-    let terms = links.map(|(link, _)| (link as u32, plan.network.links[link].terms()));
-    terms.collect()
+/// Returns all links of a network as a node's own: those that are not at it have no port.
+fn link_sections(plan: &Plan) -> Vec<LinkSection> {
+    let links = plan.network.links.iter().enumerate();
+    links
+        .map(|(number, link)| LinkSection {
+            metered: link.metered,
+            quota: link.quota.map(ByteSize),
+            ..LinkSection::new(label(number))
+        })
+        .collect()
 }
 
-fn split(settings: &NodeSettings) -> SplitConfig {
-    let split = settings.scheduler.unwrap_or_default().split();
+fn split(settings: &NodeSettings, split: SplitConfig) -> SplitConfig {
     SplitConfig {
         reorder_budget: settings.reorder_budget.unwrap_or(split.reorder_budget),
         ..split
     }
 }
 
-fn proxy(settings: &NodeSettings) -> ProxyPolicy {
-    let policy = ProxyPolicy::default();
-    ProxyPolicy {
-        proactive: settings.proactive.unwrap_or(policy.proactive),
-        ..policy
-    }
+/// Returns the number of a router's port to name server `server`, after those of links.
+fn server_link(plan: &Plan, server: usize) -> u32 {
+    let servers = plan.network.with_role(Role::NameServer);
+    let before = servers.take_while(|known| *known != server).count();
+    (plan.network.links.len() + before) as u32
 }
 
 /// Returns the number of a port to a node without a direct link; such numbers are above those of
 /// links.
 fn distant_link(peer: usize) -> u32 {
     1_000_000 + peer as u32
-}
-
-fn ndn_config(settings: &NodeSettings) -> NdnRouterConfig {
-    let store = CsConfig::default();
-    let defaults = ForwarderConfig::default();
-    let content_store = match settings.content_store {
-        None => store,
-        Some(bytes) => CsConfig {
-            capacity: usize::try_from(bytes).unwrap_or(usize::MAX),
-            max_packets: if bytes == 0 { 0 } else { store.max_packets },
-            ..store
-        },
-    };
-    let content_store = CsConfig {
-        admitted_percent: settings.admits.unwrap_or(store.admitted_percent),
-        ..content_store
-    };
-    NdnRouterConfig {
-        forwarder: ForwarderConfig {
-            content_store,
-            strategies: match &settings.strategy {
-                Some(strategy) => vec![(Name::root(), strategy.0.clone())],
-                None => defaults.strategies.clone(),
-            },
-            ..defaults
-        },
-        link: LinkServiceConfig::datagram(1472),
-        idle_timeout: Duration::from_secs(3600),
-        max_faces: usize::MAX,
-        max_queued: usize::MAX,
-        wall: WallClock::new(ORIGIN_UNIX_MS),
-    }
 }
 
 fn reliability(link: &Link) -> Reliability {
@@ -388,7 +346,11 @@ impl World<'_> {
         let configured = |peer| (peer, PortOrigin::Configured(distant_link(peer)));
         let accepted = |peer| (peer, PortOrigin::Accepted(0));
         let peers: Vec<(usize, PortOrigin)> = if known.is(Role::Router) {
-            let servers = network.with_role(Role::NameServer).map(configured);
+            let servers = network.with_role(Role::NameServer);
+            let servers = servers.map(|server| {
+                let number = server_link(self.plan, server);
+                (server, PortOrigin::Configured(number))
+            });
             let hosts = network.with_role(Role::Host);
             let hosts = hosts.filter(|host| network.nodes[*host].routers.contains(&node));
             servers.chain(hosts.map(accepted)).collect()

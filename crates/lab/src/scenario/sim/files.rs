@@ -14,12 +14,13 @@ use whimbrel_sim::tcp::{FetchId, SenderSample, ServerStats, TcpEvent};
 use whimbrel_sim::{AnyMachine, NodeId};
 use whimbrel_transport::serve::{ProducerOptions, SegmentResponder};
 use whimbrel_transport::{
-    AppFace, FetchEvent, FetchOptions, Fetcher, RaaqmOptions, RegisterOptions, Service, WindowKind,
+    AppFace, FetchEvent, FetchOptions, Fetcher, RegisterOptions, Service, WindowKind,
     WindowOptions, register::Registrar,
 };
 
 use super::build::{address, load_name};
 use super::{World, WorldEvent};
+use crate::rivals::raaqm;
 use crate::scenario::Plan;
 use crate::scenario::load::{Pipeline, Plane};
 use crate::scenario::multipath::SeveralPaths;
@@ -342,10 +343,7 @@ impl World<'_> {
                 .map_or(defaults.window.kind, SeveralPaths::window),
             Pipeline::Cubic => defaults.window.kind,
             Pipeline::Aimd => WindowKind::AIMD,
-            Pipeline::Raaqm => WindowKind::Raaqm(RaaqmOptions {
-                seed: rng.next_word(),
-                ..RaaqmOptions::default()
-            }),
+            Pipeline::Raaqm => raaqm(rng.next_word()),
         };
         let options = FetchOptions {
             retries: None,

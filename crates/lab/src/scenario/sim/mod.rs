@@ -17,7 +17,7 @@ use whimbrel_mobilityfirst::local::LocalRequest;
 use whimbrel_ndn_packet::Name;
 use whimbrel_sim::link::Rate;
 use whimbrel_sim::{AnyMachine, Connection, Direction, NodeId, Simulator};
-use whimbrel_transport::{CbrEvent, FetchEvent};
+use whimbrel_transport::FetchEvent;
 
 use super::Plan;
 use super::event::Action;
@@ -25,6 +25,7 @@ use super::fault::Refusal;
 use super::load::{Kind, Plane};
 use super::node::{Node, Role};
 use super::run::{LinkCounts, Run};
+use crate::cbr::CbrEvent;
 use crate::simulated::RepeatingContent;
 use crate::study::Backend;
 use crate::{CongestionControl, LabError, TcpBuffers};
@@ -313,7 +314,7 @@ impl<'p> World<'p> {
             Action::Crash(node) => self.sim.crash(self.nodes[*node]),
             Action::Restart(node) => {
                 self.lives[*node] += 1;
-                let stack = build::stack(self.plan, self.seed, *node, self.lives[*node]);
+                let stack = build::stack(self.plan, self.seed, *node, self.lives[*node])?;
                 self.sim.restart(self.nodes[*node], build::machine(stack));
                 self.open_ports(*node);
                 self.serve_again(*node);

@@ -7,10 +7,10 @@ use whimbrel_link::ndnlp;
 use whimbrel_sim::Direction;
 use whimbrel_sim::trace::TraceSink;
 use whimbrel_transport::AppFace;
-use whimbrel_transport::cbr::{CbrConsumer, CbrStats, Exchanged};
 use whimbrel_transport::{AppFaceCounters, FetchStats};
 
 use super::World;
+use crate::cbr::{CbrConsumer, CbrStats, Exchanged};
 use crate::scenario::run::Run;
 
 /// Follows a run.

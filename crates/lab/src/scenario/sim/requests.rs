@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use whimbrel_core::{SeededRng, Time};
 use whimbrel_sim::{AnyMachine, NodeId};
-use whimbrel_transport::cbr::CbrStats;
-use whimbrel_transport::{AppFace, CbrConsumer, CbrEvent, EchoProducer, PlaceholderSigner};
+use whimbrel_transport::{AppFace, EchoProducer};
 
 use super::build::load_name;
 use super::{World, WorldEvent};
 use crate::LabError;
+use crate::cbr::{CbrConsumer, CbrEvent, CbrStats, PlaceholderSigner};
 use crate::scenario::load::Kind;
 use crate::scenario::run::{Exchanges, Run};
 

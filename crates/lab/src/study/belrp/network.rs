@@ -7,11 +7,11 @@ use whimbrel_core::{PortId, Time};
 use whimbrel_link::ndnlp::LinkStats;
 use whimbrel_sim::link::Rate;
 use whimbrel_sim::trace::TraceSink;
-use whimbrel_transport::cbr::{CbrStats, Exchanged};
 
 use super::super::statistics::Moments;
 use super::losses::{LossCounts, LossWatch};
 use crate::LabError;
+use crate::cbr::{CbrStats, Exchanged};
 use crate::scenario::Plan;
 use crate::scenario::load::{Kind, Load};
 use crate::scenario::node::Role;
@@ -199,7 +199,7 @@ pub(super) fn path(plan: &Plan, load: &Load) -> Vec<usize> {
 fn ideal(plan: &Plan, load: &Load) -> (f64, f64) {
     const INTEREST: u32 = 28;
     /// Octets beside the content: names, signature, type and length (see
-    /// `whimbrel_transport::cbr::PlaceholderSigner`).
+    /// [`crate::cbr::PlaceholderSigner`]).
     const DATA_HEADERS: u32 = 37;
     let Kind::Requests(requests) = &load.kind else {
         return (f64::NAN, f64::NAN);

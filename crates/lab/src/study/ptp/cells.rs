@@ -218,8 +218,10 @@ pub(super) fn run_pairs<'a>(
 /// `said` names the case, `at` the number and its unit.
 pub(super) fn compare(
     input: &StudyInput<'_>,
-    (id, goal): (&str, &str),
-    (said, at): (&str, &str),
+    id: &str,
+    goal: &str,
+    said: &str,
+    at: &str,
     ours: f64,
 ) -> Result<Vec<Comparison>, LabError> {
     let numbers = [(at, ours, 1)];
@@ -237,7 +239,9 @@ pub(super) fn compare(
 
 /// Draws a bar in per cent for each solution, and the paper's value beside it. `label` names our bars.
 pub(super) fn chart_of_solutions(
-    (name, title, label): (String, String, &str),
+    name: String,
+    title: String,
+    label: &str,
     cells: &[&Cell<'_>],
     ours: impl Fn(&Cell<'_>) -> f64,
     theirs: impl Fn(&Cell<'_>) -> Option<f64>,

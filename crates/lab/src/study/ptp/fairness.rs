@@ -25,7 +25,7 @@ pub(in super::super) fn run(
         let (id, goal) = (statement_of(cell), format!("goal-{}", cell.solution));
         let at = format!("{}, %", title(cell.solution));
         let share = mean(shares(cell));
-        comparisons.extend(cells::compare(input, (&id, &goal), ("", &at), share)?);
+        comparisons.extend(cells::compare(input, &id, &goal, "", &at, share)?);
     }
     let figures = cells.iter().filter_map(|cell| {
         let figure = match cell.solution {
@@ -149,12 +149,14 @@ fn windows(figure: &str, cell: &Cell<'_>) -> NamedChart {
 }
 
 fn shares_chart(input: &StudyInput<'_>, cells: &[Cell<'_>]) -> NamedChart {
-    let about = (
+    let (name, title) = (
         String::from("shares"),
         String::from("Share of the consumer with a single path"),
-        "single path; an even division is 50 %",
     );
+    let label = "single path; an even division is 50 %";
     let cells: Vec<&Cell<'_>> = cells.iter().collect();
     let ours = |cell: &Cell<'_>| mean(shares(cell));
-    cells::chart_of_solutions(about, &cells, ours, |cell| input.value(&statement_of(cell)))
+    cells::chart_of_solutions(name, title, label, &cells, ours, |cell| {
+        input.value(&statement_of(cell))
+    })
 }

@@ -110,7 +110,7 @@ fn utilizations(input: &StudyInput<'_>, cells: &[&Cell<'_>]) -> Result<Vec<Compa
         let (id, goal) = (statement_of(cell), format!("goal-{}", cell.solution));
         let at = format!("{}, %", title(cell.solution));
         let ours = mean(cell.utilization());
-        comparisons.extend(cells::compare(input, (&id, &goal), (&said, &at), ours)?);
+        comparisons.extend(cells::compare(input, &id, &goal, &said, &at, ours)?);
     }
     Ok(comparisons)
 }
@@ -216,7 +216,7 @@ fn solutions_chart(input: &StudyInput<'_>, case: &str, cells: &[&Cell<'_>]) -> N
     };
     let title = format!("{of}Data at the consumer, as a share of the maximum flow");
     let ours = |cell: &Cell<'_>| mean(cell.utilization());
-    cells::chart_of_solutions((name, title, "ours"), cells, ours, |cell| {
+    cells::chart_of_solutions(name, title, "ours", cells, ours, |cell| {
         input.value(&statement_of(cell))
     })
 }

@@ -91,9 +91,9 @@ pub(in super::super) fn run(
 ) -> Result<StudyResult, LabError> {
     let scenario = input.scenario()?;
     let expected = "loss (\"1 %\", ...) and by (plain, unreliable, ...), by these names";
-    let keys = (["loss", "by"], expected);
+    let keys = ["loss", "by"];
     let name = |[loss, by]: [&str; 2]| format!("{}, loss {loss}", title(by));
-    let swept = run_swept((input, &scenario), progress, keys, name)?;
+    let swept = run_swept(input, &scenario, progress, keys, expected, name)?;
     let (mut cells, mut transfers) = (Vec::new(), Vec::new());
     for (setting, ([loss, by], runs)) in scenario.settings.iter().zip(swept) {
         for fetched in runs.iter().filter_map(|run| run.transfers.first()) {

@@ -118,11 +118,11 @@ pub(in super::super) fn run(
     let scenario = input.scenario()?;
     let expected = "traffic (one, both, ...), rtt (\"20 ms\", ...), loss (\"0 %\", ...) and by (plain, every, \
                     \"0.5\", \"2920\", ...), by these names";
-    let keys = (["traffic", "rtt", "loss", "by"], expected);
+    let keys = ["traffic", "rtt", "loss", "by"];
     let name = |[carried, rtt, loss, by]: [&str; 4]| {
         format!("{}, {}, {rtt}, loss {loss}", policy(by), traffic(carried))
     };
-    let swept = run_swept((input, &scenario), progress, keys, name)?;
+    let swept = run_swept(input, &scenario, progress, keys, expected, name)?;
     let cells = swept
         .into_iter()
         .map(|([traffic, rtt, loss, by], runs)| Cell {

@@ -50,9 +50,9 @@ pub(in super::super) fn run(
 ) -> Result<StudyResult, LabError> {
     let scenario = input.scenario()?;
     let expected = "size (\"1 Mb\", ...) and by (plain, unreliable, ...), by these names";
-    let keys = (["size", "by"], expected);
+    let keys = ["size", "by"];
     let name = |[size, by]: [&str; 2]| format!("{}, {size}", title(by));
-    let swept = run_swept((input, &scenario), progress, keys, name)?;
+    let swept = run_swept(input, &scenario, progress, keys, expected, name)?;
     let cells = swept.into_iter();
     let cells: Vec<Cell<'_>> = cells
         .map(|([size, by], runs)| Cell { size, by, runs })

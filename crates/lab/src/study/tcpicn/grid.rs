@@ -168,9 +168,9 @@ pub(in super::super) fn run(
     let scenario = input.scenario()?;
     let expected =
         "rtt (\"10 ms\", ...), loss (\"1 %\", ...) and by (plain, unreliable, ...), by these names";
-    let keys = (["rtt", "loss", "by"], expected);
+    let keys = ["rtt", "loss", "by"];
     let name = |[rtt, loss, by]: [&str; 3]| format!("{}, {rtt}, loss {loss}", title(by));
-    let swept = run_swept((input, &scenario), progress, keys, name)?;
+    let swept = run_swept(input, &scenario, progress, keys, expected, name)?;
     let cells = swept.into_iter().map(|([rtt, loss, by], runs)| Cell {
         rtt,
         loss,

@@ -19,9 +19,11 @@ type Swept<'a, const N: usize> = ([&'a str; N], Vec<Run>);
 /// Runs all settings of a scenario that sweeps these keys. `expected` says what a study sweeps, for errors;
 /// `title` names a setting for people.
 fn run_swept<'a, const N: usize>(
-    (input, scenario): (&StudyInput<'_>, &'a Scenario),
+    input: &StudyInput<'_>,
+    scenario: &'a Scenario,
     progress: Progress<'_>,
-    (keys, expected): ([&str; N], &str),
+    keys: [&str; N],
+    expected: &str,
     title: impl Fn([&str; N]) -> String,
 ) -> Result<Vec<Swept<'a, N>>, LabError> {
     let mut swept = Vec::new();

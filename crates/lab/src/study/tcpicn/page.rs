@@ -23,10 +23,10 @@ pub(in super::super) fn run(
     let scenario = input.scenario()?;
     let expected = "http (\"HTTP/2\", ...), rtt (\"10 ms\", ...), loss (\"1 %\", ...) and by (plain, unreliable, \
                     ...), by these names";
-    let keys = (["http", "rtt", "loss", "by"], expected);
+    let keys = ["http", "rtt", "loss", "by"];
     let name =
         |[http, rtt, loss, by]: [&str; 4]| format!("{http}, {}, {rtt}, loss {loss}", title(by));
-    let mut cells = run_swept((input, &scenario), progress, keys, name)?;
+    let mut cells = run_swept(input, &scenario, progress, keys, expected, name)?;
     let (mut comparisons, mut tables, mut charts) = (Vec::new(), Vec::new(), Vec::new());
     for http in distinct(cells.iter().map(|([http, ..], _)| *http)) {
         let own = cells.extract_if(.., |([it, ..], _)| *it == http);

@@ -65,7 +65,7 @@ fn opened<'a>(frame: &AdaptiveFrame<'a>, origin: Origin, scratch: &'a mut Vec<u8
 }
 
 impl Recovery for Adaptive {
-    fn takes_next(&mut self, _now: Time, _stats: &mut LinkStats) -> bool {
+    fn claim_next(&mut self, _now: Time, _stats: &mut LinkStats) -> bool {
         self.is_agreed()
     }
 

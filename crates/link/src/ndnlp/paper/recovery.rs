@@ -13,7 +13,7 @@ use crate::ndnlp::recovery::{FramePlan, Opened, Recovery, Turn};
 use crate::ndnlp::stats::{LinkStats, Mode};
 
 impl Recovery for Paper {
-    fn takes_next(&mut self, _now: Time, _stats: &mut LinkStats) -> bool {
+    fn claim_next(&mut self, _now: Time, _stats: &mut LinkStats) -> bool {
         true
     }
 

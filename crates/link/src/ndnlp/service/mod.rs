@@ -340,7 +340,7 @@ impl LinkService {
 
     /// Follows a change of what the path takes.
     fn check_path(&mut self) {
-        let changed = self.path.as_mut().is_some_and(|path| path.has_changed());
+        let changed = self.path.as_mut().is_some_and(|path| path.take_change());
         if !changed {
             return;
         }
@@ -365,7 +365,7 @@ impl LinkService {
         }
         self.config.reliability = reliability;
         if let Some(path) = &mut self.path {
-            path.may_ask();
+            path.allow_asking();
         }
         self.stats.abandoned += self.stats.outstanding as u64;
         self.stats.abandoned += self.queue.retain_resends(|_| false) as u64;

@@ -32,7 +32,7 @@ impl LinkService {
             self.stats.drops.malformed += 1;
             return;
         };
-        if !lp.skipped.is_empty() && !self.may_skip(&lp) {
+        if !lp.skipped.is_empty() && !self.skip_fields(&lp) {
             return;
         }
         let received = self.stats.bytes_received - frame.len() as u64;
@@ -41,13 +41,13 @@ impl LinkService {
         {
             return self.check_path();
         }
-        if self.is_plain() || !self.is_repeated(now, &lp) {
+        if self.is_plain() || !self.hear_header(now, &lp) {
             self.deliver_lp(now, &lp, deliver);
         }
     }
 
-    /// Returns false if a profile needs the invalid fields.
-    fn may_skip(&mut self, lp: &LpPacket<'_>) -> bool {
+    /// Skips invalid fields and counts them; returns false if a profile needs them.
+    fn skip_fields(&mut self, lp: &LpPacket<'_>) -> bool {
         let mut profiles = self.profiles.recovering.iter();
         if profiles.any(|profile| profile.needs(lp.skipped)) {
             self.stats.drops.malformed += 1;
@@ -58,7 +58,7 @@ impl LinkService {
     }
 
     /// Passes the header to all profiles. Returns true if the packet is a duplicate.
-    fn is_repeated(&mut self, now: Time, lp: &LpPacket<'_>) -> bool {
+    fn hear_header(&mut self, now: Time, lp: &LpPacket<'_>) -> bool {
         let mut repeated = false;
         for id in self.profiles.ids() {
             let (profile, mut turn) = self.turn(now, id);

@@ -6,45 +6,20 @@ use std::collections::{BTreeSet, VecDeque};
 use whimbrel_core::{Deadline, RttEstimator, RttOptions, SeededRng, Time};
 use whimbrel_ndn_packet::{LpPacket, Name, types};
 
+use whimbrel_transport::application::{Application, Arrival, FaceNumber, Outgoing, due};
+use whimbrel_transport::ledger::{Entry, Ledger, OrderedLedger, Sent};
+use whimbrel_transport::path::PathId;
+use whimbrel_transport::rtt::RttSummary;
+use whimbrel_transport::template::InterestTemplate;
+use whimbrel_transport::traffic::Gaps;
+
 use super::timeout::{BELRP, NDNSIM};
-use crate::application::{Application, Arrival, FaceNumber, Outgoing, due};
-use crate::ledger::{Entry, Ledger, OrderedLedger, Sent};
-use crate::path::PathId;
-use crate::rtt::RttSummary;
-use crate::template::InterestTemplate;
 
 /// Maximum of unanswered numbers; new ones wait beyond that.
 const MAX_OUTSTANDING: usize = 1 << 20;
 /// Maximum delay behind the schedule that is made up for, so that a blocked port sees no long
 /// burst.
 const MAX_BEHIND: Duration = Duration::from_millis(100);
-
-/// The time between two Interests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gaps {
-    /// Always the same (ndnSIM: none).
-    Constant,
-    /// Uniform between zero and twice the mean.
-    Uniform,
-    /// Exponential, bounded at 50 times the mean: a Poisson process.
-    Exponential,
-}
-
-impl Gaps {
-    /// Draws one gap.
-    pub(crate) fn draw(self, mean: Duration, rng: &mut SeededRng) -> Duration {
-        match self {
-            Gaps::Constant => mean,
-            Gaps::Uniform => mean.mul_f64(2.0 * rng.unit()),
-            Gaps::Exponential => loop {
-                let means = -(1.0 - rng.unit()).ln();
-                if means <= 50.0 {
-                    return mean.mul_f64(means);
-                }
-            },
-        }
-    }
-}
 
 /// The configuration of a [`CbrConsumer`].
 #[derive(Clone, Debug, PartialEq)]

@@ -1,5 +1,6 @@
 //! The BELRP study's consumer and producer.
 
+#[path = "../../transport/tests/support/mod.rs"]
 mod support;
 
 use std::sync::Arc;
@@ -7,12 +8,11 @@ use std::time::Duration;
 
 use support::{Pair, Path, Side, name};
 use whimbrel_core::{RttOptions, SeededRng, Time};
-use whimbrel_ndn_packet::{Data, DataRef, DigestSigner, InterestRef, LpPacket};
-use whimbrel_transport::cbr::{BELRP, Exchanged};
-use whimbrel_transport::{
-    Application, CbrConfig, CbrConsumer, CbrEvent, CbrStats, EchoProducer, FaceNumber, Gaps,
-    PlaceholderSigner,
+use whimbrel_lab::cbr::{
+    BELRP, CbrConfig, CbrConsumer, CbrEvent, CbrStats, Exchanged, PlaceholderSigner,
 };
+use whimbrel_ndn_packet::{Data, DataRef, DigestSigner, InterestRef, LpPacket};
+use whimbrel_transport::{Application, EchoProducer, FaceNumber, Gaps};
 
 const MS: Duration = Duration::from_millis(1);
 

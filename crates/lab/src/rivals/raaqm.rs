@@ -12,29 +12,30 @@ use std::collections::VecDeque;
 
 use whimbrel_core::{SeededRng, Time};
 
-use super::{Congestion, CongestionControl, Delivered, LawPhase, Siblings, WindowOptions};
+use whimbrel_transport::congestion::{Congestion, Delivered, LawPhase, OwnLaw, Siblings};
+use whimbrel_transport::{CongestionControl, WindowKind, WindowOptions};
 
 /// Routes whose round trips are kept; the one unused for longest makes room.
 const MAX_ROUTES: usize = 64;
 
 /// Constants of RAAQM.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RaaqmOptions {
+struct RaaqmOptions {
     /// Segments added for each window of Data.
-    pub increase: f64,
+    increase: f64,
     /// Factor of the window at a decrease.
-    pub decrease: f64,
+    decrease: f64,
     /// Probability of a decrease at the shortest round trip.
-    pub min_probability: f64,
+    min_probability: f64,
     /// What the longest round trip adds to it.
-    pub span: f64,
+    span: f64,
     /// Round trips of a route that are kept; before there are so many, the route causes no
     /// decrease.
-    pub samples: usize,
+    samples: usize,
     /// Factor of the window at a loss or timeout; 1 for none.
-    pub loss_decrease: f64,
+    loss_decrease: f64,
     /// Of its random draws.
-    pub seed: u64,
+    seed: u64,
 }
 
 impl Default for RaaqmOptions {
@@ -73,8 +74,24 @@ impl Route {
     }
 }
 
+/// Returns the law for consumers, with the seed of its random draws.
+pub fn raaqm(seed: u64) -> WindowKind {
+    let make = |window, seed| -> Box<dyn CongestionControl> {
+        let options = RaaqmOptions {
+            seed,
+            ..RaaqmOptions::default()
+        };
+        Box::new(Raaqm::new(window, options))
+    };
+    WindowKind::Own(OwnLaw {
+        name: "raaqm",
+        make,
+        seed,
+    })
+}
+
 #[derive(Clone, Debug)]
-pub(super) struct Raaqm {
+struct Raaqm {
     options: RaaqmOptions,
     initial: f64,
     window: f64,
@@ -86,7 +103,7 @@ pub(super) struct Raaqm {
 }
 
 impl Raaqm {
-    pub(super) fn new(window: WindowOptions, options: RaaqmOptions) -> Raaqm {
+    fn new(window: WindowOptions, options: RaaqmOptions) -> Raaqm {
         let initial = window.initial.max(1.0);
         Raaqm {
             options,

@@ -8,13 +8,14 @@ use whimbrel_forwarder::{FaceId, LinkState};
 use whimbrel_ndn_packet::NackReason;
 
 use crate::node::{Node, Sent, data, interest, lines, name};
+use crate::with_faces;
 
 const RFA: &str = "/localhost/nfd/strategy/rfa";
 const PAF: &str = "/localhost/nfd/strategy/paf";
 
 /// Consumers at 256, next hops 257 and 258.
 fn two_ways(strategy: &str) -> Node {
-    let mut node = Node::with_faces(3);
+    let mut node = with_faces(3);
     node.route("/a", 257, 0);
     node.route("/a", 258, 0);
     node.strategy(strategy);
@@ -141,7 +142,7 @@ fn sent_at(node: &mut Node, names: &[String], millis: u64) -> BTreeMap<String, u
 
 #[test]
 fn chopcop_sends_the_interests_of_each_flow_at_its_share_of_the_link() {
-    let mut node = Node::with_faces(2);
+    let mut node = with_faces(2);
     node.route("/", 257, 0);
     node.strategy("/localhost/nfd/strategy/chopcop/v=1/min~0/max~1/patience~1000");
     // 1,100 bytes, the first guess of a Data's size, take 10 ms; the queue is full.
@@ -162,7 +163,7 @@ fn chopcop_sends_the_interests_of_each_flow_at_its_share_of_the_link() {
 
 #[test]
 fn chopcop_forgets_a_delayed_interest_when_its_data_comes() {
-    let mut node = Node::with_faces(2);
+    let mut node = with_faces(2);
     node.route("/", 257, 0);
     node.strategy("/localhost/nfd/strategy/chopcop/v=1/min~0/max~8/patience~1000");
     // Every Interest but the first is delayed, and answered at once: never more than one is pending.
@@ -202,7 +203,7 @@ fn strategies_stay_alive_when_nothing_answers_and_when_a_face_goes() {
 
 #[test]
 fn chopcop_refuses_what_would_wait_too_long_and_shapes_nothing_without_a_rate() {
-    let mut node = Node::with_faces(2);
+    let mut node = with_faces(2);
     node.route("/", 257, 0);
     node.strategy("/localhost/nfd/strategy/chopcop/v=1/min~0/max~1/patience~15");
     queue(&mut node, 256, 50, 110_000);
@@ -233,7 +234,7 @@ fn chopcop_refuses_what_would_wait_too_long_and_shapes_nothing_without_a_rate() 
 #[test]
 fn routes_are_labelled_by_their_faces_and_by_the_labels_before() {
     let label = |face: u64, before: Option<u64>, strategy: &str| {
-        let mut node = Node::with_faces(3);
+        let mut node = with_faces(3);
         node.route("/a", face, 0);
         node.strategy(strategy);
         node.ask(256, &interest("/a", 1));

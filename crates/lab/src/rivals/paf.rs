@@ -17,14 +17,15 @@ use core::time::Duration;
 
 use whimbrel_ndn_packet::{LpHeader, NackReason};
 
-use super::best_route::retransmission_face;
-use super::choice::Memory;
-use super::parameters::Parameters;
+use whimbrel_forwarder::FaceId;
+use whimbrel_forwarder::strategy::measurements::Measurements;
+use whimbrel_forwarder::strategy::{
+    Context, IncomingData, Memory, Parameters, Strategy, StrategyError, Suppression, Verdict,
+    retransmission_face,
+};
+
 use super::rfa::{draw, upstream_hops};
-use super::suppression::{Suppression, Verdict};
-use super::{Context, IncomingData, Strategy, StrategyError};
-use crate::face::FaceId;
-use crate::tables::measurements::Measurements;
+use super::route_label::labelled;
 
 /// How long an unused prefix or next hop is remembered.
 const LIFETIME: Duration = Duration::from_secs(300);
@@ -91,7 +92,7 @@ impl Paf {
         parameters.finish()?;
         Ok(Paf {
             suppression,
-            trips: Measurements::new(memory.hasher, LIFETIME, memory.capacity),
+            trips: memory.measurements(LIFETIME),
             learning,
             memory: weight,
             floor,
@@ -159,7 +160,7 @@ impl Strategy for Paf {
         data: &IncomingData<'_>,
     ) -> Option<Box<LpHeader>> {
         self.learn(context, data.from);
-        Some(data.labelled())
+        Some(labelled(data))
     }
 
     fn after_receive_nack(

@@ -14,14 +14,15 @@ use core::time::Duration;
 use whimbrel_core::Time;
 use whimbrel_ndn_packet::{LpHeader, NackReason};
 
-use super::best_route::retransmission_face;
-use super::choice::Memory;
-use super::parameters::Parameters;
-use super::pending::{EndedAll, Pending, send_counted, take_counted};
-use super::suppression::{Suppression, Verdict};
-use super::{Context, IncomingData, Strategy, StrategyError};
-use crate::face::FaceId;
-use crate::tables::measurements::Measurements;
+use whimbrel_forwarder::FaceId;
+use whimbrel_forwarder::strategy::measurements::Measurements;
+use whimbrel_forwarder::strategy::pending::{EndedAll, Pending, send_counted, take_counted};
+use whimbrel_forwarder::strategy::{
+    Context, IncomingData, Memory, Parameters, Strategy, StrategyError, Suppression, Verdict,
+    retransmission_face,
+};
+
+use super::route_label::labelled;
 
 /// How long an unused prefix or next hop is remembered.
 const LIFETIME: Duration = Duration::from_secs(300);
@@ -63,7 +64,7 @@ impl Balance {
             return Err(Parameters::wrong("keep", &keep.to_string(), why));
         }
         Ok(Balance {
-            backlogs: Measurements::new(memory.hasher, LIFETIME, memory.capacity),
+            backlogs: memory.measurements(LIFETIME),
             keep,
         })
     }
@@ -195,7 +196,7 @@ impl Strategy for Rfa {
     ) -> Option<Box<LpHeader>> {
         // The entry ends, so those at other faces are not waited for either.
         self.balance.end(context, |_| true);
-        Some(data.labelled())
+        Some(labelled(data))
     }
 
     fn after_receive_nack(&mut self, context: &mut Context<'_>, from: FaceId, _reason: NackReason) {

@@ -29,14 +29,15 @@ use std::collections::BTreeMap;
 use whimbrel_core::Time;
 use whimbrel_ndn_packet::{LpHeader, NackReason};
 
-use super::best_route::retransmission_face;
-use super::choice::Memory;
-use super::parameters::Parameters;
-use super::pending::{EndedAll, Pending};
+use whimbrel_forwarder::FaceId;
+use whimbrel_forwarder::strategy::pending::{EndedAll, Pending};
+use whimbrel_forwarder::strategy::{
+    Context, IncomingData, Memory, Parameters, Strategy, StrategyError, Suppression, Verdict,
+    retransmission_face,
+};
+
 use super::rfa::{Balance, upstream_hops};
-use super::suppression::{Suppression, Verdict};
-use super::{Context, IncomingData, Strategy, StrategyError};
-use crate::face::FaceId;
+use super::route_label::labelled;
 
 /// A flow is active for so long after its last Interest.
 const ACTIVE: Duration = Duration::from_secs(1);
@@ -217,16 +218,10 @@ impl Chopcop {
     }
 }
 
-/// Returns true while the entry's Interest waits to be sent for the first time.
-fn is_waiting(context: &Context<'_>) -> bool {
-    let entry = context.entry();
-    entry.is_some_and(|entry| entry.timer != Time::MAX)
-}
-
 impl Strategy for Chopcop {
     fn after_receive_interest(&mut self, context: &mut Context<'_>) {
         let verdict = self.suppression.by_entry(context);
-        if verdict == Verdict::Suppress || is_waiting(context) {
+        if verdict == Verdict::Suppress || context.has_timer() {
             return context.suppress();
         }
         let Some(downstream) = context.downstream() else {
@@ -258,7 +253,7 @@ impl Strategy for Chopcop {
         data: &IncomingData<'_>,
     ) -> Option<Box<LpHeader>> {
         self.end(context, |_| true);
-        let mut fields = data.labelled();
+        let mut fields = labelled(data);
         let downstreams: Vec<FaceId> = context
             .in_records()
             .iter()
