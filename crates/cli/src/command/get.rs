@@ -86,7 +86,9 @@ pub(crate) fn run(arguments: Get) -> Outcome {
         [one] if one == "-" => typed()?.parse()?,
         words => words.join(" ").parse()?,
     };
-    let chunk_size = arguments.chunk_size.map(|size| ChunkSize::from_bytes(size.0));
+    let chunk_size = arguments
+        .chunk_size
+        .map(|size| ChunkSize::from_bytes(size.0));
     let chunk_size = chunk_size
         .transpose()
         .map_err(|error| Failure::new(Exit::Usage, format!("--chunk-size: {error}")))?;
